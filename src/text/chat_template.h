@@ -1,0 +1,70 @@
+// Chat templates: a conversation becomes the text that a model was trained on.
+//
+//   messages, tools, kwargs (JSON) --> ChatTemplate (Jinja, compiled once) --> prompt text
+//
+// The template language is the subset of Jinja2 that published chat templates use, set up as Hugging
+// Face transformers does: trim_blocks, lstrip_blocks, break and continue, the immutable sandbox,
+// `tojson` without HTML escapes, raise_exception, strftime_now, the generation tag. docs/design/
+// chat_template.md says what is in it. Templates and conversations are hostile input: JinjaLimits.
+//
+// Variables that a template sees: messages, tools (none without), documents (none),
+// add_generation_prompt, bos_token and eos_token (undefined when empty), and every member of `extra`,
+// which wins over bos_token, eos_token and documents.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/result.h"
+#include "text/jinja/limits.h"
+
+namespace causeway::text {
+
+using JinjaLimits = jinja::Limits;
+
+namespace jinja {
+class Template;
+}
+
+// What one rendering reads; borrowed for the call.
+struct ChatTemplateInput {
+  // An array of {role, content: string | [{type: "text", text}], ...}. Handed on unchanged: whether
+  // content may be a list depends on the template. ordered_json keeps the order of keys.
+  const nlohmann::ordered_json& messages;
+  const nlohmann::ordered_json* tools = nullptr;  // array, or null for none
+  const nlohmann::ordered_json* extra = nullptr;  // object (chat_template_kwargs), or null
+  bool add_generation_prompt = true;
+  std::string_view bos_token, eos_token;
+  std::int64_t now_unix_seconds = 0;  // what strftime_now formats, in UTC
+};
+
+// Compiled once, immutable, thread-safe: any number of threads may render at the same time.
+class ChatTemplate {
+ public:
+  // Errors: kInvalidArgument with line and cause.
+  static Result<ChatTemplate> compile(std::string source, JinjaLimits limits = {});
+
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  // Errors: kInvalidArgument with the message of raise_exception, or with line and cause when the
+  // template fails on this conversation; kResourceExhausted when a limit is reached.
+  Result<std::string> render(const ChatTemplateInput& input) const;
+
+ private:
+  explicit ChatTemplate(std::unique_ptr<const jinja::Template> compiled);
+  std::unique_ptr<const jinja::Template> compiled_;
+};
+
+// Loads from a Hugging Face snapshot: chat_template.jinja wins, else "chat_template" of
+// tokenizer_config.json (a string, or a list of {name, template}, of which "default" is taken).
+// Errors: kNotFound when the model has no template; kIo, kCorrupt, kInvalidArgument naming the file.
+Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory);
+
+}  // namespace causeway::text
