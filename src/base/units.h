@@ -70,6 +70,7 @@ using FrameId = Id<struct FrameTag>;      // one KV frame within a slice (kv/fra
 using ModelId = Id<struct ModelTag>;      // a model within a catalogue
 using RequestId = Id<struct RequestTag>;  // a request within a process
 using StepId = Id<struct StepTag>;        // one iteration of one slice, increasing
+using TokenId = std::int32_t;             // an entry of a model's vocabulary
 
 }  // namespace causeway
 

@@ -1,0 +1,56 @@
+// Host memory that is the home of weights and KV twins: memfd regions, addressed by (region,
+// offset) so that tables hold no raw pointers and a region can be shared with worker processes and
+// survive them (decision 8). Huge pages where the system grants them, first touch in parallel.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace causeway::device {
+
+struct HostAddress {
+  RegionId region;
+  Bytes offset;
+  constexpr auto operator<=>(const HostAddress&) const = default;
+};
+
+struct HostRegionOptions {
+  std::string name;          // shown in /proc/<pid>/maps
+  Bytes bytes;               // rounded up to a whole page
+  bool huge_pages = true;    // preferred, never required
+  int touch_threads = 0;     // parallel first touch; 0: one a CPU, at most 16
+};
+
+class HostMemory {
+ public:
+  HostMemory();
+  ~HostMemory();
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  // Maps and touches a region. kResourceExhausted when the system has not that much memory: asked
+  // before touching, so that a large request is refused instead of meeting the OOM killer.
+  Result<RegionId> allocate(const HostRegionOptions& options);
+  // Unmaps. Nobody may use the region's bytes any more.
+  Status release(RegionId region);
+
+  // The bytes at an address. The range must lie inside the region (a CHECK fails otherwise).
+  std::span<std::byte> resolve(HostAddress address, Bytes bytes) const;
+  // The memfd, for sharing with another process. Owned by this object.
+  int file_descriptor(RegionId region) const;
+  Bytes region_bytes(RegionId region) const;
+  Bytes total_bytes() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::device

@@ -1,0 +1,31 @@
+// The seam between deciding and doing (decision 8): an engine hands a StepExecutor batches and gets
+// completions with durations. Implementations: host (CPU), simulated, and later cuda.
+#pragma once
+
+#include <optional>
+
+#include "base/result.h"
+#include "request/batch.h"
+
+namespace causeway::engine {
+
+class StepExecutor {
+ public:
+  struct Capabilities {
+    int steps_in_flight_max = 1;  // submit() may be called again before wait() this often
+  };
+
+  virtual ~StepExecutor() = default;
+  virtual const Capabilities& capabilities() const = 0;
+
+  // Starts a step. Does not block on its execution. The batch's frames stay valid, and nobody else
+  // writes them, until its result has been returned. An error: the step was not started.
+  virtual Status submit(request::Batch batch) = 0;
+
+  // The result of the oldest step in flight; blocks until it is there or `timeout` has passed
+  // (nullopt: try again; a step that never ends is the caller's to report). A step in flight must
+  // exist. Engine-loop thread, as submit().
+  virtual std::optional<request::StepResult> wait(Nanos timeout) = 0;
+};
+
+}  // namespace causeway::engine

@@ -1,0 +1,76 @@
+// What the server talks to: the catalogue of models, and a way to have a request served wherever
+// the fleet decides. Plain calls that never block: making a model ready happens behind submit().
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/slice_handle.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace causeway::fleet {
+
+enum class ModelState {
+  kUnloaded,  // known, not in host memory; a request makes it load
+  kLoading,
+  kReady,     // in host memory
+  kActive,    // ready, with requests running or waiting
+};
+
+std::string_view name_of(ModelState state);  // "unloaded", "loading", "ready", "active"
+
+// Sampling defaults of generation_config.json.
+struct GenerationDefaults {
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<std::int32_t> top_k;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+};
+
+// A model of the catalogue: what never changes while the program runs.
+struct CatalogueEntry {
+  ModelId id;
+  std::string name;
+  std::int64_t created_unix_seconds = 0;
+  Tokens max_model_len;
+  std::int64_t vocab = 0;                     // rows of the logits; ids beyond are invalid
+  std::vector<TokenId> eos;                   // generation stops at these
+  GenerationDefaults defaults;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat_template;
+  std::string chat_template_error;            // why there is none, for the 400
+  std::string bos_text, eos_text;             // for templates
+};
+
+struct ModelStatus {
+  ModelState state = ModelState::kUnloaded;
+  Bytes bytes;              // in host memory, when ready
+  std::string last_error;   // of the last attempt to load
+};
+
+// Thread-safe. Entries live as long as the fleet.
+class Fleet {
+ public:
+  virtual ~Fleet() = default;
+
+  virtual const std::vector<const CatalogueEntry*>& catalogue() const = 0;
+  // nullptr when there is no such model. Never touches the file system.
+  virtual const CatalogueEntry* find(std::string_view name) const = 0;
+  virtual ModelStatus status(ModelId model) const = 0;
+
+  // As SliceHandle::submit, of a registered model in any state: the request waits while its model
+  // is made ready, and ends with kError when that fails. Outputs go to the fleet's sink.
+  virtual Status submit(request::Request request) = 0;
+  virtual void cancel(RequestId request) = 0;
+  // All slices together.
+  virtual request::Observation observe() const = 0;
+  virtual std::vector<std::pair<ModelId, request::Observation>> observe_models() const = 0;
+};
+
+}  // namespace causeway::fleet

@@ -1,0 +1,105 @@
+// The KV cache of one slice: uniform frames, block tables, reference counts, quarantine and the
+// prefix index, for all models of the slice at once. Bookkeeping only: it moves no bytes and knows
+// no device; frame f lies at arena base + f × frame bytes.
+//
+//   every frame is exactly one of
+//     free ──grow()──▶ referenced ──release()──▶ quarantined ──step_done()──▶ free
+//                          ▲   │                      │
+//                          │   └─(full, hashed)───────┴──▶ cached ──evicted by grow()──▶ (free)
+//                          └───────────open() finds its prefix───┘
+//
+// A full block is immutable and is indexed by the hash chain of its model's tokens up to and
+// including it; sequences with the same prefix share it. A frame freed while a step may still read
+// or write it stays quarantined until that step is done. Cached frames (full, no reference) are
+// evicted least recently used first, and count as available.
+//
+// Not thread-safe: owned by one engine loop. Deterministic. (SuperInfer §5; decision 4.)
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace causeway::kv {
+
+struct KvCacheOptions {
+  std::int64_t frames = 0;          // frame ids 0 … frames-1
+  bool prefix_caching = true;
+};
+
+struct FrameCounts {
+  std::int64_t free = 0;
+  std::int64_t quarantined = 0;
+  std::int64_t cached = 0;
+  std::int64_t referenced = 0;
+  // What grow() can hand out now.
+  std::int64_t available() const { return free + cached; }
+};
+
+// Counters since construction, in tokens.
+struct PrefixStats {
+  std::int64_t queried_tokens = 0;
+  std::int64_t hit_tokens = 0;
+};
+
+class KvCache {
+ public:
+  explicit KvCache(const KvCacheOptions& options);
+  ~KvCache();
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+
+  // A model's blocks hold `tokens_per_block` tokens. Before any other call with this model.
+  void add_model(ModelId model, Tokens tokens_per_block);
+  // Drops the model's cached frames. No sequence of it may be open.
+  void remove_model(ModelId model);
+  Tokens tokens_per_block(ModelId model) const;
+
+  // How many leading tokens of `tokens` are in the cache now: whole blocks, always fewer than
+  // tokens.size(), because at least one token must be computed to have logits.
+  Tokens match_prefix(ModelId model, std::span<const TokenId> tokens) const;
+  // Of the frames that match_prefix counts, those that are cached now, and so would no longer be
+  // available once open() references them.
+  std::int64_t cached_frames_of_prefix(ModelId model, std::span<const TokenId> tokens) const;
+
+  // Opens a block table for a sequence, referencing the cached prefix of `tokens`; returns its
+  // length. The sequence must not be open.
+  Tokens open(RequestId sequence, ModelId model, std::span<const TokenId> tokens);
+  // Makes the table cover `total` tokens, evicting cached frames as needed. All or nothing: false,
+  // and nothing changes, when frames are lacking.
+  [[nodiscard]] bool grow(RequestId sequence, Tokens total);
+  // Frames that grow(sequence, total) would take.
+  std::int64_t frames_to_grow(RequestId sequence, Tokens total) const;
+  // The KV of the first tokens.size() tokens of the sequence is, or will be at the end of the step
+  // in flight, valid; blocks that became full enter the prefix index once that step is done.
+  void commit(RequestId sequence, std::span<const TokenId> tokens, StepId step);
+  // Closes the table. Frames nobody else references become cached (if full and indexed) or free,
+  // after quarantine until `last_user` is done; an invalid id means that no step uses them.
+  void release(RequestId sequence, StepId last_user);
+  // Steps up to and including `step` have completed.
+  void step_done(StepId step);
+  // The step failed: what it would have filled is not valid and must not be indexed. Then as
+  // step_done().
+  void step_failed(StepId step);
+
+  // The frames of the sequence's blocks, in order. Valid until the next call that changes it.
+  std::span<const FrameId> table(RequestId sequence) const;
+  bool is_open(RequestId sequence) const;
+
+  FrameCounts counts() const;
+  PrefixStats prefix_stats() const;
+  std::int64_t frames() const;
+
+  // Every invariant, the slow way: one state a frame, reference counts equal to the tables that
+  // list the frame, index and frames agree, counts() correct. The error says which is broken.
+  Status check_integrity() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::kv

@@ -1,0 +1,87 @@
+// A model's config.json, read into what the forward pass, the load plan and the KV layout need. One
+// description serves all families: what a family has or lacks is data here, not a subclass.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "kv/block_layout.h"
+#include "weights/load_plan.h"
+
+namespace causeway::model {
+
+enum class Family { kLlama, kQwen3, kQwen3Moe };
+
+// Llama-3.1's frequency-dependent stretching of RoPE ("rope_type": "llama3").
+struct RopeScaling {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_max_position = 8192;
+};
+
+struct MoeConfig {
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t intermediate = 0;            // of one expert
+  bool normalise_top_k = true;              // routing weights of the chosen sum to 1
+  std::int64_t sparse_step = 1;             // every sparse_step-th layer is sparse …
+  std::vector<std::int64_t> dense_layers;   // … except these ("mlp_only_layers")
+};
+
+struct ModelConfig {
+  Family family = Family::kLlama;
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t vocab = 0;
+  Tokens max_position{0};
+  double norm_epsilon = 1e-5;
+  double rope_theta = 10000;
+  std::optional<RopeScaling> rope_scaling;
+  bool tied_embeddings = false;
+  bool qk_norm = false;         // RMS norm of each head of q and k before RoPE (Qwen3)
+  bool attention_bias = false;  // q, k, v and o have biases
+  bool mlp_bias = false;        // gate, up and down have biases
+  std::optional<MoeConfig> moe;
+  DType dtype = DType::kBF16;   // of the checkpoint ("torch_dtype")
+  std::optional<TokenId> bos;
+  std::vector<TokenId> eos;
+
+  bool is_sparse(std::int64_t layer) const;  // this layer's MLP is a mixture of experts
+};
+
+// Parses config.json. Every dimension is checked: positive, bounded, products without overflow,
+// heads divisible by kv_heads. kUnsupported names an architecture, activation or RoPE type that is
+// not served; kCorrupt names the field.
+Result<ModelConfig> parse_config(std::string_view json);
+Result<ModelConfig> load_config(const std::filesystem::path& directory);
+
+// The type that weights are held and computed in on the CPU: F16 becomes F32, which is exact.
+DType host_dtype(DType checkpoint);
+
+// The names that plan_weights() gives, and that the forward pass asks for:
+//   group "embedding": "embedding" [vocab, hidden]
+//   group "layers.<i>": "input_norm" [1, hidden], "qkv" [(heads + 2 kv_heads) × head_dim, hidden],
+//     "qkv_bias", "q_norm", "k_norm" [1, head_dim], "o" [hidden, heads × head_dim], "o_bias",
+//     "post_norm" [1, hidden]; dense: "gate_up" [2 × intermediate, hidden], "gate_up_bias",
+//     "down" [hidden, intermediate], "down_bias"; sparse: "router" [experts, hidden],
+//     "experts_gate_up" [experts × 2 × moe.intermediate, hidden] (expert by expert, gate then up),
+//     "experts_down" [experts × hidden, moe.intermediate] (expert by expert)
+//   group "head": "norm" [1, hidden], "lm_head" [vocab, hidden] (absent when tied)
+// Absent where the config says so. Everything, norms too, is stored as `storage`.
+weights::LoadPlan plan_weights(const ModelConfig& config, DType storage);
+
+kv::KvShape kv_shape(const ModelConfig& config, DType kv_dtype);
+
+std::int64_t parameter_count(const ModelConfig& config);
+
+}  // namespace causeway::model

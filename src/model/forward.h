@@ -1,0 +1,46 @@
+// The forward pass of every family: a Batch in, logits out. Config-driven: Llama, Qwen3 and
+// Qwen3-MoE differ only in what ModelConfig says.
+//
+// Activations are computed in f32 and, when the weights are bf16, rounded to bf16 where each
+// matrix product reads them; norms, RoPE, softmax and accumulation are in f32.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "kv/block_layout.h"
+#include "model/config.h"
+#include "request/batch.h"
+#include "weights/model_pool.h"
+
+namespace causeway::model {
+
+// The slice's KV memory: frame f lies at base + f × layout.frame.
+struct KvMemory {
+  std::byte* base = nullptr;
+  kv::BlockLayout layout;
+  DType dtype = DType::kBF16;
+};
+
+// On the CPU. Not thread-safe: one step at a time; uses the kernels' threads inside.
+class HostForward {
+ public:
+  HostForward(ModelConfig config, std::unique_ptr<weights::PinnedModel> weights);
+  ~HostForward();
+  HostForward(HostForward&&) noexcept;
+  HostForward& operator=(HostForward&&) noexcept;
+
+  const ModelConfig& config() const;
+
+  // Runs one step: writes K and V of the batch's tokens into `kv`, and into `logits`
+  // [entries that sample, vocab] (f32, row-major, in entry order) the logits of their last tokens.
+  // A token id outside the vocabulary is a CHECK failure: the server validates prompts.
+  Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::model

@@ -1,0 +1,64 @@
+// One step of one slice: a batch of one model's sequences, prefill chunks and decodes mixed. Plain
+// data; what the scheduler decided, in the form that an executor runs.
+//
+//   tokens       │ t t t t t │ t │ t │ t t t │     concatenated, entry by entry
+//   entries      │     0     │ 1 │ 2 │   3   │
+//   frames       │ f f │ f f f │ f │ f f │         each entry's block table, concatenated
+#pragma once
+
+#include <vector>
+
+#include "request/request.h"
+
+namespace causeway::request {
+
+struct BatchEntry {
+  RequestId request;
+  std::int32_t token_begin = 0;  // into Batch::tokens
+  std::int32_t token_count = 0;  // ≥ 1
+  std::int32_t frame_begin = 0;  // into Batch::frames
+  std::int32_t frame_count = 0;  // covers context + token_count tokens
+  std::int32_t context = 0;      // tokens whose KV is valid before this step: position of the first
+  bool samples = false;          // the chunk ends the known tokens: its last logits are sampled
+  SamplingParams sampling;       // when samples
+  std::vector<TokenId> history;  // all tokens so far, prompt first; only when samples and penalised
+  std::int32_t prompt_tokens = 0;  // of history, those of the prompt
+};
+
+struct Batch {
+  StepId step;
+  ModelId model;
+  std::vector<TokenId> tokens;
+  std::vector<BatchEntry> entries;
+  std::vector<FrameId> frames;
+};
+
+struct SampledToken {
+  RequestId request;
+  OutputToken token;
+};
+
+// What a step did. On failure `error` is not empty and nothing was sampled; KV that the step would
+// have written is not valid.
+struct StepResult {
+  StepId step;
+  std::vector<SampledToken> sampled;  // one for each entry that samples, in order
+  Nanos duration;                     // as the executor measured (or modelled) it
+  std::string error;
+};
+
+// What was measured, for the tuner and for /metrics.
+struct Observation {
+  std::int64_t requests_running = 0;
+  std::int64_t requests_waiting = 0;
+  std::int64_t frames_total = 0;
+  std::int64_t frames_used = 0;       // referenced or quarantined
+  std::int64_t preemptions = 0;       // since start, as all below
+  std::int64_t steps = 0;
+  std::int64_t prompt_tokens = 0;     // computed (not from the cache)
+  std::int64_t generated_tokens = 0;
+  std::int64_t prefix_queried_tokens = 0;
+  std::int64_t prefix_hit_tokens = 0;
+};
+
+}  // namespace causeway::request

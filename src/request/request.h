@@ -1,0 +1,78 @@
+// What is asked of a model, and what comes back: plain data shared by the rooms above, able to
+// cross a process boundary (no pointers, no handles).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace causeway::request {
+
+// How the next token is chosen. Defaults: the OpenAI API's.
+struct SamplingParams {
+  float temperature = 1.0f;         // 0: greedy
+  float top_p = 1.0f;               // (0, 1]
+  std::int32_t top_k = 0;           // 0: all
+  float min_p = 0.0f;               // [0, 1]; 0: off
+  float presence_penalty = 0.0f;    // [-2, 2]
+  float frequency_penalty = 0.0f;   // [-2, 2]
+  float repetition_penalty = 1.0f;  // > 0; 1: off
+  std::uint64_t seed = 0;           // with the position it decides the draw: reproducible
+  std::int32_t top_logprobs = -1;   // -1: no logprobs; n: the chosen token's and the n best (≤ 20)
+
+  bool greedy() const { return temperature == 0.0f; }
+  bool penalised() const {
+    return presence_penalty != 0.0f || frequency_penalty != 0.0f || repetition_penalty != 1.0f;
+  }
+};
+
+// Targets that scheduling works towards (conventions: headers x-slo-ttft-ms, x-slo-tpot-ms).
+struct Slo {
+  Nanos ttft = seconds(5);
+  Nanos tpot = millis(100);
+};
+
+struct Request {
+  RequestId id;
+  ModelId model;
+  std::vector<TokenId> prompt;           // at least one token
+  SamplingParams sampling;
+  Tokens max_tokens{16};                 // ≥ 1; prompt + max_tokens ≤ the model's context
+  std::vector<TokenId> stop_tokens;      // ends with FinishReason::kStop; the token is not output
+  Slo slo;
+  std::int32_t priority = 0;             // larger runs first (policy `priority`)
+  Nanos arrival;                         // by the engine's clock
+};
+
+enum class FinishReason {
+  kStop,       // a stop token
+  kLength,     // max_tokens
+  kCancelled,  // cancel(): disconnect, stop string found, shutdown
+  kError,      // the step or the model failed; Output::error says why
+};
+
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0.0f;
+};
+
+struct OutputToken {
+  TokenId token = 0;
+  float logprob = 0.0f;               // natural log; set when logprobs were asked for
+  std::vector<TokenLogprob> top;      // the best, descending
+};
+
+// One piece of a request's answer. Exactly one Output of a request has finished = true: the last.
+struct Output {
+  RequestId request;
+  std::vector<OutputToken> tokens;
+  bool finished = false;
+  FinishReason reason = FinishReason::kStop;
+  std::string error;                  // for kError
+  Tokens cached_prompt{0};            // prompt tokens found in the prefix cache (last Output)
+  std::int32_t preemptions = 0;       // how often it was preempted (last Output)
+};
+
+}  // namespace causeway::request
