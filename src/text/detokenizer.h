@@ -1,0 +1,40 @@
+// Token ids to text, one at a time, for streaming: what comes out is complete UTF-8 after every
+// push.
+//
+//   push(a) -> "caf"   push(0xC3) -> ""   push(0xA9) -> "é"   finish() -> ""
+//
+// A character whose bytes are spread over tokens waits until it is whole (at most 3 bytes wait).
+// Bytes that cannot become a character are replaced by U+FFFD, one for each maximal valid beginning
+// (Unicode 14, section 3.9), as soon as that is certain.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "text/tokenizer.h"
+
+namespace causeway::text {
+
+// One thread at a time. Keeps a reference to the tokenizer, which must outlive it.
+class Detokenizer {
+ public:
+  // kStart: the tokens begin a text, and the space that encoding put before it is taken off again.
+  // kContinuation: they continue one (a completion of a prompt), and a leading space is content.
+  enum class Begin { kStart, kContinuation };
+
+  explicit Detokenizer(const Tokenizer& tokenizer, Begin begin = Begin::kStart);
+
+  // The text that became complete by this token. `skip_special` leaves special tokens out; an
+  // unknown id adds nothing.
+  std::string push(TokenId id, bool skip_special);
+  // What was waiting, as U+FFFD. Afterwards it is ready for a new text of the same Begin.
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  Begin begin_;
+  bool strip_space_;     // the next byte may be the space to take off
+  std::string waiting_;  // the valid beginning of a character
+};
+
+}  // namespace causeway::text
