@@ -1,0 +1,245 @@
+#include "device/host_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/memory_headroom.h"
+
+// Younger than the C library's headers that some builds use.
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+namespace causeway::device {
+namespace {
+
+constexpr Bytes kHugePage = mib(2);
+constexpr Bytes kTouchSlice = mib(32);  // small enough to spread evenly, large enough to batch
+constexpr int kTouchThreadsMax = 16;
+
+std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
+
+// A mapped memfd. Move-only; unmaps and closes.
+struct Mapping {
+  int fd = -1;
+  std::byte* base = nullptr;
+  Bytes bytes;
+  bool hugetlb = false;
+
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept
+      : fd(std::exchange(other.fd, -1)),
+        base(std::exchange(other.base, nullptr)),
+        bytes(other.bytes),
+        hugetlb(other.hugetlb) {}
+  Mapping& operator=(Mapping&&) = delete;
+  ~Mapping() {
+    if (base != nullptr) ::munmap(base, to_size(bytes));
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+// Keeping memory back for the rest of the machine is what makes the check more than a coincidence:
+// page tables, the heap and the kernel grow while a region is touched.
+Bytes reserve_of(Bytes headroom) { return std::min(headroom / 32, mib(512)); }
+
+Status check_headroom(const HostRegionOptions& options, Bytes bytes) {
+  auto headroom = read_memory_headroom();
+  if (!headroom.ok()) return headroom.error();
+  const Bytes usable = headroom->bytes - reserve_of(headroom->bytes);
+  if (bytes <= usable) return {};
+  return exhausted("host region '" + options.name + "' needs " + in_mib(bytes) + ", but " +
+                   headroom->limited_by + " leaves " + in_mib(usable) +
+                   "; make the pool smaller or free memory");
+}
+
+// Opens and maps without touching. With `hugetlb` the kernel reserves the pages here or fails.
+Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
+  Mapping mapping;
+  mapping.bytes = bytes;
+  mapping.hugetlb = hugetlb;
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugetlb ? MFD_HUGETLB : 0u);
+  mapping.fd = ::memfd_create(name.c_str(), flags);
+  if (mapping.fd < 0) return io_error("memfd_create '" + name + "'", errno);
+  if (::ftruncate(mapping.fd, bytes.count) != 0) {
+    return io_error("sizing host region '" + name + "' to " + in_mib(bytes), errno);
+  }
+  // Whoever the descriptor is shared with cannot pull pages from under us.
+  if (::fcntl(mapping.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return io_error("sealing host region '" + name + "'", errno);
+  }
+  void* address =
+      ::mmap(nullptr, to_size(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, mapping.fd, 0);
+  if (address == MAP_FAILED) {
+    const int cause = errno;
+    Error error = io_error("mapping host region '" + name + "' of " + in_mib(bytes), cause);
+    if (cause == ENOMEM) error.code = ErrorCode::kResourceExhausted;
+    return error;
+  }
+  mapping.base = static_cast<std::byte*>(address);
+  ::madvise(address, to_size(bytes), MADV_DONTDUMP);
+  return mapping;
+}
+
+// Touches [begin, begin + length); 0 or an errno.
+int touch(const Mapping& mapping, Bytes offset, Bytes length, bool huge_pages) {
+  std::byte* begin = mapping.base + offset.count;
+  if (huge_pages && !mapping.hugetlb) {
+    // Collapsing the untouched range is a first touch in huge pages. Refused by many systems:
+    // then the call below does it in whatever pages there are.
+    ::madvise(begin, to_size(length), MADV_COLLAPSE);
+  }
+  int result = 0;
+  do {
+    result = ::madvise(begin, to_size(length), MADV_POPULATE_WRITE);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return 0;
+  if (errno != EINVAL) return errno;
+  // Before Linux 5.14. Reserving first turns a full system into an error instead of a SIGBUS.
+  if (::fallocate(mapping.fd, 0, offset.count, length.count) != 0) return errno;
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+  for (std::int64_t at = 0; at < length.count; at += page) {
+    static_cast<volatile std::byte*>(begin)[at] = std::byte{0};
+  }
+  return 0;
+}
+
+// First touch by several threads: it is what makes fresh memory slow, and each thread's pages lie
+// near its CPU, so that a large region is spread over all sockets.
+Status touch_all(const Mapping& mapping, const HostRegionOptions& options) {
+  const std::int64_t slices = (mapping.bytes + kTouchSlice - Bytes(1)) / kTouchSlice;
+  std::atomic<std::int64_t> next{0};
+  std::atomic<int> failure{0};
+  const auto work = [&] {
+    for (std::int64_t slice; failure.load() == 0 && (slice = next.fetch_add(1)) < slices;) {
+      const Bytes offset = kTouchSlice * slice;
+      const Bytes length = std::min(kTouchSlice, mapping.bytes - offset);
+      if (const int error = touch(mapping, offset, length, options.huge_pages); error != 0) {
+        failure.store(error);
+      }
+    }
+  };
+  const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int wanted = std::min(options.touch_threads > 0 ? options.touch_threads : cpus,
+                              options.touch_threads > 0 ? 4 * kTouchThreadsMax : kTouchThreadsMax);
+  std::vector<std::thread> threads;
+  try {
+    for (int i = 1; i < wanted && i < slices; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Fewer threads only take longer.
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure.load() == 0) return {};
+  Error error = io_error("touching host region '" + options.name + "' of " + in_mib(mapping.bytes),
+                         failure.load());
+  error.code = ErrorCode::kResourceExhausted;
+  return error;
+}
+
+}  // namespace
+
+class HostMemory::State {
+ public:
+  // Held over the check and the touch, so that two allocations do not both count on the same
+  // memory.
+  std::mutex allocating;
+  mutable std::shared_mutex mutex;  // guards what follows
+  std::map<RegionId, Mapping> regions;
+  std::int64_t next_region = 0;
+
+  const Mapping& find(RegionId region) const {
+    const auto found = regions.find(region);
+    CAUSEWAY_CHECK(found != regions.end(), "no host region with this id");
+    return found->second;
+  }
+};
+
+HostMemory::HostMemory() : state_(std::make_unique<State>()) {}
+HostMemory::~HostMemory() = default;
+
+Result<RegionId> HostMemory::allocate(const HostRegionOptions& options) {
+  // The kernel prefixes names with "memfd:" and takes 249 bytes.
+  if (options.name.size() > 200 || options.name.find('\0') != std::string::npos) {
+    return invalid_argument("the name of a host region must be at most 200 bytes without NUL");
+  }
+  if (options.bytes.count <= 0 || options.bytes > Bytes(std::int64_t{1} << 50)) {
+    return invalid_argument("host region '" + options.name + "' cannot have " +
+                            std::to_string(options.bytes.count) + " bytes");
+  }
+  const bool huge = options.huge_pages && options.bytes >= kHugePage;
+  const Bytes page(::sysconf(_SC_PAGESIZE));
+  const Bytes bytes = round_up(options.bytes, huge ? kHugePage : page);
+
+  const std::lock_guard allocating(state_->allocating);
+  std::optional<Mapping> mapping;
+  if (huge) {  // explicit huge pages, where someone reserved enough of them
+    if (auto mapped = map_region(options.name, bytes, true); mapped.ok()) {
+      mapping.emplace(std::move(mapped).value());
+    }
+  }
+  if (!mapping) {
+    CAUSEWAY_TRY(check_headroom(options, bytes));
+    CAUSEWAY_ASSIGN(Mapping mapped, map_region(options.name, bytes, false));
+    if (huge) ::madvise(mapped.base, to_size(bytes), MADV_HUGEPAGE);
+    mapping.emplace(std::move(mapped));
+  }
+  CAUSEWAY_TRY(touch_all(*mapping, options));
+
+  const std::unique_lock lock(state_->mutex);
+  const RegionId region(state_->next_region++);
+  state_->regions.emplace(region, std::move(*mapping));
+  return region;
+}
+
+Status HostMemory::release(RegionId region) {
+  const std::unique_lock lock(state_->mutex);
+  if (state_->regions.erase(region) == 0) {
+    return not_found("no host region " + std::to_string(region.value));
+  }
+  return {};
+}
+
+std::span<std::byte> HostMemory::resolve(HostAddress address, Bytes bytes) const {
+  const std::shared_lock lock(state_->mutex);
+  const Mapping& mapping = state_->find(address.region);
+  CAUSEWAY_CHECK(address.offset.count >= 0 && bytes.count >= 0 && bytes <= mapping.bytes &&
+                     address.offset <= mapping.bytes - bytes,
+                 "host address out of its region");
+  return {mapping.base + address.offset.count, to_size(bytes)};
+}
+
+int HostMemory::file_descriptor(RegionId region) const {
+  const std::shared_lock lock(state_->mutex);
+  return state_->find(region).fd;
+}
+
+Bytes HostMemory::region_bytes(RegionId region) const {
+  const std::shared_lock lock(state_->mutex);
+  return state_->find(region).bytes;
+}
+
+Bytes HostMemory::total_bytes() const {
+  const std::shared_lock lock(state_->mutex);
+  Bytes total;
+  for (const auto& [region, mapping] : state_->regions) total += mapping.bytes;
+  return total;
+}
+
+}  // namespace causeway::device

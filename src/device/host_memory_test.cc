@@ -1,0 +1,187 @@
+#include "device/host_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "device/memory_headroom.h"
+
+namespace causeway::device {
+namespace {
+
+namespace fs = std::filesystem;
+
+HostRegionOptions region_of(Bytes bytes, std::string name = "test") {
+  return {.name = std::move(name), .bytes = bytes};
+}
+
+TEST(HostMemory, RegionIsZeroedWritableAndAtLeastAsLargeAsAsked) {
+  HostMemory memory;
+  const RegionId region = memory.allocate(region_of(Bytes(100'001))).value();
+  EXPECT_GE(memory.region_bytes(region), Bytes(100'001));
+  EXPECT_EQ(memory.region_bytes(region) % Bytes(4096), Bytes(0));
+  const auto bytes = memory.resolve({region, Bytes(0)}, Bytes(100'001));
+  EXPECT_TRUE(
+      std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{}; }));
+  bytes[100'000] = std::byte{7};
+  EXPECT_EQ(memory.resolve({region, Bytes(100'000)}, Bytes(1))[0], std::byte{7});
+}
+
+TEST(HostMemory, DescriptorSharesTheBytes) {
+  HostMemory memory;
+  const Bytes size = mib(5);
+  const RegionId region = memory.allocate(region_of(size)).value();
+  const auto bytes = memory.resolve({region, Bytes(0)}, size);
+  void* second = ::mmap(nullptr, to_size(size), PROT_READ | PROT_WRITE, MAP_SHARED,
+                        memory.file_descriptor(region), 0);
+  ASSERT_NE(second, MAP_FAILED);
+  auto* other = static_cast<std::byte*>(second);
+  bytes[4'999'999] = std::byte{42};
+  EXPECT_EQ(other[4'999'999], std::byte{42});
+  other[0] = std::byte{43};
+  EXPECT_EQ(bytes[0], std::byte{43});
+  // The sharer cannot shrink it, which would turn our next access into a SIGBUS.
+  EXPECT_NE(::ftruncate(memory.file_descriptor(region), 0), 0);
+  // What is mapped outlives the region.
+  ASSERT_TRUE(memory.release(region).ok());
+  EXPECT_EQ(other[4'999'999], std::byte{42});
+  ::munmap(second, to_size(size));
+}
+
+TEST(HostMemory, EveryPageIsTouched) {
+  HostMemory memory;
+  const Bytes size = mib(67);  // two slices and a part
+  const RegionId region =
+      memory.allocate({.name = "touched", .bytes = size, .huge_pages = false, .touch_threads = 3})
+          .value();
+  const auto bytes = memory.resolve({region, Bytes(0)}, size);
+  std::vector<unsigned char> resident(to_size(size) / 4096);
+  ASSERT_EQ(::mincore(bytes.data(), bytes.size(), resident.data()), 0);
+  EXPECT_TRUE(std::all_of(resident.begin(), resident.end(), [](auto r) { return (r & 1) != 0; }));
+}
+
+TEST(HostMemory, RefusesWhatTheMachineHasNot) {
+  HostMemory memory;
+  const auto refused = memory.allocate(region_of(gib(1 << 18), "catalogue"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(refused.error().message.find("'catalogue' needs 268435456 MiB"), std::string::npos)
+      << refused.error().message;
+  EXPECT_EQ(memory.total_bytes(), Bytes(0));
+}
+
+TEST(HostMemory, RefusesAbsurdSizesAndNames) {
+  HostMemory memory;
+  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    EXPECT_EQ(memory.allocate(region_of(Bytes(bytes))).error().code, ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(memory.allocate(region_of(kib(4), std::string(300, 'x'))).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(HostMemory, ReleaseGivesBackAndOnlyOnce) {
+  HostMemory memory;
+  const RegionId a = memory.allocate(region_of(kib(64))).value();
+  const RegionId b = memory.allocate(region_of(kib(128))).value();
+  EXPECT_NE(a, b);
+  EXPECT_EQ(memory.total_bytes(), kib(192));
+  EXPECT_TRUE(memory.release(a).ok());
+  EXPECT_EQ(memory.total_bytes(), kib(128));
+  EXPECT_EQ(memory.release(a).error().code, ErrorCode::kNotFound);
+}
+
+TEST(HostMemory, ManyThreadsAllocateResolveAndRelease) {
+  HostMemory memory;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&memory, t] {
+      for (int i = 0; i < 20; ++i) {
+        const RegionId region = memory.allocate(region_of(kib(256))).value();
+        const auto bytes = memory.resolve({region, kib(4)}, kib(252));
+        std::memset(bytes.data(), t, bytes.size());
+        EXPECT_EQ(bytes.back(), static_cast<std::byte>(t));
+        EXPECT_TRUE(memory.release(region).ok());
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(memory.total_bytes(), Bytes(0));
+}
+
+TEST(HostMemoryDeath, AddressesAreChecked) {
+  HostMemory memory;
+  const RegionId region = memory.allocate(region_of(kib(4))).value();
+  EXPECT_EQ(memory.resolve({region, kib(4)}, Bytes(0)).size(), 0u);
+  EXPECT_DEATH(memory.resolve({region, Bytes(1)}, kib(4)), "out of its region");
+  EXPECT_DEATH(memory.resolve({region, Bytes(-1)}, Bytes(1)), "out of its region");
+  EXPECT_DEATH(memory.resolve({region, Bytes(0)}, Bytes(-1)), "out of its region");
+  EXPECT_DEATH(memory.resolve({region, Bytes(INT64_MAX)}, Bytes(INT64_MAX)), "out of its region");
+  EXPECT_DEATH(memory.resolve({RegionId(99), Bytes(0)}, Bytes(0)), "no host region");
+}
+
+// The kernel's files, forged.
+class MemoryHeadroomTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) / ("headroom_" + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    paths_ = {(root_ / "proc").string(), (root_ / "cgroup").string()};
+    write("proc/meminfo", "MemTotal: 999999 kB\nMemAvailable:   2048 kB\nSwapFree: 5 kB\n");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  fs::path root_;
+  SystemPaths paths_;
+};
+
+TEST_F(MemoryHeadroomTest, TheMachineAlone) {
+  EXPECT_EQ(read_memory_headroom(paths_)->bytes, mib(2));
+}
+
+TEST_F(MemoryHeadroomTest, TheTightestGroupAboveTheProcessLimits) {
+  write("proc/self/cgroup", "0::/pod/box\n");
+  write("cgroup/pod/box/memory.max", "max\n");
+  write("cgroup/pod/box/memory.current", "5\n");
+  write("cgroup/pod/memory.max", "1000000\n");
+  write("cgroup/pod/memory.current", "600000\n");
+  write("cgroup/pod/memory.stat", "anon 1\nactive_file 100000\ninactive_file 200000\n");
+  const auto headroom = read_memory_headroom(paths_).value();
+  EXPECT_EQ(headroom.bytes, Bytes(1'000'000 - 300'000));
+  EXPECT_NE(headroom.limited_by.find("/pod"), std::string::npos);
+}
+
+TEST_F(MemoryHeadroomTest, VersionOne) {
+  write("proc/self/cgroup", "4:cpu,memory:/a\n3:devices:/b\nnonsense\n");
+  write("cgroup/memory/a/memory.limit_in_bytes", "500000\n");
+  write("cgroup/memory/a/memory.usage_in_bytes", "600000\n");
+  EXPECT_EQ(read_memory_headroom(paths_)->bytes, Bytes(0));
+  write("cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(read_memory_headroom(paths_)->bytes, mib(2));
+}
+
+TEST_F(MemoryHeadroomTest, NonsenseIsAnErrorOrNoLimit) {
+  write("proc/self/cgroup", "0::" + std::string(5000, '/') + "\n");
+  EXPECT_EQ(read_memory_headroom(paths_)->bytes, mib(2));
+  write("proc/meminfo", "MemAvailable: many kB\n");
+  EXPECT_EQ(read_memory_headroom(paths_).error().code, ErrorCode::kCorrupt);
+  write("proc/meminfo", "MemAvailable: 99999999999999999999 kB\n");
+  EXPECT_EQ(read_memory_headroom(paths_).error().code, ErrorCode::kCorrupt);
+  fs::remove(root_ / "proc/meminfo");
+  EXPECT_EQ(read_memory_headroom(paths_).error().code, ErrorCode::kIo);
+}
+
+TEST(MemoryHeadroom, ThisMachineHasSome) { EXPECT_GT(read_memory_headroom()->bytes, mib(1)); }
+
+}  // namespace
+}  // namespace causeway::device
