@@ -1,0 +1,331 @@
+#include "model/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <nlohmann/json.hpp>
+
+#include "weights/checked_json.h"
+
+namespace causeway::model {
+namespace {
+
+using nlohmann::json;
+
+// Far beyond any model in use; small enough that sizes in bytes stay within 64 bits and a load plan
+// within memory, whatever the file says.
+constexpr std::int64_t kWidthMax = std::int64_t{1} << 20;
+constexpr std::int64_t kLayersMax = 4096;
+constexpr std::int64_t kHeadsMax = 1 << 16;
+constexpr std::int64_t kVocabMax = 1 << 24;
+constexpr std::int64_t kPositionsMax = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kExpertsMax = 1 << 14;
+constexpr std::int64_t kExpertsInAllMax = 1 << 18;
+constexpr std::int64_t kParametersMax = std::int64_t{1} << 46;
+constexpr std::size_t kEosMax = 64;
+constexpr Bytes kConfigBytesMax = mib(4);
+
+// Reads members of one JSON object. The first thing that is wrong is kept and the rest read on with
+// harmless values, so that a caller checks once. A member that is null counts as absent.
+class Fields {
+ public:
+  Fields(const json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {}
+
+  const json* find(const char* name) const {
+    const auto found = object_.find(name);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  std::int64_t integer(const char* name, std::int64_t max, std::optional<std::int64_t> absent = {},
+                       std::int64_t min = 1) {
+    const json* value = find(name);
+    if (value == nullptr) {
+      if (!absent) fail(name, "is missing");
+      return absent.value_or(min);
+    }
+    return integer_value(*value, name, min, max);
+  }
+
+  std::int64_t integer_value(const json& value, const char* name, std::int64_t min,
+                             std::int64_t max) {
+    const auto text =
+        " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max);
+    const bool fits = value.is_number_unsigned()
+                          ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max)
+                          : value.is_number_integer();
+    if (!fits || value.get<std::int64_t>() < min || value.get<std::int64_t>() > max) {
+      fail(name, text.substr(1) + ", not " + shown(value));
+      return min;
+    }
+    return value.get<std::int64_t>();
+  }
+
+  double real(const char* name, double absent, double min, double max) {
+    const json* value = find(name);
+    if (value == nullptr) return absent;
+    const double number = value->is_number() ? value->get<double>() : std::nan("");
+    if (number >= min && number <= max) return number;
+    fail(name, "must be a number from " + std::to_string(min) + " to " + std::to_string(max) +
+                   ", not " + shown(*value));
+    return absent;
+  }
+
+  bool boolean(const char* name, bool absent) {
+    const json* value = find(name);
+    if (value == nullptr) return absent;
+    if (value->is_boolean()) return value->get<bool>();
+    fail(name, "must be true or false, not " + shown(*value));
+    return absent;
+  }
+
+  std::string string(const char* name, std::string absent) {
+    const json* value = find(name);
+    if (value == nullptr) return absent;
+    if (value->is_string()) return value->get<std::string>();
+    fail(name, "must be a string, not " + shown(*value));
+    return absent;
+  }
+
+  void fail(const char* name, const std::string& what) {
+    if (!error_) error_ = corrupt("\"" + prefix_ + name + "\" " + what);
+  }
+  void refuse(const char* name, const std::string& what) {
+    if (!error_) error_ = unsupported("\"" + prefix_ + name + "\" " + what);
+  }
+  Status status() const {
+    if (error_) return *error_;
+    return {};
+  }
+
+ private:
+  // A value as a message shows it. Large ones are not repeated.
+  static std::string shown(const json& value) {
+    if (value.is_structured()) return value.is_array() ? "a list" : "an object";
+    const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+    return text.size() <= 40 ? text : text.substr(0, 40) + "…";
+  }
+
+  const json& object_;
+  std::string prefix_;
+  std::optional<Error> error_;
+};
+
+Result<Family> parse_family(const json& root) {
+  const auto found = root.find("architectures");
+  if (found == root.end() || !found->is_array() || found->empty() || !(*found)[0].is_string()) {
+    return corrupt("\"architectures\" must be a list with the name of the model's class");
+  }
+  const std::string name = (*found)[0].get<std::string>().substr(0, 100);
+  if (name == "LlamaForCausalLM") return Family::kLlama;
+  if (name == "Qwen3ForCausalLM") return Family::kQwen3;
+  if (name == "Qwen3MoeForCausalLM") return Family::kQwen3Moe;
+  return unsupported("architecture " + name +
+                     " is not served; LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM "
+                     "are");
+}
+
+void read_shape(Fields& fields, ModelConfig& config) {
+  config.hidden = fields.integer("hidden_size", kWidthMax);
+  config.layers = fields.integer("num_hidden_layers", kLayersMax);
+  config.heads = fields.integer("num_attention_heads", kHeadsMax);
+  config.kv_heads = fields.integer("num_key_value_heads", kHeadsMax, config.heads);
+  config.vocab = fields.integer("vocab_size", kVocabMax);
+  if (config.family != Family::kQwen3Moe || fields.find("intermediate_size") != nullptr) {
+    config.intermediate = fields.integer("intermediate_size", kWidthMax);
+  }
+  // Qwen3 has heads of 128 whatever the width; published files leave it out.
+  std::optional<std::int64_t> head_dim_absent;
+  if (config.family == Family::kQwen3) {
+    head_dim_absent = 128;
+  } else if (config.hidden % config.heads == 0) {
+    head_dim_absent = config.hidden / config.heads;
+  } else if (fields.find("head_dim") == nullptr) {
+    fields.fail("hidden_size", "is not a multiple of \"num_attention_heads\"");
+  }
+  config.head_dim = fields.integer("head_dim", kWidthMax, head_dim_absent);
+  if (config.heads % config.kv_heads != 0) {
+    fields.fail("num_attention_heads", "is not a multiple of \"num_key_value_heads\"");
+  }
+  if (config.head_dim % 2 != 0) fields.fail("head_dim", "must be even");
+  const std::int64_t positions = config.family == Family::kLlama ? 2048 : 32768;
+  config.max_position = Tokens(fields.integer("max_position_embeddings", kPositionsMax, positions));
+}
+
+void read_rope_scaling(Fields& fields, const json& object, const char* name, ModelConfig& config) {
+  if (!object.is_object()) return fields.fail(name, "must be an object");
+  Fields rope(object, std::string(name) + ".");
+  const std::string type = rope.string("rope_type", rope.string("type", "default"));
+  if (rope.status().ok() && type != "default" && type != "llama3") {
+    return fields.refuse(name, "has the type \"" + type.substr(0, 40) +
+                                   "\"; only \"default\" and \"llama3\" are served");
+  }
+  config.rope_theta = rope.real("rope_theta", config.rope_theta, 1, 1e12);
+  if (type == "llama3") {
+    RopeScaling scaling;
+    scaling.factor = rope.real("factor", scaling.factor, 1, 1e6);
+    scaling.low_freq_factor = rope.real("low_freq_factor", scaling.low_freq_factor, 1e-3, 1e6);
+    scaling.high_freq_factor = rope.real("high_freq_factor", scaling.high_freq_factor, 1e-3, 1e6);
+    scaling.original_max_position = rope.integer("original_max_position_embeddings", kPositionsMax,
+                                                 scaling.original_max_position);
+    if (scaling.high_freq_factor <= scaling.low_freq_factor) {
+      rope.fail("high_freq_factor", "must be larger than \"low_freq_factor\"");
+    }
+    config.rope_scaling = scaling;
+  }
+  if (!rope.status().ok()) fields.fail(name, "is wrong: " + rope.status().error().message);
+}
+
+void read_numerics(Fields& fields, ModelConfig& config) {
+  config.norm_epsilon = fields.real("rms_norm_eps", 1e-6, 0, 1);
+  config.rope_theta = fields.real("rope_theta", 10000, 1, 1e12);
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    if (const json* rope = fields.find(name)) read_rope_scaling(fields, *rope, name, config);
+  }
+  const std::string dtype = fields.string("torch_dtype", fields.string("dtype", "float32"));
+  if (dtype == "bfloat16") {
+    config.dtype = DType::kBF16;
+  } else if (dtype == "float16") {
+    config.dtype = DType::kF16;
+  } else if (dtype == "float32") {
+    config.dtype = DType::kF32;
+  } else {
+    fields.refuse("torch_dtype",
+                  "is \"" + dtype.substr(0, 40) + "\"; bfloat16, float16 and float32 are served");
+  }
+}
+
+void read_switches(Fields& fields, ModelConfig& config) {
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.qk_norm = config.family != Family::kLlama;
+  config.attention_bias = fields.boolean("attention_bias", false);
+  config.mlp_bias = config.family == Family::kLlama && fields.boolean("mlp_bias", false);
+  const std::string activation = fields.string("hidden_act", "silu");
+  if (activation != "silu") {
+    fields.refuse("hidden_act", "is \"" + activation.substr(0, 40) + "\"; only silu is served");
+  }
+  if (fields.find("quantization_config") != nullptr) {
+    fields.refuse("quantization_config", "is set; quantised checkpoints are not served");
+  }
+  if (config.family != Family::kLlama && fields.boolean("use_sliding_window", false)) {
+    fields.refuse("use_sliding_window", "is set; sliding-window attention is not served");
+  }
+  if (fields.real("partial_rotary_factor", 1, 0, 1) != 1) {
+    fields.refuse("partial_rotary_factor", "is not 1; partial rotary embedding is not served");
+  }
+  if (const json* types = fields.find("layer_types")) {
+    const bool full = types->is_array() && std::all_of(types->begin(), types->end(), [](auto& t) {
+                        return t == "full_attention";
+                      });
+    if (!full) fields.refuse("layer_types", "asks for more than full_attention");
+  }
+}
+
+void read_dense_layers(Fields& fields, std::int64_t layers, std::vector<std::int64_t>& out) {
+  const json* list = fields.find("mlp_only_layers");
+  if (list == nullptr) return;
+  if (!list->is_array() || list->size() > static_cast<std::size_t>(layers)) {
+    return fields.fail("mlp_only_layers", "must be a list of layers");
+  }
+  for (const json& layer : *list) {
+    out.push_back(fields.integer_value(layer, "mlp_only_layers", 0, layers - 1));
+  }
+}
+
+void read_moe(Fields& fields, ModelConfig& config) {
+  MoeConfig moe;
+  moe.experts = fields.integer("num_experts", kExpertsMax);
+  moe.experts_per_token = fields.integer("num_experts_per_tok", kExpertsMax);
+  moe.intermediate = fields.integer("moe_intermediate_size", kWidthMax);
+  moe.normalise_top_k = fields.boolean("norm_topk_prob", false);
+  moe.sparse_step = fields.integer("decoder_sparse_step", kLayersMax, 1);
+  read_dense_layers(fields, config.layers, moe.dense_layers);
+  if (moe.experts_per_token > moe.experts) {
+    fields.fail("num_experts_per_tok", "is larger than \"num_experts\"");
+  }
+  if (moe.experts * config.layers > kExpertsInAllMax) {
+    fields.fail("num_experts",
+                "times \"num_hidden_layers\" is larger than " + std::to_string(kExpertsInAllMax));
+  }
+  config.moe = std::move(moe);
+  for (std::int64_t layer = 0; layer < config.layers && config.intermediate == 0; ++layer) {
+    if (!config.is_sparse(layer)) {
+      fields.fail("intermediate_size",
+                  "is missing, but layer " + std::to_string(layer) + " has a dense MLP");
+      return;
+    }
+  }
+}
+
+// Appends the ids of a number or a list of numbers that are not in `out` yet.
+void read_token_ids(Fields& fields, const char* name, std::int64_t vocab,
+                    std::vector<TokenId>& out) {
+  const json* value = fields.find(name);
+  if (value == nullptr) return;
+  const json list = value->is_array() ? *value : json::array({*value});
+  if (list.size() > kEosMax) return fields.fail(name, "lists too many tokens");
+  for (const json& id : list) {
+    const auto token = static_cast<TokenId>(fields.integer_value(id, name, 0, vocab - 1));
+    if (std::find(out.begin(), out.end(), token) == out.end()) out.push_back(token);
+  }
+}
+
+void read_special_tokens(Fields& fields, ModelConfig& config) {
+  std::vector<TokenId> bos;
+  read_token_ids(fields, "bos_token_id", config.vocab, bos);
+  if (!bos.empty()) config.bos = bos.front();
+  read_token_ids(fields, "eos_token_id", config.vocab, config.eos);
+}
+
+// Generation ends at any token of this list too: chat models keep the fuller list here.
+Status add_generation_eos(const std::filesystem::path& path, ModelConfig& config) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(path, kConfigBytesMax));
+  auto root = weights::parse_json(text);
+  if (!root.ok()) return root.error().with_context(path.string());
+  if (!root->is_object()) return corrupt(path.string() + ": not a JSON object");
+  Fields fields(*root, "");
+  read_token_ids(fields, "eos_token_id", config.vocab, config.eos);
+  return fields.status().with_context(path.string());
+}
+
+}  // namespace
+
+bool ModelConfig::is_sparse(std::int64_t layer) const {
+  if (!moe || (layer + 1) % moe->sparse_step != 0) return false;
+  return std::find(moe->dense_layers.begin(), moe->dense_layers.end(), layer) ==
+         moe->dense_layers.end();
+}
+
+Result<ModelConfig> parse_config(std::string_view text) {
+  CAUSEWAY_ASSIGN(const json root, weights::parse_json(text));
+  if (!root.is_object()) return corrupt("not a JSON object");
+  ModelConfig config;
+  CAUSEWAY_ASSIGN(config.family, parse_family(root));
+  Fields fields(root, "");
+  read_shape(fields, config);
+  read_numerics(fields, config);
+  read_switches(fields, config);
+  CAUSEWAY_TRY(fields.status());
+  if (config.family == Family::kQwen3Moe) read_moe(fields, config);
+  read_special_tokens(fields, config);
+  CAUSEWAY_TRY(fields.status());
+  if (parameter_count(config) > kParametersMax) {
+    return corrupt("describes a model of more than 2^46 parameters");
+  }
+  return config;
+}
+
+Result<ModelConfig> load_config(const std::filesystem::path& directory) {
+  const auto path = directory / "config.json";
+  CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(path, kConfigBytesMax));
+  CAUSEWAY_ASSIGN(ModelConfig config, parse_config(text).with_context(path.string()));
+  CAUSEWAY_TRY(add_generation_eos(directory / "generation_config.json", config));
+  return config;
+}
+
+DType host_dtype(DType checkpoint) { return checkpoint == DType::kF16 ? DType::kF32 : checkpoint; }
+
+}  // namespace causeway::model

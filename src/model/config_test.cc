@@ -1,0 +1,254 @@
+#include "model/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+namespace causeway::model {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json llama() {
+  return json::parse(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64,
+    "intermediate_size": 172, "num_hidden_layers": 5, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "vocab_size": 512, "torch_dtype": "float32"})");
+}
+
+json qwen3_moe() {
+  json config = llama();
+  config["architectures"] = {"Qwen3MoeForCausalLM"};
+  config["num_experts"] = 8;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 24;
+  return config;
+}
+
+json with(json config, const char* name, json value) {
+  config[name] = std::move(value);
+  return config;
+}
+
+json without(json config, const char* name) {
+  config.erase(name);
+  return config;
+}
+
+void expect_error(std::string_view text, ErrorCode code, const std::string& part) {
+  const auto config = parse_config(text);
+  ASSERT_FALSE(config.ok()) << text.substr(0, 300);
+  EXPECT_EQ(config.error().code, code) << config.error().message;
+  EXPECT_THAT(config.error().message, HasSubstr(part));
+}
+
+const char* test_data() { return std::getenv("CAUSEWAY_TEST_DATA"); }
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Config, DefaultsOfLlama) {
+  const auto config = parse_config(llama().dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kLlama);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->max_position, Tokens(2048));
+  EXPECT_EQ(config->norm_epsilon, 1e-6);
+  EXPECT_EQ(config->dtype, DType::kF32);
+  EXPECT_FALSE(config->tied_embeddings || config->qk_norm || config->attention_bias);
+  EXPECT_FALSE(config->bos.has_value() || config->moe.has_value());
+  EXPECT_EQ(parse_config(without(llama(), "num_key_value_heads").dump())->kv_heads, 8);
+}
+
+TEST(Config, SwitchesAreRead) {
+  json text = llama();
+  text["attention_bias"] = text["mlp_bias"] = text["tie_word_embeddings"] = true;
+  text["bos_token_id"] = 1;
+  text["eos_token_id"] = {2, 3, 2};
+  text["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 77.0}};
+  const auto config = parse_config(text.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_TRUE(config->attention_bias && config->mlp_bias && config->tied_embeddings);
+  EXPECT_EQ(config->bos, 1);
+  EXPECT_THAT(config->eos, ::testing::ElementsAre(2, 3));
+  EXPECT_EQ(config->rope_theta, 77.0);
+  EXPECT_FALSE(config->rope_scaling.has_value());
+}
+
+TEST(Config, SparseLayersFollowStepAndList) {
+  json text = qwen3_moe();
+  text["decoder_sparse_step"] = 2;
+  text["mlp_only_layers"] = {3};
+  const auto config = parse_config(text.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_FALSE(config->moe->normalise_top_k);
+  for (int layer = 0; layer < 5; ++layer) EXPECT_EQ(config->is_sparse(layer), layer == 1) << layer;
+  expect_error(without(text, "intermediate_size").dump(), ErrorCode::kCorrupt, "layer 0");
+  EXPECT_TRUE(parse_config(without(qwen3_moe(), "intermediate_size").dump()).ok());
+}
+
+TEST(Config, BadFieldsAreNamed) {
+  for (const char* name :
+       {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "vocab_size", "head_dim", "max_position_embeddings", "num_experts",
+        "num_experts_per_tok", "moe_intermediate_size", "decoder_sparse_step"}) {
+    for (const json& bad :
+         {json(0), json(-1), json(1.5), json(1e300), json(1ull << 63), json(std::int64_t{1} << 62),
+          json("64"), json(true), json(json::array()), json(json::object())}) {
+      expect_error(with(qwen3_moe(), name, bad).dump(), ErrorCode::kCorrupt, name);
+    }
+  }
+  for (const char* name : {"rope_theta", "rms_norm_eps"}) {
+    for (const json& bad : {json(-1), json("x"), json(1e300), json(json::array())}) {
+      expect_error(with(llama(), name, bad).dump(), ErrorCode::kCorrupt, name);
+    }
+  }
+  expect_error(with(llama(), "tie_word_embeddings", 1).dump(), ErrorCode::kCorrupt, "tie_word");
+  expect_error(with(llama(), "eos_token_id", 512).dump(), ErrorCode::kCorrupt, "eos_token_id");
+  expect_error(with(llama(), "eos_token_id", {1, "a"}).dump(), ErrorCode::kCorrupt, "eos_token");
+  expect_error(with(llama(), "bos_token_id", -1).dump(), ErrorCode::kCorrupt, "bos_token_id");
+  expect_error(with(qwen3_moe(), "mlp_only_layers", {9}).dump(), ErrorCode::kCorrupt, "mlp_only");
+}
+
+TEST(Config, MissingFieldsAreNamed) {
+  for (const char* name : {"hidden_size", "intermediate_size", "num_hidden_layers",
+                           "num_attention_heads", "vocab_size", "architectures"}) {
+    expect_error(without(llama(), name).dump(), ErrorCode::kCorrupt, name);
+  }
+  for (const char* name : {"num_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
+    expect_error(without(qwen3_moe(), name).dump(), ErrorCode::kCorrupt, name);
+  }
+}
+
+TEST(Config, RelationsAreChecked) {
+  const auto bad = ErrorCode::kCorrupt;
+  expect_error(with(llama(), "num_key_value_heads", 3).dump(), bad, "num_attention_heads");
+  expect_error(with(llama(), "num_key_value_heads", 16).dump(), bad, "num_attention_heads");
+  expect_error(with(llama(), "hidden_size", 65).dump(), bad, "hidden_size");
+  expect_error(with(llama(), "head_dim", 7).dump(), bad, "head_dim");
+  expect_error(with(qwen3_moe(), "num_experts_per_tok", 9).dump(), bad, "num_experts_per_tok");
+  json huge = llama();
+  huge["num_hidden_layers"] = 4096;
+  huge["hidden_size"] = huge["intermediate_size"] = 1 << 20;
+  expect_error(huge.dump(), bad, "2^46");
+  json many = qwen3_moe();
+  many["num_hidden_layers"] = 4096;
+  many["num_experts"] = 16384;
+  expect_error(many.dump(), bad, "num_experts");
+}
+
+TEST(Config, WhatIsNotServedIsNamed) {
+  const auto code = ErrorCode::kUnsupported;
+  expect_error(with(llama(), "architectures", {"GPT2LMHeadModel"}).dump(), code, "GPT2LMHeadModel");
+  expect_error(with(llama(), "hidden_act", "gelu").dump(), code, "gelu");
+  expect_error(with(llama(), "torch_dtype", "float8_e4m3fn").dump(), code, "float8_e4m3fn");
+  expect_error(with(llama(), "rope_scaling", {{"rope_type", "yarn"}}).dump(), code, "yarn");
+  expect_error(with(llama(), "rope_scaling", {{"type", "linear"}}).dump(), code, "linear");
+  expect_error(with(llama(), "quantization_config", {{"bits", 4}}).dump(), code, "quantization");
+  expect_error(with(qwen3_moe(), "use_sliding_window", true).dump(), code, "sliding");
+  expect_error(with(llama(), "partial_rotary_factor", 0.5).dump(), code, "partial_rotary");
+  expect_error(with(llama(), "layer_types", {"sliding_attention"}).dump(), code, "layer_types");
+}
+
+TEST(Config, HostileTextIsRefused) {
+  const auto bad = ErrorCode::kCorrupt;
+  expect_error("", bad, "not valid JSON");
+  expect_error("[]", bad, "not a JSON object");
+  expect_error("{\"architectures\": [\"LlamaForCausalLM\"]", bad, "not valid JSON");
+  expect_error("{\"hidden_size\": 1e999}", bad, "not valid JSON");
+  expect_error("{\"a\": \"\xff\xfe\"}", bad, "not valid JSON");
+  expect_error(std::string(100'000, '['), bad, "nested deeper");
+  std::string deep = llama().dump();
+  deep.pop_back();
+  std::string nest;
+  for (int i = 0; i < 100'000; ++i) nest += "{\"a\":";
+  expect_error(deep + ",\"rope_scaling\":" + nest, bad, "nested deeper");
+  expect_error(with(llama(), "architectures", {1}).dump(), bad, "architectures");
+  expect_error(with(llama(), "rope_scaling", "x").dump(), bad, "rope_scaling");
+  expect_error(with(llama(), "rope_scaling", {{"rope_type", "llama3"}, {"factor", -8}}).dump(), bad,
+               "rope_scaling.factor");
+}
+
+TEST(Config, LoadsAndAddsTheEosOfGeneration) {
+  const auto directory = std::filesystem::path(::testing::TempDir()) / "causeway_config_test";
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  EXPECT_EQ(load_config(directory).error().code, ErrorCode::kNotFound);
+  std::ofstream(directory / "config.json") << with(llama(), "eos_token_id", 7).dump();
+  EXPECT_THAT(load_config(directory)->eos, ::testing::ElementsAre(7));
+  std::ofstream(directory / "generation_config.json") << R"({"eos_token_id": [7, 9]})";
+  EXPECT_THAT(load_config(directory)->eos, ::testing::ElementsAre(7, 9));
+  std::ofstream(directory / "generation_config.json") << "[";
+  const auto broken = load_config(directory);
+  ASSERT_FALSE(broken.ok());
+  EXPECT_THAT(broken.error().message, HasSubstr("generation_config.json"));
+  std::ofstream(directory / "config.json") << "{";
+  EXPECT_THAT(load_config(directory).error().message, HasSubstr("config.json"));
+  std::filesystem::remove_all(directory);
+}
+
+TEST(Config, HostTypeIsExact) {
+  EXPECT_EQ(host_dtype(DType::kF16), DType::kF32);
+  EXPECT_EQ(host_dtype(DType::kF32), DType::kF32);
+  EXPECT_EQ(host_dtype(DType::kBF16), DType::kBF16);
+}
+
+TEST(Config, RealConfigs) {
+  if (test_data() == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is not set";
+  const std::map<std::string, std::int64_t> parameters = {{"Llama-3.1-8B", 8'030'261'248},
+                                                          {"Llama-3.1-70B", 70'553'706'496},
+                                                          {"Llama-3.2-1B-Instruct", 1'235'814'400},
+                                                          {"Llama-3.2-3B-Instruct", 3'212'749'824},
+                                                          {"Qwen3-0.6B", 596'049'920},
+                                                          {"Qwen3-4B", 4'022'468'096},
+                                                          {"Qwen3-8B", 8'190'735'360},
+                                                          {"Qwen3-32B", 32'762'123'264},
+                                                          {"Qwen3-30B-A3B", 30'532'122'624}};
+  int served = 0;
+  const auto folder = std::filesystem::path(test_data()) / "configs";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string text = read(entry.path());
+    const auto config = parse_config(text);
+    const auto known = parameters.find(entry.path().stem().string());
+    if (known == parameters.end()) {
+      ASSERT_FALSE(config.ok()) << entry.path();
+      EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
+      EXPECT_THAT(config.error().message,
+                  HasSubstr(json::parse(text)["architectures"][0].get<std::string>()));
+      continue;
+    }
+    ASSERT_TRUE(config.ok()) << entry.path() << ": " << config.error().message;
+    EXPECT_EQ(parameter_count(*config), known->second) << entry.path();
+    EXPECT_EQ(config->dtype, DType::kBF16);
+    ++served;
+  }
+  EXPECT_EQ(served, static_cast<int>(parameters.size()));
+}
+
+TEST(Config, RealConfigsInDetail) {
+  if (test_data() == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is not set";
+  const auto folder = std::filesystem::path(test_data()) / "configs";
+  const auto llama3 = *parse_config(read(folder / "Llama-3.2-3B-Instruct.json"));
+  EXPECT_EQ(llama3.rope_scaling->factor, 32);
+  EXPECT_EQ(llama3.rope_scaling->original_max_position, 8192);
+  EXPECT_THAT(llama3.eos, ::testing::ElementsAre(128001, 128008, 128009));
+  const auto qwen = *parse_config(read(folder / "Qwen3-8B.json"));
+  EXPECT_EQ(qwen.head_dim, 128);
+  EXPECT_TRUE(qwen.qk_norm);
+  EXPECT_EQ(qwen.rope_theta, 1e6);
+  const auto moe = *parse_config(read(folder / "Qwen3-30B-A3B.json"));
+  EXPECT_EQ(moe.moe->experts, 128);
+  EXPECT_TRUE(moe.moe->normalise_top_k);
+  EXPECT_TRUE(moe.is_sparse(0) && moe.is_sparse(47));
+}
+
+}  // namespace
+}  // namespace causeway::model

@@ -1,0 +1,132 @@
+// What config.h says of the load plan, KV and parameter count of a model, derived from its config.
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "model/config.h"
+
+namespace causeway::model {
+namespace {
+
+using weights::LoadPlan;
+using weights::PlannedGroup;
+using weights::PlannedTensor;
+using weights::SourceTensor;
+
+std::int64_t query_rows(const ModelConfig& c) { return c.heads * c.head_dim; }
+std::int64_t key_rows(const ModelConfig& c) { return c.kv_heads * c.head_dim; }
+
+PlannedTensor one(std::string name, std::string source, std::int64_t rows, std::int64_t cols) {
+  return {std::move(name), {{std::move(source), rows, cols}}};
+}
+
+void plan_attention(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
+  const std::string base = layer + "self_attn.";
+  const std::int64_t q = query_rows(c), kv = key_rows(c);
+  group.tensors.push_back({"qkv",
+                           {{base + "q_proj.weight", q, c.hidden},
+                            {base + "k_proj.weight", kv, c.hidden},
+                            {base + "v_proj.weight", kv, c.hidden}}});
+  if (c.attention_bias) {
+    group.tensors.push_back({"qkv_bias",
+                             {{base + "q_proj.bias", q, 1},
+                              {base + "k_proj.bias", kv, 1},
+                              {base + "v_proj.bias", kv, 1}}});
+  }
+  if (c.qk_norm) {
+    group.tensors.push_back(one("q_norm", base + "q_norm.weight", 1, c.head_dim));
+    group.tensors.push_back(one("k_norm", base + "k_norm.weight", 1, c.head_dim));
+  }
+  group.tensors.push_back(one("o", base + "o_proj.weight", c.hidden, q));
+  if (c.attention_bias) group.tensors.push_back(one("o_bias", base + "o_proj.bias", c.hidden, 1));
+}
+
+void plan_dense_mlp(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
+  const std::string base = layer + "mlp.";
+  group.tensors.push_back({"gate_up",
+                           {{base + "gate_proj.weight", c.intermediate, c.hidden},
+                            {base + "up_proj.weight", c.intermediate, c.hidden}}});
+  if (c.mlp_bias) {
+    group.tensors.push_back({"gate_up_bias",
+                             {{base + "gate_proj.bias", c.intermediate, 1},
+                              {base + "up_proj.bias", c.intermediate, 1}}});
+  }
+  group.tensors.push_back(one("down", base + "down_proj.weight", c.hidden, c.intermediate));
+  if (c.mlp_bias) group.tensors.push_back(one("down_bias", base + "down_proj.bias", c.hidden, 1));
+}
+
+void plan_sparse_mlp(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
+  const MoeConfig& moe = *c.moe;
+  const std::string base = layer + "mlp.";
+  group.tensors.push_back(one("router", base + "gate.weight", moe.experts, c.hidden));
+  PlannedTensor gate_up{"experts_gate_up", {}};
+  PlannedTensor down{"experts_down", {}};
+  for (std::int64_t e = 0; e < moe.experts; ++e) {
+    const std::string expert = base + "experts." + std::to_string(e) + ".";
+    gate_up.sources.push_back({expert + "gate_proj.weight", moe.intermediate, c.hidden});
+    gate_up.sources.push_back({expert + "up_proj.weight", moe.intermediate, c.hidden});
+    down.sources.push_back({expert + "down_proj.weight", c.hidden, moe.intermediate});
+  }
+  group.tensors.push_back(std::move(gate_up));
+  group.tensors.push_back(std::move(down));
+}
+
+PlannedGroup plan_layer(const ModelConfig& c, std::int64_t index) {
+  const std::string name = "layers." + std::to_string(index);
+  const std::string layer = "model." + name + ".";
+  PlannedGroup group{name, {}};
+  group.tensors.push_back(one("input_norm", layer + "input_layernorm.weight", 1, c.hidden));
+  plan_attention(c, layer, group);
+  group.tensors.push_back(one("post_norm", layer + "post_attention_layernorm.weight", 1, c.hidden));
+  if (c.is_sparse(index)) {
+    plan_sparse_mlp(c, layer, group);
+  } else {
+    plan_dense_mlp(c, layer, group);
+  }
+  return group;
+}
+
+// Parameters of one layer; wide, because it runs before the sizes are known to be sane.
+__int128 layer_parameters(const ModelConfig& c, bool sparse) {
+  const __int128 hidden = c.hidden, q = query_rows(c), kv = key_rows(c);
+  __int128 count = 2 * hidden + hidden * (2 * q + 2 * kv);
+  if (c.attention_bias) count += q + 2 * kv + hidden;
+  if (c.qk_norm) count += 2 * c.head_dim;
+  if (sparse) {
+    return count + hidden * c.moe->experts * (1 + __int128{3} * c.moe->intermediate);
+  }
+  count += 3 * hidden * c.intermediate;
+  if (c.mlp_bias) count += __int128{2} * c.intermediate + hidden;
+  return count;
+}
+
+}  // namespace
+
+LoadPlan plan_weights(const ModelConfig& config, DType storage) {
+  LoadPlan plan{storage, {}};
+  plan.groups.push_back(
+      {"embedding", {one("embedding", "model.embed_tokens.weight", config.vocab, config.hidden)}});
+  for (std::int64_t i = 0; i < config.layers; ++i) plan.groups.push_back(plan_layer(config, i));
+  PlannedGroup head{"head", {one("norm", "model.norm.weight", 1, config.hidden)}};
+  if (!config.tied_embeddings) {
+    head.tensors.push_back(one("lm_head", "lm_head.weight", config.vocab, config.hidden));
+  }
+  plan.groups.push_back(std::move(head));
+  return plan;
+}
+
+kv::KvShape kv_shape(const ModelConfig& config, DType kv_dtype) {
+  return {config.layers, config.kv_heads, config.head_dim, kv_dtype};
+}
+
+std::int64_t parameter_count(const ModelConfig& config) {
+  __int128 count = __int128{config.vocab} * config.hidden * (config.tied_embeddings ? 1 : 2);
+  count += config.hidden;
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    count += layer_parameters(config, config.is_sparse(i));
+  }
+  constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
+  return count > kMax ? kMax : static_cast<std::int64_t>(count);
+}
+
+}  // namespace causeway::model

@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+
+#include <rapidcheck/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "model/config.h"
+
+namespace causeway::model {
+namespace {
+
+ModelConfig tiny() {
+  ModelConfig c;
+  c.hidden = 64;
+  c.intermediate = 172;
+  c.layers = 2;
+  c.heads = 8;
+  c.kv_heads = 4;
+  c.head_dim = 10;
+  c.vocab = 512;
+  return c;
+}
+
+MoeConfig sparse(std::int64_t experts, std::int64_t intermediate) {
+  MoeConfig moe;
+  moe.experts = experts;
+  moe.experts_per_token = 2;
+  moe.intermediate = intermediate;
+  return moe;
+}
+
+std::int64_t planned_parameters(const weights::LoadPlan& plan) {
+  std::int64_t count = 0;
+  for (const auto& group : plan.groups) {
+    for (const auto& tensor : group.tensors) {
+      for (const auto& source : tensor.sources) count += source.rows * source.cols;
+    }
+  }
+  return count;
+}
+
+std::string outline(const weights::PlannedGroup& group) {
+  std::string out = group.name + ":";
+  for (const auto& tensor : group.tensors) {
+    std::int64_t rows = 0;
+    for (const auto& source : tensor.sources) rows += source.rows;
+    out += " " + tensor.name + "[" + std::to_string(rows) + "," +
+           std::to_string(tensor.sources[0].cols) + "]";
+  }
+  return out;
+}
+
+TEST(Plan, DenseLayer) {
+  const auto plan = plan_weights(tiny(), DType::kF32);
+  EXPECT_EQ(plan.dtype, DType::kF32);
+  ASSERT_EQ(plan.groups.size(), 4u);
+  EXPECT_EQ(outline(plan.groups[0]), "embedding: embedding[512,64]");
+  EXPECT_EQ(outline(plan.groups[2]),
+            "layers.1: input_norm[1,64] qkv[160,64] o[64,80] post_norm[1,64] gate_up[344,64] "
+            "down[64,172]");
+  EXPECT_EQ(outline(plan.groups[3]), "head: norm[1,64] lm_head[512,64]");
+  const auto& qkv = plan.groups[2].tensors[1];
+  EXPECT_EQ(qkv.sources[0].name, "model.layers.1.self_attn.q_proj.weight");
+  EXPECT_EQ(qkv.sources[2].name, "model.layers.1.self_attn.v_proj.weight");
+  EXPECT_EQ(plan.groups[2].tensors[4].sources[0].name, "model.layers.1.mlp.gate_proj.weight");
+}
+
+TEST(Plan, EverythingASwitchAdds) {
+  ModelConfig c = tiny();
+  c.attention_bias = c.mlp_bias = c.qk_norm = c.tied_embeddings = true;
+  const auto plan = plan_weights(c, DType::kBF16);
+  EXPECT_EQ(outline(plan.groups[1]),
+            "layers.0: input_norm[1,64] qkv[160,64] qkv_bias[160,1] q_norm[1,10] k_norm[1,10] "
+            "o[64,80] o_bias[64,1] post_norm[1,64] gate_up[344,64] gate_up_bias[344,1] "
+            "down[64,172] down_bias[64,1]");
+  EXPECT_EQ(outline(plan.groups.back()), "head: norm[1,64]");
+}
+
+TEST(Plan, SparseLayer) {
+  ModelConfig c = tiny();
+  c.moe = sparse(3, 20);
+  c.moe->dense_layers = {0};
+  const auto plan = plan_weights(c, DType::kBF16);
+  EXPECT_EQ(outline(plan.groups[2]),
+            "layers.1: input_norm[1,64] qkv[160,64] o[64,80] post_norm[1,64] router[3,64] "
+            "experts_gate_up[120,64] experts_down[192,20]");
+  const auto& experts = plan.groups[2].tensors[5].sources;
+  EXPECT_EQ(experts[2].name, "model.layers.1.mlp.experts.1.gate_proj.weight");
+  EXPECT_EQ(experts[3].name, "model.layers.1.mlp.experts.1.up_proj.weight");
+  EXPECT_EQ(plan.groups[2].tensors[4].sources[0].name, "model.layers.1.mlp.gate.weight");
+  EXPECT_EQ(plan.groups[1].tensors.back().name, "down");
+}
+
+TEST(Plan, KvShape) {
+  const auto shape = kv_shape(tiny(), DType::kF32);
+  EXPECT_EQ(shape.layers, 2);
+  EXPECT_EQ(shape.kv_heads, 4);
+  EXPECT_EQ(shape.head_dim, 10);
+  EXPECT_EQ(shape.dtype, DType::kF32);
+}
+
+RC_GTEST_PROP(Plan, CountsEachParameterOnce, ()) {
+  ModelConfig c = tiny();
+  c.hidden = *rc::gen::inRange<std::int64_t>(1, 100);
+  c.layers = *rc::gen::inRange<std::int64_t>(1, 6);
+  c.kv_heads = *rc::gen::inRange<std::int64_t>(1, 5);
+  c.heads = c.kv_heads * *rc::gen::inRange<std::int64_t>(1, 9);
+  c.attention_bias = *rc::gen::arbitrary<bool>();
+  c.mlp_bias = *rc::gen::arbitrary<bool>();
+  c.qk_norm = *rc::gen::arbitrary<bool>();
+  c.tied_embeddings = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) {
+    c.moe = sparse(*rc::gen::inRange<std::int64_t>(1, 9), 7);
+    c.moe->sparse_step = *rc::gen::inRange<std::int64_t>(1, 4);
+  }
+  const auto plan = plan_weights(c, DType::kBF16);
+  RC_ASSERT(planned_parameters(plan) == parameter_count(c));
+  for (const auto& group : plan.groups) {
+    std::set<std::string> names;
+    for (const auto& tensor : group.tensors) {
+      RC_ASSERT(names.insert(tensor.name).second);
+      for (const auto& source : tensor.sources) RC_ASSERT(source.cols == tensor.sources[0].cols);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace causeway::model
