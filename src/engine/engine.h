@@ -1,0 +1,69 @@
+// One slice, in this process: an EngineCore (the loop's decisions) on a thread of its own.
+//
+//   any thread ── submit, cancel, add_model, remove_model ──▶ inbox ──▶ loop thread: EngineCore
+//   any thread ◀── observe (snapshot) ─────────────────────────────────┘ │        └▶ StepExecutor
+//   OutputSink ◀── on_outputs, outside every lock ────────────────────────┘
+//
+//   auto engine = Engine::start(options, clock, executor, sink);
+//   (*engine)->add_model(id, facts);          // after executor.add_model(id, …)
+//   (*engine)->submit(request);
+//   (*engine)->remove_model(id, seconds(30)); // then executor.remove_model(id)
+//   (*engine)->stop(seconds(30));
+//
+// All public functions may be called from any thread, except from OutputSink::on_outputs.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/engine_core.h"
+#include "engine/slice_handle.h"
+#include "engine/step_executor.h"
+
+namespace causeway::engine {
+
+struct EngineOptions {
+  CoreOptions core;
+  std::int64_t requests_max = 4096;  // running and waiting; more are refused
+};
+
+class Engine final : public SliceHandle {
+ public:
+  // Starts the loop's thread. Clock, executor and sink are borrowed and must outlive the engine.
+  // kInvalidArgument: options that make no sense; kResourceExhausted: no thread to be had.
+  static Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const Clock& clock,
+                                               StepExecutor& executor, OutputSink& sink);
+  // As stop(Nanos(0)).
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // From now on the model's requests are accepted; the executor must know the model already.
+  // kInvalidArgument: known already, or facts that make no sense. Does not block on a step.
+  Status add_model(ModelId model, const ModelFacts& facts);
+  // Refuses the model's new requests (kUnavailable) at once, waits up to `timeout` for those it has
+  // to end, then forgets the model: the executor may drop it. kDeadlineExceeded: requests are left,
+  // and the model serves on as before; kNotFound.
+  Status remove_model(ModelId model, Nanos timeout);
+
+  Status submit(request::Request request) override;
+  void cancel(RequestId request) override;
+  request::Observation observe() const override;
+  // In order of ModelId. frames_total, frames_used and the prefix counters are the slice's, not the
+  // model's, and are left 0 here.
+  std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
+
+  // Refuses new requests (kUnavailable), lets those it has end within `grace`, cancels the rest and
+  // ends the thread. When it returns, every request has had its finished Output. Idempotent.
+  void stop(Nanos grace);
+
+ private:
+  class State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::engine

@@ -1,0 +1,85 @@
+// One slice's loop without its thread: admit → schedule → move → run → sample → retire. Time comes
+// in as `now`, so that the simulator and the tests drive exactly the code that serves.
+//
+//   submit() ─▶ scheduler ──start_step()──▶ StepExecutor ──finish_step()──▶ outputs
+//   cancel() ─▶ (waiting)       (running, one step in flight)               take_outputs()
+//
+// The core owns the sequences (tokens so far), the scheduler and the KV bookkeeping. It calls
+// StepExecutor::submit(); waiting for the step is its driver's work, who hands the result to
+// finish_step(). Not thread-safe; engine.h wraps it in a thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/model_facts.h"
+#include "engine/step_executor.h"
+#include "kv/kv_cache.h"
+#include "request/batch.h"
+#include "request/request.h"
+#include "schedule/scheduler.h"
+
+namespace causeway::engine {
+
+struct CoreOptions {
+  std::int64_t frames = 0;  // KV frames of the slice, shared by all its models
+  bool prefix_caching = true;
+  schedule::Options schedule;
+  Nanos step_timeout = seconds(60);  // a step running longer is taken to hang
+};
+
+class EngineCore {
+ public:
+  // The executor is borrowed.
+  EngineCore(const CoreOptions& options, StepExecutor& executor);
+  ~EngineCore();
+  EngineCore(const EngineCore&) = delete;
+  EngineCore& operator=(const EngineCore&) = delete;
+
+  // kInvalidArgument: known already, or facts that make no sense.
+  Status add_model(ModelId model, const ModelFacts& facts);
+  // Forgets the model and its cached KV. kUnavailable while it has requests; kNotFound.
+  Status remove_model(ModelId model);
+
+  // Takes a request in; its outputs end with exactly one finished one, if and only if this
+  // succeeds. kInvalidArgument: it can never run; kUnavailable: the device hangs.
+  Status submit(request::Request request, Nanos now);
+  // Ends the request with kCancelled, also while a step computes it. No effect when unknown.
+  void cancel(RequestId request, Nanos now);
+  void cancel_all(Nanos now);
+
+  // Decides and starts the next step unless one is in flight. True: a step is in flight.
+  bool start_step(Nanos now);
+  bool step_in_flight() const;
+  // The step in flight has ended.
+  void finish_step(const request::StepResult& result, Nanos now);
+  // When check_timeout() must be called at the latest; nullopt: only a new event changes anything.
+  std::optional<Nanos> next_wakeup() const;
+  // When the step in flight has run longer than step_timeout, the device is taken to hang: every
+  // request ends with kError, and new ones are refused until the step returns after all.
+  void check_timeout(Nanos now);
+
+  // The outputs produced since the last call, in order.
+  std::vector<request::Output> take_outputs();
+
+  // Requests that have not ended.
+  std::int64_t requests() const;
+  bool idle() const { return requests() == 0 && !step_in_flight(); }
+  bool hung() const;
+
+  request::Observation observe() const;
+  std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
+
+  // For checkers: the KV bookkeeping, and every invariant of core, scheduler and KV, the slow way.
+  const kv::KvCache& kv() const;
+  Status check_integrity() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::engine

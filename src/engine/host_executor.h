@@ -1,0 +1,59 @@
+// StepExecutor on the CPU: model::HostForward for the logits, kernels::sampling for the tokens. One
+// worker thread executes one step at a time; submit() only hands it over.
+//
+//   frames.base │ frame 0 │ frame 1 │ … │ frame n-1 │     n × frames.bytes, one pool for all models
+//
+// The frame memory is the caller's (for instance a device::HostMemory region); each model brings
+// the BlockLayout that says how its KV lies in a frame of that size.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/step_executor.h"
+#include "kv/block_layout.h"
+#include "model/forward.h"
+
+namespace causeway::engine {
+
+struct HostFrames {
+  std::byte* base = nullptr;  // 64-byte aligned, count × bytes long; outlives the executor
+  Bytes bytes;                // of one frame
+  std::int64_t count = 0;
+};
+
+struct HostModel {
+  std::unique_ptr<model::HostForward> forward;
+  kv::BlockLayout layout;  // made for frames of HostFrames::bytes
+  DType kv_dtype = DType::kBF16;
+};
+
+class HostExecutor final : public StepExecutor {
+ public:
+  // kInvalidArgument: no memory or misaligned; kResourceExhausted: no thread to be had.
+  static Result<std::unique_ptr<HostExecutor>> start(const HostFrames& frames, const Clock& clock);
+  // Waits for the step that runs, if any.
+  ~HostExecutor() override;
+  HostExecutor(const HostExecutor&) = delete;
+  HostExecutor& operator=(const HostExecutor&) = delete;
+
+  // Any thread, also while a step runs. kInvalidArgument: known already, or a layout for another
+  // frame size.
+  Status add_model(ModelId model, HostModel host_model);
+  // Drops the model and returns its weights' pin. No step of it may be in flight (first remove it
+  // from the engine). kNotFound.
+  Status remove_model(ModelId model);
+
+  const Capabilities& capabilities() const override;
+  // kUnavailable while a step is in flight; kNotFound for a model that was not added.
+  Status submit(request::Batch batch) override;
+  std::optional<request::StepResult> wait(Nanos timeout) override;
+
+ private:
+  class State;
+  explicit HostExecutor(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::engine

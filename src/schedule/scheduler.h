@@ -1,0 +1,123 @@
+// The iteration scheduler: which model's batch runs next, who is in it with how many tokens, who is
+// admitted and who is preempted. Continuous batching with chunked prefill; prefill chunks and
+// decodes share an iteration.
+//
+// A state machine: state and `now` in, a Decision out; no clock, no I/O, no threads. It reads the
+// KvCache (counts, tables, prefixes) and never changes it: the engine executes the Decision, in the
+// order preempted, admitted, runs, and finds that every grow() succeeds.
+//
+//   add() ─▶ waiting ──admitted──▶ running ──remove()──▶ gone
+//               ▲────preempted────────┘       (computed = 0: recomputed on return)
+//
+// Rules, in terms of the policy's order (policy.h), which spans all models:
+// - A step runs one model's batch: the model with the largest lag that has anything to run, lag
+// being
+//   the time since it was last stepped (SuperInfer's idle requests with β_B = 0; decision 6). So a
+//   model with n competitors waits at most n steps.
+// - Every running sequence of that model gets a token's worth of the step's budget, the rest goes
+// to
+//   prefill, most urgent first.
+// - A sequence that lacks a frame displaces the least urgent running sequences, of any model, that
+//   are less urgent than itself; when those do not suffice it stalls. The most urgent running
+//   sequence therefore always progresses.
+// - Admission is over-committed: it asks that the tokens known now fit beside what running
+//   sequences still need for theirs, never for the output to come. It stops at the first that does
+//   not fit, and leaves room for more urgent ones waiting for other models: nobody is overtaken for
+//   being large.
+//
+// Cost: O(running sequences of the chosen model + changes × log waiting) an iteration; waiting
+// sequences are kept in heaps, and buffers are reused.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "kv/kv_cache.h"
+#include "request/request.h"
+#include "schedule/policy.h"
+
+namespace causeway::schedule {
+
+struct Options {
+  PolicyKind policy = PolicyKind::kFcfs;
+  std::int64_t tokens_per_step_max = 2048;  // prefill and decode together
+  std::int64_t running_max = 256;           // sequences holding frames, all models together
+};
+
+// A sequence within the scheduler; reused after remove().
+using Handle = Id<struct HandleTag>;
+
+struct NewSequence {
+  RequestId request;
+  ModelId model;
+  // Prompt and output so far; borrowed until remove(). Only step_done() may be told of more.
+  const std::vector<TokenId>* tokens = nullptr;
+  request::Slo slo;
+  std::int32_t priority = 0;
+  Nanos arrival;
+};
+
+struct Run {
+  Handle sequence;
+  RequestId request;
+  Tokens context;        // computed before
+  Tokens tokens;         // computed by this step, ≥ 1
+  bool samples = false;  // the step computes the last known token
+};
+
+struct Preemption {
+  Handle sequence;
+  RequestId request;
+};
+
+struct Admission {
+  Handle sequence;
+  RequestId request;
+  Tokens cached;  // KvCache::open() will return this
+};
+
+struct Decision {
+  ModelId model;  // invalid: nothing to run
+  std::vector<Preemption> preempted;
+  std::vector<Admission> admitted;  // all of `model`
+  std::vector<Run> runs;            // most urgent first
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Options& options);
+  Scheduler(const Options& options, std::unique_ptr<Policy> policy);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  void add_model(ModelId model, Tokens tokens_per_block);
+  // No sequence of it may be left.
+  void remove_model(ModelId model);
+
+  // The sequence must fit the cache when alone: checked by the engine when a request arrives.
+  Handle add(const NewSequence& sequence);
+  // Waiting or running; the caller releases its frames.
+  void remove(Handle sequence);
+
+  // Decides the next iteration and assumes that it is executed. No step may be in flight.
+  void schedule(Nanos now, const kv::KvCache& kv, Decision& decision);
+  // The decided runs have been computed; those that sample have one more known token.
+  void step_done(const Decision& decision, Nanos now);
+
+  std::int64_t waiting() const;
+  std::int64_t running() const;
+  std::int64_t waiting(ModelId model) const;
+  std::int64_t running(ModelId model) const;
+
+  // That its own picture of running sequences and their frames equals the cache's tables.
+  Status check_integrity(const kv::KvCache& kv) const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::schedule
