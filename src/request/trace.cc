@@ -1,0 +1,221 @@
+#include "request/trace.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+namespace causeway::request {
+namespace {
+
+constexpr std::int64_t kTokensMax = 100'000'000;
+
+std::vector<std::string_view> split(std::string_view line, char separator) {
+  std::vector<std::string_view> fields;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = line.find(separator, begin);
+    fields.push_back(line.substr(begin, end - begin));
+    if (end == std::string_view::npos) return fields;
+    begin = end + 1;
+  }
+}
+
+std::optional<Tokens> parse_tokens(std::string_view text) {
+  std::int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || count < 0 || count > kTokensMax) return std::nullopt;
+  if (end != text.data() + text.size() && *end != '.') return std::nullopt;  // "32.0" occurs
+  return Tokens(count);
+}
+
+// "2023-11-16 18:17:03.9799600", fraction optional, as nanoseconds since 1970.
+std::optional<Nanos> parse_time(std::string_view text) {
+  std::tm parts{};
+  const std::string copy(text.substr(0, 40));
+  int consumed = 0;
+  if (std::sscanf(copy.c_str(), "%d-%d-%d %d:%d:%d%n", &parts.tm_year, &parts.tm_mon,
+                  &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &consumed) != 6) {
+    return std::nullopt;
+  }
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  std::int64_t fraction = 0;
+  std::int64_t unit = 100'000'000;
+  for (std::size_t i = static_cast<std::size_t>(consumed) + 1;
+       i < copy.size() && copy[static_cast<std::size_t>(consumed)] == '.' && unit > 0; ++i) {
+    if (copy[i] < '0' || copy[i] > '9') break;
+    fraction += (copy[i] - '0') * unit;
+    unit /= 10;
+  }
+  return seconds(timegm(&parts)) + Nanos(fraction);
+}
+
+// Reads one line into an entry; nullopt when it does not have the format's form.
+using LineReader = std::optional<TraceEntry> (*)(std::string_view);
+
+std::optional<TraceEntry> read_azure(std::string_view line) {
+  const auto fields = split(line, ',');
+  if (fields.size() != 3) return std::nullopt;
+  const auto time = parse_time(fields[0]);
+  const auto prompt = parse_tokens(fields[1]);
+  const auto output = parse_tokens(fields[2]);
+  if (!time || !prompt || !output) return std::nullopt;
+  TraceEntry entry;
+  entry.arrival = *time;
+  entry.prompt = *prompt;
+  entry.output = *output;
+  return entry;
+}
+
+std::optional<TraceEntry> read_lengths(std::string_view line) {
+  const auto fields = split(line, ',');
+  if (fields.size() < 2) return std::nullopt;
+  const auto prompt = parse_tokens(fields[0]);
+  const auto output = parse_tokens(fields[1]);
+  if (!prompt || !output) return std::nullopt;
+  TraceEntry entry;
+  entry.prompt = *prompt;
+  entry.output = *output;
+  return entry;
+}
+
+std::optional<TraceEntry> read_genai(std::string_view line) {
+  constexpr std::size_t kModelField = 9;
+  const auto fields = split(line, ',');
+  if (fields.size() <= kModelField) return std::nullopt;
+  const auto time = parse_time(fields[0]);
+  if (!time) return std::nullopt;
+  TraceEntry entry;
+  entry.arrival = *time;
+  entry.model = fields[kModelField];
+  return entry;
+}
+
+std::optional<std::int64_t> integer(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<std::int64_t>();
+}
+
+template <typename T>
+bool read_array(const nlohmann::json& object, const char* key, std::vector<T>& out) {
+  const auto found = object.find(key);
+  if (found == object.end()) return true;
+  if (!found->is_array()) return false;
+  for (const auto& element : *found) {
+    if (!element.is_number_integer()) return false;
+    out.push_back(element.get<T>());
+  }
+  return true;
+}
+
+std::optional<TraceEntry> read_json(std::string_view line, const char* time_key,
+                                    Nanos time_unit, const char* prompt_key,
+                                    const char* output_key) {
+  const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return std::nullopt;
+  const auto time = integer(object, time_key);
+  const auto prompt = integer(object, prompt_key);
+  const auto output = integer(object, output_key);
+  if (!time || !prompt || !output || *prompt < 0 || *output < 0 || *prompt > kTokensMax ||
+      *output > kTokensMax || *time < 0) {
+    return std::nullopt;
+  }
+  TraceEntry entry;
+  entry.arrival = time_unit * *time;
+  entry.prompt = Tokens(*prompt);
+  entry.output = Tokens(*output);
+  if (!read_array(object, "input_tok_ids", entry.prompt_ids)) return std::nullopt;
+  if (!read_array(object, "hash_ids", entry.block_ids)) return std::nullopt;
+  return entry;
+}
+
+std::optional<TraceEntry> read_mooncake(std::string_view line) {
+  return read_json(line, "timestamp", millis(1), "input_length", "output_length");
+}
+
+std::optional<TraceEntry> read_sharegpt(std::string_view line) {
+  return read_json(line, "arrival_time_ns", Nanos(1), "input_toks", "output_toks");
+}
+
+struct Format {
+  std::string_view first_line_starts;
+  std::string_view first_line_has;
+  LineReader read;
+  bool header;  // the first line is no entry
+  bool arrivals, models, lengths;
+};
+
+constexpr Format kFormats[] = {
+    {"TIMESTAMP,", "ContextTokens", read_azure, true, true, false, true},
+    {"num_prefill_tokens,", "num_decode_tokens", read_lengths, true, false, false, true},
+    {"gmt_create,", "checkpoint_model_version_id", read_genai, true, true, true, false},
+    {"{", "\"input_toks\"", read_sharegpt, false, true, false, true},
+    {"{", "\"input_length\"", read_mooncake, false, true, false, true},
+};
+
+const Format* recognise(std::string_view first_line) {
+  for (const Format& format : kFormats) {
+    if (first_line.starts_with(format.first_line_starts) &&
+        first_line.find(format.first_line_has) != std::string_view::npos) {
+      return &format;
+    }
+  }
+  return nullptr;
+}
+
+void sort_from_zero(std::vector<TraceEntry>& entries) {
+  const auto earlier = [](const TraceEntry& a, const TraceEntry& b) {
+    return a.arrival < b.arrival;
+  };
+  std::stable_sort(entries.begin(), entries.end(), earlier);
+  if (entries.empty()) return;
+  const Nanos first = entries.front().arrival;
+  for (TraceEntry& entry : entries) entry.arrival -= first;
+}
+
+}  // namespace
+
+Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max) {
+  std::ifstream in(file);
+  std::string line;
+  if (!in || !std::getline(in, line)) return not_found(file.string() + ": cannot be read");
+  const Format* format = recognise(line);
+  if (format == nullptr) {
+    return unsupported(file.string() + ": no known trace format; its first line is '" +
+                       line.substr(0, 80) + "'");
+  }
+  Trace trace{.entries = {}, .has_arrivals = format->arrivals, .has_models = format->models,
+              .has_lengths = format->lengths};
+  std::int64_t number = 1;
+  bool more = !format->header || static_cast<bool>(std::getline(in, line));
+  if (format->header) ++number;
+  for (; more; more = static_cast<bool>(std::getline(in, line)), ++number) {
+    if (entries_max > 0 && static_cast<std::int64_t>(trace.entries.size()) >= entries_max) break;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    auto entry = format->read(line);
+    if (!entry) {
+      return corrupt(file.string() + ":" + std::to_string(number) + ": not of the file's format");
+    }
+    trace.entries.push_back(std::move(*entry));
+  }
+  sort_from_zero(trace.entries);
+  return trace;
+}
+
+std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random) {
+  std::vector<Nanos> arrivals;
+  double now = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    arrivals.push_back(nanos_from_seconds(now));
+    if (per_second > 0) now += random.exponential(1.0 / per_second);
+  }
+  return arrivals;
+}
+
+}  // namespace causeway::request

@@ -1,0 +1,43 @@
+// Recorded workloads: when requests came, to which model, and how long they and their answers were.
+// Reads the public formats that this field replays; the format is recognised from the content.
+//
+//   Azure LLM inference   CSV  TIMESTAMP,ContextTokens,GeneratedTokens
+//   Mooncake              JSONL timestamp (ms), input_length, output_length, hash_ids (512 tokens each)
+//   ShareGPT, tokenized   JSONL input_toks, output_toks, arrival_time_ns, input_tok_ids
+//   lengths               CSV  num_prefill_tokens,num_decode_tokens,…           (no arrivals)
+//   GenAI serving         CSV  gmt_create,…,checkpoint_model_version_id,…       (no lengths)
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace causeway::request {
+
+struct TraceEntry {
+  Nanos arrival;                        // since the first entry; 0 when the format has none
+  std::string model;                    // empty when the format has none
+  Tokens prompt{0};                     // 0 when the format has none
+  Tokens output{0};
+  std::vector<TokenId> prompt_ids;      // ShareGPT
+  std::vector<std::int64_t> block_ids;  // Mooncake: equal ids are equal blocks of 512 tokens
+};
+
+struct Trace {
+  std::vector<TraceEntry> entries;  // by arrival
+  bool has_arrivals = false;
+  bool has_models = false;
+  bool has_lengths = false;
+};
+
+// At most `entries_max` entries from the start of the file (0: all). kCorrupt names file and line.
+Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max);
+
+// Arrival times of a Poisson process of `per_second`, from 0. per_second = 0: all at once.
+std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random);
+
+}  // namespace causeway::request

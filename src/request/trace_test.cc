@@ -1,0 +1,103 @@
+#include "request/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace causeway::request {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TraceFile : public testing::Test {
+ protected:
+  fs::path write(const std::string& content) {
+    path_ = fs::path(testing::TempDir()) /
+            (std::string("trace_") +
+             testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::ofstream(path_) << content;
+    return path_;
+  }
+  void TearDown() override { fs::remove(path_); }
+  fs::path path_;
+};
+
+TEST_F(TraceFile, Azure) {
+  const auto trace = load_trace(write("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+                                      "2023-11-16 18:17:04.5000000,7,2\r\n"
+                                      "2023-11-16 18:17:03.2500000,4808,10\r\n"),
+                                0)
+                         .value();
+  ASSERT_EQ(trace.entries.size(), 2u);
+  EXPECT_TRUE(trace.has_arrivals);
+  EXPECT_EQ(trace.entries[0].prompt, Tokens(4808));  // sorted by arrival
+  EXPECT_EQ(trace.entries[0].arrival, Nanos(0));
+  EXPECT_EQ(trace.entries[1].arrival, millis(1250));
+  EXPECT_EQ(trace.entries[1].output, Tokens(2));
+}
+
+TEST_F(TraceFile, ShareGpt) {
+  const auto trace =
+      load_trace(write(R"({"input_toks": 3, "output_toks": 5, "arrival_time_ns": 42,)"
+                       R"( "input_tok_ids": [5, 6, 7]})"),
+                 0)
+          .value();
+  EXPECT_EQ(trace.entries.at(0).prompt_ids, (std::vector<TokenId>{5, 6, 7}));
+  EXPECT_EQ(trace.entries[0].output, Tokens(5));
+}
+
+TEST_F(TraceFile, MooncakeAndLimit) {
+  const auto trace = load_trace(
+      write("{\"timestamp\": 10, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [0, 1]}\n"
+            "{\"timestamp\": 40, \"input_length\": 9, \"output_length\": 6, \"hash_ids\": [2]}\n"),
+      1);
+  ASSERT_EQ(trace.value().entries.size(), 1u);
+  EXPECT_EQ(trace.value().entries[0].block_ids.size(), 2u);
+}
+
+TEST_F(TraceFile, ModelsWithoutLengths) {
+  const auto trace =
+      load_trace(write("gmt_create,a,b,c,d,e,f,g,h,checkpoint_model_version_id,n\n"
+                       "2024-11-15 16:57:50,T,S,32.0,G,63.0,26.0,1.0,30.0,M0007,0\n"),
+                 0)
+          .value();
+  EXPECT_TRUE(trace.has_models);
+  EXPECT_FALSE(trace.has_lengths);
+  EXPECT_EQ(trace.entries.at(0).model, "M0007");
+}
+
+TEST_F(TraceFile, ErrorsNameFileAndLine) {
+  const auto bad = load_trace(write("TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                    "2023-11-16 18:17:04,7,2\n"
+                                    "2023-11-16 18:17:04,-7,2\n"),
+                              0);
+  ASSERT_FALSE(bad.ok());
+  EXPECT_NE(bad.error().message.find(":3:"), std::string::npos) << bad.error().message;
+  EXPECT_EQ(load_trace(write("what is this\n"), 0).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(load_trace("no/such/file", 0).error().code, ErrorCode::kNotFound);
+}
+
+TEST(Trace, ReadsThePublishedFiles) {
+  const char* data = std::getenv("CAUSEWAY_TEST_DATA");
+  if (data == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is unset";
+  const fs::path traces = fs::path(data) / "traces";
+  const auto count = [&](const char* file) {
+    return load_trace(traces / file, 0).value().entries.size();
+  };
+  EXPECT_EQ(count("azure2023/AzureLLMInferenceTrace_code.csv"), 8819u);
+  EXPECT_EQ(count("azure2023/AzureLLMInferenceTrace_conv.csv"), 19366u);
+  EXPECT_EQ(count("mooncake/conversation_trace.jsonl"), 12031u);
+  EXPECT_EQ(count("sharegpt/sharegpt-llama-3.1-8b-300-sps10.jsonl"), 300u);
+  EXPECT_EQ(count("alibaba-genai-2026/lora_request_trace.csv"), 26823u);
+}
+
+TEST(Poisson, MeanGapIsTheRate) {
+  Random random(3);
+  const auto arrivals = poisson_arrivals(20'000, 100.0, random);
+  EXPECT_NEAR(to_seconds(arrivals.back()), 200.0, 6.0);
+  EXPECT_EQ(poisson_arrivals(3, 0, random).back(), Nanos(0));
+}
+
+}  // namespace
+}  // namespace causeway::request
