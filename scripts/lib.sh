@@ -1,0 +1,78 @@
+# Shared by the scripts of this folder: saying where they are, installing what is missing, building.
+# Source it; it changes to the root of the checkout.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+kBuildJobs=${CAUSEWAY_BUILD_JOBS:-$(nproc)}
+
+say() { printf '\n\033[1m== [%4ds] %s\033[0m\n' "$SECONDS" "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif command -v sudo >/dev/null; then sudo "$@"
+  else die "installing packages needs root or sudo; as root run: apt-get install $(packages | xargs)"
+  fi
+}
+
+packages() { grep -v '^#' scripts/packages.txt; }
+
+missing_packages() {
+  local package
+  for package in $(packages); do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
+      echo "$package"
+  done
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null || die "this is no Debian system; install by hand: $(packages | xargs)"
+  local missing
+  missing=$(missing_packages | xargs)
+  if [ -z "$missing" ]; then
+    say "All Debian packages are installed"
+    return
+  fi
+  say "Installing Debian packages: $missing"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+
+# A virtual environment with the clients and oracles that tests use, pinned by hash.
+install_python() {
+  local stamp=.venv/requirements.sha256 wanted
+  wanted=$(sha256sum <tests/requirements.txt)
+  if [ "$(cat $stamp 2>/dev/null)" = "$wanted" ]; then
+    say "Python test environment is up to date (.venv)"
+    return
+  fi
+  say "Installing the Python test environment into .venv: $(grep -c == tests/requirements.txt) packages"
+  rm -rf .venv
+  /usr/bin/python3 -m venv .venv
+  .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+    -r tests/requirements.txt
+  echo "$wanted" >$stamp
+}
+
+# build PRESET [TARGET…]
+build() {
+  local preset=$1
+  shift
+  say "Building preset '$preset' with $kBuildJobs jobs${*:+: $*}"
+  local python=()
+  if [ -x .venv/bin/python ]; then python=(-DCAUSEWAY_PYTHON="$PWD/.venv/bin/python"); fi
+  # A build folder made for another path (a moved checkout) cannot be reused.
+  if [ -f "build/$preset/CMakeCache.txt" ] &&
+    ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "build/$preset/CMakeCache.txt"; then
+    rm -rf "build/$preset"
+  fi
+  cmake --preset "$preset" "${python[@]}" >"build-$preset.log" 2>&1 || {
+    cat "build-$preset.log" >&2
+    die "configuring failed"
+  }
+  mkdir -p "build/$preset" && mv "build-$preset.log" "build/$preset/configure.log"
+  grep -h 'CUDA parts' "build/$preset/configure.log" || true
+  cmake --build "build/$preset" -j "$kBuildJobs" ${*:+--target "$@"} -- --quiet
+}

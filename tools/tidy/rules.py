@@ -1,0 +1,185 @@
+"""The rules of the house. Each is a function: a Tree in, findings out; tidy_test.py tests each."""
+
+import re
+from collections import namedtuple
+from pathlib import PurePosixPath
+
+Finding = namedtuple("Finding", "path line rule message")
+
+# A module includes only modules of a lower number; equal numbers do not see each other.
+LAYERS = {
+    "base": 0,
+    "device": 1, "topology": 1,
+    "transfer": 2, "kernels": 2,
+    "preload": 3, "weights": 3, "kv": 3, "text": 3,
+    "request": 4,
+    "model": 5, "schedule": 5,
+    "engine": 6,
+    "fleet": 7,
+    "server": 8, "simulate": 8,
+}
+
+# pattern, what to use instead, pattern of the paths where it is allowed
+BANNED = [
+    (r"_clock::now\b", "take a Clock& or `now` (base/clock.h)", r"^src/base/clock\.cc$"),
+    (r"\bs?rand\s*\(|\b(?:random_device|mt19937)\b", "take a Random& (base/random.h)", None),
+    (r"\bsleep_(?:for|until)\b|\bu?sleep\s*\(", "wait on a condition variable with a time-out", None),
+    (r"\bgetenv\s*\(", "read options in apps/ and pass them", r"^(apps|tests)/|/testing/|_(test|bench)\.cc$"),
+    (r"\bcudaDeviceSynchronize\b", "wait for an event or a stream", None),
+    (r"\bcudaStreamLegacy\b|<<<[^>]*,\s*0\s*,\s*0\s*>>>", "launch on a named stream", None),
+    (r"(?<!operator )\bnew\b(?!\s*\()", "std::make_unique", None),
+    (r"(?<!= )(?<!operator )\bdelete\b", "an owning type", None),
+    (r"\bprintf\s*\(", "fmt::print or the log", r"^(apps|tests)/|^src/base/check\.cc$|_bench\.cc$"),
+]
+# Benchmarks and CUDA experiments print and time by themselves.
+BANNED_EXEMPT_SUFFIXES = ("_bench.cu", "_test.cu")
+
+FILE_LINES_MAX = 800
+FUNCTION_LINES_MAX = 70
+KERNEL_LINES_MAX = 250
+COLUMNS_MAX = 100
+BLOB_BYTES_MAX = 256 * 1024
+
+
+def layers(tree):
+    for source in tree.sources:
+        if source.module is None:
+            continue
+        if source.module not in LAYERS:
+            yield Finding(source.path, 1, "layers", f"src/{source.module} is no module of the house")
+            continue
+        for line, target in source.includes():
+            other = target.split("/")[0]
+            if other == source.module or other not in LAYERS:
+                continue
+            if LAYERS[other] >= LAYERS[source.module]:
+                yield Finding(source.path, line, "layers",
+                              f"{source.module} ({LAYERS[source.module]}) may not include "
+                              f"{other} ({LAYERS[other]})")
+
+
+def include_cycles(tree):
+    """Within a module, headers must not include each other in a circle."""
+    by_name = {str(s.path.relative_to("src")): s for s in tree.sources if s.path.parts[0] == "src"}
+    state = {}
+
+    def visit(name, trail):
+        state[name] = "open"
+        for line, target in by_name[name].includes():
+            if target not in by_name:
+                continue
+            if state.get(target) == "open":
+                circle = " → ".join(trail[trail.index(target):] + [target])
+                yield Finding(by_name[name].path, line, "include-cycles", circle)
+            elif target not in state:
+                yield from visit(target, trail + [target])
+        state[name] = "done"
+
+    for name in sorted(by_name):
+        if name not in state:
+            yield from visit(name, [name])
+
+
+def banned_calls(tree):
+    for source in tree.sources:
+        if str(source.path).endswith(BANNED_EXEMPT_SUFFIXES):
+            continue
+        for number, line in enumerate(source.code.splitlines(), 1):
+            if line.lstrip().startswith("#"):
+                continue
+            for pattern, instead, allowed in BANNED:
+                found = re.search(pattern, line)
+                if found and not (allowed and re.search(allowed, str(source.path))):
+                    what = found.group(0).strip()
+                    yield Finding(source.path, number, "banned", f"`{what}`: use {instead}")
+
+
+def header_hygiene(tree):
+    for source in tree.sources:
+        if not source.is_header:
+            continue
+        if "#pragma once" not in source.text:
+            yield Finding(source.path, 1, "headers", "no #pragma once")
+        if not source.text.startswith("//"):
+            yield Finding(source.path, 1, "headers", "does not open with a comment that says what it is")
+        for number, line in enumerate(source.code.splitlines(), 1):
+            if re.search(r"\busing\s+namespace\b", line):
+                yield Finding(source.path, number, "headers", "`using namespace` in a header")
+
+
+def cuda_headers(tree):
+    """CUDA headers only where CUDA lives (style: Form)."""
+    for source in tree.sources:
+        if source.path.suffix in (".cu", ".cuh") or str(source.path).startswith(
+                ("src/device/cuda/", "src/preload/")):
+            continue
+        for number, line in enumerate(source.lines, 1):
+            if re.match(r"\s*#\s*include\s+<(cuda|cublas|nvml|cudnn|flashinfer)", line):
+                yield Finding(source.path, number, "cuda-headers", "CUDA headers belong to device/cuda and .cu")
+
+
+def ratchets(tree):
+    for source in tree.sources:
+        if len(source.lines) > FILE_LINES_MAX:
+            yield Finding(source.path, 1, "size", f"{len(source.lines)} lines (at most {FILE_LINES_MAX})")
+        for function in source.functions():
+            limit = KERNEL_LINES_MAX if function.kernel else FUNCTION_LINES_MAX
+            if function.lines > limit:
+                yield Finding(source.path, function.line, "size",
+                              f"function of {function.lines} lines (at most {limit})")
+
+
+def columns(tree):
+    for source in tree.sources:
+        for number, line in enumerate(source.lines, 1):
+            if len(line) > COLUMNS_MAX:
+                yield Finding(source.path, number, "columns", f"{len(line)} columns (at most {COLUMNS_MAX})")
+
+
+def unfinished(tree):
+    pattern = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+    for source in tree.sources:
+        for number, line in enumerate(source.lines, 1):
+            if pattern.search(line):
+                yield Finding(source.path, number, "unfinished", "finish it, or write an issue")
+
+
+def dead_headers(tree):
+    used = {target for source in tree.sources for _, target in source.includes()}
+    names = {PurePosixPath(target).name for target in used}
+    for source in tree.sources:
+        if source.is_header and source.path.parts[0] == "src":
+            relative = str(source.path.relative_to("src"))
+            if relative not in used and source.path.name not in names:
+                yield Finding(source.path, 1, "dead", "no file includes this header")
+
+
+def registered_tests(tree):
+    """Module tests are found by pattern; what lies in tests/ must be named by a CMakeLists.txt."""
+    lists = [(path, text) for path, text in tree.texts.items() if path.name == "CMakeLists.txt"]
+    for path in tree.paths:
+        is_test = path.name.endswith(("_test.cc", "_test.py"))
+        if is_test and path.parts[0] in ("tests", "tools"):
+            if not any(path.name in text or path.stem in text for _, text in lists):
+                yield Finding(path, 1, "unregistered", "no CMakeLists.txt names this test")
+        elif is_test and path.parts[0] == "src":
+            if PurePosixPath(*path.parts[:2]) / "CMakeLists.txt" not in tree.texts:
+                yield Finding(path, 1, "unregistered", "its module has no CMakeLists.txt")
+
+
+def blobs(tree):
+    for path, size in tree.sizes.items():
+        if size > BLOB_BYTES_MAX:
+            yield Finding(path, 1, "blobs", f"{size} bytes (at most {BLOB_BYTES_MAX}): generate it")
+
+
+def absolute_paths(tree):
+    pattern = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/\w")
+    for path, text in tree.texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if pattern.search(line) and path.parts[:2] != ("tools", "tidy"):
+                yield Finding(path, number, "absolute-paths", "a path of one machine")
+
+
+RULES = [layers, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets, columns,
+         unfinished, dead_headers, registered_tests, blobs, absolute_paths]

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Each rule must find its planted fault, and must not cry over clean code."""
+
+import unittest
+from pathlib import PurePosixPath
+
+from tidy import Tree, check
+
+CLEAN_HEADER = b"// Says what it is.\n#pragma once\nint f();\n"
+
+
+def findings(files):
+    tree = Tree({PurePosixPath(name): content if isinstance(content, bytes) else content.encode()
+                 for name, content in files.items()})
+    return check(tree)
+
+
+class TidyTest(unittest.TestCase):
+    def assert_finds(self, rule, files):
+        found = {f.rule for f in findings(files)}
+        self.assertIn(rule, found, f"expected a `{rule}` finding, got {found or 'none'}")
+
+    def assert_clean(self, files):
+        self.assertEqual(findings(files), [])
+
+    def test_clean_code(self):
+        self.assert_clean({
+            "src/base/a.h": CLEAN_HEADER,
+            "src/base/a.cc": '#include "base/a.h"\n\nint f() { return 1; }\n',
+            "src/kv/b.cc": '#include "base/a.h"\nint g() { return f(); }\n',
+        })
+
+    def test_layers(self):
+        lower = {"src/kv/a.h": CLEAN_HEADER}
+        self.assert_finds("layers", lower | {"src/base/b.cc": '#include "kv/a.h"\n'})
+        self.assert_finds("layers", lower | {"src/text/b.cc": '#include "kv/a.h"\n'})
+        self.assert_finds("layers", {"src/attic/b.cc": "int x;\n"})
+        self.assert_clean(lower | {"src/engine/b.cc": '#include "kv/a.h"\n'})
+
+    def test_include_cycles(self):
+        self.assert_finds("include-cycles", {
+            "src/base/a.h": b'// A.\n#pragma once\n#include "base/b.h"\n',
+            "src/base/b.h": b'// B.\n#pragma once\n#include "base/a.h"\n',
+        })
+
+    def test_banned_calls(self):
+        for call in ("auto t = std::chrono::steady_clock::now();", "int r = rand();",
+                     "std::this_thread::sleep_for(x);", 'auto e = getenv("X");',
+                     "cudaDeviceSynchronize();", "auto* p = new int[3];", "delete p;",
+                     "std::mt19937 engine(1);", 'printf("x");'):
+            self.assert_finds("banned", {"src/kv/a.cc": f"void f() {{ {call} }}\n"})
+
+    def test_banned_words_in_comments_strings_and_members(self):
+        self.assert_clean({"src/kv/a.cc": (
+            "// a new request; delete it; rand() is banned\n"
+            'const char* kText = "new delete rand()";\n'
+            "struct A { A(const A&) = delete; };\n")})
+
+    def test_headers(self):
+        user = {"src/kv/a.cc": '#include "kv/a.h"\n'}
+        self.assert_finds("headers", user | {"src/kv/a.h": "// A.\nint f();\n"})
+        self.assert_finds("headers", user | {"src/kv/a.h": "#pragma once\nint f();\n"})
+        self.assert_finds("headers",
+                          user | {"src/kv/a.h": "// A.\n#pragma once\nusing namespace std;\n"})
+
+    def test_cuda_headers(self):
+        self.assert_finds("cuda-headers", {"src/kv/a.cc": "#include <cuda_runtime.h>\n"})
+        self.assert_clean({"src/device/cuda/a.cc": "#include <cuda_runtime.h>\n"})
+
+    def test_file_size(self):
+        self.assert_finds("size", {"src/kv/a.cc": "int x;\n" * 801})
+        self.assert_clean({"src/kv/a.cc": "int x;\n" * 800})
+
+    def test_function_size(self):
+        def function(head, lines):
+            return f"{head} {{\n" + "  x();\n" * (lines - 2) + "}\n"
+        self.assert_finds("size", {"src/kv/a.cc": function("void f(int a)", 71)})
+        self.assert_finds("size", {"src/kv/a.cc": function("void A::f(int a) const noexcept", 71)})
+        self.assert_clean({"src/kv/a.cc": function("void f(int a)", 70)})
+        self.assert_clean({"src/kv/a.cc": function("namespace kv", 90)})
+        self.assert_clean({"src/kernels/a.cu": function("__global__ void f(int a)", 250)})
+        self.assert_finds("size", {"src/kernels/a.cu": function("__global__ void f(int a)", 251)})
+
+    def test_columns(self):
+        self.assert_finds("columns", {"src/kv/a.cc": "// " + "x" * 98 + "\n"})
+        self.assert_clean({"src/kv/a.cc": "// " + "é" * 97 + "\n"})
+
+    def test_unfinished(self):
+        self.assert_finds("unfinished", {"src/kv/a.cc": "// TODO: later\n"})
+
+    def test_dead_headers(self):
+        self.assert_finds("dead", {"src/kv/a.h": CLEAN_HEADER})
+
+    def test_registered_tests(self):
+        self.assert_finds("unregistered", {"tests/e2e/x_test.py": "pass\n"})
+        self.assert_finds("unregistered", {"src/kv/x_test.cc": "int x;\n"})
+        self.assert_clean({"tests/e2e/x_test.py": "pass\n",
+                           "tests/CMakeLists.txt": "add_test(x x_test.py)\n"})
+
+    def test_blobs(self):
+        self.assert_finds("blobs", {"docs/x.png": b"x" * (256 * 1024 + 1)})
+
+    def test_absolute_paths(self):
+        self.assert_finds("absolute-paths", {"README.md": "see /home/" + "someone/x\n"})
+        self.assert_clean({"README.md": "see docs/home/x and /usr/bin/env\n"})
+
+
+if __name__ == "__main__":
+    unittest.main()
