@@ -1,0 +1,162 @@
+// Which tiles, which CTAs: a pure function of the shape and of what is known about the slice.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/hybrid_gemm/hybrid_gemm.h"
+
+namespace causeway::kernels::hybrid_gemm {
+namespace {
+
+constexpr std::int64_t kElementBytes = 2;
+constexpr std::int64_t kPartialSlots = 32;  // row tiles in flight between the CTAs of a group
+constexpr std::int64_t kRingSlotsMax = 256;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+Status check(const Request& request, const SliceFacts& slice) {
+  const Shape& s = request.shape;
+  const std::int64_t limit = std::numeric_limits<std::int32_t>::max();
+  if (s.m <= 0 || s.n <= 0 || s.k <= 0) return invalid_argument("HybridGEMM: empty shape");
+  if (s.m > limit || s.n > limit || s.k > limit) {
+    return invalid_argument("HybridGEMM: a dimension of 2^31 or more");
+  }
+  if (!(request.alpha >= 0.0 && request.alpha <= 1.0)) {
+    return invalid_argument("HybridGEMM: alpha is outside [0, 1]");
+  }
+  const int c = request.cluster_ctas;
+  if (c != 0 && c != 1 && c != 2 && c != 4 && c != 8) {
+    return invalid_argument("HybridGEMM: a cluster has 1, 2, 4 or 8 CTAs");
+  }
+  if (slice.sm_count < std::max(c, 2)) return invalid_argument("HybridGEMM: too few SMs");
+  return {};
+}
+
+// The smallest cluster whose rows hold all of M, so that W crosses the link once; no more than the
+// slice offers. Beyond that every further doubling still halves the crossings.
+int choose_cluster(const Request& request, const SliceFacts& slice, bool symmetric_only) {
+  // A ring or a panel needs no multicast over the link. Two CTAs that share a W tile halve what L2
+  // has to deliver for it; more only makes clusters harder to place.
+  const int limit = symmetric_only ? slice.cluster_ctas_max : std::min(2, slice.cluster_ctas_max);
+  int cluster = std::max(1, request.cluster_ctas);
+  if (request.cluster_ctas == 0) {
+    while (cluster * 2 <= limit && cluster * kStreamRows < request.shape.m) cluster *= 2;
+  }
+  // Two clusters at least, so that both parts can have one.
+  while (cluster > 1 && slice.sm_count / cluster < 2) cluster /= 2;
+  return cluster;
+}
+
+// CTAs for the symmetric part, in proportion to the time each part would need of the whole slice:
+// the larger of its arithmetic (the same for both, per column) and its share of the link.
+int choose_split(const Plan& plan, const SliceFacts& slice, int ctas) {
+  const int cluster = plan.cluster_ctas;
+  if (plan.n_symmetric == 0) return 0;
+  if (plan.n_symmetric == plan.shape.n) return ctas;
+  const double m = static_cast<double>(plan.shape.m);
+  const double k = static_cast<double>(plan.shape.k);
+  const double crossings = std::ceil(m / (kStreamRows * cluster));
+  const double compute =
+      2.0 * m * k / (slice.matrix_tflop_per_s * 1e12 * static_cast<double>(slice.sm_count));
+  const double link = k * kElementBytes / (slice.link_gb_per_s * 1e9);
+  const double n_sym = static_cast<double>(plan.n_symmetric);
+  const double symmetric = n_sym * std::max(compute, crossings * link);
+  const double asymmetric =
+      (static_cast<double>(plan.shape.n) - n_sym) * std::max(compute, link);
+  const int units = ctas / cluster;
+  const int wanted = static_cast<int>(std::lround(units * symmetric / (symmetric + asymmetric)));
+  return std::clamp(wanted, 1, units - 1) * cluster;
+}
+
+// Groups of CTAs that hold the K panels of a column tile between them.
+Status plan_panel(const SliceFacts& slice, Plan& plan) {
+  const std::int64_t panels = ceil_div(plan.shape.k, kStepK * kPanelSteps);
+  const std::int64_t row_tiles = ceil_div(plan.shape.m, kPanelRows);
+  const std::int64_t n_tiles = ceil_div(plan.shape.n - plan.n_symmetric, kTileN);
+  plan.group_ctas = static_cast<int>(std::min<std::int64_t>(panels, plan.asymmetric_ctas));
+  plan.passes = static_cast<int>(ceil_div(panels, plan.group_ctas));
+  const std::int64_t slot_bytes = std::int64_t{kPanelRows} * kTileN * 4;
+  // With one pass a row tile's sum is finished within a few steps and its slot is used again; with
+  // more, every row tile waits for the next pass.
+  const std::int64_t slots =
+      plan.passes == 1 ? std::min(row_tiles, kPartialSlots) : row_tiles;
+  std::int64_t groups = std::min<std::int64_t>(plan.asymmetric_ctas / plan.group_ctas, n_tiles);
+  groups = std::min(groups, slice.ring_bytes.count / (slots * (slot_bytes + 4)));
+  if (groups < 1) return exhausted("HybridGEMM: the scratch is too small for one group's sums");
+  plan.groups = static_cast<int>(groups);
+  plan.slots = static_cast<int>(slots);
+  // Loading by turns makes one group's walk overlap another's load. Two at a time keep the link
+  // busy while a turn is handed on.
+  plan.load_window = static_cast<int>(std::clamp<std::int64_t>(groups / 2, 1, 2));
+  plan.flag_bytes = round_up(Bytes((groups * slots + 1) * 4), Bytes(1024));
+  plan.workspace = plan.flag_bytes + Bytes(groups * slots * slot_bytes);
+  return {};
+}
+
+Status plan_ring(const SliceFacts& slice, Plan& plan) {
+  const std::int64_t steps = ceil_div(plan.shape.k, kStepK);
+  const std::int64_t n_tiles = ceil_div(plan.shape.n - plan.n_symmetric, kTileN);
+  const std::int64_t slot_bytes = steps * kStepK * kTileN * kElementBytes;
+  const std::int64_t slots =
+      std::min({slice.ring_bytes.count / slot_bytes, n_tiles, kRingSlotsMax});
+  if (slots < 1) {
+    return exhausted("HybridGEMM: the scratch is too small for a ring of weight tiles");
+  }
+  plan.slots = static_cast<int>(slots);
+  // Tiles walked together must all fit, or the ring would wait for itself; half of it, so that the
+  // next ones arrive meanwhile.
+  plan.ring_group = static_cast<int>(std::clamp<std::int64_t>(slots / 2, 1, kRingGroupMax));
+  plan.flag_bytes = round_up(Bytes(slots * (steps + 1) * 4), Bytes(1024));
+  plan.workspace = plan.flag_bytes + Bytes(slots * slot_bytes);
+  return {};
+}
+
+void account(Plan& plan) {
+  const Shape& s = plan.shape;
+  const std::int64_t crossings = ceil_div(s.m, std::int64_t{kStreamRows} * plan.cluster_ctas);
+  const std::int64_t n_asym = s.n - plan.n_symmetric;
+  plan.link_bytes =
+      Bytes((plan.n_symmetric * crossings + n_asym) * s.k * kElementBytes);
+  std::int64_t hbm = (s.m * s.k + s.m * s.n) * kElementBytes;
+  if (n_asym > 0 && plan.asymmetric == Asymmetric::kRing) hbm += n_asym * s.k * kElementBytes;
+  if (n_asym > 0 && plan.asymmetric == Asymmetric::kPanel && plan.passes > 1) {
+    hbm += 2 * 4 * s.m * n_asym * (plan.passes - 1);
+  }
+  plan.hbm_bytes = Bytes(hbm);
+}
+
+}  // namespace
+
+bool aligned(const Operands& operands) {
+  const auto sixteen = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  return sixteen(operands.x) && sixteen(operands.w) && operands.x_stride % 8 == 0 &&
+         operands.w_stride % 8 == 0;
+}
+
+Result<Plan> choose(const Request& request, const SliceFacts& slice) {
+  CAUSEWAY_TRY(check(request, slice));
+  Plan plan;
+  plan.shape = request.shape;
+  if (!request.aligned) {
+    plan.variant = Variant::kPlain;
+    plan.n_symmetric = request.shape.n;
+    account(plan);
+    return plan;
+  }
+  const double exact = std::floor(request.alpha * static_cast<double>(request.shape.n));
+  plan.n_symmetric = request.alpha == 1.0 ? request.shape.n
+                                          : static_cast<std::int64_t>(exact) / kTileN * kTileN;
+  plan.asymmetric = request.asymmetric;
+  plan.cluster_ctas = choose_cluster(request, slice, plan.n_symmetric == request.shape.n);
+  const int ctas = slice.sm_count / plan.cluster_ctas * plan.cluster_ctas;
+  plan.symmetric_ctas = choose_split(plan, slice, ctas);
+  plan.asymmetric_ctas = ctas - plan.symmetric_ctas;
+  if (plan.asymmetric_ctas > 0) {
+    CAUSEWAY_TRY(plan.asymmetric == Asymmetric::kPanel ? plan_panel(slice, plan)
+                                                       : plan_ring(slice, plan));
+  }
+  account(plan);
+  return plan;
+}
+
+}  // namespace causeway::kernels::hybrid_gemm

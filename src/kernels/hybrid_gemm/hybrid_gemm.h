@@ -1,0 +1,122 @@
+// HybridGEMM: O[M×N] = X[M×K] · W[N×K]ᵀ in bf16, with X and O in HBM and W read in place at its home
+// (mapped host memory, or a peer GPU's HBM), after Algorithm 1 of C2CServe (paper §5).
+//
+// The columns are split by α, a run-time argument:
+//
+//             0            n_symmetric = α·N              N
+//   O, W:     |  symmetric  |        asymmetric           |
+//             output-stationary: a tile of O stays in     weights cross the link exactly once:
+//             registers, W crosses the link once for      · kPanel: a K panel of W stays in shared
+//             every 256·cluster rows (one crossing for      memory while M is walked; partial sums
+//             all of M when M fits: then it is link-        of f32 go from CTA to CTA (Algorithm 1)
+//             optimal too)                                · kRing: W passes once through a small ring
+//                                                           in HBM (L2), from which output-stationary
+//                                                           tiles read it: no partial sums at all
+//
+// The two parts run on disjoint CTAs of one persistent kernel and write disjoint columns. Sums are
+// f32 and rounded to bf16 once, and their order does not depend on timing: the result is a function
+// of the inputs and the plan.
+//
+// W is [N×K] row-major ("out_features × in_features"), as safetensors has it: no re-layout.
+// Differences to the paper: partial sums are f32 (the paper adds bf16), and they are handed on in a
+// fixed order through a small ring instead of a reduction into O; the symmetric path multicasts W in
+// a cluster; kRing is not in the paper.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace causeway::kernels::hybrid_gemm {
+
+struct Shape {
+  std::int64_t m = 0;  // rows of X and O (tokens)
+  std::int64_t n = 0;  // columns of O, rows of W (out_features)
+  std::int64_t k = 0;  // columns of X and W (in_features)
+};
+
+// How the asymmetric columns keep their weights from crossing the link twice.
+enum class Asymmetric { kPanel, kRing };
+
+// Which way the whole product is computed. kPlain serves what TMA cannot address (K not a multiple
+// of 8, or rows that are not 16-byte aligned): right, but slow.
+enum class Variant { kHybrid, kPlain };
+
+// What the planner knows of the slice that will run the kernel.
+struct SliceFacts {
+  int sm_count = 132;                 // SMs that the stream's context owns
+  int cluster_ctas_max = 8;           // largest cluster that fits the slice (1, 2, 4 or 8)
+  double link_gb_per_s = 51.0;        // of the link to W's home, measured
+  double matrix_tflop_per_s = 6.0;    // of one SM, measured
+  Bytes ring_bytes = mib(32);         // scratch that the asymmetric part may take
+};
+
+// What the caller may fix; everything else follows from the shape and the slice.
+struct Request {
+  Shape shape;
+  double alpha = 0.0;                          // share of columns that go the symmetric way, 0 … 1
+  Asymmetric asymmetric = Asymmetric::kRing;   // how the others go
+  bool aligned = true;                         // 16-byte aligned pointers and row strides
+  int cluster_ctas = 0;                        // 0: chosen; else 1, 2, 4 or 8
+};
+
+// Everything that the kernel is launched with. Counts of CTAs are multiples of cluster_ctas.
+struct Plan {
+  Shape shape;
+  Variant variant = Variant::kHybrid;
+  Asymmetric asymmetric = Asymmetric::kRing;
+  int cluster_ctas = 1;
+  int symmetric_ctas = 0;
+  int asymmetric_ctas = 0;
+  std::int64_t n_symmetric = 0;  // ⌊αN⌋ rounded down to a tile: a straddling tile would cross twice
+  // kPanel: `groups` groups of `group_ctas` CTAs; the CTAs of a group hold the K panels of one
+  // column tile, `passes` after each other when K needs more panels than the group has CTAs.
+  int groups = 0;
+  int group_ctas = 0;
+  int passes = 0;
+  int load_window = 0;  // groups that may load their panels at the same time
+  // kRing: column tiles of W that the ring holds. kPanel: row tiles of partial sums a group holds.
+  int slots = 0;
+  int ring_group = 0;  // kRing: column tiles walked together
+  Bytes workspace;     // device memory, 16-byte aligned, private to one launch at a time
+  Bytes flag_bytes;    // its first bytes: launch() zeroes them in stream order
+  Bytes link_bytes;    // what will cross the link
+  Bytes hbm_bytes;     // least traffic of X, O and the scratch, taking L2 reuse as perfect
+};
+
+// Tile sizes that choose.cc and the kernel share.
+constexpr int kTileN = 128;       // columns of an output tile, both ways
+constexpr int kStreamRows = 256;  // rows of one CTA's output tile (symmetric, kRing)
+constexpr int kPanelRows = 64;    // rows of one walking step (kPanel)
+constexpr int kStepK = 64;        // depth of one shared-memory tile: 128 bytes, the swizzle's width
+constexpr int kPanelSteps = 8;    // such tiles in a resident panel: 128 columns × 512 × 2 B = 128 KiB
+constexpr int kRingGroupMax = 4;  // column tiles walked together, so that X is read once for four
+
+// Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, α outside [0, 1] or not a
+// number, sizes of 2^31 and more, too small a slice or too little ring.
+Result<Plan> choose(const Request& request, const SliceFacts& slice);
+
+// Row strides are in elements. All pointers are readable by the device of `stream`.
+struct Operands {
+  const void* x = nullptr;  // bf16 [m × k], row stride x_stride, HBM
+  const void* w = nullptr;  // bf16 [n × k], row stride w_stride, at home
+  void* o = nullptr;        // bf16 [m × n], row stride o_stride, HBM
+  std::int64_t x_stride = 0;
+  std::int64_t w_stride = 0;
+  std::int64_t o_stride = 0;
+  void* workspace = nullptr;  // Plan::workspace bytes of HBM; may be null when that is 0
+};
+
+// True when TMA can address the operands: the value for Request::aligned.
+bool aligned(const Operands& operands);
+
+// Enqueues the product on `stream` (a cudaStream_t); does not block. Plans with an asymmetric part
+// are launched cooperatively: their CTAs wait for each other. Built with CUDA only.
+Status launch(const Plan& plan, const Operands& operands, void* stream);
+
+// The CPU backend and the reference: f32 sums, one rounding. Pointers are host memory; workspace is
+// not used.
+void run_on_host(const Shape& shape, const Operands& operands);
+
+}  // namespace causeway::kernels::hybrid_gemm

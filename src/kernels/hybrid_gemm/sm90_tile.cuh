@@ -1,0 +1,131 @@
+// What both ways of HybridGEMM's kernel share: arguments, shared-memory map, pipeline position, and
+// the store of a 64×128 block of f32 sums as bf16.
+#pragma once
+
+#include "kernels/hybrid_gemm/hybrid_gemm.h"
+#include "kernels/hybrid_gemm/sm90_ptx.cuh"
+
+namespace causeway::kernels::hybrid_gemm {
+
+constexpr int kConsumerGroups = 2;                        // warpgroups that multiply
+constexpr int kThreads = 128 * (1 + kConsumerGroups);     // and one whose warps feed them
+constexpr uint32_t kBoxRows = 64;                         // rows of one X load
+constexpr uint32_t kBoxBytes = kBoxRows * kStepK * 2;     // 8 KiB
+constexpr uint32_t kWeightBytes = kTileN * kStepK * 2;    // 16 KiB: a W tile of one K step
+
+// Output-stationary CTAs: four stages of [X 256×64 | W 128×64], then two relay buffers of a W tile.
+constexpr uint32_t kStages = 4;
+constexpr uint32_t kStageBytes = kStreamRows * kStepK * 2 + kWeightBytes;
+constexpr uint32_t kRelayOffset = kStages * kStageBytes;
+constexpr uint32_t kRelayBuffers = 2;
+// Weight-stationary CTAs: a panel of eight W tiles, then twelve stages of [X 64×64].
+constexpr uint32_t kPanelBytes = kPanelSteps * kWeightBytes;
+constexpr uint32_t kPanelStages = 12;
+constexpr uint32_t kTileMemory = kRelayOffset + kRelayBuffers * kWeightBytes;
+static_assert(kPanelBytes + kPanelStages * kBoxBytes == kTileMemory);
+// Barriers lie behind the tiles; 1,024 bytes are for aligning the whole.
+constexpr uint32_t kBarriersMax = 40;
+constexpr uint32_t kSharedBytes = kTileMemory + kBarriersMax * 8 + 1024;
+static_assert(kSharedBytes <= 227 * 1024);
+
+struct KernelArgs {
+  __nv_bfloat16* o;    // [m × n], row stride o_stride
+  int64_t o_stride;
+  char* scratch;       // kRing: W tiles [slots][k_steps][128×64 swizzled]; kPanel: f32 sums
+                       //   [groups][slots][16][128 threads][4]
+  uint32_t* flags;     // kRing: ready [slots][k_steps], done [slots]; kPanel: sums [groups][slots],
+                       //   then one counter of panels that have landed. All zero at the start.
+  int m, n, n_symmetric;
+  int k_steps;
+  int cluster;         // CTAs of a cluster
+  int symmetric_ctas, asymmetric_ctas;
+  int groups, group_ctas, passes, load_window;
+  int slots, ring_group;
+  bool ring;           // the asymmetric part is kRing
+  bool vector_stores;  // rows of O and n allow 16-byte stores
+};
+
+// This CTA and this thread.
+struct Place {
+  uint32_t memory;    // shared address of the tiles, 1,024-byte aligned
+  uint32_t barriers;  // shared address of the barriers
+  uint32_t rank;      // in the cluster
+  int warp, lane;     // of this thread in the CTA
+
+  CAUSEWAY_DEVICE uint32_t barrier(uint32_t index) const { return barriers + index * 8; }
+};
+
+// Position in a ring of `kCount` stages.
+template <uint32_t kCount>
+struct Cursor {
+  uint32_t stage = 0;
+  uint32_t phase = 0;
+
+  CAUSEWAY_DEVICE void advance() {
+    if (++stage == kCount) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+CAUSEWAY_DEVICE int ceil_div_int(int a, int b) { return (a + b - 1) / b; }
+
+// Two f32 → two bf16, the first in the low half; round to nearest even.
+CAUSEWAY_DEVICE uint32_t pack(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(both);
+}
+
+// 4×4 transposition of words within each quad of lanes: lane t receives word t of every lane.
+CAUSEWAY_DEVICE void transpose_quad(uint32_t (&w)[4], int lane) {
+  const bool odd = lane & 1;
+  const bool upper = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, odd ? w[i] : w[i + 1], 1);
+    (odd ? w[i] : w[i + 1]) = other;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, upper ? w[i] : w[i + 2], 2);
+    (upper ? w[i] : w[i + 2]) = other;
+  }
+}
+
+// Writes the warpgroup's block of sums to O at (row, column), rows < m, columns < n_limit. A quad of
+// lanes holds 8 columns in pieces of 2; transposed, each lane stores 16 bytes of one row.
+CAUSEWAY_DEVICE void store_block(const KernelArgs& args, const float (&sums)[64], int row,
+                                 int column, int n_limit, const Place& place) {
+  const int first_row = row + (place.warp % 4) * 16 + place.lane / 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int r = first_row + half * 8;
+    __nv_bfloat16* target = args.o + static_cast<int64_t>(r) * args.o_stride;
+#pragma unroll
+    for (int n8 = 0; n8 < 16; n8 += 4) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        words[i] = pack(sums[(n8 + i) * 4 + half * 2], sums[(n8 + i) * 4 + half * 2 + 1]);
+      }
+      if (args.vector_stores) {
+        transpose_quad(words, place.lane);
+        const int c = column + (n8 + place.lane % 4) * 8;
+        if (r < args.m && c < n_limit) {
+          *reinterpret_cast<uint4*>(target + c) = make_uint4(words[0], words[1], words[2], words[3]);
+        }
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int c = column + (n8 + i) * 8 + (place.lane % 4) * 2;
+        const __nv_bfloat162 both = reinterpret_cast<const __nv_bfloat162&>(words[i]);
+        if (r < args.m && c < n_limit) target[c] = both.x;
+        if (r < args.m && c + 1 < n_limit) target[c + 1] = both.y;
+      }
+    }
+  }
+}
+
+}  // namespace causeway::kernels::hybrid_gemm
