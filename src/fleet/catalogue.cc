@@ -1,0 +1,135 @@
+#include "fleet/catalogue.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "fleet/generation_config.h"
+#include "model/config.h"
+#include "weights/checked_json.h"
+
+namespace causeway::fleet {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_snapshot(const fs::path& directory) {
+  std::error_code error;
+  return fs::is_regular_file(directory / "config.json", error);
+}
+
+// "models--org--name" → "org/name".
+std::string hub_name(std::string folder) {
+  folder.erase(0, std::string_view("models--").size());
+  for (std::size_t at; (at = folder.find("--")) != std::string::npos;) folder.replace(at, 2, "/");
+  return folder;
+}
+
+// The snapshot of a hub-cache folder: the revision that refs/main names, else the first by name.
+fs::path hub_snapshot(const fs::path& folder) {
+  if (auto revision = weights::read_small_file(folder / "refs" / "main", kib(1)); revision.ok()) {
+    std::string name = revision.value();
+    name.erase(std::find_if(name.begin(), name.end(), [](char c) { return c <= ' '; }), name.end());
+    const bool plain = !name.empty() && name.find('/') == std::string::npos && name != "..";
+    if (plain && is_snapshot(folder / "snapshots" / name)) return folder / "snapshots" / name;
+  }
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder / "snapshots", error)) {
+    if (is_snapshot(entry.path())) found.push_back(entry.path());
+  }
+  return found.empty() ? fs::path() : *std::min_element(found.begin(), found.end());
+}
+
+void read_chat_template(const ModelSource& source, const EntryOptions& options,
+                        CatalogueEntry& entry) {
+  auto loaded = [&]() -> Result<text::ChatTemplate> {
+    if (options.chat_template.empty()) return text::load_chat_template(source.directory);
+    CAUSEWAY_ASSIGN(std::string file, weights::read_small_file(options.chat_template, mib(1)));
+    return text::ChatTemplate::compile(std::move(file))
+        .with_context(options.chat_template.string());
+  }();
+  if (loaded.ok()) {
+    entry.chat_template = std::move(loaded).value();
+  } else if (loaded.error().code == ErrorCode::kNotFound && options.chat_template.empty()) {
+    entry.chat_template_error = "the model '" + entry.name +
+                                "' has no chat template: use /v1/completions, or start the server "
+                                "with --chat-template FILE";
+  } else {
+    entry.chat_template_error = "the chat template of '" + entry.name +
+                                "' cannot be used: " + loaded.error().message;
+  }
+}
+
+std::string token_text(const text::Tokenizer& tokenizer, std::optional<TokenId> token) {
+  return token ? std::string(tokenizer.token_bytes(*token)) : std::string();
+}
+
+void add_eos(std::vector<TokenId>& all, const std::vector<TokenId>& more) {
+  for (const TokenId token : more) {
+    if (std::find(all.begin(), all.end(), token) == all.end()) all.push_back(token);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<ModelSource>> find_models(const fs::path& folder) {
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  if (error) return not_found(folder.string() + ": " + error.message());
+  std::vector<ModelSource> found;
+  for (const auto& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    if (is_snapshot(entry.path())) {
+      found.push_back({name, entry.path()});
+    } else if (name.starts_with("models--")) {
+      const fs::path snapshot = hub_snapshot(entry.path());
+      if (!snapshot.empty()) found.push_back({hub_name(name), snapshot});
+    }
+  }
+  if (found.empty()) {
+    return not_found(folder.string() + ": no model in it (a subfolder with a config.json)");
+  }
+  std::sort(found.begin(), found.end(),
+            [](const ModelSource& a, const ModelSource& b) { return a.name < b.name; });
+  return found;
+}
+
+Result<ModelSource> single_model(const fs::path& directory, const std::string& name) {
+  if (!is_snapshot(directory)) {
+    return not_found(directory.string() + ": no config.json in it; a model is a folder with "
+                     "config.json, tokenizer and safetensors files");
+  }
+  std::error_code error;
+  const fs::path absolute = fs::weakly_canonical(directory, error);
+  return ModelSource{!name.empty() ? name : absolute.filename().string(), directory};
+}
+
+Result<std::unique_ptr<CatalogueEntry>> load_entry(ModelId id, const ModelSource& source,
+                                                   const EntryOptions& options) {
+  auto entry = std::make_unique<CatalogueEntry>();
+  entry->id = id;
+  entry->name = source.name;
+  entry->created_unix_seconds = unix_seconds();
+  CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(source.directory));
+  entry->vocab = config.vocab;
+  entry->max_model_len = config.max_position;
+  if (options.max_model_len > config.max_position) {
+    return invalid_argument("--max-model-len " + std::to_string(options.max_model_len.count) +
+                            " is more than the " + std::to_string(config.max_position.count) +
+                            " tokens that the model '" + source.name + "' was made for");
+  }
+  if (options.max_model_len > Tokens(0)) entry->max_model_len = options.max_model_len;
+
+  CAUSEWAY_ASSIGN(entry->tokenizer, text::load_tokenizer(source.directory));
+  CAUSEWAY_ASSIGN(const GenerationConfig generation, load_generation_config(source.directory));
+  entry->defaults = generation.defaults;
+  add_eos(entry->eos, generation.eos);
+  add_eos(entry->eos, config.eos);
+  if (const auto eos = entry->tokenizer->eos()) add_eos(entry->eos, {*eos});
+  entry->bos_text = token_text(*entry->tokenizer, entry->tokenizer->bos());
+  entry->eos_text = token_text(*entry->tokenizer, entry->tokenizer->eos());
+  read_chat_template(source, options, *entry);
+  return entry;
+}
+
+}  // namespace causeway::fleet
