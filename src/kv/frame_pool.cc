@@ -1,0 +1,279 @@
+#include "kv/frame_pool.h"
+
+#include <algorithm>
+#include <string>
+
+namespace causeway::kv {
+
+FramePool::FramePool(std::int64_t frames) {
+  CAUSEWAY_CHECK(frames >= 0, "a KV cache cannot have a negative number of frames");
+  frames_.resize(static_cast<std::size_t>(frames));
+  index_.reserve(static_cast<std::size_t>(frames));
+  for (std::int64_t f = 0; f < frames; ++f) push_back(free_, FrameId(f));
+  counts_.free = frames;
+}
+
+FramePool::Frame& FramePool::at(FrameId frame) {
+  return const_cast<Frame&>(std::as_const(*this).at(frame));
+}
+
+const FramePool::Frame& FramePool::at(FrameId frame) const {
+  CAUSEWAY_CHECK(frame.value >= 0 && frame.value < size(), "no such frame");
+  return frames_[static_cast<std::size_t>(frame.value)];
+}
+
+void FramePool::push_back(List& list, FrameId id) {
+  Frame& frame = at(id);
+  frame.previous = list.last;
+  frame.next = FrameId();
+  (list.last.valid() ? at(list.last).next : list.first) = id;
+  list.last = id;
+}
+
+void FramePool::push_front(List& list, FrameId id) {
+  Frame& frame = at(id);
+  frame.previous = FrameId();
+  frame.next = list.first;
+  (list.first.valid() ? at(list.first).previous : list.last) = id;
+  list.first = id;
+}
+
+void FramePool::unlink(List& list, FrameId id) {
+  const Frame& frame = at(id);
+  (frame.previous.valid() ? at(frame.previous).next : list.first) = frame.next;
+  (frame.next.valid() ? at(frame.next).previous : list.last) = frame.previous;
+}
+
+void FramePool::unlink_quarantined(FrameId id) {
+  const auto list = quarantined_.find(at(id).last_user);
+  CAUSEWAY_CHECK(list != quarantined_.end(), "a quarantined frame is on no list");
+  unlink(list->second, id);
+  if (!list->second.first.valid()) quarantined_.erase(list);
+}
+
+void FramePool::unindex(Frame& frame) {
+  if (!frame.indexed) return;
+  index_.erase(frame.hash);
+  frame.indexed = false;
+}
+
+FrameId FramePool::take(ModelId model) {
+  CAUSEWAY_CHECK(counts_.available() > 0, "no frame is available");
+  const bool evict = !free_.first.valid();
+  const FrameId id = evict ? cached_.first : free_.first;
+  unlink(evict ? cached_ : free_, id);
+  --(evict ? counts_.cached : counts_.free);
+  ++counts_.referenced;
+  Frame& frame = at(id);
+  unindex(frame);
+  frame.state = FrameState::kReferenced;
+  frame.references = 1;
+  frame.model = model;
+  frame.last_user = StepId();
+  frame.filling = StepId();
+  return id;
+}
+
+void FramePool::reference(FrameId id) {
+  Frame& frame = at(id);
+  CAUSEWAY_CHECK(frame.indexed, "only full, indexed blocks can be shared");
+  if (frame.state == FrameState::kCached) {
+    unlink(cached_, id);
+    --counts_.cached;
+    ++counts_.referenced;
+  } else if (frame.state == FrameState::kQuarantined) {
+    unlink_quarantined(id);
+    --counts_.quarantined;
+    ++counts_.referenced;
+  }
+  frame.state = FrameState::kReferenced;
+  ++frame.references;
+}
+
+void FramePool::unreference(FrameId id, StepId last_user) {
+  Frame& frame = at(id);
+  CAUSEWAY_CHECK(frame.state == FrameState::kReferenced, "the frame is not referenced");
+  // Not only this user's step: a sharer that left earlier may still be in a step in flight, and
+  // the step that fills the block certainly is.
+  frame.last_user = std::max({frame.last_user, last_user, frame.filling});
+  if (--frame.references > 0) return;
+  --counts_.referenced;
+  if (frame.last_user > done_) {
+    frame.state = FrameState::kQuarantined;
+    push_back(quarantined_[frame.last_user], id);
+    ++counts_.quarantined;
+  } else {
+    settle(id);
+  }
+}
+
+void FramePool::settle(FrameId id) {
+  Frame& frame = at(id);
+  if (frame.indexed) {
+    frame.state = FrameState::kCached;
+    push_back(cached_, id);
+    ++counts_.cached;
+  } else {
+    frame.state = FrameState::kFree;
+    push_front(free_, id);  // most recently used first: likeliest to be in some cache
+    ++counts_.free;
+  }
+}
+
+void FramePool::begin_fill(FrameId id, const PrefixHash& hash, StepId step) {
+  Frame& frame = at(id);
+  CAUSEWAY_CHECK(frame.state == FrameState::kReferenced && frame.references == 1,
+                 "a block that is being filled has one owner");
+  CAUSEWAY_CHECK(!frame.indexed && step > done_, "a full block is immutable");
+  frame.filling = step;
+  frame.hash = hash;
+}
+
+void FramePool::end_fill(FrameId id, const PrefixHash& hash, StepId step) {
+  Frame& frame = at(id);
+  if (frame.filling != step || frame.hash != hash) return;
+  frame.filling = StepId();
+  index(id, hash);
+}
+
+void FramePool::abandon_fill(FrameId id, const PrefixHash& hash, StepId step) {
+  Frame& frame = at(id);
+  if (frame.filling == step && frame.hash == hash) frame.filling = StepId();
+}
+
+void FramePool::index(FrameId id, const PrefixHash& hash) {
+  Frame& frame = at(id);
+  CAUSEWAY_CHECK(!frame.indexed, "the block is indexed already");
+  // Two sequences may fill equal blocks at the same time: the first to be done is found.
+  if (!index_.emplace(hash, id).second) return;
+  frame.hash = hash;
+  frame.indexed = true;
+}
+
+FrameId FramePool::find(const PrefixHash& hash) const {
+  const auto found = index_.find(hash);
+  return found == index_.end() ? FrameId() : found->second;
+}
+
+void FramePool::step_done(StepId step) {
+  done_ = std::max(done_, step);
+  while (!quarantined_.empty() && quarantined_.begin()->first <= done_) {
+    List& list = quarantined_.begin()->second;
+    while (list.first.valid()) {
+      const FrameId id = list.first;
+      unlink(list, id);
+      --counts_.quarantined;
+      settle(id);
+    }
+    quarantined_.erase(quarantined_.begin());
+  }
+}
+
+void FramePool::forget_model(ModelId model) {
+  for (std::int64_t f = 0; f < size(); ++f) {
+    const FrameId id(f);
+    Frame& frame = at(id);
+    if (frame.model != model) continue;
+    CAUSEWAY_CHECK(frame.state != FrameState::kReferenced, "the model has frames in use");
+    unindex(frame);
+    frame.filling = StepId();
+    if (frame.state != FrameState::kCached) continue;
+    unlink(cached_, id);
+    --counts_.cached;
+    settle(id);
+  }
+}
+
+namespace {
+
+Error broken(FrameId frame, const std::string& what) {
+  return corrupt("KV frame " + std::to_string(frame.value) + ": " + what);
+}
+
+}  // namespace
+
+Status FramePool::check_frame(FrameId id, std::int64_t references) const {
+  const Frame& frame = at(id);
+  if (frame.references != references) {
+    return broken(id, std::to_string(references) + " tables list it, its reference count is " +
+                          std::to_string(frame.references));
+  }
+  if ((frame.state == FrameState::kReferenced) != (references > 0)) {
+    return broken(id, "referenced by nobody, or not referenced though in a table");
+  }
+  if (frame.indexed && find(frame.hash) != id) return broken(id, "the index does not hold it");
+  if (frame.indexed && frame.filling.valid()) return broken(id, "indexed before it is full");
+  if (references > 1 && !frame.indexed) return broken(id, "shared, but not indexed");
+  if (frame.state == FrameState::kFree && (frame.indexed || frame.filling.valid())) {
+    return broken(id, "free, but it holds a block");
+  }
+  if (frame.state == FrameState::kCached && !frame.indexed) {
+    return broken(id, "cached, but not indexed");
+  }
+  if (frame.state == FrameState::kFree || frame.state == FrameState::kCached) {
+    if (frame.last_user > done_) return broken(id, "reusable while a step uses it");
+  }
+  if (frame.filling.valid() && frame.filling <= done_) {
+    return broken(id, "waits for a step that is done");
+  }
+  return {};
+}
+
+Status FramePool::check_list(const List& list, FrameState state, StepId until,
+                             std::vector<bool>& listed) const {
+  FrameId previous;
+  for (FrameId id = list.first; id.valid(); id = at(id).next) {
+    const Frame& frame = at(id);
+    if (listed[static_cast<std::size_t>(id.value)]) return broken(id, "listed twice");
+    listed[static_cast<std::size_t>(id.value)] = true;
+    if (frame.state != state) return broken(id, "on the list of another state");
+    if (frame.previous != previous) return broken(id, "its list is not linked both ways");
+    if (state == FrameState::kQuarantined && frame.last_user != until) {
+      return broken(id, "quarantined until the wrong step");
+    }
+    previous = id;
+  }
+  if (list.last != previous) return corrupt("a list of KV frames has the wrong end");
+  return {};
+}
+
+Status FramePool::check_counts() const {
+  FrameCounts counted;
+  std::size_t indexed = 0;
+  for (const Frame& frame : frames_) {
+    switch (frame.state) {
+      case FrameState::kFree: ++counted.free; break;
+      case FrameState::kQuarantined: ++counted.quarantined; break;
+      case FrameState::kCached: ++counted.cached; break;
+      case FrameState::kReferenced: ++counted.referenced; break;
+    }
+    indexed += frame.indexed ? 1 : 0;
+  }
+  if (counted.free != counts_.free || counted.quarantined != counts_.quarantined ||
+      counted.cached != counts_.cached || counted.referenced != counts_.referenced) {
+    return corrupt("the counts of KV frames do not match their states");
+  }
+  if (indexed != index_.size()) return corrupt("the KV prefix index lists frames that it must not");
+  return {};
+}
+
+Status FramePool::check(std::span<const std::int64_t> references) const {
+  CAUSEWAY_CHECK(references.size() == frames_.size());
+  std::vector<bool> listed(frames_.size(), false);
+  CAUSEWAY_TRY(check_list(free_, FrameState::kFree, StepId(), listed));
+  CAUSEWAY_TRY(check_list(cached_, FrameState::kCached, StepId(), listed));
+  for (const auto& [until, list] : quarantined_) {
+    if (until <= done_) return corrupt("a quarantine of KV frames outlived its step");
+    CAUSEWAY_TRY(check_list(list, FrameState::kQuarantined, until, listed));
+  }
+  for (std::size_t f = 0; f < frames_.size(); ++f) {
+    const FrameId id(static_cast<std::int64_t>(f));
+    CAUSEWAY_TRY(check_frame(id, references[f]));
+    if (listed[f] == (frames_[f].state == FrameState::kReferenced)) {
+      return broken(id, "on a list though referenced, or on none");
+    }
+  }
+  return check_counts();
+}
+
+}  // namespace causeway::kv

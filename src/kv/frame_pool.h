@@ -1,0 +1,104 @@
+// The frames of a KvCache: the state of each, its reference count, and the index of full blocks.
+// Knows nothing of sequences and steps beyond "used until"; KvCache is its only user.
+//
+// Every frame is on exactly one list (or none, when referenced), linked through the frames
+// themselves, so that every move is O(1):
+//
+//   free: last in, first out │ cached: least recently used first │ quarantined: one list a step
+//
+// Not thread-safe. Misuse is a bug: CHECKs.
+#pragma once
+
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "kv/kv_cache.h"
+#include "kv/prefix_hash.h"
+
+namespace causeway::kv {
+
+enum class FrameState : std::uint8_t { kFree, kQuarantined, kCached, kReferenced };
+
+class FramePool {
+ public:
+  explicit FramePool(std::int64_t frames);
+
+  // A free frame, or else the least recently used cached one, now referenced once. One must be
+  // available. Its contents are nobody's: not indexed.
+  FrameId take(ModelId model);
+  // Adds a reference to an indexed frame, wherever it is (not free).
+  void reference(FrameId frame);
+  // Removes a reference. The last one sends the frame to quarantine until `last_user` and every
+  // earlier user of it are done, then to the cached frames if it is indexed, else to the free ones.
+  void unreference(FrameId frame, StepId last_user);
+
+  // The block in the frame will be `hash` once `step` is done, if it succeeds.
+  void begin_fill(FrameId frame, const PrefixHash& hash, StepId step);
+  // That step succeeded: the block is indexed, unless another frame holds an equal one. No effect
+  // when the frame no longer expects just this.
+  void end_fill(FrameId frame, const PrefixHash& hash, StepId step);
+  // That step failed.
+  void abandon_fill(FrameId frame, const PrefixHash& hash, StepId step);
+  // Indexes a block that is valid now.
+  void index(FrameId frame, const PrefixHash& hash);
+  // The frame that holds this block; invalid when none does.
+  FrameId find(const PrefixHash& hash) const;
+
+  // Ends quarantines up to and including `step`.
+  void step_done(StepId step);
+  StepId done() const { return done_; }
+  // Frees the model's cached frames; its quarantined ones will be free.
+  void forget_model(ModelId model);
+
+  FrameState state(FrameId frame) const { return at(frame).state; }
+  bool indexed(FrameId frame) const { return at(frame).indexed; }
+  ModelId model(FrameId frame) const { return at(frame).model; }
+  // The hash of an indexed frame.
+  const PrefixHash& hash(FrameId frame) const { return at(frame).hash; }
+  const FrameCounts& counts() const { return counts_; }
+  std::int64_t size() const { return static_cast<std::int64_t>(frames_.size()); }
+
+  // Every invariant of the pool by recomputation; `references[f]` is how many tables list frame f.
+  Status check(std::span<const std::int64_t> references) const;
+
+ private:
+  struct Frame {
+    FrameState state = FrameState::kFree;
+    bool indexed = false;
+    std::int64_t references = 0;
+    ModelId model;
+    StepId last_user;  // nobody reads or writes the frame after this step
+    StepId filling;    // the step in flight that completes the block
+    PrefixHash hash;   // when indexed or filling
+    FrameId previous, next;
+  };
+  struct List {
+    FrameId first, last;
+  };
+
+  Frame& at(FrameId frame);
+  const Frame& at(FrameId frame) const;
+  void push_back(List& list, FrameId frame);
+  void push_front(List& list, FrameId frame);
+  void unlink(List& list, FrameId frame);
+  void unlink_quarantined(FrameId frame);
+  void settle(FrameId frame);
+  void unindex(Frame& frame);
+  Status check_frame(FrameId id, std::int64_t references) const;
+  Status check_list(const List& list, FrameState state, StepId until,
+                    std::vector<bool>& listed) const;
+  Status check_counts() const;
+
+  std::vector<Frame> frames_;
+  List free_, cached_;
+  std::map<StepId, List> quarantined_;  // by the step that ends it
+  std::unordered_map<PrefixHash, FrameId> index_;
+  FrameCounts counts_;
+  StepId done_;
+};
+
+}  // namespace causeway::kv

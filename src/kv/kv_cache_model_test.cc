@@ -1,0 +1,373 @@
+// Random histories of a KvCache against a naive model of it. The model knows what every frame
+// holds, by whole token prefixes instead of hashes, and which steps use which frames; it follows
+// the cache's choice of free frames, and predicts everything else, the order of eviction included.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+#include "kv/kv_cache.h"
+
+namespace causeway::kv {
+namespace {
+
+// A block's identity: its model and every token up to its end.
+using Prefix = std::pair<ModelId, std::vector<TokenId>>;
+
+struct NaiveSequence {
+  ModelId model;
+  std::vector<TokenId> tokens;     // committed, or once committed, ones first
+  std::vector<StepId> written_by;  // of each committed token
+  std::vector<FrameId> table;
+  StepId last_user;
+};
+
+struct NaiveFill {
+  FrameId frame;
+  Prefix prefix;
+  std::vector<StepId> depends_on;
+};
+
+struct NaiveQuarantine {
+  FrameId frame;
+  StepId until;
+};
+
+class History {
+ public:
+  explicit History(std::uint64_t seed)
+      : random_(seed),
+        frames_(random_.between(1, 20)),
+        vocabulary_(random_.between(1, 3)),
+        cache_({.frames = frames_, .hash_seed = seed}) {
+    for (std::int64_t f = 0; f < frames_; ++f) free_.insert(FrameId(f));
+  }
+
+  void step() {
+    switch (random_.below(12)) {
+      case 0: return add_or_remove_model();
+      case 1:
+      case 2: return open();
+      case 3:
+      case 4: return release();
+      case 5: return grow_only();
+      case 6: return commit_without_step();
+      case 7: return random_.chance(0.7) ? step_done() : step_failed();
+      case 8: return step_done();
+      default: return start_step();
+    }
+  }
+
+  void check() {
+    const Status status = cache_.check_integrity();
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    std::set<FrameId> referenced;
+    for (const auto& [id, sequence] : sequences_) {
+      const auto table = cache_.table(id);
+      ASSERT_TRUE(
+          std::equal(table.begin(), table.end(), sequence.table.begin(), sequence.table.end()));
+      referenced.insert(sequence.table.begin(), sequence.table.end());
+    }
+    const FrameCounts counts = cache_.counts();
+    ASSERT_EQ(counts.free, std::ssize(free_));
+    ASSERT_EQ(counts.cached, std::ssize(cached_));
+    ASSERT_EQ(counts.quarantined, std::ssize(quarantined_));
+    ASSERT_EQ(counts.referenced, std::ssize(referenced));
+    if (models_.empty()) return;
+    const ModelId model = any_model();
+    const auto tokens = random_tokens(random_.below(14));
+    const auto expected = matching(model, tokens);
+    ASSERT_EQ(cache_.match_prefix(model, tokens).count, std::ssize(expected) * models_[model]);
+    ASSERT_EQ(cache_.cached_frames_of_prefix(model, tokens),
+              std::count_if(expected.begin(), expected.end(), [&](FrameId frame) {
+                return std::find(cached_.begin(), cached_.end(), frame) != cached_.end();
+              }));
+  }
+
+  std::int64_t shared_blocks = 0, evictions = 0, failures = 0, duplicates = 0;
+
+ private:
+  ModelId any_model() {
+    auto model = models_.begin();
+    std::advance(model, random_.below(std::ssize(models_)));
+    return model->first;
+  }
+  std::optional<RequestId> any_sequence() {
+    if (sequences_.empty()) return std::nullopt;
+    auto sequence = sequences_.begin();
+    std::advance(sequence, random_.below(std::ssize(sequences_)));
+    return sequence->first;
+  }
+  std::vector<TokenId> random_tokens(std::int64_t count) {
+    std::vector<TokenId> tokens;
+    for (std::int64_t i = 0; i < count; ++i) {
+      tokens.push_back(static_cast<TokenId>(random_.below(vocabulary_)));
+    }
+    return tokens;
+  }
+
+  std::vector<FrameId> matching(ModelId model, const std::vector<TokenId>& tokens) const {
+    std::vector<FrameId> frames;
+    const std::int64_t block = models_.at(model);
+    for (auto end = block; end < std::ssize(tokens); end += block) {
+      const auto found = index_.find({model, {tokens.begin(), tokens.begin() + end}});
+      if (found == index_.end()) break;
+      frames.push_back(found->second);
+    }
+    return frames;
+  }
+
+  void add_or_remove_model() {
+    const ModelId model(random_.below(2));
+    if (!models_.contains(model)) {
+      models_[model] = random_.between(1, 4);
+      cache_.add_model(model, Tokens(models_[model]));
+      return;
+    }
+    for (const auto& [id, sequence] : sequences_) {
+      if (sequence.model == model) return;
+    }
+    if (random_.chance(0.7)) return;
+    cache_.remove_model(model);
+    std::erase_if(fills_, [&](const auto& fill) { return fill.second.prefix.first == model; });
+    std::erase_if(index_, [&](const auto& entry) {
+      if (entry.first.first != model) return false;
+      if (std::erase(cached_, entry.second) > 0) free_.insert(entry.second);
+      return true;
+    });
+    models_.erase(model);
+  }
+
+  void open() {
+    if (models_.empty() || sequences_.size() >= 6) return;
+    const RequestId id(random_.chance(0.5) ? next_request_++ : random_.below(6));
+    if (sequences_.contains(id)) return;
+    NaiveSequence sequence;
+    sequence.model = any_model();
+    const auto tokens = random_tokens(random_.between(1, 16));
+    sequence.table = matching(sequence.model, tokens);
+    for (const FrameId frame : sequence.table) {
+      std::erase(cached_, frame);
+      std::erase_if(quarantined_, [&](const auto& q) { return q.frame == frame; });
+      ++shared_blocks;
+    }
+    const Tokens hit = cache_.open(id, sequence.model, tokens);
+    ASSERT_EQ(hit.count, std::ssize(sequence.table) * models_[sequence.model]);
+    sequence.tokens.assign(tokens.begin(), tokens.begin() + hit.count);
+    sequence.written_by.assign(sequence.tokens.size(), StepId());
+    sequences_[id] = sequence;
+  }
+
+  // Grows by `count` tokens; false when frames are lacking.
+  bool grow(RequestId id, std::int64_t count) {
+    NaiveSequence& sequence = sequences_[id];
+    const std::int64_t total = std::ssize(sequence.written_by) + count;
+    const std::int64_t block = models_[sequence.model];
+    const std::int64_t wanted =
+        std::max<std::int64_t>(0, (total + block - 1) / block - std::ssize(sequence.table));
+    EXPECT_EQ(cache_.frames_to_grow(id, Tokens(total)), wanted);
+    const bool possible = wanted <= std::ssize(free_) + std::ssize(cached_);
+    EXPECT_EQ(cache_.grow(id, Tokens(total)), possible);
+    if (!possible) return false;
+    const auto table = cache_.table(id);
+    for (std::size_t i = sequence.table.size(); i < table.size(); ++i) take(table[i]);
+    sequence.table.assign(table.begin(), table.end());
+    return true;
+  }
+
+  void take(FrameId frame) {
+    for (const auto& [step, used] : in_flight_) {
+      ASSERT_FALSE(used.contains(frame)) << "handed out while a step uses it";
+    }
+    if (!free_.empty()) {
+      ASSERT_TRUE(free_.contains(frame)) << "took a frame that was not free";
+      free_.erase(frame);
+      return;
+    }
+    ASSERT_EQ(frame, cached_.front()) << "evicted another than the least recently used";
+    cached_.erase(cached_.begin());
+    std::erase_if(index_, [&](const auto& entry) { return entry.second == frame; });
+    ++evictions;
+  }
+
+  void grow_only() {
+    if (const auto id = any_sequence()) grow(*id, random_.below(6));
+  }
+
+  void commit(RequestId id, std::int64_t count, StepId step) {
+    NaiveSequence& sequence = sequences_[id];
+    const std::int64_t block = models_[sequence.model];
+    const std::int64_t before = std::ssize(sequence.written_by);
+    sequence.tokens.resize(static_cast<std::size_t>(before));
+    for (const TokenId token : random_tokens(count)) sequence.tokens.push_back(token);
+    sequence.written_by.resize(sequence.tokens.size(), step > done_ ? step : StepId());
+    cache_.commit(id, sequence.tokens, step);
+    for (auto end = (before / block + 1) * block; end <= before + count; end += block) {
+      NaiveFill fill{sequence.table[static_cast<std::size_t>(end / block - 1)],
+                     {sequence.model, {sequence.tokens.begin(), sequence.tokens.begin() + end}},
+                     {sequence.written_by.begin(), sequence.written_by.begin() + end}};
+      if (step > done_) {
+        fills_.emplace(step, std::move(fill));
+      } else {
+        insert_filled(fill);
+      }
+    }
+  }
+
+  void insert_filled(const NaiveFill& fill) {
+    for (const StepId step : fill.depends_on) {
+      if (failed_.contains(step)) return;
+    }
+    if (!index_.emplace(fill.prefix, fill.frame).second) ++duplicates;
+  }
+
+  // Its KV is there already: only sequences with nothing in flight.
+  void commit_without_step() {
+    const auto id = any_sequence();
+    if (!id || sequences_[*id].last_user > done_) return;
+    const std::int64_t count = random_.below(6);
+    if (grow(*id, count)) commit(*id, count, random_.chance(0.5) ? StepId() : done_);
+  }
+
+  void start_step() {
+    if (in_flight_.size() >= 3 || sequences_.empty()) return;
+    const StepId step(next_step_++);
+    auto& used = in_flight_[step];
+    const ModelId model = sequences_[*any_sequence()].model;
+    for (auto& [id, sequence] : sequences_) {
+      if (sequence.model != model || random_.chance(0.4)) continue;
+      const std::int64_t count = random_.between(1, 7);
+      if (!grow(id, count)) continue;
+      commit(id, count, step);
+      sequence.last_user = step;
+      used.insert(sequence.table.begin(), sequence.table.end());
+    }
+  }
+
+  bool is_indexed(FrameId frame) const {
+    return std::any_of(index_.begin(), index_.end(),
+                       [&](const auto& entry) { return entry.second == frame; });
+  }
+
+  // A frame that nobody references: until the last step that uses it is done, quarantined.
+  void retire(FrameId frame, StepId asked) {
+    StepId until = std::max(asked, asked_until_[frame]);
+    asked_until_[frame] = until;
+    for (const auto& [id, sequence] : sequences_) {
+      if (std::count(sequence.table.begin(), sequence.table.end(), frame) > 0) return;
+    }
+    if (until > done_) {
+      quarantined_.push_back({frame, until});
+    } else {
+      settle(frame);
+    }
+  }
+
+  void settle(FrameId frame) {
+    if (is_indexed(frame)) {
+      cached_.push_back(frame);
+    } else {
+      free_.insert(frame);
+    }
+  }
+
+  void release() {
+    const auto id = any_sequence();
+    if (!id) return;
+    StepId last_user = sequences_[*id].last_user;
+    if (last_user <= done_ && random_.chance(0.5)) last_user = StepId();
+    if (!in_flight_.empty() && random_.chance(0.2)) last_user = in_flight_.rbegin()->first;
+    const auto table = sequences_[*id].table;
+    sequences_.erase(*id);
+    cache_.release(*id, last_user);
+    for (auto frame = table.rbegin(); frame != table.rend(); ++frame) retire(*frame, last_user);
+  }
+
+  // The oldest step ends; sometimes several at once.
+  void step_done() {
+    if (in_flight_.empty()) return;
+    const auto last = random_.chance(0.2) ? std::prev(in_flight_.end()) : in_flight_.begin();
+    const StepId step = last->first;
+    cache_.step_done(step);
+    end_steps(step);
+  }
+
+  void step_failed() {
+    if (in_flight_.empty()) return;
+    const auto last = random_.chance(0.2) ? std::prev(in_flight_.end()) : in_flight_.begin();
+    const StepId step = last->first;
+    cache_.step_failed(step);
+    failed_.insert(step);
+    for (auto& [id, sequence] : sequences_) {
+      auto& written = sequence.written_by;
+      written.erase(std::find(written.begin(), written.end(), step), written.end());
+    }
+    ++failures;
+    end_steps(step);
+  }
+
+  void end_steps(StepId step) {
+    done_ = step;
+    while (!fills_.empty() && fills_.begin()->first <= step) {
+      insert_filled(fills_.begin()->second);
+      fills_.erase(fills_.begin());
+    }
+    std::erase_if(in_flight_, [&](const auto& entry) { return entry.first <= step; });
+    std::stable_sort(quarantined_.begin(), quarantined_.end(),
+                     [](const auto& a, const auto& b) { return a.until < b.until; });
+    while (!quarantined_.empty() && quarantined_.front().until <= step) {
+      settle(quarantined_.front().frame);
+      quarantined_.erase(quarantined_.begin());
+    }
+  }
+
+  Random random_;
+  const std::int64_t frames_;
+  const std::int64_t vocabulary_;
+  KvCache cache_;
+
+  std::map<ModelId, std::int64_t> models_;  // tokens a block
+  std::map<RequestId, NaiveSequence> sequences_;
+  std::map<Prefix, FrameId> index_;
+  std::set<FrameId> free_;
+  std::vector<FrameId> cached_;  // least recently used first
+  std::vector<NaiveQuarantine> quarantined_;
+  std::map<FrameId, StepId> asked_until_;
+  std::multimap<StepId, NaiveFill> fills_;
+  std::map<StepId, std::set<FrameId>> in_flight_;
+  std::set<StepId> failed_;
+  StepId done_;
+  std::int64_t next_step_ = 0;
+  std::int64_t next_request_ = 100;
+};
+
+TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
+  constexpr std::uint64_t kHistories = 400;
+  constexpr int kSteps = 250;
+  std::int64_t shared = 0, evictions = 0, failures = 0, duplicates = 0;
+  for (std::uint64_t seed = 1; seed <= kHistories; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    History history(seed);
+    for (int i = 0; i < kSteps; ++i) {
+      history.step();
+      history.check();
+      if (testing::Test::HasFailure()) return;
+    }
+    shared += history.shared_blocks;
+    evictions += history.evictions;
+    failures += history.failures;
+    duplicates += history.duplicates;
+  }
+  // The histories reach what they are for.
+  EXPECT_GT(shared, 1'000);
+  EXPECT_GT(evictions, 1'000);
+  EXPECT_GT(failures, 1'000);
+  EXPECT_GT(duplicates, 1'000);
+}
+
+}  // namespace
+}  // namespace causeway::kv
