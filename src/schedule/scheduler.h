@@ -106,6 +106,8 @@ class Scheduler {
   void schedule(Nanos now, const kv::KvCache& kv, Decision& decision);
   // The decided runs have been computed; those that sample have one more known token.
   void step_done(const Decision& decision, Nanos now);
+  // The step failed: nothing was computed. The caller removes its sequences.
+  void step_failed(const Decision& decision, Nanos now);
 
   std::int64_t waiting() const;
   std::int64_t running() const;
@@ -115,8 +117,9 @@ class Scheduler {
   // That its own picture of running sequences and their frames equals the cache's tables.
   Status check_integrity(const kv::KvCache& kv) const;
 
+  class State;  // internal to this room
+
  private:
-  class State;
   std::unique_ptr<State> state_;
 };
 

@@ -1,0 +1,248 @@
+#include "schedule/plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace causeway::schedule {
+namespace {
+
+// How often a blocked head is passed over before its prefix is looked up again although no room was
+// gained (the cache may meanwhile hold more of it).
+constexpr int kBlockedSkipsMax = 16;
+
+}  // namespace
+
+Plan::Plan(Scheduler::State& state, const kv::KvCache& kv, Decision& decision)
+    : state_(state),
+      kv_(kv),
+      decision_(decision),
+      available_(kv.counts().available()),
+      budget_(state.options.tokens_per_step_max) {
+  state_.freed.clear();
+}
+
+bool Plan::try_model(ModelQueue& queue) {
+  bool admitting = true;
+  std::int64_t position = 0;
+  displacing_failed_ = false;
+  while (true) {
+    const bool has_running = position < queue.running.size();
+    const bool has_waiting = admitting && !growth_displaced_ && !queue.waiting.empty() &&
+                             budget_ > queue.running.size() - position;
+    if (!has_running && !has_waiting) break;
+    if (has_waiting &&
+        (!has_running || state_.table.before(queue.waiting.top(), queue.running[position]))) {
+      admitting = admit(queue, queue.waiting.top(), position);
+      if (admitting) ++position;
+    } else {
+      plan_run(queue, position++);
+    }
+  }
+  const bool runs = !decision_.runs.empty();
+  CAUSEWAY_CHECK(runs || (decision_.preempted.empty() && decision_.admitted.empty()),
+                 "a plan that runs nothing must change nothing");
+  if (runs) decision_.model = queue.id;
+  return runs;
+}
+
+void Plan::plan_run(ModelQueue& queue, std::int64_t position) {
+  const SlotIndex index = queue.running[position];
+  Slot& slot = state_.table[index];
+  const std::int64_t others = queue.running.size() - position - 1;
+  std::int64_t tokens = std::min((slot.facts.known - slot.facts.computed).count, budget_ - others);
+  const auto fitting = [&] {
+    return (slot.frames + available_) * queue.tokens_per_block - slot.facts.computed.count;
+  };
+  if (fitting() < 1) {
+    if (displacing_failed_) return;
+    if (!displace(index, false, [&] { return available_ >= 1; })) {
+      displacing_failed_ = true;
+      return;  // stalls until somebody ends
+    }
+    growth_displaced_ = true;
+  }
+  tokens = std::min(tokens, fitting());
+  available_ -= queue.frames_for(slot.facts.computed + Tokens(tokens)) - slot.frames;
+  add_run(queue, index, Tokens(tokens));
+}
+
+void Plan::add_run(ModelQueue& queue, SlotIndex index, Tokens tokens) {
+  Slot& slot = state_.table[index];
+  CAUSEWAY_CHECK(tokens.count >= 1 && tokens.count <= budget_, "a run outside the step's budget");
+  const Tokens end = slot.facts.computed + tokens;
+  slot.frames = std::max(slot.frames, queue.frames_for(end));
+  slot.in_flight = true;
+  state_.update_promise(slot);
+  budget_ -= tokens.count;
+  decision_.runs.push_back({.sequence = Handle(index),
+                            .request = slot.facts.request,
+                            .context = slot.facts.computed,
+                            .tokens = tokens,
+                            .samples = end == slot.facts.known});
+}
+
+Plan::Claims Plan::claims_before(const ModelQueue& queue, SlotIndex index) const {
+  Claims claims;
+  for (const ModelQueue& other : state_.queues) {
+    if (&other == &queue || other.waiting.empty()) continue;
+    const SlotIndex head = other.waiting.top();
+    if (!state_.table.before(head, index)) continue;
+    claims.frames += other.frames_for(state_.table[head].facts.known);
+    claims.sequences += 1;
+  }
+  return claims;
+}
+
+bool Plan::skip_blocked(ModelQueue& queue, SlotIndex index, std::int64_t room) {
+  if (queue.blocked_head != state_.table[index].facts.request) return false;
+  if (state_.running_total == 0 || room > queue.blocked_room) return false;
+  return ++queue.blocked_skips < kBlockedSkipsMax;
+}
+
+bool Plan::admit(ModelQueue& queue, SlotIndex index, std::int64_t position) {
+  const Slot& slot = state_.table[index];
+  const Claims claims = claims_before(queue, index);
+  const auto slots_left = [&] {
+    return state_.options.running_max - state_.running_total - claims.sequences;
+  };
+  const auto room = [&] { return available_ - state_.promised_total - claims.frames; };
+  const bool displaces = state_.traits.admission_preempts && can_displace(index, true);
+  if (!displaces && (slots_left() < 1 || skip_blocked(queue, index, room()))) return false;
+
+  const Tokens cached = kv_.match_prefix(queue.id, *slot.tokens);
+  const std::int64_t hits = cached.count / queue.tokens_per_block;
+  // Hits on frames that running sequences hold cost nothing, unless some of those are preempted.
+  const std::int64_t free_hits =
+      references_counted_ ? 0 : hits - kv_.cached_frames_of_prefix(queue.id, *slot.tokens);
+  const std::int64_t known_frames = queue.frames_for(slot.facts.known);
+  const auto spare = [&] { return state_.running_total > 0 ? 1 + kv_.frames() / 100 : 0; };
+
+  if (slots_left() >= 1 && room() >= known_frames - free_hits + spare()) {
+    admit_with(queue, index, {cached, free_hits, position});
+    return true;
+  }
+  const auto enough = [&] { return slots_left() >= 1 && room() >= known_frames + spare(); };
+  if (displaces && displace(index, true, enough)) {
+    admit_with(queue, index, {cached, 0, position});
+    return true;
+  }
+  queue.blocked_head = slot.facts.request;
+  queue.blocked_room = room();
+  queue.blocked_skips = 0;
+  return false;
+}
+
+void Plan::admit_with(ModelQueue& queue, SlotIndex index, const Entry& entry) {
+  Slot& slot = state_.table[index];
+  queue.waiting.erase(state_.table, index);
+  queue.running.insert(state_.table, index);
+  state_.waiting_total -= 1;
+  state_.running_total += 1;
+  slot.facts.running = true;
+  slot.facts.computed = entry.cached;
+  slot.frames = entry.cached.count / queue.tokens_per_block;
+  decision_.admitted.push_back(
+      {.sequence = Handle(index), .request = slot.facts.request, .cached = entry.cached});
+  const std::int64_t others = queue.running.size() - entry.position - 1;
+  const Tokens tokens(std::min((slot.facts.known - entry.cached).count, budget_ - others));
+  available_ -= queue.frames_for(entry.cached + tokens) - entry.free_hits;
+  uncharged_ += entry.free_hits;
+  add_run(queue, index, tokens);
+}
+
+void Plan::count_references() {
+  state_.references.reset(kv_.frames());
+  for (const ModelQueue& queue : state_.queues) {
+    for (const SlotIndex index : queue.running.members()) {
+      const RequestId request = state_.table[index].facts.request;
+      if (kv_.is_open(request)) state_.references.add(kv_.table(request));
+    }
+  }
+  references_counted_ = true;
+}
+
+template <typename Enough>
+bool Plan::displace(SlotIndex for_whom, bool strictly, Enough enough) {
+  if (!can_displace(for_whom, strictly)) return false;
+  const bool first = !references_counted_;
+  if (first) {
+    count_references();
+    available_ -= uncharged_;
+  }
+  const std::size_t keep = decision_.preempted.size();
+  while (!enough()) {
+    if (!can_displace(for_whom, strictly)) {
+      return_victims(keep);
+      if (first) {
+        available_ += uncharged_;
+        references_counted_ = false;
+      }
+      return false;
+    }
+    take_victim(*least_urgent_queue());
+  }
+  uncharged_ = 0;
+  return true;
+}
+
+bool Plan::can_displace(SlotIndex for_whom, bool strictly) {
+  const ModelQueue* queue = least_urgent_queue();
+  if (queue == nullptr) return false;
+  const SlotIndex victim = queue->running.back();
+  if (!state_.table.before(for_whom, victim)) return false;
+  return !strictly || state_.table[victim].urgency < state_.table[for_whom].urgency;
+}
+
+ModelQueue* Plan::least_urgent_queue() {
+  ModelQueue* least = nullptr;
+  for (ModelQueue& queue : state_.queues) {
+    if (queue.running.empty()) continue;
+    if (least == nullptr || state_.table.before(least->running.back(), queue.running.back())) {
+      least = &queue;
+    }
+  }
+  return least;
+}
+
+void Plan::take_victim(ModelQueue& queue) {
+  const SlotIndex index = queue.running.back();
+  const Slot& slot = state_.table[index];
+  CAUSEWAY_CHECK(!slot.in_flight, "a sequence that the step runs cannot be preempted by it");
+  queue.running.pop_back();
+  state_.running_total -= 1;
+  state_.promised_total -= slot.promised;
+  const std::int64_t freed = state_.references.drop(kv_.table(slot.facts.request));
+  available_ += freed;
+  state_.freed.push_back(freed);
+  decision_.preempted.push_back({.sequence = Handle(index), .request = slot.facts.request});
+}
+
+void Plan::return_victims(std::size_t keep) {
+  while (decision_.preempted.size() > keep) {
+    const auto index = static_cast<SlotIndex>(decision_.preempted.back().sequence.value);
+    const Slot& slot = state_.table[index];
+    state_.queue_of(slot).running.push_back(index);
+    state_.running_total += 1;
+    state_.promised_total += slot.promised;
+    state_.references.add(kv_.table(slot.facts.request));
+    available_ -= state_.freed.back();
+    state_.freed.pop_back();
+    decision_.preempted.pop_back();
+  }
+}
+
+void Plan::finish() {
+  for (const Preemption& preemption : decision_.preempted) {
+    const auto index = static_cast<SlotIndex>(preemption.sequence.value);
+    Slot& slot = state_.table[index];
+    slot.promised = 0;  // no longer counted: take_victim() subtracted it
+    slot.frames = 0;
+    slot.facts.computed = Tokens(0);
+    slot.facts.running = false;
+    state_.queue_of(slot).waiting.push(state_.table, index);
+    state_.waiting_total += 1;
+  }
+}
+
+}  // namespace causeway::schedule

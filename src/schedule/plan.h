@@ -1,0 +1,56 @@
+// One decision in the making. Internal to this room; scheduler.h states the rules.
+#pragma once
+
+#include "schedule/scheduler_state.h"
+
+namespace causeway::schedule {
+
+class Plan {
+ public:
+  Plan(Scheduler::State& state, const kv::KvCache& kv, Decision& decision);
+
+  // Plans a step of this model. False: it can run nothing now, and nothing was changed.
+  bool try_model(ModelQueue& queue);
+  // Moves the preempted to their waiting heaps. Once, at the end.
+  void finish();
+
+ private:
+  struct Claims {  // of more urgent sequences that wait for other models
+    std::int64_t frames = 0;
+    std::int64_t sequences = 0;
+  };
+
+  struct Entry {                 // how a sequence is admitted
+    Tokens cached;               // of its tokens, found in the prefix index
+    std::int64_t free_hits = 0;  // of those frames, held by running sequences: not charged
+    std::int64_t position = 0;   // in the running list
+  };
+
+  void plan_run(ModelQueue& queue, std::int64_t position);
+  bool admit(ModelQueue& queue, SlotIndex index, std::int64_t position);
+  bool skip_blocked(ModelQueue& queue, SlotIndex index, std::int64_t room);
+  void admit_with(ModelQueue& queue, SlotIndex index, const Entry& entry);
+  Claims claims_before(const ModelQueue& queue, SlotIndex index) const;
+  void add_run(ModelQueue& queue, SlotIndex index, Tokens tokens);
+
+  // Preempts from the least urgent up until enough(); all or nothing.
+  template <typename Enough>
+  bool displace(SlotIndex for_whom, bool strictly, Enough enough);
+  bool can_displace(SlotIndex for_whom, bool strictly);
+  ModelQueue* least_urgent_queue();
+  void take_victim(ModelQueue& queue);
+  void return_victims(std::size_t keep);
+  void count_references();
+
+  Scheduler::State& state_;
+  const kv::KvCache& kv_;
+  Decision& decision_;
+  std::int64_t available_;      // frames that the decision may still take
+  std::int64_t budget_;         // tokens left in the step
+  std::int64_t uncharged_ = 0;  // prefix frames of admissions that running ones paid for
+  bool references_counted_ = false;
+  bool growth_displaced_ = false;   // then nobody else is admitted in this step
+  bool displacing_failed_ = false;  // then less urgent ones need not try
+};
+
+}  // namespace causeway::schedule

@@ -1,0 +1,204 @@
+#include "schedule/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/check.h"
+#include "schedule/plan.h"
+#include "schedule/scheduler_state.h"
+
+namespace causeway::schedule {
+
+void FrameReferences::reset(std::int64_t frames) {
+  counts_.assign(static_cast<std::size_t>(frames), 0);
+}
+
+void FrameReferences::add(std::span<const FrameId> table) {
+  for (const FrameId frame : table) ++counts_[static_cast<std::size_t>(frame.value)];
+}
+
+std::int64_t FrameReferences::drop(std::span<const FrameId> table) {
+  std::int64_t freed = 0;
+  for (const FrameId frame : table) freed += --counts_[static_cast<std::size_t>(frame.value)] == 0;
+  return freed;
+}
+
+Scheduler::State::State(const Options& options_in, std::unique_ptr<Policy> policy_in)
+    : options(options_in), policy(std::move(policy_in)), traits(policy->traits()) {
+  CAUSEWAY_CHECK(options.tokens_per_step_max >= 1, "a step needs room for a token");
+  CAUSEWAY_CHECK(options.running_max >= 1, "somebody must be allowed to run");
+  // Every running sequence is owed a token of its model's step.
+  options.running_max = std::min(options.running_max, options.tokens_per_step_max);
+}
+
+const ModelQueue& Scheduler::State::queue_of(ModelId model) const {
+  const auto at = queue_index.find(model);
+  CAUSEWAY_CHECK(at != queue_index.end(), "the scheduler does not know this model");
+  return queues[static_cast<std::size_t>(at->second)];
+}
+
+ModelQueue& Scheduler::State::queue_of(ModelId model) {
+  return const_cast<ModelQueue&>(std::as_const(*this).queue_of(model));
+}
+
+void Scheduler::State::update_promise(Slot& slot) {
+  const std::int64_t whole = queue_of(slot).frames_for(slot.facts.known);
+  const std::int64_t promised = std::max<std::int64_t>(0, whole - slot.frames);
+  promised_total += promised - slot.promised;
+  slot.promised = promised;
+}
+
+void Scheduler::State::set_urgency(Slot& slot, Nanos now) {
+  slot.urgency = policy->urgency(slot.facts, now);
+  CAUSEWAY_CHECK(std::isfinite(slot.urgency), "a policy gave an urgency that is not a number");
+}
+
+void Scheduler::State::refresh_urgencies(Nanos now) {
+  for (ModelQueue& queue : queues) {
+    for (const SlotIndex index : queue.waiting.members()) set_urgency(table[index], now);
+    for (const SlotIndex index : queue.running.members()) set_urgency(table[index], now);
+    queue.waiting.rebuild(table);
+    queue.running.rebuild(table);
+  }
+}
+
+void Scheduler::State::end_step(const Decision& decision, Nanos now, bool computed) {
+  CAUSEWAY_CHECK(in_flight, "no step is in flight");
+  in_flight = false;
+  ModelQueue& queue = queue_of(decision.model);
+  queue.last_step = now;
+  queue.last_step_index = ++steps;
+  for (const Run& run : decision.runs) {
+    const auto index = static_cast<SlotIndex>(run.sequence.value);
+    Slot& slot = table[index];
+    slot.in_flight = false;
+    if (!slot.live) {
+      table.free(index);
+      continue;
+    }
+    slot.facts.last_progress = now;
+    if (!computed) continue;
+    slot.facts.computed += run.tokens;
+    if (run.samples) slot.facts.known += Tokens(1);
+    update_promise(slot);
+  }
+}
+
+Scheduler::Scheduler(const Options& options) : Scheduler(options, make_policy(options.policy)) {}
+Scheduler::Scheduler(const Options& options, std::unique_ptr<Policy> policy)
+    : state_(std::make_unique<State>(options, std::move(policy))) {}
+Scheduler::~Scheduler() = default;
+
+void Scheduler::add_model(ModelId model, Tokens tokens_per_block) {
+  CAUSEWAY_CHECK(model.valid() && tokens_per_block.count >= 1, "a model needs an id and a block");
+  auto& queues = state_->queues;
+  auto at =
+      std::find_if(queues.begin(), queues.end(), [](auto& queue) { return !queue.id.valid(); });
+  if (at == queues.end()) at = queues.emplace(queues.end());
+  const auto [entry, inserted] =
+      state_->queue_index.emplace(model, static_cast<std::int32_t>(at - queues.begin()));
+  CAUSEWAY_CHECK(inserted, "the scheduler knows this model already");
+  *at = ModelQueue();
+  at->id = model;
+  at->tokens_per_block = tokens_per_block.count;
+}
+
+void Scheduler::remove_model(ModelId model) {
+  ModelQueue& queue = state_->queue_of(model);
+  CAUSEWAY_CHECK(queue.waiting.empty() && queue.running.empty(), "the model still has sequences");
+  queue = ModelQueue();
+  state_->queue_index.erase(model);
+}
+
+Handle Scheduler::add(const NewSequence& sequence) {
+  CAUSEWAY_CHECK(sequence.tokens != nullptr && !sequence.tokens->empty(), "a sequence has tokens");
+  ModelQueue& queue = state_->queue_of(sequence.model);
+  const SlotIndex index = state_->table.add();
+  Slot& slot = state_->table[index];
+  slot.model = static_cast<std::int32_t>(&queue - state_->queues.data());
+  slot.tokens = sequence.tokens;
+  slot.facts = {.request = sequence.request,
+                .model = sequence.model,
+                .arrival = sequence.arrival,
+                .last_progress = sequence.arrival,
+                .slo = sequence.slo,
+                .priority = sequence.priority,
+                .known = Tokens(static_cast<std::int64_t>(sequence.tokens->size())),
+                .computed = Tokens(0),
+                .running = false};
+  state_->set_urgency(slot, sequence.arrival);
+  queue.waiting.push(state_->table, index);
+  state_->waiting_total += 1;
+  return Handle(index);
+}
+
+void Scheduler::remove(Handle sequence) {
+  const auto index = static_cast<SlotIndex>(sequence.value);
+  Slot& slot = state_->table[index];
+  CAUSEWAY_CHECK(slot.live, "no such sequence");
+  ModelQueue& queue = state_->queue_of(slot);
+  if (slot.facts.running) {
+    queue.running.erase(state_->table, index);
+    state_->running_total -= 1;
+    state_->promised_total -= slot.promised;
+  } else {
+    queue.waiting.erase(state_->table, index);
+    state_->waiting_total -= 1;
+  }
+  slot.live = false;
+  if (!slot.in_flight) state_->table.free(index);
+}
+
+void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision) {
+  CAUSEWAY_CHECK(!state_->in_flight, "a step is still in flight");
+  decision.model = ModelId();
+  decision.preempted.clear();
+  decision.admitted.clear();
+  decision.runs.clear();
+  if (state_->running_total + state_->waiting_total == 0) return;
+  if (state_->traits.varies_with_time) state_->refresh_urgencies(now);
+
+  auto& order = state_->model_order;
+  order.clear();
+  const auto since = [this](const ModelQueue& queue) {
+    if (!queue.running.empty()) return queue.last_step;
+    return std::max(queue.last_step, state_->table[queue.waiting.top()].facts.arrival);
+  };
+  for (std::size_t i = 0; i < state_->queues.size(); ++i) {
+    const ModelQueue& queue = state_->queues[i];
+    if (!queue.running.empty() || !queue.waiting.empty()) {
+      order.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    const ModelQueue& x = state_->queues[static_cast<std::size_t>(a)];
+    const ModelQueue& y = state_->queues[static_cast<std::size_t>(b)];
+    if (since(x) != since(y)) return since(x) < since(y);
+    return std::pair(x.last_step_index, a) < std::pair(y.last_step_index, b);
+  });
+  Plan plan(*state_, kv, decision);
+  for (const std::int32_t i : order) {
+    if (plan.try_model(state_->queues[static_cast<std::size_t>(i)])) break;
+  }
+  plan.finish();
+  state_->in_flight = decision.model.valid();
+}
+
+void Scheduler::step_done(const Decision& decision, Nanos now) {
+  state_->end_step(decision, now, true);
+}
+void Scheduler::step_failed(const Decision& decision, Nanos now) {
+  state_->end_step(decision, now, false);
+}
+
+std::int64_t Scheduler::waiting() const { return state_->waiting_total; }
+std::int64_t Scheduler::running() const { return state_->running_total; }
+std::int64_t Scheduler::waiting(ModelId model) const {
+  return state_->queue_of(model).waiting.size();
+}
+std::int64_t Scheduler::running(ModelId model) const {
+  return state_->queue_of(model).running.size();
+}
+
+}  // namespace causeway::schedule

@@ -1,0 +1,77 @@
+// What the scheduler remembers between iterations. Internal to this room.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "schedule/policy.h"
+#include "schedule/scheduler.h"
+#include "schedule/sequence_table.h"
+
+namespace causeway::schedule {
+
+struct ModelQueue {
+  ModelId id;  // invalid: removed, the place may be reused
+  std::int64_t tokens_per_block = 1;
+  WaitingHeap waiting;
+  RunningList running;
+  Nanos last_step;                   // when its last step ended
+  std::int64_t last_step_index = 0;  // breaks ties in time
+  // The head that last found no room, so that its prefix is not hashed anew every iteration.
+  RequestId blocked_head;
+  std::int64_t blocked_room = 0;
+  int blocked_skips = 0;
+
+  std::int64_t frames_for(Tokens tokens) const {
+    return (tokens.count + tokens_per_block - 1) / tokens_per_block;
+  }
+};
+
+// How many running sequences' tables list each frame: says what preempting one would free.
+class FrameReferences {
+ public:
+  void reset(std::int64_t frames);
+  void add(std::span<const FrameId> table);
+  // Frames that nobody lists any more.
+  std::int64_t drop(std::span<const FrameId> table);
+
+ private:
+  std::vector<std::int32_t> counts_;
+};
+
+class Scheduler::State {
+ public:
+  State(const Options& options_in, std::unique_ptr<Policy> policy_in);
+
+  ModelQueue& queue_of(ModelId model);
+  const ModelQueue& queue_of(ModelId model) const;
+  ModelQueue& queue_of(const Slot& slot) { return queues[static_cast<std::size_t>(slot.model)]; }
+
+  // Brings slot.promised up to date with its known tokens and frames.
+  void update_promise(Slot& slot);
+  // Asks the policy anew for everybody.
+  void refresh_urgencies(Nanos now);
+  void set_urgency(Slot& slot, Nanos now);
+  void end_step(const Decision& decision, Nanos now, bool computed);
+
+  Options options;
+  std::unique_ptr<Policy> policy;
+  Policy::Traits traits;
+  SequenceTable table;
+  std::vector<ModelQueue> queues;
+  std::unordered_map<ModelId, std::int32_t> queue_index;
+  std::int64_t running_total = 0;
+  std::int64_t waiting_total = 0;
+  std::int64_t promised_total = 0;
+  std::int64_t steps = 0;
+  bool in_flight = false;
+
+  // Scratch of one decision, kept for its memory.
+  std::vector<std::int32_t> model_order;
+  std::vector<std::int64_t> freed;  // beside Decision::preempted
+  FrameReferences references;
+};
+
+}  // namespace causeway::schedule

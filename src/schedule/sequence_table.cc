@@ -1,0 +1,108 @@
+#include "schedule/sequence_table.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace causeway::schedule {
+
+SlotIndex SequenceTable::add() {
+  SlotIndex index;
+  if (free_.empty()) {
+    index = size();
+    slots_.emplace_back();
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  (*this)[index] = Slot();
+  (*this)[index].live = true;
+  return index;
+}
+
+void SequenceTable::free(SlotIndex index) {
+  (*this)[index] = Slot();
+  free_.push_back(index);
+}
+
+void WaitingHeap::place(SequenceTable& table, std::size_t at, SlotIndex index) {
+  heap_[at] = index;
+  table[index].heap_index = static_cast<std::int32_t>(at);
+}
+
+void WaitingHeap::sift_up(SequenceTable& table, std::size_t at) {
+  const SlotIndex moving = heap_[at];
+  while (at > 0) {
+    const std::size_t parent = (at - 1) / 2;
+    if (!table.before(moving, heap_[parent])) break;
+    place(table, at, heap_[parent]);
+    at = parent;
+  }
+  place(table, at, moving);
+}
+
+void WaitingHeap::sift_down(SequenceTable& table, std::size_t at) {
+  const SlotIndex moving = heap_[at];
+  while (true) {
+    std::size_t child = 2 * at + 1;
+    if (child >= heap_.size()) break;
+    if (child + 1 < heap_.size() && table.before(heap_[child + 1], heap_[child])) ++child;
+    if (!table.before(heap_[child], moving)) break;
+    place(table, at, heap_[child]);
+    at = child;
+  }
+  place(table, at, moving);
+}
+
+void WaitingHeap::push(SequenceTable& table, SlotIndex index) {
+  heap_.push_back(index);
+  sift_up(table, heap_.size() - 1);
+}
+
+void WaitingHeap::erase(SequenceTable& table, SlotIndex index) {
+  const auto at = static_cast<std::size_t>(table[index].heap_index);
+  CAUSEWAY_CHECK(at < heap_.size() && heap_[at] == index, "sequence is not in this waiting heap");
+  const SlotIndex last = heap_.back();
+  heap_.pop_back();
+  table[index].heap_index = -1;
+  if (last == index) return;
+  heap_[at] = last;
+  sift_up(table, at);
+  sift_down(table, static_cast<std::size_t>(table[last].heap_index));
+}
+
+void WaitingHeap::rebuild(SequenceTable& table) {
+  for (std::size_t at = heap_.size(); at-- > 0;) sift_down(table, at);
+}
+
+bool WaitingHeap::ordered(const SequenceTable& table) const {
+  for (std::size_t at = 0; at < heap_.size(); ++at) {
+    if (table[heap_[at]].heap_index != static_cast<std::int32_t>(at)) return false;
+    if (at > 0 && table.before(heap_[at], heap_[(at - 1) / 2])) return false;
+  }
+  return true;
+}
+
+void RunningList::insert(const SequenceTable& table, SlotIndex index) {
+  const auto before = [&table](SlotIndex a, SlotIndex b) { return table.before(a, b); };
+  list_.insert(std::upper_bound(list_.begin(), list_.end(), index, before), index);
+}
+
+void RunningList::erase(const SequenceTable& table, SlotIndex index) {
+  const auto before = [&table](SlotIndex a, SlotIndex b) { return table.before(a, b); };
+  const auto at = std::lower_bound(list_.begin(), list_.end(), index, before);
+  CAUSEWAY_CHECK(at != list_.end() && *at == index, "sequence is not in this running list");
+  list_.erase(at);
+}
+
+void RunningList::rebuild(const SequenceTable& table) {
+  std::sort(list_.begin(), list_.end(),
+            [&table](SlotIndex a, SlotIndex b) { return table.before(a, b); });
+}
+
+bool RunningList::ordered(const SequenceTable& table) const {
+  return std::is_sorted(list_.begin(), list_.end(),
+                        [&table](SlotIndex a, SlotIndex b) { return table.before(a, b); });
+}
+
+}  // namespace causeway::schedule

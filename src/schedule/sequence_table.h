@@ -1,0 +1,95 @@
+// The scheduler's sequences and the orders they stand in. Internal to this room.
+//
+// Slots are reused, and every order holds slot indices, so that an iteration allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+#include "schedule/policy.h"
+#include "schedule/scheduler.h"
+
+namespace causeway::schedule {
+
+using SlotIndex = std::int32_t;
+
+struct Slot {
+  SequenceFacts facts;
+  double urgency = 0;
+  const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
+  std::int64_t frames = 0;    // in its block table, once the decision is executed
+  std::int64_t promised = 0;  // frames that its known tokens will still take; 0 unless running
+  std::int32_t model = -1;    // index into the scheduler's models
+  std::int32_t heap_index = -1;
+  bool live = false;
+  bool in_flight = false;  // the decided step computes it
+};
+
+class SequenceTable {
+ public:
+  SlotIndex add();
+  void free(SlotIndex index);
+  Slot& operator[](SlotIndex index) { return slots_[static_cast<std::size_t>(index)]; }
+  const Slot& operator[](SlotIndex index) const { return slots_[static_cast<std::size_t>(index)]; }
+  SlotIndex size() const { return static_cast<SlotIndex>(slots_.size()); }
+
+  // Whether `a` goes first.
+  bool before(SlotIndex a, SlotIndex b) const {
+    const Slot& x = (*this)[a];
+    const Slot& y = (*this)[b];
+    if (x.urgency != y.urgency) return x.urgency > y.urgency;
+    if (x.facts.arrival != y.facts.arrival) return x.facts.arrival < y.facts.arrival;
+    return x.facts.request < y.facts.request;
+  }
+
+ private:
+  std::vector<Slot> slots_;
+  std::vector<SlotIndex> free_;
+};
+
+// Waiting sequences of one model: a binary heap, most urgent on top, that can drop any member in
+// O(log n) because each slot knows its place.
+class WaitingHeap {
+ public:
+  bool empty() const { return heap_.empty(); }
+  std::int64_t size() const { return static_cast<std::int64_t>(heap_.size()); }
+  SlotIndex top() const { return heap_.front(); }
+  const std::vector<SlotIndex>& members() const { return heap_; }
+
+  void push(SequenceTable& table, SlotIndex index);
+  void erase(SequenceTable& table, SlotIndex index);
+  // Restores the order after urgencies changed.
+  void rebuild(SequenceTable& table);
+  bool ordered(const SequenceTable& table) const;
+
+ private:
+  void place(SequenceTable& table, std::size_t at, SlotIndex index);
+  void sift_up(SequenceTable& table, std::size_t at);
+  void sift_down(SequenceTable& table, std::size_t at);
+
+  std::vector<SlotIndex> heap_;
+};
+
+// Running sequences of one model, most urgent first: a sorted array (they are few, and all of them
+// are walked every step).
+class RunningList {
+ public:
+  bool empty() const { return list_.empty(); }
+  std::int64_t size() const { return static_cast<std::int64_t>(list_.size()); }
+  SlotIndex operator[](std::int64_t i) const { return list_[static_cast<std::size_t>(i)]; }
+  SlotIndex back() const { return list_.back(); }
+  const std::vector<SlotIndex>& members() const { return list_; }
+
+  void insert(const SequenceTable& table, SlotIndex index);
+  void erase(const SequenceTable& table, SlotIndex index);
+  void pop_back() { list_.pop_back(); }
+  void push_back(SlotIndex index) { list_.push_back(index); }
+  void rebuild(const SequenceTable& table);
+  bool ordered(const SequenceTable& table) const;
+
+ private:
+  std::vector<SlotIndex> list_;
+};
+
+}  // namespace causeway::schedule
