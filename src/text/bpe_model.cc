@@ -1,0 +1,220 @@
+#include "text/bpe_model.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/random.h"
+#include "text/utf8.h"
+
+namespace causeway::text {
+namespace {
+
+// GPT-2's table: printable Latin-1 spells itself, the other 68 bytes are U+0100 and up, in order.
+struct Spelling {
+  std::array<char32_t, 256> of_byte{};
+  std::array<int, 256 + 68> to_byte{};
+  constexpr Spelling() {
+    to_byte.fill(-1);
+    int next = 256;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool same =
+          (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+      of_byte[byte] = static_cast<char32_t>(same ? byte : next++);
+      to_byte[of_byte[byte]] = byte;
+    }
+  }
+};
+constexpr Spelling kSpelling;
+
+std::string printable(std::string_view character) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string text = "character '" + std::string(character) + "' (bytes";
+  if (character.size() == 1) text = "byte (";
+  for (const char c : character) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += std::string(text.back() == '(' ? "" : " ") + kHex[byte >> 4] + kHex[byte & 15];
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+bool has_inner_mark(std::string_view content) {
+  return !content.empty() && end_of_marked_word(content) != content.size();
+}
+
+std::size_t end_of_marked_word(std::string_view text) {
+  std::size_t at = 0;
+  while (text.substr(at, kWordMark.size()) == kWordMark) at += kWordMark.size();
+  return std::min(text.find(kWordMark, at), text.size());
+}
+
+std::optional<unsigned char> byte_of_spelling(char32_t code) {
+  if (code >= kSpelling.to_byte.size() || kSpelling.to_byte[code] < 0) return std::nullopt;
+  return static_cast<unsigned char>(kSpelling.to_byte[code]);
+}
+
+char32_t spelling_of_byte(unsigned char byte) { return kSpelling.of_byte[byte]; }
+
+std::optional<std::string> bytes_of_spelling(std::string_view content) {
+  std::string bytes;
+  while (!content.empty()) {
+    const Utf8Unit unit = first_unit(content);
+    if (unit.kind != Utf8Unit::Kind::kCharacter) return std::nullopt;
+    const auto byte = byte_of_spelling(unit.code);
+    if (!byte) return std::nullopt;
+    bytes.push_back(static_cast<char>(*byte));
+    content.remove_prefix(unit.size);
+  }
+  return bytes;
+}
+
+std::optional<unsigned char> byte_of_fallback(std::string_view content) {
+  if (content.size() != 6 || !content.starts_with("<0x") || content[5] != '>') return std::nullopt;
+  int value = 0;
+  for (const char c : content.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (digit < 0) return std::nullopt;
+    value = value * 16 + digit;
+  }
+  return static_cast<unsigned char>(value);
+}
+
+Result<BpeModel> BpeModel::build(const Vocabulary& vocabulary, const std::vector<MergeRule>& merges,
+                                 const BpeOptions& options) {
+  BpeModel model(options, static_cast<std::size_t>(vocabulary.ids_end()));
+  model.index_words(vocabulary);
+  CAUSEWAY_TRY(model.add_merges(vocabulary, merges));
+  return model;
+}
+
+void BpeModel::index_words(const Vocabulary& vocabulary) {
+  std::fill(std::begin(byte_ids_), std::end(byte_ids_), -1);
+  std::fill(std::begin(fallback_ids_), std::end(fallback_ids_), -1);
+  words_.reserve(vocabulary.entries(), vocabulary.entries() * 8);
+  for (std::int64_t i = 0; i < vocabulary.ids_end(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    if (!vocabulary.contains(id)) continue;
+    const std::string_view content = vocabulary.content(id);
+    if (const auto byte = byte_of_fallback(content)) fallback_ids_[*byte] = id;
+    if (!options_.byte_level) {
+      words_.add(id, content);
+      if (content.size() == 1) byte_ids_[static_cast<unsigned char>(content[0])] = id;
+    } else if (const auto bytes = bytes_of_spelling(content)) {
+      // Contents with other characters cannot come out of merges of bytes.
+      words_.add(id, *bytes);
+      if (bytes->size() == 1) byte_ids_[static_cast<unsigned char>((*bytes)[0])] = id;
+    }
+  }
+}
+
+Status BpeModel::add_merges(const Vocabulary& vocabulary, const std::vector<MergeRule>& merges) {
+  slots_.assign(std::bit_ceil(merges.size() * 2 + 16), Slot{});
+  separable_at_marks_ =
+      !options_.byte_level && !options_.ignore_merges && words_.find(kWordMark).has_value();
+  std::string joined;
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const MergeRule& rule = merges[rank];
+    joined.assign(rule.left).append(rule.right);
+    const auto left = vocabulary.find(rule.left);
+    const auto right = vocabulary.find(rule.right);
+    const auto result = vocabulary.find(joined);
+    if (!left || !right || !result) {
+      const std::string_view missing = !left ? rule.left : !right ? rule.right : joined;
+      return corrupt("model.merges[" + std::to_string(rank) + "]: '" + std::string(missing) +
+                     "' is not in model.vocab");
+    }
+    if (has_inner_mark(joined)) separable_at_marks_ = false;
+    // A pair listed twice keeps the later rank.
+    Slot& slot = slot_for(pair_of(*left, *right));
+    slot.pair = pair_of(*left, *right);
+    slot.merge = {static_cast<std::uint32_t>(rank), *result};
+  }
+  return {};
+}
+
+BpeModel::Slot& BpeModel::slot_for(std::uint64_t pair) {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = mix64(pair) & mask;
+  while (slots_[at].pair != kEmptyPair && slots_[at].pair != pair) at = (at + 1) & mask;
+  return slots_[at];
+}
+
+Merge BpeModel::merge_of(TokenId left, TokenId right) const {
+  const std::uint64_t pair = pair_of(left, right);
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = mix64(pair) & mask;
+  while (slots_[at].pair != kEmptyPair) {
+    if (slots_[at].pair == pair) return slots_[at].merge;
+    at = (at + 1) & mask;
+  }
+  return {};
+}
+
+Status BpeModel::encode_word(std::string_view word, MergeScratch& scratch,
+                             std::vector<TokenId>& ids) const {
+  const auto whole = words_.find(word);
+  if (whole && (options_.ignore_merges || memo_.get(*whole) == WholeWordMemo::State::kWhole)) {
+    ids.push_back(*whole);
+    return {};
+  }
+  CAUSEWAY_TRY(split_to_symbols(word, scratch.symbols));
+  merge_symbols(scratch, [this](const Symbol& left, const Symbol& right) {
+    return merge_of(left.id, right.id);
+  });
+  for (const Symbol& symbol : scratch.symbols) ids.push_back(symbol.id);
+  if (whole) {
+    const bool same = scratch.symbols.size() == 1 && scratch.symbols[0].id == *whole;
+    memo_.set(*whole, same ? WholeWordMemo::State::kWhole : WholeWordMemo::State::kSplit);
+  }
+  return {};
+}
+
+Status BpeModel::split_to_symbols(std::string_view word, std::vector<Symbol>& symbols) const {
+  symbols.clear();
+  for (std::size_t at = 0; at < word.size();) {
+    const auto first = static_cast<unsigned char>(word[at]);
+    const std::size_t size = options_.byte_level ? 1 : utf8_length(first);
+    Symbol symbol{-1, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(size)};
+    if (size == 1) {
+      symbol.id = byte_ids_[first];
+    } else if (const auto id = words_.find(word.substr(at, size))) {
+      symbol.id = *id;
+    }
+    if (symbol.id >= 0) {
+      symbols.push_back(symbol);
+    } else {
+      CAUSEWAY_TRY(add_unknown(word, symbol, symbols));
+    }
+    at += size;
+  }
+  return {};
+}
+
+Status BpeModel::add_unknown(std::string_view word, Symbol character,
+                             std::vector<Symbol>& symbols) const {
+  const std::string_view bytes = word.substr(character.offset, character.size);
+  const auto id_of = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)]; };
+  if (options_.byte_fallback &&
+      std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return id_of(byte) >= 0; })) {
+    for (std::uint32_t i = 0; i < character.size; ++i) {
+      symbols.push_back({id_of(bytes[i]), character.offset + i, 1});
+    }
+    return {};
+  }
+  if (!options_.unknown) {
+    return invalid_argument("the tokenizer's vocabulary has no token for the " + printable(bytes) +
+                            " and no unknown token");
+  }
+  const bool fuse =
+      options_.fuse_unknown && !symbols.empty() && symbols.back().id == *options_.unknown;
+  if (fuse) {
+    symbols.back().size += character.size;
+  } else {
+    symbols.push_back({*options_.unknown, character.offset, character.size});
+  }
+  return {};
+}
+
+}  // namespace causeway::text

@@ -1,0 +1,70 @@
+#include "text/tokenizer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace causeway::text {
+namespace {
+
+constexpr std::int64_t kFileBytesMax = std::int64_t{256} << 20;
+
+struct File {
+  explicit File(const std::filesystem::path& path)
+      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd >= 0) ::close(fd);
+  }
+  int fd;
+};
+
+// The whole file; kNotFound when it is absent.
+Result<std::string> read_file(const std::filesystem::path& path) {
+  const File file(path);
+  if (file.fd < 0 && errno == ENOENT) return not_found(path.string() + " does not exist");
+  if (file.fd < 0) return io_error("opening " + path.string(), errno);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) return io_error("reading " + path.string(), errno);
+  if (!S_ISREG(status.st_mode)) return invalid_argument(path.string() + " is not a regular file");
+  if (status.st_size > kFileBytesMax) {
+    return corrupt(path.string() + " has " + std::to_string(status.st_size) +
+                   " bytes; at most 256 MiB are read");
+  }
+  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::read(file.fd, bytes.data() + done, bytes.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error("reading " + path.string(), errno);
+    if (got == 0) break;  // it shrank meanwhile
+    done += static_cast<std::size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
+  std::string config;
+  auto config_file = read_file(directory / "tokenizer_config.json");
+  if (config_file.ok()) {
+    config = std::move(config_file).value();
+  } else if (config_file.error().code != ErrorCode::kNotFound) {
+    return config_file.error();
+  }
+  auto json = read_file(directory / "tokenizer.json");
+  if (json.ok()) return load_tokenizer_json(*json, config).with_context(directory.string());
+  if (json.error().code != ErrorCode::kNotFound) return json.error();
+  auto model = read_file(directory / "tokenizer.model");
+  if (model.ok()) return load_sentencepiece(*model, config).with_context(directory.string());
+  if (model.error().code != ErrorCode::kNotFound) return model.error();
+  return not_found(directory.string() +
+                   " has neither tokenizer.json nor tokenizer.model; one of them is needed");
+}
+
+}  // namespace causeway::text

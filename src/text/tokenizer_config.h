@@ -1,0 +1,30 @@
+// tokenizer_config.json, as far as encoding and decoding depend on it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer_added.h"
+#include "text/tokenizer_table.h"
+
+namespace causeway::text {
+
+struct TokenizerConfig {
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  std::optional<bool> add_bos_token;
+  std::optional<bool> add_eos_token;
+  bool legacy = true;             // SentencePiece: a space before every stretch, not the first only
+  std::vector<AddedToken> added;  // added_tokens_decoder
+};
+
+// "" is an empty configuration. kCorrupt names the field.
+Result<TokenizerConfig> parse_tokenizer_config(std::string_view json);
+
+// Sets the table's bos, eos, prefix and suffix as the configuration asks; what it leaves open
+// stays. kCorrupt when a token that it names is not in the table.
+Status apply_config(const TokenizerConfig& config, TokenTable& table);
+
+}  // namespace causeway::text

@@ -1,0 +1,137 @@
+#include "text/tokenizer_normalize.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "text/utf8.h"
+
+namespace causeway::text {
+namespace {
+
+constexpr std::size_t kNormalizedBytesMax = std::size_t{256} << 20;
+
+// Characters that NFC leaves alone and that never join the character before them. A selection:
+// others take the slow way and come out right as well.
+bool is_inert(char32_t code) {
+  struct Span {
+    char32_t first, last;
+  };
+  static constexpr Span kInert[] = {
+      {0x0000, 0x02FF}, {0x0400, 0x0482}, {0x048A, 0x052F}, {0x2010, 0x2027},  {0x2030, 0x205E},
+      {0x2500, 0x25FF}, {0x3001, 0x3029}, {0x3041, 0x3096}, {0x30A1, 0x30FA},  {0x3400, 0x4DBF},
+      {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFF01, 0xFF60}, {0x1F300, 0x1FAFF}};
+  return std::any_of(std::begin(kInert), std::end(kInert),
+                     [code](Span span) { return code >= span.first && code <= span.last; });
+}
+
+utf8proc_propval_t combining_class(utf8proc_int32_t code) {
+  return utf8proc_get_property(code)->combining_class;
+}
+
+// utf8proc's own ordering swaps neighbours, which takes minutes for a megabyte of unsorted marks.
+void order_marks(std::vector<utf8proc_int32_t>& codes) {
+  for (auto at = codes.begin(); at != codes.end();) {
+    if (combining_class(*at) == 0) {
+      ++at;
+      continue;
+    }
+    const auto end =
+        std::find_if(at, codes.end(), [](auto code) { return combining_class(code) == 0; });
+    std::stable_sort(at, end,
+                     [](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    at = end;
+  }
+}
+
+void compose_slowly(std::string_view text, std::string& out) {
+  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  std::vector<utf8proc_int32_t> codes;
+  while (!text.empty()) {
+    const Utf8Unit unit = first_unit(text);
+    utf8proc_int32_t parts[8];  // canonical decompositions have 4 at most
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(unit.code), parts,
+                                               std::size(parts), kOptions, &boundary);
+    if (count > 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts))) {
+      codes.insert(codes.end(), parts, parts + count);
+    } else {
+      codes.push_back(static_cast<utf8proc_int32_t>(unit.code));
+    }
+    text.remove_prefix(unit.size);
+  }
+  order_marks(codes);
+  const auto length =
+      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), kOptions);
+  for (utf8proc_ssize_t i = 0; i < length; ++i) append_utf8(static_cast<char32_t>(codes[i]), out);
+}
+
+Status replace_all(const Normalizer::Replace& step, std::string_view text, std::string& out) {
+  std::vector<Range> matches;
+  CAUSEWAY_TRY(step.pattern.find_all(text, matches));
+  out.clear();
+  std::size_t done = 0;
+  for (const Range match : matches) {
+    out.append(text.substr(done, match.begin - done)).append(step.content);
+    done = match.end;
+    if (out.size() > kNormalizedBytesMax) {
+      return exhausted("normalising makes the text longer than 256 MiB");
+    }
+  }
+  out.append(text.substr(done));
+  return {};
+}
+
+}  // namespace
+
+bool compose_nfc(std::string_view text, std::string& out) {
+  std::size_t done = 0;   // text before it is in `out`
+  std::size_t start = 0;  // where the last inert character began
+  std::size_t at = 0;
+  bool slow = false;  // the characters since `start` need composing
+  out.clear();
+  while (at < text.size()) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const Utf8Unit unit = byte < 0x80 ? Utf8Unit{Utf8Unit::Kind::kCharacter, 1, byte}
+                                      : first_unit(text.substr(at, 4));
+    if (unit.code < 0x300 || is_inert(unit.code)) {
+      if (slow) {
+        out.append(text.substr(done, start - done));
+        compose_slowly(text.substr(start, at - start), out);
+        done = at;
+        slow = false;
+      }
+      start = at;
+    } else {
+      slow = true;
+    }
+    at += unit.size;
+  }
+  if (slow) {
+    out.append(text.substr(done, start - done));
+    compose_slowly(text.substr(start), out);
+    done = text.size();
+  }
+  if (done == 0) return false;
+  out.append(text.substr(done));
+  return out != text;
+}
+
+Result<std::string_view> Normalizer::apply(std::string_view text, std::string& buffer) const {
+  std::string next;
+  for (const Step& step : steps_) {
+    if (std::holds_alternative<Nfc>(step)) {
+      if (!compose_nfc(text, next)) continue;
+    } else if (const auto* prepend = std::get_if<Prepend>(&step)) {
+      if (text.empty()) continue;
+      next.assign(prepend->text).append(text);
+    } else {
+      CAUSEWAY_TRY(replace_all(std::get<Replace>(step), text, next));
+    }
+    buffer.swap(next);
+    text = buffer;
+  }
+  return text;
+}
+
+}  // namespace causeway::text

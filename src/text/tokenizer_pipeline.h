@@ -1,0 +1,39 @@
+// The stages of a tokenizer.json around its model, read from the parsed file. Each reader refuses a
+// component that it does not know with kUnsupported, naming it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/pretokenize.h"
+#include "text/tokenizer_json_fields.h"
+#include "text/tokenizer_normalize.h"
+#include "text/tokenizer_table.h"
+
+namespace causeway::text {
+
+Result<Normalizer> read_normalizer(json::Element root);
+
+// Sets `byte_level` when words are spelled byte by byte afterwards (ByteLevel, the last step).
+Result<PreTokenizer> read_pre_tokenizer(json::Element root, bool& byte_level);
+
+// What a vocabulary's content decodes to.
+struct ContentDecoder {
+  bool byte_level = false;                                    // undo the byte-level spelling
+  bool byte_fallback = false;                                 // "<0xHH>" is that byte
+  std::vector<std::pair<std::string, std::string>> replaces;  // in order
+  bool strips_leading_space = false;                          // of the whole text
+
+  // kCorrupt when replacements make the token absurdly long.
+  Result<std::string> decode(std::string_view content) const;
+};
+
+// `byte_level` is what a file without a decoder gets.
+Result<ContentDecoder> read_decoder(json::Element root, bool byte_level);
+
+// Sets the prefix and suffix of `table`.
+Status read_post_processor(json::Element root, TokenTable& table);
+
+}  // namespace causeway::text

@@ -1,0 +1,62 @@
+#include "text/tokenizer_table.h"
+
+#include "text/utf8.h"
+
+namespace causeway::text {
+
+bool TokenTable::add(TokenId id, std::string_view content, std::string_view bytes) {
+  if (!contents_.add(id, content)) return false;
+  if (static_cast<std::size_t>(id) >= spans_.size()) {
+    spans_.resize(static_cast<std::size_t>(id) + 1);
+    special_.resize(static_cast<std::size_t>(id) + 1);
+  }
+  spans_[static_cast<std::size_t>(id)] = {bytes_.size(), bytes.size()};
+  bytes_.append(bytes);
+  return true;
+}
+
+void TokenTable::reserve(std::size_t entries, std::size_t bytes) {
+  contents_.reserve(entries, bytes);
+  spans_.reserve(entries);
+  special_.reserve(entries);
+  bytes_.reserve(bytes);
+}
+
+void TokenTable::set_special(TokenId id) { special_[static_cast<std::size_t>(id)] = true; }
+
+std::string_view TokenTable::bytes(TokenId id) const {
+  if (!contents_.contains(id)) return {};
+  const Span span = spans_[static_cast<std::size_t>(id)];
+  return std::string_view(bytes_).substr(span.offset, span.size);
+}
+
+Result<std::vector<TokenId>> TableTokenizer::encode(std::string_view text,
+                                                    const EncodeOptions& options) const {
+  if (text.size() > kTextBytesMax) {
+    return invalid_argument("the text has " + std::to_string(text.size()) +
+                            " bytes; at most 256 MiB can be encoded at once");
+  }
+  if (const auto offset = first_invalid_utf8(text)) {
+    return invalid_argument("the text is not valid UTF-8 at byte " + std::to_string(*offset));
+  }
+  std::vector<TokenId> ids;
+  if (options.add_special_tokens) ids = table_.prefix;
+  ids.reserve(text.size() / 3 + 8);
+  Scratch scratch;
+  scratch.parse_special = options.parse_special;
+  std::vector<Segment> parts;
+  added_.split(text, options.parse_special, parts);
+  for (const Segment& part : parts) {
+    if (part.id >= 0) {
+      ids.push_back(part.id);
+    } else {
+      CAUSEWAY_TRY(encode_text(part.text, part.text.data() == text.data(), scratch, ids));
+    }
+  }
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), table_.suffix.begin(), table_.suffix.end());
+  }
+  return ids;
+}
+
+}  // namespace causeway::text

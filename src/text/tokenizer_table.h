@@ -1,0 +1,82 @@
+// What both kinds of tokenizer share: the table of tokens, and encoding around the added tokens.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/bpe_merge.h"
+#include "text/bpe_vocabulary.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_added.h"
+
+namespace causeway::text {
+
+// Longer texts are refused: offsets within a word are 32 bits wide.
+inline constexpr std::size_t kTextBytesMax = std::size_t{256} << 20;
+
+class TokenTable {
+ public:
+  // False when the id or the content is taken. `bytes` is what the token decodes to.
+  bool add(TokenId id, std::string_view content, std::string_view bytes);
+  void reserve(std::size_t entries, std::size_t bytes);
+  void set_special(TokenId id);
+
+  const Vocabulary& contents() const { return contents_; }
+  std::string_view bytes(TokenId id) const;
+  bool is_special(TokenId id) const {
+    return contents_.contains(id) && special_[static_cast<std::size_t>(id)];
+  }
+
+  std::vector<TokenId> prefix;  // put around an encoded text on request
+  std::vector<TokenId> suffix;
+  std::optional<TokenId> bos;
+  std::optional<TokenId> eos;
+  bool strips_leading_space = false;
+
+ private:
+  struct Span {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+  };
+  Vocabulary contents_;
+  std::string bytes_;
+  std::vector<Span> spans_;
+  std::vector<bool> special_;
+};
+
+// Everything but the encoding of a stretch of text without added tokens.
+class TableTokenizer : public Tokenizer {
+ public:
+  Result<std::vector<TokenId>> encode(std::string_view text,
+                                      const EncodeOptions& options) const final;
+  std::string_view token_bytes(TokenId id) const final { return table_.bytes(id); }
+  bool is_special(TokenId id) const final { return table_.is_special(id); }
+  std::optional<TokenId> find(std::string_view token) const final {
+    return table_.contents().find(token);
+  }
+  std::int64_t vocab_size() const final { return table_.contents().ids_end(); }
+  std::optional<TokenId> bos() const final { return table_.bos; }
+  std::optional<TokenId> eos() const final { return table_.eos; }
+  bool strips_leading_space() const final { return table_.strips_leading_space; }
+
+ protected:
+  struct Scratch {
+    bool parse_special = true;
+    MergeScratch merge;
+    std::vector<Segment> parts;
+  };
+
+  TableTokenizer(TokenTable table, std::vector<AddedToken> added)
+      : table_(std::move(table)), added_(std::move(added)) {}
+
+  // Appends the ids of `text`, valid UTF-8, not empty. `first`: the user's text starts with it.
+  virtual Status encode_text(std::string_view text, bool first, Scratch& scratch,
+                             std::vector<TokenId>& ids) const = 0;
+
+ private:
+  TokenTable table_;
+  AddedTokenMatcher added_;
+};
+
+}  // namespace causeway::text

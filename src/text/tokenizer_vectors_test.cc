@@ -1,0 +1,201 @@
+// Equality with token ids that other implementations made, and what must hold on real vocabularies.
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "text/detokenizer.h"
+#include "text/testing/random_text.h"
+#include "text/testing/test_data.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+namespace causeway::text {
+namespace {
+
+constexpr EncodeOptions kPlain{false, false};
+
+std::unique_ptr<Tokenizer> load(const std::filesystem::path& directory) {
+  auto tokenizer = load_tokenizer(directory);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
+}
+
+std::string decode(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special) {
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.push(id, skip_special);
+  return text + detokenizer.finish();
+}
+
+std::vector<std::string> read_texts(const std::filesystem::path& path) {
+  constexpr std::string_view kEnd = "\n__ggml_vocab_test__\n";
+  const std::string all = testing::read_bytes(path);
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find(kEnd, at), all.size());
+    texts.push_back(all.substr(at, end - at));
+    at = end + kEnd.size();
+  }
+  return texts;
+}
+
+std::vector<std::vector<TokenId>> read_ids(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::vector<TokenId>> all;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream numbers(line);
+    auto& ids = all.emplace_back();
+    for (TokenId id = 0; numbers >> id;) ids.push_back(id);
+  }
+  return all;
+}
+
+struct VectorCase {
+  const char* tokenizer;
+  const char* vectors;
+};
+
+class Vectors : public ::testing::TestWithParam<VectorCase> {};
+
+TEST_P(Vectors, EncodeEqually) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, std::string("tokenizers/") + GetParam().tokenizer);
+  const std::string vectors = std::string("vectors/") + GetParam().vectors;
+  CAUSEWAY_TEST_DATA_OR_SKIP(inputs, vectors + ".inp");
+  CAUSEWAY_TEST_DATA_OR_SKIP(outputs, vectors + ".out");
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  const auto texts = read_texts(*inputs);
+  const auto expected = read_ids(*outputs);
+  ASSERT_EQ(texts.size(), expected.size());
+  ASSERT_GE(texts.size(), 46u);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    // Twice: the second time words come from the memo.
+    for (int round = 0; round < 2; ++round) {
+      const auto ids = tokenizer->encode(texts[i], kPlain);
+      ASSERT_TRUE(ids.ok()) << ids.error().message;
+      EXPECT_EQ(*ids, expected[i]) << "text " << i << ": '" << texts[i] << "'";
+      EXPECT_EQ(decode(*tokenizer, *ids, false), texts[i]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Real, Vectors,
+                         ::testing::Values(VectorCase{"llama-3", "llama-bpe"},
+                                           VectorCase{"qwen2.5", "qwen2"},
+                                           VectorCase{"qwen3", "qwen2"},
+                                           VectorCase{"llama-2", "llama-spm"}));
+
+class RealTokenizer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RealTokenizer, RoundTripsRandomText) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, GetParam());
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  Random random(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text = testing::random_text(random, 60);
+    const auto ids = tokenizer->encode(text, kPlain);
+    ASSERT_TRUE(ids.ok()) << ids.error().message;
+    std::string composed = text;
+    if (std::string(GetParam()).find("qwen") != std::string::npos) {
+      composed = testing::composed(text);  // its normaliser is NFC
+    }
+    // SentencePiece cannot tell its mark from a space.
+    if (tokenizer->strips_leading_space()) composed = testing::marks_as_spaces(composed);
+    EXPECT_EQ(decode(*tokenizer, *ids, false), composed) << "round " << i << " of '" << text << "'";
+  }
+}
+
+TEST_P(RealTokenizer, DecodesRandomIdsToValidText) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, GetParam());
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  Random random(11);
+  for (int i = 0; i < 500; ++i) {
+    Detokenizer detokenizer(*tokenizer);
+    std::string bytes;
+    std::string text;
+    for (int k = 0; k < 40; ++k) {
+      const auto id = static_cast<TokenId>(random.between(-2, tokenizer->vocab_size() + 2));
+      bytes += tokenizer->token_bytes(id);
+      const std::string piece = detokenizer.push(id, false);
+      ASSERT_FALSE(first_invalid_utf8(piece)) << "id " << id;
+      text += piece;
+    }
+    text += detokenizer.finish();
+    ASSERT_FALSE(first_invalid_utf8(text));
+    if (!first_invalid_utf8(bytes)) {
+      if (tokenizer->strips_leading_space() && bytes.starts_with(' ')) bytes.erase(0, 1);
+      EXPECT_EQ(text, bytes);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Real, RealTokenizer,
+                         ::testing::Values("tokenizers/llama-3", "tokenizers/qwen2.5",
+                                           "tokenizers/qwen3", "tokenizers/llama-2",
+                                           "tokenizers/mistral-v1", "models/stories260K"));
+
+TEST(Llama3, AddsAndParsesSpecialTokens) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, "tokenizers/llama-3");
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 128256);
+  EXPECT_EQ(tokenizer->bos(), 128000);
+  EXPECT_EQ(tokenizer->find("<|eot_id|>"), 128009);
+  EXPECT_TRUE(tokenizer->is_special(128009));
+  EXPECT_EQ(tokenizer->token_bytes(128009), "<|eot_id|>");
+  EXPECT_EQ(*tokenizer->encode("Hello world<|eot_id|>", {}),
+            (std::vector<TokenId>{128000, 9906, 1917, 128009}));
+  const auto plain = tokenizer->encode("<|eot_id|>", kPlain);
+  ASSERT_TRUE(plain.ok());
+  EXPECT_GT(plain->size(), 1u);
+  EXPECT_EQ(decode(*tokenizer, *plain, true), "<|eot_id|>");
+  EXPECT_EQ(decode(*tokenizer, {9906, 128009}, true), "Hello");
+  EXPECT_EQ(decode(*tokenizer, {9906, 128009}, false), "Hello<|eot_id|>");
+}
+
+TEST(Qwen3, TakesTokensFromItsConfiguration) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, "tokenizers/qwen3");
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_FALSE(tokenizer->bos());
+  EXPECT_EQ(tokenizer->eos(), tokenizer->find("<|im_end|>"));
+  EXPECT_EQ(*tokenizer->encode("<|im_start|>", {}), (std::vector<TokenId>{151644}));
+  // An added token that is not special stands for itself even in a stranger's text.
+  const auto tool_call = tokenizer->find("<tool_call>");
+  ASSERT_TRUE(tool_call);
+  EXPECT_FALSE(tokenizer->is_special(*tool_call));
+  EXPECT_EQ(*tokenizer->encode("<tool_call>", kPlain), (std::vector<TokenId>{*tool_call}));
+}
+
+TEST(Llama2, PutsBosAndDummyPrefix) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, "tokenizers/llama-2");
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 32000);
+  EXPECT_EQ(tokenizer->bos(), 1);
+  EXPECT_EQ(tokenizer->eos(), 2);
+  EXPECT_EQ(*tokenizer->encode("Hello world</s>", {}), (std::vector<TokenId>{1, 15043, 3186, 2}));
+  EXPECT_EQ(*tokenizer->encode("", {}), (std::vector<TokenId>{1}));
+  Detokenizer continuation(*tokenizer, Detokenizer::Begin::kContinuation);
+  EXPECT_EQ(continuation.push(3186, true), " world");
+}
+
+TEST(Stories260K, DecodesItsGoldenStory) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, "models/stories260K");
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 512);
+  EXPECT_EQ(decode(*tokenizer, {403, 407, 261, 378, 432, 383, 286, 261, 376}, true),
+            "Once upon a time, there was a little");
+  const std::string text = "Once upon a time, there was a little girl named Lily.";
+  const auto ids = tokenizer->encode(text, {});
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(ids->front(), 1);
+  EXPECT_EQ((std::vector<TokenId>(ids->begin() + 1, ids->begin() + 10)),
+            (std::vector<TokenId>{403, 407, 261, 378, 432, 383, 286, 261, 376}));
+  EXPECT_EQ(decode(*tokenizer, *ids, true), text);
+}
+
+}  // namespace
+}  // namespace causeway::text
