@@ -11,8 +11,16 @@ namespace {
 constexpr std::int64_t kElementBytes = 2;
 constexpr std::int64_t kPartialSlots = 32;  // row tiles in flight between the CTAs of a group
 constexpr std::int64_t kRingSlotsMax = 256;
+// What one relaying CTA brings: two tiles of 16 KiB in the latency of a link. More of them than the
+// link needs fill the queues on the way to it, and everyone's reads of HBM stand behind.
+constexpr double kRelayGbPerS = 4.0;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+int clusters_of(const SliceFacts& slice, int cluster) {
+  const int index = cluster == 8 ? 3 : cluster == 4 ? 2 : cluster == 2 ? 1 : 0;
+  return std::min(slice.clusters[static_cast<std::size_t>(index)], slice.sm_count / cluster);
+}
 
 Status check(const Request& request, const SliceFacts& slice) {
   const Shape& s = request.shape;
@@ -28,7 +36,7 @@ Status check(const Request& request, const SliceFacts& slice) {
   if (c != 0 && c != 1 && c != 2 && c != 4 && c != 8) {
     return invalid_argument("HybridGEMM: a cluster has 1, 2, 4 or 8 CTAs");
   }
-  if (slice.sm_count < std::max(c, 2)) return invalid_argument("HybridGEMM: too few SMs");
+  if (clusters_of(slice, 1) < 2) return invalid_argument("HybridGEMM: too few SMs");
   return {};
 }
 
@@ -37,13 +45,13 @@ Status check(const Request& request, const SliceFacts& slice) {
 int choose_cluster(const Request& request, const SliceFacts& slice, bool symmetric_only) {
   // A ring or a panel needs no multicast over the link. Two CTAs that share a W tile halve what L2
   // has to deliver for it; more only makes clusters harder to place.
-  const int limit = symmetric_only ? slice.cluster_ctas_max : std::min(2, slice.cluster_ctas_max);
+  const int limit = symmetric_only ? 8 : 2;
   int cluster = std::max(1, request.cluster_ctas);
   if (request.cluster_ctas == 0) {
     while (cluster * 2 <= limit && cluster * kStreamRows < request.shape.m) cluster *= 2;
   }
   // Two clusters at least, so that both parts can have one.
-  while (cluster > 1 && slice.sm_count / cluster < 2) cluster /= 2;
+  while (cluster > 1 && clusters_of(slice, cluster) < 2) cluster /= 2;
   return cluster;
 }
 
@@ -106,6 +114,9 @@ Status plan_ring(const SliceFacts& slice, Plan& plan) {
   // Tiles walked together must all fit, or the ring would wait for itself; half of it, so that the
   // next ones arrive meanwhile.
   plan.ring_group = static_cast<int>(std::clamp<std::int64_t>(slots / 2, 1, kRingGroupMax));
+  plan.relay_ctas = static_cast<int>(
+      std::clamp(std::ceil(slice.link_gb_per_s / kRelayGbPerS), 1.0,
+                 static_cast<double>(plan.asymmetric_ctas)));
   plan.flag_bytes = round_up(Bytes(slots * (steps + 1) * 4), Bytes(1024));
   plan.workspace = plan.flag_bytes + Bytes(slots * slot_bytes);
   return {};
@@ -148,7 +159,7 @@ Result<Plan> choose(const Request& request, const SliceFacts& slice) {
                                           : static_cast<std::int64_t>(exact) / kTileN * kTileN;
   plan.asymmetric = request.asymmetric;
   plan.cluster_ctas = choose_cluster(request, slice, plan.n_symmetric == request.shape.n);
-  const int ctas = slice.sm_count / plan.cluster_ctas * plan.cluster_ctas;
+  const int ctas = clusters_of(slice, plan.cluster_ctas) * plan.cluster_ctas;
   plan.symmetric_ctas = choose_split(plan, slice, ctas);
   plan.asymmetric_ctas = ctas - plan.symmetric_ctas;
   if (plan.asymmetric_ctas > 0) {

@@ -23,6 +23,7 @@
 // a cluster; kRing is not in the paper.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/result.h"
@@ -46,7 +47,9 @@ enum class Variant { kHybrid, kPlain };
 // What the planner knows of the slice that will run the kernel.
 struct SliceFacts {
   int sm_count = 132;                 // SMs that the stream's context owns
-  int cluster_ctas_max = 8;           // largest cluster that fits the slice (1, 2, 4 or 8)
+  // How many clusters of 1, 2, 4, 8 CTAs fit at the same time (clusters_that_fit): GPCs with an odd
+  // number of pairs or quads leave SMs out. An H200 in full:
+  std::array<int, 4> clusters = {132, 66, 30, 14};
   double link_gb_per_s = 51.0;        // of the link to W's home, measured
   double matrix_tflop_per_s = 6.0;    // of one SM, measured
   Bytes ring_bytes = mib(32);         // scratch that the asymmetric part may take
@@ -79,6 +82,7 @@ struct Plan {
   // kRing: column tiles of W that the ring holds. kPanel: row tiles of partial sums a group holds.
   int slots = 0;
   int ring_group = 0;  // kRing: column tiles walked together
+  int relay_ctas = 0;  // kRing: CTAs that bring W over the link, each with two tiles on the way
   Bytes workspace;     // device memory, 16-byte aligned, private to one launch at a time
   Bytes flag_bytes;    // its first bytes: launch() zeroes them in stream order
   Bytes link_bytes;    // what will cross the link
@@ -110,6 +114,10 @@ struct Operands {
 
 // True when TMA can address the operands: the value for Request::aligned.
 bool aligned(const Operands& operands);
+
+// How many clusters of 1, 2, 4 and 8 CTAs of the kernel the context of `stream` (a cudaStream_t) can
+// hold at once: SliceFacts::clusters. Built with CUDA only.
+Result<std::array<int, 4>> clusters_that_fit(void* stream);
 
 // Enqueues the product on `stream` (a cudaStream_t); does not block. Plans with an asymmetric part
 // are launched cooperatively: their CTAs wait for each other. Built with CUDA only.

@@ -25,7 +25,7 @@ TEST(HybridGemmChoose, RejectsWhatItCannotServe) {
   EXPECT_FALSE(choose({.shape = {1, 8, 8}, .alpha = 1.5}, {}).ok());
   EXPECT_FALSE(choose({.shape = {1, 8, 8}, .alpha = std::nan("")}, {}).ok());
   EXPECT_FALSE(choose({.shape = {1, 8, 8}, .cluster_ctas = 3}, {}).ok());
-  EXPECT_FALSE(choose({.shape = {1, 8, 8}}, {.sm_count = 1}).ok());
+  EXPECT_FALSE(choose({.shape = {1, 8, 8}}, {.sm_count = 1, .clusters = {1, 0, 0, 0}}).ok());
   EXPECT_EQ(choose({.shape = {1, 1024, 4096}}, {.ring_bytes = kib(64)}).error().code,
             ErrorCode::kResourceExhausted);
 }
@@ -69,7 +69,9 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
     request.asymmetric = random.chance(0.5) ? Asymmetric::kRing : Asymmetric::kPanel;
     SliceFacts slice;
     slice.sm_count = static_cast<int>(random.between(2, 132));
-    slice.cluster_ctas_max = 1 << random.between(0, 3);
+    const int sms = slice.sm_count;
+    slice.clusters = {sms, sms / 2, static_cast<int>(random.between(0, sms / 4)),
+                      static_cast<int>(random.between(0, sms / 8))};
     slice.ring_bytes = mib(random.between(1, 64));
     const Result<Plan> plan = choose(request, slice);
     if (!plan.ok()) {
@@ -82,7 +84,9 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
     EXPECT_EQ(p.asymmetric_ctas % p.cluster_ctas, 0);
     EXPECT_EQ(p.n_symmetric > 0, p.symmetric_ctas > 0);
     EXPECT_EQ(p.n_symmetric < request.shape.n, p.asymmetric_ctas > 0);
-    EXPECT_LE(p.cluster_ctas, slice.cluster_ctas_max);
+    EXPECT_TRUE(p.cluster_ctas < 4 ||
+                p.symmetric_ctas + p.asymmetric_ctas <=
+                    p.cluster_ctas * slice.clusters[p.cluster_ctas == 8 ? 3 : 2]);
     EXPECT_LE(static_cast<double>(p.n_symmetric),
               request.alpha * static_cast<double>(request.shape.n));
     EXPECT_LE(p.workspace - p.flag_bytes, slice.ring_bytes);

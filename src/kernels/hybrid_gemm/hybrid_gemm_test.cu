@@ -181,8 +181,9 @@ std::int64_t pick(Random& random, std::initializer_list<std::int64_t> values) {
   return values.begin()[random.below(static_cast<std::int64_t>(values.size()))];
 }
 
-Case generate(Random& random) {
+Case generate(Random& random, const std::array<int, 4>& clusters) {
   Case c;
+  c.slice.clusters = clusters;
   Shape& s = c.request.shape;
   s.m = random.chance(0.3) ? random.between(1, 700)
                            : pick(random, {1, 2, 3, 7, 8, 13, 31, 63, 64, 65, 127, 128, 129, 255,
@@ -211,10 +212,15 @@ int run(int cases, std::uint64_t seed) {
   std::printf("seed %lu, %d cases\n", seed, cases);
   std::fflush(stdout);
   const Buffers buffers = make_buffers();
+  const auto clusters = clusters_that_fit(buffers.stream);
+  if (!clusters.ok()) std::fprintf(stderr, "%s\n", clusters.error().message.c_str());
+  std::printf("clusters of 1, 2, 4, 8 that fit: %d %d %d %d\n", (*clusters)[0], (*clusters)[1],
+              (*clusters)[2], (*clusters)[3]);
+  std::fflush(stdout);
   Random random(seed);
   int wrong = 0;
   for (int i = 0; i < cases && wrong < 10; ++i) {
-    if (!run_case(generate(random), buffers)) {
+    if (!run_case(generate(random, *clusters), buffers)) {
       std::fprintf(stderr, "  (case %d)\n", i);
       ++wrong;
     }

@@ -12,7 +12,8 @@ namespace causeway::kernels::hybrid_gemm {
 namespace {
 
 // Grid: [symmetric CTAs | asymmetric CTAs]; a cluster never straddles the boundary. Per CTA one
-// warpgroup feeds (warp 0 the stages, warp 1 the relay) and two multiply.
+// warpgroup feeds (warp 0 the stages, warp 1 the relay
+// or the panel) and two multiply.
 __global__ void __launch_bounds__(kThreads, 1)
     hybrid_kernel(const __grid_constant__ CUtensorMap x_map,
                   const __grid_constant__ CUtensorMap w_map,
@@ -52,13 +53,13 @@ __global__ void __launch_bounds__(kThreads, 1)
       } else if (args.ring) {
         stream_produce<true>(args, &x_map, &w_map, place);
       } else if (place.lane == 0) {
-        panel_produce(args, &x_map, &w_map, place);
+        panel_produce(args, &x_map, place);
       }
     } else if (place.warp == 1 && place.lane == 0 && !symmetric && !idle) {
       if (args.ring) {
         ring_relay(args, &w_map, place);
       } else {
-        panel_hand_on(args, place);
+        panel_load(args, &w_map, place);
       }
     }
     __syncwarp();
@@ -188,13 +189,55 @@ KernelArgs make_args(const Plan& plan, const Operands& operands) {
   args.load_window = plan.load_window;
   args.slots = plan.slots;
   args.ring_group = plan.ring_group;
+  args.relay_ctas = plan.relay_ctas;
   args.ring = plan.asymmetric == Asymmetric::kRing;
   args.vector_stores = plan.shape.n % 8 == 0 && operands.o_stride % 8 == 0 &&
                        reinterpret_cast<std::uintptr_t>(operands.o) % 16 == 0;
   return args;
 }
 
+// A launch configuration together with the attributes that it points to.
+struct LaunchConfig {
+  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchConfig_t config = {};
+
+  LaunchConfig(int ctas, int cluster, bool cooperative, cudaStream_t stream) {
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    attributes[1].id = cudaLaunchAttributeCooperative;
+    attributes[1].val.cooperative = cooperative ? 1 : 0;
+    config.gridDim = dim3(static_cast<unsigned>(ctas));
+    config.blockDim = dim3(kThreads);
+    config.dynamicSmemBytes = kSharedBytes;
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = 2;
+  }
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+};
+
+// Per device, hence at every launch: it costs nothing when it is already so.
+Status allow_shared_memory() {
+  return cuda_status(cudaFuncSetAttribute(hybrid_kernel,
+                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(kSharedBytes)),
+                     "shared memory");
+}
+
 }  // namespace
+
+Result<std::array<int, 4>> clusters_that_fit(void* stream) {
+  CAUSEWAY_TRY(allow_shared_memory());
+  std::array<int, 4> fit = {};
+  for (int i = 0; i < 4; ++i) {
+    const LaunchConfig launcher(1 << i, 1 << i, false, static_cast<cudaStream_t>(stream));
+    CAUSEWAY_TRY(cuda_status(cudaOccupancyMaxActiveClusters(&fit[static_cast<std::size_t>(i)],
+                                                            hybrid_kernel, &launcher.config),
+                             "clusters that fit"));
+  }
+  return fit;
+}
 
 Status launch(const Plan& plan, const Operands& operands, void* stream_handle) {
   const auto stream = static_cast<cudaStream_t>(stream_handle);
@@ -210,28 +253,15 @@ Status launch(const Plan& plan, const Operands& operands, void* stream_handle) {
   CAUSEWAY_ASSIGN(const CUtensorMap w_map,
                   encode(encoder, operands.w, s.n, s.k, operands.w_stride,
                          kTileN / plan.cluster_ctas, CU_TENSOR_MAP_L2_PROMOTION_NONE));
-  CAUSEWAY_TRY(cuda_status(
-      cudaFuncSetAttribute(hybrid_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           kSharedBytes),
-      "shared memory"));
+  CAUSEWAY_TRY(allow_shared_memory());
   if (plan.flag_bytes.count > 0) {
     CAUSEWAY_TRY(cuda_status(
         cudaMemsetAsync(operands.workspace, 0, to_size(plan.flag_bytes), stream), "flags"));
   }
 
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(plan.cluster_ctas), 1, 1};
-  attributes[1].id = cudaLaunchAttributeCooperative;
-  attributes[1].val.cooperative = plan.asymmetric_ctas > 0 ? 1 : 0;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(plan.symmetric_ctas + plan.asymmetric_ctas));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kSharedBytes;
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  return cuda_status(cudaLaunchKernelEx(&config, hybrid_kernel, x_map, w_map,
+  const LaunchConfig launcher(plan.symmetric_ctas + plan.asymmetric_ctas, plan.cluster_ctas,
+                        plan.asymmetric_ctas > 0, stream);
+  return cuda_status(cudaLaunchKernelEx(&launcher.config, hybrid_kernel, x_map, w_map,
                                         make_args(plan, operands)),
                      "launch");
 }

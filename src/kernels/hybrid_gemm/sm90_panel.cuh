@@ -23,6 +23,8 @@ CAUSEWAY_DEVICE uint32_t panel_free_barrier(const Place& p) {
 }
 static_assert(2 * kPanelStages + kPanelSteps + 1 <= kBarriersMax);
 
+constexpr int kPanelInFlight = 2;  // W tiles that a CTA asks for at a time
+
 CAUSEWAY_DEVICE void panel_init(const Place& place) {
   for (uint32_t s = 0; s < kPanelStages; ++s) {
     ptx::barrier_init(x_full_barrier(place, s), 1);
@@ -75,29 +77,14 @@ CAUSEWAY_DEVICE uint32_t* turn_flag(const KernelArgs& args) {
   return args.flags + static_cast<int64_t>(args.groups) * args.slots;
 }
 
-// One thread: loads each panel when it is this group's turn on the link, and the X of its walk.
+// One thread: streams the X of every walk.
 CAUSEWAY_DEVICE void panel_produce(const KernelArgs& args, const CUtensorMap* x_map,
-                                   const CUtensorMap* w_map, const Place& place) {
+                                   const Place& place) {
   const PanelWalk walk(args);
-  const int part_rows = kTileN / args.cluster;
   Cursor<kPanelStages> cursor;
-  uint32_t free_phase = 1;  // nothing to wait for before the first panel
   for (int round = 0; round < walk.rounds(args); ++round) {
     for (int pass = 0; pass < args.passes; ++pass) {
       const PanelWalk::Panel panel = walk.at(args, round, pass);
-      if (panel.steps == 0) continue;
-      ptx::barrier_wait(panel_free_barrier(place), free_phase);
-      free_phase ^= 1;
-      const int before = max(0, panel.order - args.load_window + 1);
-      ptx::flag_wait(turn_flag(args), static_cast<uint32_t>(before * args.group_ctas));
-      for (int s = 0; s < panel.steps; ++s) {
-        ptx::barrier_arrive_expect(panel_full_barrier(place, s), kWeightBytes);
-        for (int part = 0; part < args.cluster; ++part) {  // the W map's box is a cluster part
-          ptx::load_box(place.memory + s * kWeightBytes + part * part_rows * kStepK * 2, w_map,
-                        (panel.index * kPanelSteps + s) * kStepK,
-                        panel.column + part * part_rows, panel_full_barrier(place, s));
-        }
-      }
       for (int t = 0; t < walk.m_tiles; ++t) {
         for (int s = 0; s < panel.steps; ++s, cursor.advance()) {
           const uint32_t full = x_full_barrier(place, cursor.stage);
@@ -111,15 +98,36 @@ CAUSEWAY_DEVICE void panel_produce(const KernelArgs& args, const CUtensorMap* x_
   }
 }
 
-// One thread: hands the turn on when this CTA's panel has landed.
-CAUSEWAY_DEVICE void panel_hand_on(const KernelArgs& args, const Place& place) {
+// One thread: loads each panel when it is free and it is this group's turn on the link, and hands
+// the turn on. Few tiles are asked for at a time: what waits for the link stands in the way of
+// everyone's reads of HBM.
+CAUSEWAY_DEVICE void panel_load(const KernelArgs& args, const CUtensorMap* w_map,
+                                const Place& place) {
   const PanelWalk walk(args);
-  uint32_t phases = 0;  // bit s: phase of panel step s
+  const int part_rows = kTileN / args.cluster;
+  uint32_t phases = 0;      // bit s: phase of panel step s
+  uint32_t free_phase = 1;  // nothing to wait for before the first panel
   for (int round = 0; round < walk.rounds(args); ++round) {
     for (int pass = 0; pass < args.passes; ++pass) {
       const PanelWalk::Panel panel = walk.at(args, round, pass);
-      for (int s = 0; s < panel.steps; ++s) {
-        ptx::barrier_wait(panel_full_barrier(place, s), (phases >> s) & 1);
+      if (panel.steps > 0) {
+        ptx::barrier_wait(panel_free_barrier(place), free_phase);
+        free_phase ^= 1;
+        const int before = max(0, panel.order - args.load_window + 1);
+        ptx::flag_wait(turn_flag(args), static_cast<uint32_t>(before * args.group_ctas));
+      }
+      for (int s = 0; s < panel.steps + kPanelInFlight; ++s) {
+        const int landed = s - kPanelInFlight;
+        if (landed >= 0 && landed < panel.steps) {
+          ptx::barrier_wait(panel_full_barrier(place, landed), (phases >> landed) & 1);
+        }
+        if (s >= panel.steps) continue;
+        ptx::barrier_arrive_expect(panel_full_barrier(place, s), kWeightBytes);
+        for (int part = 0; part < args.cluster; ++part) {  // the W map's box is a cluster part
+          ptx::load_box(place.memory + s * kWeightBytes + part * part_rows * kStepK * 2, w_map,
+                        (panel.index * kPanelSteps + s) * kStepK,
+                        panel.column + part * part_rows, panel_full_barrier(place, s));
+        }
       }
       phases ^= (1u << panel.steps) - 1;
       ptx::flag_add(turn_flag(args), 1);

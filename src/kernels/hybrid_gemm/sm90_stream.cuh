@@ -139,13 +139,17 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, const CUtensorMap* x
   }
 }
 
-// One thread: brings this CTA's share of W over the link into the ring, in the order of use. Two
-// buffers: one tile arrives while the other is written to the ring.
+// One thread of every CTA; those that relay bring their share of W over the link into the ring, in
+// the order of use. Two buffers: one tile arrives while the other is written to the ring.
 CAUSEWAY_DEVICE void ring_relay(const KernelArgs& args, const CUtensorMap* w_map,
                                 const Place& place) {
   const StreamWalk walk(args, true);
   const int64_t units = static_cast<int64_t>(walk.n_tiles) * args.k_steps;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) - args.symmetric_ctas;
+  // The relaying CTAs lie evenly among all.
+  const int cta = static_cast<int>(blockIdx.x) - args.symmetric_ctas;
+  const int spacing = args.asymmetric_ctas / args.relay_ctas;
+  const int64_t first = cta / spacing;
+  if (cta % spacing != 0 || first >= args.relay_ctas) return;
   const uint32_t readers = walk.m_tiles * args.cluster;  // arrivals a round at done[slot]
   uint32_t* done = args.flags + static_cast<int64_t>(args.slots) * args.k_steps;
   const int part_rows = kTileN / args.cluster;
@@ -164,8 +168,8 @@ CAUSEWAY_DEVICE void ring_relay(const KernelArgs& args, const CUtensorMap* w_map
 
   if (first < units) load(first, 0);
   Cursor<kRelayBuffers> cursor;
-  for (int64_t unit = first; unit < units; unit += args.asymmetric_ctas, cursor.advance()) {
-    const int64_t next = unit + args.asymmetric_ctas;
+  for (int64_t unit = first; unit < units; unit += args.relay_ctas, cursor.advance()) {
+    const int64_t next = unit + args.relay_ctas;
     if (next < units) load(next, cursor.stage ^ 1);
     const int n_index = static_cast<int>(unit / args.k_steps);
     const int64_t slot = n_index % args.slots;

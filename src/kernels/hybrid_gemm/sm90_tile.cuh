@@ -40,7 +40,7 @@ struct KernelArgs {
   int cluster;         // CTAs of a cluster
   int symmetric_ctas, asymmetric_ctas;
   int groups, group_ctas, passes, load_window;
-  int slots, ring_group;
+  int slots, ring_group, relay_ctas;
   bool ring;           // the asymmetric part is kRing
   bool vector_stores;  // rows of O and n allow 16-byte stores
 };
