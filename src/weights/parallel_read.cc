@@ -1,0 +1,223 @@
+#include "weights/parallel_read.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "base/check.h"
+#include "weights/convert.h"
+
+namespace causeway::weights {
+namespace {
+
+constexpr Nanos kProgressInterval = millis(100);
+
+// Memory that O_DIRECT can read into: a run, and the rest of the pages that it begins and ends in.
+class DirectBuffer {
+ public:
+  // Null span when there is no memory.
+  std::span<std::byte> get() {
+    constexpr Bytes kSize = kRunBytesMax + kDirectAlignment * 2;
+    if (!memory_) {
+      memory_.reset(
+          static_cast<std::byte*>(std::aligned_alloc(to_size(kDirectAlignment), to_size(kSize))));
+    }
+    if (!memory_) return {};
+    return {memory_.get(), to_size(kSize)};
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+};
+
+// What the readers of one load share.
+class Load {
+ public:
+  Load(const PoolLayout& layout, const Checkpoint& checkpoint, std::span<std::byte> region,
+       const LoadOptions& options, const Clock& clock)
+      : layout_(layout),
+        checkpoint_(checkpoint),
+        region_(region),
+        options_(options),
+        clock_(clock),
+        began_(clock.now()),
+        reported_(began_) {}
+
+  // One reader: takes runs until none is left or the load has failed.
+  void work() {
+    DirectBuffer buffer;
+    while (!stopped_.load(std::memory_order_relaxed)) {
+      const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= layout_.runs.size()) return;
+      if (options_.cancelled && options_.cancelled()) {
+        return fail({ErrorCode::kCancelled, "the load was cancelled"});
+      }
+      const ReadRun& run = layout_.runs[index];
+      if (const Status status = read_run(run, buffer); !status.ok()) return fail(status.error());
+      done_.fetch_add(run.bytes.count, std::memory_order_relaxed);
+      report(false);
+    }
+  }
+
+  Status finish() {
+    if (error_) return *error_;
+    report(true);
+    return {};
+  }
+
+ private:
+  std::byte* place(const ReadRun::Segment& segment) {
+    return region_.data() + segment.target.count;
+  }
+
+  Status read_run(const ReadRun& run, DirectBuffer& buffer) {
+    const File& file = checkpoint_.files()[run.file].file;
+    if (run.from != layout_.dtype) return read_converted(run, file, buffer);
+    std::vector<iovec> places;
+    for (const auto& segment : run.segments) {
+      places.push_back({place(segment), to_size(segment.source_bytes)});
+    }
+    auto cached = file.read_cached(run.offset, places);
+    if (!cached.ok() && cached.error().code != ErrorCode::kUnsupported) return cached.error();
+    if (cached.ok() && *cached == run.bytes) return {};
+    if (cached.ok()) {
+      CAUSEWAY_ASSIGN(const auto bytes, read_direct(run, *cached, file, buffer));
+      if (!bytes.empty()) return scatter(run, *cached, bytes);
+    }
+    return read_buffered(run, cached.ok() ? *cached : Bytes(0), file);
+  }
+
+  // Reads [run.offset + skip, end of run) past the page cache; an empty span when that is
+  // impossible.
+  Result<std::span<const std::byte>> read_direct(const ReadRun& run, Bytes skip, const File& file,
+                                                 DirectBuffer& buffer) {
+    const std::span<std::byte> memory = buffer.get();
+    if (memory.empty()) return std::span<const std::byte>();
+    const Bytes begin = run.offset + skip, end = run.offset + run.bytes;
+    const Bytes aligned = begin - begin % kDirectAlignment;
+    const Bytes size = round_up(end - aligned, kDirectAlignment);
+    const auto got = file.read_direct(aligned, memory.first(to_size(size)));
+    if (!got.ok() && got.error().code == ErrorCode::kUnsupported) {
+      return std::span<const std::byte>();
+    }
+    if (!got.ok()) return got.error();
+    // A file that became shorter: the buffered read that follows says so.
+    if (*got < end - aligned) return std::span<const std::byte>();
+    return std::span<const std::byte>(memory).subspan(to_size(begin - aligned),
+                                                      to_size(end - begin));
+  }
+
+  // Puts `bytes`, the run's from `skip` on, into their places.
+  Status scatter(const ReadRun& run, Bytes skip, std::span<const std::byte> bytes) {
+    for (const auto& segment : run.segments) {
+      const Bytes before = std::min(skip, segment.source_bytes);
+      const std::size_t size = to_size(segment.source_bytes - before);
+      skip -= before;
+      if (run.from == layout_.dtype) {
+        std::copy_n(bytes.data(), size, place(segment) + before.count);
+      } else {
+        convert_elements(bytes.first(size), run.from, place(segment), layout_.dtype);
+      }
+      bytes = bytes.subspan(size);
+    }
+    return {};
+  }
+
+  Status read_buffered(const ReadRun& run, Bytes skip, const File& file) {
+    Bytes offset = run.offset + skip;
+    for (const auto& segment : run.segments) {
+      const Bytes before = std::min(skip, segment.source_bytes);
+      const Bytes size = segment.source_bytes - before;
+      skip -= before;
+      CAUSEWAY_TRY(file.read(offset, {place(segment) + before.count, to_size(size)}));
+      offset += size;
+    }
+    return {};
+  }
+
+  Status read_converted(const ReadRun& run, const File& file, DirectBuffer& buffer) {
+    const std::span<std::byte> memory = buffer.get();
+    if (memory.empty()) return exhausted("no memory for a read buffer");
+    const iovec whole{memory.data(), to_size(run.bytes)};
+    const auto cached = file.read_cached(run.offset, {&whole, 1});
+    if (!cached.ok() && cached.error().code != ErrorCode::kUnsupported) return cached.error();
+    if (cached.ok() && *cached == run.bytes) {
+      return scatter(run, Bytes(0), memory.first(to_size(run.bytes)));
+    }
+    if (cached.ok()) {
+      CAUSEWAY_ASSIGN(const auto bytes, read_direct(run, Bytes(0), file, buffer));
+      if (!bytes.empty()) return scatter(run, Bytes(0), bytes);
+    }
+    CAUSEWAY_TRY(file.read(run.offset, memory.first(to_size(run.bytes))));
+    return scatter(run, Bytes(0), memory.first(to_size(run.bytes)));
+  }
+
+  void fail(Error error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+    stopped_.store(true, std::memory_order_relaxed);
+  }
+
+  // Tells the caller how far the load is: every kProgressInterval, and once at its end.
+  void report(bool at_end) {
+    if (!options_.progress) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    const Nanos now = clock_.now();
+    if (!at_end && now - reported_ < kProgressInterval) return;
+    reported_ = now;
+    LoadProgress progress{Bytes(done_.load(std::memory_order_relaxed)), layout_.read_bytes,
+                          now - began_, 0, Nanos(0)};
+    if (!at_end && progress.done == progress.total) return;  // the end is told once
+    if (progress.elapsed > Nanos(0) && progress.done > Bytes(0)) {
+      progress.bytes_per_second =
+          static_cast<double>(progress.done.count) / to_seconds(progress.elapsed);
+      progress.remaining = nanos_from_seconds(
+          static_cast<double>((progress.total - progress.done).count) / progress.bytes_per_second);
+    }
+    options_.progress(progress);
+  }
+
+  const PoolLayout& layout_;
+  const Checkpoint& checkpoint_;
+  const std::span<std::byte> region_;
+  const LoadOptions& options_;
+  const Clock& clock_;
+  const Nanos began_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::int64_t> done_{0};
+  std::atomic<bool> stopped_{false};
+  std::mutex mutex_;  // guards what follows, and serialises the callback
+  Nanos reported_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Status read_into(const PoolLayout& layout, const Checkpoint& checkpoint,
+                 std::span<std::byte> region, const LoadOptions& options, const Clock& clock) {
+  CAUSEWAY_CHECK(region.size() >= to_size(layout.bytes), "the region is smaller than the model");
+  const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int wanted = std::clamp(options.threads > 0 ? options.threads : cpus, 1, kReadThreadsMax);
+  Load load(layout, checkpoint, region, options, clock);
+  std::vector<std::thread> readers;
+  try {
+    for (int i = 1; i < wanted && static_cast<std::size_t>(i) < layout.runs.size(); ++i) {
+      readers.emplace_back([&load] { load.work(); });
+    }
+  } catch (const std::system_error&) {
+    // Fewer readers only take longer.
+  }
+  load.work();
+  for (std::thread& reader : readers) reader.join();
+  return load.finish();
+}
+
+}  // namespace causeway::weights
