@@ -9,6 +9,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/log.h"
+
 namespace causeway::fleet {
 namespace {
 
@@ -218,6 +220,7 @@ class LocalFleet::State {
       error = attached.error().message;
       slot.status = {ModelState::kUnloaded, Bytes(0), error};
       error = "the model '" + slot.model.entry->name + "' could not be loaded: " + error;
+      if (!cancelled_) spdlog::error("{}", error);
     }
     for (auto& request : slot.held) {
       const RequestId id = request.id;

@@ -1,0 +1,219 @@
+#include "bench/sse_client.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+namespace causeway::bench {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+constexpr std::size_t kErrorBodyMax = 4096;
+
+auto result_in(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
+
+http::request<http::string_body> make_request(const Endpoint& endpoint, http::verb verb,
+                                              const std::string& path, std::string body) {
+  http::request<http::string_body> request{verb, endpoint.prefix + path, 11};
+  request.set(http::field::host, endpoint.host);
+  request.set(http::field::user_agent, "causeway-bench");
+  if (!endpoint.api_key.empty()) {
+    request.set(http::field::authorization, "Bearer " + endpoint.api_key);
+  }
+  if (!body.empty()) request.set(http::field::content_type, "application/json");
+  request.body() = std::move(body);
+  request.prepare_payload();
+  return request;
+}
+
+// Cuts a byte stream into the payloads of its "data:" lines.
+class SseSplitter {
+ public:
+  template <typename OnData>
+  void push(std::string_view bytes, OnData on_data) {
+    pending_.append(bytes);
+    std::size_t begin = 0;
+    for (std::size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      std::string_view line(pending_.data() + begin, end - begin);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (!line.starts_with("data:")) continue;
+      line.remove_prefix(5);
+      if (line.starts_with(' ')) line.remove_prefix(1);
+      on_data(line);
+    }
+    pending_.erase(0, begin);
+  }
+
+ private:
+  std::string pending_;
+};
+
+bool carries_token(const nlohmann::json& choice) {
+  if (choice.contains("text")) return true;
+  const auto delta = choice.find("delta");
+  return delta != choice.end() && delta->contains("content") && !(*delta)["content"].is_null();
+}
+
+void take_usage(const nlohmann::json& event, StreamOutcome& outcome) {
+  const auto usage = event.find("usage");
+  if (usage == event.end() || !usage->is_object()) return;
+  outcome.prompt_tokens = usage->value("prompt_tokens", std::int64_t{0});
+  outcome.completion_tokens = usage->value("completion_tokens", std::int64_t{0});
+  const auto details = usage->find("prompt_tokens_details");
+  if (details != usage->end() && details->is_object()) {
+    outcome.cached_tokens = details->value("cached_tokens", std::int64_t{0});
+  }
+}
+
+void take_event(std::string_view data, Nanos now, StreamOutcome& outcome) {
+  if (data == "[DONE]") return;
+  const auto event = nlohmann::json::parse(data, nullptr, /*allow_exceptions=*/false);
+  if (!event.is_object()) {
+    outcome.error = "the server sent an event that is not a JSON object";
+    return;
+  }
+  if (const auto error = event.find("error"); error != event.end()) {
+    outcome.error = error->is_object() ? error->value("message", error->dump()) : error->dump();
+    return;
+  }
+  take_usage(event, outcome);
+  const auto choices = event.find("choices");
+  if (choices == event.end() || !choices->is_array()) return;
+  for (const auto& choice : *choices) {
+    const bool finishes = choice.contains("finish_reason") && !choice["finish_reason"].is_null();
+    const bool empty = finishes && choice.value("text", std::string()).empty() &&
+                       !choice.contains("delta");
+    if (carries_token(choice) && !empty) outcome.token_times.push_back(now);
+  }
+}
+
+std::string http_error(int status, std::string body) {
+  const auto parsed = nlohmann::json::parse(body, nullptr, false);
+  if (parsed.is_object() && parsed.contains("error") && parsed["error"].is_object()) {
+    body = parsed["error"].value("message", body);
+  }
+  return "HTTP " + std::to_string(status) + ": " + body.substr(0, kErrorBodyMax);
+}
+
+using StreamParser = http::response_parser<http::buffer_body>;
+
+// Reads the body to its end, handing each piece to the splitter (or, for an error, collecting it).
+asio::awaitable<void> read_body(beast::tcp_stream& stream, beast::flat_buffer& buffer,
+                                StreamParser& parser, const Clock& clock, Nanos timeout,
+                                StreamOutcome& outcome) {
+  SseSplitter splitter;
+  std::string error_body;
+  char piece[16384];
+  while (!parser.is_done()) {
+    parser.get().body().data = piece;
+    parser.get().body().size = sizeof piece;
+    error_code error;
+    stream.expires_after(std::chrono::nanoseconds(timeout.count));
+    co_await http::async_read(stream, buffer, parser, result_in(error));
+    if (error == http::error::need_buffer) error = {};
+    const std::string_view bytes(piece, sizeof piece - parser.get().body().size);
+    if (outcome.http_status == 200) {
+      const Nanos now = clock.now();
+      splitter.push(bytes, [&](std::string_view data) { take_event(data, now, outcome); });
+    } else if (error_body.size() < kErrorBodyMax) {
+      error_body.append(bytes);
+    }
+    if (error) {
+      outcome.error = "the stream broke off: " + error.message();
+      co_return;
+    }
+  }
+  if (outcome.http_status != 200) outcome.error = http_error(outcome.http_status, error_body);
+}
+
+}  // namespace
+
+Result<Endpoint> parse_base_url(const std::string& url, std::string api_key) {
+  static const std::regex pattern(R"(http://(\[[^\]]+\]|[^/:]+)(?::(\d{1,5}))?(/.*?)?/?)");
+  std::smatch match;
+  if (!std::regex_match(url, match, pattern)) {
+    return invalid_argument("'" + url + "' is not a URL of the form http://host:port/v1");
+  }
+  Endpoint endpoint;
+  endpoint.host = match[1];
+  if (match[2].matched) endpoint.port = match[2];
+  endpoint.prefix = match[3];
+  endpoint.api_key = std::move(api_key);
+  return endpoint;
+}
+
+asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path, std::string body,
+                                           const Clock* clock, Nanos timeout) {
+  StreamOutcome outcome;
+  outcome.sent = clock->now();
+  error_code error;
+  tcp::resolver resolver(co_await asio::this_coro::executor);
+  const auto addresses =
+      co_await resolver.async_resolve(endpoint.host, endpoint.port, result_in(error));
+  beast::tcp_stream stream(co_await asio::this_coro::executor);
+  stream.expires_after(std::chrono::nanoseconds(timeout.count));
+  if (!error) co_await stream.async_connect(addresses, result_in(error));
+  if (!error) {
+    stream.socket().set_option(tcp::no_delay(true), error);
+    auto request = make_request(endpoint, http::verb::post, path, std::move(body));
+    co_await http::async_write(stream, request, result_in(error));
+  }
+  beast::flat_buffer buffer;
+  StreamParser parser;
+  parser.body_limit(boost::none);
+  if (!error) co_await http::async_read_header(stream, buffer, parser, result_in(error));
+  if (error) {
+    outcome.error = "cannot reach " + endpoint.host + ":" + endpoint.port + ": " + error.message();
+  } else {
+    outcome.http_status = parser.get().result_int();
+    co_await read_body(stream, buffer, parser, *clock, timeout, outcome);
+  }
+  outcome.ended = clock->now();
+  if (outcome.completion_tokens == 0) {
+    outcome.completion_tokens = static_cast<std::int64_t>(outcome.token_times.size());
+  }
+  co_return outcome;
+}
+
+Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout) {
+  asio::io_context io;
+  std::string body;
+  error_code error;
+  beast::tcp_stream stream(io);
+  stream.expires_after(std::chrono::nanoseconds(timeout.count));
+  tcp::resolver resolver(io);
+  const auto addresses = resolver.resolve(endpoint.host, endpoint.port, error);
+  if (!error) stream.connect(addresses, error);
+  http::response<http::string_body> response;
+  if (!error) {
+    http::write(stream, make_request(endpoint, http::verb::get, path, ""), error);
+  }
+  if (!error) {
+    beast::flat_buffer buffer;
+    http::read(stream, buffer, response, error);
+  }
+  if (error) {
+    return unavailable("cannot reach " + endpoint.host + ":" + endpoint.port + ": " +
+                       error.message() + "; is the server running?");
+  }
+  if (response.result_int() != 200) {
+    return unavailable(path + ": " + http_error(response.result_int(), response.body()));
+  }
+  return response.body();
+}
+
+}  // namespace causeway::bench

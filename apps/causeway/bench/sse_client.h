@@ -1,0 +1,46 @@
+// One streamed completion over HTTP, as a coroutine: POST, then the times at which its tokens came.
+// Works against any server that speaks the OpenAI completions API.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace causeway::bench {
+
+struct Endpoint {
+  std::string host = "127.0.0.1";
+  std::string port = "8000";
+  std::string prefix;   // of the path, e.g. "/v1"
+  std::string api_key;  // sent as a bearer token when not empty
+};
+
+// "http://host:port/v1" → its parts. kInvalidArgument for other schemes.
+Result<Endpoint> parse_base_url(const std::string& url, std::string api_key);
+
+struct StreamOutcome {
+  Nanos sent;
+  Nanos ended;
+  std::vector<Nanos> token_times;      // one a content chunk, in order
+  std::int64_t prompt_tokens = 0;      // from usage
+  std::int64_t completion_tokens = 0;  // from usage; chunks when the server reports none
+  std::int64_t cached_tokens = 0;
+  int http_status = 0;
+  std::string error;                   // empty: complete
+
+  bool ok() const { return error.empty(); }
+};
+
+// POSTs `body` (JSON with "stream": true) to prefix + `path` on a connection of its own and reads
+// the stream to its end. Gives up `timeout` after the last sign of life.
+boost::asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path,
+                                                  std::string body, const Clock* clock,
+                                                  Nanos timeout);
+
+// A blocking GET; the body of a 200.
+Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout);
+
+}  // namespace causeway::bench

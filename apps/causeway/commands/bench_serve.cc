@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/report.h"
+#include "bench/workload.h"
+#include "commands/command.h"
+
+namespace causeway::app {
+namespace {
+
+using namespace causeway::bench;  // NOLINT: the command is this room's face
+
+void print_progress(const LoadProgress& p) {
+  const double elapsed = to_seconds(p.elapsed);
+  fmt::print(stderr, "\r{:7.1f} s  sent {}/{}  done {}  failed {}  {:.0f} tok/s   ", elapsed, p.sent,
+             p.total, p.completed, p.failed,
+             static_cast<double>(p.output_tokens) / std::max(elapsed, 1e-9));
+}
+
+Result<std::vector<std::string>> served_models(const Endpoint& endpoint) {
+  CAUSEWAY_ASSIGN(const std::string body, get(endpoint, "/models", seconds(10)));
+  const auto listing = nlohmann::json::parse(body, nullptr, false);
+  std::vector<std::string> models;
+  if (listing.is_object() && listing.contains("data") && listing["data"].is_array()) {
+    for (const auto& model : listing["data"]) {
+      if (model.is_object()) models.push_back(model.value("id", ""));
+    }
+  }
+  if (models.empty()) return unavailable("the server lists no models");
+  return models;
+}
+
+class BenchServe final : public Command {
+ public:
+  BenchServe(CLI::App& parent, const Clock& clock)
+      : Command(parent, "serve", "Drive an OpenAI-compatible server and report latencies"),
+        clock_(clock) {
+    declare_target();
+    declare_workload();
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(load_.endpoint, parse_base_url(base_url_, api_key_));
+    if (workload_.models.empty()) {
+      CAUSEWAY_ASSIGN(workload_.models, served_models(load_.endpoint));
+    }
+    CAUSEWAY_ASSIGN(const auto requests, make_workload(workload_));
+    if (isatty(STDERR_FILENO) != 0) load_.progress = print_progress;
+    const auto records = run_load(requests, load_, clock_);
+    if (load_.progress) fmt::print(stderr, "\n");
+    const LoadReport report = make_report(
+        records, {nanos_from_seconds(slo_ttft_ms_ * 1e-3), nanos_from_seconds(slo_tpot_ms_ * 1e-3)});
+    fmt::print("{}", to_table(report));
+    CAUSEWAY_TRY(write_json(report));
+    if (report.all.failed == report.all.requests) {
+      return unavailable("every request failed: " + report.all.first_error);
+    }
+    return {};
+  }
+
+ private:
+  void declare_target() {
+    auto& app = options();
+    app.add_option("--base-url", base_url_, "of the server")->capture_default_str();
+    app.add_option("--api-key", api_key_, "sent as a bearer token");
+    app.add_option("--model", workload_.models, "models to ask; default: all that the server lists");
+    app.add_option("--max-concurrency", load_.outstanding_max, "outstanding requests; 0: no cap");
+    app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
+        ->capture_default_str();
+    app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
+        ->capture_default_str();
+    app.add_option("--json", json_file_, "also write the report to this file ('-': standard output)");
+  }
+
+  void declare_workload() {
+    auto& app = options();
+    app.add_option("--trace", workload_.trace, "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
+        ->check(CLI::ExistingFile);
+    app.add_option("--num-prompts", workload_.requests, "requests to send at most")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--request-rate", workload_.requests_per_second,
+                   "Poisson arrivals a second; 0: the trace's own, or all at once")
+        ->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--time-scale", workload_.time_scale, "multiplies the trace's arrival times")
+        ->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--input-len", workload_.input_tokens, "mean prompt tokens without a trace")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--output-len", workload_.output_tokens, "mean output tokens without a trace")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--range-ratio", workload_.length_spread, "spread of these lengths, 0 to 1")
+        ->check(CLI::Range(0.0, 1.0))->capture_default_str();
+    app.add_option("--max-input-len", workload_.input_tokens_max, "cut longer prompts; 0: never");
+    app.add_option("--max-output-len", workload_.output_tokens_max, "cut longer outputs; 0: never");
+    app.add_option("--vocab-size", workload_.vocab, "prompt token ids are below this")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--seed", workload_.seed, "of the workload")->capture_default_str();
+  }
+
+  Status write_json(const LoadReport& report) const {
+    if (json_file_.empty()) return {};
+    const std::string text = to_json(report).dump(2) + "\n";
+    if (json_file_ == "-") {
+      fmt::print("{}", text);
+      return {};
+    }
+    std::ofstream file(json_file_);
+    file << text;
+    file.flush();
+    return file ? Status() : io_error("cannot write " + json_file_, errno);
+  }
+
+  const Clock& clock_;
+  std::string base_url_ = "http://127.0.0.1:8000/v1";
+  std::string api_key_;
+  std::string json_file_;
+  double slo_ttft_ms_ = 5000;
+  double slo_tpot_ms_ = 100;
+  WorkloadOptions workload_;
+  LoadOptions load_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_serve(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<BenchServe>(parent, clock);
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,45 @@
+// A subcommand of `causeway`: declares its options on a CLI::App when made, runs when chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace causeway::app {
+
+class Command {
+ public:
+  // Declares the subcommand `name` of `parent`, with --config.
+  Command(CLI::App& parent, const std::string& name, const std::string& description)
+      : options_(*parent.add_subcommand(name, description)) {
+    options_.add_option("--config", config_file_, "YAML file with options of this command")
+        ->check(CLI::ExistingFile);
+  }
+  virtual ~Command() = default;
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  // Runs to the end. The error's message is all that the user sees.
+  virtual Status run() = 0;
+
+  CLI::App& options() { return options_; }
+  const std::string& config_file() const { return config_file_; }
+
+ private:
+  CLI::App& options_;
+  std::string config_file_;
+};
+
+// `clock` outlives the command.
+std::unique_ptr<Command> make_serve(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_models_list(CLI::App& parent);
+std::unique_ptr<Command> make_make_model(CLI::App& parent);
+std::unique_ptr<Command> make_bench_serve(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_bench_kernels(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_bench_server(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_simulate(CLI::App& parent);
+
+}  // namespace causeway::app

@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "commands/command.h"
+#include "commands/stop_signals.h"
+#include "engine/engine.h"
+#include "fleet/catalogue.h"
+#include "fleet/local_fleet.h"
+#include "host_backend.h"
+#include "server/server.h"
+#include "version.h"
+
+namespace causeway::app {
+namespace {
+
+struct ServeOptions {
+  std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
+  std::int64_t max_model_len = 0;
+  std::uint64_t pool_bytes = std::uint64_t{8} << 30;
+  std::uint64_t kv_bytes = std::uint64_t{1} << 30;
+  std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
+  bool no_prefix_caching = false;
+  bool load_on_demand = false;
+  double grace_seconds = 30;
+  double slo_ttft_ms = 5000;
+  double slo_tpot_ms = 100;
+  engine::EngineOptions engine;
+  server::ServerOptions server;
+};
+
+class Serve final : public Command {
+ public:
+  Serve(CLI::App& parent, const Clock& clock)
+      : Command(parent, "serve", "Serve one model, or every model of a folder, over HTTP"),
+        clock_(clock) {
+    declare_models();
+    declare_memory();
+    declare_scheduling();
+    declare_http();
+  }
+
+  Status run() override {
+    const StopSignals signals;  // before any thread starts, so that all inherit the mask
+    CAUSEWAY_ASSIGN(auto models, read_catalogue());
+    CAUSEWAY_TRY(finish_options());
+    CAUSEWAY_ASSIGN(const auto backend,
+                    HostBackend::create({.pool = Bytes(static_cast<std::int64_t>(set_.pool_bytes)),
+                                         .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
+                                         .kv_frame =
+                                             Bytes(static_cast<std::int64_t>(set_.kv_frame_bytes))},
+                                        clock_));
+    set_.engine.core.frames = backend->frames();
+
+    server::Server server(set_.server, clock_);
+    fleet::SerialSink sink(server.sink());
+    CAUSEWAY_ASSIGN(const auto engine,
+                    engine::Engine::start(set_.engine, clock_, backend->executor(), sink));
+    const std::size_t count = models.size();
+    CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models),
+                                                               {.load_ahead = !set_.load_on_demand},
+                                                               *engine, *backend, sink));
+    CAUSEWAY_TRY(server.start(*fleet));
+    spdlog::info("serving {} model{} at http://{}:{}/v1", count, count == 1 ? "" : "s",
+                 set_.server.host, server.port());
+    // A server of one model is of no use without it.
+    std::string failure;
+    const auto model_failed = [&] {
+      if (!set_.model.empty()) failure = fleet->status(ModelId(0)).last_error;
+      return !failure.empty();
+    };
+    if (signals.wait(model_failed)) {
+      signals.drain([&] { return server.drain(nanos_from_seconds(set_.grace_seconds)); });
+    }
+    fleet->stop();
+    engine->stop(Nanos(0));
+    server.stop();
+    if (!failure.empty()) return unavailable(failure);
+    spdlog::info("stopped");
+    return {};
+  }
+
+ private:
+  void declare_models() {
+    auto& app = options();
+    app.add_option("model", set_.model, "folder of one model (a Hugging Face snapshot)")
+        ->group("Models");
+    app.add_option("--models-dir", set_.models_dir, "serve every model of this folder or hub cache")
+        ->group("Models");
+    app.add_option("--served-model-name", set_.served_model_name,
+                   "name of the one model in the API; default: its folder's")
+        ->group("Models");
+    app.add_option("--max-model-len", set_.max_model_len,
+                   "tokens of prompt and output together; default: the model's own")
+        ->check(CLI::NonNegativeNumber)->group("Models");
+    app.add_option("--chat-template", set_.chat_template,
+                   "Jinja file that replaces the models' own")
+        ->check(CLI::ExistingFile)->group("Models");
+    app.add_flag("--load-on-demand", set_.load_on_demand,
+                 "load a model when it is first asked for, not at start")
+        ->group("Models");
+  }
+
+  void declare_memory() {
+    auto& app = options();
+    app.add_option("--pool-memory-bytes", set_.pool_bytes,
+                   "host memory for weights, e.g. 64GB")
+        ->transform(CLI::AsSizeValue(false))->group("Memory")->capture_default_str();
+    app.add_option("--kv-cache-memory-bytes", set_.kv_bytes, "memory for KV, e.g. 4GB")
+        ->transform(CLI::AsSizeValue(false))->group("Memory")->capture_default_str();
+    app.add_option("--kv-frame-bytes", set_.kv_frame_bytes,
+                   "size of a KV frame, one for all models; small for tiny models")
+        ->transform(CLI::AsSizeValue(false))->group("Memory")->capture_default_str();
+    app.add_flag("--no-enable-prefix-caching", set_.no_prefix_caching,
+                 "do not share KV between requests with the same beginning")
+        ->group("Memory");
+  }
+
+  void declare_scheduling() {
+    auto& app = options();
+    app.add_option("--scheduling-policy", set_.policy, "fcfs or priority")
+        ->group("Scheduling")->capture_default_str();
+    app.add_option("--max-num-seqs", set_.engine.core.schedule.running_max,
+                   "sequences that run at once")
+        ->check(CLI::PositiveNumber)->group("Scheduling")->capture_default_str();
+    app.add_option("--max-num-batched-tokens", set_.engine.core.schedule.tokens_per_step_max,
+                   "tokens of a step; longer prompts are computed in chunks")
+        ->check(CLI::PositiveNumber)->group("Scheduling")->capture_default_str();
+    app.add_option("--max-queue", set_.engine.requests_max,
+                   "requests running and waiting; more get 429")
+        ->check(CLI::PositiveNumber)->group("Scheduling")->capture_default_str();
+    app.add_option("--slo-ttft-ms", set_.slo_ttft_ms, "target of requests that name none")
+        ->group("Scheduling")->capture_default_str();
+    app.add_option("--slo-tpot-ms", set_.slo_tpot_ms, "target of requests that name none")
+        ->group("Scheduling")->capture_default_str();
+  }
+
+  void declare_http() {
+    auto& app = options();
+    app.add_option("--host", set_.server.host, "address to listen on")
+        ->group("Server")->capture_default_str();
+    app.add_option("--port", set_.server.port, "port to listen on; 0: any free one")
+        ->group("Server")->capture_default_str();
+    app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
+        ->group("Server");
+    app.add_option("--seed", set_.server.seed, "of requests that give none")->group("Server");
+    app.add_option("--shutdown-grace", set_.grace_seconds,
+                   "seconds that running requests get after SIGTERM")
+        ->check(CLI::NonNegativeNumber)->group("Server")->capture_default_str();
+  }
+
+  Status finish_options() {
+    CAUSEWAY_ASSIGN(set_.engine.core.schedule.policy, schedule::parse_policy(set_.policy));
+    set_.engine.core.prefix_caching = !set_.no_prefix_caching;
+    set_.server.version = version();
+    set_.server.slo = {.ttft = nanos_from_seconds(set_.slo_ttft_ms * 1e-3),
+                       .tpot = nanos_from_seconds(set_.slo_tpot_ms * 1e-3)};
+    return {};
+  }
+
+  // Of a folder, models that cannot be served are left out with a warning; a single one must be.
+  Result<std::vector<fleet::CatalogueModel>> read_catalogue() const {
+    if (set_.model.empty() == set_.models_dir.empty()) {
+      return invalid_argument("give either a model's folder or --models-dir; see 'serve --help'");
+    }
+    const fleet::EntryOptions entry_options{.max_model_len = Tokens(set_.max_model_len),
+                                            .chat_template = set_.chat_template};
+    std::vector<fleet::ModelSource> sources;
+    if (!set_.model.empty()) {
+      CAUSEWAY_ASSIGN(auto source, fleet::single_model(set_.model, set_.served_model_name));
+      sources.push_back(std::move(source));
+    } else {
+      CAUSEWAY_ASSIGN(sources, fleet::find_models(set_.models_dir));
+    }
+    std::vector<fleet::CatalogueModel> models;
+    for (auto& source : sources) {
+      const ModelId id(static_cast<std::int64_t>(models.size()));
+      auto entry = fleet::load_entry(id, source, entry_options);
+      if (entry.ok()) {
+        models.push_back({std::move(entry).value(), std::move(source)});
+      } else if (!set_.model.empty()) {
+        return entry.error().with_context(source.name);
+      } else {
+        spdlog::warn("{} is not served: {}", source.name, entry.error().message);
+      }
+    }
+    if (models.empty()) return not_found(set_.models_dir + ": none of its models can be served");
+    return models;
+  }
+
+  const Clock& clock_;
+  ServeOptions set_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_serve(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<Serve>(parent, clock);
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,45 @@
+#include "commands/stop_signals.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/log.h"
+
+namespace causeway::app {
+
+StopSignals::StopSignals() {
+  sigemptyset(&signals_);
+  sigaddset(&signals_, SIGTERM);
+  sigaddset(&signals_, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+}
+
+bool StopSignals::wait(const std::function<bool()>& give_up) const {
+  const timespec poll{.tv_sec = 0, .tv_nsec = 200'000'000};
+  while (!give_up()) {
+    const int signal = sigtimedwait(&signals_, nullptr, &poll);
+    if (signal > 0) {
+      spdlog::info("signal {}: draining; a second one exits at once", signal);
+      return true;
+    }
+  }
+  return false;
+}
+
+void StopSignals::drain(const std::function<bool()>& drain) const {
+  std::atomic<bool> done = false;
+  std::thread drainer([&] {
+    if (!drain()) spdlog::warn("some requests did not end within the grace time");
+    done = true;
+  });
+  const timespec poll{.tv_sec = 0, .tv_nsec = 50'000'000};
+  while (!done) {
+    if (sigtimedwait(&signals_, nullptr, &poll) > 0) _exit(130);
+  }
+  drainer.join();
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,101 @@
+#include "host_backend.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "model/config.h"
+
+namespace causeway::app {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+
+double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / kGigabyte; }
+
+// Logs a load's progress every few seconds, so that a long one is seen to move.
+std::function<void(const weights::LoadProgress&)> log_progress(std::string name) {
+  constexpr Nanos kEvery = seconds(2);
+  return [name = std::move(name), next = kEvery](const weights::LoadProgress& p) mutable {
+    if (p.elapsed < next) return;
+    next = p.elapsed + kEvery;
+    spdlog::info("loading {}: {:.1f} of {:.1f} GB, {:.2f} GB/s, {:.0f} s left", name,
+                 gigabytes(p.done), gigabytes(p.total), p.bytes_per_second / kGigabyte,
+                 to_seconds(p.remaining));
+  };
+}
+
+}  // namespace
+
+HostBackend::HostBackend(const HostBackendOptions& options, const Clock& clock)
+    : options_(options), clock_(clock), pool_(memory_, clock, options.pool) {}
+
+Result<std::unique_ptr<HostBackend>> HostBackend::create(const HostBackendOptions& options,
+                                                         const Clock& clock) {
+  if (options.kv_frame < Bytes(4096) || options.kv_frame.count % 4096 != 0) {
+    return invalid_argument("--kv-frame-bytes must be a multiple of 4096");
+  }
+  if (options.kv < options.kv_frame) {
+    return invalid_argument(fmt::format("--kv-cache-memory-bytes {} is less than one frame of {}",
+                                        options.kv.count, options.kv_frame.count));
+  }
+  auto backend = std::make_unique<HostBackend>(options, clock);
+  const std::int64_t count = options.kv / options.kv_frame;
+  const Bytes bytes = options.kv_frame * count;
+  auto region = backend->memory_.allocate(
+      {.name = "causeway-kv", .bytes = bytes, .huge_pages = true, .touch_threads = 0});
+  if (!region.ok()) return region.error().with_context("memory for the KV cache");
+  std::byte* base = backend->memory_.resolve({region.value(), Bytes(0)}, bytes).data();
+  backend->frames_ = {.base = base, .bytes = options.kv_frame, .count = count};
+  CAUSEWAY_ASSIGN(backend->executor_, engine::HostExecutor::start(backend->frames_, clock));
+  return backend;
+}
+
+Result<fleet::AttachedModel> HostBackend::attach(const fleet::CatalogueEntry& entry,
+                                                 const fleet::ModelSource& source,
+                                                 const std::function<bool()>& cancelled) {
+  const Nanos start = clock_.now();
+  CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(source.directory));
+  CAUSEWAY_TRY(pool_.load(entry.id, source.directory,
+                          model::plan_weights(config, model::host_dtype(config.dtype)),
+                          {.threads = options_.load_threads,
+                           .progress = log_progress(entry.name),
+                           .cancelled = cancelled}));
+  auto runnable = make_runnable(entry.id, config);
+  if (!runnable.ok()) {
+    if (const Status undone = pool_.unload(entry.id); !undone.ok()) {
+      spdlog::error("{}: {}", entry.name, undone.error().message);
+    }
+    return runnable.error();
+  }
+  const Tokens tokens_per_block = runnable->layout.tokens;
+  CAUSEWAY_TRY(executor_->add_model(entry.id, std::move(runnable).value()));
+  CAUSEWAY_ASSIGN(const auto pinned, pool_.pin(entry.id));
+  const Nanos took = clock_.now() - start;
+  spdlog::info("loaded {}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", entry.name,
+               gigabytes(pinned->bytes()), to_seconds(took),
+               gigabytes(pinned->bytes()) / std::max(1e-9, to_seconds(took)));
+  return fleet::AttachedModel{.facts = {.tokens_per_block = tokens_per_block,
+                                        .max_model_len = entry.max_model_len,
+                                        .vocab = config.vocab},
+                              .bytes = pinned->bytes()};
+}
+
+Result<engine::HostModel> HostBackend::make_runnable(ModelId model,
+                                                     const model::ModelConfig& config) {
+  const DType kv_dtype = model::host_dtype(config.dtype);
+  CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
+                  kv::plan_block(model::kv_shape(config, kv_dtype), options_.kv_frame));
+  CAUSEWAY_ASSIGN(auto pinned, pool_.pin(model));
+  return engine::HostModel{
+      .forward = std::make_unique<model::HostForward>(config, std::move(pinned)),
+      .layout = layout,
+      .kv_dtype = kv_dtype};
+}
+
+void HostBackend::detach(ModelId model) {
+  for (const Status& status : {executor_->remove_model(model), pool_.unload(model)}) {
+    if (!status.ok()) spdlog::error("cannot let go of a model: {}", status.error().message);
+  }
+}
+
+}  // namespace causeway::app

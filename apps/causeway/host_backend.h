@@ -1,0 +1,49 @@
+// The CPU backend, assembled: host memory, model pool, KV frames, executor. What the fleet asks for
+// (SliceBackend) in terms of these rooms.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "device/host_memory.h"
+#include "engine/host_executor.h"
+#include "fleet/slice_backend.h"
+#include "weights/model_pool.h"
+
+namespace causeway::app {
+
+struct HostBackendOptions {
+  Bytes pool;      // budget of host memory for weights
+  Bytes kv;        // memory for KV frames
+  Bytes kv_frame;  // of one frame
+  int load_threads = 0;
+};
+
+class HostBackend final : public fleet::SliceBackend {
+ public:
+  // Allocates and touches the KV memory. `clock` outlives the backend.
+  static Result<std::unique_ptr<HostBackend>> create(const HostBackendOptions& options,
+                                                     const Clock& clock);
+  HostBackend(const HostBackendOptions& options, const Clock& clock);  // by create()
+
+  Result<fleet::AttachedModel> attach(const fleet::CatalogueEntry& entry,
+                                      const fleet::ModelSource& source,
+                                      const std::function<bool()>& cancelled) override;
+  void detach(ModelId model) override;
+
+  engine::StepExecutor& executor() { return *executor_; }
+  std::int64_t frames() const { return frames_.count; }
+
+ private:
+  Result<engine::HostModel> make_runnable(ModelId model, const model::ModelConfig& config);
+
+  const HostBackendOptions options_;
+  const Clock& clock_;
+  device::HostMemory memory_;
+  weights::ModelPool pool_;
+  engine::HostFrames frames_;
+  std::unique_ptr<engine::HostExecutor> executor_;  // last: its models hold pins of the pool
+};
+
+}  // namespace causeway::app

@@ -1,0 +1,72 @@
+// The program: finds the subcommand, fills its options from all four places, runs it.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "commands/command.h"
+#include "settings.h"
+#include "version.h"
+
+namespace causeway::app {
+namespace {
+
+int fail(const Error& error) {
+  fmt::print(stderr, "error: {}\n", error.message);
+  return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
+}
+
+// A group of subcommands, such as `causeway bench`.
+CLI::App& add_group(CLI::App& parent, const std::string& name, const std::string& description) {
+  CLI::App& group = *parent.add_subcommand(name, description);
+  group.require_subcommand(1);
+  return group;
+}
+
+int run_chosen(const std::vector<std::unique_ptr<Command>>& commands, const std::string& level) {
+  for (const auto& command : commands) {
+    if (!command->options().parsed()) continue;
+    const Status settings = apply_settings(command->options(), command->config_file(), std::getenv);
+    if (!settings.ok()) return fail(settings.error());
+    set_up_logging(level);
+    const Status ran = command->run();
+    return ran.ok() ? 0 : fail(ran.error());
+  }
+  return 2;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Causeway serves a catalogue of language models from host memory.");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", version_text());
+  std::string level = "info";
+  app.add_option("--log-level", level, "trace, debug, info, warning, error or off")
+      ->envname("CAUSEWAY_LOG_LEVEL")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+  app.fallthrough();
+
+  const RealClock clock;
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(make_serve(app, clock));
+  CLI::App& models = add_group(app, "models", "The models of a folder");
+  commands.push_back(make_models_list(models));
+  commands.push_back(make_make_model(app));
+  CLI::App& bench = add_group(app, "bench", "Measure a server, or parts of this one");
+  commands.push_back(make_bench_serve(bench, clock));
+  commands.push_back(make_bench_kernels(bench, clock));
+  commands.push_back(make_bench_server(bench, clock));
+  commands.push_back(make_simulate(app));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return run_chosen(commands, level);
+}
+
+}  // namespace
+}  // namespace causeway::app
+
+int main(int argc, char** argv) { return causeway::app::run(argc, argv); }

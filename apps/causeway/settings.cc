@@ -1,0 +1,103 @@
+#include "settings.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <vector>
+
+namespace causeway::app {
+namespace {
+
+using Values = std::vector<std::string>;
+
+// The long name without dashes, or a positional's name; empty for options that are no settings.
+std::string setting_name(const CLI::Option& option) {
+  if (!option.get_lnames().empty()) {
+    const std::string& name = option.get_lnames().front();
+    return name == "help" || name == "config" || name == "version" ? std::string() : name;
+  }
+  return option.get_name(/*positional=*/true);
+}
+
+std::string variable_name(const std::string& setting) {
+  std::string name = "CAUSEWAY_";
+  for (const char c : setting) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+Result<Values> read_values(const YAML::Node& node) {
+  Values values;
+  if (node.IsScalar()) {
+    values.push_back(node.Scalar());
+  } else if (node.IsSequence()) {
+    for (const YAML::Node& element : node) {
+      if (!element.IsScalar()) return invalid_argument("must be a value or a list of values");
+      values.push_back(element.Scalar());
+    }
+  } else {
+    return invalid_argument("must be a value or a list of values");
+  }
+  return values;
+}
+
+Result<std::map<std::string, Values>> read_file(const std::string& file) {
+  std::map<std::string, Values> settings;
+  if (file.empty()) return settings;
+  try {
+    const YAML::Node root = YAML::LoadFile(file);
+    if (root.IsNull()) return settings;
+    if (!root.IsMap()) return invalid_argument(file + ": is not a YAML mapping of options");
+    for (const auto& item : root) {
+      std::string key = item.first.as<std::string>();
+      std::replace(key.begin(), key.end(), '_', '-');
+      auto values = read_values(item.second);
+      if (!values.ok()) return values.error().with_context(file + ": '" + key + "'");
+      settings[key] = std::move(values).value();
+    }
+  } catch (const YAML::Exception& error) {
+    return invalid_argument(file + ": " + error.what());
+  }
+  return settings;
+}
+
+Status set(CLI::Option& option, const Values& values, const std::string& origin) {
+  try {
+    for (const std::string& value : values) option.add_result(value);
+    option.run_callback();
+  } catch (const CLI::Error& error) {
+    return invalid_argument(origin + ": " + error.what());
+  }
+  return {};
+}
+
+}  // namespace
+
+Status apply_settings(CLI::App& command, const std::string& config_file,
+                      const Environment& environment) {
+  CAUSEWAY_ASSIGN(auto file, read_file(config_file));
+  for (CLI::Option* option : command.get_options()) {
+    const std::string name = setting_name(*option);
+    if (name.empty()) continue;
+    const auto in_file = file.find(name);
+    if (option->count() == 0) {
+      const std::string variable = variable_name(name);
+      if (const char* value = environment(variable.c_str())) {
+        CAUSEWAY_TRY(set(*option, {value}, variable));
+      } else if (in_file != file.end()) {
+        CAUSEWAY_TRY(set(*option, in_file->second, config_file + ": '" + name + "'"));
+      }
+    }
+    if (in_file != file.end()) file.erase(in_file);
+  }
+  if (!file.empty()) {
+    return invalid_argument(config_file + ": unknown option '" + file.begin()->first + "'; see '" +
+                            command.get_name() + " --help'");
+  }
+  return {};
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,12 @@
+#include "version.h"
+
+namespace causeway::app {
+
+std::string version() { return CAUSEWAY_VERSION; }
+
+std::string version_text() {
+  return "causeway " + version() + " (CUDA: " CAUSEWAY_WITH_CUDA ", oneDNN: " CAUSEWAY_WITH_ONEDNN
+         ", compiler: g++ " __VERSION__ ")";
+}
+
+}  // namespace causeway::app
