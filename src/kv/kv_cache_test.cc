@@ -139,6 +139,14 @@ TEST_F(KvCacheTest, BlockReleasedWhileItIsFilledIsKeptIfTheStepSucceeds) {
   expect_counts(7, 0, 1, 0);
 }
 
+TEST_F(KvCacheTest, FramesThatAStepFillsAreNeverFreeBeforeItIsDone) {
+  run(1, tokens_from(0, 4), StepId(3));
+  cache_.release(RequestId(1), kNoStep);  // not true, and safe all the same
+  expect_counts(7, 1, 0, 0);
+  cache_.step_failed(StepId(3));
+  expect_counts(8, 0, 0, 0);
+}
+
 TEST_F(KvCacheTest, QuarantinedBlockCanBeSharedAgain) {
   run(1, tokens_from(0, 8));
   cache_.release(RequestId(1), StepId(5));
