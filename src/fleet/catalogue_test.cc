@@ -1,0 +1,119 @@
+#include "fleet/catalogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fleet/testing/snapshot.h"
+
+namespace causeway::fleet {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using testing::write_file;
+using testing::write_snapshot;
+
+std::vector<std::string> names(const std::vector<ModelSource>& sources) {
+  std::vector<std::string> found;
+  for (const auto& source : sources) found.push_back(source.name);
+  return found;
+}
+
+TEST(FindModels, SubfoldersAndHubCacheByName) {
+  TemporaryFolder folder;
+  write_snapshot(folder.path() / "b");
+  write_snapshot(folder.path() / "a");
+  write_file(folder.path() / "notes" / "readme.txt", "no model");
+  const fs::path hub = folder.path() / "models--org--name";
+  write_snapshot(hub / "snapshots" / "111");
+  write_snapshot(hub / "snapshots" / "222");
+  write_file(hub / "refs" / "main", "222\n");
+  const auto found = find_models(folder.path()).value();
+  EXPECT_THAT(names(found), ElementsAre("a", "b", "org/name"));
+  EXPECT_EQ(found[2].directory.filename(), "222");
+}
+
+TEST(FindModels, HubRevisionCannotLeaveTheCache) {
+  TemporaryFolder folder;
+  write_snapshot(folder.path() / "outside");
+  const fs::path hub = folder.path() / "cache" / "models--org--name";
+  write_snapshot(hub / "snapshots" / "111");
+  write_file(hub / "refs" / "main", "../../../outside");
+  const auto found = find_models(folder.path() / "cache").value();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].directory.filename(), "111");
+}
+
+TEST(FindModels, EmptyAndMissingFolders) {
+  TemporaryFolder folder;
+  EXPECT_EQ(find_models(folder.path()).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(find_models(folder.path() / "nowhere").error().code, ErrorCode::kNotFound);
+}
+
+TEST(SingleModel, NameIsTheFolderUnlessGiven) {
+  TemporaryFolder folder;
+  write_snapshot(folder.path() / "llama");
+  EXPECT_EQ(single_model(folder.path() / "llama", "").value().name, "llama");
+  EXPECT_EQ(single_model(folder.path() / "llama", "x").value().name, "x");
+  EXPECT_THAT(single_model(folder.path(), "").error().message, HasSubstr("config.json"));
+}
+
+class LoadEntry : public ::testing::Test {
+ protected:
+  LoadEntry() { write_snapshot(folder_.path()); }
+  Result<std::unique_ptr<CatalogueEntry>> load(const EntryOptions& options = {}) {
+    return load_entry(ModelId(0), {"m", folder_.path()}, options);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(LoadEntry, ReadsWhatTheServerNeeds) {
+  write_file(folder_.path() / "generation_config.json",
+             R"({"temperature": 0.6, "top_p": 0.9, "top_k": 40, "eos_token_id": [255, 257]})");
+  const auto entry = load().value();
+  EXPECT_EQ(entry->vocab, 258);
+  EXPECT_EQ(entry->max_model_len, Tokens(128));
+  EXPECT_THAT(entry->eos, ElementsAre(255, 257));
+  EXPECT_FLOAT_EQ(entry->defaults.temperature.value(), 0.6f);
+  EXPECT_EQ(entry->defaults.top_k.value(), 40);
+  EXPECT_EQ(entry->bos_text, "<s>");
+  EXPECT_FALSE(entry->chat_template.has_value());
+  EXPECT_THAT(entry->chat_template_error, HasSubstr("no chat template"));
+}
+
+TEST_F(LoadEntry, MaxModelLenCutsButNeverStretches) {
+  EXPECT_EQ(load({.max_model_len = Tokens(64), .chat_template = {}}).value()->max_model_len,
+            Tokens(64));
+  EXPECT_THAT(load({.max_model_len = Tokens(129), .chat_template = {}}).error().message,
+              HasSubstr("129"));
+}
+
+TEST_F(LoadEntry, ChatTemplateFileWins) {
+  write_file(folder_.path() / "chat_template.jinja", "own");
+  const fs::path other = folder_.path() / "other.jinja";
+  write_file(other, "other");
+  EXPECT_TRUE(load().value()->chat_template.has_value());
+  EXPECT_TRUE(load({.max_model_len = Tokens(0), .chat_template = other}).value()->chat_template);
+}
+
+TEST_F(LoadEntry, BrokenTemplateIsReportedToChatRequestsOnly) {
+  write_file(folder_.path() / "chat_template.jinja", "{% for %}");
+  const auto entry = load().value();
+  EXPECT_FALSE(entry->chat_template.has_value());
+  EXPECT_THAT(entry->chat_template_error, HasSubstr("cannot be used"));
+}
+
+TEST_F(LoadEntry, HostileGenerationConfigNamesFileAndField) {
+  for (const char* text : {R"({"temperature": -1})", R"({"top_p": "x"})",
+                           R"({"eos_token_id": [1.5]})", "[]", "{"}) {
+    write_file(folder_.path() / "generation_config.json", text);
+    const auto entry = load();
+    ASSERT_FALSE(entry.ok()) << text;
+    EXPECT_THAT(entry.error().message, HasSubstr("generation_config.json")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace causeway::fleet
