@@ -22,10 +22,10 @@ struct HostAddress {
 };
 
 struct HostRegionOptions {
-  std::string name;          // shown in /proc/<pid>/maps
-  Bytes bytes;               // rounded up to a whole page
-  bool huge_pages = true;    // preferred, never required
-  int touch_threads = 0;     // parallel first touch; 0: one a CPU, at most 16
+  std::string name;        // shown in /proc/<pid>/maps
+  Bytes bytes;             // rounded up to a whole page
+  bool huge_pages = true;  // preferred, never required
+  int touch_threads = 0;   // parallel first touch; 0: one a CPU, at most 16
 };
 
 class HostMemory {

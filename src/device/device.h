@@ -1,0 +1,130 @@
+// A device as the rooms above see it: an arena of memory, streams of asynchronous work, events, and
+// copies between the memories of a machine.
+//
+//   memory kinds   device   one arena a slice, in extents (arena.h)
+//                  host     regions of HostMemory, shareable between processes (host_memory.h)
+//                  peer     another device's arena
+//
+// Backends: host/ (CPU threads, memcpy, modelled links), cuda/. Interfaces are for coarse
+// operations: a kernel launch, a batch of copies. Ask Capabilities instead of trying.
+//
+// Unless said otherwise functions may be called from any thread, do not block, and an object must
+// not be used while it is destroyed. Memory that a copy names must stay valid until it is done.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "device/host_memory.h"
+
+namespace causeway::device {
+
+using DeviceId = Id<struct DeviceTag>;  // an opened slice of a device, within a machine
+
+class Arena;
+
+// What link bytes are for, most urgent first (decision 5).
+enum class CopyPriority : std::uint8_t {
+  kStep,          // a running step waits for it
+  kKvIn,          // KV of a request that is to run
+  kWeightsAhead,  // staged weights that computation will reach
+  kTwin,          // eager host twins of full KV blocks
+  kPromotion,     // weights and KV moved for later
+};
+inline constexpr int kCopyPriorities = 5;
+std::string_view name_of(CopyPriority priority);
+
+enum class MemoryKind { kDevice, kHost, kPeer };
+std::string_view name_of(MemoryKind kind);
+
+// A place in the memory of a machine: an offset in a device's arena or in a host region.
+struct MemoryAddress {
+  DeviceId device;  // invalid: host memory
+  RegionId region;  // of host memory
+  Bytes offset;
+
+  static constexpr MemoryAddress in_host(HostAddress address) {
+    return {DeviceId(), address.region, address.offset};
+  }
+  static constexpr MemoryAddress in_arena(DeviceId device, Bytes offset) {
+    return {device, RegionId(), offset};
+  }
+  // How a device sees it.
+  constexpr MemoryKind kind(DeviceId seen_from) const {
+    if (!device.valid()) return MemoryKind::kHost;
+    return device == seen_from ? MemoryKind::kDevice : MemoryKind::kPeer;
+  }
+};
+
+struct Copy {
+  MemoryAddress target;
+  MemoryAddress source;
+  Bytes bytes;
+};
+
+// The part of a device that one engine uses; data from configuration or discovery.
+struct SliceSpec {
+  std::string name;
+  int physical_device = 0;  // index within the machine
+  double fraction = 1.0;    // of its processors (SMs, threads), in (0, 1]
+  Bytes arena_bytes;        // address range to reserve; rounded down to whole extents
+};
+
+struct Capabilities {
+  std::string name;
+  int processors = 0;  // SMs or CPU threads of the slice
+  Bytes arena_bytes;
+  Bytes extent_bytes;
+  std::int64_t copies_max = 0;  // descriptors in one batch
+  bool host_readable = false;   // kernels can read host regions in place
+  bool peer_copies = false;     // between two devices without passing through the host
+};
+
+// A mark in a stream's work. It may be recorded again once its previous record is done.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // Whether the work before the record is done (true too when never recorded); its error if that
+  // work failed.
+  virtual Result<bool> done() const = 0;
+  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded.
+  virtual Status wait(Nanos timeout) const = 0;
+  // When the work was done, by the machine's clock; kUnavailable before that.
+  virtual Result<Nanos> completed_at() const = 0;
+};
+
+// Work done in order, asynchronously. The first failure sticks: what follows is skipped, events
+// complete with the error, synchronize() returns it. Destroying a stream cancels what is not done.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Copies in no particular order among each other. The batch is accepted whole or not at all:
+  // kInvalidArgument (an address outside its arena, too many), kUnsupported (no such path).
+  virtual Status copy(std::span<const Copy> copies, CopyPriority priority) = 0;
+  // Runs `work` on a thread of the backend. It must end by itself, and not wait for this stream.
+  virtual Status run(std::function<Status()> work) = 0;
+  virtual Status record(Event& event) = 0;
+  // Later work waits for what the event's last record marks; nothing if there is none.
+  virtual Status wait(const Event& event) = 0;
+  // Blocks until all that was submitted before is done, or for `timeout` of real time:
+  // kDeadlineExceeded.
+  virtual Status synchronize(Nanos timeout) = 0;
+};
+
+// An opened slice. Streams and events of it must be destroyed before it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceId id() const = 0;
+  virtual const Capabilities& capabilities() const = 0;
+  virtual Arena& arena() = 0;
+  virtual Result<std::unique_ptr<Stream>> make_stream(const std::string& name) = 0;
+  virtual Result<std::unique_ptr<Event>> make_event() = 0;
+};
+
+}  // namespace causeway::device
