@@ -32,10 +32,12 @@ struct EngineOptions {
 
 class Engine final : public SliceHandle {
  public:
+  class State;
   // Starts the loop's thread. Clock, executor and sink are borrowed and must outlive the engine.
   // kInvalidArgument: options that make no sense; kResourceExhausted: no thread to be had.
   static Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const Clock& clock,
                                                StepExecutor& executor, OutputSink& sink);
+  explicit Engine(std::unique_ptr<State> state);  // for start()
   // As stop(Nanos(0)).
   ~Engine() override;
   Engine(const Engine&) = delete;
@@ -56,13 +58,12 @@ class Engine final : public SliceHandle {
   // model's, and are left 0 here.
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
-  // Refuses new requests (kUnavailable), lets those it has end within `grace`, cancels the rest and
-  // ends the thread. When it returns, every request has had its finished Output. Idempotent.
+  // Refuses new requests (kUnavailable), lets those it has end within `grace`, cancels the rest,
+  // waits for the step in flight (step_timeout at the longest) and ends the thread. When it
+  // returns, every request has had its finished Output. Idempotent.
   void stop(Nanos grace);
 
  private:
-  class State;
-  explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

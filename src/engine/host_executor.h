@@ -31,8 +31,10 @@ struct HostModel {
 
 class HostExecutor final : public StepExecutor {
  public:
+  class State;
   // kInvalidArgument: no memory or misaligned; kResourceExhausted: no thread to be had.
   static Result<std::unique_ptr<HostExecutor>> start(const HostFrames& frames, const Clock& clock);
+  explicit HostExecutor(std::unique_ptr<State> state);  // for start()
   // Waits for the step that runs, if any.
   ~HostExecutor() override;
   HostExecutor(const HostExecutor&) = delete;
@@ -41,8 +43,8 @@ class HostExecutor final : public StepExecutor {
   // Any thread, also while a step runs. kInvalidArgument: known already, or a layout for another
   // frame size.
   Status add_model(ModelId model, HostModel host_model);
-  // Drops the model and returns its weights' pin. No step of it may be in flight (first remove it
-  // from the engine). kNotFound.
+  // Drops the model and returns its weights' pin: after Engine::remove_model. kNotFound;
+  // kUnavailable while a step of it is in flight.
   Status remove_model(ModelId model);
 
   const Capabilities& capabilities() const override;
@@ -51,8 +53,6 @@ class HostExecutor final : public StepExecutor {
   std::optional<request::StepResult> wait(Nanos timeout) override;
 
  private:
-  class State;
-  explicit HostExecutor(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

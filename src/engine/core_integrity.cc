@@ -1,0 +1,37 @@
+// EngineCore::check_integrity: core, scheduler and KV cache against each other.
+#include <string>
+#include <unordered_set>
+
+#include "engine/core_state.h"
+
+namespace causeway::engine {
+
+Status EngineCore::check_integrity() const {
+  CAUSEWAY_TRY(state_->kv.check_integrity());
+  CAUSEWAY_TRY(state_->scheduler.check_integrity(state_->kv));
+  const std::int64_t scheduled = state_->scheduler.running() + state_->scheduler.waiting();
+  if (scheduled != requests()) {
+    return corrupt("engine: " + std::to_string(requests()) +
+                   " requests, scheduler: " + std::to_string(scheduled));
+  }
+  // Nobody but the sequences and the step in flight holds frames, and what they hold is not free.
+  std::unordered_set<std::int64_t> held;
+  for (const auto& [id, sequence] : state_->sequences) {
+    if (sequence->output_tokens() >= sequence->request.max_tokens.count) {
+      return corrupt("engine: request " + std::to_string(id.value) + " should have ended");
+    }
+    if (!state_->kv.is_open(id)) continue;
+    for (const FrameId frame : state_->kv.table(id)) held.insert(frame.value);
+  }
+  for (const FrameId frame : state_->step.abandoned_frames) held.insert(frame.value);
+  const kv::FrameCounts counts = state_->kv.counts();
+  const auto in_use = static_cast<std::int64_t>(held.size());
+  if (in_use != counts.referenced + counts.quarantined) {
+    return corrupt("engine: sequences and the step in flight use " + std::to_string(in_use) +
+                   " frames, but " + std::to_string(counts.referenced) + " are referenced and " +
+                   std::to_string(counts.quarantined) + " quarantined");
+  }
+  return {};
+}
+
+}  // namespace causeway::engine

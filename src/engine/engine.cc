@@ -1,0 +1,324 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+
+#include "base/check.h"
+
+namespace causeway::engine {
+namespace {
+
+// While a step runs, the loop looks for new requests and cancellations this often.
+constexpr Nanos kInboxPoll = millis(5);
+// Longer waits would overflow the system's clocks.
+constexpr Nanos kWaitMax = seconds(86'400);
+
+std::chrono::nanoseconds wait_time(Nanos wanted) {
+  return std::chrono::nanoseconds(std::clamp(wanted, Nanos(0), kWaitMax).count);
+}
+
+struct AddModel {
+  ModelId model;
+  ModelFacts facts;
+};
+struct Cancel {
+  RequestId request;
+};
+using Command = std::variant<request::Request, Cancel, AddModel>;
+
+// A model as the submitting threads see it.
+struct ModelFront {
+  ModelFacts facts;
+  std::int64_t live = 0;  // requests that have not had their finished Output delivered
+  bool draining = false;
+};
+
+request::Output refusal(RequestId request, const Error& error) {
+  request::Output output;
+  output.request = request;
+  output.finished = true;
+  output.reason = request::FinishReason::kError;
+  output.error = error.message;
+  return output;
+}
+
+Status check_options(const EngineOptions& options) {
+  if (options.core.frames < 1) return invalid_argument("an engine needs at least one KV frame");
+  if (options.core.schedule.tokens_per_step_max < 1 || options.core.schedule.running_max < 1) {
+    return invalid_argument("tokens_per_step_max and running_max must be at least 1");
+  }
+  if (options.core.step_timeout <= Nanos(0)) {
+    return invalid_argument("step_timeout must be longer than 0");
+  }
+  if (options.requests_max < 1) return invalid_argument("requests_max must be at least 1");
+  return {};
+}
+
+}  // namespace
+
+class Engine::State {
+ public:
+  State(const EngineOptions& options_in, const Clock& clock_in, StepExecutor& executor_in,
+        OutputSink& sink_in)
+      : options(options_in),
+        clock(clock_in),
+        executor(executor_in),
+        sink(sink_in),
+        core(options_in.core, executor_in) {}
+
+  void run();
+  void take_commands(std::deque<Command>& commands);
+  void apply(Command&& command, std::vector<request::Output>& refused);
+  void await_step();
+  void deliver(std::vector<request::Output> outputs);
+  void publish();
+  // A step that hangs cannot be waited for; the executor keeps what it uses.
+  bool finished() const { return core.idle() || core.hung(); }
+
+  const EngineOptions options;
+  const Clock& clock;
+  StepExecutor& executor;
+  OutputSink& sink;
+
+  // The loop thread's own.
+  EngineCore core;
+  bool cancelling = false;
+
+  std::mutex mutex;                 // guards what follows
+  std::condition_variable wake;     // the loop: something to do
+  std::condition_variable settled;  // waiters: a request has ended, a model is gone
+  std::deque<Command> inbox;
+  std::map<ModelId, ModelFront> models;
+  std::unordered_map<RequestId, ModelId> live;
+  std::set<ModelId> removals;  // drained, to be forgotten by the loop
+  bool accepting = true;
+  bool hung = false;
+  bool cancel_everything = false;
+
+  mutable std::mutex snapshot_mutex;  // guards what follows
+  request::Observation observation;
+  std::vector<std::pair<ModelId, request::Observation>> model_observations;
+
+  std::mutex stop_mutex;  // one stop() at a time
+  std::thread thread;
+};
+
+void Engine::State::take_commands(std::deque<Command>& commands) {
+  std::unique_lock lock(mutex);
+  if (core.idle()) {
+    wake.wait(lock, [&] { return !inbox.empty() || !removals.empty() || cancel_everything; });
+  }
+  commands.swap(inbox);
+  cancelling = cancel_everything;
+  hung = core.hung();
+  const auto gone = [&](ModelId model) {
+    if (!core.remove_model(model).ok()) return false;  // its last step is still in flight
+    models.erase(model);
+    return true;
+  };
+  if (std::erase_if(removals, gone) > 0) settled.notify_all();
+}
+
+void Engine::State::apply(Command&& command, std::vector<request::Output>& refused) {
+  const Nanos now = clock.now();
+  if (auto* request = std::get_if<request::Request>(&command)) {
+    const RequestId id = request->id;
+    const Status taken = core.submit(std::move(*request), now);
+    if (!taken.ok()) refused.push_back(refusal(id, taken.error()));
+  } else if (const auto* cancel = std::get_if<Cancel>(&command)) {
+    core.cancel(cancel->request, now);
+  } else if (const auto* add = std::get_if<AddModel>(&command)) {
+    const Status added = core.add_model(add->model, add->facts);
+    CAUSEWAY_CHECK(added.ok(), "the engine and its core disagree about models");
+  }
+}
+
+void Engine::State::await_step() {
+  Nanos wait = kInboxPoll;
+  if (const auto deadline = core.next_wakeup()) {
+    wait = std::clamp(*deadline - clock.now(), Nanos(0), kInboxPoll);
+  }
+  if (const auto result = executor.wait(wait)) {
+    core.finish_step(*result, clock.now());
+  } else {
+    core.check_timeout(clock.now());
+  }
+}
+
+void Engine::State::deliver(std::vector<request::Output> outputs) {
+  if (outputs.empty()) return;
+  std::vector<RequestId> ended;
+  for (const request::Output& output : outputs) {
+    if (output.finished) ended.push_back(output.request);
+  }
+  sink.on_outputs(std::move(outputs));
+  if (ended.empty()) return;
+  const std::lock_guard lock(mutex);
+  for (const RequestId request : ended) {
+    const auto at = live.find(request);
+    CAUSEWAY_CHECK(at != live.end(), "a request ended that was never taken");
+    models.at(at->second).live -= 1;
+    live.erase(at);
+  }
+  settled.notify_all();
+}
+
+void Engine::State::publish() {
+  request::Observation whole = core.observe();
+  auto each = core.observe_models();
+  const std::lock_guard lock(snapshot_mutex);
+  observation = whole;
+  model_observations = std::move(each);
+}
+
+void Engine::State::run() {
+  std::deque<Command> commands;
+  while (!(cancelling && finished())) {
+    take_commands(commands);
+    std::vector<request::Output> refused;
+    for (Command& command : commands) apply(std::move(command), refused);
+    commands.clear();
+    if (cancelling) core.cancel_all(clock.now());
+    core.start_step(clock.now());
+    // The outputs of a step go out while the next one runs.
+    deliver(std::move(refused));
+    deliver(core.take_outputs());
+    publish();
+    if (core.step_in_flight()) await_step();
+  }
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options, const Clock& clock,
+                                              StepExecutor& executor, OutputSink& sink) {
+  CAUSEWAY_TRY(check_options(options));
+  auto state = std::make_unique<State>(options, clock, executor, sink);
+  try {
+    state->thread = std::thread([loop = state.get()] { loop->run(); });
+  } catch (const std::system_error& error) {
+    return exhausted(std::string("the engine's thread could not be started: ") + error.what());
+  }
+  return std::make_unique<Engine>(std::move(state));
+}
+
+Engine::~Engine() { stop(Nanos(0)); }
+
+Status Engine::add_model(ModelId model, const ModelFacts& facts) {
+  if (!model.valid() || facts.tokens_per_block.count < 1 || facts.max_model_len.count < 1 ||
+      facts.vocab < 0) {
+    return invalid_argument("a model needs an id, a block of at least a token and a context");
+  }
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->accepting) return unavailable("the engine is stopping");
+  if (!state_->models.emplace(model, ModelFront{.facts = facts}).second) {
+    return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
+  }
+  state_->inbox.push_back(AddModel{model, facts});
+  state_->wake.notify_one();
+  return {};
+}
+
+Status Engine::remove_model(ModelId model, Nanos timeout) {
+  std::unique_lock lock(state_->mutex);
+  const auto at = state_->models.find(model);
+  if (at == state_->models.end()) {
+    return not_found("model " + std::to_string(model.value) + " is not in the engine");
+  }
+  if (at->second.draining) {
+    return unavailable("model " + std::to_string(model.value) + " is being removed already");
+  }
+  at->second.draining = true;
+  const auto gone = [&] {
+    const auto front = state_->models.find(model);
+    if (front == state_->models.end()) return true;
+    if (front->second.live == 0 && state_->removals.insert(model).second) {
+      state_->wake.notify_one();
+    }
+    return false;
+  };
+  if (state_->settled.wait_for(lock, wait_time(timeout), gone)) return {};
+  state_->removals.erase(model);
+  ModelFront& front = state_->models.at(model);
+  front.draining = false;
+  return Error{ErrorCode::kDeadlineExceeded, "model " + std::to_string(model.value) +
+                                                 " still has " + std::to_string(front.live) +
+                                                 " requests or a step in flight; it serves on"};
+}
+
+Status Engine::submit(request::Request request) {
+  ModelFacts facts;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->accepting) return unavailable("the engine is stopping");
+    const auto at = state_->models.find(request.model);
+    if (at == state_->models.end()) {
+      return invalid_argument("model " + std::to_string(request.model.value) +
+                              " is not in the engine");
+    }
+    facts = at->second.facts;
+  }
+  // Reads the whole prompt: outside the lock.
+  CAUSEWAY_TRY(check_request(request, facts, state_->options.core.frames));
+
+  const std::lock_guard lock(state_->mutex);
+  const auto at = state_->models.find(request.model);
+  if (!state_->accepting || at == state_->models.end() || at->second.draining) {
+    return unavailable("the engine is stopping, or the model is being removed");
+  }
+  if (state_->hung) return unavailable("the device does not answer: its step has not ended");
+  const auto requests = static_cast<std::int64_t>(state_->live.size());
+  if (requests >= state_->options.requests_max) {
+    return exhausted("the queue is full: " + std::to_string(requests) +
+                     " requests are running or waiting; try again later");
+  }
+  if (!state_->live.emplace(request.id, request.model).second) {
+    return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");
+  }
+  at->second.live += 1;
+  state_->inbox.emplace_back(std::move(request));
+  state_->wake.notify_one();
+  return {};
+}
+
+void Engine::cancel(RequestId request) {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->live.contains(request)) return;
+  state_->inbox.emplace_back(Cancel{request});
+  state_->wake.notify_one();
+}
+
+request::Observation Engine::observe() const {
+  const std::lock_guard lock(state_->snapshot_mutex);
+  return state_->observation;
+}
+
+std::vector<std::pair<ModelId, request::Observation>> Engine::observe_models() const {
+  const std::lock_guard lock(state_->snapshot_mutex);
+  return state_->model_observations;
+}
+
+void Engine::stop(Nanos grace) {
+  const std::lock_guard one_at_a_time(state_->stop_mutex);
+  if (!state_->thread.joinable()) return;
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->accepting = false;
+    state_->settled.wait_for(lock, wait_time(grace), [&] { return state_->live.empty(); });
+    state_->cancel_everything = true;
+    state_->wake.notify_one();
+  }
+  state_->thread.join();
+}
+
+}  // namespace causeway::engine

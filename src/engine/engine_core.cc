@@ -1,0 +1,171 @@
+#include "engine/engine_core.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "engine/core_state.h"
+
+namespace causeway::engine {
+
+using request::FinishReason;
+
+EngineCore::EngineCore(const CoreOptions& options, StepExecutor& executor)
+    : state_(std::make_unique<State>(options, executor)) {}
+EngineCore::~EngineCore() = default;
+
+Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
+  if (!model.valid() || facts.tokens_per_block.count < 1 || facts.max_model_len.count < 1 ||
+      facts.vocab < 0) {
+    return invalid_argument("a model needs an id, a block of at least a token and a context");
+  }
+  if (!state_->models.emplace(model, ModelEntry{facts, {}}).second) {
+    return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
+  }
+  state_->kv.add_model(model, facts.tokens_per_block);
+  state_->scheduler.add_model(model, facts.tokens_per_block);
+  return {};
+}
+
+Status EngineCore::remove_model(ModelId model) {
+  if (!state_->models.contains(model)) {
+    return not_found("model " + std::to_string(model.value) + " is not in the engine");
+  }
+  const std::int64_t left = state_->scheduler.running(model) + state_->scheduler.waiting(model);
+  if (left > 0 || (step_in_flight() && state_->decision.model == model)) {
+    return unavailable("model " + std::to_string(model.value) + " still has " +
+                       std::to_string(left) + " requests or a step: let them end first");
+  }
+  state_->kv.remove_model(model);
+  state_->scheduler.remove_model(model);
+  state_->models.erase(model);
+  return {};
+}
+
+Status EngineCore::submit(request::Request request, Nanos now) {
+  if (state_->hung) return unavailable("the device does not answer: its step has not ended");
+  const auto model = state_->models.find(request.model);
+  if (model == state_->models.end()) {
+    return invalid_argument("model " + std::to_string(request.model.value) +
+                            " is not in the engine");
+  }
+  CAUSEWAY_TRY(check_request(request, model->second.facts, state_->options.frames));
+  auto [place, inserted] = state_->sequences.try_emplace(request.id);
+  if (!inserted) {
+    return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");
+  }
+  auto sequence = std::make_unique<Sequence>();
+  sequence->tokens = std::move(request.prompt);
+  sequence->prompt = Tokens(static_cast<std::int64_t>(sequence->tokens.size()));
+  // A clock never runs ahead of itself: an arrival in the future would jump the lag's queue.
+  request.arrival = std::min(request.arrival, now);
+  sequence->request = std::move(request);
+  sequence->handle = state_->scheduler.add({.request = sequence->request.id,
+                                            .model = sequence->request.model,
+                                            .tokens = &sequence->tokens,
+                                            .slo = sequence->request.slo,
+                                            .priority = sequence->request.priority,
+                                            .arrival = sequence->request.arrival});
+  place->second = std::move(sequence);
+  return {};
+}
+
+void EngineCore::cancel(RequestId request, Nanos) {
+  const auto at = state_->sequences.find(request);
+  if (at != state_->sequences.end()) state_->end(*at->second, FinishReason::kCancelled, "");
+}
+
+void EngineCore::cancel_all(Nanos now) {
+  for (const RequestId request : state_->all_requests()) cancel(request, now);
+}
+
+bool EngineCore::step_in_flight() const { return state_->step.id.valid(); }
+
+bool EngineCore::start_step(Nanos now) {
+  while (!step_in_flight()) {
+    state_->scheduler.schedule(now, state_->kv, state_->decision);
+    state_->apply_decision();
+    if (!state_->decision.model.valid()) {
+      CAUSEWAY_CHECK(requests() == 0, "requests wait, but the scheduler finds nothing to run");
+      return false;
+    }
+    // A refused step has ended its requests: there is less to do every time around.
+    if (state_->launch(now)) break;
+  }
+  return true;
+}
+
+void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
+  CAUSEWAY_CHECK(step_in_flight() && result.step == state_->step.id,
+                 "the result is not of the step in flight");
+  state_->hung = false;
+  const auto wanted = std::count_if(state_->decision.runs.begin(), state_->decision.runs.end(),
+                                    [](const schedule::Run& run) { return run.samples; });
+  if (!result.error.empty()) {
+    state_->fail_step(result.error, now);
+  } else if (static_cast<std::ptrdiff_t>(result.sampled.size()) != wanted) {
+    state_->fail_step("the device sampled " + std::to_string(result.sampled.size()) +
+                          " tokens where " + std::to_string(wanted) + " were due",
+                      now);
+  } else {
+    state_->complete_step(result, now);
+  }
+}
+
+std::optional<Nanos> EngineCore::next_wakeup() const {
+  if (!step_in_flight() || state_->hung) return std::nullopt;
+  return state_->step.started + state_->options.step_timeout;
+}
+
+void EngineCore::check_timeout(Nanos now) {
+  const std::optional<Nanos> deadline = next_wakeup();
+  if (!deadline || now < *deadline) return;
+  state_->hung = true;
+  const std::string why = "the device hangs: a step has not ended within " +
+                          std::to_string(state_->options.step_timeout.count / 1'000'000) + " ms";
+  for (const RequestId request : state_->all_requests()) {
+    state_->end(state_->sequence_of(request), FinishReason::kError, why);
+  }
+}
+
+std::vector<request::Output> EngineCore::take_outputs() {
+  return std::exchange(state_->outputs, {});
+}
+
+std::int64_t EngineCore::requests() const {
+  return static_cast<std::int64_t>(state_->sequences.size());
+}
+bool EngineCore::hung() const { return state_->hung; }
+const kv::KvCache& EngineCore::kv() const { return state_->kv; }
+
+request::Observation EngineCore::observe() const {
+  request::Observation sum;
+  for (const auto& [id, model] : state_->models) {
+    sum.preemptions += model.counters.preemptions;
+    sum.steps += model.counters.steps;
+    sum.prompt_tokens += model.counters.prompt_tokens;
+    sum.generated_tokens += model.counters.generated_tokens;
+  }
+  const kv::FrameCounts counts = state_->kv.counts();
+  const kv::PrefixStats prefix = state_->kv.prefix_stats();
+  sum.requests_running = state_->scheduler.running();
+  sum.requests_waiting = state_->scheduler.waiting();
+  sum.frames_total = state_->kv.frames();
+  sum.frames_used = counts.referenced + counts.quarantined;
+  sum.prefix_queried_tokens = prefix.queried_tokens;
+  sum.prefix_hit_tokens = prefix.hit_tokens;
+  return sum;
+}
+
+std::vector<std::pair<ModelId, request::Observation>> EngineCore::observe_models() const {
+  std::vector<std::pair<ModelId, request::Observation>> all;
+  for (const auto& [id, model] : state_->models) {
+    request::Observation observation = model.counters;
+    observation.requests_running = state_->scheduler.running(id);
+    observation.requests_waiting = state_->scheduler.waiting(id);
+    all.emplace_back(id, observation);
+  }
+  return all;
+}
+
+}  // namespace causeway::engine

@@ -1,0 +1,70 @@
+#include "engine/model_facts.h"
+
+#include <cmath>
+#include <string>
+
+namespace causeway::engine {
+namespace {
+
+bool in_range(float value, float low, float high) { return value >= low && value <= high; }
+
+// Not what the server would let through, but nothing that could harm others may pass either.
+Status check_sampling(const request::SamplingParams& sampling) {
+  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature)) {
+    return invalid_argument("temperature must be a number not below 0");
+  }
+  if (!in_range(sampling.top_p, 0, 1) || !in_range(sampling.min_p, 0, 1)) {
+    return invalid_argument("top_p and min_p must lie between 0 and 1");
+  }
+  if (!in_range(sampling.presence_penalty, -2, 2) || !in_range(sampling.frequency_penalty, -2, 2)) {
+    return invalid_argument("presence_penalty and frequency_penalty must lie between -2 and 2");
+  }
+  if (!(sampling.repetition_penalty > 0) || !std::isfinite(sampling.repetition_penalty)) {
+    return invalid_argument("repetition_penalty must be a number above 0");
+  }
+  return {};
+}
+
+Status check_length(const request::Request& request, const ModelFacts& facts, std::int64_t frames) {
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t output = request.max_tokens.count;
+  if (prompt == 0) return invalid_argument("the prompt has no tokens");
+  if (output < 1) return invalid_argument("max_tokens must be at least 1");
+  const std::int64_t context = facts.max_model_len.count;
+  if (prompt > context || output > context - prompt) {
+    return invalid_argument("the request needs " + std::to_string(prompt) + " prompt tokens and " +
+                            std::to_string(output) + " output tokens; the model's context is " +
+                            std::to_string(context) + " tokens");
+  }
+  // The last token's KV is never written.
+  const std::int64_t block = facts.tokens_per_block.count;
+  const std::int64_t needed = (prompt + output - 1 + block - 1) / block;
+  if (needed > frames) {
+    return invalid_argument("the request's " + std::to_string(prompt) + " + " +
+                            std::to_string(output) + " tokens need " + std::to_string(needed) +
+                            " KV frames of " + std::to_string(block) + " tokens; there are " +
+                            std::to_string(frames));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_request(const request::Request& request, const ModelFacts& facts,
+                     std::int64_t frames) {
+  if (!request.id.valid()) return invalid_argument("the request has no id");
+  CAUSEWAY_TRY(check_length(request, facts, frames));
+  CAUSEWAY_TRY(check_sampling(request.sampling));
+  if (facts.vocab > 0) {
+    for (const TokenId token : request.prompt) {
+      if (token < 0 || token >= facts.vocab) {
+        return invalid_argument("prompt token " + std::to_string(token) +
+                                " is outside the model's vocabulary of " +
+                                std::to_string(facts.vocab));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace causeway::engine
