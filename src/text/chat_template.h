@@ -2,14 +2,15 @@
 //
 //   messages, tools, kwargs (JSON) --> ChatTemplate (Jinja, compiled once) --> prompt text
 //
-// The template language is the subset of Jinja2 that published chat templates use, set up as Hugging
-// Face transformers does: trim_blocks, lstrip_blocks, break and continue, the immutable sandbox,
-// `tojson` without HTML escapes, raise_exception, strftime_now, the generation tag. docs/design/
-// chat_template.md says what is in it. Templates and conversations are hostile input: JinjaLimits.
+// The template language is the subset of Jinja2 that published chat templates use, set up as
+// Hugging Face transformers does: trim_blocks, lstrip_blocks, break and continue, the immutable
+// sandbox, `tojson` without HTML escapes, raise_exception, strftime_now, the generation tag.
+// docs/design/ chat_template.md says what is in it. Templates and conversations are hostile input:
+// JinjaLimits.
 //
 // Variables that a template sees: messages, tools (none without), documents (none),
-// add_generation_prompt, bos_token and eos_token (undefined when empty), and every member of `extra`,
-// which wins over bos_token, eos_token and documents.
+// add_generation_prompt, bos_token and eos_token (undefined when empty), and every member of
+// `extra`, which wins over bos_token, eos_token and documents.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ struct ChatTemplateInput {
   const nlohmann::ordered_json* tools = nullptr;  // array, or null for none
   const nlohmann::ordered_json* extra = nullptr;  // object (chat_template_kwargs), or null
   bool add_generation_prompt = true;
-  std::string_view bos_token, eos_token;
+  std::string_view bos_token = {}, eos_token = {};
   std::int64_t now_unix_seconds = 0;  // what strftime_now formats, in UTC
 };
 
@@ -64,7 +65,8 @@ class ChatTemplate {
 
 // Loads from a Hugging Face snapshot: chat_template.jinja wins, else "chat_template" of
 // tokenizer_config.json (a string, or a list of {name, template}, of which "default" is taken).
-// Errors: kNotFound when the model has no template; kIo, kCorrupt, kInvalidArgument naming the file.
+// Errors: kNotFound when the model has no template; kIo, kCorrupt, kInvalidArgument naming the
+// file.
 Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory);
 
 }  // namespace causeway::text

@@ -1,0 +1,132 @@
+#include "text/chat_template.h"
+
+#include <fstream>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "text/jinja/template.h"
+
+namespace causeway::text {
+namespace {
+
+// Configurations are a few KiB, some with every added token a few MiB.
+constexpr std::uintmax_t kConfigBytesMax = std::uintmax_t{64} << 20;
+
+jinja::Variable json_variable(std::string_view name, const nlohmann::ordered_json* json) {
+  jinja::Variable variable;
+  variable.name = name;
+  variable.json = json;
+  return variable;
+}
+
+void add_text(std::vector<jinja::Variable>& variables, std::string_view name,
+              std::string_view text) {
+  if (text.empty()) return;
+  jinja::Variable variable;
+  variable.name = name;
+  variable.kind = jinja::Variable::Kind::kText;
+  variable.text = text;
+  variables.push_back(variable);
+}
+
+Result<std::string> read_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error) return io_error("cannot read " + path.string(), error.value());
+  if (bytes > kConfigBytesMax) {
+    return invalid_argument(path.string() + " is larger than 64 MiB: it is no configuration");
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(bytes));
+  if (!file || static_cast<std::uintmax_t>(file.gcount()) != bytes) {
+    return io_error("cannot read " + path.string(), EIO);
+  }
+  return text;
+}
+
+Error no_template(const std::filesystem::path& directory) {
+  return not_found(directory.string() +
+                   " has no chat template (chat_template.jinja, or chat_template in "
+                   "tokenizer_config.json): give one with --chat-template, or use completions");
+}
+
+// The template in a parsed tokenizer_config.json.
+Result<std::string> template_in(const nlohmann::ordered_json& config,
+                                const std::filesystem::path& directory) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return no_template(directory);
+  if (found->is_string()) return found->get<std::string>();
+  const std::string name = (directory / "tokenizer_config.json").string();
+  if (!found->is_array()) return corrupt(name + ": chat_template is neither a string nor a list");
+  for (const auto& entry : *found) {
+    if (!entry.is_object() || entry.value("name", nlohmann::ordered_json()) != "default") continue;
+    const auto source = entry.find("template");
+    if (source == entry.end() || !source->is_string()) {
+      return corrupt(name + ": the chat template \"default\" is not a string");
+    }
+    return source->get<std::string>();
+  }
+  return not_found(name + ": none of its chat templates is named \"default\"");
+}
+
+Result<std::string> template_of_config(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / "tokenizer_config.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return no_template(directory);
+  CAUSEWAY_ASSIGN(const std::string text, read_file(path));
+  const auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return corrupt(path.string() + " is not a JSON object");
+  return template_in(config, directory);
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const jinja::Template> compiled)
+    : compiled_(std::move(compiled)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+Result<ChatTemplate> ChatTemplate::compile(std::string source, JinjaLimits limits) {
+  CAUSEWAY_ASSIGN(auto compiled, jinja::Template::compile(source, limits));
+  return ChatTemplate(std::move(compiled));
+}
+
+Result<std::string> ChatTemplate::render(const ChatTemplateInput& input) const {
+  std::vector<jinja::Variable> variables;
+  add_text(variables, "bos_token", input.bos_token);
+  add_text(variables, "eos_token", input.eos_token);
+  variables.push_back(json_variable("documents", nullptr));
+  if (input.extra != nullptr && !input.extra->is_null()) {
+    if (!input.extra->is_object()) {
+      return invalid_argument("chat_template_kwargs must be an object");
+    }
+    for (auto it = input.extra->begin(); it != input.extra->end(); ++it) {
+      variables.push_back(json_variable(it.key(), &it.value()));
+    }
+  }
+  variables.push_back(json_variable("messages", &input.messages));
+  variables.push_back(json_variable("tools", input.tools));
+  jinja::Variable prompt;
+  prompt.name = "add_generation_prompt";
+  prompt.kind = jinja::Variable::Kind::kFlag;
+  prompt.flag = input.add_generation_prompt;
+  variables.push_back(prompt);
+  return compiled_->render(variables, input.now_unix_seconds);
+}
+
+Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory) {
+  const std::filesystem::path own = directory / "chat_template.jinja";
+  std::error_code error;
+  if (std::filesystem::exists(own, error)) {
+    CAUSEWAY_ASSIGN(std::string source, read_file(own));
+    return ChatTemplate::compile(std::move(source)).with_context(own.string());
+  }
+  CAUSEWAY_ASSIGN(std::string source, template_of_config(directory));
+  return ChatTemplate::compile(std::move(source))
+      .with_context((directory / "tokenizer_config.json").string());
+}
+
+}  // namespace causeway::text
