@@ -3,13 +3,17 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 
 #include "text/utf8.h"
 
 namespace causeway::text {
 namespace {
 
-constexpr std::size_t kNormalizedBytesMax = std::size_t{256} << 20;
+// A real normaliser writes at most 3 bytes for one; chains of hostile ones grow without end.
+constexpr std::size_t kGrowthMax = 16;
+constexpr std::size_t kGrowthAlways = std::size_t{64} << 10;
 
 // Characters that NFC leaves alone and that never join the character before them. A selection:
 // others take the slow way and come out right as well.
@@ -29,6 +33,24 @@ utf8proc_propval_t combining_class(utf8proc_int32_t code) {
   return utf8proc_get_property(code)->combining_class;
 }
 
+// Sorts a run of marks by combining class, equal ones as they stand. (clang refuses
+// std::stable_sort of this standard library, which calls a deprecated function.)
+void order_run(std::vector<utf8proc_int32_t>::iterator begin,
+               std::vector<utf8proc_int32_t>::iterator end) {
+  struct Mark {
+    utf8proc_propval_t combining_class;
+    std::ptrdiff_t place;
+    utf8proc_int32_t code;
+  };
+  if (end - begin < 2) return;
+  std::vector<Mark> marks;
+  for (auto at = begin; at != end; ++at) marks.push_back({combining_class(*at), at - begin, *at});
+  std::sort(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) {
+    return std::tie(a.combining_class, a.place) < std::tie(b.combining_class, b.place);
+  });
+  std::transform(marks.begin(), marks.end(), begin, [](const Mark& mark) { return mark.code; });
+}
+
 // utf8proc's own ordering swaps neighbours, which takes minutes for a megabyte of unsorted marks.
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
   for (auto at = codes.begin(); at != codes.end();) {
@@ -38,8 +60,7 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
     }
     const auto end =
         std::find_if(at, codes.end(), [](auto code) { return combining_class(code) == 0; });
-    std::stable_sort(at, end,
-                     [](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    order_run(at, end);
     at = end;
   }
 }
@@ -66,7 +87,8 @@ void compose_slowly(std::string_view text, std::string& out) {
   for (utf8proc_ssize_t i = 0; i < length; ++i) append_utf8(static_cast<char32_t>(codes[i]), out);
 }
 
-Status replace_all(const Normalizer::Replace& step, std::string_view text, std::string& out) {
+Status replace_all(const Normalizer::Replace& step, std::string_view text, std::size_t bytes_max,
+                   std::string& out) {
   std::vector<Range> matches;
   CAUSEWAY_TRY(step.pattern.find_all(text, matches));
   out.clear();
@@ -74,8 +96,9 @@ Status replace_all(const Normalizer::Replace& step, std::string_view text, std::
   for (const Range match : matches) {
     out.append(text.substr(done, match.begin - done)).append(step.content);
     done = match.end;
-    if (out.size() > kNormalizedBytesMax) {
-      return exhausted("normalising makes the text longer than 256 MiB");
+    if (out.size() > bytes_max) {
+      return exhausted("the tokenizer's normalizer makes the text longer than " +
+                       std::to_string(bytes_max) + " bytes");
     }
   }
   out.append(text.substr(done));
@@ -118,6 +141,7 @@ bool compose_nfc(std::string_view text, std::string& out) {
 }
 
 Result<std::string_view> Normalizer::apply(std::string_view text, std::string& buffer) const {
+  const std::size_t bytes_max = kGrowthAlways + kGrowthMax * text.size();
   std::string next;
   for (const Step& step : steps_) {
     if (std::holds_alternative<Nfc>(step)) {
@@ -126,7 +150,7 @@ Result<std::string_view> Normalizer::apply(std::string_view text, std::string& b
       if (text.empty()) continue;
       next.assign(prepend->text).append(text);
     } else {
-      CAUSEWAY_TRY(replace_all(std::get<Replace>(step), text, next));
+      CAUSEWAY_TRY(replace_all(std::get<Replace>(step), text, bytes_max, next));
     }
     buffer.swap(next);
     text = buffer;

@@ -1,0 +1,210 @@
+// SentencePiece models written here, field by field, and hostile ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <limits>
+
+#include "base/random.h"
+#include "text/detokenizer.h"
+#include "text/sentencepiece_model.h"
+#include "text/tokenizer.h"
+
+namespace causeway::text {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Type = SentencePieceModel::Type;
+using Ids = std::vector<TokenId>;
+
+constexpr EncodeOptions kPlain{false, false};
+
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+  out.push_back(static_cast<char>(value));
+  return out;
+}
+std::string number(int field, std::int64_t value) {
+  return varint(static_cast<std::uint64_t>(field) << 3) + varint(static_cast<std::uint64_t>(value));
+}
+std::string bytes(int field, const std::string& value) {
+  return varint((static_cast<std::uint64_t>(field) << 3) | 2) + varint(value.size()) + value;
+}
+std::string piece(const std::string& content, float score, Type type = Type::kNormal) {
+  const auto bits = std::bit_cast<std::uint32_t>(score);
+  std::string fixed = varint((2 << 3) | 5);
+  for (int i = 0; i < 4; ++i) fixed.push_back(static_cast<char>(bits >> (8 * i)));
+  return bytes(1, bytes(1, content) + fixed + number(3, static_cast<int>(type)));
+}
+std::string controls() {
+  return piece("<unk>", 0, Type::kUnknown) + piece("<s>", 0, Type::kControl) +
+         piece("</s>", 0, Type::kControl);
+}
+std::string bpe(const std::string& more = "") { return bytes(2, number(3, 2) + more); }
+// Extra spaces stay, as in the models in use.
+std::string identity() { return bytes(3, number(4, 0)); }
+
+std::unique_ptr<Tokenizer> load(const std::string& model, const std::string& config = "") {
+  auto tokenizer = load_sentencepiece(model, config);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
+}
+
+Ids encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = kPlain) {
+  auto ids = tokenizer.encode(text, options);
+  EXPECT_TRUE(ids.ok()) << ids.error().message;
+  return ids.ok() ? *ids : Ids{};
+}
+
+std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.push(id, true);
+  return text + detokenizer.finish();
+}
+
+std::string small_model() {
+  return controls() + piece("▁", -10) + piece("a", -11) + piece("b", -12) + piece("ab", -1) +
+         piece("▁a", -2) + piece("abc", -3) + piece("[X]", 0, Type::kUserDefined) + bpe() +
+         identity();
+}
+
+TEST(SentencePiece, MergesByScore) {
+  const auto tokenizer = load(small_model());
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(encode(*tokenizer, "ab"), ElementsAre(3, 6)) << "ab (-1) before ▁a (-2)";
+  EXPECT_THAT(encode(*tokenizer, "a a"), ElementsAre(7, 7));
+  EXPECT_THAT(encode(*tokenizer, "ab", {}), ElementsAre(1, 3, 6));
+  EXPECT_THAT(encode(*tokenizer, "</s>", {}), ElementsAre(1, 2));
+  EXPECT_EQ(decode(*tokenizer, encode(*tokenizer, "ab  a")), "ab  a");
+  // "c" is no piece, but what it makes with "ab" is.
+  EXPECT_THAT(encode(*tokenizer, "abc"), ElementsAre(3, 8));
+}
+
+TEST(SentencePiece, UnknownRunsAreOneToken) {
+  const auto tokenizer = load(small_model());
+  EXPECT_THAT(encode(*tokenizer, "xyzb"), ElementsAre(3, 0, 5));
+}
+
+TEST(SentencePiece, UserDefinedPiecesStayWhole) {
+  const auto tokenizer = load(small_model());
+  EXPECT_THAT(encode(*tokenizer, "a[X]b"), ElementsAre(7, 9, 5));
+}
+
+TEST(SentencePiece, FallsBackToBytes) {
+  std::string model = controls();
+  for (int byte = 0; byte < 256; ++byte) {
+    constexpr char kHex[] = "0123456789ABCDEF";
+    model += piece(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">", 0, Type::kByte);
+  }
+  model += piece("▁", -1) + bpe(number(35, 1)) + identity();
+  const auto tokenizer = load(model);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(encode(*tokenizer, "é"), ElementsAre(259, 3 + 0xC3, 3 + 0xA9));
+  EXPECT_EQ(decode(*tokenizer, encode(*tokenizer, "🦙 <0x41>")), "🦙 <0x41>");
+  EXPECT_EQ(decode(*tokenizer, {3 + 0xC3}), "\xEF\xBF\xBD");
+}
+
+TEST(SentencePiece, HonoursTheNormalizer) {
+  const std::string pieces = controls() + piece("▁", -1) + piece("a", -2);
+  const auto squeezing = load(pieces + bpe());
+  EXPECT_THAT(encode(*squeezing, "  a   a "), ElementsAre(3, 4, 3, 4));
+  EXPECT_TRUE(encode(*squeezing, "   ").empty());
+  const auto bare = load(pieces + bpe() + bytes(3, number(3, 0) + number(4, 0)));
+  EXPECT_THAT(encode(*bare, "a "), ElementsAre(4, 3));
+  EXPECT_EQ(decode(*bare, {3, 4}), " a");
+}
+
+TEST(SentencePiece, HonoursTheConfiguration) {
+  const auto tokenizer = load(small_model(), R"({"add_bos_token": false, "add_eos_token": true,
+      "legacy": false, "added_tokens_decoder": {"2": {"content": "</s>", "special": true},
+      "10": {"content": "[INST]", "special": true}, "11": {"content": "[t]", "special": false}}})");
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 12);
+  // With `legacy` off only the start of the text gets the space.
+  EXPECT_THAT(encode(*tokenizer, "a[INST]a[t]", {}), ElementsAre(7, 10, 4, 11, 2));
+}
+
+TEST(SentencePiece, CuttingAtMarksChangesNothing) {
+  Random random(9);
+  const std::string pieces = controls() + piece("▁", -10) + piece("a", -11) + piece("b", -12) +
+                             piece("ab", -1) + piece("▁a", -2) + piece("▁▁", -3) +
+                             piece("▁ab", -4) + piece("ba", -2);
+  const auto cut = load(pieces + bpe() + identity());
+  // A piece with a mark inside forbids the cutting; no text has it.
+  const auto whole = load(pieces + piece("x▁y", -5) + bpe() + identity());
+  for (int i = 0; i < 3000; ++i) {
+    std::string text;
+    for (std::int64_t n = random.below(80); n > 0; --n) text += "ab c "[random.below(5)];
+    ASSERT_EQ(encode(*cut, text), encode(*whole, text)) << text;
+  }
+}
+
+TEST(Hostile, TruncatedModelsAreErrors) {
+  const std::string model = small_model();
+  for (std::size_t size = 0; size < model.size(); ++size) {
+    const auto tokenizer = load_sentencepiece(model.substr(0, size));
+    if (tokenizer.ok()) continue;  // cut between two fields, behind the trainer's
+    EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.model")) << size;
+  }
+  EXPECT_FALSE(load_sentencepiece("").ok());
+  EXPECT_FALSE(load_sentencepiece(model.substr(0, model.size() - 1)).ok());
+}
+
+TEST(Hostile, RandomChangesNeverCrash) {
+  Random random(10);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string model = small_model();
+    for (std::int64_t n = random.between(1, 4); n > 0; --n) {
+      const auto at = random.below(static_cast<std::int64_t>(model.size()));
+      model[static_cast<std::size_t>(at)] = static_cast<char>(random.below(256));
+    }
+    const auto tokenizer = load_sentencepiece(model);
+    if (!tokenizer.ok()) {
+      EXPECT_FALSE(tokenizer.error().message.empty());
+    } else {
+      EXPECT_TRUE((*tokenizer)->encode("ab <s> x", {}).ok());
+    }
+  }
+}
+
+TEST(Hostile, ContradictionsAreNamed) {
+  const std::string base = controls();
+  const std::string huge = varint((1 << 3) | 2) + varint(std::uint64_t{1} << 62);
+  const auto nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [model, message] : std::vector<std::pair<std::string, std::string>>{
+           {base + bytes(2, number(3, 1)), "only BPE"},
+           {base, "only BPE"},
+           {bpe(), "unknown pieces"},
+           {base + base + bpe(), "unknown pieces"},
+           {base + piece("<s>", 0) + bpe(), "twice"},
+           {base + piece("", 0) + bpe(), "empty"},
+           {base + piece("\xFF", 0) + bpe(), "UTF-8"},
+           {base + piece("a", nan) + bpe(), "not a number"},
+           {base + piece("a", 0, Type::kUnused) + bpe(), "unused"},
+           {base + piece("a", 0, static_cast<Type>(9)) + bpe(), "type 9"},
+           {base + piece("x", 0, Type::kByte) + bpe(), "<0xHH>"},
+           {base + piece(std::string(5000, 'a'), 0) + bpe(), "5000 bytes"},
+           {base + bpe(number(35, 1)), "byte_fallback"},
+           {base + bpe(number(24, 1)), "treat_whitespace_as_suffix"},
+           {base + bpe() + bytes(3, bytes(2, "rules")), "precompiled_charsmap"},
+           {base + bpe() + bytes(3, number(5, 0)), "escape_whitespaces"},
+           {huge, "truncated"},
+           {number(1, 5), "wire type"},
+           {std::string(12, '\xFF'), "64 bits"},
+           {base + "\x0B", "wire type"}}) {
+    const auto tokenizer = load_sentencepiece(model);
+    ASSERT_FALSE(tokenizer.ok()) << message;
+    EXPECT_THAT(tokenizer.error().message, HasSubstr(message));
+    EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.model"));
+  }
+  // Ids of BOS and EOS outside the pieces mean that there is none.
+  const auto tokenizer = load(base + bpe(number(41, -1) + number(42, 1 << 30)));
+  EXPECT_FALSE(tokenizer->bos());
+  EXPECT_FALSE(tokenizer->eos());
+}
+
+}  // namespace
+}  // namespace causeway::text

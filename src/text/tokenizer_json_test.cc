@@ -1,0 +1,404 @@
+// tokenizer.json files made here: the kinds that models use, every stage, and hostile ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "text/bpe_model.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+namespace causeway::text {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+using Ids = std::vector<TokenId>;
+
+constexpr EncodeOptions kPlain{false, false};
+constexpr EncodeOptions kParse{false, true};
+
+std::string spelled(std::string_view bytes) {
+  std::string out;
+  for (const char byte : bytes)
+    append_utf8(spelling_of_byte(static_cast<unsigned char>(byte)), out);
+  return out;
+}
+
+Json added(int id, const std::string& content, bool special = true) {
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", special}};
+}
+
+// A byte-level file as GPT-2 has them: 256 bytes, ids as the byte's value, and `merges` of bytes.
+Json byte_level_file(const std::vector<std::pair<std::string, std::string>>& merges = {}) {
+  Json vocab = Json::object();
+  for (int byte = 0; byte < 256; ++byte)
+    vocab[spelled(std::string(1, static_cast<char>(byte)))] = byte;
+  Json list = Json::array();
+  for (const auto& [left, right] : merges) {
+    vocab.emplace(spelled(left + right), static_cast<int>(vocab.size()));
+    list.push_back(spelled(left) + " " + spelled(right));
+  }
+  return {{"version", "1.0"},
+          {"added_tokens", Json::array()},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+          {"post_processor", nullptr},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", list}}}};
+}
+
+// As Llama-2's: marks for spaces, byte fallback, an unknown token.
+Json fallback_file() {
+  Json vocab = {{"<unk>", 0}, {"<s>", 1}};
+  for (int byte = 0; byte < 256; ++byte) {
+    constexpr char kHex[] = "0123456789ABCDEF";
+    vocab[std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">"] = 3 + byte;
+  }
+  for (const auto* token : {"▁", "a", "b", "▁a", "▁ab", "ab"}) {
+    vocab.emplace(token, static_cast<int>(vocab.size()) + 1);
+  }
+  const Json mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+  const Json space = {{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}};
+  const Json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+  return {
+      {"added_tokens", {added(0, "<unk>"), added(1, "<s>")}},
+      {"normalizer",
+       {{"type", "Sequence"}, {"normalizers", {{{"type", "Prepend"}, {"prepend", "▁"}}, mark}}}},
+      {"pre_tokenizer", nullptr},
+      {"decoder",
+       {{"type", "Sequence"},
+        {"decoders", {space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}, strip}}}},
+      {"model",
+       {{"type", "BPE"},
+        {"unk_token", "<unk>"},
+        {"fuse_unk", true},
+        {"byte_fallback", true},
+        {"vocab", vocab},
+        {"merges", Json::parse(R"([["▁", "a"], ["▁a", "b"], ["a", "b"]])")}}}};
+}
+
+std::unique_ptr<Tokenizer> load(const Json& file, const std::string& config = "") {
+  auto tokenizer = load_tokenizer_json(file.dump(), config);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
+}
+
+Ids encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = kPlain) {
+  auto ids = tokenizer.encode(text, options);
+  EXPECT_TRUE(ids.ok()) << ids.error().message;
+  return ids.ok() ? *ids : Ids{};
+}
+
+std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.push(id, false);
+  return text + detokenizer.finish();
+}
+
+Error error_of(const std::string& file, const std::string& config = "") {
+  const auto tokenizer = load_tokenizer_json(file, config);
+  if (tokenizer.ok()) ADD_FAILURE() << "loaded: " << file.substr(0, 200);
+  return tokenizer.ok() ? Error{} : tokenizer.error();
+}
+
+TEST(ByteLevelJson, WithoutMergesEveryByteIsAToken) {
+  const auto tokenizer = load(byte_level_file());
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(encode(*tokenizer, "Hé!"), ElementsAre('H', 0xC3, 0xA9, '!'));
+  EXPECT_EQ(tokenizer->vocab_size(), 256);
+  EXPECT_EQ(decode(*tokenizer, {'H', 0xC3, 0xA9}), "Hé");
+  EXPECT_FALSE(tokenizer->bos());
+  EXPECT_EQ(tokenizer->token_bytes(' '), " ");
+  EXPECT_EQ(tokenizer->find("Ġ"), ' ');
+}
+
+TEST(ByteLevelJson, MergesWithinWordsOnly) {
+  const auto tokenizer = load(byte_level_file({{"h", "e"}, {" ", "he"}, {"e", " "}}));
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(encode(*tokenizer, "he he"), ElementsAre(256, 257));
+}
+
+TEST(ByteLevelJson, LoadsLlama3StyleSpecialTokens) {
+  Json file = byte_level_file({{"a", "b"}});
+  file["added_tokens"] = {added(257, "<|begin_of_text|>"), added(258, "<|eot_id|>"),
+                          added(259, "<tool>", false)};
+  file["model"]["ignore_merges"] = true;
+  file["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [
+    {"type": "ByteLevel"},
+    {"type": "TemplateProcessing",
+     "single": [{"SpecialToken": {"id": "<|begin_of_text|>"}}, {"Sequence": {"id": "A"}}],
+     "special_tokens": {"<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [257]}}}]})");
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->bos(), 257);
+  EXPECT_THAT(encode(*tokenizer, "ab<|eot_id|>", {}), ElementsAre(257, 256, 258));
+  EXPECT_EQ(encode(*tokenizer, "<|eot_id|>").size(), 10u);
+  EXPECT_THAT(encode(*tokenizer, "a<tool>"), ElementsAre('a', 259));
+  EXPECT_TRUE(tokenizer->is_special(258));
+  EXPECT_FALSE(tokenizer->is_special(259));
+  const auto without = load(file, R"({"add_bos_token": false, "eos_token": "<|eot_id|>"})");
+  EXPECT_THAT(encode(*without, "ab", {}), ElementsAre(256));
+  EXPECT_EQ(without->eos(), 258);
+  const auto both = load(file, R"({"bos_token": {"content": "<|begin_of_text|>"},
+                                   "eos_token": "<|eot_id|>", "add_eos_token": true})");
+  EXPECT_THAT(encode(*both, "ab", {}), ElementsAre(257, 256, 258));
+}
+
+TEST(ByteLevelJson, IgnoreMergesKeepsWholeWords) {
+  Json file = byte_level_file();
+  file["model"]["vocab"]["abc"] = 256;
+  EXPECT_THAT(encode(*load(file), "abc"), ElementsAre('a', 'b', 'c'));
+  file["model"]["ignore_merges"] = true;
+  EXPECT_THAT(encode(*load(file), "abc"), ElementsAre(256));
+}
+
+TEST(ByteLevelJson, PutsAPrefixSpaceOnRequest) {
+  Json file = byte_level_file();
+  file["pre_tokenizer"]["add_prefix_space"] = true;
+  EXPECT_THAT(encode(*load(file), "a"), ElementsAre(' ', 'a'));
+  EXPECT_THAT(encode(*load(file), " a"), ElementsAre(' ', 'a'));
+}
+
+TEST(FallbackJson, EncodesAndDecodes) {
+  const auto tokenizer = load(fallback_file());
+  ASSERT_NE(tokenizer, nullptr);
+  const TokenId ab = *tokenizer->find("▁ab");
+  EXPECT_THAT(encode(*tokenizer, "ab ab"), ElementsAre(ab, ab));
+  EXPECT_THAT(encode(*tokenizer, "é"), ElementsAre(*tokenizer->find("▁"), 3 + 0xC3, 3 + 0xA9));
+  EXPECT_EQ(decode(*tokenizer, encode(*tokenizer, "ab é  🦙\n")), "ab é  🦙\n");
+  EXPECT_EQ(decode(*tokenizer, encode(*tokenizer, " a")), " a");
+  EXPECT_TRUE(encode(*tokenizer, "").empty());
+  // Each stretch between special tokens gets its prefix.
+  EXPECT_THAT(encode(*tokenizer, "<s>ab<s>", kParse), ElementsAre(1, ab, 1));
+}
+
+TEST(FallbackJson, CuttingAtMarksChangesNothing) {
+  Json file = fallback_file();
+  const auto cut = load(file);
+  // A merge across a mark forbids the cutting; it is too late in the order to matter here.
+  file["model"]["vocab"]["b▁ab"] = 400;
+  file["model"]["merges"].push_back(Json::parse(R"(["b", "▁ab"])"));
+  const auto whole = load(file);
+  for (const auto* text : {"ab ab", "  a  b ", "a a ab aab", "▁▁", "bb ab", "x y  z"}) {
+    Ids expected = encode(*whole, text);
+    const auto crossing = std::find(expected.begin(), expected.end(), 400);
+    if (crossing != expected.end()) {
+      *crossing = *cut->find("b");
+      expected.insert(crossing + 1, *cut->find("▁ab"));
+    }
+    EXPECT_EQ(encode(*cut, text), expected) << text;
+  }
+}
+
+TEST(MetaspaceJson, EncodesAndDecodes) {
+  Json file = fallback_file();
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", true}};
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}};
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  const TokenId marked = *tokenizer->find("▁ab");
+  EXPECT_THAT(encode(*tokenizer, "ab ab"), ElementsAre(marked, marked));
+  EXPECT_THAT(encode(*tokenizer, "<s>ab", kParse), ElementsAre(1, *tokenizer->find("ab")));
+  EXPECT_EQ(decode(*tokenizer, {marked, marked}), "ab ab");
+}
+
+TEST(AddedTokens, HonourTheirFlags) {
+  Json file = byte_level_file();
+  Json left = added(256, "<l>"), right = added(257, "<r>"), word = added(258, "yes");
+  left["lstrip"] = true;
+  right["rstrip"] = true;
+  word["single_word"] = true;
+  file["added_tokens"] = {left, right, word, added(259, "<l><r>"), added(260, "yes!")};
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(encode(*tokenizer, "a \n<l> b", kParse), ElementsAre('a', 256, ' ', 'b'));
+  EXPECT_THAT(encode(*tokenizer, "a <r> \t b", kParse), ElementsAre('a', ' ', 257, 'b'));
+  EXPECT_THAT(encode(*tokenizer, "yes yeses éyes", kParse),
+              ElementsAre(258, ' ', 'y', 'e', 's', 'e', 's', ' ', 0xC3, 0xA9, 'y', 'e', 's'));
+  EXPECT_THAT(encode(*tokenizer, "<l><r>yes!", kParse), ElementsAre(259, 260)) << "longest first";
+  EXPECT_EQ(encode(*tokenizer, "<l>").size(), 3u);
+}
+
+TEST(AddedTokens, NormalizedOnesAreFoundInNormalizedText) {
+  Json file = byte_level_file();
+  file["normalizer"] = {{"type", "NFC"}};
+  Json token = added(256, "e\xCC\x81", false);
+  token["normalized"] = true;
+  file["added_tokens"] = {token, added(257, "o\xCC\x81", false)};
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(encode(*tokenizer, "xé"), ElementsAre('x', 256));
+  EXPECT_THAT(encode(*tokenizer, "e\xCC\x81"), ElementsAre(256));
+  EXPECT_THAT(encode(*tokenizer, "ó"), ElementsAre(0xC3, 0xB3));
+  EXPECT_THAT(encode(*tokenizer, "o\xCC\x81"), ElementsAre(257));
+}
+
+TEST(Encode, InvalidTextIsAnErrorWithItsPlace) {
+  const auto tokenizer = load(byte_level_file());
+  const auto ids = tokenizer->encode("ab\xFFz", {});
+  ASSERT_FALSE(ids.ok());
+  EXPECT_EQ(ids.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(ids.error().message, HasSubstr("byte 2"));
+}
+
+TEST(Encode, MissingByteIsAnError) {
+  Json file = byte_level_file();
+  file["model"]["vocab"].erase("a");
+  const auto tokenizer = load(file);
+  const auto ids = tokenizer->encode("bab", {});
+  ASSERT_FALSE(ids.ok());
+  EXPECT_THAT(ids.error().message, HasSubstr("byte (61)"));
+}
+
+TEST(Hostile, EveryTruncationIsAnError) {
+  const std::string file = fallback_file().dump();
+  for (std::size_t size = 0; size < file.size(); size += size < 300 ? 1 : 37) {
+    EXPECT_EQ(error_of(file.substr(0, size)).code, ErrorCode::kCorrupt) << size;
+  }
+}
+
+TEST(Hostile, DeepNestingIsAnError) {
+  const std::string deep(100'000, '[');
+  EXPECT_THAT(error_of(deep).message, HasSubstr("JSON"));
+  EXPECT_THAT(error_of("{\"normalizer\":" + deep).message, HasSubstr("JSON"));
+  std::string closed;
+  for (int i = 0; i < 100'000; ++i) closed += "{\"a\":";
+  EXPECT_THAT(error_of(closed + "1" + std::string(100'000, '}')).message, HasSubstr("JSON"));
+  EXPECT_THAT(error_of(byte_level_file().dump(), deep).message, HasSubstr("tokenizer_config.json"));
+}
+
+struct Change {
+  const char* path;
+  const char* value;  // JSON
+  ErrorCode code;
+  const char* message;
+};
+
+TEST(Hostile, WrongFieldsAreNamed) {
+  constexpr auto kBad = ErrorCode::kCorrupt;
+  constexpr auto kNo = ErrorCode::kUnsupported;
+  const Change changes[] = {
+      {"/model", "7", kBad, "model"},
+      {"/model/type", "\"Unigram\"", kNo, "'Unigram'"},
+      {"/model/type", "1", kBad, "model.type"},
+      {"/model/dropout", "0.1", kNo, "dropout"},
+      {"/model/vocab", "[]", kBad, "model.vocab"},
+      {"/model/vocab/a", "\"x\"", kBad, "model.vocab['a']"},
+      {"/model/vocab/a", "-1", kBad, "model.vocab['a']"},
+      {"/model/vocab/a", "98", kBad, "twice"},
+      {"/model/vocab/a", "1e3", kBad, "model.vocab['a']"},
+      {"/model/vocab/a", "4194304", kBad, "model.vocab['a']"},
+      {"/model/vocab/a", "99999999999999999999", kBad, "JSON"},
+      {"/model/merges", "{}", kBad, "model.merges"},
+      {"/model/merges", "[\"a\"]", kBad, "model.merges[0]"},
+      {"/model/merges", "[\"a b c\"]", kBad, "model.merges[0]"},
+      {"/model/merges", "[[\"a\"]]", kBad, "model.merges[0]"},
+      {"/model/merges", "[[\"a\", 1]]", kBad, "model.merges[0]"},
+      {"/model/merges", "[\" a\"]", kBad, "model.merges[0]"},
+      {"/model/merges", "[\"a nothere\"]", kBad, "'nothere' is not in"},
+      {"/model/merges", "[\"a b\"]", kBad, "'ab' is not in"},
+      {"/model/unk_token", "\"nope\"", kBad, "unk_token"},
+      {"/model/byte_fallback", "1", kBad, "byte_fallback"},
+      {"/model/end_of_word_suffix", "\"</w>\"", kNo, "end_of_word_suffix"},
+      {"/added_tokens", "{}", kBad, "added_tokens"},
+      {"/added_tokens", "[1]", kBad, "added_tokens[0]"},
+      {"/added_tokens", "[{\"content\": \"x\"}]", kBad, "added_tokens[0].id"},
+      {"/added_tokens", "[{\"id\": 300}]", kBad, "added_tokens[0].content"},
+      {"/added_tokens", "[{\"id\": 3, \"content\": \"<x>\"}]", kBad, "'<x>'"},
+      {"/added_tokens", "[{\"id\": 300, \"content\": \"a\"}]", kBad, "'a'"},
+      {"/added_tokens",
+       "[{\"id\": 300, \"content\": \"<x>\"}, {\"id\": 300, \"content\": \"<y>\"}]", kBad, "'<y>'"},
+      {"/added_tokens", "[{\"id\": 300, \"content\": \"<x>\", \"lstrip\": 1}]", kBad, "lstrip"},
+      {"/normalizer", "{\"type\": \"NFKC\"}", kNo, "'NFKC'"},
+      {"/normalizer", "{}", kBad, "normalizer.type"},
+      {"/normalizer", "{\"type\": \"Replace\", \"content\": \"\"}", kBad, "pattern"},
+      {"/pre_tokenizer", "{\"type\": \"Whitespace\"}", kNo, "'Whitespace'"},
+      {"/pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}}", kNo, "regular"},
+      {"/pre_tokenizer",
+       "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Eaten\"}", kNo,
+       "'Eaten'"},
+      {"/pre_tokenizer", "{\"type\": \"Sequence\", \"pretokenizers\": 1}", kBad, "pretokenizers"},
+      {"/pre_tokenizer",
+       "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, "
+       "{\"type\": \"ByteLevel\"}]}",
+       kNo, "after ByteLevel"},
+      {"/decoder", "{\"type\": \"WordPiece\"}", kNo, "'WordPiece'"},
+      {"/post_processor", "{\"type\": \"BertProcessing\"}", kNo, "'BertProcessing'"},
+      {"/post_processor", "{\"type\": \"TemplateProcessing\"}", kBad, "single"},
+      {"/post_processor",
+       "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<x>\"}}]}",
+       kBad, "special_tokens['<x>']"},
+      {"/post_processor",
+       "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<x>\"}}], "
+       "\"special_tokens\": {\"<x>\": {\"ids\": [999]}}}",
+       kBad, "999"},
+  };
+  for (const Change& change : changes) {
+    Json file = byte_level_file();
+    // The value goes in as text: some are no JSON that a library would write.
+    file[Json::json_pointer(change.path)] = "@@";
+    std::string text = file.dump();
+    text.replace(text.find("\"@@\""), 4, change.value);
+    const Error error = error_of(text);
+    EXPECT_EQ(error.code, change.code) << change.path << " = " << change.value;
+    EXPECT_THAT(error.message, HasSubstr(change.message)) << change.path;
+    EXPECT_THAT(error.message, HasSubstr("tokenizer.json")) << change.path;
+  }
+}
+
+TEST(Hostile, WrongConfigurationIsNamed) {
+  const std::string file = byte_level_file().dump();
+  for (const auto& [config, message] : std::vector<std::pair<std::string, std::string>>{
+           {"[]", "not an object"},
+           {"{\"bos_token\": 1}", "bos_token"},
+           {"{\"bos_token\": \"<nope>\"}", "'<nope>'"},
+           {"{\"add_bos_token\": \"yes\"}", "add_bos_token"},
+           {"{\"added_tokens_decoder\": []}", "added_tokens_decoder"},
+           {"{\"added_tokens_decoder\": {\"x\": {\"content\": \"a\"}}}", "added_tokens_decoder[x]"},
+           {"{\"added_tokens_decoder\": {\"-1\": {\"content\": \"a\"}}}", "[-1]"}}) {
+    const Error error = error_of(file, config);
+    EXPECT_THAT(error.message, HasSubstr("tokenizer_config.json")) << config;
+    EXPECT_THAT(error.message, HasSubstr(message)) << config;
+  }
+}
+
+TEST(Hostile, SlowExpressionsEndInAnError) {
+  Json file = byte_level_file();
+  file["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"Regex", "(\\p{L}+)+$"}}}, {"behavior", "Isolated"}},
+        {{"type", "ByteLevel"}, {"use_regex", false}}}}};
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  const auto ids = tokenizer->encode(std::string(80, 'a') + "!", {});
+  ASSERT_FALSE(ids.ok());
+  EXPECT_EQ(ids.error().code, ErrorCode::kResourceExhausted);
+}
+
+TEST(Hostile, ExplodingDecoderIsAnError) {
+  Json file = fallback_file();
+  Json steps = Json::array();
+  for (int i = 0; i < 40; ++i) {
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  }
+  file["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  EXPECT_THAT(error_of(file.dump()).message, HasSubstr("decoder"));
+}
+
+TEST(LoadTokenizer, NamesWhatIsMissing) {
+  const auto tokenizer = load_tokenizer(::testing::TempDir());
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_EQ(tokenizer.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.json"));
+}
+
+}  // namespace
+}  // namespace causeway::text
