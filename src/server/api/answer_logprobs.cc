@@ -1,0 +1,86 @@
+// The two forms in which OpenAI's API gives log-probabilities.
+#include <algorithm>
+
+#include "server/api/answer_writer.h"
+#include "server/api/json_write.h"
+#include "text/utf8.h"
+
+namespace causeway::server {
+
+// "token":…,"logprob":…,"bytes":[…]
+void AnswerWriter::append_chat_token(std::string& out, TokenId id, float logprob) const {
+  const std::string_view bytes = tokenizer_.token_bytes(id);
+  out += "{\"token\":";
+  append_json_string(out, bytes);
+  out += ",\"logprob\":";
+  append_json_logprob(out, logprob);
+  out += ",\"bytes\":[";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out += ',';
+    append_json_integer(out, static_cast<unsigned char>(bytes[i]));
+  }
+  out += ']';
+}
+
+void AnswerWriter::append_chat_logprobs(std::string& out,
+                                        std::span<const PlacedToken> tokens) const {
+  out += "{\"content\":[";
+  for (const PlacedToken& placed : tokens) {
+    if (&placed != tokens.data()) out += ',';
+    append_chat_token(out, placed.token.token, placed.token.logprob);
+    out += ",\"top_logprobs\":[";
+    for (const auto& best : placed.token.top) {
+      if (&best != placed.token.top.data()) out += ',';
+      append_chat_token(out, best.token, best.logprob);
+      out += '}';
+    }
+    out += "]}";
+  }
+  out += "],\"refusal\":null}";
+}
+
+// A part of a character is spelt by its bytes, so that different tokens are different keys.
+void AnswerWriter::append_completion_token(std::string& out, TokenId id) const {
+  const std::string_view bytes = tokenizer_.token_bytes(id);
+  if (!text::first_invalid_utf8(bytes)) return append_json_string(out, bytes);
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string spelt = "bytes:";
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    spelt += "\\x";
+    spelt += kHex[byte >> 4];
+    spelt += kHex[byte & 15];
+  }
+  append_json_string(out, spelt);
+}
+
+void AnswerWriter::append_completion_logprobs(std::string& out,
+                                              std::span<const PlacedToken> tokens) const {
+  const auto list = [&](const char* name, auto&& append_one) {
+    out += name;
+    for (const PlacedToken& placed : tokens) {
+      if (&placed != tokens.data()) out += ',';
+      append_one(placed);
+    }
+    out += ']';
+  };
+  list("{\"tokens\":[",
+       [&](const auto& placed) { append_completion_token(out, placed.token.token); });
+  list(",\"token_logprobs\":[",
+       [&](const auto& placed) { append_json_logprob(out, placed.token.logprob); });
+  list(",\"top_logprobs\":[", [&](const auto& placed) {
+    out += '{';
+    for (const auto& best : placed.token.top) {
+      if (&best != placed.token.top.data()) out += ',';
+      append_completion_token(out, best.token);
+      out += ':';
+      append_json_logprob(out, best.logprob);
+    }
+    out += '}';
+  });
+  list(",\"text_offset\":[",
+       [&](const auto& placed) { append_json_integer(out, placed.text_offset); });
+  out += '}';
+}
+
+}  // namespace causeway::server

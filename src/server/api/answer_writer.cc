@@ -1,0 +1,123 @@
+#include "server/api/answer_writer.h"
+
+#include "server/api/json_write.h"
+
+namespace causeway::server {
+namespace {
+
+void append_usage(std::string& out, const Usage& usage) {
+  out += "{\"prompt_tokens\":";
+  append_json_integer(out, usage.prompt_tokens);
+  out += ",\"completion_tokens\":";
+  append_json_integer(out, usage.completion_tokens);
+  out += ",\"total_tokens\":";
+  append_json_integer(out, usage.prompt_tokens + usage.completion_tokens);
+  out += ",\"prompt_tokens_details\":{\"cached_tokens\":";
+  append_json_integer(out, usage.cached_tokens);
+  out += "}}";
+}
+
+std::string head_of(const AnswerWriter::Head& head, std::string_view object) {
+  const bool chat = head.endpoint == Endpoint::kChat;
+  std::string out = "{\"id\":";
+  append_json_string(out, (chat ? "chatcmpl-" : "cmpl-") + head.id);
+  out += ",\"object\":\"";
+  out += object;
+  out += "\",\"created\":";
+  append_json_integer(out, head.created_unix_seconds);
+  out += ",\"model\":";
+  append_json_string(out, head.model);
+  out += ",\"choices\":[";
+  return out;
+}
+
+}  // namespace
+
+AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
+    : chat_(head.endpoint == Endpoint::kChat),
+      logprobs_(head.logprobs),
+      include_usage_(head.include_usage),
+      whole_head_(head_of(head, chat_ ? "chat.completion" : "text_completion")),
+      event_head_("data: " + head_of(head, chat_ ? "chat.completion.chunk" : "text_completion")),
+      tokenizer_(tokenizer) {}
+
+void AnswerWriter::append_role_event(std::string& out, std::size_t index) const {
+  out += event_head_;
+  out += "{\"index\":";
+  append_json_integer(out, static_cast<std::int64_t>(index));
+  out += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])";
+  out += include_usage_ ? ",\"usage\":null}\n\n" : "}\n\n";
+}
+
+void AnswerWriter::append_event(std::string& out, const ChoiceText& choice) const {
+  out += event_head_;
+  out += "{\"index\":";
+  append_json_integer(out, static_cast<std::int64_t>(choice.index));
+  if (chat_) {
+    out += ",\"delta\":{";
+    if (!choice.text.empty()) {
+      out += "\"content\":";
+      append_json_string(out, choice.text);
+    }
+    out += '}';
+  } else {
+    out += ",\"text\":";
+    append_json_string(out, choice.text);
+  }
+  append_tail(out, choice);
+  out += include_usage_ ? "],\"usage\":null}\n\n" : "]}\n\n";
+}
+
+void AnswerWriter::append_usage_event(std::string& out, const Usage& usage) const {
+  out += event_head_;
+  out += "],\"usage\":";
+  append_usage(out, usage);
+  out += "}\n\n";
+}
+
+void AnswerWriter::append_answer(std::string& out, std::span<const ChoiceText> choices,
+                                 const Usage& usage) const {
+  out += whole_head_;
+  for (const ChoiceText& choice : choices) {
+    if (&choice != choices.data()) out += ',';
+    out += "{\"index\":";
+    append_json_integer(out, static_cast<std::int64_t>(choice.index));
+    out += chat_ ? R"(,"message":{"role":"assistant","content":)" : ",\"text\":";
+    append_json_string(out, choice.text);
+    if (chat_) out += ",\"refusal\":null}";
+    append_tail(out, choice);
+  }
+  out += "],\"usage\":";
+  append_usage(out, usage);
+  out += '}';
+}
+
+void AnswerWriter::append_tail(std::string& out, const ChoiceText& choice) const {
+  out += ",\"logprobs\":";
+  append_logprobs(out, choice.tokens);
+  out += ",\"finish_reason\":";
+  if (choice.finish_reason.empty()) {
+    out += "null}";
+    return;
+  }
+  append_json_string(out, choice.finish_reason);
+  out += '}';
+}
+
+void AnswerWriter::append_logprobs(std::string& out, std::span<const PlacedToken> tokens) const {
+  if (!logprobs_) {
+    out += "null";
+  } else if (chat_) {
+    append_chat_logprobs(out, tokens);
+  } else {
+    append_completion_logprobs(out, tokens);
+  }
+}
+
+void append_error_event(std::string& out, const ApiError& error) {
+  out += "data: ";
+  append_error(out, error);
+  out += "\n\n";
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,70 @@
+// Writes answers of both endpoints, whole or as server-sent events, straight into strings. The part
+// that all events of a stream share is written once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/choice.h"
+
+namespace causeway::server {
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;
+};
+
+// What one choice has to say: all of it, or what is new.
+struct ChoiceText {
+  std::size_t index = 0;
+  std::string_view text;
+  std::span<const PlacedToken> tokens;  // with log-probabilities
+  std::string_view finish_reason;       // "": null, more follows
+};
+
+class AnswerWriter {
+ public:
+  struct Head {
+    Endpoint endpoint = Endpoint::kChat;
+    std::string id;  // without its prefix
+    std::int64_t created_unix_seconds = 0;
+    std::string_view model;
+    bool logprobs = false;
+    bool include_usage = false;  // events carry "usage": null, the last one the numbers
+  };
+  // The tokenizer spells tokens for log-probabilities; it must outlive this.
+  AnswerWriter(const Head& head, const text::Tokenizer& tokenizer);
+
+  // The chat event that opens a choice: delta.role.
+  void append_role_event(std::string& out, std::size_t index) const;
+  void append_event(std::string& out, const ChoiceText& choice) const;
+  void append_usage_event(std::string& out, const Usage& usage) const;
+  // The whole answer of a request that did not ask for a stream.
+  void append_answer(std::string& out, std::span<const ChoiceText> choices,
+                     const Usage& usage) const;
+
+ private:
+  void append_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
+  void append_chat_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
+  void append_completion_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
+  void append_chat_token(std::string& out, TokenId id, float logprob) const;
+  void append_completion_token(std::string& out, TokenId id) const;
+  void append_tail(std::string& out, const ChoiceText& choice) const;
+
+  bool chat_;
+  bool logprobs_;
+  bool include_usage_;
+  std::string whole_head_;  // {"id":…,"object":…,"created":…,"model":…,"choices":[
+  std::string event_head_;
+  const text::Tokenizer& tokenizer_;
+};
+
+inline constexpr std::string_view kEventDone = "data: [DONE]\n\n";
+inline constexpr std::string_view kEventKeepAlive = ": keep-alive\n\n";
+void append_error_event(std::string& out, const ApiError& error);
+
+}  // namespace causeway::server

@@ -1,0 +1,74 @@
+// What a body of /v1/chat/completions or /v1/completions asks for, validated as far as that is
+// possible without the model: prepare.h does the rest.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/units.h"
+#include "server/api/api_error.h"
+#include "server/api/json_scan.h"
+
+namespace causeway::server {
+
+// What one request may ask for.
+struct ApiLimits {
+  JsonScanLimits json;
+  int choices_max = 128;  // prompts × n
+  std::size_t stop_strings_max = 16;
+  std::size_t stop_string_bytes_max = 256;
+  std::size_t stop_tokens_max = 64;
+};
+
+enum class Endpoint { kChat, kCompletions };
+
+// The JSON that a chat template reads; defined in chat_body.h, which holds the heavy header.
+struct ChatBody;
+
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct GenerationRequest {
+  GenerationRequest();
+  GenerationRequest(GenerationRequest&&) noexcept;
+  GenerationRequest& operator=(GenerationRequest&&) noexcept;
+  ~GenerationRequest();
+  // Frees what only prepare() reads.
+  void drop_prompt();
+
+  Endpoint endpoint = Endpoint::kChat;
+  std::string model;
+  bool stream = false;
+  bool include_usage = false;
+  std::int32_t n = 1;
+
+  // Empty: the model's default, else the API's.
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<std::int32_t> top_k;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  std::optional<std::int64_t> seed;
+  std::optional<std::int64_t> max_tokens;
+  std::int32_t top_logprobs = -1;  // -1: no logprobs
+  std::vector<std::string> stop;
+  std::vector<std::int64_t> stop_token_ids;
+  bool ignore_eos = false;
+  bool skip_special_tokens = true;
+  bool include_stop_in_output = false;
+  std::optional<bool> add_special_tokens;
+  bool add_generation_prompt = true;
+  std::int32_t priority = 0;  // as request::Request: larger runs first
+
+  std::unique_ptr<ChatBody> chat;  // kChat, until drop_prompt()
+  std::vector<Prompt> prompts;     // kCompletions
+};
+
+// Never throws. On an error `out` is in an unspecified state.
+MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiLimits& limits,
+                            GenerationRequest& out);
+
+}  // namespace causeway::server

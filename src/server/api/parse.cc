@@ -1,0 +1,66 @@
+#include <nlohmann/json.hpp>
+
+#include "server/api/chat_body.h"
+#include "server/api/json_write.h"
+#include "server/api/parse_parts.h"
+
+namespace causeway::server {
+namespace {
+
+MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& out) {
+  if (auto error = scan_json(body, limits.json)) return error;
+  try {
+    out = Json::parse(body);
+  } catch (const nlohmann::json::exception& failure) {
+    return bad_request("the body is not JSON: " + to_valid_utf8(utf8_prefix(failure.what(), 300)));
+  }
+  if (!out.is_object()) return bad_request("the body must be a JSON object");
+  return {};
+}
+
+void parse_model(Fields& fields, GenerationRequest& out) {
+  const auto model = fields.string("model");
+  if (!model || model->empty()) return fields.fail("model", "must name a model");
+  out.model = *model;
+}
+
+void check_choices(Fields& fields, const ApiLimits& limits, const GenerationRequest& out) {
+  const auto prompts =
+      static_cast<std::int64_t>(out.endpoint == Endpoint::kChat ? 1 : out.prompts.size());
+  if (prompts * out.n <= limits.choices_max) return;
+  fields.fail(prompts > 1 ? "prompt" : "n",
+              "asks for more than " + std::to_string(limits.choices_max) + " choices");
+}
+
+}  // namespace
+
+GenerationRequest::GenerationRequest() = default;
+GenerationRequest::GenerationRequest(GenerationRequest&&) noexcept = default;
+GenerationRequest& GenerationRequest::operator=(GenerationRequest&&) noexcept = default;
+GenerationRequest::~GenerationRequest() = default;
+
+void GenerationRequest::drop_prompt() {
+  chat.reset();
+  std::vector<Prompt>().swap(prompts);
+}
+
+MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiLimits& limits,
+                            GenerationRequest& out) {
+  Json json;
+  if (auto error = parse_object(body, limits, json)) return error;
+  out.endpoint = endpoint;
+  Fields fields(json);
+  parse_model(fields, out);
+  parse_sampling(fields, limits, out);
+  if (endpoint == Endpoint::kChat) {
+    parse_chat(fields, out);
+  } else {
+    parse_completion(fields, limits, out);
+  }
+  parse_neutral(fields);
+  fields.reject_rest();
+  check_choices(fields, limits, out);
+  return fields.error();
+}
+
+}  // namespace causeway::server

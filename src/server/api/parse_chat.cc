@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "server/api/chat_body.h"
+#include "server/api/parse_parts.h"
+
+namespace causeway::server {
+namespace {
+
+constexpr std::array<std::string_view, 4> kRoles = {"system", "developer", "user", "assistant"};
+constexpr std::string_view kContentForm = "must be a string or a list of {type: \"text\", text}";
+
+// Text parts of a content list, joined by newlines.
+void join_parts(Fields& message, const Json& parts, std::string& out) {
+  if (parts.empty()) return message.fail("content", kContentForm);
+  bool first = true;
+  for (const Json& part : parts) {
+    if (!part.is_object()) return message.fail("content", kContentForm);
+    Fields fields(part, "content part: ");
+    const auto type = fields.string("type");
+    if (type != "text") {
+      return message.fail("content", "has a part that is not of type text, which is not supported");
+    }
+    const auto text = fields.string("text");
+    fields.value("cache_control");
+    fields.reject_rest();
+    if (!text || fields.failed()) return message.fail("content", kContentForm);
+    if (!first) out += '\n';
+    first = false;
+    out += *text;
+  }
+}
+
+void parse_role(Fields& fields, Json& out) {
+  const auto role = fields.string("role");
+  if (!role || std::find(kRoles.begin(), kRoles.end(), *role) == kRoles.end()) {
+    return fields.fail("role", "must be one of system, developer, user, assistant");
+  }
+  out["role"] = *role;
+}
+
+void parse_content(Fields& fields, Json& out) {
+  const Json* content = fields.value("content");
+  if (content == nullptr) return fields.fail("content", kContentForm);
+  std::string text;
+  if (content->is_string()) {
+    text = content->get<std::string>();
+  } else if (content->is_array()) {
+    join_parts(fields, *content, text);
+  } else {
+    fields.fail("content", kContentForm);
+  }
+  out["content"] = std::move(text);
+}
+
+// An empty list of calls is how some clients echo an answer without any.
+void parse_empty_list(Fields& fields, std::string_view name) {
+  const Json* value = fields.value(name);
+  if (value != nullptr && !(value->is_array() && value->empty())) {
+    fields.fail(name, "is not supported by this server; leave it out");
+  }
+}
+
+MaybeError parse_message(const Json& message, std::size_t index, Json& out) {
+  const std::string path = "messages[" + std::to_string(index) + "]";
+  if (!message.is_object()) return bad_request("`" + path + "` must be an object", path);
+  Fields fields(message, path + ".");
+  out = Json::object();
+  parse_role(fields, out);
+  parse_content(fields, out);
+  for (const std::string_view name : {"name", "reasoning_content"}) {
+    if (const auto text = fields.string(name)) out[std::string(name)] = *text;
+  }
+  parse_empty_list(fields, "tool_calls");
+  parse_empty_list(fields, "annotations");
+  fields.reject_rest();
+  return fields.error();
+}
+
+void parse_messages(Fields& fields, ChatBody& chat) {
+  const Json* messages = fields.value("messages");
+  if (messages == nullptr || !messages->is_array() || messages->empty()) {
+    return fields.fail("messages", "must be a list of at least one message");
+  }
+  for (std::size_t i = 0; i < messages->size() && !fields.failed(); ++i) {
+    Json message;
+    if (auto error = parse_message((*messages)[i], i, message)) fields.fail(*std::move(error));
+    chat.messages.push_back(std::move(message));
+  }
+}
+
+void parse_chat_logprobs(Fields& fields, GenerationRequest& out) {
+  const bool logprobs = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, 20);
+  if (top && !logprobs && *top > 0) fields.fail("top_logprobs", "needs `logprobs`: true");
+  if (logprobs) out.top_logprobs = static_cast<std::int32_t>(top.value_or(0));
+}
+
+}  // namespace
+
+void parse_chat(Fields& fields, GenerationRequest& out) {
+  out.chat = std::make_unique<ChatBody>();
+  parse_messages(fields, *out.chat);
+  if (const Json* kwargs = fields.object("chat_template_kwargs")) {
+    out.chat->template_kwargs = *kwargs;
+  }
+  out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  parse_chat_logprobs(fields, out);
+  const auto newer = fields.integer("max_completion_tokens", 1, 0x7FFFFFFF);
+  if (newer && out.max_tokens && *newer != *out.max_tokens) {
+    fields.fail("max_completion_tokens", "differs from `max_tokens`; give one of them");
+  }
+  if (newer) out.max_tokens = newer;
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,66 @@
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "server/api/parse_parts.h"
+
+namespace causeway::server {
+namespace {
+
+constexpr std::string_view kPromptForm =
+    "must be a string, a list of strings, a list of token ids, or a list of such lists, none empty";
+
+bool is_token(const Json& value) {
+  return value.is_number_unsigned() &&
+         value.get<std::uint64_t>() <= std::numeric_limits<TokenId>::max();
+}
+
+bool to_tokens(const Json& list, std::vector<TokenId>& out) {
+  if (!list.is_array() || list.empty()) return false;
+  out.reserve(list.size());
+  for (const Json& value : list) {
+    if (!is_token(value)) return false;
+    out.push_back(value.get<TokenId>());
+  }
+  return true;
+}
+
+bool add_prompt(const Json& value, GenerationRequest& out) {
+  if (value.is_string()) {
+    out.prompts.emplace_back(value.get<std::string>());
+    return true;
+  }
+  std::vector<TokenId> tokens;
+  if (!to_tokens(value, tokens)) return false;
+  out.prompts.emplace_back(std::move(tokens));
+  return true;
+}
+
+void parse_prompt(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
+  const Json* prompt = fields.value("prompt");
+  if (prompt == nullptr) return fields.fail("prompt", kPromptForm);
+  const bool one = prompt->is_string() ||
+                   (prompt->is_array() && !prompt->empty() && prompt->front().is_number());
+  if (one) {
+    if (!add_prompt(*prompt, out)) fields.fail("prompt", kPromptForm);
+    return;
+  }
+  if (!prompt->is_array() || prompt->empty()) return fields.fail("prompt", kPromptForm);
+  if (prompt->size() > static_cast<std::size_t>(limits.choices_max)) {
+    return fields.fail("prompt",
+                       "has more than " + std::to_string(limits.choices_max) + " prompts");
+  }
+  for (const Json& value : *prompt) {
+    if (!add_prompt(value, out)) return fields.fail("prompt", kPromptForm);
+  }
+}
+
+}  // namespace
+
+void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
+  parse_prompt(fields, limits, out);
+  if (const auto logprobs = fields.integer("logprobs", 0, 20)) {
+    out.top_logprobs = static_cast<std::int32_t>(*logprobs);
+  }
+}
+
+}  // namespace causeway::server

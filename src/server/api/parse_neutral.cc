@@ -1,0 +1,91 @@
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "server/api/parse_parts.h"
+
+namespace causeway::server {
+namespace {
+
+// Never change an answer.
+constexpr std::array<std::string_view, 7> kHarmless = {"user",
+                                                       "metadata",
+                                                       "store",
+                                                       "safety_identifier",
+                                                       "prompt_cache_key",
+                                                       "prompt_cache_retention",
+                                                       "request_id"};
+
+constexpr std::array<std::string_view, 8> kNeutralWhenEmpty = {
+    "tools",     "functions",         "logit_bias", "documents",
+    "bad_words", "logits_processors", "suffix",     "allowed_token_ids"};
+
+constexpr std::array<std::string_view, 6> kNeutralWhenFalse = {"echo",
+                                                               "use_beam_search",
+                                                               "early_stopping",
+                                                               "return_tokens_as_token_ids",
+                                                               "return_token_ids",
+                                                               "continue_final_message"};
+
+struct NeutralText {
+  std::string_view name;
+  std::array<std::string_view, 2> values;
+};
+constexpr std::array<NeutralText, 4> kNeutralTexts = {{{"tool_choice", {"none", "auto"}},
+                                                       {"function_call", {"none", "auto"}},
+                                                       {"service_tier", {"auto", "default"}},
+                                                       {"verbosity", {"medium", "medium"}}}};
+
+struct NeutralNumber {
+  std::string_view name;
+  double value;
+};
+constexpr std::array<NeutralNumber, 4> kNeutralNumbers = {
+    {{"min_tokens", 0}, {"best_of", 1}, {"length_penalty", 1}, {"prompt_logprobs", 0}}};
+
+void refuse(Fields& fields, std::string_view name) {
+  fields.fail(name, "is not supported by this server; leave it out");
+}
+
+void parse_structured(Fields& fields) {
+  const Json* format = fields.value("response_format");
+  if (format != nullptr && *format != Json{{"type", "text"}}) {
+    fields.fail("response_format", R"(is not supported by this server except {"type": "text"})");
+  }
+  const Json* modalities = fields.value("modalities");
+  if (modalities != nullptr && *modalities != Json::array({"text"})) {
+    fields.fail("modalities", R"(is not supported by this server except ["text"])");
+  }
+}
+
+}  // namespace
+
+void parse_neutral(Fields& fields) {
+  for (const auto name : kHarmless) fields.value(name);
+  fields.boolean("parallel_tool_calls");
+  if (!fields.boolean("spaces_between_special_tokens").value_or(true)) {
+    refuse(fields, "spaces_between_special_tokens");
+  }
+  for (const auto name : kNeutralWhenEmpty) {
+    const Json* value = fields.value(name);
+    const bool empty_text =
+        value != nullptr && value->is_string() && value->get_ref<const std::string&>().empty();
+    const bool empty = value == nullptr || empty_text || (value->is_structured() && value->empty());
+    if (!empty) refuse(fields, name);
+  }
+  for (const auto name : kNeutralWhenFalse) {
+    if (fields.boolean(name).value_or(false)) refuse(fields, name);
+  }
+  for (const auto& [name, values] : kNeutralTexts) {
+    const Json* value = fields.value(name);
+    if (value != nullptr && *value != values[0] && *value != values[1]) refuse(fields, name);
+  }
+  for (const auto& [name, neutral] : kNeutralNumbers) {
+    const Json* value = fields.value(name);
+    if (value != nullptr && !(value->is_number() && value->get<double>() == neutral)) {
+      refuse(fields, name);
+    }
+  }
+  parse_structured(fields);
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,158 @@
+#include "server/api/prepare.h"
+
+#include <algorithm>
+
+#include "server/api/chat_body.h"
+
+namespace causeway::server {
+namespace {
+
+constexpr std::int64_t kCompletionTokensDefault = 16;
+
+MaybeError encode(const fleet::CatalogueEntry& model, std::string_view text, bool add_special,
+                  std::string_view field, std::vector<TokenId>& out) {
+  text::EncodeOptions options;
+  options.add_special_tokens = add_special;
+  auto tokens = model.tokenizer->encode(text, options);
+  if (!tokens.ok()) return bad_request("the prompt: " + tokens.error().message, std::string(field));
+  out = std::move(tokens).value();
+  return {};
+}
+
+MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                  const PrepareContext& context, std::string& out) {
+  if (!model.chat_template) {
+    const std::string why =
+        model.chat_template_error.empty() ? "" : ": " + model.chat_template_error;
+    return bad_request("the model `" + model.name + "` has no chat template" + why +
+                           "; use /v1/completions, or give the server a template",
+                       "messages");
+  }
+  text::ChatTemplateInput input{.messages = asked.chat->messages};
+  input.extra = &asked.chat->template_kwargs;
+  input.add_generation_prompt = asked.add_generation_prompt;
+  input.bos_token = model.bos_text;
+  input.eos_token = model.eos_text;
+  input.now_unix_seconds = context.now_unix_seconds;
+  auto text = model.chat_template->render(input);
+  if (!text.ok()) {
+    return bad_request("the chat template of `" + model.name + "`: " + text.error().message,
+                       "messages");
+  }
+  out = std::move(text).value();
+  return {};
+}
+
+MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                       const PrepareContext& context, std::vector<TokenId>& out) {
+  std::string text;
+  if (auto error = render(asked, model, context, text)) return error;
+  // The template writes BOS itself.
+  return encode(model, text, asked.add_special_tokens.value_or(false), "messages", out);
+}
+
+MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& prompt,
+                             const fleet::CatalogueEntry& model, std::vector<TokenId>& out) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    return encode(model, *text, asked.add_special_tokens.value_or(true), "prompt", out);
+  }
+  out = std::get<std::vector<TokenId>>(prompt);
+  for (const TokenId id : out) {
+    if (id < 0 || id >= model.vocab) {
+      return bad_request("`prompt` has token id " + std::to_string(id) + "; the model has " +
+                             std::to_string(model.vocab),
+                         "prompt");
+    }
+  }
+  return {};
+}
+
+// Sets max_tokens, or says why prompt and answer do not fit.
+MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+               request::Request& request) {
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  const std::string field = asked.endpoint == Endpoint::kChat ? "messages" : "prompt";
+  if (prompt == 0) return bad_request("the prompt has no tokens", field);
+  const std::int64_t room = model.max_model_len.count - prompt;
+  const std::int64_t fallback = asked.endpoint == Endpoint::kChat
+                                    ? std::max<std::int64_t>(room, 1)
+                                    : std::clamp<std::int64_t>(room, 1, kCompletionTokensDefault);
+  const std::int64_t tokens = asked.max_tokens.value_or(fallback);
+  if (tokens > room) {
+    return bad_request("the model's context is " + std::to_string(model.max_model_len.count) +
+                           " tokens; asked for are " + std::to_string(prompt) +
+                           " of the prompt and " + std::to_string(tokens) + " of the answer",
+                       field, "context_length_exceeded");
+  }
+  request.max_tokens = Tokens(tokens);
+  return {};
+}
+
+MaybeError set_stops(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                     request::Request& request) {
+  if (!asked.ignore_eos) request.stop_tokens = model.eos;
+  for (const std::int64_t id : asked.stop_token_ids) {
+    if (id >= model.vocab) {
+      return bad_request("`stop_token_ids` has " + std::to_string(id) + "; the model has " +
+                             std::to_string(model.vocab) + " tokens",
+                         "stop_token_ids");
+    }
+    request.stop_tokens.push_back(static_cast<TokenId>(id));
+  }
+  return {};
+}
+
+void set_sampling(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                  request::SamplingParams& out) {
+  const fleet::GenerationDefaults& defaults = model.defaults;
+  const auto first = [](const auto& given, const auto& other, auto fallback) {
+    return given ? *given : other.value_or(fallback);
+  };
+  out.temperature = first(asked.temperature, defaults.temperature, out.temperature);
+  out.top_p = first(asked.top_p, defaults.top_p, out.top_p);
+  out.top_k = first(asked.top_k, defaults.top_k, out.top_k);
+  out.min_p = first(asked.min_p, defaults.min_p, out.min_p);
+  out.repetition_penalty =
+      first(asked.repetition_penalty, defaults.repetition_penalty, out.repetition_penalty);
+  out.presence_penalty = asked.presence_penalty;
+  out.frequency_penalty = asked.frequency_penalty;
+  out.top_logprobs = asked.top_logprobs;
+}
+
+// The choices of one prompt; they differ in their seeds.
+void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Request request,
+                 Prepared& out) {
+  const auto first = static_cast<std::uint64_t>(out.requests.size());
+  out.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
+  for (std::int32_t i = 0; i < asked.n; ++i) {
+    request.sampling.seed = seed + first + static_cast<std::uint64_t>(i);
+    out.requests.push_back(request);
+  }
+}
+
+}  // namespace
+
+MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                   const PrepareContext& context, Prepared& out) {
+  out.model = &model;
+  request::Request common;
+  common.model = model.id;
+  common.slo = context.slo;
+  common.priority = asked.priority;
+  set_sampling(asked, model, common.sampling);
+  if (auto error = set_stops(asked, model, common)) return error;
+  const std::uint64_t seed = asked.seed ? static_cast<std::uint64_t>(*asked.seed) : context.seed;
+  const std::size_t prompts = asked.endpoint == Endpoint::kChat ? 1 : asked.prompts.size();
+  for (std::size_t i = 0; i < prompts; ++i) {
+    request::Request request = common;
+    auto error = asked.endpoint == Endpoint::kChat
+                     ? chat_prompt(asked, model, context, request.prompt)
+                     : completion_prompt(asked, asked.prompts[i], model, request.prompt);
+    if (!error) error = fit(asked, model, request);
+    if (error) return error;
+    add_choices(asked, seed, std::move(request), out);
+  }
+  return {};
+}
+
+}  // namespace causeway::server

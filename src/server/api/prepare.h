@@ -1,0 +1,31 @@
+// From a validated body to engine requests: template, tokens, limits and defaults of the model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fleet/fleet.h"
+#include "request/request.h"
+#include "server/api/generation_request.h"
+
+namespace causeway::server {
+
+struct PrepareContext {
+  std::uint64_t seed = 0;             // for requests that give none
+  std::int64_t now_unix_seconds = 0;  // for templates that show the date
+  request::Slo slo;
+};
+
+// One engine request a choice, in the order of the answer's `index`: prompt by prompt, n each.
+// Ids and arrival are left for whoever submits.
+struct Prepared {
+  const fleet::CatalogueEntry* model = nullptr;
+  std::vector<request::Request> requests;
+  std::int64_t prompt_tokens = 0;  // each prompt once
+};
+
+// Any thread; takes time in proportion to the prompt (rendering, tokenizing). Never throws.
+MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                   const PrepareContext& context, Prepared& out);
+
+}  // namespace causeway::server

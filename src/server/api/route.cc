@@ -1,0 +1,117 @@
+#include "server/api/route.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "server/api/json_write.h"
+#include "text/utf8.h"
+
+namespace causeway::server {
+namespace {
+
+struct Known {
+  std::string_view path;
+  Route route;
+};
+constexpr std::array<Known, 7> kKnown = {{{"/v1/chat/completions", Route::kChatCompletions},
+                                          {"/v1/completions", Route::kCompletions},
+                                          {"/v1/models", Route::kModels},
+                                          {"/health", Route::kHealth},
+                                          {"/ping", Route::kPing},
+                                          {"/version", Route::kVersion},
+                                          {"/metrics", Route::kMetrics}}};
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '%') {
+      out += text[at];
+      continue;
+    }
+    if (at + 2 >= text.size()) return {};
+    const int high = hex_digit(text[at + 1]), low = hex_digit(text[at + 2]);
+    if (high < 0 || low < 0) return {};
+    out += static_cast<char>(high * 16 + low);
+    at += 2;
+  }
+  if (text::first_invalid_utf8(out)) return {};
+  return out;
+}
+
+std::string_view path_of(std::string_view target) {
+  // A proxy may send the absolute form.
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!target.starts_with(scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const std::size_t slash = target.find('/');
+    target = slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  return target.substr(0, target.find_first_of("?#"));
+}
+
+ApiError no_such_path(std::string_view path) {
+  ApiError error =
+      bad_request("there is nothing at `" + to_valid_utf8(utf8_prefix(path, 128)) + "`");
+  error.status = 404;
+  error.code = "not_found";
+  return error;
+}
+
+MaybeError check_method(std::string_view method, Routed& out) {
+  const bool post = takes_body(out.route);
+  out.head = !post && method == "HEAD";
+  if (out.head || method == (post ? "POST" : "GET")) return {};
+  ApiError error =
+      bad_request(std::string("this path answers ") + (post ? "POST" : "GET") + " only");
+  error.status = 405;
+  error.code = "method_not_allowed";
+  error.allow = post ? "POST" : "GET, HEAD";
+  return error;
+}
+
+}  // namespace
+
+MaybeError find_route(std::string_view method, std::string_view target, Routed& out) {
+  const std::string_view path = path_of(target);
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(),
+                                  [path](const Known& entry) { return entry.path == path; });
+  if (known != kKnown.end()) {
+    out.route = known->route;
+    return check_method(method, out);
+  }
+  if (!path.starts_with(kModelPrefix) || path.size() == kModelPrefix.size()) {
+    return no_such_path(path);
+  }
+  auto name = percent_decoded(path.substr(kModelPrefix.size()));
+  if (!name) return no_such_path(path);
+  out.route = Route::kModel;
+  out.model_name = *std::move(name);
+  return check_method(method, out);
+}
+
+bool authorised(std::string_view authorization, const std::vector<std::string>& keys) {
+  if (keys.empty()) return true;
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string_view given =
+      authorization.starts_with(kScheme) ? authorization.substr(kScheme.size()) : "";
+  unsigned found = 0;
+  for (const std::string& key : keys) {
+    unsigned different = key.empty() || key.size() != given.size() ? 1u : 0u;
+    for (std::size_t i = 0; i < given.size() && !key.empty(); ++i) {
+      different |= static_cast<unsigned char>(key[i % key.size()] ^ given[i]);
+    }
+    found |= static_cast<unsigned>(different == 0);
+  }
+  return found != 0;
+}
+
+}  // namespace causeway::server

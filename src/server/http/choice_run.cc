@@ -1,0 +1,69 @@
+#include "server/http/choice_run.h"
+
+namespace causeway::server {
+namespace {
+
+ApiError failure_of(const request::Output& output) {
+  if (output.reason == request::FinishReason::kError) return internal_error(output.error);
+  ApiError error = draining();
+  error.message = "the request was cancelled by the server";
+  error.code = "cancelled";
+  return error;
+}
+
+bool failed(request::FinishReason reason) {
+  return reason == request::FinishReason::kError || reason == request::FinishReason::kCancelled;
+}
+
+}  // namespace
+
+MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
+  if (!output.tokens.empty()) {
+    const bool first = first_token.count < 0;
+    first ? metrics.first_token(model, at - arrival) : metrics.next_token(model, at - last_token);
+    if (first) first_token = at;
+    last_token = at;
+    const std::int64_t before = choice.generated();
+    choice.push(std::move(output.tokens));
+    metrics.tokens(model, first ? prompt_tokens : 0, choice.generated() - before);
+  }
+  if (choice.stopped()) {
+    choice.finish(request::FinishReason::kStop);
+    close(Ending::kStop, at, metrics);
+  } else if (output.finished && failed(output.reason)) {
+    close(output.reason == request::FinishReason::kError ? Ending::kError : Ending::kAbort, at,
+          metrics);
+    return failure_of(output);
+  } else if (output.finished) {
+    choice.finish(output.reason);
+    close(output.reason == request::FinishReason::kLength ? Ending::kLength : Ending::kStop, at,
+          metrics);
+  }
+  return {};
+}
+
+void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
+  open = false;
+  Finished measured;
+  measured.ending = ending;
+  measured.prompt_tokens = prompt_tokens;
+  measured.generated_tokens = choice.generated();
+  measured.e2e = at - arrival;
+  measured.slo = slo;
+  if (first_token.count >= 0) measured.ttft = first_token - arrival;
+  if (choice.generated() > 1) {
+    measured.tpot = (last_token - first_token) / (choice.generated() - 1);
+  }
+  metrics.finished(model, measured);
+}
+
+ChoiceRun::News ChoiceRun::take() {
+  News news{choice.take_text(), choice.take_tokens(), {}};
+  if (choice.finished()) {
+    end_told = true;
+    news.finish_reason = choice.finish_reason();
+  }
+  return news;
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,51 @@
+// One choice on its way through the engine: its text, its times, its end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fleet/fleet.h"
+#include "server/api/answer_writer.h"
+#include "server/api/choice.h"
+#include "server/metrics.h"
+
+namespace causeway::server {
+
+struct ChoiceRun {
+  // What is new of a choice, owned.
+  struct News {
+    std::string text;
+    std::vector<PlacedToken> tokens;
+    std::string_view finish_reason;
+    ChoiceText as_text(std::size_t index) const { return {index, text, tokens, finish_reason}; }
+  };
+
+  ChoiceRun(const fleet::CatalogueEntry& of, const GenerationRequest& asked,
+            const request::Request& request, Nanos arrived)
+      : choice(*of.tokenizer, asked),
+        model(of.id),
+        prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
+        slo(request.slo),
+        arrival(arrived) {}
+
+  // An output that came at `at`. Closes at the end or at a stop string; an error when the engine
+  // could not finish it.
+  MaybeError absorb(request::Output output, Nanos at, Metrics& metrics);
+  void close(Ending ending, Nanos at, Metrics& metrics);
+
+  bool has_news() const { return choice.has_news() || (choice.finished() && !end_told); }
+  News take();
+
+  Choice choice;
+  ModelId model;
+  std::int64_t prompt_tokens;
+  request::Slo slo;
+  Nanos arrival;
+  Nanos first_token{-1};
+  Nanos last_token{-1};
+  bool open = false;        // submitted, not ended
+  bool introduced = false;  // its role has been told
+  bool end_told = false;
+};
+
+}  // namespace causeway::server

@@ -1,0 +1,172 @@
+#include "server/http/connection.h"
+
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/read.hpp>
+
+namespace causeway::server {
+namespace {
+
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr std::size_t kReadBytes = 4096;
+// Requests that a client sends ahead while one is served; beyond it they wait in the kernel.
+constexpr std::size_t kReadAheadBytesMax = 64 << 10;
+constexpr std::size_t kBufferBytesKept = 64 << 10;
+constexpr std::size_t kDiscardBytesMax = 1 << 20;
+constexpr Nanos kLingerTime = seconds(1);
+
+ApiError too_slow(const char* what) {
+  ApiError error = bad_request(std::string("the ") + what + " did not arrive in time");
+  error.status = 408;
+  error.code = "request_timeout";
+  return error;
+}
+
+}  // namespace
+
+Connection::Connection(ServerContext& context, Worker& worker, tcp::socket socket)
+    : context_(context),
+      worker_(worker),
+      socket_(std::move(socket)),
+      news_(worker.io()),
+      watch_ended_(worker.io()),
+      place_(worker.enter(this)) {
+  error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);
+}
+
+Connection::~Connection() { worker_.leave(place_); }
+
+asio::awaitable<bool> Connection::wait_for_request() {
+  // One large request does not keep its buffer for the life of the connection.
+  if (buffer_.capacity() > kBufferBytesKept && buffer_.size() < kBufferBytesKept) {
+    buffer_.shrink_to_fit();
+  }
+  if (buffer_.size() > 0) co_return true;
+  error_code error;
+  limit(context_.options.limits.idle_time_max);
+  const std::size_t got = co_await socket_.async_read_some(
+      buffer_.prepare(kReadBytes), asio::redirect_error(asio::use_awaitable, error));
+  unlimit();
+  buffer_.commit(got);
+  co_return got > 0 && !closing_;
+}
+
+asio::awaitable<MaybeError> Connection::read_head(Parser& parser) {
+  error_code error;
+  limit(context_.options.limits.header_time_max);
+  co_await http::async_read_header(socket_, buffer_, parser,
+                                   asio::redirect_error(asio::use_awaitable, error));
+  const bool late = unlimit();
+  if (!error) co_return std::nullopt;
+  if (late) co_return too_slow("header");
+  co_return parse_failure(error, context_.options.limits);
+}
+
+asio::awaitable<MaybeError> Connection::read_body(Parser& parser, bool expects_continue) {
+  if (expects_continue && !co_await write("HTTP/1.1 100 Continue\r\n\r\n")) {
+    co_return parse_failure(http::error::partial_message, context_.options.limits);
+  }
+  error_code error;
+  limit(context_.options.limits.body_time_max);
+  co_await http::async_read(socket_, buffer_, parser,
+                            asio::redirect_error(asio::use_awaitable, error));
+  const bool late = unlimit();
+  if (!error) co_return std::nullopt;
+  if (late) co_return too_slow("body");
+  co_return parse_failure(error, context_.options.limits);
+}
+
+asio::awaitable<bool> Connection::write(std::span<const asio::const_buffer> pieces) {
+  error_code error;
+  limit(context_.options.limits.write_time_max);
+  co_await asio::async_write(socket_, pieces, asio::redirect_error(asio::use_awaitable, error));
+  unlimit();
+  if (error) peer_gone_ = true;
+  co_return !error;
+}
+
+asio::awaitable<bool> Connection::write(std::string_view bytes) {
+  const asio::const_buffer piece(bytes.data(), bytes.size());
+  const bool written = co_await write(std::span(&piece, 1));
+  co_return written;
+}
+
+asio::awaitable<void> Connection::close() {
+  error_code error;
+  socket_.shutdown(tcp::socket::shutdown_send, error);
+  buffer_.clear();
+  std::size_t discarded = 0;
+  if (!closing_) limit(kLingerTime);
+  while (!error && !timed_out_ && !closing_ && discarded < kDiscardBytesMax) {
+    discarded += co_await socket_.async_read_some(buffer_.prepare(kReadBytes),
+                                                  asio::redirect_error(asio::use_awaitable, error));
+  }
+  unlimit();
+  socket_.close(error);
+}
+
+void Connection::watch() {
+  peer_gone_ = false;
+  unwatching_ = false;
+  read_ahead();
+}
+
+void Connection::read_ahead() {
+  watching_ = !unwatching_ && buffer_.size() < kReadAheadBytesMax;
+  if (!watching_) return watch_ended_.set();
+  socket_.async_read_some(buffer_.prepare(kReadBytes), [this](error_code error, std::size_t got) {
+    buffer_.commit(got);
+    if (!error) return read_ahead();
+    watching_ = false;
+    if (error != asio::error::operation_aborted || !unwatching_) peer_gone_ = true;
+    watch_ended_.set();
+    news_.set();
+  });
+}
+
+asio::awaitable<void> Connection::unwatch() {
+  unwatching_ = true;
+  while (watching_) {
+    cancel();
+    co_await watch_ended_.wait();
+  }
+}
+
+void Connection::sweep(Nanos now) {
+  if (deadline_ && now >= *deadline_) {
+    deadline_.reset();
+    timed_out_ = true;
+    cancel();
+  }
+  if (wake_at_ && now >= *wake_at_) {
+    wake_at_.reset();
+    news_.set();
+  }
+}
+
+void Connection::abort(bool all) {
+  aborted_ = true;
+  news_.set();
+  if (!all) return;
+  closing_ = true;
+  cancel();
+}
+
+void Connection::cancel() {
+  error_code ignored;
+  socket_.cancel(ignored);
+}
+
+void Connection::limit(Nanos duration) {
+  timed_out_ = false;
+  deadline_ = now() + duration;
+}
+
+bool Connection::unlimit() {
+  deadline_.reset();
+  return timed_out_;
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,87 @@
+// One client's socket: reading requests within time limits, writing answers, and noticing while a
+// request is served that the client has gone. I/O thread only.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+
+#include "server/http/context.h"
+#include "server/http/incoming.h"
+#include "server/http/worker.h"
+
+namespace causeway::server {
+
+using asio::ip::tcp;
+
+class Connection {
+ public:
+  Connection(ServerContext& context, Worker& worker, tcp::socket socket);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  ServerContext& context() { return context_; }
+  Worker& worker() { return worker_; }
+  Nanos now() const { return worker_.clock().now(); }
+
+  // Waits for a request's first byte; false: the client left, or was idle too long.
+  asio::awaitable<bool> wait_for_request();
+  asio::awaitable<MaybeError> read_head(Parser& parser);
+  // Tells the client to go on first, if it waits for that.
+  asio::awaitable<MaybeError> read_body(Parser& parser, bool expects_continue);
+  // All of it; false when the client has gone or does not read.
+  asio::awaitable<bool> write(std::span<const asio::const_buffer> pieces);
+  asio::awaitable<bool> write(std::string_view bytes);
+  // Ends the sending side, takes what the client still sends for a moment (else it might never see
+  // the answer), and closes.
+  asio::awaitable<void> close();
+
+  // While a request is served: reads ahead, so that a client that leaves is noticed. news() is set
+  // when that happens. Every watch() is followed by unwatch() before anything else is read.
+  void watch();
+  asio::awaitable<void> unwatch();
+  // The client has closed its sending side, or more.
+  bool peer_gone() const { return peer_gone_; }
+  Event& news() { return news_; }
+
+  // Sets news() once at or after `at`.
+  void wake_at(Nanos at) { wake_at_ = at; }
+  // Called by the worker now and then.
+  void sweep(Nanos now);
+  // Ends the running generation, or (`all`) whatever this connection does.
+  void abort(bool all);
+  bool aborted() const { return aborted_; }
+  // Makes a write that hangs end.
+  void give_up_writing() { cancel(); }
+
+ private:
+  void cancel();
+  void read_ahead();
+  void limit(Nanos duration);
+  // Ends the limit; whether it had passed.
+  bool unlimit();
+
+  ServerContext& context_;
+  Worker& worker_;
+  tcp::socket socket_;
+  boost::beast::flat_buffer buffer_;
+  Event news_;
+  Event watch_ended_;
+  std::optional<Nanos> deadline_;
+  std::optional<Nanos> wake_at_;
+  bool timed_out_ = false;
+  bool watching_ = false;
+  bool unwatching_ = false;
+  bool peer_gone_ = false;
+  bool aborted_ = false;
+  bool closing_ = false;
+  Worker::Place place_;
+};
+
+}  // namespace causeway::server

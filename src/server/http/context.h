@@ -1,0 +1,82 @@
+// What all connections of a server share.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include "base/random.h"
+#include "server/http/worker.h"
+#include "server/server.h"
+
+namespace causeway::server {
+
+class Metrics;
+
+struct ServerContext {
+  ServerContext(const ServerOptions& of_server, const Clock& with_clock)
+      : options(of_server), clock(with_clock) {}
+
+  const ServerOptions& options;
+  const Clock& clock;
+  fleet::Fleet* fleet = nullptr;  // from start() to stop()
+  Metrics* metrics = nullptr;
+  asio::thread_pool* pool = nullptr;  // prepares requests
+  std::atomic<bool> draining{false};
+  std::atomic<std::uint64_t> draws{0};
+
+  // The next of a sequence that options.seed decides; any thread.
+  std::uint64_t draw() { return mix64(mix64(options.seed) + draws.fetch_add(1)); }
+
+  // How many connections and generations there are, and a wait for fewer.
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::int64_t connections = 0;
+  std::int64_t generations = 0;
+};
+
+// Counts one connection or generation while it lives.
+class Counted {
+ public:
+  Counted(ServerContext& context, std::int64_t ServerContext::*count)
+      : context_(context), count_(count) {
+    const std::lock_guard lock(context_.mutex);
+    ++(context_.*count_);
+  }
+  ~Counted() {
+    const std::lock_guard lock(context_.mutex);
+    --(context_.*count_);
+    context_.changed.notify_all();
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  ServerContext& context_;
+  std::int64_t ServerContext::*count_;
+};
+
+// Runs `work` on a preparing thread and resumes on the worker's. `work` belongs to the awaiting
+// coroutine, which does nothing else meanwhile; what it throws is thrown here.
+template <typename Work>
+asio::awaitable<void> offload(asio::thread_pool& pool, Worker& worker, Work& work) {
+  Event done(worker.io());
+  std::exception_ptr thrown;
+  asio::post(pool, [&pool_work = work, &done, &thrown, &worker] {
+    try {
+      pool_work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    asio::post(worker.io(), [&done] { done.set(); });
+  });
+  co_await done.wait();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,300 @@
+#include "server/http/generation.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "server/api/answer_writer.h"
+#include "server/api/prepare.h"
+#include "server/http/answer_head.h"
+#include "server/http/choice_run.h"
+#include "server/http/stream.h"
+
+namespace causeway::server {
+namespace {
+
+std::string hex_id(std::uint64_t bits) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out(16, '0');
+  for (char& digit : out) {
+    digit = kHex[bits >> 60];
+    bits <<= 4;
+  }
+  return out;
+}
+
+ApiError client_closed() {
+  return bad_request(
+      "the client closed its sending side before the answer was complete; the request was "
+      "cancelled",
+      {}, "client_closed_request");
+}
+
+// One request's state while it is served.
+class Generation {
+ public:
+  Generation(Connection& connection, Incoming incoming, Nanos arrival)
+      : connection_(connection),
+        context_(connection.context()),
+        incoming_(std::move(incoming)),
+        arrival_(arrival),
+        counted_(context_, &ServerContext::generations),
+        stream_(connection.worker(), connection.news(), context_.options.limits.queued_tokens_max) {
+  }
+  ~Generation() { cancel_rest(); }
+
+  asio::awaitable<bool> run(std::string body);
+
+ private:
+  // On a preparing thread.
+  void prepare_now(const std::string& body);
+  void begin_runs();
+  void submit();
+  void cancel_rest();
+  void absorb();
+  bool done() const { return failure_ || open_runs_ == 0; }
+  Usage usage() const;
+
+  asio::awaitable<bool> answer_failure();
+  asio::awaitable<bool> answer_whole();
+  asio::awaitable<bool> answer_events();
+  asio::awaitable<bool> write_events(std::string events, bool last);
+  void append_news(std::string& out);
+  void append_end(std::string& out);
+
+  AnswerHead head() const;
+
+  Connection& connection_;
+  ServerContext& context_;
+  Incoming incoming_;
+  Nanos arrival_;
+  Counted counted_;
+  Stream stream_;
+  GenerationRequest asked_;
+  Prepared prepared_;
+  MaybeError failure_;
+  std::vector<ChoiceRun> runs_;
+  std::size_t open_runs_ = 0;
+  std::int64_t cached_tokens_ = 0;
+  std::optional<AnswerWriter> writer_;
+  bool begun_ = false;  // the head of the events has been written
+  Nanos next_keep_alive_;
+};
+
+asio::awaitable<bool> Generation::run(std::string body) {
+  connection_.watch();
+  auto work = [this, &body] { prepare_now(body); };
+  co_await offload(*context_.pool, connection_.worker(), work);
+  std::string().swap(body);
+  if (!failure_ && connection_.peer_gone()) failure_ = client_closed();
+  if (!failure_) submit();
+  bool more = false;
+  if (failure_) {
+    more = co_await answer_failure();
+  } else if (asked_.stream) {
+    more = co_await answer_events();
+  } else {
+    more = co_await answer_whole();
+  }
+  cancel_rest();
+  more = more && !connection_.peer_gone();
+  co_await connection_.unwatch();
+  co_return more;
+}
+
+void Generation::prepare_now(const std::string& body) {
+  const Endpoint endpoint =
+      incoming_.routed.route == Route::kChatCompletions ? Endpoint::kChat : Endpoint::kCompletions;
+  failure_ = parse_generation(endpoint, body, context_.options.limits.api, asked_);
+  if (failure_) return;
+  const fleet::CatalogueEntry* model = context_.fleet->find(asked_.model);
+  if (model == nullptr) {
+    failure_ = model_not_found(asked_.model);
+    return;
+  }
+  const PrepareContext context{context_.draw(), unix_seconds(), incoming_.slo};
+  failure_ = prepare(asked_, *model, context, prepared_);
+  if (!failure_) begin_runs();
+  asked_.drop_prompt();
+}
+
+void Generation::begin_runs() {
+  AnswerWriter::Head head;
+  head.endpoint = asked_.endpoint;
+  head.id = hex_id(context_.draw());
+  head.created_unix_seconds = unix_seconds();
+  head.model = prepared_.model->name;
+  head.logprobs = asked_.top_logprobs >= 0;
+  head.include_usage = asked_.include_usage;
+  writer_.emplace(head, *prepared_.model->tokenizer);
+  runs_.reserve(prepared_.requests.size());
+  for (const request::Request& request : prepared_.requests) {
+    runs_.emplace_back(*prepared_.model, asked_, request, arrival_);
+  }
+}
+
+void Generation::submit() {
+  for (std::size_t i = 0; i < prepared_.requests.size(); ++i) {
+    request::Request& request = prepared_.requests[i];
+    request.id = stream_.add();
+    request.arrival = arrival_;
+    const Status status = context_.fleet->submit(std::move(request));
+    if (!status.ok()) {
+      failure_ = from_error(status.error());
+      return;
+    }
+    runs_[i].open = true;
+    ++open_runs_;
+  }
+}
+
+void Generation::cancel_rest() {
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (!runs_[i].open) continue;
+    context_.fleet->cancel(stream_.ids()[i]);
+    stream_.detach(i);
+    runs_[i].close(Ending::kAbort, connection_.now(), *context_.metrics);
+  }
+  open_runs_ = 0;
+}
+
+// Takes what the engine gave, and looks whether somebody wants this to end.
+void Generation::absorb() {
+  for (StreamItem& item : stream_.take()) {
+    ChoiceRun& run = runs_[item.choice];
+    if (!run.open) continue;
+    cached_tokens_ = std::max(cached_tokens_, item.output.cached_prompt.count);
+    if (auto error = run.absorb(std::move(item.output), item.at, *context_.metrics)) {
+      failure_ = std::move(error);
+    }
+    if (run.open) continue;
+    --open_runs_;
+    // It may have ended by a stop string, of which the engine knows nothing.
+    context_.fleet->cancel(stream_.ids()[item.choice]);
+    stream_.detach(item.choice);
+  }
+  if (done()) return;
+  if (connection_.aborted()) failure_ = draining();
+  if (connection_.peer_gone()) failure_ = client_closed();
+}
+
+Usage Generation::usage() const {
+  Usage usage{prepared_.prompt_tokens, 0, cached_tokens_};
+  for (const ChoiceRun& run : runs_) usage.completion_tokens += run.choice.generated();
+  return usage;
+}
+
+AnswerHead Generation::head() const {
+  AnswerHead head;
+  head.http_1_1 = incoming_.http_1_1;
+  head.keep_alive = incoming_.keep_alive && !context_.draining;
+  return head;
+}
+
+asio::awaitable<bool> Generation::answer_failure() {
+  const AnswerHead with = head();
+  const std::string answer = error_answer(*failure_, with, false);
+  const bool written = co_await connection_.write(answer);
+  co_return written&& with.keep_alive;
+}
+
+asio::awaitable<bool> Generation::answer_whole() {
+  for (absorb(); !done(); absorb()) co_await connection_.news().wait();
+  if (failure_) {
+    const bool more = co_await answer_failure();
+    co_return more;
+  }
+  std::vector<ChoiceRun::News> news;
+  std::vector<ChoiceText> choices;
+  for (ChoiceRun& run : runs_) news.push_back(run.take());
+  for (std::size_t i = 0; i < news.size(); ++i) choices.push_back(news[i].as_text(i));
+  std::string body;
+  writer_->append_answer(body, choices, usage());
+  const AnswerHead with = head();
+  std::string out;
+  append_head(out, with, body.size());
+  const std::array<asio::const_buffer, 2> pieces = {asio::buffer(out), asio::buffer(body)};
+  const bool written = co_await connection_.write(pieces);
+  co_return written&& with.keep_alive;
+}
+
+asio::awaitable<bool> Generation::answer_events() {
+  next_keep_alive_ = connection_.now() + context_.options.limits.keep_alive_period;
+  bool written = true;
+  while (written) {
+    connection_.wake_at(next_keep_alive_);
+    std::string events;
+    absorb();
+    if (stream_.overflowed()) co_return false;
+    if (failure_ && !begun_) {
+      const bool more = co_await answer_failure();
+      co_return more;
+    }
+    const bool last = done();
+    append_news(events);
+    if (last) append_end(events);
+    if (events.empty() && connection_.now() >= next_keep_alive_) events = kEventKeepAlive;
+    if (events.empty()) {
+      co_await connection_.news().wait();
+      continue;
+    }
+    written = co_await write_events(std::move(events), last);
+    if (last) break;
+    next_keep_alive_ = connection_.now() + context_.options.limits.keep_alive_period;
+  }
+  co_return written&& incoming_.http_1_1&& head().keep_alive;
+}
+
+void Generation::append_news(std::string& out) {
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    ChoiceRun& run = runs_[i];
+    if (!run.has_news()) continue;
+    if (asked_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
+      writer_->append_role_event(out, i);
+    }
+    const ChoiceRun::News news = run.take();
+    writer_->append_event(out, news.as_text(i));
+  }
+}
+
+void Generation::append_end(std::string& out) {
+  if (failure_) {
+    append_error_event(out, *failure_);
+  } else if (asked_.include_usage) {
+    writer_->append_usage_event(out, usage());
+  }
+  out += kEventDone;
+}
+
+// One write: the head if it is still owed, the events as a chunk, the last chunk if it is.
+asio::awaitable<bool> Generation::write_events(std::string events, bool last) {
+  std::string front;
+  if (!std::exchange(begun_, true)) {
+    AnswerHead with = head();
+    with.keep_alive = with.keep_alive && incoming_.http_1_1;
+    append_event_stream_head(front, with);
+  }
+  if (incoming_.http_1_1) {
+    std::array<char, 20> size;
+    const auto end = std::to_chars(size.data(), size.data() + size.size(), events.size(), 16).ptr;
+    front.append(size.data(), end);
+    front += "\r\n";
+    events += last ? "\r\n0\r\n\r\n" : "\r\n";
+  }
+  const std::array<asio::const_buffer, 2> pieces = {asio::buffer(front), asio::buffer(events)};
+  stream_.set_slow(true);
+  const bool written = co_await connection_.write(pieces);
+  stream_.set_slow(false);
+  co_return written;
+}
+
+}  // namespace
+
+asio::awaitable<bool> generate(Connection& connection, Incoming incoming, std::string body,
+                               Nanos arrival) {
+  Generation generation(connection, std::move(incoming), arrival);
+  const bool more = co_await generation.run(std::move(body));
+  co_return more;
+}
+
+}  // namespace causeway::server

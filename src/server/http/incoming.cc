@@ -1,0 +1,96 @@
+#include "server/http/incoming.h"
+
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/field.hpp>
+#include <charconv>
+
+namespace causeway::server {
+namespace {
+
+namespace http = boost::beast::http;
+
+std::string_view header(const Parser& parser, http::field name) {
+  const auto value = parser.get()[name];
+  return {value.data(), value.size()};
+}
+
+ApiError with_status(int status, std::string message) {
+  ApiError error = bad_request(std::move(message));
+  error.status = status;
+  return error;
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
+}
+
+// Milliseconds, up to a day.
+MaybeError read_slo(const Parser& parser, std::string_view name, Nanos& out) {
+  const auto found = parser.get().find({name.data(), name.size()});
+  if (found == parser.get().end()) return {};
+  const std::string_view text(found->value().data(), found->value().size());
+  double value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  // Written so that NaN fails.
+  const bool good = failure == std::errc() && end == text.data() + text.size() && value > 0 &&
+                    value <= 86'400'000;
+  if (!good) {
+    return bad_request("header `" + std::string(name) + "` must be milliseconds above 0",
+                       std::string(name));
+  }
+  out = nanos_from_seconds(value * 1e-3);
+  return {};
+}
+
+MaybeError examine_expect(const Parser& parser, Incoming& out) {
+  const std::string_view expect = header(parser, http::field::expect);
+  if (expect.empty() || !out.http_1_1) return {};
+  if (!equal_ignoring_case(expect, "100-continue")) {
+    return with_status(417, "header Expect: only 100-continue is known");
+  }
+  out.expects_continue = out.has_body;
+  return {};
+}
+
+}  // namespace
+
+void configure(Parser& parser, const ServerLimits& limits) {
+  parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes_max));
+  parser.body_limit(limits.body_bytes_max);
+}
+
+MaybeError examine(const Parser& parser, const ServerOptions& options, Incoming& out) {
+  const auto& head = parser.get();
+  out.http_1_1 = head.version() >= 11;
+  out.keep_alive = parser.keep_alive();
+  out.has_body = parser.chunked() || parser.content_length_remaining().value_or(0) > 0;
+  out.slo = options.slo;
+  const std::string_view method(head.method_string().data(), head.method_string().size());
+  const std::string_view target(head.target().data(), head.target().size());
+  if (auto error = find_route(method, target, out.routed)) return error;
+  if (needs_key(out.routed.route) &&
+      !authorised(header(parser, http::field::authorization), options.api_keys)) {
+    return unauthorised();
+  }
+  const std::string_view encoding = header(parser, http::field::content_encoding);
+  if (!encoding.empty() && !equal_ignoring_case(encoding, "identity")) {
+    return with_status(415, "bodies with a Content-Encoding are not supported");
+  }
+  if (auto error = examine_expect(parser, out)) return error;
+  if (auto error = read_slo(parser, "x-slo-ttft-ms", out.slo.ttft)) return error;
+  return read_slo(parser, "x-slo-tpot-ms", out.slo.tpot);
+}
+
+ApiError parse_failure(const boost::system::error_code& error, const ServerLimits& limits) {
+  if (error == http::error::body_limit) return body_too_large(limits.body_bytes_max);
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return with_status(
+        431, "the header is larger than " + std::to_string(limits.header_bytes_max) + " bytes");
+  }
+  if (error == http::error::partial_message || error == http::error::end_of_stream) {
+    return bad_request("the connection's sending side closed before the request was complete");
+  }
+  return bad_request("this is not an HTTP/1.1 request: " + error.message());
+}
+
+}  // namespace causeway::server

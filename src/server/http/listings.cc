@@ -1,0 +1,44 @@
+#include "server/http/listings.h"
+
+#include "server/api/json_write.h"
+
+namespace causeway::server {
+
+std::string model_body(const fleet::Fleet& fleet, const fleet::CatalogueEntry& model) {
+  const fleet::ModelStatus status = fleet.status(model.id);
+  std::string out = "{\"id\":";
+  append_json_string(out, model.name);
+  out += ",\"object\":\"model\",\"created\":";
+  append_json_integer(out, model.created_unix_seconds);
+  out += ",\"owned_by\":\"causeway\",\"max_model_len\":";
+  append_json_integer(out, model.max_model_len.count);
+  out += ",\"status\":";
+  append_json_string(out, fleet::name_of(status.state));
+  if (!status.last_error.empty()) {
+    out += ",\"last_error\":";
+    append_json_string(out, status.last_error);
+  }
+  out += '}';
+  return out;
+}
+
+std::string models_body(const fleet::Fleet& fleet) {
+  std::string out = "{\"object\":\"list\",\"data\":[";
+  bool first = true;
+  for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
+    if (!first) out += ',';
+    first = false;
+    out += model_body(fleet, *model);
+  }
+  out += "]}";
+  return out;
+}
+
+std::string version_body(std::string_view version) {
+  std::string out = "{\"version\":";
+  append_json_string(out, version);
+  out += '}';
+  return out;
+}
+
+}  // namespace causeway::server

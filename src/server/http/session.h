@@ -1,0 +1,11 @@
+// A connection's life: request after request, until it closes.
+#pragma once
+
+#include "server/http/connection.h"
+
+namespace causeway::server {
+
+// The coroutine of one connection. `context` and `worker` outlive it.
+asio::awaitable<void> run_session(ServerContext& context, Worker& worker, tcp::socket socket);
+
+}  // namespace causeway::server

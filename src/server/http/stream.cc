@@ -1,0 +1,39 @@
+#include "server/http/stream.h"
+
+#include <utility>
+
+namespace causeway::server {
+
+Stream::Stream(Worker& worker, Event& news, std::size_t queued_tokens_max)
+    : worker_(worker), news_(news), queued_tokens_max_(queued_tokens_max) {}
+
+Stream::~Stream() {
+  for (const RequestId id : ids_) worker_.detach(id);
+}
+
+RequestId Stream::add() {
+  const RequestId id = worker_.next_id();
+  worker_.attach(id, this, ids_.size());
+  ids_.push_back(id);
+  return id;
+}
+
+void Stream::deliver(StreamItem item) {
+  queued_tokens_ += item.output.tokens.size();
+  // Only a write that does not end makes a queue too long; a burst before the reader had its turn
+  // does not.
+  if (slow_ && queued_tokens_ > queued_tokens_max_) overflowed_ = true;
+  if (overflowed_) {
+    queue_.clear();
+  } else {
+    queue_.push_back(std::move(item));
+  }
+  news_.set();
+}
+
+std::vector<StreamItem> Stream::take() {
+  queued_tokens_ = 0;
+  return std::exchange(queue_, {});
+}
+
+}  // namespace causeway::server

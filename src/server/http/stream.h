@@ -1,0 +1,50 @@
+// The outputs of one HTTP request's choices, on their way from the worker to the connection's
+// coroutine. I/O thread only.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "server/http/event.h"
+#include "server/http/worker.h"
+
+namespace causeway::server {
+
+struct StreamItem {
+  std::size_t choice = 0;
+  Nanos at;
+  request::Output output;
+};
+
+class Stream {
+ public:
+  // `news` is set on every delivery. A reader that is slow() may leave `queued_tokens_max` tokens
+  // waiting; one more and the stream has overflowed: it keeps nothing more.
+  Stream(Worker& worker, Event& news, std::size_t queued_tokens_max);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // A new id whose outputs come here as those of the next choice.
+  RequestId add();
+  const std::vector<RequestId>& ids() const { return ids_; }
+  void detach(std::size_t choice) { worker_.detach(ids_[choice]); }
+
+  void deliver(StreamItem item);
+  std::vector<StreamItem> take();
+
+  void set_slow(bool slow) { slow_ = slow; }
+  bool overflowed() const { return overflowed_; }
+
+ private:
+  Worker& worker_;
+  Event& news_;
+  std::size_t queued_tokens_max_;
+  std::size_t queued_tokens_ = 0;
+  bool slow_ = false;
+  bool overflowed_ = false;
+  std::vector<RequestId> ids_;
+  std::vector<StreamItem> queue_;
+};
+
+}  // namespace causeway::server

@@ -1,0 +1,236 @@
+#include "server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <unordered_map>
+
+namespace causeway::server {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using Buckets = Histogram::BucketBoundaries;
+
+const Buckets& ttft_buckets() {
+  static const Buckets buckets = {0.001, 0.005, 0.01, 0.02,  0.04,  0.06,  0.08, 0.1,
+                                  0.25,  0.5,   0.75, 1.0,   2.5,   5.0,   7.5,  10.0,
+                                  20.0,  40.0,  80.0, 160.0, 640.0, 2560.0};
+  return buckets;
+}
+const Buckets& token_buckets() {
+  static const Buckets buckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4, 0.5,
+                                  0.75, 1.0,   2.5,  5.0,   7.5, 10.0, 20.0, 40.0, 80.0};
+  return buckets;
+}
+const Buckets& request_buckets() {
+  static const Buckets buckets = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
+                                  5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
+                                  60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+  return buckets;
+}
+const Buckets& length_buckets() {
+  static const Buckets buckets = {1,    2,    5,    10,    20,    50,    100,    200,    500,
+                                  1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
+  return buckets;
+}
+
+constexpr std::array<const char*, 4> kEndings = {"stop", "length", "abort", "error"};
+
+// Counters that the fleet keeps, followed by ours.
+class Follower {
+ public:
+  explicit Follower(Counter& counter) : counter_(counter) {}
+  void follow(std::int64_t total) {
+    if (total > seen_) counter_.Increment(static_cast<double>(total - seen_));
+    seen_ = std::max(seen_, total);
+  }
+
+ private:
+  Counter& counter_;
+  std::int64_t seen_ = 0;
+};
+
+// All families; a model's series are made from them.
+struct Families {
+  explicit Families(prometheus::Registry& registry) : registry_(registry) {}
+  prometheus::Family<Gauge>& gauge(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry_);
+  }
+  prometheus::Family<Counter>& counter(const char* name, const char* help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(registry_);
+  }
+  prometheus::Family<Histogram>& histogram(const char* name, const char* help) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry_);
+  }
+  prometheus::Registry& registry_;
+
+  prometheus::Family<Gauge>& running =
+      gauge("causeway:num_requests_running", "Requests that the engine is working on.");
+  prometheus::Family<Gauge>& waiting =
+      gauge("causeway:num_requests_waiting", "Requests that wait for their turn.");
+  prometheus::Family<Gauge>& kv_usage =
+      gauge("causeway:kv_cache_usage_perc", "Part of the KV frames in use; 1 is all.");
+  prometheus::Family<Counter>& preemptions =
+      counter("causeway:num_preemptions_total", "Requests that had to give up their KV.");
+  prometheus::Family<Counter>& prefix_queries = counter(
+      "causeway:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.");
+  prometheus::Family<Counter>& prefix_hits =
+      counter("causeway:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
+  prometheus::Family<Counter>& prompt_tokens =
+      counter("causeway:prompt_tokens_total", "Prompt tokens processed.");
+  prometheus::Family<Counter>& generation_tokens =
+      counter("causeway:generation_tokens_total", "Tokens generated.");
+  prometheus::Family<Counter>& success =
+      counter("causeway:request_success_total", "Requests ended, by how.");
+  prometheus::Family<Histogram>& ttft =
+      histogram("causeway:time_to_first_token_seconds", "From arrival to the first token.");
+  prometheus::Family<Histogram>& inter_token =
+      histogram("causeway:inter_token_latency_seconds", "From one token to the next.");
+  prometheus::Family<Histogram>& tpot = histogram("causeway:request_time_per_output_token_seconds",
+                                                  "A request's mean from token to token.");
+  prometheus::Family<Histogram>& e2e =
+      histogram("causeway:e2e_request_latency_seconds", "From arrival to the last token.");
+  prometheus::Family<Histogram>& queue =
+      histogram("causeway:request_queue_time_seconds", "From arrival to when the engine began.");
+  prometheus::Family<Histogram>& prompt_length =
+      histogram("causeway:request_prompt_tokens", "Prompt tokens of a request.");
+  prometheus::Family<Histogram>& generated_length =
+      histogram("causeway:request_generation_tokens", "Tokens generated for a request.");
+  prometheus::Family<Counter>& slo_attained =
+      counter("causeway:slo_attained_total", "Requests within their target, by kind.");
+  prometheus::Family<Counter>& slo_missed =
+      counter("causeway:slo_missed_total", "Requests beyond their target, by kind.");
+};
+
+struct SloSeries {
+  Counter& attained;
+  Counter& missed;
+  void count(Nanos measured, Nanos target) {
+    if (measured.count >= 0) (measured <= target ? attained : missed).Increment();
+  }
+};
+
+struct ModelSeries {
+  using Labels = prometheus::Labels;
+  static Labels with(const Labels& base, const char* name, const char* value) {
+    Labels labels = base;
+    labels[name] = value;
+    return labels;
+  }
+
+  ModelSeries(Families& all, const Labels& label)
+      : running(all.running.Add(label)),
+        waiting(all.waiting.Add(label)),
+        kv_usage(all.kv_usage.Add(label)),
+        preemptions(all.preemptions.Add(label)),
+        prefix_queries(all.prefix_queries.Add(label)),
+        prefix_hits(all.prefix_hits.Add(label)),
+        prompt_tokens(all.prompt_tokens.Add(label)),
+        generation_tokens(all.generation_tokens.Add(label)),
+        ttft(all.ttft.Add(label, ttft_buckets())),
+        inter_token(all.inter_token.Add(label, token_buckets())),
+        tpot(all.tpot.Add(label, token_buckets())),
+        e2e(all.e2e.Add(label, request_buckets())),
+        queue(all.queue.Add(label, request_buckets())),
+        prompt_length(all.prompt_length.Add(label, length_buckets())),
+        generated_length(all.generated_length.Add(label, length_buckets())),
+        slo_ttft{all.slo_attained.Add(with(label, "kind", "ttft")),
+                 all.slo_missed.Add(with(label, "kind", "ttft"))},
+        slo_tpot{all.slo_attained.Add(with(label, "kind", "tpot")),
+                 all.slo_missed.Add(with(label, "kind", "tpot"))} {
+    for (std::size_t i = 0; i < kEndings.size(); ++i) {
+      endings[i] = &all.success.Add(with(label, "finished_reason", kEndings[i]));
+    }
+  }
+
+  Gauge &running, &waiting, &kv_usage;
+  Follower preemptions, prefix_queries, prefix_hits;
+  Counter &prompt_tokens, &generation_tokens;
+  Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &prompt_length, &generated_length;
+  SloSeries slo_ttft, slo_tpot;
+  std::array<Counter*, kEndings.size()> endings{};
+};
+
+void observe(Histogram& histogram, Nanos time) {
+  if (time.count >= 0) histogram.Observe(to_seconds(time));
+}
+
+}  // namespace
+
+class Metrics::Impl {
+ public:
+  explicit Impl(const fleet::Fleet& fleet) : families_(registry_) {
+    for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
+      models_.try_emplace(model->id, families_, prometheus::Labels{{"model_name", model->name}});
+    }
+  }
+
+  ModelSeries& of(ModelId model) {
+    const auto found = models_.find(model);
+    CAUSEWAY_CHECK(found != models_.end(), "metrics of a model outside the catalogue");
+    return found->second;
+  }
+
+  void observe_fleet(const fleet::Fleet& fleet) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [model, seen] : fleet.observe_models()) {
+      ModelSeries& series = of(model);
+      series.running.Set(static_cast<double>(seen.requests_running));
+      series.waiting.Set(static_cast<double>(seen.requests_waiting));
+      const auto total = static_cast<double>(std::max<std::int64_t>(seen.frames_total, 1));
+      series.kv_usage.Set(static_cast<double>(seen.frames_used) / total);
+      series.preemptions.follow(seen.preemptions);
+      series.prefix_queries.follow(seen.prefix_queried_tokens);
+      series.prefix_hits.follow(seen.prefix_hit_tokens);
+    }
+  }
+
+  std::string text() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
+
+ private:
+  prometheus::Registry registry_;
+  Families families_;
+  std::unordered_map<ModelId, ModelSeries> models_;  // fixed after construction
+  std::mutex mutex_;                                 // one scrape at a time follows the fleet
+};
+
+Metrics::Metrics(const fleet::Fleet& fleet) : impl_(std::make_unique<Impl>(fleet)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::first_token(ModelId model, Nanos after) { observe(impl_->of(model).ttft, after); }
+void Metrics::next_token(ModelId model, Nanos after) {
+  observe(impl_->of(model).inter_token, after);
+}
+void Metrics::tokens(ModelId model, std::int64_t prompt, std::int64_t generated) {
+  ModelSeries& series = impl_->of(model);
+  series.prompt_tokens.Increment(static_cast<double>(prompt));
+  series.generation_tokens.Increment(static_cast<double>(generated));
+}
+
+void Metrics::finished(ModelId model, const Finished& measured) {
+  ModelSeries& series = impl_->of(model);
+  series.endings[static_cast<std::size_t>(measured.ending)]->Increment();
+  if (measured.ending == Ending::kAbort || measured.ending == Ending::kError) return;
+  observe(series.e2e, measured.e2e);
+  observe(series.queue, measured.queued);
+  observe(series.tpot, measured.tpot);
+  series.prompt_length.Observe(static_cast<double>(measured.prompt_tokens));
+  series.generated_length.Observe(static_cast<double>(measured.generated_tokens));
+  series.slo_ttft.count(measured.ttft, measured.slo.ttft);
+  series.slo_tpot.count(measured.tpot, measured.slo.tpot);
+}
+
+std::string Metrics::exposition(const fleet::Fleet& fleet) {
+  impl_->observe_fleet(fleet);
+  return impl_->text();
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,49 @@
+// What Prometheus sees. Names and buckets are vLLM's, with this project's prefix, so that existing
+// dashboards need one replacement; every series carries model_name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fleet/fleet.h"
+
+namespace causeway::server {
+
+// How a request to the engine ended.
+enum class Ending { kStop, kLength, kAbort, kError };
+
+// One engine request's measurements, reported when it ends. Times below zero: did not happen.
+struct Finished {
+  Ending ending = Ending::kStop;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t generated_tokens = 0;
+  Nanos ttft{-1};
+  Nanos e2e{-1};
+  Nanos queued{-1};
+  Nanos tpot{-1};  // mean time of a token after the first
+  request::Slo slo;
+};
+
+// Thread-safe.
+class Metrics {
+ public:
+  explicit Metrics(const fleet::Fleet& fleet);
+  ~Metrics();
+
+  void first_token(ModelId model, Nanos after);
+  void next_token(ModelId model, Nanos after);
+  void tokens(ModelId model, std::int64_t prompt, std::int64_t generated);
+  void finished(ModelId model, const Finished& measured);
+
+  // All series as text, after asking the fleet for what it counts. Time in proportion to the
+  // catalogue.
+  std::string exposition(const fleet::Fleet& fleet);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace causeway::server

@@ -1,0 +1,200 @@
+#include "server/server.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "base/log.h"
+#include "server/http/answer_head.h"
+#include "server/http/context.h"
+#include "server/http/session.h"
+#include "server/metrics.h"
+
+namespace causeway::server {
+namespace {
+
+using boost::system::error_code;
+
+// How long stop() and an ended drain() wait for coroutines to notice.
+constexpr std::chrono::milliseconds kNoticeTime{2000};
+constexpr std::chrono::milliseconds kAcceptRetryTime{50};
+
+std::chrono::nanoseconds chrono_of(Nanos time) { return std::chrono::nanoseconds(time.count); }
+
+Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
+  error_code error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error) {
+    return invalid_argument("host `" + host +
+                            "` is not an IP address; 127.0.0.1 serves this machine, 0.0.0.0 all");
+  }
+  return tcp::endpoint(address, port);
+}
+
+}  // namespace
+
+class Server::Impl final : public engine::OutputSink {
+ public:
+  Impl(ServerOptions options, const Clock& clock)
+      : options_(std::move(options)), context_(options_, clock) {
+    const int count = std::max(options_.threads, 1);
+    for (int i = 0; i < count; ++i) workers_.push_back(std::make_unique<Worker>(i, count, clock));
+  }
+
+  void on_outputs(std::vector<request::Output> outputs) override;
+  Status start(fleet::Fleet& fleet);
+  bool drain(Nanos grace);
+  void stop();
+  std::uint16_t port() const { return port_; }
+
+ private:
+  Status listen();
+  asio::awaitable<void> accept();
+  void admit(Worker& worker, tcp::socket socket);
+  void abort_all(bool connections);
+  // Waits until `count` is zero; false: it is not after `limit`.
+  bool wait_for_none(std::int64_t ServerContext::*count, std::chrono::nanoseconds limit);
+
+  ServerOptions options_;
+  ServerContext context_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<asio::thread_pool> pool_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::optional<tcp::acceptor> acceptor_;  // of the first worker's thread, once started
+  std::vector<std::thread> threads_;
+  std::uint16_t port_ = 0;
+};
+
+void Server::Impl::on_outputs(std::vector<request::Output> outputs) {
+  const Nanos now = context_.clock.now();
+  std::vector<std::vector<Arrived>> shares(workers_.size());
+  for (request::Output& output : outputs) {
+    const auto share = static_cast<std::size_t>(output.request.value) % workers_.size();
+    shares[share].push_back({std::move(output), now});
+  }
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (!shares[i].empty()) workers_[i]->deliver(std::move(shares[i]));
+  }
+}
+
+Status Server::Impl::listen() {
+  CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(options_.host, options_.port));
+  error_code error;
+  acceptor_.emplace(workers_[0]->io());
+  acceptor_->open(endpoint.protocol(), error);
+  if (!error) acceptor_->set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_->bind(endpoint, error);
+  if (!error) acceptor_->listen(asio::socket_base::max_listen_connections, error);
+  if (!error) port_ = acceptor_->local_endpoint(error).port();
+  if (!error) return {};
+  acceptor_.reset();
+  return Error{ErrorCode::kIo, "cannot listen on " + options_.host + ":" +
+                                   std::to_string(options_.port) + ": " + error.message() +
+                                   "; choose another port or host"};
+}
+
+Status Server::Impl::start(fleet::Fleet& fleet) {
+  CAUSEWAY_CHECK(threads_.empty(), "Server::start is for once");
+  CAUSEWAY_TRY(listen());
+  metrics_ = std::make_unique<Metrics>(fleet);
+  pool_ = std::make_unique<asio::thread_pool>(workers_.size());
+  context_.fleet = &fleet;
+  context_.metrics = metrics_.get();
+  context_.pool = pool_.get();
+  asio::co_spawn(workers_[0]->io(), accept(), asio::detached);
+  for (auto& worker : workers_) threads_.emplace_back([&worker] { worker->run(); });
+  return {};
+}
+
+asio::awaitable<void> Server::Impl::accept() {
+  asio::steady_timer retry(workers_[0]->io());
+  for (std::size_t next = 0; acceptor_->is_open(); ++next) {
+    Worker& worker = *workers_[next % workers_.size()];
+    error_code error;
+    tcp::socket socket = co_await acceptor_->async_accept(
+        worker.io(), asio::redirect_error(asio::use_awaitable, error));
+    if (!error) {
+      admit(worker, std::move(socket));
+    } else if (acceptor_->is_open()) {
+      // Out of descriptors, most likely: connections that end give some back.
+      retry.expires_after(kAcceptRetryTime);
+      co_await retry.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    }
+  }
+}
+
+void Server::Impl::admit(Worker& worker, tcp::socket socket) {
+  bool full = false;
+  {
+    const std::lock_guard lock(context_.mutex);
+    full = context_.connections >= options_.limits.connections_max;
+  }
+  if (full) {
+    ApiError error = queue_full("too many connections");
+    error.status = 503;
+    AnswerHead head;
+    head.keep_alive = false;
+    const std::string answer = error_answer(error, head, false);
+    error_code ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(asio::buffer(answer), ignored);
+    return;
+  }
+  asio::post(worker.io(), [this, &worker, moved = std::move(socket)]() mutable {
+    asio::co_spawn(worker.io(), run_session(context_, worker, std::move(moved)), asio::detached);
+  });
+}
+
+void Server::Impl::abort_all(bool connections) {
+  for (auto& worker : workers_) {
+    asio::post(worker->io(), [&worker, connections] { worker->abort(connections); });
+  }
+}
+
+bool Server::Impl::wait_for_none(std::int64_t ServerContext::*count,
+                                 std::chrono::nanoseconds limit) {
+  std::unique_lock lock(context_.mutex);
+  return context_.changed.wait_for(lock, limit, [&] { return context_.*count == 0; });
+}
+
+bool Server::Impl::drain(Nanos grace) {
+  context_.draining = true;
+  if (wait_for_none(&ServerContext::generations, chrono_of(grace))) return true;
+  abort_all(false);
+  wait_for_none(&ServerContext::generations, kNoticeTime);
+  return false;
+}
+
+void Server::Impl::stop() {
+  if (threads_.empty()) return;
+  context_.draining = true;
+  asio::post(workers_[0]->io(), [this] {
+    error_code ignored;
+    acceptor_->close(ignored);
+  });
+  abort_all(true);
+  wait_for_none(&ServerContext::connections, kNoticeTime);
+  pool_->stop();
+  pool_->join();
+  for (auto& worker : workers_) worker->stop();
+  for (std::thread& thread : threads_) thread.join();
+  acceptor_.reset();
+  // What is left of coroutines cancels its requests, while there is a fleet to tell.
+  for (auto& worker : workers_) worker->destroy();
+  threads_.clear();
+  context_.fleet = nullptr;
+}
+
+Server::Server(ServerOptions options, const Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(options), clock)) {}
+Server::~Server() { stop(); }
+engine::OutputSink& Server::sink() { return *impl_; }
+Status Server::start(fleet::Fleet& fleet) { return impl_->start(fleet); }
+std::uint16_t Server::port() const { return impl_->port(); }
+bool Server::drain(Nanos grace) { return impl_->drain(grace); }
+void Server::stop() { impl_->stop(); }
+
+}  // namespace causeway::server

@@ -1,0 +1,163 @@
+#include "server/testing/scripted_fleet.h"
+
+#include <chrono>
+
+#include "server/bench/byte_model.h"
+
+namespace causeway::server::testing {
+namespace {
+
+constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kStepTime{1};
+
+}  // namespace
+
+Script says(std::string_view text) {
+  Script script;
+  for (const char c : text) script.tokens.push_back(static_cast<unsigned char>(c));
+  return script;
+}
+
+ScriptedFleet::ScriptedFleet(engine::OutputSink& sink) : sink_(sink) {
+  on_submit = [](const request::Request&) -> Result<Script> { return says("Hello"); };
+  thread_ = std::thread([this] { play(); });
+}
+
+ScriptedFleet::~ScriptedFleet() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+fleet::CatalogueEntry& ScriptedFleet::add_model(std::string name, Tokens max_model_len) {
+  const auto id = ModelId(static_cast<std::int64_t>(models_.size()));
+  models_.push_back(byte_model_entry(id, std::move(name), max_model_len));
+  listed_.push_back(models_.back().get());
+  return *models_.back();
+}
+
+void ScriptedFleet::release() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, running] : running_) running.script.held = false;
+  changed_.notify_all();
+}
+
+std::int64_t ScriptedFleet::running() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(running_.size());
+}
+
+bool ScriptedFleet::wait_for_cancelled(std::int64_t count) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, kPatience, [&] { return cancelled_ >= count; });
+}
+
+bool ScriptedFleet::wait_for_submitted(std::int64_t count) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, kPatience, [&] { return submitted_ >= count; });
+}
+
+request::Request ScriptedFleet::last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+const fleet::CatalogueEntry* ScriptedFleet::find(std::string_view name) const {
+  for (const auto* model : listed_) {
+    if (model->name == name) return model;
+  }
+  return nullptr;
+}
+
+fleet::ModelStatus ScriptedFleet::status(ModelId) const {
+  fleet::ModelStatus status;
+  status.state = running() > 0 ? fleet::ModelState::kActive : fleet::ModelState::kReady;
+  return status;
+}
+
+Status ScriptedFleet::submit(request::Request request) {
+  auto script = on_submit(request);
+  if (!script.ok()) return script.error();
+  const std::lock_guard lock(mutex_);
+  running_[request.id].script = std::move(script).value();
+  last_ = std::move(request);
+  ++submitted_;
+  changed_.notify_all();
+  return {};
+}
+
+void ScriptedFleet::cancel(RequestId request) {
+  const std::lock_guard lock(mutex_);
+  const auto found = running_.find(request);
+  if (found == running_.end() || found->second.cancelled) return;
+  found->second.cancelled = true;
+  ++cancelled_;
+  changed_.notify_all();
+}
+
+request::Observation ScriptedFleet::observe() const {
+  request::Observation seen;
+  seen.requests_running = running();
+  seen.frames_total = 10;
+  return seen;
+}
+
+std::vector<std::pair<ModelId, request::Observation>> ScriptedFleet::observe_models() const {
+  std::vector<std::pair<ModelId, request::Observation>> all;
+  for (const auto* model : listed_) all.emplace_back(model->id, observe());
+  return all;
+}
+
+void ScriptedFleet::play() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    std::vector<request::Output> outputs = step();
+    if (outputs.empty()) {
+      changed_.wait_for(lock, kStepTime);
+      continue;
+    }
+    lock.unlock();
+    sink_.on_outputs(std::move(outputs));
+    lock.lock();
+  }
+}
+
+std::vector<request::Output> ScriptedFleet::step() {
+  std::vector<request::Output> outputs;
+  for (auto at = running_.begin(); at != running_.end();) {
+    Running& running = at->second;
+    if (running.script.held && !running.cancelled) {
+      ++at;
+      continue;
+    }
+    outputs.push_back(advance(at->first, running));
+    at = outputs.back().finished ? running_.erase(at) : std::next(at);
+  }
+  return outputs;
+}
+
+request::Output ScriptedFleet::advance(RequestId id, Running& running) {
+  request::Output output;
+  output.request = id;
+  const Script& script = running.script;
+  const std::size_t size = script.tokens.size();
+  for (std::size_t i = 0; i < script.tokens_per_output && !running.cancelled; ++i) {
+    if (running.next >= size && !script.endless) break;
+    request::OutputToken token;
+    token.token = script.tokens[running.next++ % size];
+    token.logprob = script.logprob;
+    token.top = script.top;
+    output.tokens.push_back(std::move(token));
+  }
+  output.finished = running.cancelled || (running.next >= size && !script.endless);
+  if (!output.finished) return output;
+  output.reason = running.cancelled ? request::FinishReason::kCancelled : script.reason;
+  output.error = script.error;
+  output.cached_prompt = Tokens(script.cached);
+  return output;
+}
+
+}  // namespace causeway::server::testing

@@ -1,0 +1,84 @@
+// A Fleet that answers by script: which tokens, how they end, when. One thread plays the engine.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "fleet/fleet.h"
+
+namespace causeway::server::testing {
+
+struct Script {
+  std::vector<TokenId> tokens;
+  std::size_t tokens_per_output = 1;
+  request::FinishReason reason = request::FinishReason::kStop;
+  std::string error;
+  bool held = false;     // nothing before release()
+  bool endless = false;  // repeats the tokens until cancelled, a step a millisecond
+  std::vector<request::TokenLogprob> top;  // of every token
+  float logprob = -0.5f;
+  std::int64_t cached = 0;
+};
+
+// A script that says `text`, a token a byte.
+Script says(std::string_view text);
+
+class ScriptedFleet final : public fleet::Fleet {
+ public:
+  explicit ScriptedFleet(engine::OutputSink& sink);
+  ~ScriptedFleet() override;
+
+  // Before the server starts.
+  fleet::CatalogueEntry& add_model(std::string name, Tokens max_model_len = Tokens(1000));
+  // What to do with a request; an Error refuses it. Called on the server's threads.
+  std::function<Result<Script>(const request::Request&)> on_submit;
+
+  void release();  // lets held requests go
+  std::int64_t submitted() const { return submitted_; }
+  std::int64_t cancelled() const { return cancelled_; }  // that were running
+  std::int64_t running() const;
+  // Waits (10 s at most) until as many have been cancelled; false: they have not.
+  bool wait_for_cancelled(std::int64_t count);
+  bool wait_for_submitted(std::int64_t count);
+  request::Request last() const;
+
+  const std::vector<const fleet::CatalogueEntry*>& catalogue() const override { return listed_; }
+  const fleet::CatalogueEntry* find(std::string_view name) const override;
+  fleet::ModelStatus status(ModelId model) const override;
+  Status submit(request::Request request) override;
+  void cancel(RequestId request) override;
+  request::Observation observe() const override;
+  std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;
+
+ private:
+  struct Running {
+    Script script;
+    std::size_t next = 0;
+    bool cancelled = false;
+  };
+  void play();
+  // One output of each running request that is not held.
+  std::vector<request::Output> step();
+  static request::Output advance(RequestId id, Running& running);
+
+  engine::OutputSink& sink_;
+  std::vector<std::unique_ptr<fleet::CatalogueEntry>> models_;
+  std::vector<const fleet::CatalogueEntry*> listed_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_map<RequestId, Running> running_;
+  request::Request last_;
+  bool ending_ = false;
+  std::atomic<std::int64_t> submitted_{0};
+  std::atomic<std::int64_t> cancelled_{0};
+  std::thread thread_;
+};
+
+}  // namespace causeway::server::testing
