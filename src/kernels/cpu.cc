@@ -1,0 +1,45 @@
+#include "kernels/cpu.h"
+
+namespace causeway::kernels {
+
+std::string_view name_of(Variant variant) {
+  switch (variant) {
+    case Variant::kPlain: return "plain";
+    case Variant::kAvx2: return "avx2";
+    case Variant::kAvx512: return "avx512";
+  }
+  return "?";
+}
+
+#if defined(__x86_64__)
+// __builtin_cpu_supports asks XGETBV too: a register set that the system does not save is not
+// there.
+bool is_available(Variant variant) {
+  switch (variant) {
+    case Variant::kPlain: return true;
+    case Variant::kAvx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Variant::kAvx512:
+      return is_available(Variant::kAvx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+  }
+  return false;
+}
+#else
+bool is_available(Variant variant) { return variant == Variant::kPlain; }
+#endif
+
+Variant best_variant() {
+  if (is_available(Variant::kAvx512)) return Variant::kAvx512;
+  return is_available(Variant::kAvx2) ? Variant::kAvx2 : Variant::kPlain;
+}
+
+std::vector<Variant> available_variants() {
+  std::vector<Variant> variants;
+  for (const Variant variant : {Variant::kPlain, Variant::kAvx2, Variant::kAvx512}) {
+    if (is_available(variant)) variants.push_back(variant);
+  }
+  return variants;
+}
+
+}  // namespace causeway::kernels

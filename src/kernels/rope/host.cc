@@ -1,0 +1,67 @@
+#include "kernels/rope/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/parallel.h"
+
+#define CAUSEWAY_SIMD_BODY "kernels/rope/body.inc"
+#include "kernels/simd/each_variant.inc"
+
+namespace causeway::kernels::rope {
+namespace {
+
+constexpr std::int64_t kElementsPerThread = 16 << 10;
+
+double scaled(double frequency, const Scaling& s) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  if (wavelength < s.original_max_position / s.high_freq_factor) return frequency;
+  if (wavelength > s.original_max_position / s.low_freq_factor) return frequency / s.factor;
+  const double blend = (s.original_max_position / wavelength - s.low_freq_factor) /
+                       (s.high_freq_factor - s.low_freq_factor);
+  return (1 - blend) * frequency / s.factor + blend * frequency;
+}
+
+}  // namespace
+
+std::vector<double> frequencies(std::int64_t size, double theta,
+                                const std::optional<Scaling>& scaling) {
+  std::vector<double> result(static_cast<std::size_t>(size / 2));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(size);
+    const double frequency = std::pow(theta, exponent);
+    result[i] = scaling ? scaled(frequency, *scaling) : frequency;
+  }
+  return result;
+}
+
+void fill_table(std::span<const double> frequencies, std::span<const std::int64_t> positions,
+                float* out) {
+  const auto half = static_cast<std::int64_t>(frequencies.size());
+  const auto count = static_cast<std::int64_t>(positions.size());
+  parallel_ranges(count, 1 + 1024 / (half + 1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      float* row = out + t * 2 * half;
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) *
+                             frequencies[static_cast<std::size_t>(i)];
+        row[i] = static_cast<float>(std::cos(angle));
+        row[half + i] = static_cast<float>(std::sin(angle));
+      }
+    }
+  });
+}
+
+void run(const Params& p) {
+  auto* turn = CAUSEWAY_SELECT(p.variant, turn);
+  const std::int64_t grain = 1 + kElementsPerThread / (p.heads * p.size);
+  parallel_ranges(p.tokens, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::int64_t h = 0; h < p.heads; ++h) {
+        turn(p.x + t * p.x_stride + h * p.size, p.table + t * p.size, p.size / 2);
+      }
+    }
+  });
+}
+
+}  // namespace causeway::kernels::rope

@@ -1,0 +1,47 @@
+// Rotary position embedding, in the half-split form of Hugging Face checkpoints: with h = size / 2,
+// elements (i, i + h) of a head turn by position × frequency[i].
+//
+// Angles, sines and cosines are computed in double precision, once a step for all layers: at
+// position 100,000 a float angle would be off by 4e-3.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/cpu.h"
+
+namespace causeway::kernels::rope {
+
+// Llama-3.1's stretching: frequencies whose wavelength exceeds original_max_position /
+// low_freq_factor are divided by `factor`, those below original_max_position / high_freq_factor
+// stay, and between the two is a linear blend.
+struct Scaling {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  double original_max_position = 8192;
+};
+
+// theta^(-2i / size) for i in [0, size / 2), scaled. `size` is even.
+std::vector<double> frequencies(std::int64_t size, double theta,
+                                const std::optional<Scaling>& scaling);
+
+// out [positions][cosines of size / 2, sines of size / 2], for the given positions.
+void fill_table(std::span<const double> frequencies, std::span<const std::int64_t> positions,
+                float* out);
+
+struct Params {
+  std::int64_t tokens = 0;
+  std::int64_t heads = 0;        // q heads and k heads, one after the other
+  std::int64_t size = 0;         // of a head; even
+  const float* table = nullptr;  // [tokens][size], of fill_table
+  float* x = nullptr;            // [tokens][heads][size], turned in place
+  std::int64_t x_stride = 0;     // floats from token to token
+  Variant variant = best_variant();
+};
+
+void run(const Params& params);
+
+}  // namespace causeway::kernels::rope
