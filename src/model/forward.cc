@@ -1,0 +1,292 @@
+#include "model/forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "kernels/activation/activation.h"
+#include "kernels/attention/attention.h"
+#include "kernels/buffer.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/moe/moe.h"
+#include "kernels/parallel.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope/rope.h"
+#include "model/layers.h"
+
+namespace causeway::model {
+namespace {
+
+using kernels::Buffer;
+using kernels::WeightsRef;
+
+std::optional<kernels::rope::Scaling> scaling_of(const ModelConfig& config) {
+  if (!config.rope_scaling) return std::nullopt;
+  const RopeScaling& s = *config.rope_scaling;
+  return kernels::rope::Scaling{s.factor, s.low_freq_factor, s.high_freq_factor,
+                                static_cast<double>(s.original_max_position)};
+}
+
+kernels::attention::PagedKv paged(const KvMemory& kv, std::int64_t layer) {
+  return {.base = kv.base,
+          .frame_bytes = kv.layout.frame,
+          .key_offset = kv.layout.key_offset(layer),
+          .value_offset = kv.layout.kv_stride,
+          .token_stride = kv.layout.token_stride,
+          .block_tokens = kv.layout.tokens.count,
+          .dtype = kv.dtype};
+}
+
+// target += addend, [count].
+void add(const float* addend, std::int64_t count, float* target) {
+  constexpr std::int64_t kElementsPerThread = 32 << 10;
+  kernels::parallel_ranges(count, kElementsPerThread, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) target[i] += addend[i];
+  });
+}
+
+}  // namespace
+
+// What a step needs beside the weights: where each sequence's tokens are, and which rows are
+// wanted.
+class HostForward::State {
+ public:
+  State(ModelConfig config, std::unique_ptr<weights::PinnedModel> pinned)
+      : config_(std::move(config)),
+        pinned_(std::move(pinned)),
+        weights_(find_weights(config_, *pinned_)),
+        frequencies_(kernels::rope::frequencies(config_.head_dim, config_.rope_theta,
+                                                scaling_of(config_))) {}
+
+  const ModelConfig& config() const { return config_; }
+
+  void run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
+    begin(batch);
+    CAUSEWAY_CHECK(logits.size() == sampled_.size() * static_cast<std::size_t>(config_.vocab),
+                   "logits are [entries that sample, vocab]");
+    kernels::embedding::run({.table = weights_.embedding,
+                             .vocab = config_.vocab,
+                             .size = config_.hidden,
+                             .tokens = batch.tokens,
+                             .out = x_.data()});
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
+      attend(layer, paged(kv, i));
+      feed_forward(layer);
+    }
+    if (!sampled_.empty()) head(logits.data());
+  }
+
+ private:
+  // Shapes of one layer's activations.
+  std::int64_t q_size() const { return config_.heads * config_.head_dim; }
+  std::int64_t kv_size() const { return config_.kv_heads * config_.head_dim; }
+  std::int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
+
+  void begin(const request::Batch& batch) {
+    tokens_ = static_cast<std::int64_t>(batch.tokens.size());
+    CAUSEWAY_CHECK(tokens_ > 0, "a step of no tokens");
+    positions_.assign(batch.tokens.size(), 0);
+    sequences_.clear();
+    sampled_.clear();
+    for (const request::BatchEntry& entry : batch.entries) place(batch, entry);
+    kernels::rope::fill_table(frequencies_, positions_, rope_.ensure(tokens_ * config_.head_dim));
+    x_.ensure(tokens_ * config_.hidden);
+    normed_.ensure(tokens_ * config_.hidden);
+    added_.ensure(tokens_ * config_.hidden);
+    qkv_.ensure(tokens_ * qkv_size());
+    attended_.ensure(tokens_ * q_size());
+    if (config_.intermediate > 0) {
+      gate_up_.ensure(tokens_ * 2 * config_.intermediate);
+      active_.ensure(tokens_ * config_.intermediate);
+    }
+  }
+
+  void place(const request::Batch& batch, const request::BatchEntry& entry) {
+    const std::int64_t token_end = std::int64_t{entry.token_begin} + entry.token_count;
+    const std::int64_t frame_end = std::int64_t{entry.frame_begin} + entry.frame_count;
+    CAUSEWAY_CHECK(entry.token_begin >= 0 && entry.token_count > 0 && token_end <= tokens_,
+                   "an entry's tokens are not in the batch");
+    CAUSEWAY_CHECK(entry.frame_begin >= 0 && entry.frame_count > 0 &&
+                       frame_end <= static_cast<std::int64_t>(batch.frames.size()),
+                   "an entry's frames are not in the batch");
+    for (std::int32_t i = 0; i < entry.token_count; ++i) {
+      positions_[static_cast<std::size_t>(entry.token_begin + i)] = std::int64_t{entry.context} + i;
+    }
+    const auto frames = std::span(batch.frames)
+                            .subspan(static_cast<std::size_t>(entry.frame_begin),
+                                     static_cast<std::size_t>(entry.frame_count));
+    sequences_.push_back({.frames = frames,
+                          .query_begin = entry.token_begin,
+                          .query_count = entry.token_count,
+                          .context = entry.context});
+    if (entry.samples) sampled_.push_back(token_end - 1);
+  }
+
+  void norm(const float* x, std::int64_t rows, WeightsRef weight, float* out) const {
+    kernels::rms_norm::run({.outer = rows,
+                            .size = config_.hidden,
+                            .x = x,
+                            .x_outer_stride = config_.hidden,
+                            .weight = weight,
+                            .epsilon = static_cast<float>(config_.norm_epsilon),
+                            .out = out,
+                            .out_outer_stride = config_.hidden});
+  }
+
+  // out [tokens][n] = x [tokens][k] · wᵀ + bias
+  struct Linear {
+    const float* x;
+    std::int64_t k;
+    WeightsRef w;
+    WeightsRef bias;
+    std::int64_t n;
+    float* out;
+  };
+  void linear(const Linear& l, std::int64_t rows) {
+    gemm_.run({.m = rows,
+               .n = l.n,
+               .k = l.k,
+               .x = l.x,
+               .x_stride = l.k,
+               .w = l.w,
+               .bias = l.bias,
+               .out = l.out,
+               .out_stride = l.n});
+  }
+
+  // RMS norm of each head of q or k, in place.
+  void norm_heads(std::int64_t first, std::int64_t heads, WeightsRef weight) {
+    if (!weight) return;
+    float* x = qkv_.data() + first;
+    kernels::rms_norm::run({.outer = tokens_,
+                            .inner = heads,
+                            .size = config_.head_dim,
+                            .x = x,
+                            .x_outer_stride = qkv_size(),
+                            .weight = weight,
+                            .epsilon = static_cast<float>(config_.norm_epsilon),
+                            .out = x,
+                            .out_outer_stride = qkv_size()});
+  }
+
+  // x += o(attention(rope(qkv(norm(x)))))
+  void attend(const LayerWeights& w, const kernels::attention::PagedKv& kv) {
+    norm(x_.data(), tokens_, w.input_norm, normed_.data());
+    float* qkv = qkv_.data();
+    linear({normed_.data(), config_.hidden, w.qkv, w.qkv_bias, qkv_size(), qkv}, tokens_);
+    norm_heads(0, config_.heads, w.q_norm);
+    norm_heads(q_size(), config_.kv_heads, w.k_norm);
+    kernels::rope::run({.tokens = tokens_,
+                        .heads = config_.heads + config_.kv_heads,
+                        .size = config_.head_dim,
+                        .table = rope_.data(),
+                        .x = qkv,
+                        .x_stride = qkv_size()});
+    const kernels::attention::Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
+    kernels::attention::write_kv({.kv = kv,
+                                  .heads = heads,
+                                  .sequences = sequences_,
+                                  .k = qkv + q_size(),
+                                  .v = qkv + q_size() + kv_size(),
+                                  .stride = qkv_size()});
+    const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+    attention_.run({.kv = kv,
+                    .heads = heads,
+                    .sequences = sequences_,
+                    .scale = scale,
+                    .q = qkv,
+                    .q_stride = qkv_size(),
+                    .out = attended_.data(),
+                    .out_stride = q_size()});
+    linear({attended_.data(), q_size(), w.o, w.o_bias, config_.hidden, added_.data()}, tokens_);
+    add(added_.data(), tokens_ * config_.hidden, x_.data());
+  }
+
+  // x += mlp(norm(x))
+  void feed_forward(const LayerWeights& w) {
+    norm(x_.data(), tokens_, w.post_norm, normed_.data());
+    if (w.sparse) {
+      mix_experts(w);
+    } else {
+      const std::int64_t wide = config_.intermediate;
+      linear({normed_.data(), config_.hidden, w.gate_up, w.gate_up_bias, 2 * wide, gate_up_.data()},
+             tokens_);
+      kernels::activation::run(
+          {.rows = tokens_, .size = wide, .gate_up = gate_up_.data(), .out = active_.data()});
+      linear({active_.data(), wide, w.down, w.down_bias, config_.hidden, added_.data()}, tokens_);
+    }
+    add(added_.data(), tokens_ * config_.hidden, x_.data());
+  }
+
+  void mix_experts(const LayerWeights& w) {
+    moe_.run({.tokens = tokens_,
+              .hidden = config_.hidden,
+              .intermediate = config_.moe->intermediate,
+              .experts = config_.moe->experts,
+              .experts_per_token = config_.moe->experts_per_token,
+              .normalise_top_k = config_.moe->normalise_top_k,
+              .x = normed_.data(),
+              .router = w.router,
+              .gate_up = w.experts_gate_up,
+              .down = w.experts_down,
+              .out = added_.data()},
+             gemm_);
+  }
+
+  // logits of the sampled rows only.
+  void head(float* logits) {
+    const auto rows = static_cast<std::int64_t>(sampled_.size());
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float* row = x_.data() + sampled_[static_cast<std::size_t>(i)] * config_.hidden;
+      norm(row, 1, weights_.norm, normed_.data() + i * config_.hidden);
+    }
+    linear({normed_.data(), config_.hidden, weights_.lm_head, {}, config_.vocab, logits}, rows);
+  }
+
+  ModelConfig config_;
+  std::unique_ptr<weights::PinnedModel> pinned_;
+  ModelWeights weights_;
+  std::vector<double> frequencies_;
+
+  // Of the step that runs.
+  std::int64_t tokens_ = 0;
+  std::vector<std::int64_t> positions_;                  // [tokens]
+  std::vector<kernels::attention::Sequence> sequences_;  // [entries]
+  std::vector<std::int64_t> sampled_;                    // rows whose logits are wanted
+
+  Buffer<float> rope_;      // [tokens][head_dim]
+  Buffer<float> x_;         // [tokens][hidden], the residual stream
+  Buffer<float> normed_;    // [tokens][hidden]
+  Buffer<float> added_;     // [tokens][hidden], what a sublayer adds
+  Buffer<float> qkv_;       // [tokens][q heads, k heads, v heads][head_dim]
+  Buffer<float> attended_;  // [tokens][heads][head_dim]
+  Buffer<float> gate_up_;   // [tokens][gate of intermediate, up of intermediate]
+  Buffer<float> active_;    // [tokens][intermediate]
+  kernels::gemm::Gemm gemm_;
+  kernels::attention::Attention attention_;
+  kernels::moe::Moe moe_;
+};
+
+HostForward::HostForward(ModelConfig config, std::unique_ptr<weights::PinnedModel> weights)
+    : state_(std::make_unique<State>(std::move(config), std::move(weights))) {}
+HostForward::~HostForward() = default;
+HostForward::HostForward(HostForward&&) noexcept = default;
+HostForward& HostForward::operator=(HostForward&&) noexcept = default;
+
+const ModelConfig& HostForward::config() const { return state_->config(); }
+
+Status HostForward::run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
+  try {
+    state_->run(batch, kv, logits);
+  } catch (const std::bad_alloc&) {
+    return exhausted("the forward pass of " + std::to_string(batch.tokens.size()) +
+                     " tokens found no memory for its activations: lower the step's token budget");
+  }
+  return {};
+}
+
+}  // namespace causeway::model

@@ -1,0 +1,173 @@
+"""The forward pass of Llama, Qwen3 and Qwen3-MoE in NumPy, float64, from the model definition alone.
+
+`Model(directory)` reads config.json and model.safetensors; `logits(tokens)` returns the logits of
+every position of one sequence, with no cache, no batching and no shortcuts. With round_to_bf16, values
+are rounded to bf16 where the C++ forward rounds: what each matrix product with a weight reads, and K
+and V; all else stays float64.
+"""
+
+import json
+import pathlib
+import struct
+
+import numpy as np
+
+DTYPES = {"F32": np.float32, "F16": np.float16}
+
+
+def bf16_to_f32(bits):
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def f32_to_bf16(x):
+    """Rounds to nearest, ties to even."""
+    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def through_bf16(x):
+    return bf16_to_f32(f32_to_bf16(x)).astype(np.float64)
+
+
+def read_safetensors(path):
+    data = pathlib.Path(path).read_bytes()
+    (header_bytes,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + header_bytes])
+    body = data[8 + header_bytes :]
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        if entry["dtype"] == "BF16":
+            values = bf16_to_f32(np.frombuffer(body[begin:end], np.uint16))
+        else:
+            values = np.frombuffer(body[begin:end], DTYPES[entry["dtype"]])
+        tensors[name] = values.reshape(entry["shape"]).astype(np.float64)
+    return tensors
+
+
+def write_safetensors(path, tensors, dtype):
+    """tensors: name → float32 array; dtype "F32" or "BF16"."""
+    header, body, offset = {}, [], 0
+    for name, values in tensors.items():
+        raw = f32_to_bf16(values) if dtype == "BF16" else np.asarray(values, np.float32)
+        raw = raw.tobytes()
+        header[name] = {
+            "dtype": dtype,
+            "shape": list(values.shape),
+            "data_offsets": [offset, offset + len(raw)],
+        }
+        body.append(raw)
+        offset += len(raw)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(body))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+class Model:
+    def __init__(self, directory, round_to_bf16=False):
+        directory = pathlib.Path(directory)
+        self.config = json.loads((directory / "config.json").read_text())
+        self.weights = read_safetensors(directory / "model.safetensors")
+        self.round = through_bf16 if round_to_bf16 else (lambda x: x)
+        c = self.config
+        self.heads = c["num_attention_heads"]
+        self.kv_heads = c.get("num_key_value_heads", self.heads)
+        self.head_dim = c.get("head_dim") or c["hidden_size"] // self.heads
+        self.is_moe = c["model_type"] == "qwen3_moe"
+        self.frequency = self.rope_frequencies()
+
+    def rope_frequencies(self):
+        frequency = self.config.get("rope_theta", 10000.0) ** (
+            -np.arange(0, self.head_dim, 2, dtype=np.float64) / self.head_dim
+        )
+        scaling = self.config.get("rope_scaling")
+        if not scaling or scaling.get("rope_type") != "llama3":
+            return frequency
+        original = scaling["original_max_position_embeddings"]
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        turns = original * frequency / (2 * np.pi)  # over the original context
+        blend = np.clip((turns - low) / (high - low), 0, 1)
+        return frequency / scaling["factor"] * (1 - blend) + frequency * blend
+
+    def linear(self, x, name):
+        y = self.round(x) @ self.weights[name + ".weight"].T
+        bias = self.weights.get(name + ".bias")
+        return y if bias is None else y + bias
+
+    def norm(self, x, name):
+        scale = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + self.config["rms_norm_eps"])
+        return x * scale * self.weights[name + ".weight"]
+
+    def rotate(self, x):
+        """x: [tokens, heads, head_dim]"""
+        angle = np.arange(len(x))[:, None] * self.frequency
+        cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+        first, second = np.split(x, 2, axis=-1)
+        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+    def attention(self, x, layer):
+        base = f"model.layers.{layer}.self_attn."
+        tokens = len(x)
+        q = self.linear(x, base + "q_proj").reshape(tokens, self.heads, self.head_dim)
+        k = self.linear(x, base + "k_proj").reshape(tokens, self.kv_heads, self.head_dim)
+        v = self.linear(x, base + "v_proj").reshape(tokens, self.kv_heads, self.head_dim)
+        if base + "q_norm.weight" in self.weights:
+            q, k = self.norm(q, base + "q_norm"), self.norm(k, base + "k_norm")
+        q, k, v = self.rotate(q), self.round(self.rotate(k)), self.round(v)
+        later = np.triu(np.ones((tokens, tokens), bool), 1)
+        out = np.empty((tokens, self.heads, self.head_dim))
+        for head in range(self.heads):
+            kv_head = head * self.kv_heads // self.heads
+            scores = q[:, head] @ k[:, kv_head].T / np.sqrt(self.head_dim)
+            scores[later] = -np.inf
+            out[:, head] = softmax(scores) @ v[:, kv_head]
+        return self.linear(out.reshape(tokens, -1), base + "o_proj")
+
+    def mlp(self, x, base):
+        hidden = silu(self.linear(x, base + "gate_proj")) * self.linear(x, base + "up_proj")
+        return self.linear(hidden, base + "down_proj")
+
+    def mixture(self, x, base):
+        c = self.config
+        chance = softmax(self.linear(x, base + "gate"))
+        out = np.zeros_like(x)
+        for token in range(len(x)):
+            best = np.argsort(-chance[token], kind="stable")[: c["num_experts_per_tok"]]
+            weight = chance[token, best]
+            if c.get("norm_topk_prob", False):
+                weight = weight / weight.sum()
+            for w, expert in zip(weight, best):
+                out[token] += w * self.mlp(x[token], f"{base}experts.{expert}.")
+        return out
+
+    def is_sparse(self, layer):
+        c = self.config
+        return (
+            self.is_moe
+            and layer not in c.get("mlp_only_layers", [])
+            and (layer + 1) % c.get("decoder_sparse_step", 1) == 0
+        )
+
+    def logits(self, tokens):
+        """[tokens, vocab]"""
+        x = self.weights["model.embed_tokens.weight"][np.asarray(tokens)]
+        for layer in range(self.config["num_hidden_layers"]):
+            base = f"model.layers.{layer}."
+            x = x + self.attention(self.norm(x, base + "input_layernorm"), layer)
+            normed = self.norm(x, base + "post_attention_layernorm")
+            mlp = self.mixture if self.is_sparse(layer) else self.mlp
+            x = x + mlp(normed, base + "mlp.")
+        x = self.norm(x, "model.norm")
+        tied = self.config.get("tie_word_embeddings", False)
+        return self.linear(x, "model.embed_tokens" if tied else "lm_head")

@@ -1,0 +1,285 @@
+"""Compares the C++ forward pass with reference.py on generated tiny models, and with a trained model.
+
+Every group size (query heads a KV head) of the models that are served, tied and untied embeddings,
+biases, Llama-3.1 RoPE, Qwen3's head norms, Qwen3-MoE's routing; prompts whole, in chunks and mixed
+with other sequences' decodes. f32: relative error of the logits at most 1e-4. bf16: at most 1.5 × the
+error that rounding to bf16 at the same places has in the reference.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: this Python has no numpy (tests/requirements.txt)")
+    sys.exit(77)
+
+import reference
+
+GROUPS_SERVED = {1, 2, 3, 4, 5, 7, 8}
+F32_ERROR_MAX = 1e-4
+BF16_ERROR_RATIO_MAX = 1.5
+
+
+def groups_of_configs(folder):
+    """Query heads a KV head of every real config."""
+    groups = set()
+    for path in sorted(folder.glob("*.json")):
+        config = json.loads(path.read_text())
+        heads = config.get("num_attention_heads")
+        if heads:
+            groups.add(heads // config.get("num_key_value_heads", heads))
+    return groups
+
+
+def base_config(family, **changes):
+    config = {
+        "architectures": [
+            {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}.get(
+                family, "Qwen3MoeForCausalLM"
+            )
+        ],
+        "model_type": family,
+        "hidden_size": 96,
+        "intermediate_size": 131,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "vocab_size": 211,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+    }
+    if family == "qwen3_moe":
+        config |= {
+            "num_experts": 9,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 37,
+            "norm_topk_prob": True,
+            "decoder_sparse_step": 1,
+            "mlp_only_layers": [],
+        }
+    return config | changes
+
+
+def tensor_shapes(c):
+    hidden, vocab, head_dim = c["hidden_size"], c["vocab_size"], c["head_dim"]
+    q, kv = c["num_attention_heads"] * head_dim, c["num_key_value_heads"] * head_dim
+
+    def linear(name, rows, cols, bias=False):
+        yield name + ".weight", (rows, cols)
+        if bias:
+            yield name + ".bias", (rows,)
+
+    def mlp(base, wide, bias):
+        yield from linear(base + "gate_proj", wide, hidden, bias)
+        yield from linear(base + "up_proj", wide, hidden, bias)
+        yield from linear(base + "down_proj", hidden, wide, bias)
+
+    yield "model.embed_tokens.weight", (vocab, hidden)
+    for layer in range(c["num_hidden_layers"]):
+        base = f"model.layers.{layer}."
+        yield base + "input_layernorm.weight", (hidden,)
+        yield base + "post_attention_layernorm.weight", (hidden,)
+        bias = c.get("attention_bias", False)
+        for name, rows in (("q", q), ("k", kv), ("v", kv)):
+            yield from linear(f"{base}self_attn.{name}_proj", rows, hidden, bias)
+        yield from linear(f"{base}self_attn.o_proj", hidden, q, bias)
+        if c["model_type"] != "llama":
+            yield base + "self_attn.q_norm.weight", (head_dim,)
+            yield base + "self_attn.k_norm.weight", (head_dim,)
+        sparse = (
+            c["model_type"] == "qwen3_moe"
+            and layer not in c["mlp_only_layers"]
+            and (layer + 1) % c["decoder_sparse_step"] == 0
+        )
+        if sparse:
+            yield from linear(base + "mlp.gate", c["num_experts"], hidden)
+            for expert in range(c["num_experts"]):
+                yield from mlp(f"{base}mlp.experts.{expert}.", c["moe_intermediate_size"], False)
+        else:
+            yield from mlp(base + "mlp.", c["intermediate_size"], c.get("mlp_bias", False))
+    yield "model.norm.weight", (hidden,)
+    if not c["tie_word_embeddings"]:
+        yield "lm_head.weight", (vocab, hidden)
+
+
+def make_model(directory, config, random):
+    tensors = {}
+    for name, shape in tensor_shapes(config):
+        values = random.standard_normal(shape)
+        if name.endswith("norm.weight"):
+            values = 1 + 0.2 * values
+        elif name.endswith(".bias"):
+            values *= 0.3
+        elif name != "model.embed_tokens.weight":
+            values *= 1.5 / np.sqrt(shape[-1])
+        tensors[name] = values.astype(np.float32)
+    (directory / "config.json").write_text(json.dumps(config))
+    dtype = "BF16" if config["torch_dtype"] == "bfloat16" else "F32"
+    reference.write_safetensors(directory / "model.safetensors", tensors, dtype)
+
+
+def random_steps(sequences, random, chunk_max, batch_max):
+    """Cuts the sequences into chunks and mixes them into steps; each chunk's last logits are wanted.
+    Returns steps of (sequence, first position, tokens)."""
+    done = [0] * len(sequences)
+    steps = []
+    while any(d < len(s) for d, s in zip(done, sequences)):
+        open_ones = [i for i, s in enumerate(sequences) if done[i] < len(s)]
+        chosen = random.permutation(open_ones)[: random.integers(1, batch_max + 1)]
+        step = []
+        for i in chosen:
+            left = len(sequences[i]) - done[i]
+            count = 1 if random.random() < 0.4 else int(random.integers(1, chunk_max + 1))
+            count = min(left, count)
+            step.append((int(i), done[i], sequences[i][done[i] : done[i] + count]))
+            done[i] += count
+        steps.append(step)
+    return steps
+
+
+def run_forward(forward_dump, directory, steps, kv, frame_bytes):
+    """The logits of the last token of every entry, in order."""
+    lines = [f"frame_bytes {frame_bytes}", f"kv {kv}"]
+    for step in steps:
+        lines.append("step")
+        lines += [f"entry {i} 1 " + " ".join(map(str, tokens)) for i, _, tokens in step]
+    with tempfile.TemporaryDirectory() as scratch:
+        script, out = pathlib.Path(scratch, "steps"), pathlib.Path(scratch, "logits")
+        script.write_text("\n".join(lines) + "\n")
+        subprocess.run([forward_dump, directory, script, out], check=True, timeout=300)
+        return np.fromfile(out, np.float32)
+
+
+def relative(x, exact):
+    return float(np.linalg.norm(x - exact) / np.linalg.norm(exact))
+
+
+def wanted_rows(all_logits, steps):
+    return np.concatenate(
+        [all_logits[i][begin + len(tokens) - 1] for step in steps for i, begin, tokens in step]
+    )
+
+
+def compare(forward_dump, directory, name, steps, sequences, config):
+    """Returns what went wrong, or None."""
+    exact = reference.Model(directory)
+    want = wanted_rows([exact.logits(s) for s in sequences], steps)
+    kv_bytes = 2 if config["torch_dtype"] == "bfloat16" else 4
+    token_bytes = 2 * config["num_hidden_layers"] * config["num_key_value_heads"]
+    token_bytes *= config["head_dim"] * kv_bytes
+    frame_bytes = token_bytes * 5 + 64  # an odd number of tokens, and something left over
+    kv = "BF16" if kv_bytes == 2 else "F32"
+    got = run_forward(forward_dump, directory, steps, kv, frame_bytes)
+    error = relative(got, want)
+    limit = F32_ERROR_MAX
+    if kv_bytes == 2:
+        rounded = reference.Model(directory, round_to_bf16=True)
+        rounding = relative(wanted_rows([rounded.logits(s) for s in sequences], steps), want)
+        limit = BF16_ERROR_RATIO_MAX * rounding
+    good = bool(np.isfinite(got).all()) and error <= limit
+    print(f"{'ok  ' if good else 'FAIL'} {name}: error {error:.2e}, limit {limit:.2e}")
+    return None if good else name
+
+
+def cases(groups):
+    """name → (config, lengths of the sequences, longest chunk, most sequences a step)"""
+    mixed = ([70, 33, 9, 1, 130], 24, 4)
+    for group in sorted(groups):
+        heads = {"num_attention_heads": 2 * group, "num_key_value_heads": 2}
+        for family in ("llama", "qwen3"):
+            tied = (group % 2 == 0) == (family == "llama")
+            yield f"{family}, group {group}, {'tied' if tied else 'untied'}", base_config(
+                family, tie_word_embeddings=tied, **heads
+            ), mixed
+    llama3 = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    yield "llama, biases", base_config("llama", attention_bias=True, mlp_bias=True), mixed
+    yield "qwen3, biases", base_config("qwen3", attention_bias=True), mixed
+    yield "llama 3.1 rope", base_config("llama", rope_scaling=llama3, head_dim=32), mixed
+    yield "odd sizes", base_config("llama", hidden_size=101, head_dim=10, vocab_size=97), mixed
+    yield "head 80", base_config("llama", head_dim=80), mixed
+    yield "head 128, one KV head", base_config(
+        "qwen3", head_dim=128, num_attention_heads=3, num_key_value_heads=1
+    ), ([200], 200, 1)
+    yield "whole prompts", base_config("llama"), ([300, 41], 300, 2)
+    yield "token by token", base_config("llama"), ([40, 40, 40], 1, 3)
+    yield "moe", base_config("qwen3_moe"), mixed
+    yield "moe, weights not normalised", base_config("qwen3_moe", norm_topk_prob=False), mixed
+    yield "moe, every second layer", base_config("qwen3_moe", decoder_sparse_step=2), mixed
+    yield "moe, dense layers", base_config("qwen3_moe", mlp_only_layers=[0, 2]), mixed
+    yield "moe, many tokens an expert", base_config("qwen3_moe", num_experts=3), ([250], 250, 1)
+
+
+def check_generated(forward_dump, groups, seed):
+    failures, count = [], 0
+    for index, (name, config, (lengths, chunk_max, batch_max)) in enumerate(cases(groups)):
+        for dtype in ("float32", "bfloat16"):
+            # A near-tie of two experts may be decided either way, so those inputs stay the same.
+            random = np.random.default_rng([1 if "num_experts" in config else seed, index])
+            config = config | {"torch_dtype": dtype}
+            sequences = [random.integers(0, config["vocab_size"], n).tolist() for n in lengths]
+            steps = random_steps(sequences, random, chunk_max, batch_max)
+            with tempfile.TemporaryDirectory() as scratch:
+                directory = pathlib.Path(scratch)
+                make_model(directory, config, random)
+                label = f"{name}, {dtype}"
+                failures.append(compare(forward_dump, directory, label, steps, sequences, config))
+            count += 1
+    return [f for f in failures if f], count
+
+
+def check_trained(forward_dump, directory):
+    """A trained model: its golden greedy tokens and the logits of its first positions."""
+    golden = json.loads((directory / "greedy_golden.json").read_text())
+    tokens = golden["prompt_ids"] + golden["greedy_ids"]
+    steps = [[(0, i, [token])] for i, token in enumerate(tokens[:-1])]
+    got = run_forward(forward_dump, directory, steps, "F32", 1 << 16).reshape(len(steps), -1)
+    first = np.array(golden["logits_first8"])
+    error = relative(got[: len(first)], first)
+    begin = len(golden["prompt_ids"]) - 1
+    greedy = got[begin:].argmax(axis=1).tolist()
+    good = greedy == golden["greedy_ids"] and error <= F32_ERROR_MAX
+    print(f"{'ok  ' if good else 'FAIL'} trained model: error {error:.2e}, "
+          f"{sum(a == b for a, b in zip(greedy, golden['greedy_ids']))} of "
+          f"{len(golden['greedy_ids'])} greedy tokens")
+    return [] if good else ["trained model"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--forward-dump", required=True)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
+    arguments = parser.parse_args()
+    print(f"numpy {np.__version__}, --seed {arguments.seed}")
+    data = os.environ.get("CAUSEWAY_TEST_DATA")
+    groups = GROUPS_SERVED | (groups_of_configs(pathlib.Path(data, "configs")) if data else set())
+    failures, count = check_generated(arguments.forward_dump, groups, arguments.seed)
+    if data:
+        failures += check_trained(
+            arguments.forward_dump, pathlib.Path(data, "models", "stories260K")
+        )
+    else:
+        print("the trained model was not checked: CAUSEWAY_TEST_DATA is not set")
+    print(f"{count} generated cases, {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
