@@ -9,11 +9,10 @@ namespace causeway::kernels::hybrid_gemm {
 namespace {
 
 constexpr std::int64_t kElementBytes = 2;
-constexpr std::int64_t kPartialSlots = 32;  // row tiles in flight between the CTAs of a group
+constexpr std::int64_t kPartialSlots = 64;  // row tiles between the CTAs of a group, at most
 constexpr std::int64_t kRingSlotsMax = 256;
-// What one relaying CTA brings: two tiles of 16 KiB in the latency of a link. More of them than the
-// link needs fill the queues on the way to it, and everyone's reads of HBM stand behind.
-constexpr double kRelayGbPerS = 4.0;
+// What one relaying CTA brings: four warps, each a 16 KiB tile in about 2 µs, less some reserve.
+constexpr double kRelayGbPerS = 26.0;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -36,7 +35,7 @@ Status check(const Request& request, const SliceFacts& slice) {
   if (c != 0 && c != 1 && c != 2 && c != 4 && c != 8) {
     return invalid_argument("HybridGEMM: a cluster has 1, 2, 4 or 8 CTAs");
   }
-  if (clusters_of(slice, 1) < 2) return invalid_argument("HybridGEMM: too few SMs");
+  if (clusters_of(slice, 1) < 3) return invalid_argument("HybridGEMM: too few SMs");
   return {};
 }
 
@@ -50,9 +49,19 @@ int choose_cluster(const Request& request, const SliceFacts& slice, bool symmetr
   if (request.cluster_ctas == 0) {
     while (cluster * 2 <= limit && cluster * kStreamRows < request.shape.m) cluster *= 2;
   }
-  // Two clusters at least, so that both parts can have one.
-  while (cluster > 1 && clusters_of(slice, cluster) < 2) cluster /= 2;
+  // Three clusters at least, so that both parts and the relay can have one.
+  while (cluster > 1 && clusters_of(slice, cluster) < 3) cluster /= 2;
   return cluster;
+}
+
+// CTAs that relay W into the ring: whole clusters, enough for the link, and at most a fourth of the
+// slice.
+int choose_relays(const Plan& plan, const SliceFacts& slice, int ctas) {
+  const int units = ctas / plan.cluster_ctas;
+  const double wanted = std::ceil(slice.link_gb_per_s / kRelayGbPerS / plan.cluster_ctas);
+  const int limit = std::max(1, units / 4);
+  return static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(limit))) *
+         plan.cluster_ctas;
 }
 
 // CTAs for the symmetric part, in proportion to the time each part would need of the whole slice:
@@ -83,13 +92,18 @@ Status plan_panel(const SliceFacts& slice, Plan& plan) {
   const std::int64_t n_tiles = ceil_div(plan.shape.n - plan.n_symmetric, kTileN);
   plan.group_ctas = static_cast<int>(std::min<std::int64_t>(panels, plan.asymmetric_ctas));
   plan.passes = static_cast<int>(ceil_div(panels, plan.group_ctas));
-  const std::int64_t slot_bytes = std::int64_t{kPanelRows} * kTileN * 4;
-  // With one pass a row tile's sum is finished within a few steps and its slot is used again; with
-  // more, every row tile waits for the next pass.
-  const std::int64_t slots =
-      plan.passes == 1 ? std::min(row_tiles, kPartialSlots) : row_tiles;
+  const std::int64_t slot_bytes = std::int64_t{kPanelRows} * kTileN * 4 + 4;  // and its flag
   std::int64_t groups = std::min<std::int64_t>(plan.asymmetric_ctas / plan.group_ctas, n_tiles);
-  groups = std::min(groups, slice.ring_bytes.count / (slots * (slot_bytes + 4)));
+  // With one pass a row tile's sum is finished within a few steps and its slot is used again. A CTA
+  // asks for a tile's sums two tiles ahead, so fewer slots than twice the panels could wait for each
+  // other for ever. With more passes, every row tile waits for the next pass.
+  std::int64_t slots = row_tiles;
+  if (plan.passes == 1) {
+    const std::int64_t least = 2 * panels + 8;
+    const std::int64_t affordable = slice.ring_bytes.count / (groups * slot_bytes);
+    slots = std::min(row_tiles, std::clamp(affordable, least, std::max(least, kPartialSlots)));
+  }
+  groups = std::min(groups, slice.ring_bytes.count / (slots * slot_bytes));
   if (groups < 1) return exhausted("HybridGEMM: the scratch is too small for one group's sums");
   plan.groups = static_cast<int>(groups);
   plan.slots = static_cast<int>(slots);
@@ -97,7 +111,7 @@ Status plan_panel(const SliceFacts& slice, Plan& plan) {
   // busy while a turn is handed on.
   plan.load_window = static_cast<int>(std::clamp<std::int64_t>(groups / 2, 1, 2));
   plan.flag_bytes = round_up(Bytes((groups * slots + 1) * 4), Bytes(1024));
-  plan.workspace = plan.flag_bytes + Bytes(groups * slots * slot_bytes);
+  plan.workspace = plan.flag_bytes + Bytes(groups * slots * (slot_bytes - 4));
   return {};
 }
 
@@ -114,9 +128,6 @@ Status plan_ring(const SliceFacts& slice, Plan& plan) {
   // Tiles walked together must all fit, or the ring would wait for itself; half of it, so that the
   // next ones arrive meanwhile.
   plan.ring_group = static_cast<int>(std::clamp<std::int64_t>(slots / 2, 1, kRingGroupMax));
-  plan.relay_ctas = static_cast<int>(
-      std::clamp(std::ceil(slice.link_gb_per_s / kRelayGbPerS), 1.0,
-                 static_cast<double>(plan.asymmetric_ctas)));
   plan.flag_bytes = round_up(Bytes(slots * (steps + 1) * 4), Bytes(1024));
   plan.workspace = plan.flag_bytes + Bytes(slots * slot_bytes);
   return {};
@@ -160,8 +171,10 @@ Result<Plan> choose(const Request& request, const SliceFacts& slice) {
   plan.asymmetric = request.asymmetric;
   plan.cluster_ctas = choose_cluster(request, slice, plan.n_symmetric == request.shape.n);
   const int ctas = clusters_of(slice, plan.cluster_ctas) * plan.cluster_ctas;
-  plan.symmetric_ctas = choose_split(plan, slice, ctas);
-  plan.asymmetric_ctas = ctas - plan.symmetric_ctas;
+  const bool ring = plan.n_symmetric < plan.shape.n && plan.asymmetric == Asymmetric::kRing;
+  if (ring) plan.relay_ctas = choose_relays(plan, slice, ctas);
+  plan.symmetric_ctas = choose_split(plan, slice, ctas - plan.relay_ctas);
+  plan.asymmetric_ctas = ctas - plan.relay_ctas - plan.symmetric_ctas;
   if (plan.asymmetric_ctas > 0) {
     CAUSEWAY_TRY(plan.asymmetric == Asymmetric::kPanel ? plan_panel(slice, plan)
                                                        : plan_ring(slice, plan));

@@ -72,6 +72,7 @@ struct Plan {
   int cluster_ctas = 1;
   int symmetric_ctas = 0;
   int asymmetric_ctas = 0;
+  int relay_ctas = 0;            // kRing: further CTAs, which only bring W over the link
   std::int64_t n_symmetric = 0;  // ⌊αN⌋ rounded down to a tile: a straddling tile would cross twice
   // kPanel: `groups` groups of `group_ctas` CTAs; the CTAs of a group hold the K panels of one
   // column tile, `passes` after each other when K needs more panels than the group has CTAs.
@@ -82,7 +83,6 @@ struct Plan {
   // kRing: column tiles of W that the ring holds. kPanel: row tiles of partial sums a group holds.
   int slots = 0;
   int ring_group = 0;  // kRing: column tiles walked together
-  int relay_ctas = 0;  // kRing: CTAs that bring W over the link, each with two tiles on the way
   Bytes workspace;     // device memory, 16-byte aligned, private to one launch at a time
   Bytes flag_bytes;    // its first bytes: launch() zeroes them in stream order
   Bytes link_bytes;    // what will cross the link

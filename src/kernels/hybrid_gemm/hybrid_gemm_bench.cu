@@ -321,7 +321,11 @@ void run_ours(const Bench& b, std::int64_t m, const Way& way) {
     std::fprintf(stderr, "%s: no plan\n", way.name);
     return;
   }
-  if (b.options.relays > 0) plan->relay_ctas = std::min(b.options.relays, plan->asymmetric_ctas);
+  if (b.options.relays > 0 && plan->relay_ctas > 0) {
+    const int relays = std::max(1, b.options.relays / plan->cluster_ctas) * plan->cluster_ctas;
+    plan->asymmetric_ctas += plan->relay_ctas - relays;
+    plan->relay_ctas = relays;
+  }
   if (b.options.window > 0) plan->load_window = b.options.window;
   const Operands operands = {.x = b.x, .w = b.w, .o = b.o, .x_stride = b.options.k,
                              .w_stride = b.options.k, .o_stride = b.options.n,

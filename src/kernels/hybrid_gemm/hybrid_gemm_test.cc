@@ -68,7 +68,7 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
     request.alpha = random.chance(0.3) ? 1.0 : random.uniform();
     request.asymmetric = random.chance(0.5) ? Asymmetric::kRing : Asymmetric::kPanel;
     SliceFacts slice;
-    slice.sm_count = static_cast<int>(random.between(2, 132));
+    slice.sm_count = static_cast<int>(random.between(3, 132));
     const int sms = slice.sm_count;
     slice.clusters = {sms, sms / 2, static_cast<int>(random.between(0, sms / 4)),
                       static_cast<int>(random.between(0, sms / 8))};
@@ -79,13 +79,15 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
       continue;
     }
     const Plan& p = *plan;
-    EXPECT_LE(p.symmetric_ctas + p.asymmetric_ctas, slice.sm_count);
+    EXPECT_LE(p.symmetric_ctas + p.asymmetric_ctas + p.relay_ctas, slice.sm_count);
+    EXPECT_EQ(p.relay_ctas % p.cluster_ctas, 0);
+    EXPECT_EQ(p.relay_ctas > 0, p.asymmetric_ctas > 0 && p.asymmetric == Asymmetric::kRing);
     EXPECT_EQ(p.symmetric_ctas % p.cluster_ctas, 0);
     EXPECT_EQ(p.asymmetric_ctas % p.cluster_ctas, 0);
     EXPECT_EQ(p.n_symmetric > 0, p.symmetric_ctas > 0);
     EXPECT_EQ(p.n_symmetric < request.shape.n, p.asymmetric_ctas > 0);
     EXPECT_TRUE(p.cluster_ctas < 4 ||
-                p.symmetric_ctas + p.asymmetric_ctas <=
+                p.symmetric_ctas + p.asymmetric_ctas + p.relay_ctas <=
                     p.cluster_ctas * slice.clusters[p.cluster_ctas == 8 ? 3 : 2]);
     EXPECT_LE(static_cast<double>(p.n_symmetric),
               request.alpha * static_cast<double>(request.shape.n));

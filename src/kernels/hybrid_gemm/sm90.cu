@@ -11,9 +11,8 @@
 namespace causeway::kernels::hybrid_gemm {
 namespace {
 
-// Grid: [symmetric CTAs | asymmetric CTAs]; a cluster never straddles the boundary. Per CTA one
-// warpgroup feeds (warp 0 the stages, warp 1 the relay
-// or the panel) and two multiply.
+// Grid: [symmetric CTAs | asymmetric CTAs | relaying CTAs]; no cluster straddles a boundary. Per CTA
+// one warpgroup feeds (warp 0 the stages, warp 1 the panel) and two multiply.
 __global__ void __launch_bounds__(kThreads, 1)
     hybrid_kernel(const __grid_constant__ CUtensorMap x_map,
                   const __grid_constant__ CUtensorMap w_map,
@@ -28,6 +27,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   place.lane = static_cast<int>(threadIdx.x) % 32;
   const bool symmetric = static_cast<int>(blockIdx.x) < args.symmetric_ctas;
   const bool panel = !symmetric && !args.ring;
+  const bool relay =
+      args.ring && static_cast<int>(blockIdx.x) >= args.symmetric_ctas + args.asymmetric_ctas;
 
   // ---- barriers -----------------------------------------------------------------------------
   if (threadIdx.x == 0) {
@@ -35,6 +36,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::prefetch_map(&w_map);
     if (panel) {
       panel_init(place);
+    } else if (relay) {
+      relay_init(place);
     } else {
       stream_init(args, place);
     }
@@ -46,29 +49,25 @@ __global__ void __launch_bounds__(kThreads, 1)
   // ---- roles --------------------------------------------------------------------------------
   const bool idle = panel && PanelWalk(args).idle(args);
   if (place.warp < 4) {
-    ptx::registers_give<40>();
-    if (place.warp == 0 && !idle) {
-      if (symmetric) {
-        stream_produce<false>(args, &x_map, &w_map, place);
-      } else if (args.ring) {
-        stream_produce<true>(args, &x_map, &w_map, place);
+    ptx::registers_give<56>();
+    if (relay) {
+      if (place.lane == 0) ring_relay(args, &w_map, place);
+    } else if (place.warp == 0 && !idle) {
+      if (!panel) {
+        stream_produce(args, !symmetric, &x_map, &w_map, place);
       } else if (place.lane == 0) {
         panel_produce(args, &x_map, place);
       }
-    } else if (place.warp == 1 && place.lane == 0 && !symmetric && !idle) {
-      if (args.ring) {
-        ring_relay(args, &w_map, place);
-      } else {
-        panel_load(args, &w_map, place);
-      }
+    } else if (place.warp == 1 && place.lane == 0 && panel && !idle) {
+      panel_load(args, &w_map, place);
     }
     __syncwarp();
   } else {
-    ptx::registers_take<232>();
-    if (symmetric) {
-      stream_consume<false>(args, place);
-    } else if (args.ring) {
-      stream_consume<true>(args, place);
+    ptx::registers_take<224>();
+    if (relay) {
+      // Its feeding warp does all there is to do.
+    } else if (!panel) {
+      stream_consume(args, !symmetric, place);
     } else if (!idle) {
       panel_consume(args, place);
     }
@@ -183,13 +182,13 @@ KernelArgs make_args(const Plan& plan, const Operands& operands) {
   args.cluster = plan.cluster_ctas;
   args.symmetric_ctas = plan.symmetric_ctas;
   args.asymmetric_ctas = plan.asymmetric_ctas;
+  args.relay_ctas = plan.relay_ctas;
   args.groups = plan.groups;
   args.group_ctas = plan.group_ctas;
   args.passes = plan.passes;
   args.load_window = plan.load_window;
   args.slots = plan.slots;
   args.ring_group = plan.ring_group;
-  args.relay_ctas = plan.relay_ctas;
   args.ring = plan.asymmetric == Asymmetric::kRing;
   args.vector_stores = plan.shape.n % 8 == 0 && operands.o_stride % 8 == 0 &&
                        reinterpret_cast<std::uintptr_t>(operands.o) % 16 == 0;
@@ -259,8 +258,8 @@ Status launch(const Plan& plan, const Operands& operands, void* stream_handle) {
         cudaMemsetAsync(operands.workspace, 0, to_size(plan.flag_bytes), stream), "flags"));
   }
 
-  const LaunchConfig launcher(plan.symmetric_ctas + plan.asymmetric_ctas, plan.cluster_ctas,
-                        plan.asymmetric_ctas > 0, stream);
+  const LaunchConfig launcher(plan.symmetric_ctas + plan.asymmetric_ctas + plan.relay_ctas,
+                              plan.cluster_ctas, plan.asymmetric_ctas > 0, stream);
   return cuda_status(cudaLaunchKernelEx(&launcher.config, hybrid_kernel, x_map, w_map,
                                         make_args(plan, operands)),
                      "launch");

@@ -42,7 +42,7 @@ struct PanelWalk {
   struct Panel {
     int column;     // of O
     int index;      // along K
-    int steps;      // 64-deep W tiles in it: 0 … kPanelSteps
+    bool there;     // false behind the end of K: nothing to hold in this pass
     int order;      // place in the turn to load
   };
 
@@ -61,7 +61,7 @@ struct PanelWalk {
     Panel panel;
     panel.column = args.n_symmetric + (round * args.groups + group) * kTileN;
     panel.index = pass * args.group_ctas + member;
-    panel.steps = max(0, min(kPanelSteps, args.k_steps - panel.index * kPanelSteps));
+    panel.there = panel.index < panels;
     const int in_round = min(args.groups, n_tiles - round * args.groups);
     panel.order = round * args.passes * args.groups + pass * in_round + group;
     return panel;
@@ -85,8 +85,9 @@ CAUSEWAY_DEVICE void panel_produce(const KernelArgs& args, const CUtensorMap* x_
   for (int round = 0; round < walk.rounds(args); ++round) {
     for (int pass = 0; pass < args.passes; ++pass) {
       const PanelWalk::Panel panel = walk.at(args, round, pass);
+      if (!panel.there) continue;
       for (int t = 0; t < walk.m_tiles; ++t) {
-        for (int s = 0; s < panel.steps; ++s, cursor.advance()) {
+        for (int s = 0; s < kPanelSteps; ++s, cursor.advance()) {
           const uint32_t full = x_full_barrier(place, cursor.stage);
           ptx::barrier_wait(x_empty_barrier(place, cursor.stage), cursor.phase ^ 1);
           ptx::barrier_arrive_expect(full, kBoxBytes);
@@ -105,127 +106,139 @@ CAUSEWAY_DEVICE void panel_load(const KernelArgs& args, const CUtensorMap* w_map
                                 const Place& place) {
   const PanelWalk walk(args);
   const int part_rows = kTileN / args.cluster;
-  uint32_t phases = 0;      // bit s: phase of panel step s
+  uint32_t phase = 0;       // of the panel's steps, which all take part in every panel
   uint32_t free_phase = 1;  // nothing to wait for before the first panel
   for (int round = 0; round < walk.rounds(args); ++round) {
     for (int pass = 0; pass < args.passes; ++pass) {
       const PanelWalk::Panel panel = walk.at(args, round, pass);
-      if (panel.steps > 0) {
+      if (panel.there) {
         ptx::barrier_wait(panel_free_barrier(place), free_phase);
         free_phase ^= 1;
         const int before = max(0, panel.order - args.load_window + 1);
         ptx::flag_wait(turn_flag(args), static_cast<uint32_t>(before * args.group_ctas));
-      }
-      for (int s = 0; s < panel.steps + kPanelInFlight; ++s) {
-        const int landed = s - kPanelInFlight;
-        if (landed >= 0 && landed < panel.steps) {
-          ptx::barrier_wait(panel_full_barrier(place, landed), (phases >> landed) & 1);
+        for (int s = 0; s < kPanelSteps + kPanelInFlight; ++s) {
+          const int landed = s - kPanelInFlight;
+          if (landed >= 0) ptx::barrier_wait(panel_full_barrier(place, landed), phase);
+          if (s >= kPanelSteps) continue;
+          ptx::barrier_arrive_expect(panel_full_barrier(place, s), kWeightBytes);
+          for (int part = 0; part < args.cluster; ++part) {  // the W map's box is a cluster part
+            ptx::load_box(place.memory + s * kWeightBytes + part * part_rows * kStepK * 2, w_map,
+                          (panel.index * kPanelSteps + s) * kStepK,
+                          panel.column + part * part_rows, panel_full_barrier(place, s));
+          }
         }
-        if (s >= panel.steps) continue;
-        ptx::barrier_arrive_expect(panel_full_barrier(place, s), kWeightBytes);
-        for (int part = 0; part < args.cluster; ++part) {  // the W map's box is a cluster part
-          ptx::load_box(place.memory + s * kWeightBytes + part * part_rows * kStepK * 2, w_map,
-                        (panel.index * kPanelSteps + s) * kStepK,
-                        panel.column + part * part_rows, panel_full_barrier(place, s));
-        }
+        phase ^= 1;
       }
-      phases ^= (1u << panel.steps) - 1;
       ptx::flag_add(turn_flag(args), 1);
     }
   }
 }
 
+// Where the sums of a row tile are handed on, and whose turn it is.
+struct Handover {
+  uint32_t* flag;
+  uint32_t turn;   // value of the flag when the tile is this panel's
+  float4* sums;    // [16][128 threads], this thread's column
+
+  CAUSEWAY_DEVICE Handover(const KernelArgs& args, const PanelWalk& walk, int index, int round,
+                           int t) {
+    const int64_t sequence = static_cast<int64_t>(round) * walk.m_tiles + t;
+    const int64_t slot = static_cast<int64_t>(walk.group) * args.slots + sequence % args.slots;
+    flag = args.flags + slot;
+    turn = static_cast<uint32_t>(sequence / args.slots) * walk.panels + index;
+    sums = reinterpret_cast<float4*>(args.scratch) + slot * (16 * 128) + threadIdx.x % 128;
+  }
+};
+
+// Whole warpgroup: waits until the panel before has handed the row tile on, and asks for its sums;
+// zeros for the first panel, which waits only for the slot.
+CAUSEWAY_DEVICE void panel_take_over(const Handover& from, bool first, float4 (&next)[16]) {
+  if (threadIdx.x % 128 == 0) ptx::flag_wait(from.flag, from.turn);
+  ptx::warpgroup_sync(threadIdx.x / 128);
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    next[i] = first ? make_float4(0, 0, 0, 0) : __ldcg(from.sums + i * 128);
+  }
+}
+
 // sums += X[64 rows × panel] · panelᵀ: one row tile, from X stages `position` …
-CAUSEWAY_DEVICE void panel_multiply(float (&sums)[64], const Place& place, uint32_t position,
-                                    int steps) {
-  uint32_t previous = 0;
-  for (int s = 0; s < steps; ++s, ++position) {
-    const uint32_t stage = position % kPanelStages;
-    ptx::barrier_wait(x_full_barrier(place, stage), (position / kPanelStages) & 1);
+CAUSEWAY_DEVICE void panel_multiply(float (&sums)[64], const Place& place, uint32_t position) {
+#pragma unroll
+  for (int s = 0; s < kPanelSteps; ++s) {
+    const uint32_t stage = (position + s) % kPanelStages;
+    ptx::barrier_wait(x_full_barrier(place, stage), ((position + s) / kPanelStages) & 1);
     const uint64_t x =
         ptx::tile_descriptor(place.memory + kPanelBytes + stage * kBoxBytes);
     const uint64_t w = ptx::tile_descriptor(place.memory + s * kWeightBytes);
     ptx::mma_fence();
 #pragma unroll
     for (int k16 = 0; k16 < kStepK / 16; ++k16) {
-      ptx::mma_64x128x16(sums, x + k16 * 2, w + k16 * 2, true);
+      ptx::mma_64x128x16(sums, x + k16 * 2, w + k16 * 2);
     }
     ptx::mma_commit();
     ptx::mma_wait<1>();
-    if (s > 0 && place.lane == 0) ptx::barrier_arrive(x_empty_barrier(place, previous));
-    previous = stage;
+    if (s > 0 && place.lane == 0) {
+      ptx::barrier_arrive(x_empty_barrier(place, (position + s - 1) % kPanelStages));
+    }
   }
   ptx::mma_wait<0>();
   ptx::mma_hold(sums);
-  if (place.lane == 0) ptx::barrier_arrive(x_empty_barrier(place, previous));
-}
-
-// Takes a row tile's sums over from the panel before (unless this is the first), adds this panel's
-// and passes them on, or writes O when this is the last.
-CAUSEWAY_DEVICE void panel_row_tile(const KernelArgs& args, const PanelWalk& walk,
-                                    const PanelWalk::Panel& panel, int round, int t,
-                                    uint32_t position, const Place& place) {
-  const int group = place.warp / 4 - 1;
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int64_t sequence = static_cast<int64_t>(round) * walk.m_tiles + t;
-  const int slot = static_cast<int>(sequence % args.slots);
-  const uint32_t lap = static_cast<uint32_t>(sequence / args.slots);
-  const int64_t place_in_ring = static_cast<int64_t>(walk.group) * args.slots + slot;
-  uint32_t* flag = args.flags + place_in_ring;
-  float4* held = reinterpret_cast<float4*>(args.scratch) + place_in_ring * (16 * 128) + thread;
-  const uint32_t turn = lap * walk.panels + panel.index;
-
-  if (thread == 0) ptx::flag_wait(flag, turn);
-  ptx::warpgroup_sync(1 + group);
-  float sums[64];
-#pragma unroll
-  for (int i = 0; i < 64; ++i) sums[i] = 0.0f;
-  if (panel.index > 0) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const float4 four = __ldcg(held + i * 128);
-      sums[i * 4] = four.x;
-      sums[i * 4 + 1] = four.y;
-      sums[i * 4 + 2] = four.z;
-      sums[i * 4 + 3] = four.w;
-    }
-  }
-  ptx::mma_hold(sums);
-  panel_multiply(sums, place, position, panel.steps);
-  if (panel.index + 1 < walk.panels) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      __stcg(held + i * 128, make_float4(sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2],
-                                         sums[i * 4 + 3]));
-    }
-  } else {
-    store_block(args, sums, t * kPanelRows, panel.column, args.n, place);
-  }
-  ptx::warpgroup_sync(1 + group);
-  if (thread == 0) {
-    __threadfence();
-    ptx::flag_store(flag, turn + 1);
+  if (place.lane == 0) {
+    ptx::barrier_arrive(x_empty_barrier(place, (position + kPanelSteps - 1) % kPanelStages));
   }
 }
 
-// One of the two consumer warpgroups: every second row tile.
+// One of the two consumer warpgroups: every second row tile. While one is multiplied, the sums to
+// which the next will be added are on their way.
 CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
   const PanelWalk walk(args);
   const int group = place.warp / 4 - 1;
-  uint32_t phases = 0;    // bit s: phase of panel step s
+  uint32_t phase = 0;     // of the panel's steps
   uint32_t position = 0;  // X stages taken by both groups before this panel
   for (int round = 0; round < walk.rounds(args); ++round) {
     for (int pass = 0; pass < args.passes; ++pass) {
       const PanelWalk::Panel panel = walk.at(args, round, pass);
-      if (panel.steps == 0) continue;
-      for (int s = 0; s < panel.steps; ++s) {
-        ptx::barrier_wait(panel_full_barrier(place, s), (phases >> s) & 1);
+      if (!panel.there) continue;
+      const bool first = panel.index == 0;
+      const bool last = panel.index + 1 == walk.panels;
+      float4 next[16];
+      if (group < walk.m_tiles) {
+        panel_take_over(Handover(args, walk, panel.index, round, group), first, next);
       }
-      phases ^= (1u << panel.steps) - 1;
+      for (int s = 0; s < kPanelSteps; ++s) {
+        ptx::barrier_wait(panel_full_barrier(place, s), phase);
+      }
+      phase ^= 1;
       for (int t = group; t < walk.m_tiles; t += kConsumerGroups) {
-        panel_row_tile(args, walk, panel, round, t, position + t * panel.steps, place);
+        float sums[64];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+          sums[i * 4] = next[i].x;
+          sums[i * 4 + 1] = next[i].y;
+          sums[i * 4 + 2] = next[i].z;
+          sums[i * 4 + 3] = next[i].w;
+        }
+        ptx::mma_hold(sums);
+        if (t + kConsumerGroups < walk.m_tiles) {
+          panel_take_over(Handover(args, walk, panel.index, round, t + kConsumerGroups), first,
+                          next);
+        }
+        panel_multiply(sums, place, position + t * kPanelSteps);
+        const Handover to(args, walk, panel.index, round, t);
+        if (last) {
+          store_block(args, sums, t * kPanelRows, panel.column, args.n, place);
+        } else {
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            __stcg(to.sums + i * 128, make_float4(sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2],
+                                                  sums[i * 4 + 3]));
+          }
+        }
+        ptx::warpgroup_sync(1 + group);
+        // Released by one thread for all: the barrier before makes the others' writes its own.
+        if (threadIdx.x % 128 == 0) ptx::flag_store(to.flag, to.turn + 1);
       }
-      position += walk.m_tiles * panel.steps;
+      position += walk.m_tiles * kPanelSteps;
       if (place.lane == 0) ptx::barrier_arrive(panel_free_barrier(place));
     }
   }

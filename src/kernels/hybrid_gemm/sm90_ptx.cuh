@@ -27,12 +27,14 @@ CAUSEWAY_DEVICE void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the barrier that lies at the same offset in the CTA of `rank`.
+// Arrives at the barrier that lies at the same offset in the CTA of `rank`. What it tells is only
+// that asynchronous products have read their operands, so the default order is enough: with
+// .release.cluster every arrival becomes a memory barrier, which halved the kernel's speed.
 CAUSEWAY_DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
       ::"r"(barrier), "r"(rank) : "memory");
 }
 
@@ -45,7 +47,7 @@ CAUSEWAY_DEVICE bool barrier_try_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
       "{\n.reg .pred p;\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
       "selp.u32 %0, 1, 0, p;\n}"
       : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
   return done != 0;
@@ -144,8 +146,12 @@ CAUSEWAY_DEVICE void store_bytes(void* target, uint32_t source, uint32_t bytes) 
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// The calling thread's stores are complete (visible to it), not only read out of shared memory.
-CAUSEWAY_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+// All but the last `kPending` stores of the calling thread are complete (visible to it), not only
+// read out of shared memory.
+template <int kPending>
+CAUSEWAY_DEVICE void store_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+}
 
 // Orders what this thread has seen through ordinary accesses before what it asks of the copy engine.
 CAUSEWAY_DEVICE void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
@@ -198,12 +204,11 @@ CAUSEWAY_DEVICE void mma_hold(float (&d)[64]) {
   for (int i = 0; i < 64; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// d[64×128] (+)= a[64×16] · b[128×16]ᵀ, one warpgroup. Thread t of the 128 holds, for n8 = 0 … 15,
+// d[64×128] += a[64×16] · b[128×16]ᵀ, one warpgroup. Thread t of the 128 holds, for n8 = 0 … 15,
 //   d[4·n8 + {0,1}] = row 16·(t/32) + (t%32)/4,     columns 8·n8 + 2·(t%4) + {0,1}
 //   d[4·n8 + {2,3}] = the same columns, 8 rows below.
-CAUSEWAY_DEVICE void mma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool accumulate) {
+CAUSEWAY_DEVICE void mma_64x128x16(float (&d)[64], uint64_t a, uint64_t b) {
   asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, "
       "%8, %9, %10, %11, %12, %13, %14, %15, "
@@ -213,7 +218,7 @@ CAUSEWAY_DEVICE void mma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool 
       "%40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, "
       "%56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, p, 1, 1, 0, 0;\n}"
+      "%64, %65, 1, 1, 1, 0, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
         "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
@@ -230,7 +235,7 @@ CAUSEWAY_DEVICE void mma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool 
         "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
         "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+      : "l"(a), "l"(b));
 }
 
 }  // namespace causeway::kernels::hybrid_gemm::ptx

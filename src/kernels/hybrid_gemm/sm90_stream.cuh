@@ -1,20 +1,23 @@
 // The output-stationary way: a CTA owns a 256×128 tile of O in registers and streams K. The CTAs of a
 // cluster own the tiles below each other and share each W tile: every CTA loads its part of the rows
-// and multicasts it. W comes from its home (symmetric), or from a ring of W tiles in HBM that the
-// relay warps of the same CTAs fill, each tile once, ahead of its use (kRing).
+// and multicasts it. W comes from its home (symmetric), or from a ring of W tiles in HBM that a few
+// CTAs fill which do nothing else, each tile once, ahead of its use (kRing).
 #pragma once
 
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
 
 namespace causeway::kernels::hybrid_gemm {
 
-// Barriers of these CTAs: full[kStages], empty[kStages], relay[kRelayBuffers].
+// Barriers of these CTAs: full[kStages], empty[kStages]; of relaying CTAs: landed[warps][buffers].
 CAUSEWAY_DEVICE uint32_t full_barrier(const Place& p, uint32_t stage) { return p.barrier(stage); }
 CAUSEWAY_DEVICE uint32_t empty_barrier(const Place& p, uint32_t stage) {
   return p.barrier(kStages + stage);
 }
 CAUSEWAY_DEVICE uint32_t relay_barrier(const Place& p, uint32_t buffer) {
-  return p.barrier(2 * kStages + buffer);
+  return p.barrier(p.warp * kRelayBuffers + buffer);
+}
+CAUSEWAY_DEVICE uint32_t relay_buffer(const Place& p, uint32_t buffer) {
+  return p.memory + (p.warp * kRelayBuffers + buffer) * kWeightBytes;
 }
 
 CAUSEWAY_DEVICE void stream_init(const KernelArgs& args, const Place& place) {
@@ -23,7 +26,10 @@ CAUSEWAY_DEVICE void stream_init(const KernelArgs& args, const Place& place) {
     // Every consumer warp of every CTA of the cluster: all of them read what this CTA multicasts.
     ptx::barrier_init(empty_barrier(place, s), 4 * kConsumerGroups * args.cluster);
   }
-  for (uint32_t b = 0; b < kRelayBuffers; ++b) ptx::barrier_init(relay_barrier(place, b), 1);
+}
+
+CAUSEWAY_DEVICE void relay_init(const Place& place) {
+  for (uint32_t b = 0; b < kRelayWarps * kRelayBuffers; ++b) ptx::barrier_init(place.barrier(b), 1);
 }
 
 // The tiles of one part of the columns and the order in which its clusters take them.
@@ -86,10 +92,9 @@ CAUSEWAY_DEVICE int ring_wait(const KernelArgs& args, int slot, uint32_t lap, in
 }
 
 // One warp: fills the stages, tile after tile.
-template <bool kRing>
-CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, const CUtensorMap* x_map,
+CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, bool ring, const CUtensorMap* x_map,
                                     const CUtensorMap* w_map, const Place& place) {
-  const StreamWalk walk(args, kRing);
+  const StreamWalk walk(args, ring);
   const uint32_t part_rows = kTileN / args.cluster;
   const uint32_t part_bytes = part_rows * kStepK * 2;
   const uint32_t part_offset = place.rank * part_bytes;
@@ -97,12 +102,12 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, const CUtensorMap* x
   Cursor<kStages> cursor;
   for (int index = walk.first; index < walk.tiles; index += walk.stride) {
     const StreamWalk::Tile tile = walk.at(index, args, place.rank);
-    const int slot = kRing ? tile.n_index % args.slots : 0;
-    const uint32_t lap = kRing ? tile.n_index / args.slots : 0;
+    const int slot = ring ? tile.n_index % args.slots : 0;
+    const uint32_t lap = ring ? tile.n_index / args.slots : 0;
     const uint32_t bytes = tile.blocks * kBoxBytes + kWeightBytes;
     int steps_ready = 0;
     for (int step = 0; step < args.k_steps; ++step, cursor.advance()) {
-      if (kRing && step >= steps_ready) {
+      if (ring && step >= steps_ready) {
         steps_ready = ring_wait(args, slot, lap, step, place.lane);
       }
       if (place.lane == 0) {
@@ -112,7 +117,7 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, const CUtensorMap* x
         ptx::barrier_wait(empty_barrier(place, cursor.stage), cursor.phase ^ 1);
         ptx::barrier_arrive_expect(full, bytes);
         // W first: it has the longer way.
-        if (kRing) {
+        if (ring) {
           const char* source =
               args.scratch +
               (static_cast<int64_t>(slot) * args.k_steps + step) * kWeightBytes + part_offset;
@@ -139,51 +144,85 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, const CUtensorMap* x
   }
 }
 
-// One thread of every CTA; those that relay bring their share of W over the link into the ring, in
-// the order of use. Two buffers: one tile arrives while the other is written to the ring.
+// A W tile of one K step on its way through the ring.
+struct RelayUnit {
+  int n_index, step;
+  int64_t tile;   // place in the ring
+  int slot;
+  uint32_t lap;
+
+  CAUSEWAY_DEVICE RelayUnit(const KernelArgs& args, int64_t unit) {
+    n_index = static_cast<int>(unit / args.k_steps);
+    step = static_cast<int>(unit % args.k_steps);
+    slot = n_index % args.slots;
+    lap = n_index / args.slots;
+    tile = static_cast<int64_t>(slot) * args.k_steps + step;
+  }
+};
+
+// One thread of each feeding warp of a relaying CTA: brings its share of W over the link into the
+// ring, in the order of use. Relaying has SMs of its own because a load that waits for the link keeps every later load of
+// its SM waiting; and few of them, because more requests than the link needs queue up on the way to
+// it, and everyone's reads of HBM stand behind them.
 CAUSEWAY_DEVICE void ring_relay(const KernelArgs& args, const CUtensorMap* w_map,
                                 const Place& place) {
   const StreamWalk walk(args, true);
   const int64_t units = static_cast<int64_t>(walk.n_tiles) * args.k_steps;
-  // The relaying CTAs lie evenly among all.
-  const int cta = static_cast<int>(blockIdx.x) - args.symmetric_ctas;
-  const int spacing = args.asymmetric_ctas / args.relay_ctas;
-  const int64_t first = cta / spacing;
-  if (cta % spacing != 0 || first >= args.relay_ctas) return;
-  const uint32_t readers = walk.m_tiles * args.cluster;  // arrivals a round at done[slot]
-  uint32_t* done = args.flags + static_cast<int64_t>(args.slots) * args.k_steps;
+  const int64_t cta = static_cast<int64_t>(blockIdx.x) - args.symmetric_ctas - args.asymmetric_ctas;
+  const int64_t first = place.warp * args.relay_ctas + cta;
+  const int64_t stride = static_cast<int64_t>(args.relay_ctas) * kRelayWarps;
+  const uint32_t readers = walk.m_tiles * args.cluster;  // arrivals a lap at done[slot]
+  const uint32_t* done = args.flags + static_cast<int64_t>(args.slots) * args.k_steps;
   const int part_rows = kTileN / args.cluster;
 
-  const auto load = [&](int64_t unit, uint32_t buffer) {
-    const uint32_t target = place.memory + kRelayOffset + buffer * kWeightBytes;
-    const int n_index = static_cast<int>(unit / args.k_steps);
-    const int step = static_cast<int>(unit % args.k_steps);
+  const auto load = [&](int64_t index, uint32_t buffer) {
+    const RelayUnit unit(args, index);
+    const uint32_t target = relay_buffer(place, buffer);
     ptx::barrier_arrive_expect(relay_barrier(place, buffer), kWeightBytes);
     for (int part = 0; part < args.cluster; ++part) {  // the W map's box is a cluster part
-      ptx::load_box(target + part * part_rows * kStepK * 2, w_map, step * kStepK,
-                    walk.columns_begin + n_index * kTileN + part * part_rows,
+      ptx::load_box(target + part * part_rows * kStepK * 2, w_map, unit.step * kStepK,
+                    walk.columns_begin + unit.n_index * kTileN + part * part_rows,
                     relay_barrier(place, buffer));
     }
   };
+  const auto publish = [&](int64_t index) {
+    const RelayUnit unit(args, index);
+    ptx::proxy_fence();
+    ptx::flag_store(args.flags + unit.tile, unit.lap + 1);
+  };
 
-  if (first < units) load(first, 0);
-  Cursor<kRelayBuffers> cursor;
-  for (int64_t unit = first; unit < units; unit += args.relay_ctas, cursor.advance()) {
-    const int64_t next = unit + args.relay_ctas;
-    if (next < units) load(next, cursor.stage ^ 1);
-    const int n_index = static_cast<int>(unit / args.k_steps);
-    const int64_t slot = n_index % args.slots;
-    const uint32_t lap = n_index / args.slots;
-    const int64_t tile = slot * args.k_steps + unit % args.k_steps;
-    ptx::barrier_wait(relay_barrier(place, cursor.stage), cursor.phase);
-    ptx::flag_wait(done + slot, lap * readers);
-    ptx::proxy_fence();
-    ptx::store_bytes(args.scratch + tile * kWeightBytes,
-                     place.memory + kRelayOffset + cursor.stage * kWeightBytes, kWeightBytes);
-    ptx::store_wait();
-    ptx::proxy_fence();
-    ptx::flag_store(args.flags + tile, lap + 1);
+  int64_t ahead = first;  // next unit to load
+  for (uint32_t b = 0; b < kRelayBuffers && ahead < units; ++b, ahead += stride) {
+    load(ahead, b);
   }
+  Cursor<kRelayBuffers> cursor;
+  int n_free = -1;      // last n tile whose slot is known to be free
+  int64_t stored = -1;  // unit whose store runs and which nobody knows of yet
+  for (int64_t index = first; index < units; index += stride, cursor.advance()) {
+    const RelayUnit unit(args, index);
+    ptx::barrier_wait(relay_barrier(place, cursor.stage), cursor.phase);
+    if (unit.n_index != n_free && ptx::flag_load(done + unit.slot) < unit.lap * readers) {
+      // Who holds the slot may be waiting for what this thread has not published.
+      ptx::store_wait<0>();
+      if (stored >= 0) publish(stored);
+      stored = -1;
+      ptx::flag_wait(done + unit.slot, unit.lap * readers);
+    }
+    n_free = unit.n_index;
+    ptx::proxy_fence();
+    ptx::store_bytes(args.scratch + unit.tile * kWeightBytes,
+                     relay_buffer(place, cursor.stage), kWeightBytes);
+    ptx::store_wait<1>();
+    if (stored >= 0) publish(stored);
+    // The buffer before this one is free now: the store behind it is complete.
+    if (index > first && ahead < units) {
+      load(ahead, (cursor.stage + kRelayBuffers - 1) % kRelayBuffers);
+      ahead += stride;
+    }
+    stored = index;
+  }
+  ptx::store_wait<0>();
+  if (stored >= 0) publish(stored);
 }
 
 // A warpgroup's share of one tile: kBlocks blocks of 64 rows, blocks `group` and `group + 2`.
@@ -191,6 +230,12 @@ template <int kBlocks>
 CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64],
                                      Cursor<kStages>& cursor, const Place& place, int group) {
   uint32_t previous = 0;
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[b][i] = 0.0f;
+    ptx::mma_hold(sums[b]);
+  }
   for (int step = 0; step < args.k_steps; ++step, cursor.advance()) {
     ptx::barrier_wait(full_barrier(place, cursor.stage), cursor.phase);
     if constexpr (kBlocks > 0) {
@@ -203,7 +248,7 @@ CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64
 #pragma unroll
         for (int b = 0; b < kBlocks; ++b) {
           const uint64_t x = ptx::tile_descriptor(x_tile + b * 2 * kBoxBytes);
-          ptx::mma_64x128x16(sums[b], x + k16 * 2, w + k16 * 2, step > 0 || k16 > 0);
+          ptx::mma_64x128x16(sums[b], x + k16 * 2, w + k16 * 2);
         }
       }
       ptx::mma_commit();
@@ -226,9 +271,8 @@ CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64
 }
 
 // One of the two consumer warpgroups.
-template <bool kRing>
-CAUSEWAY_DEVICE void stream_consume(const KernelArgs& args, const Place& place) {
-  const StreamWalk walk(args, kRing);
+CAUSEWAY_DEVICE void stream_consume(const KernelArgs& args, bool ring, const Place& place) {
+  const StreamWalk walk(args, ring);
   const int group = place.warp / 4 - 1;
   Cursor<kStages> cursor;
   float sums[2][64];
@@ -242,7 +286,7 @@ CAUSEWAY_DEVICE void stream_consume(const KernelArgs& args, const Place& place) 
     } else {
       stream_multiply<0>(args, sums, cursor, place, group);
     }
-    if (kRing && group == 0 && threadIdx.x % 128 == 0) {
+    if (ring && group == 0 && threadIdx.x % 128 == 0) {
       // Every load of this tile has landed here: one reader fewer of its slot.
       ptx::flag_add(args.flags + static_cast<int64_t>(args.slots) * args.k_steps +
                         tile.n_index % args.slots, 1);

@@ -13,16 +13,18 @@ constexpr uint32_t kBoxRows = 64;                         // rows of one X load
 constexpr uint32_t kBoxBytes = kBoxRows * kStepK * 2;     // 8 KiB
 constexpr uint32_t kWeightBytes = kTileN * kStepK * 2;    // 16 KiB: a W tile of one K step
 
-// Output-stationary CTAs: four stages of [X 256×64 | W 128×64], then two relay buffers of a W tile.
+// Output-stationary CTAs: four stages of [X 256×64 | W 128×64].
 constexpr uint32_t kStages = 4;
 constexpr uint32_t kStageBytes = kStreamRows * kStepK * 2 + kWeightBytes;
-constexpr uint32_t kRelayOffset = kStages * kStageBytes;
-constexpr uint32_t kRelayBuffers = 2;
+// Relaying CTAs: each of the four feeding warps has its own buffers of W tiles on their way.
+constexpr uint32_t kRelayWarps = 4;
+constexpr uint32_t kRelayBuffers = 3;
 // Weight-stationary CTAs: a panel of eight W tiles, then twelve stages of [X 64×64].
 constexpr uint32_t kPanelBytes = kPanelSteps * kWeightBytes;
 constexpr uint32_t kPanelStages = 12;
-constexpr uint32_t kTileMemory = kRelayOffset + kRelayBuffers * kWeightBytes;
-static_assert(kPanelBytes + kPanelStages * kBoxBytes == kTileMemory);
+constexpr uint32_t kTileMemory = kPanelBytes + kPanelStages * kBoxBytes;
+static_assert(kStages * kStageBytes <= kTileMemory);
+static_assert(kRelayWarps * kRelayBuffers * kWeightBytes <= kTileMemory);
 // Barriers lie behind the tiles; 1,024 bytes are for aligning the whole.
 constexpr uint32_t kBarriersMax = 40;
 constexpr uint32_t kSharedBytes = kTileMemory + kBarriersMax * 8 + 1024;
@@ -38,9 +40,9 @@ struct KernelArgs {
   int m, n, n_symmetric;
   int k_steps;
   int cluster;         // CTAs of a cluster
-  int symmetric_ctas, asymmetric_ctas;
+  int symmetric_ctas, asymmetric_ctas, relay_ctas;
   int groups, group_ctas, passes, load_window;
-  int slots, ring_group, relay_ctas;
+  int slots, ring_group;
   bool ring;           // the asymmetric part is kRing
   bool vector_stores;  // rows of O and n allow 16-byte stores
 };
