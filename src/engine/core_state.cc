@@ -25,6 +25,10 @@ void EngineCore::State::apply_decision() {
     Sequence& sequence = sequence_of(admission.request);
     const Tokens cached = kv.open(admission.request, sequence.request.model, sequence.tokens);
     CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
+#if CAUSEWAY_CANARY == 3
+    // planted bug: what was generated before a preemption is forgotten in part
+    if (sequence.preemptions > 0 && sequence.output_tokens() > 0) sequence.tokens.back() ^= 1;
+#endif
     if (!sequence.admitted) sequence.cached = std::min(cached, sequence.prompt);
     sequence.admitted = true;
   }
@@ -78,7 +82,11 @@ bool EngineCore::State::launch(Nanos now) {
 }
 
 void EngineCore::State::fail_step(const std::string& why, Nanos now) {
+#if CAUSEWAY_CANARY == 2
+  kv.step_done(step.id);  // planted bug: what was never computed enters the prefix cache
+#else
   kv.step_failed(step.id);
+#endif
   scheduler.step_failed(decision, now);
   std::vector<Sequence*> affected;
   affected.swap(step.sequences);
@@ -161,8 +169,8 @@ void EngineCore::State::release_frames(const Sequence& sequence) {
     // The step in flight still reads and writes them.
     last_user = step.id;
   }
-#ifdef CAUSEWAY_CANARY
-  last_user = StepId();  // the planted bug: frames in use are given away (see tests of simulate)
+#if CAUSEWAY_CANARY == 1
+  last_user = StepId();  // planted bug: frames that the step in flight uses are given away
 #endif
   kv.release(sequence.request.id, last_user);
 }

@@ -27,16 +27,18 @@ bool Plan::try_model(ModelQueue& queue) {
   std::int64_t position = 0;
   displacing_failed_ = false;
   while (true) {
-    const bool has_running = position < queue.running.size();
-    const bool has_waiting = admitting && !growth_displaced_ && !queue.waiting.empty() &&
-                             budget_ > queue.running.size() - position;
-    if (!has_running && !has_waiting) break;
-    if (has_waiting &&
-        (!has_running || state_.table.before(queue.waiting.top(), queue.running[position]))) {
-      admitting = admit(queue, queue.waiting.top(), position);
+    const std::int64_t left = queue.running.size() - position;
+    const bool head_next =
+        admitting && !growth_displaced_ && !queue.waiting.empty() &&
+        (left == 0 || state_.table.before(queue.waiting.top(), queue.running[position]));
+    if (head_next) {
+      // A head passed over for want of budget stays out: those behind it run already.
+      admitting = budget_ > left && admit(queue, queue.waiting.top(), position);
       if (admitting) ++position;
-    } else {
+    } else if (left > 0) {
       plan_run(queue, position++);
+    } else {
+      break;
     }
   }
   const bool runs = !decision_.runs.empty();

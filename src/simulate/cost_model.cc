@@ -1,0 +1,75 @@
+#include "simulate/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace causeway::simulate {
+
+Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& config,
+                            Bytes frame) {
+  const kv::KvShape kv = model::kv_shape(config, DType::kBF16);
+  CAUSEWAY_ASSIGN(const kv::BlockLayout layout, kv::plan_block(kv, frame));
+  const std::int64_t element = size_of(DType::kBF16).count;
+  const std::int64_t embedding = config.vocab * config.hidden;
+  const std::int64_t parameters = model::parameter_count(config);
+
+  ModelShape shape;
+  shape.name = name;
+  shape.weights = Bytes(parameters * element);
+  std::int64_t expert = 0;
+  if (config.moe) {
+    std::int64_t sparse_layers = 0;
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      sparse_layers += config.is_sparse(layer);
+    }
+    expert = 3 * config.hidden * config.moe->intermediate * sparse_layers;
+    shape.experts = config.moe->experts;
+    shape.experts_per_token = config.moe->experts_per_token;
+    shape.expert = Bytes(expert * element);
+  }
+  // A tied table is read once, as the head; an untied one is only gathered from.
+  const std::int64_t always =
+      parameters - shape.experts * expert - (config.tied_embeddings ? 0 : embedding);
+  shape.weights_always = Bytes(always * element);
+  shape.flops_per_token = 2.0 * static_cast<double>(always + shape.experts_per_token * expert);
+  shape.flops_per_context_token =
+      4.0 * static_cast<double>(config.layers * config.heads * config.head_dim);
+  shape.kv_per_token = Bytes(2 * kv.layers * kv.kv_heads * kv.head_dim * element);
+  shape.tokens_per_block = layout.tokens;
+  shape.max_model_len = config.max_position;
+  shape.vocab = config.vocab;
+  return shape;
+}
+
+StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
+  double pairs = 0;      // of a token and its context
+  double kv_tokens = 0;  // read and written
+  for (const request::BatchEntry& entry : batch.entries) {
+    const double tokens = entry.token_count;
+    const double context = entry.context;
+    pairs += tokens * (context + (tokens + 1) / 2);
+    kv_tokens += context + tokens;
+  }
+  const auto tokens = static_cast<double>(batch.tokens.size());
+  double experts_hit = 0;
+  if (shape.experts > 0) {
+    const auto all = static_cast<double>(shape.experts);
+    const double miss = 1 - static_cast<double>(shape.experts_per_token) / all;
+    experts_hit = all * (1 - std::pow(std::max(miss, 0.0), tokens));
+  }
+  return {.flops = tokens * shape.flops_per_token + pairs * shape.flops_per_context_token,
+          .memory_bytes = static_cast<double>(shape.weights_always.count) +
+                          experts_hit * static_cast<double>(shape.expert.count) +
+                          kv_tokens * static_cast<double>(shape.kv_per_token.count)};
+}
+
+Nanos step_duration(const StepWork& work, Bytes link, const HardwareProfile& profile) {
+  double longest = work.flops / profile.flops_per_second;
+  longest = std::max(longest, work.memory_bytes / profile.memory_bytes_per_second);
+  if (profile.link_bytes_per_second > 0) {
+    longest = std::max(longest, static_cast<double>(link.count) / profile.link_bytes_per_second);
+  }
+  return profile.step_overhead + nanos_from_seconds(longest);
+}
+
+}  // namespace causeway::simulate

@@ -1,0 +1,88 @@
+#include "simulate/hardware_profile.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace causeway::simulate {
+namespace {
+
+// h200: as measured (docs/design/simulate.md). gh200: vendor figures, derated as the H200's were
+// found to be. cpu-2core: the machine that the tests run on, with AMX.
+constexpr std::string_view kProfiles = R"([
+  {"name": "h200", "description": "NVIDIA H200 SXM on PCIe 5 x16",
+   "tflops": 780, "memory_gb_per_s": 4600, "memory_gb": 141, "link_gb_per_s": 55,
+   "step_overhead_us": 300},
+  {"name": "gh200", "description": "NVIDIA GH200, 96 GB HBM3, NVLink-C2C",
+   "tflops": 780, "memory_gb_per_s": 3800, "memory_gb": 96, "link_gb_per_s": 400,
+   "step_overhead_us": 300},
+  {"name": "cpu-2core", "description": "two cores of a server CPU with AMX",
+   "tflops": 1.2, "memory_gb_per_s": 20, "memory_gb": 8, "link_gb_per_s": 0,
+   "step_overhead_us": 200}
+])";
+
+Result<double> number(const nlohmann::json& profile, const char* key, double low, double high) {
+  const auto at = profile.find(key);
+  if (at == profile.end() || !at->is_number()) {
+    return corrupt(std::string("hardware profile: '") + key + "' must be a number");
+  }
+  const double value = at->get<double>();
+  if (!(value >= low && value <= high)) {
+    return corrupt(std::string("hardware profile: '") + key + "' is out of range");
+  }
+  return value;
+}
+
+Result<std::string> text(const nlohmann::json& profile, const char* key) {
+  const auto at = profile.find(key);
+  if (at == profile.end() || !at->is_string()) {
+    return corrupt(std::string("hardware profile: '") + key + "' must be a string");
+  }
+  return at->get<std::string>();
+}
+
+Result<HardwareProfile> profile_from(const nlohmann::json& json) {
+  if (!json.is_object()) return corrupt("hardware profile: an object is expected");
+  HardwareProfile profile;
+  CAUSEWAY_ASSIGN(profile.name, text(json, "name"));
+  CAUSEWAY_ASSIGN(profile.description, text(json, "description"));
+  CAUSEWAY_ASSIGN(const double tflops, number(json, "tflops", 1e-6, 1e6));
+  CAUSEWAY_ASSIGN(const double memory_rate, number(json, "memory_gb_per_s", 1e-3, 1e6));
+  CAUSEWAY_ASSIGN(const double memory, number(json, "memory_gb", 1e-3, 1e6));
+  CAUSEWAY_ASSIGN(const double link, number(json, "link_gb_per_s", 0, 1e6));
+  CAUSEWAY_ASSIGN(const double overhead, number(json, "step_overhead_us", 0, 1e9));
+  profile.flops_per_second = tflops * 1e12;
+  profile.memory_bytes_per_second = memory_rate * 1e9;
+  profile.memory = Bytes(static_cast<std::int64_t>(memory * 1e9));
+  profile.link_bytes_per_second = link * 1e9;
+  profile.step_overhead = nanos_from_seconds(overhead * 1e-6);
+  return profile;
+}
+
+}  // namespace
+
+Result<HardwareProfile> parse_profile(std::string_view json) {
+  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  if (parsed.is_discarded()) return corrupt("hardware profile: this is not JSON");
+  return profile_from(parsed);
+}
+
+Result<HardwareProfile> find_profile(std::string_view name) {
+  const auto all = nlohmann::json::parse(kProfiles);
+  std::string known;
+  for (const auto& profile : all) {
+    const auto& its_name = profile.at("name").get_ref<const std::string&>();
+    if (its_name == name) return profile_from(profile);
+    known += (known.empty() ? "" : ", ") + its_name;
+  }
+  return not_found("there is no hardware profile '" + std::string(name) + "': use one of " + known);
+}
+
+std::vector<std::string> profile_names() {
+  std::vector<std::string> names;
+  for (const auto& profile : nlohmann::json::parse(kProfiles)) {
+    names.push_back(profile.at("name").get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace causeway::simulate

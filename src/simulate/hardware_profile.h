@@ -1,0 +1,33 @@
+// What a machine can do, as data: the figures from which the simulated executor derives how long a
+// step takes. Built-in profiles are JSON in hardware_profile.cc; others are read from files of the
+// same form (see parse_profile).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace causeway::simulate {
+
+struct HardwareProfile {
+  std::string name;
+  std::string description;
+  double flops_per_second = 0;         // bf16 matrix products, as achieved
+  double memory_bytes_per_second = 0;  // the device's memory, reading
+  Bytes memory;                        // of the device: weights cached, and KV
+  double link_bytes_per_second = 0;    // home to device; 0: the home is the device's memory
+  Nanos step_overhead;                 // launches, sampling, bookkeeping: whatever the batch
+};
+
+// kCorrupt names the field. Keys: name, description, tflops, memory_gb_per_s, memory_gb,
+// link_gb_per_s, step_overhead_us.
+Result<HardwareProfile> parse_profile(std::string_view json);
+
+// "h200", "gh200", "cpu-2core"; kNotFound lists them.
+Result<HardwareProfile> find_profile(std::string_view name);
+std::vector<std::string> profile_names();
+
+}  // namespace causeway::simulate

@@ -1,0 +1,59 @@
+// A stand-in for KV memory that remembers what was written where: one 64-bit word a token, the hash
+// of the model and all tokens up to it. A sequence that reads a frame which somebody else wrote, or
+// which was never filled, therefore comes to other words, and so to other tokens, than its own
+// tokens give. Also finds frames with two writers, and frames read while they are written.
+//
+// The token that a sequence's KV leads to is next_token(); expected_token() gives the same from the
+// tokens alone, for checkers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/units.h"
+#include "request/batch.h"
+
+namespace causeway::simulate {
+
+class ShadowKv {
+ public:
+  ShadowKv(std::int64_t frames, std::int64_t tokens_per_block_max);
+
+  // Reads the contexts, computes the sampled tokens, and spoils the places that the step will
+  // write. Returns what is wrong with the batch, empty if nothing is.
+  std::string begin(const request::Batch& batch, Tokens tokens_per_block, std::int64_t vocab);
+  // The step has ended well: what it computed is written.
+  void complete();
+  // The step has failed: the places stay spoilt.
+  void fail();
+
+  // Of the last begin(): one for each entry that samples.
+  const std::vector<TokenId>& sampled() const { return sampled_; }
+
+ private:
+  struct Write {
+    std::size_t place = 0;
+    std::uint64_t word = 0;
+  };
+  std::size_t place_of(const request::Batch& batch, const request::BatchEntry& entry,
+                       std::int64_t position, std::int64_t block) const;
+  std::string check_frames(const request::Batch& batch, std::int64_t block);
+  void compute(const request::Batch& batch, const request::BatchEntry& entry, std::int64_t block,
+               std::int64_t vocab);
+
+  std::int64_t frames_;
+  std::int64_t slots_;  // a frame
+  std::vector<std::uint64_t> words_;
+  std::vector<Write> writes_;
+  std::vector<TokenId> sampled_;
+  std::unordered_map<std::int64_t, std::int64_t> writer_;  // frame to entry
+  std::uint64_t begun_ = 0;
+};
+
+// The token that follows `tokens` on the simulated device.
+TokenId expected_token(ModelId model, std::span<const TokenId> tokens, std::int64_t vocab);
+
+}  // namespace causeway::simulate

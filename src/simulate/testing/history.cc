@@ -1,0 +1,351 @@
+#include "simulate/testing/history.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "engine/engine_core.h"
+#include "simulate/simulated_executor.h"
+
+namespace causeway::simulate {
+namespace {
+
+using request::FinishReason;
+
+constexpr std::int64_t kBlockMax = 5;
+constexpr std::int64_t kContext = 64;
+constexpr int kEventsMax = 200'000;
+
+// What the checker knows of a request.
+struct Tracked {
+  request::Request request;
+  std::vector<TokenId> tokens;  // prompt and what was delivered
+  bool cancel_asked = false;
+  bool finished = false;
+};
+
+struct Planned {
+  request::Request request;
+  std::optional<Nanos> cancel_at;
+};
+
+class History {
+ public:
+  explicit History(std::uint64_t seed);
+  HistoryReport run();
+
+ private:
+  void plan_workload();
+  request::Request make_request(std::int64_t id, Nanos at);
+  std::vector<TokenId> make_prompt(std::int64_t tokens);
+  engine::CoreOptions core_options();
+  SimulatedExecutorOptions executor_options();
+  ModelShape make_shape();
+  void add_model(ModelId model);
+
+  bool work_left() const;
+  void next_event();
+  void arrive();
+  void perhaps_replace_model();
+  void check_outputs();
+  void check_output(const request::Output& output);
+  void check_end(const request::Output& output, Tracked& tracked);
+  void check_bound();
+  void check_state();
+  void check_ended();
+  void fail(const std::string& what);
+
+  Random random_;
+  ManualClock clock_;
+  std::int64_t frames_;
+  std::int64_t vocab_;
+  bool faulty_;
+  std::int64_t models_;
+  SimulatedExecutor executor_;
+  engine::EngineCore core_;
+  std::vector<std::vector<TokenId>> families_;  // prompts begin alike
+  std::vector<Planned> planned_;                // by arrival
+  std::size_t arrived_ = 0;
+  std::multimap<Nanos, RequestId> cancels_;
+  std::map<RequestId, Tracked> tracked_;
+  std::int64_t steps_at_last_arrival_ = 0;
+  std::int64_t steps_bound_ = 0;
+  HistoryReport report_;
+};
+
+History::History(std::uint64_t seed)
+    : random_(seed),
+      frames_(random_.between(3, 40)),
+      vocab_(random_.chance(0.5) ? 16 : 50'000),
+      faulty_(random_.chance(0.4)),
+      models_(random_.between(1, 3)),
+      executor_(executor_options(), clock_),
+      core_(core_options(), executor_) {
+  for (std::int64_t model = 0; model < models_; ++model) add_model(ModelId(model));
+  plan_workload();
+}
+
+SimulatedExecutorOptions History::executor_options() {
+  SimulatedExecutorOptions options;
+  options.profile.flops_per_second = 1e12;
+  options.profile.memory_bytes_per_second = 1e12;
+  options.profile.step_overhead = millis(1);
+  options.seed = random_.bits();
+  options.shadow_frames = frames_;
+  options.tokens_per_block_max = kBlockMax;
+  if (faulty_) {
+    options.faults = {.error_rate = 0.05,
+                      .refuse_rate = 0.02,
+                      .slow_rate = 0.05,
+                      .hang_rate = random_.chance(0.2) ? 0.01 : 0.0,
+                      .hang = seconds(10)};
+  }
+  return options;
+}
+
+engine::CoreOptions History::core_options() {
+  engine::CoreOptions options;
+  options.frames = frames_;
+  options.prefix_caching = random_.chance(0.8);
+  options.schedule.policy =
+      random_.chance(0.5) ? schedule::PolicyKind::kFcfs : schedule::PolicyKind::kPriority;
+  options.schedule.tokens_per_step_max = random_.between(1, 24);
+  options.schedule.running_max = random_.between(1, 12);
+  options.step_timeout = seconds(1);
+  return options;
+}
+
+ModelShape History::make_shape() {
+  ModelShape shape;
+  shape.tokens_per_block = Tokens(random_.between(1, kBlockMax));
+  shape.vocab = vocab_;
+  return shape;
+}
+
+void History::add_model(ModelId model) {
+  const ModelShape shape = make_shape();
+  executor_.add_model(model, shape);
+  const Status added = core_.add_model(model, {.tokens_per_block = shape.tokens_per_block,
+                                               .max_model_len = Tokens(kContext),
+                                               .vocab = vocab_});
+  if (!added.ok()) fail("add_model: " + added.error().message);
+}
+
+std::vector<TokenId> History::make_prompt(std::int64_t tokens) {
+  std::vector<TokenId> prompt;
+  const auto& family = families_[static_cast<std::size_t>(random_.below(3))];
+  const std::int64_t shared = random_.between(0, tokens);
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    prompt.push_back(i < shared ? family[static_cast<std::size_t>(i)]
+                                : static_cast<TokenId>(random_.below(vocab_)));
+  }
+  return prompt;
+}
+
+request::Request History::make_request(std::int64_t id, Nanos at) {
+  request::Request request;
+  request.id = RequestId(id);
+  request.model = ModelId(random_.below(models_));
+  request.prompt = make_prompt(random_.between(1, random_.chance(0.8) ? 20 : kContext));
+  request.max_tokens = Tokens(random_.between(1, random_.chance(0.9) ? 16 : kContext));
+  request.priority = static_cast<std::int32_t>(random_.between(-2, 2));
+  request.arrival = at;
+  if (random_.chance(0.3)) request.stop_tokens = {static_cast<TokenId>(random_.below(vocab_))};
+  return request;
+}
+
+void History::plan_workload() {
+  families_.resize(3);
+  for (auto& family : families_) {
+    for (std::int64_t i = 0; i < kContext; ++i) {
+      family.push_back(static_cast<TokenId>(random_.below(vocab_)));
+    }
+  }
+  const std::int64_t count = random_.between(1, 24);
+  const double gap = random_.uniform() * 6e6;
+  Nanos at(0);
+  for (std::int64_t id = 0; id < count; ++id) {
+    at += Nanos(static_cast<std::int64_t>(random_.exponential(gap)));
+    Planned planned{.request = make_request(id, at), .cancel_at = {}};
+    if (random_.chance(0.2)) {
+      planned.cancel_at = at + Nanos(static_cast<std::int64_t>(random_.exponential(1e7)));
+    }
+    planned_.push_back(std::move(planned));
+  }
+}
+
+void History::fail(const std::string& what) {
+  if (report_.failure.empty()) {
+    report_.failure = "at " + std::to_string(to_millis(clock_.now())) + " ms, step " +
+                      std::to_string(executor_.counters().steps) + ": " + what;
+  }
+}
+
+bool History::work_left() const {
+  return arrived_ < planned_.size() || !core_.idle() || !cancels_.empty();
+}
+
+void History::arrive() {
+  const Planned& planned = planned_[arrived_++];
+  const RequestId id = planned.request.id;
+  const Status taken = core_.submit(planned.request, clock_.now());
+  if (taken.ok()) {
+    tracked_[id] = {.request = planned.request, .tokens = planned.request.prompt};
+    report_.requests += 1;
+    if (planned.cancel_at) cancels_.emplace(*planned.cancel_at, id);
+  } else {
+    report_.refused += 1;
+    const bool hopeless = taken.error().code == ErrorCode::kInvalidArgument;
+    if (!hopeless && !core_.hung()) fail("submit: " + taken.error().message);
+  }
+  if (arrived_ < planned_.size()) return;
+  steps_at_last_arrival_ = executor_.counters().steps;
+  std::int64_t tokens = 0;
+  for (const auto& [other, tracked] : tracked_) {
+    if (tracked.finished) continue;
+    tokens +=
+        static_cast<std::int64_t>(tracked.request.prompt.size()) + tracked.request.max_tokens.count;
+  }
+  steps_bound_ = 2 * models_ * tokens + 2;
+}
+
+void History::perhaps_replace_model() {
+  if (!random_.chance(0.02)) return;
+  const ModelId model(random_.below(models_));
+  const Status removed = core_.remove_model(model);
+  if (!removed.ok()) {
+    if (removed.error().code != ErrorCode::kUnavailable) fail(removed.error().message);
+    return;
+  }
+  executor_.remove_model(model);
+  add_model(model);
+  report_.models_replaced += 1;
+}
+
+void History::next_event() {
+  constexpr Nanos kNever(INT64_MAX);
+  const Nanos arrival = arrived_ < planned_.size() ? planned_[arrived_].request.arrival : kNever;
+  const Nanos cancel = cancels_.empty() ? kNever : cancels_.begin()->first;
+  const Nanos step = executor_.ends_at().value_or(kNever);
+  const Nanos wakeup = core_.next_wakeup().value_or(kNever);
+  const Nanos next = std::min({arrival, cancel, step, wakeup});
+  if (next == kNever) return fail("requests are left, but nothing will ever happen");
+  clock_.set(std::max(clock_.now(), next));
+  if (next == step) {
+    if (const auto result = executor_.wait(Nanos(0))) core_.finish_step(*result, clock_.now());
+  } else if (next == arrival) {
+    arrive();
+  } else if (next == cancel) {
+    const RequestId request = cancels_.begin()->second;
+    cancels_.erase(cancels_.begin());
+    tracked_.at(request).cancel_asked = true;
+    core_.cancel(request, clock_.now());
+  } else {
+    core_.check_timeout(clock_.now());
+  }
+}
+
+void History::check_end(const request::Output& output, Tracked& tracked) {
+  const request::Request& request = tracked.request;
+  tracked.finished = true;
+  const auto delivered = static_cast<std::int64_t>(tracked.tokens.size() - request.prompt.size());
+  if (output.reason == FinishReason::kCancelled) {
+    report_.cancelled += 1;
+    if (!tracked.cancel_asked) fail("a request was cancelled by nobody");
+  } else if (output.reason == FinishReason::kError) {
+    report_.errors += 1;
+    const SimulatedCounters& counters = executor_.counters();
+    if (counters.faults + counters.hangs == 0) fail("an error without a fault: " + output.error);
+    if (output.error.empty()) fail("an error that says nothing");
+  } else if (output.reason == FinishReason::kLength) {
+    report_.finished += 1;
+    if (delivered != request.max_tokens.count) fail("kLength at another length than asked");
+  } else {
+    report_.finished += 1;
+    const TokenId stop = expected_token(request.model, tracked.tokens, vocab_);
+    const auto& stops = request.stop_tokens;
+    if (std::find(stops.begin(), stops.end(), stop) == stops.end()) fail("kStop without a stop");
+  }
+}
+
+void History::check_output(const request::Output& output) {
+  const auto at = tracked_.find(output.request);
+  if (at == tracked_.end()) return fail("output of a request that was never taken");
+  Tracked& tracked = at->second;
+  if (tracked.finished) return fail("output after the finished one");
+  if (output.tokens.empty() && !output.finished) fail("an output that says nothing");
+  for (const request::OutputToken& token : output.tokens) {
+    const TokenId expected = expected_token(tracked.request.model, tracked.tokens, vocab_);
+    if (token.token != expected) {
+      fail("request " + std::to_string(output.request.value) + ", position " +
+           std::to_string(tracked.tokens.size()) + ": token " + std::to_string(token.token) +
+           " where its own tokens lead to " + std::to_string(expected));
+    }
+    const auto& stops = tracked.request.stop_tokens;
+    if (std::find(stops.begin(), stops.end(), token.token) != stops.end()) {
+      fail("a stop token was delivered");
+    }
+    tracked.tokens.push_back(token.token);
+  }
+  if (output.finished) check_end(output, tracked);
+}
+
+void History::check_outputs() {
+  for (const request::Output& output : core_.take_outputs()) check_output(output);
+}
+
+void History::check_state() {
+  const Status intact = core_.check_integrity();
+  if (!intact.ok()) fail(intact.error().message);
+  if (!executor_.violation().empty()) fail(executor_.violation());
+  const request::Observation seen = core_.observe();
+  if (seen.requests_running + seen.requests_waiting != core_.requests()) {
+    fail("running and waiting requests do not add up");
+  }
+}
+
+void History::check_bound() {
+  if (arrived_ < planned_.size() || steps_bound_ == 0) return;
+  const std::int64_t steps = executor_.counters().steps - steps_at_last_arrival_;
+  report_.steps_of_bound = static_cast<double>(steps) / static_cast<double>(steps_bound_);
+  if (steps > steps_bound_) {
+    fail("more than " + std::to_string(steps_bound_) + " steps after the last arrival");
+  }
+}
+
+void History::check_ended() {
+  for (const auto& [id, tracked] : tracked_) {
+    if (!tracked.finished) fail("request " + std::to_string(id.value) + " never ended");
+  }
+  const kv::FrameCounts counts = core_.kv().counts();
+  if (counts.available() != frames_) fail("frames are still in use although nothing runs");
+}
+
+HistoryReport History::run() {
+  for (int event = 0; work_left() && report_.failure.empty(); ++event) {
+    if (event == kEventsMax) fail("the history does not end");
+    next_event();
+    perhaps_replace_model();
+    check_state();
+    core_.start_step(clock_.now());
+    check_outputs();
+    check_state();
+    check_bound();
+  }
+  if (report_.failure.empty()) check_ended();
+  const request::Observation seen = core_.observe();
+  report_.steps = executor_.counters().steps;
+  report_.preemptions = seen.preemptions;
+  report_.prefix_hit_tokens = seen.prefix_hit_tokens;
+  report_.hangs = executor_.counters().hangs;
+  return report_;
+}
+
+}  // namespace
+
+HistoryReport run_history(std::uint64_t seed) { return History(seed).run(); }
+
+}  // namespace causeway::simulate

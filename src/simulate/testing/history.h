@@ -1,0 +1,38 @@
+// Random histories of an engine in virtual time, and the checks that must hold throughout: the
+// tests' main weapon against scheduler, engine and KV bookkeeping.
+//
+// From its seed a history draws a slice (tiny memory, one to three models, a policy, budgets, fault
+// rates) and a workload (arrivals, shared prefixes, cancellations, models removed and added again),
+// and drives an EngineCore over a SimulatedExecutor whose tokens depend on what the frames hold.
+// Checked after every event: EngineCore::check_integrity, the shadow KV's rules, every token
+// against the one that the sequence's own tokens lead to, exactly one finished output a request,
+// and for the right reason. Once arrivals stop, at most
+//
+//   2 × models × Σ over the requests left (prompt + max_tokens) + 2
+//
+// steps are started until everything has ended and every frame is free or cached.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace causeway::simulate {
+
+struct HistoryReport {
+  std::string failure;  // empty: all checks held
+  std::int64_t requests = 0;
+  std::int64_t refused = 0;
+  std::int64_t finished = 0;
+  std::int64_t cancelled = 0;
+  std::int64_t errors = 0;
+  std::int64_t steps = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t prefix_hit_tokens = 0;
+  std::int64_t hangs = 0;
+  std::int64_t models_replaced = 0;
+  double steps_of_bound = 0;  // the steps after the last arrival, as a part of the bound
+};
+
+HistoryReport run_history(std::uint64_t seed);
+
+}  // namespace causeway::simulate
