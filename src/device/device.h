@@ -72,7 +72,7 @@ struct SliceSpec {
   std::string name;
   int physical_device = 0;  // index within the machine
   double fraction = 1.0;    // of its processors (SMs, threads), in (0, 1]
-  Bytes arena_bytes;        // address range to reserve; rounded down to whole extents
+  Bytes arena_bytes = {};   // address range to reserve; rounded down to whole extents
 };
 
 struct Capabilities {
