@@ -3,7 +3,7 @@
 // All models share one frame size. A model's block is the largest number of tokens whose K and V of
 // all layers fit one frame, so that a block is one contiguous copy:
 //
-//   frame │ layer 0: K [tokens][kv_heads][head_dim] │ V [tokens][kv_heads][head_dim] │ layer 1: … │ unused │
+//   frame │ layer 0: K [tokens][kv_heads][head_dim] │ V [as K] │ layer 1: K │ V │ … │ unused │
 //
 // K and V of a layer have equal strides, as paged attention kernels require.
 #pragma once

@@ -26,7 +26,7 @@
 namespace causeway::kv {
 
 struct KvCacheOptions {
-  std::int64_t frames = 0;          // frame ids 0 … frames-1
+  std::int64_t frames = 0;  // frame ids 0 … frames-1
   bool prefix_caching = true;
   // Keys the hash of the prefix index (prefix_hash.h). A server draws it at random, so that no
   // request can be crafted to collide with another's prefix; nothing else depends on it.

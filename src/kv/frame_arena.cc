@@ -1,0 +1,53 @@
+#include "kv/frame_arena.h"
+
+#include <string>
+#include <utility>
+
+namespace causeway::kv {
+namespace {
+
+constexpr Bytes kFrameMin(64);  // a cache line, and what vector loads may want
+
+bool divides(Bytes frame, Bytes extent) {
+  return frame >= kFrameMin && frame <= extent && extent % frame == Bytes(0);
+}
+
+}  // namespace
+
+Result<FrameArena> FrameArena::create(device::Device& device, Bytes frame, std::int64_t frames) {
+  device::Arena& arena = device.arena();
+  const Bytes extent = arena.extent_bytes();
+  if (!divides(frame, extent)) {
+    return invalid_argument("KV frames of " + std::to_string(frame.count) +
+                            " bytes: an extent of " + std::to_string(extent.count) +
+                            " bytes must hold a whole number of frames of at least " +
+                            std::to_string(kFrameMin.count) + " bytes");
+  }
+  if (frames < 1) return invalid_argument("a KV cache needs at least one frame");
+  const std::int64_t per_extent = extent / frame;
+  CAUSEWAY_ASSIGN(device::Extents extents,
+                  arena.allocate((frames - 1) / per_extent + 1, device::Arena::End::kLow)
+                      .with_context("the KV cache of " + std::to_string(frames) + " frames"));
+  return FrameArena(device.id(), std::move(extents), frame, frames);
+}
+
+std::int64_t FrameArena::frames_that_fit(const device::Arena& arena, Bytes frame) {
+  if (!divides(frame, arena.extent_bytes())) return 0;
+  return arena.extent_bytes() / frame * arena.extents();
+}
+
+Bytes FrameArena::offset_of(FrameId frame) const {
+  CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames_, "no such frame");
+  return frame_ * frame.value;
+}
+
+std::span<std::byte> FrameArena::bytes_of(FrameId frame) const {
+  return {base() + offset_of(frame).count, to_size(frame_)};
+}
+
+device::MemoryAddress FrameArena::address_of(FrameId frame, Bytes offset) const {
+  CAUSEWAY_CHECK(offset.count >= 0 && offset < frame_, "an offset beyond its frame");
+  return device::MemoryAddress::in_arena(device_, extents_.offset() + offset_of(frame) + offset);
+}
+
+}  // namespace causeway::kv
