@@ -195,6 +195,11 @@ void Engine::State::run() {
     deliver(core.take_outputs());
     publish();
     if (core.step_in_flight()) await_step();
+    // With nothing left to run the loop goes to sleep: what the last step brought goes out first.
+    if (core.idle()) {
+      deliver(core.take_outputs());
+      publish();
+    }
   }
 }
 
