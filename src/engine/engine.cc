@@ -190,10 +190,10 @@ void Engine::State::run() {
     commands.clear();
     if (cancelling) core.cancel_all(clock.now());
     core.start_step(clock.now());
-    // The outputs of a step go out while the next one runs.
+    // The outputs of a step go out while the next one runs; who has one finds it counted.
+    publish();
     deliver(std::move(refused));
     deliver(core.take_outputs());
-    publish();
     if (core.step_in_flight()) await_step();
     // With nothing left to run the loop goes to sleep: what the last step brought goes out first.
     if (core.idle()) {

@@ -1,0 +1,62 @@
+#include "engine/testing/fake_executor.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+
+namespace causeway::engine {
+
+Status FakeExecutor::submit(request::Batch batch) {
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_CHECK(!result_, "a step is in flight");
+  if (std::exchange(refuse_, false)) return Error{ErrorCode::kDevice, "refused as the test asked"};
+  ++steps_;
+  result_.emplace();
+  result_->step = batch.step;
+  result_->error = std::exchange(next_error_, "");
+  if (!result_->error.empty()) return {};
+  for (const request::BatchEntry& entry : batch.entries) {
+    if (!entry.samples) continue;
+    request::SampledToken sampled{.request = entry.request, .token = {}};
+    sampled.token.token = kTokenBase + entry.context + entry.token_count;
+    result_->sampled.push_back(std::move(sampled));
+  }
+  return {};
+}
+
+std::optional<request::StepResult> FakeExecutor::wait(Nanos timeout) {
+  std::unique_lock lock(mutex_);
+  CAUSEWAY_CHECK(result_.has_value(), "no step is in flight");
+  const std::chrono::nanoseconds longest(timeout.count);
+  if (!released_.wait_for(lock, longest, [this] { return !held_; })) return std::nullopt;
+  return std::exchange(result_, std::nullopt);
+}
+
+void FakeExecutor::hold() {
+  const std::lock_guard lock(mutex_);
+  held_ = true;
+}
+
+void FakeExecutor::release() {
+  const std::lock_guard lock(mutex_);
+  held_ = false;
+  released_.notify_all();
+}
+
+void FakeExecutor::fail_next(std::string error) {
+  const std::lock_guard lock(mutex_);
+  next_error_ = std::move(error);
+}
+
+void FakeExecutor::refuse_next() {
+  const std::lock_guard lock(mutex_);
+  refuse_ = true;
+}
+
+std::int64_t FakeExecutor::steps() const {
+  const std::lock_guard lock(mutex_);
+  return steps_;
+}
+
+}  // namespace causeway::engine

@@ -1,0 +1,41 @@
+// A StepExecutor for tests of engines and what stands above them: steps take no time unless they
+// are held, and every sampled token is `token_base` plus the position that it takes.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "engine/step_executor.h"
+
+namespace causeway::engine {
+
+class FakeExecutor final : public StepExecutor {
+ public:
+  static constexpr TokenId kTokenBase = 1000;
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+  Status submit(request::Batch batch) override;
+  std::optional<request::StepResult> wait(Nanos timeout) override;
+
+  // From any thread. While held, steps do not end.
+  void hold();
+  void release();
+  // The next step fails with this, or is refused.
+  void fail_next(std::string error);
+  void refuse_next();
+  std::int64_t steps() const;
+
+ private:
+  const Capabilities capabilities_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable released_;
+  std::optional<request::StepResult> result_;
+  std::string next_error_;
+  bool refuse_ = false;
+  bool held_ = false;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace causeway::engine
