@@ -9,10 +9,10 @@ namespace causeway::kernels::hybrid_gemm {
 namespace {
 
 constexpr std::int64_t kElementBytes = 2;
-constexpr std::int64_t kPartialSlots = 64;  // row tiles between the CTAs of a group, at most
+constexpr std::int64_t kPartialSlots = 32;  // row tiles between the CTAs of a group, at most
 constexpr std::int64_t kRingSlotsMax = 256;
-// What one relaying CTA brings: four warps, each a 16 KiB tile in about 2 µs, less some reserve.
-constexpr double kRelayGbPerS = 26.0;
+// What one relaying CTA brings, less some reserve: about 60 KB are on their way to an SM at most.
+constexpr double kRelayGbPerS = 16.0;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -41,10 +41,10 @@ Status check(const Request& request, const SliceFacts& slice) {
 
 // The smallest cluster whose rows hold all of M, so that W crosses the link once; no more than the
 // slice offers. Beyond that every further doubling still halves the crossings.
-int choose_cluster(const Request& request, const SliceFacts& slice, bool symmetric_only) {
+int choose_cluster(const Request& request, const SliceFacts& slice, bool any_symmetric) {
   // A ring or a panel needs no multicast over the link. Two CTAs that share a W tile halve what L2
   // has to deliver for it; more only makes clusters harder to place.
-  const int limit = symmetric_only ? 8 : 2;
+  const int limit = any_symmetric ? 8 : 2;
   int cluster = std::max(1, request.cluster_ctas);
   if (request.cluster_ctas == 0) {
     while (cluster * 2 <= limit && cluster * kStreamRows < request.shape.m) cluster *= 2;
@@ -94,9 +94,8 @@ Status plan_panel(const SliceFacts& slice, Plan& plan) {
   plan.passes = static_cast<int>(ceil_div(panels, plan.group_ctas));
   const std::int64_t slot_bytes = std::int64_t{kPanelRows} * kTileN * 4 + 4;  // and its flag
   std::int64_t groups = std::min<std::int64_t>(plan.asymmetric_ctas / plan.group_ctas, n_tiles);
-  // With one pass a row tile's sum is finished within a few steps and its slot is used again. A CTA
-  // asks for a tile's sums two tiles ahead, so fewer slots than twice the panels could wait for each
-  // other for ever. With more passes, every row tile waits for the next pass.
+  // With one pass a row tile's sum is finished within a few steps and its slot is used again; twice
+  // the panels keep all CTAs of a group busy. With more passes, every row tile waits for the next pass.
   std::int64_t slots = row_tiles;
   if (plan.passes == 1) {
     const std::int64_t least = 2 * panels + 8;
@@ -169,7 +168,7 @@ Result<Plan> choose(const Request& request, const SliceFacts& slice) {
   plan.n_symmetric = request.alpha == 1.0 ? request.shape.n
                                           : static_cast<std::int64_t>(exact) / kTileN * kTileN;
   plan.asymmetric = request.asymmetric;
-  plan.cluster_ctas = choose_cluster(request, slice, plan.n_symmetric == request.shape.n);
+  plan.cluster_ctas = choose_cluster(request, slice, plan.n_symmetric > 0);
   const int ctas = clusters_of(slice, plan.cluster_ctas) * plan.cluster_ctas;
   const bool ring = plan.n_symmetric < plan.shape.n && plan.asymmetric == Asymmetric::kRing;
   if (ring) plan.relay_ctas = choose_relays(plan, slice, ctas);

@@ -150,15 +150,22 @@ struct Handover {
   }
 };
 
-// Whole warpgroup: waits until the panel before has handed the row tile on, and asks for its sums;
-// zeros for the first panel, which waits only for the slot.
-CAUSEWAY_DEVICE void panel_take_over(const Handover& from, bool first, float4 (&next)[16]) {
-  if (threadIdx.x % 128 == 0) ptx::flag_wait(from.flag, from.turn);
-  ptx::warpgroup_sync(threadIdx.x / 128);
+// Whole warpgroup: once the panel before has handed the row tile on, asks for its sums and returns
+// true; zeros for the first panel, which waits only for the slot. Returns false if that is not so
+// yet, unless told to `wait`.
+CAUSEWAY_DEVICE bool panel_take_over(const Handover& from, bool first, bool wait,
+                                     float4 (&next)[16]) {
+  bool there = false;
+  if (threadIdx.x % 128 == 0) {
+    if (wait) ptx::flag_wait(from.flag, from.turn);
+    there = wait || ptx::flag_load(from.flag) >= from.turn;
+  }
+  if (!ptx::warpgroup_any(threadIdx.x / 128, there)) return false;
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
     next[i] = first ? make_float4(0, 0, 0, 0) : __ldcg(from.sums + i * 128);
   }
+  return true;
 }
 
 // sums += X[64 rows × panel] · panelᵀ: one row tile, from X stages `position` …
@@ -201,15 +208,15 @@ CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
       if (!panel.there) continue;
       const bool first = panel.index == 0;
       const bool last = panel.index + 1 == walk.panels;
-      float4 next[16];
-      if (group < walk.m_tiles) {
-        panel_take_over(Handover(args, walk, panel.index, round, group), first, next);
-      }
       for (int s = 0; s < kPanelSteps; ++s) {
         ptx::barrier_wait(panel_full_barrier(place, s), phase);
       }
       phase ^= 1;
+      float4 next[16];
+      bool taken = false;  // `next` holds, or will hold, the sums of the next tile
       for (int t = group; t < walk.m_tiles; t += kConsumerGroups) {
+        const Handover here(args, walk, panel.index, round, t);
+        if (!taken) panel_take_over(here, first, true, next);
         float sums[64];
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
@@ -219,24 +226,23 @@ CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
           sums[i * 4 + 3] = next[i].w;
         }
         ptx::mma_hold(sums);
-        if (t + kConsumerGroups < walk.m_tiles) {
-          panel_take_over(Handover(args, walk, panel.index, round, t + kConsumerGroups), first,
-                          next);
-        }
+        const int t_next = t + kConsumerGroups;
+        taken = t_next < walk.m_tiles &&
+                panel_take_over(Handover(args, walk, panel.index, round, t_next), first, false,
+                                next);
         panel_multiply(sums, place, position + t * kPanelSteps);
-        const Handover to(args, walk, panel.index, round, t);
         if (last) {
           store_block(args, sums, t * kPanelRows, panel.column, args.n, place);
         } else {
 #pragma unroll
           for (int i = 0; i < 16; ++i) {
-            __stcg(to.sums + i * 128, make_float4(sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2],
-                                                  sums[i * 4 + 3]));
+            __stcg(here.sums + i * 128, make_float4(sums[i * 4], sums[i * 4 + 1],
+                                                    sums[i * 4 + 2], sums[i * 4 + 3]));
           }
         }
         ptx::warpgroup_sync(1 + group);
         // Released by one thread for all: the barrier before makes the others' writes its own.
-        if (threadIdx.x % 128 == 0) ptx::flag_store(to.flag, to.turn + 1);
+        if (threadIdx.x % 128 == 0) ptx::flag_store(here.flag, here.turn + 1);
       }
       position += walk.m_tiles * kPanelSteps;
       if (place.lane == 0) ptx::barrier_arrive(panel_free_barrier(place));

@@ -89,6 +89,16 @@ CAUSEWAY_DEVICE void warpgroup_sync(uint32_t id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
 
+// The same barrier; returns whether `value` is true in any of the threads.
+CAUSEWAY_DEVICE bool warpgroup_any(uint32_t id, bool value) {
+  uint32_t any;
+  asm volatile(
+      "{\n.reg .pred p, q;\nsetp.ne.u32 p, %2, 0;\n"
+      "barrier.cta.red.or.pred q, %1, 128, p;\nselp.u32 %0, 1, 0, q;\n}"
+      : "=r"(any) : "r"(id), "r"(static_cast<uint32_t>(value)) : "memory");
+  return any != 0;
+}
+
 template <int kRegisters>
 CAUSEWAY_DEVICE void registers_give() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -146,12 +156,8 @@ CAUSEWAY_DEVICE void store_bytes(void* target, uint32_t source, uint32_t bytes) 
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// All but the last `kPending` stores of the calling thread are complete (visible to it), not only
-// read out of shared memory.
-template <int kPending>
-CAUSEWAY_DEVICE void store_wait() {
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
-}
+// The calling thread's stores are complete (visible to it), not only read out of shared memory.
+CAUSEWAY_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // Orders what this thread has seen through ordinary accesses before what it asks of the copy engine.
 CAUSEWAY_DEVICE void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
@@ -166,6 +172,10 @@ CAUSEWAY_DEVICE uint32_t flag_load(const uint32_t* flag) {
 
 CAUSEWAY_DEVICE void flag_store(uint32_t* flag, uint32_t value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
+CAUSEWAY_DEVICE void flag_store_relaxed(uint32_t* flag, uint32_t value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 
 CAUSEWAY_DEVICE void flag_add(uint32_t* flag, uint32_t value) {

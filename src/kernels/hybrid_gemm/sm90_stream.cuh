@@ -8,17 +8,12 @@
 
 namespace causeway::kernels::hybrid_gemm {
 
-// Barriers of these CTAs: full[kStages], empty[kStages]; of relaying CTAs: landed[warps][buffers].
+// Barriers of these CTAs: full[kStages], empty[kStages]; of relaying CTAs: landed[warps].
 CAUSEWAY_DEVICE uint32_t full_barrier(const Place& p, uint32_t stage) { return p.barrier(stage); }
 CAUSEWAY_DEVICE uint32_t empty_barrier(const Place& p, uint32_t stage) {
   return p.barrier(kStages + stage);
 }
-CAUSEWAY_DEVICE uint32_t relay_barrier(const Place& p, uint32_t buffer) {
-  return p.barrier(p.warp * kRelayBuffers + buffer);
-}
-CAUSEWAY_DEVICE uint32_t relay_buffer(const Place& p, uint32_t buffer) {
-  return p.memory + (p.warp * kRelayBuffers + buffer) * kWeightBytes;
-}
+CAUSEWAY_DEVICE uint32_t relay_barrier(const Place& p) { return p.barrier(p.warp); }
 
 CAUSEWAY_DEVICE void stream_init(const KernelArgs& args, const Place& place) {
   for (uint32_t s = 0; s < kStages; ++s) {
@@ -29,7 +24,7 @@ CAUSEWAY_DEVICE void stream_init(const KernelArgs& args, const Place& place) {
 }
 
 CAUSEWAY_DEVICE void relay_init(const Place& place) {
-  for (uint32_t b = 0; b < kRelayWarps * kRelayBuffers; ++b) ptx::barrier_init(place.barrier(b), 1);
+  for (uint32_t b = 0; b < kRelayWarps; ++b) ptx::barrier_init(place.barrier(b), 1);
 }
 
 // The tiles of one part of the columns and the order in which its clusters take them.
@@ -144,85 +139,55 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, bool ring, const CUt
   }
 }
 
-// A W tile of one K step on its way through the ring.
-struct RelayUnit {
-  int n_index, step;
-  int64_t tile;   // place in the ring
-  int slot;
-  uint32_t lap;
-
-  CAUSEWAY_DEVICE RelayUnit(const KernelArgs& args, int64_t unit) {
-    n_index = static_cast<int>(unit / args.k_steps);
-    step = static_cast<int>(unit % args.k_steps);
-    slot = n_index % args.slots;
-    lap = n_index / args.slots;
-    tile = static_cast<int64_t>(slot) * args.k_steps + step;
-  }
-};
-
 // One thread of each feeding warp of a relaying CTA: brings its share of W over the link into the
-// ring, in the order of use. Relaying has SMs of its own because a load that waits for the link keeps every later load of
-// its SM waiting; and few of them, because more requests than the link needs queue up on the way to
-// it, and everyone's reads of HBM stand behind them.
+// ring, in the order of use, a batch of K steps of one n tile at a time: all of it is asked for, then
+// all written, then published at once. The waits of one warp are filled by the others. Relaying has
+// SMs of its own because a load that waits for the link keeps every later load of its SM waiting;
+// and few of them, because more requests than the link needs queue up on the way to it, and
+// everyone's reads of HBM stand behind them.
 CAUSEWAY_DEVICE void ring_relay(const KernelArgs& args, const CUtensorMap* w_map,
                                 const Place& place) {
   const StreamWalk walk(args, true);
-  const int64_t units = static_cast<int64_t>(walk.n_tiles) * args.k_steps;
-  const int64_t cta = static_cast<int64_t>(blockIdx.x) - args.symmetric_ctas - args.asymmetric_ctas;
+  const int batches = ceil_div_int(args.k_steps, kRelayBatch);  // of one n tile
+  const int cta = static_cast<int>(blockIdx.x) - args.symmetric_ctas - args.asymmetric_ctas;
   const int64_t first = place.warp * args.relay_ctas + cta;
   const int64_t stride = static_cast<int64_t>(args.relay_ctas) * kRelayWarps;
+  const int64_t count = static_cast<int64_t>(walk.n_tiles) * batches;
   const uint32_t readers = walk.m_tiles * args.cluster;  // arrivals a lap at done[slot]
   const uint32_t* done = args.flags + static_cast<int64_t>(args.slots) * args.k_steps;
   const int part_rows = kTileN / args.cluster;
+  const uint32_t landed = relay_barrier(place);
+  const uint32_t buffers = place.memory + place.warp * (kRelayBatch * kWeightBytes);
+  uint32_t phase = 0;
 
-  const auto load = [&](int64_t index, uint32_t buffer) {
-    const RelayUnit unit(args, index);
-    const uint32_t target = relay_buffer(place, buffer);
-    ptx::barrier_arrive_expect(relay_barrier(place, buffer), kWeightBytes);
-    for (int part = 0; part < args.cluster; ++part) {  // the W map's box is a cluster part
-      ptx::load_box(target + part * part_rows * kStepK * 2, w_map, unit.step * kStepK,
-                    walk.columns_begin + unit.n_index * kTileN + part * part_rows,
-                    relay_barrier(place, buffer));
-    }
-  };
-  const auto publish = [&](int64_t index) {
-    const RelayUnit unit(args, index);
-    ptx::proxy_fence();
-    ptx::flag_store(args.flags + unit.tile, unit.lap + 1);
-  };
+  for (int64_t index = first; index < count; index += stride, phase ^= 1) {
+    const int n_index = static_cast<int>(index / batches);
+    const int step0 = static_cast<int>(index % batches) * kRelayBatch;
+    const int steps = min(kRelayBatch, args.k_steps - step0);
+    const int slot = n_index % args.slots;
+    const uint32_t lap = n_index / args.slots;
+    const int64_t tile = static_cast<int64_t>(slot) * args.k_steps + step0;
 
-  int64_t ahead = first;  // next unit to load
-  for (uint32_t b = 0; b < kRelayBuffers && ahead < units; ++b, ahead += stride) {
-    load(ahead, b);
-  }
-  Cursor<kRelayBuffers> cursor;
-  int n_free = -1;      // last n tile whose slot is known to be free
-  int64_t stored = -1;  // unit whose store runs and which nobody knows of yet
-  for (int64_t index = first; index < units; index += stride, cursor.advance()) {
-    const RelayUnit unit(args, index);
-    ptx::barrier_wait(relay_barrier(place, cursor.stage), cursor.phase);
-    if (unit.n_index != n_free && ptx::flag_load(done + unit.slot) < unit.lap * readers) {
-      // Who holds the slot may be waiting for what this thread has not published.
-      ptx::store_wait<0>();
-      if (stored >= 0) publish(stored);
-      stored = -1;
-      ptx::flag_wait(done + unit.slot, unit.lap * readers);
+    // ---- over the link; the W map's box is a cluster part -------------------------------------
+    ptx::barrier_arrive_expect(landed, steps * kWeightBytes);
+    for (int s = 0; s < steps; ++s) {
+      for (int part = 0; part < args.cluster; ++part) {
+        ptx::load_box(buffers + s * kWeightBytes + part * part_rows * kStepK * 2, w_map,
+                      (step0 + s) * kStepK,
+                      walk.columns_begin + n_index * kTileN + part * part_rows, landed);
+      }
     }
-    n_free = unit.n_index;
+    // ---- into the ring, once its slot has been read by everyone -------------------------------
+    ptx::flag_wait(done + slot, lap * readers);
+    ptx::barrier_wait(landed, phase);
     ptx::proxy_fence();
-    ptx::store_bytes(args.scratch + unit.tile * kWeightBytes,
-                     relay_buffer(place, cursor.stage), kWeightBytes);
-    ptx::store_wait<1>();
-    if (stored >= 0) publish(stored);
-    // The buffer before this one is free now: the store behind it is complete.
-    if (index > first && ahead < units) {
-      load(ahead, (cursor.stage + kRelayBuffers - 1) % kRelayBuffers);
-      ahead += stride;
-    }
-    stored = index;
+    ptx::store_bytes(args.scratch + tile * kWeightBytes, buffers, steps * kWeightBytes);
+    ptx::store_wait();
+    // ---- known to all -------------------------------------------------------------------------
+    ptx::proxy_fence();
+    __threadfence();
+    for (int s = 0; s < steps; ++s) ptx::flag_store_relaxed(args.flags + tile + s, lap + 1);
   }
-  ptx::store_wait<0>();
-  if (stored >= 0) publish(stored);
 }
 
 // A warpgroup's share of one tile: kBlocks blocks of 64 rows, blocks `group` and `group + 2`.

@@ -16,15 +16,15 @@ constexpr uint32_t kWeightBytes = kTileN * kStepK * 2;    // 16 KiB: a W tile of
 // Output-stationary CTAs: four stages of [X 256×64 | W 128×64].
 constexpr uint32_t kStages = 4;
 constexpr uint32_t kStageBytes = kStreamRows * kStepK * 2 + kWeightBytes;
-// Relaying CTAs: each of the four feeding warps has its own buffers of W tiles on their way.
+// Relaying CTAs: each of the four feeding warps has its own batch of W tiles on their way.
 constexpr uint32_t kRelayWarps = 4;
-constexpr uint32_t kRelayBuffers = 3;
+constexpr int kRelayBatch = 3;
 // Weight-stationary CTAs: a panel of eight W tiles, then twelve stages of [X 64×64].
 constexpr uint32_t kPanelBytes = kPanelSteps * kWeightBytes;
 constexpr uint32_t kPanelStages = 12;
 constexpr uint32_t kTileMemory = kPanelBytes + kPanelStages * kBoxBytes;
 static_assert(kStages * kStageBytes <= kTileMemory);
-static_assert(kRelayWarps * kRelayBuffers * kWeightBytes <= kTileMemory);
+static_assert(kRelayWarps * kRelayBatch * kWeightBytes <= kTileMemory);
 // Barriers lie behind the tiles; 1,024 bytes are for aligning the whole.
 constexpr uint32_t kBarriersMax = 40;
 constexpr uint32_t kSharedBytes = kTileMemory + kBarriersMax * 8 + 1024;
