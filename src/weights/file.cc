@@ -1,6 +1,7 @@
 #include "weights/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +31,19 @@ FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+AddressRange::AddressRange(AddressRange&& other) noexcept
+    : begin_(std::exchange(other.begin_, nullptr)), bytes_(other.bytes_) {}
+
+AddressRange& AddressRange::operator=(AddressRange&& other) noexcept {
+  std::swap(begin_, other.begin_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+AddressRange::~AddressRange() {
+  if (begin_ != nullptr) ::munmap(begin_, to_size(bytes_));
+}
+
 Result<File> File::open(const std::filesystem::path& path) {
   File file;
   file.path_ = path;
@@ -46,6 +60,13 @@ Result<File> File::open(const std::filesystem::path& path) {
   if (!S_ISREG(status.st_mode)) return corrupt(path.string() + ": not a regular file");
   file.bytes_ = Bytes(status.st_size);
   file.direct_ = FileDescriptor(::open(path.c_str(), kFlags | O_DIRECT));
+  if (file.bytes_ > Bytes(0)) {
+    void* begin =
+        ::mmap(nullptr, to_size(file.bytes_), PROT_NONE, MAP_SHARED, file.buffered_.get(), 0);
+    if (begin != MAP_FAILED) {
+      file.mapping_ = AddressRange(static_cast<std::byte*>(begin), file.bytes_);
+    }
+  }
   return file;
 }
 
@@ -61,18 +82,39 @@ Status File::read(Bytes offset, std::span<std::byte> target) const {
   return {};
 }
 
-Result<Bytes> File::read_cached(Bytes offset, std::span<const iovec> targets) const {
-  while (true) {
-    const ssize_t got = ::preadv2(buffered_.get(), targets.data(), static_cast<int>(targets.size()),
-                                  offset.count, RWF_NOWAIT);
-    if (got >= 0) return Bytes(got);
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN) return Bytes(0);
-    if (errno == EOPNOTSUPP || errno == EINVAL) {
-      return unsupported(path_.string() + ": no reads from the page cache only");
+Status File::read(Bytes offset, std::span<iovec> targets) const {
+  while (!targets.empty()) {
+    const ssize_t got =
+        ::preadv(buffered_.get(), targets.data(), static_cast<int>(targets.size()), offset.count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error("cannot read " + path_.string(), errno);
+    if (got == 0) return ends_early(path_, offset);
+    offset += Bytes(got);
+    std::size_t done = static_cast<std::size_t>(got);
+    while (!targets.empty() && done >= targets.front().iov_len) {
+      done -= targets.front().iov_len;
+      targets = targets.subspan(1);
     }
-    return io_error("cannot read " + path_.string(), errno);
+    if (targets.empty()) break;
+    targets.front().iov_base = static_cast<std::byte*>(targets.front().iov_base) + done;
+    targets.front().iov_len -= done;
   }
+  return {};
+}
+
+bool File::looks_cached(Bytes offset, Bytes bytes) const {
+  constexpr std::int64_t kSamples = 8;
+  const Bytes end = std::min(offset + bytes, mapping_.bytes());
+  const Bytes page(::sysconf(_SC_PAGESIZE));
+  for (std::int64_t i = 0; i < kSamples && offset < end; ++i) {
+    const Bytes at = offset + (end - offset - Bytes(1)) / (kSamples - 1) * i;
+    unsigned char resident = 1;
+    if (::mincore(mapping_.begin() + (at - at % page).count, 1, &resident) == 0 &&
+        (resident & 1) == 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Result<Bytes> File::read_direct(Bytes offset, std::span<std::byte> target) const {

@@ -27,6 +27,22 @@ class FileDescriptor {
   int fd_;
 };
 
+// A mapping of a file. Move-only; null holds none.
+class AddressRange {
+ public:
+  AddressRange() = default;
+  AddressRange(std::byte* begin, Bytes bytes) : begin_(begin), bytes_(bytes) {}
+  AddressRange(AddressRange&& other) noexcept;
+  AddressRange& operator=(AddressRange&& other) noexcept;
+  ~AddressRange();
+  std::byte* begin() const { return begin_; }
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  std::byte* begin_ = nullptr;
+  Bytes bytes_;
+};
+
 // Thread-safe after open(). Errors name the file: kIo from the system, kCorrupt when it ends early.
 class File {
  public:
@@ -40,9 +56,12 @@ class File {
   // Reads exactly [offset, offset + target.size()).
   Status read(Bytes offset, std::span<std::byte> target) const;
 
-  // Reads a range into several places, one after the other, as far as the page cache has it, and
-  // returns how much that was. kUnsupported when the file system cannot tell what is cached.
-  Result<Bytes> read_cached(Bytes offset, std::span<const iovec> targets) const;
+  // The same into several places, one after the other. At most IOV_MAX of them; they are changed.
+  Status read(Bytes offset, std::span<iovec> targets) const;
+
+  // Whether a sample of the range's pages is in the page cache. True also when the system does not
+  // tell (it does for files that the user owns or may write).
+  bool looks_cached(Bytes offset, Bytes bytes) const;
 
   // Reads a range past the page cache, when the file system can. `offset` and `target` are
   // multiples of kDirectAlignment; returns how much was read, less than asked only at the end of
@@ -54,6 +73,7 @@ class File {
   Bytes bytes_;
   FileDescriptor buffered_;
   FileDescriptor direct_;  // the same file with O_DIRECT, when the file system has it
+  AddressRange mapping_;   // never touched, only asked about
 };
 
 inline constexpr Bytes kDirectAlignment = kib(4);

@@ -80,28 +80,35 @@ class Load {
   Status read_run(const ReadRun& run, DirectBuffer& buffer) {
     const File& file = checkpoint_.files()[run.file].file;
     if (run.from != layout_.dtype) return read_converted(run, file, buffer);
+    if (!file.looks_cached(run.offset, run.bytes)) {
+      CAUSEWAY_ASSIGN(const auto bytes, read_direct(run, file, buffer));
+      if (!bytes.empty()) return scatter(run, bytes);
+    }
     std::vector<iovec> places;
     for (const auto& segment : run.segments) {
       places.push_back({place(segment), to_size(segment.source_bytes)});
     }
-    auto cached = file.read_cached(run.offset, places);
-    if (!cached.ok() && cached.error().code != ErrorCode::kUnsupported) return cached.error();
-    if (cached.ok() && *cached == run.bytes) return {};
-    if (cached.ok()) {
-      CAUSEWAY_ASSIGN(const auto bytes, read_direct(run, *cached, file, buffer));
-      if (!bytes.empty()) return scatter(run, *cached, bytes);
-    }
-    return read_buffered(run, cached.ok() ? *cached : Bytes(0), file);
+    return file.read(run.offset, places);
   }
 
-  // Reads [run.offset + skip, end of run) past the page cache; an empty span when that is
-  // impossible.
-  Result<std::span<const std::byte>> read_direct(const ReadRun& run, Bytes skip, const File& file,
+  Status read_converted(const ReadRun& run, const File& file, DirectBuffer& buffer) {
+    if (!file.looks_cached(run.offset, run.bytes)) {
+      CAUSEWAY_ASSIGN(const auto bytes, read_direct(run, file, buffer));
+      if (!bytes.empty()) return scatter(run, bytes);
+    }
+    if (buffer.get().empty()) return exhausted("no memory for a read buffer");
+    const auto bytes = buffer.get().first(to_size(run.bytes));
+    CAUSEWAY_TRY(file.read(run.offset, bytes));
+    return scatter(run, bytes);
+  }
+
+  // Reads a run past the page cache; an empty span when that is impossible.
+  Result<std::span<const std::byte>> read_direct(const ReadRun& run, const File& file,
                                                  DirectBuffer& buffer) {
     const std::span<std::byte> memory = buffer.get();
     if (memory.empty()) return std::span<const std::byte>();
-    const Bytes begin = run.offset + skip, end = run.offset + run.bytes;
-    const Bytes aligned = begin - begin % kDirectAlignment;
+    const Bytes end = run.offset + run.bytes;
+    const Bytes aligned = run.offset - run.offset % kDirectAlignment;
     const Bytes size = round_up(end - aligned, kDirectAlignment);
     const auto got = file.read_direct(aligned, memory.first(to_size(size)));
     if (!got.ok() && got.error().code == ErrorCode::kUnsupported) {
@@ -110,53 +117,18 @@ class Load {
     if (!got.ok()) return got.error();
     // A file that became shorter: the buffered read that follows says so.
     if (*got < end - aligned) return std::span<const std::byte>();
-    return std::span<const std::byte>(memory).subspan(to_size(begin - aligned),
-                                                      to_size(end - begin));
+    return std::span<const std::byte>(memory).subspan(to_size(run.offset - aligned),
+                                                      to_size(run.bytes));
   }
 
-  // Puts `bytes`, the run's from `skip` on, into their places.
-  Status scatter(const ReadRun& run, Bytes skip, std::span<const std::byte> bytes) {
+  // Puts a run's bytes into their places.
+  Status scatter(const ReadRun& run, std::span<const std::byte> bytes) {
     for (const auto& segment : run.segments) {
-      const Bytes before = std::min(skip, segment.source_bytes);
-      const std::size_t size = to_size(segment.source_bytes - before);
-      skip -= before;
-      if (run.from == layout_.dtype) {
-        std::copy_n(bytes.data(), size, place(segment) + before.count);
-      } else {
-        convert_elements(bytes.first(size), run.from, place(segment), layout_.dtype);
-      }
+      const std::size_t size = to_size(segment.source_bytes);
+      convert_elements(bytes.first(size), run.from, place(segment), layout_.dtype);
       bytes = bytes.subspan(size);
     }
     return {};
-  }
-
-  Status read_buffered(const ReadRun& run, Bytes skip, const File& file) {
-    Bytes offset = run.offset + skip;
-    for (const auto& segment : run.segments) {
-      const Bytes before = std::min(skip, segment.source_bytes);
-      const Bytes size = segment.source_bytes - before;
-      skip -= before;
-      CAUSEWAY_TRY(file.read(offset, {place(segment) + before.count, to_size(size)}));
-      offset += size;
-    }
-    return {};
-  }
-
-  Status read_converted(const ReadRun& run, const File& file, DirectBuffer& buffer) {
-    const std::span<std::byte> memory = buffer.get();
-    if (memory.empty()) return exhausted("no memory for a read buffer");
-    const iovec whole{memory.data(), to_size(run.bytes)};
-    const auto cached = file.read_cached(run.offset, {&whole, 1});
-    if (!cached.ok() && cached.error().code != ErrorCode::kUnsupported) return cached.error();
-    if (cached.ok() && *cached == run.bytes) {
-      return scatter(run, Bytes(0), memory.first(to_size(run.bytes)));
-    }
-    if (cached.ok()) {
-      CAUSEWAY_ASSIGN(const auto bytes, read_direct(run, Bytes(0), file, buffer));
-      if (!bytes.empty()) return scatter(run, Bytes(0), bytes);
-    }
-    CAUSEWAY_TRY(file.read(run.offset, memory.first(to_size(run.bytes))));
-    return scatter(run, Bytes(0), memory.first(to_size(run.bytes)));
   }
 
   void fail(Error error) {
