@@ -8,18 +8,39 @@
 
 namespace causeway::text {
 
-std::uint64_t hash_bytes(std::string_view bytes) {
-  std::uint64_t hash = bytes.size();
-  while (bytes.size() >= sizeof(hash)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data(), sizeof(word));
-    hash = mix64(hash ^ word);
-    bytes.remove_prefix(sizeof(word));
-  }
-  std::uint64_t tail = 0;
-  if (!bytes.empty()) std::memcpy(&tail, bytes.data(), bytes.size());
-  return mix64(hash ^ tail);
+namespace {
+
+template <typename T>
+std::uint64_t load(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
 }
+
+// The first 8 bytes. Of fewer, a number that differs for different bytes of the same size; loads
+// that overlap spare a loop.
+std::uint64_t head_of(std::string_view bytes) {
+  const char* data = bytes.data();
+  const std::size_t size = bytes.size();
+  if (size >= 8) return load<std::uint64_t>(data);
+  if (size >= 4) {
+    return load<std::uint32_t>(data) | (load<std::uint32_t>(data + size - 4) << 32);
+  }
+  if (size == 0) return 0;
+  return load<std::uint8_t>(data) | (load<std::uint8_t>(data + size / 2) << 8) |
+         (load<std::uint8_t>(data + size - 1) << 16);
+}
+
+std::uint64_t hash_of(std::string_view bytes, std::uint64_t head) {
+  std::uint64_t hash = mix64(head ^ (std::uint64_t{bytes.size()} << 56));
+  while (bytes.size() > 8) {
+    bytes.remove_prefix(8);
+    hash = mix64(hash ^ head_of(bytes));
+  }
+  return hash;
+}
+
+}  // namespace
 
 void Vocabulary::reserve(std::size_t entries, std::size_t bytes) {
   spans_.reserve(entries);
@@ -32,10 +53,9 @@ bool Vocabulary::add(TokenId id, std::string_view content) {
   CAUSEWAY_CHECK(id >= 0 && id < kVocabularyIdsMax, "an id outside the vocabulary's range");
   if (contains(id)) return false;
   if (slots_.size() < (entries_ + 1) * 2) grow(std::bit_ceil(entries_ * 4 + 16));
-  const std::uint64_t hash = hash_bytes(content);
-  Slot& slot = slots_[slot_for(content, hash)];
+  Slot& slot = slots_[slot_for(content)];
   if (slot.id >= 0) return false;
-  slot = {static_cast<std::uint32_t>(hash >> 32), id};
+  slot = {head_of(content), static_cast<std::uint32_t>(content.size()), id};
   if (static_cast<std::size_t>(id) >= spans_.size()) spans_.resize(id + 1);
   spans_[id] = {bytes_.size(), static_cast<std::int32_t>(content.size())};
   bytes_.append(content);
@@ -43,32 +63,32 @@ bool Vocabulary::add(TokenId id, std::string_view content) {
   return true;
 }
 
-std::optional<TokenId> Vocabulary::find(std::string_view content, std::uint64_t hash) const {
+std::optional<TokenId> Vocabulary::find(std::string_view content) const {
   if (slots_.empty()) return std::nullopt;
-  const TokenId id = slots_[slot_for(content, hash)].id;
+  const TokenId id = slots_[slot_for(content)].id;
   if (id < 0) return std::nullopt;
   return id;
 }
 
-std::size_t Vocabulary::slot_for(std::string_view content, std::uint64_t hash) const {
+// Where `content` is, or the empty slot where it would be.
+std::size_t Vocabulary::slot_for(std::string_view content) const {
   const std::size_t mask = slots_.size() - 1;
-  const auto tag = static_cast<std::uint32_t>(hash >> 32);
-  std::size_t at = hash & mask;
+  const std::uint64_t head = head_of(content);
+  std::size_t at = hash_of(content, head) & mask;
   // Ends: the table is at most half full.
-  while (slots_[at].id >= 0 &&
-         (slots_[at].hash != tag || this->content(slots_[at].id) != content)) {
-    at = (at + 1) & mask;
+  for (;; at = (at + 1) & mask) {
+    const Slot& slot = slots_[at];
+    if (slot.id < 0) return at;
+    if (slot.head != head || slot.size != content.size()) continue;
+    if (slot.size <= kHeadBytes || this->content(slot.id) == content) return at;
   }
-  return at;
 }
 
 void Vocabulary::grow(std::size_t slots) {
   std::vector<Slot> old = std::move(slots_);
   slots_.assign(slots, Slot{});
   for (const Slot& slot : old) {
-    if (slot.id < 0) continue;
-    const std::string_view text = content(slot.id);
-    slots_[slot_for(text, hash_bytes(text))] = slot;
+    if (slot.id >= 0) slots_[slot_for(content(slot.id))] = slot;
   }
 }
 

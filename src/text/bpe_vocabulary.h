@@ -1,8 +1,9 @@
 // Strings with ids, both ways. One string holds all contents; a flat table with linear probing
-// finds an id by content without a pointer chase per entry, which is what encoding spends time on.
+// finds an id by content, which is what encoding spends its time on: contents of up to 8 bytes are
+// compared within the slot, so that most lookups touch one cache line.
 //
-//   bytes_  | the | Ġ | Ġthe | ...            spans_[id] = {offset, size}
-//   slots_  | hash, id | - | hash, id | ...   a power of two, at most half full
+//   bytes_  | the | Ġ | Ġthe | ...                    spans_[id] = {offset, size}
+//   slots_  | head, size, id | - | head, size, id |   a power of two, at most half full
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,6 @@ namespace causeway::text {
 // Ids at or above this are refused at load: 16 times the largest vocabulary in use.
 inline constexpr std::int64_t kVocabularyIdsMax = std::int64_t{1} << 22;
 
-std::uint64_t hash_bytes(std::string_view bytes);
-
 class Vocabulary {
  public:
   // Makes room, so that no growth follows. Both may be exceeded.
@@ -27,11 +26,7 @@ class Vocabulary {
   // False, and nothing changes, when the id or the content is taken. 0 <= id < kVocabularyIdsMax.
   bool add(TokenId id, std::string_view content);
 
-  std::optional<TokenId> find(std::string_view content) const {
-    return find(content, hash_bytes(content));
-  }
-  // With hash_bytes(content) already known.
-  std::optional<TokenId> find(std::string_view content, std::uint64_t hash) const;
+  std::optional<TokenId> find(std::string_view content) const;
   bool contains(TokenId id) const {
     return id >= 0 && static_cast<std::size_t>(id) < spans_.size() && spans_[id].size >= 0;
   }
@@ -50,12 +45,14 @@ class Vocabulary {
     std::int32_t size = -1;  // -1: no such id
   };
   struct Slot {
-    std::uint32_t hash = 0;
+    std::uint64_t head = 0;  // the content's first 8 bytes; of shorter ones all, mixed (head_of)
+    std::uint32_t size = 0;
     TokenId id = -1;
   };
+  static constexpr std::size_t kHeadBytes = sizeof(std::uint64_t);
 
   void grow(std::size_t slots);
-  std::size_t slot_for(std::string_view content, std::uint64_t hash) const;
+  std::size_t slot_for(std::string_view content) const;
 
   std::string bytes_;
   std::vector<Span> spans_;

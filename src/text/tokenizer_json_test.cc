@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "base/random.h"
 #include "text/bpe_model.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
@@ -246,6 +249,28 @@ TEST(Encode, InvalidTextIsAnErrorWithItsPlace) {
   ASSERT_FALSE(ids.ok());
   EXPECT_EQ(ids.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(ids.error().message, HasSubstr("byte 2"));
+}
+
+TEST(Encode, ManyThreadsShareATokenizer) {
+  const Json file = byte_level_file({{"a", "b"}, {"ab", "c"}, {" ", "a"}, {" a", "b"}, {"b", "c"}});
+  const auto alone = load(file);
+  const auto shared = load(file);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      Random random(seed % 2);  // two threads each do the same words at the same time
+      for (int i = 0; i < 300; ++i) {
+        std::string text;
+        for (std::int64_t n = random.below(60); n > 0; --n) text += "abc d"[random.below(5)];
+        const auto ids = shared->encode(text, kPlain);
+        const auto expected = alone->encode(text, kPlain);
+        wrong += !ids.ok() || *ids != *expected;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Encode, MissingByteIsAnError) {
