@@ -54,14 +54,34 @@ int choose_cluster(const Request& request, const SliceFacts& slice, bool any_sym
   return cluster;
 }
 
-// CTAs that relay W into the ring: whole clusters, enough for the link, and at most a fourth of the
-// slice.
+// Seconds that `ctas` SMs need for the arithmetic of `columns` columns.
+double compute_seconds(const Shape& shape, std::int64_t columns, const SliceFacts& slice,
+                       int ctas) {
+  const double operations = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.k) *
+                            static_cast<double>(columns);
+  return operations / (slice.matrix_tflop_per_s * 1e12 * static_cast<double>(ctas));
+}
+
+// Seconds that `columns` columns of W need to cross the link `times` times.
+double link_seconds(const Shape& shape, std::int64_t columns, double times,
+                    const SliceFacts& slice) {
+  const double bytes =
+      static_cast<double>(columns) * static_cast<double>(shape.k) * kElementBytes * times;
+  return bytes / (slice.link_gb_per_s * 1e9);
+}
+
+// CTAs that relay W into the ring: whole clusters, enough for the link, or for what the others can
+// multiply when that is less; and at most a fourth of the slice.
 int choose_relays(const Plan& plan, const SliceFacts& slice, int ctas) {
+  const std::int64_t columns = plan.shape.n - plan.n_symmetric;
+  const double compute = compute_seconds(plan.shape, columns, slice, ctas);
+  const double link = link_seconds(plan.shape, columns, 1, slice);
+  // A fifth more than the arithmetic can use, so that W stays ahead of it.
+  const double gb_per_s = slice.link_gb_per_s * std::min(1.0, 1.2 * link / compute);
   const int units = ctas / plan.cluster_ctas;
-  const double wanted = std::ceil(slice.link_gb_per_s / kRelayGbPerS / plan.cluster_ctas);
+  const double wanted = std::ceil(gb_per_s / kRelayGbPerS / plan.cluster_ctas);
   const int limit = std::max(1, units / 4);
-  return static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(limit))) *
-         plan.cluster_ctas;
+  return static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(limit))) * plan.cluster_ctas;
 }
 
 // CTAs for the symmetric part, in proportion to the time each part would need of the whole slice:
@@ -70,16 +90,12 @@ int choose_split(const Plan& plan, const SliceFacts& slice, int ctas) {
   const int cluster = plan.cluster_ctas;
   if (plan.n_symmetric == 0) return 0;
   if (plan.n_symmetric == plan.shape.n) return ctas;
-  const double m = static_cast<double>(plan.shape.m);
-  const double k = static_cast<double>(plan.shape.k);
-  const double crossings = std::ceil(m / (kStreamRows * cluster));
-  const double compute =
-      2.0 * m * k / (slice.matrix_tflop_per_s * 1e12 * static_cast<double>(slice.sm_count));
-  const double link = k * kElementBytes / (slice.link_gb_per_s * 1e9);
-  const double n_sym = static_cast<double>(plan.n_symmetric);
-  const double symmetric = n_sym * std::max(compute, crossings * link);
-  const double asymmetric =
-      (static_cast<double>(plan.shape.n) - n_sym) * std::max(compute, link);
+  const double crossings = std::ceil(static_cast<double>(plan.shape.m) / (kStreamRows * cluster));
+  const std::int64_t n_asym = plan.shape.n - plan.n_symmetric;
+  const double symmetric = std::max(compute_seconds(plan.shape, plan.n_symmetric, slice, ctas),
+                                    link_seconds(plan.shape, plan.n_symmetric, crossings, slice));
+  const double asymmetric = std::max(compute_seconds(plan.shape, n_asym, slice, ctas),
+                                     link_seconds(plan.shape, n_asym, 1, slice));
   const int units = ctas / cluster;
   const int wanted = static_cast<int>(std::lround(units * symmetric / (symmetric + asymmetric)));
   return std::clamp(wanted, 1, units - 1) * cluster;
@@ -95,7 +111,8 @@ Status plan_panel(const SliceFacts& slice, Plan& plan) {
   const std::int64_t slot_bytes = std::int64_t{kPanelRows} * kTileN * 4 + 4;  // and its flag
   std::int64_t groups = std::min<std::int64_t>(plan.asymmetric_ctas / plan.group_ctas, n_tiles);
   // With one pass a row tile's sum is finished within a few steps and its slot is used again; twice
-  // the panels keep all CTAs of a group busy. With more passes, every row tile waits for the next pass.
+  // the panels keep all CTAs of a group busy. With more passes, every row tile waits for the next
+  // pass.
   std::int64_t slots = row_tiles;
   if (plan.passes == 1) {
     const std::int64_t least = 2 * panels + 8;
@@ -136,8 +153,7 @@ void account(Plan& plan) {
   const Shape& s = plan.shape;
   const std::int64_t crossings = ceil_div(s.m, std::int64_t{kStreamRows} * plan.cluster_ctas);
   const std::int64_t n_asym = s.n - plan.n_symmetric;
-  plan.link_bytes =
-      Bytes((plan.n_symmetric * crossings + n_asym) * s.k * kElementBytes);
+  plan.link_bytes = Bytes((plan.n_symmetric * crossings + n_asym) * s.k * kElementBytes);
   std::int64_t hbm = (s.m * s.k + s.m * s.n) * kElementBytes;
   if (n_asym > 0 && plan.asymmetric == Asymmetric::kRing) hbm += n_asym * s.k * kElementBytes;
   if (n_asym > 0 && plan.asymmetric == Asymmetric::kPanel && plan.passes > 1) {
@@ -147,6 +163,29 @@ void account(Plan& plan) {
 }
 
 }  // namespace
+
+Request recommend(const Shape& shape, const SliceFacts& slice) {
+  Request best = {.shape = shape, .alpha = 1.0, .cluster_ctas = 1};
+  double best_seconds = std::numeric_limits<double>::infinity();
+  for (const int cluster : {1, 2, 4, 8}) {
+    const int clusters = clusters_of(slice, cluster);
+    if (clusters < 3 && cluster > 1) continue;
+    const double crossings = std::ceil(static_cast<double>(shape.m) / (kStreamRows * cluster));
+    const double seconds = std::max(compute_seconds(shape, shape.n, slice, clusters * cluster),
+                                    link_seconds(shape, shape.n, crossings, slice));
+    if (seconds >= best_seconds) continue;
+    best_seconds = seconds;
+    best.cluster_ctas = cluster;
+  }
+  const Request ring = {.shape = shape, .alpha = 0.0, .asymmetric = Asymmetric::kRing};
+  const Result<Plan> plan = choose(ring, slice);
+  if (!plan.ok()) return best;
+  const double ring_seconds =
+      std::max(compute_seconds(shape, shape.n, slice, plan->asymmetric_ctas),
+               link_seconds(shape, shape.n, 1, slice));
+  // The ring's tail and its scratch must be worth it.
+  return ring_seconds * 1.05 < best_seconds ? ring : best;
+}
 
 bool aligned(const Operands& operands) {
   const auto sixteen = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
@@ -165,8 +204,8 @@ Result<Plan> choose(const Request& request, const SliceFacts& slice) {
     return plan;
   }
   const double exact = std::floor(request.alpha * static_cast<double>(request.shape.n));
-  plan.n_symmetric = request.alpha == 1.0 ? request.shape.n
-                                          : static_cast<std::int64_t>(exact) / kTileN * kTileN;
+  plan.n_symmetric =
+      request.alpha == 1.0 ? request.shape.n : static_cast<std::int64_t>(exact) / kTileN * kTileN;
   plan.asymmetric = request.asymmetric;
   plan.cluster_ctas = choose_cluster(request, slice, plan.n_symmetric > 0);
   const int ctas = clusters_of(slice, plan.cluster_ctas) * plan.cluster_ctas;

@@ -1,26 +1,28 @@
-// HybridGEMM: O[M×N] = X[M×K] · W[N×K]ᵀ in bf16, with X and O in HBM and W read in place at its home
-// (mapped host memory, or a peer GPU's HBM), after Algorithm 1 of C2CServe (paper §5).
+// HybridGEMM: O[M×N] = X[M×K] · W[N×K]ᵀ in bf16, with X and O in HBM and W read in place at its
+// home (mapped host memory, or a peer GPU's HBM), after Algorithm 1 of C2CServe (paper §5).
 //
 // The columns are split by α, a run-time argument:
 //
-//             0            n_symmetric = α·N              N
-//   O, W:     |  symmetric  |        asymmetric           |
-//             output-stationary: a tile of O stays in     weights cross the link exactly once:
-//             registers, W crosses the link once for      · kPanel: a K panel of W stays in shared
-//             every 256·cluster rows (one crossing for      memory while M is walked; partial sums
-//             all of M when M fits: then it is link-        of f32 go from CTA to CTA (Algorithm 1)
-//             optimal too)                                · kRing: W passes once through a small ring
-//                                                           in HBM (L2), from which output-stationary
-//                                                           tiles read it: no partial sums at all
+//             0            n_symmetric = α·N             N
+//   O, W:     |  symmetric  |       asymmetric           |
+//
+// symmetric    output-stationary: a tile of O stays in registers, and W crosses the link once for
+//              every 256·cluster rows of M; once in all when M fits, and then it is link-optimal
+//              too.
+// asymmetric   W crosses the link exactly once.
+//   kPanel     a K panel of W stays in shared memory while M is walked; partial sums of f32 go from
+//              CTA to CTA (Algorithm 1).
+//   kRing      W passes once through a small ring in HBM (L2), from which output-stationary tiles
+//              read it: no partial sums at all.
 //
 // The two parts run on disjoint CTAs of one persistent kernel and write disjoint columns. Sums are
-// f32 and rounded to bf16 once, and their order does not depend on timing: the result is a function
-// of the inputs and the plan.
+// f32 and rounded to bf16 once. Every way adds along K in the same order, sixteen at a time, so the
+// result does not depend on α, on the slice or on timing: it is the same to the bit.
 //
 // W is [N×K] row-major ("out_features × in_features"), as safetensors has it: no re-layout.
 // Differences to the paper: partial sums are f32 (the paper adds bf16), and they are handed on in a
-// fixed order through a small ring instead of a reduction into O; the symmetric path multicasts W in
-// a cluster; kRing is not in the paper.
+// fixed order through a small ring instead of a reduction into O; the symmetric path multicasts W
+// in a cluster; kRing is not in the paper.
 #pragma once
 
 #include <array>
@@ -46,22 +48,22 @@ enum class Variant { kHybrid, kPlain };
 
 // What the planner knows of the slice that will run the kernel.
 struct SliceFacts {
-  int sm_count = 132;                 // SMs that the stream's context owns
+  int sm_count = 132;  // SMs that the stream's context owns
   // How many clusters of 1, 2, 4, 8 CTAs fit at the same time (clusters_that_fit): GPCs with an odd
   // number of pairs or quads leave SMs out. An H200 in full:
   std::array<int, 4> clusters = {132, 66, 30, 14};
-  double link_gb_per_s = 51.0;        // of the link to W's home, measured
-  double matrix_tflop_per_s = 6.0;    // of one SM, measured
-  Bytes ring_bytes = mib(32);         // scratch that the asymmetric part may take
+  double link_gb_per_s = 51.0;      // of the link to W's home, measured
+  double matrix_tflop_per_s = 6.0;  // of one SM, measured
+  Bytes ring_bytes = mib(32);       // scratch that the asymmetric part may take
 };
 
 // What the caller may fix; everything else follows from the shape and the slice.
 struct Request {
   Shape shape;
-  double alpha = 0.0;                          // share of columns that go the symmetric way, 0 … 1
-  Asymmetric asymmetric = Asymmetric::kRing;   // how the others go
-  bool aligned = true;                         // 16-byte aligned pointers and row strides
-  int cluster_ctas = 0;                        // 0: chosen; else 1, 2, 4 or 8
+  double alpha = 0.0;                         // share of columns that go the symmetric way, 0 … 1
+  Asymmetric asymmetric = Asymmetric::kRing;  // how the others go
+  bool aligned = true;                        // 16-byte aligned pointers and row strides
+  int cluster_ctas = 0;                       // 0: chosen; else 1, 2, 4 or 8
 };
 
 // Everything that the kernel is launched with. Counts of CTAs are multiples of cluster_ctas.
@@ -94,12 +96,16 @@ constexpr int kTileN = 128;       // columns of an output tile, both ways
 constexpr int kStreamRows = 256;  // rows of one CTA's output tile (symmetric, kRing)
 constexpr int kPanelRows = 64;    // rows of one walking step (kPanel)
 constexpr int kStepK = 64;        // depth of one shared-memory tile: 128 bytes, the swizzle's width
-constexpr int kPanelSteps = 8;    // such tiles in a resident panel: 128 columns × 512 × 2 B = 128 KiB
+constexpr int kPanelSteps = 8;    // such tiles in a resident panel: 128 × 512 × 2 B = 128 KiB
 constexpr int kRingGroupMax = 4;  // column tiles walked together, so that X is read once for four
 
 // Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, α outside [0, 1] or not a
 // number, sizes of 2^31 and more, too small a slice or too little ring.
 Result<Plan> choose(const Request& request, const SliceFacts& slice);
+
+// What is expected to be fastest: the symmetric way when its clusters let W cross the link seldom
+// enough (up to 2,048 rows: once), else the ring. Pure. kPanel is never best on what was measured.
+Request recommend(const Shape& shape, const SliceFacts& slice);
 
 // Row strides are in elements. All pointers are readable by the device of `stream`.
 struct Operands {
@@ -115,8 +121,8 @@ struct Operands {
 // True when TMA can address the operands: the value for Request::aligned.
 bool aligned(const Operands& operands);
 
-// How many clusters of 1, 2, 4 and 8 CTAs of the kernel the context of `stream` (a cudaStream_t) can
-// hold at once: SliceFacts::clusters. Built with CUDA only.
+// How many clusters of 1, 2, 4 and 8 CTAs of the kernel the context of `stream` (a cudaStream_t)
+// can hold at once: SliceFacts::clusters. Built with CUDA only.
 Result<std::array<int, 4>> clusters_that_fit(void* stream);
 
 // Enqueues the product on `stream` (a cudaStream_t); does not block. Plans with an asymmetric part

@@ -7,11 +7,12 @@
 //   chunked    16 column chunks, double-buffered copies overlapped with cuBLAS (the honest rival)
 //   ours       symmetric (α = 1), kPanel and kRing (α = 0), and a sweep of α
 //
-//   hybrid_gemm_bench [--home host|peer|hbm] [--sms N] [--rows M,M,…] [--alpha M,M,…] [--n N] [--k K]
+//   hybrid_gemm_bench [--home host|peer|hbm] [--sms N] [--rows M,M,…] [--alpha M,M,…] [--n N] [--k
+//   K]
 //                     [--reps R] [--quick 1] [--relays N] [--window N]
-// --home peer needs a second GPU; W lies there. --sms below the GPU's count makes a green context of
-// that many. --alpha: row counts for the sweep. One line of JSON a measurement on stdout; a readable
-// one on stderr. Each result is compared with the resident product before it is timed.
+// --home peer needs a second GPU; W lies there. --sms below the GPU's count makes a green context
+// of that many. --alpha: row counts for the sweep. One line of JSON a measurement on stdout; a
+// readable one on stderr. Each result is compared with the resident product before it is timed.
 #include <cublas_v2.h>
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -70,17 +71,30 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--home") options.home = value;
-    else if (name == "--sms") options.sms = std::atoi(value.c_str());
-    else if (name == "--rows") options.rows = parse_list(value);
-    else if (name == "--alpha") options.alpha_rows = parse_list(value);
-    else if (name == "--n") options.n = std::atoll(value.c_str());
-    else if (name == "--k") options.k = std::atoll(value.c_str());
-    else if (name == "--reps") options.reps = std::atoi(value.c_str());
-    else if (name == "--relays") options.relays = std::atoi(value.c_str());
-    else if (name == "--window") options.window = std::atoi(value.c_str());
-    else if (name == "--quick") options.quick = value != "0";
-    else { std::fprintf(stderr, "unknown option %s\n", name.c_str()); std::exit(2); }
+    if (name == "--home")
+      options.home = value;
+    else if (name == "--sms")
+      options.sms = std::atoi(value.c_str());
+    else if (name == "--rows")
+      options.rows = parse_list(value);
+    else if (name == "--alpha")
+      options.alpha_rows = parse_list(value);
+    else if (name == "--n")
+      options.n = std::atoll(value.c_str());
+    else if (name == "--k")
+      options.k = std::atoll(value.c_str());
+    else if (name == "--reps")
+      options.reps = std::atoi(value.c_str());
+    else if (name == "--relays")
+      options.relays = std::atoi(value.c_str());
+    else if (name == "--window")
+      options.window = std::atoi(value.c_str());
+    else if (name == "--quick")
+      options.quick = value != "0";
+    else {
+      std::fprintf(stderr, "unknown option %s\n", name.c_str());
+      std::exit(2);
+    }
   }
   return options;
 }
@@ -106,7 +120,8 @@ cudaStream_t make_stream(int sms) {
   must(CAUSEWAY_DRIVER(cuDeviceGetDevResource)(0, &all, CU_DEV_RESOURCE_TYPE_SM), "SMs");
   unsigned count = 1;
   must(CAUSEWAY_DRIVER(cuDevSmResourceSplitByCount)(slice, &count, &all, &rest, 0,
-                                                    static_cast<unsigned>(sms)), "split");
+                                                    static_cast<unsigned>(sms)),
+       "split");
   CUdevResourceDesc description;
   must(CAUSEWAY_DRIVER(cuDevResourceGenerateDesc)(&description, slice, 1), "description");
   CUgreenCtx context;
@@ -144,7 +159,8 @@ __global__ void read_all(const uint4* source, int64_t size, unsigned* sink) {
 }
 
 // Sums of (a - b)² and b² over all elements; an element that is not finite counts as infinite.
-__global__ void compare(const __nv_bfloat16* a, const __nv_bfloat16* b, int64_t size, double* sums) {
+__global__ void compare(const __nv_bfloat16* a, const __nv_bfloat16* b, int64_t size,
+                        double* sums) {
   double difference = 0, scale = 0;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < size;
        i += int64_t{gridDim.x} * blockDim.x) {
@@ -162,11 +178,11 @@ struct Bench {
   cublasHandle_t blas = nullptr;
   SliceFacts slice;
   cudaEvent_t begin = nullptr, end = nullptr, landed[2] = {}, used[2] = {};
-  __nv_bfloat16 *x = nullptr;       // [m_max × k]
-  __nv_bfloat16 *o = nullptr;       // [m_max × n]
-  __nv_bfloat16 *expected = nullptr;
-  __nv_bfloat16 *w = nullptr;       // [n × k] at home
-  __nv_bfloat16 *w_hbm = nullptr;   // [n × k]: resident copy, and where rivals stage
+  __nv_bfloat16* x = nullptr;  // [m_max × k]
+  __nv_bfloat16* o = nullptr;  // [m_max × n]
+  __nv_bfloat16* expected = nullptr;
+  __nv_bfloat16* w = nullptr;      // [n × k] at home
+  __nv_bfloat16* w_hbm = nullptr;  // [n × k]: resident copy, and where rivals stage
   char* workspace = nullptr;
   double* sums = nullptr;
   unsigned* sink = nullptr;
@@ -208,9 +224,9 @@ Bench make_bench(const Options& options) {
   must(cublasSetSmCountTarget(b.blas, options.sms), "cuBLAS SMs");
   const auto clusters = clusters_that_fit(b.stream);
   if (clusters.ok()) b.slice.clusters = *clusters;
-  std::fprintf(stderr, "%s, %d SMs, clusters of 1, 2, 4, 8 that fit: %d %d %d %d\n", properties.name,
-               b.slice.sm_count, b.slice.clusters[0], b.slice.clusters[1], b.slice.clusters[2],
-               b.slice.clusters[3]);
+  std::fprintf(stderr, "%s, %d SMs, clusters of 1, 2, 4, 8 that fit: %d %d %d %d\n",
+               properties.name, b.slice.sm_count, b.slice.clusters[0], b.slice.clusters[1],
+               b.slice.clusters[2], b.slice.clusters[3]);
   for (cudaEvent_t* e : {&b.begin, &b.end}) must(cudaEventCreate(e), "event");
   for (int i = 0; i < 2; ++i) {
     must(cudaEventCreateWithFlags(&b.landed[i], cudaEventDisableTiming), "event");
@@ -251,9 +267,9 @@ void cublas(const Bench& b, std::int64_t m, const __nv_bfloat16* w, std::int64_t
   const float one = 1.0f, zero = 0.0f;
   must(cublasGemmEx(b.blas, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(columns),
                     static_cast<int>(m), static_cast<int>(b.options.k), &one, w, CUDA_R_16BF,
-                    static_cast<int>(b.options.k), b.x, CUDA_R_16BF,
-                    static_cast<int>(b.options.k), &zero, o, CUDA_R_16BF,
-                    static_cast<int>(b.options.n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                    static_cast<int>(b.options.k), b.x, CUDA_R_16BF, static_cast<int>(b.options.k),
+                    &zero, o, CUDA_R_16BF, static_cast<int>(b.options.n), CUBLAS_COMPUTE_32F,
+                    CUBLAS_GEMM_DEFAULT),
        "cublasGemmEx");
 }
 
@@ -268,7 +284,8 @@ void chunked(const Bench& b, std::int64_t m) {
     __nv_bfloat16* target = b.w_hbm + side * columns * b.options.k;
     must(cudaStreamWaitEvent(b.copy_stream, b.used[side], 0), "wait");
     must(cudaMemcpyAsync(target, b.w + c * columns * b.options.k, bytes, cudaMemcpyDefault,
-                         b.copy_stream), "copy");
+                         b.copy_stream),
+         "copy");
     must(cudaEventRecord(b.landed[side], b.copy_stream), "landed");
     must(cudaStreamWaitEvent(b.stream, b.landed[side], 0), "wait");
     cublas(b, m, target, columns, b.o + c * columns);
@@ -292,19 +309,23 @@ double error_of(const Bench& b, std::int64_t m, const std::function<void()>& wor
 void report(const Bench& b, const std::string& name, std::int64_t m, double alpha, const Times& t,
             double error, const Plan* plan) {
   const double gbytes = static_cast<double>(b.options.n * b.options.k) * 2 / 1e9;
-  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(b.options.n * b.options.k);
-  std::printf("{\"home\":\"%s\",\"sms\":%d,\"way\":\"%s\",\"m\":%ld,\"n\":%ld,\"k\":%ld,"
-              "\"alpha\":%.3f,\"ms\":%.4f,\"ms_low\":%.4f,\"ms_high\":%.4f,\"error\":%.2e,"
-              "\"cluster\":%d,\"sym_ctas\":%d,\"link_gb\":%.4f}\n",
-              b.options.home.c_str(), b.slice.sm_count, name.c_str(), m, b.options.n, b.options.k,
-              alpha, t.median, t.low, t.high, error, plan ? plan->cluster_ctas : 0,
-              plan ? plan->symmetric_ctas : 0,
-              plan ? static_cast<double>(plan->link_bytes.count) / 1e9 : gbytes);
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(b.options.n * b.options.k);
+  std::printf(
+      "{\"home\":\"%s\",\"sms\":%d,\"way\":\"%s\",\"m\":%ld,\"n\":%ld,\"k\":%ld,"
+      "\"alpha\":%.3f,\"ms\":%.4f,\"ms_low\":%.4f,\"ms_high\":%.4f,\"error\":%.2e,"
+      "\"cluster\":%d,\"sym_ctas\":%d,\"link_gb\":%.4f}\n",
+      b.options.home.c_str(), b.slice.sm_count, name.c_str(), m, b.options.n, b.options.k, alpha,
+      t.median, t.low, t.high, error, plan ? plan->cluster_ctas : 0,
+      plan ? plan->symmetric_ctas : 0,
+      plan ? static_cast<double>(plan->link_bytes.count) / 1e9 : gbytes);
   std::fflush(stdout);
-  std::fprintf(stderr, "%-4s %3d SMs m %5ld %-12s a %.2f  %8.3f ms [%8.3f %8.3f] W %6.1f GB/s "
-               "%6.1f TFLOP/s err %.1e%s\n", b.options.home.c_str(), b.slice.sm_count, m,
-               name.c_str(), alpha, t.median, t.low, t.high, gbytes / t.median * 1e3,
-               flops / t.median / 1e9, error, error < 5e-3 ? "" : "  WRONG");
+  std::fprintf(stderr,
+               "%-4s %3d SMs m %5ld %-12s a %.2f  %8.3f ms [%8.3f %8.3f] W %6.1f GB/s "
+               "%6.1f TFLOP/s err %.1e%s\n",
+               b.options.home.c_str(), b.slice.sm_count, m, name.c_str(), alpha, t.median, t.low,
+               t.high, gbytes / t.median * 1e3, flops / t.median / 1e9, error,
+               error < 5e-3 ? "" : "  WRONG");
 }
 
 struct Way {
@@ -315,8 +336,11 @@ struct Way {
 };
 
 void run_ours(const Bench& b, std::int64_t m, const Way& way) {
-  auto plan = choose({.shape = {m, b.options.n, b.options.k}, .alpha = way.alpha,
-                            .asymmetric = way.asymmetric, .cluster_ctas = way.cluster}, b.slice);
+  auto plan = choose({.shape = {m, b.options.n, b.options.k},
+                      .alpha = way.alpha,
+                      .asymmetric = way.asymmetric,
+                      .cluster_ctas = way.cluster},
+                     b.slice);
   if (!plan.ok() || plan->workspace.count > kWorkspaceMax) {
     std::fprintf(stderr, "%s: no plan\n", way.name);
     return;
@@ -327,8 +351,12 @@ void run_ours(const Bench& b, std::int64_t m, const Way& way) {
     plan->relay_ctas = relays;
   }
   if (b.options.window > 0) plan->load_window = b.options.window;
-  const Operands operands = {.x = b.x, .w = b.w, .o = b.o, .x_stride = b.options.k,
-                             .w_stride = b.options.k, .o_stride = b.options.n,
+  const Operands operands = {.x = b.x,
+                             .w = b.w,
+                             .o = b.o,
+                             .x_stride = b.options.k,
+                             .w_stride = b.options.k,
+                             .o_stride = b.options.n,
                              .workspace = b.workspace};
   const auto work = [&] {
     const Status status = launch(*plan, operands, b.stream);
@@ -361,13 +389,18 @@ int run(const Options& options) {
   Bench b = make_bench(options);
   const std::int64_t words = options.n * options.k / 8;
   const Times floor = time(b, [&] {
-    read_all<<<b.slice.sm_count * 4, 512, 0, b.stream>>>(reinterpret_cast<uint4*>(b.w), words, b.sink);
+    read_all<<<b.slice.sm_count * 4, 512, 0, b.stream>>>(reinterpret_cast<uint4*>(b.w), words,
+                                                         b.sink);
   });
   report(b, "floor", 0, 0, floor, 0, nullptr);
-  report(b, "copy", 0, 0, time(b, [&] {
-    must(cudaMemcpyAsync(b.w_hbm, b.w, static_cast<std::size_t>(words) * 16, cudaMemcpyDefault,
-                         b.stream), "copy");
-  }), 0, nullptr);
+  report(b, "copy", 0, 0,
+         time(b,
+              [&] {
+                must(cudaMemcpyAsync(b.w_hbm, b.w, static_cast<std::size_t>(words) * 16,
+                                     cudaMemcpyDefault, b.stream),
+                     "copy");
+              }),
+         0, nullptr);
   b.slice.link_gb_per_s = static_cast<double>(words) * 16 / floor.median / 1e6;
   for (const std::int64_t m : options.rows) {
     cublas(b, m, b.w_hbm, options.n, b.expected);

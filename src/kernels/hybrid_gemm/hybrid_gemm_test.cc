@@ -41,8 +41,7 @@ TEST(HybridGemmChoose, AlphaOneAndAllOfMInOneClusterCrossesTheLinkOnce) {
 
 TEST(HybridGemmChoose, PapersSymmetricTrafficWithoutClusters) {
   // Fig. 4(b): 40 crossings of 134 MB are 5.37 GB.
-  const Plan plan =
-      plan_of({.shape = {10240, 16384, 4096}, .alpha = 1.0, .cluster_ctas = 1}, {});
+  const Plan plan = plan_of({.shape = {10240, 16384, 4096}, .alpha = 1.0, .cluster_ctas = 1}, {});
   EXPECT_EQ(plan.link_bytes.count, 40 * 134'217'728LL);
 }
 
@@ -85,7 +84,7 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
     EXPECT_EQ(p.symmetric_ctas % p.cluster_ctas, 0);
     EXPECT_EQ(p.asymmetric_ctas % p.cluster_ctas, 0);
     EXPECT_EQ(p.n_symmetric > 0, p.symmetric_ctas > 0);
-    EXPECT_EQ(p.n_symmetric < request.shape.n, p.asymmetric_ctas > 0);
+    EXPECT_EQ(p.n_symmetric<request.shape.n, p.asymmetric_ctas> 0);
     EXPECT_TRUE(p.cluster_ctas < 4 ||
                 p.symmetric_ctas + p.asymmetric_ctas + p.relay_ctas <=
                     p.cluster_ctas * slice.clusters[p.cluster_ctas == 8 ? 3 : 2]);
@@ -102,6 +101,22 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
       EXPECT_GE(p.ring_group, 1);
     }
   }
+}
+
+TEST(HybridGemmRecommend, ClustersUntilAllOfMFitsThenTheRing) {
+  const SliceFacts pcie;  // 51 GB/s
+  const Request small = recommend({200, 16384, 4096}, pcie);
+  EXPECT_EQ(small.alpha, 1.0);
+  EXPECT_EQ(small.cluster_ctas, 1);
+  const Request middle = recommend({2000, 16384, 4096}, pcie);
+  EXPECT_EQ(middle.alpha, 1.0);
+  EXPECT_EQ(middle.cluster_ctas, 8);
+  const Request large = recommend({10240, 16384, 4096}, pcie);
+  EXPECT_EQ(large.alpha, 0.0);
+  EXPECT_EQ(large.asymmetric, Asymmetric::kRing);
+  // A small slice multiplies more slowly than a C2C-class link brings W even forty times.
+  const SliceFacts sliver = {.sm_count = 16, .clusters = {16, 8, 4, 2}, .link_gb_per_s = 374};
+  EXPECT_EQ(recommend({10240, 16384, 4096}, sliver).alpha, 1.0);
 }
 
 float widen(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
@@ -127,8 +142,12 @@ TEST(HybridGemmHost, EqualsExactSumsWithinRounding) {
     for (std::int64_t r = 0; r < s.n; ++r) {
       for (std::int64_t j = 0; j < s.k; ++j) w[at(r, j, s.k)] = draw();
     }
-    run_on_host(s, {.x = x.data(), .w = w.data(), .o = o.data(), .x_stride = s.k + pad,
-                    .w_stride = s.k + pad, .o_stride = s.n + pad});
+    run_on_host(s, {.x = x.data(),
+                    .w = w.data(),
+                    .o = o.data(),
+                    .x_stride = s.k + pad,
+                    .w_stride = s.k + pad,
+                    .o_stride = s.n + pad});
     for (std::int64_t r = 0; r < s.m; ++r) {
       for (std::int64_t c = 0; c < s.n; ++c) {
         double exact = 0;

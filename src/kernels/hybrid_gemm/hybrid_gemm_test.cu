@@ -1,5 +1,6 @@
-// HybridGEMM on a GPU: generated shapes, splits and slices, W in HBM and in mapped host memory, with
-// fresh random inputs, outputs and workspaces poisoned, paddings full of NaN; against f64 sums.
+// HybridGEMM on a GPU: generated shapes, splits and slices, W in HBM and in mapped host memory,
+// with fresh random inputs, outputs and workspaces poisoned, paddings full of NaN; against f64
+// sums.
 //   hybrid_gemm_cuda_test [--cases N] [--seed S]
 #include <cuda_runtime.h>
 
@@ -46,8 +47,8 @@ __global__ void fill(std::uint16_t* matrix, int64_t rows, int64_t columns, int64
 }
 
 struct Verdict {
-  unsigned long long wrong;      // elements outside the tolerance, or not written
-  unsigned long long trampled;   // padding of O that was written
+  unsigned long long wrong;     // elements outside the tolerance, or not written
+  unsigned long long trampled;  // padding of O that was written
 };
 
 // One f64 dot product a thread; |o - exact| must be within bf16 rounding and f32 summation.
@@ -86,18 +87,20 @@ struct Case {
 
 void describe(const Case& c, const Plan& plan) {
   std::fprintf(stderr,
-               "  m %ld n %ld k %ld alpha %.3f %s %s cluster %d sms %d ring %ld home %s pads %ld %ld "
-               "%ld; sym %d asym %d groups %d×%d passes %d slots %d seed %lu\n",
+               "  m %ld n %ld k %ld alpha %.3f %s %s cluster %d sms %d ring %ld home %s "
+               "pads %ld %ld %ld; sym %d asym %d groups %d×%d passes %d slots %d seed %lu\n",
                c.request.shape.m, c.request.shape.n, c.request.shape.k, c.request.alpha,
                c.request.asymmetric == Asymmetric::kRing ? "ring" : "panel",
                plan.variant == Variant::kPlain ? "plain" : "hybrid", plan.cluster_ctas,
-               c.slice.sm_count, c.slice.ring_bytes.count, c.home == Home::kHost ? "host" : "device",
-               c.x_pad, c.w_pad, c.o_pad, plan.symmetric_ctas, plan.asymmetric_ctas, plan.groups,
-               plan.group_ctas, plan.passes, plan.slots, c.seed);
+               c.slice.sm_count, c.slice.ring_bytes.count,
+               c.home == Home::kHost ? "host" : "device", c.x_pad, c.w_pad, c.o_pad,
+               plan.symmetric_ctas, plan.asymmetric_ctas, plan.groups, plan.group_ctas, plan.passes,
+               plan.slots, c.seed);
 }
 
 struct Buffers {
-  std::uint16_t *x = nullptr, *w_device = nullptr, *w_host = nullptr, *o = nullptr, *o_again = nullptr;
+  std::uint16_t *x = nullptr, *w_device = nullptr, *w_host = nullptr;
+  std::uint16_t *o = nullptr, *o_again = nullptr;
   char* workspace = nullptr;
   Verdict* verdict = nullptr;
   cudaStream_t stream = nullptr;
@@ -142,7 +145,8 @@ bool run_case(const Case& c, const Buffers& b) {
   fill<<<264, 256, 0, b.stream>>>(b.w_device, s.n, s.k, operands.w_stride, ~c.seed);
   if (c.home == Home::kHost) {
     must(cudaMemcpyAsync(b.w_host, b.w_device, s.n * operands.w_stride * 2, cudaMemcpyDeviceToHost,
-                         b.stream), "copy");
+                         b.stream),
+         "copy");
     operands.w = b.w_host;
   }
   must(cudaMemsetAsync(b.verdict, 0, sizeof(Verdict), b.stream), "verdict");
@@ -166,7 +170,8 @@ bool run_case(const Case& c, const Buffers& b) {
   must(cudaMemcpyAsync(&verdict, b.verdict, sizeof verdict, cudaMemcpyDeviceToHost, b.stream), "v");
   must(cudaMemcpyAsync(first.data(), b.o, first.size() * 2, cudaMemcpyDeviceToHost, b.stream), "o");
   must(cudaMemcpyAsync(second.data(), b.o_again, second.size() * 2, cudaMemcpyDeviceToHost,
-                       b.stream), "o");
+                       b.stream),
+       "o");
   const cudaError_t code = cudaStreamSynchronize(b.stream);
   const bool same = std::memcmp(first.data(), second.data(), first.size() * 2) == 0;
   if (code == cudaSuccess && verdict.wrong == 0 && verdict.trampled == 0 && same) return true;
@@ -185,13 +190,15 @@ Case generate(Random& random, const std::array<int, 4>& clusters) {
   Case c;
   c.slice.clusters = clusters;
   Shape& s = c.request.shape;
-  s.m = random.chance(0.3) ? random.between(1, 700)
-                           : pick(random, {1, 2, 3, 7, 8, 13, 31, 63, 64, 65, 127, 128, 129, 255,
-                                           256, 257, 509, 512, 513, 1021, 1025, 2049, 4099});
+  s.m = random.chance(0.3)
+            ? random.between(1, 700)
+            : pick(random, {1,   2,   3,   7,   8,   13,  31,  63,   64,   65,   127, 128,
+                            129, 255, 256, 257, 509, 512, 513, 1021, 1025, 2049, 4099});
   s.n = random.chance(0.5) ? random.between(1, 96) * 8
                            : pick(random, {1, 7, 127, 128, 129, 255, 256, 1023, 1024, 2048, 3000});
-  s.k = random.chance(0.5) ? random.between(1, 96) * 8
-                           : pick(random, {8, 16, 56, 64, 72, 504, 512, 520, 1024, 4096, 5120, 9000});
+  s.k = random.chance(0.5)
+            ? random.between(1, 96) * 8
+            : pick(random, {8, 16, 56, 64, 72, 504, 512, 520, 1024, 4096, 5120, 9000});
   if (random.chance(0.05)) s.k = random.between(1, 300);
   while (s.m * s.n * s.k > 6'000'000'000) s.m = (s.m + 1) / 2;
   c.request.alpha = random.chance(0.3) ? random.uniform()

@@ -11,8 +11,8 @@
 namespace causeway::kernels::hybrid_gemm {
 namespace {
 
-// Grid: [symmetric CTAs | asymmetric CTAs | relaying CTAs]; no cluster straddles a boundary. Per CTA
-// one warpgroup feeds (warp 0 the stages, warp 1 the panel) and two multiply.
+// Grid: [symmetric CTAs | asymmetric CTAs | relaying CTAs]; no cluster straddles a boundary. Per
+// CTA one warpgroup feeds (warp 0 the stages, warp 1 the panel) and two multiply.
 __global__ void __launch_bounds__(kThreads, 1)
     hybrid_kernel(const __grid_constant__ CUtensorMap x_map,
                   const __grid_constant__ CUtensorMap w_map,
@@ -102,7 +102,9 @@ __global__ void plain_kernel(const __nv_bfloat16* x,  // [m × k]
       }
       __syncthreads();
       for (int j = 0; j < kPlainTile; ++j) {
-        for (int i = 0; i < 4; ++i) sums[i] += x_tile[threadIdx.y + i * 8][j] * w_tile[threadIdx.x][j];
+        for (int i = 0; i < 4; ++i) {
+          sums[i] += x_tile[threadIdx.y + i * 8][j] * w_tile[threadIdx.x][j];
+        }
       }
       __syncthreads();
     }
@@ -147,10 +149,10 @@ Result<CUtensorMap> encode(EncodeTiled encoder, const void* matrix, std::int64_t
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
   const cuuint32_t box[2] = {static_cast<cuuint32_t>(kStepK), static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[2] = {1, 1};
-  const CUresult code = encoder(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-                                const_cast<void*>(matrix), sizes, strides, box, steps,
-                                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, l2,
-                                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult code =
+      encoder(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(matrix), sizes, strides,
+              box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, l2,
+              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS) {
     return device_error("tensor map", ("CUresult " + std::to_string(code)).c_str());
   }
@@ -218,10 +220,10 @@ struct LaunchConfig {
 
 // Per device, hence at every launch: it costs nothing when it is already so.
 Status allow_shared_memory() {
-  return cuda_status(cudaFuncSetAttribute(hybrid_kernel,
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          static_cast<int>(kSharedBytes)),
-                     "shared memory");
+  return cuda_status(
+      cudaFuncSetAttribute(hybrid_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(kSharedBytes)),
+      "shared memory");
 }
 
 }  // namespace
@@ -260,9 +262,9 @@ Status launch(const Plan& plan, const Operands& operands, void* stream_handle) {
 
   const LaunchConfig launcher(plan.symmetric_ctas + plan.asymmetric_ctas + plan.relay_ctas,
                               plan.cluster_ctas, plan.asymmetric_ctas > 0, stream);
-  return cuda_status(cudaLaunchKernelEx(&launcher.config, hybrid_kernel, x_map, w_map,
-                                        make_args(plan, operands)),
-                     "launch");
+  return cuda_status(
+      cudaLaunchKernelEx(&launcher.config, hybrid_kernel, x_map, w_map, make_args(plan, operands)),
+      "launch");
 }
 
 }  // namespace causeway::kernels::hybrid_gemm

@@ -1,8 +1,9 @@
-// The weight-stationary way (Algorithm 1, AsymmetricKernel): a CTA holds a panel of W, 128 columns ×
-// 512 of K, in shared memory and walks M in steps of 64 rows, its two warpgroups in turns. The CTAs
-// of a group hold the panels of all of K; a row tile's f32 sums go from each to the next through a
-// slot of a small ring that stays in L2, in the registers' own order, and the last one rounds them
-// and writes O. Every CTA adds to what it takes over, so the order of additions is fixed.
+// The weight-stationary way (Algorithm 1, AsymmetricKernel): a CTA holds a panel of W, 128 columns
+// × 512 of K, in shared memory and walks M in steps of 64 rows, its two warpgroups in turns. The
+// CTAs of a group hold the panels of all of K; a row tile's f32 sums go from each to the next
+// through a slot of a small ring that stays in L2, in the registers' own order, and the last one
+// rounds them and writes O. Every CTA adds to what it takes over, so the order of additions is
+// fixed.
 #pragma once
 
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
@@ -40,10 +41,10 @@ struct PanelWalk {
   int n_tiles, m_tiles, panels;
 
   struct Panel {
-    int column;     // of O
-    int index;      // along K
-    bool there;     // false behind the end of K: nothing to hold in this pass
-    int order;      // place in the turn to load
+    int column;  // of O
+    int index;   // along K
+    bool there;  // false behind the end of K: nothing to hold in this pass
+    int order;   // place in the turn to load
   };
 
   CAUSEWAY_DEVICE explicit PanelWalk(const KernelArgs& args) {
@@ -123,8 +124,8 @@ CAUSEWAY_DEVICE void panel_load(const KernelArgs& args, const CUtensorMap* w_map
           ptx::barrier_arrive_expect(panel_full_barrier(place, s), kWeightBytes);
           for (int part = 0; part < args.cluster; ++part) {  // the W map's box is a cluster part
             ptx::load_box(place.memory + s * kWeightBytes + part * part_rows * kStepK * 2, w_map,
-                          (panel.index * kPanelSteps + s) * kStepK,
-                          panel.column + part * part_rows, panel_full_barrier(place, s));
+                          (panel.index * kPanelSteps + s) * kStepK, panel.column + part * part_rows,
+                          panel_full_barrier(place, s));
           }
         }
         phase ^= 1;
@@ -137,8 +138,8 @@ CAUSEWAY_DEVICE void panel_load(const KernelArgs& args, const CUtensorMap* w_map
 // Where the sums of a row tile are handed on, and whose turn it is.
 struct Handover {
   uint32_t* flag;
-  uint32_t turn;   // value of the flag when the tile is this panel's
-  float4* sums;    // [16][128 threads], this thread's column
+  uint32_t turn;  // value of the flag when the tile is this panel's
+  float4* sums;   // [16][128 threads], this thread's column
 
   CAUSEWAY_DEVICE Handover(const KernelArgs& args, const PanelWalk& walk, int index, int round,
                            int t) {
@@ -174,8 +175,7 @@ CAUSEWAY_DEVICE void panel_multiply(float (&sums)[64], const Place& place, uint3
   for (int s = 0; s < kPanelSteps; ++s) {
     const uint32_t stage = (position + s) % kPanelStages;
     ptx::barrier_wait(x_full_barrier(place, stage), ((position + s) / kPanelStages) & 1);
-    const uint64_t x =
-        ptx::tile_descriptor(place.memory + kPanelBytes + stage * kBoxBytes);
+    const uint64_t x = ptx::tile_descriptor(place.memory + kPanelBytes + stage * kBoxBytes);
     const uint64_t w = ptx::tile_descriptor(place.memory + s * kWeightBytes);
     ptx::mma_fence();
 #pragma unroll
@@ -227,17 +227,17 @@ CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
         }
         ptx::mma_hold(sums);
         const int t_next = t + kConsumerGroups;
-        taken = t_next < walk.m_tiles &&
-                panel_take_over(Handover(args, walk, panel.index, round, t_next), first, false,
-                                next);
+        taken =
+            t_next < walk.m_tiles &&
+            panel_take_over(Handover(args, walk, panel.index, round, t_next), first, false, next);
         panel_multiply(sums, place, position + t * kPanelSteps);
         if (last) {
           store_block(args, sums, t * kPanelRows, panel.column, args.n, place);
         } else {
 #pragma unroll
           for (int i = 0; i < 16; ++i) {
-            __stcg(here.sums + i * 128, make_float4(sums[i * 4], sums[i * 4 + 1],
-                                                    sums[i * 4 + 2], sums[i * 4 + 3]));
+            __stcg(here.sums + i * 128,
+                   make_float4(sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2], sums[i * 4 + 3]));
           }
         }
         ptx::warpgroup_sync(1 + group);

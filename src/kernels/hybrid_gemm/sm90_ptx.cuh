@@ -34,8 +34,9 @@ CAUSEWAY_DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
-      ::"r"(barrier), "r"(rank) : "memory");
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
 }
 
 CAUSEWAY_DEVICE void barrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
@@ -49,7 +50,9 @@ CAUSEWAY_DEVICE bool barrier_try_wait(uint32_t barrier, uint32_t parity) {
       "{\n.reg .pred p;\n"
       "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
       "selp.u32 %0, 1, 0, p;\n}"
-      : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
   return done != 0;
 }
 
@@ -81,7 +84,9 @@ CAUSEWAY_DEVICE uint32_t cluster_rank() {
 
 CAUSEWAY_DEVICE void cluster_sync() {
   asm volatile(
-      "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
 }
 
 // All 128 threads of a warpgroup; ids 1 … 15, id 0 is __syncthreads.
@@ -95,7 +100,9 @@ CAUSEWAY_DEVICE bool warpgroup_any(uint32_t id, bool value) {
   asm volatile(
       "{\n.reg .pred p, q;\nsetp.ne.u32 p, %2, 0;\n"
       "barrier.cta.red.or.pred q, %1, 128, p;\nselp.u32 %0, 1, 0, q;\n}"
-      : "=r"(any) : "r"(id), "r"(static_cast<uint32_t>(value)) : "memory");
+      : "=r"(any)
+      : "r"(id), "r"(static_cast<uint32_t>(value))
+      : "memory");
   return any != 0;
 }
 
@@ -120,46 +127,53 @@ CAUSEWAY_DEVICE void load_box(uint32_t target, const CUtensorMap* map, int colum
                               uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%2, %3}], [%4];"
-      ::"r"(target), "l"(map), "r"(column), "r"(row), "r"(barrier) : "memory");
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(target),
+      "l"(map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
 }
 
 // The same into every CTA of `mask`, at the same offsets there.
-CAUSEWAY_DEVICE void load_box_multicast(uint32_t target, const CUtensorMap* map, int column, int row,
-                                        uint32_t barrier, uint16_t mask) {
+CAUSEWAY_DEVICE void load_box_multicast(uint32_t target, const CUtensorMap* map, int column,
+                                        int row, uint32_t barrier, uint16_t mask) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
-      ::"r"(target), "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(mask) : "memory");
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(target),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(mask)
+      : "memory");
 }
 
 // `bytes` contiguous bytes (a multiple of 16) of global memory → shared memory. One thread.
 CAUSEWAY_DEVICE void load_bytes(uint32_t target, const void* source, uint32_t bytes,
                                 uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-      ::"r"(target), "l"(source), "r"(bytes), "r"(barrier) : "memory");
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(target),
+      "l"(source), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 
 CAUSEWAY_DEVICE void load_bytes_multicast(uint32_t target, const void* source, uint32_t bytes,
                                           uint32_t barrier, uint16_t mask) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1], %2, [%3], %4;"
-      ::"r"(target), "l"(source), "r"(bytes), "r"(barrier), "h"(mask) : "memory");
+      " [%0], [%1], %2, [%3], %4;" ::"r"(target),
+      "l"(source), "r"(bytes), "r"(barrier), "h"(mask)
+      : "memory");
 }
 
 // Shared → global, in a bulk group of the calling thread. One thread.
 CAUSEWAY_DEVICE void store_bytes(void* target, uint32_t source, uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-               ::"l"(target), "r"(source), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(target),
+               "r"(source), "r"(bytes)
+               : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 // The calling thread's stores are complete (visible to it), not only read out of shared memory.
 CAUSEWAY_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-// Orders what this thread has seen through ordinary accesses before what it asks of the copy engine.
+// Orders what this thread has seen through ordinary accesses before what it asks of the copy
+// engine.
 CAUSEWAY_DEVICE void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 // ---- flags in global memory ------------------------------------------------------------------
@@ -229,22 +243,16 @@ CAUSEWAY_DEVICE void mma_64x128x16(float (&d)[64], uint64_t a, uint64_t b) {
       "%48, %49, %50, %51, %52, %53, %54, %55, "
       "%56, %57, %58, %59, %60, %61, %62, %63}, "
       "%64, %65, 1, 1, 1, 0, 0;"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-        "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-        "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-        "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]),
-        "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-        "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
+        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
+        "+f"(d[63])
       : "l"(a), "l"(b));
 }
 

@@ -1,7 +1,7 @@
-// The output-stationary way: a CTA owns a 256×128 tile of O in registers and streams K. The CTAs of a
-// cluster own the tiles below each other and share each W tile: every CTA loads its part of the rows
-// and multicasts it. W comes from its home (symmetric), or from a ring of W tiles in HBM that a few
-// CTAs fill which do nothing else, each tile once, ahead of its use (kRing).
+// The output-stationary way: a CTA owns a 256×128 tile of O in registers and streams K. The CTAs of
+// a cluster own the tiles below each other and share each W tile: every CTA loads its part of the
+// rows and multicasts it. W comes from its home (symmetric), or from a ring of W tiles in HBM that
+// a few CTAs fill which do nothing else, each tile once, ahead of its use (kRing).
 #pragma once
 
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
@@ -32,12 +32,12 @@ struct StreamWalk {
   int columns_begin, columns_end;  // of O
   int n_tiles, m_tiles;            // m_tiles: of a cluster's 256·cluster rows
   int tiles;
-  int first, stride;               // this cluster's
-  int group;                       // n tiles walked together before the next row tile
+  int first, stride;  // this cluster's
+  int group;          // n tiles walked together before the next row tile
 
   struct Tile {
-    int n_index, column, row;      // row: of this CTA
-    int blocks;                    // 64-row blocks of it that lie inside M: 0 … 4
+    int n_index, column, row;  // row: of this CTA
+    int blocks;                // 64-row blocks of it that lie inside M: 0 … 4
   };
 
   CAUSEWAY_DEVICE StreamWalk(const KernelArgs& args, bool ring) {
@@ -113,9 +113,9 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, bool ring, const CUt
         ptx::barrier_arrive_expect(full, bytes);
         // W first: it has the longer way.
         if (ring) {
-          const char* source =
-              args.scratch +
-              (static_cast<int64_t>(slot) * args.k_steps + step) * kWeightBytes + part_offset;
+          const char* source = args.scratch +
+                               (static_cast<int64_t>(slot) * args.k_steps + step) * kWeightBytes +
+                               part_offset;
           if (args.cluster == 1) {
             ptx::load_bytes(w_part, source, part_bytes, full);
           } else {
@@ -140,11 +140,11 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, bool ring, const CUt
 }
 
 // One thread of each feeding warp of a relaying CTA: brings its share of W over the link into the
-// ring, in the order of use, a batch of K steps of one n tile at a time: all of it is asked for, then
-// all written, then published at once. The waits of one warp are filled by the others. Relaying has
-// SMs of its own because a load that waits for the link keeps every later load of its SM waiting;
-// and few of them, because more requests than the link needs queue up on the way to it, and
-// everyone's reads of HBM stand behind them.
+// ring, in the order of use, a batch of K steps of one n tile at a time: all of it is asked for,
+// then all written, then published at once. The waits of one warp are filled by the others.
+// Relaying has SMs of its own because a load that waits for the link keeps every later load of its
+// SM waiting; and few of them, because more requests than the link needs queue up on the way to it,
+// and everyone's reads of HBM stand behind them.
 CAUSEWAY_DEVICE void ring_relay(const KernelArgs& args, const CUtensorMap* w_map,
                                 const Place& place) {
   const StreamWalk walk(args, true);
@@ -219,7 +219,8 @@ CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64
       ptx::mma_commit();
       ptx::mma_wait<1>();
     }
-    // The products of the step before have been read: its stage is free, in every CTA that shares it.
+    // The products of the step before have been read: its stage is free, in every CTA that shares
+    // it.
     if (step > 0 && place.lane < args.cluster) {
       ptx::barrier_arrive_at(empty_barrier(place, previous), place.lane);
     }
@@ -253,8 +254,9 @@ CAUSEWAY_DEVICE void stream_consume(const KernelArgs& args, bool ring, const Pla
     }
     if (ring && group == 0 && threadIdx.x % 128 == 0) {
       // Every load of this tile has landed here: one reader fewer of its slot.
-      ptx::flag_add(args.flags + static_cast<int64_t>(args.slots) * args.k_steps +
-                        tile.n_index % args.slots, 1);
+      ptx::flag_add(
+          args.flags + static_cast<int64_t>(args.slots) * args.k_steps + tile.n_index % args.slots,
+          1);
     }
     if (mine > 0) {
       store_block(args, sums[0], tile.row + group * static_cast<int>(kBoxRows), tile.column,

@@ -7,11 +7,11 @@
 
 namespace causeway::kernels::hybrid_gemm {
 
-constexpr int kConsumerGroups = 2;                        // warpgroups that multiply
-constexpr int kThreads = 128 * (1 + kConsumerGroups);     // and one whose warps feed them
-constexpr uint32_t kBoxRows = 64;                         // rows of one X load
-constexpr uint32_t kBoxBytes = kBoxRows * kStepK * 2;     // 8 KiB
-constexpr uint32_t kWeightBytes = kTileN * kStepK * 2;    // 16 KiB: a W tile of one K step
+constexpr int kConsumerGroups = 2;                      // warpgroups that multiply
+constexpr int kThreads = 128 * (1 + kConsumerGroups);   // and one whose warps feed them
+constexpr uint32_t kBoxRows = 64;                       // rows of one X load
+constexpr uint32_t kBoxBytes = kBoxRows * kStepK * 2;   // 8 KiB
+constexpr uint32_t kWeightBytes = kTileN * kStepK * 2;  // 16 KiB: a W tile of one K step
 
 // Output-stationary CTAs: four stages of [X 256×64 | W 128×64].
 constexpr uint32_t kStages = 4;
@@ -31,15 +31,15 @@ constexpr uint32_t kSharedBytes = kTileMemory + kBarriersMax * 8 + 1024;
 static_assert(kSharedBytes <= 227 * 1024);
 
 struct KernelArgs {
-  __nv_bfloat16* o;    // [m × n], row stride o_stride
+  __nv_bfloat16* o;  // [m × n], row stride o_stride
   int64_t o_stride;
-  char* scratch;       // kRing: W tiles [slots][k_steps][128×64 swizzled]; kPanel: f32 sums
-                       //   [groups][slots][16][128 threads][4]
-  uint32_t* flags;     // kRing: ready [slots][k_steps], done [slots]; kPanel: sums [groups][slots],
-                       //   then one counter of panels that have landed. All zero at the start.
+  char* scratch;    // kRing: W tiles [slots][k_steps][128×64 swizzled]; kPanel: f32 sums
+                    //   [groups][slots][16][128 threads][4]
+  uint32_t* flags;  // kRing: ready [slots][k_steps], done [slots]; kPanel: sums [groups][slots],
+                    //   then one counter of panels that have landed. All zero at the start.
   int m, n, n_symmetric;
   int k_steps;
-  int cluster;         // CTAs of a cluster
+  int cluster;  // CTAs of a cluster
   int symmetric_ctas, asymmetric_ctas, relay_ctas;
   int groups, group_ctas, passes, load_window;
   int slots, ring_group;
@@ -95,8 +95,8 @@ CAUSEWAY_DEVICE void transpose_quad(uint32_t (&w)[4], int lane) {
   }
 }
 
-// Writes the warpgroup's block of sums to O at (row, column), rows < m, columns < n_limit. A quad of
-// lanes holds 8 columns in pieces of 2; transposed, each lane stores 16 bytes of one row.
+// Writes the warpgroup's block of sums to O at (row, column), rows < m, columns < n_limit. A quad
+// of lanes holds 8 columns in pieces of 2; transposed, each lane stores 16 bytes of one row.
 CAUSEWAY_DEVICE void store_block(const KernelArgs& args, const float (&sums)[64], int row,
                                  int column, int n_limit, const Place& place) {
   const int first_row = row + (place.warp % 4) * 16 + place.lane / 4;
@@ -115,7 +115,8 @@ CAUSEWAY_DEVICE void store_block(const KernelArgs& args, const float (&sums)[64]
         transpose_quad(words, place.lane);
         const int c = column + (n8 + place.lane % 4) * 8;
         if (r < args.m && c < n_limit) {
-          *reinterpret_cast<uint4*>(target + c) = make_uint4(words[0], words[1], words[2], words[3]);
+          *reinterpret_cast<uint4*>(target + c) =
+              make_uint4(words[0], words[1], words[2], words[3]);
         }
         continue;
       }
