@@ -51,12 +51,10 @@ void read_chat_template(const ModelSource& source, const EntryOptions& options,
   if (loaded.ok()) {
     entry.chat_template = std::move(loaded).value();
   } else if (loaded.error().code == ErrorCode::kNotFound && options.chat_template.empty()) {
-    entry.chat_template_error = "the model '" + entry.name +
-                                "' has no chat template: use /v1/completions, or start the server "
-                                "with --chat-template FILE";
+    entry.chat_template_error =
+        "its folder has no chat_template.jinja, and tokenizer_config.json no \"chat_template\"";
   } else {
-    entry.chat_template_error = "the chat template of '" + entry.name +
-                                "' cannot be used: " + loaded.error().message;
+    entry.chat_template_error = "its template cannot be used: " + loaded.error().message;
   }
 }
 

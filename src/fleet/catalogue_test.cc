@@ -80,7 +80,7 @@ TEST_F(LoadEntry, ReadsWhatTheServerNeeds) {
   EXPECT_EQ(entry->defaults.top_k.value(), 40);
   EXPECT_EQ(entry->bos_text, "<s>");
   EXPECT_FALSE(entry->chat_template.has_value());
-  EXPECT_THAT(entry->chat_template_error, HasSubstr("no chat template"));
+  EXPECT_THAT(entry->chat_template_error, HasSubstr("no chat_template.jinja"));
 }
 
 TEST_F(LoadEntry, MaxModelLenCutsButNeverStretches) {

@@ -44,7 +44,7 @@ struct CatalogueEntry {
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
-  std::string chat_template_error;            // why there is none, for the 400
+  std::string chat_template_error;            // why there is none: "its folder has no …"
   std::string bos_text, eos_text;             // for templates
 };
 

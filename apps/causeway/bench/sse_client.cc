@@ -123,7 +123,7 @@ asio::awaitable<void> read_body(beast::tcp_stream& stream, beast::flat_buffer& b
     parser.get().body().size = sizeof piece;
     error_code error;
     stream.expires_after(std::chrono::nanoseconds(timeout.count));
-    co_await http::async_read(stream, buffer, parser, result_in(error));
+    co_await http::async_read_some(stream, buffer, parser, result_in(error));
     if (error == http::error::need_buffer) error = {};
     const std::string_view bytes(piece, sizeof piece - parser.get().body().size);
     if (outcome.http_status == 200) {

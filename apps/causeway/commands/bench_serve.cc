@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "bench/report.h"
 #include "bench/workload.h"
 #include "commands/command.h"
+#include "commands/json_file.h"
 
 namespace causeway::app {
 namespace {
@@ -54,7 +54,7 @@ class BenchServe final : public Command {
     const LoadReport report = make_report(
         records, {nanos_from_seconds(slo_ttft_ms_ * 1e-3), nanos_from_seconds(slo_tpot_ms_ * 1e-3)});
     fmt::print("{}", to_table(report));
-    CAUSEWAY_TRY(write_json(report));
+    CAUSEWAY_TRY(write_json(json_file_, to_json(report)));
     if (report.all.failed == report.all.requests) {
       return unavailable("every request failed: " + report.all.first_error);
     }
@@ -97,19 +97,6 @@ class BenchServe final : public Command {
     app.add_option("--vocab-size", workload_.vocab, "prompt token ids are below this")
         ->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--seed", workload_.seed, "of the workload")->capture_default_str();
-  }
-
-  Status write_json(const LoadReport& report) const {
-    if (json_file_.empty()) return {};
-    const std::string text = to_json(report).dump(2) + "\n";
-    if (json_file_ == "-") {
-      fmt::print("{}", text);
-      return {};
-    }
-    std::ofstream file(json_file_);
-    file << text;
-    file.flush();
-    return file ? Status() : io_error("cannot write " + json_file_, errno);
   }
 
   const Clock& clock_;

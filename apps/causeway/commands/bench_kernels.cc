@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "commands/command.h"
+#include "commands/json_file.h"
+#include "device/host_memory.h"
+#include "kernels/bench/kernel_bench.h"
+#include "model/forward_bench.h"
+
+namespace causeway::app {
+namespace {
+
+using kernels::bench::KernelBenchRow;
+
+void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
+  fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
+}
+
+void print_table(const std::vector<KernelBenchRow>& rows) {
+  fmt::print("{:<24} {:<30} {:>10} {:>10} {:<8} {:>6} {:>6} {:>7} {:>5}  {}\n", "kernel", "shape",
+             "median", "limit", "unit", "ratio", "wanted", "spread", "runs", "the limit is");
+  for (const KernelBenchRow& row : rows) {
+    fmt::print("{:<24} {:<30} {:>10.1f} {:>10.1f} {:<8} {:>6.2f} {:>6} {:>6.0f}% {:>5}  {}\n",
+               row.name, row.shape, row.measured, row.limit, row.unit, row.ratio,
+               row.ratio_wanted > 0 ? fmt::format("{:.2f}", row.ratio_wanted) : "", 100 * row.spread,
+               row.runs, row.limit_name);
+  }
+}
+
+nlohmann::ordered_json to_json(const std::vector<KernelBenchRow>& rows) {
+  auto list = nlohmann::ordered_json::array();
+  for (const KernelBenchRow& row : rows) {
+    list.push_back({{"name", row.name},
+                    {"shape", row.shape},
+                    {"measured", row.measured},
+                    {"limit", row.limit},
+                    {"unit", row.unit},
+                    {"ratio", row.ratio},
+                    {"ratio_wanted", row.ratio_wanted},
+                    {"spread", row.spread},
+                    {"runs", row.runs},
+                    {"limit_name", row.limit_name}});
+  }
+  return list;
+}
+
+class BenchKernels final : public Command {
+ public:
+  BenchKernels(CLI::App& parent, const Clock& clock)
+      : Command(parent, "kernels", "Measure the CPU kernels and a 1B model beside their limits"),
+        clock_(clock) {
+    options().add_option("--runs", runs_, "of each figure; the median is reported")
+        ->check(CLI::Range(5, 1000))->capture_default_str();
+    options().add_flag("--model-only", model_only_, "only decode and prefill of the 1B model");
+    options().add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
+  }
+
+  Status run() override {
+    device::HostMemory memory;
+    std::vector<KernelBenchRow> rows;
+    if (!model_only_) {
+      CAUSEWAY_ASSIGN(rows, kernels::bench::run_kernel_benchmarks(
+                                {.read_bytes = gib(2), .runs = runs_}, memory, clock_,
+                                print_progress));
+    }
+    model::ForwardBenchOptions forward;
+    forward.runs = runs_;
+    CAUSEWAY_ASSIGN(const auto model_rows,
+                    model::run_forward_benchmarks(forward, memory, clock_, print_progress));
+    rows.insert(rows.end(), model_rows.begin(), model_rows.end());
+    print_table(rows);
+    return write_json(json_file_, to_json(rows));
+  }
+
+ private:
+  const Clock& clock_;
+  std::int64_t runs_ = 7;
+  bool model_only_ = false;
+  std::string json_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_kernels(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<BenchKernels>(parent, clock);
+}
+
+}  // namespace causeway::app

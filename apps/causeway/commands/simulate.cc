@@ -1,0 +1,144 @@
+#include "simulate/simulate.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "commands/command.h"
+#include "commands/json_file.h"
+#include "fleet/catalogue.h"
+#include "model/config.h"
+#include "weights/checked_json.h"
+
+namespace causeway::app {
+namespace {
+
+class Simulate final : public Command {
+ public:
+  explicit Simulate(CLI::App& parent)
+      : Command(parent, "simulate",
+                "Serve a workload on a hardware profile in virtual time, with the real scheduler") {
+    declare_machine();
+    declare_workload();
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(simulation_.profile, find_hardware());
+    simulation_.frame = Bytes(static_cast<std::int64_t>(frame_bytes_));
+    simulation_.kv_memory = Bytes(static_cast<std::int64_t>(kv_bytes_));
+    simulation_.seed = seed_;
+    CAUSEWAY_ASSIGN(simulation_.schedule.policy, schedule::parse_policy(policy_));
+    CAUSEWAY_ASSIGN(simulation_.models, read_models());
+    CAUSEWAY_ASSIGN(const auto workload, make_workload());
+    CAUSEWAY_ASSIGN(const auto report, simulate::run(simulation_, workload));
+    fmt::print("{}", simulate::to_text(report));
+    return write_json(json_file_, nlohmann::ordered_json::parse(simulate::to_json(report)));
+  }
+
+ private:
+  void declare_machine() {
+    auto& app = options();
+    app.add_option("--hardware", hardware_,
+                   fmt::format("{}, or a JSON file of the same form",
+                               fmt::join(simulate::profile_names(), ", ")))
+        ->capture_default_str();
+    app.add_option("--model-config", configs_,
+                   "config.json of a model (or its folder); may be repeated");
+    app.add_option("--kv-cache-memory-bytes", kv_bytes_, "device memory for KV")
+        ->transform(CLI::AsSizeValue(false))->capture_default_str();
+    app.add_option("--kv-frame-bytes", frame_bytes_, "size of a KV frame")
+        ->transform(CLI::AsSizeValue(false))->capture_default_str();
+    app.add_option("--scheduling-policy", policy_, "fcfs or priority")->capture_default_str();
+    app.add_option("--max-num-seqs", simulation_.schedule.running_max, "sequences that run at once")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--max-num-batched-tokens", simulation_.schedule.tokens_per_step_max,
+                   "tokens of a step")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--json", json_file_, "also write the report to this file ('-': standard output)");
+  }
+
+  void declare_workload() {
+    auto& app = options();
+    app.add_option("--trace", trace_, "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
+        ->check(CLI::ExistingFile);
+    app.add_option("--num-prompts", requests_, "requests at most; 0: the whole trace")
+        ->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--request-rate", rate_,
+                   "Poisson arrivals a second, without a trace or for one without arrivals")
+        ->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--speed", speed_, "a trace's arrivals come this much faster")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--input-len", input_, "mean prompt tokens without a trace")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--output-len", output_, "mean output tokens without a trace")
+        ->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
+        ->capture_default_str();
+    app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
+        ->capture_default_str();
+    app.add_option("--seed", seed_, "same seed, same report")->capture_default_str();
+  }
+
+  Result<simulate::HardwareProfile> find_hardware() const {
+    if (!std::filesystem::exists(hardware_)) return simulate::find_profile(hardware_);
+    CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(hardware_, mib(1)));
+    return simulate::parse_profile(text).with_context(hardware_);
+  }
+
+  Result<std::vector<simulate::ModelShape>> read_models() const {
+    if (configs_.empty()) {
+      return invalid_argument("--model-config is required: a config.json, or a model's folder");
+    }
+    std::vector<simulate::ModelShape> models;
+    for (const std::filesystem::path path : configs_) {
+      const bool folder = std::filesystem::is_directory(path);
+      CAUSEWAY_ASSIGN(const std::string text,
+                      weights::read_small_file(folder ? path / "config.json" : path, mib(1)));
+      auto config = model::parse_config(text);
+      if (!config.ok()) return config.error().with_context(path.string());
+      const std::string name = folder ? path.filename().string() : path.stem().string();
+      CAUSEWAY_ASSIGN(auto shape, simulate::shape_of(name, *config, simulation_.frame));
+      models.push_back(std::move(shape));
+    }
+    return models;
+  }
+
+  Result<simulate::Workload> make_workload() const {
+    const request::Slo slo{.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3),
+                           .tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3)};
+    if (trace_.empty()) {
+      return simulate::poisson_workload({.requests = requests_,
+                                         .per_second = rate_,
+                                         .models = configs_.size(),
+                                         .prompt_mean = Tokens(input_),
+                                         .output_mean = Tokens(output_),
+                                         .slo = slo,
+                                         .seed = seed_});
+    }
+    CAUSEWAY_ASSIGN(const auto trace, request::load_trace(trace_, requests_));
+    return simulate::trace_workload(trace, {.models = configs_.size(),
+                                            .speed = speed_,
+                                            .per_second = rate_,
+                                            .prompt_mean = Tokens(input_),
+                                            .output_mean = Tokens(output_),
+                                            .slo = slo,
+                                            .seed = seed_});
+  }
+
+  std::string hardware_ = "h200", trace_, policy_ = "fcfs", json_file_;
+  std::vector<std::string> configs_;
+  std::uint64_t kv_bytes_ = std::uint64_t{8} << 30;
+  std::uint64_t frame_bytes_ = std::uint64_t{4} << 20;
+  std::int64_t requests_ = 1000, input_ = 512, output_ = 128;
+  double rate_ = 1, speed_ = 1, slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100;
+  std::uint64_t seed_ = 1;
+  simulate::SimulationOptions simulation_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_simulate(CLI::App& parent) {
+  return std::make_unique<Simulate>(parent);
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,87 @@
+#include "settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+namespace causeway::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A command with a number, a flag and a list; its settings from the given places.
+class Settings : public ::testing::Test {
+ protected:
+  Settings() {
+    command_.add_option("--max-model-len", length_)->check(CLI::NonNegativeNumber);
+    command_.add_flag("--load-on-demand", flag_);
+    command_.add_option("--api-key", keys_);
+    command_.add_option("--config", config_);
+  }
+  ~Settings() override { std::remove(file_.c_str()); }
+
+  Status apply(const std::vector<std::string>& arguments, std::map<std::string, std::string> env,
+               const std::string& yaml) {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    command_.parse(reversed);
+    if (!yaml.empty()) std::ofstream(file_) << yaml;
+    return apply_settings(command_, yaml.empty() ? "" : file_, [env](const char* name) {
+      const auto found = env.find(name);
+      return found == env.end() ? nullptr : found->second.c_str();
+    });
+  }
+
+  CLI::App command_{"", "serve"};
+  std::string file_ = ::testing::TempDir() + "settings_" +
+                      ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml";
+  std::int64_t length_ = 1;
+  bool flag_ = false;
+  std::vector<std::string> keys_;
+  std::string config_;
+};
+
+TEST_F(Settings, CommandLineThenEnvironmentThenFileThenDefault) {
+  ASSERT_TRUE(apply({}, {}, "").ok());
+  EXPECT_EQ(length_, 1);
+  ASSERT_TRUE(apply({}, {}, "max-model-len: 2").ok());
+  EXPECT_EQ(length_, 2);
+}
+
+TEST_F(Settings, EnvironmentBeatsFile) {
+  ASSERT_TRUE(apply({}, {{"CAUSEWAY_MAX_MODEL_LEN", "3"}}, "max-model-len: 2").ok());
+  EXPECT_EQ(length_, 3);
+}
+
+TEST_F(Settings, CommandLineBeatsEnvironment) {
+  ASSERT_TRUE(apply({"--max-model-len", "4"}, {{"CAUSEWAY_MAX_MODEL_LEN", "3"}}, "").ok());
+  EXPECT_EQ(length_, 4);
+}
+
+TEST_F(Settings, FlagsListsAndUnderscoresInTheFile) {
+  ASSERT_TRUE(apply({}, {}, "load_on_demand: true\napi-key: [a, b]\n").ok());
+  EXPECT_TRUE(flag_);
+  EXPECT_THAT(keys_, ElementsAre("a", "b"));
+}
+
+TEST_F(Settings, FlagFromTheEnvironment) {
+  ASSERT_TRUE(apply({}, {{"CAUSEWAY_LOAD_ON_DEMAND", "1"}}, "").ok());
+  EXPECT_TRUE(flag_);
+}
+
+TEST_F(Settings, ErrorsNameWhereTheValueCameFrom) {
+  EXPECT_THAT(apply({}, {{"CAUSEWAY_MAX_MODEL_LEN", "-3"}}, "").error().message,
+              HasSubstr("CAUSEWAY_MAX_MODEL_LEN"));
+}
+
+TEST_F(Settings, UnknownKeysAndBrokenFilesAreRefused) {
+  EXPECT_THAT(apply({}, {}, "max-modle-len: 2").error().message, HasSubstr("max-modle-len"));
+  EXPECT_FALSE(apply({}, {}, "- 1\n- 2\n").ok());
+  EXPECT_FALSE(apply({}, {}, "max-model-len: {a: 1}").ok());
+  EXPECT_FALSE(apply({}, {}, "a: [").ok());
+}
+
+}  // namespace
+}  // namespace causeway::app

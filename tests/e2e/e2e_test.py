@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""The program end to end: real server, real models, real sockets. Standard library only."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from running_server import BINARY, TINY_MEMORY, RunningServer, make_model, run_causeway
+
+DATA = os.environ.get("CAUSEWAY_TEST_DATA")
+PROMPT = "The quick brown fox jumps over the lazy dog."
+
+
+class Catalogue(unittest.TestCase):
+    """Three families behind one server."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        root = Path(cls.folder.name)
+        make_model(root / "llama")
+        make_model(root / "qwen3", "qwen3", seed=2)
+        make_model(root / "moe", "qwen3_moe", seed=3, experts=8, **{"experts-per-token": 2})
+        (root / "broken").mkdir()
+        (root / "broken" / "config.json").write_text('{"architectures": ["Unknown"]}')
+        cls.server = RunningServer("--models-dir", root, *TINY_MEMORY)
+        cls.server.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+        cls.folder.cleanup()
+
+    def test_lists_what_can_be_served(self):
+        status, models = self.server.request("/v1/models")
+        self.assertEqual(status, 200)
+        self.assertEqual([m["id"] for m in models["data"]], ["llama", "moe", "qwen3"])
+        self.assertTrue(any("broken" in line for line in self.server.log))
+
+    def test_every_model_answers_and_greedy_is_reproducible(self):
+        for model in ("llama", "qwen3", "moe"):
+            first, second = (self.server.complete(model, PROMPT, max_tokens=8, temperature=0,
+                                                  ignore_eos=True) for _ in range(2))
+            self.assertEqual(first["usage"]["completion_tokens"], 8)
+            self.assertEqual(first["choices"][0]["text"], second["choices"][0]["text"])
+            self.assertEqual(first["choices"][0]["finish_reason"], "length")
+
+    def test_seeds_reproduce_and_differ(self):
+        def draw(seed):
+            return self.server.complete("llama", PROMPT, max_tokens=16, temperature=1.0, seed=seed,
+                                        ignore_eos=True)["choices"][0]["text"]
+        self.assertEqual(draw(7), draw(7))
+        self.assertNotEqual(draw(7), draw(8))
+
+    def test_stream_carries_the_same_text(self):
+        body = {"model": "qwen3", "prompt": PROMPT, "max_tokens": 12, "temperature": 0,
+                "ignore_eos": True, "stream_options": {"include_usage": True}}
+        whole = self.server.complete(**{k: v for k, v in body.items() if k != "stream_options"})
+        events = self.server.stream("/v1/completions", body)
+        text = "".join(c["text"] for event in events for c in event["choices"])
+        self.assertEqual(text, whole["choices"][0]["text"])
+        self.assertEqual(events[-1]["choices"], [])
+        self.assertEqual(events[-1]["usage"], whole["usage"])
+
+    def test_chat(self):
+        status, answer = self.server.request("/v1/chat/completions", {
+            "model": "llama", "max_tokens": 4,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]})
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["choices"][0]["message"]["role"], "assistant")
+
+    def test_answers_do_not_depend_on_the_load(self):
+        alone = self.server.complete("llama", PROMPT, max_tokens=24, temperature=0, ignore_eos=True)
+        texts, failures = [], []
+
+        def ask(index):
+            try:
+                model = ("llama", "qwen3", "moe")[index % 3]
+                answer = self.server.complete(model, PROMPT, max_tokens=24, temperature=0,
+                                              ignore_eos=True)
+                if model == "llama":
+                    texts.append(answer["choices"][0]["text"])
+            except Exception as error:  # pylint: disable=broad-except
+                failures.append(error)
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(set(texts), {alone["choices"][0]["text"]})
+
+    def test_errors(self):
+        cases = [
+            ({"model": "no-such-model", "prompt": "x"}, 404, "model"),
+            ({"model": "../llama", "prompt": "x"}, 404, "model"),
+            ({"model": "/etc/passwd", "prompt": "x"}, 404, "model"),
+            ({"model": "llama", "prompt": "x", "temperature": -1}, 400, "temperature"),
+            ({"model": "llama", "prompt": [1] * 100000}, 400, None),
+            ({"model": "llama", "prompt": [999999]}, 400, None),
+            ({"model": "llama", "prompt": "x", "logit_bias": {"5": 1}}, 400, "logit_bias"),
+        ]
+        for body, expected, parameter in cases:
+            status, answer = self.server.request("/v1/completions", body)
+            self.assertEqual(status, expected, (body if len(str(body)) < 200 else "…", answer))
+            self.assertIn("message", answer["error"])
+            if parameter:
+                self.assertEqual(answer["error"]["param"], parameter)
+
+    def test_metrics_are_well_formed_and_count(self):
+        self.server.complete("moe", PROMPT, max_tokens=4, ignore_eos=True)
+        _, metrics = self.server.request("/metrics")
+        self.assertRegex(metrics, r'causeway:generation_tokens_total\{[^}]*model_name="moe"')
+        promtool = shutil.which("promtool")
+        if promtool:
+            checked = subprocess.run([promtool, "check", "metrics"], input=metrics, text=True,
+                                     capture_output=True, check=False)
+            # The one complaint we accept: vLLM's names, which dashboards know, have a colon.
+            complaints = [line for line in (checked.stdout + checked.stderr).splitlines()
+                          if line and "should not contain ':'" not in line]
+            self.assertEqual(complaints, [])
+
+    def test_bench_serve_drives_all_models(self):
+        done = run_causeway("bench", "serve", "--base-url", self.server.url + "/v1",
+                            "--num-prompts", 30, "--input-len", 20, "--output-len", 5,
+                            "--request-rate", 100, "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout[done.stdout.index("{\n"):])
+        self.assertEqual(report["all"]["requests"], 30)
+        self.assertEqual(report["all"]["failed"], 0)
+        self.assertEqual({m["model"] for m in report["models"]}, {"llama", "qwen3", "moe"})
+        self.assertGreater(report["all"]["ttft_ms"]["p50"], 0)
+
+
+class Lifecycle(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.model = make_model(Path(self.folder.name) / "m")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_sigterm_drains(self):
+        with RunningServer(self.model, *TINY_MEMORY, "--shutdown-grace", 60) as server:
+            server.complete("m", "x", max_tokens=1)
+            result = {}
+
+            def long_request():
+                result["answer"] = server.complete("m", "x", max_tokens=400, ignore_eos=True)
+            thread = threading.Thread(target=long_request)
+            thread.start()
+            while server.request("/metrics")[1].find(
+                    'causeway:num_requests_running{model_name="m"} 1') < 0 and thread.is_alive():
+                pass
+            self.assertEqual(server.stop(), 0)
+            thread.join()
+            self.assertEqual(result["answer"]["usage"]["completion_tokens"], 400)
+
+    def test_one_model_under_a_served_name_with_a_key(self):
+        with RunningServer(self.model, "--served-model-name", "org/name", "--api-key", "secret",
+                           *TINY_MEMORY) as server:
+            self.assertEqual(server.request("/v1/models")[0], 401)
+            status, models = server.request("/v1/models",
+                                            headers={"Authorization": "Bearer secret"})
+            self.assertEqual((status, models["data"][0]["id"]), (200, "org/name"))
+            self.assertEqual(server.request("/health")[0], 200)
+
+    def test_taken_port(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            done = run_causeway("serve", self.model, *TINY_MEMORY, "--port", port)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(str(port), done.stderr.splitlines()[-1])
+
+    def test_bad_directories_and_options(self):
+        for arguments in (["serve", "no/such/folder"], ["serve", self.folder.name],
+                          ["serve", "--models-dir", "no/such/folder"], ["serve"],
+                          ["serve", self.model, "--kv-frame-bytes", "1000"],
+                          ["serve", self.model, "--scheduling-policy", "random"],
+                          ["serve", self.model, "--no-such-option"], ["nonsense"]):
+            done = run_causeway(*arguments)
+            self.assertNotEqual(done.returncode, 0, arguments)
+            self.assertNotEqual(done.stderr.strip(), "", arguments)
+
+    def test_config_file_and_environment(self):
+        config = Path(self.folder.name) / "config.yaml"
+        config.write_text(f"model: {self.model}\nserved-model-name: from-file\n")
+        with RunningServer("--config", config, *TINY_MEMORY) as server:
+            self.assertEqual(server.request("/v1/models")[1]["data"][0]["id"], "from-file")
+
+    def test_truncated_weights_name_the_file_and_the_others_live(self):
+        root = Path(self.folder.name)
+        broken = make_model(root / "broken")
+        weights = broken / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1000])
+        with RunningServer("--models-dir", root, *TINY_MEMORY) as server:
+            status, answer = server.request("/v1/completions", {"model": "broken", "prompt": "x"})
+            self.assertGreaterEqual(status, 500)
+            self.assertIn("model.safetensors", answer["error"]["message"])
+            server.complete("m", "x", max_tokens=1)
+        alone = run_causeway("serve", broken, "--port", 0, *TINY_MEMORY)
+        self.assertEqual(alone.returncode, 1)
+        self.assertIn("model.safetensors", alone.stderr.splitlines()[-1])
+
+    def test_no_space_in_the_pool(self):
+        done = run_causeway("serve", self.model, "--port", 0, *TINY_MEMORY[:4],
+                            "--pool-memory-bytes", "64kb")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.splitlines()[-1], r"\d")
+
+    def test_models_list(self):
+        done = run_causeway("models", "list", "--models-dir", self.folder.name, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)[0]["name"], "m")
+
+    def test_version_and_help(self):
+        self.assertRegex(run_causeway("--version").stdout, r"causeway \d+\.\d+\.\d+")
+        self.assertIn("--max-model-len", run_causeway("serve", "--help").stdout)
+
+    def test_second_signal_exits_at_once(self):
+        with RunningServer(self.model, *TINY_MEMORY, "--shutdown-grace", 600) as server:
+            thread = threading.Thread(target=lambda: self._ignore_errors(server), daemon=True)
+            thread.start()
+            while server.request("/metrics")[1].find(
+                    'causeway:num_requests_running{model_name="m"} 1') < 0 and thread.is_alive():
+                pass
+            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.SIGINT)
+            status = server.process.wait(30)
+            self.assertIn(status, (0, 130))  # 0: the request ended before the second signal came
+
+    @staticmethod
+    def _ignore_errors(server):
+        try:
+            server.complete("m", "x", max_tokens=480, ignore_eos=True)
+        except Exception:  # pylint: disable=broad-except
+            pass
+
+
+@unittest.skipUnless(DATA, "CAUSEWAY_TEST_DATA is unset")
+class RealModel(unittest.TestCase):
+    def test_stories_greedy_golden(self):
+        directory = Path(DATA) / "models" / "stories260K"
+        golden = json.loads((directory / "greedy_golden.json").read_text())
+        with RunningServer(directory, "--kv-frame-bytes", "64kb", "--kv-cache-memory-bytes",
+                           "32mb") as server:
+            answer = server.complete("stories260K", golden["prompt_ids"], temperature=0,
+                                     max_tokens=len(golden["greedy_ids"]), ignore_eos=True)
+            self.assertIn(answer["choices"][0]["text"].strip(), golden["text"])
+            self.assertGreater(len(answer["choices"][0]["text"]), 100)
+
+
+if __name__ == "__main__":
+    assert Path(BINARY).exists(), BINARY
+    unittest.main()

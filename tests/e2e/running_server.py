@@ -1,0 +1,118 @@
+"""A `causeway serve` process for tests: started on a free port, stopped and checked at the end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+
+BINARY = os.environ["CAUSEWAY_BINARY"]
+START_SECONDS = 120
+
+
+class RunningServer:
+    """Use as a context manager; `arguments` follow `causeway serve --port 0`."""
+
+    def __init__(self, *arguments):
+        self.arguments = arguments
+        self.log = []
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            [BINARY, "serve", "--port", "0", *map(str, self.arguments)],
+            stderr=subprocess.PIPE, text=True)
+        self.ready = threading.Event()
+        self.reader = threading.Thread(target=self._read_log, daemon=True)
+        self.reader.start()
+        if not self.ready.wait(START_SECONDS) or self.port is None:
+            self.process.kill()
+            raise AssertionError("the server did not start:\n" + "".join(self.log))
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            status = self.stop()
+            assert status == 0, f"exit status {status}:\n" + "".join(self.log)
+        self._close()
+
+    def _read_log(self):
+        self.port = None
+        for line in self.process.stderr:
+            self.log.append(line)
+            match = re.search(r"serving .* at http://[^:]+:(\d+)/v1", line)
+            if match:
+                self.port = int(match.group(1))
+                self.ready.set()
+        self.ready.set()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self, timeout=60):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def _close(self):
+        self.reader.join(10)
+        self.process.stderr.close()
+
+    def request(self, path, body=None, headers=None, timeout=120):
+        """(status, parsed JSON or text)."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, data, {"Content-Type": "application/json", **(headers or {})})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                return response.status, _parse(response.read())
+        except urllib.error.HTTPError as error:
+            return error.code, _parse(error.read())
+
+    def complete(self, model, prompt, **parameters):
+        status, answer = self.request(
+            "/v1/completions", {"model": model, "prompt": prompt, **parameters})
+        assert status == 200, (status, answer)
+        return answer
+
+    def stream(self, path, body, timeout=120):
+        """The events of a stream, parsed, without the final [DONE], which must be there."""
+        request = urllib.request.Request(
+            self.url + path, json.dumps({**body, "stream": True}).encode(),
+            {"Content-Type": "application/json"})
+        events = []
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            for line in response:
+                if line.startswith(b"data: "):
+                    events.append(line[6:].strip())
+        assert events and events[-1] == b"[DONE]", events[-1:]
+        return [json.loads(event) for event in events[:-1]]
+
+
+def _parse(body):
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode("utf-8", "replace")
+
+
+def run_causeway(*arguments, timeout=120, environment=None):
+    """A finished `causeway` process."""
+    return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, **(environment or {})}, check=False)
+
+
+def make_model(directory, family="llama", **options):
+    """A tiny random model; options are those of `causeway make-model`."""
+    settings = {"layers": 2, "hidden": 64, "heads": 4, "kv-heads": 2, "intermediate": 128,
+                "vocab": 512, "dtype": "f32", "seed": 1, **options}
+    arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
+    made = run_causeway("make-model", directory, "--family", family, *arguments)
+    assert made.returncode == 0, made.stderr
+    return directory
+
+
+TINY_MEMORY = ("--kv-frame-bytes", "16kb", "--kv-cache-memory-bytes", "16mb",
+               "--pool-memory-bytes", "256mb")
