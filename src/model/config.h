@@ -63,7 +63,11 @@ struct ModelConfig {
 // heads divisible by kv_heads. kUnsupported names an architecture, activation or RoPE type that is
 // not served; kCorrupt names the field.
 Result<ModelConfig> parse_config(std::string_view json);
+// config.json of a model directory; the EOS tokens of generation_config.json, if there, are added.
 Result<ModelConfig> load_config(const std::filesystem::path& directory);
+
+// The config.json of a config: parse_config() gives it back.
+std::string config_json(const ModelConfig& config);
 
 // The type that weights are held and computed in on the CPU: F16 becomes F32, which is exact.
 DType host_dtype(DType checkpoint);
@@ -77,7 +81,7 @@ DType host_dtype(DType checkpoint);
 //     "experts_gate_up" [experts × 2 × moe.intermediate, hidden] (expert by expert, gate then up),
 //     "experts_down" [experts × hidden, moe.intermediate] (expert by expert)
 //   group "head": "norm" [1, hidden], "lm_head" [vocab, hidden] (absent when tied)
-// Absent where the config says so. Everything, norms too, is stored as `storage`.
+// Biases are columns [n, 1]. Absent where the config says so. Everything, norms too, is stored as `storage`.
 weights::LoadPlan plan_weights(const ModelConfig& config, DType storage);
 
 kv::KvShape kv_shape(const ModelConfig& config, DType kv_dtype);

@@ -1,0 +1,84 @@
+// The other way of parse_config(): what a ModelConfig says, as the config.json of its family.
+#include <nlohmann/json.hpp>
+
+#include "model/config.h"
+
+namespace causeway::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+const char* architecture_of(Family family) {
+  switch (family) {
+    case Family::kLlama: return "LlamaForCausalLM";
+    case Family::kQwen3: return "Qwen3ForCausalLM";
+    case Family::kQwen3Moe: return "Qwen3MoeForCausalLM";
+  }
+  return "";
+}
+
+const char* model_type_of(Family family) {
+  switch (family) {
+    case Family::kLlama: return "llama";
+    case Family::kQwen3: return "qwen3";
+    case Family::kQwen3Moe: return "qwen3_moe";
+  }
+  return "";
+}
+
+const char* torch_name_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return "float32";
+    case DType::kF16: return "float16";
+    case DType::kBF16: return "bfloat16";
+  }
+  return "";
+}
+
+void add_moe(const MoeConfig& moe, ordered_json& root) {
+  root["num_experts"] = moe.experts;
+  root["num_experts_per_tok"] = moe.experts_per_token;
+  root["moe_intermediate_size"] = moe.intermediate;
+  root["norm_topk_prob"] = moe.normalise_top_k;
+  root["decoder_sparse_step"] = moe.sparse_step;
+  root["mlp_only_layers"] = moe.dense_layers;
+}
+
+}  // namespace
+
+std::string config_json(const ModelConfig& config) {
+  ordered_json root;
+  root["architectures"] = {architecture_of(config.family)};
+  root["model_type"] = model_type_of(config.family);
+  root["hidden_size"] = config.hidden;
+  if (config.intermediate > 0) root["intermediate_size"] = config.intermediate;
+  root["num_hidden_layers"] = config.layers;
+  root["num_attention_heads"] = config.heads;
+  root["num_key_value_heads"] = config.kv_heads;
+  root["head_dim"] = config.head_dim;
+  root["vocab_size"] = config.vocab;
+  root["max_position_embeddings"] = config.max_position.count;
+  root["hidden_act"] = "silu";
+  root["rms_norm_eps"] = config.norm_epsilon;
+  root["rope_theta"] = config.rope_theta;
+  root["rope_scaling"] = nullptr;
+  if (config.rope_scaling) {
+    root["rope_scaling"] = {
+        {"rope_type", "llama3"},
+        {"factor", config.rope_scaling->factor},
+        {"low_freq_factor", config.rope_scaling->low_freq_factor},
+        {"high_freq_factor", config.rope_scaling->high_freq_factor},
+        {"original_max_position_embeddings", config.rope_scaling->original_max_position}};
+  }
+  root["attention_bias"] = config.attention_bias;
+  if (config.family == Family::kLlama) root["mlp_bias"] = config.mlp_bias;
+  root["tie_word_embeddings"] = config.tied_embeddings;
+  if (config.moe) add_moe(*config.moe, root);
+  root["bos_token_id"] = nullptr;
+  if (config.bos) root["bos_token_id"] = *config.bos;
+  root["eos_token_id"] = config.eos;
+  root["torch_dtype"] = torch_name_of(config.dtype);
+  return root.dump(2) + "\n";
+}
+
+}  // namespace causeway::model
