@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "simulate/simulate.h"
+
+namespace causeway::simulate {
+namespace {
+
+double percent(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+double per_second(std::int64_t count, Nanos duration) {
+  return duration.count == 0 ? 0.0 : static_cast<double>(count) / to_seconds(duration);
+}
+
+double ms(const Histogram& histogram, double fraction) {
+  return static_cast<double>(histogram.percentile(fraction)) * 1e-6;
+}
+
+std::string row(const std::string& name, const LatencyReport& report, Nanos duration) {
+  return fmt::format(
+      "{:<20.20} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>10.1f} {:>6.1f} {:>6.1f}\n",
+      name, report.completed, ms(report.ttft, 0.5), ms(report.ttft, 0.99), ms(report.tpot, 0.5),
+      ms(report.tpot, 0.99), ms(report.e2e, 0.5), per_second(report.output_tokens, duration),
+      percent(report.slo_ttft_met, report.completed),
+      percent(report.slo_tpot_met, report.completed));
+}
+
+nlohmann::ordered_json json_of(const Histogram& histogram) {
+  return {{"mean_ms", histogram.mean() * 1e-6}, {"p50_ms", ms(histogram, 0.5)},
+          {"p90_ms", ms(histogram, 0.9)},       {"p95_ms", ms(histogram, 0.95)},
+          {"p99_ms", ms(histogram, 0.99)},      {"max_ms", ms(histogram, 1)}};
+}
+
+nlohmann::ordered_json json_of(const LatencyReport& report, Nanos duration) {
+  return {{"requests", report.requests},
+          {"completed", report.completed},
+          {"refused", report.refused},
+          {"errors", report.errors},
+          {"output_tokens", report.output_tokens},
+          {"requests_per_second", per_second(report.completed, duration)},
+          {"output_tokens_per_second", per_second(report.output_tokens, duration)},
+          {"slo_ttft_percent", percent(report.slo_ttft_met, report.completed)},
+          {"slo_tpot_percent", percent(report.slo_tpot_met, report.completed)},
+          {"slo_both_percent", percent(report.slo_both_met, report.completed)},
+          {"ttft", json_of(report.ttft)},
+          {"tpot", json_of(report.tpot)},
+          {"e2e", json_of(report.e2e)}};
+}
+
+}  // namespace
+
+std::string to_text(const SimulationReport& report) {
+  std::string text = fmt::format("{:<20} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>6} {:>6}\n",
+                                 "model", "done", "TTFT p50", "p99 ms", "TPOT p50", "p99 ms",
+                                 "e2e p50", "tokens/s", "TTFT%", "TPOT%");
+  for (const auto& [name, model] : report.models) text += row(name, model, report.duration);
+  if (report.models.size() > 1) text += row("all", report.total, report.duration);
+  const LatencyReport& total = report.total;
+  text += fmt::format(
+      "profile {}: {:.1f} s of virtual time, {} steps, device busy {:.1f} %; {} model loads, "
+      "{:.1f} GB over the link\n",
+      report.profile, to_seconds(report.duration), report.device.steps,
+      percent(report.device.busy.count, report.duration.count), report.device.model_loads,
+      static_cast<double>(report.device.link_bytes.count) * 1e-9);
+  text += fmt::format(
+      "SLO both {:.1f} %; {} preemptions; prefix cache {:.1f} % of {} tokens; {} refused, {} "
+      "errors, "
+      "{} unfinished\n",
+      percent(total.slo_both_met, total.completed), report.engine.preemptions,
+      percent(report.engine.prefix_hit_tokens, report.engine.prefix_queried_tokens),
+      report.engine.prefix_queried_tokens, total.refused, total.errors, report.unfinished);
+  return text;
+}
+
+std::string to_json(const SimulationReport& report) {
+  nlohmann::ordered_json json = {
+      {"profile", report.profile},
+      {"virtual_seconds", to_seconds(report.duration)},
+      {"total", json_of(report.total, report.duration)},
+      {"models", nlohmann::ordered_json::object()},
+      {"steps", report.device.steps},
+      {"device_busy_seconds", to_seconds(report.device.busy)},
+      {"model_loads", report.device.model_loads},
+      {"link_bytes", report.device.link_bytes.count},
+      {"preemptions", report.engine.preemptions},
+      {"prefix_queried_tokens", report.engine.prefix_queried_tokens},
+      {"prefix_hit_tokens", report.engine.prefix_hit_tokens},
+      {"unfinished", report.unfinished},
+  };
+  for (const auto& [name, model] : report.models) {
+    json["models"][name] = json_of(model, report.duration);
+  }
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace causeway::simulate

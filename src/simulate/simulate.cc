@@ -1,0 +1,223 @@
+#include "simulate/simulate.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace causeway::simulate {
+namespace {
+
+struct Live {
+  const Arrival* arrival = nullptr;
+  Nanos first_token;
+  Nanos last_token;
+  std::int64_t tokens = 0;
+};
+
+class Simulation {
+ public:
+  Simulation(const SimulationOptions& options, const Workload& workload);
+  Status add_models();
+  SimulationReport run();
+
+ private:
+  engine::CoreOptions core_options() const;
+  SimulatedExecutorOptions executor_options() const;
+  bool next_event();
+  void arrive();
+  void record(const request::Output& output);
+  void record_end(const Live& live, LatencyReport& report) const;
+  LatencyReport& report_of(const Live& live) { return report_.models[live.arrival->model].second; }
+  void add_up();
+
+  const SimulationOptions& options_;
+  const Workload& workload_;
+  ManualClock clock_;
+  SimulatedExecutor executor_;
+  engine::EngineCore core_;
+  std::size_t arrived_ = 0;
+  std::unordered_map<RequestId, Live> live_;
+  Nanos last_end_;
+  SimulationReport report_;
+};
+
+engine::CoreOptions Simulation::core_options() const {
+  return {.frames = options_.kv_memory / options_.frame,
+          .prefix_caching = options_.prefix_caching,
+          .schedule = options_.schedule};
+}
+
+SimulatedExecutorOptions Simulation::executor_options() const {
+  return {.profile = options_.profile,
+          .weight_memory = options_.profile.memory - options_.kv_memory,
+          .faults = options_.faults,
+          .seed = options_.seed};
+}
+
+Simulation::Simulation(const SimulationOptions& options, const Workload& workload)
+    : options_(options),
+      workload_(workload),
+      executor_(executor_options(), clock_),
+      core_(core_options(), executor_) {
+  report_.profile = options.profile.name;
+  for (const ModelShape& shape : options.models) report_.models.push_back({shape.name, {}});
+}
+
+Status Simulation::add_models() {
+  for (std::size_t i = 0; i < options_.models.size(); ++i) {
+    const ModelShape& shape = options_.models[i];
+    const ModelId id(static_cast<std::int64_t>(i));
+    executor_.add_model(id, shape);
+    CAUSEWAY_TRY(core_.add_model(id, {.tokens_per_block = shape.tokens_per_block,
+                                      .max_model_len = shape.max_model_len,
+                                      .vocab = shape.vocab}));
+  }
+  return {};
+}
+
+void Simulation::arrive() {
+  const auto index = static_cast<std::int64_t>(arrived_);
+  const Arrival& arrival = workload_[arrived_++];
+  LatencyReport& report = report_.models[arrival.model].second;
+  request::Request request;
+  request.id = RequestId(index);
+  request.model = ModelId(static_cast<std::int64_t>(arrival.model));
+  request.prompt = prompt_tokens(arrival, index, options_.models[arrival.model].vocab);
+  request.max_tokens = arrival.output;
+  request.slo = arrival.slo;
+  request.priority = arrival.priority;
+  request.arrival = arrival.at;
+  report.requests += 1;
+  if (core_.submit(std::move(request), clock_.now()).ok()) {
+    live_[RequestId(index)].arrival = &arrival;
+  } else {
+    report.refused += 1;
+  }
+}
+
+void Simulation::record_end(const Live& live, LatencyReport& report) const {
+  const Nanos ttft = live.first_token - live.arrival->at;
+  const bool ttft_met = ttft <= live.arrival->slo.ttft;
+  bool tpot_met = true;
+  report.completed += 1;
+  report.ttft.record(ttft.count);
+  report.e2e.record((clock_.now() - live.arrival->at).count);
+  if (live.tokens > 1) {
+    const Nanos tpot = (live.last_token - live.first_token) / (live.tokens - 1);
+    report.tpot.record(tpot.count);
+    tpot_met = tpot <= live.arrival->slo.tpot;
+  }
+  report.slo_ttft_met += ttft_met;
+  report.slo_tpot_met += tpot_met;
+  report.slo_both_met += ttft_met && tpot_met;
+}
+
+void Simulation::record(const request::Output& output) {
+  const auto at = live_.find(output.request);
+  CAUSEWAY_CHECK(at != live_.end(), "output of a request that does not live");
+  Live& live = at->second;
+  LatencyReport& report = report_of(live);
+  const Nanos now = clock_.now();
+  if (!output.tokens.empty()) {
+    if (live.tokens == 0) live.first_token = now;
+    live.last_token = now;
+    live.tokens += static_cast<std::int64_t>(output.tokens.size());
+    report.output_tokens += static_cast<std::int64_t>(output.tokens.size());
+  }
+  if (!output.finished) return;
+  last_end_ = now;
+  if (output.reason == request::FinishReason::kError) {
+    report.errors += 1;
+  } else {
+    record_end(live, report);
+  }
+  live_.erase(at);
+}
+
+bool Simulation::next_event() {
+  constexpr Nanos kNever(INT64_MAX);
+  const Nanos arrival = arrived_ < workload_.size() ? workload_[arrived_].at : kNever;
+  const Nanos step = executor_.ends_at().value_or(kNever);
+  const Nanos wakeup = core_.next_wakeup().value_or(kNever);
+  const Nanos next = std::min({arrival, step, wakeup});
+  if (next == kNever || next > options_.virtual_time_max) return false;
+  clock_.set(std::max(clock_.now(), next));
+  if (next == step) {
+    if (const auto result = executor_.wait(Nanos(0))) core_.finish_step(*result, clock_.now());
+  } else if (next == wakeup) {
+    core_.check_timeout(clock_.now());
+  }
+  while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
+  return true;
+}
+
+void Simulation::add_up() {
+  for (const auto& [name, report] : report_.models) {
+    LatencyReport& total = report_.total;
+    total.ttft.merge(report.ttft);
+    total.tpot.merge(report.tpot);
+    total.e2e.merge(report.e2e);
+    total.requests += report.requests;
+    total.refused += report.refused;
+    total.completed += report.completed;
+    total.errors += report.errors;
+    total.slo_ttft_met += report.slo_ttft_met;
+    total.slo_tpot_met += report.slo_tpot_met;
+    total.slo_both_met += report.slo_both_met;
+    total.output_tokens += report.output_tokens;
+  }
+}
+
+SimulationReport Simulation::run() {
+  while (arrived_ < workload_.size() || !core_.idle()) {
+    if (!next_event()) break;
+    core_.start_step(clock_.now());
+    for (const request::Output& output : core_.take_outputs()) record(output);
+  }
+  add_up();
+  report_.engine = core_.observe();
+  report_.device = executor_.counters();
+  if (!workload_.empty()) {
+    report_.duration = std::max(Nanos(0), last_end_ - workload_.front().at);
+  }
+  report_.unfinished = static_cast<std::int64_t>(live_.size() + workload_.size() - arrived_);
+  return std::move(report_);
+}
+
+Status check(const SimulationOptions& options, const Workload& workload) {
+  if (options.models.empty()) return invalid_argument("a simulation needs a model");
+  if (options.frame.count < 1 || options.kv_memory < options.frame) {
+    return invalid_argument("the KV memory does not hold a frame");
+  }
+  if (options.kv_memory > options.profile.memory) {
+    return invalid_argument("the KV memory is larger than the device's " +
+                            std::to_string(options.profile.memory.count >> 20) + " MiB");
+  }
+  if (options.schedule.tokens_per_step_max < 1 || options.schedule.running_max < 1) {
+    return invalid_argument("tokens_per_step_max and running_max must be at least 1");
+  }
+  for (const ModelShape& shape : options.models) {
+    if (shape.vocab < 1) return invalid_argument(shape.name + ": the vocabulary is empty");
+  }
+  Nanos last(0);
+  for (const Arrival& arrival : workload) {
+    if (arrival.model >= options.models.size() || arrival.at < last) {
+      return invalid_argument("the workload is out of order or asks for a model that is not there");
+    }
+    last = arrival.at;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<SimulationReport> run(const SimulationOptions& options, const Workload& workload) {
+  CAUSEWAY_TRY(check(options, workload));
+  Simulation simulation(options, workload);
+  CAUSEWAY_TRY(simulation.add_models());
+  return simulation.run();
+}
+
+}  // namespace causeway::simulate

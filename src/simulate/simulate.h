@@ -1,0 +1,63 @@
+// A workload on a hardware profile, in virtual time: what `causeway simulate` runs. The engine, the
+// scheduler and the KV bookkeeping are the ones that serve; only clock and device are replaced, so
+// that an hour of serving takes seconds and the same input gives the same report.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/histogram.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "engine/engine_core.h"
+#include "simulate/cost_model.h"
+#include "simulate/hardware_profile.h"
+#include "simulate/simulated_executor.h"
+#include "simulate/workload.h"
+
+namespace causeway::simulate {
+
+struct SimulationOptions {
+  HardwareProfile profile;
+  std::vector<ModelShape> models;  // shape_of() each, for frames of `frame` bytes
+  Bytes frame = mib(4);
+  // Of the device's memory; the weights have the rest. At least a frame.
+  Bytes kv_memory = gib(8);
+  schedule::Options schedule;
+  bool prefix_caching = true;
+  Faults faults;
+  std::uint64_t seed = 1;
+  Nanos virtual_time_max = seconds(30 * 86'400);  // then it ends with what it has
+};
+
+struct LatencyReport {
+  Histogram ttft;  // ns, from arrival to the first token
+  Histogram tpot;  // ns, mean gap between the tokens of a request (of those with two or more)
+  Histogram e2e;   // ns, from arrival to the end
+  std::int64_t requests = 0;  // that arrived
+  std::int64_t refused = 0;   // could never run
+  std::int64_t completed = 0;
+  std::int64_t errors = 0;
+  std::int64_t slo_ttft_met = 0;  // of completed
+  std::int64_t slo_tpot_met = 0;
+  std::int64_t slo_both_met = 0;
+  std::int64_t output_tokens = 0;
+};
+
+struct SimulationReport {
+  std::string profile;
+  LatencyReport total;
+  std::vector<std::pair<std::string, LatencyReport>> models;
+  request::Observation engine;
+  SimulatedCounters device;
+  Nanos duration;               // virtual, from the first arrival to the last end
+  std::int64_t unfinished = 0;  // when virtual_time_max cut it short
+};
+
+// kInvalidArgument: no models, memory that holds no frame, …
+Result<SimulationReport> run(const SimulationOptions& options, const Workload& workload);
+
+std::string to_text(const SimulationReport& report);
+std::string to_json(const SimulationReport& report);
+
+}  // namespace causeway::simulate

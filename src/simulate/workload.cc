@@ -1,0 +1,93 @@
+#include "simulate/workload.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace causeway::simulate {
+namespace {
+
+constexpr std::int64_t kTraceBlock = 512;
+
+Tokens exponential_tokens(Tokens mean, Random& random) {
+  return Tokens(1 + static_cast<std::int64_t>(
+                        random.exponential(static_cast<double>(std::max(mean.count - 1, 0L)))));
+}
+
+TokenId made_up(std::uint64_t stream, std::int64_t position, std::int64_t vocab) {
+  const std::uint64_t word = mix64(mix64(stream) + static_cast<std::uint64_t>(position));
+  return static_cast<TokenId>(word % static_cast<std::uint64_t>(vocab));
+}
+
+}  // namespace
+
+Workload poisson_workload(const PoissonOptions& options) {
+  CAUSEWAY_CHECK(options.requests >= 0 && options.models >= 1, "a workload needs a model");
+  Random random(options.seed);
+  Workload workload;
+  for (const Nanos at : request::poisson_arrivals(options.requests, options.per_second, random)) {
+    Arrival arrival;
+    arrival.at = at;
+    arrival.model =
+        static_cast<std::size_t>(random.below(static_cast<std::int64_t>(options.models)));
+    arrival.prompt = exponential_tokens(options.prompt_mean, random);
+    arrival.output = exponential_tokens(options.output_mean, random);
+    arrival.slo = options.slo;
+    workload.push_back(std::move(arrival));
+  }
+  return workload;
+}
+
+Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions& options) {
+  if (!(options.speed > 0) || !(options.per_second > 0) || options.models < 1) {
+    return invalid_argument("a trace needs a positive speed, a positive rate and a model");
+  }
+  Random random(options.seed);
+  std::vector<Nanos> times;
+  if (!trace.has_arrivals) {
+    times = request::poisson_arrivals(static_cast<std::int64_t>(trace.entries.size()),
+                                      options.per_second, random);
+  }
+  std::map<std::string, std::size_t> models;
+  Workload workload;
+  for (std::size_t i = 0; i < trace.entries.size(); ++i) {
+    const request::TraceEntry& entry = trace.entries[i];
+    Arrival arrival;
+    arrival.at = trace.has_arrivals ? nanos_from_seconds(to_seconds(entry.arrival) / options.speed)
+                                    : times[i];
+    const std::size_t turn =
+        trace.has_models ? models.emplace(entry.model, models.size()).first->second : i;
+    arrival.model = turn % options.models;
+    arrival.prompt =
+        entry.prompt.count > 0 ? entry.prompt : exponential_tokens(options.prompt_mean, random);
+    arrival.output =
+        entry.output.count > 0 ? entry.output : exponential_tokens(options.output_mean, random);
+    arrival.slo = options.slo;
+    arrival.prompt_ids = entry.prompt_ids;
+    arrival.block_ids = entry.block_ids;
+    workload.push_back(std::move(arrival));
+  }
+  return workload;
+}
+
+std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, std::int64_t vocab) {
+  std::vector<TokenId> tokens;
+  tokens.reserve(static_cast<std::size_t>(arrival.prompt.count));
+  for (std::int64_t i = 0; i < arrival.prompt.count; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const auto block = static_cast<std::size_t>(i / kTraceBlock);
+    if (at < arrival.prompt_ids.size()) {
+      tokens.push_back(static_cast<TokenId>(arrival.prompt_ids[at] % vocab));
+    } else if (block < arrival.block_ids.size()) {
+      const auto stream = static_cast<std::uint64_t>(arrival.block_ids[block]);
+      tokens.push_back(made_up(stream * 2, i % kTraceBlock, vocab));
+    } else {
+      tokens.push_back(made_up(static_cast<std::uint64_t>(index) * 2 + 1, i, vocab));
+    }
+  }
+  return tokens;
+}
+
+}  // namespace causeway::simulate

@@ -1,0 +1,57 @@
+// What is asked of a simulated slice: who comes when, with how much. Generated, or from a trace.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "request/request.h"
+#include "request/trace.h"
+
+namespace causeway::simulate {
+
+struct Arrival {
+  Nanos at;
+  std::size_t model = 0;  // index into the simulation's models
+  Tokens prompt{1};
+  Tokens output{1};
+  request::Slo slo;
+  std::int32_t priority = 0;
+  std::vector<TokenId> prompt_ids;      // when the trace has them; otherwise made up from block_ids
+  std::vector<std::int64_t> block_ids;  // equal ids: equal pieces of 512 tokens
+};
+
+using Workload = std::vector<Arrival>;  // by time
+
+struct PoissonOptions {
+  std::int64_t requests = 1000;
+  double per_second = 1;    // 0: all at once
+  std::size_t models = 1;   // chosen uniformly
+  Tokens prompt_mean{512};  // exponential, at least 1
+  Tokens output_mean{128};
+  request::Slo slo;
+  std::uint64_t seed = 1;
+};
+
+Workload poisson_workload(const PoissonOptions& options);
+
+struct TraceOptions {
+  std::size_t models = 1;   // the trace's models are dealt out to these in turn
+  double speed = 1;         // > 1: arrivals come faster
+  double per_second = 1;    // for traces without arrivals: Poisson
+  Tokens prompt_mean{512};  // for traces without lengths: exponential
+  Tokens output_mean{128};
+  request::Slo slo;
+  std::uint64_t seed = 1;
+};
+
+// kInvalidArgument: speed or rate not positive.
+Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions& options);
+
+// The tokens of an arrival's prompt; the same for the same arrival and index.
+std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, std::int64_t vocab);
+
+}  // namespace causeway::simulate
