@@ -28,10 +28,10 @@ struct RopeScaling {
 struct MoeConfig {
   std::int64_t experts = 0;
   std::int64_t experts_per_token = 0;
-  std::int64_t intermediate = 0;            // of one expert
-  bool normalise_top_k = true;              // routing weights of the chosen sum to 1
-  std::int64_t sparse_step = 1;             // every sparse_step-th layer is sparse …
-  std::vector<std::int64_t> dense_layers;   // … except these ("mlp_only_layers")
+  std::int64_t intermediate = 0;           // of one expert
+  bool normalise_top_k = true;             // routing weights of the chosen sum to 1
+  std::int64_t sparse_step = 1;            // every sparse_step-th layer is sparse …
+  std::vector<std::int64_t> dense_layers;  // … except these ("mlp_only_layers")
 };
 
 struct ModelConfig {
@@ -52,7 +52,7 @@ struct ModelConfig {
   bool attention_bias = false;  // q, k, v and o have biases
   bool mlp_bias = false;        // gate, up and down have biases
   std::optional<MoeConfig> moe;
-  DType dtype = DType::kBF16;   // of the checkpoint ("torch_dtype")
+  DType dtype = DType::kBF16;  // of the checkpoint ("torch_dtype")
   std::optional<TokenId> bos;
   std::vector<TokenId> eos;
 
@@ -81,7 +81,8 @@ DType host_dtype(DType checkpoint);
 //     "experts_gate_up" [experts × 2 × moe.intermediate, hidden] (expert by expert, gate then up),
 //     "experts_down" [experts × hidden, moe.intermediate] (expert by expert)
 //   group "head": "norm" [1, hidden], "lm_head" [vocab, hidden] (absent when tied)
-// Biases are columns [n, 1]. Absent where the config says so. Everything, norms too, is stored as `storage`.
+// Biases are columns [n, 1]. Absent where the config says so. Everything, norms too, is stored as
+// `storage`.
 weights::LoadPlan plan_weights(const ModelConfig& config, DType storage);
 
 kv::KvShape kv_shape(const ModelConfig& config, DType kv_dtype);

@@ -2,7 +2,7 @@
 // config, and that the loader executes. Each group (the embedding, a layer, the head) becomes one
 // contiguous range, in execution order, so that a layer is one copy over the link.
 //
-//   group "layers.3" │ input_norm │ q|k|v stacked by rows │ o │ post_norm │ gate|up stacked │ down │
+//   group "layers.3" │ input_norm │ q|k|v stacked │ o │ post_norm │ gate|up stacked │ down │
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@
 
 namespace causeway::weights {
 
-// A tensor of the checkpoint, [rows, cols] row-major (a vector has cols = its length, rows = 1).
+// A tensor of the checkpoint, [rows, cols] row-major. A vector of the file may be a row or a
+// column.
 struct SourceTensor {
   std::string name;
   std::int64_t rows = 0;

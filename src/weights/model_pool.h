@@ -48,9 +48,10 @@ struct LoadProgress {
 };
 
 struct LoadOptions {
-  int threads = 0;                                     // readers; 0: one a CPU
-  std::function<void(const LoadProgress&)> progress;   // from a reader thread, at most 10 a second
-  std::function<bool()> cancelled;                     // polled between pieces
+  int threads = 0;  // readers; 0: one a CPU, at most 64
+  // From a reader thread, one call at a time, at most 10 a second, and once more at the end.
+  std::function<void(const LoadProgress&)> progress;
+  std::function<bool()> cancelled;  // polled before each piece, by all readers at once
 };
 
 // A loaded model that cannot be unloaded while this lives. Move-only. Thread-safe.
@@ -71,16 +72,18 @@ struct PoolUse {
 
 class ModelPool {
  public:
-  // `memory` and `clock` are borrowed and must outlive the pool and every PinnedModel.
+  // `memory` and `clock` are borrowed and must outlive the pool; the pool must outlive every
+  // PinnedModel (a CHECK fails otherwise).
   ModelPool(device::HostMemory& memory, const Clock& clock, Bytes budget);
   ~ModelPool();
   ModelPool(const ModelPool&) = delete;
   ModelPool& operator=(const ModelPool&) = delete;
 
-  // Reads model.safetensors, or the shards of model.safetensors.index.json, in `directory` (hub-cache
-  // symlinks are followed) and checks every tensor of the plan: present, right shape, known dtype.
-  // kResourceExhausted: does not fit the budget (the message has the numbers); kCorrupt, kNotFound:
-  // names file and tensor. On error nothing stays behind.
+  // Reads model.safetensors, or the shards of model.safetensors.index.json, in `directory`
+  // (symbolic links of the hub cache are followed) and checks every tensor of the plan: present,
+  // right shape, known dtype. kResourceExhausted: does not fit the budget (the message has the
+  // numbers); kCorrupt, kNotFound, kUnsupported: names file and tensor; kInvalidArgument: it is
+  // loaded already; kUnavailable: being loaded. On error nothing stays behind.
   Status load(ModelId model, const std::filesystem::path& directory, const LoadPlan& plan,
               const LoadOptions& options);
 
