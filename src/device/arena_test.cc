@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "device/host/host_arena_memory.h"
+#include "device/memory_headroom.h"
 
 namespace causeway::device {
 namespace {
@@ -135,7 +136,7 @@ TEST(HostArenaMemoryDeath, FreeExtentsFault) {
 TEST(HostArenaMemory, RefusesWhatTheMachineHasNot) {
   EXPECT_EQ(reserve_host_arena(Bytes(-1)).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(reserve_host_arena(Bytes(INT64_MAX)).error().code, ErrorCode::kInvalidArgument);
-  const Bytes huge = gib(1 << 14);
+  const Bytes huge = round_up(read_memory_headroom()->bytes, gib(1)) + gib(1);
   Arena arena(reserve_host_arena(huge).value(), 1, huge);  // addresses cost nothing …
   EXPECT_EQ(arena.allocate(1, Arena::End::kLow).error().code,
             ErrorCode::kResourceExhausted);  // … memory does

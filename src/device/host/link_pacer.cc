@@ -8,7 +8,9 @@ namespace causeway::device {
 namespace {
 
 // Small enough to be smooth at the bandwidths of tests, large enough that locking does not show.
-constexpr std::size_t kChunk = 256 << 10;
+constexpr std::size_t kChunkPaced = 256 << 10;
+// Without links only cancelling has to wait for a chunk, and memcpy likes long runs.
+constexpr std::size_t kChunkFree = 16 << 20;
 // The clock may be one that does not run with real time, so waits look at it again this often.
 constexpr Nanos kLookMax = millis(1);
 constexpr Nanos kLookMin = micros(20);
@@ -20,12 +22,12 @@ class LinkPacer::Cursor {
  public:
   explicit Cursor(std::span<const CopyPiece> pieces) : pieces_(pieces) {}
 
-  // Copies up to kChunk bytes; how many: 0 at the end.
-  std::size_t copy_chunk() {
+  // Copies up to `most` bytes; how many: 0 at the end.
+  std::size_t copy_chunk(std::size_t most) {
     std::size_t copied = 0;
-    while (copied < kChunk && piece_ < pieces_.size()) {
+    while (copied < most && piece_ < pieces_.size()) {
       const CopyPiece& piece = pieces_[piece_];
-      const std::size_t bytes = std::min(kChunk - copied, piece.bytes - at_);
+      const std::size_t bytes = std::min(most - copied, piece.bytes - at_);
       if (bytes > 0) std::memcpy(piece.target + at_, piece.source + at_, bytes);
       copied += bytes;
       at_ += bytes;
@@ -59,6 +61,7 @@ Status LinkPacer::move(CopyEnds ends, std::span<const CopyPiece> pieces, CopyPri
   Bytes total;
   for (const CopyPiece& piece : pieces) total += Bytes(static_cast<std::int64_t>(piece.bytes));
   Bytes copied;
+  const std::size_t chunk_max = path != nullptr ? kChunkPaced : kChunkFree;
   Cursor cursor(pieces);
   FlowId flow;
   std::unique_lock lock(mutex_);
@@ -76,7 +79,7 @@ Status LinkPacer::move(CopyEnds ends, std::span<const CopyPiece> pieces, CopyPri
     if (copied == total && !crossed) return {};
     if (copied < total && (!crossed || *crossed > copied)) {
       lock.unlock();
-      const Bytes chunk(static_cast<std::int64_t>(cursor.copy_chunk()));
+      const Bytes chunk(static_cast<std::int64_t>(cursor.copy_chunk(chunk_max)));
       lock.lock();
       copied += chunk;
       moved_[{ends, priority}] += chunk.count;
