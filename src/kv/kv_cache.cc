@@ -244,11 +244,11 @@ void KvCache::State::roll_back(const std::vector<Commit>& failed, StepId step) {
     entry.hashes.resize(std::min(entry.hashes.size(), full));
   }
   for (auto later = in_flight.find(step); later != in_flight.end(); ++later) {
-    auto& [id, work] = *later;
+    Step& work = later->second;
     std::erase_if(work.commits, [&](const Commit& c) { return serials.contains(c.serial); });
-    std::erase_if(work.fills, [&, id = id](const Fill& fill) {
+    std::erase_if(work.fills, [&](const Fill& fill) {
       if (!serials.contains(fill.serial)) return false;
-      pool.abandon_fill(fill.frame, fill.hash, id);
+      pool.abandon_fill(fill.frame, fill.hash, later->first);
       return true;
     });
   }

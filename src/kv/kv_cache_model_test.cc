@@ -261,7 +261,9 @@ class History {
       if (std::count(sequence.table.begin(), sequence.table.end(), frame) > 0) return;
     }
     if (until > done_) {
-      quarantined_.push_back({frame, until});
+      const auto later = std::find_if(quarantined_.begin(), quarantined_.end(),
+                                      [&](const auto& q) { return q.until > until; });
+      quarantined_.insert(later, {frame, until});
     } else {
       settle(frame);
     }
@@ -317,8 +319,6 @@ class History {
       fills_.erase(fills_.begin());
     }
     std::erase_if(in_flight_, [&](const auto& entry) { return entry.first <= step; });
-    std::stable_sort(quarantined_.begin(), quarantined_.end(),
-                     [](const auto& a, const auto& b) { return a.until < b.until; });
     while (!quarantined_.empty() && quarantined_.front().until <= step) {
       settle(quarantined_.front().frame);
       quarantined_.erase(quarantined_.begin());
@@ -334,8 +334,8 @@ class History {
   std::map<RequestId, NaiveSequence> sequences_;
   std::map<Prefix, FrameId> index_;
   std::set<FrameId> free_;
-  std::vector<FrameId> cached_;  // least recently used first
-  std::vector<NaiveQuarantine> quarantined_;
+  std::vector<FrameId> cached_;               // least recently used first
+  std::vector<NaiveQuarantine> quarantined_;  // by the step that ends it, then as they came
   std::map<FrameId, StepId> asked_until_;
   std::multimap<StepId, NaiveFill> fills_;
   std::map<StepId, std::set<FrameId>> in_flight_;
