@@ -11,8 +11,6 @@ namespace {
 constexpr std::int64_t kElementBytes = 2;
 constexpr std::int64_t kPartialSlots = 32;  // row tiles between the CTAs of a group, at most
 constexpr std::int64_t kRingSlotsMax = 256;
-// What one relaying CTA brings, less some reserve: about 60 KB are on their way to an SM at most.
-constexpr double kRelayGbPerS = 16.0;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -79,7 +77,7 @@ int choose_relays(const Plan& plan, const SliceFacts& slice, int ctas) {
   // A fifth more than the arithmetic can use, so that W stays ahead of it.
   const double gb_per_s = slice.link_gb_per_s * std::min(1.0, 1.2 * link / compute);
   const int units = ctas / plan.cluster_ctas;
-  const double wanted = std::ceil(gb_per_s / kRelayGbPerS / plan.cluster_ctas);
+  const double wanted = std::ceil(gb_per_s / slice.relay_gb_per_s / plan.cluster_ctas);
   const int limit = std::max(1, units / 4);
   return static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(limit))) * plan.cluster_ctas;
 }

@@ -52,7 +52,10 @@ struct SliceFacts {
   // How many clusters of 1, 2, 4, 8 CTAs fit at the same time (clusters_that_fit): GPCs with an odd
   // number of pairs or quads leave SMs out. An H200 in full:
   std::array<int, 4> clusters = {132, 66, 30, 14};
-  double link_gb_per_s = 51.0;      // of the link to W's home, measured
+  double link_gb_per_s = 51.0;  // of the link to W's home, measured
+  // What one SM that only relays brings: what it can have on its way over the link's latency.
+  // Measured: 8 keeps PCIe full, 26 NVLink to a peer.
+  double relay_gb_per_s = 8.0;
   double matrix_tflop_per_s = 6.0;  // of one SM, measured
   Bytes ring_bytes = mib(32);       // scratch that the asymmetric part may take
 };
