@@ -78,7 +78,7 @@ class History {
 
 History::History(std::uint64_t seed)
     : random_(seed),
-      frames_(random_.between(3, 40)),
+      frames_(random_.between(5, 40)),
       vocab_(random_.chance(0.5) ? 16 : 50'000),
       faulty_(random_.chance(0.4)),
       models_(random_.between(1, 3)),
@@ -97,8 +97,8 @@ SimulatedExecutorOptions History::executor_options() {
   options.shadow_frames = frames_;
   options.tokens_per_block_max = kBlockMax;
   if (faulty_) {
-    options.faults = {.error_rate = 0.05,
-                      .refuse_rate = 0.02,
+    options.faults = {.error_rate = 0.02,
+                      .refuse_rate = 0.01,
                       .slow_rate = 0.05,
                       .hang_rate = random_.chance(0.2) ? 0.01 : 0.0,
                       .hang = seconds(10)};
@@ -150,7 +150,7 @@ request::Request History::make_request(std::int64_t id, Nanos at) {
   request.id = RequestId(id);
   request.model = ModelId(random_.below(models_));
   request.prompt = make_prompt(random_.between(1, random_.chance(0.8) ? 20 : kContext));
-  request.max_tokens = Tokens(random_.between(1, random_.chance(0.9) ? 16 : kContext));
+  request.max_tokens = Tokens(random_.between(1, random_.chance(0.9) ? 24 : kContext));
   request.priority = static_cast<std::int32_t>(random_.between(-2, 2));
   request.arrival = at;
   if (random_.chance(0.3)) request.stop_tokens = {static_cast<TokenId>(random_.below(vocab_))};
@@ -165,7 +165,7 @@ void History::plan_workload() {
     }
   }
   const std::int64_t count = random_.between(1, 24);
-  const double gap = random_.uniform() * 6e6;
+  const double gap = random_.uniform() * (random_.chance(0.5) ? 1e6 : 6e6);
   Nanos at(0);
   for (std::int64_t id = 0; id < count; ++id) {
     at += Nanos(static_cast<std::int64_t>(random_.exponential(gap)));
