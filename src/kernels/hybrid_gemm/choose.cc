@@ -68,18 +68,27 @@ double link_seconds(const Shape& shape, std::int64_t columns, double times,
   return bytes / (slice.link_gb_per_s * 1e9);
 }
 
-// CTAs that relay W into the ring: whole clusters, enough for the link, or for what the others can
-// multiply when that is less; and at most a fourth of the slice.
+// CTAs that relay W into the ring: whole clusters, at most a fourth of the slice, so many that the
+// larger of what is left to the arithmetic and what they make of the link is smallest. Where the
+// link stays the limit, up to twice what it needs: the queues in front of it make single SMs slow.
 int choose_relays(const Plan& plan, const SliceFacts& slice, int ctas) {
   const std::int64_t columns = plan.shape.n - plan.n_symmetric;
-  const double compute = compute_seconds(plan.shape, columns, slice, ctas);
-  const double link = link_seconds(plan.shape, columns, 1, slice);
-  // A fifth more than the arithmetic can use, so that W stays ahead of it.
-  const double gb_per_s = slice.link_gb_per_s * std::min(1.0, 1.2 * link / compute);
-  const int units = ctas / plan.cluster_ctas;
-  const double wanted = std::ceil(gb_per_s / slice.relay_gb_per_s / plan.cluster_ctas);
-  const int limit = std::max(1, units / 4);
-  return static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(limit))) * plan.cluster_ctas;
+  const double full_link = link_seconds(plan.shape, columns, 1, slice);
+  const auto share = [&](int units) {  // of the link, 1: as much as it has
+    return units * plan.cluster_ctas * slice.relay_gb_per_s / slice.link_gb_per_s;
+  };
+  const auto seconds = [&](int units) {
+    return std::max(compute_seconds(plan.shape, columns, slice, ctas - units * plan.cluster_ctas),
+                    full_link / std::min(1.0, share(units)));
+  };
+  const int limit = std::max(1, ctas / plan.cluster_ctas / 4);
+  int best = 1;
+  for (int units = 2; units <= limit; ++units) {
+    if (seconds(units) < seconds(best)) best = units;
+  }
+  const double enough = seconds(best) * 1.01;
+  while (best < limit && share(best + 1) <= 2.1 && seconds(best + 1) <= enough) ++best;
+  return best * plan.cluster_ctas;
 }
 
 // CTAs for the symmetric part, in proportion to the time each part would need of the whole slice:
