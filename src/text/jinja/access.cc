@@ -165,7 +165,7 @@ Value get_slice(Heap& heap, const Value& value, const Value& start, const Value&
   require_defined(value);
   if (value.is_string()) return slice_text(heap, value, start, stop, step);
   if (!value.is(Kind::kList) || !has_numbered_elements(value.as_list())) {
-    return Value::undefined_because(Value::view("only strings and lists can be sliced"));
+    fail("'" + std::string(type_name(value)) + "' object cannot be sliced");
   }
   const List& list = value.as_list();
   const SliceRange range = slice_range(start, stop, step, static_cast<Int>(list.items.size()));

@@ -84,23 +84,31 @@ Value choice(Heap& heap, const Value& subject, const Arguments& arguments) {
   return choose(heap, subject, arguments, kByAttribute, kWanted);
 }
 
-// What an element is ordered by: the attributes that a comma-separated list names, in lower case
-// unless case matters.
+// A key that compares without regard to case, unless case matters.
+Value folded(Heap& heap, const Value& value, bool case_sensitive) {
+  if (case_sensitive || !value.is_string()) return value;
+  heap.require(2 * value.text().size());
+  return heap.string(lower(value.text()));
+}
+
+// The element, or its attribute where one is asked for.
+Value plain_key(Heap& heap, const Value& item, const Value& attribute, bool case_sensitive) {
+  const bool whole = attribute.is_missing() || attribute.is_none();
+  return folded(heap, whole ? item : attribute_path(heap, item, attribute), case_sensitive);
+}
+
+// What `sort` orders by: a list of the attributes that a comma-separated list names. Comparing
+// lists is what makes two elements without the attribute equal instead of an error.
 Value sort_key(Heap& heap, const Value& item, const Value& attribute, bool case_sensitive) {
-  const auto fold = [&](Value value) {
-    if (case_sensitive || !value.is_string()) return value;
-    return heap.string(lower(value.text()));
-  };
-  if (attribute.is_missing() || attribute.is_none()) return fold(item);
-  if (!attribute.is_string() || attribute.text().find(',') == std::string_view::npos) {
-    return fold(attribute_path(heap, item, attribute));
+  if (!attribute.is_string()) {
+    return heap.list({plain_key(heap, item, attribute, case_sensitive)});
   }
   std::vector<Value> keys;
   std::string_view rest = attribute.text();
   while (true) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
-    keys.push_back(fold(attribute_path(heap, item, attribute.part(rest.substr(0, comma)))));
-    if (comma == rest.size()) return heap.list(std::move(keys), ListKind::kList);
+    keys.push_back(plain_key(heap, item, attribute.part(rest.substr(0, comma)), case_sensitive));
+    if (comma == rest.size()) return heap.list(std::move(keys));
     rest.remove_prefix(comma + 1);
   }
 }
@@ -113,22 +121,41 @@ std::vector<Keyed> keyed_items(Heap& heap, const Value& subject, const Value& at
                                bool case_sensitive) {
   std::vector<Keyed> items;
   for (const Value& item : elements(heap, subject).items) {
-    items.push_back({sort_key(heap, item, attribute, case_sensitive), item});
+    items.push_back({plain_key(heap, item, attribute, case_sensitive), item});
   }
   return items;
 }
 
-// A merge sort: it stays within bounds even where the order is not total (NaN), as std::sort may
-// not.
+// A stable merge sort of our own: it stays within bounds whatever the order says (NaN is less than
+// nothing and equal to nothing), which the standard's need not.
 void sort_by_key(Heap& heap, std::vector<Keyed>& items, bool reverse) {
-  std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
-    return reverse ? less(heap, b.key, a.key) : less(heap, a.key, b.key);
-  });
+  std::vector<Keyed> merged;
+  for (std::size_t width = 1; width < items.size(); width *= 2) {
+    merged.clear();
+    for (std::size_t start = 0; start < items.size(); start += 2 * width) {
+      const std::size_t middle = std::min(start + width, items.size());
+      const std::size_t end = std::min(start + 2 * width, items.size());
+      std::size_t left = start;
+      std::size_t right = middle;
+      while (left < middle || right < end) {
+        const bool take_right =
+            left == middle ||
+            (right < end && (reverse ? less(heap, items[left].key, items[right].key)
+                                     : less(heap, items[right].key, items[left].key)));
+        merged.push_back(std::move(items[take_right ? right++ : left++]));
+      }
+    }
+    items.swap(merged);
+  }
 }
 
 Value sort(Heap& heap, const Value& subject, const Arguments& arguments) {
   const auto bound = bind("sort", arguments, {"reverse", "case_sensitive", "attribute"});
-  auto items = keyed_items(heap, subject, bound[2], flag_argument(bound[1], false));
+  const bool case_sensitive = flag_argument(bound[1], false);
+  std::vector<Keyed> items;
+  for (const Value& item : elements(heap, subject).items) {
+    items.push_back({sort_key(heap, item, bound[2], case_sensitive), item});
+  }
   sort_by_key(heap, items, flag_argument(bound[0], false));
   std::vector<Value> sorted;
   for (Keyed& each : items) sorted.push_back(std::move(each.item));
@@ -145,7 +172,7 @@ Value dictsort(Heap& heap, const Value& subject, const Arguments& arguments) {
   std::vector<Keyed> items;
   for (const auto& [key, value] : subject.as_dict().entries) {
     const Value& chosen = by == "key" ? key : value;
-    items.push_back({sort_key(heap, chosen, Value::missing(), flag_argument(bound[0], false)),
+    items.push_back({folded(heap, chosen, flag_argument(bound[0], false)),
                      heap.list({key, value}, ListKind::kTuple)});
   }
   sort_by_key(heap, items, flag_argument(bound[2], false));
@@ -175,10 +202,10 @@ Value extreme(Heap& heap, const Value& subject, const Arguments& arguments, bool
     return Value::undefined_because(Value::view("No aggregated item, sequence was empty."));
   }
   const Keyed* best = &items[0];
-  for (const Keyed& each : items) {
+  for (std::size_t i = 1; i < items.size(); ++i) {
     const bool better =
-        largest ? less(heap, best->key, each.key, ">") : less(heap, each.key, best->key);
-    if (better) best = &each;
+        largest ? less(heap, best->key, items[i].key, ">") : less(heap, items[i].key, best->key);
+    if (better) best = &items[i];
   }
   return best->item;
 }
@@ -197,7 +224,7 @@ Value groupby(Heap& heap, const Value& subject, const Arguments& arguments) {
   for (const Value& item : elements(heap, subject).items) {
     Value key = attribute_path(heap, item, bound[0]);
     if (key.is_undefined() && !bound[1].is_missing()) key = bound[1];
-    items.push_back({sort_key(heap, key, Value::missing(), case_sensitive), item});
+    items.push_back({folded(heap, key, case_sensitive), item});
   }
   sort_by_key(heap, items, false);
   std::vector<Value> groups;

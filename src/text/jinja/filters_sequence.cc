@@ -55,7 +55,9 @@ Value reverse(Heap& heap, const Value& subject, const Arguments& arguments) {
   }
   std::vector<Value> items = elements(heap, subject).items;
   std::reverse(items.begin(), items.end());
-  return heap.list(std::move(items), ListKind::kGenerator);
+  const bool from_generator =
+      subject.is(Kind::kList) && subject.as_list().kind == ListKind::kGenerator;
+  return heap.list(std::move(items), from_generator ? ListKind::kList : ListKind::kGenerator);
 }
 
 Value items(Heap& heap, const Value& subject, const Arguments& arguments) {

@@ -94,11 +94,8 @@ Value indent(Heap& heap, const Value& subject, const Arguments& arguments) {
   const bool first = flag_argument(bound[1], false);
   const bool blank = flag_argument(bound[2], false);
   const std::string margin = indent_text(heap, bound[0]);
-  require_defined(subject);
-  const Value text = to_string(heap, subject);
-  // With `blank` the last line break is kept as it is; without, Jinja drops nothing but adds one
-  // first: "s += newline", then splitlines.
-  const Value lines_of = heap.string(std::string(text.text()) + "\n");
+  // As Jinja does: a line break is added, so that one at the end gives a last, empty line.
+  const Value lines_of = heap.string(std::string(text_argument(subject, "indent")) + "\n");
   Arguments none;
   const Value split = call_string_method(heap, lines_of, "splitlines", none);
   const auto& lines = split.as_list().items;
@@ -150,8 +147,7 @@ Value wordcount(Heap& heap, const Value& subject, const Arguments& arguments) {
   bool inside = false;
   for (std::size_t at = 0; at < text.text().size();) {
     const CodePoint point = code_point_at(text.text(), at);
-    const bool letter = !is_space(point.value) && (point.value >= 0x80 || point.value == '_' ||
-                                                   std::isalnum(static_cast<int>(point.value)));
+    const bool letter = is_word(point.value);
     if (letter && !inside) ++words;
     inside = letter;
     at += point.bytes;

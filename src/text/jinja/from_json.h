@@ -1,3 +1,4 @@
+// The input of a rendering, JSON, as values of the template language.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

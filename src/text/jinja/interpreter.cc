@@ -17,10 +17,24 @@ Interpreter::Deeper::Deeper(Interpreter& interpreter) : interpreter_(interpreter
 }
 
 Interpreter::InScope::InScope(Interpreter& interpreter, Scope* parent)
-    : interpreter_(interpreter), outer_(interpreter.scope_) {
-  Scope* scope = interpreter.heap_.make<Scope>();
-  scope->parent = parent;
-  interpreter.scope_ = scope;
+    : interpreter_(interpreter),
+      outer_(interpreter.scope_),
+      macros_before_(interpreter.macros_made_) {
+  inner_ = interpreter.free_scopes_;
+  if (inner_ != nullptr) {
+    interpreter.free_scopes_ = inner_->parent;
+  } else {
+    inner_ = interpreter.heap_.make<Scope>();
+  }
+  inner_->parent = parent;
+  interpreter.scope_ = inner_;
+}
+
+Interpreter::InScope::~InScope() {
+  interpreter_.scope_ = outer_;
+  if (interpreter_.macros_made_ != macros_before_) return;
+  inner_->variables.clear();
+  inner_->parent = std::exchange(interpreter_.free_scopes_, inner_);
 }
 
 Interpreter::Interpreter(const Tree& tree, Heap& heap, std::int64_t now_unix_seconds)
@@ -59,7 +73,9 @@ void Interpreter::store(NameId name, Value value) {
       return;
     }
   }
-  heap_.grow(sizeof(scope_->variables[0]));
+  if (scope_->variables.size() == scope_->variables.capacity()) {
+    heap_.grow((scope_->variables.size() + 1) * sizeof(scope_->variables[0]));
+  }
   scope_->variables.emplace_back(name, std::move(value));
 }
 
@@ -123,21 +139,21 @@ Interpreter::Flow Interpreter::execute_if(const Stmt& node) {
 }
 
 // What the loop runs over: the elements that pass its `if`.
-std::vector<Value> Interpreter::loop_items(const Stmt& node) {
+const List& Interpreter::loop_items(const Stmt& node) {
   const Value iterable = evaluate(*node.exprs[0]);
-  const std::vector<Value>& all = elements(heap_, iterable).items;
+  const List& all = elements(heap_, iterable);
   if (node.exprs.size() == 1) return all;
   std::vector<Value> chosen;
-  for (const Value& item : all) {
+  for (const Value& item : all.items) {
     const InScope scope(*this, scope_);
     assign(*node.target, item);
     if (truthy(evaluate(*node.exprs[1]))) chosen.push_back(item);
   }
-  return chosen;
+  return heap_.list(std::move(chosen)).as_list();
 }
 
 Interpreter::Flow Interpreter::execute_for(const Stmt& node) {
-  const List& items = heap_.list(loop_items(node)).as_list();
+  const List& items = loop_items(node);
   Loop* loop = heap_.make<Loop>();
   loop->items = &items;
   Scope* const outer = scope_;
@@ -168,6 +184,7 @@ void Interpreter::execute_set_block(const Stmt& node) {
 }
 
 void Interpreter::execute_macro(const Stmt& node) {
+  ++macros_made_;
   Macro* macro = heap_.make<Macro>();
   macro->node = node.macro.get();
   macro->closure = scope_;
@@ -175,6 +192,7 @@ void Interpreter::execute_macro(const Stmt& node) {
 }
 
 void Interpreter::execute_call_block(const Stmt& node) {
+  ++macros_made_;
   Macro* caller = heap_.make<Macro>();
   caller->node = node.macro.get();
   caller->closure = scope_;

@@ -39,7 +39,7 @@ class Interpreter {
   Flow execute(const Stmt& node);
   Flow execute_if(const Stmt& node);
   Flow execute_for(const Stmt& node);
-  std::vector<Value> loop_items(const Stmt& node);
+  const List& loop_items(const Stmt& node);
   void execute_set_block(const Stmt& node);
   void execute_macro(const Stmt& node);
   void execute_call_block(const Stmt& node);
@@ -82,7 +82,9 @@ class Interpreter {
   const std::int64_t now_unix_seconds_;
   Scope* scope_;
   std::string output_;
-  Builder* capture_ = nullptr;  // where output goes instead, within macros and block assignments
+  Builder* capture_ = nullptr;    // where output goes instead, within macros and block assignments
+  Scope* free_scopes_ = nullptr;  // to be used again, linked by `parent`
+  std::int64_t macros_made_ = 0;
   int line_ = 0;
   int depth_ = 0;
   int call_depth_ = 0;
@@ -100,17 +102,20 @@ class Interpreter::Deeper {
   Interpreter& interpreter_;
 };
 
-// A new innermost scope inside `parent`, for as long as this lives.
+// A new innermost scope inside `parent`, for as long as this lives: then used again, unless a macro
+// was made that may still look into it.
 class Interpreter::InScope {
  public:
   InScope(Interpreter& interpreter, Scope* parent);
-  ~InScope() { interpreter_.scope_ = outer_; }
+  ~InScope();
   InScope(const InScope&) = delete;
   InScope& operator=(const InScope&) = delete;
 
  private:
   Interpreter& interpreter_;
   Scope* outer_;
+  Scope* inner_;
+  std::int64_t macros_before_;
 };
 
 // Output goes into a string for as long as this lives.

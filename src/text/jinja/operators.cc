@@ -141,7 +141,12 @@ bool contains(Heap& heap, const Value& item, const Value& container) {
       }
       heap.work_bytes(container.text().size());
       return container.text().find(item.text()) != std::string_view::npos;
-    case Kind::kDict: return find_entry(heap, container.as_dict(), item) != nullptr;
+    case Kind::kDict:
+      if (item.is(Kind::kDict) ||
+          (item.is(Kind::kList) && item.as_list().kind == ListKind::kList)) {
+        fail("unhashable type: " + quoted_type(item));
+      }
+      return find_entry(heap, container.as_dict(), item) != nullptr;
     case Kind::kList: {
       const auto& items = elements(heap, container).items;
       return std::any_of(items.begin(), items.end(),

@@ -421,8 +421,7 @@ ExprPtr Parser::one_test(ExprPtr node) {
   } else {
     test->call = std::make_unique<CallNode>();
     if (is_name("is")) fail_here("You cannot chain multiple tests with is");
-    // `x is defined if ...`: a name that cannot start an argument ends the test.
-    if ((literal || variable) && !is_name("if") && !is_name("in") && !is_name("not")) {
+    if (literal || variable) {
       test->call->positional.push_back(postfix(primary()));
       test->height = std::max(test->height, test->call->positional[0]->height + 1);
     }

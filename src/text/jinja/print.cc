@@ -290,9 +290,8 @@ class JsonWriter {
       if (!entry->first.is_string()) fail("tojson(sort_keys=true) needs keys that are strings");
     }
     heap_.step(static_cast<std::int64_t>(order.size()) * 20);
-    std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-      return a->first.text() < b->first.text();
-    });
+    std::sort(order.begin(), order.end(),
+              [](const auto* a, const auto* b) { return a->first.text() < b->first.text(); });
   }
 
   void write_key(const Value& key) {

@@ -24,44 +24,38 @@ bool compared(Heap& heap, const Value& value, const Arguments& arguments) {
   return compare(heap, kOp, value, other(arguments));
 }
 
-bool is_defined(Heap&, const Value& value, const Arguments&) { return !value.is_undefined(); }
-bool is_undefined(Heap&, const Value& value, const Arguments&) { return value.is_undefined(); }
-bool is_none(Heap&, const Value& value, const Arguments&) { return value.is_none(); }
-bool is_string(Heap&, const Value& value, const Arguments&) { return value.is_string(); }
-bool is_mapping(Heap&, const Value& value, const Arguments&) { return value.is(Kind::kDict); }
-bool is_number(Heap&, const Value& value, const Arguments&) { return value.is_numeric(); }
-bool is_integer(Heap&, const Value& value, const Arguments&) { return value.is(Kind::kInt); }
-bool is_float(Heap&, const Value& value, const Arguments&) { return value.is(Kind::kFloat); }
-bool is_boolean(Heap&, const Value& value, const Arguments&) { return value.is(Kind::kBool); }
-bool is_true(Heap&, const Value& value, const Arguments&) {
-  return value.is(Kind::kBool) && value.as_bool();
-}
-bool is_false(Heap&, const Value& value, const Arguments&) {
-  return value.is(Kind::kBool) && !value.as_bool();
-}
-bool is_iterable(Heap&, const Value& value, const Arguments&) {
+bool is_defined(Heap&, const Value& value) { return !value.is_undefined(); }
+bool is_undefined(Heap&, const Value& value) { return value.is_undefined(); }
+bool is_none(Heap&, const Value& value) { return value.is_none(); }
+bool is_string(Heap&, const Value& value) { return value.is_string(); }
+bool is_mapping(Heap&, const Value& value) { return value.is(Kind::kDict); }
+bool is_number(Heap&, const Value& value) { return value.is_numeric(); }
+bool is_integer(Heap&, const Value& value) { return value.is(Kind::kInt); }
+bool is_float(Heap&, const Value& value) { return value.is(Kind::kFloat); }
+bool is_boolean(Heap&, const Value& value) { return value.is(Kind::kBool); }
+bool is_true(Heap&, const Value& value) { return value.is(Kind::kBool) && value.as_bool(); }
+bool is_false(Heap&, const Value& value) { return value.is(Kind::kBool) && !value.as_bool(); }
+bool is_iterable(Heap&, const Value& value) {
   return value.is_undefined() || value.is_string() || value.is(Kind::kList) ||
          value.is(Kind::kDict);
 }
-bool is_sequence(Heap&, const Value& value, const Arguments&) {
+bool is_sequence(Heap&, const Value& value) {
   if (!value.is(Kind::kList)) {
     return value.is_undefined() || value.is_string() || value.is(Kind::kDict);
   }
   const ListKind kind = value.as_list().kind;
   return kind == ListKind::kList || kind == ListKind::kTuple || kind == ListKind::kRange;
 }
-bool is_callable(Heap&, const Value& value, const Arguments&) {
+bool is_callable(Heap&, const Value& value) {
   // Undefined has a __call__ too, though one that fails.
   return value.is_undefined() || value.is(Kind::kMacro) || value.is(Kind::kMethod) ||
          value.is(Kind::kFunction) || value.is(Kind::kLoop);
 }
 
-bool is_odd(Heap& heap, const Value& value, const Arguments&) {
-  return truthy(arithmetic(heap, Op::kMod, value, Value::integer(2)));
+bool is_odd(Heap& heap, const Value& value) {
+  return equal(heap, arithmetic(heap, Op::kMod, value, Value::integer(2)), Value::integer(1));
 }
-bool is_even(Heap& heap, const Value& value, const Arguments& arguments) {
-  return !is_odd(heap, value, arguments);
-}
+bool is_even(Heap& heap, const Value& value) { return !is_odd(heap, value); }
 bool is_divisible(Heap& heap, const Value& value, const Arguments& arguments) {
   return !truthy(arithmetic(heap, Op::kMod, value, other(arguments)));
 }
@@ -75,7 +69,7 @@ bool is_same(Heap& heap, const Value& value, const Arguments& arguments) {
 }
 
 template <std::string (*kMap)(std::string_view)>
-bool is_in_case(Heap& heap, const Value& value, const Arguments&) {
+bool is_in_case(Heap& heap, const Value& value) {
   const Value text = to_string(heap, value);
   heap.work_bytes(text.text().size());
   bool cased = false;
@@ -87,11 +81,20 @@ bool is_in_case(Heap& heap, const Value& value, const Arguments&) {
   return cased && kMap(text.text()) == text.text();
 }
 
-bool is_filter(Heap&, const Value& value, const Arguments&) {
+bool is_filter(Heap&, const Value& value) {
   return value.is_string() && find_filter(value.text()) != nullptr;
 }
-bool is_test(Heap&, const Value& value, const Arguments&) {
+bool is_test(Heap&, const Value& value) {
   return value.is_string() && find_test(value.text()) != nullptr;
+}
+
+// A test without an argument.
+template <bool (*kTest)(Heap&, const Value&)>
+bool alone(Heap& heap, const Value& value, const Arguments& arguments) {
+  if (!arguments.positional.empty() || !arguments.named.empty()) {
+    fail("this test takes no argument");
+  }
+  return kTest(heap, value);
 }
 
 struct Entry {
@@ -100,28 +103,28 @@ struct Entry {
 };
 
 constexpr std::array<Entry, 38> kTests = {{
-    {"defined", is_defined},
-    {"undefined", is_undefined},
-    {"none", is_none},
-    {"string", is_string},
-    {"mapping", is_mapping},
-    {"number", is_number},
-    {"integer", is_integer},
-    {"float", is_float},
-    {"boolean", is_boolean},
-    {"true", is_true},
-    {"false", is_false},
-    {"iterable", is_iterable},
-    {"sequence", is_sequence},
-    {"callable", is_callable},
-    {"odd", is_odd},
-    {"even", is_even},
+    {"defined", alone<is_defined>},
+    {"undefined", alone<is_undefined>},
+    {"none", alone<is_none>},
+    {"string", alone<is_string>},
+    {"mapping", alone<is_mapping>},
+    {"number", alone<is_number>},
+    {"integer", alone<is_integer>},
+    {"float", alone<is_float>},
+    {"boolean", alone<is_boolean>},
+    {"true", alone<is_true>},
+    {"false", alone<is_false>},
+    {"iterable", alone<is_iterable>},
+    {"sequence", alone<is_sequence>},
+    {"callable", alone<is_callable>},
+    {"odd", alone<is_odd>},
+    {"even", alone<is_even>},
     {"divisibleby", is_divisible},
     {"sameas", is_same},
-    {"lower", is_in_case<lower>},
-    {"upper", is_in_case<upper>},
-    {"filter", is_filter},
-    {"test", is_test},
+    {"lower", alone<is_in_case<lower>>},
+    {"upper", alone<is_in_case<upper>>},
+    {"filter", alone<is_filter>},
+    {"test", alone<is_test>},
     {"in", compared<Op::kIn>},
     {"==", compared<Op::kEq>},
     {"eq", compared<Op::kEq>},

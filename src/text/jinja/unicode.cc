@@ -119,6 +119,20 @@ bool is_cased(char32_t value) {
          category == UTF8PROC_CATEGORY_LT;
 }
 
+bool is_word(char32_t value) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(value))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO: return true;
+    default: return value == '_';
+  }
+}
+
 bool is_printable(char32_t value) {
   if (value < 0x80) return value >= 0x20 && value < 0x7F;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(value))) {

@@ -26,6 +26,7 @@ void append_code_point(std::string& text, char32_t value);
 bool is_space(char32_t value);
 bool is_cased(char32_t value);
 bool is_printable(char32_t value);
+bool is_word(char32_t value);  // a letter, digit or "_"
 char32_t to_upper(char32_t value);
 char32_t to_lower(char32_t value);
 std::string upper(std::string_view text);

@@ -1,0 +1,124 @@
+#include "text/chat_template.h"
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace causeway::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+
+class ChatTemplateFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    directory_ =
+        std::filesystem::path(testing::TempDir()) / (std::string("chat_template_") + test->name());
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(directory_ / name, std::ios::binary) << text;
+  }
+  std::string rendered() const {
+    const auto loaded = load_chat_template(directory_);
+    if (!loaded.ok()) return "error: " + loaded.error().message;
+    const Json messages = Json::parse(R"([{"role": "user", "content": "hi"}])");
+    const auto text = loaded->render({.messages = messages});
+    return text.ok() ? *text : "error: " + text.error().message;
+  }
+  ErrorCode load_error() const {
+    const auto loaded = load_chat_template(directory_);
+    EXPECT_FALSE(loaded.ok());
+    return loaded.ok() ? ErrorCode::kIo : loaded.error().code;
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ChatTemplateFiles, TheFileOfItsOwnWins) {
+  write("tokenizer_config.json", R"({"chat_template": "config {{ messages[0].content }}"})");
+  EXPECT_EQ(rendered(), "config hi");
+  write("chat_template.jinja", "own {{ messages[0].content }}");
+  EXPECT_EQ(rendered(), "own hi");
+}
+
+TEST_F(ChatTemplateFiles, OfAListTheDefault) {
+  write("tokenizer_config.json", R"({"chat_template": [
+    {"name": "tool_use", "template": "tools"}, {"name": "default", "template": "default"}]})");
+  EXPECT_EQ(rendered(), "default");
+  write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
+  EXPECT_EQ(load_error(), ErrorCode::kNotFound);
+}
+
+TEST_F(ChatTemplateFiles, NoneIsNotFound) {
+  EXPECT_EQ(load_error(), ErrorCode::kNotFound);
+  write("tokenizer_config.json", R"({"chat_template": null})");
+  EXPECT_EQ(load_error(), ErrorCode::kNotFound);
+  EXPECT_THAT(rendered(), HasSubstr("has no chat template"));
+}
+
+TEST_F(ChatTemplateFiles, BrokenFilesAreNamed) {
+  write("tokenizer_config.json", "{\"chat_template\": ");
+  EXPECT_EQ(load_error(), ErrorCode::kCorrupt);
+  write("tokenizer_config.json", R"({"chat_template": 5})");
+  EXPECT_EQ(load_error(), ErrorCode::kCorrupt);
+  write("tokenizer_config.json", R"({"chat_template": [5, {"name": "default"}]})");
+  EXPECT_EQ(load_error(), ErrorCode::kCorrupt);
+  write("chat_template.jinja", "line one\n{% if %}");
+  EXPECT_EQ(load_error(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(rendered(), HasSubstr("chat_template.jinja"));
+  EXPECT_THAT(rendered(), HasSubstr("line 2"));
+  std::filesystem::remove(directory_ / "chat_template.jinja");
+  std::filesystem::create_directory(directory_ / "chat_template.jinja");
+  EXPECT_EQ(load_error(), ErrorCode::kIo);
+}
+
+TEST(ChatTemplate, VariablesAsTransformersSetsThem) {
+  const auto compiled = ChatTemplate::compile(
+      "{{ bos_token is defined }} {{ eos_token }} {{ tools }} {{ documents }} {{ flag }} "
+      "{{ add_generation_prompt }} {{ messages }}");
+  ASSERT_TRUE(compiled.ok());
+  const Json messages = Json::array();
+  const Json extra = Json::parse(R"({"flag": 1, "eos_token": "E", "messages": "mine"})");
+  const auto text = compiled->render(
+      {.messages = messages, .extra = &extra, .add_generation_prompt = false, .eos_token = "x"});
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  EXPECT_EQ(*text, "False E None None 1 False []");
+  const Json list = Json::array();
+  EXPECT_FALSE(compiled->render({.messages = messages, .extra = &list}).ok());
+}
+
+TEST(ChatTemplate, ManyThreadsRenderOneTemplate) {
+  const auto compiled = ChatTemplate::compile(
+      "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
+      "{{ m.content | upper }}{% endfor %}{{ ns.n }}");
+  ASSERT_TRUE(compiled.ok());
+  std::vector<std::string> texts(8);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    threads.emplace_back([&, i] {
+      Json messages = Json::array();
+      for (std::size_t m = 0; m < 100 + i; ++m) messages.push_back({{"content", "a"}});
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        texts[i] = compiled->render({.messages = messages}).value();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(texts[i], std::string(100 + i, 'A') + std::to_string(100 + i));
+  }
+}
+
+}  // namespace
+}  // namespace causeway::text

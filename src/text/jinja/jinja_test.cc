@@ -1,0 +1,166 @@
+// The language, feature by feature, against the answers of Python's jinja2; and hostile templates,
+// each of which must end in an error that says what is wrong and where.
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "text/chat_template.h"
+#include "text/jinja/feature_cases.h"
+
+namespace causeway::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+
+Result<std::string> render(const std::string& source, const Json& variables,
+                           JinjaLimits limits = {}) {
+  CAUSEWAY_ASSIGN(const ChatTemplate compiled, ChatTemplate::compile(source, limits));
+  const Json messages = variables.value("messages", Json::array());
+  ChatTemplateInput input{.messages = messages};
+  const Json none;
+  const auto tools = variables.find("tools");
+  input.tools = tools != variables.end() ? &*tools : &none;
+  const auto extra = variables.find("extra");
+  if (extra != variables.end()) input.extra = &*extra;
+  const std::string bos = variables.value("bos_token", "");
+  const std::string eos = variables.value("eos_token", "");
+  input.bos_token = bos;
+  input.eos_token = eos;
+  input.now_unix_seconds = 1'763'640'000;
+  return compiled.render(input);
+}
+
+Error error_of(const std::string& source, JinjaLimits limits = {}) {
+  const auto result = render(source, Json::object(), limits);
+  EXPECT_FALSE(result.ok()) << source.substr(0, 200);
+  return result.ok() ? Error{} : result.error();
+}
+
+std::string repeated(const std::string& text, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+TEST(Jinja, FeaturesAreWhatPythonGives) {
+  const Json variables = Json::parse(jinja::feature_variables());
+  for (const jinja::FeatureCase& feature : jinja::feature_cases()) {
+    const auto result = render(feature.source, variables);
+    if (feature.expected == jinja::kFails) {
+      EXPECT_FALSE(result.ok()) << feature.source << " gives " << *result;
+      continue;
+    }
+    ASSERT_TRUE(result.ok()) << feature.source << ": " << result.error().message;
+    EXPECT_EQ(*result, feature.expected) << feature.source;
+  }
+}
+
+TEST(Jinja, ErrorsNameTheLine) {
+  EXPECT_THAT(error_of("a\nb\n{% if %}").message, HasSubstr("line 3"));
+  EXPECT_THAT(error_of("{#\n\n#}\n{{ x.y }}").message, HasSubstr("line 4: 'x' is undefined"));
+  EXPECT_THAT(error_of("{% for m in [1] %}\n{{ m + 'a' }}{% endfor %}").message,
+              HasSubstr("line 2: unsupported operand"));
+  EXPECT_THAT(error_of("\n{{ 1 | nosuch }}").message,
+              HasSubstr("line 2: No filter named 'nosuch'"));
+  EXPECT_THAT(error_of("{% nosuch %}").message, HasSubstr("unknown tag 'nosuch'"));
+  EXPECT_THAT(error_of("{% if x %}\n").message, HasSubstr("'endif'"));
+  EXPECT_EQ(error_of("{% if x %}").code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Jinja, TheTemplatesOwnExceptionIsItsMessageAlone) {
+  const Error error = error_of("{{ raise_exception('roles must ' ~ 'alternate') }}");
+  EXPECT_EQ(error.message, "roles must alternate");
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+}
+
+TEST(JinjaLimits, LoopsEnd) {
+  const std::string nested =
+      "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}";
+  EXPECT_THAT(error_of(nested).message, HasSubstr("steps"));
+  EXPECT_EQ(error_of(nested).code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(error_of("{{ range(10**12) }}").message, HasSubstr("Range too big"));
+  EXPECT_THAT(error_of("{{ range(10**30) }}").message, HasSubstr("Range too big"));
+  EXPECT_THAT(error_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}").message,
+              HasSubstr("macros call each other"));
+}
+
+TEST(JinjaLimits, TwentyThousandParentheses) {
+  for (const char* open : {"(", "[", "{1:", "-", "not ", "x(", "x[", "1 if "}) {
+    const Error error = error_of("{{ " + repeated(open, 20'000) + "1");
+    EXPECT_EQ(error.code, ErrorCode::kInvalidArgument) << open;
+    EXPECT_THAT(error.message, HasSubstr("nested")) << open;
+  }
+  const Error balanced =
+      error_of("{{ " + repeated("(", 20'000) + "1" + repeated(")", 20'000) + " }}");
+  EXPECT_THAT(balanced.message, HasSubstr("nested deeper than 200"));
+}
+
+TEST(JinjaLimits, DeepBlocksAndLongChains) {
+  for (const char* block : {"{% if 1 %}", "{% for x in [1] %}", "{% macro m() %}", "{% set x %}",
+                            "{% filter upper %}", "{% with %}", "{% generation %}"}) {
+    EXPECT_THAT(error_of(repeated(block, 20'000)).message, HasSubstr("nested")) << block;
+  }
+  for (const char* link : {" + 1", " ~ 1 + 1", "|abs", ".x", "[0]", "()", " is defined", " or 1"}) {
+    EXPECT_FALSE(error_of("{{ x" + repeated(link, 20'000) + " }}").message.empty()) << link;
+  }
+  // Long, but what a real template may hold.
+  const auto sum = render("{{ 0" + repeated(" + 1", 500) + " }}", Json::object());
+  ASSERT_TRUE(sum.ok()) << sum.error().message;
+  EXPECT_EQ(*sum, "500");
+  const auto elifs = render(
+      "{% if 0 %}" + repeated("{% elif 0 %}", 5'000) + "{% else %}x{% endif %}", Json::object());
+  ASSERT_TRUE(elifs.ok()) << elifs.error().message;
+  EXPECT_EQ(*elifs, "x");
+}
+
+TEST(JinjaLimits, LargeResults) {
+  EXPECT_THAT(error_of("{{ 'a' * 10**12 }}").message, HasSubstr("bytes"));
+  EXPECT_THAT(error_of("{{ [1] * 10**12 }}").message, HasSubstr("bytes"));
+  EXPECT_THAT(error_of("{{ 10 ** 10 ** 10 }}").message, HasSubstr("127 bits"));
+  EXPECT_THAT(error_of("{{ ('a' * 10**8).replace('', 'b' * 10**6) }}").message, HasSubstr("bytes"));
+  EXPECT_THAT(error_of("{{ '%99999999999d' % 1 }}").message, HasSubstr("1000"));
+  EXPECT_THAT(error_of("{% set ns = namespace(x='ab') %}{% for i in range(99) %}"
+                       "{% set ns.x = ns.x + ns.x %}{% endfor %}")
+                  .message,
+              HasSubstr("bytes"));
+  EXPECT_THAT(error_of("{% set ns = namespace(x=[1]) %}{% for i in range(99) %}"
+                       "{% set ns.x = ns.x + ns.x %}{% endfor %}")
+                  .message,
+              HasSubstr("bytes"));
+  JinjaLimits small;
+  small.output_bytes_max = 100;
+  EXPECT_THAT(error_of("{% for i in range(99) %}abc{% endfor %}", small).message,
+              HasSubstr("output is longer than 100 bytes"));
+  small.source_bytes_max = 10;
+  EXPECT_THAT(error_of("{# much too long #}", small).message, HasSubstr("longer than 10 bytes"));
+}
+
+TEST(JinjaLimits, DeepValues) {
+  const std::string build =
+      "{% set ns = namespace(x=[]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+  for (const char* use : {"{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}",
+                          "{{ [ns.x, [ns.x]] | sort }}"}) {
+    EXPECT_THAT(error_of(build + use).message, HasSubstr("nested deeper")) << use;
+  }
+  EXPECT_THAT(error_of("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}").message,
+              HasSubstr("nested deeper"));
+  Json deep = Json::array();
+  for (int i = 0; i < 5000; ++i) {
+    Json outer = Json::array();
+    outer.push_back(std::move(deep));
+    deep = std::move(outer);
+  }
+  const auto result = render("{{ messages }}", Json{{"messages", deep}});
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().message, HasSubstr("nested deeper than 200"));
+}
+
+TEST(Jinja, NotUtf8) {
+  EXPECT_THAT(error_of("abc \xff").message, HasSubstr("not valid UTF-8 at byte 4"));
+}
+
+}  // namespace
+}  // namespace causeway::text
