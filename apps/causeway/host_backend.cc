@@ -31,23 +31,27 @@ HostBackend::HostBackend(const HostBackendOptions& options, const Clock& clock)
 
 Result<std::unique_ptr<HostBackend>> HostBackend::create(const HostBackendOptions& options,
                                                          const Clock& clock) {
-  if (options.kv_frame < Bytes(4096) || options.kv_frame.count % 4096 != 0) {
-    return invalid_argument("--kv-frame-bytes must be a multiple of 4096");
-  }
-  if (options.kv < options.kv_frame) {
+  if (options.kv < options.kv_frame || options.kv_frame < Bytes(1)) {
     return invalid_argument(fmt::format("--kv-cache-memory-bytes {} is less than one frame of {}",
                                         options.kv.count, options.kv_frame.count));
   }
   auto backend = std::make_unique<HostBackend>(options, clock);
-  const std::int64_t count = options.kv / options.kv_frame;
-  const Bytes bytes = options.kv_frame * count;
-  auto region = backend->memory_.allocate(
-      {.name = "causeway-kv", .bytes = bytes, .huge_pages = true, .touch_threads = 0});
-  if (!region.ok()) return region.error().with_context("memory for the KV cache");
-  std::byte* base = backend->memory_.resolve({region.value(), Bytes(0)}, bytes).data();
-  backend->frames_ = {.base = base, .bytes = options.kv_frame, .count = count};
-  CAUSEWAY_ASSIGN(backend->executor_, engine::HostExecutor::start(backend->frames_, clock));
+  CAUSEWAY_TRY(backend->start());
   return backend;
+}
+
+Status HostBackend::start() {
+  CAUSEWAY_ASSIGN(machine_, device::HostMachine::create({}, clock_, memory_));
+  const Bytes arena = round_up(options_.kv, device::kExtentBytes);
+  CAUSEWAY_ASSIGN(device_, machine_->open({.name = "cpu", .arena_bytes = arena}));
+  auto frames =
+      kv::FrameArena::create(*device_, options_.kv_frame, options_.kv / options_.kv_frame);
+  if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
+  frames_.emplace(std::move(frames).value());
+  const engine::HostFrames memory{
+      .base = frames_->base(), .bytes = frames_->frame_bytes(), .count = frames_->frames()};
+  CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start(memory, clock_));
+  return {};
 }
 
 Result<fleet::AttachedModel> HostBackend::attach(const fleet::CatalogueEntry& entry,

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "device/device.h"
+#include "device/host/host_machine.h"
 #include "device/host_memory.h"
 #include "engine/host_executor.h"
 #include "fleet/slice_backend.h"
+#include "kv/frame_arena.h"
 #include "weights/model_pool.h"
 
 namespace causeway::app {
@@ -22,7 +26,7 @@ struct HostBackendOptions {
 
 class HostBackend final : public fleet::SliceBackend {
  public:
-  // Allocates and touches the KV memory. `clock` outlives the backend.
+  // Takes the KV memory from the device's arena. `clock` outlives the backend.
   static Result<std::unique_ptr<HostBackend>> create(const HostBackendOptions& options,
                                                      const Clock& clock);
   HostBackend(const HostBackendOptions& options, const Clock& clock);  // by create()
@@ -33,16 +37,19 @@ class HostBackend final : public fleet::SliceBackend {
   void detach(ModelId model) override;
 
   engine::StepExecutor& executor() { return *executor_; }
-  std::int64_t frames() const { return frames_.count; }
+  std::int64_t frames() const { return frames_->frames(); }
 
  private:
+  Status start();
   Result<engine::HostModel> make_runnable(ModelId model, const model::ModelConfig& config);
 
   const HostBackendOptions options_;
   const Clock& clock_;
   device::HostMemory memory_;
   weights::ModelPool pool_;
-  engine::HostFrames frames_;
+  std::unique_ptr<device::HostMachine> machine_;
+  std::unique_ptr<device::Device> device_;
+  std::optional<kv::FrameArena> frames_;
   std::unique_ptr<engine::HostExecutor> executor_;  // last: its models hold pins of the pool
 };
 

@@ -5,7 +5,8 @@ namespace causeway::app {
 std::string version() { return CAUSEWAY_VERSION; }
 
 std::string version_text() {
-  return "causeway " + version() + " (CUDA: " CAUSEWAY_WITH_CUDA ", oneDNN: " CAUSEWAY_WITH_ONEDNN
+  return "causeway " + version() +
+         " (CUDA: " CAUSEWAY_WITH_CUDA ", oneDNN: " CAUSEWAY_WITH_ONEDNN
          ", compiler: g++ " __VERSION__ ")";
 }
 

@@ -94,7 +94,8 @@ Result<std::vector<ModelSource>> find_models(const fs::path& folder) {
 
 Result<ModelSource> single_model(const fs::path& directory, const std::string& name) {
   if (!is_snapshot(directory)) {
-    return not_found(directory.string() + ": no config.json in it; a model is a folder with "
+    return not_found(directory.string() +
+                     ": no config.json in it; a model is a folder with "
                      "config.json, tokenizer and safetensors files");
   }
   std::error_code error;

@@ -28,8 +28,8 @@ Result<std::vector<ModelSource>> find_models(const std::filesystem::path& folder
 Result<ModelSource> single_model(const std::filesystem::path& directory, const std::string& name);
 
 struct EntryOptions {
-  Tokens max_model_len{0};                     // 0: what config.json says
-  std::filesystem::path chat_template;         // a file that replaces the model's own, or empty
+  Tokens max_model_len{0};              // 0: what config.json says
+  std::filesystem::path chat_template;  // a file that replaces the model's own, or empty
 };
 
 // Reads config, tokenizer and template. A missing or broken chat template is no error: chat

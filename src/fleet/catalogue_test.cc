@@ -106,8 +106,8 @@ TEST_F(LoadEntry, BrokenTemplateIsReportedToChatRequestsOnly) {
 }
 
 TEST_F(LoadEntry, HostileGenerationConfigNamesFileAndField) {
-  for (const char* text : {R"({"temperature": -1})", R"({"top_p": "x"})",
-                           R"({"eos_token_id": [1.5]})", "[]", "{"}) {
+  for (const char* text :
+       {R"({"temperature": -1})", R"({"top_p": "x"})", R"({"eos_token_id": [1.5]})", "[]", "{"}) {
     write_file(folder_.path() / "generation_config.json", text);
     const auto entry = load();
     ASSERT_FALSE(entry.ok()) << text;

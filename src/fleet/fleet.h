@@ -18,8 +18,8 @@ namespace causeway::fleet {
 enum class ModelState {
   kUnloaded,  // known, not in host memory; a request makes it load
   kLoading,
-  kReady,     // in host memory
-  kActive,    // ready, with requests running or waiting
+  kReady,   // in host memory
+  kActive,  // ready, with requests running or waiting
 };
 
 std::string_view name_of(ModelState state);  // "unloaded", "loading", "ready", "active"
@@ -39,19 +39,19 @@ struct CatalogueEntry {
   std::string name;
   std::int64_t created_unix_seconds = 0;
   Tokens max_model_len;
-  std::int64_t vocab = 0;                     // rows of the logits; ids beyond are invalid
-  std::vector<TokenId> eos;                   // generation stops at these
+  std::int64_t vocab = 0;    // rows of the logits; ids beyond are invalid
+  std::vector<TokenId> eos;  // generation stops at these
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
-  std::string chat_template_error;            // why there is none: "its folder has no …"
-  std::string bos_text, eos_text;             // for templates
+  std::string chat_template_error;  // why there is none: "its folder has no …"
+  std::string bos_text, eos_text;   // for templates
 };
 
 struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
-  Bytes bytes;              // in host memory, when ready
-  std::string last_error;   // of the last attempt to load
+  Bytes bytes;             // in host memory, when ready
+  std::string last_error;  // of the last attempt to load
 };
 
 // Thread-safe. Entries live as long as the fleet.

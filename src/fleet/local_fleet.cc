@@ -198,8 +198,9 @@ class LocalFleet::State {
 
   Result<AttachedModel> attach(std::size_t i) {
     const CatalogueModel& model = slots_[i].model;
-    CAUSEWAY_ASSIGN(const AttachedModel attached,
-                    backend_.attach(*model.entry, model.source, [this] { return cancelled_.load(); }));
+    CAUSEWAY_ASSIGN(
+        const AttachedModel attached,
+        backend_.attach(*model.entry, model.source, [this] { return cancelled_.load(); }));
     const Status added = engine_.add_model(model.entry->id, attached.facts);
     if (!added.ok()) {
       backend_.detach(model.entry->id);
@@ -260,8 +261,7 @@ class LocalFleet::State {
 
 Result<std::unique_ptr<LocalFleet>> LocalFleet::start(std::vector<CatalogueModel> models,
                                                       const LocalFleetOptions& options,
-                                                      engine::Engine& engine,
-                                                      SliceBackend& backend,
+                                                      engine::Engine& engine, SliceBackend& backend,
                                                       SerialSink& sink) {
   auto state = std::make_unique<State>(std::move(models), options, engine, backend, sink);
   CAUSEWAY_TRY(state->begin());

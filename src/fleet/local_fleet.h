@@ -25,7 +25,7 @@ struct CatalogueModel {
 };
 
 struct LocalFleetOptions {
-  bool load_ahead = true;              // start loading every model at once, in catalogue order
+  bool load_ahead = true;  // start loading every model at once, in catalogue order
   std::int64_t waiting_for_load_max = 1024;  // requests held while their models load
 };
 
@@ -47,7 +47,8 @@ class LocalFleet final : public Fleet {
 
  public:
   // Engine, backend and sink are borrowed and outlive the fleet; the engine delivers to the same
-  // sink. Entries are numbered from 0 in the order of `models`. kInvalidArgument: two models of one name. kResourceExhausted: no thread to be had.
+  // sink. Entries are numbered from 0 in the order of `models`. kInvalidArgument: two models of one
+  // name. kResourceExhausted: no thread to be had.
   static Result<std::unique_ptr<LocalFleet>> start(std::vector<CatalogueModel> models,
                                                    const LocalFleetOptions& options,
                                                    engine::Engine& engine, SliceBackend& backend,

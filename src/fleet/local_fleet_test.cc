@@ -45,8 +45,8 @@ class CollectingSink final : public engine::OutputSink {
   // The finished output; fails the test when none comes.
   request::Output wait(RequestId id) {
     std::unique_lock lock(mutex_);
-    const bool came = changed_.wait_for(lock, std::chrono::seconds(20),
-                                        [&] { return finished_.contains(id); });
+    const bool came =
+        changed_.wait_for(lock, std::chrono::seconds(20), [&] { return finished_.contains(id); });
     EXPECT_TRUE(came);
     return came ? finished_[id].front() : request::Output();
   }

@@ -113,9 +113,8 @@ bool read_array(const nlohmann::json& object, const char* key, std::vector<T>& o
   return true;
 }
 
-std::optional<TraceEntry> read_json(std::string_view line, const char* time_key,
-                                    Nanos time_unit, const char* prompt_key,
-                                    const char* output_key) {
+std::optional<TraceEntry> read_json(std::string_view line, const char* time_key, Nanos time_unit,
+                                    const char* prompt_key, const char* output_key) {
   const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return std::nullopt;
   const auto time = integer(object, time_key);
@@ -189,7 +188,9 @@ Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries
     return unsupported(file.string() + ": no known trace format; its first line is '" +
                        line.substr(0, 80) + "'");
   }
-  Trace trace{.entries = {}, .has_arrivals = format->arrivals, .has_models = format->models,
+  Trace trace{.entries = {},
+              .has_arrivals = format->arrivals,
+              .has_models = format->models,
               .has_lengths = format->lengths};
   std::int64_t number = 1;
   bool more = !format->header || static_cast<bool>(std::getline(in, line));

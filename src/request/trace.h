@@ -2,8 +2,8 @@
 // Reads the public formats that this field replays; the format is recognised from the content.
 //
 //   Azure LLM inference   CSV  TIMESTAMP,ContextTokens,GeneratedTokens
-//   Mooncake              JSONL timestamp (ms), input_length, output_length, hash_ids (512 tokens each)
-//   ShareGPT, tokenized   JSONL input_toks, output_toks, arrival_time_ns, input_tok_ids
+//   Mooncake              JSONL timestamp (ms), input_length, output_length, hash_ids (512 tokens
+//   each) ShareGPT, tokenized   JSONL input_toks, output_toks, arrival_time_ns, input_tok_ids
 //   lengths               CSV  num_prefill_tokens,num_decode_tokens,…           (no arrivals)
 //   GenAI serving         CSV  gmt_create,…,checkpoint_model_version_id,…       (no lengths)
 #pragma once
@@ -19,9 +19,9 @@
 namespace causeway::request {
 
 struct TraceEntry {
-  Nanos arrival;                        // since the first entry; 0 when the format has none
-  std::string model;                    // empty when the format has none
-  Tokens prompt{0};                     // 0 when the format has none
+  Nanos arrival;      // since the first entry; 0 when the format has none
+  std::string model;  // empty when the format has none
+  Tokens prompt{0};   // 0 when the format has none
   Tokens output{0};
   std::vector<TokenId> prompt_ids;      // ShareGPT
   std::vector<std::int64_t> block_ids;  // Mooncake: equal ids are equal blocks of 512 tokens

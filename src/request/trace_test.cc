@@ -14,8 +14,7 @@ class TraceFile : public testing::Test {
  protected:
   fs::path write(const std::string& content) {
     path_ = fs::path(testing::TempDir()) /
-            (std::string("trace_") +
-             testing::UnitTest::GetInstance()->current_test_info()->name());
+            (std::string("trace_") + testing::UnitTest::GetInstance()->current_test_info()->name());
     std::ofstream(path_) << content;
     return path_;
   }
@@ -49,8 +48,9 @@ TEST_F(TraceFile, ShareGpt) {
 
 TEST_F(TraceFile, MooncakeAndLimit) {
   const auto trace = load_trace(
-      write("{\"timestamp\": 10, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [0, 1]}\n"
-            "{\"timestamp\": 40, \"input_length\": 9, \"output_length\": 6, \"hash_ids\": [2]}\n"),
+      write(
+          "{\"timestamp\": 10, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [0, 1]}\n"
+          "{\"timestamp\": 40, \"input_length\": 9, \"output_length\": 6, \"hash_ids\": [2]}\n"),
       1);
   ASSERT_EQ(trace.value().entries.size(), 1u);
   EXPECT_EQ(trace.value().entries[0].block_ids.size(), 2u);

@@ -22,7 +22,8 @@ LAYERS = {
 # pattern, what to use instead, pattern of the paths where it is allowed
 BANNED = [
     (r"_clock::now\b", "take a Clock& or `now` (base/clock.h)", r"^src/base/clock\.cc$"),
-    (r"\bs?rand\s*\(|\b(?:random_device|mt19937)\b", "take a Random& (base/random.h)", None),
+    (r"\bs?rand\s*\(|\bmt19937\b", "take a Random& (base/random.h)", None),
+    (r"\brandom_device\b", "take a Random& (base/random.h)", r"^apps/|/testing/"),
     (r"\bsleep_(?:for|until)\b|\bu?sleep\s*\(", "wait on a condition variable with a time-out", None),
     (r"\bgetenv\s*\(", "read options in apps/ and pass them", r"^(apps|tests)/|/testing/|_(test|bench)\.cc$"),
     (r"\bcudaDeviceSynchronize\b", "wait for an event or a stream", None),

@@ -31,7 +31,7 @@ struct ModelReport {
   Percentiles e2e_ms;
   double ttft_attained = 0;  // share of requests within the target; a failed one is not
   double tpot_attained = 0;
-  double slo_attained = 0;   // both
+  double slo_attained = 0;  // both
   double output_tokens_per_second = 0;
   std::string first_error;
 };

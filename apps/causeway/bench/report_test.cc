@@ -19,8 +19,9 @@ LoadRecord record(const std::string& model, Nanos scheduled, std::vector<Nanos> 
 }
 
 TEST(Report, LatenciesCountFromTheScheduledArrival) {
-  const auto report = make_report({record("a", seconds(1), {millis(1200), millis(1300), millis(1500)})},
-                                  {.ttft = millis(250), .tpot = millis(160)});
+  const auto report =
+      make_report({record("a", seconds(1), {millis(1200), millis(1300), millis(1500)})},
+                  {.ttft = millis(250), .tpot = millis(160)});
   EXPECT_NEAR(report.all.ttft_ms.p50, 200, 2);
   EXPECT_NEAR(report.all.tpot_ms.p50, 150, 2);
   EXPECT_NEAR(report.all.e2e_ms.p99, 500, 5);

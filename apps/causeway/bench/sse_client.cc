@@ -47,7 +47,8 @@ class SseSplitter {
   void push(std::string_view bytes, OnData on_data) {
     pending_.append(bytes);
     std::size_t begin = 0;
-    for (std::size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    for (std::size_t end; (end = pending_.find('\n', begin)) != std::string::npos;
+         begin = end + 1) {
       std::string_view line(pending_.data() + begin, end - begin);
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (!line.starts_with("data:")) continue;
@@ -95,8 +96,8 @@ void take_event(std::string_view data, Nanos now, StreamOutcome& outcome) {
   if (choices == event.end() || !choices->is_array()) return;
   for (const auto& choice : *choices) {
     const bool finishes = choice.contains("finish_reason") && !choice["finish_reason"].is_null();
-    const bool empty = finishes && choice.value("text", std::string()).empty() &&
-                       !choice.contains("delta");
+    const bool empty =
+        finishes && choice.value("text", std::string()).empty() && !choice.contains("delta");
     if (carries_token(choice) && !empty) outcome.token_times.push_back(now);
   }
 }

@@ -29,7 +29,7 @@ struct StreamOutcome {
   std::int64_t completion_tokens = 0;  // from usage; chunks when the server reports none
   std::int64_t cached_tokens = 0;
   int http_status = 0;
-  std::string error;                   // empty: complete
+  std::string error;  // empty: complete
 
   bool ok() const { return error.empty(); }
 };

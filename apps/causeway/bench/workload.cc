@@ -22,8 +22,8 @@ std::vector<TokenId> random_ids(std::int64_t count, std::int64_t vocab, Random& 
   return ids;
 }
 
-// Prompt ids of a trace entry: its own, or its blocks' (equal ids give equal tokens, so prefixes are
-// shared as in the trace), or random ones of its length.
+// Prompt ids of a trace entry: its own, or its blocks' (equal ids give equal tokens, so prefixes
+// are shared as in the trace), or random ones of its length.
 std::vector<TokenId> prompt_of(const request::TraceEntry& entry, std::int64_t length,
                                const WorkloadOptions& options, Random& random) {
   std::vector<TokenId> ids;
@@ -37,7 +37,8 @@ std::vector<TokenId> prompt_of(const request::TraceEntry& entry, std::int64_t le
   }
   const auto wanted = static_cast<std::size_t>(length);
   if (ids.size() < wanted) {
-    const auto rest = random_ids(static_cast<std::int64_t>(wanted - ids.size()), options.vocab, random);
+    const auto rest =
+        random_ids(static_cast<std::int64_t>(wanted - ids.size()), options.vocab, random);
     ids.insert(ids.end(), rest.begin(), rest.end());
   }
   ids.resize(wanted);

@@ -18,10 +18,10 @@ struct WorkloadOptions {
   double time_scale = 1;            // multiplies the trace's arrival times
   std::int64_t input_tokens = 64;   // of synthetic prompts, or where the trace has no lengths
   std::int64_t output_tokens = 32;
-  double length_spread = 0.5;       // synthetic lengths are uniform within ± this share
-  std::int64_t input_tokens_max = 0;   // longer prompts of a trace are cut; 0: never
+  double length_spread = 0.5;         // synthetic lengths are uniform within ± this share
+  std::int64_t input_tokens_max = 0;  // longer prompts of a trace are cut; 0: never
   std::int64_t output_tokens_max = 0;
-  std::int64_t vocab = 256;         // prompt token ids are drawn below this (and a trace's taken modulo)
+  std::int64_t vocab = 256;  // prompt token ids are drawn below this (and a trace's taken modulo)
   std::uint64_t seed = 1;
 };
 

@@ -57,7 +57,8 @@ TEST(Workload, PoissonRate) {
 TEST(Workload, EqualTraceBlocksGiveEqualPrefixes) {
   const std::string file = ::testing::TempDir() + "workload_blocks.jsonl";
   std::ofstream(file)
-      << R"({"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [7, 8]})" << "\n"
+      << R"({"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [7, 8]})"
+      << "\n"
       << R"({"timestamp": 2000, "input_length": 900, "output_length": 6, "hash_ids": [7, 9]})"
       << "\n";
   auto options = synthetic();

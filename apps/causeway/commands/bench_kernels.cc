@@ -23,8 +23,8 @@ void print_table(const std::vector<KernelBenchRow>& rows) {
   for (const KernelBenchRow& row : rows) {
     fmt::print("{:<24} {:<30} {:>10.1f} {:>10.1f} {:<8} {:>6.2f} {:>6} {:>6.0f}% {:>5}  {}\n",
                row.name, row.shape, row.measured, row.limit, row.unit, row.ratio,
-               row.ratio_wanted > 0 ? fmt::format("{:.2f}", row.ratio_wanted) : "", 100 * row.spread,
-               row.runs, row.limit_name);
+               row.ratio_wanted > 0 ? fmt::format("{:.2f}", row.ratio_wanted) : "",
+               100 * row.spread, row.runs, row.limit_name);
   }
 }
 
@@ -50,19 +50,22 @@ class BenchKernels final : public Command {
   BenchKernels(CLI::App& parent, const Clock& clock)
       : Command(parent, "kernels", "Measure the CPU kernels and a 1B model beside their limits"),
         clock_(clock) {
-    options().add_option("--runs", runs_, "of each figure; the median is reported")
-        ->check(CLI::Range(5, 1000))->capture_default_str();
+    options()
+        .add_option("--runs", runs_, "of each figure; the median is reported")
+        ->check(CLI::Range(5, 1000))
+        ->capture_default_str();
     options().add_flag("--model-only", model_only_, "only decode and prefill of the 1B model");
-    options().add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
+    options().add_option("--json", json_file_,
+                         "also write the rows to this file ('-': standard output)");
   }
 
   Status run() override {
     device::HostMemory memory;
     std::vector<KernelBenchRow> rows;
     if (!model_only_) {
-      CAUSEWAY_ASSIGN(rows, kernels::bench::run_kernel_benchmarks(
-                                {.read_bytes = gib(2), .runs = runs_}, memory, clock_,
-                                print_progress));
+      CAUSEWAY_ASSIGN(
+          rows, kernels::bench::run_kernel_benchmarks({.read_bytes = gib(2), .runs = runs_}, memory,
+                                                      clock_, print_progress));
     }
     model::ForwardBenchOptions forward;
     forward.runs = runs_;

@@ -15,8 +15,8 @@ using namespace causeway::bench;  // NOLINT: the command is this room's face
 
 void print_progress(const LoadProgress& p) {
   const double elapsed = to_seconds(p.elapsed);
-  fmt::print(stderr, "\r{:7.1f} s  sent {}/{}  done {}  failed {}  {:.0f} tok/s   ", elapsed, p.sent,
-             p.total, p.completed, p.failed,
+  fmt::print(stderr, "\r{:7.1f} s  sent {}/{}  done {}  failed {}  {:.0f} tok/s   ", elapsed,
+             p.sent, p.total, p.completed, p.failed,
              static_cast<double>(p.output_tokens) / std::max(elapsed, 1e-9));
 }
 
@@ -51,8 +51,8 @@ class BenchServe final : public Command {
     if (isatty(STDERR_FILENO) != 0) load_.progress = print_progress;
     const auto records = run_load(requests, load_, clock_);
     if (load_.progress) fmt::print(stderr, "\n");
-    const LoadReport report = make_report(
-        records, {nanos_from_seconds(slo_ttft_ms_ * 1e-3), nanos_from_seconds(slo_tpot_ms_ * 1e-3)});
+    const LoadReport report = make_report(records, {nanos_from_seconds(slo_ttft_ms_ * 1e-3),
+                                                    nanos_from_seconds(slo_tpot_ms_ * 1e-3)});
     fmt::print("{}", to_table(report));
     CAUSEWAY_TRY(write_json(json_file_, to_json(report)));
     if (report.all.failed == report.all.requests) {
@@ -66,36 +66,46 @@ class BenchServe final : public Command {
     auto& app = options();
     app.add_option("--base-url", base_url_, "of the server")->capture_default_str();
     app.add_option("--api-key", api_key_, "sent as a bearer token");
-    app.add_option("--model", workload_.models, "models to ask; default: all that the server lists");
+    app.add_option("--model", workload_.models,
+                   "models to ask; default: all that the server lists");
     app.add_option("--max-concurrency", load_.outstanding_max, "outstanding requests; 0: no cap");
     app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
         ->capture_default_str();
     app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
         ->capture_default_str();
-    app.add_option("--json", json_file_, "also write the report to this file ('-': standard output)");
+    app.add_option("--json", json_file_,
+                   "also write the report to this file ('-': standard output)");
   }
 
   void declare_workload() {
     auto& app = options();
-    app.add_option("--trace", workload_.trace, "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
+    app.add_option("--trace", workload_.trace,
+                   "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
         ->check(CLI::ExistingFile);
     app.add_option("--num-prompts", workload_.requests, "requests to send at most")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--request-rate", workload_.requests_per_second,
                    "Poisson arrivals a second; 0: the trace's own, or all at once")
-        ->check(CLI::NonNegativeNumber)->capture_default_str();
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_option("--time-scale", workload_.time_scale, "multiplies the trace's arrival times")
-        ->check(CLI::NonNegativeNumber)->capture_default_str();
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_option("--input-len", workload_.input_tokens, "mean prompt tokens without a trace")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--output-len", workload_.output_tokens, "mean output tokens without a trace")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--range-ratio", workload_.length_spread, "spread of these lengths, 0 to 1")
-        ->check(CLI::Range(0.0, 1.0))->capture_default_str();
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
     app.add_option("--max-input-len", workload_.input_tokens_max, "cut longer prompts; 0: never");
     app.add_option("--max-output-len", workload_.output_tokens_max, "cut longer outputs; 0: never");
     app.add_option("--vocab-size", workload_.vocab, "prompt token ids are below this")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--seed", workload_.seed, "of the workload")->capture_default_str();
   }
 

@@ -17,22 +17,27 @@ class BenchServer final : public Command {
         clock_(clock) {
     auto& app = options();
     app.add_option("--streams", streams_, "streams for the time to first byte")
-        ->check(CLI::Range(1, 10'000))->capture_default_str();
+        ->check(CLI::Range(1, 10'000))
+        ->capture_default_str();
     app.add_option("--concurrent", concurrent_, "streams open at once for the memory figure")
-        ->check(CLI::Range(1, 10'000))->capture_default_str();
+        ->check(CLI::Range(1, 10'000))
+        ->capture_default_str();
     app.add_option("--rounds", rounds_, "requests of each stream")
-        ->check(CLI::Range(1, 10'000))->capture_default_str();
+        ->check(CLI::Range(1, 10'000))
+        ->capture_default_str();
     app.add_option("--threads", threads_, "of the server")
-        ->check(CLI::Range(1, 64))->capture_default_str();
-    app.add_option("--json", json_file_, "also write the figures to this file ('-': standard output)");
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    app.add_option("--json", json_file_,
+                   "also write the figures to this file ('-': standard output)");
   }
 
   Status run() override {
     constexpr int kTokens = 32;
     server::ServerReport report;
     fmt::print(stderr, "time to first byte, {} streams …\n", streams_);
-    CAUSEWAY_ASSIGN(report.first_byte, server::measure_first_byte(streams_, kTokens, rounds_,
-                                                                  threads_, clock_));
+    CAUSEWAY_ASSIGN(report.first_byte,
+                    server::measure_first_byte(streams_, kTokens, rounds_, threads_, clock_));
     fmt::print(stderr, "memory, {} concurrent streams …\n", concurrent_);
     CAUSEWAY_ASSIGN(report.concurrency,
                     server::measure_concurrency(concurrent_, kTokens, threads_, clock_));

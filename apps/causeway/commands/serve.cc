@@ -43,12 +43,12 @@ class Serve final : public Command {
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
     CAUSEWAY_ASSIGN(auto models, read_catalogue());
     CAUSEWAY_TRY(finish_options());
-    CAUSEWAY_ASSIGN(const auto backend,
-                    HostBackend::create({.pool = Bytes(static_cast<std::int64_t>(set_.pool_bytes)),
-                                         .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
-                                         .kv_frame =
-                                             Bytes(static_cast<std::int64_t>(set_.kv_frame_bytes))},
-                                        clock_));
+    CAUSEWAY_ASSIGN(
+        const auto backend,
+        HostBackend::create({.pool = Bytes(static_cast<std::int64_t>(set_.pool_bytes)),
+                             .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
+                             .kv_frame = Bytes(static_cast<std::int64_t>(set_.kv_frame_bytes))},
+                            clock_));
     set_.engine.core.frames = backend->frames();
 
     server::Server server(set_.server, clock_);
@@ -91,10 +91,12 @@ class Serve final : public Command {
         ->group("Models");
     app.add_option("--max-model-len", set_.max_model_len,
                    "tokens of prompt and output together; default: the model's own")
-        ->check(CLI::NonNegativeNumber)->group("Models");
+        ->check(CLI::NonNegativeNumber)
+        ->group("Models");
     app.add_option("--chat-template", set_.chat_template,
                    "Jinja file that replaces the models' own")
-        ->check(CLI::ExistingFile)->group("Models");
+        ->check(CLI::ExistingFile)
+        ->group("Models");
     app.add_flag("--load-on-demand", set_.load_on_demand,
                  "load a model when it is first asked for, not at start")
         ->group("Models");
@@ -102,14 +104,19 @@ class Serve final : public Command {
 
   void declare_memory() {
     auto& app = options();
-    app.add_option("--pool-memory-bytes", set_.pool_bytes,
-                   "host memory for weights, e.g. 64GB")
-        ->transform(CLI::AsSizeValue(false))->group("Memory")->capture_default_str();
+    app.add_option("--pool-memory-bytes", set_.pool_bytes, "host memory for weights, e.g. 64GB")
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory")
+        ->capture_default_str();
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes, "memory for KV, e.g. 4GB")
-        ->transform(CLI::AsSizeValue(false))->group("Memory")->capture_default_str();
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory")
+        ->capture_default_str();
     app.add_option("--kv-frame-bytes", set_.kv_frame_bytes,
                    "size of a KV frame, one for all models; small for tiny models")
-        ->transform(CLI::AsSizeValue(false))->group("Memory")->capture_default_str();
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory")
+        ->capture_default_str();
     app.add_flag("--no-enable-prefix-caching", set_.no_prefix_caching,
                  "do not share KV between requests with the same beginning")
         ->group("Memory");
@@ -118,34 +125,47 @@ class Serve final : public Command {
   void declare_scheduling() {
     auto& app = options();
     app.add_option("--scheduling-policy", set_.policy, "fcfs or priority")
-        ->group("Scheduling")->capture_default_str();
+        ->group("Scheduling")
+        ->capture_default_str();
     app.add_option("--max-num-seqs", set_.engine.core.schedule.running_max,
                    "sequences that run at once")
-        ->check(CLI::PositiveNumber)->group("Scheduling")->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->group("Scheduling")
+        ->capture_default_str();
     app.add_option("--max-num-batched-tokens", set_.engine.core.schedule.tokens_per_step_max,
                    "tokens of a step; longer prompts are computed in chunks")
-        ->check(CLI::PositiveNumber)->group("Scheduling")->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->group("Scheduling")
+        ->capture_default_str();
     app.add_option("--max-queue", set_.engine.requests_max,
                    "requests running and waiting; more get 429")
-        ->check(CLI::PositiveNumber)->group("Scheduling")->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->group("Scheduling")
+        ->capture_default_str();
     app.add_option("--slo-ttft-ms", set_.slo_ttft_ms, "target of requests that name none")
-        ->group("Scheduling")->capture_default_str();
+        ->group("Scheduling")
+        ->capture_default_str();
     app.add_option("--slo-tpot-ms", set_.slo_tpot_ms, "target of requests that name none")
-        ->group("Scheduling")->capture_default_str();
+        ->group("Scheduling")
+        ->capture_default_str();
   }
 
   void declare_http() {
     auto& app = options();
     app.add_option("--host", set_.server.host, "address to listen on")
-        ->group("Server")->capture_default_str();
+        ->group("Server")
+        ->capture_default_str();
     app.add_option("--port", set_.server.port, "port to listen on; 0: any free one")
-        ->group("Server")->capture_default_str();
+        ->group("Server")
+        ->capture_default_str();
     app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
         ->group("Server");
     app.add_option("--seed", set_.server.seed, "of requests that give none")->group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
                    "seconds that running requests get after SIGTERM")
-        ->check(CLI::NonNegativeNumber)->group("Server")->capture_default_str();
+        ->check(CLI::NonNegativeNumber)
+        ->group("Server")
+        ->capture_default_str();
   }
 
   Status finish_options() {

@@ -45,16 +45,21 @@ class Simulate final : public Command {
     app.add_option("--model-config", configs_,
                    "config.json of a model (or its folder); may be repeated");
     app.add_option("--kv-cache-memory-bytes", kv_bytes_, "device memory for KV")
-        ->transform(CLI::AsSizeValue(false))->capture_default_str();
+        ->transform(CLI::AsSizeValue(false))
+        ->capture_default_str();
     app.add_option("--kv-frame-bytes", frame_bytes_, "size of a KV frame")
-        ->transform(CLI::AsSizeValue(false))->capture_default_str();
+        ->transform(CLI::AsSizeValue(false))
+        ->capture_default_str();
     app.add_option("--scheduling-policy", policy_, "fcfs or priority")->capture_default_str();
     app.add_option("--max-num-seqs", simulation_.schedule.running_max, "sequences that run at once")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--max-num-batched-tokens", simulation_.schedule.tokens_per_step_max,
                    "tokens of a step")
-        ->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--json", json_file_, "also write the report to this file ('-': standard output)");
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--json", json_file_,
+                   "also write the report to this file ('-': standard output)");
   }
 
   void declare_workload() {
@@ -62,16 +67,21 @@ class Simulate final : public Command {
     app.add_option("--trace", trace_, "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
         ->check(CLI::ExistingFile);
     app.add_option("--num-prompts", requests_, "requests at most; 0: the whole trace")
-        ->check(CLI::NonNegativeNumber)->capture_default_str();
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_option("--request-rate", rate_,
                    "Poisson arrivals a second, without a trace or for one without arrivals")
-        ->check(CLI::NonNegativeNumber)->capture_default_str();
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_option("--speed", speed_, "a trace's arrivals come this much faster")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--input-len", input_, "mean prompt tokens without a trace")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--output-len", output_, "mean output tokens without a trace")
-        ->check(CLI::PositiveNumber)->capture_default_str();
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
         ->capture_default_str();
     app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")

@@ -34,16 +34,15 @@ std::string byte_tokenizer_json() {
   int next_extra = 0;
   for (int byte = 0; byte < 256; ++byte) vocab[stand_in(byte, next_extra)] = byte;
   const auto special = [](int id, const char* content) {
-    return nlohmann::json{{"id", id},           {"content", content}, {"special", true},
-                          {"single_word", false}, {"lstrip", false},    {"rstrip", false},
-                          {"normalized", false}};
+    return nlohmann::json{
+        {"id", id},        {"content", content}, {"special", true},    {"single_word", false},
+        {"lstrip", false}, {"rstrip", false},    {"normalized", false}};
   };
   return nlohmann::json{
       {"version", "1.0"},
       {"added_tokens", {special(256, "<s>"), special(257, "</s>")}},
       {"normalizer", nullptr},
-      {"pre_tokenizer",
-       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
       {"decoder", {{"type", "ByteLevel"}}},
       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}
       .dump();
@@ -84,8 +83,7 @@ void write_snapshot(const fs::path& directory) {
                               {"torch_dtype", "float32"}};
   write_file(directory / "config.json", config.dump());
   write_file(directory / "tokenizer.json", byte_tokenizer_json());
-  write_file(directory / "tokenizer_config.json",
-             R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  write_file(directory / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
 }
 
 }  // namespace causeway::fleet::testing
