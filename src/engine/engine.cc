@@ -197,8 +197,8 @@ void Engine::State::run() {
     if (core.step_in_flight()) await_step();
     // With nothing left to run the loop goes to sleep: what the last step brought goes out first.
     if (core.idle()) {
-      deliver(core.take_outputs());
       publish();
+      deliver(core.take_outputs());
     }
   }
 }
