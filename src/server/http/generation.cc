@@ -39,8 +39,7 @@ class Generation {
         incoming_(std::move(incoming)),
         arrival_(arrival),
         counted_(context_, &ServerContext::generations),
-        stream_(connection.worker(), connection.news(), context_.options.limits.queued_tokens_max) {
-  }
+        stream_(connection, context_.options.limits.queued_tokens_max) {}
   ~Generation() { cancel_rest(); }
 
   asio::awaitable<bool> run(std::string body);
@@ -282,9 +281,9 @@ asio::awaitable<bool> Generation::write_events(std::string events, bool last) {
     events += last ? "\r\n0\r\n\r\n" : "\r\n";
   }
   const std::array<asio::const_buffer, 2> pieces = {asio::buffer(front), asio::buffer(events)};
-  stream_.set_slow(true);
+  stream_.set_writing(true);
   const bool written = co_await connection_.write(pieces);
-  stream_.set_slow(false);
+  stream_.set_writing(false);
   co_return written;
 }
 

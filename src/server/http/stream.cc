@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include "server/http/connection.h"
+
 namespace causeway::server {
 
-Stream::Stream(Worker& worker, Event& news, std::size_t queued_tokens_max)
-    : worker_(worker), news_(news), queued_tokens_max_(queued_tokens_max) {}
+Stream::Stream(Connection& connection, std::size_t queued_tokens_max)
+    : connection_(connection),
+      worker_(connection.worker()),
+      queued_tokens_max_(queued_tokens_max) {}
 
 Stream::~Stream() {
   for (const RequestId id : ids_) worker_.detach(id);
@@ -22,13 +26,16 @@ void Stream::deliver(StreamItem item) {
   queued_tokens_ += item.output.tokens.size();
   // Only a write that does not end makes a queue too long; a burst before the reader had its turn
   // does not.
-  if (slow_ && queued_tokens_ > queued_tokens_max_) overflowed_ = true;
+  if (writing_ && queued_tokens_ > queued_tokens_max_ && !overflowed_) {
+    overflowed_ = true;
+    connection_.give_up_writing();
+  }
   if (overflowed_) {
     queue_.clear();
   } else {
     queue_.push_back(std::move(item));
   }
-  news_.set();
+  connection_.news().set();
 }
 
 std::vector<StreamItem> Stream::take() {

@@ -18,9 +18,10 @@ struct StreamItem {
 
 class Stream {
  public:
-  // `news` is set on every delivery. A reader that is slow() may leave `queued_tokens_max` tokens
-  // waiting; one more and the stream has overflowed: it keeps nothing more.
-  Stream(Worker& worker, Event& news, std::size_t queued_tokens_max);
+  // The connection's news() is set on every delivery. While a write is under way
+  // `queued_tokens_max` tokens may wait behind it; one more and the stream has overflowed: it keeps
+  // nothing more, and the write is given up.
+  Stream(Connection& connection, std::size_t queued_tokens_max);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -33,15 +34,15 @@ class Stream {
   void deliver(StreamItem item);
   std::vector<StreamItem> take();
 
-  void set_slow(bool slow) { slow_ = slow; }
+  void set_writing(bool writing) { writing_ = writing; }
   bool overflowed() const { return overflowed_; }
 
  private:
+  Connection& connection_;
   Worker& worker_;
-  Event& news_;
   std::size_t queued_tokens_max_;
   std::size_t queued_tokens_ = 0;
-  bool slow_ = false;
+  bool writing_ = false;
   bool overflowed_ = false;
   std::vector<RequestId> ids_;
   std::vector<StreamItem> queue_;

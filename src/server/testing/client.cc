@@ -115,7 +115,7 @@ Answer Client::read_answer(bool head_only) {
   if (head_only || answer.status == 100) return answer;
   if (answer.headers.contains("content-length")) {
     answer.body = take(std::stoul(answer.headers["content-length"]));
-  } else if (answer.headers["transfer-encoding"] == "chunked") {
+  } else if (answer.headers.contains("transfer-encoding")) {
     answer.body = read_chunks();
   } else {
     while (fill()) {
@@ -123,6 +123,11 @@ Answer Client::read_answer(bool head_only) {
     answer.body = take(pending_.size());
   }
   return answer;
+}
+
+bool Client::readable_within(int milliseconds) {
+  pollfd ready{socket_, POLLIN, 0};
+  return ::poll(&ready, 1, milliseconds) > 0;
 }
 
 bool Client::closed_within(int milliseconds) {

@@ -35,6 +35,8 @@ class Client {
   Answer read_answer(bool head_only = false);
   // Reads until `needle` has come; what was read.
   std::string read_until(std::string_view needle);
+  // Whether more arrives.
+  bool readable_within(int milliseconds);
   // Whether the server closes within `milliseconds`.
   bool closed_within(int milliseconds);
 

@@ -129,7 +129,7 @@ std::vector<request::Output> ScriptedFleet::step() {
   std::vector<request::Output> outputs;
   for (auto at = running_.begin(); at != running_.end();) {
     Running& running = at->second;
-    if (running.script.held && !running.cancelled) {
+    if (running.script.held && running.next >= running.script.hold_at && !running.cancelled) {
       ++at;
       continue;
     }

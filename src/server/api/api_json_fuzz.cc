@@ -1,0 +1,81 @@
+// Any bytes as the body of a chat or completion request, through parsing, validation, template,
+// tokenizer and back to text. The first byte picks the endpoint.
+#include <cstdint>
+#include <memory>
+
+#include "server/api/answer_writer.h"
+#include "server/api/prepare.h"
+#include "server/bench/byte_model.h"
+
+namespace causeway::server {
+namespace {
+
+const fleet::CatalogueEntry& model() {
+  static const std::unique_ptr<fleet::CatalogueEntry> entry =
+      byte_model_entry(ModelId(0), "m", Tokens(512));
+  return *entry;
+}
+
+// What prepare() promises of its requests.
+void check(const Prepared& prepared) {
+  CAUSEWAY_CHECK(!prepared.requests.empty());
+  for (const request::Request& request : prepared.requests) {
+    CAUSEWAY_CHECK(!request.prompt.empty() && request.max_tokens.count >= 1);
+    CAUSEWAY_CHECK(static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens.count <=
+                   model().max_model_len.count);
+    for (const TokenId id : request.prompt) CAUSEWAY_CHECK(id >= 0 && id < model().vocab);
+    const request::SamplingParams& sampling = request.sampling;
+    CAUSEWAY_CHECK(sampling.temperature >= 0 && sampling.temperature <= 2);
+    CAUSEWAY_CHECK(sampling.top_p > 0 && sampling.top_p <= 1);
+    CAUSEWAY_CHECK(sampling.min_p >= 0 && sampling.min_p <= 1 && sampling.top_k >= 0);
+    CAUSEWAY_CHECK(sampling.repetition_penalty > 0);
+  }
+}
+
+// The prompt as if it were the answer: a choice with the request's stops, written out.
+void answer(const GenerationRequest& asked, const Prepared& prepared) {
+  Choice choice(*model().tokenizer, asked);
+  for (const TokenId id : prepared.requests[0].prompt) {
+    request::OutputToken token;
+    token.token = id;
+    choice.push({token});
+  }
+  choice.finish(request::FinishReason::kLength);
+  AnswerWriter::Head head;
+  head.endpoint = asked.endpoint;
+  head.model = asked.model;
+  head.logprobs = asked.top_logprobs >= 0;
+  const AnswerWriter writer(head, *model().tokenizer);
+  const std::string text = choice.take_text();
+  const auto tokens = choice.take_tokens();
+  const ChoiceText whole{0, text, tokens, choice.finish_reason()};
+  std::string out;
+  writer.append_event(out, whole);
+  writer.append_answer(out, {&whole, 1}, {});
+}
+
+void fuzz(Endpoint endpoint, std::string_view body) {
+  GenerationRequest asked;
+  MaybeError error = parse_generation(endpoint, body, {}, asked);
+  Prepared prepared;
+  if (!error) error = prepare(asked, model(), {}, prepared);
+  if (error) {
+    CAUSEWAY_CHECK(error->status == 400 && !error->message.empty());
+    std::string out;
+    append_error(out, *error);
+    return;
+  }
+  check(prepared);
+  answer(asked, prepared);
+}
+
+}  // namespace
+}  // namespace causeway::server
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace causeway::server;  // NOLINT: the fuzzer's entry must be global
+  if (size == 0) return 0;
+  const auto endpoint = data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions;
+  fuzz(endpoint, {reinterpret_cast<const char*>(data) + 1, size - 1});
+  return 0;
+}

@@ -1,0 +1,187 @@
+#include <gtest/gtest.h>
+
+#include "server/api/chat_body.h"
+#include "server/api/generation_request.h"
+
+namespace causeway::server {
+namespace {
+
+MaybeError parse_chat_with(const std::string& more) {
+  GenerationRequest out;
+  return parse_generation(Endpoint::kChat,
+                          R"({"model":"m","messages":[{"role":"user","content":"x"}])" +
+                              (more.empty() ? "" : "," + more) + "}",
+                          {}, out);
+}
+MaybeError parse_completion_with(const std::string& more) {
+  GenerationRequest out;
+  return parse_generation(Endpoint::kCompletions,
+                          R"({"model":"m")" + (more.empty() ? "" : "," + more) + "}", {}, out);
+}
+
+struct Field {
+  std::string json;
+  std::string param;
+};
+
+TEST(Parse, RefusesBadFieldsByName) {
+  const std::vector<Field> bad = {
+      {R"("temperature":-0.1)", "temperature"},
+      {R"("temperature":2.1)", "temperature"},
+      {R"("temperature":"1")", "temperature"},
+      {R"("temperature":"NaN")", "temperature"},
+      {R"("top_p":0)", "top_p"},
+      {R"("top_p":1.01)", "top_p"},
+      {R"("top_k":-2)", "top_k"},
+      {R"("top_k":1.5)", "top_k"},
+      {R"("min_p":-1)", "min_p"},
+      {R"("presence_penalty":2.5)", "presence_penalty"},
+      {R"("frequency_penalty":-2.5)", "frequency_penalty"},
+      {R"("repetition_penalty":0)", "repetition_penalty"},
+      {R"("seed":1.5)", "seed"},
+      {R"("seed":18446744073709551615)", "seed"},
+      {R"("max_tokens":0)", "max_tokens"},
+      {R"("max_tokens":-5)", "max_tokens"},
+      {R"("max_tokens":99999999999)", "max_tokens"},
+      {R"("max_tokens":5,"max_completion_tokens":6)", "max_completion_tokens"},
+      {R"("n":0)", "n"},
+      {R"("n":1000)", "n"},
+      {R"("stream":"yes")", "stream"},
+      {R"("stream_options":[])", "stream_options"},
+      {R"("stream_options":{"include_usage":1})", "stream_options.include_usage"},
+      {R"("stream_options":{"other":1})", "stream_options.other"},
+      {R"("stop":"")", "stop"},
+      {R"("stop":["a",""])", "stop"},
+      {R"("stop":[1])", "stop"},
+      {R"("stop":["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"])", "stop"},
+      {R"("stop":")" + std::string(300, 'a') + "\"", "stop"},
+      {R"("stop_token_ids":[-1])", "stop_token_ids"},
+      {R"("stop_token_ids":5)", "stop_token_ids"},
+      {R"("logprobs":5)", "logprobs"},
+      {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
+      {R"("top_logprobs":2)", "top_logprobs"},
+      {R"("min_tokens":3)", "min_tokens"},
+      {R"("best_of":2)", "best_of"},
+      {R"("echo":true)", "echo"},
+      {R"("suffix":"x")", "suffix"},
+      {R"("logit_bias":{"5":1})", "logit_bias"},
+      {R"("tools":[{"type":"function"}])", "tools"},
+      {R"("tool_choice":"required")", "tool_choice"},
+      {R"("tool_choice":{"type":"function"})", "tool_choice"},
+      {R"("functions":[{}])", "functions"},
+      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":"text")", "response_format"},
+      {R"("modalities":["audio"])", "modalities"},
+      {R"("reasoning_effort":"high")", "reasoning_effort"},
+      {R"("use_beam_search":true)", "use_beam_search"},
+      {R"("chat_template":"{{x}}")", "chat_template"},
+      {R"("chat_template_kwargs":[])", "chat_template_kwargs"},
+      {R"("no_such_field":1)", "no_such_field"},
+      {R"("ignore_eos":1)", "ignore_eos"},
+      {R"("priority":"high")", "priority"}};
+  for (const Field& field : bad) {
+    const auto error = parse_chat_with(field.json);
+    ASSERT_TRUE(error) << field.json;
+    EXPECT_EQ(error->param, field.param) << error->message;
+    EXPECT_EQ(error->status, 400);
+    EXPECT_NE(error->message.find(field.param), std::string::npos) << error->message;
+  }
+}
+
+TEST(Parse, AcceptsWhatChangesNothing) {
+  for (const char* more : {R"("tools":[])",
+                           R"("tools":null)",
+                           R"("tool_choice":"none")",
+                           R"("tool_choice":"auto")",
+                           R"("response_format":{"type":"text"})",
+                           R"("logit_bias":{})",
+                           R"("user":"u")",
+                           R"("metadata":{"a":"b"})",
+                           R"("store":true)",
+                           R"("n":null)",
+                           R"("min_tokens":0)",
+                           R"("best_of":1)",
+                           R"("echo":false)",
+                           R"("suffix":"")",
+                           R"("parallel_tool_calls":true)",
+                           R"("modalities":["text"])",
+                           R"("service_tier":"auto")",
+                           R"("unknown":null)",
+                           R"("stream_options":{"include_usage":true})",
+                           R"("top_logprobs":0)",
+                           R"("seed":-1)",
+                           R"("max_tokens":5,"max_completion_tokens":5)",
+                           R"("chat_template_kwargs":{"a":[1]})"}) {
+    const auto error = parse_chat_with(more);
+    EXPECT_FALSE(error) << more << ": " << error->message;
+  }
+}
+
+TEST(Parse, RefusesBadMessages) {
+  const std::vector<Field> bad = {
+      {"null", "messages"},
+      {"[]", "messages"},
+      {"{}", "messages"},
+      {R"(["x"])", "messages[0]"},
+      {R"([{"content":"x"}])", "messages[0].role"},
+      {R"([{"role":"robot","content":"x"}])", "messages[0].role"},
+      {R"([{"role":"tool","content":"x"}])", "messages[0].role"},
+      {R"([{"role":"user"}])", "messages[0].content"},
+      {R"([{"role":"user","content":5}])", "messages[0].content"},
+      {R"([{"role":"user","content":[]}])", "messages[0].content"},
+      {R"([{"role":"user","content":["x"]}])", "messages[0].content"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content"},
+      {R"([{"role":"user","content":"x"},{"role":"assistant","content":"y","tool_calls":[1]}])",
+       "messages[1].tool_calls"},
+      {R"([{"role":"user","content":"x","weight":1}])", "messages[0].weight"}};
+  for (const Field& field : bad) {
+    GenerationRequest out;
+    const auto error = parse_generation(Endpoint::kChat,
+                                        R"({"model":"m","messages":)" + field.json + "}", {}, out);
+    ASSERT_TRUE(error) << field.json;
+    EXPECT_EQ(error->param, field.param) << error->message;
+  }
+}
+
+TEST(Parse, RefusesBadPrompts) {
+  for (const char* prompt : {"null", "[]", "5", "{}", "[\"a\",1]", "[1,\"a\"]", "[[]]", "[[1],[]]",
+                             "[-1]", "[1.5]", "[4294967296]", "[[\"a\"]]", "[true]"}) {
+    const auto error = parse_completion_with(std::string(R"("prompt":)") + prompt);
+    ASSERT_TRUE(error) << prompt;
+    EXPECT_EQ(error->param, "prompt") << prompt;
+  }
+  std::string many = "\"prompt\":[\"a\"";
+  for (int i = 0; i < 100; ++i) many += ",\"a\"";
+  EXPECT_FALSE(parse_completion_with(many + "]"));
+  EXPECT_TRUE(parse_completion_with(many + "],\"n\":2"));
+}
+
+TEST(Parse, RefusesWhatIsNotAnObject) {
+  for (const char* body :
+       {"", " ", "{", "[]", "5", "null", "{\"model\":}", "{\"model\":\"m\",}",
+        "{\"model\":\"m\"} x", "{\"model\":NaN}", "{\"model\":\"m\",\"n\":1e999}", "{'model':1}",
+        "{\"model\":\"\\ud800\"}"}) {
+    GenerationRequest out;
+    const auto error = parse_generation(Endpoint::kChat, body, {}, out);
+    ASSERT_TRUE(error) << body;
+    EXPECT_EQ(error->status, 400);
+  }
+  EXPECT_EQ(parse_completion_with(R"("model":"","prompt":"x")")->param, "model");
+}
+
+TEST(Parse, TemplateVariablesAreKept) {
+  GenerationRequest out;
+  ASSERT_FALSE(parse_generation(
+      Endpoint::kChat,
+      R"({"model":"m","messages":[{"role":"user","content":"x","name":"Ann"}],)"
+      R"("chat_template_kwargs":{"enable_thinking":false},"add_generation_prompt":false})",
+      {}, out));
+  EXPECT_EQ(out.chat->template_kwargs["enable_thinking"], false);
+  EXPECT_EQ(out.chat->messages[0]["name"], "Ann");
+  EXPECT_FALSE(out.add_generation_prompt);
+}
+
+}  // namespace
+}  // namespace causeway::server

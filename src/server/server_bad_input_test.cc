@@ -1,0 +1,224 @@
+// What strangers send: each gets a clear answer, and the server serves the next.
+#include "server/testing/fixture.h"
+
+namespace causeway::server {
+namespace {
+
+using testing::Answer;
+using testing::Client;
+using testing::post_request;
+using testing::Script;
+using testing::ServerTest;
+
+class BadInput : public ServerTest {
+ protected:
+  Answer post(const std::string& body, const std::string& headers = "") {
+    return Client(server->port()).post("/v1/chat/completions", body, headers);
+  }
+  void expect_alive() { EXPECT_EQ(chat().status, 200); }
+};
+
+TEST_F(BadInput, MalformedJson) {
+  start();
+  for (const char* body : {"", "{", "not json", "[1]", "{\"model\":\"tiny\",\"n\":NaN}"}) {
+    const Answer answer = post(body);
+    EXPECT_EQ(answer.status, 400) << body;
+    EXPECT_EQ(error(answer)["type"], "invalid_request_error") << answer.body;
+    EXPECT_TRUE(error(answer)["code"].is_null());
+  }
+  expect_alive();
+}
+
+TEST_F(BadInput, Nesting100000) {
+  start();
+  const Answer answer = post(std::string(100'000, '[') + std::string(100'000, ']'));
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("nested deeper"), std::string::npos);
+  expect_alive();
+}
+
+TEST_F(BadInput, UnknownModelAndPathAsModel) {
+  start();
+  for (const char* model : {"nobody", "/etc/passwd", "../tiny", "tiny/../tiny", "./tiny"}) {
+    const Answer answer = post(R"({"model":")" + std::string(model) +
+                               R"(","messages":[{"role":"user","content":"x"}]})");
+    EXPECT_EQ(answer.status, 404) << model;
+    EXPECT_EQ(error(answer)["code"], "model_not_found");
+    EXPECT_EQ(error(answer)["param"], "model");
+  }
+}
+
+TEST_F(BadInput, OverLongPrompt) {
+  start();
+  const Answer answer = completion(R"("prompt":")" + std::string(1000, 'a') + "\"");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(error(answer)["code"], "context_length_exceeded");
+  EXPECT_EQ(completion(R"("prompt":"a","max_tokens":1000)").status, 400);
+  EXPECT_EQ(completion(R"("prompt":"a","max_tokens":999)").status, 200);
+  EXPECT_EQ(completion(R"("prompt":")" + std::string(999, 'a') + "\"").status, 200);
+}
+
+TEST_F(BadInput, TokensOutsideTheVocabulary) {
+  start();
+  EXPECT_EQ(completion(R"("prompt":[257])").status, 200);
+  EXPECT_EQ(error(completion(R"("prompt":[258])"))["param"], "prompt");
+  EXPECT_EQ(error(completion(R"("prompt":"a","stop_token_ids":[258])"))["param"], "stop_token_ids");
+  EXPECT_EQ(error(completion(R"("prompt":"")"))["param"], "prompt");
+}
+
+TEST_F(BadInput, InvalidUtf8) {
+  start();
+  const Answer answer = post(
+      "{\"model\":\"tiny\",\"messages\":[{\"role\":\"user\","
+      "\"content\":\"\xC3\x28\"}]}");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("UTF-8"), std::string::npos);
+}
+
+TEST_F(BadInput, ParametersOutOfRange) {
+  start();
+  EXPECT_EQ(error(chat(R"("temperature":-1)"))["param"], "temperature");
+  EXPECT_EQ(error(chat(R"("max_tokens":-1)"))["param"], "max_tokens");
+  EXPECT_EQ(chat(R"("temperature":NaN)").status, 400);
+  for (const char* value : {"0", "-5", "NaN", "nan", "inf", "1e99", "x", "", "5ms"}) {
+    const Answer answer = chat("", std::string("x-slo-ttft-ms: ") + value + "\r\n");
+    EXPECT_EQ(answer.status, 400) << value;
+    EXPECT_EQ(error(answer)["param"], "x-slo-ttft-ms");
+  }
+}
+
+TEST_F(BadInput, MissingTemplate) {
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  auto& entry = fleet->add_model("tiny");
+  entry.chat_template.reset();
+  entry.chat_template_error = "no chat_template.jinja";
+  ASSERT_TRUE(server->start(*fleet).ok());
+  const Answer answer = chat();
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("no chat_template.jinja"), std::string::npos) << answer.body;
+  EXPECT_EQ(completion(R"("prompt":"a")").status, 200);
+}
+
+TEST_F(BadInput, TemplatesThatFailOrNeverEnd) {
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  auto& entry = fleet->add_model("tiny");
+  const auto use = [&entry](const char* source) {
+    auto compiled = text::ChatTemplate::compile(source);
+    ASSERT_TRUE(compiled.ok());
+    entry.chat_template.emplace(std::move(compiled).value());
+  };
+  use("{{ raise_exception('roles must alternate') }}");
+  ASSERT_TRUE(server->start(*fleet).ok());
+  const Answer raised = chat();
+  EXPECT_EQ(raised.status, 400);
+  EXPECT_NE(raised.body.find("roles must alternate"), std::string::npos) << raised.body;
+  use("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}");
+  EXPECT_EQ(chat().status, 400);
+}
+
+TEST_F(BadInput, BodyOf10MegabytesIsRefusedUnread) {
+  start();
+  Client client(server->port());
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n");
+  // Not one byte of the body is sent.
+  const Answer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 413);
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  // And sent as a whole, too.
+  EXPECT_EQ(post(std::string(10 << 20, ' ')).status, 413);
+  expect_alive();
+}
+
+TEST_F(BadInput, ChunkedBodyBeyondTheLimit) {
+  options.limits.body_bytes_max = 1000;
+  start();
+  Client client(server->port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 3; ++i) client.send("200\r\n" + std::string(512, ' ') + "\r\n");
+  EXPECT_EQ(client.read_answer().status, 413);
+}
+
+TEST_F(BadInput, HeadersBeyondTheLimit) {
+  start();
+  Client client(server->port());
+  client.send("GET /health HTTP/1.1\r\nX-Long: " + std::string(32 << 10, 'a') + "\r\n\r\n");
+  EXPECT_EQ(client.read_answer().status, 431);
+}
+
+TEST_F(BadInput, NotHttp) {
+  start();
+  for (const char* bytes :
+       {"\x16\x03\x01\x02\r\n\r\n", "hello\r\n\r\n", "GET /health HTTP/9.9\r\n\r\n",
+        "GET /health HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nContent-Length: 5\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"}) {
+    Client client(server->port());
+    client.send(bytes);
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 400) << bytes;
+    EXPECT_TRUE(error(answer).contains("message"));
+  }
+  expect_alive();
+}
+
+TEST_F(BadInput, UnknownPathsAndMethods) {
+  start();
+  Client client(server->port());
+  const Answer none = client.get("/v2/chat");
+  EXPECT_EQ(none.status, 404);
+  EXPECT_TRUE(error(none).contains("message"));
+  const Answer wrong = client.get("/v1/chat/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at("allow"), "POST");
+  client.send("OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: t\r\nOrigin: http://x\r\n\r\n");
+  EXPECT_EQ(client.read_answer().status, 405);
+  client.send("HEAD /health HTTP/1.1\r\nHost: t\r\n\r\n");
+  const Answer head = client.read_answer(true);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_NE(head.headers.at("content-length"), "0");
+  EXPECT_EQ(client.get("/ping").status, 200);
+}
+
+TEST_F(BadInput, EncodedBodies) {
+  start();
+  EXPECT_EQ(post(chat_body(), "Content-Encoding: gzip\r\n").status, 415);
+}
+
+TEST_F(BadInput, KeysAreNeeded) {
+  options.api_keys = {"right-key"};
+  start();
+  EXPECT_EQ(chat().status, 401);
+  const Answer wrong = chat("", "Authorization: Bearer wrong-key\r\n");
+  EXPECT_EQ(wrong.status, 401);
+  EXPECT_EQ(error(wrong)["code"], "invalid_api_key");
+  EXPECT_EQ(wrong.body.find("wrong-key"), std::string::npos);
+  EXPECT_EQ(chat("", "Authorization: Bearer right-key\r\n").status, 200);
+  Client client(server->port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  EXPECT_EQ(client.get("/v1/models").status, 401);
+  EXPECT_EQ(client.get("/v1/models", "Authorization: Bearer right-key\r\n").status, 200);
+}
+
+TEST_F(BadInput, FullQueue) {
+  start();
+  int seen = 0;
+  fleet->on_submit = [&seen](const request::Request&) -> Result<Script> {
+    if (++seen > 2) return exhausted("the queue holds 2 requests already");
+    Script script = testing::says("x");
+    script.held = true;
+    return script;
+  };
+  const Answer answer = chat(R"("n":3)");
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.headers.at("retry-after"), "1");
+  EXPECT_EQ(error(answer)["code"], "queue_full");
+  // Those that had found a place gave it back.
+  EXPECT_TRUE(fleet->wait_for_cancelled(2));
+}
+
+}  // namespace
+}  // namespace causeway::server

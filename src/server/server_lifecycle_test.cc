@@ -1,0 +1,128 @@
+// Starting, draining, stopping, and many clients at once.
+#include <future>
+#include <thread>
+
+#include "server/testing/fixture.h"
+
+namespace causeway::server {
+namespace {
+
+using testing::Answer;
+using testing::Client;
+using testing::post_request;
+using testing::says;
+using testing::Script;
+using testing::ServerTest;
+
+Result<Script> hold(const request::Request&) {
+  Script script = says("held");
+  script.held = true;
+  return script;
+}
+
+TEST_F(ServerTest, APortThatIsTakenIsAClearError) {
+  start();
+  ServerOptions same = options;
+  same.port = server->port();
+  Server second(same, clock);
+  const Status status = second.start(*fleet);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kIo);
+  EXPECT_NE(status.error().message.find(std::to_string(same.port)), std::string::npos);
+}
+
+TEST_F(ServerTest, AHostThatIsNoAddressIsAClearError) {
+  options.host = "no.such.host";
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  const Status status = server->start(*fleet);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("no.such.host"), std::string::npos);
+}
+
+TEST_F(ServerTest, DrainingLetsTheRunningEnd) {
+  start();
+  fleet->on_submit = hold;
+  Client running(server->port());
+  running.send(post_request("/v1/chat/completions", chat_body()));
+  Client kept(server->port());
+  EXPECT_EQ(kept.get("/health").status, 200);
+  ASSERT_TRUE(fleet->wait_for_submitted(1));
+  auto drained = std::async(std::launch::async, [this] { return server->drain(seconds(30)); });
+  Answer health;
+  while (health.status != 503) health = Client(server->port()).get("/health");
+  const Answer refused = kept.post("/v1/chat/completions", chat_body());
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(error(refused)["code"], "draining");
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+  fleet->release();
+  EXPECT_EQ(running.read_answer().status, 200);
+  EXPECT_TRUE(drained.get());
+}
+
+TEST_F(ServerTest, DrainingEndsWhatOutlastsTheGrace) {
+  start();
+  fleet->on_submit = hold;
+  Client whole(server->port());
+  whole.send(post_request("/v1/chat/completions", chat_body()));
+  Client stream(server->port());
+  fleet->wait_for_submitted(1);
+  stream.send(post_request("/v1/chat/completions", chat_body(R"("stream":true)")));
+  ASSERT_TRUE(fleet->wait_for_submitted(2));
+  EXPECT_FALSE(server->drain(millis(20)));
+  EXPECT_EQ(whole.read_answer().status, 503);
+  EXPECT_EQ(stream.read_answer().status, 503);
+  EXPECT_TRUE(fleet->wait_for_cancelled(2));
+}
+
+TEST_F(ServerTest, StoppingCancelsWhatRuns) {
+  start();
+  fleet->on_submit = hold;
+  Client client(server->port());
+  client.send(post_request("/v1/chat/completions", chat_body()));
+  ASSERT_TRUE(fleet->wait_for_submitted(1));
+  server->stop();
+  EXPECT_TRUE(fleet->wait_for_cancelled(1));
+  server->stop();
+}
+
+TEST_F(ServerTest, ManyClientsAtOnce) {
+  start({"tiny", "other"});
+  fleet->on_submit = [](const request::Request& request) -> Result<Script> {
+    return says("size " + std::to_string(request.prompt.size()));
+  };
+  constexpr int kClients = 16, kRequests = 20;
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int c = 0; c < kClients; ++c) {
+    threads.emplace_back([&, c] {
+      for (int i = 0; i < kRequests; ++i) {
+        Client client(server->port());
+        const auto size = static_cast<std::size_t>(1 + (c * 7 + i) % 50);
+        const bool stream = i % 2 == 0;
+        const std::string body = R"({"model":")" + std::string(c % 2 == 0 ? "tiny" : "other") +
+                                 R"(","prompt":")" + std::string(size, 'a') + R"(","stream":)" +
+                                 (stream ? "true" : "false") + "}";
+        client.send(post_request("/v1/completions", body));
+        if (i % 5 == 4) continue;  // leaves without reading
+        const Answer answer = client.read_answer();
+        std::string text;
+        for (const auto& event : answer.events()) {
+          const auto chunk = parsed(event);
+          if (chunk.is_object()) text += chunk["choices"][0]["text"].get<std::string>();
+        }
+        if (!stream) text = parsed(answer.body)["choices"][0]["text"].get<std::string>();
+        right += text == "size " + std::to_string(size);
+      }
+    });
+  }
+  std::thread scraper([&] {
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(server->port()).get("/metrics").status, 200);
+  });
+  for (auto& thread : threads) thread.join();
+  scraper.join();
+  EXPECT_EQ(right, kClients * kRequests * 4 / 5);
+}
+
+}  // namespace
+}  // namespace causeway::server

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""The official `openai` client against a running server.
+
+CAUSEWAY_BASE_URL (…/v1), CAUSEWAY_MODEL and, when the server asks for one, CAUSEWAY_API_KEY name
+it. CAUSEWAY_QUEUE is how many requests it lets wait (64 when not given). The model may be any that
+has a chat template; nothing here depends on what it says.
+"""
+
+import os
+import re
+import threading
+import time
+import unittest
+import urllib.request
+
+import openai
+
+BASE_URL = os.environ["CAUSEWAY_BASE_URL"]
+MODEL = os.environ["CAUSEWAY_MODEL"]
+API_KEY = os.environ.get("CAUSEWAY_API_KEY", "")
+QUEUE = int(os.environ.get("CAUSEWAY_QUEUE", "64"))
+QUESTION = [{"role": "user", "content": "Say something."}]
+PATIENCE_SECONDS = 60
+
+
+def make_client(key=API_KEY):
+    return openai.OpenAI(base_url=BASE_URL, api_key=key or "none", max_retries=0,
+                         timeout=PATIENCE_SECONDS)
+
+
+def metric(name, label=""):
+    """The sum of the model's series of `name` that have `label`."""
+    url = BASE_URL.removesuffix("/v1") + "/metrics"
+    with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as response:
+        text = response.read().decode()
+    pattern = re.compile(rf"^{re.escape(name)}(?:{{(.*)}})? (\S+)$", re.M)
+    return sum(float(value) for labels, value in pattern.findall(text)
+               if f'model_name="{MODEL}"' in (labels or "") and label in (labels or ""))
+
+
+class Suite(unittest.TestCase):
+    def setUp(self):
+        self.client = make_client()
+        self.addCleanup(self.client.close)
+
+    def chat(self, **parameters):
+        settings = {"model": MODEL, "messages": QUESTION, "max_tokens": 8, **parameters}
+        return self.client.chat.completions.create(**settings)
+
+    def complete(self, **parameters):
+        settings = {"model": MODEL, "prompt": "Once upon", "max_tokens": 8, **parameters}
+        return self.client.completions.create(**settings)
+
+
+class Models(Suite):
+    def test_list_and_retrieve(self):
+        models = {model.id: model for model in self.client.models.list()}
+        self.assertIn(MODEL, models)
+        self.assertEqual(self.client.models.retrieve(MODEL).id, MODEL)
+        self.assertGreater(models[MODEL].max_model_len, 0)
+        self.assertIn(models[MODEL].status, {"active", "ready", "loading", "unloaded"})
+
+
+class Chat(Suite):
+    def test_whole(self):
+        answer = self.chat()
+        self.assertEqual(answer.object, "chat.completion")
+        self.assertEqual(answer.model, MODEL)
+        self.assertEqual(answer.choices[0].message.role, "assistant")
+        self.assertIsInstance(answer.choices[0].message.content, str)
+        self.assertIn(answer.choices[0].finish_reason, {"stop", "length"})
+        self.assertGreater(answer.usage.prompt_tokens, 0)
+        self.assertLessEqual(answer.usage.completion_tokens, 8)
+        self.assertEqual(answer.usage.total_tokens,
+                         answer.usage.prompt_tokens + answer.usage.completion_tokens)
+
+    def test_length(self):
+        answer = self.chat(max_tokens=5, extra_body={"ignore_eos": True})
+        self.assertEqual(answer.usage.completion_tokens, 5)
+        self.assertEqual(answer.choices[0].finish_reason, "length")
+        newer = self.client.chat.completions.create(
+            model=MODEL, messages=QUESTION, max_completion_tokens=3,
+            extra_body={"ignore_eos": True})
+        self.assertEqual(newer.usage.completion_tokens, 3)
+
+    def test_stream_equals_whole(self):
+        parameters = {"temperature": 0, "max_tokens": 16}
+        whole = self.chat(**parameters)
+        chunks = list(self.chat(stream=True, stream_options={"include_usage": True}, **parameters))
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        self.assertEqual(text, whole.choices[0].message.content)
+        self.assertEqual(chunks[-2].choices[0].finish_reason, whole.choices[0].finish_reason)
+        self.assertEqual(chunks[-1].choices, [])
+        self.assertEqual(chunks[-1].usage.completion_tokens, whole.usage.completion_tokens)
+        self.assertEqual(chunks[-1].usage.prompt_tokens, whole.usage.prompt_tokens)
+        self.assertTrue(all(chunk.usage is None for chunk in chunks[:-1]))
+        self.assertEqual(len({chunk.id for chunk in chunks}), 1)
+
+    def test_content_parts_equal_a_string(self):
+        parts = [{"role": "user", "content": [{"type": "text", "text": "Say something."}]}]
+        self.assertEqual(self.chat(messages=parts, temperature=0).choices[0].message.content,
+                         self.chat(temperature=0).choices[0].message.content)
+
+    def test_seed_decides(self):
+        parameters = {"temperature": 1.0, "max_tokens": 24, "extra_body": {"ignore_eos": True}}
+        first, again = (self.chat(seed=11, **parameters) for _ in range(2))
+        self.assertEqual(first.choices[0].message.content, again.choices[0].message.content)
+        others = {self.chat(seed=seed, **parameters).choices[0].message.content
+                  for seed in range(20, 25)}
+        self.assertGreater(len(others), 1)
+
+    def test_choices_follow_their_seeds(self):
+        parameters = {"temperature": 1.0, "max_tokens": 12, "extra_body": {"ignore_eos": True}}
+        both = self.chat(n=2, seed=5, **parameters)
+        self.assertEqual([choice.index for choice in both.choices], [0, 1])
+        for choice, seed in zip(both.choices, (5, 6)):
+            alone = self.chat(seed=seed, **parameters)
+            self.assertEqual(choice.message.content, alone.choices[0].message.content)
+        self.assertEqual(both.usage.completion_tokens, 24)
+
+    def test_stop(self):
+        parameters = {"temperature": 0, "max_tokens": 32, "extra_body": {"ignore_eos": True}}
+        text = self.chat(**parameters).choices[0].message.content
+        stop = next((text[at:at + 2] for at in range(len(text) // 2, len(text) - 2)
+                     if text[at:at + 2].strip() and "\ufffd" not in text[at:at + 2]), None)
+        if stop is None:
+            self.skipTest("the model's answer has nothing to stop at")
+        for stream in (False, True):
+            answer = self.chat(stop=[stop, "never said"], stream=stream, **parameters)
+            if stream:
+                chunks = [chunk for chunk in answer if chunk.choices]
+                said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+                reason = chunks[-1].choices[0].finish_reason
+            else:
+                said = answer.choices[0].message.content
+                reason = answer.choices[0].finish_reason
+            self.assertEqual(said, text[:text.index(stop)])
+            self.assertEqual(reason, "stop")
+
+    def test_logprobs(self):
+        answer = self.chat(logprobs=True, top_logprobs=3, temperature=0, max_tokens=4,
+                           extra_body={"ignore_eos": True})
+        content = answer.choices[0].logprobs.content
+        self.assertEqual(len(content), 4)
+        for token in content:
+            self.assertLessEqual(token.logprob, 0)
+            self.assertEqual(len(token.top_logprobs), 3)
+            best = [top.logprob for top in token.top_logprobs]
+            self.assertEqual(best, sorted(best, reverse=True))
+            # Greedy: the chosen token is the best one.
+            self.assertEqual(token.token, token.top_logprobs[0].token)
+            self.assertAlmostEqual(token.logprob, best[0], places=4)
+            self.assertEqual(bytes(token.bytes).decode("utf-8", "replace"), token.token)
+
+
+class Completions(Suite):
+    def test_prompts(self):
+        one = self.complete(temperature=0)
+        self.assertEqual(one.object, "text_completion")
+        several = self.complete(prompt=["Once upon", "Once upon"], temperature=0)
+        self.assertEqual([choice.text for choice in several.choices], [one.choices[0].text] * 2)
+        self.assertEqual(several.usage.prompt_tokens, 2 * one.usage.prompt_tokens)
+        ids = self.complete(prompt=[5, 6, 7])
+        self.assertEqual(ids.usage.prompt_tokens, 3)
+        lists = self.complete(prompt=[[5, 6, 7], [5, 6]], n=2)
+        self.assertEqual(len(lists.choices), 4)
+        self.assertEqual(lists.usage.prompt_tokens, 5)
+
+    def test_stream_equals_whole(self):
+        whole = self.complete(temperature=0, max_tokens=16)
+        chunks = list(self.complete(temperature=0, max_tokens=16, stream=True))
+        self.assertEqual("".join(chunk.choices[0].text for chunk in chunks),
+                         whole.choices[0].text)
+        self.assertEqual(chunks[-1].choices[0].finish_reason, whole.choices[0].finish_reason)
+
+    def test_logprobs(self):
+        answer = self.complete(logprobs=2, temperature=0, max_tokens=4,
+                               extra_body={"ignore_eos": True})
+        logprobs = answer.choices[0].logprobs
+        self.assertEqual(len(logprobs.tokens), 4)
+        self.assertEqual(len(logprobs.token_logprobs), 4)
+        self.assertTrue(all(1 <= len(top) <= 2 for top in logprobs.top_logprobs))
+        self.assertEqual(logprobs.text_offset[0], 0)
+        self.assertEqual(logprobs.text_offset, sorted(logprobs.text_offset))
+
+
+class Errors(Suite):
+    def test_unknown_model(self):
+        for model in ("nobody", "/etc/passwd", "../" + MODEL):
+            with self.assertRaises(openai.NotFoundError) as caught:
+                self.chat(model=model)
+            self.assertEqual(caught.exception.code, "model_not_found")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("nobody")
+
+    def test_bad_fields_are_named(self):
+        bad = {"temperature": 9, "top_p": 0, "max_tokens": 0, "n": 0, "stop": [""],
+               "response_format": {"type": "json_object"}, "logit_bias": {"5": 3},
+               "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
+        for name, value in bad.items():
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.chat(**{name: value})
+            self.assertEqual(caught.exception.param, name)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(extra_body={"no_such_field": 1})
+        self.assertEqual(caught.exception.param, "no_such_field")
+
+    def test_over_long_prompt(self):
+        length = self.client.models.retrieve(MODEL).max_model_len
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete(prompt=[5] * (length + 1))
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+
+    def test_key(self):
+        if not API_KEY:
+            self.skipTest("CAUSEWAY_API_KEY is not set")
+        with make_client("wrong-key") as stranger, self.assertRaises(openai.AuthenticationError):
+            stranger.models.list()
+
+    def test_full_queue(self):
+        answers, errors = [], []
+
+        def ask():
+            with make_client() as client:
+                try:
+                    answers.append(client.completions.create(
+                        model=MODEL, prompt="a", n=128, max_tokens=64,
+                        extra_body={"ignore_eos": True}))
+                except openai.APIError as error:
+                    errors.append(error)
+
+        # As many at once as fill the queue eight times over, and what may run at a time.
+        threads = [threading.Thread(target=ask) for _ in range(max(16, QUEUE // 16))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertTrue(errors, "the queue never filled")
+        for error in errors:
+            self.assertIsInstance(error, openai.RateLimitError)
+            self.assertGreaterEqual(int(error.response.headers["retry-after"]), 1)
+        self.assertEqual(len(self.complete().choices), 1)
+
+
+class Disconnect(Suite):
+    def wait_until(self, condition, what):
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.05)
+
+    def test_leaving_a_stream_cancels(self):
+        def aborted():
+            return metric("causeway:request_success_total", 'finished_reason="abort"')
+
+        before = aborted()
+        length = self.client.models.retrieve(MODEL).max_model_len
+        with self.chat(stream=True, max_tokens=length - 100,
+                       extra_body={"ignore_eos": True}) as stream:
+            next(iter(stream))
+        self.wait_until(lambda: aborted() > before, "the request was not aborted")
+        self.wait_until(lambda: metric("causeway:num_requests_running") == 0,
+                        "the engine still runs it")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
