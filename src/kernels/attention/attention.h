@@ -35,9 +35,9 @@ struct PagedKv {
 };
 
 struct Sequence {
-  std::span<const FrameId> frames;  // cover context + query_count tokens
-  std::int64_t query_begin = 0;     // row of q of its first query token
-  std::int64_t query_count = 0;     // ≥ 1; token i stands at position context + i
+  std::span<const FrameId> frames{};  // cover context + query_count tokens
+  std::int64_t query_begin = 0;       // row of q of its first query token
+  std::int64_t query_count = 0;       // ≥ 1; token i stands at position context + i
   std::int64_t context = 0;
 };
 
@@ -48,9 +48,9 @@ struct Heads {
 };
 
 struct WriteParams {
-  PagedKv kv;
-  Heads heads;
-  std::span<const Sequence> sequences;
+  PagedKv kv{};
+  Heads heads{};
+  std::span<const Sequence> sequences{};
   const float* k = nullptr;  // [tokens][kv heads][size]
   const float* v = nullptr;
   std::int64_t stride = 0;  // floats from token to token, of k and of v
@@ -61,9 +61,9 @@ struct WriteParams {
 void write_kv(const WriteParams& params);
 
 struct Params {
-  PagedKv kv;
-  Heads heads;
-  std::span<const Sequence> sequences;
+  PagedKv kv{};
+  Heads heads{};
+  std::span<const Sequence> sequences{};
   float scale = 1;
   const float* q = nullptr;  // [tokens][query heads][size]
   std::int64_t q_stride = 0;

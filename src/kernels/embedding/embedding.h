@@ -10,11 +10,11 @@
 namespace causeway::kernels::embedding {
 
 struct Params {
-  WeightsRef table;  // [vocab][size]
+  WeightsRef table{};  // [vocab][size]
   std::int64_t vocab = 0;
   std::int64_t size = 0;
-  std::span<const TokenId> tokens;  // each in [0, vocab): anything else is a CHECK failure
-  float* out = nullptr;             // [tokens][size]
+  std::span<const TokenId> tokens{};  // each in [0, vocab): anything else is a CHECK failure
+  float* out = nullptr;               // [tokens][size]
 };
 
 void run(const Params& params);

@@ -26,8 +26,8 @@ struct Params {
   std::int64_t k = 0;
   const float* x = nullptr;  // [m][k], rows x_stride floats apart
   std::int64_t x_stride = 0;
-  WeightsRef w;          // [n][k]
-  WeightsRef bias;       // [n]; may be absent
+  WeightsRef w{};        // [n][k]
+  WeightsRef bias{};     // [n]; may be absent
   float* out = nullptr;  // [m][n], rows out_stride floats apart; does not overlap x
   std::int64_t out_stride = 0;
   Variant variant = best_variant();  // of the own loops

@@ -64,7 +64,7 @@ class Gemm::State {
     const void* x = p.x;
     if (p.w.is_bf16()) {
       x = rounded(p, best_variant());
-      product.x_stride = p.k;
+      product.x_stride = stride_of(p);
     }
     onednn_.run(product, x, p.w.data, p.out);
   }
@@ -82,29 +82,38 @@ class Gemm::State {
       stripe = CAUSEWAY_SELECT(p.variant, stripe_bf16);
       args.x = p.variant == Variant::kAvx512 ? static_cast<const void*>(rounded(p, p.variant))
                                              : widened(p);
-      args.x_stride = p.k;
+      args.x_stride = stride_of(p);
     }
-    const std::int64_t row_bytes = p.k * size_of(p.w.dtype).count;
-    const std::int64_t grain = 1 + kBytesPerThread / (row_bytes * ((p.m + 3) / 4));
+    const std::int64_t row_work = p.k * size_of(p.w.dtype).count * ((p.m + 3) / 4);
+    const std::int64_t grain = 1 + kBytesPerThread / (row_work + 1);
     parallel_ranges(p.n, grain,
                     [&](std::int64_t begin, std::int64_t end) { stripe(args, begin, end); });
   }
 
-  // x in bf16, packed.
+  // Rows of x in scratch are a line further apart than they are long: rows a power of two apart
+  // would fight for the same places of the first-level cache.
+  static std::int64_t stride_of(const Params& p) { return (p.k + 31) / 32 * 32 + 32; }
+
+  // x in bf16.
   const BFloat16* rounded(const Params& p, Variant variant) {
-    BFloat16* out = bf16_.ensure(p.m * p.k);
+    BFloat16* out = bf16_.ensure(p.m * stride_of(p));
     auto* round = CAUSEWAY_SELECT(variant, round_row);
     parallel_ranges(p.m, 1 + (64 << 10) / p.k, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) round(p.x + i * p.x_stride, p.k, out + i * p.k);
+      for (std::int64_t i = begin; i < end; ++i) {
+        round(p.x + i * p.x_stride, p.k, out + i * stride_of(p));
+      }
     });
     return out;
   }
 
-  // x rounded to bf16, but held as f32, packed.
+  // x rounded to bf16, but held as f32.
   const float* widened(const Params& p) {
     const BFloat16* x = rounded(p, p.variant);
-    float* out = f32_.ensure(p.m * p.k);
-    for (std::int64_t i = 0; i < p.m * p.k; ++i) out[i] = to_float(x[i]);
+    float* out = f32_.ensure(p.m * stride_of(p));
+    for (std::int64_t i = 0; i < p.m; ++i) {
+      const std::int64_t row = i * stride_of(p);
+      for (std::int64_t j = 0; j < p.k; ++j) out[row + j] = to_float(x[row + j]);
+    }
     return out;
   }
 

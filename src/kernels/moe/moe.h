@@ -22,9 +22,9 @@ struct Params {
   std::int64_t experts_per_token = 0;
   bool normalise_top_k = true;  // the chosen experts' weights sum to 1
   const float* x = nullptr;     // [tokens][hidden]
-  WeightsRef router;            // [experts][hidden]
-  WeightsRef gate_up;           // [experts][gate of intermediate, up of intermediate][hidden]
-  WeightsRef down;              // [experts][hidden][intermediate]
+  WeightsRef router{};          // [experts][hidden]
+  WeightsRef gate_up{};         // [experts][gate of intermediate, up of intermediate][hidden]
+  WeightsRef down{};            // [experts][hidden][intermediate]
   float* out = nullptr;         // [tokens][hidden]; does not overlap x
   Variant variant = best_variant();
 };

@@ -16,7 +16,7 @@ struct Params {
   std::int64_t size = 0;
   const float* x = nullptr;
   std::int64_t x_outer_stride = 0;
-  WeightsRef weight;  // [size]
+  WeightsRef weight{};  // [size]
   float epsilon = 1e-5f;
   float* out = nullptr;  // may be x
   std::int64_t out_outer_stride = 0;

@@ -26,7 +26,7 @@ struct Params {
   std::uint64_t seed = 0;
   std::int64_t position = 0;        // of the token to be chosen, counted from the prompt's start
   std::int32_t top_logprobs = -1;   // -1: none wanted
-  std::span<const TokenId> history;  // prompt and output so far; empty when no penalty is set
+  std::span<const TokenId> history{};  // prompt and output so far; empty when no penalty is set
   std::int64_t prompt_tokens = 0;    // of history
 };
 

@@ -1,0 +1,65 @@
+#include "kernels/bench/machine_limits.h"
+
+#include <atomic>
+#include <cmath>
+
+#include "base/random.h"
+#include "kernels/parallel.h"
+
+#define CAUSEWAY_SIMD_BODY "kernels/bench/read_body.inc"
+#include "kernels/simd/each_variant.inc"
+
+namespace causeway::kernels::bench {
+
+double read_bandwidth(std::span<const std::byte> memory, const Clock& clock) {
+  auto* read_all = CAUSEWAY_SELECT(best_variant(), read_all);
+  const auto words = static_cast<std::int64_t>(memory.size() / sizeof(float));
+  std::atomic<float> total{0};
+  const Nanos start = clock.now();
+  parallel_ranges(words, 1 << 20, [&](std::int64_t begin, std::int64_t end) {
+    const float* first = reinterpret_cast<const float*>(memory.data()) + begin;
+    total.store(read_all(first, end - begin), std::memory_order_relaxed);
+  });
+  const double elapsed = to_seconds(clock.now() - start);
+  return static_cast<double>(memory.size()) / elapsed;
+}
+
+MatmulPeak::MatmulPeak(std::int64_t size) : size_(size) {
+  const auto bytes = static_cast<std::size_t>(size * size);
+  fill_random_bf16(std::as_writable_bytes(std::span(w_.ensure(size * size), bytes)), 1, 1.0f);
+  float* x = x_.ensure(size * size);
+  for (std::int64_t i = 0; i < size * size; ++i) x[i] = to_float(w_.data()[i]);
+  out_.ensure(size * size);
+}
+
+double MatmulPeak::measure(const Clock& clock) {
+  const WeightsRef w{reinterpret_cast<const std::byte*>(w_.data()), DType::kBF16};
+  const Nanos start = clock.now();
+  gemm_.run({.m = size_,
+             .n = size_,
+             .k = size_,
+             .x = x_.data(),
+             .x_stride = size_,
+             .w = w,
+             .bias = {},
+             .out = out_.data(),
+             .out_stride = size_});
+  return 2 * std::pow(static_cast<double>(size_), 3) / to_seconds(clock.now() - start);
+}
+
+void fill_random_bf16(std::span<std::byte> memory, std::uint64_t seed, float scale) {
+  auto* values = reinterpret_cast<BFloat16*>(memory.data());
+  const auto count = static_cast<std::int64_t>(memory.size() / sizeof(BFloat16));
+  // Sign and mantissa random, exponent that of `scale`: magnitudes in [scale, 2 scale).
+  const std::uint16_t exponent = to_bfloat16(scale).bits & 0x7F80u;
+  parallel_ranges(count, 1 << 20, [&](std::int64_t begin, std::int64_t end) {
+    std::uint64_t state = seed + static_cast<std::uint64_t>(begin);
+    for (std::int64_t i = begin; i < end; ++i) {
+      if ((i - begin) % 4 == 0) state = mix64(state);
+      const auto bits = static_cast<std::uint16_t>(state >> (i - begin) % 4 * 16);
+      values[i].bits = static_cast<std::uint16_t>((bits & 0x807Fu) | exponent);
+    }
+  });
+}
+
+}  // namespace causeway::kernels::bench

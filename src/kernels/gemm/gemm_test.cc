@@ -1,0 +1,132 @@
+#include "kernels/gemm/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/testing/near.h"
+
+namespace causeway::kernels::gemm {
+namespace {
+
+using testing::fresh_seed;
+using testing::poisoned;
+using testing::random_floats;
+using testing::relative_error;
+using testing::TestWeights;
+
+struct Case {
+  std::int64_t m, n, k;
+  DType dtype;
+  bool bias;
+  Variant variant = best_variant();
+  Path path = Path::kBest;
+};
+
+// Runs a case with strides larger than the rows; returns the error against double precision.
+double error_of(const Case& c, Gemm& gemm, Random& random) {
+  const std::int64_t x_stride = c.k + 3, out_stride = c.n + 5;
+  const auto x = random_floats(random, c.m * x_stride);
+  const TestWeights w(random, c.n * c.k, c.dtype);
+  const TestWeights bias(random, c.n, c.dtype);
+  auto out = poisoned(c.m * out_stride);
+  gemm.run({.m = c.m,
+            .n = c.n,
+            .k = c.k,
+            .x = x.data(),
+            .x_stride = x_stride,
+            .w = w.ref(),
+            .bias = c.bias ? bias.ref() : WeightsRef{},
+            .out = out.data(),
+            .out_stride = out_stride,
+            .variant = c.variant,
+            .path = c.path});
+  std::vector<float> got;
+  std::vector<double> exact;
+  for (std::int64_t i = 0; i < c.m; ++i) {
+    for (std::int64_t j = 0; j < out_stride; ++j) {
+      const float value = out[static_cast<std::size_t>(i * out_stride + j)];
+      if (j >= c.n) {
+        EXPECT_TRUE(std::isnan(value)) << "written beyond the row";
+        continue;
+      }
+      double sum = c.bias ? bias.values[static_cast<std::size_t>(j)] : 0;
+      for (std::int64_t d = 0; d < c.k; ++d) {
+        float xv = x[static_cast<std::size_t>(i * x_stride + d)];
+        if (c.dtype == DType::kBF16) xv = to_float(to_bfloat16(xv));
+        sum += double{xv} * w.values[static_cast<std::size_t>(j * c.k + d)];
+      }
+      got.push_back(value);
+      exact.push_back(sum);
+    }
+  }
+  return relative_error(got, exact);
+}
+
+TEST(GemmTest, EveryVariantAgreesWithDoublePrecision) {
+  Random random(fresh_seed());
+  Gemm gemm;
+  const std::int64_t sizes[] = {1, 2, 7, 16, 17, 31, 33, 63, 64, 65, 127, 129, 251};
+  for (const Variant variant : available_variants()) {
+    for (std::int64_t m = 1; m <= 19; ++m) {
+      for (const DType dtype : {DType::kBF16, DType::kF32}) {
+        const std::int64_t n = sizes[random.below(std::ssize(sizes))];
+        const std::int64_t k = sizes[random.below(std::ssize(sizes))];
+        const Case c{m, n, k, dtype, random.chance(0.5), variant, Path::kOwnLoops};
+        EXPECT_LT(error_of(c, gemm, random), 2e-6)
+            << name_of(variant) << " " << m << " x " << n << " x " << k << " " << name_of(dtype);
+      }
+    }
+  }
+}
+
+TEST(GemmTest, LargeProductsAgreeWithDoublePrecision) {
+  Random random(fresh_seed());
+  Gemm gemm;
+  for (const std::int64_t m : {15, 16, 17, 64, 67}) {
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      for (int repeat = 0; repeat < 2; ++repeat) {  // the second time it is prepared already
+        const Case c{m, 130 + m, 257, dtype, repeat == 0};
+        EXPECT_LT(error_of(c, gemm, random), 2e-6) << m << " rows, " << name_of(dtype);
+      }
+    }
+  }
+}
+
+TEST(GemmTest, SharesLargeWeightsAmongThreads) {
+  Random random(fresh_seed());
+  Gemm gemm;
+  for (const std::int64_t m : {1, 3, 11}) {
+    EXPECT_LT(error_of({m, 1031, 1030, DType::kBF16, true}, gemm, random), 2e-6);
+    EXPECT_LT(error_of({m, 515, 1030, DType::kF32, false}, gemm, random), 2e-6);
+  }
+}
+
+TEST(GemmTest, RoundsActivationsToBf16OnlyBesideBf16Weights) {
+  Gemm gemm;
+  const float x = 1.0f + 0x1p-12f;  // not a bf16
+  const float one = 1.0f;
+  const BFloat16 bf16_one = to_bfloat16(1.0f);
+  float out = 0;
+  gemm.run({.m = 1,
+            .n = 1,
+            .k = 1,
+            .x = &x,
+            .x_stride = 1,
+            .w = {reinterpret_cast<const std::byte*>(&one), DType::kF32},
+            .bias = {},
+            .out = &out,
+            .out_stride = 1});
+  EXPECT_EQ(out, x);
+  gemm.run({.m = 1,
+            .n = 1,
+            .k = 1,
+            .x = &x,
+            .x_stride = 1,
+            .w = {reinterpret_cast<const std::byte*>(&bf16_one), DType::kBF16},
+            .bias = {},
+            .out = &out,
+            .out_stride = 1});
+  EXPECT_EQ(out, 1.0f);
+}
+
+}  // namespace
+}  // namespace causeway::kernels::gemm

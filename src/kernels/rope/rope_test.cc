@@ -1,0 +1,80 @@
+#include "kernels/rope/rope.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/testing/near.h"
+
+namespace causeway::kernels::rope {
+namespace {
+
+using testing::fresh_seed;
+using testing::random_floats;
+using testing::relative_error;
+
+TEST(RopeTest, EveryVariantTurnsByPositionTimesFrequency) {
+  Random random(fresh_seed());
+  for (const Variant variant : available_variants()) {
+    for (const std::int64_t size : {2, 6, 16, 64, 80, 128}) {
+      const auto frequency = frequencies(size, 10000, std::nullopt);
+      const std::vector<std::int64_t> positions = {0, 1, 77, 130'000, random.below(1 << 20)};
+      const std::int64_t tokens = std::ssize(positions), heads = 3, stride = heads * size + 1;
+      std::vector<float> table(static_cast<std::size_t>(tokens * size));
+      fill_table(frequency, positions, table.data());
+      const auto before = random_floats(random, tokens * stride);
+      auto x = before;
+      run({.tokens = tokens,
+           .heads = heads,
+           .size = size,
+           .table = table.data(),
+           .x = x.data(),
+           .x_stride = stride,
+           .variant = variant});
+      std::vector<double> exact(before.begin(), before.end());
+      for (std::int64_t row = 0; row < tokens * heads; ++row) {
+        const std::int64_t t = row / heads, at = t * stride + row % heads * size;
+        for (std::int64_t i = 0; i < size / 2; ++i) {
+          const double angle =
+              static_cast<double>(positions[static_cast<std::size_t>(t)]) *
+              std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+          const auto low = static_cast<std::size_t>(at + i);
+          const auto high = static_cast<std::size_t>(at + i + size / 2);
+          const double a = before[low], b = before[high];
+          exact[low] = a * std::cos(angle) - b * std::sin(angle);
+          exact[high] = b * std::cos(angle) + a * std::sin(angle);
+        }
+      }
+      EXPECT_LT(relative_error(x, exact), 1e-6) << name_of(variant) << ", size " << size;
+    }
+  }
+}
+
+TEST(RopeTest, ScalingKeepsShortWavesDividesLongOnesAndBlendsBetween) {
+  const Scaling scaling{
+      .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192};
+  const auto plain = frequencies(128, 500000, std::nullopt);
+  const auto scaled = frequencies(128, 500000, scaling);
+  int kept = 0, divided = 0, blended = 0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const double turns = 8192 * plain[i] / 6.283185307179586;
+    if (turns > 4) {
+      EXPECT_EQ(scaled[i], plain[i]);
+      ++kept;
+    } else if (turns < 1) {
+      EXPECT_DOUBLE_EQ(scaled[i], plain[i] / 8);
+      ++divided;
+    } else {
+      EXPECT_GT(scaled[i], plain[i] / 8);
+      EXPECT_LT(scaled[i], plain[i]);
+      ++blended;
+    }
+    if (i > 0) {
+      EXPECT_LT(scaled[i], scaled[i - 1]);
+    }
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(divided, 0);
+  EXPECT_GT(blended, 0);
+}
+
+}  // namespace
+}  // namespace causeway::kernels::rope
