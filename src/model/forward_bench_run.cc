@@ -1,0 +1,235 @@
+#include "model/forward_bench.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/bench/machine_limits.h"
+#include "model/forward.h"
+
+namespace causeway::model {
+namespace {
+
+using kernels::bench::BenchProgress;
+using kernels::bench::BenchSample;
+using kernels::bench::KernelBenchRow;
+
+constexpr Bytes kAlignment = Bytes(64);
+
+// Random weights in one host region, tensor after tensor in the plan's order.
+class RandomModel final : public weights::PinnedModel {
+ public:
+  static Bytes bytes_of(const weights::LoadPlan& plan) {
+    Bytes total;
+    for (const auto& group : plan.groups) {
+      for (const auto& tensor : group.tensors) {
+        total = round_up(total + size_of(tensor, plan.dtype), kAlignment);
+      }
+    }
+    return total;
+  }
+
+  RandomModel(const weights::LoadPlan& plan, std::span<std::byte> memory) : memory_(memory) {
+    kernels::bench::fill_random_bf16(memory, 3, 0.01f);
+    Bytes offset;
+    for (const auto& group : plan.groups) {
+      for (const auto& tensor : group.tensors) {
+        weights::WeightView view{.data = memory.data() + offset.count,
+                                 .rows = 0,
+                                 .cols = tensor.sources.front().cols,
+                                 .dtype = plan.dtype};
+        for (const auto& source : tensor.sources) view.rows += source.rows;
+        views_.emplace(group.name + "." + tensor.name, view);
+        offset = round_up(offset + size_of(tensor, plan.dtype), kAlignment);
+      }
+    }
+  }
+
+  weights::WeightView weight(std::string_view group, std::string_view tensor) const override {
+    const auto found = views_.find(std::string(group) + "." + std::string(tensor));
+    CAUSEWAY_CHECK(found != views_.end(), "the plan has no such weight");
+    return found->second;
+  }
+  const std::vector<weights::GroupRange>& groups() const override { return groups_; }
+  Bytes bytes() const override { return Bytes(std::ssize(memory_)); }
+
+ private:
+  static Bytes size_of(const weights::PlannedTensor& tensor, DType dtype) {
+    Bytes total;
+    for (const auto& source : tensor.sources) {
+      total += causeway::size_of(dtype) * (source.rows * source.cols);
+    }
+    return total;
+  }
+
+  std::span<std::byte> memory_;
+  std::map<std::string, weights::WeightView> views_;
+  std::vector<weights::GroupRange> groups_;
+};
+
+// Weights that a step of few tokens reads: all of a dense model's but the untied embedding.
+Bytes weight_bytes(const ModelConfig& c) {
+  const std::int64_t unread = c.tied_embeddings ? 0 : c.vocab * c.hidden;
+  return size_of(host_dtype(c.dtype)) * (parameter_count(c) - unread);
+}
+
+// Of a prompt: two operations a weight of the layers and token, the head for the last token, and
+// the causal half of attention's two products.
+double prefill_operations(const ModelConfig& c, std::int64_t tokens) {
+  const std::int64_t tables = (c.tied_embeddings ? 1 : 2) * c.vocab * c.hidden;
+  const auto layers = static_cast<double>(parameter_count(c) - tables);
+  const auto count = static_cast<double>(tokens);
+  const auto width = static_cast<double>(c.heads * c.head_dim * c.layers);
+  return 2 * layers * count + 2 * static_cast<double>(c.vocab * c.hidden) +
+         2 * count * (count + 1) * width;
+}
+
+class Bench {
+ public:
+  Bench(const ForwardBenchOptions& options, std::span<std::byte> weights, std::span<std::byte> kv,
+        const kv::BlockLayout& layout, const Clock& clock)
+      : options_(options),
+        weights_(weights),
+        clock_(clock),
+        kv_{.base = kv.data(), .layout = layout, .dtype = DType::kBF16},
+        forward_(options.config,
+                 std::make_unique<RandomModel>(
+                     plan_weights(options.config, host_dtype(options.config.dtype)), weights)),
+        logits_(static_cast<std::size_t>(options.config.vocab)) {
+    kernels::bench::fill_random_bf16(kv, 5, 0.5f);
+  }
+
+  Result<KernelBenchRow> decode() {
+    const ModelConfig& c = options_.config;
+    const Bytes kv_token = kv_.layout.token_stride * (2 * c.layers);
+    const Bytes step = weight_bytes(c) + kv_token * (options_.decode_context + 1);
+    const double bytes = static_cast<double>(step.count * options_.decode_steps);
+    KernelBenchRow row{.name = "decode",
+                       .shape = "batch 1, context " + std::to_string(options_.decode_context),
+                       .unit = "GB/s",
+                       .limit_name = "memory_read",
+                       .ratio_wanted = 0.7};
+    return measure(std::move(row), [&]() -> Result<BenchSample> {
+      const double limit = kernels::bench::read_bandwidth(weights_, clock_);
+      const Nanos start = clock_.now();
+      for (std::int64_t i = 0; i < options_.decode_steps; ++i) {
+        CAUSEWAY_TRY(step_of(options_.decode_context, 1));
+      }
+      return BenchSample{bytes / to_seconds(clock_.now() - start), limit};
+    });
+  }
+
+  Result<KernelBenchRow> prefill() {
+    const double work = prefill_operations(options_.config, options_.prefill_tokens);
+    KernelBenchRow row{.name = "prefill",
+                       .shape = std::to_string(options_.prefill_tokens) + " tokens",
+                       .unit = "GFLOP/s",
+                       .limit_name = "matmul_bf16",
+                       .ratio_wanted = 0.6};
+    return measure(std::move(row), [&]() -> Result<BenchSample> {
+      double limit = 0;
+      for (int i = 0; i < 4; ++i) limit += peak_.measure(clock_) / 4;
+      const Nanos start = clock_.now();
+      CAUSEWAY_TRY(step_of(0, options_.prefill_tokens));
+      return BenchSample{work / to_seconds(clock_.now() - start), limit};
+    });
+  }
+
+ private:
+  template <typename Measure>
+  Result<KernelBenchRow> measure(KernelBenchRow row, Measure once) {
+    std::vector<BenchSample> samples;
+    const std::int64_t runs = std::max<std::int64_t>(5, options_.runs);
+    for (std::int64_t i = 0; i < runs + 1; ++i) {
+      CAUSEWAY_ASSIGN(const BenchSample sample, once());
+      if (i > 0) samples.push_back(sample);  // the first warms up
+    }
+    kernels::bench::summarise(samples, 1e-9, row);
+    return row;
+  }
+
+  Status step_of(std::int64_t context, std::int64_t tokens) {
+    const std::int64_t block = kv_.layout.tokens.count;
+    request::Batch batch;
+    batch.tokens.resize(static_cast<std::size_t>(tokens));
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+      batch.tokens[i] =
+          static_cast<TokenId>(i * 97 % static_cast<std::size_t>(options_.config.vocab));
+    }
+    for (std::int64_t i = 0; i * block < context + tokens; ++i) batch.frames.emplace_back(i);
+    request::BatchEntry entry;
+    entry.token_count = static_cast<std::int32_t>(tokens);
+    entry.frame_count = static_cast<std::int32_t>(batch.frames.size());
+    entry.context = static_cast<std::int32_t>(context);
+    entry.samples = true;
+    batch.entries.push_back(std::move(entry));
+    return forward_.run(batch, kv_, logits_);
+  }
+
+  const ForwardBenchOptions& options_;
+  std::span<std::byte> weights_;
+  const Clock& clock_;
+  KvMemory kv_;
+  HostForward forward_;
+  std::vector<float> logits_;
+  kernels::bench::MatmulPeak peak_;
+};
+
+Result<std::vector<KernelBenchRow>> run_in(const ForwardBenchOptions& options,
+                                           std::span<std::byte> weights, std::span<std::byte> kv,
+                                           const kv::BlockLayout& layout, const Clock& clock,
+                                           const BenchProgress& progress) {
+  std::vector<KernelBenchRow> rows;
+  Bench bench(options, weights, kv, layout, clock);
+  if (progress) progress("decode", 0, 2);
+  CAUSEWAY_ASSIGN(rows.emplace_back(), bench.decode());
+  if (progress) progress("prefill", 1, 2);
+  CAUSEWAY_ASSIGN(rows.emplace_back(), bench.prefill());
+  return rows;
+}
+
+}  // namespace
+
+ModelConfig llama_1b_shape() {
+  ModelConfig c;
+  c.hidden = 2048;
+  c.intermediate = 8192;
+  c.layers = 16;
+  c.heads = 32;
+  c.kv_heads = 8;
+  c.head_dim = 64;
+  c.vocab = 128256;
+  c.max_position = Tokens(131072);
+  c.rope_theta = 500000;
+  c.rope_scaling = RopeScaling{
+      .factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192};
+  c.tied_embeddings = true;
+  return c;
+}
+
+Result<std::vector<KernelBenchRow>> run_forward_benchmarks(const ForwardBenchOptions& options,
+                                                           device::HostMemory& memory,
+                                                           const Clock& clock,
+                                                           const BenchProgress& progress) {
+  const ModelConfig& c = options.config;
+  const Bytes weight_bytes = RandomModel::bytes_of(plan_weights(c, host_dtype(c.dtype)));
+  CAUSEWAY_ASSIGN(const auto layout, kv::plan_block(kv_shape(c, DType::kBF16), mib(4)));
+  const std::int64_t tokens = std::max(options.decode_context + 1, options.prefill_tokens);
+  const Bytes kv_bytes = layout.frame * (tokens / layout.tokens.count + 1);
+  CAUSEWAY_ASSIGN(const RegionId region,
+                  memory.allocate({.name = "forward-bench", .bytes = weight_bytes + kv_bytes}));
+  const auto all = memory.resolve({.region = region, .offset = Bytes(0)}, weight_bytes + kv_bytes);
+  Result<std::vector<KernelBenchRow>> rows = exhausted("no memory for the benchmark's activations");
+  try {
+    rows = run_in(options, all.first(to_size(weight_bytes)), all.subspan(to_size(weight_bytes)),
+                  layout, clock, progress);
+  } catch (const std::bad_alloc&) {
+  }
+  CAUSEWAY_TRY(memory.release(region));
+  return rows;
+}
+
+}  // namespace causeway::model
