@@ -37,7 +37,7 @@ function(causeway_module name)
   endif()
   add_library(causeway::${name} ALIAS ${target})
 
-  if(helpers)
+  if(helpers AND CAUSEWAY_TESTS)
     add_library(${target}_testing STATIC ${helpers})
     target_link_libraries(${target}_testing PUBLIC ${target} GTest::gtest)
     add_library(causeway::${name}_testing ALIAS ${target}_testing)
