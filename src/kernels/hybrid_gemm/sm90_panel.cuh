@@ -22,7 +22,9 @@ CAUSEWAY_DEVICE uint32_t panel_full_barrier(const Place& p, uint32_t step) {
 CAUSEWAY_DEVICE uint32_t panel_free_barrier(const Place& p) {
   return p.barrier(2 * kPanelStages + kPanelSteps);
 }
-static_assert(2 * kPanelStages + kPanelSteps + 1 <= kBarriersMax);
+// Words behind the barriers, one a warpgroup: whether the next row tile has been handed on.
+constexpr uint32_t kPanelVerdicts = 2 * kPanelStages + kPanelSteps + 1;
+static_assert(kPanelVerdicts + kConsumerGroups <= kBarriersMax);
 
 constexpr int kPanelInFlight = 2;  // W tiles that a CTA asks for at a time
 
@@ -153,15 +155,20 @@ struct Handover {
 
 // Whole warpgroup: once the panel before has handed the row tile on, asks for its sums and returns
 // true; zeros for the first panel, which waits only for the slot. Returns false if that is not so
-// yet, unless told to `wait`.
+// yet, unless told to `wait`. Another call without `wait` must have a barrier in between.
 CAUSEWAY_DEVICE bool panel_take_over(const Handover& from, bool first, bool wait,
-                                     float4 (&next)[16]) {
-  bool there = false;
+                                     const Place& place, float4 (&next)[16]) {
+  const uint32_t group = threadIdx.x / 128;
+  const uint32_t verdict = place.barrier(kPanelVerdicts + group - 1);
   if (threadIdx.x % 128 == 0) {
-    if (wait) ptx::flag_wait(from.flag, from.turn);
-    there = wait || ptx::flag_load(from.flag) >= from.turn;
+    if (wait) {
+      ptx::flag_wait(from.flag, from.turn);
+    } else {
+      ptx::word_store(verdict, ptx::flag_load(from.flag) >= from.turn);
+    }
   }
-  if (!ptx::warpgroup_any(threadIdx.x / 128, there)) return false;
+  ptx::warpgroup_sync(group);
+  if (!wait && ptx::word_load(verdict) == 0) return false;
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
     next[i] = first ? make_float4(0, 0, 0, 0) : __ldcg(from.sums + i * 128);
@@ -216,7 +223,7 @@ CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
       bool taken = false;  // `next` holds, or will hold, the sums of the next tile
       for (int t = group; t < walk.m_tiles; t += kConsumerGroups) {
         const Handover here(args, walk, panel.index, round, t);
-        if (!taken) panel_take_over(here, first, true, next);
+        if (!taken) panel_take_over(here, first, true, place, next);
         float sums[64];
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
@@ -227,9 +234,9 @@ CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
         }
         ptx::mma_hold(sums);
         const int t_next = t + kConsumerGroups;
-        taken =
-            t_next < walk.m_tiles &&
-            panel_take_over(Handover(args, walk, panel.index, round, t_next), first, false, next);
+        taken = t_next < walk.m_tiles &&
+                panel_take_over(Handover(args, walk, panel.index, round, t_next), first, false,
+                                place, next);
         panel_multiply(sums, place, position + t * kPanelSteps);
         if (last) {
           store_block(args, sums, t * kPanelRows, panel.column, args.n, place);

@@ -91,19 +91,8 @@ CAUSEWAY_DEVICE void cluster_sync() {
 
 // All 128 threads of a warpgroup; ids 1 … 15, id 0 is __syncthreads.
 CAUSEWAY_DEVICE void warpgroup_sync(uint32_t id) {
+  __syncwarp();
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
-}
-
-// The same barrier; returns whether `value` is true in any of the threads.
-CAUSEWAY_DEVICE bool warpgroup_any(uint32_t id, bool value) {
-  uint32_t any;
-  asm volatile(
-      "{\n.reg .pred p, q;\nsetp.ne.u32 p, %2, 0;\n"
-      "barrier.cta.red.or.pred q, %1, 128, p;\nselp.u32 %0, 1, 0, q;\n}"
-      : "=r"(any)
-      : "r"(id), "r"(static_cast<uint32_t>(value))
-      : "memory");
-  return any != 0;
 }
 
 template <int kRegisters>
@@ -114,6 +103,16 @@ CAUSEWAY_DEVICE void registers_give() {
 template <int kRegisters>
 CAUSEWAY_DEVICE void registers_take() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// One word of shared memory, for telling a warpgroup what one thread knows.
+CAUSEWAY_DEVICE void word_store(uint32_t address, uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+CAUSEWAY_DEVICE uint32_t word_load(uint32_t address) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
 }
 
 // ---- copies ----------------------------------------------------------------------------------
