@@ -2,7 +2,9 @@
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
-#   *.cu          in the library too, when CUDA parts are built (not *_test.cu, *_bench.cu)
+#   *.cu          in the library too, when CUDA parts are built
+#   x_test.cu     one program x_gpu_test each, and x_bench.cu: x_gpu_bench; built wherever nvcc is,
+#                 run on machines with a GPU
 #   *_test.cc     one test program NAME_test, registered with ctest under the same name
 #   *_bench.cc    one program NAME_bench (Google Benchmark)
 #   x_fuzz.cc     one libFuzzer program x_fuzz each (only with CAUSEWAY_FUZZ)
@@ -22,9 +24,12 @@ function(causeway_module name)
   set(helpers ${all})
   list(FILTER helpers INCLUDE REGEX "/testing/")
   if(CAUSEWAY_HAVE_CUDA)
-    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS *.cu)
+    file(GLOB_RECURSE cuda_all CONFIGURE_DEPENDS *.cu)
+    set(cuda_sources ${cuda_all})
     list(FILTER cuda_sources EXCLUDE REGEX "(_test|_bench)\\.cu$")
     list(APPEND sources ${cuda_sources})
+    set(cuda_programs ${cuda_all})
+    list(FILTER cuda_programs INCLUDE REGEX "(_test|_bench)\\.cu$")
   endif()
 
   set(target causeway_${name})
@@ -36,6 +41,12 @@ function(causeway_module name)
     target_link_libraries(${target} INTERFACE ${arg_LINK})
   endif()
   add_library(causeway::${name} ALIAS ${target})
+  foreach(program ${cuda_programs})
+    get_filename_component(stem ${program} NAME_WE)
+    string(REGEX REPLACE "_(test|bench)$" "_gpu_\\1" stem ${stem})
+    add_executable(${stem} ${program})
+    target_link_libraries(${stem} PRIVATE ${target} ${arg_LINK_PRIVATE} CUDA::cublas)
+  endforeach()
 
   if(helpers AND CAUSEWAY_TESTS)
     add_library(${target}_testing STATIC ${helpers})

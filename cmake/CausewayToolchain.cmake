@@ -51,8 +51,11 @@ if(NOT CAUSEWAY_CUDA STREQUAL "OFF")
     set(CMAKE_CUDA_COMPILER ${CAUSEWAY_NVCC})
     set(CMAKE_CUDA_ARCHITECTURES 90a)
     enable_language(CUDA)
-    # CMake 3.25 does not know CUDA_STANDARD 20; nvcc does.
-    add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-static-global-template-stub=false>")
+    # nvcc 13 has C++20; CMake 3.25 must be told by which option.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+    add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-static-global-template-stub=false>")
+    find_package(CUDAToolkit REQUIRED)
     set(CAUSEWAY_HAVE_CUDA ON)
     message(STATUS "CUDA parts: built with ${CMAKE_CUDA_COMPILER_ID} ${CMAKE_CUDA_COMPILER_VERSION}")
   elseif(CAUSEWAY_CUDA STREQUAL "ON")
