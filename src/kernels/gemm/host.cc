@@ -8,7 +8,7 @@ namespace {
 // What the own loops need beside a range of w's rows.
 struct StripeArgs {
   causeway::kernels::WeightsRef w;
-  const void* x = nullptr;
+  const float* x = nullptr;
   std::int64_t x_stride = 0;
   std::int64_t m = 0;
   std::int64_t k = 0;
@@ -63,7 +63,7 @@ class Gemm::State {
                             .dtype = p.w.dtype};
     const void* x = p.x;
     if (p.w.is_bf16()) {
-      x = rounded(p, best_variant());
+      x = rounded(p);
       product.x_stride = stride_of(p);
     }
     onednn_.run(product, x, p.w.data, p.out);
@@ -80,8 +80,7 @@ class Gemm::State {
     auto* stripe = CAUSEWAY_SELECT(p.variant, stripe_f32);
     if (p.w.is_bf16()) {
       stripe = CAUSEWAY_SELECT(p.variant, stripe_bf16);
-      args.x = p.variant == Variant::kAvx512 ? static_cast<const void*>(rounded(p, p.variant))
-                                             : widened(p);
+      args.x = spread(p);
       args.x_stride = stride_of(p);
     }
     const std::int64_t row_work = p.k * size_of(p.w.dtype).count * ((p.m + 3) / 4);
@@ -94,10 +93,10 @@ class Gemm::State {
   // would fight for the same places of the first-level cache.
   static std::int64_t stride_of(const Params& p) { return (p.k + 31) / 32 * 32 + 32; }
 
-  // x in bf16.
-  const BFloat16* rounded(const Params& p, Variant variant) {
+  // x in bf16, for oneDNN.
+  const BFloat16* rounded(const Params& p) {
     BFloat16* out = bf16_.ensure(p.m * stride_of(p));
-    auto* round = CAUSEWAY_SELECT(variant, round_row);
+    auto* round = CAUSEWAY_SELECT(p.variant, round_row);
     parallel_ranges(p.m, 1 + (64 << 10) / p.k, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         round(p.x + i * p.x_stride, p.k, out + i * stride_of(p));
@@ -106,13 +105,12 @@ class Gemm::State {
     return out;
   }
 
-  // x rounded to bf16, but held as f32.
-  const float* widened(const Params& p) {
-    const BFloat16* x = rounded(p, p.variant);
+  // x rounded to bf16, for the own loops.
+  const float* spread(const Params& p) {
     float* out = f32_.ensure(p.m * stride_of(p));
+    auto* spread_one = CAUSEWAY_SELECT(p.variant, spread_row);
     for (std::int64_t i = 0; i < p.m; ++i) {
-      const std::int64_t row = i * stride_of(p);
-      for (std::int64_t j = 0; j < p.k; ++j) out[row + j] = to_float(x[row + j]);
+      spread_one(p.x + i * p.x_stride, p.k, out + i * stride_of(p));
     }
     return out;
   }
