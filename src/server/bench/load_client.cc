@@ -19,7 +19,7 @@
 namespace causeway::server {
 namespace {
 
-constexpr std::string_view kEnd = "data: [DONE]\n\n\r\n0\r\n\r\n";
+constexpr char kLetter = 'a';  // NullFleet's
 
 // A file descriptor that closes itself.
 class Descriptor {
@@ -56,8 +56,10 @@ struct Stream {
   bool waiting = true;  // for next_start
   Nanos sent;
   bool first_byte = false;
-  std::int64_t contents = 0;  // occurrences of "content" seen: one a token, one with the role
-  std::string tail;           // the end of what came, to see words across reads
+  std::int64_t tokens = 0;
+  bool done = false;  // [DONE] has come
+  bool last_chunk = false;
+  std::string tail;  // the beginning of a line
 };
 
 class Load {
@@ -74,6 +76,7 @@ class Load {
   void start(Stream& stream);
   void read(Stream& stream);
   void take(Stream& stream, std::string_view bytes);
+  static bool take_line(Stream& stream, std::string_view line);
   void end(Stream& stream, bool complete);
   int wait_ms() const;
 
@@ -128,7 +131,9 @@ Status Load::connect_all() {
 void Load::start(Stream& stream) {
   stream.waiting = false;
   stream.first_byte = false;
-  stream.contents = 0;
+  stream.tokens = 0;
+  stream.done = false;
+  stream.last_chunk = false;
   stream.tail.clear();
   stream.sent = clock_.now();
   const ssize_t sent = ::send(stream.socket.get(), request_.data(), request_.size(), MSG_NOSIGNAL);
@@ -160,18 +165,29 @@ void Load::take(Stream& stream, std::string_view bytes) {
   if (!std::exchange(stream.first_byte, true)) {
     result_.first_byte_ns.record((clock_.now() - stream.sent).count);
   }
-  constexpr std::string_view kContent = "\"content\":\"";
   stream.tail += bytes;
   std::size_t at = 0;
-  for (std::size_t found = stream.tail.find(kContent); found != std::string::npos;
-       found = stream.tail.find(kContent, at)) {
-    ++stream.contents;
-    at = found + kContent.size();
+  bool ended = false;
+  for (std::size_t end = stream.tail.find('\n'); end != std::string::npos && !ended;
+       end = stream.tail.find('\n', at)) {
+    ended = take_line(stream, std::string_view(stream.tail).substr(at, end - at));
+    at = end + 1;
   }
-  const bool done = stream.tail.ends_with(kEnd);
-  if (done) return end(stream, stream.contents == options_.tokens + 1);
-  const std::size_t keep = std::min(stream.tail.size() - at, kEnd.size());
-  stream.tail.erase(0, stream.tail.size() - keep);
+  stream.tail.erase(0, at);
+  if (ended) end(stream, stream.tokens == options_.tokens);
+}
+
+// True at the line that ends the answer.
+bool Load::take_line(Stream& stream, std::string_view line) {
+  constexpr std::string_view kContent = "\"content\":\"";
+  if (stream.last_chunk) return true;
+  if (line == "data: [DONE]") stream.done = true;
+  if (stream.done && line == "0\r") stream.last_chunk = true;
+  // The fleet says the same letter for every token; several may come in one event.
+  std::size_t at = line.find(kContent);
+  if (at == std::string_view::npos) return false;
+  for (at += kContent.size(); at < line.size() && line[at] == kLetter; ++at) ++stream.tokens;
+  return false;
 }
 
 void Load::read(Stream& stream) {
