@@ -64,7 +64,7 @@ class Gemm::State {
     const void* x = p.x;
     if (p.w.is_bf16()) {
       x = rounded(p);
-      product.x_stride = stride_of(p);
+      product.x_stride = p.k;
     }
     onednn_.run(product, x, p.w.data, p.out);
   }
@@ -93,13 +93,13 @@ class Gemm::State {
   // would fight for the same places of the first-level cache.
   static std::int64_t stride_of(const Params& p) { return (p.k + 31) / 32 * 32 + 32; }
 
-  // x in bf16, for oneDNN.
+  // x in bf16, for oneDNN: packed, because it takes a slower path for anything else.
   const BFloat16* rounded(const Params& p) {
-    BFloat16* out = bf16_.ensure(p.m * stride_of(p));
+    BFloat16* out = bf16_.ensure(p.m * p.k);
     auto* round = CAUSEWAY_SELECT(p.variant, round_row);
     parallel_ranges(p.m, 1 + (64 << 10) / p.k, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        round(p.x + i * p.x_stride, p.k, out + i * stride_of(p));
+        round(p.x + i * p.x_stride, p.k, out + i * p.k);
       }
     });
     return out;
