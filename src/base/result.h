@@ -1,5 +1,5 @@
 // Result<T>: a value or an Error, for everything that the environment (CUDA, OS, file, peer) or a
-// user can make fail. Bugs are not errors: they are CHECKs (check.h). No exception crosses a module.
+// user can make fail. Bugs are CHECKs instead (check.h). No exception crosses a module.
 //
 //   Result<File> open_file(const std::string& path);
 //

@@ -1,5 +1,5 @@
 // Units and ids as types: a number of bytes, an instant and an index cannot be mistaken for each
-// other. All are 64-bit signed integers inside; arithmetic is within one unit, or by a plain scalar.
+// other. All are 64-bit signed integers inside; arithmetic is within one unit, or by a scalar.
 #pragma once
 
 #include <compare>

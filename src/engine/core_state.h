@@ -43,7 +43,9 @@ class EngineCore::State {
   State(const CoreOptions& options_in, StepExecutor& executor_in)
       : options(options_in),
         executor(executor_in),
-        kv({.frames = options_in.frames, .prefix_caching = options_in.prefix_caching}),
+        kv({.frames = options_in.frames,
+            .prefix_caching = options_in.prefix_caching,
+            .hash_seed = options_in.prefix_hash_seed}),
         scheduler(options_in.schedule) {}
 
   Sequence& sequence_of(RequestId request);

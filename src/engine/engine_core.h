@@ -27,6 +27,7 @@ namespace causeway::engine {
 struct CoreOptions {
   std::int64_t frames = 0;  // KV frames of the slice, shared by all its models
   bool prefix_caching = true;
+  std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
   schedule::Options schedule;
   Nanos step_timeout = seconds(60);  // a step running longer is taken to hang
 };

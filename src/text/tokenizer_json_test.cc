@@ -307,8 +307,7 @@ struct Change {
 };
 
 TEST(Hostile, WrongFieldsAreNamed) {
-  constexpr auto kBad = ErrorCode::kCorrupt;
-  constexpr auto kNo = ErrorCode::kUnsupported;
+  constexpr auto kBad = ErrorCode::kCorrupt, kNo = ErrorCode::kUnsupported;
   const Change changes[] = {
       {"/model", "7", kBad, "model"},
       {"/model/type", "\"Unigram\"", kNo, "'Unigram'"},

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <random>
+
 #include "base/log.h"
 #include "commands/command.h"
 #include "commands/stop_signals.h"
@@ -171,6 +173,9 @@ class Serve final : public Command {
   Status finish_options() {
     CAUSEWAY_ASSIGN(set_.engine.core.schedule.policy, schedule::parse_policy(set_.policy));
     set_.engine.core.prefix_caching = !set_.no_prefix_caching;
+    // Unpredictable, so that no client can craft prompts whose prefixes collide with another's.
+    std::random_device random;
+    set_.engine.core.prefix_hash_seed = (std::uint64_t{random()} << 32) | random();
     set_.server.version = version();
     set_.server.slo = {.ttft = nanos_from_seconds(set_.slo_ttft_ms * 1e-3),
                        .tpot = nanos_from_seconds(set_.slo_tpot_ms * 1e-3)};
