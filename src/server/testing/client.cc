@@ -11,7 +11,7 @@
 namespace causeway::server::testing {
 namespace {
 
-constexpr int kPatienceMs = 10'000;
+constexpr int kPatienceMs = 60'000;
 
 }  // namespace
 

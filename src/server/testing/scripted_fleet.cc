@@ -7,7 +7,7 @@
 namespace causeway::server::testing {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kPatience{60};
 constexpr std::chrono::milliseconds kStepTime{1};
 
 }  // namespace
