@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 kBuildJobs=${CAUSEWAY_BUILD_JOBS:-$(nproc)}
+# Checkouts in different folders share what ccache has compiled.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 say() { printf '\n\033[1m== [%4ds] %s\033[0m\n' "$SECONDS" "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
