@@ -58,6 +58,41 @@ install_python() {
   echo "$wanted" >$stamp
 }
 
+# FlashInfer's headers, which the attention kernels are compiled with where nvcc is; pinned by hash.
+install_flashinfer() {
+  command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
+  local folder=.cache/flashinfer-0.6.9
+  if [ -d $folder/include/flashinfer ]; then
+    say "FlashInfer's headers are up to date ($folder)"
+    return
+  fi
+  say "Fetching FlashInfer's headers into $folder"
+  rm -rf $folder && mkdir -p $folder
+  echo "flashinfer-python==0.6.9 --hash=sha256:46d013119ecd039a5844c4847325b3571f99cdd8fd9e00839bf008c67b15811a" \
+    >$folder/requirement.txt
+  if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
+    --only-binary=:all: -d $folder -r $folder/requirement.txt; then
+    rm -rf $folder
+    echo "  not to be had: attention is built without FlashInfer, prefill is slower"
+    return
+  fi
+  python3 - $folder <<'EOF'
+import glob, os, sys, zipfile
+folder = sys.argv[1]
+wheel = glob.glob(folder + "/*.whl")[0]
+prefix = "flashinfer/data/include/"
+with zipfile.ZipFile(wheel) as archive:
+    for name in archive.namelist():
+        if name.startswith(prefix) and not name.endswith("/"):
+            target = os.path.join(folder, "unpacked", name[len(prefix):])
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "wb") as file:
+                file.write(archive.read(name))
+os.rename(folder + "/unpacked", folder + "/include")
+os.remove(wheel)
+EOF
+}
+
 # build PRESET [TARGET…]
 build() {
   local preset=$1
@@ -75,6 +110,6 @@ build() {
     die "configuring failed"
   }
   mkdir -p "build/$preset" && mv "build-$preset.log" "build/$preset/configure.log"
-  grep -h 'CUDA parts' "build/$preset/configure.log" || true
+  grep -hE 'CUDA parts|FlashInfer' "build/$preset/configure.log" || true
   cmake --build "build/$preset" -j "$kBuildJobs" ${*:+--target "$@"} -- --quiet
 }
