@@ -14,7 +14,7 @@ Sequence& EngineCore::State::sequence_of(RequestId request) {
   return *at->second;
 }
 
-void EngineCore::State::apply_decision() {
+void EngineCore::State::apply_decision(Nanos now) {
   for (const schedule::Preemption& preemption : decision.preempted) {
     Sequence& sequence = sequence_of(preemption.request);
     release_frames(sequence);
@@ -29,8 +29,9 @@ void EngineCore::State::apply_decision() {
     // planted bug: what was generated before a preemption is forgotten in part
     if (sequence.preemptions > 0 && sequence.output_tokens() > 0) sequence.tokens.back() ^= 1;
 #endif
-    if (!sequence.admitted) sequence.cached = std::min(cached, sequence.prompt);
-    sequence.admitted = true;
+    if (sequence.queued.count >= 0) continue;
+    sequence.cached = std::min(cached, sequence.prompt);
+    sequence.queued = now - sequence.request.arrival;
   }
 }
 
@@ -135,10 +136,16 @@ void EngineCore::State::take_token(Sequence& sequence, const request::OutputToke
     end(sequence, FinishReason::kLength, "", {token});
     return;
   }
-  request::Output output;
-  output.request = request.id;
-  output.tokens.push_back(token);
-  outputs.push_back(std::move(output));
+  add_output(sequence).tokens.push_back(token);
+}
+
+request::Output& EngineCore::State::add_output(const Sequence& sequence) {
+  request::Output& output = outputs.emplace_back();
+  output.request = sequence.request.id;
+  output.cached_prompt = sequence.cached;
+  output.queued = sequence.queued;
+  output.preemptions = sequence.preemptions;
+  return output;
 }
 
 void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string error,
@@ -149,15 +156,11 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   if (sequence.run_index >= 0) {
     step.sequences[static_cast<std::size_t>(sequence.run_index)] = nullptr;
   }
-  request::Output output;
-  output.request = id;
+  request::Output& output = add_output(sequence);
   output.tokens = std::move(last_tokens);
   output.finished = true;
   output.reason = reason;
   output.error = std::move(error);
-  output.cached_prompt = sequence.cached;
-  output.preemptions = sequence.preemptions;
-  outputs.push_back(std::move(output));
   sequences.erase(id);
 }
 

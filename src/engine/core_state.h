@@ -15,8 +15,8 @@ struct Sequence {
   request::Request request;
   std::vector<TokenId> tokens;  // prompt and output so far
   Tokens prompt;
-  Tokens cached{0};       // of the prompt, found in the prefix cache when first admitted
-  bool admitted = false;  // ever
+  Tokens cached{0};  // of the prompt, found in the prefix cache when first admitted
+  Nanos queued{-1};  // from arrival to when it was first admitted; negative: not yet
   std::int32_t preemptions = 0;
   schedule::Handle handle;
   std::int64_t run_index = -1;  // in the step in flight; -1: not part of it
@@ -50,7 +50,7 @@ class EngineCore::State {
 
   Sequence& sequence_of(RequestId request);
   // Carries out what the decision says of block tables.
-  void apply_decision();
+  void apply_decision(Nanos now);
   request::Batch make_batch(StepId step);
   // Hands the decided step to the executor. False: it was refused, and its requests have ended.
   bool launch(Nanos now);
@@ -58,6 +58,8 @@ class EngineCore::State {
   void fail_step(const std::string& why, Nanos now);
   void complete_step(const request::StepResult& result, Nanos now);
   void take_token(Sequence& sequence, const request::OutputToken& token);
+  // Appends an output without tokens; finished = false.
+  request::Output& add_output(const Sequence& sequence);
   void end(Sequence& sequence, request::FinishReason reason, std::string error,
            std::vector<request::OutputToken> last_tokens = {});
   void release_frames(const Sequence& sequence);

@@ -84,7 +84,7 @@ bool EngineCore::step_in_flight() const { return state_->step.id.valid(); }
 bool EngineCore::start_step(Nanos now) {
   while (!step_in_flight()) {
     state_->scheduler.schedule(now, state_->kv, state_->decision);
-    state_->apply_decision();
+    state_->apply_decision(now);
     if (!state_->decision.model.valid()) {
       CAUSEWAY_CHECK(requests() == 0, "requests wait, but the scheduler finds nothing to run");
       return false;

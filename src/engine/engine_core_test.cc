@@ -146,9 +146,24 @@ TEST_F(Core, TheSecondAskerFindsTheFirstOnesPrompt) {
   run();
   ASSERT_TRUE(core_.submit(make_request(2, 9, 4), now_).ok());
   const auto outputs = run();
+  EXPECT_EQ(outputs.front().cached_prompt, Tokens(8));  // told from the first token on
   EXPECT_EQ(outputs.back().cached_prompt, Tokens(8));
   EXPECT_EQ(core_.observe().prefix_hit_tokens, 8);
   EXPECT_EQ(core_.observe().prompt_tokens, 9 + 1);
+}
+
+TEST_F(Core, TellsHowLongARequestQueued) {
+  request::Request late = make_request(1, 5, 2);
+  late.arrival = now_;
+  ASSERT_TRUE(core_.submit(std::move(late), now_).ok());
+  ASSERT_TRUE(core_.submit(make_request(2, 5, 2), now_).ok());
+  core_.cancel(RequestId(2), now_);
+  ASSERT_TRUE(core_.start_step(now_ + millis(30)));
+  core_.finish_step(*executor_.wait(Nanos(0)), now_ + millis(40));
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_LT(outputs[0].queued.count, 0);  // cancelled while it waited
+  EXPECT_EQ(outputs[1].queued, millis(30));
 }
 
 TEST_F(Core, CancelsInEveryState) {

@@ -71,8 +71,9 @@ struct Output {
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string error;                  // for kError
-  Tokens cached_prompt{0};            // prompt tokens found in the prefix cache (last Output)
-  std::int32_t preemptions = 0;       // how often it was preempted (last Output)
+  Tokens cached_prompt{0};            // prompt tokens found in the prefix cache
+  Nanos queued{-1};                   // from arrival to its first step; negative: it never began
+  std::int32_t preemptions = 0;       // how often it was preempted so far
 };
 
 }  // namespace causeway::request

@@ -27,6 +27,7 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   fleet->on_submit = [](const request::Request&) -> Result<Script> {
     Script script = says("x");
     script.reason = request::FinishReason::kLength;
+    script.queued = seconds(2);
     return script;
   };
   chat("", "x-slo-ttft-ms: 0.000001\r\n");
@@ -37,6 +38,8 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   EXPECT_EQ(value_of(text, "causeway:time_to_first_token_seconds_count" + label), 3);
   EXPECT_EQ(value_of(text, "causeway:inter_token_latency_seconds_count" + label), 8);
   EXPECT_EQ(value_of(text, "causeway:e2e_request_latency_seconds_count" + label), 3);
+  EXPECT_EQ(value_of(text, "causeway:request_queue_time_seconds_count" + label), 1);
+  EXPECT_EQ(value_of(text, "causeway:request_queue_time_seconds_sum" + label), 2);
   EXPECT_EQ(value_of(text, R"(causeway:request_success_total{finished_reason="stop",)"
                            R"(model_name="tiny"})"),
             2);

@@ -198,6 +198,14 @@ TEST_F(ServerTest, StopStringsEndTheAnswerAndTheRequest) {
     EXPECT_NE(answer.body.find(R"("finish_reason":"stop")"), std::string::npos);
   }
   EXPECT_TRUE(fleet->wait_for_cancelled(2));
+  fleet->on_submit = [](const request::Request&) -> Result<Script> {
+    Script script = says("one two three ");
+    script.endless = true;
+    script.cached = 7;
+    return script;
+  };
+  const Answer counted = chat(R"("stop":"three")");
+  EXPECT_EQ(json::parse(counted.body)["usage"]["prompt_tokens_details"]["cached_tokens"], 7);
   const Answer with = chat(R"("stop":"two","include_stop_str_in_output":true)");
   EXPECT_EQ(json::parse(with.body)["choices"][0]["message"]["content"], "one two");
 }

@@ -1,14 +1,11 @@
 #include "server/bench/measure.h"
 
+#include <fmt/format.h>
 #include <malloc.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <fstream>
 
+#include "base/open_files.h"
 #include "server/bench/null_fleet.h"
 #include "server/server.h"
 
@@ -31,16 +28,11 @@ void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 // Two descriptors a stream: ours and the server's.
 Status allow_descriptors(int streams) {
-  const auto needed = static_cast<rlim_t>(2 * streams + 256);
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return io_error("getrlimit", errno);
-  if (limit.rlim_cur >= needed) return {};
-  if (limit.rlim_max < needed) {
-    return exhausted(std::to_string(needed) + " open files are needed; raise `ulimit -n`");
-  }
-  limit.rlim_cur = needed;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return io_error("setrlimit", errno);
-  return {};
+  const std::int64_t needed = 2 * std::int64_t{streams} + 256;
+  CAUSEWAY_ASSIGN(const std::int64_t allowed, allow_open_files(needed));
+  if (allowed >= needed) return {};
+  return exhausted(std::to_string(needed) + " open files are needed, " + std::to_string(allowed) +
+                   " allowed; raise `ulimit -n`");
 }
 
 Result<ServerMeasurement> measure(LoadOptions load, const NullFleet::Options& fleet_options,
@@ -93,32 +85,26 @@ Result<ServerMeasurement> measure_concurrency(int streams, int tokens, int threa
 }
 
 std::string to_text(const ServerReport& report) {
-  char text[512];
   const LoadResult& first = report.first_byte.load;
   const LoadResult& many = report.concurrency.load;
-  std::snprintf(text, sizeof text,
-                "time to first byte  p50 %.0f us  p99 %.0f us  max %.0f us  (%ld requests, %ld "
-                "failed)\n"
-                "concurrent streams  %ld complete, %ld failed, memory +%.1f MB\n",
-                micros_of(first.first_byte_ns, 0.5), micros_of(first.first_byte_ns, 0.99),
-                micros_of(first.first_byte_ns, 1), first.complete + first.failed, first.failed,
-                many.complete, many.failed,
-                static_cast<double>(report.concurrency.memory_growth.count) / 1e6);
-  return text;
+  return fmt::format(
+      "time to first byte  p50 {:.0f} us  p99 {:.0f} us  max {:.0f} us  ({} requests, {} failed)\n"
+      "concurrent streams  {} complete, {} failed, memory +{:.1f} MB\n",
+      micros_of(first.first_byte_ns, 0.5), micros_of(first.first_byte_ns, 0.99),
+      micros_of(first.first_byte_ns, 1), first.complete + first.failed, first.failed, many.complete,
+      many.failed, static_cast<double>(report.concurrency.memory_growth.count) / 1e6);
 }
 
 std::string to_json(const ServerReport& report) {
-  char text[512];
   const LoadResult& first = report.first_byte.load;
   const LoadResult& many = report.concurrency.load;
-  std::snprintf(text, sizeof text,
-                "{\"first_byte_us_p50\":%.1f,\"first_byte_us_p99\":%.1f,\"first_byte_us_max\":%.1f,"
-                "\"first_byte_requests\":%ld,\"first_byte_failed\":%ld,\"streams_complete\":%ld,"
-                "\"streams_failed\":%ld,\"streams_memory_bytes\":%ld}",
-                micros_of(first.first_byte_ns, 0.5), micros_of(first.first_byte_ns, 0.99),
-                micros_of(first.first_byte_ns, 1), first.complete + first.failed, first.failed,
-                many.complete, many.failed, report.concurrency.memory_growth.count);
-  return text;
+  return fmt::format(
+      R"({{"first_byte_us_p50":{:.1f},"first_byte_us_p99":{:.1f},"first_byte_us_max":{:.1f},)"
+      R"("first_byte_requests":{},"first_byte_failed":{},"streams_complete":{},)"
+      R"("streams_failed":{},"streams_memory_bytes":{}}})",
+      micros_of(first.first_byte_ns, 0.5), micros_of(first.first_byte_ns, 0.99),
+      micros_of(first.first_byte_ns, 1), first.complete + first.failed, first.failed, many.complete,
+      many.failed, report.concurrency.memory_growth.count);
 }
 
 }  // namespace causeway::server

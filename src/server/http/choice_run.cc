@@ -18,6 +18,7 @@ bool failed(request::FinishReason reason) {
 }  // namespace
 
 MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
+  queued = output.queued;
   if (!output.tokens.empty()) {
     const bool first = first_token.count < 0;
     first ? metrics.first_token(model, at - arrival) : metrics.next_token(model, at - last_token);
@@ -50,6 +51,7 @@ void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
   measured.generated_tokens = choice.generated();
   measured.e2e = at - arrival;
   measured.slo = slo;
+  measured.queued = queued;
   if (first_token.count >= 0) measured.ttft = first_token - arrival;
   if (choice.generated() > 1) {
     measured.tpot = (last_token - first_token) / (choice.generated() - 1);

@@ -41,6 +41,7 @@ struct ChoiceRun {
   std::int64_t prompt_tokens;
   request::Slo slo;
   Nanos arrival;
+  Nanos queued{-1};
   Nanos first_token{-1};
   Nanos last_token{-1};
   bool open = false;        // submitted, not ended

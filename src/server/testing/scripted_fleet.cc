@@ -152,11 +152,12 @@ request::Output ScriptedFleet::advance(RequestId id, Running& running) {
     token.top = script.top;
     output.tokens.push_back(std::move(token));
   }
+  output.cached_prompt = Tokens(script.cached);
+  output.queued = script.queued;
   output.finished = running.cancelled || (running.next >= size && !script.endless);
   if (!output.finished) return output;
   output.reason = running.cancelled ? request::FinishReason::kCancelled : script.reason;
   output.error = script.error;
-  output.cached_prompt = Tokens(script.cached);
   return output;
 }
 

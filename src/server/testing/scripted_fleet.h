@@ -26,6 +26,7 @@ struct Script {
   std::vector<request::TokenLogprob> top;  // of every token
   float logprob = -0.5f;
   std::int64_t cached = 0;
+  Nanos queued{-1};
 };
 
 // A script that says `text`, a token a byte.
