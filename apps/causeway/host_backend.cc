@@ -14,7 +14,7 @@ double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / kGigab
 
 // Logs a load's progress every few seconds, so that a long one is seen to move.
 std::function<void(const weights::LoadProgress&)> log_progress(std::string name) {
-  constexpr Nanos kEvery = seconds(2);
+  static constexpr Nanos kEvery = seconds(2);
   return [name = std::move(name), next = kEvery](const weights::LoadProgress& p) mutable {
     if (p.elapsed < next) return;
     next = p.elapsed + kEvery;

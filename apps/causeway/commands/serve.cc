@@ -3,6 +3,7 @@
 #include <random>
 
 #include "base/log.h"
+#include "base/open_files.h"
 #include "commands/command.h"
 #include "commands/stop_signals.h"
 #include "engine/engine.h"
@@ -45,6 +46,7 @@ class Serve final : public Command {
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
     CAUSEWAY_ASSIGN(auto models, read_catalogue());
     CAUSEWAY_TRY(finish_options());
+    CAUSEWAY_TRY(allow_connections());
     CAUSEWAY_ASSIGN(
         const auto backend,
         HostBackend::create({.pool = Bytes(static_cast<std::int64_t>(set_.pool_bytes)),
@@ -102,6 +104,18 @@ class Serve final : public Command {
     app.add_flag("--load-on-demand", set_.load_on_demand,
                  "load a model when it is first asked for, not at start")
         ->group("Models");
+  }
+
+  // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
+  Status allow_connections() {
+    constexpr std::int64_t kOthers = 256;  // regions, models' files, listeners, logs
+    const std::int64_t needed = set_.server.limits.connections_max + kOthers;
+    CAUSEWAY_ASSIGN(const std::int64_t allowed, allow_open_files(needed));
+    if (allowed < needed) {
+      spdlog::warn("{} open files are allowed, {} wanted for {} connections; raise `ulimit -n`",
+                   allowed, needed, set_.server.limits.connections_max);
+    }
+    return {};
   }
 
   void declare_memory() {
