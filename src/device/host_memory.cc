@@ -69,6 +69,30 @@ Status check_headroom(const HostRegionOptions& options, Bytes bytes) {
                    "; make the pool smaller or free memory");
 }
 
+// Maps the descriptor at a multiple of the huge page, without which no page of it can be huge; null
+// and errno on failure.
+std::byte* map_aligned(int fd, Bytes bytes) {
+  const std::size_t reserved = to_size(bytes + kHugePage);
+  void* address =
+      ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(address);
+  const auto at = reinterpret_cast<std::uintptr_t>(begin);
+  const auto page = static_cast<std::uintptr_t>(kHugePage.count);
+  std::byte* const base = begin + (page - at % page) % page;
+  if (::mmap(base, to_size(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+      MAP_FAILED) {
+    const int cause = errno;
+    ::munmap(begin, reserved);
+    errno = cause;
+    return nullptr;
+  }
+  std::byte* const end = base + bytes.count;
+  if (base > begin) ::munmap(begin, static_cast<std::size_t>(base - begin));
+  if (begin + reserved > end) ::munmap(end, static_cast<std::size_t>(begin + reserved - end));
+  return base;
+}
+
 // Opens and maps without touching. With `hugetlb` the kernel reserves the pages here or fails.
 Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
   Mapping mapping;
@@ -84,31 +108,37 @@ Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
   if (::fcntl(mapping.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return io_error("sealing host region '" + name + "'", errno);
   }
-  void* address =
-      ::mmap(nullptr, to_size(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, mapping.fd, 0);
-  if (address == MAP_FAILED) {
+  mapping.base = map_aligned(mapping.fd, bytes);
+  if (mapping.base == nullptr) {
     const int cause = errno;
     Error error = io_error("mapping host region '" + name + "' of " + in_mib(bytes), cause);
     if (cause == ENOMEM) error.code = ErrorCode::kResourceExhausted;
     return error;
   }
-  mapping.base = static_cast<std::byte*>(address);
-  ::madvise(address, to_size(bytes), MADV_DONTDUMP);
+  ::madvise(mapping.base, to_size(bytes), MADV_DONTDUMP);
   return mapping;
 }
 
-// Touches [begin, begin + length); 0 or an errno.
-int touch(const Mapping& mapping, Bytes offset, Bytes length, bool huge_pages) {
-  std::byte* begin = mapping.base + offset.count;
-  if (huge_pages && !mapping.hugetlb) {
-    // Collapsing the untouched range is a first touch in huge pages. Refused by many systems:
-    // then the call below does it in whatever pages there are.
-    ::madvise(begin, to_size(length), MADV_COLLAPSE);
-  }
+int populate(std::byte* begin, Bytes length) {
   int result = 0;
   do {
     result = ::madvise(begin, to_size(length), MADV_POPULATE_WRITE);
   } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+// Touches [offset, offset + length); 0 or an errno.
+int touch(const Mapping& mapping, Bytes offset, Bytes length, bool huge_pages) {
+  std::byte* begin = mapping.base + offset.count;
+  if (huge_pages && !mapping.hugetlb) {
+    // One small page in each huge one, and a collapse fills the others in. Refused by many systems:
+    // then the call below does it in whatever pages there are.
+    for (Bytes at; at + kHugePage <= length; at += kHugePage) {
+      if (populate(begin + at.count, Bytes(1)) != 0) break;
+      if (::madvise(begin + at.count, to_size(kHugePage), MADV_COLLAPSE) != 0) break;
+    }
+  }
+  const int result = populate(begin, length);
   if (result == 0) return 0;
   if (errno != EINVAL) return errno;
   // Before Linux 5.14. Reserving first turns a full system into an error instead of a SIGBUS.
@@ -160,6 +190,8 @@ class HostMemory::State {
   // Held over the check and the touch, so that two allocations do not both count on the same
   // memory.
   std::mutex allocating;
+  std::mutex watching;  // guards `watchers`; held while they are called
+  std::vector<HostRegionWatcher*> watchers;
   mutable std::shared_mutex mutex;  // guards what follows
   std::map<RegionId, Mapping> regions;
   std::int64_t next_region = 0;
@@ -208,7 +240,21 @@ Result<RegionId> HostMemory::allocate(const HostRegionOptions& options) {
   return region;
 }
 
+void HostMemory::watch(HostRegionWatcher* watcher) {
+  const std::lock_guard lock(state_->watching);
+  state_->watchers.push_back(watcher);
+}
+
+void HostMemory::unwatch(HostRegionWatcher* watcher) {
+  const std::lock_guard lock(state_->watching);
+  std::erase(state_->watchers, watcher);
+}
+
 Status HostMemory::release(RegionId region) {
+  {
+    const std::lock_guard lock(state_->watching);
+    for (HostRegionWatcher* watcher : state_->watchers) watcher->releasing(region);
+  }
   const std::unique_lock lock(state_->mutex);
   if (state_->regions.erase(region) == 0) {
     return not_found("no host region " + std::to_string(region.value));

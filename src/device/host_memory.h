@@ -28,6 +28,13 @@ struct HostRegionOptions {
   int touch_threads = 0;   // parallel first touch; 0: one a CPU, at most 16
 };
 
+// Hears that a region is about to go, while its bytes are still there (a backend that registered it).
+class HostRegionWatcher {
+ public:
+  virtual ~HostRegionWatcher() = default;
+  virtual void releasing(RegionId region) = 0;
+};
+
 class HostMemory {
  public:
   HostMemory();
@@ -38,8 +45,12 @@ class HostMemory {
   // Maps and touches a region. kResourceExhausted when the system has not that much memory: asked
   // before touching, so that a large request is refused instead of meeting the OOM killer.
   Result<RegionId> allocate(const HostRegionOptions& options);
-  // Unmaps. Nobody may use the region's bytes any more.
+  // Unmaps, after telling the watchers. Nobody may use the region's bytes any more.
   Status release(RegionId region);
+  // Until unwatch(), which returns when no call is under way. A watcher calls neither from
+  // releasing().
+  void watch(HostRegionWatcher* watcher);
+  void unwatch(HostRegionWatcher* watcher);
 
   // The bytes at an address. The range must lie inside the region (a CHECK fails otherwise).
   std::span<std::byte> resolve(HostAddress address, Bytes bytes) const;

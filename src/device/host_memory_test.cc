@@ -68,6 +68,17 @@ TEST(HostMemory, EveryPageIsTouched) {
   EXPECT_TRUE(std::all_of(resident.begin(), resident.end(), [](auto r) { return (r & 1) != 0; }));
 }
 
+TEST(HostMemory, RegionsBeginWhereHugePagesCan) {
+  HostMemory memory;
+  for (const bool huge : {true, false}) {
+    const auto region = memory.allocate({.name = "aligned", .bytes = mib(5), .huge_pages = huge});
+    ASSERT_TRUE(region.ok()) << region.error().message;
+    const auto bytes = memory.resolve({*region, Bytes(0)}, mib(5));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % to_size(mib(2)), 0u);
+    bytes.front() = bytes.back() = std::byte{1};
+  }
+}
+
 TEST(HostMemory, RefusesWhatTheMachineHasNot) {
   HostMemory memory;
   const auto refused = memory.allocate(region_of(gib(1 << 18), "catalogue"));
