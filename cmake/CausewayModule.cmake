@@ -7,7 +7,7 @@
 #                 run on machines with a GPU
 #   *_test.cc     one test program NAME_test, registered with ctest under the same name
 #   *_bench.cc    one program NAME_bench (Google Benchmark)
-#   x_fuzz.cc     one libFuzzer program x_fuzz each (only with CAUSEWAY_FUZZ)
+#   x_fuzz.cc     one libFuzzer program x_fuzz each (only with CAUSEWAY_FUZZ); `fuzzers` builds all
 #   testing/*.cc  the library causeway_NAME_testing: helpers for tests of this and higher modules
 # Files are found by pattern, so that no test can be forgotten.
 function(causeway_module name)
@@ -72,6 +72,10 @@ function(causeway_module name)
       add_executable(${stem} ${fuzzer})
       target_link_libraries(${stem} PRIVATE ${target})
       target_link_options(${stem} PRIVATE -fsanitize=fuzzer)
+      if(NOT TARGET fuzzers)
+        add_custom_target(fuzzers)
+      endif()
+      add_dependencies(fuzzers ${stem})
     endforeach()
   endif()
 endfunction()
