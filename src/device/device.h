@@ -125,6 +125,9 @@ class Device {
   virtual Arena& arena() = 0;
   virtual Result<std::unique_ptr<Stream>> make_stream(const std::string& name) = 0;
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
+  // kDevice, with the driver's words, once the device is lost: nothing of it will work again in
+  // this process.
+  virtual Status health() const { return {}; }
 };
 
 }  // namespace causeway::device

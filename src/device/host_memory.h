@@ -28,7 +28,8 @@ struct HostRegionOptions {
   int touch_threads = 0;   // parallel first touch; 0: one a CPU, at most 16
 };
 
-// Hears that a region is about to go, while its bytes are still there (a backend that registered it).
+// Hears that a region is about to go, while its bytes are still there (a backend that registered
+// it).
 class HostRegionWatcher {
  public:
   virtual ~HostRegionWatcher() = default;

@@ -2,10 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace causeway::device {
 namespace {
-
-constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
 std::string loader_error() {
   const char* text = ::dlerror();
@@ -20,34 +21,68 @@ Status look_up(void* library, const char* name, Function& entry) {
                                        "; a newer driver is needed: " + loader_error()};
 }
 
-Status check(const CudaApi& api, int result, const char* call) {
-  if (result == 0) return {};
-  const char* text = nullptr;
-  if (api.cuGetErrorString(result, &text) != 0 || text == nullptr) text = "no description";
-  const std::string message =
-      std::string(call) + " failed with " + std::to_string(result) + ": " + text;
-  if (result == kNoDevice) return unavailable("no NVIDIA GPU: " + message);
-  return Error{ErrorCode::kDevice, message};
+Status check_version(const CudaApi& api, int& version) {
+  if (const int result = api.cuDriverGetVersion(&version); result != kCudaSuccess) {
+    return cuda_error(api, result, "cuDriverGetVersion");
+  }
+  if (version >= kCudaVersionMin) return {};
+  return unsupported("the NVIDIA driver is too old: it supports CUDA " +
+                     cuda_version_text(version) + ", and Causeway needs CUDA " +
+                     cuda_version_text(kCudaVersionMin) + " or newer; update the driver");
 }
 
 }  // namespace
+
+std::string cuda_version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+Error cuda_error(const CudaApi& api, int result, const char* call) {
+  const char* text = nullptr;
+  if (api.cuGetErrorString == nullptr || api.cuGetErrorString(result, &text) != kCudaSuccess ||
+      text == nullptr) {
+    text = "no description";
+  }
+  const std::string message =
+      std::string(call) + " failed with " + std::to_string(result) + ": " + text;
+  if (result == kCudaNoDevice) return unavailable("no NVIDIA GPU: " + message);
+  if (result == kCudaOutOfMemory) return exhausted(message);
+  if (result == kCudaNotSupported) return unsupported(message);
+  return {ErrorCode::kDevice, message};
+}
+
+bool cuda_context_lost(int result) {
+  // Deinitialised, device unavailable, ECC, NVLink, contained error; illegal address, time-out,
+  // destroyed context, assert; stack, instruction, alignment, address space, program counter,
+  // launch failure; tensor memory leak; unknown.
+  constexpr int kLost[] = {4,   46,  214, 220, 226, 700, 702, 709, 710,
+                           714, 715, 716, 717, 718, 719, 721, 999};
+  return std::find(std::begin(kLost), std::end(kLost), result) != std::end(kLost);
+}
 
 Result<CudaApi> load_cuda_api(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return unavailable("no NVIDIA driver: " + loader_error());
   CudaApi api;
-  CAUSEWAY_TRY(look_up(handle, "cuInit", api.cuInit));
+  // The version first: an old driver is named as such, not by the first symbol that it lacks.
   CAUSEWAY_TRY(look_up(handle, "cuDriverGetVersion", api.cuDriverGetVersion));
-  CAUSEWAY_TRY(look_up(handle, "cuDeviceGetCount", api.cuDeviceGetCount));
-  CAUSEWAY_TRY(look_up(handle, "cuGetErrorString", api.cuGetErrorString));
+  int version = 0;
+  CAUSEWAY_TRY(check_version(api, version));
+#define CAUSEWAY_CUDA_LOOK_UP(name, parameters) CAUSEWAY_TRY(look_up(handle, #name, api.name));
+  CAUSEWAY_CUDA_ENTRIES(CAUSEWAY_CUDA_LOOK_UP)
+#undef CAUSEWAY_CUDA_LOOK_UP
   return api;
 }
 
 Result<CudaFacts> ask_cuda(const CudaApi& api) {
   CudaFacts facts;
-  CAUSEWAY_TRY(check(api, api.cuInit(0), "cuInit"));
-  CAUSEWAY_TRY(check(api, api.cuDriverGetVersion(&facts.driver_version), "cuDriverGetVersion"));
-  CAUSEWAY_TRY(check(api, api.cuDeviceGetCount(&facts.devices), "cuDeviceGetCount"));
+  CAUSEWAY_TRY(check_version(api, facts.driver_version));
+  if (const int result = api.cuInit(0); result != kCudaSuccess) {
+    return cuda_error(api, result, "cuInit");
+  }
+  if (const int result = api.cuDeviceGetCount(&facts.devices); result != kCudaSuccess) {
+    return cuda_error(api, result, "cuDeviceGetCount");
+  }
   if (facts.devices <= 0) return unavailable("no NVIDIA GPU: the driver lists none");
   return facts;
 }

@@ -2,52 +2,53 @@
 
 #include <gtest/gtest.h>
 
+#include "device/testing/fake_cuda.h"
+
 namespace causeway::device {
 namespace {
 
-// A driver of a machine with two GPUs, with single calls replaced.
-CudaApi two_gpus() {
-  return {.cuInit = [](unsigned) { return 0; },
-          .cuDriverGetVersion =
-              [](int* version) {
-                *version = 13'000;
-                return 0;
-              },
-          .cuDeviceGetCount =
-              [](int* count) {
-                *count = 2;
-                return 0;
-              },
-          .cuGetErrorString =
-              [](int, const char** text) {
-                *text = "the driver's own words";
-                return 0;
-              }};
-}
+using testing::FakeCuda;
 
 TEST(CudaApi, AsksTheDriver) {
-  const auto facts = ask_cuda(two_gpus());
-  EXPECT_EQ(facts->driver_version, 13'000);
+  FakeCuda driver;
+  const auto facts = ask_cuda(driver.api());
+  EXPECT_EQ(facts->driver_version, kCudaVersionMin);
   EXPECT_EQ(facts->devices, 2);
 }
 
 TEST(CudaApi, DriverErrorsAreNamed) {
-  CudaApi api = two_gpus();
-  api.cuDriverGetVersion = [](int*) { return 999; };
-  const auto facts = ask_cuda(api);
+  FakeCuda driver;
+  driver.fail_next("cuInit", 999);
+  const auto facts = ask_cuda(driver.api());
   EXPECT_EQ(facts.error().code, ErrorCode::kDevice);
-  EXPECT_EQ(facts.error().message, "cuDriverGetVersion failed with 999: the driver's own words");
-  api.cuGetErrorString = [](int, const char**) { return 1; };
-  EXPECT_NE(ask_cuda(api).error().message.find("no description"), std::string::npos);
+  EXPECT_EQ(facts.error().message, "cuInit failed with 999: the driver's own words");
+  CudaApi mute = driver.api();
+  mute.cuGetErrorString = [](int, const char**) { return 1; };
+  driver.fail_next("cuDeviceGetCount", 2);
+  const auto full = ask_cuda(mute);
+  EXPECT_EQ(full.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(full.error().message.find("no description"), std::string::npos);
 }
 
 TEST(CudaApi, NoDeviceIsUnavailable) {
-  CudaApi api = two_gpus();
-  api.cuDeviceGetCount = [](int* count) { return *count = 0; };
-  EXPECT_EQ(ask_cuda(api).error().code, ErrorCode::kUnavailable);
-  api.cuInit = [](unsigned) { return 100; };
-  EXPECT_EQ(ask_cuda(api).error().code, ErrorCode::kUnavailable);
-  EXPECT_NE(ask_cuda(api).error().message.find("no NVIDIA GPU"), std::string::npos);
+  {
+    FakeCuda driver({.gpus = 0});
+    EXPECT_EQ(ask_cuda(driver.api()).error().code, ErrorCode::kUnavailable);
+  }
+  FakeCuda driver;
+  driver.fail_next("cuInit", kCudaNoDevice);
+  const auto facts = ask_cuda(driver.api());
+  EXPECT_EQ(facts.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(facts.error().message.find("no NVIDIA GPU"), std::string::npos);
+}
+
+TEST(CudaApi, OldDriversAreToldBothVersions) {
+  FakeCuda driver({.driver_version = 12'040});
+  const auto facts = ask_cuda(driver.api());
+  EXPECT_EQ(facts.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(facts.error().message,
+            "the NVIDIA driver is too old: it supports CUDA 12.4, and Causeway needs CUDA 13.0 or "
+            "newer; update the driver");
 }
 
 TEST(CudaApi, MissingLibrarySaysSo) {
@@ -60,7 +61,7 @@ TEST(CudaApi, MissingLibrarySaysSo) {
 TEST(CudaApi, LibraryWithoutTheEntryPointsIsNamed) {
   const auto api = load_cuda_api("libm.so.6");
   EXPECT_EQ(api.error().code, ErrorCode::kDevice);
-  EXPECT_NE(api.error().message.find("lacks cuInit"), std::string::npos);
+  EXPECT_NE(api.error().message.find("lacks cuDriverGetVersion"), std::string::npos);
 }
 
 TEST(CudaApi, ThisMachine) {
@@ -71,7 +72,7 @@ TEST(CudaApi, ThisMachine) {
   }
   const auto facts = ask_cuda(*api);
   if (facts.ok()) {
-    EXPECT_GT(facts->driver_version, 0);
+    EXPECT_GE(facts->driver_version, kCudaVersionMin);
   } else {
     EXPECT_EQ(facts.error().code, ErrorCode::kUnavailable) << facts.error().message;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "device/testing/device_conformance.h"
 
 namespace causeway::device {
 namespace {
@@ -15,8 +16,32 @@ namespace {
 constexpr Bytes kExtent = mib(1);
 constexpr Nanos kPatience = seconds(60);
 
+class Conforming final : public testing::ConformanceMachine {
+ public:
+  static Result<std::unique_ptr<testing::ConformanceMachine>> make(const Clock& clock,
+                                                                   HostMemory& memory) {
+    auto made = std::make_unique<Conforming>();
+    CAUSEWAY_ASSIGN(made->machine_,
+                    HostMachine::create({.devices = 2, .extent_bytes = testing::kConformanceExtent},
+                                        clock, memory));
+    return std::unique_ptr<testing::ConformanceMachine>(std::move(made));
+  }
+  Result<std::unique_ptr<Device>> open(const SliceSpec& slice) override {
+    return machine_->open(slice);
+  }
+  int physical_devices() const override { return 2; }
+
+ private:
+  std::unique_ptr<HostMachine> machine_;
+};
+
+using testing::DeviceConformance;
+INSTANTIATE_TEST_SUITE_P(Host, DeviceConformance,
+                         ::testing::Values(testing::conformance("host", Conforming::make)),
+                         testing::conformance_name);
+
 // A machine with small extents, a host region, and one device (or more) with an arena.
-class HostMachineTest : public testing::Test {
+class HostMachineTest : public ::testing::Test {
  protected:
   void set_up(std::optional<LinkProfile> links = std::nullopt, int devices = 1,
               Bytes region = mib(8)) {
@@ -87,83 +112,6 @@ TEST_F(HostMachineTest, BatchesCopyBetweenAllMemories) {
   EXPECT_EQ(machine_->moved(kHostEnd, 0, CopyPriority::kStep), Bytes(0));
 }
 
-TEST_F(HostMachineTest, WorkRunsInOrderAndEventsOrderStreams) {
-  set_up();
-  Stream& a = stream();
-  Stream& b = stream();
-  const auto ready = devices_[0]->make_event().value();
-  EXPECT_TRUE(ready->done().value());  // never recorded: nothing to wait for
-  EXPECT_EQ(ready->completed_at().error().code, ErrorCode::kUnavailable);
-  std::vector<int> order;  // unguarded: the events are what orders it
-  std::atomic<bool> go{false};
-  ASSERT_TRUE(a.run([&]() -> Status {
-                 while (!go.load()) std::this_thread::yield();
-                 order.push_back(1);
-                 return {};
-               }).ok());
-  ASSERT_TRUE(a.record(*ready).ok());
-  ASSERT_TRUE(b.wait(*ready).ok());
-  ASSERT_TRUE(b.run([&]() -> Status {
-                 order.push_back(2);
-                 return {};
-               }).ok());
-  EXPECT_FALSE(ready->done().value());
-  EXPECT_EQ(ready->wait(millis(1)).error().code, ErrorCode::kDeadlineExceeded);
-  EXPECT_EQ(b.synchronize(millis(1)).error().code, ErrorCode::kDeadlineExceeded);
-  EXPECT_EQ(a.record(*ready).error().code, ErrorCode::kInvalidArgument);  // not done yet
-  go.store(true);
-  ASSERT_TRUE(b.synchronize(kPatience).ok());
-  EXPECT_EQ(order, (std::vector<int>{1, 2}));
-  EXPECT_TRUE(ready->wait(Nanos(0)).ok());
-  EXPECT_LE(ready->completed_at().value(), clock_.now());
-}
-
-TEST_F(HostMachineTest, FailureSticksAndTravelsByEvents) {
-  set_up();
-  Stream& a = stream();
-  Stream& b = stream();
-  const auto event = devices_[0]->make_event().value();
-  std::atomic<int> ran{0};
-  const auto count = [&]() -> Status {
-    ++ran;
-    return {};
-  };
-  ASSERT_TRUE(a.run([]() -> Status { return corrupt("planted"); }).ok());
-  ASSERT_TRUE(a.run(count).ok());
-  ASSERT_TRUE(a.record(*event).ok());
-  ASSERT_TRUE(b.wait(*event).ok());
-  ASSERT_TRUE(b.run(count).ok());
-  for (Stream* s : {&a, &b}) {
-    const Status status = s->synchronize(kPatience);
-    ASSERT_FALSE(status.ok());
-    EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
-    EXPECT_NE(status.error().message.find("planted"), std::string::npos);
-  }
-  EXPECT_EQ(event->wait(kPatience).error().code, ErrorCode::kCorrupt);
-  EXPECT_EQ(event->done().error().code, ErrorCode::kCorrupt);
-  EXPECT_EQ(ran.load(), 0);
-}
-
-TEST_F(HostMachineTest, BadBatchesAreRefusedWhole) {
-  set_up();
-  Stream& s = stream();
-  const std::vector<Copy> half_bad = {{arena(Bytes(0)), host(Bytes(0)), kib(1)},
-                                      {arena(mib(8)), host(Bytes(0)), kib(1)}};
-  host_[0] = std::byte{1};
-  EXPECT_EQ(s.copy(half_bad, CopyPriority::kStep).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(copy(s, {arena(mib(8) - Bytes(1)), host(Bytes(0)), Bytes(2)}).error().code,
-            ErrorCode::kInvalidArgument);
-  EXPECT_EQ(copy(s, {MemoryAddress::in_arena(DeviceId(77), Bytes(0)), host(Bytes(0)), Bytes(1)})
-                .error()
-                .code,
-            ErrorCode::kInvalidArgument);
-  const std::vector<Copy> many(4097, {arena(Bytes(0)), host(Bytes(0)), Bytes(1)});
-  EXPECT_EQ(s.copy(many, CopyPriority::kStep).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_TRUE(s.copy({}, CopyPriority::kStep).ok());
-  ASSERT_TRUE(s.synchronize(kPatience).ok());
-  EXPECT_EQ(arena_bytes()[0], std::byte{0});
-}
-
 TEST_F(HostMachineTest, DestroyingAStreamCancelsWhatIsLeft) {
   LinkTree slow{.link = 1e6, .link_duplex = 1e6};  // 8 MiB would take 8 s
   set_up(make_link_tree(slow));
@@ -176,41 +124,6 @@ TEST_F(HostMachineTest, DestroyingAStreamCancelsWhatIsLeft) {
   }
   EXPECT_EQ(event->wait(kPatience).error().code, ErrorCode::kCancelled);
   EXPECT_LT(machine_->moved(kHostEnd, 0, CopyPriority::kStep), mib(8));
-}
-
-TEST_F(HostMachineTest, EventsMayGoWhileWorkMentionsThem) {
-  set_up();
-  Stream& a = stream();
-  Stream& b = stream();
-  std::atomic<bool> go{false};
-  ASSERT_TRUE(a.run([&]() -> Status {
-                 while (!go.load()) std::this_thread::yield();
-                 return {};
-               }).ok());
-  {
-    const auto event = devices_[0]->make_event().value();
-    ASSERT_TRUE(a.record(*event).ok());
-    ASSERT_TRUE(b.wait(*event).ok());
-  }
-  EXPECT_EQ(b.synchronize(millis(5)).error().code, ErrorCode::kDeadlineExceeded);
-  go.store(true);
-  EXPECT_TRUE(b.synchronize(kPatience).ok());
-}
-
-TEST_F(HostMachineTest, SlicesShareTheDeviceNotTheArena) {
-  set_up();
-  const auto part =
-      machine_->open({.name = "part", .fraction = 0.5, .arena_bytes = mib(2)}).value();
-  EXPECT_NE(part->id(), devices_[0]->id());
-  EXPECT_EQ(part->capabilities().arena_bytes, mib(2));
-  EXPECT_GE(part->capabilities().processors, 1);
-  EXPECT_LE(part->capabilities().processors, devices_[0]->capabilities().processors);
-  EXPECT_EQ(devices_[0]->capabilities().arena_bytes, mib(8));  // whole extents
-  EXPECT_NE(part->arena().base(), devices_[0]->arena().base());
-  const MemoryAddress here = MemoryAddress::in_arena(part->id(), Bytes(0));
-  EXPECT_EQ(here.kind(part->id()), MemoryKind::kDevice);
-  EXPECT_EQ(here.kind(devices_[0]->id()), MemoryKind::kPeer);
-  EXPECT_EQ(host(Bytes(0)).kind(part->id()), MemoryKind::kHost);
 }
 
 TEST_F(HostMachineTest, BadSlicesAndMachinesAreNamed) {

@@ -1,0 +1,145 @@
+#include "device/cuda/cuda_arena_memory.h"
+
+#include <utility>
+
+namespace causeway::device {
+namespace {
+
+std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
+
+class CudaArenaMemory final : public ArenaMemory {
+ public:
+  CudaArenaMemory(CudaContext& context, std::string name, Bytes bytes, Bytes extent,
+                  std::vector<int> peers)
+      : context_(context), name_(std::move(name)), bytes_(bytes), extent_(extent) {
+    peers.push_back(context.physical().ordinal());
+    for (const int gpu : peers) {
+      access_.push_back({{kCudaLocationDevice, gpu}, kCudaAccessReadWrite});
+    }
+    handles_.assign(static_cast<std::size_t>(bytes / extent), 0);
+  }
+  ~CudaArenaMemory() override {
+    if (base_ == 0 || context_.physical().hung()) return;
+    forget(api().cuMemAddressFree(base_, to_size(bytes_)), "cuMemAddressFree");
+  }
+  CudaArenaMemory(const CudaArenaMemory&) = delete;
+  CudaArenaMemory& operator=(const CudaArenaMemory&) = delete;
+
+  Status reserve() {
+    if (bytes_.count == 0) return {};
+    return call("cuMemAddressReserve",
+                [&] { return api().cuMemAddressReserve(&base_, to_size(bytes_), 0, 0, 0); })
+        .with_context("slice '" + name_ + "': reserving an arena of " + in_mib(bytes_));
+  }
+
+  std::byte* base() const override { return reinterpret_cast<std::byte*>(base_); }
+
+  Status map(Bytes offset, Bytes bytes) override {
+    const std::int64_t first = offset / extent_;
+    const std::int64_t count = bytes / extent_;
+    std::int64_t made = 0;
+    Status status = context_.physical().health();
+    while (status.ok() && made < count) {
+      status = map_one(first + made);
+      if (status.ok()) ++made;
+    }
+    if (status.ok()) {
+      status = call("cuMemSetAccess", [&] {
+        return api().cuMemSetAccess(at(offset), to_size(bytes), access_.data(), access_.size());
+      });
+    }
+    if (status.ok()) status = context_.zero(at(offset), bytes);
+    if (status.ok()) return {};
+    Error error = explain(status.error(), bytes);  // before the memory is free again
+    unmap(offset, extent_ * made);
+    return error;
+  }
+
+  void unmap(Bytes offset, Bytes bytes) override {
+    if (context_.physical().hung()) return;  // it may be in use
+    const std::int64_t first = offset / extent_;
+    for (std::int64_t e = first; e < first + bytes / extent_; ++e) {
+      forget(api().cuMemUnmap(at(extent_ * e), to_size(extent_)), "cuMemUnmap");
+      release(e);
+    }
+  }
+
+ private:
+  const CudaApi& api() const { return context_.api(); }
+  CudaDevicePointer at(Bytes offset) const {
+    return base_ + static_cast<CudaDevicePointer>(offset.count);
+  }
+  template <typename Call>
+  Status call(const char* name, Call&& call) {
+    return context_.call(name, std::forward<Call>(call));
+  }
+
+  // What is given back is gone whatever the result; that only tells of earlier work.
+  void forget(int result, const char* name) { (void)context_.physical().check(result, name).ok(); }
+
+  void release(std::int64_t extent) {
+    CudaMemoryHandle& handle = handles_[static_cast<std::size_t>(extent)];
+    forget(api().cuMemRelease(handle), "cuMemRelease");
+    handle = 0;
+    --mapped_;
+  }
+
+  Status map_one(std::int64_t extent) {
+    CudaMemoryHandle& handle = handles_[static_cast<std::size_t>(extent)];
+    CudaMemoryProperties properties;
+    properties.type = kCudaAllocationPinned;
+    properties.location = {kCudaLocationDevice, context_.physical().ordinal()};
+    CAUSEWAY_TRY(call("cuMemCreate", [&] {
+      return api().cuMemCreate(&handle, to_size(extent_), &properties, 0);
+    }));
+    ++mapped_;
+    Status status = call("cuMemMap", [&] {
+      return api().cuMemMap(at(extent_ * extent), to_size(extent_), 0, handle, 0);
+    });
+    if (!status.ok()) release(extent);
+    return status;
+  }
+
+  Error explain(const Error& cause, Bytes wanted) {
+    Error error = cause;
+    std::size_t free = 0;
+    std::size_t total = 0;
+    const Status asked = call("cuMemGetInfo", [&] { return api().cuMemGetInfo_v2(&free, &total); });
+    std::string numbers;
+    if (asked.ok()) {
+      numbers = "; " + in_mib(Bytes(static_cast<std::int64_t>(free))) + " of " +
+                in_mib(Bytes(static_cast<std::int64_t>(total))) + " are free and this arena has " +
+                in_mib(extent_ * mapped_) + " (what was just tried included)";
+    }
+    error.message = "slice '" + name_ + "': " + context_.physical().label() + " gives no " +
+                    std::to_string(wanted / extent_) + " more extents, " + in_mib(wanted) +
+                    " in all" + numbers + ": " + cause.message;
+    return error;
+  }
+
+  CudaContext& context_;
+  const std::string name_;
+  const Bytes bytes_;
+  const Bytes extent_;
+  std::vector<CudaMemoryAccess> access_;
+  CudaDevicePointer base_ = 0;
+  std::vector<CudaMemoryHandle> handles_;  // by extent; 0: not mapped
+  std::int64_t mapped_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ArenaMemory>> reserve_cuda_arena(CudaContext& context, std::string name,
+                                                        Bytes bytes, Bytes extent,
+                                                        std::vector<int> peers) {
+  if (bytes.count < 0 || bytes.count > (std::int64_t{1} << 46)) {
+    return invalid_argument("slice '" + name + "': an arena cannot have " +
+                            std::to_string(bytes.count) + " bytes");
+  }
+  auto memory =
+      std::make_unique<CudaArenaMemory>(context, std::move(name), bytes, extent, std::move(peers));
+  CAUSEWAY_TRY(memory->reserve());
+  return std::unique_ptr<ArenaMemory>(std::move(memory));
+}
+
+}  // namespace causeway::device

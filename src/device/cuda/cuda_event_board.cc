@@ -1,0 +1,213 @@
+#include "device/cuda/cuda_event_board.h"
+
+#include <chrono>
+#include <string>
+
+namespace causeway::device {
+
+std::int64_t CudaEventBoard::create() {
+  const std::lock_guard lock(mutex_);
+  events_.emplace(next_event_, State());
+  return next_event_++;
+}
+
+void CudaEventBoard::destroy(std::int64_t event) {
+  const std::lock_guard lock(mutex_);
+  const auto found = events_.find(event);
+  CAUSEWAY_CHECK(found != events_.end() && !found->second.destroyed,
+                 "the event was destroyed already");
+  found->second.destroyed = true;
+  erase_if_unused(event, found->second);
+}
+
+// The driver keeps a destroyed event for the work that mentions it, so an issued one may go.
+void CudaEventBoard::erase_if_unused(std::int64_t event, State& state) {
+  if (!state.destroyed || state.phase == Phase::kQueued || state.waiters > 0) return;
+  drop_native(state);
+  events_.erase(event);
+}
+
+void CudaEventBoard::drop_native(State& state) {
+  if (state.native != nullptr) state.context->destroy_event(state.native);
+  state.native = nullptr;
+}
+
+CudaEventBoard::State* CudaEventBoard::find(const CudaRecord& record) {
+  const auto found = events_.find(record.event);
+  if (found == events_.end() || found->second.begun != record.record) return nullptr;
+  return &found->second;
+}
+
+void CudaEventBoard::finish(State& state, const std::optional<Error>& failure) {
+  state.phase = Phase::kDone;
+  if (failure) state.failure = failure;
+  changed_.notify_all();
+}
+
+Result<bool> CudaEventBoard::poll(State& state) {
+  if (state.phase == Phase::kQueued) return false;
+  if (state.phase == Phase::kIssued) {
+    int result = kCudaSuccess;
+    const Status asked = state.context->call("cuEventQuery", [&] {
+      result = state.context->api().cuEventQuery(state.native);
+      return result == kCudaNotReady ? kCudaSuccess : result;
+    });
+    if (asked.ok() && result == kCudaNotReady) {
+      CAUSEWAY_TRY(state.context->physical().health());  // it will never be ready
+      return false;
+    }
+    finish(state, asked.ok() ? std::nullopt : std::optional<Error>(asked.error()));
+  }
+  if (state.failure) return *state.failure;
+  return true;
+}
+
+Result<CudaRecord> CudaEventBoard::begin(std::int64_t event) {
+  const std::lock_guard lock(mutex_);
+  State& state = events_.at(event);
+  const Result<bool> over = poll(state);
+  if (over.ok() && !*over) {
+    return invalid_argument("an event is recorded again before its last record is done");
+  }
+  state.phase = Phase::kQueued;
+  state.failure.reset();
+  state.at.reset();
+  return CudaRecord{event, ++state.begun};
+}
+
+Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUstream_st* stream,
+                             const std::optional<Error>& failure) {
+  const std::lock_guard lock(mutex_);
+  State* state = find(record);
+  CAUSEWAY_CHECK(state != nullptr && state->phase == Phase::kQueued,
+                 "an event's record is issued twice");
+  Status status;
+  if (state->native != nullptr && state->context != &context) drop_native(*state);
+  if (state->native == nullptr) {
+    auto native = context.make_event();
+    if (native.ok()) {
+      state->native = *native;
+      state->context = &context;
+    } else {
+      status = native.error();
+    }
+  }
+  if (status.ok()) {
+    status = context.call("cuEventRecord",
+                          [&] { return context.api().cuEventRecord(state->native, stream); });
+  }
+  state->failure = failure;
+  if (status.ok()) {
+    state->phase = Phase::kIssued;
+    changed_.notify_all();
+  } else {
+    finish(*state, failure ? failure : std::optional<Error>(status.error()));
+  }
+  erase_if_unused(record.event, *state);
+  return status;
+}
+
+void CudaEventBoard::complete(const CudaRecord& record, const Error& failure) {
+  const std::lock_guard lock(mutex_);
+  State* state = find(record);
+  CAUSEWAY_CHECK(state != nullptr && state->phase == Phase::kQueued,
+                 "an event's record is done twice");
+  finish(*state, failure);
+  erase_if_unused(record.event, *state);
+}
+
+CudaRecord CudaEventBoard::latest(std::int64_t event) const {
+  const std::lock_guard lock(mutex_);
+  return {event, events_.at(event).begun};
+}
+
+Result<bool> CudaEventBoard::done(const CudaRecord& record) {
+  if (record.record == 0) return true;
+  const std::lock_guard lock(mutex_);
+  State* state = find(record);
+  if (state == nullptr) return true;
+  return poll(*state);
+}
+
+Result<Nanos> CudaEventBoard::completed_at(const CudaRecord& record) {
+  const std::lock_guard lock(mutex_);
+  State* state = find(record);
+  if (record.record == 0 || state == nullptr) return unavailable("the event has not occurred");
+  CAUSEWAY_ASSIGN(const bool over, poll(*state));
+  if (!over) return unavailable("the event has not occurred");
+  if (!state->at) {
+    if (state->native == nullptr) return unavailable("the event's device was closed");
+    CAUSEWAY_ASSIGN(state->at, state->context->time_of(state->native));
+  }
+  return *state->at;
+}
+
+Status CudaEventBoard::wait(const CudaRecord& record, Nanos timeout) {
+  return poll_until([&] { return done(record); }, timeout, [&](Nanos most) { pause(most); })
+      .with_context("waiting for an event");
+}
+
+Result<bool> CudaEventBoard::wait_in(const CudaRecord& record, CudaContext& context,
+                                     CUstream_st* stream) {
+  const std::lock_guard lock(mutex_);
+  State* state = find(record);
+  if (record.record == 0 || state == nullptr) return true;
+  if (state->phase == Phase::kQueued) return false;
+  if (state->phase == Phase::kIssued) {
+    CAUSEWAY_TRY(context.call("cuStreamWaitEvent", [&] {
+      return context.api().cuStreamWaitEvent(stream, state->native, 0);
+    }));
+  }
+  if (state->failure) return *state->failure;
+  return true;
+}
+
+void CudaEventBoard::add_waiter(const CudaRecord& record) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = events_.find(record.event); found != events_.end()) {
+    ++found->second.waiters;
+  }
+}
+
+void CudaEventBoard::drop_waiter(const CudaRecord& record) {
+  const std::lock_guard lock(mutex_);
+  const auto found = events_.find(record.event);
+  if (found == events_.end()) return;
+  --found->second.waiters;
+  erase_if_unused(record.event, found->second);
+}
+
+void CudaEventBoard::wait_issued(const CudaRecord& record, const std::atomic<bool>& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    const State* state = find(record);
+    return stop.load() || state == nullptr || state->phase != Phase::kQueued;
+  });
+}
+
+void CudaEventBoard::forget(CudaContext& context) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [event, state] : events_) {
+    if (state.native == nullptr || state.context != &context) continue;
+    const bool over = poll(state).ok() && state.phase == Phase::kDone;
+    if (!over && state.phase == Phase::kIssued)
+      finish(state, unavailable("the event's device was closed"));
+    if (state.phase == Phase::kDone && !state.failure && !state.at) {
+      if (const auto at = context.time_of(state.native); at.ok()) state.at = *at;
+    }
+    drop_native(state);
+    state.context = nullptr;
+  }
+}
+
+void CudaEventBoard::wake() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+void CudaEventBoard::pause(Nanos most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::nanoseconds(most.count));
+}
+
+}  // namespace causeway::device

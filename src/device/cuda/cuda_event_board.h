@@ -1,0 +1,107 @@
+// The events of a CUDA machine. Streams refer to events by number, so that an event may be
+// destroyed while work that mentions it is queued. Private to device/cuda.
+//
+//   begin() ──▶ queued ──issue()──▶ issued ──▶ done      in a CUDA stream, polled
+//                  └──────────complete()─────────▲       never got there: its stream failed
+//
+// A record of a stream that has failed carries the error, but is done only when the work before it
+// is. Thread-safe: one lock for all, held during calls of the driver that do not block.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "device/cuda/cuda_context.h"
+#include "device/device.h"
+
+namespace causeway::device {
+
+// One record of an event.
+struct CudaRecord {
+  std::int64_t event = -1;
+  std::int64_t record = 0;  // 0: never recorded
+};
+
+class CudaEventBoard {
+ public:
+  std::int64_t create();
+  void destroy(std::int64_t event);
+
+  // A new record, queued. kInvalidArgument when the last one is not done.
+  Result<CudaRecord> begin(std::int64_t event);
+  // Records in a stream of `context`. On failure the record is complete, with the error.
+  Status issue(const CudaRecord& record, CudaContext& context, CUstream_st* stream,
+               const std::optional<Error>& failure);
+  void complete(const CudaRecord& record, const Error& failure);
+
+  CudaRecord latest(std::int64_t event) const;
+  Result<bool> done(const CudaRecord& record);
+  Result<Nanos> completed_at(const CudaRecord& record);
+  // Blocks; kDeadlineExceeded, or the error of the work before the record.
+  Status wait(const CudaRecord& record, Nanos timeout);
+
+  // Makes what follows in `stream` wait for the record; its error if the work before it has failed.
+  // false, and nothing done, while the record is only queued.
+  Result<bool> wait_in(const CudaRecord& record, CudaContext& context, CUstream_st* stream);
+  // Between these a queued record's state outlives its event.
+  void add_waiter(const CudaRecord& record);
+  void drop_waiter(const CudaRecord& record);
+  // Blocks until the record is no longer only queued, or `stop` (then wake()).
+  void wait_issued(const CudaRecord& record, const std::atomic<bool>& stop);
+
+  // Before a context goes: lets go of its events, also where they belong to another device.
+  void forget(CudaContext& context);
+
+  void wake();
+  // Blocks until something changes, at most for `most`.
+  void pause(Nanos most);
+
+ private:
+  enum class Phase { kNever, kQueued, kIssued, kDone };
+  struct State {
+    std::int64_t begun = 0;  // records so far
+    Phase phase = Phase::kNever;
+    CUevent_st* native = nullptr;
+    CudaContext* context = nullptr;  // of `native`
+    std::optional<Error> failure;
+    std::optional<Nanos> at;
+    int waiters = 0;
+    bool destroyed = false;
+  };
+
+  // All with mutex_ held. nullptr: the record is over, and with it what was known of it.
+  State* find(const CudaRecord& record);
+  Result<bool> poll(State& state);
+  void finish(State& state, const std::optional<Error>& failure);
+  void erase_if_unused(std::int64_t event, State& state);
+  void drop_native(State& state);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_map<std::int64_t, State> events_;
+  std::int64_t next_event_ = 0;
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(CudaEventBoard& board) : board_(board), id_(board.create()) {}
+  ~CudaEvent() override { board_.destroy(id_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  Result<bool> done() const override { return board_.done(board_.latest(id_)); }
+  Status wait(Nanos timeout) const override { return board_.wait(board_.latest(id_), timeout); }
+  Result<Nanos> completed_at() const override { return board_.completed_at(board_.latest(id_)); }
+  CudaEventBoard& board() const { return board_; }
+  std::int64_t id() const { return id_; }
+
+ private:
+  CudaEventBoard& board_;
+  const std::int64_t id_;
+};
+
+}  // namespace causeway::device

@@ -1,0 +1,72 @@
+// The CUDA backend: the GPUs of a machine, through the driver's table of entry points.
+//
+//   CudaMachine ─┬─ HostMemory (the caller's)   host regions, registered on first use
+//                ├─ GPUs                        primary context, SMs, whether lost
+//                └─ devices (slices) ─┬─ context    the primary one, or a green one with its own
+//                SMs
+//                                     ├─ Arena      reserved addresses, 32 MiB extents mapped in
+//                                     └─ streams    CUDA streams; a thread each once run() is used
+//
+// Copies, events and waits go straight into the CUDA stream on the caller's thread. Work of run()
+// must happen between them, and its failure must stop what follows, so from a run() until its queue
+// is empty again a stream's work passes through a thread of its own.
+//
+// A CUDA stream never waits for the host, only for other CUDA streams, so none can wait for ever
+// unless a kernel does. Every wait of the host polls and has an end.
+//
+// Thread-safe. Devices must be destroyed before their machine. Graphs are captured in
+// thread-local or relaxed mode: polling from other threads would break a global capture.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "device/arena.h"
+#include "device/cuda/cuda_api.h"
+#include "device/device.h"
+
+namespace causeway::device {
+
+struct CudaMachineOptions {
+  Bytes extent_bytes = kExtentBytes;  // a multiple of 2 MiB
+  // What a destroyed stream's work may still take; then the GPU counts as lost.
+  Nanos drain_max = seconds(30);
+};
+
+// One GPU, before any slice of it is opened.
+struct CudaGpu {
+  int ordinal = 0;
+  std::string name;    // "GPU 0 (NVIDIA H200)"
+  std::string pci_id;  // "0000:1b:00.0"
+  int sms = 0;
+  Bytes memory;
+};
+
+class CudaMachine {
+ public:
+  // Initialises the driver. The clock and the host memory must outlive the machine. kUnavailable
+  // when there is no GPU, kUnsupported for an old driver, kDevice when the driver fails.
+  static Result<std::unique_ptr<CudaMachine>> create(const CudaApi& api, CudaMachineOptions options,
+                                                     const Clock& clock, HostMemory& memory);
+  ~CudaMachine();
+  CudaMachine(const CudaMachine&) = delete;
+  CudaMachine& operator=(const CudaMachine&) = delete;
+
+  int gpus() const;
+  Result<CudaGpu> describe(int ordinal) const;
+  // Free memory of a GPU, in its primary context.
+  Result<Bytes> free_memory(int ordinal);
+
+  // Opens a slice. A fraction below 1 gets whole units of SMs (8 on an H200), at least one, that no
+  // other part of the GPU has; memory and its bandwidth are shared. The arena is only addresses:
+  // extents fail with kResourceExhausted when the GPU's memory is used up.
+  Result<std::unique_ptr<Device>> open(const SliceSpec& slice);
+
+  class State;
+  explicit CudaMachine(std::unique_ptr<State> state);  // for create()
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::device

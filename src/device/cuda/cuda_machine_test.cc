@@ -1,0 +1,333 @@
+// The CUDA backend over a fake driver: the rules of device.h, and every fault of the driver.
+#include "device/cuda/cuda_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "device/cuda/cuda_device.h"
+#include "device/testing/device_conformance.h"
+#include "device/testing/fake_cuda.h"
+
+namespace causeway::device {
+namespace {
+
+using testing::DeviceConformance;
+using testing::FakeCuda;
+
+constexpr Nanos kPatience = seconds(60);
+constexpr Bytes kExtent = testing::kConformanceExtent;
+
+class Conforming final : public testing::ConformanceMachine {
+ public:
+  static Result<std::unique_ptr<testing::ConformanceMachine>> make(const Clock& clock,
+                                                                   HostMemory& memory) {
+    auto made = std::make_unique<Conforming>();
+    CAUSEWAY_ASSIGN(made->machine_, CudaMachine::create(made->driver_.api(),
+                                                        {.extent_bytes = kExtent}, clock, memory));
+    return std::unique_ptr<testing::ConformanceMachine>(std::move(made));
+  }
+  ~Conforming() override {
+    machine_.reset();
+    EXPECT_EQ(driver_.leaks(), "");
+  }
+  Result<std::unique_ptr<Device>> open(const SliceSpec& slice) override {
+    return machine_->open(slice);
+  }
+  int physical_devices() const override { return machine_->gpus(); }
+
+ private:
+  FakeCuda driver_;
+  std::unique_ptr<CudaMachine> machine_;
+};
+
+INSTANTIATE_TEST_SUITE_P(FakeCuda, DeviceConformance,
+                         ::testing::Values(testing::conformance("cuda", Conforming::make)),
+                         testing::conformance_name);
+
+class CudaMachineTest : public ::testing::Test {
+ protected:
+  void set_up(testing::FakeCudaOptions options = {}) {
+    driver_.emplace(options);
+    machine_ =
+        CudaMachine::create(driver_->api(), {.extent_bytes = kExtent, .drain_max = millis(20)},
+                            clock_, memory_)
+            .value();
+    device_ = machine_->open({.name = "d", .arena_bytes = kExtent * 8}).value();
+    extents_ = device_->arena().allocate(4, Arena::End::kLow).value();
+    region_ = memory_.allocate({.name = "test", .bytes = mib(2)}).value();
+    host_ = memory_.resolve({region_, Bytes(0)}, mib(2));
+  }
+  ~CudaMachineTest() override {
+    extents_ = Extents();
+    device_.reset();
+    machine_.reset();
+    if (driver_) {
+      EXPECT_EQ(driver_->leaks(), "");
+    }
+  }
+  Copy copy(Bytes size = kib(4)) const {
+    return {MemoryAddress::in_arena(device_->id(), Bytes(0)),
+            MemoryAddress::in_host({region_, Bytes(0)}), size};
+  }
+
+  RealClock clock_;
+  HostMemory memory_;
+  std::optional<FakeCuda> driver_;
+  std::unique_ptr<CudaMachine> machine_;
+  std::unique_ptr<Device> device_;
+  Extents extents_;
+  RegionId region_;
+  std::span<std::byte> host_;
+};
+
+TEST_F(CudaMachineTest, OneCopyAndManyGoTheirWays) {
+  set_up();
+  const auto s = device_->make_stream("s").value();
+  const std::vector<Copy> one = {copy()};
+  const std::vector<Copy> two = {copy(), copy()};
+  const std::vector<Copy> one_in_effect = {copy(), copy(Bytes(0))};
+  ASSERT_TRUE(s->copy(one, CopyPriority::kStep).ok());
+  ASSERT_TRUE(s->copy(one_in_effect, CopyPriority::kStep).ok());
+  EXPECT_EQ(driver_->calls_of("cuMemcpyBatchAsync_v2"), 0);
+  EXPECT_EQ(driver_->calls_of("cuMemcpyAsync"), 2);
+  ASSERT_TRUE(s->copy(two, CopyPriority::kStep).ok());
+  EXPECT_EQ(driver_->calls_of("cuMemcpyBatchAsync_v2"), 1);
+  EXPECT_EQ(driver_->calls_of("cuMemcpyAsync"), 2);
+}
+
+// A batch cannot be captured: then each copy is a node.
+TEST_F(CudaMachineTest, CapturingStreamsCopyOneByOne) {
+  driver_.emplace();
+  CudaApi api = driver_->api();
+  api.cuStreamIsCapturing = [](CUstream_st*, int* status) {
+    *status = 1;
+    return 0;
+  };
+  auto machine = CudaMachine::create(api, {.extent_bytes = kExtent}, clock_, memory_).value();
+  auto device = machine->open({.name = "d", .arena_bytes = kExtent}).value();
+  const auto region = memory_.allocate({.name = "test", .bytes = mib(1)}).value();
+  {
+    const Extents extents = device->arena().allocate(1, Arena::End::kLow).value();
+    const auto s = device->make_stream("s").value();
+    const std::vector<Copy> three(3, {MemoryAddress::in_arena(device->id(), Bytes(0)),
+                                      MemoryAddress::in_host({region, Bytes(0)}), kib(1)});
+    ASSERT_TRUE(s->copy(three, CopyPriority::kStep).ok());
+    EXPECT_EQ(driver_->calls_of("cuMemcpyBatchAsync_v2"), 0);
+    EXPECT_EQ(driver_->calls_of("cuMemcpyAsync"), 3);
+  }
+}
+
+TEST_F(CudaMachineTest, SlicesGetUnitsOfTheirOwn) {
+  set_up();
+  const auto a = machine_->open({.name = "a", .fraction = 16.0 / 132}).value();
+  const auto b = machine_->open({.name = "b", .fraction = 56.0 / 132}).value();
+  auto c = machine_->open({.name = "c", .fraction = 56.0 / 132}).value();
+  EXPECT_EQ(a->capabilities().processors, 16);
+  EXPECT_EQ(b->capabilities().processors, 56);
+  EXPECT_EQ(c->capabilities().processors, 56);
+  EXPECT_EQ(device_->capabilities().processors, 132);
+  const auto full = machine_->open({.name = "d", .fraction = 0.1});
+  EXPECT_EQ(full.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(full.error().message.find("0 of 128"), std::string::npos) << full.error().message;
+  c.reset();
+  EXPECT_TRUE(machine_->open({.name = "e", .fraction = 0.3}).ok());
+  EXPECT_EQ(machine_->open({.name = "f", .fraction = 0.01}).value()->capabilities().processors, 8);
+  EXPECT_NE(cuda_context_of(*a), cuda_context_of(*b));
+}
+
+TEST_F(CudaMachineTest, ExtentGrowthBeyondTheGpuNamesTheNumbers) {
+  set_up({.memory = mib(20)});
+  const auto big = machine_->open({.name = "big", .arena_bytes = mib(64)}).value();
+  const auto held = big->arena().allocate(2, Arena::End::kLow).value();  // 8 + 4 of 20 MiB
+  const auto more = big->arena().allocate(7, Arena::End::kLow);
+  ASSERT_EQ(more.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(more.error().message,
+            "slice 'big': GPU 0 (Fake GPU) gives no 7 more extents, 14 MiB in all; 0 MiB of 20 MiB "
+            "are free and this arena has 12 MiB (what was just tried included): cuMemCreate failed "
+            "with 2: the driver's own words");
+  EXPECT_TRUE(big->arena().allocate(4, Arena::End::kHigh).ok());  // nothing was lost by trying
+}
+
+TEST_F(CudaMachineTest, PeersThatCannotReachEachOtherAreUnsupported) {
+  set_up({.peers = false});
+  EXPECT_FALSE(device_->capabilities().peer_copies);
+  const auto other =
+      machine_->open({.name = "o", .physical_device = 1, .arena_bytes = kExtent}).value();
+  const Extents there = other->arena().allocate(1, Arena::End::kLow).value();
+  const auto s = device_->make_stream("s").value();
+  const Copy across{MemoryAddress::in_arena(other->id(), Bytes(0)),
+                    MemoryAddress::in_arena(device_->id(), Bytes(0)), kib(1)};
+  EXPECT_EQ(s->copy({&across, 1}, CopyPriority::kStep).error().code, ErrorCode::kUnsupported);
+}
+
+TEST_F(CudaMachineTest, ALostGpuSaysSoInTheDriversWords) {
+  set_up();
+  const auto s = device_->make_stream("s").value();
+  const auto before = device_->make_event().value();
+  driver_->hold(true);
+  ASSERT_TRUE(s->record(*before).ok());
+  EXPECT_FALSE(before->done().value());
+  EXPECT_TRUE(device_->health().ok());
+  driver_->lose(700);
+  const Status waited = before->wait(kPatience);
+  ASSERT_EQ(waited.error().code, ErrorCode::kDevice);
+  EXPECT_NE(waited.error().message.find("GPU 0 (Fake GPU) is lost"), std::string::npos);
+  EXPECT_NE(waited.error().message.find("the driver's own words"), std::string::npos);
+  EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kDevice);
+  EXPECT_EQ(device_->health().error().code, ErrorCode::kDevice);
+  const Copy one = copy();
+  EXPECT_FALSE(s->copy({&one, 1}, CopyPriority::kStep).ok());
+  EXPECT_FALSE(device_->make_stream("late").ok());
+  EXPECT_FALSE(device_->arena().allocate(1, Arena::End::kLow).ok());
+  EXPECT_EQ(cuda_enqueue(*s, [](CUstream_st*) -> Status { return {}; }).error().code,
+            ErrorCode::kDevice);
+  bool ran = false;
+  ASSERT_TRUE(s->run([&]() -> Status {
+                 ran = true;
+                 return {};
+               }).ok());
+  EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kDevice);
+  EXPECT_FALSE(ran);
+}
+
+TEST_F(CudaMachineTest, WorkThatNeverEndsIsWaitedForInVainOnlySoLong) {
+  set_up();
+  auto s = device_->make_stream("stuck").value();
+  auto mark = device_->make_event().value();
+  driver_->hold(true);
+  ASSERT_TRUE(s->record(*mark).ok());
+  EXPECT_EQ(mark->wait(millis(5)).error().code, ErrorCode::kDeadlineExceeded);
+  const Status late = s->synchronize(millis(5));
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_NE(late.error().message.find("d/stuck"), std::string::npos);
+  s.reset();  // gives up after drain_max
+  EXPECT_EQ(device_->health().error().code, ErrorCode::kDevice);
+  EXPECT_NE(device_->health().error().message.find("did not end"), std::string::npos);
+  // What the work may still use is left to the end of the process.
+  mark.reset();
+  extents_ = Extents();
+  EXPECT_NE(driver_->leaks().find("mappings: 4"), std::string::npos) << driver_->leaks();
+  device_.reset();
+  machine_.reset();
+  driver_.reset();
+}
+
+TEST_F(CudaMachineTest, LaunchesKeepTheirPlace) {
+  set_up();
+  const auto s = device_->make_stream("s").value();
+  std::vector<int> order;
+  std::thread::id launcher;
+  const auto launch = [&](int number) {
+    return cuda_enqueue(*s, [&, number](CUstream_st* stream) -> Status {
+      EXPECT_EQ(stream, cuda_stream_of(*s));
+      order.push_back(number);
+      launcher = std::this_thread::get_id();
+      return {};
+    });
+  };
+  ASSERT_TRUE(launch(1).ok());
+  EXPECT_EQ(launcher, std::this_thread::get_id());
+  ASSERT_TRUE(s->run([&]() -> Status {
+                 order.push_back(2);
+                 return {};
+               }).ok());
+  ASSERT_TRUE(launch(3).ok());
+  ASSERT_TRUE(s->synchronize(kPatience).ok());
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(
+      cuda_enqueue(*s, [](CUstream_st*) -> Status { return corrupt("planted"); }).error().code,
+      ErrorCode::kCorrupt);
+  EXPECT_EQ(launch(4).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(order.size(), 3u);
+}
+
+TEST_F(CudaMachineTest, RegionsAreRegisteredOnceAndReleased) {
+  set_up();
+  const auto seen = cuda_address_of(*device_, {region_, kib(8)}, kib(4));
+  EXPECT_EQ(*seen, reinterpret_cast<CudaDevicePointer>(host_.data()) + 8192);
+  const auto s = device_->make_stream("s").value();
+  const Copy one = copy();
+  ASSERT_TRUE(s->copy({&one, 1}, CopyPriority::kStep).ok());
+  EXPECT_EQ(driver_->calls_of("cuMemHostRegister_v2"), 1);
+  ASSERT_TRUE(s->synchronize(kPatience).ok());
+  ASSERT_TRUE(memory_.release(region_).ok());
+  EXPECT_EQ(driver_->calls_of("cuMemHostUnregister"), 1);
+  driver_->fail_next("cuMemHostRegister_v2", kCudaOutOfMemory);
+  region_ = memory_.allocate({.name = "again", .bytes = mib(2)}).value();
+  const auto refused = cuda_address_of(*device_, {region_, Bytes(0)}, kib(4));
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(refused.error().message.find("2 MiB reachable for GPU 0"), std::string::npos)
+      << refused.error().message;
+}
+
+// Everything once; what the faults below are planted in. ok() when all of it worked.
+Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory, RegionId region) {
+  CAUSEWAY_ASSIGN(
+      const auto machine,
+      CudaMachine::create(api, {.extent_bytes = kExtent, .drain_max = millis(50)}, clock, memory));
+  CAUSEWAY_TRY(machine->describe(0));
+  CAUSEWAY_TRY(machine->free_memory(1));
+  CAUSEWAY_ASSIGN(const auto whole, machine->open({.name = "w", .arena_bytes = kExtent * 4}));
+  CAUSEWAY_ASSIGN(
+      const auto part,
+      machine->open(
+          {.name = "p", .physical_device = 1, .fraction = 0.25, .arena_bytes = kExtent * 4}));
+  CAUSEWAY_ASSIGN(const Extents low, whole->arena().allocate(2, Arena::End::kLow));
+  CAUSEWAY_ASSIGN(const Extents high, part->arena().allocate(4, Arena::End::kHigh));
+  CAUSEWAY_ASSIGN(const auto in, whole->make_stream("in"));
+  CAUSEWAY_ASSIGN(const auto out, make_cuda_stream(*part, "out", CopyPriority::kTwin));
+  CAUSEWAY_ASSIGN(const auto mark, whole->make_event());
+  const MemoryAddress here = MemoryAddress::in_arena(whole->id(), Bytes(0));
+  const MemoryAddress there = MemoryAddress::in_arena(part->id(), Bytes(0));
+  const MemoryAddress home = MemoryAddress::in_host({region, Bytes(0)});
+  const std::vector<Copy> two = {{here, home, kib(1)}, {there, home, kib(1)}};
+  const std::vector<Copy> one = {{there, here, kib(1)}};
+  CAUSEWAY_TRY(in->copy(two, CopyPriority::kStep));
+  CAUSEWAY_TRY(in->record(*mark));
+  CAUSEWAY_TRY(out->wait(*mark));
+  CAUSEWAY_TRY(out->copy(one, CopyPriority::kStep));
+  CAUSEWAY_TRY(out->run([]() -> Status { return {}; }));
+  CAUSEWAY_TRY(out->copy(one, CopyPriority::kStep));
+  CAUSEWAY_TRY(cuda_enqueue(*out, [](CUstream_st*) -> Status { return {}; }));
+  CAUSEWAY_TRY(out->synchronize(kPatience));
+  CAUSEWAY_TRY(mark->wait(kPatience));
+  CAUSEWAY_TRY(mark->completed_at());
+  CAUSEWAY_TRY(in->synchronize(kPatience));
+  const auto current = CudaCurrent::enter(*part);
+  return current.ok() ? Status() : Status(current.error());
+}
+
+// Each call of the driver fails once, with an ordinary error, with "out of memory" and with one
+// that kills the context: a clear Status or none, nothing leaks, nothing hangs.
+TEST(CudaFaults, EveryCallMayFail) {
+  const RealClock clock;
+  HostMemory memory;
+  const RegionId region = memory.allocate({.name = "test", .bytes = mib(1)}).value();
+  for (const int result : {1, kCudaOutOfMemory, 700}) {
+    int failed = 0;
+    int survived = 0;
+    for (std::int64_t n = 1;; ++n) {
+      FakeCuda driver;
+      const std::int64_t calls_before = driver.calls();
+      driver.fail_call(n, result);
+      const Status status = use_everything(driver.api(), clock, memory, region);
+      ASSERT_EQ(driver.leaks(), "") << "call " << n << " failed with " << result;
+      if (!status.ok()) {
+        ++failed;
+        EXPECT_NE(status.error().message.find(std::to_string(result)), std::string::npos)
+            << "call " << n << ": " << status.error().message;
+      } else {
+        ++survived;  // a call that gives something back
+      }
+      if (driver.calls() - calls_before < n) break;  // no call was left to fail
+      ASSERT_LT(n, 5'000);
+    }
+    EXPECT_GT(failed, 100) << result;
+    EXPECT_GT(survived, 10) << result;
+  }
+}
+
+}  // namespace
+}  // namespace causeway::device

@@ -1,0 +1,156 @@
+#include "device/cuda/cuda_physical.h"
+
+#include <algorithm>
+#include <array>
+
+namespace causeway::device {
+
+Result<std::unique_ptr<CudaPhysical>> CudaPhysical::create(const CudaApi& api, int ordinal,
+                                                           int count) {
+  auto physical = std::make_unique<CudaPhysical>(api, ordinal);
+  Status asked = physical->ask(count);
+  if (!asked.ok()) return asked.error().with_context("GPU " + std::to_string(ordinal));
+  return physical;
+}
+
+Status CudaPhysical::ask(int count) {
+  CAUSEWAY_TRY(check(api_.cuDeviceGet(&device_, ordinal_), "cuDeviceGet"));
+  std::array<char, 128> name{};
+  CAUSEWAY_TRY(check(api_.cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device_),
+                     "cuDeviceGetName"));
+  label_ = "GPU " + std::to_string(ordinal_) + " (" + name.data() + ")";
+  const auto attribute = [&](int which, int& value) {
+    return check(api_.cuDeviceGetAttribute(&value, which, device_), "cuDeviceGetAttribute");
+  };
+  int maps = 0;
+  int virtual_memory = 0;
+  CAUSEWAY_TRY(attribute(kCudaAttributeSms, sms_));
+  CAUSEWAY_TRY(attribute(kCudaAttributeMapsHostMemory, maps));
+  CAUSEWAY_TRY(attribute(kCudaAttributeVirtualMemory, virtual_memory));
+  maps_host_memory_ = maps != 0;
+  if (virtual_memory == 0) {
+    return unsupported(label_ + " has no virtual memory management, which arenas need");
+  }
+  for (int peer = 0; peer < count; ++peer) {
+    int can = 1;
+    if (peer != ordinal_) {
+      int handle = 0;
+      CAUSEWAY_TRY(check(api_.cuDeviceGet(&handle, peer), "cuDeviceGet"));
+      CAUSEWAY_TRY(
+          check(api_.cuDeviceCanAccessPeer(&can, device_, handle), "cuDeviceCanAccessPeer"));
+    }
+    reaches_.push_back(can != 0);
+  }
+  return {};
+}
+
+CudaPhysical::~CudaPhysical() {
+  if (primary_ != nullptr && !hung_) api_.cuDevicePrimaryCtxRelease_v2(device_);
+}
+
+bool CudaPhysical::reaches_any_peer() const {
+  return std::count(reaches_.begin(), reaches_.end(), true) > 1;
+}
+
+Result<CUctx_st*> CudaPhysical::primary() {
+  CUctx_st* context = nullptr;
+  int result = kCudaSuccess;
+  {
+    const std::lock_guard lock(mutex_);
+    if (primary_ != nullptr) return primary_;
+    result = api_.cuDevicePrimaryCtxRetain(&context, device_);
+    if (result == kCudaSuccess) primary_ = context;
+  }
+  CAUSEWAY_TRY(check(result, "cuDevicePrimaryCtxRetain"));
+  return context;
+}
+
+// Units of the size that the GPU guarantees to schedule together. All come from one split: the
+// driver lets only such be joined into a slice, and parts of parts cannot be split.
+Status CudaPhysical::split_sms() {
+  if (!units_.empty()) return {};
+  CudaResource all;
+  if (const int result = api_.cuDeviceGetDevResource(device_, &all, kCudaResourceSms);
+      result != kCudaSuccess) {
+    return cuda_error(api_, result, "cuDeviceGetDevResource");
+  }
+  const unsigned unit = std::max({1u, all.sm_partition_min, all.sm_alignment});
+  unsigned count = all.sm_count / unit;
+  std::vector<CudaResource> units(count);
+  CudaResource rest;
+  if (const int result =
+          api_.cuDevSmResourceSplitByCount(units.data(), &count, &all, &rest, 0, unit);
+      result != kCudaSuccess) {
+    return cuda_error(api_, result, "cuDevSmResourceSplitByCount");
+  }
+  units.resize(std::min<std::size_t>(units.size(), count));
+  if (units.empty()) return unsupported(label_ + " cannot be split into sets of SMs");
+  units_ = std::move(units);
+  unit_used_.assign(units_.size(), false);
+  return {};
+}
+
+Result<CudaPhysical::SmUnits> CudaPhysical::take_sms(int sms) {
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_TRY(split_sms());
+  const int unit = static_cast<int>(units_[0].sm_count);
+  const int total = static_cast<int>(units_.size());
+  const int wanted = std::clamp(sms / std::max(1, unit), 1, total);
+  int run = 0;
+  for (int i = 0; i < total; ++i) {
+    run = unit_used_[static_cast<std::size_t>(i)] ? 0 : run + 1;
+    if (run < wanted) continue;
+    SmUnits units;
+    units.first = i - wanted + 1;
+    units.count = wanted;
+    for (int u = units.first; u <= i; ++u) {
+      unit_used_[static_cast<std::size_t>(u)] = true;
+      units.resources.push_back(units_[static_cast<std::size_t>(u)]);
+      units.sms += static_cast<int>(units_[static_cast<std::size_t>(u)].sm_count);
+    }
+    return units;
+  }
+  const auto free = std::count(unit_used_.begin(), unit_used_.end(), false);
+  return exhausted(label_ + " has no " + std::to_string(wanted * unit) +
+                   " neighbouring SMs free for a slice; " + std::to_string(free * unit) + " of " +
+                   std::to_string(total * unit) + " are");
+}
+
+void CudaPhysical::give_back(const SmUnits& units) {
+  const std::lock_guard lock(mutex_);
+  std::fill_n(unit_used_.begin() + units.first, units.count, false);
+}
+
+Status CudaPhysical::check(int result, const char* call) {
+  if (result == kCudaSuccess) return {};
+  Error error = cuda_error(api_, result, call);
+  if (!cuda_context_lost(result)) return error;
+  const std::lock_guard lock(mutex_);
+  if (!lost_) {
+    lost_ = Error{ErrorCode::kDevice, label_ + " is lost to this process: " + error.message +
+                                          "; restart the process to use it again"};
+  }
+  return *lost_;
+}
+
+void CudaPhysical::declare_hung(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  hung_ = true;
+  if (!lost_) {
+    lost_ = Error{ErrorCode::kDevice, label_ + " is lost to this process: " + what +
+                                          "; restart the process to use it again"};
+  }
+}
+
+Status CudaPhysical::health() const {
+  const std::lock_guard lock(mutex_);
+  if (lost_) return *lost_;
+  return {};
+}
+
+bool CudaPhysical::hung() const {
+  const std::lock_guard lock(mutex_);
+  return hung_;
+}
+
+}  // namespace causeway::device

@@ -1,0 +1,102 @@
+// One GPU of a machine: its facts, its primary context, its SMs in units that slices can own, and
+// whether it is lost. Private to device/cuda.
+//
+// A GPU is lost when a kernel or the hardware killed its context: no later call can succeed in this
+// process. All slices of the GPU are lost with it, because green contexts live in the primary one.
+//
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "device/cuda/cuda_api.h"
+
+namespace causeway::device {
+
+class CudaPhysical {
+ public:
+  // Asks the driver (initialised) about GPU `ordinal` of `count`.
+  static Result<std::unique_ptr<CudaPhysical>> create(const CudaApi& api, int ordinal, int count);
+  explicit CudaPhysical(const CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
+  // Releases the primary context, unless work hangs in it.
+  ~CudaPhysical();
+  CudaPhysical(const CudaPhysical&) = delete;
+  CudaPhysical& operator=(const CudaPhysical&) = delete;
+
+  const CudaApi& api() const { return api_; }
+  int ordinal() const { return ordinal_; }
+  int handle() const { return device_; }
+  const std::string& label() const { return label_; }  // "GPU 0 (NVIDIA H200)"
+  int sms() const { return sms_; }
+  bool maps_host_memory() const { return maps_host_memory_; }
+  // Whether this GPU can read and write the memory of GPU `other`; true for itself.
+  bool reaches(int other) const { return reaches_[static_cast<std::size_t>(other)]; }
+  bool reaches_any_peer() const;
+
+  // The primary context, retained on first use and kept until this object goes.
+  Result<CUctx_st*> primary();
+
+  // A set of neighbouring units of SMs that nobody else has, given back by give_back().
+  struct SmUnits {
+    int first = 0;
+    int count = 0;
+    int sms = 0;
+    std::vector<CudaResource> resources;
+  };
+  // As many whole units as fit into `sms`, at least one. kResourceExhausted when other slices have
+  // them.
+  Result<SmUnits> take_sms(int sms);
+  void give_back(const SmUnits& units);
+
+  // The meaning of a call's result; remembers the loss of the GPU.
+  Status check(int result, const char* call);
+  // Work did not end in time and cannot be stopped: the GPU counts as lost, and what such work may
+  // still use is left alone.
+  void declare_hung(const std::string& what);
+  Status health() const;
+  bool hung() const;
+
+ private:
+  Status ask(int count);
+  Status split_sms();
+
+  const CudaApi api_;
+  const int ordinal_;
+  int device_ = 0;
+  std::string label_;
+  int sms_ = 0;
+  bool maps_host_memory_ = false;
+  std::vector<bool> reaches_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  CUctx_st* primary_ = nullptr;
+  std::vector<CudaResource> units_;
+  std::vector<bool> unit_used_;
+  std::optional<Error> lost_;
+  bool hung_ = false;
+};
+
+// Makes a context current on this thread while it lives, and then the one that was before.
+class CudaScope {
+ public:
+  CudaScope(const CudaApi& api, CUctx_st* context)
+      : api_(api), result_(api.cuCtxPushCurrent_v2(context)) {}
+  ~CudaScope() {
+    CUctx_st* popped = nullptr;
+    if (result_ == kCudaSuccess) api_.cuCtxPopCurrent_v2(&popped);
+  }
+  CudaScope(const CudaScope&) = delete;
+  CudaScope& operator=(const CudaScope&) = delete;
+  int result() const { return result_; }
+
+ private:
+  const CudaApi& api_;
+  const int result_;
+};
+
+}  // namespace causeway::device

@@ -1,0 +1,94 @@
+#include "device/cuda/cuda_slice.h"
+
+#include <utility>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_stream.h"
+
+namespace causeway::device {
+namespace {
+
+const CudaSlice& slice_of(const Device& device) {
+  const auto* slice = dynamic_cast<const CudaSlice*>(&device);
+  CAUSEWAY_CHECK(slice != nullptr, "the device is not one of a CudaMachine");
+  return *slice;
+}
+
+}  // namespace
+
+CudaSlice::CudaSlice(CudaMachine::State& machine, DeviceId id, Capabilities capabilities,
+                     std::unique_ptr<CudaContext> context, std::unique_ptr<ArenaMemory> memory)
+    : machine_(machine),
+      id_(id),
+      capabilities_(std::move(capabilities)),
+      context_(std::move(context)),
+      arena_(std::move(memory), capabilities_.arena_bytes / capabilities_.extent_bytes,
+             capabilities_.extent_bytes) {}
+
+CudaSlice::~CudaSlice() {
+  machine_.events.forget(*context_);
+  const std::lock_guard lock(machine_.mutex);
+  machine_.devices.erase(id_);
+}
+
+Result<std::unique_ptr<Stream>> CudaSlice::make_stream(const std::string& name) {
+  return make_stream(name, CopyPriority::kStep);
+}
+
+Result<std::unique_ptr<Stream>> CudaSlice::make_stream(const std::string& name,
+                                                       CopyPriority priority) {
+  CAUSEWAY_TRY(health());
+  return CudaStream::create(machine_, *context_, capabilities_.name + "/" + name, priority);
+}
+
+Result<std::unique_ptr<Event>> CudaSlice::make_event() {
+  return std::unique_ptr<Event>(std::make_unique<CudaEvent>(machine_.events));
+}
+
+CUctx_st* cuda_context_of(const Device& device) { return slice_of(device).context().handle(); }
+
+int cuda_ordinal_of(const Device& device) {
+  return slice_of(device).context().physical().ordinal();
+}
+
+CUstream_st* cuda_stream_of(const Stream& stream) {
+  const auto* own = dynamic_cast<const CudaStream*>(&stream);
+  CAUSEWAY_CHECK(own != nullptr, "the stream is not one of a CudaMachine");
+  return own->native();
+}
+
+Status cuda_enqueue(Stream& stream, std::function<Status(CUstream_st*)> launch) {
+  auto* own = dynamic_cast<CudaStream*>(&stream);
+  CAUSEWAY_CHECK(own != nullptr, "the stream is not one of a CudaMachine");
+  return own->enqueue(std::move(launch));
+}
+
+Result<CudaDevicePointer> cuda_address_of(Device& device, HostAddress address, Bytes bytes) {
+  const CudaSlice& slice = slice_of(device);
+  return slice.machine().regions.resolve(address, bytes, slice.context());
+}
+
+Result<std::unique_ptr<Stream>> make_cuda_stream(Device& device, const std::string& name,
+                                                 CopyPriority priority) {
+  auto* slice = dynamic_cast<CudaSlice*>(&device);
+  CAUSEWAY_CHECK(slice != nullptr, "the device is not one of a CudaMachine");
+  return slice->make_stream(name, priority);
+}
+
+Result<CudaCurrent> CudaCurrent::enter(const Device& device) {
+  const CudaContext& context = slice_of(device).context();
+  CAUSEWAY_TRY(context.physical().check(context.api().cuCtxPushCurrent_v2(context.handle()),
+                                        "cuCtxPushCurrent"));
+  return CudaCurrent(&device);
+}
+
+CudaCurrent::CudaCurrent(CudaCurrent&& other) noexcept
+    : device_(std::exchange(other.device_, nullptr)) {}
+
+CudaCurrent::~CudaCurrent() {
+  if (device_ == nullptr) return;
+  CUctx_st* popped = nullptr;
+  slice_of(*device_).context().api().cuCtxPopCurrent_v2(&popped);
+}
+
+}  // namespace causeway::device

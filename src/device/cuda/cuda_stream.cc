@@ -1,0 +1,303 @@
+#include "device/cuda/cuda_stream.h"
+
+#include <system_error>
+#include <utility>
+
+namespace causeway::device {
+
+Result<std::unique_ptr<Stream>> CudaStream::create(CudaMachine::State& machine,
+                                                   CudaContext& context, std::string name,
+                                                   CopyPriority priority) {
+  auto stream = std::make_unique<CudaStream>(machine, context, std::move(name));
+  CAUSEWAY_ASSIGN(stream->stream_,
+                  context.make_stream(static_cast<int>(priority), kCopyPriorities));
+  return std::unique_ptr<Stream>(std::move(stream));
+}
+
+CudaStream::CudaStream(CudaMachine::State& machine, CudaContext& context, std::string name)
+    : machine_(machine), context_(context), name_(std::move(name)) {}
+
+CudaStream::~CudaStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.store(true);
+    changed_.notify_all();
+  }
+  machine_.events.wake();
+  if (thread_.joinable()) thread_.join();
+  if (stream_ == nullptr) return;
+  // What the GPU has begun cannot be called back, and its memory may be given back after this.
+  const Status drained = drain(machine_.options.drain_max, false);
+  if (!drained.ok() && drained.error().code == ErrorCode::kDeadlineExceeded) {
+    context_.physical().declare_hung("the work of stream '" + name_ +
+                                     "' did not end after it was destroyed");
+  }
+  if (!context_.physical().hung()) context_.destroy_stream(stream_);
+}
+
+Result<CudaStream::Resolved> CudaStream::resolve(const MemoryAddress& address, Bytes bytes) {
+  if (!address.device.valid()) {
+    CAUSEWAY_ASSIGN(const CudaDevicePointer seen,
+                    machine_.regions.resolve({address.region, address.offset}, bytes, context_));
+    return Resolved{seen, -1};
+  }
+  const auto device = machine_.find(address.device);
+  if (!device) {
+    return invalid_argument("a copy names device " + std::to_string(address.device.value) +
+                            ", which is not open");
+  }
+  if (!device->arena->allocated(address.offset, bytes)) {
+    return invalid_argument("a copy of " + std::to_string(bytes.count) + " bytes at offset " +
+                            std::to_string(address.offset.count) +
+                            " is not within extents of device " +
+                            std::to_string(address.device.value) + " that are handed out");
+  }
+  return Resolved{reinterpret_cast<CudaDevicePointer>(device->arena->base()) +
+                      static_cast<CudaDevicePointer>(address.offset.count),
+                  device->physical};
+}
+
+Status CudaStream::check_path(const Resolved& source, const Resolved& target) const {
+  const int mine = context_.physical().ordinal();
+  for (const Resolved& end : {source, target}) {
+    if (end.gpu >= 0 && !context_.physical().reaches(end.gpu)) {
+      return unsupported("this machine has no direct path between GPU " + std::to_string(mine) +
+                         " and GPU " + std::to_string(end.gpu));
+    }
+  }
+  if (source.gpu >= 0 && target.gpu >= 0 &&
+      !machine_.gpus[static_cast<std::size_t>(source.gpu)]->reaches(target.gpu)) {
+    return unsupported("this machine has no direct path from GPU " + std::to_string(source.gpu) +
+                       " to GPU " + std::to_string(target.gpu));
+  }
+  return {};
+}
+
+Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/) {
+  if (std::ssize(copies) > kCopiesMax) {
+    return invalid_argument("a batch of " + std::to_string(copies.size()) +
+                            " copies; the most is " + std::to_string(kCopiesMax));
+  }
+  CopyWork work;
+  for (const Copy& copy : copies) {
+    CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
+    CAUSEWAY_ASSIGN(const Resolved target, resolve(copy.target, copy.bytes));
+    CAUSEWAY_ASSIGN(const Resolved source, resolve(copy.source, copy.bytes));
+    CAUSEWAY_TRY(check_path(source, target));
+    if (copy.bytes.count == 0) continue;
+    work.targets.push_back(target.address);
+    work.sources.push_back(source.address);
+    work.bytes.push_back(to_size(copy.bytes));
+  }
+  if (work.bytes.empty()) return {};
+  const std::lock_guard lock(mutex_);
+  return push(std::move(work));
+}
+
+Status CudaStream::run(std::function<Status()> work) {
+  CAUSEWAY_CHECK(work != nullptr, "no work to run");
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_TRY(start_thread());
+  return push(RunWork{std::move(work)}, Way::kQueued);
+}
+
+Status CudaStream::enqueue(Launch launch) {
+  CAUSEWAY_CHECK(launch != nullptr, "nothing to launch");
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_TRY(failure());
+  return push(LaunchWork{std::move(launch)});
+}
+
+Status CudaStream::record(Event& event) {
+  auto* own = dynamic_cast<CudaEvent*>(&event);
+  CAUSEWAY_CHECK(own != nullptr && &own->board() == &machine_.events,
+                 "the event belongs to another machine");
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_ASSIGN(const CudaRecord record, machine_.events.begin(own->id()));
+  const bool full = queue_.size() >= kQueueMax;
+  Status pushed = push(RecordWork{record});
+  // The record exists, so somebody may wait for it already.
+  if (full) machine_.events.complete(record, pushed.error());
+  return pushed;
+}
+
+Status CudaStream::wait(const Event& event) {
+  const auto* own = dynamic_cast<const CudaEvent*>(&event);
+  CAUSEWAY_CHECK(own != nullptr && &own->board() == &machine_.events,
+                 "the event belongs to another machine");
+  const CudaRecord record = machine_.events.latest(own->id());
+  if (record.record == 0) return {};
+  const std::lock_guard lock(mutex_);
+  if (!deferred()) {
+    const Result<bool> issued = machine_.events.wait_in(record, context_, stream_);
+    if (!issued.ok()) fail(issued.error());
+    if (!issued.ok() || *issued) return {};
+    CAUSEWAY_TRY(start_thread());
+  }
+  machine_.events.add_waiter(record);
+  Status pushed = push(WaitWork{record}, Way::kQueued);
+  if (!pushed.ok()) machine_.events.drop_waiter(record);
+  return pushed;
+}
+
+Status CudaStream::synchronize(Nanos timeout) {
+  CudaEvent mark(machine_.events);
+  CAUSEWAY_TRY(record(mark));
+  const Status reached = mark.wait(timeout);
+  if (!reached.ok() && reached.error().code == ErrorCode::kDeadlineExceeded) {
+    return reached.error().with_context("stream '" + name_ + "'");
+  }
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_TRY(failure());
+  return reached;
+}
+
+Status CudaStream::push(Work work, Way way) {
+  if (queue_.size() >= kQueueMax) {
+    return exhausted("stream '" + name_ + "' has " + std::to_string(kQueueMax) +
+                     " pieces of work queued; synchronize before adding more");
+  }
+  if (way == Way::kQueued || deferred()) {
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+    return {};
+  }
+  Status status = perform(work, failure_);
+  if (!status.ok()) fail(status.error());
+  return status;
+}
+
+Status CudaStream::start_thread() {
+  if (thread_.joinable()) return {};
+  try {
+    thread_ = std::thread([this] { loop(); });
+  } catch (const std::system_error& failure) {
+    return exhausted("no thread for stream '" + name_ + "': " + failure.what());
+  }
+  return {};
+}
+
+void CudaStream::fail(const Error& error) {
+  if (!failure_) failure_ = error.with_context("stream '" + name_ + "'");
+}
+
+Status CudaStream::failure() const {
+  if (failure_) return *failure_;
+  return context_.physical().health();
+}
+
+void CudaStream::loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_.load() || !queue_.empty(); });
+    if (stop_.load()) return cancel_rest();
+    Work work = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    const std::optional<Error> failed = failure_;
+    lock.unlock();
+    const Status status = perform(work, failed);
+    work = RunWork{};  // what it holds is freed before anyone hears that it is done
+    lock.lock();
+    busy_ = false;
+    if (!status.ok()) fail(status.error());
+  }
+}
+
+void CudaStream::cancel_rest() {
+  const Error cancelled{ErrorCode::kCancelled, "stream '" + name_ + "' was destroyed"};
+  for (Work& work : queue_) {
+    if (const auto* mark = std::get_if<RecordWork>(&work)) {
+      machine_.events.complete(mark->record, failure_.value_or(cancelled));
+    } else if (const auto* wait = std::get_if<WaitWork>(&work)) {
+      machine_.events.drop_waiter(wait->record);
+    }
+  }
+  queue_.clear();
+}
+
+Status CudaStream::perform(Work& work, const std::optional<Error>& failed) {
+  if (const auto* mark = std::get_if<RecordWork>(&work)) {
+    return machine_.events.issue(mark->record, context_, stream_, failed);
+  }
+  if (const auto* wait = std::get_if<WaitWork>(&work)) {
+    Status status = failed ? Status() : perform_wait(wait->record);
+    machine_.events.drop_waiter(wait->record);
+    return status;
+  }
+  if (failed) return {};
+  if (auto* copies = std::get_if<CopyWork>(&work)) return issue_copies(*copies);
+  if (const auto* launched = std::get_if<LaunchWork>(&work)) return launch(launched->launch);
+  CAUSEWAY_TRY(drain(seconds(365 * 24 * 3600), true));
+  return std::get<RunWork>(work).work();
+}
+
+Status CudaStream::perform_wait(const CudaRecord& record) {
+  machine_.events.wait_issued(record, stop_);
+  CAUSEWAY_ASSIGN(const bool issued, machine_.events.wait_in(record, context_, stream_));
+  if (issued) return {};
+  return Error{ErrorCode::kCancelled, "the wait was cancelled with its stream"};
+}
+
+Status CudaStream::issue_copies(CopyWork& work) {
+  const std::size_t count = work.bytes.size();
+  if (count > 1) {
+    int capturing = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+    CAUSEWAY_TRY(context_.call("cuStreamIsCapturing", [&] {
+      return context_.api().cuStreamIsCapturing(stream_, &capturing);
+    }));
+    if (capturing == 0) return issue_batch(work);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    CAUSEWAY_TRY(context_.call("cuMemcpyAsync", [&] {
+      return context_.api().cuMemcpyAsync(work.targets[i], work.sources[i], work.bytes[i], stream_);
+    }));
+  }
+  return {};
+}
+
+// One attribute, of all copies: sources are read in the order of the stream, because a source may
+// have been written by the work just before.
+Status CudaStream::issue_batch(CopyWork& work) {
+  CudaCopyAttributes attributes;
+  attributes.source_order = kCudaSourceOrderStream;
+  std::size_t first = 0;
+  return context_.call("cuMemcpyBatchAsync", [&] {
+    return context_.api().cuMemcpyBatchAsync_v2(work.targets.data(), work.sources.data(),
+                                                work.bytes.data(), work.bytes.size(), &attributes,
+                                                &first, 1, stream_);
+  });
+}
+
+Status CudaStream::launch(const Launch& launch) {
+  Status launched;
+  CAUSEWAY_TRY(context_.call("cuCtxPushCurrent", [&] {
+    launched = launch(stream_);
+    return kCudaSuccess;
+  }));
+  if (launched.ok()) return {};
+  // The launcher speaks another language than the table; ask whether the GPU is lost.
+  const int state = context_.api().cuStreamQuery(stream_);
+  if (cuda_context_lost(state)) return context_.physical().check(state, "cuStreamQuery");
+  return launched;
+}
+
+// Waits until the CUDA stream is empty. With `stoppable`, kCancelled when the stream is destroyed.
+Status CudaStream::drain(Nanos timeout, bool stoppable) {
+  return poll_until(
+      [&]() -> Result<bool> {
+        if (stoppable && stop_.load()) {
+          return Error{ErrorCode::kCancelled, "stream '" + name_ + "' was destroyed"};
+        }
+        CAUSEWAY_TRY(context_.physical().health());
+        int result = kCudaSuccess;
+        CAUSEWAY_TRY(context_.call("cuStreamQuery", [&] {
+          result = context_.api().cuStreamQuery(stream_);
+          return result == kCudaNotReady ? kCudaSuccess : result;
+        }));
+        return result == kCudaSuccess;
+      },
+      timeout, [&](Nanos most) { machine_.events.pause(most); });
+}
+
+}  // namespace causeway::device

@@ -1,0 +1,103 @@
+// A stream of the CUDA backend (cuda_machine.h says how it works). Private to device/cuda.
+//
+//   direct    caller ──────────────────────▶ CUDA stream
+//   deferred  caller ──▶ queue ──▶ thread ──▶ CUDA stream     while work of run() is outstanding
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "device/cuda/cuda_state.h"
+
+namespace causeway::device {
+
+class CudaStream final : public Stream {
+ public:
+  static constexpr std::int64_t kCopiesMax = 4096;
+  static constexpr std::size_t kQueueMax = 65'536;
+  using Launch = std::function<Status(CUstream_st*)>;
+
+  static Result<std::unique_ptr<Stream>> create(CudaMachine::State& machine, CudaContext& context,
+                                                std::string name, CopyPriority priority);
+  CudaStream(CudaMachine::State& machine, CudaContext& context, std::string name);
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  Status copy(std::span<const Copy> copies, CopyPriority priority) override;
+  Status run(std::function<Status()> work) override;
+  Status record(Event& event) override;
+  Status wait(const Event& event) override;
+  Status synchronize(Nanos timeout) override;
+
+  // Work of kernels, in order with the rest (cuda_device.h).
+  Status enqueue(Launch launch);
+  CUstream_st* native() const { return stream_; }
+
+ private:
+  struct CopyWork {
+    std::vector<CudaDevicePointer> targets;
+    std::vector<CudaDevicePointer> sources;
+    std::vector<std::size_t> bytes;
+  };
+  struct RunWork {
+    std::function<Status()> work;
+  };
+  struct RecordWork {
+    CudaRecord record;
+  };
+  struct WaitWork {
+    CudaRecord record;
+  };
+  struct LaunchWork {
+    Launch launch;
+  };
+  using Work = std::variant<CopyWork, RunWork, RecordWork, WaitWork, LaunchWork>;
+
+  struct Resolved {
+    CudaDevicePointer address = 0;
+    int gpu = -1;  // -1: the host
+  };
+  Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes);
+  Status check_path(const Resolved& source, const Resolved& target) const;
+
+  // With mutex_ held.
+  bool deferred() const { return busy_ || !queue_.empty(); }
+  enum class Way { kAsMode, kQueued };
+  Status push(Work work, Way way = Way::kAsMode);
+  Status start_thread();
+  void fail(const Error& error);
+  Status failure() const;
+
+  void loop();
+  void cancel_rest();
+  // The work itself; by the thread, or by the caller with mutex_ held.
+  Status perform(Work& work, const std::optional<Error>& failed);
+  Status issue_copies(CopyWork& work);
+  Status issue_batch(CopyWork& work);
+  Status perform_wait(const CudaRecord& record);
+  Status launch(const Launch& launch);
+  Status drain(Nanos timeout, bool stoppable);
+
+  CudaMachine::State& machine_;
+  CudaContext& context_;
+  const std::string name_;
+  CUstream_st* stream_ = nullptr;
+  std::atomic<bool> stop_{false};
+
+  std::mutex mutex_;  // guards what follows; taken before the event board's
+  std::condition_variable changed_;
+  std::deque<Work> queue_;
+  bool busy_ = false;  // the thread is at what it took from the queue
+  std::optional<Error> failure_;
+  std::thread thread_;
+};
+
+}  // namespace causeway::device

@@ -1,0 +1,370 @@
+// The CUDA backend on a real GPU: the conformance suite, and what only a GPU can show: kernels on
+// slices, zero-copy reads, capture, time-outs behind real work, memory running out, and a faulting
+// kernel. One GPU is enough; peers are used when there are two.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_machine.h"
+#include "device/testing/device_conformance.h"
+
+namespace causeway::device {
+namespace {
+
+using testing::DeviceConformance;
+
+constexpr Nanos kPatience = seconds(60);
+
+class Conforming final : public testing::ConformanceMachine {
+ public:
+  static Result<std::unique_ptr<testing::ConformanceMachine>> make(const Clock& clock,
+                                                                   HostMemory& memory) {
+    CAUSEWAY_ASSIGN(const CudaApi api, load_cuda_api());
+    auto made = std::make_unique<Conforming>();
+    CAUSEWAY_ASSIGN(
+        made->machine_,
+        CudaMachine::create(api, {.extent_bytes = testing::kConformanceExtent}, clock, memory));
+    return std::unique_ptr<testing::ConformanceMachine>(std::move(made));
+  }
+  Result<std::unique_ptr<Device>> open(const SliceSpec& slice) override {
+    return machine_->open(slice);
+  }
+  int physical_devices() const override { return machine_->gpus(); }
+
+ private:
+  std::unique_ptr<CudaMachine> machine_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Gpu, DeviceConformance,
+                         ::testing::Values(testing::conformance("cuda", Conforming::make)),
+                         testing::conformance_name);
+
+__global__ void spin(long long cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
+
+// Marks the SM that each block ran on. `seen` has one word an SM.
+__global__ void mark_sm(unsigned* seen, long long cycles) {
+  unsigned sm;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+  if (threadIdx.x == 0) seen[sm] = 1;
+}
+
+__global__ void add_one(const unsigned* source, unsigned* target, int count) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    target[i] = source[i] + 1;
+  }
+}
+
+__global__ void write_to(unsigned* address) { *address = 1; }
+
+Status launched() {
+  const cudaError_t code = cudaGetLastError();
+  if (code == cudaSuccess) return {};
+  return Error{ErrorCode::kDevice, std::string("launch: ") + cudaGetErrorString(code)};
+}
+
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto api = load_cuda_api();
+    if (!api.ok()) GTEST_SKIP() << api.error().message;
+    auto made = CudaMachine::create(*api, {}, clock_, memory_);
+    if (!made.ok()) GTEST_SKIP() << made.error().message;
+    machine_ = std::move(made).value();
+    device_ = machine_->open({.name = "whole", .arena_bytes = gib(200)}).value();
+    region_ = memory_.allocate({.name = "test", .bytes = mib(64)}).value();
+    host_ = memory_.resolve({region_, Bytes(0)}, mib(64));
+  }
+  void TearDown() override {
+    device_.reset();
+    machine_.reset();
+  }
+
+  RealClock clock_;
+  HostMemory memory_;
+  std::unique_ptr<CudaMachine> machine_;
+  std::unique_ptr<Device> device_;
+  RegionId region_;
+  std::span<std::byte> host_;
+};
+
+TEST_F(GpuTest, SlicesRunOnSmsOfTheirOwn) {
+  std::vector<std::unique_ptr<Device>> slices;
+  for (const int sms : {16, 32, 56}) {
+    slices.push_back(machine_
+                         ->open({.name = "slice" + std::to_string(sms),
+                                 .fraction = sms / 132.0,
+                                 .arena_bytes = mib(32)})
+                         .value());
+    EXPECT_EQ(slices.back()->capabilities().processors, sms);
+  }
+  std::vector<int> owner(256, -1);
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    Device& slice = *slices[i];
+    const Extents extent = slice.arena().allocate(1, Arena::End::kLow).value();
+    const auto stream = slice.make_stream("s").value();
+    auto* seen = reinterpret_cast<unsigned*>(extent.data());
+    ASSERT_TRUE(cuda_enqueue(*stream, [&](CUstream_st* s) {
+                  mark_sm<<<2048, 128, 0, s>>>(seen, 20'000);
+                  return launched();
+                }).ok());
+    const Copy back{MemoryAddress::in_host({region_, Bytes(0)}),
+                    MemoryAddress::in_arena(slice.id(), Bytes(0)), Bytes(1024)};
+    ASSERT_TRUE(stream->copy({&back, 1}, CopyPriority::kStep).ok());
+    ASSERT_TRUE(stream->synchronize(kPatience).ok());
+    int used = 0;
+    for (int sm = 0; sm < 256; ++sm) {
+      unsigned mark = 0;
+      std::memcpy(&mark, host_.data() + 4 * sm, 4);
+      if (mark == 0) continue;
+      ++used;
+      EXPECT_EQ(owner[static_cast<std::size_t>(sm)], -1) << "SM " << sm << " in two slices";
+      owner[static_cast<std::size_t>(sm)] = static_cast<int>(i);
+    }
+    EXPECT_EQ(used, slice.capabilities().processors);
+  }
+  const auto none = machine_->open({.name = "late", .fraction = 56.0 / 132});
+  EXPECT_EQ(none.error().code, ErrorCode::kResourceExhausted) << "104 of 128 SMs are taken";
+}
+
+TEST_F(GpuTest, KernelsReadHostMemoryInPlaceAndKeepTheirPlace) {
+  const Extents extent = device_->arena().allocate(1, Arena::End::kLow).value();
+  const auto stream = device_->make_stream("s").value();
+  constexpr int kCount = 1 << 20;
+  auto* words = reinterpret_cast<unsigned*>(host_.data());
+  for (int i = 0; i < kCount; ++i) words[i] = static_cast<unsigned>(mix64(i));
+  const auto seen = cuda_address_of(*device_, {region_, Bytes(0)}, mib(4)).value();
+  const auto kernel = [&](CUstream_st* s) {
+    add_one<<<128, 256, 0, s>>>(reinterpret_cast<const unsigned*>(seen),
+                                reinterpret_cast<unsigned*>(extent.data()), kCount);
+    return launched();
+  };
+  const Copy back{MemoryAddress::in_host({region_, mib(8)}),
+                  MemoryAddress::in_arena(device_->id(), Bytes(0)), mib(4)};
+  ASSERT_TRUE(cuda_enqueue(*stream, kernel).ok());
+  ASSERT_TRUE(stream->copy({&back, 1}, CopyPriority::kStep).ok());
+  int wrong = 0;
+  ASSERT_TRUE(stream
+                  ->run([&]() -> Status {  // on the host, between kernels
+                    for (int i = 0; i < kCount; ++i) {
+                      wrong += words[(8 << 18) + i] != words[i] + 1;
+                      words[i] += 7;
+                    }
+                    return {};
+                  })
+                  .ok());
+  ASSERT_TRUE(cuda_enqueue(*stream, kernel).ok());
+  ASSERT_TRUE(stream->copy({&back, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->synchronize(kPatience).ok());
+  for (int i = 0; i < kCount; ++i) wrong += words[(8 << 18) + i] != words[i] + 1;
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(GpuTest, BatchesAreCapturedAsSingleCopies) {
+  const Extents extent = device_->arena().allocate(1, Arena::End::kLow).value();
+  const auto stream = device_->make_stream("s").value();
+  std::vector<Copy> copies;
+  for (int i = 0; i < 8; ++i) {
+    copies.push_back({MemoryAddress::in_arena(device_->id(), kib(64) * i),
+                      MemoryAddress::in_host({region_, kib(64) * (7 - i)}), kib(64)});
+  }
+  // Registered before, because that cannot happen while capturing.
+  ASSERT_TRUE(cuda_address_of(*device_, {region_, Bytes(0)}, kib(64)).ok());
+  cudaGraph_t graph = nullptr;
+  {
+    const auto current = CudaCurrent::enter(*device_);
+    ASSERT_TRUE(current.ok());
+    ASSERT_EQ(cudaStreamBeginCapture(cuda_stream_of(*stream), cudaStreamCaptureModeThreadLocal),
+              cudaSuccess);
+    EXPECT_TRUE(stream->copy(copies, CopyPriority::kStep).ok());
+    ASSERT_EQ(cudaStreamEndCapture(cuda_stream_of(*stream), &graph), cudaSuccess);
+    std::size_t nodes = 0;
+    ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_EQ(nodes, copies.size());
+    cudaGraphExec_t exec = nullptr;
+    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    for (std::size_t i = 0; i < (512u << 10); ++i) host_[i] = static_cast<std::byte>(mix64(i));
+    ASSERT_EQ(cudaGraphLaunch(exec, cuda_stream_of(*stream)), cudaSuccess);
+    ASSERT_TRUE(stream->synchronize(kPatience).ok());
+    ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  const Copy back{MemoryAddress::in_host({region_, mib(1)}),
+                  MemoryAddress::in_arena(device_->id(), Bytes(0)), kib(512)};
+  ASSERT_TRUE(stream->copy({&back, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->synchronize(kPatience).ok());
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(
+        std::memcmp(host_.data() + (1 << 20) + (i << 16), host_.data() + ((7 - i) << 16), 1 << 16),
+        0);
+  }
+}
+
+TEST_F(GpuTest, WaitsEndWhileTheGpuWorksOn) {
+  auto stream = device_->make_stream("slow").value();
+  const auto other = device_->make_stream("other").value();
+  const auto mark = device_->make_event().value();
+  const auto after = device_->make_event().value();
+  const Nanos start = clock_.now();
+  ASSERT_TRUE(cuda_enqueue(*stream, [](CUstream_st* s) {
+                spin<<<1, 1, 0, s>>>(600'000'000);  // about a third of a second
+                return launched();
+              }).ok());
+  ASSERT_TRUE(stream->record(*mark).ok());
+  ASSERT_TRUE(other->wait(*mark).ok());
+  ASSERT_TRUE(other->record(*after).ok());
+  EXPECT_FALSE(mark->done().value());
+  EXPECT_EQ(mark->wait(millis(20)).error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(other->synchronize(millis(20)).error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(stream->record(*mark).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_LT(clock_.now() - start, millis(200));
+  stream.reset();  // waits for the kernel
+  EXPECT_TRUE(mark->wait(kPatience).ok());
+  EXPECT_TRUE(after->wait(kPatience).ok());
+  const Nanos took = mark->completed_at().value() - start;
+  EXPECT_GT(took, millis(150));
+  EXPECT_LE(took, clock_.now() - start);
+  EXPECT_GE(after->completed_at().value(), mark->completed_at().value());
+  EXPECT_TRUE(device_->health().ok());
+}
+
+// Events tell GPU time on the machine's clock: compared with what the host sees.
+TEST_F(GpuTest, EventTimesAgreeWithTheClock) {
+  const auto stream = device_->make_stream("s").value();
+  const auto first = device_->make_event().value();
+  const auto last = device_->make_event().value();
+  double worst_us = 0;
+  for (int round = 0; round < 30; ++round) {
+    ASSERT_TRUE(stream->record(*first).ok());
+    ASSERT_TRUE(cuda_enqueue(*stream, [](CUstream_st* s) {
+                  spin<<<1, 1, 0, s>>>(100'000'000);
+                  return launched();
+                }).ok());
+    ASSERT_TRUE(stream->record(*last).ok());
+    while (!last->done().value()) {
+    }
+    const Nanos seen = clock_.now();
+    const Nanos at = last->completed_at().value();
+    worst_us = std::max(worst_us, std::abs(static_cast<double>((seen - at).count)) * 1e-3);
+    EXPECT_GT(at, first->completed_at().value());
+  }
+  std::printf("event time against the host seeing it: at most %.1f us apart\n", worst_us);
+  EXPECT_LT(worst_us, 500);
+}
+
+TEST_F(GpuTest, ExtentsRunOutWithTheNumbersAndComeBack) {
+  const Bytes free_before = machine_->free_memory(0).value();
+  const std::int64_t fit = free_before / kExtentBytes;
+  auto most = device_->arena().allocate(fit - 16, Arena::End::kLow);
+  ASSERT_TRUE(most.ok()) << most.error().message;
+  const auto more = device_->arena().allocate(64, Arena::End::kHigh);
+  ASSERT_EQ(more.error().code, ErrorCode::kResourceExhausted);
+  std::printf("%s\n", more.error().message.c_str());
+  EXPECT_NE(more.error().message.find("2048 MiB in all"), std::string::npos);
+  EXPECT_NE(more.error().message.find("free"), std::string::npos);
+  EXPECT_NE(more.error().message.find("whole"), std::string::npos);
+  const auto few = device_->arena().allocate(1, Arena::End::kHigh);  // trying cost nothing
+  EXPECT_TRUE(few.ok());
+  most = Extents();
+  EXPECT_GE(machine_->free_memory(0).value() + mib(64) + kExtentBytes, free_before);
+}
+
+TEST_F(GpuTest, MappingExtentsIsFast) {
+  std::vector<double> map_ms, unmap_ms;
+  for (int round = 0; round < 5; ++round) {
+    const Nanos start = clock_.now();
+    Extents extents = device_->arena().allocate(128, Arena::End::kLow).value();
+    const Nanos mapped = clock_.now();
+    extents = Extents();
+    map_ms.push_back(to_millis(mapped - start));
+    unmap_ms.push_back(to_millis(clock_.now() - mapped));
+  }
+  std::sort(map_ms.begin(), map_ms.end());
+  std::sort(unmap_ms.begin(), unmap_ms.end());
+  std::printf("4 GiB in 128 extents: map and zero %.2f ms, unmap %.2f ms (medians of 5)\n",
+              map_ms[2], unmap_ms[2]);
+}
+
+TEST_F(GpuTest, PeersCopyBothWays) {
+  if (machine_->gpus() < 2) GTEST_SKIP() << "one GPU";
+  const auto peer =
+      machine_->open({.name = "peer", .physical_device = 1, .arena_bytes = mib(64)}).value();
+  const Extents here = device_->arena().allocate(2, Arena::End::kLow).value();
+  const Extents there = peer->arena().allocate(2, Arena::End::kLow).value();
+  Random random(4);
+  for (auto& byte : host_) byte = static_cast<std::byte>(random.bits());
+  const auto stream = device_->make_stream("s").value();
+  const auto far = peer->make_stream("s").value();
+  const auto done = device_->make_event().value();
+  const MemoryAddress home = MemoryAddress::in_host({region_, Bytes(0)});
+  const MemoryAddress near0 = MemoryAddress::in_arena(device_->id(), Bytes(0));
+  const MemoryAddress far0 = MemoryAddress::in_arena(peer->id(), Bytes(0));
+  const Copy in{near0, home, mib(32)};
+  const Copy over{far0, near0, mib(32)};  // pushed by its owner
+  const Copy again{MemoryAddress::in_arena(device_->id(), mib(32)), far0, mib(32)};  // by the peer
+  const Copy back{home, MemoryAddress::in_arena(device_->id(), mib(32)), mib(32)};
+  const std::vector<std::byte> sent(host_.begin(), host_.begin() + (32 << 20));
+  ASSERT_TRUE(stream->copy({&in, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->copy({&over, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->record(*done).ok());
+  ASSERT_TRUE(far->wait(*done).ok());
+  ASSERT_TRUE(far->copy({&again, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(far->synchronize(kPatience).ok());
+  std::fill(host_.begin(), host_.end(), std::byte{0});
+  ASSERT_TRUE(stream->copy({&back, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->synchronize(kPatience).ok());
+  EXPECT_EQ(std::memcmp(host_.data(), sent.data(), sent.size()), 0);
+  // A kernel of the peer writes here in place.
+  ASSERT_TRUE(cuda_enqueue(*far, [&](CUstream_st* s) {
+                write_to<<<1, 1, 0, s>>>(reinterpret_cast<unsigned*>(here.data()));
+                return launched();
+              }).ok());
+  ASSERT_TRUE(far->synchronize(kPatience).ok());
+}
+
+// A kernel that faults kills the context for the whole process, so this runs in one of its own.
+using GpuDeathTest = GpuTest;
+TEST_F(GpuDeathTest, AFaultingKernelIsReportedAndNothingHangs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const Extents extent = device_->arena().allocate(1, Arena::End::kLow).value();
+        auto stream = device_->make_stream("s").value();
+        const auto other = device_->make_stream("other").value();
+        const auto mark = device_->make_event().value();
+        (void)cuda_enqueue(*stream, [](CUstream_st* s) {
+          write_to<<<1, 1, 0, s>>>(reinterpret_cast<unsigned*>(64));
+          return launched();
+        }).ok();
+        (void)stream->record(*mark).ok();
+        const Status waited = mark->wait(seconds(10));
+        const Status synced = stream->synchronize(seconds(10));
+        const Status others = other->synchronize(seconds(10));
+        const Status health = device_->health();
+        std::fprintf(stderr, "waited: %s\nhealth: %s\n",
+                     waited.ok() ? "ok" : waited.error().message.c_str(),
+                     health.ok() ? "ok" : health.error().message.c_str());
+        const bool right = !waited.ok() && waited.error().code == ErrorCode::kDevice &&
+                           !synced.ok() && synced.error().code == ErrorCode::kDevice &&
+                           !others.ok() && !health.ok() &&
+                           !device_->arena().allocate(1, Arena::End::kHigh).ok();
+        stream.reset();
+        std::exit(right ? 17 : 18);
+      },
+      ::testing::ExitedWithCode(17), "GPU 0 .* is lost to this process.*illegal");
+}
+
+}  // namespace
+}  // namespace causeway::device

@@ -1,0 +1,507 @@
+#include "device/testing/fake_cuda.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+namespace causeway::device::testing {
+namespace {
+
+constexpr int kInvalidValue = 1;
+constexpr int kInvalidContext = 201;
+constexpr unsigned kSmUnit = 8;
+
+// The driver's functions take no state of ours, so there is one driver at a time.
+FakeCuda* driver = nullptr;
+
+void* pointer(CudaDevicePointer address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+struct FakeCudaEntries {
+  using Lock = std::lock_guard<std::mutex>;
+  using Context = FakeCuda::Context;
+
+  static int cuDriverGetVersion(int* version) {
+    const Lock lock(driver->mutex_);
+    *version = driver->options_.driver_version;
+    return driver->enter("cuDriverGetVersion");
+  }
+  static int cuInit(unsigned) {
+    const Lock lock(driver->mutex_);
+    return driver->enter("cuInit");
+  }
+  static int cuGetErrorString(int, const char** text) {
+    *text = "the driver's own words";
+    return 0;
+  }
+  static int cuDeviceGetCount(int* count) {
+    const Lock lock(driver->mutex_);
+    *count = driver->options_.gpus;
+    return driver->enter("cuDeviceGetCount");
+  }
+  static int cuDeviceGet(int* device, int ordinal) {
+    const Lock lock(driver->mutex_);
+    *device = ordinal;
+    return driver->enter("cuDeviceGet");
+  }
+  static int cuDeviceGetName(char* name, int length, int) {
+    const Lock lock(driver->mutex_);
+    std::snprintf(name, static_cast<std::size_t>(length), "Fake GPU");
+    return driver->enter("cuDeviceGetName");
+  }
+  static int cuDeviceGetAttribute(int* value, int attribute, int) {
+    const Lock lock(driver->mutex_);
+    *value = attribute == kCudaAttributeSms ? driver->options_.sms : 1;
+    return driver->enter("cuDeviceGetAttribute");
+  }
+  static int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
+    const Lock lock(driver->mutex_);
+    *bytes = to_size(driver->options_.memory);
+    return driver->enter("cuDeviceTotalMem_v2");
+  }
+  static int cuDeviceGetPCIBusId(char* id, int length, int device) {
+    const Lock lock(driver->mutex_);
+    std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0", 0x1b + device);
+    return driver->enter("cuDeviceGetPCIBusId");
+  }
+  static int cuDeviceCanAccessPeer(int* can, int, int) {
+    const Lock lock(driver->mutex_);
+    *can = driver->options_.peers ? 1 : 0;
+    return driver->enter("cuDeviceCanAccessPeer");
+  }
+  static int cuDevicePrimaryCtxRetain(CUctx_st** context, int device) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuDevicePrimaryCtxRetain")) return result;
+    const auto gpu = static_cast<std::size_t>(device);
+    ++driver->retained_[gpu];
+    *context = reinterpret_cast<CUctx_st*>(&driver->primaries_[gpu]);
+    return 0;
+  }
+  static int cuDevicePrimaryCtxRelease_v2(int device) {
+    const Lock lock(driver->mutex_);
+    --driver->retained_[static_cast<std::size_t>(device)];
+    return driver->enter("cuDevicePrimaryCtxRelease_v2");
+  }
+  static int cuCtxPushCurrent_v2(CUctx_st* context) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuCtxPushCurrent_v2")) return result;
+    driver->current_[std::this_thread::get_id()].push_back(reinterpret_cast<Context*>(context));
+    return 0;
+  }
+  static int cuCtxPopCurrent_v2(CUctx_st** context) {
+    const Lock lock(driver->mutex_);
+    auto& stack = driver->current_[std::this_thread::get_id()];
+    if (stack.empty()) return kInvalidContext;
+    *context = reinterpret_cast<CUctx_st*>(stack.back());
+    stack.pop_back();
+    return driver->enter("cuCtxPopCurrent_v2");
+  }
+  static int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+    const Lock lock(driver->mutex_);
+    *least = 0;
+    *greatest = -5;
+    return driver->enter("cuCtxGetStreamPriorityRange");
+  }
+  static int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemGetInfo_v2")) return result;
+    if (!driver->current_is(nullptr)) return kInvalidContext;
+    const auto gpu =
+        static_cast<std::size_t>(driver->current_[std::this_thread::get_id()].back()->gpu);
+    *total = to_size(driver->options_.memory);
+    *free = *total - driver->used_[gpu];
+    return 0;
+  }
+  static int cuMemAddressReserve(CudaDevicePointer* address, std::size_t bytes, std::size_t,
+                                 CudaDevicePointer, unsigned long long) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemAddressReserve")) return result;
+    void* base =
+        ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return kCudaOutOfMemory;
+    *address = reinterpret_cast<CudaDevicePointer>(base);
+    driver->reserved_[*address] = bytes;
+    return 0;
+  }
+  static int cuMemAddressFree(CudaDevicePointer address, std::size_t bytes) {
+    const Lock lock(driver->mutex_);
+    const auto found = driver->reserved_.find(address);
+    if (found == driver->reserved_.end() || found->second != bytes) return kInvalidValue;
+    ::munmap(pointer(address), bytes);
+    driver->reserved_.erase(found);
+    return driver->enter("cuMemAddressFree");
+  }
+  static int cuMemCreate(CudaMemoryHandle* handle, std::size_t bytes,
+                         const CudaMemoryProperties* properties, unsigned long long) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemCreate")) return result;
+    if (properties->type != kCudaAllocationPinned || bytes % (2 << 20) != 0) return kInvalidValue;
+    auto& used = driver->used_[static_cast<std::size_t>(properties->location.id)];
+    if (used + bytes > to_size(driver->options_.memory)) return kCudaOutOfMemory;
+    used += bytes;
+    *handle = driver->next_handle_++;
+    driver->allocations_[*handle] = {properties->location.id, bytes, 0};
+    return 0;
+  }
+  static int cuMemRelease(CudaMemoryHandle handle) {
+    const Lock lock(driver->mutex_);
+    const auto found = driver->allocations_.find(handle);
+    if (found == driver->allocations_.end() || found->second.mappings > 0) return kInvalidValue;
+    driver->used_[static_cast<std::size_t>(found->second.gpu)] -= found->second.bytes;
+    driver->allocations_.erase(found);
+    return driver->enter("cuMemRelease");
+  }
+  static int cuMemMap(CudaDevicePointer address, std::size_t bytes, std::size_t,
+                      CudaMemoryHandle handle, unsigned long long) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemMap")) return result;
+    if (driver->mappings_.contains(address) || !driver->allocations_.contains(handle)) {
+      return kInvalidValue;
+    }
+    driver->mappings_[address] = {bytes, handle, {}};
+    ++driver->allocations_[handle].mappings;
+    return 0;
+  }
+  static int cuMemUnmap(CudaDevicePointer address, std::size_t bytes) {
+    const Lock lock(driver->mutex_);
+    const auto found = driver->mappings_.find(address);
+    if (found == driver->mappings_.end() || found->second.bytes != bytes) return kInvalidValue;
+    ::madvise(pointer(address), bytes, MADV_DONTNEED);
+    ::mprotect(pointer(address), bytes, PROT_NONE);
+    --driver->allocations_[found->second.handle].mappings;
+    driver->mappings_.erase(found);
+    return driver->enter("cuMemUnmap");
+  }
+  static int cuMemSetAccess(CudaDevicePointer address, std::size_t bytes,
+                            const CudaMemoryAccess* access, std::size_t count) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemSetAccess")) return result;
+    for (std::size_t done = 0; done < bytes;) {
+      const auto found = driver->mappings_.find(address + done);
+      if (found == driver->mappings_.end()) return kInvalidValue;
+      for (std::size_t i = 0; i < count; ++i) found->second.access.insert(access[i].location.id);
+      done += found->second.bytes;
+    }
+    ::mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE);
+    // The driver promises nothing about new memory.
+    for (std::size_t i = 0; i < bytes; i += 4096) {
+      static_cast<unsigned char*>(pointer(address))[i] = 0xAB;
+    }
+    return 0;
+  }
+  static int cuMemsetD8Async(CudaDevicePointer target, unsigned char value, std::size_t bytes,
+                             CUstream_st* stream) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemsetD8Async")) return result;
+    const Context* context = driver->streams_.at(stream)->context;
+    if (!driver->current_is(context)) return kInvalidContext;
+    if (!driver->reachable(target, bytes, context->gpu)) return kInvalidValue;
+    std::memset(pointer(target), value, bytes);
+    return 0;
+  }
+  static int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemHostRegister_v2")) return result;
+    if (!driver->current_is(nullptr)) return kInvalidContext;
+    driver->registered_[reinterpret_cast<CudaDevicePointer>(address)] = bytes;
+    return 0;
+  }
+  static int cuMemHostUnregister(void* address) {
+    const Lock lock(driver->mutex_);
+    if (driver->registered_.erase(reinterpret_cast<CudaDevicePointer>(address)) == 0) return 713;
+    return driver->enter("cuMemHostUnregister");
+  }
+  static int cuMemHostGetDevicePointer_v2(CudaDevicePointer* seen, void* address, unsigned) {
+    const Lock lock(driver->mutex_);
+    *seen = reinterpret_cast<CudaDevicePointer>(address);
+    return driver->enter("cuMemHostGetDevicePointer_v2");
+  }
+  static int cuMemcpyAsync(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,
+                           CUstream_st* stream) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemcpyAsync")) return result;
+    return driver->copy(target, source, bytes, stream);
+  }
+  static int cuMemcpyBatchAsync_v2(CudaDevicePointer* targets, CudaDevicePointer* sources,
+                                   std::size_t* bytes, std::size_t count,
+                                   CudaCopyAttributes* attributes, std::size_t* first_of,
+                                   std::size_t attribute_count, CUstream_st* stream) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuMemcpyBatchAsync_v2")) return result;
+    if (count == 0 || attribute_count != 1 || *first_of != 0 ||
+        attributes->source_order != kCudaSourceOrderStream) {
+      return kInvalidValue;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (const int result = driver->copy(targets[i], sources[i], bytes[i], stream)) return result;
+    }
+    return 0;
+  }
+
+  static int make_stream(CUstream_st** stream, Context* context, int priority) {
+    auto made = std::make_unique<FakeCuda::Stream>();
+    made->context = context;
+    made->priority = priority;
+    *stream = reinterpret_cast<CUstream_st*>(made.get());
+    driver->streams_[*stream] = std::move(made);
+    return 0;
+  }
+  static int cuStreamCreateWithPriority(CUstream_st** stream, unsigned flags, int priority) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuStreamCreateWithPriority")) return result;
+    if (!driver->current_is(nullptr)) return kInvalidContext;
+    if (flags != kCudaStreamNonBlocking) return kInvalidValue;
+    return make_stream(stream, driver->current_[std::this_thread::get_id()].back(), priority);
+  }
+  static int cuGreenCtxStreamCreate(CUstream_st** stream, CUgreenCtx_st* green, unsigned flags,
+                                    int priority) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuGreenCtxStreamCreate")) return result;
+    if (flags != kCudaStreamNonBlocking) return kInvalidValue;
+    return make_stream(stream, driver->greens_.at(green).get(), priority);
+  }
+  static int cuStreamDestroy_v2(CUstream_st* stream) {
+    const Lock lock(driver->mutex_);
+    driver->streams_.erase(stream);
+    return driver->enter("cuStreamDestroy_v2");
+  }
+  static int cuStreamQuery(CUstream_st* stream) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuStreamQuery")) return result;
+    FakeCuda::Stream& asked = *driver->streams_.at(stream);
+    return driver->ready(asked.polls, asked.at) ? 0 : kCudaNotReady;
+  }
+  static int cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuStreamWaitEvent")) return result;
+    return driver->streams_.contains(stream) && driver->events_.contains(event) ? 0 : 400;
+  }
+  static int cuStreamIsCapturing(CUstream_st*, int* status) {
+    const Lock lock(driver->mutex_);
+    *status = 0;
+    return driver->enter("cuStreamIsCapturing");
+  }
+  static int cuEventCreate(CUevent_st** event, unsigned) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuEventCreate")) return result;
+    if (!driver->current_is(nullptr)) return kInvalidContext;
+    auto made = std::make_unique<FakeCuda::Event>();
+    made->context = driver->current_[std::this_thread::get_id()].back();
+    *event = reinterpret_cast<CUevent_st*>(made.get());
+    driver->events_[*event] = std::move(made);
+    return 0;
+  }
+  static int cuEventDestroy_v2(CUevent_st* event) {
+    const Lock lock(driver->mutex_);
+    driver->events_.erase(event);
+    return driver->enter("cuEventDestroy_v2");
+  }
+  static int cuEventRecord(CUevent_st* event, CUstream_st* stream) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuEventRecord")) return result;
+    FakeCuda::Event& recorded = *driver->events_.at(event);
+    FakeCuda::Stream& on = *driver->streams_.at(stream);
+    if (recorded.context != on.context) return 400;  // as the driver: one context only
+    recorded.polls = driver->options_.polls_until_ready;
+    on.polls = driver->options_.polls_until_ready;
+    recorded.recorded = true;
+    recorded.at = driver->next_at_++;
+    recorded.time = driver->clock_.now();
+    on.at = recorded.at;
+    return 0;
+  }
+  static int cuEventQuery(CUevent_st* event) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuEventQuery")) return result;
+    FakeCuda::Event& asked = *driver->events_.at(event);
+    return driver->ready(asked.polls, asked.at) ? 0 : kCudaNotReady;
+  }
+  static int cuEventElapsedTime_v2(float* milliseconds, CUevent_st* start, CUevent_st* end) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuEventElapsedTime_v2")) return result;
+    const FakeCuda::Event& from = *driver->events_.at(start);
+    const FakeCuda::Event& to = *driver->events_.at(end);
+    if (!from.recorded || !to.recorded) return 400;
+    *milliseconds = static_cast<float>(to_millis(to.time - from.time));
+    return 0;
+  }
+
+  static int cuDeviceGetDevResource(int, CudaResource* resource, int type) {
+    const Lock lock(driver->mutex_);
+    resource->type = type;
+    resource->sm_count = static_cast<unsigned>(driver->options_.sms);
+    resource->sm_partition_min = kSmUnit;
+    resource->sm_alignment = kSmUnit;
+    return driver->enter("cuDeviceGetDevResource");
+  }
+  static int cuDevSmResourceSplitByCount(CudaResource* groups, unsigned* count,
+                                         const CudaResource* input, CudaResource* rest, unsigned,
+                                         unsigned sms) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuDevSmResourceSplitByCount")) return result;
+    *count = std::min(*count, input->sm_count / sms);
+    for (unsigned g = 0; g < *count; ++g) {
+      groups[g] = *input;
+      groups[g].sm_count = sms;
+    }
+    *rest = *input;
+    rest->sm_count = input->sm_count - *count * sms;
+    return 0;
+  }
+  static int cuDevResourceGenerateDesc(CUdevResourceDesc_st** description, CudaResource*,
+                                       unsigned count) {
+    const Lock lock(driver->mutex_);
+    *description = reinterpret_cast<CUdevResourceDesc_st*>(driver);
+    const int result = driver->enter("cuDevResourceGenerateDesc");
+    return result == 0 && count == 0 ? kInvalidValue : result;
+  }
+  static int cuGreenCtxCreate(CUgreenCtx_st** green, CUdevResourceDesc_st*, int device,
+                              unsigned flags) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuGreenCtxCreate")) return result;
+    if (flags != kCudaGreenDefaultStream) return kInvalidValue;
+    auto made = std::make_unique<Context>();
+    made->gpu = device;
+    *green = reinterpret_cast<CUgreenCtx_st*>(made.get());
+    driver->greens_[*green] = std::move(made);
+    return 0;
+  }
+  static int cuGreenCtxDestroy(CUgreenCtx_st* green) {
+    const Lock lock(driver->mutex_);
+    driver->greens_.erase(green);
+    return driver->enter("cuGreenCtxDestroy");
+  }
+  static int cuCtxFromGreenCtx(CUctx_st** context, CUgreenCtx_st* green) {
+    const Lock lock(driver->mutex_);
+    *context = reinterpret_cast<CUctx_st*>(driver->greens_.at(green).get());
+    return driver->enter("cuCtxFromGreenCtx");
+  }
+};
+
+FakeCuda::FakeCuda(FakeCudaOptions options)
+    : options_(options),
+      retained_(static_cast<std::size_t>(options.gpus), 0),
+      used_(static_cast<std::size_t>(options.gpus), 0) {
+  CAUSEWAY_CHECK(driver == nullptr, "one fake driver at a time");
+  driver = this;
+  for (int gpu = 0; gpu < options.gpus; ++gpu) primaries_.push_back({gpu});
+}
+
+FakeCuda::~FakeCuda() { driver = nullptr; }
+
+CudaApi FakeCuda::api() const {
+  CudaApi table;
+#define CAUSEWAY_FAKE_ENTRY(name, parameters) table.name = FakeCudaEntries::name;
+  CAUSEWAY_CUDA_ENTRIES(CAUSEWAY_FAKE_ENTRY)
+#undef CAUSEWAY_FAKE_ENTRY
+  return table;
+}
+
+void FakeCuda::fail_call(std::int64_t n, int result) {
+  const std::lock_guard lock(mutex_);
+  fail_at_ = calls_ + n;
+  fail_with_ = result;
+}
+
+void FakeCuda::fail_next(const std::string& name, int result) {
+  const std::lock_guard lock(mutex_);
+  fail_next_[name] = result;
+}
+
+void FakeCuda::lose(int result) {
+  const std::lock_guard lock(mutex_);
+  lost_ = result;
+}
+
+void FakeCuda::hold(bool held) {
+  const std::lock_guard lock(mutex_);
+  held_ = held;
+}
+
+std::int64_t FakeCuda::calls() const {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+std::int64_t FakeCuda::calls_of(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = calls_of_.find(name);
+  return found == calls_of_.end() ? 0 : found->second;
+}
+
+std::string FakeCuda::leaks() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  const auto report = [&](const char* what, std::size_t count) {
+    if (count > 0) text += std::string(what) + ": " + std::to_string(count) + "; ";
+  };
+  report("primary contexts",
+         static_cast<std::size_t>(std::accumulate(retained_.begin(), retained_.end(), 0)));
+  report("green contexts", greens_.size());
+  report("streams", streams_.size());
+  report("events", events_.size());
+  report("reserved ranges", reserved_.size());
+  report("allocations", allocations_.size());
+  report("mappings", mappings_.size());
+  report("registered host ranges", registered_.size());
+  for (const auto& [thread, stack] : current_) report("contexts left current", stack.size());
+  return text;
+}
+
+int FakeCuda::enter(const char* name) {
+  ++calls_;
+  ++calls_of_[name];
+  if (lost_ != 0) return lost_;
+  if (const auto found = fail_next_.find(name); found != fail_next_.end()) {
+    const int result = found->second;
+    fail_next_.erase(found);
+    return result;
+  }
+  return calls_ == fail_at_ ? fail_with_ : 0;
+}
+
+bool FakeCuda::current_is(const Context* context) {
+  const auto& stack = current_[std::this_thread::get_id()];
+  return !stack.empty() && (context == nullptr || stack.back() == context);
+}
+
+bool FakeCuda::ready(int& polls, std::int64_t at) {
+  if (at <= noticed_) return true;
+  if (held_ || polls-- > 0) return false;
+  noticed_ = at;
+  return true;
+}
+
+bool FakeCuda::reachable(CudaDevicePointer address, std::size_t bytes, int gpu) const {
+  for (const auto& [begin, size] : registered_) {
+    if (address >= begin && address + bytes <= begin + size) return true;
+  }
+  while (bytes > 0) {
+    auto found = mappings_.upper_bound(address);
+    if (found == mappings_.begin()) return false;
+    --found;
+    const CudaDevicePointer end = found->first + found->second.bytes;
+    if (address >= end || !found->second.access.contains(gpu)) return false;
+    const std::size_t here = std::min<std::size_t>(bytes, end - address);
+    address += here;
+    bytes -= here;
+  }
+  return true;
+}
+
+int FakeCuda::copy(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,
+                   CUstream_st* stream) {
+  const Context* context = streams_.at(stream)->context;
+  if (!current_is(context)) return kInvalidContext;
+  if (!reachable(target, bytes, context->gpu) || !reachable(source, bytes, context->gpu)) {
+    return kInvalidValue;
+  }
+  std::memmove(pointer(target), pointer(source), bytes);
+  return 0;
+}
+
+}  // namespace causeway::device::testing

@@ -1,0 +1,122 @@
+// A CUDA driver for tests on machines without one: behind the same table of entry points, GPUs made
+// of ordinary memory that do work at once, with the driver's own rules checked (a current context,
+// registered host memory, access to peers) and its faults planted.
+//
+// Not a model of speed or asynchrony: events only take a while to be noticed. One at a time in a
+// process, since the driver's functions carry no state; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/cuda/cuda_api.h"
+
+namespace causeway::device::testing {
+
+struct FakeCudaOptions {
+  int gpus = 2;
+  int sms = 132;
+  Bytes memory = mib(256);  // of each GPU
+  bool peers = true;
+  int polls_until_ready = 2;  // queries that an event or stream answers with "not ready" first
+  int driver_version = kCudaVersionMin;
+};
+
+class FakeCuda {
+ public:
+  explicit FakeCuda(FakeCudaOptions options = {});
+  ~FakeCuda();
+  FakeCuda(const FakeCuda&) = delete;
+  FakeCuda& operator=(const FakeCuda&) = delete;
+
+  CudaApi api() const;
+
+  // The n-th call from now (1: the next) returns `result` instead of working; destroying works all
+  // the same, as in the driver.
+  void fail_call(std::int64_t n, int result);
+  // As `fail_call`, of the next call of one entry point.
+  void fail_next(const std::string& name, int result);
+  // Every call from now on returns `result`: what a faulting kernel leaves behind.
+  void lose(int result);
+  // While held, no event and no stream becomes ready.
+  void hold(bool held);
+  std::int64_t calls() const;
+  std::int64_t calls_of(const std::string& name) const;
+  // What was made and not destroyed, in words; "" when nothing was.
+  std::string leaks() const;
+
+ private:
+  friend struct FakeCudaEntries;
+  struct Context {
+    int gpu = 0;
+    bool green = false;
+  };
+  struct Stream {
+    Context* context = nullptr;
+    int polls = 0;
+    int priority = 0;
+    std::int64_t at = -1;  // of the last event recorded
+  };
+  struct Event {
+    Context* context = nullptr;
+    int polls = 0;
+    bool recorded = false;
+    std::int64_t at = 0;  // its number
+    Nanos time;
+  };
+  struct Allocation {
+    int gpu = 0;
+    std::size_t bytes = 0;
+    int mappings = 0;
+  };
+  struct Mapping {
+    std::size_t bytes = 0;
+    CudaMemoryHandle handle = 0;
+    std::set<int> access;
+  };
+
+  // What every entry point begins with: counts, and says whether to fail.
+  int enter(const char* name);
+  // Whether the thread's current context is that of a stream (or exists, without one).
+  bool current_is(const Context* context);
+  bool ready(int& polls, std::int64_t at);
+  bool reachable(CudaDevicePointer address, std::size_t bytes, int gpu) const;
+  int copy(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,
+           CUstream_st* stream);
+
+  const FakeCudaOptions options_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::int64_t calls_ = 0;
+  std::map<std::string, std::int64_t> calls_of_;
+  std::int64_t fail_at_ = 0;
+  int fail_with_ = 0;
+  std::map<std::string, int> fail_next_;
+  int lost_ = 0;
+  bool held_ = false;
+
+  std::vector<Context> primaries_;
+  std::vector<int> retained_;  // by GPU
+  std::map<CUgreenCtx_st*, std::unique_ptr<Context>> greens_;
+  std::map<CUstream_st*, std::unique_ptr<Stream>> streams_;
+  std::map<CUevent_st*, std::unique_ptr<Event>> events_;
+  std::map<CudaDevicePointer, std::size_t> reserved_;
+  std::map<CudaMemoryHandle, Allocation> allocations_;
+  std::map<CudaDevicePointer, Mapping> mappings_;
+  std::map<CudaDevicePointer, std::size_t> registered_;
+  std::map<std::thread::id, std::vector<Context*>> current_;
+  std::vector<std::size_t> used_;  // bytes, by GPU
+  CudaMemoryHandle next_handle_ = 1;
+  // Recorded events are numbered; what was recorded before one that is ready is ready, anywhere.
+  std::int64_t next_at_ = 0;
+  std::int64_t noticed_ = -1;
+  const RealClock clock_;
+};
+
+}  // namespace causeway::device::testing
