@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/testing/test_data.h"
 #include "device/host_memory.h"
 #include "engine/engine.h"
 #include "engine/testing/collecting_sink.h"
@@ -66,9 +66,8 @@ class Slice {
 class HostEngine : public testing::Test {
  protected:
   void SetUp() override {
-    const char* data = std::getenv("CAUSEWAY_TEST_DATA");  // where the tests' data lies
-    if (data == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is not set";
-    directory_ = std::filesystem::path(data) / "models" / "stories260K";
+    CAUSEWAY_TEST_DATA_OR_SKIP(model, "models/stories260K");
+    directory_ = *model;
     std::ifstream file(directory_ / "greedy_golden.json");
     const auto golden = nlohmann::json::parse(file);
     prompt_ = golden.at("prompt_ids").get<std::vector<TokenId>>();

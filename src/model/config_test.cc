@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include <nlohmann/json.hpp>
+
+#include "base/testing/test_data.h"
 
 namespace causeway::model {
 namespace {
@@ -46,13 +46,6 @@ void expect_error(std::string_view text, ErrorCode code, const std::string& part
   ASSERT_FALSE(config.ok()) << text.substr(0, 300);
   EXPECT_EQ(config.error().code, code) << config.error().message;
   EXPECT_THAT(config.error().message, HasSubstr(part));
-}
-
-const char* test_data() { return std::getenv("CAUSEWAY_TEST_DATA"); }
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST(Config, DefaultsOfLlama) {
@@ -202,7 +195,7 @@ TEST(Config, HostTypeIsExact) {
 }
 
 TEST(Config, RealConfigs) {
-  if (test_data() == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is not set";
+  CAUSEWAY_TEST_DATA_OR_SKIP(folder, "configs");
   const std::map<std::string, std::int64_t> parameters = {{"Llama-3.1-8B", 8'030'261'248},
                                                           {"Llama-3.1-70B", 70'553'706'496},
                                                           {"Llama-3.2-1B-Instruct", 1'235'814'400},
@@ -213,9 +206,8 @@ TEST(Config, RealConfigs) {
                                                           {"Qwen3-32B", 32'762'123'264},
                                                           {"Qwen3-30B-A3B", 30'532'122'624}};
   int served = 0;
-  const auto folder = std::filesystem::path(test_data()) / "configs";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string text = read(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(*folder)) {
+    const std::string text = read_bytes(entry.path());
     const auto config = parse_config(text);
     const auto known = parameters.find(entry.path().stem().string());
     if (known == parameters.end()) {
@@ -234,17 +226,16 @@ TEST(Config, RealConfigs) {
 }
 
 TEST(Config, RealConfigsInDetail) {
-  if (test_data() == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is not set";
-  const auto folder = std::filesystem::path(test_data()) / "configs";
-  const auto llama3 = *parse_config(read(folder / "Llama-3.2-3B-Instruct.json"));
+  CAUSEWAY_TEST_DATA_OR_SKIP(folder, "configs");
+  const auto llama3 = *parse_config(read_bytes(*folder / "Llama-3.2-3B-Instruct.json"));
   EXPECT_EQ(llama3.rope_scaling->factor, 32);
   EXPECT_EQ(llama3.rope_scaling->original_max_position, 8192);
   EXPECT_THAT(llama3.eos, ::testing::ElementsAre(128001, 128008, 128009));
-  const auto qwen = *parse_config(read(folder / "Qwen3-8B.json"));
+  const auto qwen = *parse_config(read_bytes(*folder / "Qwen3-8B.json"));
   EXPECT_EQ(qwen.head_dim, 128);
   EXPECT_TRUE(qwen.qk_norm);
   EXPECT_EQ(qwen.rope_theta, 1e6);
-  const auto moe = *parse_config(read(folder / "Qwen3-30B-A3B.json"));
+  const auto moe = *parse_config(read_bytes(*folder / "Qwen3-30B-A3B.json"));
   EXPECT_EQ(moe.moe->experts, 128);
   EXPECT_TRUE(moe.moe->normalise_top_k);
   EXPECT_TRUE(moe.is_sparse(0) && moe.is_sparse(47));

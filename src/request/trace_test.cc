@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
+
+#include "base/testing/test_data.h"
 
 namespace causeway::request {
 namespace {
@@ -79,11 +80,9 @@ TEST_F(TraceFile, ErrorsNameFileAndLine) {
 }
 
 TEST(Trace, ReadsThePublishedFiles) {
-  const char* data = std::getenv("CAUSEWAY_TEST_DATA");
-  if (data == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is unset";
-  const fs::path traces = fs::path(data) / "traces";
+  CAUSEWAY_TEST_DATA_OR_SKIP(traces, "traces");
   const auto count = [&](const char* file) {
-    return load_trace(traces / file, 0).value().entries.size();
+    return load_trace(*traces / file, 0).value().entries.size();
   };
   EXPECT_EQ(count("azure2023/AzureLLMInferenceTrace_code.csv"), 8819u);
   EXPECT_EQ(count("azure2023/AzureLLMInferenceTrace_conv.csv"), 19366u);

@@ -1,8 +1,8 @@
 // Encoding and decoding of a long English text, and loading. Needs the test data.
 #include <benchmark/benchmark.h>
 
+#include "base/testing/test_data.h"
 #include "text/detokenizer.h"
-#include "text/testing/test_data.h"
 
 namespace causeway::text {
 namespace {
@@ -18,8 +18,8 @@ struct Inputs {
 Inputs load_inputs(benchmark::State& state) {
   Inputs inputs;
   const char* name = kDirectories[state.range(0)];
-  const auto directory = testing::test_data(name);
-  const auto text = testing::test_data("texts/war-and-peace.txt");
+  const auto directory = test_data(name);
+  const auto text = test_data("texts/war-and-peace.txt");
   if (!directory || !text) {
     state.SkipWithError("needs the test data: set CAUSEWAY_TEST_DATA");
     return inputs;
@@ -31,7 +31,7 @@ Inputs load_inputs(benchmark::State& state) {
   }
   state.SetLabel(name);
   inputs.tokenizer = std::move(tokenizer).value();
-  inputs.text = testing::read_bytes(*text);
+  inputs.text = read_bytes(*text);
   return inputs;
 }
 
@@ -76,7 +76,7 @@ void decode_book(benchmark::State& state) {
 BENCHMARK(decode_book)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
 void load(benchmark::State& state) {
-  const auto directory = testing::test_data(kDirectories[state.range(0)]);
+  const auto directory = test_data(kDirectories[state.range(0)]);
   if (!directory) return state.SkipWithError("needs the test data: set CAUSEWAY_TEST_DATA");
   state.SetLabel(kDirectories[state.range(0)]);
   for (auto _ : state) benchmark::DoNotOptimize(load_tokenizer(*directory).ok());

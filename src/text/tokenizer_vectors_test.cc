@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "base/testing/test_data.h"
 #include "text/detokenizer.h"
 #include "text/testing/random_text.h"
-#include "text/testing/test_data.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -28,7 +28,7 @@ std::string decode(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, 
 
 std::vector<std::string> read_texts(const std::filesystem::path& path) {
   constexpr std::string_view kEnd = "\n__ggml_vocab_test__\n";
-  const std::string all = testing::read_bytes(path);
+  const std::string all = read_bytes(path);
   std::vector<std::string> texts;
   for (std::size_t at = 0; at < all.size();) {
     const std::size_t end = std::min(all.find(kEnd, at), all.size());

@@ -5,12 +5,12 @@
 #include <rapidcheck/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
+#include "base/testing/test_data.h"
 #include "weights/checkpoint.h"
 #include "weights/convert.h"
 #include "weights/testing/checkpoints.h"
@@ -297,10 +297,8 @@ RC_GTEST_FIXTURE_PROP(ModelPoolTest, AnyCutOfTensorsIntoShardsLoadsTheSameBytes,
 }
 
 TEST_F(ModelPoolTest, RealModelWholeAndShardedIsTheSame) {
-  const char* data = std::getenv("CAUSEWAY_TEST_DATA");
-  if (data == nullptr) GTEST_SKIP() << "CAUSEWAY_TEST_DATA is not set";
-  const auto whole = std::filesystem::path(data) / "models" / "stories260K";
-  const auto checkpoint = Checkpoint::open(whole);
+  CAUSEWAY_TEST_DATA_OR_SKIP(whole, "models/stories260K");
+  const auto checkpoint = Checkpoint::open(*whole);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   LoadPlan plan{DType::kF32, {{"all", {}}}};
   for (const TensorInfo& info : checkpoint->files()[0].tensors) {
@@ -309,8 +307,8 @@ TEST_F(ModelPoolTest, RealModelWholeAndShardedIsTheSame) {
         {info.name,
          {{info.name, vector ? 1 : info.shape[0], vector ? info.shape[0] : info.shape[1]}}});
   }
-  ASSERT_TRUE(pool_.load(ModelId(1), whole, plan, options_).ok());
-  ASSERT_TRUE(pool_.load(ModelId(2), whole / "sharded", plan, options_).ok());
+  ASSERT_TRUE(pool_.load(ModelId(1), *whole, plan, options_).ok());
+  ASSERT_TRUE(pool_.load(ModelId(2), *whole / "sharded", plan, options_).ok());
   const auto one = pool_.pin(ModelId(1)), two = pool_.pin(ModelId(2));
   ASSERT_EQ((*one)->bytes(), (*two)->bytes());
   EXPECT_GT((*one)->bytes(), Bytes(1'040'000));
@@ -318,7 +316,7 @@ TEST_F(ModelPoolTest, RealModelWholeAndShardedIsTheSame) {
   EXPECT_EQ(std::memcmp(memory_.resolve(a.address, a.bytes).data(),
                         memory_.resolve(b.address, b.bytes).data(), to_size(a.bytes)),
             0);
-  const std::string file = testing::read_file(whole / "model.safetensors");
+  const std::string file = testing::read_file(*whole / "model.safetensors");
   const TensorInfo& last = checkpoint->files()[0].tensors.back();
   EXPECT_EQ(bytes_of((*one)->weight("all", last.name)),
             file.substr(to_size(last.offset), to_size(last.bytes)));

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-namespace causeway::text::testing {
+namespace causeway {
 
 // A path inside the test data, or none when there is no test data or no such path.
 inline std::optional<std::filesystem::path> test_data(const std::string& path) {
@@ -26,9 +26,9 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return std::move(bytes).str();
 }
 
-}  // namespace causeway::text::testing
+}  // namespace causeway
 
 // Sets `variable` to a path of the test data, or skips the test with the reason.
-#define CAUSEWAY_TEST_DATA_OR_SKIP(variable, path)                  \
-  const auto variable = ::causeway::text::testing::test_data(path); \
+#define CAUSEWAY_TEST_DATA_OR_SKIP(variable, path)   \
+  const auto variable = ::causeway::test_data(path); \
   if (!variable) GTEST_SKIP() << "needs " << (path) << " of the test data: set CAUSEWAY_TEST_DATA"
