@@ -1,0 +1,39 @@
+// silu(gate) × up on a GPU against the host kernel.   activation_gpu_test [--seed S]
+#include "kernels/activation/activation.h"
+#include "kernels/activation/activation_cuda.h"
+#include "kernels/testing/gpu.cuh"
+
+namespace causeway::kernels::activation {
+namespace {
+
+using testing::Device;
+using testing::must;
+
+int run_all(std::uint64_t seed) {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  std::printf("seed %lu\n", seed);
+  Random random(seed);
+  testing::Report report;
+  for (const std::int64_t size : {8, 768, 3072, 9728, 14336, 18944, 27648, 28672}) {
+    const std::int64_t rows = random.between(1, 19);
+    const auto gate_up = testing::random_bf16(random, rows * 2 * size, 6);
+    std::vector<float> exact(static_cast<std::size_t>(rows * size));
+    run({.rows = rows, .size = size, .gate_up = gate_up.f32.data(), .out = exact.data()});
+    Device<BFloat16> d_gate_up(gate_up.bf16), out(exact.size());
+    must(run(ParamsCuda{.rows = rows, .size = size, .gate_up = d_gate_up.get(), .out = out.get()},
+             nullptr));
+    must(cudaDeviceSynchronize(), "silu_mul");
+    report.error_at_most(testing::relative_error(testing::to_floats(out.fetch()), exact), 3e-3,
+                         std::to_string(rows) + "×" + std::to_string(size));
+  }
+  report.check(!run(ParamsCuda{.rows = 1, .size = 4}, nullptr).ok(), "a row of 4");
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace causeway::kernels::activation
+
+int main(int argc, char** argv) {
+  return causeway::kernels::activation::run_all(argc > 2 ? std::strtoull(argv[2], nullptr, 10)
+                                                         : 20260101);
+}

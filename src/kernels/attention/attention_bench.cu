@@ -1,0 +1,178 @@
+// Attention beside its limits, both from this run: decode against reading its KV bytes at the rate
+// of a plain read of the HBM; prefill against cuBLAS's bf16 rate. All layers of the model are run
+// after each other, in one graph, so that the L2 holds none of it.
+#include <cublas_v2.h>
+
+#include "kernels/attention/attention_cuda.h"
+#include "kernels/testing/gpu.cuh"
+
+namespace causeway::kernels::attention {
+namespace {
+
+using testing::Device;
+using testing::must;
+
+struct Model {
+  const char* name;
+  Heads heads;
+  std::int64_t layers, block_tokens;
+};
+
+constexpr std::int64_t kFrame = 4 << 20;
+
+struct Setup {
+  Device<std::int32_t> frames, frame_begin, query_begin, length;
+  Device<char> workspace;
+  ParamsCuda params;
+};
+
+Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>& q,
+           const Device<BFloat16>& out, std::int64_t sequences, std::int64_t context,
+           std::int64_t queries) {
+  Setup s;
+  const std::int64_t blocks = (context + m.block_tokens - 1) / m.block_tokens;
+  const std::int64_t pool_frames = static_cast<std::int64_t>(pool.size()) * 2 / kFrame;
+  std::vector<std::int32_t> frames, frame_begin = {0}, query_begin = {0};
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      frames.push_back(static_cast<std::int32_t>((b * sequences + i) * 7919 % pool_frames));
+    }
+    frame_begin.push_back(static_cast<std::int32_t>(frames.size()));
+    query_begin.push_back(static_cast<std::int32_t>((i + 1) * queries));
+  }
+  s.frames = Device<std::int32_t>(frames);
+  s.frame_begin = Device<std::int32_t>(frame_begin);
+  s.query_begin = Device<std::int32_t>(query_begin);
+  s.length = Device<std::int32_t>(
+      std::vector<std::int32_t>(static_cast<std::size_t>(sequences), static_cast<int>(context)));
+  s.workspace = Device<char>(to_size(workspace_bytes(m.heads, sequences, sequences * queries)));
+  s.workspace.zero();
+  const std::int64_t part = m.block_tokens * m.heads.kv * m.heads.size * 2;
+  s.params = {.kv = {.base = reinterpret_cast<std::byte*>(pool.get()),
+                     .frame_bytes = Bytes(kFrame),
+                     .key_offset = Bytes(0),
+                     .value_offset = Bytes(part),
+                     .token_stride = Bytes(m.heads.kv * m.heads.size * 2),
+                     .block_tokens = m.block_tokens,
+                     .dtype = DType::kBF16},
+              .heads = m.heads,
+              .sequences = sequences,
+              .decode = queries == 1 ? sequences : 0,
+              .tokens = sequences * queries,
+              .frames = s.frames.get(),
+              .frame_begin = s.frame_begin.get(),
+              .query_begin = s.query_begin.get(),
+              .length = s.length.get(),
+              .scale = 0.088f,
+              .q = q.get(),
+              .q_stride = m.heads.query * m.heads.size,
+              .out = out.get(),
+              .workspace = s.workspace.get(),
+              .tables_early = true};
+  return s;
+}
+
+double layers_us(const Model& m, Setup& s, cudaStream_t stream, std::int64_t layers) {
+  return testing::graph_us(stream,
+                           [&](cudaStream_t capture) {
+                             for (std::int64_t layer = 0; layer < layers; ++layer) {
+                               ParamsCuda p = s.params;
+                               p.kv.key_offset = Bytes(layer * 2 * p.kv.value_offset.count);
+                               must(run(p, capture));
+                             }
+                           }) /
+         static_cast<double>(layers);
+}
+
+double cublas_tflops(cudaStream_t stream) {
+  const int n = 8192;
+  Device<BFloat16> a(std::size_t{n} * n), b(a.size()), c(a.size());
+  testing::fill(a, 1);
+  testing::fill(b, 2);
+  Device<char> scratch(64 << 20);
+  cublasHandle_t handle;
+  if (cublasCreate(&handle) != CUBLAS_STATUS_SUCCESS) return 0;
+  cublasSetStream(handle, stream);
+  cublasSetWorkspace(handle, scratch.get(), scratch.size());
+  const float one = 1, zero = 0;
+  const double us = testing::graph_us(stream, [&](cudaStream_t) {
+    cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, n, n, n, &one, a.get(), CUDA_R_16BF, n, b.get(),
+                 CUDA_R_16BF, n, &zero, c.get(), CUDA_R_16BF, n, CUBLAS_COMPUTE_32F,
+                 CUBLAS_GEMM_DEFAULT);
+  });
+  cublasDestroy(handle);
+  return 2.0 * n * n * n / us * 1e-6;
+}
+
+// Llama-3.1-8B at 128 × 1,024, four launches and nothing else: for a profiler.
+int profile() {
+  cudaStream_t stream;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  Device<BFloat16> pool(std::size_t{20} << 30 >> 1);
+  testing::fill(pool, 1);
+  Device<BFloat16> q(std::size_t{128} * 64 * 128), out(q.size());
+  testing::fill(q, 2);
+  const Model m = {"Llama-3.1-8B", {32, 8, 128}, 32, 32};
+  Setup s = make(m, pool, q, out, 128, 1024, 1);
+  for (int i = 0; i < 4; ++i) must(run(s.params, stream));
+  must(cudaStreamSynchronize(stream), "profile");
+  return 0;
+}
+
+int bench() {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  cudaStream_t stream;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  Device<BFloat16> pool(std::size_t{20} << 30 >> 1);
+  testing::fill(pool, 1);
+  Device<BFloat16> q(std::size_t{8192} * 64 * 128), out(q.size());
+  testing::fill(q, 2);
+  const double hbm = testing::hbm_read_gb_per_s(stream, pool.get(), std::int64_t{8} << 30);
+  const double peak = cublas_tflops(stream);
+  std::printf("HBM read %.0f GB/s, cuBLAS bf16 8192³ %.0f TFLOP/s\n\n", hbm, peak);
+
+  const Model models[] = {{"Llama-3.1-8B", {32, 8, 128}, 32, 32},
+                          {"Qwen2.5-32B", {40, 8, 128}, 64, 16},
+                          {"Qwen3-30B-A3B", {32, 4, 128}, 48, 42},
+                          {"Llama-3.2-1B", {32, 8, 64}, 16, 128}};
+  std::printf("decode            batch  context  us/layer    MB  floor us  x floor\n");
+  for (const Model& m : models) {
+    const std::pair<int, int> loads[] = {{1, 1024},  {8, 1024}, {32, 1024}, {128, 1024},
+                                         {1, 16384}, {4, 8192}, {96, 700}};
+    for (const auto& [batch, context] : loads) {
+      if (&m != models && context != 1024) continue;
+      Setup s = make(m, pool, q, out, batch, context, 1);
+      const double us = layers_us(m, s, stream, m.layers);
+      const double bytes =
+          2.0 * 2 * batch * context * static_cast<double>(m.heads.kv * m.heads.size);
+      const double floor = bytes / hbm * 1e-3;
+      std::printf("%-16s %6d %8d %9.2f %6.1f %9.2f %8.2f\n", m.name, batch, context, us,
+                  bytes * 1e-6, floor, us / floor);
+    }
+  }
+  std::printf("\nprefill           kernel      tokens  us/layer  TFLOP/s  of cuBLAS\n");
+  for (const Model& m : {models[0], models[3]}) {
+    for (const auto kernel : {PrefillKernel::kReference, PrefillKernel::kFlashInfer}) {
+      for (const std::int64_t tokens : {1024, 8192}) {
+        if (kernel == PrefillKernel::kReference && (tokens > 1024 || &m == nullptr)) continue;
+        if (!choose_prefill(m.heads, kernel).ok()) continue;
+        Setup s = make(m, pool, q, out, 1, tokens, tokens);
+        s.params.prefill_kernel = kernel;
+        const double us = layers_us(m, s, stream, 4);
+        const double flop = 2.0 * static_cast<double>(tokens) * static_cast<double>(tokens) *
+                            static_cast<double>(m.heads.query * m.heads.size);
+        std::printf("%-16s %-12s %6ld %9.1f %8.0f %10.2f\n", m.name,
+                    kernel == PrefillKernel::kReference ? "reference" : "FlashInfer", tokens, us,
+                    flop / us * 1e-6, flop / us * 1e-6 / peak);
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace causeway::kernels::attention
+
+int main(int argc, char**) {
+  return argc > 1 ? causeway::kernels::attention::profile() : causeway::kernels::attention::bench();
+}

@@ -1,0 +1,82 @@
+// Attention on a GPU, bf16: what attention.h defines, over the same block-first frames in HBM.
+//
+// A step's sequences are listed decode first: sequences [0, decode) have one query token each,
+// which are rows [0, decode) of q; the others are prompt chunks. All that changes from step to
+// step is read from device memory, so that a captured graph serves every later step of its shape:
+//
+//   frames       ┌ of s 0 ┬ of s 1 ─ … ┐   int32 frame numbers, one sequence after the other
+//   frame_begin  0        ↑                [sequences + 1] where a sequence's frames begin
+//   query_begin                            [sequences + 1] rows of q of a sequence
+//   length                                 [sequences] tokens with KV, the query tokens included;
+//                                          0: a place of the bucket without a sequence
+//
+// Functions only enqueue; errors are invalid arguments or a refused launch. Pointers are device
+// memory, 16-byte aligned. Head sizes are multiples of 8.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "kernels/attention/attention.h"
+#include "kernels/cuda_stream.h"
+
+namespace causeway::kernels::attention {
+
+// A step's token rows, before attention: heads of q and k are normalised (Qwen3) and turned
+// (rope.h), then k and v are written to their frames. One launch.
+struct PrepareCuda {
+  PagedKv kv{};  // BF16
+  Heads heads{};
+  std::int64_t tokens = 0;  // rows, those without a sequence included
+  std::int64_t sequences = 0;
+  const std::int32_t* position = nullptr;  // [tokens]; negative: no token here
+  const std::int32_t* sequence = nullptr;  // [tokens]
+  const std::int32_t* frames = nullptr;
+  const std::int32_t* frame_begin = nullptr;
+  const float* rope_table = nullptr;  // [tokens][head size], rope.h's
+  void* qkv = nullptr;                // bf16 [tokens][q heads, k heads, v heads][size]; q in place
+  std::int64_t qkv_stride = 0;        // elements from token to token
+  const void* q_norm = nullptr;       // bf16 [size], or null: not normalised
+  const void* k_norm = nullptr;
+  float epsilon = 1e-6f;
+};
+
+Status prepare(const PrepareCuda& params, CudaStream stream);
+
+enum class PrefillKernel { kBest, kReference, kFlashInfer };
+enum class DecodeKernel { kBest, kReference, kSplit };
+
+struct ParamsCuda {
+  PagedKv kv{};
+  Heads heads{};
+  std::int64_t sequences = 0;  // places, used or not
+  std::int64_t decode = 0;     // of these, how many have one query token
+  std::int64_t tokens = 0;     // rows of q that may be used; ≥ query_begin[sequences]
+  const std::int32_t* frames = nullptr;
+  const std::int32_t* frame_begin = nullptr;
+  const std::int32_t* query_begin = nullptr;
+  const std::int32_t* length = nullptr;
+  float scale = 1;
+  const void* q = nullptr;  // bf16, row stride q_stride elements
+  std::int64_t q_stride = 0;
+  void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused places
+  void* workspace = nullptr;  // workspace_bytes; zero before its first use, kept by the kernels
+  // The int32 tables were complete before the previous kernel of the stream began (copied there
+  // before the step, not written by a kernel of it): they are read while that still runs.
+  bool tables_early = false;
+  PrefillKernel prefill_kernel = PrefillKernel::kBest;
+  DecodeKernel decode_kernel = DecodeKernel::kBest;
+};
+
+// For any step of at most so many sequences and tokens. One launch at a time uses a workspace.
+Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens);
+
+// KV of all tokens, the query tokens' own included, has been written.
+Status run(const ParamsCuda& params, CudaStream stream);
+
+// Which kernel serves; pure. kBest is resolved, what the build or shape does not allow is refused.
+bool has_flashinfer();
+Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted);
+Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted);
+
+}  // namespace causeway::kernels::attention

@@ -1,0 +1,406 @@
+// Attention on a GPU against the host kernel: every block size, grouping and head size that follows
+// from the catalogue's configurations, and generated ones; mixed steps of decode, prompts and empty
+// places; norm, rope and KV writes included; frames poisoned with NaN where no token lies.
+//   attention_gpu_test [--cases N] [--seed S] [--small]     --small: for compute-sanitizer
+#include <optional>
+
+#include "kernels/attention/attention_cuda.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope/rope.h"
+#include "kernels/testing/gpu.cuh"
+
+namespace causeway::kernels::attention {
+namespace {
+
+using testing::Device;
+using testing::must;
+
+struct Shape {
+  const char* name;
+  std::int64_t block_tokens;
+  Heads heads;
+  bool norm = false;
+};
+
+// Tokens of a 4 MiB frame by kv::plan_block, and heads, of the models served.
+const Shape kCatalogue[] = {
+    {"Llama-3.1-8B", 32, {32, 8, 128}},        {"Llama-3.1-70B", 12, {64, 8, 128}},
+    {"Llama-3.2-1B", 128, {32, 8, 64}},        {"Llama-3.2-3B", 36, {24, 8, 128}},
+    {"Qwen2.5-7B", 73, {28, 4, 128}},          {"Qwen2.5-32B", 16, {40, 8, 128}},
+    {"Qwen3-0.6B", 36, {16, 8, 128}, true},    {"Qwen3-4B", 28, {32, 8, 128}, true},
+    {"Qwen3-30B-A3B", 42, {32, 4, 128}, true}, {"Qwen3-32B", 16, {64, 8, 128}, true},
+};
+
+struct Case {
+  Shape shape;
+  std::vector<std::int64_t> context;  // KV before the query tokens
+  std::vector<std::int64_t> queries;  // 0: an empty place
+  std::int64_t decode = 0;
+  PrefillKernel prefill_kernel = PrefillKernel::kBest;
+  DecodeKernel decode_kernel = DecodeKernel::kBest;
+  std::uint64_t seed = 0;
+};
+
+// A case's memory on both sides. Frames of two layers, of which the second is used.
+struct Step {
+  PagedKv host_kv, device_kv;
+  std::vector<BFloat16> pool;
+  Device<BFloat16> device_pool;
+  std::vector<std::vector<FrameId>> frames;
+  std::vector<std::int32_t> flat, frame_begin, query_begin, length, position, sequence;
+  std::int64_t tokens = 0;
+};
+
+Step make_step(const Case& c, Random& random) {
+  Step s;
+  const Heads& h = c.shape.heads;
+  const std::int64_t token = h.kv * h.size, layer = 2 * c.shape.block_tokens * token;
+  const std::int64_t frame = (2 * layer + 64 + 7) / 8 * 8;
+  s.frame_begin = {0};
+  s.query_begin = {0};
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < c.queries.size(); ++i) {
+    const std::int64_t length = c.queries[i] == 0 ? 0 : c.context[i] + c.queries[i];
+    total += (length + c.shape.block_tokens - 1) / c.shape.block_tokens;
+  }
+  std::vector<std::int32_t> order(static_cast<std::size_t>(total + 3));
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(static_cast<long>(i)))]);
+  }
+  s.pool.assign(static_cast<std::size_t>((total + 3) * frame), BFloat16{0xFFFF});
+  for (std::size_t i = 0; i < c.queries.size(); ++i) {
+    const std::int64_t length = c.queries[i] == 0 ? 0 : c.context[i] + c.queries[i];
+    s.frames.emplace_back();
+    for (std::int64_t t = 0; t < length; t += c.shape.block_tokens) {
+      s.frames.back().push_back(FrameId(order[s.flat.size()]));
+      s.flat.push_back(order[s.flat.size()]);
+    }
+    s.frame_begin.push_back(static_cast<std::int32_t>(s.flat.size()));
+    s.length.push_back(static_cast<std::int32_t>(length));
+    // An empty decode place still has its row.
+    const std::int64_t rows = i < static_cast<std::size_t>(c.decode) ? 1 : c.queries[i];
+    for (std::int64_t t = 0; t < rows; ++t) {
+      s.position.push_back(length == 0 ? -1 : static_cast<std::int32_t>(c.context[i] + t));
+      s.sequence.push_back(static_cast<std::int32_t>(i));
+    }
+    s.query_begin.push_back(static_cast<std::int32_t>(s.position.size()));
+    for (std::int64_t t = 0; t < (length == 0 ? 0 : c.context[i]); ++t) {
+      const std::int64_t at = s.frames[i][static_cast<std::size_t>(t / c.shape.block_tokens)].value;
+      for (std::int64_t part = 0; part < 2; ++part) {
+        BFloat16* row = s.pool.data() + at * frame + layer + part * layer / 2 +
+                        t % c.shape.block_tokens * token;
+        const auto values = testing::random_bf16(random, token);
+        std::copy(values.bf16.begin(), values.bf16.end(), row);
+      }
+    }
+  }
+  s.tokens = static_cast<std::int64_t>(s.position.size());
+  s.device_pool = Device<BFloat16>(s.pool);
+  s.host_kv = {.base = reinterpret_cast<std::byte*>(s.pool.data()),
+               .frame_bytes = Bytes(frame * 2),
+               .key_offset = Bytes(layer * 2),
+               .value_offset = Bytes(layer),
+               .token_stride = Bytes(token * 2),
+               .block_tokens = c.shape.block_tokens,
+               .dtype = DType::kBF16};
+  s.device_kv = s.host_kv;
+  s.device_kv.base = reinterpret_cast<std::byte*>(s.device_pool.get());
+  return s;
+}
+
+std::string describe(const Case& c) {
+  std::string text = std::string(c.shape.name) + " block " + std::to_string(c.shape.block_tokens) +
+                     " heads " + std::to_string(c.shape.heads.query) + "/" +
+                     std::to_string(c.shape.heads.kv) + "×" + std::to_string(c.shape.heads.size) +
+                     " decode " + std::to_string(c.decode) + " of";
+  for (std::size_t i = 0; i < c.queries.size() && i < 12; ++i) {
+    text += " " + std::to_string(c.context[i]) + "+" + std::to_string(c.queries[i]);
+  }
+  return text + " kernels " + std::to_string(static_cast<int>(c.decode_kernel)) + "," +
+         std::to_string(static_cast<int>(c.prefill_kernel)) + " seed " + std::to_string(c.seed);
+}
+
+struct HostStep {
+  std::vector<float> qkv, out;
+};
+
+// The same step by the host kernels, q rounded to bf16 as it is in the GPU's memory.
+HostStep run_on_host(const Case& c, Step& s, std::vector<float> qkv, const std::vector<float>& norm,
+                     const std::vector<float>& table) {
+  const Heads& h = c.shape.heads;
+  const std::int64_t width = (h.query + 2 * h.kv) * h.size;
+  if (c.shape.norm) {
+    for (const bool keys : {false, true}) {
+      float* x = qkv.data() + (keys ? h.query * h.size : 0);
+      rms_norm::run({.outer = s.tokens,
+                     .inner = keys ? h.kv : h.query,
+                     .size = h.size,
+                     .x = x,
+                     .x_outer_stride = width,
+                     .weight = {reinterpret_cast<const std::byte*>(norm.data()), DType::kF32},
+                     .epsilon = 1e-6f,
+                     .out = x,
+                     .out_outer_stride = width});
+    }
+  }
+  rope::run({.tokens = s.tokens,
+             .heads = h.query + h.kv,
+             .size = h.size,
+             .table = table.data(),
+             .x = qkv.data(),
+             .x_stride = width});
+  for (float& x : qkv) x = to_float(to_bfloat16(x));
+  std::vector<Sequence> sequences;
+  for (std::size_t i = 0; i < c.queries.size(); ++i) {
+    if (c.queries[i] == 0) continue;
+    sequences.push_back({s.frames[i], s.query_begin[i], c.queries[i], c.context[i]});
+  }
+  write_kv({.kv = s.host_kv,
+            .heads = h,
+            .sequences = sequences,
+            .k = qkv.data() + h.query * h.size,
+            .v = qkv.data() + (h.query + h.kv) * h.size,
+            .stride = width});
+  HostStep result{
+      .qkv = qkv,
+      .out = std::vector<float>(static_cast<std::size_t>(s.tokens * h.query * h.size), 0.0f)};
+  Attention host;
+  host.run({.kv = s.host_kv,
+            .heads = h,
+            .sequences = sequences,
+            .scale = 1.0f / std::sqrt(static_cast<float>(h.size)),
+            .q = qkv.data(),
+            .q_stride = width,
+            .out = result.out.data(),
+            .out_stride = h.query * h.size});
+  return result;
+}
+
+// Largest difference between two pools, in bf16 steps of the value; NaN must be NaN in both.
+double pool_difference(const std::vector<BFloat16>& a, const std::vector<BFloat16>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].bits == b[i].bits) continue;
+    const float x = to_float(a[i]), y = to_float(b[i]);
+    if (!std::isfinite(x) || !std::isfinite(y)) return INFINITY;
+    worst = std::max(worst, double{std::abs(x - y)} / (std::max(std::abs(x), std::abs(y)) + 1e-3));
+  }
+  return worst * 128;
+}
+
+void run_case(const Case& c, testing::Report& report, cudaStream_t stream) {
+  Random random(c.seed);
+  Step s = make_step(c, random);
+  const Heads& h = c.shape.heads;
+  const std::int64_t width = (h.query + 2 * h.kv) * h.size, stride = width + 16;
+  auto qkv = testing::random_bf16(random, s.tokens * width);
+  const auto norm = testing::random_bf16(random, h.size);
+  std::vector<std::int64_t> positions(s.position.begin(), s.position.end());
+  for (auto& p : positions) p = std::max<std::int64_t>(p, 0);
+  std::vector<float> table(static_cast<std::size_t>(s.tokens * h.size));
+  rope::fill_table(rope::frequencies(h.size, 5e5, std::nullopt), positions, table.data());
+  std::vector<BFloat16> strided(static_cast<std::size_t>(s.tokens * stride), BFloat16{0xFFFF});
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    std::copy_n(qkv.bf16.begin() + t * width, width, strided.begin() + t * stride);
+  }
+
+  Device<BFloat16> device_qkv(strided), device_norm(norm.bf16);
+  Device<float> device_table(table);
+  Device<std::int32_t> frames(s.flat), frame_begin(s.frame_begin), query_begin(s.query_begin),
+      length(s.length), position(s.position), sequence(s.sequence);
+  Device<BFloat16> out(static_cast<std::size_t>(s.tokens * h.query * h.size)), again(out.size());
+  const auto places = static_cast<std::int64_t>(c.queries.size());
+  Device<char> workspace(to_size(workspace_bytes(h, places, s.tokens + 5)));
+  workspace.zero();
+  must(prepare({.kv = s.device_kv,
+                .heads = h,
+                .tokens = s.tokens,
+                .sequences = places,
+                .position = position.get(),
+                .sequence = sequence.get(),
+                .frames = frames.get(),
+                .frame_begin = frame_begin.get(),
+                .rope_table = device_table.get(),
+                .qkv = device_qkv.get(),
+                .qkv_stride = stride,
+                .q_norm = c.shape.norm ? device_norm.get() : nullptr,
+                .k_norm = c.shape.norm ? device_norm.get() : nullptr},
+               stream));
+  ParamsCuda params{.kv = s.device_kv,
+                    .heads = h,
+                    .sequences = places,
+                    .decode = c.decode,
+                    .tokens = s.tokens,
+                    .frames = frames.get(),
+                    .frame_begin = frame_begin.get(),
+                    .query_begin = query_begin.get(),
+                    .length = length.get(),
+                    .scale = 1.0f / std::sqrt(static_cast<float>(h.size)),
+                    .q = device_qkv.get(),
+                    .q_stride = stride,
+                    .out = out.get(),
+                    .workspace = workspace.get(),
+                    .prefill_kernel = c.prefill_kernel,
+                    .decode_kernel = c.decode_kernel};
+  must(run(params, stream));
+  params.out = again.get();
+  params.tables_early = true;
+  must(run(params, stream));
+  must(cudaStreamSynchronize(stream), describe(c).c_str());
+
+  const HostStep host = run_on_host(c, s, qkv.f32, norm.f32, table);
+  const auto first = out.fetch(), second = again.fetch();
+  report.check(std::memcmp(first.data(), second.data(), first.size() * 2) == 0,
+               describe(c) + ": differs between runs");
+  report.error_at_most(pool_difference(s.device_pool.fetch(), s.pool), 1.01,
+                       describe(c) + ": KV in frames, in bf16 steps");
+  const auto floats = testing::to_floats(first);
+  report.error_at_most(testing::relative_error(floats, host.out), 8e-3, describe(c));
+  // A row of a few tokens must not hide behind many.
+  const std::int64_t row = h.query * h.size;
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    const std::vector<float> mine(floats.begin() + t * row, floats.begin() + (t + 1) * row);
+    const std::vector<float> wanted(host.out.begin() + t * row, host.out.begin() + (t + 1) * row);
+    const double error = testing::relative_error(mine, wanted);
+    if (error > 0.02) {
+      report.error_at_most(error, 0.02, describe(c) + " row " + std::to_string(t));
+      break;
+    }
+  }
+}
+
+Case generate(Random& random, const Shape& shape, bool small) {
+  Case c{.shape = shape, .seed = random.bits()};
+  const std::int64_t longest = small ? 70 : random.chance(0.2) ? 3000 : 300;
+  c.decode = random.between(0, small ? 3 : 20);
+  for (std::int64_t i = 0; i < c.decode; ++i) {
+    c.queries.push_back(random.chance(0.1) ? 0 : 1);
+    c.context.push_back(random.chance(0.2) ? random.between(0, 2) : random.between(0, longest));
+  }
+  const std::int64_t prompts = random.between(c.decode == 0 ? 1 : 0, small ? 1 : 3);
+  for (std::int64_t i = 0; i < prompts; ++i) {
+    c.queries.push_back(random.between(1, small ? 40 : 200));
+    c.context.push_back(random.chance(0.4) ? 0 : random.between(0, longest));
+  }
+  return c;
+}
+
+// Kernels that a shape may be served by, beside the best.
+void run_all_kernels(Case c, testing::Report& report, cudaStream_t stream) {
+  run_case(c, report, stream);
+  c.decode_kernel = DecodeKernel::kReference;
+  c.prefill_kernel = PrefillKernel::kReference;
+  run_case(c, report, stream);
+}
+
+// Frames far apart: offsets beyond 8 GiB, where 32 bits of elements end. Compared on the device's
+// own reference, because the host has no such memory.
+void run_far(testing::Report& report, cudaStream_t stream) {
+  const Heads h{32, 8, 128};
+  const std::int64_t frame_bytes = 4 << 20, count = 5000;
+  Device<BFloat16> pool(static_cast<std::size_t>(count * frame_bytes / 2));
+  testing::fill(pool, 5);
+  const std::vector<std::int32_t> length = {700, 33, 1025, 900};
+  std::vector<std::int32_t> frames, frame_begin = {0};
+  Random random(3);
+  for (const std::int32_t l : length) {
+    for (std::int32_t t = 0; t < l; t += 32) {
+      frames.push_back(static_cast<std::int32_t>(random.between(2100, count - 1)));
+    }
+    frame_begin.push_back(static_cast<std::int32_t>(frames.size()));
+  }
+  const std::int64_t tokens = 3 + 256;
+  Device<BFloat16> q(static_cast<std::size_t>(tokens * h.query * h.size)), a(q.size()), b(q.size());
+  testing::fill(q, 6);
+  Device<std::int32_t> d_frames(frames), d_begin(frame_begin), d_length(length),
+      d_query(std::vector<std::int32_t>{0, 1, 2, 3, 259});
+  Device<char> workspace(to_size(workspace_bytes(h, 4, tokens)));
+  workspace.zero();
+  ParamsCuda p{.kv = {.base = reinterpret_cast<std::byte*>(pool.get()),
+                      .frame_bytes = Bytes(frame_bytes),
+                      .key_offset = Bytes(31 * 32 * 8 * 128 * 4),
+                      .value_offset = Bytes(32 * 8 * 128 * 2),
+                      .token_stride = Bytes(8 * 128 * 2),
+                      .block_tokens = 32,
+                      .dtype = DType::kBF16},
+               .heads = h,
+               .sequences = 4,
+               .decode = 3,
+               .tokens = tokens,
+               .frames = d_frames.get(),
+               .frame_begin = d_begin.get(),
+               .query_begin = d_query.get(),
+               .length = d_length.get(),
+               .scale = 0.088f,
+               .q = q.get(),
+               .q_stride = h.query * h.size,
+               .out = a.get(),
+               .workspace = workspace.get()};
+  must(run(p, stream));
+  p.out = b.get();
+  p.decode_kernel = DecodeKernel::kReference;
+  p.prefill_kernel = PrefillKernel::kReference;
+  must(run(p, stream));
+  must(cudaStreamSynchronize(stream), "far frames");
+  report.error_at_most(
+      testing::relative_error(testing::to_floats(a.fetch()), testing::to_floats(b.fetch())), 8e-3,
+      "frames beyond 8 GiB");
+}
+
+void check_refusals(testing::Report& report) {
+  report.check(!choose_decode({3, 2, 64}, DecodeKernel::kBest).ok(), "3 heads on 2");
+  report.check(!choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok(), "split on 96");
+  report.check(*choose_decode({4, 2, 96}, DecodeKernel::kBest) == DecodeKernel::kReference, "96");
+  report.check(!choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok(), "FlashInfer on 96");
+}
+
+int run_all(int cases, std::uint64_t seed, bool small) {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  std::printf("seed %lu, FlashInfer %s\n", seed, has_flashinfer() ? "on" : "off");
+  cudaStream_t stream;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  testing::Report report;
+  check_refusals(report);
+  Random random(seed);
+  for (const Shape& shape : kCatalogue) {
+    for (int i = 0; i < (small ? 1 : 3); ++i) {
+      Case c = generate(random, shape, small);
+      if (i == 0) c.decode = std::min<std::int64_t>(c.decode, 1);
+      if (i == 0) {
+        // Decode, and a prompt of many tiles.
+        c.queries = {1, small ? 20 : 333};
+        c.context = {small ? 50 : 1023, 0};
+        c.decode = 1;
+      }
+      run_all_kernels(c, report, stream);
+    }
+  }
+  for (int i = 0; i < cases; ++i) {
+    Shape shape{"generated", random.between(1, 50), {}, random.chance(0.5)};
+    const std::int64_t sizes[] = {64, 128, 64, 128, 8, 40, 80, 96, 256, 192};
+    shape.heads.kv = random.between(1, 10);
+    shape.heads.query = shape.heads.kv * random.between(1, random.chance(0.2) ? 16 : 8);
+    shape.heads.size = sizes[random.below(10)];
+    run_all_kernels(generate(random, shape, small), report, stream);
+  }
+  if (!small) run_far(report, stream);
+  must(cudaStreamDestroy(stream), "stream");
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace causeway::kernels::attention
+
+int main(int argc, char** argv) {
+  int cases = 40;
+  std::uint64_t seed = 20260101;
+  bool small = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--small") small = true;
+    if (flag == "--cases" && i + 1 < argc) cases = std::atoi(argv[++i]);
+    if (flag == "--seed" && i + 1 < argc) seed = std::strtoull(argv[++i], nullptr, 10);
+  }
+  return causeway::kernels::attention::run_all(cases, seed, small);
+}

@@ -1,0 +1,61 @@
+#include <string>
+
+#include "kernels/attention/cuda_parts.h"
+
+namespace causeway::kernels::attention {
+namespace {
+
+// FlashInfer's kernels are compiled ahead of time for these.
+bool flashinfer_serves(const Heads& heads) {
+  return has_flashinfer() && (heads.size == 64 || heads.size == 128);
+}
+
+Status check(const Heads& heads) {
+  if (heads.kv < 1 || heads.query < heads.kv || heads.query % heads.kv != 0) {
+    return invalid_argument("attention: " + std::to_string(heads.query) +
+                            " query heads cannot share " + std::to_string(heads.kv) +
+                            " KV heads evenly");
+  }
+  if (heads.size < 8 || heads.size > 512 || heads.size % 8 != 0) {
+    return invalid_argument("attention: head size " + std::to_string(heads.size) +
+                            " is not a multiple of 8 from 8 to 512");
+  }
+  return {};
+}
+
+}  // namespace
+
+bool has_flashinfer() {
+#ifdef CAUSEWAY_FLASHINFER
+  return true;
+#else
+  return false;
+#endif
+}
+
+Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted) {
+  CAUSEWAY_TRY(check(heads));
+  const bool serves = flashinfer_serves(heads);
+  if (wanted == PrefillKernel::kFlashInfer && !serves) {
+    return unsupported(has_flashinfer()
+                           ? "attention: FlashInfer serves heads of 64 and 128, not " +
+                                 std::to_string(heads.size)
+                           : std::string("attention: this build is without FlashInfer; run "
+                                         "scripts/test setup and build again"));
+  }
+  if (wanted != PrefillKernel::kBest) return wanted;
+  return serves ? PrefillKernel::kFlashInfer : PrefillKernel::kReference;
+}
+
+Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
+  CAUSEWAY_TRY(check(heads));
+  const bool serves = parts::split_serves(heads);
+  if (wanted == DecodeKernel::kSplit && !serves) {
+    return unsupported("attention: the split kernel serves heads of 64 and 128, at most " +
+                       std::to_string(parts::kSplitGroupMax) + " sharing one KV head");
+  }
+  if (wanted != DecodeKernel::kBest) return wanted;
+  return serves ? DecodeKernel::kSplit : DecodeKernel::kReference;
+}
+
+}  // namespace causeway::kernels::attention

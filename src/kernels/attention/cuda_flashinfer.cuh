@@ -1,0 +1,73 @@
+// FlashInfer's paged prefill for one head size, over block-first frames: the page stride is the
+// whole frame. It counts elements of a page in 32 bits and multiplies by the page in 64, so frames
+// are below 8 GiB and the pool may be of any size.
+#pragma once
+
+#ifdef CAUSEWAY_FLASHINFER
+#include <exception>
+#include <flashinfer/attention/default_prefill_params.cuh>
+#include <flashinfer/attention/prefill.cuh>
+#include <flashinfer/attention/variants.cuh>
+#endif
+
+#include "kernels/attention/cuda_parts.h"
+#include "kernels/cuda_launch.cuh"
+
+namespace causeway::kernels::attention::parts {
+
+#ifdef CAUSEWAY_FLASHINFER
+
+template <int kSize>
+Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
+  using Element = __nv_bfloat16;
+  using Params = flashinfer::BatchPrefillPagedParams<Element, Element, Element, int32_t>;
+  using Variant = flashinfer::DefaultAttention<false, false, false, false>;
+  const int64_t strides[3] = {p.kv.frame_bytes.count / 2, p.kv.token_stride.count / 2, kSize};
+  auto* keys = reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count);
+  auto* values =
+      reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count + p.kv.value_offset.count);
+  Params params;
+  params.paged_kv = flashinfer::paged_kv_t<Element, int32_t>(
+      static_cast<uint32_t>(p.heads.kv), static_cast<uint32_t>(p.kv.block_tokens), kSize,
+      static_cast<uint32_t>(p.sequences - p.decode), flashinfer::QKVLayout::kNHD, keys, values,
+      strides, const_cast<int32_t*>(p.frames), const_cast<int32_t*>(p.frame_begin + p.decode),
+      tiles.last_page);
+  params.q = static_cast<Element*>(const_cast<void*>(p.q));
+  params.o = static_cast<Element*>(p.out);
+  params.q_indptr = const_cast<int32_t*>(p.query_begin + p.decode);
+  params.o_indptr = params.q_indptr;
+  params.group_size = flashinfer::uint_fastdiv(static_cast<uint32_t>(p.heads.query / p.heads.kv));
+  params.num_qo_heads = static_cast<uint32_t>(p.heads.query);
+  params.q_stride_n = static_cast<int32_t>(p.q_stride);
+  params.q_stride_h = kSize;
+  params.window_left = -1;
+  params.sm_scale = p.scale;
+  params.rope_rcp_scale = 1;
+  params.rope_rcp_theta = 1;
+  params.request_indices = tiles.sequence;
+  params.qo_tile_indices = tiles.tile;
+  params.kv_tile_indices = tiles.zero;
+  params.block_valid_mask = tiles.valid;
+  params.kv_chunk_size_ptr = tiles.zero;
+  params.padded_batch_size = static_cast<uint32_t>(tiles.capacity);
+  // Not by programmatic launch: the kernel reads the tiles before it waits for its predecessor.
+  try {
+    const cudaError_t code = flashinfer::BatchPrefillWithPagedKVCacheDispatched<
+        kPrefillTileRows, kSize, kSize, flashinfer::PosEncodingMode::kNone, false,
+        flashinfer::MaskMode::kCausal, Variant, Params>(params, nullptr, nullptr, false, stream);
+    return launch_status(code, "attention (FlashInfer)");
+  } catch (const std::exception& error) {
+    return Error{ErrorCode::kDevice, std::string("attention (FlashInfer): ") + error.what()};
+  }
+}
+
+#else
+
+template <int kSize>
+Status run_flashinfer_sized(const ParamsCuda&, const PrefillTiles&, CudaStream) {
+  return unsupported("attention: this build is without FlashInfer");
+}
+
+#endif
+
+}  // namespace causeway::kernels::attention::parts

@@ -1,0 +1,39 @@
+// The kernels behind attention_cuda.h, one launch function each. Arguments have been checked.
+#pragma once
+
+#include "kernels/attention/attention_cuda.h"
+
+namespace causeway::kernels::attention::parts {
+
+// Sequences [first, sequences), whatever their number of query tokens.
+Status run_reference(const ParamsCuda& params, std::int64_t first, std::int64_t last,
+                     CudaStream stream);
+
+// Sequences [0, decode).
+Status run_split(const ParamsCuda& params, CudaStream stream);
+Bytes split_workspace(const Heads& heads, std::int64_t sequences);
+// Query heads of a KV head that the split kernel serves at most, and its head sizes.
+constexpr std::int64_t kSplitGroupMax = 16;
+constexpr bool split_serves(const Heads& heads) {
+  return (heads.size == 64 || heads.size == 128) && heads.query / heads.kv <= kSplitGroupMax &&
+         heads.kv <= 512;
+}
+
+// Sequences [decode, sequences). `tiles` is what run_tiles wrote.
+constexpr int kPrefillTileRows = 128;  // query tokens × query heads a KV head, of a tile
+struct PrefillTiles {
+  std::int32_t* sequence = nullptr;   // [capacity] within the prefill sequences
+  std::int32_t* tile = nullptr;       // [capacity]
+  std::int32_t* zero = nullptr;       // [capacity]
+  bool* valid = nullptr;              // [capacity]
+  std::int32_t* last_page = nullptr;  // [prefill sequences] tokens in the last frame
+  std::int64_t capacity = 0;
+};
+std::int64_t prefill_tiles(const Heads& heads, std::int64_t sequences, std::int64_t tokens);
+Bytes prefill_workspace(const Heads& heads, std::int64_t sequences, std::int64_t tokens);
+Status run_flashinfer_64(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream);
+Status run_flashinfer_128(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream);
+// Lists the tiles, then runs the FlashInfer kernel of the head size.
+Status run_flashinfer(const ParamsCuda& params, CudaStream stream);
+
+}  // namespace causeway::kernels::attention::parts

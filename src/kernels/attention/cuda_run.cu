@@ -1,0 +1,54 @@
+// The door of attention_cuda.h: checks, and the order of launches.
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "kernels/attention/cuda_parts.h"
+
+namespace causeway::kernels::attention {
+namespace {
+
+Status check(const ParamsCuda& p) {
+  if (p.kv.dtype != DType::kBF16) return unsupported("attention: KV on a GPU is held as BF16");
+  if (p.kv.block_tokens < 1 || p.kv.block_tokens > (std::int64_t{1} << 24) ||
+      p.kv.token_stride.count % 16 != 0 || p.kv.key_offset.count % 16 != 0 ||
+      p.kv.value_offset.count % 16 != 0 || p.kv.frame_bytes.count % 16 != 0 ||
+      p.q_stride % 8 != 0) {
+    return invalid_argument(
+        "attention: frames, their parts and the rows of q must be aligned to 16 bytes");
+  }
+  const std::int64_t limit = std::int64_t{1} << 30;
+  if (p.decode < 0 || p.decode > p.sequences || p.tokens < p.decode || p.sequences > limit ||
+      p.tokens > limit) {
+    return invalid_argument("attention: " + std::to_string(p.sequences) + " sequences of which " +
+                            std::to_string(p.decode) + " decode, in " + std::to_string(p.tokens) +
+                            " rows");
+  }
+  return {};
+}
+
+}  // namespace
+
+Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens) {
+  return parts::split_workspace(heads, sequences) +
+         parts::prefill_workspace(heads, sequences, tokens);
+}
+
+Status run(const ParamsCuda& params, CudaStream stream) {
+  CAUSEWAY_TRY(check(params));
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(params.heads, params.decode_kernel));
+  CAUSEWAY_ASSIGN(const PrefillKernel prefill, choose_prefill(params.heads, params.prefill_kernel));
+  if (params.decode > 0) {
+    CAUSEWAY_TRY(decode == DecodeKernel::kSplit
+                     ? parts::run_split(params, stream)
+                     : parts::run_reference(params, 0, params.decode, stream));
+  }
+  if (params.decode < params.sequences) {
+    CAUSEWAY_TRY(prefill == PrefillKernel::kFlashInfer
+                     ? parts::run_flashinfer(params, stream)
+                     : parts::run_reference(params, params.decode, params.sequences, stream));
+  }
+  return {};
+}
+
+}  // namespace causeway::kernels::attention

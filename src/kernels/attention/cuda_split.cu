@@ -1,0 +1,558 @@
+// Decode: one query token a sequence, the KV read once, at the rate of the HBM.
+//
+// Work is cut into tiles of 16 tokens of one sequence, numbered through all sequences. A worker is
+// one warp: it serves one KV head, and a contiguous range of tiles, so that all warps carry the
+// same, whatever the lengths. Workers next to each other take neighbouring heads of the same
+// tokens, which lie next to each other in a frame.
+//
+//   tiles      │ s 0 ······ │ s 1 ··· │ s 2 ·········· │
+//   slot       └─ 0 ──┴─ 1 ──┴─ 2 ──┴─ 3 ──┴─ 4 ───────┘   × KV heads = workers
+//
+// A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
+// between warps. The query heads that share the KV head are the rows of a 16-row tensor-core tile.
+// Of a sequence that several slots share, each leaves a partial result, and whichever worker comes
+// last adds them up, in the order of slots: the result does not depend on timing.
+#include <algorithm>
+
+#include "kernels/attention/cuda_parts.h"
+#include "kernels/cuda_launch.cuh"
+#include "kernels/cuda_mma.cuh"
+
+namespace causeway::kernels::attention::parts {
+namespace {
+
+constexpr int kTile = 16;      // tokens
+constexpr int kWarps = 8;      // workers of a CTA; one CTA an SM
+constexpr int kCtasMax = 160;  // SMs that are used at most
+constexpr int kMerge = 8;      // partial results merged at once
+
+struct Args {
+  const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
+  int64_t q_stride;
+  __nv_bfloat16* out;    // [sequences][kv heads][group][size]
+  const char* keys;      // K of the layer in frame 0
+  int64_t value_offset;  // bytes
+  int64_t frame_bytes;
+  int64_t token_stride;   // bytes
+  const int32_t* frames;  // as ParamsCuda has them
+  const int32_t* frame_begin;
+  const int32_t* length;
+  int sequences, kv_heads, group, block_tokens;
+  bool tables_early;
+  float scale_log2;
+  float* partial;  // [slots][kv heads][2][group][size]
+  float2* state;   // [slots][kv heads][2][group]: largest score (log 2), Σ 2^(score - largest)
+  int32_t* group_arrivals;  // [slots][kv heads][2], zero between launches
+  int32_t* arrivals;        // [sequences][kv heads], likewise
+};
+
+// How tiles are shared out; the same in every worker.
+struct Share {
+  int64_t tiles, slots;
+  __device__ int64_t begin(int64_t slot) const { return tiles * slot / slots; }
+  __device__ int64_t slot_of(int64_t tile) const { return ((tile + 1) * slots - 1) / tiles; }
+};
+
+__device__ int tiles_of(int length) { return (length + kTile - 1) / kTile; }
+
+// A tile, and what of its sequence is needed to find its tokens.
+struct Cursor {
+  int sequence, tile, length, frame_begin;
+  int64_t start;  // number of the sequence's first tile
+
+  __device__ void enter(const Args& a, int index) {
+    sequence = index;
+    length = a.length[index];
+    frame_begin = a.frame_begin[index];
+  }
+  __device__ void advance(const Args& a) {
+    if (++tile < tiles_of(length)) return;
+    start += tile;
+    tile = 0;
+    do {
+      if (sequence + 1 >= a.sequences) return;
+      enter(a, sequence + 1);
+    } while (length == 0);
+  }
+};
+
+// All lanes: the number of tiles of all sequences.
+__device__ int64_t count_tiles(const Args& a, int lane) {
+  int mine = 0;
+  for (int index = lane; index < a.sequences; index += 32) mine += tiles_of(a.length[index]);
+  return __reduce_add_sync(0xFFFFFFFFu, mine);
+}
+
+// All lanes: the cursor of tile `wanted`, which exists.
+__device__ Cursor find_tile(const Args& a, int lane, int64_t wanted) {
+  Cursor found = {};
+  int64_t before = 0;
+  for (int first = 0; first < a.sequences; first += 32) {
+    const int index = first + lane;
+    const int mine = index < a.sequences ? tiles_of(a.length[index]) : 0;
+    const int all = __reduce_add_sync(0xFFFFFFFFu, mine);
+    if (before + all <= wanted) {
+      before += all;
+      continue;
+    }
+    int through = mine;
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) {
+      const int other = __shfl_up_sync(0xFFFFFFFFu, through, lanes);
+      if (lane >= lanes) through += other;
+    }
+    const unsigned holders = __ballot_sync(0xFFFFFFFFu, before + through > wanted);
+    const int holder = __ffs(static_cast<int>(holders)) - 1;
+    found.enter(a, first + holder);
+    found.start = before + __shfl_sync(0xFFFFFFFFu, through - mine, holder);
+    found.tile = static_cast<int>(wanted - found.start);
+    break;
+  }
+  return found;
+}
+
+// Where the partial results of a sequence lie. A slot has at most two shared sequences: one that
+// reaches into it or begins with it (0), and one that begins within it (1), which then is its
+// first.
+struct Pieces {
+  int kv_heads, kv_head;
+  int64_t first_slot;
+  int within;  // whether the sequence begins within its first slot
+  __device__ int64_t of(int64_t slot) const {
+    return (slot * kv_heads + kv_head) * 2 + (slot == first_slot ? within : 0);
+  }
+};
+
+// A sequence that several slots share, [from, to].
+struct SharedSequence {
+  int sequence = -1;  // none
+  int64_t from = 0, to = 0;
+  Pieces pieces = {};
+  // First of the slots whose pieces are merged with that of `slot`.
+  __device__ int64_t leader(int64_t slot) const { return from + (slot - from) / kMerge * kMerge; }
+};
+
+template <int kSize>
+struct Worker {
+  static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
+  static constexpr int kStages = kSize == 128 ? 3 : 6;
+  static constexpr int kSharedBytes = kStages * 2 * kTileBytes;
+  static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
+  static constexpr int kRowsAtOnce = 32 / kChunks;
+
+  const Args& a;
+  uint32_t ring;  // shared memory of this warp: kStages × (K tile, V tile)
+  int lane;
+  int kv_head;
+  uint32_t q[kSize / 16][4];  // as the left operand
+  float out[kSize / 8][4];
+  float largest[2], total[2];  // of rows lane / 4 and lane / 4 + 8
+
+  // Which frame the lane's token (of the first 16 lanes) lies in; -1 behind the end.
+  __device__ int frame_of(const Cursor& at) const {
+    const int token = at.tile * kTile + lane;
+    if (lane >= kTile || token >= at.length) return -1;
+    return a.frames[at.frame_begin + token / a.block_tokens];
+  }
+
+  // Rows of 16-byte pieces, swizzled: piece c of row r lies at place c ^ (r mod 8).
+  static __device__ uint32_t place(int row, int chunk) {
+    return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
+  }
+
+  __device__ void load(const Cursor& at, int frame, int stage) const {
+    const int token = at.tile * kTile + lane;
+    const int64_t mine =
+        frame < 0 ? -1 : frame * a.frame_bytes + token % a.block_tokens * a.token_stride;
+    const uint32_t target = ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
+    const int chunk = lane % kChunks;
+    const char* source = a.keys + kv_head * kSize * 2 + chunk * 16;
+#pragma unroll
+    for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
+      const int row = i * kRowsAtOnce + lane / kChunks;
+      const int64_t offset = __shfl_sync(0xFFFFFFFFu, mine, row);
+      const bool valid = offset >= 0;
+      const char* from = source + (valid ? offset : 0);
+      mma::copy_async(target + place(row, chunk), from, valid);
+      mma::copy_async(target + kTileBytes + place(row, chunk), from + a.value_offset, valid);
+    }
+  }
+
+  __device__ void begin_sequence(const Cursor& at) {
+    const int row = lane / 4;
+    const __nv_bfloat16* source =
+        a.q + at.sequence * a.q_stride + static_cast<int64_t>(kv_head) * a.group * kSize;
+#pragma unroll
+    for (int i = 0; i < kSize / 16; ++i) {
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        const int r = row + (part & 1) * 8;
+        const int column = i * 16 + (part / 2) * 8 + lane % 4 * 2;
+        q[i][part] =
+            r < a.group ? *reinterpret_cast<const uint32_t*>(source + r * kSize + column) : 0u;
+      }
+    }
+#pragma unroll
+    for (auto& four : out) four[0] = four[1] = four[2] = four[3] = 0;
+    largest[0] = largest[1] = -INFINITY;
+    total[0] = total[1] = 0;
+  }
+
+  __device__ void add_tile(const Cursor& at, int stage) {
+    const uint32_t keys = ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
+    const uint32_t values = keys + kTileBytes;
+    const int of_eight = lane % 8;
+
+    // ---- scores: 16 rows × 16 tokens ----------------------------------------------------------
+    float score[2][4] = {};
+#pragma unroll
+    for (int i = 0; i < kSize / 16; ++i) {
+      uint32_t k[4];
+      mma::load_matrices(k, keys + place(lane / 16 * 8 + of_eight, i * 2 + (lane / 8 & 1)));
+      mma::multiply_add(score[0], q[i], k[0], k[1]);
+      mma::multiply_add(score[1], q[i], k[2], k[3]);
+    }
+    const int left = at.length - at.tile * kTile - lane % 4 * 2;  // tokens from this lane's on
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        score[j][c] = j * 8 + (c & 1) < left ? score[j][c] * a.scale_log2 : -INFINITY;
+      }
+    }
+
+    // ---- softmax so far -----------------------------------------------------------------------
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float above = fmaxf(fmaxf(score[0][2 * half], score[0][2 * half + 1]),
+                          fmaxf(score[1][2 * half], score[1][2 * half + 1]));
+      above = fmaxf(above, __shfl_xor_sync(0xFFFFFFFFu, above, 1));
+      above = fmaxf(above, __shfl_xor_sync(0xFFFFFFFFu, above, 2));
+      above = fmaxf(above, largest[half]);
+      const float shrink = exp2f(largest[half] - above);
+      largest[half] = above;
+      total[half] *= shrink;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+#pragma unroll
+        for (int c = 2 * half; c < 2 * half + 2; ++c) {
+          score[j][c] = exp2f(score[j][c] - above);
+          total[half] += score[j][c];
+        }
+      }
+#pragma unroll
+      for (auto& four : out) {
+        four[2 * half] *= shrink;
+        four[2 * half + 1] *= shrink;
+      }
+    }
+
+    // ---- values -------------------------------------------------------------------------------
+    const uint32_t weight[4] = {
+        mma::pack(score[0][0], score[0][1]), mma::pack(score[0][2], score[0][3]),
+        mma::pack(score[1][0], score[1][1]), mma::pack(score[1][2], score[1][3])};
+#pragma unroll
+    for (int i = 0; i < kSize / 16; ++i) {
+      uint32_t v[4];
+      mma::load_matrices_transposed(
+          v, values + place((lane / 8 & 1) * 8 + of_eight, i * 2 + lane / 16));
+      mma::multiply_add(out[2 * i], weight, v[0], v[1]);
+      mma::multiply_add(out[2 * i + 1], weight, v[2], v[3]);
+    }
+  }
+
+  // Writes the output when the worker had the whole sequence; else its piece, to be handed in at
+  // the end. `first`: the first tile that it had.
+  __device__ SharedSequence end_sequence(const Cursor& at, int first, const Share& share,
+                                         int64_t slot) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      total[half] += __shfl_xor_sync(0xFFFFFFFFu, total[half], 1);
+      total[half] += __shfl_xor_sync(0xFFFFFFFFu, total[half], 2);
+    }
+    const int count = tiles_of(at.length);
+    if (first == 0 && at.tile + 1 == count) {
+      __nv_bfloat16* target = row_of(at.sequence);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int r = lane / 4 + 8 * half;
+        if (r >= a.group) continue;
+        const float inverse = 1.0f / total[half];
+#pragma unroll
+        for (int i = 0; i < kSize / 8; ++i) {
+          *reinterpret_cast<uint32_t*>(target + r * kSize + i * 8 + lane % 4 * 2) =
+              mma::pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse);
+        }
+      }
+      return {};
+    }
+    SharedSequence shared = {at.sequence, share.slot_of(at.start),
+                             share.slot_of(at.start + count - 1)};
+    shared.pieces = {a.kv_heads, kv_head, shared.from, at.start > share.begin(shared.from) ? 1 : 0};
+    const int64_t piece = shared.pieces.of(slot);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int r = lane / 4 + 8 * half;
+      if (r >= a.group) continue;
+      float* target = a.partial + (piece * a.group + r) * kSize + lane % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < kSize / 8; ++i) {
+        __stcg(reinterpret_cast<float2*>(target + i * 8),
+               make_float2(out[i][2 * half], out[i][2 * half + 1]));
+      }
+      if (lane % 4 == 0) {
+        __stcg(a.state + piece * a.group + r, make_float2(largest[half], total[half]));
+      }
+    }
+    return shared;
+  }
+
+  // Whoever comes last of eight slots merges their pieces, and the last of these merges all. Both
+  // shared sequences of a slot are handed in together: the round trip is as long as many tiles.
+  __device__ void hand_in(const SharedSequence& early, const SharedSequence& late, int64_t slot) {
+    __syncwarp();
+    const SharedSequence mine = lane == 0 ? early : late;
+    bool last = false;
+    if (lane < 2 && mine.sequence >= 0) {
+      const int64_t leader = mine.leader(slot);
+      const int members = static_cast<int>(min(int64_t{kMerge}, mine.to - leader + 1));
+      last = last_to_arrive(a.group_arrivals + mine.pieces.of(leader), members);
+    }
+    if (__shfl_sync(0xFFFFFFFFu, last, 0)) merge_group(early, slot);
+    if (__shfl_sync(0xFFFFFFFFu, last, 1)) merge_group(late, slot);
+  }
+
+  __device__ void merge_group(const SharedSequence& shared, int64_t slot) {
+    const int64_t leader = shared.leader(slot);
+    const int members = static_cast<int>(min(int64_t{kMerge}, shared.to - leader + 1));
+    const int groups = static_cast<int>((shared.to - shared.from) / kMerge) + 1;
+    if (groups == 1) {
+      merge(shared, leader, 1, members, true);
+      return;
+    }
+    merge(shared, leader, 1, members, false);
+    __syncwarp();
+    bool last = false;
+    if (lane == 0) {
+      last = last_to_arrive(
+          a.arrivals + static_cast<int64_t>(shared.sequence) * a.kv_heads + kv_head, groups);
+    }
+    if (__shfl_sync(0xFFFFFFFFu, last, 0)) merge(shared, shared.from, kMerge, groups, true);
+  }
+
+  // One lane, after the warp has met: publishes what the warp wrote. True for the last of
+  // `expected` calls, which then sees what all wrote and leaves the counter at zero.
+  static __device__ bool last_to_arrive(int32_t* counter, int expected) {
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    if (before != expected - 1) return false;
+    *counter = 0;
+    return true;
+  }
+
+  // Adds the pieces of `count` slots from `slot` on, each `step` further: into the output, or (not
+  // `final`) into the piece of `slot`. Eight are asked for at once.
+  __device__ void merge(const SharedSequence& shared, int64_t slot, int step, int count,
+                        bool final) const {
+    const Pieces& pieces = shared.pieces;
+    const int64_t target = pieces.of(slot);
+    const int size = a.group * (kSize / 4);
+#pragma unroll 2
+    for (int base = 0; base < size; base += 32) {
+      const int e = base + lane;
+      const bool mine = e < size;
+      const int r = mine ? e / (kSize / 4) : 0;
+      float above = -INFINITY, sum = 0;
+      float4 value = {0, 0, 0, 0};
+      for (int first = 0; first < count; first += kMerge) {
+        float2 state[kMerge];
+        float4 part[kMerge];
+#pragma unroll
+        for (int i = 0; i < kMerge; ++i) {
+          const int64_t piece = pieces.of(slot + static_cast<int64_t>(first + i) * step);
+          const bool valid = mine && first + i < count;
+          state[i] = make_float2(-INFINITY, 0);
+          part[i] = make_float4(0, 0, 0, 0);
+          if (!valid) continue;
+          state[i] = __ldcg(a.state + piece * a.group + r);
+          part[i] =
+              __ldcg(reinterpret_cast<const float4*>(a.partial + piece * a.group * kSize) + e);
+        }
+        float next = above;
+#pragma unroll
+        for (int i = 0; i < kMerge; ++i) next = fmaxf(next, state[i].x);
+        const float shrink = exp2f(above - next);
+        above = next;
+        sum *= shrink;
+        value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
+#pragma unroll
+        for (int i = 0; i < kMerge; ++i) {
+          const float factor = exp2f(state[i].x - next);
+          sum += state[i].y * factor;
+          value.x += part[i].x * factor;
+          value.y += part[i].y * factor;
+          value.z += part[i].z * factor;
+          value.w += part[i].w * factor;
+        }
+      }
+      if (!final) {
+        __syncwarp();  // the lanes of a row have read its state
+        if (!mine) continue;
+        __stcg(reinterpret_cast<float4*>(a.partial + target * a.group * kSize) + e, value);
+        if (e % (kSize / 4) == 0) __stcg(a.state + target * a.group + r, make_float2(above, sum));
+        continue;
+      }
+      if (!mine) continue;
+      const float inverse = 1.0f / sum;
+      reinterpret_cast<uint2*>(row_of(shared.sequence))[e] =
+          make_uint2(mma::pack(value.x * inverse, value.y * inverse),
+                     mma::pack(value.z * inverse, value.w * inverse));
+    }
+  }
+
+  __device__ __nv_bfloat16* row_of(int sequence) const {
+    return a.out + (static_cast<int64_t>(sequence) * a.kv_heads + kv_head) * a.group * kSize;
+  }
+};
+
+// Grid: one CTA an SM. A warp is a worker; warps share nothing.
+template <int kSize>
+__global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
+  extern __shared__ __align__(128) char shared[];
+  if (!a.tables_early) wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int worker = static_cast<int>(blockIdx.x) * kWarps + warp;
+  const int64_t slot = worker / a.kv_heads;
+  const int64_t slots = static_cast<int64_t>(gridDim.x) * kWarps / a.kv_heads;
+  if (slot >= slots) {
+    wait_for_predecessor();
+    return;
+  }
+  Worker<kSize> w = {a};
+  w.ring = mma::shared_address(shared) + static_cast<uint32_t>(warp * w.kSharedBytes);
+  w.lane = lane;
+  w.kv_head = worker % a.kv_heads;
+
+  // ---- this worker's tiles ----------------------------------------------------------------------
+  const int64_t tiles = count_tiles(a, lane);
+  const Share share = {tiles, min(slots, tiles)};
+  const int count =
+      slot < share.slots ? static_cast<int>(share.begin(slot + 1) - share.begin(slot)) : 0;
+  Cursor compute = {}, loading = {};
+  int frame = -1;
+  if (count > 0) {
+    loading = compute = find_tile(a, lane, share.begin(slot));
+    frame = w.frame_of(loading);
+  }
+  if (a.tables_early) wait_for_predecessor();
+
+  // ---- places without a sequence ----------------------------------------------------------------
+  for (int64_t s = slot; s < a.sequences; s += slots) {
+    if (a.length[s] != 0) continue;
+    uint2* row = reinterpret_cast<uint2*>(a.out + (s * a.kv_heads + w.kv_head) * a.group * kSize);
+    for (int e = lane; e < a.group * (kSize / 4); e += 32) row[e] = make_uint2(0, 0);
+  }
+
+  if (count == 0) return;
+
+  // ---- loads ahead, then tile by tile ---------------------------------------------------------
+  int loaded = 0;
+  const auto load_next = [&] {
+    if (loaded < count) {
+      w.load(loading, frame, loaded % w.kStages);
+      if (++loaded < count) {
+        loading.advance(a);
+        frame = w.frame_of(loading);  // asked for now, needed for the next load
+      }
+    }
+    mma::commit_copies();
+  };
+#pragma unroll
+  for (int i = 0; i + 1 < w.kStages; ++i) load_next();
+  w.begin_sequence(compute);
+  int first = compute.tile;
+  SharedSequence early;
+  for (int done = 0; done < count;) {
+    mma::wait_copies<Worker<kSize>::kStages - 2>();
+    __syncwarp();
+    load_next();
+    w.add_tile(compute, done % w.kStages);
+    ++done;
+    const bool ends = compute.tile + 1 == tiles_of(compute.length);
+    if (!ends && done < count) {
+      ++compute.tile;
+      continue;
+    }
+    const SharedSequence shared = w.end_sequence(compute, first, share, slot);
+    if (done == count) {
+      w.hand_in(early, shared, slot);
+      break;
+    }
+    if (shared.sequence >= 0) early = shared;  // only the first can be shared and not the last
+    compute.advance(a);
+    w.begin_sequence(compute);
+    first = 0;
+  }
+}
+
+template <int kSize>
+Status launch_split(const Args& a, int ctas, CudaStream stream) {
+  const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)), dim3(kWarps * 32),
+                             kWarps * Worker<kSize>::kSharedBytes};
+  return launch("attention (split)", stream, shape, split_kernel<kSize>, a);
+}
+
+std::int64_t pieces(const Heads& heads) {
+  return kCtasMax * kWarps / heads.kv * heads.kv * 2 * (heads.query / heads.kv);
+}
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+Bytes split_workspace(const Heads& heads, std::int64_t sequences) {
+  if (!split_serves(heads)) return Bytes(0);
+  return Bytes(aligned(sequences * heads.kv * 4) + aligned(pieces(heads) * 4) +
+               aligned(pieces(heads) * 8) + aligned(pieces(heads) * heads.size * 4));
+}
+
+Status run_split(const ParamsCuda& p, CudaStream stream) {
+  int device = 0, sms = 0;
+  CAUSEWAY_TRY(launch_status(cudaGetDevice(&device), "attention (split)"));
+  CAUSEWAY_TRY(launch_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device),
+                             "attention (split)"));
+  Args a = {};
+  a.q = static_cast<const __nv_bfloat16*>(p.q);
+  a.q_stride = p.q_stride;
+  a.out = static_cast<__nv_bfloat16*>(p.out);
+  a.keys = reinterpret_cast<const char*>(p.kv.base) + p.kv.key_offset.count;
+  a.value_offset = p.kv.value_offset.count;
+  a.frame_bytes = p.kv.frame_bytes.count;
+  a.token_stride = p.kv.token_stride.count;
+  a.frames = p.frames;
+  a.frame_begin = p.frame_begin;
+  a.length = p.length;
+  a.sequences = static_cast<int>(p.decode);
+  a.kv_heads = static_cast<int>(p.heads.kv);
+  a.group = static_cast<int>(p.heads.query / p.heads.kv);
+  a.block_tokens = static_cast<int>(p.kv.block_tokens);
+  a.tables_early = p.tables_early;
+  a.scale_log2 = p.scale * 1.4426950408889634f;
+  char* memory = static_cast<char*>(p.workspace);
+  a.arrivals = reinterpret_cast<int32_t*>(memory);
+  memory += aligned(p.sequences * p.heads.kv * 4);
+  a.group_arrivals = reinterpret_cast<int32_t*>(memory);
+  memory += aligned(pieces(p.heads) * 4);
+  a.state = reinterpret_cast<float2*>(memory);
+  memory += aligned(pieces(p.heads) * 8);
+  a.partial = reinterpret_cast<float*>(memory);
+  const int ctas = std::min(sms, kCtasMax);
+  return p.heads.size == 64 ? launch_split<64>(a, ctas, stream)
+                            : launch_split<128>(a, ctas, stream);
+}
+
+}  // namespace causeway::kernels::attention::parts

@@ -1,0 +1,93 @@
+// Launching kernels that chain by programmatic dependent launch: a kernel may start while its
+// predecessor of the stream still runs, and waits on the device before it reads what that wrote.
+//
+// Every kernel launched by `launch` begins, in every block, with `wait_for_predecessor()`: a kernel
+// whose blocks do not wait would let its successor overtake its predecessor.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "kernels/cuda_stream.h"
+
+namespace causeway::kernels {
+
+// Lets the successor start, and returns once all that the predecessor wrote is visible.
+__device__ __forceinline__ void wait_for_predecessor() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  int shared_bytes = 0;
+  int cluster = 1;  // CTAs of a cluster, along x
+};
+
+inline Status launch_status(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return {};
+  (void)cudaGetLastError();  // so that a later check does not report it again
+  return Error{ErrorCode::kDevice,
+               std::string("launching ") + what + ": " + cudaGetErrorString(code)};
+}
+
+template <typename... Formal, typename... Actual>
+Status launch(const char* what, CudaStream stream, const LaunchShape& shape,
+              void (*kernel)(Formal...), Actual&&... arguments) {
+  if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return {};
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(shape.cluster);
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = shape.cluster > 1 ? 2 : 1;
+  if (shape.shared_bytes > 48 << 10) {
+    const cudaError_t code = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
+    if (code != cudaSuccess) return launch_status(code, what);
+  }
+  return launch_status(cudaLaunchKernelEx(&config, kernel, static_cast<Formal>(arguments)...),
+                       what);
+}
+
+// Eight bf16 as they are loaded and stored in one go.
+struct alignas(16) Bf16x8 {
+  __nv_bfloat162 pair[4];
+};
+
+__device__ __forceinline__ void widen(const Bf16x8& packed, float (&out)[8]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 two = __bfloat1622float2(packed.pair[i]);
+    out[2 * i] = two.x;
+    out[2 * i + 1] = two.y;
+  }
+}
+
+__device__ __forceinline__ Bf16x8 narrow(const float (&in)[8]) {
+  Bf16x8 packed;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) packed.pair[i] = __floats2bfloat162_rn(in[2 * i], in[2 * i + 1]);
+  return packed;
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, lanes);
+  return x;
+}
+
+}  // namespace causeway::kernels

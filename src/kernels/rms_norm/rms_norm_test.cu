@@ -1,0 +1,84 @@
+// rms_norm on a GPU against the host kernel: rows of the catalogue's sizes and generated ones, with
+// and without a residual's addition, and only the rows wanted.   rms_norm_gpu_test [--seed S]
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
+#include "kernels/testing/gpu.cuh"
+
+namespace causeway::kernels::rms_norm {
+namespace {
+
+using testing::Device;
+using testing::must;
+
+enum class Way { kPlain, kAdd, kWanted };
+
+void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way,
+              testing::Report& report) {
+  const std::string name = std::to_string(rows) + "×" + std::to_string(size) + " way " +
+                           std::to_string(static_cast<int>(way));
+  const auto residual = testing::random_bf16(random, rows * size, 3);
+  const auto delta = testing::random_bf16(random, rows * size);
+  const auto weight = testing::random_bf16(random, size);
+  std::vector<std::int32_t> wanted;
+  for (std::int64_t r = 0; r < (way == Way::kWanted ? rows / 2 + 1 : rows); ++r) {
+    wanted.push_back(static_cast<std::int32_t>(way == Way::kWanted ? random.below(rows) : r));
+  }
+  const auto count = static_cast<std::int64_t>(wanted.size());
+  std::vector<float> sum(residual.f32), exact(static_cast<std::size_t>(count * size));
+  for (std::size_t i = 0; i < sum.size() && way != Way::kPlain; ++i) {
+    sum[i] = to_float(to_bfloat16(residual.f32[i] + delta.f32[i]));
+  }
+  std::vector<float> rows_of(exact.size());
+  for (std::int64_t r = 0; r < count; ++r) {
+    std::copy_n(sum.begin() + wanted[static_cast<std::size_t>(r)] * size, size,
+                rows_of.begin() + r * size);
+  }
+  run({.outer = count,
+       .size = size,
+       .x = rows_of.data(),
+       .x_outer_stride = size,
+       .weight = {reinterpret_cast<const std::byte*>(weight.bf16.data()), DType::kBF16},
+       .epsilon = 1e-5f,
+       .out = exact.data(),
+       .out_outer_stride = size});
+
+  Device<BFloat16> d_residual(residual.bf16), d_delta(delta.bf16), d_weight(weight.bf16);
+  Device<BFloat16> out(exact.size());
+  Device<std::int32_t> d_wanted(wanted);
+  must(run(ParamsCuda{.rows = count,
+                      .size = size,
+                      .residual = d_residual.get(),
+                      .delta = way == Way::kPlain ? nullptr : d_delta.get(),
+                      .weight = d_weight.get(),
+                      .epsilon = 1e-5f,
+                      .out = out.get(),
+                      .rows_wanted = way == Way::kWanted ? d_wanted.get() : nullptr},
+           nullptr));
+  must(cudaDeviceSynchronize(), name.c_str());
+  report.error_at_most(testing::relative_error(testing::to_floats(out.fetch()), exact), 4e-3, name);
+  const auto& kept = way == Way::kAdd ? sum : residual.f32;
+  report.check(testing::to_floats(d_residual.fetch()) == kept, name + ": residual");
+}
+
+int run_all(std::uint64_t seed) {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  std::printf("seed %lu\n", seed);
+  Random random(seed);
+  testing::Report report;
+  for (const std::int64_t size :
+       {8, 24, 128, 1024, 2048, 2560, 3072, 3584, 4096, 5120, 8192, 8200, 16392, 32768}) {
+    for (const Way way : {Way::kPlain, Way::kAdd, Way::kWanted}) {
+      run_case(random, random.between(1, 33), size, way, report);
+    }
+  }
+  report.check(!run(ParamsCuda{.rows = 1, .size = 12}, nullptr).ok(), "a row of 12");
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace causeway::kernels::rms_norm
+
+int main(int argc, char** argv) {
+  return causeway::kernels::rms_norm::run_all(argc > 2 ? std::strtoull(argv[2], nullptr, 10)
+                                                       : 20260101);
+}

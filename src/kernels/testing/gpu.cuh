@@ -1,0 +1,230 @@
+// Helpers for tests and benchmarks of GPU kernels: device memory by value, fresh inputs as bf16 and
+// as the floats that they stand for, comparison, medians of timed graph replays, and the machine's
+// own limits.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/random.h"
+#include "base/result.h"
+
+namespace causeway::kernels::testing {
+
+inline void must(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return;
+  std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
+  std::exit(1);
+}
+inline void must(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "FAILED: %s\n", status.error().message.c_str());
+  std::exit(1);
+}
+
+constexpr int kSkipped = 77;  // exit code of a test that could not run
+
+inline bool has_gpu() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess && count > 0) return true;
+  std::printf("SKIPPED: no GPU: %s\n", cudaGetErrorString(code));
+  return false;
+}
+
+// Device memory of `size` elements, poisoned with 0xFF bytes (NaN in every float type).
+template <typename T>
+class Device {
+ public:
+  Device() = default;
+  explicit Device(std::size_t size) : size_(size) {
+    must(cudaMalloc(&data_, std::max<std::size_t>(size, 1) * sizeof(T)), "allocating");
+    poison();
+  }
+  explicit Device(const std::vector<T>& values) : Device(values.size()) { put(values); }
+  ~Device() { (void)cudaFree(data_); }
+  Device(Device&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+  Device& operator=(Device&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  T* get() const { return data_; }
+  std::size_t size() const { return size_; }
+  void poison() { must(cudaMemset(data_, 0xFF, size_ * sizeof(T)), "poison"); }
+  void zero() { must(cudaMemset(data_, 0, size_ * sizeof(T)), "zero"); }
+  void put(const std::vector<T>& values) {
+    must(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+         "upload");
+  }
+  std::vector<T> fetch() const {
+    std::vector<T> values(size_);
+    must(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), "fetch");
+    return values;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Random bf16, and the floats that they are.
+struct BothTypes {
+  std::vector<BFloat16> bf16;
+  std::vector<float> f32;
+};
+
+inline BothTypes random_bf16(Random& random, std::int64_t count, double scale = 1) {
+  BothTypes both;
+  both.bf16.resize(static_cast<std::size_t>(count));
+  both.f32.resize(both.bf16.size());
+  for (std::size_t i = 0; i < both.bf16.size(); ++i) {
+    // Box-Muller is slow for the millions that tests draw: a sum of four uniforms is normal enough.
+    const std::uint64_t bits = random.bits();
+    double sum = -2;
+    for (int j = 0; j < 4; ++j) sum += static_cast<double>((bits >> (16 * j)) & 0xFFFF) / 65536.0;
+    both.bf16[i] = to_bfloat16(static_cast<float>(scale * 1.732 * sum));
+    both.f32[i] = to_float(both.bf16[i]);
+  }
+  return both;
+}
+
+inline std::vector<float> to_floats(const std::vector<BFloat16>& values) {
+  std::vector<float> floats(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) floats[i] = to_float(values[i]);
+  return floats;
+}
+
+inline std::vector<BFloat16> to_bf16(const std::vector<float>& values) {
+  std::vector<BFloat16> rounded(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = to_bfloat16(values[i]);
+  return rounded;
+}
+
+// ‖x - wanted‖₂ ÷ ‖wanted‖₂; infinite when anything is not finite.
+inline double relative_error(const std::vector<float>& x, const std::vector<float>& wanted) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (!std::isfinite(x[i])) return INFINITY;
+    difference += (double{x[i]} - wanted[i]) * (double{x[i]} - wanted[i]);
+    norm += double{wanted[i]} * wanted[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+// Keeps count of what a test found wrong.
+class Report {
+ public:
+  void check(bool right, const std::string& what) {
+    ++checks_;
+    if (right) return;
+    ++wrong_;
+    if (wrong_ <= 20) std::fprintf(stderr, "WRONG: %s\n", what.c_str());
+  }
+  void error_at_most(double error, double limit, const std::string& what) {
+    worst_ = std::max(worst_, error / limit);
+    check(error <= limit, what + ": error " + std::to_string(error));
+  }
+  int finish() const {
+    std::printf("%s: %d checks, %d wrong, largest error %.2f of what is allowed\n",
+                wrong_ == 0 && checks_ > 0 ? "PASSED" : "FAILED", checks_, wrong_, worst_);
+    return wrong_ == 0 && checks_ > 0 ? 0 : 1;
+  }
+
+ private:
+  int checks_ = 0, wrong_ = 0;
+  double worst_ = 0;
+};
+
+// Microseconds a replay of what `enqueue` does, captured once: median of `samples`.
+inline double graph_us(cudaStream_t stream, const std::function<void(cudaStream_t)>& enqueue,
+                       int samples = 9) {
+  cudaGraph_t graph;
+  cudaGraphExec_t program;
+  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+  enqueue(stream);
+  must(cudaStreamEndCapture(stream, &graph), "capture");
+  must(cudaGraphInstantiate(&program, graph, 0), "instantiate");
+  cudaEvent_t begin, end;
+  must(cudaEventCreate(&begin), "event");
+  must(cudaEventCreate(&end), "event");
+  std::vector<float> times;
+  for (int i = -2; i < samples; ++i) {
+    must(cudaEventRecord(begin, stream), "event");
+    must(cudaGraphLaunch(program, stream), "replay");
+    must(cudaEventRecord(end, stream), "event");
+    must(cudaEventSynchronize(end), "replay");
+    float milliseconds = 0;
+    must(cudaEventElapsedTime(&milliseconds, begin, end), "event");
+    if (i >= 0) times.push_back(milliseconds * 1000);
+  }
+  must(cudaEventDestroy(begin), "event");
+  must(cudaEventDestroy(end), "event");
+  must(cudaGraphExecDestroy(program), "graph");
+  must(cudaGraphDestroy(graph), "graph");
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+// static: every program has its own copy.
+static __global__ void __launch_bounds__(512)
+    read_all(const uint4* data, int64_t count, uint32_t* sink) {
+  uint4 sum = {};
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+  for (; i + 7 * step < count; i += 8 * step) {
+    uint4 x[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) x[j] = __ldcs(data + i + j * step);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      sum.x ^= x[j].x;
+      sum.y ^= x[j].y;
+      sum.z ^= x[j].z;
+      sum.w ^= x[j].w;
+    }
+  }
+  if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x12345678u) *sink = 1;
+}
+
+static __global__ void fill_random(__nv_bfloat16* data, int64_t count, uint64_t seed) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count;
+       i += int64_t{gridDim.x} * blockDim.x) {
+    uint64_t x = (seed ^ static_cast<uint64_t>(i)) * 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x ^= x >> 27;
+    data[i] = __float2bfloat16(static_cast<float>(static_cast<int>(x >> 40)) * 0x1.0p-23f - 1.0f);
+  }
+}
+
+inline void fill(Device<BFloat16>& memory, std::uint64_t seed) {
+  fill_random<<<1056, 256>>>(reinterpret_cast<__nv_bfloat16*>(memory.get()),
+                             static_cast<int64_t>(memory.size()), seed);
+  must(cudaDeviceSynchronize(), "fill");
+}
+
+// GB/s of reading HBM by a plain kernel, over `memory` (several times the L2).
+inline double hbm_read_gb_per_s(cudaStream_t stream, const void* memory, std::int64_t bytes) {
+  Device<uint32_t> sink(1);
+  const std::int64_t unit = std::int64_t{132} * 4 * 512 * 8 * 16;
+  bytes = bytes / unit * unit;
+  const double us = graph_us(stream, [&](cudaStream_t s) {
+    read_all<<<132 * 4, 512, 0, s>>>(static_cast<const uint4*>(memory), bytes / 16, sink.get());
+  });
+  return static_cast<double>(bytes) / us * 1e-3;
+}
+
+}  // namespace causeway::kernels::testing
