@@ -60,7 +60,7 @@ struct ParamsCuda {
   const void* q = nullptr;  // bf16, row stride q_stride elements
   std::int64_t q_stride = 0;
   void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused places
-  void* workspace = nullptr;  // workspace_bytes; zero before its first use, kept by the kernels
+  void* workspace = nullptr;  // workspace_bytes; need not be cleared
   // The int32 tables were complete before the previous kernel of the stream began (copied there
   // before the step, not written by a kernel of it): they are read while that still runs.
   bool tables_early = false;

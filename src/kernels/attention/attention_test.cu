@@ -212,7 +212,6 @@ void run_case(const Case& c, testing::Report& report, cudaStream_t stream) {
   Device<BFloat16> out(static_cast<std::size_t>(s.tokens * h.query * h.size)), again(out.size());
   const auto places = static_cast<std::int64_t>(c.queries.size());
   Device<char> workspace(to_size(workspace_bytes(h, places, s.tokens + 5)));
-  workspace.zero();
   must(prepare({.kv = s.device_kv,
                 .heads = h,
                 .tokens = s.tokens,
@@ -316,7 +315,6 @@ void run_far(testing::Report& report, cudaStream_t stream) {
   Device<std::int32_t> d_frames(frames), d_begin(frame_begin), d_length(length),
       d_query(std::vector<std::int32_t>{0, 1, 2, 3, 259});
   Device<char> workspace(to_size(workspace_bytes(h, 4, tokens)));
-  workspace.zero();
   ParamsCuda p{.kv = {.base = reinterpret_cast<std::byte*>(pool.get()),
                       .frame_bytes = Bytes(frame_bytes),
                       .key_offset = Bytes(31 * 32 * 8 * 128 * 4),

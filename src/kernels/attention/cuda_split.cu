@@ -10,8 +10,8 @@
 //
 // A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
 // between warps. The query heads that share the KV head are the rows of a 16-row tensor-core tile.
-// Of a sequence that several slots share, each leaves a partial result, and whichever worker comes
-// last adds them up, in the order of slots: the result does not depend on timing.
+// Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
+// before the first ends, adds them up in the order of slots: the result does not depend on timing.
 #include <algorithm>
 
 #include "kernels/attention/cuda_parts.h"
@@ -24,7 +24,9 @@ namespace {
 constexpr int kTile = 16;      // tokens
 constexpr int kWarps = 8;      // workers of a CTA; one CTA an SM
 constexpr int kCtasMax = 160;  // SMs that are used at most
-constexpr int kMerge = 8;      // partial results merged at once
+constexpr int kMergeThreads = 256;
+constexpr int kMergeUnroll = 8;  // pieces asked for at once
+constexpr int kMergeCtasMax = 2048;
 
 struct Args {
   const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
@@ -42,8 +44,6 @@ struct Args {
   float scale_log2;
   float* partial;  // [slots][kv heads][2][group][size]
   float2* state;   // [slots][kv heads][2][group]: largest score (log 2), Σ 2^(score - largest)
-  int32_t* group_arrivals;  // [slots][kv heads][2], zero between launches
-  int32_t* arrivals;        // [sequences][kv heads], likewise
 };
 
 // How tiles are shared out; the same in every worker.
@@ -76,10 +76,10 @@ struct Cursor {
   }
 };
 
-// All lanes: the number of tiles of all sequences.
-__device__ int64_t count_tiles(const Args& a, int lane) {
+// All lanes: the number of tiles of sequences [0, end).
+__device__ int64_t count_tiles(const Args& a, int lane, int end) {
   int mine = 0;
-  for (int index = lane; index < a.sequences; index += 32) mine += tiles_of(a.length[index]);
+  for (int index = lane; index < end; index += 32) mine += tiles_of(a.length[index]);
   return __reduce_add_sync(0xFFFFFFFFu, mine);
 }
 
@@ -111,26 +111,11 @@ __device__ Cursor find_tile(const Args& a, int lane, int64_t wanted) {
   return found;
 }
 
-// Where the partial results of a sequence lie. A slot has at most two shared sequences: one that
-// reaches into it or begins with it (0), and one that begins within it (1), which then is its
-// first.
-struct Pieces {
-  int kv_heads, kv_head;
-  int64_t first_slot;
-  int within;  // whether the sequence begins within its first slot
-  __device__ int64_t of(int64_t slot) const {
-    return (slot * kv_heads + kv_head) * 2 + (slot == first_slot ? within : 0);
-  }
-};
-
-// A sequence that several slots share, [from, to].
-struct SharedSequence {
-  int sequence = -1;  // none
-  int64_t from = 0, to = 0;
-  Pieces pieces = {};
-  // First of the slots whose pieces are merged with that of `slot`.
-  __device__ int64_t leader(int64_t slot) const { return from + (slot - from) / kMerge * kMerge; }
-};
+// Where a worker leaves its partial result. A slot has at most two shared sequences: one that
+// reaches into it or begins with it, and one that begins within it.
+__device__ int64_t piece_of(const Args& a, int kv_head, int64_t slot, bool within) {
+  return (slot * a.kv_heads + kv_head) * 2 + (within ? 1 : 0);
+}
 
 template <int kSize>
 struct Worker {
@@ -261,10 +246,9 @@ struct Worker {
     }
   }
 
-  // Writes the output when the worker had the whole sequence; else its piece, to be handed in at
-  // the end. `first`: the first tile that it had.
-  __device__ SharedSequence end_sequence(const Cursor& at, int first, const Share& share,
-                                         int64_t slot) {
+  // Writes the output when the worker had the whole sequence, else its piece of it. `first`: the
+  // first tile that it had.
+  __device__ void end_sequence(const Cursor& at, int first, const Share& share, int64_t slot) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       total[half] += __shfl_xor_sync(0xFFFFFFFFu, total[half], 1);
@@ -284,12 +268,9 @@ struct Worker {
               mma::pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse);
         }
       }
-      return {};
+      return;
     }
-    SharedSequence shared = {at.sequence, share.slot_of(at.start),
-                             share.slot_of(at.start + count - 1)};
-    shared.pieces = {a.kv_heads, kv_head, shared.from, at.start > share.begin(shared.from) ? 1 : 0};
-    const int64_t piece = shared.pieces.of(slot);
+    const int64_t piece = piece_of(a, kv_head, slot, at.start > share.begin(slot));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int r = lane / 4 + 8 * half;
@@ -304,119 +285,23 @@ struct Worker {
         __stcg(a.state + piece * a.group + r, make_float2(largest[half], total[half]));
       }
     }
-    return shared;
-  }
-
-  // Whoever comes last of eight slots merges their pieces, and the last of these merges all. Both
-  // shared sequences of a slot are handed in together: the round trip is as long as many tiles.
-  __device__ void hand_in(const SharedSequence& early, const SharedSequence& late, int64_t slot) {
-    __syncwarp();
-    const SharedSequence mine = lane == 0 ? early : late;
-    bool last = false;
-    if (lane < 2 && mine.sequence >= 0) {
-      const int64_t leader = mine.leader(slot);
-      const int members = static_cast<int>(min(int64_t{kMerge}, mine.to - leader + 1));
-      last = last_to_arrive(a.group_arrivals + mine.pieces.of(leader), members);
-    }
-    if (__shfl_sync(0xFFFFFFFFu, last, 0)) merge_group(early, slot);
-    if (__shfl_sync(0xFFFFFFFFu, last, 1)) merge_group(late, slot);
-  }
-
-  __device__ void merge_group(const SharedSequence& shared, int64_t slot) {
-    const int64_t leader = shared.leader(slot);
-    const int members = static_cast<int>(min(int64_t{kMerge}, shared.to - leader + 1));
-    const int groups = static_cast<int>((shared.to - shared.from) / kMerge) + 1;
-    if (groups == 1) {
-      merge(shared, leader, 1, members, true);
-      return;
-    }
-    merge(shared, leader, 1, members, false);
-    __syncwarp();
-    bool last = false;
-    if (lane == 0) {
-      last = last_to_arrive(
-          a.arrivals + static_cast<int64_t>(shared.sequence) * a.kv_heads + kv_head, groups);
-    }
-    if (__shfl_sync(0xFFFFFFFFu, last, 0)) merge(shared, shared.from, kMerge, groups, true);
-  }
-
-  // One lane, after the warp has met: publishes what the warp wrote. True for the last of
-  // `expected` calls, which then sees what all wrote and leaves the counter at zero.
-  static __device__ bool last_to_arrive(int32_t* counter, int expected) {
-    int before;
-    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;"
-                 : "=r"(before)
-                 : "l"(counter)
-                 : "memory");
-    if (before != expected - 1) return false;
-    *counter = 0;
-    return true;
-  }
-
-  // Adds the pieces of `count` slots from `slot` on, each `step` further: into the output, or (not
-  // `final`) into the piece of `slot`. Eight are asked for at once.
-  __device__ void merge(const SharedSequence& shared, int64_t slot, int step, int count,
-                        bool final) const {
-    const Pieces& pieces = shared.pieces;
-    const int64_t target = pieces.of(slot);
-    const int size = a.group * (kSize / 4);
-#pragma unroll 2
-    for (int base = 0; base < size; base += 32) {
-      const int e = base + lane;
-      const bool mine = e < size;
-      const int r = mine ? e / (kSize / 4) : 0;
-      float above = -INFINITY, sum = 0;
-      float4 value = {0, 0, 0, 0};
-      for (int first = 0; first < count; first += kMerge) {
-        float2 state[kMerge];
-        float4 part[kMerge];
-#pragma unroll
-        for (int i = 0; i < kMerge; ++i) {
-          const int64_t piece = pieces.of(slot + static_cast<int64_t>(first + i) * step);
-          const bool valid = mine && first + i < count;
-          state[i] = make_float2(-INFINITY, 0);
-          part[i] = make_float4(0, 0, 0, 0);
-          if (!valid) continue;
-          state[i] = __ldcg(a.state + piece * a.group + r);
-          part[i] =
-              __ldcg(reinterpret_cast<const float4*>(a.partial + piece * a.group * kSize) + e);
-        }
-        float next = above;
-#pragma unroll
-        for (int i = 0; i < kMerge; ++i) next = fmaxf(next, state[i].x);
-        const float shrink = exp2f(above - next);
-        above = next;
-        sum *= shrink;
-        value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
-#pragma unroll
-        for (int i = 0; i < kMerge; ++i) {
-          const float factor = exp2f(state[i].x - next);
-          sum += state[i].y * factor;
-          value.x += part[i].x * factor;
-          value.y += part[i].y * factor;
-          value.z += part[i].z * factor;
-          value.w += part[i].w * factor;
-        }
-      }
-      if (!final) {
-        __syncwarp();  // the lanes of a row have read its state
-        if (!mine) continue;
-        __stcg(reinterpret_cast<float4*>(a.partial + target * a.group * kSize) + e, value);
-        if (e % (kSize / 4) == 0) __stcg(a.state + target * a.group + r, make_float2(above, sum));
-        continue;
-      }
-      if (!mine) continue;
-      const float inverse = 1.0f / sum;
-      reinterpret_cast<uint2*>(row_of(shared.sequence))[e] =
-          make_uint2(mma::pack(value.x * inverse, value.y * inverse),
-                     mma::pack(value.z * inverse, value.w * inverse));
-    }
   }
 
   __device__ __nv_bfloat16* row_of(int sequence) const {
     return a.out + (static_cast<int64_t>(sequence) * a.kv_heads + kv_head) * a.group * kSize;
   }
 };
+
+// Adds a piece, of which the largest score is at most `above`.
+__device__ void add_piece(const float2& state, const float4& part, float above, float& sum,
+                          float4& value) {
+  const float factor = exp2f(state.x - above);
+  sum += state.y * factor;
+  value.x += part.x * factor;
+  value.y += part.y * factor;
+  value.z += part.z * factor;
+  value.w += part.w * factor;
+}
 
 // Grid: one CTA an SM. A warp is a worker; warps share nothing.
 template <int kSize>
@@ -438,7 +323,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
   w.kv_head = worker % a.kv_heads;
 
   // ---- this worker's tiles ----------------------------------------------------------------------
-  const int64_t tiles = count_tiles(a, lane);
+  const int64_t tiles = count_tiles(a, lane, a.sequences);
   const Share share = {tiles, min(slots, tiles)};
   const int count =
       slot < share.slots ? static_cast<int>(share.begin(slot + 1) - share.begin(slot)) : 0;
@@ -449,14 +334,6 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
     frame = w.frame_of(loading);
   }
   if (a.tables_early) wait_for_predecessor();
-
-  // ---- places without a sequence ----------------------------------------------------------------
-  for (int64_t s = slot; s < a.sequences; s += slots) {
-    if (a.length[s] != 0) continue;
-    uint2* row = reinterpret_cast<uint2*>(a.out + (s * a.kv_heads + w.kv_head) * a.group * kSize);
-    for (int e = lane; e < a.group * (kSize / 4); e += 32) row[e] = make_uint2(0, 0);
-  }
-
   if (count == 0) return;
 
   // ---- loads ahead, then tile by tile ---------------------------------------------------------
@@ -475,7 +352,6 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
   for (int i = 0; i + 1 < w.kStages; ++i) load_next();
   w.begin_sequence(compute);
   int first = compute.tile;
-  SharedSequence early;
   for (int done = 0; done < count;) {
     mma::wait_copies<Worker<kSize>::kStages - 2>();
     __syncwarp();
@@ -487,15 +363,91 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
       ++compute.tile;
       continue;
     }
-    const SharedSequence shared = w.end_sequence(compute, first, share, slot);
-    if (done == count) {
-      w.hand_in(early, shared, slot);
-      break;
-    }
-    if (shared.sequence >= 0) early = shared;  // only the first can be shared and not the last
+    w.end_sequence(compute, first, share, slot);
+    if (done == count) break;
     compute.advance(a);
     w.begin_sequence(compute);
     first = 0;
+  }
+}
+
+// Grid: (sequences, kv heads × group / rows): merges the pieces of `rows` query heads, and zeroes
+// them where no sequence is. Threads share the elements; more threads than these share the pieces.
+template <int kSize>
+__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int slots, int rows) {
+  __shared__ float4 values[kMergeThreads];
+  __shared__ float2 states[kMergeThreads];
+  if (!a.tables_early) wait_for_predecessor();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int sequence = static_cast<int>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.y) * rows;
+  const int kv_head = head / a.group, row = head % a.group;
+  const int64_t start = count_tiles(a, lane, sequence);
+  const int64_t tiles = count_tiles(a, lane, a.sequences);
+  const int length = a.length[sequence];
+  if (a.tables_early) wait_for_predecessor();
+  const int elements = rows * (kSize / 4);
+  auto* target = reinterpret_cast<uint2*>(
+      a.out + (static_cast<int64_t>(sequence) * a.kv_heads * a.group + head) * kSize);
+  if (length == 0) {
+    for (int e = thread; e < elements; e += kMergeThreads) target[e] = make_uint2(0, 0);
+    return;
+  }
+  const Share share = {tiles, min(int64_t{slots}, tiles)};
+  const int64_t from = share.slot_of(start);
+  const int count = static_cast<int>(share.slot_of(start + tiles_of(length) - 1) - from) + 1;
+  if (count == 1) return;
+  const bool within = start > share.begin(from);
+  const int parties = max(1, kMergeThreads / elements);  // threads that share an element
+  for (int first = 0; first < elements; first += kMergeThreads) {
+    const int party = thread / elements;  // those from `parties` on have nothing to do
+    const int e = first + thread % elements;
+    float above = -INFINITY, sum = 0;
+    float4 value = {0, 0, 0, 0};
+    for (int i = party; e < elements && party < parties && i < count; i += parties * kMergeUnroll) {
+      float2 state[kMergeUnroll];
+      float4 part[kMergeUnroll];
+#pragma unroll
+      for (int j = 0; j < kMergeUnroll; ++j) {
+        const int at = i + j * parties;
+        state[j] = make_float2(-INFINITY, 0);
+        part[j] = make_float4(0, 0, 0, 0);
+        if (at >= count) continue;
+        const int64_t piece = piece_of(a, kv_head, from + at, at == 0 && within) * a.group + row;
+        state[j] = __ldcg(a.state + piece + e / (kSize / 4));
+        part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + e);
+      }
+      float next = above;
+#pragma unroll
+      for (int j = 0; j < kMergeUnroll; ++j) next = fmaxf(next, state[j].x);
+      const float shrink = exp2f(above - next);
+      above = next;
+      sum *= shrink;
+      value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
+#pragma unroll
+      for (int j = 0; j < kMergeUnroll; ++j) add_piece(state[j], part[j], above, sum, value);
+    }
+
+    // ---- what several threads have of one element -----------------------------------------------
+    values[thread] = value;
+    states[thread] = make_float2(above, sum);
+    __syncthreads();
+    if (party == 0 && e < elements) {
+      for (int other = 1; other < parties; ++other) {
+        above = fmaxf(above, states[thread + other * elements].x);
+      }
+      const float shrink = exp2f(states[thread].x - above);
+      sum *= shrink;
+      value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
+      for (int other = 1; other < parties; ++other) {
+        const int at = thread + other * elements;
+        add_piece(states[at], values[at], above, sum, value);
+      }
+      const float inverse = 1.0f / sum;
+      target[e] = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
+                             mma::pack(value.z * inverse, value.w * inverse));
+    }
+    __syncthreads();
   }
 }
 
@@ -503,7 +455,13 @@ template <int kSize>
 Status launch_split(const Args& a, int ctas, CudaStream stream) {
   const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)), dim3(kWarps * 32),
                              kWarps * Worker<kSize>::kSharedBytes};
-  return launch("attention (split)", stream, shape, split_kernel<kSize>, a);
+  CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
+  // A CTA a query head spreads few sequences over the machine; a CTA a KV head serves many.
+  const int heads = a.kv_heads * a.group;
+  const int rows = a.sequences * heads <= kMergeCtasMax ? 1 : a.group;
+  const dim3 grid(static_cast<unsigned>(a.sequences), static_cast<unsigned>(heads / rows));
+  return launch("attention (merging)", stream, {grid, dim3(kMergeThreads)}, merge_kernel<kSize>, a,
+                ctas * kWarps / a.kv_heads, rows);
 }
 
 std::int64_t pieces(const Heads& heads) {
@@ -514,10 +472,9 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-Bytes split_workspace(const Heads& heads, std::int64_t sequences) {
+Bytes split_workspace(const Heads& heads) {
   if (!split_serves(heads)) return Bytes(0);
-  return Bytes(aligned(sequences * heads.kv * 4) + aligned(pieces(heads) * 4) +
-               aligned(pieces(heads) * 8) + aligned(pieces(heads) * heads.size * 4));
+  return Bytes(aligned(pieces(heads) * 8) + aligned(pieces(heads) * heads.size * 4));
 }
 
 Status run_split(const ParamsCuda& p, CudaStream stream) {
@@ -543,10 +500,6 @@ Status run_split(const ParamsCuda& p, CudaStream stream) {
   a.tables_early = p.tables_early;
   a.scale_log2 = p.scale * 1.4426950408889634f;
   char* memory = static_cast<char*>(p.workspace);
-  a.arrivals = reinterpret_cast<int32_t*>(memory);
-  memory += aligned(p.sequences * p.heads.kv * 4);
-  a.group_arrivals = reinterpret_cast<int32_t*>(memory);
-  memory += aligned(pieces(p.heads) * 4);
   a.state = reinterpret_cast<float2*>(memory);
   memory += aligned(pieces(p.heads) * 8);
   a.partial = reinterpret_cast<float*>(memory);
