@@ -1,0 +1,164 @@
+#include "model/step_tables.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace causeway::model {
+namespace {
+
+constexpr std::int64_t kAlignment = 4;  // elements in 16 bytes
+
+constexpr std::int64_t aligned(std::int64_t elements) {
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool is_decode(const request::BatchEntry& entry) { return entry.token_count == 1; }
+
+// Fills the tables place by place.
+class Writer {
+ public:
+  Writer(const request::Batch& batch, const StepShape& shape, std::span<std::int32_t> out)
+      : batch_(batch), shape_(shape), at_(offsets_of(shape)), out_(out) {
+    row_of_last_.resize(batch.entries.size());
+  }
+
+  std::int64_t write() {
+    place_all(true);
+    pad();
+    place_all(false);
+    CAUSEWAY_CHECK(row_ <= shape_.rows && place_ <= shape_.places, "the batch exceeds its shape");
+    set(at_.query_begin, shape_.places, row_);
+    set(at_.frame_begin, shape_.places, frames_);
+    write_sampled();
+    return at_.frames + frames_;
+  }
+
+ private:
+  void set(std::int64_t table, std::int64_t index, std::int64_t value) {
+    out_[static_cast<std::size_t>(table + index)] = static_cast<std::int32_t>(value);
+  }
+
+  void place_all(bool decode) {
+    for (std::size_t i = 0; i < batch_.entries.size(); ++i) {
+      if (is_decode(batch_.entries[i]) == decode) place(i);
+    }
+  }
+
+  void place(std::size_t index) {
+    const request::BatchEntry& entry = batch_.entries[index];
+    begin_place(std::int64_t{entry.context} + entry.token_count);
+    for (std::int32_t i = 0; i < entry.token_count; ++i) {
+      const auto token = static_cast<std::size_t>(entry.token_begin + i);
+      write_row(batch_.tokens[token], std::int64_t{entry.context} + i);
+    }
+    for (std::int32_t i = 0; i < entry.frame_count; ++i) {
+      const auto frame = static_cast<std::size_t>(entry.frame_begin + i);
+      set(at_.frames, frames_++, batch_.frames[frame].value);
+    }
+    row_of_last_[index] = row_ - 1;
+    ++place_;
+  }
+
+  // Places of the bucket that no sequence has. They stand between decode and prompt chunks, though
+  // a shape with both has none.
+  void pad() {
+    for (; place_ < shape_.decode; ++place_) {
+      begin_place(0);
+      write_row(0, -1);
+    }
+  }
+
+  void begin_place(std::int64_t length) {
+    set(at_.query_begin, place_, row_);
+    set(at_.frame_begin, place_, frames_);
+    set(at_.length, place_, length);
+  }
+
+  void write_row(TokenId token, std::int64_t position) {
+    set(at_.token, row_, token);
+    set(at_.position, row_, position);
+    set(at_.sequence, row_, place_);
+    ++row_;
+  }
+
+  void write_sampled() {
+    std::int64_t sampled = 0;
+    for (std::size_t i = 0; i < batch_.entries.size(); ++i) {
+      if (batch_.entries[i].samples) set(at_.sampled, sampled++, row_of_last_[i]);
+    }
+    CAUSEWAY_CHECK(sampled <= shape_.sampled, "more entries sample than the shape has rows for");
+    for (; sampled < shape_.sampled; ++sampled) set(at_.sampled, sampled, -1);
+  }
+
+  const request::Batch& batch_;
+  const StepShape& shape_;
+  const TableOffsets at_;
+  std::span<std::int32_t> out_;
+  std::vector<std::int64_t> row_of_last_;  // by entry
+  std::int64_t row_ = 0;
+  std::int64_t place_ = 0;
+  std::int64_t frames_ = 0;
+};
+
+std::int64_t frames_of(const request::Batch& batch) {
+  std::int64_t frames = 0;
+  for (const request::BatchEntry& entry : batch.entries) frames += entry.frame_count;
+  return frames;
+}
+
+void check(const request::Batch& batch) {
+  const auto tokens = static_cast<std::int64_t>(batch.tokens.size());
+  const auto frames = static_cast<std::int64_t>(batch.frames.size());
+  for (const request::BatchEntry& entry : batch.entries) {
+    CAUSEWAY_CHECK(entry.token_begin >= 0 && entry.token_count > 0 &&
+                       std::int64_t{entry.token_begin} + entry.token_count <= tokens,
+                   "an entry's tokens are not in the batch");
+    CAUSEWAY_CHECK(entry.frame_begin >= 0 && entry.frame_count > 0 && entry.context >= 0 &&
+                       std::int64_t{entry.frame_begin} + entry.frame_count <= frames,
+                   "an entry's frames are not in the batch");
+  }
+}
+
+}  // namespace
+
+TableOffsets offsets_of(const StepShape& shape) {
+  TableOffsets at;
+  at.position = at.token + aligned(shape.rows);
+  at.sequence = at.position + aligned(shape.rows);
+  at.query_begin = at.sequence + aligned(shape.rows);
+  at.length = at.query_begin + aligned(shape.places + 1);
+  at.sampled = at.length + aligned(shape.places);
+  at.frame_begin = at.sampled + aligned(shape.sampled);
+  at.frames = at.frame_begin + aligned(shape.places + 1);
+  return at;
+}
+
+std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int64_t frames) {
+  const StepShape largest{.rows = rows, .places = places, .decode = places, .sampled = places};
+  return offsets_of(largest).frames + aligned(frames);
+}
+
+StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets) {
+  StepShape shape;
+  shape.places = static_cast<std::int64_t>(batch.entries.size());
+  for (const request::BatchEntry& entry : batch.entries) {
+    shape.rows += entry.token_count;
+    shape.decode += is_decode(entry) ? 1 : 0;
+    shape.sampled += entry.samples ? 1 : 0;
+  }
+  if (!shape.decode_only()) return shape;
+  const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), shape.places);
+  if (bucket == buckets.end()) return shape;
+  return {.rows = *bucket, .places = *bucket, .decode = *bucket, .sampled = *bucket};
+}
+
+std::int64_t write_tables(const request::Batch& batch, const StepShape& shape,
+                          std::span<std::int32_t> out) {
+  check(batch);
+  CAUSEWAY_CHECK(offsets_of(shape).frames + frames_of(batch) <= std::ssize(out),
+                 "no room for the step's tables");
+  return Writer(batch, shape, out).write();
+}
+
+}  // namespace causeway::model
