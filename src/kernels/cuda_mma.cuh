@@ -13,11 +13,29 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// L2 policy of what is read once and must not drive out what others need.
+__device__ __forceinline__ uint64_t policy_of_once() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // 16 bytes to shared memory, past L1; zeros when not `valid` (the source must be readable memory).
 __device__ __forceinline__ void copy_async(uint32_t target, const void* source, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source),
                "r"(valid ? 16 : 0)
                : "memory");
+}
+__device__ __forceinline__ void copy_async(uint32_t target, const void* source, bool valid,
+                                           uint64_t policy) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(target),
+      "l"(source), "r"(valid ? 16 : 0), "l"(policy)
+      : "memory");
+}
+
+__device__ __forceinline__ void prefetch(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 __device__ __forceinline__ void commit_copies() {

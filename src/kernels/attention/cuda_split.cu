@@ -65,14 +65,16 @@ struct Cursor {
     length = a.length[index];
     frame_begin = a.frame_begin[index];
   }
-  __device__ void advance(const Args& a) {
-    if (++tile < tiles_of(length)) return;
+  // True when that enters another sequence.
+  __device__ bool advance(const Args& a) {
+    if (++tile < tiles_of(length)) return false;
     start += tile;
     tile = 0;
     do {
-      if (sequence + 1 >= a.sequences) return;
+      if (sequence + 1 >= a.sequences) return false;
       enter(a, sequence + 1);
     } while (length == 0);
+    return true;
   }
 };
 
@@ -129,6 +131,7 @@ struct Worker {
   uint32_t ring;  // shared memory of this warp: kStages × (K tile, V tile)
   int lane;
   int kv_head;
+  uint64_t once;              // L2 policy of what is read once
   uint32_t q[kSize / 16][4];  // as the left operand
   float out[kSize / 8][4];
   float largest[2], total[2];  // of rows lane / 4 and lane / 4 + 8
@@ -158,15 +161,23 @@ struct Worker {
       const int64_t offset = __shfl_sync(0xFFFFFFFFu, mine, row);
       const bool valid = offset >= 0;
       const char* from = source + (valid ? offset : 0);
-      mma::copy_async(target + place(row, chunk), from, valid);
-      mma::copy_async(target + kTileBytes + place(row, chunk), from + a.value_offset, valid);
+      mma::copy_async(target + place(row, chunk), from, valid, once);
+      mma::copy_async(target + kTileBytes + place(row, chunk), from + a.value_offset, valid, once);
     }
+  }
+
+  __device__ const __nv_bfloat16* queries_of(const Cursor& at) const {
+    return a.q + at.sequence * a.q_stride + static_cast<int64_t>(kv_head) * a.group * kSize;
+  }
+
+  // Behind the KV on its way, the queries would take several microseconds.
+  __device__ void prefetch_queries(const Cursor& at) const {
+    if (lane * 64 < a.group * kSize) mma::prefetch(queries_of(at) + lane * 64);
   }
 
   __device__ void begin_sequence(const Cursor& at) {
     const int row = lane / 4;
-    const __nv_bfloat16* source =
-        a.q + at.sequence * a.q_stride + static_cast<int64_t>(kv_head) * a.group * kSize;
+    const __nv_bfloat16* source = queries_of(at);
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
 #pragma unroll
@@ -320,6 +331,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
   Worker<kSize> w = {a};
   w.ring = mma::shared_address(shared) + static_cast<uint32_t>(warp * w.kSharedBytes);
   w.lane = lane;
+  w.once = mma::policy_of_once();
   w.kv_head = worker % a.kv_heads;
 
   // ---- this worker's tiles ----------------------------------------------------------------------
@@ -342,15 +354,15 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
     if (loaded < count) {
       w.load(loading, frame, loaded % w.kStages);
       if (++loaded < count) {
-        loading.advance(a);
+        if (loading.advance(a)) w.prefetch_queries(loading);
         frame = w.frame_of(loading);  // asked for now, needed for the next load
       }
     }
     mma::commit_copies();
   };
+  w.begin_sequence(compute);
 #pragma unroll
   for (int i = 0; i + 1 < w.kStages; ++i) load_next();
-  w.begin_sequence(compute);
   int first = compute.tile;
   for (int done = 0; done < count;) {
     mma::wait_copies<Worker<kSize>::kStages - 2>();
