@@ -23,13 +23,6 @@ namespace {
 using kernels::Buffer;
 using kernels::WeightsRef;
 
-std::optional<kernels::rope::Scaling> scaling_of(const ModelConfig& config) {
-  if (!config.rope_scaling) return std::nullopt;
-  const RopeScaling& s = *config.rope_scaling;
-  return kernels::rope::Scaling{s.factor, s.low_freq_factor, s.high_freq_factor,
-                                static_cast<double>(s.original_max_position)};
-}
-
 kernels::attention::PagedKv paged(const KvMemory& kv, std::int64_t layer) {
   return {.base = kv.base,
           .frame_bytes = kv.layout.frame,
@@ -58,8 +51,7 @@ class HostForward::State {
       : config_(std::move(config)),
         pinned_(std::move(pinned)),
         weights_(find_weights(config_, *pinned_)),
-        frequencies_(kernels::rope::frequencies(config_.head_dim, config_.rope_theta,
-                                                scaling_of(config_))) {}
+        frequencies_(rope_frequencies(config_)) {}
 
   const ModelConfig& config() const { return config_; }
 

@@ -41,4 +41,7 @@ struct ModelWeights {
 // plan.
 ModelWeights find_weights(const ModelConfig& config, const weights::PinnedModel& model);
 
+// kernels::rope::frequencies() of the config.
+std::vector<double> rope_frequencies(const ModelConfig& config);
+
 }  // namespace causeway::model

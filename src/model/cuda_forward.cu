@@ -1,0 +1,276 @@
+#include "model/cuda_forward.h"
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/attention/attention_cuda.h"
+#include "kernels/embedding/embedding_cuda.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
+#include "kernels/rope/rope.h"
+#include "kernels/rope/rope_cuda.h"
+#include "model/cuda_graphs.h"
+#include "model/cuda_linear.h"
+#include "model/layers.h"
+
+namespace causeway::model {
+namespace {
+
+using kernels::WeightsRef;
+
+Error cuda_error(cudaError_t code, const char* what) {
+  return {ErrorCode::kDevice, std::string(what) + ": " + cudaGetErrorString(code)};
+}
+
+Status check_served(const ModelConfig& c, const weights::PinnedModel& model) {
+  const DType dtype = model.weight("head", "norm").dtype;
+  if (dtype != DType::kBF16) {
+    return unsupported("weights on a GPU are BF16, not " + std::string(name_of(dtype)));
+  }
+  if (c.moe) return unsupported("mixtures of experts are not served on a GPU");
+  if (c.hidden % 8 != 0 || c.head_dim % 8 != 0 || c.intermediate % 8 != 0) {
+    return unsupported("on a GPU hidden, head and MLP sizes must be multiples of 8");
+  }
+  return {};
+}
+
+// Frees by the runtime: the tables are far smaller than an extent.
+struct FreeDevice {
+  void operator()(double* memory) const { cudaFree(memory); }
+};
+using DeviceDoubles = std::unique_ptr<double, FreeDevice>;
+
+Result<DeviceDoubles> upload(const std::vector<double>& values) {
+  void* memory = nullptr;
+  const std::size_t bytes = values.size() * sizeof(double);
+  cudaError_t code = cudaMalloc(&memory, bytes);
+  if (code != cudaSuccess) return cuda_error(code, "memory for the RoPE frequencies");
+  DeviceDoubles owned(static_cast<double*>(memory));
+  code = cudaMemcpy(memory, values.data(), bytes, cudaMemcpyHostToDevice);
+  if (code != cudaSuccess) return cuda_error(code, "copying the RoPE frequencies");
+  return std::move(owned);
+}
+
+}  // namespace
+
+class CudaForward::State {
+ public:
+  State(ModelConfig config, std::unique_ptr<weights::PinnedModel> resident,
+        DeviceDoubles frequencies, CudaWorkspace& workspace, const CudaForwardOptions& options)
+      : config_(std::move(config)),
+        resident_(std::move(resident)),
+        weights_(find_weights(config_, *resident_)),
+        frequencies_(std::move(frequencies)),
+        workspace_(workspace),
+        options_(options),
+        a_(workspace.activations(config_)) {}
+
+  const ModelConfig& config() const { return config_; }
+  const float* logits() const { return a_.logits; }
+
+  Status run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {
+    const CudaStepLimits& limits = workspace_.limits();
+    if (shape.rows > limits.rows || shape.places > limits.places) {
+      return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
+                              std::to_string(shape.places) + " sequences exceeds the workspace's " +
+                              std::to_string(limits.rows) + " of " + std::to_string(limits.places));
+    }
+    shape_ = shape;
+    kv_ = kv;
+    stream_ = stream;
+    tables_ = workspace_.tables();
+    at_ = offsets_of(shape);
+    // All sample in a padded step; a step of single tokens that is not padded comes once.
+    const bool again = shape.decode_only() && shape.sampled == shape.places;
+    if (!options_.graphs || !again) return enqueue();
+    if (kv.base != captured_kv_) graphs_.drop();
+    captured_kv_ = kv.base;
+    return graphs_.run(
+        shape.places, [this] { return enqueue(); }, stream);
+  }
+
+ private:
+  std::int64_t q_size() const { return config_.heads * config_.head_dim; }
+  std::int64_t qkv_size() const {
+    return (config_.heads + 2 * config_.kv_heads) * config_.head_dim;
+  }
+  const std::int32_t* table(std::int64_t offset) const { return tables_ + offset; }
+
+  Status enqueue() {
+    CAUSEWAY_TRY(kernels::embedding::run({.table = weights_.embedding.data,
+                                          .table_rows = config_.vocab,
+                                          .size = config_.hidden,
+                                          .index = table(at_.token),
+                                          .count = shape_.rows,
+                                          .out = a_.x},
+                                         stream_));
+    CAUSEWAY_TRY(kernels::rope::fill_table({.tokens = shape_.rows,
+                                            .size = config_.head_dim,
+                                            .frequencies = frequencies_.get(),
+                                            .position = table(at_.position),
+                                            .out = a_.rope},
+                                           stream_));
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
+      CAUSEWAY_TRY(attend(layer, i));
+      CAUSEWAY_TRY(feed_forward(layer));
+    }
+    return shape_.sampled > 0 ? head() : Status();
+  }
+
+  Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
+    return kernels::rms_norm::run({.rows = rows,
+                                   .size = config_.hidden,
+                                   .residual = a_.x,
+                                   .weight = weight.data,
+                                   .epsilon = static_cast<float>(config_.norm_epsilon),
+                                   .out = a_.normed,
+                                   .rows_wanted = wanted},
+                                  stream_);
+  }
+
+  Status linear(const CudaLinear& linear, std::int64_t rows) {
+    return run_linear(linear, rows, workspace_.sm_count(), workspace_.gemm(),
+                      workspace_.gemm_workspace(), stream_);
+  }
+
+  kernels::attention::PagedKv paged(std::int64_t layer) const {
+    return {.base = kv_.base,
+            .frame_bytes = kv_.layout.frame,
+            .key_offset = kv_.layout.key_offset(layer),
+            .value_offset = kv_.layout.kv_stride,
+            .token_stride = kv_.layout.token_stride,
+            .block_tokens = kv_.layout.tokens.count,
+            .dtype = DType::kBF16};
+  }
+
+  // x += o(attention(rope(qkv(norm(x)))))
+  Status attend(const LayerWeights& w, std::int64_t layer) {
+    CAUSEWAY_TRY(norm(w.input_norm, shape_.rows, nullptr));
+    CAUSEWAY_TRY(linear({.x = a_.normed,
+                         .k = config_.hidden,
+                         .w = w.qkv,
+                         .bias = w.qkv_bias,
+                         .n = qkv_size(),
+                         .out = a_.qkv},
+                        shape_.rows));
+    const kernels::attention::PagedKv kv = paged(layer);
+    const kernels::attention::Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
+    CAUSEWAY_TRY(kernels::attention::prepare({.kv = kv,
+                                              .heads = heads,
+                                              .tokens = shape_.rows,
+                                              .sequences = shape_.places,
+                                              .position = table(at_.position),
+                                              .sequence = table(at_.sequence),
+                                              .frames = table(at_.frames),
+                                              .frame_begin = table(at_.frame_begin),
+                                              .rope_table = a_.rope,
+                                              .qkv = a_.qkv,
+                                              .qkv_stride = qkv_size(),
+                                              .q_norm = w.q_norm.data,
+                                              .k_norm = w.k_norm.data,
+                                              .epsilon = static_cast<float>(config_.norm_epsilon)},
+                                             stream_));
+    CAUSEWAY_TRY(attention(kv, heads));
+    return linear({.x = a_.attended,
+                   .k = q_size(),
+                   .w = w.o,
+                   .bias = w.o_bias,
+                   .n = config_.hidden,
+                   .residual = a_.x,
+                   .out = a_.x},
+                  shape_.rows);
+  }
+
+  Status attention(const kernels::attention::PagedKv& kv, const kernels::attention::Heads& heads) {
+    return kernels::attention::run({.kv = kv,
+                                    .heads = heads,
+                                    .sequences = shape_.places,
+                                    .decode = shape_.decode,
+                                    .tokens = shape_.rows,
+                                    .frames = table(at_.frames),
+                                    .frame_begin = table(at_.frame_begin),
+                                    .query_begin = table(at_.query_begin),
+                                    .length = table(at_.length),
+                                    .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                                    .q = a_.qkv,
+                                    .q_stride = qkv_size(),
+                                    .out = a_.attended,
+                                    .workspace = workspace_.attention_workspace(),
+                                    .tables_early = true},
+                                   stream_);
+  }
+
+  // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))
+  Status feed_forward(const LayerWeights& w) {
+    CAUSEWAY_TRY(norm(w.post_norm, shape_.rows, nullptr));
+    CAUSEWAY_TRY(linear({.x = a_.normed,
+                         .k = config_.hidden,
+                         .w = w.gate_up,
+                         .bias = w.gate_up_bias,
+                         .n = config_.intermediate,
+                         .silu_mul = true,
+                         .out = a_.active},
+                        shape_.rows));
+    return linear({.x = a_.active,
+                   .k = config_.intermediate,
+                   .w = w.down,
+                   .bias = w.down_bias,
+                   .n = config_.hidden,
+                   .residual = a_.x,
+                   .out = a_.x},
+                  shape_.rows);
+  }
+
+  // logits of the sampled rows only.
+  Status head() {
+    CAUSEWAY_TRY(norm(weights_.norm, shape_.sampled, table(at_.sampled)));
+    return linear({.x = a_.normed,
+                   .k = config_.hidden,
+                   .w = weights_.lm_head,
+                   .n = config_.vocab,
+                   .out = a_.logits,
+                   .type = kernels::gemm::CudaOut::kF32},
+                  shape_.sampled);
+  }
+
+  const ModelConfig config_;
+  const std::unique_ptr<weights::PinnedModel> resident_;
+  const ModelWeights weights_;
+  const DeviceDoubles frequencies_;
+  CudaWorkspace& workspace_;
+  const CudaForwardOptions options_;
+  const CudaActivations a_;
+  CudaGraphs graphs_;
+  const std::byte* captured_kv_ = nullptr;
+
+  // Of the step that is being enqueued.
+  StepShape shape_;
+  KvMemory kv_;
+  kernels::CudaStream stream_ = nullptr;
+  const std::int32_t* tables_ = nullptr;
+  TableOffsets at_;
+};
+
+CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CudaForward::~CudaForward() = default;
+const ModelConfig& CudaForward::config() const { return state_->config(); }
+const float* CudaForward::logits() const { return state_->logits(); }
+
+Result<std::unique_ptr<CudaForward>> CudaForward::create(
+    ModelConfig config, std::unique_ptr<weights::PinnedModel> resident, CudaWorkspace& workspace,
+    const CudaForwardOptions& options) {
+  CAUSEWAY_TRY(check_served(config, *resident));
+  CAUSEWAY_ASSIGN(DeviceDoubles frequencies, upload(rope_frequencies(config)));
+  return std::unique_ptr<CudaForward>(new CudaForward(std::make_unique<State>(
+      std::move(config), std::move(resident), std::move(frequencies), workspace, options)));
+}
+
+Status CudaForward::run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {
+  return state_->run(shape, kv, stream);
+}
+
+}  // namespace causeway::model

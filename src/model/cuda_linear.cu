@@ -1,0 +1,71 @@
+#include "model/cuda_linear.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace causeway::model {
+namespace {
+
+using kernels::gemm::CudaOut;
+using kernels::gemm::CudaRequest;
+
+// The largest workspace over all row counts that a step may have: the way changes with the rows,
+// and so does what it takes.
+Result<Bytes> most(CudaRequest request, std::int64_t rows_max, int sm_count) {
+  Bytes largest;
+  for (std::int64_t rows = 1; rows <= rows_max; rows = rows < 256 ? rows + 1 : 2 * rows) {
+    for (const std::int64_t m : {rows, std::min(rows_max, 2 * rows - 1)}) {
+      request.m = m;
+      CAUSEWAY_ASSIGN(const auto plan, kernels::gemm::choose(request, {.sm_count = sm_count}));
+      largest = std::max(largest, plan.workspace);
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int64_t sampled,
+                               int sm_count) {
+  const std::int64_t q = c.heads * c.head_dim;
+  std::vector<CudaRequest> requests = {
+      {.n = q + 2 * c.kv_heads * c.head_dim, .k = c.hidden, .bias = c.attention_bias},
+      {.n = c.hidden, .k = q, .bias = c.attention_bias, .residual = true}};
+  if (c.intermediate > 0) {
+    requests.push_back({.n = c.intermediate, .k = c.hidden, .bias = c.mlp_bias, .silu_mul = true});
+    requests.push_back({.n = c.hidden, .k = c.intermediate, .bias = c.mlp_bias, .residual = true});
+  }
+  Bytes largest;
+  for (const CudaRequest& request : requests) {
+    CAUSEWAY_ASSIGN(const Bytes needed, most(request, rows, sm_count));
+    largest = std::max(largest, needed);
+  }
+  const CudaRequest head{.n = c.vocab, .k = c.hidden, .out = CudaOut::kF32};
+  CAUSEWAY_ASSIGN(const Bytes needed, most(head, sampled, sm_count));
+  return std::max(largest, needed);
+}
+
+Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,
+                  kernels::gemm::CudaGemm& gemm, void* workspace, kernels::CudaStream stream) {
+  const kernels::gemm::CudaOperands operands{.x = linear.x,
+                                             .w = linear.w.data,
+                                             .bias = linear.bias.data,
+                                             .residual = linear.residual,
+                                             .out = linear.out,
+                                             .x_stride = linear.k,
+                                             .w_stride = linear.k,
+                                             .residual_stride = linear.n,
+                                             .out_stride = linear.n};
+  const CudaRequest request{.m = rows,
+                            .n = linear.n,
+                            .k = linear.k,
+                            .out = linear.type,
+                            .bias = static_cast<bool>(linear.bias),
+                            .residual = linear.residual != nullptr,
+                            .silu_mul = linear.silu_mul,
+                            .aligned = kernels::gemm::aligned(operands)};
+  CAUSEWAY_ASSIGN(const auto plan, kernels::gemm::choose(request, {.sm_count = sm_count}));
+  return gemm.run(plan, operands, workspace, stream, kernels::gemm::Overlap::kYes);
+}
+
+}  // namespace causeway::model

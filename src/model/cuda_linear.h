@@ -1,0 +1,35 @@
+// The matrix products of a model on a GPU: which shapes there are, and what workspace they need.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/weights_ref.h"
+#include "model/config.h"
+
+namespace causeway::model {
+
+// out [rows][n] = x [rows][k] · wᵀ (+ bias) (+ residual), or silu(gate) ⊙ up of stacked w.
+struct CudaLinear {
+  const void* x = nullptr;  // bf16, dense
+  std::int64_t k = 0;
+  kernels::WeightsRef w;  // bf16 in device memory
+  kernels::WeightsRef bias;
+  std::int64_t n = 0;  // columns of out
+  bool silu_mul = false;
+  const void* residual = nullptr;  // bf16, dense; may be out
+  void* out = nullptr;             // dense
+  kernels::gemm::CudaOut type = kernels::gemm::CudaOut::kBF16;
+};
+
+// The most workspace that any product of the model takes: `rows` rows through the layers, `sampled`
+// through the head.
+Result<Bytes> linear_workspace(const ModelConfig& config, std::int64_t rows, std::int64_t sampled,
+                               int sm_count);
+
+Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,
+                  kernels::gemm::CudaGemm& gemm, void* workspace, kernels::CudaStream stream);
+
+}  // namespace causeway::model

@@ -1,0 +1,100 @@
+#include "model/cuda_workspace.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "kernels/attention/attention_cuda.h"
+#include "model/cuda_linear.h"
+#include "model/step_tables.h"
+
+namespace causeway::model {
+namespace {
+
+constexpr Bytes kAlignment = Bytes(256);
+
+// Hands out one part after the other.
+class Cutter {
+ public:
+  explicit Cutter(std::byte* base) : base_(base) {}
+  template <typename T>
+  T* take(Bytes bytes) {
+    std::byte* const begin = base_ + end_.count;
+    end_ = round_up(end_ + bytes, kAlignment);
+    return reinterpret_cast<T*>(begin);
+  }
+  Bytes end() const { return end_; }
+
+ private:
+  std::byte* base_;
+  Bytes end_;
+};
+
+// Without a base: how many bytes they take.
+CudaActivations cut(const ModelConfig& c, const CudaStepLimits& limits, std::byte* base,
+                    Bytes* bytes) {
+  Cutter cutter(base);
+  const auto bf16 = [&](std::int64_t columns) {
+    return cutter.take<std::byte>(Bytes(2 * limits.rows * columns));
+  };
+  CudaActivations a;
+  a.x = bf16(c.hidden);
+  a.normed = bf16(c.hidden);
+  a.qkv = bf16((c.heads + 2 * c.kv_heads) * c.head_dim);
+  a.attended = bf16(c.heads * c.head_dim);
+  a.active = bf16(c.intermediate);
+  a.rope = cutter.take<float>(Bytes(4 * limits.rows * c.head_dim));
+  a.logits = cutter.take<float>(Bytes(4 * limits.places * c.vocab));
+  if (bytes != nullptr) *bytes = cutter.end();
+  return a;
+}
+
+Bytes activation_bytes(const ModelConfig& c, const CudaStepLimits& limits) {
+  Bytes bytes;
+  cut(c, limits, nullptr, &bytes);
+  return bytes;
+}
+
+Status zero(void* begin, Bytes bytes, kernels::CudaStream stream) {
+  const cudaError_t code = cudaMemsetAsync(begin, 0, to_size(bytes), stream);
+  if (code == cudaSuccess) return {};
+  return Error{ErrorCode::kDevice,
+               std::string("clearing the kernels' workspaces: ") + cudaGetErrorString(code)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& device,
+                                                             std::span<const ModelConfig> models,
+                                                             const CudaStepLimits& limits,
+                                                             int sm_count,
+                                                             kernels::CudaStream stream) {
+  Bytes gemm, attention, activations;
+  for (const ModelConfig& c : models) {
+    CAUSEWAY_ASSIGN(const Bytes needed, linear_workspace(c, limits.rows, limits.places, sm_count));
+    gemm = std::max(gemm, needed);
+    const kernels::attention::Heads heads{c.heads, c.kv_heads, c.head_dim};
+    attention =
+        std::max(attention, kernels::attention::workspace_bytes(heads, limits.places, limits.rows));
+    activations = std::max(activations, activation_bytes(c, limits));
+  }
+  CAUSEWAY_ASSIGN(auto library, kernels::gemm::CudaGemm::create());
+  std::unique_ptr<CudaWorkspace> made(new CudaWorkspace(limits, sm_count, std::move(library)));
+  made->gemm_ = round_up(Bytes(4 * table_elements_max(limits.rows, limits.places, limits.frames)),
+                         kAlignment);
+  made->attention_ = round_up(made->gemm_ + gemm, kAlignment);
+  made->activations_ = round_up(made->attention_ + attention, kAlignment);
+  const Bytes all = made->activations_ + activations;
+  const Bytes extent = device.arena().extent_bytes();
+  CAUSEWAY_ASSIGN(made->extents_, device.arena().allocate((all + extent - Bytes(1)) / extent,
+                                                          device::Arena::End::kHigh));
+  CAUSEWAY_TRY(kernels::gemm::CudaGemm::prepare(made->gemm_workspace(), stream));
+  CAUSEWAY_TRY(zero(made->attention_workspace(), attention, stream));
+  return std::move(made);
+}
+
+CudaActivations CudaWorkspace::activations(const ModelConfig& model) const {
+  return cut(model, limits_, at(activations_), nullptr);
+}
+
+}  // namespace causeway::model
