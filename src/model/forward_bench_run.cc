@@ -1,13 +1,12 @@
 #include "model/forward_bench.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "base/check.h"
 #include "kernels/bench/machine_limits.h"
+#include "model/bench_model.h"
 #include "model/forward.h"
 
 namespace causeway::model {
@@ -17,76 +16,6 @@ using kernels::bench::BenchProgress;
 using kernels::bench::BenchSample;
 using kernels::bench::KernelBenchRow;
 
-constexpr Bytes kAlignment = Bytes(64);
-
-// Random weights in one host region, tensor after tensor in the plan's order.
-class RandomModel final : public weights::PinnedModel {
- public:
-  static Bytes bytes_of(const weights::LoadPlan& plan) {
-    Bytes total;
-    for (const auto& group : plan.groups) {
-      for (const auto& tensor : group.tensors) {
-        total = round_up(total + size_of(tensor, plan.dtype), kAlignment);
-      }
-    }
-    return total;
-  }
-
-  RandomModel(const weights::LoadPlan& plan, std::span<std::byte> memory) : memory_(memory) {
-    kernels::bench::fill_random_bf16(memory, 3, 0.01f);
-    Bytes offset;
-    for (const auto& group : plan.groups) {
-      for (const auto& tensor : group.tensors) {
-        weights::WeightView view{.data = memory.data() + offset.count,
-                                 .rows = 0,
-                                 .cols = tensor.sources.front().cols,
-                                 .dtype = plan.dtype};
-        for (const auto& source : tensor.sources) view.rows += source.rows;
-        views_.emplace(group.name + "." + tensor.name, view);
-        offset = round_up(offset + size_of(tensor, plan.dtype), kAlignment);
-      }
-    }
-  }
-
-  weights::WeightView weight(std::string_view group, std::string_view tensor) const override {
-    const auto found = views_.find(std::string(group) + "." + std::string(tensor));
-    CAUSEWAY_CHECK(found != views_.end(), "the plan has no such weight");
-    return found->second;
-  }
-  const std::vector<weights::GroupRange>& groups() const override { return groups_; }
-  Bytes bytes() const override { return Bytes(std::ssize(memory_)); }
-
- private:
-  static Bytes size_of(const weights::PlannedTensor& tensor, DType dtype) {
-    Bytes total;
-    for (const auto& source : tensor.sources) {
-      total += causeway::size_of(dtype) * (source.rows * source.cols);
-    }
-    return total;
-  }
-
-  std::span<std::byte> memory_;
-  std::map<std::string, weights::WeightView> views_;
-  std::vector<weights::GroupRange> groups_;
-};
-
-// Weights that a step of few tokens reads: all of a dense model's but the untied embedding.
-Bytes weight_bytes(const ModelConfig& c) {
-  const std::int64_t unread = c.tied_embeddings ? 0 : c.vocab * c.hidden;
-  return size_of(host_dtype(c.dtype)) * (parameter_count(c) - unread);
-}
-
-// Of a prompt: two operations a weight of the layers and token, the head for the last token, and
-// the causal half of attention's two products.
-double prefill_operations(const ModelConfig& c, std::int64_t tokens) {
-  const std::int64_t tables = (c.tied_embeddings ? 1 : 2) * c.vocab * c.hidden;
-  const auto layers = static_cast<double>(parameter_count(c) - tables);
-  const auto count = static_cast<double>(tokens);
-  const auto width = static_cast<double>(c.heads * c.head_dim * c.layers);
-  return 2 * layers * count + 2 * static_cast<double>(c.vocab * c.hidden) +
-         2 * count * (count + 1) * width;
-}
-
 class Bench {
  public:
   Bench(const ForwardBenchOptions& options, std::span<std::byte> weights, std::span<std::byte> kv,
@@ -95,17 +24,19 @@ class Bench {
         weights_(weights),
         clock_(clock),
         kv_{.base = kv.data(), .layout = layout, .dtype = DType::kBF16},
-        forward_(options.config,
-                 std::make_unique<RandomModel>(
-                     plan_weights(options.config, host_dtype(options.config.dtype)), weights)),
+        forward_(options.config, std::make_unique<PlacedModel>(
+                                     plan_weights(options.config, host_dtype(options.config.dtype)),
+                                     weights.data(), weights::WeightPlace::kHome)),
         logits_(static_cast<std::size_t>(options.config.vocab)) {
+    kernels::bench::fill_random_bf16(weights, 3, 0.01f);
     kernels::bench::fill_random_bf16(kv, 5, 0.5f);
   }
 
   Result<KernelBenchRow> decode() {
     const ModelConfig& c = options_.config;
     const Bytes kv_token = kv_.layout.token_stride * (2 * c.layers);
-    const Bytes step = weight_bytes(c) + kv_token * (options_.decode_context + 1);
+    const Bytes step =
+        decode_weight_bytes(c, host_dtype(c.dtype)) + kv_token * (options_.decode_context + 1);
     const double bytes = static_cast<double>(step.count * options_.decode_steps);
     KernelBenchRow row{.name = "decode",
                        .shape = "batch 1, context " + std::to_string(options_.decode_context),
@@ -215,7 +146,7 @@ Result<std::vector<KernelBenchRow>> run_forward_benchmarks(const ForwardBenchOpt
                                                            const Clock& clock,
                                                            const BenchProgress& progress) {
   const ModelConfig& c = options.config;
-  const Bytes weight_bytes = RandomModel::bytes_of(plan_weights(c, host_dtype(c.dtype)));
+  const Bytes weight_bytes = PlacedModel::bytes_of(plan_weights(c, host_dtype(c.dtype)));
   CAUSEWAY_ASSIGN(const auto layout, kv::plan_block(kv_shape(c, DType::kBF16), mib(4)));
   const std::int64_t tokens = std::max(options.decode_context + 1, options.prefill_tokens);
   const Bytes kv_bytes = layout.frame * (tokens / layout.tokens.count + 1);

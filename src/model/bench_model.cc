@@ -1,0 +1,64 @@
+#include "model/bench_model.h"
+
+#include "base/check.h"
+
+namespace causeway::model {
+namespace {
+
+constexpr Bytes kAlignment = Bytes(256);
+
+std::string key(std::string_view group, std::string_view tensor) {
+  return std::string(group) + "." + std::string(tensor);
+}
+
+weights::WeightView view_of(const weights::PlannedTensor& tensor, DType dtype) {
+  weights::WeightView view{.data = nullptr, .rows = 0, .cols = tensor.sources.front().cols};
+  for (const auto& source : tensor.sources) view.rows += source.rows;
+  view.dtype = dtype;
+  return view;
+}
+
+Bytes bytes_of_view(const weights::WeightView& view) {
+  return size_of(view.dtype) * (view.rows * view.cols);
+}
+
+}  // namespace
+
+Bytes PlacedModel::bytes_of(const weights::LoadPlan& plan) {
+  return PlacedModel(plan, nullptr, weights::WeightPlace::kHome).bytes();
+}
+
+PlacedModel::PlacedModel(const weights::LoadPlan& plan, std::byte* memory,
+                         weights::WeightPlace place) {
+  for (const auto& group : plan.groups) {
+    for (const auto& tensor : group.tensors) {
+      weights::WeightView view = view_of(tensor, plan.dtype);
+      view.data = memory + bytes_.count;
+      view.place = place;
+      bytes_ = round_up(bytes_ + bytes_of_view(view), kAlignment);
+      views_.emplace(key(group.name, tensor.name), view);
+    }
+  }
+}
+
+weights::WeightView PlacedModel::weight(std::string_view group, std::string_view tensor) const {
+  const auto found = views_.find(key(group, tensor));
+  CAUSEWAY_CHECK(found != views_.end(), "the plan has no such weight");
+  return found->second;
+}
+
+Bytes decode_weight_bytes(const ModelConfig& c, DType storage) {
+  const std::int64_t unread = c.tied_embeddings ? 0 : c.vocab * c.hidden;
+  return size_of(storage) * (parameter_count(c) - unread);
+}
+
+double prefill_operations(const ModelConfig& c, std::int64_t tokens) {
+  const std::int64_t tables = (c.tied_embeddings ? 1 : 2) * c.vocab * c.hidden;
+  const auto layers = static_cast<double>(parameter_count(c) - tables);
+  const auto count = static_cast<double>(tokens);
+  const auto width = static_cast<double>(c.heads * c.head_dim * c.layers);
+  return 2 * layers * count + 2 * static_cast<double>(c.vocab * c.hidden) +
+         2 * count * (count + 1) * width;
+}
+
+}  // namespace causeway::model

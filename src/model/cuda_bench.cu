@@ -1,0 +1,210 @@
+#include "model/cuda_bench.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "kernels/bench/cuda_limits.h"
+#include "kernels/bench/cuda_timer.h"
+#include "model/bench_model.h"
+#include "model/cuda_forward.h"
+
+namespace causeway::model {
+namespace {
+
+using kernels::bench::BenchProgress;
+using kernels::bench::BenchSample;
+using kernels::bench::KernelBenchRow;
+
+constexpr Bytes kFrame = mib(4);
+
+struct FreeHost {
+  void operator()(std::int32_t* memory) const { cudaFreeHost(memory); }
+};
+
+Status check(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return {};
+  return Error{ErrorCode::kDevice, std::string(what) + ": " + cudaGetErrorString(code)};
+}
+
+Result<device::Extents> take(device::Device& device, Bytes bytes, device::Arena::End end) {
+  const Bytes extent = device.arena().extent_bytes();
+  return device.arena().allocate((bytes + extent - Bytes(1)) / extent, end);
+}
+
+// `batch` sequences of `context` tokens before this step and `tokens` in it, frames in a row.
+request::Batch make_batch(std::int64_t batch, std::int64_t context, std::int64_t tokens,
+                          std::int64_t block, std::int64_t vocab) {
+  request::Batch made;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    request::BatchEntry entry;
+    entry.token_begin = static_cast<std::int32_t>(made.tokens.size());
+    entry.token_count = static_cast<std::int32_t>(tokens);
+    entry.frame_begin = static_cast<std::int32_t>(made.frames.size());
+    entry.frame_count = static_cast<std::int32_t>((context + tokens + block - 1) / block);
+    entry.context = static_cast<std::int32_t>(context);
+    entry.samples = true;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      made.tokens.push_back(static_cast<TokenId>((i * 31 + t * 97) % vocab));
+    }
+    for (std::int32_t f = 0; f < entry.frame_count; ++f) {
+      made.frames.emplace_back(std::ssize(made.frames));
+    }
+    made.entries.push_back(std::move(entry));
+  }
+  return made;
+}
+
+class Bench {
+ public:
+  Bench(const CudaBenchOptions& options, device::Device& device, kernels::CudaStream stream)
+      : options_(options), device_(device), stream_(stream) {}
+
+  Status prepare();
+  Result<KernelBenchRow> decode(std::int64_t batch);
+  Result<KernelBenchRow> prefill();
+
+ private:
+  Status step(const request::Batch& batch, const StepShape& shape);
+  template <typename Measure>
+  Result<KernelBenchRow> measure(KernelBenchRow row, Measure once);
+
+  const CudaBenchOptions& options_;
+  device::Device& device_;
+  kernels::CudaStream stream_;
+  kv::BlockLayout layout_;
+  device::Extents weights_memory_;
+  device::Extents kv_memory_;
+  device::Extents matmul_memory_;
+  std::unique_ptr<CudaWorkspace> workspace_;
+  std::unique_ptr<CudaForward> forward_;
+  std::unique_ptr<std::int32_t, FreeHost> tables_;
+  std::size_t table_elements_ = 0;
+};
+
+Status Bench::prepare() {
+  const ModelConfig& c = options_.config;
+  const auto plan = plan_weights(c, DType::kBF16);
+  CAUSEWAY_ASSIGN(layout_, kv::plan_block(kv_shape(c, DType::kBF16), kFrame));
+  const std::int64_t block = layout_.tokens.count;
+  const std::int64_t places =
+      *std::max_element(options_.decode_batches.begin(), options_.decode_batches.end());
+  const std::int64_t frames =
+      std::max(places * (options_.decode_context / block + 1), options_.prefill_tokens / block + 1);
+  CAUSEWAY_ASSIGN(weights_memory_,
+                  take(device_, PlacedModel::bytes_of(plan), device::Arena::End::kHigh));
+  CAUSEWAY_ASSIGN(kv_memory_, take(device_, kFrame * frames, device::Arena::End::kLow));
+  CAUSEWAY_ASSIGN(matmul_memory_,
+                  take(device_, kernels::bench::cuda_matmul_bytes(), device::Arena::End::kHigh));
+  CAUSEWAY_TRY(kernels::bench::cuda_fill_random_bf16(weights_memory_.data(),
+                                                     weights_memory_.bytes(), 3, 0.03f, stream_));
+  CAUSEWAY_TRY(kernels::bench::cuda_fill_random_bf16(kv_memory_.data(), kv_memory_.bytes(), 5, 0.5f,
+                                                     stream_));
+  const CudaStepLimits limits{
+      .rows = std::max(options_.prefill_tokens, places), .places = places, .frames = frames};
+  CAUSEWAY_ASSIGN(workspace_, CudaWorkspace::create(device_, {&c, 1}, limits,
+                                                    device_.capabilities().processors, stream_));
+  CAUSEWAY_ASSIGN(
+      forward_, CudaForward::create(c,
+                                    std::make_unique<PlacedModel>(plan, weights_memory_.data(),
+                                                                  weights::WeightPlace::kResident),
+                                    *workspace_, {.graphs = options_.graphs}));
+  table_elements_ =
+      static_cast<std::size_t>(table_elements_max(limits.rows, limits.places, limits.frames));
+  void* pinned = nullptr;
+  CAUSEWAY_TRY(check(cudaMallocHost(&pinned, 4 * table_elements_), "pinned memory for tables"));
+  tables_.reset(static_cast<std::int32_t*>(pinned));
+  return {};
+}
+
+// As an executor does it: tables written by the host, copied, and the step enqueued behind them.
+Status Bench::step(const request::Batch& batch, const StepShape& shape) {
+  const std::int64_t used = write_tables(batch, shape, {tables_.get(), table_elements_});
+  CAUSEWAY_TRY(
+      check(cudaMemcpyAsync(workspace_->tables(), tables_.get(), static_cast<std::size_t>(4 * used),
+                            cudaMemcpyHostToDevice, stream_),
+            "copying a step's tables"));
+  const KvMemory kv{.base = kv_memory_.data(), .layout = layout_, .dtype = DType::kBF16};
+  return forward_->run(shape, kv, stream_);
+}
+
+template <typename Measure>
+Result<KernelBenchRow> Bench::measure(KernelBenchRow row, Measure once) {
+  std::vector<BenchSample> samples;
+  for (std::int64_t i = 0; i < options_.runs + 1; ++i) {
+    CAUSEWAY_ASSIGN(const BenchSample sample, once());
+    if (i > 0) samples.push_back(sample);  // the first warms up, and captures
+  }
+  kernels::bench::summarise(samples, 1e-9, row);
+  return row;
+}
+
+Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
+  const ModelConfig& c = options_.config;
+  const std::int64_t context = options_.decode_context;
+  const auto steps = make_batch(batch, context, 1, layout_.tokens.count, c.vocab);
+  const StepShape shape = shape_of(steps, {&batch, 1});
+  const Bytes kv = layout_.token_stride * (2 * c.layers * (context + 1) * batch);
+  const Bytes bytes = decode_weight_bytes(c, DType::kBF16) + kv;
+  KernelBenchRow row{
+      .name = "decode",
+      .shape = "batch " + std::to_string(batch) + ", context " + std::to_string(context),
+      .unit = "GB/s",
+      .limit_name = "hbm_read",
+      .ratio_wanted = batch == 1 ? 1 / 1.20 : 1 / 1.15};
+  return measure(std::move(row), [&]() -> Result<BenchSample> {
+    CAUSEWAY_ASSIGN(const double limit,
+                    kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
+                                                        weights_memory_.bytes(), 3, stream_));
+    const auto enqueue = [&]() -> Status {
+      for (std::int64_t i = 0; i < options_.decode_steps; ++i) CAUSEWAY_TRY(step(steps, shape));
+      return {};
+    };
+    CAUSEWAY_ASSIGN(const Nanos took, kernels::bench::time_on_gpu(enqueue, stream_));
+    const auto read = static_cast<double>(bytes.count * options_.decode_steps);
+    return BenchSample{read / to_seconds(took), limit};
+  });
+}
+
+Result<KernelBenchRow> Bench::prefill() {
+  const ModelConfig& c = options_.config;
+  const auto prompt = make_batch(1, 0, options_.prefill_tokens, layout_.tokens.count, c.vocab);
+  const StepShape shape = shape_of(prompt, {});
+  KernelBenchRow row{.name = "prefill",
+                     .shape = std::to_string(options_.prefill_tokens) + " tokens",
+                     .unit = "GFLOP/s",
+                     .limit_name = "cublas_bf16",
+                     .ratio_wanted = 1 / 1.45};
+  return measure(std::move(row), [&]() -> Result<BenchSample> {
+    CAUSEWAY_ASSIGN(const double limit,
+                    kernels::bench::cuda_matmul_peak(matmul_memory_.data(), stream_));
+    CAUSEWAY_ASSIGN(const Nanos took,
+                    kernels::bench::time_on_gpu([&] { return step(prompt, shape); }, stream_));
+    return BenchSample{prefill_operations(c, options_.prefill_tokens) / to_seconds(took), limit};
+  });
+}
+
+}  // namespace
+
+Result<std::vector<KernelBenchRow>> run_cuda_benchmarks(const CudaBenchOptions& options,
+                                                        device::Device& device,
+                                                        kernels::CudaStream stream,
+                                                        const BenchProgress& progress) {
+  if (options.decode_batches.empty()) return invalid_argument("no batch sizes to measure");
+  std::vector<KernelBenchRow> rows;
+  Bench bench(options, device, stream);
+  CAUSEWAY_TRY(bench.prepare());
+  const std::int64_t total = std::ssize(options.decode_batches) + 1;
+  for (const std::int64_t batch : options.decode_batches) {
+    if (progress) progress("decode, batch " + std::to_string(batch), std::ssize(rows), total);
+    CAUSEWAY_ASSIGN(rows.emplace_back(), bench.decode(batch));
+  }
+  if (progress) progress("prefill", std::ssize(rows), total);
+  CAUSEWAY_ASSIGN(rows.emplace_back(), bench.prefill());
+  return rows;
+}
+
+}  // namespace causeway::model

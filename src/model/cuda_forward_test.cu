@@ -1,0 +1,259 @@
+// The forward pass on a GPU against the one on the CPU, on generated models of every dense family:
+// prompts in chunks, mixed steps, and decode plainly, captured, and from the graph.
+//   cuda_forward_gpu_test [--seed S]        exit code 77: no GPU
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_machine.h"
+#include "model/bench_model.h"
+#include "model/cuda_forward.h"
+#include "model/random_model.h"
+
+namespace causeway::model {
+namespace {
+
+constexpr Bytes kFrame = kib(256);
+constexpr std::int64_t kFrames = 64;
+// bf16 keeps 8 bits: 2⁻⁹ a rounding, some dozens of them after each other.
+constexpr double kTolerance = 0.03;
+
+void must(const Status& status, const char* what) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "FAILED: %s: %s\n", what, status.error().message.c_str());
+  std::exit(1);
+}
+void must(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return;
+  std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
+  std::exit(1);
+}
+template <typename T>
+T must(Result<T> result, const char* what) {
+  if (!result.ok()) must(Status(result.error()), what);
+  return std::move(result).value();
+}
+
+struct Part {
+  std::int32_t sequence = 0;
+  std::int32_t tokens = 1;
+  bool samples = true;
+};
+
+// Sequences that grow step by step, their frames dealt out in turns.
+class Story {
+ public:
+  Story(std::int64_t vocab, std::int64_t block, std::uint64_t seed)
+      : random_(seed), vocab_(vocab), block_(block) {}
+
+  request::Batch step(const std::vector<Part>& parts) {
+    request::Batch batch;
+    for (const Part& part : parts) {
+      Sequence& sequence = sequences_[part.sequence];
+      while (std::ssize(sequence.frames) * block_ < sequence.tokens + part.tokens) {
+        sequence.frames.emplace_back(next_frame_++ * 7 % kFrames);
+      }
+      request::BatchEntry entry;
+      entry.token_begin = static_cast<std::int32_t>(batch.tokens.size());
+      entry.token_count = part.tokens;
+      entry.frame_begin = static_cast<std::int32_t>(batch.frames.size());
+      entry.frame_count = static_cast<std::int32_t>(sequence.frames.size());
+      entry.context = sequence.tokens;
+      entry.samples = part.samples;
+      for (int i = 0; i < part.tokens; ++i) {
+        batch.tokens.push_back(static_cast<TokenId>(random_.below(vocab_)));
+      }
+      batch.frames.insert(batch.frames.end(), sequence.frames.begin(), sequence.frames.end());
+      batch.entries.push_back(entry);
+      sequence.tokens += part.tokens;
+    }
+    return batch;
+  }
+
+ private:
+  struct Sequence {
+    std::int32_t tokens = 0;
+    std::vector<FrameId> frames;
+  };
+  Random random_;
+  std::int64_t vocab_;
+  std::int64_t block_;
+  std::int64_t next_frame_ = 1;
+  Sequence sequences_[8];
+};
+
+std::vector<std::vector<Part>> script() {
+  std::vector<std::vector<Part>> steps = {
+      {{0, 37}, {1, 5, false}, {2, 1}},
+      {{0, 70}, {1, 1}, {3, 90, false}, {2, 1}},
+      {{3, 1}, {0, 1}},
+  };
+  for (int i = 0; i < 5; ++i) steps.push_back({{0}, {1}, {2}, {3}});
+  for (int i = 0; i < 3; ++i) steps.push_back({{2}, {0}, {3}});
+  return steps;
+}
+
+// The same weights on both sides.
+class Pair {
+ public:
+  Pair(const ModelConfig& config, device::Device& device, device::Stream& stream,
+       std::uint64_t seed)
+      : config_(config), stream_(device::cuda_stream_of(stream)) {
+    const auto plan = plan_weights(config, DType::kBF16);
+    layout_ = must(kv::plan_block(kv_shape(config, DType::kBF16), kFrame), "the block");
+    host_weights_.resize(to_size(PlacedModel::bytes_of(plan)));
+    fill(seed);
+    host_kv_.resize(to_size(kFrame * kFrames));
+    host_ = std::make_unique<HostForward>(
+        config,
+        std::make_unique<PlacedModel>(plan, host_weights_.data(), weights::WeightPlace::kHome));
+    device::Arena& arena = device.arena();
+    weights_ =
+        must(arena.allocate(extents(arena, std::ssize(host_weights_)), device::Arena::End::kHigh),
+             "memory for weights");
+    kv_ = must(arena.allocate(extents(arena, std::ssize(host_kv_)), device::Arena::End::kLow),
+               "memory for KV");
+    must(cudaMemcpy(weights_.data(), host_weights_.data(), host_weights_.size(),
+                    cudaMemcpyHostToDevice),
+         "copying weights");
+    must(cudaMemset(kv_.data(), 0xFF, host_kv_.size()), "poisoning KV");
+    workspace_ =
+        must(CudaWorkspace::create(device, {&config, 1}, {.rows = 256, .places = 8, .frames = 256},
+                                   device.capabilities().processors, stream_),
+             "the workspace");
+    forward_ = must(CudaForward::create(config,
+                                        std::make_unique<PlacedModel>(
+                                            plan, weights_.data(), weights::WeightPlace::kResident),
+                                        *workspace_, {}),
+                    "the forward pass");
+  }
+
+  // The relative error of the step's logits.
+  double step(const request::Batch& batch) {
+    constexpr std::int64_t kBuckets[] = {1, 2, 4, 8};
+    const StepShape shape = shape_of(batch, kBuckets);
+    std::vector<std::int32_t> tables(static_cast<std::size_t>(
+        table_elements_max(shape.rows, shape.places, std::ssize(batch.frames))));
+    const std::int64_t used = write_tables(batch, shape, tables);
+    must(cudaMemcpy(workspace_->tables(), tables.data(), static_cast<std::size_t>(4 * used),
+                    cudaMemcpyHostToDevice),
+         "copying tables");
+    must(forward_->run(shape, {.base = kv_.data(), .layout = layout_}, stream_), "a step");
+    std::int64_t rows = 0;
+    for (const auto& entry : batch.entries) rows += entry.samples ? 1 : 0;
+    std::vector<float> got(static_cast<std::size_t>(rows * config_.vocab));
+    std::vector<float> want(got.size());
+    must(cudaStreamSynchronize(stream_), "waiting for a step");
+    must(cudaMemcpy(got.data(), forward_->logits(), got.size() * sizeof(float),
+                    cudaMemcpyDeviceToHost),
+         "copying logits");
+    must(host_->run(batch, {.base = host_kv_.data(), .layout = layout_}, want), "the CPU's step");
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      difference += std::pow(double{got[i]} - double{want[i]}, 2);
+      size += std::pow(double{want[i]}, 2);
+    }
+    return std::sqrt(difference / size);  // NaN fails every comparison
+  }
+
+  std::int64_t block() const { return layout_.tokens.count; }
+
+ private:
+  static std::int64_t extents(const device::Arena& arena, std::int64_t bytes) {
+    return (bytes + arena.extent_bytes().count - 1) / arena.extent_bytes().count;
+  }
+  void fill(std::uint64_t seed) {
+    Random random(seed);
+    for (std::size_t i = 0; i < host_weights_.size(); i += 2) {
+      const BFloat16 value = to_bfloat16(static_cast<float>(random.uniform() - 0.5) * 0.3f);
+      std::memcpy(&host_weights_[i], &value, 2);
+    }
+  }
+
+  ModelConfig config_;
+  kernels::CudaStream stream_;
+  kv::BlockLayout layout_;
+  std::vector<std::byte> host_weights_;
+  std::vector<std::byte> host_kv_;
+  std::unique_ptr<HostForward> host_;
+  device::Extents weights_;
+  device::Extents kv_;
+  std::unique_ptr<CudaWorkspace> workspace_;
+  std::unique_ptr<CudaForward> forward_;
+};
+
+struct Case {
+  const char* name;
+  Family family;
+  std::int64_t heads, kv_heads, head_dim;
+  bool tied, bias;
+};
+
+bool check(const Case& c, device::Device& device, std::uint64_t seed) {
+  ModelConfig config = random_model_config(c.family);
+  config.layers = 3;
+  config.vocab = 1000;
+  config.heads = c.heads;
+  config.kv_heads = c.kv_heads;
+  config.head_dim = c.head_dim;
+  config.tied_embeddings = c.tied;
+  config.attention_bias = config.mlp_bias = c.bias;
+  const auto stream = must(device.make_stream("test"), "a stream");
+  Pair pair(config, device, *stream, seed);
+  Story story(config.vocab, pair.block(), seed);
+  bool good = true;
+  double worst = 0;
+  int index = 0;
+  for (const auto& parts : script()) {
+    const double error = pair.step(story.step(parts));
+    if (!(error <= kTolerance)) {
+      std::printf("FAILED %s, step %d: relative error %g\n", c.name, index, error);
+      good = false;
+    }
+    worst = std::max(worst, error);
+    ++index;
+  }
+  std::printf("%s: worst relative error of %d steps %.2e\n", c.name, index, worst);
+  return good;
+}
+
+int run(std::uint64_t seed) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+    std::printf("SKIPPED: no GPU\n");
+    return 77;
+  }
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const RealClock clock;
+  device::HostMemory memory;
+  const auto api = must(device::load_cuda_api(), "the driver");
+  const auto machine = must(device::CudaMachine::create(api, {}, clock, memory), "the machine");
+  const auto device = must(machine->open({.name = "test", .arena_bytes = gib(4)}), "the slice");
+  const auto current = must(device::CudaCurrent::enter(*device), "the context");
+  const Case cases[] = {
+      {"llama, 8/2 heads of 64", Family::kLlama, 8, 2, 64, false, false},
+      {"llama, 4/4 heads of 64, tied, biases", Family::kLlama, 4, 4, 64, true, true},
+      {"llama, 6/2 heads of 128", Family::kLlama, 6, 2, 128, true, false},
+      {"qwen3, 8/1 heads of 128", Family::kQwen3, 8, 1, 128, false, false},
+      {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false}};
+  bool good = true;
+  for (const Case& c : cases) good = check(c, *device, seed++) && good;
+  std::printf(good ? "PASSED\n" : "FAILED\n");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace causeway::model
+
+int main(int argc, char** argv) {
+  std::uint64_t seed = 1;
+  if (argc == 3 && std::strcmp(argv[1], "--seed") == 0) seed = std::strtoull(argv[2], nullptr, 10);
+  return causeway::model::run(seed);
+}
