@@ -55,8 +55,10 @@ int run(int argc, char** argv) {
   CLI::App& bench = add_group(app, "bench", "Measure a server, or parts of this one");
   commands.push_back(make_bench_serve(bench, clock));
   commands.push_back(make_bench_kernels(bench, clock));
+  commands.push_back(make_bench_model(bench, clock));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_simulate(app));
+  commands.push_back(make_topology(app, clock));
 
   try {
     app.parse(argc, argv);

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/kernel_rows.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
 #include "device/host_memory.h"
@@ -15,34 +16,6 @@ using kernels::bench::KernelBenchRow;
 
 void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
   fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
-}
-
-void print_table(const std::vector<KernelBenchRow>& rows) {
-  fmt::print("{:<24} {:<30} {:>10} {:>10} {:<8} {:>6} {:>6} {:>7} {:>5}  {}\n", "kernel", "shape",
-             "median", "limit", "unit", "ratio", "wanted", "spread", "runs", "the limit is");
-  for (const KernelBenchRow& row : rows) {
-    fmt::print("{:<24} {:<30} {:>10.1f} {:>10.1f} {:<8} {:>6.2f} {:>6} {:>6.0f}% {:>5}  {}\n",
-               row.name, row.shape, row.measured, row.limit, row.unit, row.ratio,
-               row.ratio_wanted > 0 ? fmt::format("{:.2f}", row.ratio_wanted) : "",
-               100 * row.spread, row.runs, row.limit_name);
-  }
-}
-
-nlohmann::ordered_json to_json(const std::vector<KernelBenchRow>& rows) {
-  auto list = nlohmann::ordered_json::array();
-  for (const KernelBenchRow& row : rows) {
-    list.push_back({{"name", row.name},
-                    {"shape", row.shape},
-                    {"measured", row.measured},
-                    {"limit", row.limit},
-                    {"unit", row.unit},
-                    {"ratio", row.ratio},
-                    {"ratio_wanted", row.ratio_wanted},
-                    {"spread", row.spread},
-                    {"runs", row.runs},
-                    {"limit_name", row.limit_name}});
-  }
-  return list;
 }
 
 class BenchKernels final : public Command {
@@ -72,8 +45,8 @@ class BenchKernels final : public Command {
     CAUSEWAY_ASSIGN(const auto model_rows,
                     model::run_forward_benchmarks(forward, memory, clock_, print_progress));
     rows.insert(rows.end(), model_rows.begin(), model_rows.end());
-    print_table(rows);
-    return write_json(json_file_, to_json(rows));
+    print_kernel_rows(rows);
+    return write_json(json_file_, kernel_rows_json(rows));
   }
 
  private:

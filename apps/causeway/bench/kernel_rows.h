@@ -1,0 +1,16 @@
+// Rows of figures beside their limits, as a table for people and as JSON.
+#pragma once
+
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "kernels/bench/kernel_bench.h"
+
+namespace causeway::app {
+
+// To standard output.
+void print_kernel_rows(const std::vector<kernels::bench::KernelBenchRow>& rows);
+nlohmann::ordered_json kernel_rows_json(const std::vector<kernels::bench::KernelBenchRow>& rows);
+
+}  // namespace causeway::app

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/kernel_rows.h"
+#include "bench/model_on_gpu.h"
+#include "commands/command.h"
+#include "commands/json_file.h"
+#include "device/host_memory.h"
+#include "model/forward_bench.h"
+
+namespace causeway::app {
+namespace {
+
+constexpr std::int64_t kConfigBytesMax = 1 << 20;
+
+void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
+  fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
+}
+
+Result<model::ModelConfig> read_config(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text(kConfigBytesMax, '\0');
+  in.read(text.data(), kConfigBytesMax);
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  auto config = model::parse_config(text);
+  if (config.ok()) return config;
+  Error error = config.error();
+  error.message = file + ": " + error.message;
+  return error;
+}
+
+class BenchModel final : public Command {
+ public:
+  BenchModel(CLI::App& parent, const Clock& clock)
+      : Command(parent, "model", "Time a model's prefill and decode beside what binds them"),
+        clock_(clock) {
+    auto& app = options();
+    app.add_option("--model-config", config_file_, "config.json of the model; only shapes count")
+        ->required()
+        ->check(CLI::ExistingFile);
+    app.add_flag("--random-weights", random_weights_, "make weights on the spot (the default)");
+    app.add_option("--device", device_, "where: cuda or host")
+        ->check(CLI::IsMember({"cuda", "host"}))
+        ->capture_default_str();
+    app.add_option("--gpu", gpu_.gpu, "which GPU")->check(CLI::NonNegativeNumber);
+    app.add_option("--runs", gpu_.runs, "of each figure; the median is reported")
+        ->check(CLI::Range(5, 1000))
+        ->capture_default_str();
+    app.add_option("--batch", gpu_.decode_batches, "sequences in a decode step (cuda)")
+        ->check(CLI::Range(1, 4096))
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--context", gpu_.decode_context, "tokens before the decoded one")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--prefill", gpu_.prefill_tokens, "tokens of the prompt")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_flag("--no-graphs", no_graphs_, "launch every kernel by itself (cuda)");
+    app.add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(gpu_.config, read_config(config_file_));
+    gpu_.graphs = !no_graphs_;
+    CAUSEWAY_ASSIGN(const auto rows, device_ == "host"
+                                         ? on_host()
+                                         : bench_model_on_gpu(gpu_, clock_, print_progress));
+    print_kernel_rows(rows);
+    return write_json(json_file_, kernel_rows_json(rows));
+  }
+
+ private:
+  Result<std::vector<kernels::bench::KernelBenchRow>> on_host() {
+    device::HostMemory memory;
+    model::ForwardBenchOptions options;
+    options.config = gpu_.config;
+    options.runs = gpu_.runs;
+    options.decode_context = gpu_.decode_context;
+    options.prefill_tokens = gpu_.prefill_tokens;
+    return model::run_forward_benchmarks(options, memory, clock_, print_progress);
+  }
+
+  const Clock& clock_;
+  std::string config_file_;
+  bool random_weights_ = true;
+  std::string device_ = "cuda";
+  GpuBenchSettings gpu_{.config = {}, .decode_batches = {1, 8, 32, 128}};
+  bool no_graphs_ = false;
+  std::string json_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_model(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<BenchModel>(parent, clock);
+}
+
+}  // namespace causeway::app

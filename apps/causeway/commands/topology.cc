@@ -1,0 +1,204 @@
+#include "topology/topology.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "commands/command.h"
+#include "device/cuda/cuda_machine.h"
+#include "device/cuda/link_rates.h"
+#include "device/memory_headroom.h"
+#include "topology/discover.h"
+#include "topology/render.h"
+#include "topology/snapshot.h"
+
+namespace causeway::app {
+namespace {
+
+using device::LinkRate;
+using topology::Gpu;
+using topology::Machine;
+
+// Rates of the links, by the GPU's place in the topology.
+struct Measured {
+  std::vector<int> gpus;  // of each device
+  device::MachineLinkRates rates;
+};
+
+Result<Machine> look() {
+  topology::DiscoverOptions options;
+  const auto headroom = device::read_memory_headroom();
+  if (headroom.ok()) {
+    options.memory_available = headroom->bytes;
+    options.memory_limited_by = headroom->limited_by;
+  }
+  const auto nvml = topology::load_nvml();
+  if (nvml.ok()) {
+    options.nvml = &*nvml;
+  } else {
+    options.no_nvml_because = nvml.error().message;
+  }
+  return topology::discover(options);
+}
+
+int place_of(const Machine& machine, const std::string& pci_id, int otherwise) {
+  for (std::size_t g = 0; g < machine.gpus.size(); ++g) {
+    if (machine.gpus[g].pci_id == pci_id) return static_cast<int>(g);
+  }
+  return otherwise;
+}
+
+Result<Measured> measure(const Machine& machine, const Clock& clock) {
+  const device::LinkRateOptions options;
+  CAUSEWAY_ASSIGN(const device::CudaApi api, device::load_cuda_api());
+  device::HostMemory memory;
+  CAUSEWAY_ASSIGN(const auto cuda, device::CudaMachine::create(api, {}, clock, memory));
+  Measured measured;
+  std::vector<std::unique_ptr<device::Device>> devices;
+  std::vector<device::Device*> pointers;
+  for (int ordinal = 0; ordinal < cuda->gpus(); ++ordinal) {
+    CAUSEWAY_ASSIGN(const device::CudaGpu gpu, cuda->describe(ordinal));
+    measured.gpus.push_back(place_of(machine, topology::normal_pci_id(gpu.pci_id), ordinal));
+    device::SliceSpec slice;
+    slice.name = "gpu" + std::to_string(ordinal);
+    slice.physical_device = ordinal;
+    slice.arena_bytes = options.bytes * 2;
+    CAUSEWAY_ASSIGN(auto opened, cuda->open(slice));
+    pointers.push_back(opened.get());
+    devices.push_back(std::move(opened));
+  }
+  CAUSEWAY_ASSIGN(measured.rates, device::measure_links(pointers, memory, options));
+  return measured;
+}
+
+// What the specification allows a link; 0: unknown.
+double pcie_limit(const Machine& machine, int gpu) {
+  if (gpu < 0 || gpu >= std::ssize(machine.gpus)) return 0;
+  return machine.gpus[static_cast<std::size_t>(gpu)].pcie_max.bytes_per_second();
+}
+
+double peer_limit(const Machine& machine, int a, int b) {
+  if (std::max(a, b) >= std::ssize(machine.gpus) || std::min(a, b) < 0) return 0;
+  return std::min(machine.gpus[static_cast<std::size_t>(a)].nvlinks.bytes_per_second(),
+                  machine.gpus[static_cast<std::size_t>(b)].nvlinks.bytes_per_second());
+}
+
+struct Row {
+  std::string link;
+  LinkRate rate;
+  double limit = 0;
+};
+
+std::vector<Row> rows_of(const Machine& machine, const Measured& measured) {
+  std::vector<Row> rows;
+  double sum = 0;
+  for (std::size_t d = 0; d < measured.rates.devices.size(); ++d) {
+    const int gpu = measured.gpus[d];
+    const auto& rates = measured.rates.devices[d];
+    const double limit = pcie_limit(machine, gpu);
+    sum += limit;
+    rows.push_back({fmt::format("host → GPU {}", gpu), rates.in, limit});
+    rows.push_back({fmt::format("GPU {} → host", gpu), rates.out, limit});
+    rows.push_back({fmt::format("host ⇄ GPU {}, sum", gpu), rates.both, 2 * limit});
+  }
+  if (measured.rates.devices.size() > 1) {
+    rows.push_back({"host → all GPUs at once", measured.rates.all_in, sum});
+    rows.push_back({"all GPUs → host at once", measured.rates.all_out, sum});
+  }
+  for (const auto& peer : measured.rates.peers) {
+    const int source = measured.gpus[static_cast<std::size_t>(peer.source)];
+    const int target = measured.gpus[static_cast<std::size_t>(peer.target)];
+    const double limit = peer_limit(machine, source, target);
+    rows.push_back({fmt::format("GPU {} → GPU {}", source, target), peer.one_way, limit});
+    if (peer.source < peer.target) {
+      rows.push_back({fmt::format("GPU {} ⇄ GPU {}, sum", source, target), peer.both, 2 * limit});
+    }
+  }
+  return rows;
+}
+
+void print_rows(const std::vector<Row>& rows) {
+  fmt::print("\n{:<28} {:>14} {:>20} {:>12} {:>6}\n", "measured link", "median",
+             "slowest – fastest", "by spec", "ratio");
+  for (const Row& row : rows) {
+    const std::string spread =
+        fmt::format("{:.1f} – {:.1f}", row.rate.low * 1e-9, row.rate.high * 1e-9);
+    fmt::print("{:<28} {:>14} {:>20} {:>12} {:>6}\n", row.link,
+               topology::rate_text(row.rate.median), spread, topology::rate_text(row.limit),
+               row.limit > 0 ? fmt::format("{:.2f}", row.rate.median / row.limit) : "?");
+  }
+}
+
+nlohmann::ordered_json json_of(const std::vector<Row>& rows) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    list.push_back({{"link", row.link},
+                    {"bytes_per_second", row.rate.median},
+                    {"lowest", row.rate.low},
+                    {"highest", row.rate.high},
+                    {"by_specification", row.limit}});
+  }
+  return list;
+}
+
+class Topology final : public Command {
+ public:
+  Topology(CLI::App& parent, const Clock& clock)
+      : Command(parent, "topology",
+                "Show this machine: CPUs, PCI, GPUs and NVLinks, with measured link rates"),
+        clock_(clock) {
+    options().add_flag("--json", json_, "print JSON, which --from reads");
+    options().add_flag("--measure,!--no-measure", measure_,
+                       "measure the links when there is a GPU: about a second and 512 MiB of GPU "
+                       "and host memory each (default: on)");
+    options()
+        .add_option("--from", from_, "show a recorded topology instead of this machine's")
+        ->check(CLI::ExistingFile);
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(const Machine machine, from_.empty() ? look() : topology::load_snapshot(from_));
+    std::vector<Row> rows;
+    Status status;
+    if (measure_ && from_.empty() && !machine.gpus.empty()) {
+      const auto measured = measure(machine, clock_);
+      if (measured.ok()) {
+        rows = rows_of(machine, *measured);
+      } else {
+        status = measured.error().with_context("the links were not measured");
+      }
+    }
+    json_ ? print_json(machine, rows) : print_text(machine, rows);
+    return status;
+  }
+
+ private:
+  static void print_text(const Machine& machine, const std::vector<Row>& rows) {
+    fmt::print("{}", topology::render_tree(machine));
+    const std::string gpus = topology::render_gpus(machine);
+    if (!gpus.empty()) fmt::print("\n{}", gpus);
+    if (!rows.empty()) print_rows(rows);
+    const std::string notes = topology::render_notes(machine);
+    if (!notes.empty()) fmt::print("\n{}", notes);
+  }
+
+  static void print_json(const Machine& machine, const std::vector<Row>& rows) {
+    auto document = nlohmann::ordered_json::parse(topology::write_snapshot(machine));
+    if (!rows.empty()) document["measured_links"] = json_of(rows);
+    fmt::print("{}\n", document.dump(1));
+  }
+
+  const Clock& clock_;
+  bool json_ = false;
+  bool measure_ = true;
+  std::string from_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_topology(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<Topology>(parent, clock);
+}
+
+}  // namespace causeway::app
