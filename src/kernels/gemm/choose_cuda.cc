@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/gemm/gemm_cuda.h"
+
+namespace causeway::kernels::gemm {
+namespace {
+
+constexpr std::int64_t kManyRows = 16384;
+constexpr std::int64_t kSizeMax = std::int64_t{1} << 31;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+Status check(const CudaRequest& r) {
+  if (r.m <= 0 || r.n <= 0 || r.k <= 0) return invalid_argument("GEMM: a size is not positive");
+  if (r.m >= kSizeMax || 2 * r.n >= kSizeMax || r.k >= kSizeMax) {
+    return invalid_argument("GEMM: a size is 2^31 or more");
+  }
+  if (r.out == CudaOut::kF32 && (r.residual || r.silu_mul)) {
+    return invalid_argument("GEMM: f32 output goes with neither a residual nor silu_mul");
+  }
+  if (r.silu_mul && r.residual) {
+    return invalid_argument("GEMM: silu_mul does not go with a residual");
+  }
+  return {};
+}
+
+int batch_of(std::int64_t m) {
+  int batch = 8;
+  while (batch < m) batch *= 2;
+  return batch;
+}
+
+std::int64_t weight_rows(const CudaRequest& r) { return r.silu_mul ? 2 * r.n : r.n; }
+
+bool fits_own(const CudaRequest& r) {
+  return r.aligned && r.k % kSplitStepK == 0 && (!r.silu_mul || r.n % 8 == 0);
+}
+
+// The share of the SMs' time that goes into rows of w that exist, for tiles of 16·blocks rows.
+double balance(std::int64_t rows, int blocks, int sms) {
+  const std::int64_t tile = 16 * blocks, tiles = ceil_div(rows, tile);
+  return static_cast<double>(rows) / static_cast<double>(ceil_div(tiles, sms) * sms * tile);
+}
+
+Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
+  const CudaRequest& r = plan.request;
+  if (!fits_own(r) || r.m > kRowsMax) return unsupported("GEMM: kRows cannot do this product");
+  plan.batch = batch_of(r.m);
+  const std::int64_t rows = weight_rows(r);
+  // Larger tiles read x less often, which is worth some balance: CTAs with more to do than others
+  // are faster once the others have ended.
+  double best = -1;
+  for (int blocks = kRowsBlocksMax; blocks >= 1; --blocks) {
+    const double share = balance(rows, blocks, sms);
+    if (share > best + 0.08) {
+      best = share;
+      plan.blocks = blocks;
+    }
+  }
+  plan.tiles = static_cast<int>(ceil_div(rows, 16 * plan.blocks));
+  plan.k_steps = static_cast<int>(ceil_div(r.k, kRowsStepK));
+  plan.ctas = sms;
+  plan.workspace = kCounterBytes;
+  return plan;
+}
+
+Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
+  const CudaRequest& r = plan.request;
+  const std::int64_t tiles = ceil_div(weight_rows(r), kSplitRows);
+  if (!fits_own(r) || r.m > kSplitMax || tiles * 2 * 4 > kCounterBytes.count) {
+    return unsupported("GEMM: kSplit cannot do this product");
+  }
+  plan.batch = batch_of(r.m);
+  plan.tiles = static_cast<int>(tiles);
+  plan.k_steps = static_cast<int>(r.k / kSplitStepK);
+  plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles * plan.k_steps));
+  // Two partial tiles a CTA: of the tile it begins in and of the one it ends in.
+  plan.workspace = kCounterBytes + Bytes(std::int64_t{plan.ctas} * 2 * kSplitRows * plan.batch * 4);
+  return plan;
+}
+
+Result<CudaPlan> plan_library(CudaPlan plan) {
+  const CudaRequest& r = plan.request;
+  if (!r.paired) return unsupported("GEMM: kLibrary cannot do this product");
+  plan.workspace = kCounterBytes + kLibraryBytes;
+  if (r.silu_mul) plan.workspace += Bytes(r.m * weight_rows(r) * 2);
+  return plan;
+}
+
+}  // namespace
+
+Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaFacts& facts) {
+  CAUSEWAY_TRY(check(request));
+  if (facts.sm_count <= 0) return invalid_argument("GEMM: no SMs");
+  CudaPlan plan;
+  plan.request = request;
+  plan.path = path;
+  switch (path) {
+    case CudaPath::kRows: return plan_rows(plan, facts.sm_count);
+    case CudaPath::kSplit: return plan_split(plan, facts.sm_count);
+    case CudaPath::kLibrary: return plan_library(plan);
+    case CudaPath::kPlain: break;
+  }
+  plan.workspace = kCounterBytes;
+  return plan;
+}
+
+Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
+  CudaPath path = request.paired ? CudaPath::kLibrary : CudaPath::kPlain;
+  if (fits_own(request) && request.m <= kRowsMax) {
+    // Above 16 rows x takes as much of L2's bandwidth as w; kSplit reads it less often, but pays
+    // for adding up, which a large weight hides.
+    const bool many = request.m > 16 && weight_rows(request) >= kManyRows;
+    path = many ? CudaPath::kSplit : CudaPath::kRows;
+  } else if (fits_own(request) && request.m <= kSplitMax && !request.paired) {
+    path = CudaPath::kSplit;
+  }
+  return plan_for(path, request, facts);
+}
+
+bool aligned(const CudaOperands& operands) {
+  const auto fits = [](const void* pointer, std::int64_t stride) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 8 == 0;
+  };
+  return fits(operands.x, operands.x_stride) && fits(operands.w, operands.w_stride);
+}
+
+bool paired(const CudaOperands& operands) {
+  const auto fits = [](const void* pointer, std::int64_t stride) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 2 == 0;
+  };
+  return fits(operands.x, operands.x_stride) && fits(operands.w, operands.w_stride) &&
+         fits(operands.out, operands.out_stride) &&
+         (operands.residual == nullptr || fits(operands.residual, operands.residual_stride));
+}
+
+}  // namespace causeway::kernels::gemm

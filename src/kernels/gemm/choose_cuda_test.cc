@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/testing/near.h"
+
+namespace causeway::kernels::gemm {
+namespace {
+
+CudaRequest request(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return {.m = m, .n = n, .k = k};
+}
+
+TEST(ChooseCuda, FewRowsGoToOwnKernels) {
+  for (const std::int64_t m : {1, 8, 16}) {
+    EXPECT_EQ(choose(request(m, 4096, 14336), {})->path, CudaPath::kRows);
+    EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kRows);
+  }
+  EXPECT_EQ(choose(request(32, 4096, 4096), {})->path, CudaPath::kRows);
+  EXPECT_EQ(choose(request(32, 128256, 4096), {})->path, CudaPath::kSplit);
+  EXPECT_EQ(choose(request(256, 4096, 4096), {})->path, CudaPath::kLibrary);
+}
+
+TEST(ChooseCuda, WhatTmaCannotAddressGoesToTheLibrary) {
+  CudaRequest odd = request(1, 4096, 4096);
+  odd.aligned = false;
+  EXPECT_EQ(choose(odd, {})->path, CudaPath::kLibrary);
+  EXPECT_EQ(choose(request(1, 4096, 100), {})->path, CudaPath::kLibrary);
+  odd.paired = false;
+  EXPECT_EQ(choose(odd, {})->path, CudaPath::kPlain);
+  EXPECT_FALSE(plan_for(CudaPath::kLibrary, odd, {}).ok());
+  EXPECT_FALSE(plan_for(CudaPath::kRows, odd, {}).ok());
+  EXPECT_FALSE(plan_for(CudaPath::kSplit, odd, {}).ok());
+}
+
+TEST(ChooseCuda, RefusesWhatMakesNoSense) {
+  EXPECT_FALSE(choose(request(0, 8, 64), {}).ok());
+  EXPECT_FALSE(choose(request(1, -8, 64), {}).ok());
+  EXPECT_FALSE(choose(request(1, std::int64_t{1} << 31, 64), {}).ok());
+  EXPECT_FALSE(choose(request(1, 8, 64), {.sm_count = 0}).ok());
+  CudaRequest both = request(1, 8, 64);
+  both.residual = both.silu_mul = true;
+  EXPECT_FALSE(choose(both, {}).ok());
+  CudaRequest wide = request(1, 8, 64);
+  wide.out = CudaOut::kF32;
+  wide.residual = true;
+  EXPECT_FALSE(choose(wide, {}).ok());
+}
+
+// Every row of the weight belongs to a tile, every column to a step, and what a kernel is built for
+// covers the rows of x, whatever the shape.
+TEST(ChooseCuda, PlansCoverTheProduct) {
+  Random random(testing::fresh_seed());
+  for (int i = 0; i < 20000; ++i) {
+    CudaRequest r = request(random.between(1, 300), random.between(1, 200000),
+                            random.between(1, 300) * (random.chance(0.8) ? 64 : 8));
+    r.silu_mul = random.chance(0.3);
+    const CudaFacts facts = {.sm_count = static_cast<int>(random.between(1, 200))};
+    const auto plan = choose(r, facts);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    EXPECT_GE(plan->workspace, kCounterBytes);
+    if (plan->path == CudaPath::kLibrary || plan->path == CudaPath::kPlain) continue;
+    const std::int64_t rows = r.silu_mul ? 2 * r.n : r.n;
+    const bool by_rows = plan->path == CudaPath::kRows;
+    const std::int64_t tile = by_rows ? 16 * plan->blocks : kSplitRows;
+    EXPECT_GE(plan->batch, r.m);
+    EXPECT_GE(plan->tiles * tile, rows);
+    EXPECT_LT((plan->tiles - 1) * tile, rows);
+    EXPECT_GE(std::int64_t{plan->k_steps} * (by_rows ? kRowsStepK : kSplitStepK), r.k);
+    EXPECT_LE(plan->ctas, facts.sm_count);
+    EXPECT_GE(plan->ctas, 1);
+  }
+}
+
+}  // namespace
+}  // namespace causeway::kernels::gemm

@@ -1,0 +1,35 @@
+// cuBLASLt behind the resident-weight product: the way for many rows and for what TMA cannot
+// address. One object holds a handle, and per shape what the library's heuristics chose.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "kernels/gemm/gemm_cuda.h"
+
+namespace causeway::kernels::gemm {
+
+class CublasLt {
+ public:
+  // On the current device.
+  static Result<CublasLt> create();
+  ~CublasLt();
+  CublasLt(CublasLt&&) noexcept;
+  CublasLt& operator=(CublasLt&&) noexcept;
+
+  // Enqueues the product of a kLibrary plan; workspace as in CudaGemm::run.
+  Status run(const CudaPlan& plan, const CudaOperands& operands, void* workspace,
+             CudaStream stream);
+
+  // How many algorithms the heuristics offer for this product (at most 8), and which run() takes
+  // from now on (0, the first, unless told). For benchmarks.
+  Result<int> algorithms(const CudaPlan& plan, const CudaOperands& operands);
+  Status select(const CudaPlan& plan, const CudaOperands& operands, int algorithm);
+
+ private:
+  class State;
+  explicit CublasLt(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::kernels::gemm

@@ -1,0 +1,130 @@
+// Matrix product of activations with a weight that lies in HBM as it lies in a checkpoint:
+//
+//   out [m][n] = x [m][k] · w [n][k]ᵀ (+ bias [n]) (+ residual [m][n])       plain
+//   out [m][n] = silu(x · gate [n][k]ᵀ) ⊙ (x · up [n][k]ᵀ)                    silu_mul; w is [gate;
+//   up]
+//
+// x, w, bias and residual are bf16; sums are f32, rounded once; out is bf16 or f32. Four ways:
+//
+//   kRows     own kernel for few rows of x, bound by reading w once: every CTA owns whole rows of
+//   w. kSplit    own kernel for m ≤ 128: CTAs share tiles of w along k and add up in a fixed order.
+//   kLibrary  cuBLASLt, bound by arithmetic; and what TMA cannot address. It may round the product
+//             to bf16 before it adds bias and residual.
+//   kPlain    for operands that cuBLASLt cannot address either: right, and slow.
+//
+// The own kernels start reading w before the kernel in front of them in the stream has ended
+// (programmatic dependent launch), so that a chain of products keeps the memory busy across their
+// borders. choose() is pure and says which way, how it is launched, and how much workspace it
+// takes; CudaGemm runs it. Every way is deterministic. Within kRows, and within kSplit, a row's
+// result is the same to the bit whatever the other rows are and however many there are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "kernels/cuda_stream.h"
+
+namespace causeway::kernels::gemm {
+
+enum class CudaOut { kBF16, kF32 };
+
+struct CudaRequest {
+  std::int64_t m = 0;
+  std::int64_t n = 0;  // columns of out
+  std::int64_t k = 0;
+  CudaOut out = CudaOut::kBF16;
+  bool bias = false;
+  bool residual = false;  // plain with bf16 out only
+  bool silu_mul = false;  // bf16 out only; bias, if any, is [2n]
+  bool aligned = true;    // aligned(operands): what TMA can address
+  bool paired = true;     // paired(operands): what cuBLASLt can address
+};
+
+// Strides are in elements. All pointers are memory of the device.
+struct CudaOperands {
+  const void* x = nullptr;         // bf16 [m][k], row stride x_stride
+  const void* w = nullptr;         // bf16 [n][k], or [2n][k] for silu_mul; row stride w_stride
+  const void* bias = nullptr;      // bf16 [n], or [2n] for silu_mul
+  const void* residual = nullptr;  // bf16 [m][n], row stride residual_stride; may be out itself
+  void* out = nullptr;             // bf16 or f32 [m][n], row stride out_stride
+  std::int64_t x_stride = 0;
+  std::int64_t w_stride = 0;
+  std::int64_t residual_stride = 0;
+  std::int64_t out_stride = 0;
+};
+
+enum class CudaPath { kRows, kSplit, kLibrary, kPlain };
+
+struct CudaFacts {
+  int sm_count = 132;  // SMs that the stream's context owns
+};
+
+// kRows: w is cut into tiles of 16·blocks rows, dealt out to the CTAs in equal shares.
+// kSplit: w is cut into tiles of kSplitRows rows, a tile into k_steps steps of kSplitStepK columns;
+// the steps of all tiles in a row are dealt out in equal shares.
+struct CudaPlan {
+  CudaRequest request;
+  CudaPath path = CudaPath::kLibrary;
+  int batch = 0;   // rows of x that the kernel is built for: m rounded up to 8, 16, 32, 64 or 128
+  int blocks = 0;  // kRows
+  int tiles = 0;
+  int k_steps = 0;
+  int ctas = 0;
+  Bytes workspace;  // device memory, 256-byte aligned, shared by all products of a stream
+};
+
+constexpr int kRowsMax = 32;       // largest m of kRows
+constexpr int kRowsBlocksMax = 3;  // largest CudaPlan::blocks
+constexpr int kRowsStepK = 128;    // columns of a step
+constexpr int kSplitMax = 128;     // largest m of kSplit
+constexpr int kSplitRows = 128;    // rows of w in a tile
+constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle's width
+// The first bytes of every workspace count arrivals at tiles; they are zero between launches.
+constexpr Bytes kCounterBytes = kib(64);
+constexpr Bytes kLibraryBytes = mib(32);  // what cuBLASLt wants on Hopper
+
+// Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, sizes of 2^31 and more, and
+// combinations that the request's comments rule out.
+Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts);
+
+// The plan for a given way. Errors: as choose(), and kUnsupported when the way cannot do it.
+Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaFacts& facts);
+
+// True when TMA can address x and w: the value for CudaRequest::aligned.
+bool aligned(const CudaOperands& operands);
+
+// True when x, w, out and residual (where there is one) are 16-byte aligned and their strides even:
+// the value for CudaRequest::paired. cuBLASLt accesses pairs, whatever alignment it is told.
+bool paired(const CudaOperands& operands);
+
+// May this launch start before the kernel in front of it in the stream has ended? Safe behind any
+// kernel; pays off behind kernels that let their dependents start early.
+enum class Overlap { kNo, kYes };
+
+// Runs plans on the device that was current at create(). One call at a time. No launch allocates
+// device memory or waits, so that all can be captured in a CUDA graph; a graph keeps the operands'
+// addresses. The first call with a shape on kLibrary asks cuBLASLt's heuristics (about 0.1 ms).
+class CudaGemm {
+ public:
+  static Result<CudaGemm> create();
+  ~CudaGemm();
+  CudaGemm(CudaGemm&&) noexcept;
+  CudaGemm& operator=(CudaGemm&&) noexcept;
+
+  // Zeroes the counters of a new workspace, in stream order. Once, before its first run().
+  static Status prepare(void* workspace, CudaStream stream);
+
+  // Enqueues the product. `workspace`: at least CudaPlan::workspace bytes, prepared, and used by no
+  // other stream at the same time.
+  Status run(const CudaPlan& plan, const CudaOperands& operands, void* workspace, CudaStream stream,
+             Overlap overlap);
+
+ private:
+  class State;
+  explicit CudaGemm(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::kernels::gemm

@@ -1,0 +1,394 @@
+// The resident-weight product on a GPU: generated shapes, strides and epilogues on every path, with
+// fresh random inputs, outputs and workspaces poisoned, paddings full of NaN; against f64 sums.
+// Every case is run twice, launched with and without overlap, and must repeat to the bit; within
+// each own kernel a row must not depend on the number of rows.
+//   gemm_gpu_test [--cases N] [--seed S]        exit code 77: no GPU
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/gemm/gemm_cuda.h"
+
+namespace causeway::kernels::gemm {
+namespace {
+
+void must(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return;
+  std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
+  std::exit(1);
+}
+
+constexpr std::uint16_t kPoison = 0xFFFF;  // a bf16 NaN; twice: an f32 NaN
+
+__device__ std::uint64_t mix_device(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// Values in (-1, 1) inside [rows × columns], NaN in the padding of each row.
+__global__ void fill(std::uint16_t* matrix, int64_t rows, int64_t columns, int64_t stride,
+                     std::uint64_t seed) {
+  const int64_t size = rows * stride;
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < size;
+       i += int64_t{gridDim.x} * blockDim.x) {
+    const float value =
+        static_cast<float>(static_cast<int>(mix_device(seed ^ i) >> 40)) * 0x1.0p-23f - 1.0f;
+    matrix[i] = i % stride < columns ? __bfloat16_as_ushort(__float2bfloat16_rn(value)) : kPoison;
+  }
+}
+
+struct Verdict {
+  unsigned long long wrong;      // elements outside the tolerance, or not written
+  unsigned long long trampled;   // padding of out that was written
+  unsigned long long error_max;  // bits of the largest error in units of the tolerance
+};
+
+struct Check {
+  CudaOperands operands;
+  const __nv_bfloat16* residual;  // as it was before the run
+  int64_t m, n, k;
+  bool bias, silu_mul, out_f32;
+  bool rounds_between;  // the library may round the product before it adds to it
+};
+
+__device__ double dot(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t k) {
+  double sum = 0;
+  for (int64_t j = 0; j < k; ++j) {
+    sum +=
+        static_cast<double>(__bfloat162float(x[j])) * static_cast<double>(__bfloat162float(w[j]));
+  }
+  return sum;
+}
+
+// One f64 dot product (silu_mul: two) a thread; out must be within rounding and f32 summation.
+__global__ void verify(Check c, Verdict* verdict) {
+  const auto* x = static_cast<const __nv_bfloat16*>(c.operands.x);
+  const auto* w = static_cast<const __nv_bfloat16*>(c.operands.w);
+  const auto* bias = static_cast<const __nv_bfloat16*>(c.operands.bias);
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < c.m * c.operands.out_stride;
+       i += int64_t{gridDim.x} * blockDim.x) {
+    const int64_t row = i / c.operands.out_stride, column = i % c.operands.out_stride;
+    const auto* bf16 = static_cast<const std::uint16_t*>(c.operands.out);
+    const auto* f32 = static_cast<const float*>(c.operands.out);
+    if (column >= c.n) {
+      const bool kept = c.out_f32 ? __float_as_uint(f32[i]) == 0xFFFFFFFFu : bf16[i] == kPoison;
+      if (!kept) atomicAdd(&verdict->trampled, 1ull);
+      continue;
+    }
+    const auto* line = x + row * c.operands.x_stride;
+    double exact = dot(line, w + column * c.operands.w_stride, c.k);
+    if (c.bias) exact += static_cast<double>(__bfloat162float(bias[column]));
+    double slack = 3e-7 * static_cast<double>(c.k) + 1e-6;
+    if (c.silu_mul) {
+      double up = dot(line, w + (c.n + column) * c.operands.w_stride, c.k);
+      if (c.bias) up += static_cast<double>(__bfloat162float(bias[c.n + column]));
+      slack = (slack + fabs(exact) * 0x1p-8 + fabs(up) * 0x1p-8) * (1 + fabs(exact) + fabs(up));
+      exact = exact / (1 + exp(-exact)) * up;
+    }
+    if (c.rounds_between) slack += (fabs(exact) + 1) * 0x1.8p-8;  // |bias| < 1
+    if (c.residual != nullptr) {
+      exact += static_cast<double>(
+          __bfloat162float(c.residual[row * c.operands.residual_stride + column]));
+    }
+    const double value = c.out_f32
+                             ? static_cast<double>(f32[i])
+                             : static_cast<double>(__bfloat162float(__ushort_as_bfloat16(bf16[i])));
+    const double tolerance = slack + fabs(exact) * (c.out_f32 ? 1e-6 : 0x1.04p-8);
+    const double error = fabs(value - exact) / tolerance;
+    atomicMax(&verdict->error_max, static_cast<unsigned long long>(__double_as_longlong(error)));
+    if (!(error <= 1)) atomicAdd(&verdict->wrong, 1ull);
+  }
+}
+
+struct Case {
+  CudaRequest request;
+  CudaFacts facts;
+  std::int64_t x_pad = 0, w_pad = 0, out_pad = 0, residual_pad = 0;
+  bool in_place = false;  // the residual is out itself
+  std::int64_t out_offset = 0;
+  std::uint64_t seed = 0;
+};
+
+const char* name_of(CudaPath path) {
+  return path == CudaPath::kRows      ? "rows"
+         : path == CudaPath::kSplit   ? "split"
+         : path == CudaPath::kLibrary ? "library"
+                                      : "plain";
+}
+
+void describe(const Case& c, const CudaPlan& plan) {
+  const CudaRequest& r = c.request;
+  std::fprintf(stderr,
+               "  m %ld n %ld k %ld %s%s%s%s%s path %s batch %d ctas %d pads %ld %ld %ld %ld "
+               "offset %ld seed %lu\n",
+               r.m, r.n, r.k, r.out == CudaOut::kF32 ? "f32" : "bf16", r.bias ? " bias" : "",
+               r.residual ? " residual" : "", c.in_place ? " in place" : "",
+               r.silu_mul ? " silu_mul" : "", name_of(plan.path), plan.batch, plan.ctas, c.x_pad,
+               c.w_pad, c.out_pad, c.residual_pad, c.out_offset, c.seed);
+}
+
+constexpr std::int64_t kElementsMax = 40 << 20;
+constexpr std::int64_t kWorkspaceMax = 160 << 20;
+
+struct Buffers {
+  std::uint16_t *x = nullptr, *w = nullptr, *bias = nullptr, *residual = nullptr;
+  char* out[3] = {};
+  char* workspace = nullptr;
+  Verdict* verdict = nullptr;
+  cudaStream_t stream = nullptr;
+};
+
+Buffers make_buffers() {
+  Buffers b;
+  for (std::uint16_t** p : {&b.x, &b.w, &b.bias, &b.residual}) {
+    must(cudaMalloc(p, kElementsMax * 2), "inputs");
+  }
+  for (char*& p : b.out) must(cudaMalloc(&p, kElementsMax * 4), "out");
+  must(cudaMalloc(&b.workspace, kWorkspaceMax), "workspace");
+  must(cudaMalloc(&b.verdict, sizeof(Verdict)), "verdict");
+  must(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking), "stream");
+  return b;
+}
+
+struct Run {
+  const Case& c;
+  const Buffers& b;
+  CudaPlan plan;
+  CudaOperands operands;
+
+  std::int64_t width() const { return c.request.out == CudaOut::kF32 ? 4 : 2; }
+  std::int64_t rows_of_w() const { return c.request.silu_mul ? 2 * c.request.n : c.request.n; }
+  std::size_t out_bytes() const {
+    return static_cast<std::size_t>(c.request.m * operands.out_stride * width());
+  }
+
+  void fill_inputs() {
+    const CudaRequest& r = c.request;
+    operands.x = b.x;
+    operands.w = b.w;
+    operands.bias = b.bias;
+    operands.x_stride = r.k + c.x_pad;
+    operands.w_stride = r.k + c.w_pad;
+    operands.out_stride = r.n + c.out_pad;
+    operands.residual_stride = c.in_place ? operands.out_stride : r.n + c.residual_pad;
+    const auto matrix = [&](std::uint16_t* p, std::int64_t rows, std::int64_t columns,
+                            std::int64_t stride, std::uint64_t seed) {
+      fill<<<264, 256, 0, b.stream>>>(p, rows, columns, stride, seed);
+    };
+    matrix(b.x, r.m, r.k, operands.x_stride, c.seed);
+    matrix(b.w, rows_of_w(), r.k, operands.w_stride, ~c.seed);
+    matrix(b.bias, 1, rows_of_w(), rows_of_w(), c.seed + 1);
+    matrix(b.residual, r.m, r.n, operands.residual_stride, c.seed + 2);
+  }
+
+  Status launch(CudaGemm& gemm, const CudaPlan& with, char* out, Overlap overlap) {
+    operands.out = out + c.out_offset * width();
+    must(
+        cudaMemsetAsync(b.workspace + kCounterBytes.count, 0xFF,
+                        static_cast<std::size_t>((with.workspace - kCounterBytes).count), b.stream),
+        "poison");
+    must(cudaMemsetAsync(out, 0xFF, out_bytes() + 64, b.stream), "poison");
+    operands.residual = b.residual;
+    if (c.in_place) {
+      must(cudaMemcpyAsync(operands.out, b.residual, out_bytes(), cudaMemcpyDeviceToDevice,
+                           b.stream),
+           "residual");
+      operands.residual = operands.out;
+    }
+    return gemm.run(with, operands, b.workspace, b.stream, overlap);
+  }
+
+  std::vector<char> fetch(const char* out) const {
+    std::vector<char> bytes(out_bytes());
+    must(cudaMemcpyAsync(bytes.data(), out + c.out_offset * width(), bytes.size(),
+                         cudaMemcpyDeviceToHost, b.stream),
+         "fetch");
+    must(cudaStreamSynchronize(b.stream), "kernel");
+    return bytes;
+  }
+};
+
+// The first row alone must come out as it did among the others.
+bool same_alone(CudaGemm& gemm, Run& run, const std::vector<char>& all) {
+  CudaRequest alone = run.c.request;
+  alone.m = 1;
+  const auto plan = plan_for(run.plan.path, alone, run.c.facts);
+  if (!plan.ok() || !run.launch(gemm, *plan, run.b.out[2], Overlap::kYes).ok()) return false;
+  const std::vector<char> row = run.fetch(run.b.out[2]);
+  return std::memcmp(row.data(), all.data(),
+                     static_cast<std::size_t>(run.c.request.n * run.width())) == 0;
+}
+
+bool counters_zero(const Buffers& b) {
+  std::vector<char> counters(to_size(kCounterBytes));
+  must(cudaMemcpyAsync(counters.data(), b.workspace, counters.size(), cudaMemcpyDeviceToHost,
+                       b.stream),
+       "counters");
+  must(cudaStreamSynchronize(b.stream), "counters");
+  for (const char c : counters) {
+    if (c != 0) return false;
+  }
+  return true;
+}
+
+struct Totals {
+  int cases[4] = {};     // by path
+  double error_max = 0;  // in units of the tolerance
+};
+
+// A path that cannot do the product is right not to.
+bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, Totals& totals) {
+  Run run = {c, b, {}, {}};
+  run.fill_inputs();
+  run.operands.out = b.out[0] + c.out_offset * run.width();
+  run.operands.residual = c.in_place ? run.operands.out : b.residual;
+  CudaRequest request = c.request;
+  request.aligned = aligned(run.operands);
+  request.paired = paired(run.operands);
+  const auto plan = plan_for(path, request, c.facts);
+  if (!plan.ok() && plan.error().code == ErrorCode::kUnsupported) return true;
+  if (!plan.ok()) {
+    std::fprintf(stderr, "  no plan: %s\n", plan.error().message.c_str());
+    return false;
+  }
+  if (plan->workspace.count > kWorkspaceMax) return true;
+  run.plan = *plan;
+  must(cudaMemsetAsync(b.verdict, 0, sizeof(Verdict), b.stream), "verdict");
+  for (int i = 0; i < 2; ++i) {
+    const Status status = run.launch(gemm, *plan, b.out[i], i == 0 ? Overlap::kNo : Overlap::kYes);
+    if (!status.ok()) {
+      std::fprintf(stderr, "  %s\n", status.error().message.c_str());
+      describe(c, *plan);
+      return false;
+    }
+  }
+  if (const cudaError_t code = cudaStreamSynchronize(b.stream); code != cudaSuccess) {
+    describe(c, *plan);
+    must(code, "kernel");
+  }
+  Check check = {.operands = run.operands,
+                 .residual = nullptr,
+                 .m = request.m,
+                 .n = request.n,
+                 .k = request.k,
+                 .bias = request.bias,
+                 .silu_mul = request.silu_mul,
+                 .out_f32 = request.out == CudaOut::kF32,
+                 .rounds_between = plan->path == CudaPath::kLibrary};
+  if (request.residual) check.residual = reinterpret_cast<const __nv_bfloat16*>(b.residual);
+  verify<<<1056, 128, 0, b.stream>>>(check, b.verdict);
+  Verdict verdict = {};
+  must(cudaMemcpyAsync(&verdict, b.verdict, sizeof verdict, cudaMemcpyDeviceToHost, b.stream), "v");
+  const std::vector<char> first = run.fetch(b.out[0]), second = run.fetch(b.out[1]);
+  const bool same = first == second;
+  const bool own = plan->path == CudaPath::kRows || plan->path == CudaPath::kSplit;
+  const bool alone = !own || same_alone(gemm, run, second);
+  const bool zero = counters_zero(b);
+  ++totals.cases[static_cast<int>(plan->path)];
+  double error = 0;
+  std::memcpy(&error, &verdict.error_max, sizeof error);
+  totals.error_max = std::max(totals.error_max, error);
+  // A residual in place is trampled padding by design: the copy filled it.
+  const bool trampled = verdict.trampled != 0 && !c.in_place;
+  if (verdict.wrong == 0 && !trampled && same && alone && zero) return true;
+  std::fprintf(stderr, "WRONG: %llu wrong (error %.2f), %llu trampled%s%s%s\n", verdict.wrong,
+               error, verdict.trampled, same ? "" : ", differs between runs",
+               alone ? "" : ", a row depends on the others", zero ? "" : ", counters left");
+  describe(c, *plan);
+  return false;
+}
+
+std::int64_t pick(Random& random, std::initializer_list<std::int64_t> values) {
+  return values.begin()[random.below(static_cast<std::int64_t>(values.size()))];
+}
+
+Case generate(Random& random) {
+  Case c;
+  CudaRequest& r = c.request;
+  r.m = random.chance(0.5) ? random.between(1, 140)
+                           : pick(random, {1,  2,  3,  4,  7,  8,   9,   16,  17,  31,
+                                           32, 33, 63, 64, 65, 127, 128, 129, 255, 300});
+  r.n = random.chance(0.4) ? random.between(1, 700)
+                           : pick(random, {1, 7, 8, 16, 127, 128, 129, 255, 256, 512, 1000, 1024,
+                                           2048, 3000, 4096, 6144});
+  r.k = random.chance(0.8) ? random.between(1, 64) * 64 : random.between(1, 128) * 8;
+  if (random.chance(0.1)) r.k = random.between(1, 700);
+  if (random.chance(0.05)) r.k = 14336;
+  if (random.chance(0.2)) {
+    r.out = CudaOut::kF32;
+  } else if (random.chance(0.3)) {
+    r.silu_mul = true;
+    if (random.chance(0.9)) r.n = (r.n + 7) / 8 * 8;
+  } else {
+    r.residual = random.chance(0.5);
+  }
+  while (2 * r.n * (r.k + 72) > kElementsMax) r.n = r.n / 2 / 8 * 8;
+  r.bias = random.chance(0.4);
+  c.facts.sm_count = static_cast<int>(pick(random, {132, 132, 132, 114, 16, 7, 1}));
+  if (random.chance(0.3)) c.x_pad = 8 * random.between(0, 9);
+  if (random.chance(0.3)) c.w_pad = 8 * random.between(0, 9);
+  if (random.chance(0.3)) c.out_pad = random.between(0, 70);
+  if (random.chance(0.3)) c.residual_pad = random.between(0, 70);
+  if (random.chance(0.2)) c.out_offset = random.between(0, 8);
+  c.in_place = r.residual && random.chance(0.5);
+  c.seed = random.bits();
+  return c;
+}
+
+int run(int cases, std::uint64_t seed) {
+  std::printf("seed %lu, %d cases\n", seed, cases);
+  std::fflush(stdout);
+  const Buffers buffers = make_buffers();
+  auto gemm = CudaGemm::create();
+  if (!gemm.ok()) {
+    std::fprintf(stderr, "FAILED: %s\n", gemm.error().message.c_str());
+    return 1;
+  }
+  if (!CudaGemm::prepare(buffers.workspace, buffers.stream).ok()) return 1;
+  Random random(seed);
+  Totals totals;
+  int wrong = 0;
+  for (int i = 0; i < cases && wrong < 10; ++i) {
+    const Case c = generate(random);
+    for (const CudaPath path :
+         {CudaPath::kRows, CudaPath::kSplit, CudaPath::kLibrary, CudaPath::kPlain}) {
+      if (run_case(c, path, buffers, *gemm, totals)) continue;
+      std::fprintf(stderr, "  (case %d)\n", i);
+      ++wrong;
+    }
+  }
+  std::printf(
+      "%s: %d wrong; rows %d, split %d, library %d, plain %d; largest error %.3f of the "
+      "tolerance\n",
+      wrong == 0 ? "PASSED" : "FAILED", wrong, totals.cases[0], totals.cases[1], totals.cases[2],
+      totals.cases[3], totals.error_max);
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace causeway::kernels::gemm
+
+int main(int argc, char** argv) {
+  int cases = 400;
+  std::uint64_t seed = 20260101;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::string(argv[i]) == "--cases") cases = std::atoi(argv[i + 1]);
+    if (std::string(argv[i]) == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
+  }
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("SKIPPED: no GPU\n");
+    return 77;
+  }
+  return causeway::kernels::gemm::run(cases, seed);
+}

@@ -1,0 +1,97 @@
+// What both own kernels of the resident-weight product share: the walk of their feeding threads,
+// and what they do with finished sums: bias, residual, SiLU, rounding, and the store of two
+// neighbouring columns of one row of out.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/hybrid_gemm/sm90_ptx.cuh"
+#include "kernels/hybrid_gemm/sm90_tile.cuh"
+
+namespace causeway::kernels::gemm {
+
+constexpr uint32_t kSharedMax = 113 * 1024;  // two CTAs an SM, 1 KiB each is the system's
+
+// Where a feeding thread is in its CTA's steps; counted along, because a division a step is time
+// that the memory waits.
+struct FeedStep {
+  int tile, step;
+
+  CAUSEWAY_DEVICE void advance(int k_steps) {
+    if (++step == k_steps) {
+      step = 0;
+      ++tile;
+    }
+  }
+};
+
+struct OutputArgs {
+  void* out;  // bf16 or f32 [m][n], row stride out_stride
+  int64_t out_stride;
+  const __nv_bfloat16* bias;      // [n], or [2n] for silu_mul; null: none
+  const __nv_bfloat16* residual;  // [m][n], row stride residual_stride; null: none
+  int64_t residual_stride;
+  int m, n;
+  bool out_f32, silu_mul;
+  bool pairs;  // out and residual allow 4-byte accesses to even columns of bf16; n is even
+};
+
+CAUSEWAY_DEVICE float to_float(uint32_t pair, int half) {
+  return __uint_as_float(half == 0 ? pair << 16 : pair & 0xFFFF0000u);
+}
+
+CAUSEWAY_DEVICE float bias_at(const OutputArgs& args, int index, bool inside) {
+  return args.bias != nullptr && inside ? __bfloat162float(args.bias[index]) : 0.0f;
+}
+
+CAUSEWAY_DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
+
+// Columns (column, column + 1) of row m; column is even, and may lie outside.
+CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float2 value) {
+  auto* target = static_cast<__nv_bfloat16*>(args.out) + m * args.out_stride + column;
+  const __nv_bfloat16* add = args.residual + m * args.residual_stride + column;
+  if (args.pairs) {
+    if (column >= args.n) return;
+    if (args.residual != nullptr) {
+      const uint32_t pair = *reinterpret_cast<const uint32_t*>(add);
+      value.x += to_float(pair, 0);
+      value.y += to_float(pair, 1);
+    }
+    *reinterpret_cast<uint32_t*>(target) = hybrid_gemm::pack(value.x, value.y);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (column + i >= args.n) continue;
+    float one = i == 0 ? value.x : value.y;
+    if (args.residual != nullptr) one += __bfloat162float(add[i]);
+    target[i] = __float2bfloat16_rn(one);
+  }
+}
+
+CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value) {
+  const bool inside[2] = {column < args.n, column + 1 < args.n};
+  value.x += bias_at(args, column, inside[0]);
+  value.y += bias_at(args, column + 1, inside[1]);
+  if (!args.out_f32) {
+    store_bf16(args, m, column, value);
+    return;
+  }
+  float* target = static_cast<float*>(args.out) + m * args.out_stride + column;
+  if (inside[0]) target[0] = value.x;
+  if (inside[1]) target[1] = value.y;
+}
+
+CAUSEWAY_DEVICE void store_silu_mul(const OutputArgs& args, int m, int column, float2 gate,
+                                    float2 up) {
+  const bool inside[2] = {column < args.n, column + 1 < args.n};
+  gate.x += bias_at(args, column, inside[0]);
+  gate.y += bias_at(args, column + 1, inside[1]);
+  up.x += bias_at(args, args.n + column, inside[0]);
+  up.y += bias_at(args, args.n + column + 1, inside[1]);
+  store_bf16(args, m, column, make_float2(silu(gate.x) * up.x, silu(gate.y) * up.y));
+}
+
+}  // namespace causeway::kernels::gemm

@@ -1,0 +1,275 @@
+// The product for few rows of x: sumsᵀ [rows of w × rows of x] = w · xᵀ, w streamed once from HBM,
+// every CTA owning whole rows of w, so that no sum crosses a CTA.
+//
+// A CTA's tiles of 16·kBlocks rows are read one after the other in steps of 128 columns. One warp
+// feeds w and one x into a ring of stages [w kRows×128 | x kBatch×128] by TMA; four warps multiply,
+// each 32 of a step's columns, and at the end of a tile their sums are added through shared memory
+// in the order of warps. So the order of adding depends on k alone.
+//
+// The ring takes less than half of an SM's shared memory: the next kernel's CTAs fit beside, fill
+// their rings with weights, and only then wait for this one.
+#pragma once
+
+#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/sm90_common.cuh"
+#include "kernels/gemm/sm90_ptx.cuh"
+#include "kernels/hybrid_gemm/sm90_tile.cuh"
+
+namespace causeway::kernels::gemm {
+
+constexpr int kRowsWarps = 4;  // that multiply
+constexpr int kRowsThreads = 32 * (kRowsWarps + 2);
+
+template <int kBatch, int kBlocks>
+struct RowsRing {
+  static constexpr int kRows = 16 * kBlocks;
+  static constexpr uint32_t kSlabs = kRowsStepK / 64;  // 128 bytes wide each, swizzled
+  static constexpr uint32_t kWeightBytes = kRows * kRowsStepK * 2;
+  static constexpr uint32_t kInputBytes = kBatch * kRowsStepK * 2;
+  static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
+  // Sums of a tile for 8 rows of x [warps][8][kPitch]; the pitch spreads a warp's stores over the
+  // banks.
+  static constexpr int kPitch = kRows + 4;
+  static constexpr uint32_t kSumBytes = kRowsWarps * 8 * kPitch * 4;
+  static constexpr uint32_t kStages = (kSharedMax - 1024 - kSumBytes) / (kStageBytes + 16);
+  static constexpr uint32_t kSharedBytes = kStages * (kStageBytes + 16) + kSumBytes + 1024;
+  static_assert(kSharedBytes <= kSharedMax);
+};
+
+struct RowsArgs {
+  OutputArgs output;
+  int tiles, k_steps;
+};
+
+template <int kBatch, int kBlocks>
+struct RowsPlace {
+  using Ring = RowsRing<kBatch, kBlocks>;
+  uint32_t memory;  // 1,024-byte aligned
+
+  CAUSEWAY_DEVICE uint32_t weights(uint32_t stage) const {
+    return memory + stage * Ring::kStageBytes;
+  }
+  CAUSEWAY_DEVICE uint32_t inputs(uint32_t stage) const {
+    return weights(stage) + Ring::kWeightBytes;
+  }
+  CAUSEWAY_DEVICE uint32_t sums() const { return memory + Ring::kStages * Ring::kStageBytes; }
+  CAUSEWAY_DEVICE uint32_t full(uint32_t stage) const {
+    return sums() + Ring::kSumBytes + stage * 8;
+  }
+  CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + Ring::kStages * 8; }
+};
+
+// ---- feeding -----------------------------------------------------------------------------------
+
+// One thread feeds w, another one x.
+template <int kBatch, int kBlocks>
+struct RowsFeeder {
+  using Ring = RowsRing<kBatch, kBlocks>;
+  const RowsArgs& args;
+  const CUtensorMap* map;
+  RowsPlace<kBatch, kBlocks> place;
+  FeedStep at;
+  int count;  // steps left
+  hybrid_gemm::Cursor<Ring::kStages> cursor = {};
+
+  CAUSEWAY_DEVICE void load_weights(uint64_t policy) {
+    const uint32_t full = place.full(cursor.stage), target = place.weights(cursor.stage);
+    const int slab = at.step * static_cast<int>(Ring::kSlabs);
+    ptx::barrier_arrive_expect(full, Ring::kWeightBytes);
+    if (args.output.silu_mul) {
+      ptx::load_pair_slabs(target, map, at.tile * kBlocks, slab, full, policy);
+    } else {
+      ptx::load_slabs_streamed(target, map, at.tile * Ring::kRows, slab, full, policy);
+    }
+    at.advance(args.k_steps);
+    cursor.advance();
+  }
+
+  // Weights do not depend on the kernel in front: as many as there is room for. Then the rest.
+  CAUSEWAY_DEVICE void start_weights() {
+    const int first = min(count, static_cast<int>(Ring::kStages));
+    const uint64_t policy = ptx::policy_stream();
+    for (int i = 0; i < first; ++i) load_weights(policy);
+    count -= first;
+  }
+  CAUSEWAY_DEVICE void feed_weights() {
+    const uint64_t policy = ptx::policy_stream();
+    for (; count > 0; --count) {
+      ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
+      load_weights(policy);
+    }
+  }
+
+  CAUSEWAY_DEVICE void feed_inputs() {
+    for (; count > 0; --count) {
+      ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
+      const uint32_t full = place.full(cursor.stage);
+      ptx::barrier_arrive_expect(full, Ring::kInputBytes);
+      ptx::load_slabs(place.inputs(cursor.stage), map, 0, at.step * static_cast<int>(Ring::kSlabs),
+                      full);
+      at.advance(args.k_steps);
+      cursor.advance();
+    }
+  }
+};
+
+// ---- multiplying -------------------------------------------------------------------------------
+
+// One of the four warps.
+template <int kBatch, int kBlocks>
+struct RowsWorker {
+  using Ring = RowsRing<kBatch, kBlocks>;
+  static constexpr int kColumns = kBatch / 8;  // blocks of 8 rows of x
+  const RowsArgs& args;
+  RowsPlace<kBatch, kBlocks> place;
+  float* shared_sums;
+  int warp, lane;
+  hybrid_gemm::Cursor<Ring::kStages> cursor = {};
+  float sums[kBlocks][kColumns][4] = {};
+
+  // Where lane l of a warp points ldmatrix: row `row` of a slab, 16-byte chunk `chunk`, swizzled.
+  static CAUSEWAY_DEVICE uint32_t chunk_at(int row, int chunk) {
+    return static_cast<uint32_t>(row * 128 + ((chunk ^ (row & 7)) << 4));
+  }
+
+  // This warp's 32 columns of a step: half a slab.
+  CAUSEWAY_DEVICE void multiply_step() {
+    const int slab = warp / 2, chunk = warp % 2 * 4;
+    const uint32_t w = place.weights(cursor.stage) + slab * Ring::kRows * 128;
+    const uint32_t x = place.inputs(cursor.stage) + slab * kBatch * 128;
+    ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
+    uint32_t b[kColumns][4], a[2][kBlocks][4];
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      ptx::load_matrices(b[j], x + chunk_at(j * 8 + lane % 8, chunk + lane / 8));
+    }
+#pragma unroll
+    for (int k16 = 0; k16 < 2; ++k16) {
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        ptx::load_matrices(a[k16][i],
+                           w + chunk_at(i * 16 + lane % 16, chunk + k16 * 2 + lane / 16));
+      }
+    }
+    __syncwarp();
+    if (lane == 0) ptx::barrier_arrive(place.empty(cursor.stage));
+    cursor.advance();
+#pragma unroll
+    for (int k16 = 0; k16 < 2; ++k16) {
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) {
+          ptx::mma_16x8x16(sums[i][j], a[k16][i], b[j][k16 * 2], b[j][k16 * 2 + 1]);
+        }
+      }
+    }
+  }
+
+  // The sums of x's rows 8j … 8j + 7; j is a constant where this is unrolled.
+  CAUSEWAY_DEVICE void hand_over(int j) {
+    float* mine = shared_sums + warp * 8 * Ring::kPitch;
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int row = i * 16 + lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
+        mine[column * Ring::kPitch + row] = sums[i][j][e];
+        sums[i][j][e] = 0.0f;
+      }
+    }
+  }
+
+  // The warps' sums of rows (row, row + 1) of the tile for row m of x.
+  CAUSEWAY_DEVICE float2 total(int m, int row) const {
+    float2 sum = {0.0f, 0.0f};
+#pragma unroll
+    for (int w = 0; w < kRowsWarps; ++w) {
+      const float2 part =
+          *reinterpret_cast<const float2*>(shared_sums + (w * 8 + m % 8) * Ring::kPitch + row);
+      sum.x += part.x;
+      sum.y += part.y;
+    }
+    return sum;
+  }
+
+  CAUSEWAY_DEVICE void store(int tile, int j) {
+    const OutputArgs& output = args.output;
+    const int width = output.silu_mul ? Ring::kRows / 2 : Ring::kRows;  // columns of out
+    const int rows = min(8, output.m - j * 8);
+    const int thread = warp * 32 + lane;
+    for (int i = thread; i < rows * (width / 2); i += 32 * kRowsWarps) {
+      const int m = j * 8 + i / (width / 2), c = i % (width / 2) * 2;
+      const int column = tile * width + c;
+      if (output.silu_mul) {
+        // Rows of gate and up lie in turns of 8.
+        const int row = c / 8 * 16 + c % 8;
+        store_silu_mul(output, m, column, total(m, row), total(m, row + 8));
+      } else {
+        store_plain(output, m, column, total(m, c));
+      }
+    }
+  }
+
+  CAUSEWAY_DEVICE void work(int first_tile, int end_tile) {
+    for (int tile = first_tile; tile < end_tile; ++tile) {
+      for (int step = 0; step < args.k_steps; ++step) multiply_step();
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        // What was handed over before has been stored.
+        if (j > 0 || tile > first_tile) ptx::warpgroup_sync(1);
+        hand_over(j);
+        ptx::warpgroup_sync(1);
+        store(tile, j);
+      }
+    }
+  }
+};
+
+template <int kBatch, int kBlocks>
+__global__ void __launch_bounds__(kRowsThreads, 2)
+    rows_kernel(const __grid_constant__ CUtensorMap x_map,
+                const __grid_constant__ CUtensorMap w_map, const __grid_constant__ RowsArgs args) {
+  using Ring = RowsRing<kBatch, kBlocks>;
+  extern __shared__ char shared[];
+  const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const RowsPlace<kBatch, kBlocks> place = {(base + 1023) & ~1023u};
+  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t tiles = args.tiles;
+  const int first_tile = static_cast<int>(blockIdx.x * tiles / gridDim.x);
+  const int end_tile = static_cast<int>((blockIdx.x + 1) * tiles / gridDim.x);
+
+  const bool feeds_weights = warp == kRowsWarps && lane == 0;
+  const bool feeds_inputs = warp == kRowsWarps + 1 && lane == 0;
+  RowsFeeder<kBatch, kBlocks> feeder{args,
+                                     feeds_weights ? &w_map : &x_map,
+                                     place,
+                                     {first_tile, 0},
+                                     (end_tile - first_tile) * args.k_steps};
+
+  // ---- weights are asked for before anything else ----------------------------------------------
+  if (feeds_weights) {
+    for (uint32_t stage = 0; stage < Ring::kStages; ++stage) {
+      ptx::barrier_init(place.full(stage), 2);
+      ptx::barrier_init(place.empty(stage), kRowsWarps);
+    }
+    ptx::barrier_init_fence();
+    feeder.start_weights();
+    ptx::dependents_launch();
+  }
+  __syncthreads();
+  ptx::dependency_wait();
+
+  // ---- roles -----------------------------------------------------------------------------------
+  if (feeds_weights) {
+    feeder.feed_weights();
+  } else if (feeds_inputs) {
+    feeder.feed_inputs();
+  } else if (warp < kRowsWarps) {
+    float* sums = reinterpret_cast<float*>(shared + (place.sums() - base));
+    RowsWorker<kBatch, kBlocks>{args, place, sums, warp, lane}.work(first_tile, end_tile);
+  }
+}
+
+}  // namespace causeway::kernels::gemm
