@@ -1,0 +1,57 @@
+// Choosing tokens on a GPU as sampling.h defines it, row by row: a row's token depends on its
+// logits, parameters, seed and position alone, never on the batch. It is the host's token wherever
+// rounding does not decide: weights are f32 here (2^-44 steps of the largest) and f64 there.
+//
+// Only enqueues: parameters and results are device memory, nothing waits for the host.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "kernels/cuda_stream.h"
+
+namespace causeway::kernels::sampling {
+
+// sampling.h's Params of one row, in device memory.
+struct RowCuda {
+  float temperature = 1.0f;
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  float repetition_penalty = 1.0f;
+  std::int32_t top_k = 0;
+  std::int32_t top_logprobs = -1;  // at most kTopLogprobsMax
+  std::uint64_t seed = 0;
+  std::int64_t position = 0;
+  std::int64_t history_begin = 0;  // of the row's tokens in ParamsCuda::history
+  std::int32_t history_tokens = 0;
+  std::int32_t prompt_tokens = 0;
+  std::int32_t active = 1;  // 0: a place of the bucket without a sequence; its token is -1
+  std::int32_t unused = 0;
+};
+
+constexpr std::int32_t kTopLogprobsMax = 64;
+constexpr std::int64_t kVocabMax = 200'000;
+
+struct ParamsCuda {
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;         // at most kVocabMax
+  const float* logits = nullptr;  // [rows][vocab], rows logits_stride apart; not changed
+  std::int64_t logits_stride = 0;
+  const RowCuda* row = nullptr;      // [rows]
+  const TokenId* history = nullptr;  // of all rows that have penalties
+  TokenId* token = nullptr;          // [rows]
+  float* logprob = nullptr;          // [rows], written where top_logprobs ≥ 0; or null
+  TokenId* top_token = nullptr;      // [rows][top_stride], descending; or null
+  float* top_logprob = nullptr;      // likewise
+  std::int64_t top_stride = 0;       // ≥ the largest top_logprobs
+  // What the rows ask for at most: a batch of greedy rows takes one pass. Part of a captured graph.
+  bool all_greedy = false;  // temperature 0, no penalties, no log-probabilities
+  bool penalties = true;
+};
+
+Status run(const ParamsCuda& params, CudaStream stream);
+
+}  // namespace causeway::kernels::sampling

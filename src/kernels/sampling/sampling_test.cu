@@ -1,0 +1,233 @@
+// Sampling on a GPU against the host's definition: every parameter alone and mixed, vocabularies of
+// the catalogue and awkward ones, ties, infinities and NaN; a row's token must not depend on its
+// batch; draws must follow the distribution.     sampling_gpu_test [--seed S] [--small]
+#include "kernels/sampling/sampling.h"
+#include "kernels/sampling/sampling_cuda.h"
+#include "kernels/testing/gpu.cuh"
+
+namespace causeway::kernels::sampling {
+namespace {
+
+using testing::Device;
+using testing::must;
+
+struct Batch {
+  std::int64_t vocab = 0, stride = 0;
+  std::vector<float> logits;  // [rows][stride]
+  std::vector<RowCuda> rows;
+  std::vector<TokenId> history;
+};
+
+struct Answers {
+  std::vector<TokenId> token, top_token;
+  std::vector<float> logprob, top_logprob;
+};
+
+Answers run_on_gpu(const Batch& b, bool all_greedy = false) {
+  Device<float> logits(b.logits);
+  Device<RowCuda> rows(b.rows);
+  Device<TokenId> history(b.history), token(b.rows.size()),
+      top_token(b.rows.size() * kTopLogprobsMax);
+  Device<float> logprob(b.rows.size()), top_logprob(top_token.size());
+  must(run({.rows = static_cast<std::int64_t>(b.rows.size()),
+            .vocab = b.vocab,
+            .logits = logits.get(),
+            .logits_stride = b.stride,
+            .row = rows.get(),
+            .history = history.get(),
+            .token = token.get(),
+            .logprob = logprob.get(),
+            .top_token = top_token.get(),
+            .top_logprob = top_logprob.get(),
+            .top_stride = kTopLogprobsMax,
+            .all_greedy = all_greedy,
+            .penalties = !b.history.empty()},
+           nullptr));
+  must(cudaDeviceSynchronize(), "sampling");
+  return {token.fetch(), top_token.fetch(), logprob.fetch(), top_logprob.fetch()};
+}
+
+Params host_params(const Batch& b, const RowCuda& r) {
+  Params p;
+  p.temperature = r.temperature;
+  p.top_p = r.top_p;
+  p.top_k = r.top_k;
+  p.min_p = r.min_p;
+  p.presence_penalty = r.presence_penalty;
+  p.frequency_penalty = r.frequency_penalty;
+  p.repetition_penalty = r.repetition_penalty;
+  p.seed = r.seed;
+  p.position = r.position;
+  p.top_logprobs = r.top_logprobs;
+  p.history = std::span<const TokenId>(b.history).subspan(
+      static_cast<std::size_t>(r.history_begin), static_cast<std::size_t>(r.history_tokens));
+  p.prompt_tokens = r.prompt_tokens;
+  return p;
+}
+
+RowCuda random_row(Random& random, Batch& b) {
+  RowCuda r;
+  r.temperature = random.chance(0.15) ? 0.0f : static_cast<float>(0.2 + 1.5 * random.uniform());
+  if (random.chance(0.4)) r.top_p = static_cast<float>(0.05 + 0.94 * random.uniform());
+  if (random.chance(0.4)) {
+    r.top_k = static_cast<std::int32_t>(random.chance(0.5) ? random.between(1, 60)
+                                                           : random.between(1, b.vocab + 5));
+  }
+  if (random.chance(0.3)) r.min_p = static_cast<float>(0.3 * random.uniform());
+  if (random.chance(0.4)) r.top_logprobs = static_cast<std::int32_t>(random.between(0, 20));
+  r.seed = random.bits();
+  r.position = random.between(0, 4000);
+  if (random.chance(0.4)) {
+    r.history_begin = static_cast<std::int64_t>(b.history.size());
+    r.history_tokens = static_cast<std::int32_t>(random.between(0, 700));
+    r.prompt_tokens = static_cast<std::int32_t>(random.between(0, r.history_tokens));
+    for (int i = 0; i < r.history_tokens; ++i) {
+      b.history.push_back(static_cast<TokenId>(
+          random.chance(0.5) ? random.below(b.vocab) : random.below(std::min(b.vocab, 20L))));
+    }
+    if (random.chance(0.6)) r.presence_penalty = static_cast<float>(random.uniform());
+    if (random.chance(0.6)) r.frequency_penalty = static_cast<float>(random.uniform());
+    if (random.chance(0.6)) r.repetition_penalty = static_cast<float>(0.7 + random.uniform());
+  }
+  r.active = random.chance(0.05) ? 0 : 1;
+  return r;
+}
+
+Batch random_batch(Random& random, std::int64_t vocab, std::int64_t rows) {
+  Batch b{.vocab = vocab, .stride = vocab + random.between(0, 3)};
+  b.logits.assign(static_cast<std::size_t>(rows * b.stride), NAN);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double spread = random.chance(0.5) ? 3.0 : 0.3 + 6 * random.uniform();
+    const bool coarse = random.chance(0.3);  // as bf16 logits are: many equals
+    for (std::int64_t i = 0; i < vocab; ++i) {
+      float x = static_cast<float>(spread * random.normal());
+      if (coarse) x = to_float(to_bfloat16(x));
+      if (random.chance(0.01)) x = -INFINITY;
+      if (random.chance(0.0005)) x = NAN;
+      b.logits[static_cast<std::size_t>(r * b.stride + i)] = x;
+    }
+    if (random.chance(0.1)) {
+      const float same = random.chance(0.3) ? NAN : random.chance(0.3) ? -INFINITY : 1.5f;
+      std::fill_n(b.logits.begin() + r * b.stride, vocab, same);
+    }
+    b.rows.push_back(random_row(random, b));
+  }
+  return b;
+}
+
+struct Tally {
+  int draws = 0, differ = 0;
+};
+
+void compare_row(const Batch& b, std::size_t r, const Answers& got, Tally& tally,
+                 testing::Report& report) {
+  const RowCuda& row = b.rows[r];
+  const std::string name = "vocab " + std::to_string(b.vocab) + " row " + std::to_string(r) +
+                           " T " + std::to_string(row.temperature) + " top_k " +
+                           std::to_string(row.top_k) + " top_p " + std::to_string(row.top_p) +
+                           " min_p " + std::to_string(row.min_p) + " history " +
+                           std::to_string(row.history_tokens);
+  if (row.active == 0) {
+    report.check(got.token[r] == -1, name + ": an empty place");
+    return;
+  }
+  const float* raw = b.logits.data() + r * static_cast<std::size_t>(b.stride);
+  std::vector<float> logits(raw, raw + b.vocab);
+  const Sample want = sample(logits, host_params(b, row));
+  ++tally.draws;
+  if (got.token[r] != want.token) {
+    ++tally.differ;
+    report.check(
+        row.temperature > 0 && got.token[r] >= 0 && got.token[r] < b.vocab,
+        name + ": token " + std::to_string(got.token[r]) + " not " + std::to_string(want.token));
+  }
+  if (row.top_logprobs < 0 || !std::isfinite(want.logprob)) return;
+  if (got.token[r] == want.token) {
+    report.error_at_most(std::abs(double{got.logprob[r]} - want.logprob), 2e-5, name + ": logprob");
+  }
+  for (std::size_t i = 0; i < want.top.size(); ++i) {
+    const std::size_t at = r * kTopLogprobsMax + i;
+    report.check(got.top_token[at] == want.top[i].first, name + ": top " + std::to_string(i));
+    if (!std::isfinite(want.top[i].second)) continue;
+    report.error_at_most(std::abs(double{got.top_logprob[at]} - want.top[i].second), 2e-5,
+                         name + ": top logprob " + std::to_string(i));
+  }
+}
+
+// A row on its own gives what it gave in its batch.
+void check_alone(const Batch& b, const Answers& got, std::size_t r, testing::Report& report) {
+  Batch one{.vocab = b.vocab, .stride = b.stride};
+  const auto begin = b.logits.begin() + static_cast<std::ptrdiff_t>(r) * b.stride;
+  one.logits.assign(begin, begin + b.stride);
+  one.rows = {b.rows[r]};
+  one.history = b.history;
+  report.check(run_on_gpu(one).token[0] == got.token[r], "a row alone differs from its batch");
+}
+
+void check_greedy(Random& random, std::int64_t vocab, testing::Report& report) {
+  Batch b = random_batch(random, vocab, 9);
+  for (RowCuda& row : b.rows) row = RowCuda{.temperature = 0};
+  const Answers fast = run_on_gpu(b, true), full = run_on_gpu(b);
+  report.check(fast.token == full.token, "greedy differs, vocab " + std::to_string(vocab));
+}
+
+// 4,096 draws of one row by position: within five standard deviations of what is expected.
+void check_distribution(testing::Report& report) {
+  const int draws = 4096, vocab = 50;
+  Batch b{.vocab = vocab, .stride = vocab};
+  std::vector<double> expected(vocab);
+  double total = 0;
+  for (int i = 0; i < vocab; ++i)
+    total += expected[static_cast<std::size_t>(i)] = std::exp(0.06 * i);
+  for (int d = 0; d < draws; ++d) {
+    for (int i = 0; i < vocab; ++i) b.logits.push_back(0.06f * static_cast<float>(i));
+    b.rows.push_back({.seed = 7, .position = d});
+  }
+  const Answers got = run_on_gpu(b);
+  std::vector<int> counts(vocab);
+  for (const TokenId token : got.token) ++counts.at(static_cast<std::size_t>(token));
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const double p = expected[i] / total;
+    const double deviation = std::abs(counts[i] - draws * p) / std::sqrt(draws * p * (1 - p));
+    report.error_at_most(deviation, 5, "distribution at " + std::to_string(i));
+  }
+}
+
+int run_all(std::uint64_t seed, bool small) {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  std::printf("seed %lu\n", seed);
+  Random random(seed);
+  testing::Report report;
+  Tally tally;
+  for (const std::int64_t vocab :
+       {1, 2, 7, 31, 32, 33, 1000, 4099, 32000, 128256, 151936, 152064}) {
+    if (small && vocab > 1000) continue;
+    const Batch b = random_batch(random, vocab, small ? 4 : vocab > 5000 ? 96 : 257);
+    const Answers got = run_on_gpu(b);
+    for (std::size_t r = 0; r < b.rows.size(); ++r) compare_row(b, r, got, tally, report);
+    for (int i = 0; i < 4; ++i) {
+      const auto r = static_cast<std::size_t>(random.below(static_cast<long>(b.rows.size())));
+      check_alone(b, got, r, report);
+    }
+    check_greedy(random, vocab, report);
+  }
+  if (!small) check_distribution(report);
+  std::printf("%d of %d tokens differ from the host's, by rounding\n", tally.differ, tally.draws);
+  report.error_at_most(tally.differ, 2 + 0.01 * tally.draws, "tokens that differ from the host's");
+  report.check(!run({.rows = 1, .vocab = kVocabMax + 1}, nullptr).ok(), "a vocabulary too large");
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace causeway::kernels::sampling
+
+int main(int argc, char** argv) {
+  std::uint64_t seed = 20260101;
+  bool small = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--small") small = true;
+    if (std::string(argv[i]) == "--seed" && i + 1 < argc)
+      seed = std::strtoull(argv[++i], nullptr, 10);
+  }
+  return causeway::kernels::sampling::run_all(seed, small);
+}
