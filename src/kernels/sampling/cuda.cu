@@ -127,9 +127,13 @@ struct Row {
     if (thread() == 0) *place = of_block;
     cluster.sync();
     Totals totals = {};
+    u64 of_rank[kCluster];
+#pragma unroll
+    for (unsigned r = 0; r < kCluster; ++r) of_rank[r] = *cluster.map_shared_rank(place, r);
+#pragma unroll
     for (unsigned r = 0; r < kCluster; ++r) {
       if (r == cluster.block_rank()) totals.before = totals.all;
-      totals.all = combine(totals.all, *cluster.map_shared_rank(place, r));
+      totals.all = combine(totals.all, of_rank[r]);
     }
     return totals;
   }
@@ -140,6 +144,7 @@ struct Row {
   // The first of the order, packed: key, and the complement of the id.
   __device__ u64 best() {
     u64 mine = 0;
+#pragma unroll 4
     for (int i = thread(); i < count; i += kThreads) {
       mine = larger(mine, u64{key_of(values[i])} << 32 | static_cast<uint32_t>(~(first + i)));
     }
@@ -149,6 +154,7 @@ struct Row {
   template <typename Measure>
   __device__ u64 total(Measure measure) {
     u64 mine = 0;
+#pragma unroll 4
     for (int i = thread(); i < count; i += kThreads) mine += measure(values[i], first + i);
     return over_cluster(over_block(mine, add), add).all;
   }
@@ -181,6 +187,7 @@ struct Row {
     __syncthreads();
     for (int i = thread(); i < kBins; i += kThreads) shared.histogram[i] = 0;
     __syncthreads();
+#pragma unroll 4
     for (int i = thread(); i < count; i += kThreads) {
       const uint32_t key = key_of(values[i]);
       if (key < low || key > high) continue;
@@ -191,6 +198,7 @@ struct Row {
     if (thread() < kBinsOfCta) {
       const int bin = static_cast<int>(cluster.block_rank()) * kBinsOfCta + thread();
       u64 sum = 0;
+#pragma unroll
       for (unsigned r = 0; r < kCluster; ++r) {
         sum += *cluster.map_shared_rank(&shared.histogram[bin], r);
       }
@@ -386,6 +394,7 @@ struct Row {
     const int each = (count + kThreads - 1) / kThreads * 32;
     const int begin = min(count, warp * each), end = min(count, begin + each);
     u64 mine = 0;
+#pragma unroll 4
     for (int i = begin + lane; i < end; i += 32) mine += measure(values[i], first + i);
     const u64 here = over_block(mine, add);
     const Totals totals = over_cluster(here, add);
