@@ -158,7 +158,7 @@ class Topology final : public Command {
   }
 
   Status run() override {
-    CAUSEWAY_ASSIGN(const Machine machine, from_.empty() ? look() : topology::load_snapshot(from_));
+    CAUSEWAY_ASSIGN(Machine machine, from_.empty() ? look() : topology::load_snapshot(from_));
     std::vector<Row> rows;
     Status status;
     if (measure_ && from_.empty() && !machine.gpus.empty()) {
@@ -167,6 +167,11 @@ class Topology final : public Command {
         rows = rows_of(machine, *measured);
       } else {
         status = measured.error().with_context("the links were not measured");
+      }
+      // GPUs that this process may not use (CUDA_VISIBLE_DEVICES) are no fault.
+      if (!status.ok() && status.error().code == ErrorCode::kUnavailable) {
+        machine.notes.push_back(status.error().message);
+        status = Status();
       }
     }
     json_ ? print_json(machine, rows) : print_text(machine, rows);
