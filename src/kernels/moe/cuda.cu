@@ -19,7 +19,7 @@ constexpr int kGroupThreads = 1024;
 constexpr int kFusedTokens = 64;  // up to so many, routing and grouping are one launch
 constexpr int kWarps = 4;         // of a CTA of the expert kernels
 constexpr int kStep = 32;         // k of a warp's step: four lanes × 8
-constexpr int kSteps = 4;         // asked for at once
+constexpr int kItemsFew = 1000;   // work items below which warps share an item
 
 // What routing and grouping leave for the expert kernels. A pair is (token, choice); a row is a
 // pair's place when sorted by expert.
@@ -40,13 +40,14 @@ struct RouteArgs {
   bool normalise, fused;
 };
 
-// One warp: the best k of a token, the lower index among equals, NaN last.
+// One warp: the best k of a token, the lower index among equals, NaN last. `kEach`: experts a lane.
+template <int kEach>
 __device__ void route_token(const RouteArgs& a, int token, int lane) {
   const float* scores = a.scores + static_cast<int64_t>(token) * a.experts;
-  float own[kExpertsMax / 32];
+  float own[kEach];
   uint32_t taken = 0;
 #pragma unroll
-  for (int i = 0; i < kExpertsMax / 32; ++i) {
+  for (int i = 0; i < kEach; ++i) {
     own[i] = lane + 32 * i < a.experts ? scores[lane + 32 * i] : 0.0f;
   }
   float largest = 0, total = 0, chosen_total = 0, my_weight = 0;
@@ -54,7 +55,7 @@ __device__ void route_token(const RouteArgs& a, int token, int lane) {
   for (int choice = 0; choice < a.k; ++choice) {
     unsigned long long best = 0;
 #pragma unroll
-    for (int i = 0; i < kExpertsMax / 32; ++i) {
+    for (int i = 0; i < kEach; ++i) {
       const int expert = lane + 32 * i;
       if (expert >= a.experts || (taken >> i & 1) != 0) continue;
       const uint32_t bits = __float_as_uint(own[i] + 0.0f);
@@ -72,7 +73,7 @@ __device__ void route_token(const RouteArgs& a, int token, int lane) {
     const int expert = static_cast<int>(~static_cast<uint32_t>(best));
     float score = 0;
 #pragma unroll
-    for (int i = 0; i < kExpertsMax / 32; ++i) {
+    for (int i = 0; i < kEach; ++i) {
       if (lane + 32 * i == expert) {
         taken |= 1u << i;
         score = own[i];
@@ -82,7 +83,7 @@ __device__ void route_token(const RouteArgs& a, int token, int lane) {
     if (choice == 0) {
       largest = score;
 #pragma unroll
-      for (int i = 0; i < kExpertsMax / 32; ++i) {
+      for (int i = 0; i < kEach; ++i) {
         if (lane + 32 * i < a.experts) total += expf(own[i] - largest);
       }
       total = warp_sum(total);
@@ -99,11 +100,19 @@ __device__ void route_token(const RouteArgs& a, int token, int lane) {
   a.groups.weight[token * a.k + lane] = a.normalise ? my_weight / chosen_total : my_weight;
 }
 
+__device__ void route_any(const RouteArgs& a, int token, int lane) {
+  if (a.experts <= 128) {
+    route_token<4>(a, token, lane);
+  } else {
+    route_token<kExpertsMax / 32>(a, token, lane);
+  }
+}
+
 // Grid: ⌈tokens / 8⌉.
 __global__ void __launch_bounds__(256) route_kernel(const RouteArgs a) {
   wait_for_predecessor();
   const int token = static_cast<int>(blockIdx.x * 8 + threadIdx.x / 32);
-  if (token < a.tokens) route_token(a, token, static_cast<int>(threadIdx.x) % 32);
+  if (token < a.tokens) route_any(a, token, static_cast<int>(threadIdx.x) % 32);
 }
 
 // One CTA: a counting sort of the pairs by expert, and the experts' chunks of rows. The order of a
@@ -114,7 +123,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(const RouteArgs a)
   wait_for_predecessor();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   if (a.fused) {
-    for (int t = warp; t < a.tokens; t += kGroupThreads / 32) route_token(a, t, lane);
+    for (int t = warp; t < a.tokens; t += kGroupThreads / 32) route_any(a, t, lane);
   }
   if (thread < kExpertsMax) counts[thread] = 0;
   __syncthreads();
@@ -183,10 +192,16 @@ __device__ uint4 load_once(const void* address) {
   return v;
 }
 
-// Grid: as many CTAs as fit; work items are (chunk of rows, tile of features). Gated: out is
-// silu(gate · x) × (up · x). Else: out is weight × (down · x), of the row's pair.
-template <int kEights, bool kGated>
-__global__ void __launch_bounds__(kWarps * 32) expert_kernel(const ExpertArgs a) {
+// Grid: work items, (chunk of rows, tile of features), those that may be. Gated: out is
+// silu(gate · x) × (up · x). Else: out is weight × (down · x), of the row's pair. kShared: with few
+// items, the warps of a CTA have the same features, and share k.
+template <int kEights, bool kGated, bool kShared>
+__global__ void __launch_bounds__(kWarps * 32, kShared        ? 6
+                                               : kEights <= 2 ? 4
+                                                              : 1)
+    expert_kernel(const ExpertArgs a) {
+  constexpr int kSteps = kShared ? 2 : 4;  // asked for at once
+  __shared__ float4 partial[kShared ? kWarps : 1][kEights][32];
   constexpr int kFeatures = kGated ? 8 : 16;  // of a warp
   wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -194,7 +209,7 @@ __global__ void __launch_bounds__(kWarps * 32) expert_kernel(const ExpertArgs a)
   const int items = *a.groups.chunks * a.tiles;
   for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
     const int4 chunk = a.groups.chunk[item / a.tiles];
-    const int feature = (item % a.tiles * kWarps + warp) * kFeatures;
+    const int feature = (kShared ? item % a.tiles : item % a.tiles * kWarps + warp) * kFeatures;
     if (feature >= a.features) continue;
 
     // ---- this lane's rows of the weights, and its token of each eight ---------------------------
@@ -212,13 +227,16 @@ __global__ void __launch_bounds__(kWarps * 32) expert_kernel(const ExpertArgs a)
     const int eights = (chunk.z + 7) / 8;
 
     // ---- products: while a batch of steps is multiplied, the next is on its way -----------------
+    const int each = (a.depth / kStep + kWarps - 1) / kWarps * kStep;
+    const int begin = kShared ? min(a.depth, warp * each) : 0;
+    const int end = kShared ? min(a.depth, begin + each) : a.depth;
     float sum[kEights][4] = {};
     uint4 weights[2][kSteps][2];
     const auto load = [&](int batch, int k) {
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
         const int at = k + s * kStep;
-        if (at >= a.depth) continue;
+        if (at >= end) continue;
         weights[batch][s][0] = load_once(top + (at + piece) * 2);
         weights[batch][s][1] = load_once(bottom + (at + piece) * 2);
       }
@@ -227,7 +245,7 @@ __global__ void __launch_bounds__(kWarps * 32) expert_kernel(const ExpertArgs a)
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
         const int at = k + s * kStep;
-        if (at >= a.depth) continue;
+        if (at >= end) continue;
         const uint4 t = weights[batch][s][0], b = weights[batch][s][1];
         const uint32_t low[4] = {t.x, b.x, t.y, b.y}, high[4] = {t.z, b.z, t.w, b.w};
 #pragma unroll
@@ -240,12 +258,33 @@ __global__ void __launch_bounds__(kWarps * 32) expert_kernel(const ExpertArgs a)
       }
     };
     constexpr int kBatch = kSteps * kStep;
-    load(0, 0);
-    for (int k = 0; k < a.depth; k += 2 * kBatch) {
+    load(0, begin);
+    for (int k = begin; k < end; k += 2 * kBatch) {
       load(1, k + kBatch);
       multiply(0, k);
       load(0, k + 2 * kBatch);
       multiply(1, k + kBatch);
+    }
+
+    if (kShared) {
+      __syncthreads();
+#pragma unroll
+      for (int n = 0; n < kEights; ++n) {
+        partial[warp][n][lane] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
+      }
+      __syncthreads();
+      if (warp != 0) continue;
+#pragma unroll
+      for (int n = 0; n < kEights; ++n) {
+#pragma unroll
+        for (int w = 1; w < kWarps; ++w) {
+          const float4 more = partial[w][n][lane];
+          sum[n][0] += more.x;
+          sum[n][1] += more.y;
+          sum[n][2] += more.z;
+          sum[n][3] += more.w;
+        }
+      }
     }
 
     // ---- out: lanes of a group of eight hold neighbouring features of a row
@@ -319,13 +358,20 @@ Status check(const ParamsCuda& p) {
 }
 
 template <bool kGated>
-Status launch_experts(const ExpertArgs& a, int rows, int ctas, CudaStream stream) {
-  const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)), dim3(kWarps * 32)};
-  auto* kernel = rows <= 8    ? expert_kernel<1, kGated>
-                 : rows <= 16 ? expert_kernel<2, kGated>
-                 : rows <= 32 ? expert_kernel<4, kGated>
-                              : expert_kernel<8, kGated>;
-  return launch(kGated ? "experts (gate and up)" : "experts (down)", stream, shape, kernel, a);
+Status launch_experts(ExpertArgs a, int rows, std::int64_t chunks, CudaStream stream) {
+  const int features = kGated ? 8 : 16;  // of a warp
+  a.tiles = (a.features + kWarps * features - 1) / (kWarps * features);
+  // Down is too shallow: a quarter of its k is a few steps.
+  const bool shared = kGated && rows <= 8 && chunks * a.tiles < kItemsFew;
+  if (shared) a.tiles = a.features / features;
+  const auto ctas = static_cast<unsigned>(std::min<std::int64_t>(chunks * a.tiles, 1 << 20));
+  auto* kernel = shared       ? expert_kernel<1, kGated, kGated>
+                 : rows <= 8  ? expert_kernel<1, kGated, false>
+                 : rows <= 16 ? expert_kernel<2, kGated, false>
+                 : rows <= 32 ? expert_kernel<4, kGated, false>
+                              : expert_kernel<8, kGated, false>;
+  return launch(kGated ? "experts (gate and up)" : "experts (down)", stream,
+                {dim3(ctas), dim3(kWarps * 32)}, kernel, a);
 }
 
 }  // namespace
@@ -375,14 +421,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
   CAUSEWAY_TRY(
       launch("grouping by expert", stream, {dim3(1), dim3(kGroupThreads)}, group_kernel, route));
 
-  int device = 0, sms = 0;
-  CAUSEWAY_TRY(launch_status(cudaGetDevice(&device), "experts"));
-  CAUSEWAY_TRY(launch_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device),
-                             "experts"));
   const std::int64_t chunks = chunks_max(s, p.tokens);
-  const auto ctas_for = [&](int tiles) {
-    return static_cast<int>(std::min<std::int64_t>(chunks * tiles, sms * 4));
-  };
   ExpertArgs gated = {groups,
                       p.gate,
                       p.up,
@@ -391,8 +430,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                       static_cast<int>(s.hidden),
                       static_cast<int>(s.intermediate)};
   gated.k = route.k;
-  gated.tiles = (gated.features + kWarps * 8 - 1) / (kWarps * 8);
-  CAUSEWAY_TRY(launch_experts<true>(gated, rows, ctas_for(gated.tiles), stream));
+  CAUSEWAY_TRY(launch_experts<true>(gated, rows, chunks, stream));
   ExpertArgs down = {groups,
                      p.down,
                      p.down,
@@ -401,8 +439,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                      static_cast<int>(s.intermediate),
                      static_cast<int>(s.hidden)};
   down.k = route.k;
-  down.tiles = (down.features + kWarps * 16 - 1) / (kWarps * 16);
-  CAUSEWAY_TRY(launch_experts<false>(down, rows, ctas_for(down.tiles), stream));
+  CAUSEWAY_TRY(launch_experts<false>(down, rows, chunks, stream));
   const int vectors = static_cast<int>(s.hidden / 8);
   const dim3 grid(static_cast<unsigned>((vectors + 255) / 256), static_cast<unsigned>(p.tokens));
   return launch("sum of experts", stream, {grid, dim3(256)}, combine_kernel,
