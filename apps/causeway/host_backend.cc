@@ -6,25 +6,6 @@
 #include "model/config.h"
 
 namespace causeway::app {
-namespace {
-
-constexpr double kGigabyte = 1e9;
-
-double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / kGigabyte; }
-
-// Logs a load's progress every few seconds, so that a long one is seen to move.
-std::function<void(const weights::LoadProgress&)> log_progress(std::string name) {
-  static constexpr Nanos kEvery = seconds(2);
-  return [name = std::move(name), next = kEvery](const weights::LoadProgress& p) mutable {
-    if (p.elapsed < next) return;
-    next = p.elapsed + kEvery;
-    spdlog::info("loading {}: {:.1f} of {:.1f} GB, {:.2f} GB/s, {:.0f} s left", name,
-                 gigabytes(p.done), gigabytes(p.total), p.bytes_per_second / kGigabyte,
-                 to_seconds(p.remaining));
-  };
-}
-
-}  // namespace
 
 HostBackend::HostBackend(const HostBackendOptions& options, const Clock& clock)
     : options_(options), clock_(clock), pool_(memory_, clock, options.pool) {}
@@ -75,9 +56,7 @@ Result<fleet::AttachedModel> HostBackend::attach(const fleet::CatalogueEntry& en
   CAUSEWAY_TRY(executor_->add_model(entry.id, std::move(runnable).value()));
   CAUSEWAY_ASSIGN(const auto pinned, pool_.pin(entry.id));
   const Nanos took = clock_.now() - start;
-  spdlog::info("loaded {}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", entry.name,
-               gigabytes(pinned->bytes()), to_seconds(took),
-               gigabytes(pinned->bytes()) / std::max(1e-9, to_seconds(took)));
+  log_loaded(entry.name, pinned->bytes(), took);
   return fleet::AttachedModel{.facts = {.tokens_per_block = tokens_per_block,
                                         .max_model_len = entry.max_model_len,
                                         .vocab = config.vocab},

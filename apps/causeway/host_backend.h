@@ -5,13 +5,13 @@
 #include <memory>
 #include <optional>
 
+#include "backend.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "device/device.h"
 #include "device/host/host_machine.h"
 #include "device/host_memory.h"
 #include "engine/host_executor.h"
-#include "fleet/slice_backend.h"
 #include "kv/frame_arena.h"
 #include "weights/model_pool.h"
 
@@ -24,7 +24,7 @@ struct HostBackendOptions {
   int load_threads = 0;
 };
 
-class HostBackend final : public fleet::SliceBackend {
+class HostBackend final : public Backend {
  public:
   // Takes the KV memory from the device's arena. `clock` outlives the backend.
   static Result<std::unique_ptr<HostBackend>> create(const HostBackendOptions& options,
@@ -36,8 +36,8 @@ class HostBackend final : public fleet::SliceBackend {
                                       const std::function<bool()>& cancelled) override;
   void detach(ModelId model) override;
 
-  engine::StepExecutor& executor() { return *executor_; }
-  std::int64_t frames() const { return frames_->frames(); }
+  engine::StepExecutor& executor() override { return *executor_; }
+  std::int64_t frames() const override { return frames_->frames(); }
 
  private:
   Status start();

@@ -265,8 +265,8 @@ Result<std::unique_ptr<CudaForward>> CudaForward::create(
     const CudaForwardOptions& options) {
   CAUSEWAY_TRY(check_served(config, *resident));
   CAUSEWAY_ASSIGN(DeviceDoubles frequencies, upload(rope_frequencies(config)));
-  return std::unique_ptr<CudaForward>(new CudaForward(std::make_unique<State>(
-      std::move(config), std::move(resident), std::move(frequencies), workspace, options)));
+  return std::make_unique<CudaForward>(std::make_unique<State>(
+      std::move(config), std::move(resident), std::move(frequencies), workspace, options));
 }
 
 Status CudaForward::run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {

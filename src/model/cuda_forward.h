@@ -31,6 +31,7 @@ struct CudaForwardOptions {
 
 class CudaForward {
  public:
+  class State;
   // `resident`: bf16, in memory of the device. The workspace outlives the object; the
   // slice's context is current, here and in run().
   // kUnsupported for what the GPU's kernels do not serve: says what.
@@ -38,6 +39,7 @@ class CudaForward {
                                                      std::unique_ptr<weights::PinnedModel> resident,
                                                      CudaWorkspace& workspace,
                                                      const CudaForwardOptions& options);
+  explicit CudaForward(std::unique_ptr<State> state);  // for create()
   ~CudaForward();
   CudaForward(const CudaForward&) = delete;
   CudaForward& operator=(const CudaForward&) = delete;
@@ -53,8 +55,6 @@ class CudaForward {
   const float* logits() const;
 
  private:
-  class State;
-  explicit CudaForward(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

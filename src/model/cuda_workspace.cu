@@ -79,7 +79,7 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
     activations = std::max(activations, activation_bytes(c, limits));
   }
   CAUSEWAY_ASSIGN(auto library, kernels::gemm::CudaGemm::create());
-  std::unique_ptr<CudaWorkspace> made(new CudaWorkspace(limits, sm_count, std::move(library)));
+  auto made = std::make_unique<CudaWorkspace>(limits, sm_count, std::move(library));
   made->gemm_ = round_up(Bytes(4 * table_elements_max(limits.rows, limits.places, limits.frames)),
                          kAlignment);
   made->attention_ = round_up(made->gemm_ + gemm, kAlignment);

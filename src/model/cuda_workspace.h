@@ -42,6 +42,10 @@ class CudaWorkspace {
                                                        const CudaStepLimits& limits, int sm_count,
                                                        kernels::CudaStream stream);
 
+  // For create().
+  CudaWorkspace(const CudaStepLimits& limits, int sm_count, kernels::gemm::CudaGemm library)
+      : limits_(limits), sm_count_(sm_count), library_(std::move(library)) {}
+
   const CudaStepLimits& limits() const { return limits_; }
   int sm_count() const { return sm_count_; }
   Bytes bytes() const { return extents_.bytes(); }
@@ -53,8 +57,6 @@ class CudaWorkspace {
   kernels::gemm::CudaGemm& gemm() { return library_; }
 
  private:
-  CudaWorkspace(const CudaStepLimits& limits, int sm_count, kernels::gemm::CudaGemm library)
-      : limits_(limits), sm_count_(sm_count), library_(std::move(library)) {}
   std::byte* at(Bytes offset) const { return extents_.data() + offset.count; }
 
   CudaStepLimits limits_;

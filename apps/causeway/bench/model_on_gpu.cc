@@ -35,7 +35,7 @@ Result<std::vector<kernels::bench::KernelBenchRow>> bench_model_on_gpu(
 
 Result<std::vector<kernels::bench::KernelBenchRow>> bench_model_on_gpu(
     const GpuBenchSettings&, const Clock&, const kernels::bench::BenchProgress&) {
-  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device host");
+  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
 }
 
 #endif

@@ -42,8 +42,8 @@ class BenchModel final : public Command {
         ->required()
         ->check(CLI::ExistingFile);
     app.add_flag("--random-weights", random_weights_, "make weights on the spot (the default)");
-    app.add_option("--device", device_, "where: cuda or host")
-        ->check(CLI::IsMember({"cuda", "host"}))
+    app.add_option("--device", device_, "where: cuda or cpu")
+        ->check(CLI::IsMember({"cuda", "cpu"}))
         ->capture_default_str();
     app.add_option("--gpu", gpu_.gpu, "which GPU")->check(CLI::NonNegativeNumber);
     app.add_option("--runs", gpu_.runs, "of each figure; the median is reported")
@@ -66,15 +66,14 @@ class BenchModel final : public Command {
   Status run() override {
     CAUSEWAY_ASSIGN(gpu_.config, read_config(config_file_));
     gpu_.graphs = !no_graphs_;
-    CAUSEWAY_ASSIGN(const auto rows, device_ == "host"
-                                         ? on_host()
-                                         : bench_model_on_gpu(gpu_, clock_, print_progress));
+    CAUSEWAY_ASSIGN(const auto rows,
+                    device_ == "cpu" ? on_cpu() : bench_model_on_gpu(gpu_, clock_, print_progress));
     print_kernel_rows(rows);
     return write_json(json_file_, kernel_rows_json(rows));
   }
 
  private:
-  Result<std::vector<kernels::bench::KernelBenchRow>> on_host() {
+  Result<std::vector<kernels::bench::KernelBenchRow>> on_cpu() {
     device::HostMemory memory;
     model::ForwardBenchOptions options;
     options.config = gpu_.config;

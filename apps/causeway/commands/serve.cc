@@ -6,6 +6,7 @@
 #include "base/open_files.h"
 #include "commands/command.h"
 #include "commands/stop_signals.h"
+#include "cuda_backend.h"
 #include "engine/engine.h"
 #include "fleet/catalogue.h"
 #include "fleet/local_fleet.h"
@@ -20,8 +21,11 @@ struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
   std::int64_t max_model_len = 0;
   std::uint64_t pool_bytes = std::uint64_t{8} << 30;
-  std::uint64_t kv_bytes = std::uint64_t{1} << 30;
+  std::uint64_t kv_bytes = 0;
   std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
+  std::string device = "cpu";
+  int gpu = 0;
+  double gpu_memory_utilization = 0.9;
   bool no_prefix_caching = false;
   bool load_on_demand = false;
   double grace_seconds = 30;
@@ -47,12 +51,7 @@ class Serve final : public Command {
     CAUSEWAY_ASSIGN(auto models, read_catalogue());
     CAUSEWAY_TRY(finish_options());
     CAUSEWAY_TRY(allow_connections());
-    CAUSEWAY_ASSIGN(
-        const auto backend,
-        HostBackend::create({.pool = Bytes(static_cast<std::int64_t>(set_.pool_bytes)),
-                             .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
-                             .kv_frame = Bytes(static_cast<std::int64_t>(set_.kv_frame_bytes))},
-                            clock_));
+    CAUSEWAY_ASSIGN(const auto backend, make_backend(models));
     set_.engine.core.frames = backend->frames();
 
     server::Server server(set_.server, clock_);
@@ -106,6 +105,28 @@ class Serve final : public Command {
         ->group("Models");
   }
 
+  Result<std::unique_ptr<Backend>> make_backend(
+      const std::vector<fleet::CatalogueModel>& models) const {
+    const Bytes pool(static_cast<std::int64_t>(set_.pool_bytes));
+    const Bytes kv(static_cast<std::int64_t>(set_.kv_bytes));
+    const Bytes frame(static_cast<std::int64_t>(set_.kv_frame_bytes));
+    if (set_.device == "cuda") {
+      const auto& schedule = set_.engine.core.schedule;
+      return make_cuda_backend({.pool = pool,
+                                .kv = kv,
+                                .kv_frame = frame,
+                                .gpu = set_.gpu,
+                                .memory_utilization = set_.gpu_memory_utilization,
+                                .tokens_per_step_max = schedule.tokens_per_step_max,
+                                .sequences_max = schedule.running_max},
+                               models, clock_);
+    }
+    const Bytes kv_or_default = kv.count > 0 ? kv : gib(1);
+    CAUSEWAY_ASSIGN(auto made, HostBackend::create(
+                                   {.pool = pool, .kv = kv_or_default, .kv_frame = frame}, clock_));
+    return std::unique_ptr<Backend>(std::move(made));
+  }
+
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
   Status allow_connections() {
     constexpr std::int64_t kOthers = 256;  // regions, models' files, listeners, logs
@@ -124,8 +145,21 @@ class Serve final : public Command {
         ->transform(CLI::AsSizeValue(false))
         ->group("Memory")
         ->capture_default_str();
-    app.add_option("--kv-cache-memory-bytes", set_.kv_bytes, "memory for KV, e.g. 4GB")
+    app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
+                   "memory for KV, e.g. 4GB; default: 1GB on the CPU, what is left on a GPU")
         ->transform(CLI::AsSizeValue(false))
+        ->group("Memory");
+    app.add_option("--device", set_.device, "where models run: cpu or cuda")
+        ->check(CLI::IsMember({"cpu", "cuda"}))
+        ->group("Memory")
+        ->capture_default_str();
+    app.add_option("--gpu", set_.gpu, "which GPU")
+        ->check(CLI::NonNegativeNumber)
+        ->group("Memory")
+        ->capture_default_str();
+    app.add_option("--gpu-memory-utilization", set_.gpu_memory_utilization,
+                   "part of the GPU's memory that all its users together may take")
+        ->check(CLI::Range(0.01, 1.0))
         ->group("Memory")
         ->capture_default_str();
     app.add_option("--kv-frame-bytes", set_.kv_frame_bytes,

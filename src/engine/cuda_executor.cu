@@ -1,0 +1,221 @@
+#include "engine/cuda_executor.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "device/cuda/cuda_device.h"
+#include "engine/cuda_sampler.h"
+
+namespace causeway::engine {
+namespace {
+
+// A graph each: one costs some megabytes, and padding to the next costs less than a tenth.
+constexpr std::array<std::int64_t, 20> kBuckets = {1,  2,  4,  8,  12, 16, 20,  24,  28,  32,
+                                                   40, 48, 56, 64, 80, 96, 128, 160, 192, 256};
+constexpr Nanos kSettle = seconds(10);  // for what a failed submit() left behind
+
+struct FreeHost {
+  void operator()(std::int32_t* memory) const { cudaFreeHost(memory); }
+};
+using PinnedTables = std::unique_ptr<std::int32_t, FreeHost>;
+
+Status check(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return {};
+  (void)cudaGetLastError();  // so that a later check does not report it again
+  return Error{ErrorCode::kDevice, std::string(what) + ": " + cudaGetErrorString(code)};
+}
+
+}  // namespace
+
+class CudaExecutor::State {
+ public:
+  State(device::Device& slice, model::CudaWorkspace& workspace, const CudaFrames& frames)
+      : slice(slice), workspace(workspace), frames(frames) {}
+
+  Status open();
+  Status start_step(const request::Batch& batch, CudaModel& cuda_model);
+  Status enqueue(const request::Batch& batch, CudaModel& cuda_model);
+  request::StepResult finish_step(const Status& ended) const;
+
+  device::Device& slice;
+  model::CudaWorkspace& workspace;
+  const CudaFrames frames;
+  const Capabilities capabilities;
+
+  std::unique_ptr<device::Stream> stream;
+  std::unique_ptr<device::Event> begun;
+  std::unique_ptr<device::Event> ended;
+  std::vector<std::int64_t> buckets;
+  PinnedTables tables;
+  std::size_t table_elements = 0;
+  CudaSampler sampler;
+
+  std::mutex mutex;  // guards what follows
+  std::map<ModelId, std::unique_ptr<CudaModel>> models;
+  bool in_flight = false;  // from submit() until wait() returns the result
+  ModelId model_in_flight;
+  StepId step;
+};
+
+Status CudaExecutor::State::open() {
+  CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
+  CAUSEWAY_ASSIGN(stream, device::make_cuda_stream(slice, "steps", device::CopyPriority::kStep));
+  CAUSEWAY_ASSIGN(begun, slice.make_event());
+  CAUSEWAY_ASSIGN(ended, slice.make_event());
+  const model::CudaStepLimits& limits = workspace.limits();
+  std::copy_if(kBuckets.begin(), kBuckets.end(), std::back_inserter(buckets),
+               [&](std::int64_t bucket) { return bucket <= limits.places; });
+  table_elements = static_cast<std::size_t>(
+      model::table_elements_max(limits.rows, limits.places, limits.frames));
+  void* pinned = nullptr;
+  CAUSEWAY_TRY(check(cudaMallocHost(&pinned, table_elements * sizeof(std::int32_t)),
+                     "pinned memory for a step's tables"));
+  tables.reset(static_cast<std::int32_t*>(pinned));
+  return {};
+}
+
+Status CudaExecutor::State::enqueue(const request::Batch& batch, CudaModel& cuda_model) {
+  for (const FrameId frame : batch.frames) {
+    CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
+  }
+  const kernels::CudaStream cuda = device::cuda_stream_of(*stream);
+  const model::StepShape shape = model::shape_of(batch, buckets);
+  const std::int64_t used = model::write_tables(batch, shape, {tables.get(), table_elements});
+  CAUSEWAY_TRY(sampler.prepare(batch));
+  CAUSEWAY_TRY(stream->record(*begun));
+  CAUSEWAY_TRY(check(cudaMemcpyAsync(workspace.tables(), tables.get(),
+                                     static_cast<std::size_t>(used) * sizeof(std::int32_t),
+                                     cudaMemcpyHostToDevice, cuda),
+                     "copying a step's tables"));
+  const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
+  CAUSEWAY_TRY(cuda_model.forward->run(shape, kv, cuda));
+  CAUSEWAY_TRY(
+      sampler.enqueue(cuda_model.forward->logits(), cuda_model.forward->config().vocab, cuda));
+  return stream->record(*ended);
+}
+
+Status CudaExecutor::State::start_step(const request::Batch& batch, CudaModel& cuda_model) {
+  const model::CudaStepLimits& limits = workspace.limits();
+  if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.places ||
+      std::ssize(batch.frames) > limits.frames) {
+    return invalid_argument("a step of " + std::to_string(batch.tokens.size()) + " tokens, " +
+                            std::to_string(batch.entries.size()) + " sequences and " +
+                            std::to_string(batch.frames.size()) +
+                            " frames exceeds what the workspace was made for");
+  }
+  CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
+  Status enqueued = enqueue(batch, cuda_model);
+  // What was enqueued of it must not run on while the frames go to others.
+  if (!enqueued.ok()) (void)stream->synchronize(kSettle);
+  return enqueued;
+}
+
+request::StepResult CudaExecutor::State::finish_step(const Status& status) const {
+  request::StepResult result;
+  result.step = step;
+  if (!status.ok()) {
+    result.error = status.error().message;
+    return result;
+  }
+  result.sampled = sampler.collect();
+  const auto from = begun->completed_at();
+  const auto to = ended->completed_at();
+  if (from.ok() && to.ok()) result.duration = *to - *from;
+  return result;
+}
+
+CudaExecutor::CudaExecutor(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Result<std::unique_ptr<CudaExecutor>> CudaExecutor::start(device::Device& slice,
+                                                          model::CudaWorkspace& workspace,
+                                                          const CudaFrames& frames) {
+  if (frames.base == nullptr || frames.bytes.count < 1 || frames.count < 1) {
+    return invalid_argument("the KV frames need memory, a size and a count");
+  }
+  auto state = std::make_unique<State>(slice, workspace, frames);
+  CAUSEWAY_TRY(state->open());
+  return std::make_unique<CudaExecutor>(std::move(state));
+}
+
+// The stream goes first, and with it what still runs; the rest may be freed then.
+CudaExecutor::~CudaExecutor() { state_->stream.reset(); }
+
+Status CudaExecutor::add_model(ModelId model, CudaModel cuda_model) {
+  if (!model.valid() || cuda_model.forward == nullptr) {
+    return invalid_argument("a model needs an id and a forward pass");
+  }
+  if (cuda_model.layout.frame != state_->frames.bytes) {
+    return invalid_argument("the model's block layout is for frames of " +
+                            std::to_string(cuda_model.layout.frame.count) +
+                            " bytes; the executor's have " +
+                            std::to_string(state_->frames.bytes.count));
+  }
+  auto owned = std::make_unique<CudaModel>(std::move(cuda_model));
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->models.try_emplace(model, std::move(owned)).second) {
+    return invalid_argument("model " + std::to_string(model.value) + " is in the executor already");
+  }
+  return {};
+}
+
+Status CudaExecutor::remove_model(ModelId model) {
+  std::unique_ptr<CudaModel> dropped;  // destroyed outside the lock
+  const std::lock_guard lock(state_->mutex);
+  const auto at = state_->models.find(model);
+  if (at == state_->models.end()) {
+    return not_found("model " + std::to_string(model.value) + " is not in the executor");
+  }
+  if (state_->in_flight && state_->model_in_flight == model) {
+    return unavailable("a step of model " + std::to_string(model.value) + " is in flight");
+  }
+  dropped = std::move(at->second);
+  state_->models.erase(at);
+  return {};
+}
+
+const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
+  return state_->capabilities;
+}
+
+Status CudaExecutor::submit(request::Batch batch) {
+  CudaModel* cuda_model = nullptr;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->in_flight) return unavailable("a step is in flight");
+    const auto found = state_->models.find(batch.model);
+    if (found == state_->models.end()) {
+      return not_found("model " + std::to_string(batch.model.value) + " is not in the executor");
+    }
+    cuda_model = found->second.get();  // stays while the step is in flight
+    state_->in_flight = true;
+    state_->model_in_flight = batch.model;
+    state_->step = batch.step;
+  }
+  Status started = state_->start_step(batch, *cuda_model);
+  if (!started.ok()) {
+    const std::lock_guard lock(state_->mutex);
+    state_->in_flight = false;
+  }
+  return started;
+}
+
+std::optional<request::StepResult> CudaExecutor::wait(Nanos timeout) {
+  const Status ended = state_->ended->wait(timeout);
+  if (!ended.ok() && ended.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
+  request::StepResult result = state_->finish_step(ended);
+  const std::lock_guard lock(state_->mutex);
+  CAUSEWAY_CHECK(state_->in_flight, "no step is in flight");
+  state_->in_flight = false;
+  return result;
+}
+
+}  // namespace causeway::engine

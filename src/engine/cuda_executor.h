@@ -1,0 +1,63 @@
+// StepExecutor on a CUDA slice: model::CudaForward for the logits, sampling on the GPU for the
+// tokens. submit() enqueues a whole step from the caller's thread and returns; only the chosen
+// tokens come back.
+//
+//   submit  │ tables, sampling rows ─▶ HBM │ forward │ sampling │ tokens ─▶ host │ mark │
+//   wait                                                                        polls the mark
+//
+// The frames lie in the slice's arena, one pool for all models; each model brings the BlockLayout
+// that says how its KV lies in a frame of that size.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "engine/step_executor.h"
+#include "kv/block_layout.h"
+#include "model/cuda_forward.h"
+
+namespace causeway::engine {
+
+struct CudaFrames {
+  std::byte* base = nullptr;  // in the slice's arena; outlives the executor
+  Bytes bytes;                // of one frame
+  std::int64_t count = 0;
+};
+
+struct CudaModel {
+  std::unique_ptr<model::CudaForward> forward;  // over the executor's workspace
+  kv::BlockLayout layout;                       // made for frames of CudaFrames::bytes
+};
+
+class CudaExecutor final : public StepExecutor {
+ public:
+  class State;
+  // The slice and the workspace outlive the executor. kInvalidArgument: no frames.
+  static Result<std::unique_ptr<CudaExecutor>> start(device::Device& slice,
+                                                     model::CudaWorkspace& workspace,
+                                                     const CudaFrames& frames);
+  explicit CudaExecutor(std::unique_ptr<State> state);  // for start()
+  // Waits for the step that runs, if any, as long as the slice's machine allows.
+  ~CudaExecutor() override;
+  CudaExecutor(const CudaExecutor&) = delete;
+  CudaExecutor& operator=(const CudaExecutor&) = delete;
+
+  // Any thread, also while a step runs. kInvalidArgument: known already, or a layout for another
+  // frame size.
+  Status add_model(ModelId model, CudaModel cuda_model);
+  // Drops the model and its weights: after Engine::remove_model. kNotFound; kUnavailable while a
+  // step of it is in flight.
+  Status remove_model(ModelId model);
+
+  const Capabilities& capabilities() const override;
+  // kUnavailable while a step is in flight; kNotFound for a model that was not added;
+  // kInvalidArgument for a step beyond the workspace's limits; kDevice.
+  Status submit(request::Batch batch) override;
+  std::optional<request::StepResult> wait(Nanos timeout) override;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::engine

@@ -1,0 +1,36 @@
+// How a slice's HBM is divided when it opens (decision 3: HBM is one estate). Pure.
+//
+//   total │ used by others │ KV frames │ weights │ workspace │ kept free (1 - utilization) │
+//
+// Weights and workspace get what they need, KV what is left, or what was asked for. Everything is
+// whole extents.
+#pragma once
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace causeway::schedule {
+
+struct HbmDemand {
+  Bytes total;               // of the GPU
+  Bytes free;                // of it, now
+  double utilization = 0.9;  // of the total that all users together may take, in (0, 1]
+  Bytes extent;
+  Bytes workspace;
+  Bytes weights;  // of all models that are to be resident at the same time
+  Bytes kv;       // wanted for KV; zero: what is left
+  Bytes kv_min;   // the least that makes sense: a frame
+};
+
+struct HbmPlan {
+  Bytes budget;     // what the slice may take in all
+  Bytes workspace;  // in whole extents, as the others
+  Bytes weights;
+  Bytes kv;
+};
+
+// kInvalidArgument: a utilization outside (0, 1]; kResourceExhausted: it does not fit, with all the
+// numbers and what to change.
+Result<HbmPlan> plan_hbm(const HbmDemand& demand);
+
+}  // namespace causeway::schedule
