@@ -48,7 +48,7 @@ struct LoadProgress {
 };
 
 struct LoadOptions {
-  int threads = 0;  // readers; 0: one a CPU, at most 64
+  int threads = 0;  // readers; 0: two a CPU, at most 64
   // From a reader thread, one call at a time, at most 10 a second, and once more at the end.
   std::function<void(const LoadProgress&)> progress;
   std::function<bool()> cancelled;  // polled before each piece, by all readers at once

@@ -1,5 +1,7 @@
 #include "weights/parallel_read.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -15,16 +17,21 @@ namespace causeway::weights {
 namespace {
 
 constexpr Nanos kProgressInterval = millis(100);
+constexpr Bytes kHugePage = mib(2);
+// One copies into place while another's read is under way.
+constexpr int kReadersPerCpu = 2;
 
 // Memory that O_DIRECT can read into: a run, and the rest of the pages that it begins and ends in.
 class DirectBuffer {
  public:
   // Null span when there is no memory.
   std::span<std::byte> get() {
-    constexpr Bytes kSize = kRunBytesMax + kDirectAlignment * 2;
+    constexpr Bytes kSize = round_up(kRunBytesMax + kDirectAlignment * 2, kHugePage);
     if (!memory_) {
       memory_.reset(
-          static_cast<std::byte*>(std::aligned_alloc(to_size(kDirectAlignment), to_size(kSize))));
+          static_cast<std::byte*>(std::aligned_alloc(to_size(kHugePage), to_size(kSize))));
+      // Fewer pages for the kernel to pin at each read.
+      if (memory_) (void)::madvise(memory_.get(), to_size(kSize), MADV_HUGEPAGE);
     }
     if (!memory_) return {};
     return {memory_.get(), to_size(kSize)};
@@ -177,7 +184,8 @@ Status read_into(const PoolLayout& layout, const Checkpoint& checkpoint,
                  std::span<std::byte> region, const LoadOptions& options, const Clock& clock) {
   CAUSEWAY_CHECK(region.size() >= to_size(layout.bytes), "the region is smaller than the model");
   const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int wanted = std::clamp(options.threads > 0 ? options.threads : cpus, 1, kReadThreadsMax);
+  const int wanted =
+      std::clamp(options.threads > 0 ? options.threads : kReadersPerCpu * cpus, 1, kReadThreadsMax);
   Load load(layout, checkpoint, region, options, clock);
   std::vector<std::thread> readers;
   try {
