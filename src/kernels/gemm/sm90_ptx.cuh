@@ -6,7 +6,18 @@
 
 namespace causeway::kernels::gemm::ptx {
 
-using namespace hybrid_gemm::ptx;  // NOLINT: extends it
+using hybrid_gemm::ptx::barrier_arrive;
+using hybrid_gemm::ptx::barrier_arrive_expect;
+using hybrid_gemm::ptx::barrier_init;
+using hybrid_gemm::ptx::barrier_init_fence;
+using hybrid_gemm::ptx::barrier_wait;
+using hybrid_gemm::ptx::load_box;
+using hybrid_gemm::ptx::mma_64x128x16;
+using hybrid_gemm::ptx::mma_commit;
+using hybrid_gemm::ptx::mma_fence;
+using hybrid_gemm::ptx::mma_wait;
+using hybrid_gemm::ptx::tile_descriptor;
+using hybrid_gemm::ptx::warpgroup_sync;
 
 // ---- programmatic dependent launch -----------------------------------------------------------
 
