@@ -189,6 +189,26 @@ double pool_difference(const std::vector<BFloat16>& a, const std::vector<BFloat1
   return worst * 128;
 }
 
+void compare(const Case& c, const Step& s, const HostStep& host, const Device<BFloat16>& out,
+             const Device<BFloat16>& again, testing::Report& report) {
+  const auto first = out.fetch(), second = again.fetch();
+  report.check(std::memcmp(first.data(), second.data(), first.size() * 2) == 0,
+               describe(c) + ": differs between runs");
+  const auto floats = testing::to_floats(first);
+  report.error_at_most(testing::relative_error(floats, host.out), 8e-3, describe(c));
+  // A row of a few tokens must not hide behind many.
+  const std::int64_t row = c.shape.heads.query * c.shape.heads.size;
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    const std::vector<float> mine(floats.begin() + t * row, floats.begin() + (t + 1) * row);
+    const std::vector<float> wanted(host.out.begin() + t * row, host.out.begin() + (t + 1) * row);
+    const double error = testing::relative_error(mine, wanted);
+    if (error > 0.02) {
+      report.error_at_most(error, 0.02, describe(c) + " row " + std::to_string(t));
+      break;
+    }
+  }
+}
+
 void run_case(const Case& c, testing::Report& report, cudaStream_t stream) {
   Random random(c.seed);
   Step s = make_step(c, random);
@@ -249,24 +269,9 @@ void run_case(const Case& c, testing::Report& report, cudaStream_t stream) {
   must(cudaStreamSynchronize(stream), describe(c).c_str());
 
   const HostStep host = run_on_host(c, s, qkv.f32, norm.f32, table);
-  const auto first = out.fetch(), second = again.fetch();
-  report.check(std::memcmp(first.data(), second.data(), first.size() * 2) == 0,
-               describe(c) + ": differs between runs");
   report.error_at_most(pool_difference(s.device_pool.fetch(), s.pool), 1.01,
                        describe(c) + ": KV in frames, in bf16 steps");
-  const auto floats = testing::to_floats(first);
-  report.error_at_most(testing::relative_error(floats, host.out), 8e-3, describe(c));
-  // A row of a few tokens must not hide behind many.
-  const std::int64_t row = h.query * h.size;
-  for (std::int64_t t = 0; t < s.tokens; ++t) {
-    const std::vector<float> mine(floats.begin() + t * row, floats.begin() + (t + 1) * row);
-    const std::vector<float> wanted(host.out.begin() + t * row, host.out.begin() + (t + 1) * row);
-    const double error = testing::relative_error(mine, wanted);
-    if (error > 0.02) {
-      report.error_at_most(error, 0.02, describe(c) + " row " + std::to_string(t));
-      break;
-    }
-  }
+  compare(c, s, host, out, again, report);
 }
 
 Case generate(Random& random, const Shape& shape, bool small) {

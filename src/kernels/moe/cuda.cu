@@ -19,7 +19,7 @@ constexpr int kGroupThreads = 1024;
 constexpr int kFusedTokens = 64;  // up to so many, routing and grouping are one launch
 constexpr int kWarps = 4;         // of a CTA of the expert kernels
 constexpr int kStep = 32;         // k of a warp's step: four lanes × 8
-constexpr int kItemsFew = 1000;   // work items below which warps share an item
+constexpr int kSteps = 4;         // asked for at once
 
 // What routing and grouping leave for the expert kernels. A pair is (token, choice); a row is a
 // pair's place when sorted by expert.
@@ -40,9 +40,15 @@ struct RouteArgs {
   bool normalise, fused;
 };
 
+// The choice that lane l has is the token's l-th.
+struct Choice {
+  int expert;
+  float weight;
+};
+
 // One warp: the best k of a token, the lower index among equals, NaN last. `kEach`: experts a lane.
 template <int kEach>
-__device__ void route_token(const RouteArgs& a, int token, int lane) {
+__device__ Choice route_token(const RouteArgs& a, int token, int lane) {
   const float* scores = a.scores + static_cast<int64_t>(token) * a.experts;
   float own[kEach];
   uint32_t taken = 0;
@@ -95,24 +101,26 @@ __device__ void route_token(const RouteArgs& a, int token, int lane) {
       my_expert = expert;
     }
   }
-  if (lane >= a.k) return;
-  a.groups.chosen[token * a.k + lane] = my_expert;
-  a.groups.weight[token * a.k + lane] = a.normalise ? my_weight / chosen_total : my_weight;
+  return {my_expert, a.normalise ? my_weight / chosen_total : my_weight};
 }
 
-__device__ void route_any(const RouteArgs& a, int token, int lane) {
-  if (a.experts <= 128) {
-    route_token<4>(a, token, lane);
-  } else {
-    route_token<kExpertsMax / 32>(a, token, lane);
-  }
+__device__ Choice route_any(const RouteArgs& a, int token, int lane) {
+  return a.experts <= 128 ? route_token<4>(a, token, lane)
+                          : route_token<kExpertsMax / 32>(a, token, lane);
+}
+
+__device__ void route_and_keep(const RouteArgs& a, int token, int lane) {
+  const Choice choice = route_any(a, token, lane);
+  if (lane >= a.k) return;
+  a.groups.chosen[token * a.k + lane] = choice.expert;
+  a.groups.weight[token * a.k + lane] = choice.weight;
 }
 
 // Grid: ⌈tokens / 8⌉.
 __global__ void __launch_bounds__(256) route_kernel(const RouteArgs a) {
   wait_for_predecessor();
   const int token = static_cast<int>(blockIdx.x * 8 + threadIdx.x / 32);
-  if (token < a.tokens) route_any(a, token, static_cast<int>(threadIdx.x) % 32);
+  if (token < a.tokens) route_and_keep(a, token, static_cast<int>(threadIdx.x) % 32);
 }
 
 // One CTA: a counting sort of the pairs by expert, and the experts' chunks of rows. The order of a
@@ -123,7 +131,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(const RouteArgs a)
   wait_for_predecessor();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   if (a.fused) {
-    for (int t = warp; t < a.tokens; t += kGroupThreads / 32) route_any(a, t, lane);
+    for (int t = warp; t < a.tokens; t += kGroupThreads / 32) route_and_keep(a, t, lane);
   }
   if (thread < kExpertsMax) counts[thread] = 0;
   __syncthreads();
@@ -192,16 +200,57 @@ __device__ uint4 load_once(const void* address) {
   return v;
 }
 
+// sum += 16 rows of a weight (this lane's: top, bottom) × up to kEights × 8 tokens, over k in
+// [begin, end). While a batch of steps is multiplied, the next is on its way. x: of the lane's
+// token of each eight, from its piece on.
+template <int kEights, int kSteps>
+__device__ __forceinline__ void add_products(const char* top, const char* bottom,
+                                             const __nv_bfloat16* const (&x)[kEights], int eights,
+                                             int begin, int end, float (&sum)[kEights][4]) {
+  const int piece = static_cast<int>(threadIdx.x) % 4 * 8;
+  uint4 weights[2][kSteps][2];
+  const auto load = [&](int batch, int k) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const int at = k + s * kStep;
+      if (at >= end) continue;
+      weights[batch][s][0] = load_once(top + (at + piece) * 2);
+      weights[batch][s][1] = load_once(bottom + (at + piece) * 2);
+    }
+  };
+  const auto multiply = [&](int batch, int k) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const int at = k + s * kStep;
+      if (at >= end) continue;
+      const uint4 t = weights[batch][s][0], b = weights[batch][s][1];
+      const uint32_t low[4] = {t.x, b.x, t.y, b.y}, high[4] = {t.z, b.z, t.w, b.w};
+#pragma unroll
+      for (int n = 0; n < kEights; ++n) {
+        if (n >= eights) continue;
+        const uint4 token = *reinterpret_cast<const uint4*>(x[n] + at);
+        mma::multiply_add(sum[n], low, token.x, token.y);
+        mma::multiply_add(sum[n], high, token.z, token.w);
+      }
+    }
+  };
+  constexpr int kBatch = kSteps * kStep;
+  load(0, begin);
+  for (int k = begin; k < end; k += 2 * kBatch) {
+    load(1, k + kBatch);
+    multiply(0, k);
+    load(0, k + 2 * kBatch);
+    multiply(1, k + kBatch);
+  }
+}
+
+__device__ float silu(float x) { return x / (1.0f + __expf(-x)); }
+
 // Grid: work items, (chunk of rows, tile of features), those that may be. Gated: out is
-// silu(gate · x) × (up · x). Else: out is weight × (down · x), of the row's pair. kShared: with few
-// items, the warps of a CTA have the same features, and share k.
-template <int kEights, bool kGated, bool kShared>
-__global__ void __launch_bounds__(kWarps * 32, kShared        ? 6
-                                               : kEights <= 2 ? 4
-                                                              : 1)
+// silu(gate · x) × (up · x). Else: out is weight × (down · x), of the row's pair.
+template <int kEights, bool kGated>
+__global__ void __launch_bounds__(kWarps * 32, kEights <= 2 ? 4 : 1)
     expert_kernel(const ExpertArgs a) {
-  constexpr int kSteps = kShared ? 2 : 4;  // asked for at once
-  __shared__ float4 partial[kShared ? kWarps : 1][kEights][32];
   constexpr int kFeatures = kGated ? 8 : 16;  // of a warp
   wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -209,7 +258,7 @@ __global__ void __launch_bounds__(kWarps * 32, kShared        ? 6
   const int items = *a.groups.chunks * a.tiles;
   for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
     const int4 chunk = a.groups.chunk[item / a.tiles];
-    const int feature = (kShared ? item % a.tiles : item % a.tiles * kWarps + warp) * kFeatures;
+    const int feature = (item % a.tiles * kWarps + warp) * kFeatures;
     if (feature >= a.features) continue;
 
     // ---- this lane's rows of the weights, and its token of each eight ---------------------------
@@ -226,69 +275,11 @@ __global__ void __launch_bounds__(kWarps * 32, kShared        ? 6
     }
     const int eights = (chunk.z + 7) / 8;
 
-    // ---- products: while a batch of steps is multiplied, the next is on its way -----------------
-    const int each = (a.depth / kStep + kWarps - 1) / kWarps * kStep;
-    const int begin = kShared ? min(a.depth, warp * each) : 0;
-    const int end = kShared ? min(a.depth, begin + each) : a.depth;
+    // ---- products -------------------------------------------------------------------------------
     float sum[kEights][4] = {};
-    uint4 weights[2][kSteps][2];
-    const auto load = [&](int batch, int k) {
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        const int at = k + s * kStep;
-        if (at >= end) continue;
-        weights[batch][s][0] = load_once(top + (at + piece) * 2);
-        weights[batch][s][1] = load_once(bottom + (at + piece) * 2);
-      }
-    };
-    const auto multiply = [&](int batch, int k) {
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        const int at = k + s * kStep;
-        if (at >= end) continue;
-        const uint4 t = weights[batch][s][0], b = weights[batch][s][1];
-        const uint32_t low[4] = {t.x, b.x, t.y, b.y}, high[4] = {t.z, b.z, t.w, b.w};
-#pragma unroll
-        for (int n = 0; n < kEights; ++n) {
-          if (n >= eights) continue;
-          const uint4 token = *reinterpret_cast<const uint4*>(x[n] + at);
-          mma::multiply_add(sum[n], low, token.x, token.y);
-          mma::multiply_add(sum[n], high, token.z, token.w);
-        }
-      }
-    };
-    constexpr int kBatch = kSteps * kStep;
-    load(0, begin);
-    for (int k = begin; k < end; k += 2 * kBatch) {
-      load(1, k + kBatch);
-      multiply(0, k);
-      load(0, k + 2 * kBatch);
-      multiply(1, k + kBatch);
-    }
+    add_products<kEights, kSteps>(top, bottom, x, eights, 0, a.depth, sum);
 
-    if (kShared) {
-      __syncthreads();
-#pragma unroll
-      for (int n = 0; n < kEights; ++n) {
-        partial[warp][n][lane] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
-      }
-      __syncthreads();
-      if (warp != 0) continue;
-#pragma unroll
-      for (int n = 0; n < kEights; ++n) {
-#pragma unroll
-        for (int w = 1; w < kWarps; ++w) {
-          const float4 more = partial[w][n][lane];
-          sum[n][0] += more.x;
-          sum[n][1] += more.y;
-          sum[n][2] += more.z;
-          sum[n][3] += more.w;
-        }
-      }
-    }
-
-    // ---- out: lanes of a group of eight hold neighbouring features of a row
-    // ----------------------
+    // ---- out: a group of eight lanes holds neighbouring features of a row ----------------------
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
 #pragma unroll
@@ -298,8 +289,7 @@ __global__ void __launch_bounds__(kWarps * 32, kShared        ? 6
         const int row = chunk.y + in_chunk;
         __nv_bfloat16* out = a.out + static_cast<int64_t>(row) * a.features + feature + group;
         if (kGated) {
-          const float gate = sum[n][c];
-          out[0] = __float2bfloat16(gate / (1.0f + __expf(-gate)) * sum[n][2 + c]);
+          out[0] = __float2bfloat16(silu(sum[n][c]) * sum[n][2 + c]);
         } else {
           const float weight = a.groups.weight[a.groups.row_pair[row]];
           out[0] = __float2bfloat16(weight * sum[n][c]);
@@ -326,6 +316,78 @@ __global__ void __launch_bounds__(256)
     for (int j = 0; j < 8; ++j) sum[j] += part[j];
   }
   out[token * vectors + at] = narrow(sum);
+}
+
+// ---- one token: no grouping, and the sum over experts is the product's own ---------------------
+
+struct OneArgs {
+  RouteArgs route;
+  const void* const* gate;
+  const void* const* up;
+  const void* const* down;
+  const __nv_bfloat16* x;  // [hidden]
+  __nv_bfloat16* active;   // [k][intermediate]
+  __nv_bfloat16* out;      // [hidden]
+  int hidden, intermediate;
+};
+
+// Grid: k × intermediate / 8; the warps of a CTA share the depth. Every warp routes the token for
+// itself: that is sooner than being told.
+__global__ void __launch_bounds__(kWarps * 32, 6) one_gated_kernel(const OneArgs a) {
+  __shared__ float4 partial[kWarps][32];
+  wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int tiles = a.intermediate / 8;
+  const int choice = static_cast<int>(blockIdx.x) / tiles;
+  const int feature = static_cast<int>(blockIdx.x) % tiles * 8 + lane / 4;
+  const Choice mine = route_any(a.route, 0, lane);
+  if (blockIdx.x == 0 && warp == 0 && lane < a.route.k) {
+    a.route.groups.chosen[lane] = mine.expert;
+    a.route.groups.weight[lane] = mine.weight;
+  }
+  const int expert = __shfl_sync(0xFFFFFFFFu, mine.expert, choice);
+  const int64_t row = int64_t{feature} * a.hidden * 2;
+  const int each = (a.hidden / kStep + kWarps - 1) / kWarps * kStep;
+  const int begin = min(a.hidden, warp * each), end = min(a.hidden, begin + each);
+  const __nv_bfloat16* x[1] = {a.x + lane % 4 * 8};
+  float sum[1][4] = {};
+  add_products<1, 2>(static_cast<const char*>(a.gate[expert]) + row,
+                     static_cast<const char*>(a.up[expert]) + row, x, 1, begin, end, sum);
+  partial[warp][lane] = make_float4(sum[0][0], sum[0][1], sum[0][2], sum[0][3]);
+  __syncthreads();
+  if (warp != 0 || lane % 4 != 0) return;  // all eight tokens of the product are the same
+  float gate = 0, up = 0;
+  for (const auto& part : partial) {
+    gate += part[lane].x;
+    up += part[lane].z;
+  }
+  a.active[choice * a.intermediate + feature] = __float2bfloat16(silu(gate) * up);
+}
+
+// Grid: hidden / 16; a warp a choice.
+__global__ void __launch_bounds__(kChosenMax * 32 / 2) one_down_kernel(const OneArgs a) {
+  __shared__ float2 partial[kChosenMax / 2][8];
+  wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x) % 32, choice = static_cast<int>(threadIdx.x) / 32;
+  const int feature = static_cast<int>(blockIdx.x) * 16 + lane / 4;
+  const auto* down = static_cast<const char*>(a.down[a.route.groups.chosen[choice]]);
+  const __nv_bfloat16* x[1] = {a.active + choice * a.intermediate + lane % 4 * 8};
+  const float weight = a.route.groups.weight[choice];
+  float sum[1][4] = {};
+  add_products<1, kSteps>(down + int64_t{feature} * a.intermediate * 2,
+                          down + int64_t{feature + 8} * a.intermediate * 2, x, 1, 0, a.intermediate,
+                          sum);
+  if (lane % 4 == 0)
+    partial[choice][lane / 4] = make_float2(weight * sum[0][0], weight * sum[0][2]);
+  __syncthreads();
+  if (choice != 0 || lane % 4 != 0) return;
+  float2 total = {0, 0};
+  for (int i = 0; i < a.route.k; ++i) {
+    total.x += partial[i][lane / 4].x;
+    total.y += partial[i][lane / 4].y;
+  }
+  a.out[feature] = __float2bfloat16(total.x);
+  a.out[feature + 8] = __float2bfloat16(total.y);
 }
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -361,15 +423,11 @@ template <bool kGated>
 Status launch_experts(ExpertArgs a, int rows, std::int64_t chunks, CudaStream stream) {
   const int features = kGated ? 8 : 16;  // of a warp
   a.tiles = (a.features + kWarps * features - 1) / (kWarps * features);
-  // Down is too shallow: a quarter of its k is a few steps.
-  const bool shared = kGated && rows <= 8 && chunks * a.tiles < kItemsFew;
-  if (shared) a.tiles = a.features / features;
   const auto ctas = static_cast<unsigned>(std::min<std::int64_t>(chunks * a.tiles, 1 << 20));
-  auto* kernel = shared       ? expert_kernel<1, kGated, kGated>
-                 : rows <= 8  ? expert_kernel<1, kGated, false>
-                 : rows <= 16 ? expert_kernel<2, kGated, false>
-                 : rows <= 32 ? expert_kernel<4, kGated, false>
-                              : expert_kernel<8, kGated, false>;
+  auto* kernel = rows <= 8    ? expert_kernel<1, kGated>
+                 : rows <= 16 ? expert_kernel<2, kGated>
+                 : rows <= 32 ? expert_kernel<4, kGated>
+                              : expert_kernel<8, kGated>;
   return launch(kGated ? "experts (gate and up)" : "experts (down)", stream,
                 {dim3(ctas), dim3(kWarps * 32)}, kernel, a);
 }
@@ -384,67 +442,100 @@ Bytes workspace_bytes(const ShapeCuda& s, std::int64_t tokens) {
                aligned(pairs * s.intermediate * 2) + aligned(pairs * s.hidden * 2));
 }
 
-Status run(const ParamsCuda& p, CudaStream stream) {
-  CAUSEWAY_TRY(check(p));
-  if (p.tokens == 0) return {};
+namespace {
+
+// The scratch memory of one run.
+struct Scratch {
+  Groups groups;
+  __nv_bfloat16* active;    // [pairs][intermediate]
+  __nv_bfloat16* weighted;  // [pairs][hidden]
+};
+
+Scratch carve(const ParamsCuda& p) {
   const ShapeCuda& s = p.shape;
   const std::int64_t pairs = p.tokens * s.experts_per_token;
-  const int rows = chunk_rows(s, p.tokens);
   char* memory = static_cast<char*>(p.workspace);
   const auto take = [&memory](std::int64_t bytes) {
     char* taken = memory;
     memory += aligned(bytes);
     return taken;
   };
-  Groups groups;
-  groups.chosen = reinterpret_cast<int32_t*>(take(pairs * 4));
-  groups.weight = reinterpret_cast<float*>(take(pairs * 4));
-  groups.row_pair = reinterpret_cast<int32_t*>(take(pairs * 4));
-  groups.pair_row = reinterpret_cast<int32_t*>(take(pairs * 4));
-  groups.chunk = reinterpret_cast<int4*>(take(chunks_max(s, p.tokens) * 16));
-  groups.chunks = reinterpret_cast<int32_t*>(take(4));
-  auto* active = reinterpret_cast<__nv_bfloat16*>(take(pairs * s.intermediate * 2));
-  auto* weighted = reinterpret_cast<__nv_bfloat16*>(take(pairs * s.hidden * 2));
+  Scratch scratch;
+  scratch.groups.chosen = reinterpret_cast<int32_t*>(take(pairs * 4));
+  scratch.groups.weight = reinterpret_cast<float*>(take(pairs * 4));
+  scratch.groups.row_pair = reinterpret_cast<int32_t*>(take(pairs * 4));
+  scratch.groups.pair_row = reinterpret_cast<int32_t*>(take(pairs * 4));
+  scratch.groups.chunk = reinterpret_cast<int4*>(take(chunks_max(s, p.tokens) * 16));
+  scratch.groups.chunks = reinterpret_cast<int32_t*>(take(4));
+  scratch.active = reinterpret_cast<__nv_bfloat16*>(take(pairs * s.intermediate * 2));
+  scratch.weighted = reinterpret_cast<__nv_bfloat16*>(take(pairs * s.hidden * 2));
+  return scratch;
+}
 
-  RouteArgs route = {p.scores,
-                     groups,
-                     static_cast<int>(p.tokens),
-                     static_cast<int>(s.experts),
-                     static_cast<int>(s.experts_per_token),
-                     rows,
-                     p.normalise_top_k,
-                     p.tokens <= kFusedTokens};
+Status run_one(const ParamsCuda& p, const RouteArgs& route, const Scratch& scratch,
+               CudaStream stream) {
+  const ShapeCuda& s = p.shape;
+  const OneArgs one = {route,
+                       p.gate,
+                       p.up,
+                       p.down,
+                       static_cast<const __nv_bfloat16*>(p.x),
+                       scratch.active,
+                       static_cast<__nv_bfloat16*>(p.out),
+                       static_cast<int>(s.hidden),
+                       static_cast<int>(s.intermediate)};
+  const auto gated_ctas = static_cast<unsigned>(s.experts_per_token * s.intermediate / 8);
+  CAUSEWAY_TRY(launch("one token's experts (gate and up)", stream,
+                      {dim3(gated_ctas), dim3(kWarps * 32)}, one_gated_kernel, one));
+  return launch("one token's experts (down)", stream,
+                {dim3(static_cast<unsigned>(s.hidden / 16)),
+                 dim3(static_cast<unsigned>(s.experts_per_token * 32))},
+                one_down_kernel, one);
+}
+
+Status run_grouped(const ParamsCuda& p, const RouteArgs& route, const Scratch& scratch,
+                   CudaStream stream) {
+  const ShapeCuda& s = p.shape;
   if (!route.fused) {
     const LaunchShape shape = {dim3(static_cast<unsigned>((p.tokens + 7) / 8)), dim3(256)};
     CAUSEWAY_TRY(launch("routing", stream, shape, route_kernel, route));
   }
   CAUSEWAY_TRY(
       launch("grouping by expert", stream, {dim3(1), dim3(kGroupThreads)}, group_kernel, route));
-
   const std::int64_t chunks = chunks_max(s, p.tokens);
-  ExpertArgs gated = {groups,
-                      p.gate,
-                      p.up,
-                      static_cast<const __nv_bfloat16*>(p.x),
-                      active,
-                      static_cast<int>(s.hidden),
-                      static_cast<int>(s.intermediate)};
-  gated.k = route.k;
-  CAUSEWAY_TRY(launch_experts<true>(gated, rows, chunks, stream));
-  ExpertArgs down = {groups,
-                     p.down,
-                     p.down,
-                     active,
-                     weighted,
-                     static_cast<int>(s.intermediate),
-                     static_cast<int>(s.hidden)};
-  down.k = route.k;
-  CAUSEWAY_TRY(launch_experts<false>(down, rows, chunks, stream));
-  const int vectors = static_cast<int>(s.hidden / 8);
+  const int hidden = static_cast<int>(s.hidden), intermediate = static_cast<int>(s.intermediate);
+  const ExpertArgs gated = {
+      scratch.groups, p.gate, p.up,         static_cast<const __nv_bfloat16*>(p.x),
+      scratch.active, hidden, intermediate, 0,
+      route.k};
+  CAUSEWAY_TRY(launch_experts<true>(gated, route.chunk_rows, chunks, stream));
+  const ExpertArgs down = {scratch.groups, p.down, p.down, scratch.active, scratch.weighted,
+                           intermediate,   hidden, 0,      route.k};
+  CAUSEWAY_TRY(launch_experts<false>(down, route.chunk_rows, chunks, stream));
+  const int vectors = hidden / 8;
   const dim3 grid(static_cast<unsigned>((vectors + 255) / 256), static_cast<unsigned>(p.tokens));
   return launch("sum of experts", stream, {grid, dim3(256)}, combine_kernel,
-                reinterpret_cast<const Bf16x8*>(weighted), groups.pair_row,
+                reinterpret_cast<const Bf16x8*>(scratch.weighted), scratch.groups.pair_row,
                 static_cast<Bf16x8*>(p.out), vectors, route.k);
+}
+
+}  // namespace
+
+Status run(const ParamsCuda& p, CudaStream stream) {
+  CAUSEWAY_TRY(check(p));
+  if (p.tokens == 0) return {};
+  const ShapeCuda& s = p.shape;
+  const Scratch scratch = carve(p);
+  const RouteArgs route = {p.scores,
+                           scratch.groups,
+                           static_cast<int>(p.tokens),
+                           static_cast<int>(s.experts),
+                           static_cast<int>(s.experts_per_token),
+                           chunk_rows(s, p.tokens),
+                           p.normalise_top_k,
+                           p.tokens <= kFusedTokens};
+  const bool one = p.tokens == 1 && s.experts_per_token <= kChosenMax / 2;
+  return one ? run_one(p, route, scratch, stream) : run_grouped(p, route, scratch, stream);
 }
 
 }  // namespace causeway::kernels::moe

@@ -39,7 +39,7 @@ inline bool has_gpu() {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) return true;
-  std::printf("SKIPPED: no GPU: %s\n", cudaGetErrorString(code));
+  std::fprintf(stdout, "SKIPPED: no GPU: %s\n", cudaGetErrorString(code));
   return false;
 }
 
@@ -139,8 +139,8 @@ class Report {
     check(error <= limit, what + ": error " + std::to_string(error));
   }
   int finish() const {
-    std::printf("%s: %d checks, %d wrong, largest error %.2f of what is allowed\n",
-                wrong_ == 0 && checks_ > 0 ? "PASSED" : "FAILED", checks_, wrong_, worst_);
+    std::fprintf(stdout, "%s: %d checks, %d wrong, largest error %.2f of what is allowed\n",
+                 wrong_ == 0 && checks_ > 0 ? "PASSED" : "FAILED", checks_, wrong_, worst_);
     return wrong_ == 0 && checks_ > 0 ? 0 : 1;
   }
 
@@ -211,9 +211,12 @@ static __global__ void fill_random(__nv_bfloat16* data, int64_t count, uint64_t 
 }
 
 inline void fill(Device<BFloat16>& memory, std::uint64_t seed) {
-  fill_random<<<1056, 256>>>(reinterpret_cast<__nv_bfloat16*>(memory.get()),
-                             static_cast<int64_t>(memory.size()), seed);
-  must(cudaDeviceSynchronize(), "fill");
+  cudaStream_t stream;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  fill_random<<<1056, 256, 0, stream>>>(reinterpret_cast<__nv_bfloat16*>(memory.get()),
+                                        static_cast<int64_t>(memory.size()), seed);
+  must(cudaStreamSynchronize(stream), "fill");
+  must(cudaStreamDestroy(stream), "stream");
 }
 
 // GB/s of reading HBM by a plain kernel, over `memory` (several times the L2).
