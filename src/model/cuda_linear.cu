@@ -63,7 +63,8 @@ Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,
                             .bias = static_cast<bool>(linear.bias),
                             .residual = linear.residual != nullptr,
                             .silu_mul = linear.silu_mul,
-                            .aligned = kernels::gemm::aligned(operands)};
+                            .aligned = kernels::gemm::aligned(operands),
+                            .paired = kernels::gemm::paired(operands)};
   CAUSEWAY_ASSIGN(const auto plan, kernels::gemm::choose(request, {.sm_count = sm_count}));
   return gemm.run(plan, operands, workspace, stream, kernels::gemm::Overlap::kYes);
 }
