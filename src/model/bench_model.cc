@@ -1,5 +1,7 @@
 #include "model/bench_model.h"
 
+#include <cmath>
+
 #include "base/check.h"
 
 namespace causeway::model {
@@ -20,6 +22,13 @@ weights::WeightView view_of(const weights::PlannedTensor& tensor, DType dtype) {
 
 Bytes bytes_of_view(const weights::WeightView& view) {
   return size_of(view.dtype) * (view.rows * view.cols);
+}
+
+// One expert's parameters in all sparse layers.
+double expert_parameters(const ModelConfig& c) {
+  std::int64_t layers = 0;
+  for (std::int64_t i = 0; i < c.layers; ++i) layers += c.is_sparse(i) ? 1 : 0;
+  return static_cast<double>(layers * 3 * c.moe->intermediate * c.hidden);
 }
 
 }  // namespace
@@ -47,14 +56,24 @@ weights::WeightView PlacedModel::weight(std::string_view group, std::string_view
   return found->second;
 }
 
-Bytes decode_weight_bytes(const ModelConfig& c, DType storage) {
+Bytes decode_weight_bytes(const ModelConfig& c, DType storage, std::int64_t batch) {
   const std::int64_t unread = c.tied_embeddings ? 0 : c.vocab * c.hidden;
-  return size_of(storage) * (parameter_count(c) - unread);
+  double read = static_cast<double>(parameter_count(c) - unread);
+  if (c.moe) {
+    const auto experts = static_cast<double>(c.moe->experts);
+    const double passed_over =
+        std::pow(1 - static_cast<double>(c.moe->experts_per_token) / experts, batch);
+    read -= expert_parameters(c) * experts * passed_over;
+  }
+  return Bytes(static_cast<std::int64_t>(static_cast<double>(size_of(storage).count) * read));
 }
 
 double prefill_operations(const ModelConfig& c, std::int64_t tokens) {
   const std::int64_t tables = (c.tied_embeddings ? 1 : 2) * c.vocab * c.hidden;
-  const auto layers = static_cast<double>(parameter_count(c) - tables);
+  auto layers = static_cast<double>(parameter_count(c) - tables);
+  if (c.moe) {
+    layers -= expert_parameters(c) * static_cast<double>(c.moe->experts - c.moe->experts_per_token);
+  }
   const auto count = static_cast<double>(tokens);
   const auto width = static_cast<double>(c.heads * c.head_dim * c.layers);
   return 2 * layers * count + 2 * static_cast<double>(c.vocab * c.hidden) +

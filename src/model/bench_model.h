@@ -29,11 +29,13 @@ class PlacedModel final : public weights::PinnedModel {
   Bytes bytes_;
 };
 
-// Weights that a step of few tokens reads: all of a dense model's but the untied embedding.
-Bytes decode_weight_bytes(const ModelConfig& config, DType storage);
+// Weights that a decode step of `batch` tokens reads: all but the untied embedding, and of each
+// sparse layer's experts as many as such a batch is expected to choose when all are alike:
+// experts × (1 - (1 - chosen ÷ experts)^batch).
+Bytes decode_weight_bytes(const ModelConfig& config, DType storage, std::int64_t batch);
 
-// Of a prompt: two operations a weight of the layers and token, the head for the last token, and
-// the causal half of attention's two products.
+// Of a prompt: two operations a weight of the layers and token (of experts: those chosen), the head
+// for the last token, and the causal half of attention's two products.
 double prefill_operations(const ModelConfig& config, std::int64_t tokens);
 
 }  // namespace causeway::model

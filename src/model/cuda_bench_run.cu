@@ -148,7 +148,7 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
   const auto steps = make_batch(batch, context, 1, layout_.tokens.count, c.vocab);
   const StepShape shape = shape_of(steps, {&batch, 1});
   const Bytes kv = layout_.token_stride * (2 * c.layers * (context + 1) * batch);
-  const Bytes bytes = decode_weight_bytes(c, DType::kBF16) + kv;
+  const Bytes bytes = decode_weight_bytes(c, DType::kBF16, batch) + kv;
   KernelBenchRow row{
       .name = "decode",
       .shape = "batch " + std::to_string(batch) + ", context " + std::to_string(context),

@@ -1,8 +1,7 @@
 #include "model/cuda_forward.h"
 
-#include <cuda_runtime.h>
-
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,8 @@
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope/rope_cuda.h"
+#include "model/cuda_array.h"
+#include "model/cuda_experts.h"
 #include "model/cuda_graphs.h"
 #include "model/cuda_linear.h"
 #include "model/layers.h"
@@ -21,37 +22,18 @@ namespace {
 
 using kernels::WeightsRef;
 
-Error cuda_error(cudaError_t code, const char* what) {
-  return {ErrorCode::kDevice, std::string(what) + ": " + cudaGetErrorString(code)};
-}
-
 Status check_served(const ModelConfig& c, const weights::PinnedModel& model) {
   const DType dtype = model.weight("head", "norm").dtype;
   if (dtype != DType::kBF16) {
     return unsupported("weights on a GPU are BF16, not " + std::string(name_of(dtype)));
   }
-  if (c.moe) return unsupported("mixtures of experts are not served on a GPU");
   if (c.hidden % 8 != 0 || c.head_dim % 8 != 0 || c.intermediate % 8 != 0) {
     return unsupported("on a GPU hidden, head and MLP sizes must be multiples of 8");
   }
+  if (c.moe && (c.hidden % 32 != 0 || c.moe->intermediate % 32 != 0)) {
+    return unsupported("on a GPU the sizes of experts must be multiples of 32");
+  }
   return {};
-}
-
-// Frees by the runtime: the tables are far smaller than an extent.
-struct FreeDevice {
-  void operator()(double* memory) const { cudaFree(memory); }
-};
-using DeviceDoubles = std::unique_ptr<double, FreeDevice>;
-
-Result<DeviceDoubles> upload(const std::vector<double>& values) {
-  void* memory = nullptr;
-  const std::size_t bytes = values.size() * sizeof(double);
-  cudaError_t code = cudaMalloc(&memory, bytes);
-  if (code != cudaSuccess) return cuda_error(code, "memory for the RoPE frequencies");
-  DeviceDoubles owned(static_cast<double*>(memory));
-  code = cudaMemcpy(memory, values.data(), bytes, cudaMemcpyHostToDevice);
-  if (code != cudaSuccess) return cuda_error(code, "copying the RoPE frequencies");
-  return std::move(owned);
 }
 
 }  // namespace
@@ -59,14 +41,20 @@ Result<DeviceDoubles> upload(const std::vector<double>& values) {
 class CudaForward::State {
  public:
   State(ModelConfig config, std::unique_ptr<weights::PinnedModel> resident,
-        DeviceDoubles frequencies, CudaWorkspace& workspace, const CudaForwardOptions& options)
+        CudaWorkspace& workspace, const CudaForwardOptions& options)
       : config_(std::move(config)),
         resident_(std::move(resident)),
         weights_(find_weights(config_, *resident_)),
-        frequencies_(std::move(frequencies)),
         workspace_(workspace),
         options_(options),
         a_(workspace.activations(config_)) {}
+
+  Status upload_constants() {
+    CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(rope_frequencies(config_)));
+    if (!config_.moe) return {};
+    CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, weights_));
+    return {};
+  }
 
   const ModelConfig& config() const { return config_; }
   const float* logits() const { return a_.logits; }
@@ -83,6 +71,7 @@ class CudaForward::State {
     stream_ = stream;
     tables_ = workspace_.tables();
     at_ = offsets_of(shape);
+    to_add_ = nullptr;
     // All sample in a padded step; a step of single tokens that is not padded comes once.
     const bool again = shape.decode_only() && shape.sampled == shape.places;
     if (!options_.graphs || !again) return enqueue();
@@ -109,22 +98,24 @@ class CudaForward::State {
                                          stream_));
     CAUSEWAY_TRY(kernels::rope::fill_table({.tokens = shape_.rows,
                                             .size = config_.head_dim,
-                                            .frequencies = frequencies_.get(),
+                                            .frequencies = frequencies_.data(),
                                             .position = table(at_.position),
                                             .out = a_.rope},
                                            stream_));
     for (std::int64_t i = 0; i < config_.layers; ++i) {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       CAUSEWAY_TRY(attend(layer, i));
-      CAUSEWAY_TRY(feed_forward(layer));
+      CAUSEWAY_TRY(layer.sparse ? mix_experts(layer, i) : feed_forward(layer));
     }
     return shape_.sampled > 0 ? head() : Status();
   }
 
+  // Adds first what the experts of the layer before left to be added.
   Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
     return kernels::rms_norm::run({.rows = rows,
                                    .size = config_.hidden,
                                    .residual = a_.x,
+                                   .delta = std::exchange(to_add_, nullptr),
                                    .weight = weight.data,
                                    .epsilon = static_cast<float>(config_.norm_epsilon),
                                    .out = a_.normed,
@@ -225,6 +216,27 @@ class CudaForward::State {
                   shape_.rows);
   }
 
+  // x += experts(norm(x)), the addition left to the next norm.
+  Status mix_experts(const LayerWeights& w, std::int64_t layer) {
+    CAUSEWAY_TRY(norm(w.post_norm, shape_.rows, nullptr));
+    CAUSEWAY_TRY(linear({.x = a_.normed,
+                         .k = config_.hidden,
+                         .w = w.router,
+                         .n = config_.moe->experts,
+                         .out = a_.scores,
+                         .type = kernels::gemm::CudaOut::kF32},
+                        shape_.rows));
+    CAUSEWAY_TRY(experts_->run({.layer = layer,
+                                .tokens = shape_.rows,
+                                .x = a_.normed,
+                                .scores = a_.scores,
+                                .out = a_.mixed,
+                                .workspace = workspace_.experts_workspace()},
+                               stream_));
+    to_add_ = a_.mixed;
+    return {};
+  }
+
   // logits of the sampled rows only.
   Status head() {
     CAUSEWAY_TRY(norm(weights_.norm, shape_.sampled, table(at_.sampled)));
@@ -240,7 +252,8 @@ class CudaForward::State {
   const ModelConfig config_;
   const std::unique_ptr<weights::PinnedModel> resident_;
   const ModelWeights weights_;
-  const DeviceDoubles frequencies_;
+  CudaArray<double> frequencies_;
+  std::optional<CudaExperts> experts_;
   CudaWorkspace& workspace_;
   const CudaForwardOptions options_;
   const CudaActivations a_;
@@ -253,6 +266,7 @@ class CudaForward::State {
   kernels::CudaStream stream_ = nullptr;
   const std::int32_t* tables_ = nullptr;
   TableOffsets at_;
+  const void* to_add_ = nullptr;  // bf16 [rows][hidden]
 };
 
 CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -264,9 +278,9 @@ Result<std::unique_ptr<CudaForward>> CudaForward::create(
     ModelConfig config, std::unique_ptr<weights::PinnedModel> resident, CudaWorkspace& workspace,
     const CudaForwardOptions& options) {
   CAUSEWAY_TRY(check_served(config, *resident));
-  CAUSEWAY_ASSIGN(DeviceDoubles frequencies, upload(rope_frequencies(config)));
-  return std::make_unique<CudaForward>(std::make_unique<State>(
-      std::move(config), std::move(resident), std::move(frequencies), workspace, options));
+  auto state = std::make_unique<State>(std::move(config), std::move(resident), workspace, options);
+  CAUSEWAY_TRY(state->upload_constants());
+  return std::make_unique<CudaForward>(std::move(state));
 }
 
 Status CudaForward::run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {

@@ -1,4 +1,4 @@
-// The forward pass on a GPU against the one on the CPU, on generated models of every dense family:
+// The forward pass on a GPU against the one on the CPU, on generated models of every family:
 // prompts in chunks, mixed steps, and decode plainly, captured, and from the graph.
 //   cuda_forward_gpu_test [--seed S]        exit code 77: no GPU
 #include <cuda_runtime.h>
@@ -242,7 +242,8 @@ int run(std::uint64_t seed) {
       {"llama, 4/4 heads of 64, tied, biases", Family::kLlama, 4, 4, 64, true, true},
       {"llama, 6/2 heads of 128", Family::kLlama, 6, 2, 128, true, false},
       {"qwen3, 8/1 heads of 128", Family::kQwen3, 8, 1, 128, false, false},
-      {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false}};
+      {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false},
+      {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false}};
   bool good = true;
   for (const Case& c : cases) good = check(c, *device, seed++) && good;
   std::printf(good ? "PASSED\n" : "FAILED\n");

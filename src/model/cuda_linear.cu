@@ -35,6 +35,9 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
     requests.push_back({.n = c.intermediate, .k = c.hidden, .bias = c.mlp_bias, .silu_mul = true});
     requests.push_back({.n = c.hidden, .k = c.intermediate, .bias = c.mlp_bias, .residual = true});
   }
+  if (c.moe) {
+    requests.push_back({.n = c.moe->experts, .k = c.hidden, .out = CudaOut::kF32});
+  }
   Bytes largest;
   for (const CudaRequest& request : requests) {
     CAUSEWAY_ASSIGN(const Bytes needed, most(request, rows, sm_count));

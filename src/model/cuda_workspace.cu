@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/attention/attention_cuda.h"
+#include "model/cuda_experts.h"
 #include "model/cuda_linear.h"
 #include "model/step_tables.h"
 
@@ -43,6 +44,10 @@ CudaActivations cut(const ModelConfig& c, const CudaStepLimits& limits, std::byt
   a.qkv = bf16((c.heads + 2 * c.kv_heads) * c.head_dim);
   a.attended = bf16(c.heads * c.head_dim);
   a.active = bf16(c.intermediate);
+  if (c.moe) {
+    a.mixed = bf16(c.hidden);
+    a.scores = cutter.take<float>(Bytes(4 * limits.rows * c.moe->experts));
+  }
   a.rope = cutter.take<float>(Bytes(4 * limits.rows * c.head_dim));
   a.logits = cutter.take<float>(Bytes(4 * limits.places * c.vocab));
   if (bytes != nullptr) *bytes = cutter.end();
@@ -69,13 +74,14 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
                                                              const CudaStepLimits& limits,
                                                              int sm_count,
                                                              kernels::CudaStream stream) {
-  Bytes gemm, attention, activations;
+  Bytes gemm, attention, experts, activations;
   for (const ModelConfig& c : models) {
     CAUSEWAY_ASSIGN(const Bytes needed, linear_workspace(c, limits.rows, limits.places, sm_count));
     gemm = std::max(gemm, needed);
     const kernels::attention::Heads heads{c.heads, c.kv_heads, c.head_dim};
     attention =
         std::max(attention, kernels::attention::workspace_bytes(heads, limits.places, limits.rows));
+    if (c.moe) experts = std::max(experts, CudaExperts::workspace_bytes(c, limits.rows));
     activations = std::max(activations, activation_bytes(c, limits));
   }
   CAUSEWAY_ASSIGN(auto library, kernels::gemm::CudaGemm::create());
@@ -83,7 +89,8 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
   made->gemm_ = round_up(Bytes(4 * table_elements_max(limits.rows, limits.places, limits.frames)),
                          kAlignment);
   made->attention_ = round_up(made->gemm_ + gemm, kAlignment);
-  made->activations_ = round_up(made->attention_ + attention, kAlignment);
+  made->experts_ = round_up(made->attention_ + attention, kAlignment);
+  made->activations_ = round_up(made->experts_ + experts, kAlignment);
   const Bytes all = made->activations_ + activations;
   const Bytes extent = device.arena().extent_bytes();
   CAUSEWAY_ASSIGN(made->extents_, device.arena().allocate((all + extent - Bytes(1)) / extent,

@@ -29,6 +29,8 @@ struct CudaActivations {
   std::byte* qkv = nullptr;       // [rows][q heads, k heads, v heads][head_dim]
   std::byte* attended = nullptr;  // [rows][heads][head_dim]
   std::byte* active = nullptr;    // [rows][intermediate]
+  std::byte* mixed = nullptr;     // [rows][hidden], what experts add
+  float* scores = nullptr;        // f32 [rows][experts]
   float* rope = nullptr;          // f32 [rows][head_dim]
   float* logits = nullptr;        // f32 [places][vocab]
 };
@@ -54,6 +56,7 @@ class CudaWorkspace {
   std::int32_t* tables() const { return reinterpret_cast<std::int32_t*>(at(tables_)); }
   void* gemm_workspace() const { return at(gemm_); }
   void* attention_workspace() const { return at(attention_); }
+  void* experts_workspace() const { return at(experts_); }
   kernels::gemm::CudaGemm& gemm() { return library_; }
 
  private:
@@ -63,7 +66,7 @@ class CudaWorkspace {
   int sm_count_;
   kernels::gemm::CudaGemm library_;
   device::Extents extents_;
-  Bytes tables_, gemm_, attention_, activations_;  // offsets
+  Bytes tables_, gemm_, attention_, experts_, activations_;  // offsets
 };
 
 }  // namespace causeway::model

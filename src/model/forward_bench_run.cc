@@ -36,7 +36,7 @@ class Bench {
     const ModelConfig& c = options_.config;
     const Bytes kv_token = kv_.layout.token_stride * (2 * c.layers);
     const Bytes step =
-        decode_weight_bytes(c, host_dtype(c.dtype)) + kv_token * (options_.decode_context + 1);
+        decode_weight_bytes(c, host_dtype(c.dtype), 1) + kv_token * (options_.decode_context + 1);
     const double bytes = static_cast<double>(step.count * options_.decode_steps);
     KernelBenchRow row{.name = "decode",
                        .shape = "batch 1, context " + std::to_string(options_.decode_context),
