@@ -47,17 +47,14 @@ Result<Planned> read_models(const std::vector<fleet::CatalogueModel>& models, By
   return planned;
 }
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public PooledBackend {
  public:
   CudaBackend(const CudaBackendOptions& options, const Clock& clock)
-      : options_(options), clock_(clock), pool_(memory_, clock, options.pool) {}
+      : PooledBackend({.bytes = options.pool, .load_threads = options.load_threads}, clock),
+        options_(options) {}
 
   Status start(const std::vector<fleet::CatalogueModel>& models);
 
-  Result<fleet::AttachedModel> attach(const fleet::CatalogueEntry& entry,
-                                      const fleet::ModelSource& source,
-                                      const std::function<bool()>& cancelled) override;
-  void detach(ModelId model) override;
   engine::StepExecutor& executor() override { return *executor_; }
   std::int64_t frames() const override { return frames_->frames(); }
 
@@ -65,12 +62,11 @@ class CudaBackend final : public Backend {
   Status open_slice();
   Status make_workspace(const Planned& planned);
   Status make_frames(const Planned& planned, Bytes free_before);
-  Result<engine::CudaModel> make_runnable(ModelId model, const model::ModelConfig& config);
+  DType storage_of(const model::ModelConfig&) const override { return kStorage; }
+  Result<Tokens> add(ModelId model, const model::ModelConfig& config) override;
+  Status remove(ModelId model) override { return executor_->remove_model(model); }
 
   const CudaBackendOptions options_;
-  const Clock& clock_;
-  device::HostMemory memory_;
-  weights::ModelPool pool_;
   std::unique_ptr<device::CudaMachine> machine_;
   std::unique_ptr<device::Device> slice_;
   std::unique_ptr<model::CudaWorkspace> workspace_;
@@ -93,7 +89,7 @@ Status CudaBackend::start(const std::vector<fleet::CatalogueModel>& models) {
 
 Status CudaBackend::open_slice() {
   CAUSEWAY_ASSIGN(const auto api, device::load_cuda_api());
-  CAUSEWAY_ASSIGN(machine_, device::CudaMachine::create(api, {}, clock_, memory_));
+  CAUSEWAY_ASSIGN(machine_, device::CudaMachine::create(api, {}, clock(), memory()));
   if (options_.gpu >= machine_->gpus()) {
     return invalid_argument("there is no GPU " + std::to_string(options_.gpu) +
                             "; this machine has " + std::to_string(machine_->gpus()));
@@ -140,49 +136,17 @@ Status CudaBackend::make_frames(const Planned& planned, Bytes free_before) {
   return {};
 }
 
-Result<fleet::AttachedModel> CudaBackend::attach(const fleet::CatalogueEntry& entry,
-                                                 const fleet::ModelSource& source,
-                                                 const std::function<bool()>& cancelled) {
-  const Nanos start = clock_.now();
-  CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(source.directory));
-  CAUSEWAY_TRY(pool_.load(entry.id, source.directory, model::plan_weights(config, kStorage),
-                          {.threads = options_.load_threads,
-                           .progress = log_progress(entry.name),
-                           .cancelled = cancelled}));
-  auto runnable = make_runnable(entry.id, config);
-  if (!runnable.ok()) {
-    if (const Status undone = pool_.unload(entry.id); !undone.ok()) {
-      spdlog::error("{}: {}", entry.name, undone.error().message);
-    }
-    return runnable.error();
-  }
-  const Tokens tokens_per_block = runnable->layout.tokens;
-  CAUSEWAY_TRY(executor_->add_model(entry.id, std::move(runnable).value()));
-  CAUSEWAY_ASSIGN(const auto pinned, pool_.pin(entry.id));
-  log_loaded(entry.name, pinned->bytes(), clock_.now() - start);
-  return fleet::AttachedModel{.facts = {.tokens_per_block = tokens_per_block,
-                                        .max_model_len = entry.max_model_len,
-                                        .vocab = config.vocab},
-                              .bytes = pinned->bytes()};
-}
-
-Result<engine::CudaModel> CudaBackend::make_runnable(ModelId model,
-                                                     const model::ModelConfig& config) {
+Result<Tokens> CudaBackend::add(ModelId model, const model::ModelConfig& config) {
   CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
                   kv::plan_block(model::kv_shape(config, kStorage), options_.kv_frame));
-  CAUSEWAY_ASSIGN(auto home, pool_.pin(model));
+  CAUSEWAY_ASSIGN(auto home, pool().pin(model));
   CAUSEWAY_ASSIGN(auto resident,
-                  weights::make_resident(std::move(home), memory_, *slice_, kCopyPatience));
+                  weights::make_resident(std::move(home), memory(), *slice_, kCopyPatience));
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*slice_));
   CAUSEWAY_ASSIGN(auto forward,
                   model::CudaForward::create(config, std::move(resident), *workspace_, {}));
-  return engine::CudaModel{.forward = std::move(forward), .layout = layout};
-}
-
-void CudaBackend::detach(ModelId model) {
-  for (const Status& status : {executor_->remove_model(model), pool_.unload(model)}) {
-    if (!status.ok()) spdlog::error("cannot let go of a model: {}", status.error().message);
-  }
+  CAUSEWAY_TRY(executor_->add_model(model, {.forward = std::move(forward), .layout = layout}));
+  return layout.tokens;
 }
 
 }  // namespace

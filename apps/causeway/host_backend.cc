@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
 #include "model/config.h"
 
 namespace causeway::app {
 
 HostBackend::HostBackend(const HostBackendOptions& options, const Clock& clock)
-    : options_(options), clock_(clock), pool_(memory_, clock, options.pool) {}
+    : PooledBackend({.bytes = options.pool, .load_threads = options.load_threads}, clock),
+      options_(options) {}
 
 Result<std::unique_ptr<HostBackend>> HostBackend::create(const HostBackendOptions& options,
                                                          const Clock& clock) {
@@ -22,7 +22,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(const HostBackendOption
 }
 
 Status HostBackend::start() {
-  CAUSEWAY_ASSIGN(machine_, device::HostMachine::create({}, clock_, memory_));
+  CAUSEWAY_ASSIGN(machine_, device::HostMachine::create({}, clock(), memory()));
   const Bytes arena = round_up(options_.kv, device::kExtentBytes);
   CAUSEWAY_ASSIGN(device_, machine_->open({.name = "cpu", .arena_bytes = arena}));
   auto frames =
@@ -31,54 +31,26 @@ Status HostBackend::start() {
   frames_.emplace(std::move(frames).value());
   const engine::HostFrames memory{
       .base = frames_->base(), .bytes = frames_->frame_bytes(), .count = frames_->frames()};
-  CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start(memory, clock_));
+  CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start(memory, clock()));
   return {};
 }
 
-Result<fleet::AttachedModel> HostBackend::attach(const fleet::CatalogueEntry& entry,
-                                                 const fleet::ModelSource& source,
-                                                 const std::function<bool()>& cancelled) {
-  const Nanos start = clock_.now();
-  CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(source.directory));
-  CAUSEWAY_TRY(pool_.load(entry.id, source.directory,
-                          model::plan_weights(config, model::host_dtype(config.dtype)),
-                          {.threads = options_.load_threads,
-                           .progress = log_progress(entry.name),
-                           .cancelled = cancelled}));
-  auto runnable = make_runnable(entry.id, config);
-  if (!runnable.ok()) {
-    if (const Status undone = pool_.unload(entry.id); !undone.ok()) {
-      spdlog::error("{}: {}", entry.name, undone.error().message);
-    }
-    return runnable.error();
-  }
-  const Tokens tokens_per_block = runnable->layout.tokens;
-  CAUSEWAY_TRY(executor_->add_model(entry.id, std::move(runnable).value()));
-  CAUSEWAY_ASSIGN(const auto pinned, pool_.pin(entry.id));
-  const Nanos took = clock_.now() - start;
-  log_loaded(entry.name, pinned->bytes(), took);
-  return fleet::AttachedModel{.facts = {.tokens_per_block = tokens_per_block,
-                                        .max_model_len = entry.max_model_len,
-                                        .vocab = config.vocab},
-                              .bytes = pinned->bytes()};
+DType HostBackend::storage_of(const model::ModelConfig& config) const {
+  return model::host_dtype(config.dtype);
 }
 
-Result<engine::HostModel> HostBackend::make_runnable(ModelId model,
-                                                     const model::ModelConfig& config) {
-  const DType kv_dtype = model::host_dtype(config.dtype);
+Result<Tokens> HostBackend::add(ModelId model, const model::ModelConfig& config) {
+  const DType kv_dtype = storage_of(config);
   CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
                   kv::plan_block(model::kv_shape(config, kv_dtype), options_.kv_frame));
-  CAUSEWAY_ASSIGN(auto pinned, pool_.pin(model));
-  return engine::HostModel{
-      .forward = std::make_unique<model::HostForward>(config, std::move(pinned)),
-      .layout = layout,
-      .kv_dtype = kv_dtype};
+  CAUSEWAY_ASSIGN(auto pinned, pool().pin(model));
+  CAUSEWAY_TRY(executor_->add_model(
+      model, {.forward = std::make_unique<model::HostForward>(config, std::move(pinned)),
+              .layout = layout,
+              .kv_dtype = kv_dtype}));
+  return layout.tokens;
 }
 
-void HostBackend::detach(ModelId model) {
-  for (const Status& status : {executor_->remove_model(model), pool_.unload(model)}) {
-    if (!status.ok()) spdlog::error("cannot let go of a model: {}", status.error().message);
-  }
-}
+Status HostBackend::remove(ModelId model) { return executor_->remove_model(model); }
 
 }  // namespace causeway::app

@@ -24,29 +24,23 @@ struct HostBackendOptions {
   int load_threads = 0;
 };
 
-class HostBackend final : public Backend {
+class HostBackend final : public PooledBackend {
  public:
   // Takes the KV memory from the device's arena. `clock` outlives the backend.
   static Result<std::unique_ptr<HostBackend>> create(const HostBackendOptions& options,
                                                      const Clock& clock);
   HostBackend(const HostBackendOptions& options, const Clock& clock);  // by create()
 
-  Result<fleet::AttachedModel> attach(const fleet::CatalogueEntry& entry,
-                                      const fleet::ModelSource& source,
-                                      const std::function<bool()>& cancelled) override;
-  void detach(ModelId model) override;
-
   engine::StepExecutor& executor() override { return *executor_; }
   std::int64_t frames() const override { return frames_->frames(); }
 
  private:
   Status start();
-  Result<engine::HostModel> make_runnable(ModelId model, const model::ModelConfig& config);
+  DType storage_of(const model::ModelConfig& config) const override;
+  Result<Tokens> add(ModelId model, const model::ModelConfig& config) override;
+  Status remove(ModelId model) override;
 
   const HostBackendOptions options_;
-  const Clock& clock_;
-  device::HostMemory memory_;
-  weights::ModelPool pool_;
   std::unique_ptr<device::HostMachine> machine_;
   std::unique_ptr<device::Device> device_;
   std::optional<kv::FrameArena> frames_;

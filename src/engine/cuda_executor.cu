@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "base/check.h"
 #include "device/cuda/cuda_device.h"
 #include "engine/cuda_sampler.h"
+#include "engine/executor_models.h"
 
 namespace causeway::engine {
 namespace {
@@ -39,7 +38,7 @@ Status check(cudaError_t code, const char* what) {
 class CudaExecutor::State {
  public:
   State(device::Device& slice, model::CudaWorkspace& workspace, const CudaFrames& frames)
-      : slice(slice), workspace(workspace), frames(frames) {}
+      : slice(slice), workspace(workspace), frames(frames), models(frames.bytes) {}
 
   Status open();
   Status start_step(const request::Batch& batch, CudaModel& cuda_model);
@@ -59,11 +58,8 @@ class CudaExecutor::State {
   std::size_t table_elements = 0;
   CudaSampler sampler;
 
-  std::mutex mutex;  // guards what follows
-  std::map<ModelId, std::unique_ptr<CudaModel>> models;
-  bool in_flight = false;  // from submit() until wait() returns the result
-  ModelId model_in_flight;
-  StepId step;
+  StepId step;  // in flight
+  ExecutorModels<CudaModel> models;
 };
 
 Status CudaExecutor::State::open() {
@@ -150,71 +146,29 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::start(device::Device& slice,
 CudaExecutor::~CudaExecutor() { state_->stream.reset(); }
 
 Status CudaExecutor::add_model(ModelId model, CudaModel cuda_model) {
-  if (!model.valid() || cuda_model.forward == nullptr) {
-    return invalid_argument("a model needs an id and a forward pass");
-  }
-  if (cuda_model.layout.frame != state_->frames.bytes) {
-    return invalid_argument("the model's block layout is for frames of " +
-                            std::to_string(cuda_model.layout.frame.count) +
-                            " bytes; the executor's have " +
-                            std::to_string(state_->frames.bytes.count));
-  }
-  auto owned = std::make_unique<CudaModel>(std::move(cuda_model));
-  const std::lock_guard lock(state_->mutex);
-  if (!state_->models.try_emplace(model, std::move(owned)).second) {
-    return invalid_argument("model " + std::to_string(model.value) + " is in the executor already");
-  }
-  return {};
+  return state_->models.add(model, std::move(cuda_model));
 }
 
-Status CudaExecutor::remove_model(ModelId model) {
-  std::unique_ptr<CudaModel> dropped;  // destroyed outside the lock
-  const std::lock_guard lock(state_->mutex);
-  const auto at = state_->models.find(model);
-  if (at == state_->models.end()) {
-    return not_found("model " + std::to_string(model.value) + " is not in the executor");
-  }
-  if (state_->in_flight && state_->model_in_flight == model) {
-    return unavailable("a step of model " + std::to_string(model.value) + " is in flight");
-  }
-  dropped = std::move(at->second);
-  state_->models.erase(at);
-  return {};
-}
+Status CudaExecutor::remove_model(ModelId model) { return state_->models.remove(model); }
 
 const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
   return state_->capabilities;
 }
 
 Status CudaExecutor::submit(request::Batch batch) {
-  CudaModel* cuda_model = nullptr;
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->in_flight) return unavailable("a step is in flight");
-    const auto found = state_->models.find(batch.model);
-    if (found == state_->models.end()) {
-      return not_found("model " + std::to_string(batch.model.value) + " is not in the executor");
-    }
-    cuda_model = found->second.get();  // stays while the step is in flight
-    state_->in_flight = true;
-    state_->model_in_flight = batch.model;
-    state_->step = batch.step;
-  }
+  CAUSEWAY_ASSIGN(CudaModel * cuda_model, state_->models.begin_step(batch.model));
+  state_->step = batch.step;
   Status started = state_->start_step(batch, *cuda_model);
-  if (!started.ok()) {
-    const std::lock_guard lock(state_->mutex);
-    state_->in_flight = false;
-  }
+  if (!started.ok()) state_->models.end_step();
   return started;
 }
 
 std::optional<request::StepResult> CudaExecutor::wait(Nanos timeout) {
+  CAUSEWAY_CHECK(state_->models.step_in_flight(), "no step is in flight");
   const Status ended = state_->ended->wait(timeout);
   if (!ended.ok() && ended.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
   request::StepResult result = state_->finish_step(ended);
-  const std::lock_guard lock(state_->mutex);
-  CAUSEWAY_CHECK(state_->in_flight, "no step is in flight");
-  state_->in_flight = false;
+  state_->models.end_step();
   return result;
 }
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "engine/executor_models.h"
 #include "kernels/sampling/sampling.h"
 
 namespace causeway::engine {
@@ -49,7 +49,8 @@ request::SampledToken choose(std::span<float> logits, const request::BatchEntry&
 
 class HostExecutor::State {
  public:
-  State(const HostFrames& frames_in, const Clock& clock_in) : frames(frames_in), clock(clock_in) {}
+  State(const HostFrames& frames_in, const Clock& clock_in)
+      : frames(frames_in), clock(clock_in), models(frames_in.bytes) {}
 
   void run();
   request::StepResult execute(const request::Batch& batch, HostModel& host_model);
@@ -59,16 +60,15 @@ class HostExecutor::State {
   const HostFrames frames;
   const Clock& clock;
   const Capabilities capabilities;
+  ExecutorModels<HostModel> models;
   std::vector<float> logits;  // the worker's own
 
   std::mutex mutex;              // guards what follows
   std::condition_variable wake;  // the worker: a step, or the end
   std::condition_variable done;  // wait(): a result
-  std::map<ModelId, std::unique_ptr<HostModel>> models;
   std::optional<request::Batch> queued;
+  HostModel* queued_model = nullptr;  // stays while the step is in flight
   std::optional<request::StepResult> result;
-  bool in_flight = false;  // from submit() until wait() returns the result
-  ModelId model_in_flight;
   bool stopping = false;
 
   std::thread thread;
@@ -118,8 +118,7 @@ void HostExecutor::State::run() {
     if (stopping) return;
     const request::Batch batch = std::move(*queued);
     queued.reset();
-    // Stays while the step is in flight: remove_model() checks.
-    HostModel& host_model = *models.at(batch.model);
+    HostModel& host_model = *queued_model;
     lock.unlock();
     request::StepResult outcome = execute(batch, host_model);
     lock.lock();
@@ -155,63 +154,32 @@ HostExecutor::~HostExecutor() {
 }
 
 Status HostExecutor::add_model(ModelId model, HostModel host_model) {
-  if (!model.valid() || host_model.forward == nullptr) {
-    return invalid_argument("a model needs an id and a forward pass");
-  }
-  if (host_model.layout.frame != state_->frames.bytes) {
-    return invalid_argument("the model's block layout is for frames of " +
-                            std::to_string(host_model.layout.frame.count) +
-                            " bytes; the executor's have " +
-                            std::to_string(state_->frames.bytes.count));
-  }
-  auto owned = std::make_unique<HostModel>(std::move(host_model));
-  const std::lock_guard lock(state_->mutex);
-  if (!state_->models.try_emplace(model, std::move(owned)).second) {
-    return invalid_argument("model " + std::to_string(model.value) + " is in the executor already");
-  }
-  return {};
+  return state_->models.add(model, std::move(host_model));
 }
 
-Status HostExecutor::remove_model(ModelId model) {
-  std::unique_ptr<HostModel> dropped;  // destroyed outside the lock
-  const std::lock_guard lock(state_->mutex);
-  const auto at = state_->models.find(model);
-  if (at == state_->models.end()) {
-    return not_found("model " + std::to_string(model.value) + " is not in the executor");
-  }
-  if (state_->in_flight && state_->model_in_flight == model) {
-    return unavailable("a step of model " + std::to_string(model.value) + " is in flight");
-  }
-  dropped = std::move(at->second);
-  state_->models.erase(at);
-  return {};
-}
+Status HostExecutor::remove_model(ModelId model) { return state_->models.remove(model); }
 
 const StepExecutor::Capabilities& HostExecutor::capabilities() const {
   return state_->capabilities;
 }
 
 Status HostExecutor::submit(request::Batch batch) {
+  CAUSEWAY_ASSIGN(HostModel * host_model, state_->models.begin_step(batch.model));
   const std::lock_guard lock(state_->mutex);
-  if (state_->in_flight) return unavailable("a step is in flight");
-  if (!state_->models.contains(batch.model)) {
-    return not_found("model " + std::to_string(batch.model.value) + " is not in the executor");
-  }
-  state_->in_flight = true;
-  state_->model_in_flight = batch.model;
+  state_->queued_model = host_model;
   state_->queued = std::move(batch);
   state_->wake.notify_one();
   return {};
 }
 
 std::optional<request::StepResult> HostExecutor::wait(Nanos timeout) {
+  CAUSEWAY_CHECK(state_->models.step_in_flight(), "no step is in flight");
   std::unique_lock lock(state_->mutex);
-  CAUSEWAY_CHECK(state_->in_flight, "no step is in flight");
   const std::chrono::nanoseconds longest(std::clamp(timeout, Nanos(0), kWaitMax).count);
   if (!state_->done.wait_for(lock, longest, [this] { return state_->result.has_value(); })) {
     return std::nullopt;
   }
-  state_->in_flight = false;
+  state_->models.end_step();
   return std::exchange(state_->result, std::nullopt);
 }
 
