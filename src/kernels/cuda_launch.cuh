@@ -43,8 +43,8 @@ Status launch(const char* what, CudaStream stream, const LaunchShape& shape,
   cudaLaunchAttribute attributes[3] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  // The matrix products' split of an SM's memory: to change it an SM must run empty, which would end
-  // the overlap of neighbours.
+  // The matrix products' split of an SM's memory: to change it an SM must run empty, which would
+  // end the overlap of neighbours.
   attributes[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
   attributes[1].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   attributes[2].id = cudaLaunchAttributeClusterDimension;
