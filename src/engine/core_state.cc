@@ -23,7 +23,12 @@ void EngineCore::State::apply_decision(Nanos now) {
   }
   for (const schedule::Admission& admission : decision.admitted) {
     Sequence& sequence = sequence_of(admission.request);
+    const kv::PrefixStats before = kv.prefix_stats();
     const Tokens cached = kv.open(admission.request, sequence.request.model, sequence.tokens);
+    const kv::PrefixStats after = kv.prefix_stats();
+    request::Observation& counters = models.at(sequence.request.model).counters;
+    counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
+    counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
     CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
 #if CAUSEWAY_CANARY == 3
     // planted bug: what was generated before a preemption is forgotten in part

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,7 +59,8 @@ class CudaExecutor::State {
   std::size_t table_elements = 0;
   CudaSampler sampler;
 
-  StepId step;  // in flight
+  StepId step;                     // in flight
+  std::optional<Error> abandoned;  // why the step in flight is to fail, though part of it runs
   ExecutorModels<CudaModel> models;
 };
 
@@ -109,10 +111,14 @@ Status CudaExecutor::State::start_step(const request::Batch& batch, CudaModel& c
                             " frames exceeds what the workspace was made for");
   }
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
-  Status enqueued = enqueue(batch, cuda_model);
+  abandoned.reset();
+  const Status enqueued = enqueue(batch, cuda_model);
+  if (enqueued.ok()) return {};
   // What was enqueued of it must not run on while the frames go to others.
-  if (!enqueued.ok()) (void)stream->synchronize(kSettle);
-  return enqueued;
+  const Status settled = stream->synchronize(kSettle);
+  if (settled.ok() || settled.error().code != ErrorCode::kDeadlineExceeded) return enqueued;
+  abandoned = enqueued.error();  // wait() reports it when the rest has ended
+  return {};
 }
 
 request::StepResult CudaExecutor::State::finish_step(const Status& status) const {
@@ -165,8 +171,10 @@ Status CudaExecutor::submit(request::Batch batch) {
 
 std::optional<request::StepResult> CudaExecutor::wait(Nanos timeout) {
   CAUSEWAY_CHECK(state_->models.step_in_flight(), "no step is in flight");
-  const Status ended = state_->ended->wait(timeout);
+  Status ended =
+      state_->abandoned ? state_->stream->synchronize(timeout) : state_->ended->wait(timeout);
   if (!ended.ok() && ended.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
+  if (state_->abandoned && ended.ok()) ended = *state_->abandoned;
   request::StepResult result = state_->finish_step(ended);
   state_->models.end_step();
   return result;

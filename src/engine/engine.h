@@ -54,8 +54,7 @@ class Engine final : public SliceHandle {
   Status submit(request::Request request) override;
   void cancel(RequestId request) override;
   request::Observation observe() const override;
-  // In order of ModelId. frames_total, frames_used and the prefix counters are the slice's, not the
-  // model's, and are left 0 here.
+  // In order of ModelId. The frames are the slice's: one pool serves all its models.
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
   // Refuses new requests (kUnavailable), lets those it has end within `grace`, cancels the rest,

@@ -154,15 +154,19 @@ request::Observation EngineCore::observe() const {
   sum.frames_used = counts.referenced + counts.quarantined;
   sum.prefix_queried_tokens = prefix.queried_tokens;
   sum.prefix_hit_tokens = prefix.hit_tokens;
+  sum.hung = state_->hung;
   return sum;
 }
 
 std::vector<std::pair<ModelId, request::Observation>> EngineCore::observe_models() const {
   std::vector<std::pair<ModelId, request::Observation>> all;
+  const request::Observation slice = observe();
   for (const auto& [id, model] : state_->models) {
     request::Observation observation = model.counters;
     observation.requests_running = state_->scheduler.running(id);
     observation.requests_waiting = state_->scheduler.waiting(id);
+    observation.frames_total = slice.frames_total;  // the pool is all models'
+    observation.frames_used = slice.frames_used;
     all.emplace_back(id, observation);
   }
   return all;

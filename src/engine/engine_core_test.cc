@@ -150,6 +150,11 @@ TEST_F(Core, TheSecondAskerFindsTheFirstOnesPrompt) {
   EXPECT_EQ(outputs.back().cached_prompt, Tokens(8));
   EXPECT_EQ(core_.observe().prefix_hit_tokens, 8);
   EXPECT_EQ(core_.observe().prompt_tokens, 9 + 1);
+  const auto models = core_.observe_models();
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].second.prefix_queried_tokens, core_.observe().prefix_queried_tokens);
+  EXPECT_EQ(models[0].second.prefix_hit_tokens, 8);
+  EXPECT_EQ(models[0].second.frames_total, 16);
 }
 
 TEST_F(Core, TellsHowLongARequestQueued) {
@@ -200,6 +205,7 @@ TEST_F(Core, AStepThatHangsIsReportedAndMayStillReturn) {
   EXPECT_FALSE(core_.hung());
   core_.check_timeout(now_ + seconds(2));
   EXPECT_TRUE(core_.hung());
+  EXPECT_TRUE(core_.observe().hung);
   auto outputs = core_.take_outputs();
   ASSERT_EQ(outputs.size(), 2u);
   EXPECT_NE(outputs[1].error.find("hangs"), std::string::npos);

@@ -1,5 +1,5 @@
 // The seam between deciding and doing (decision 8): an engine hands a StepExecutor batches and gets
-// completions with durations. Implementations: host (CPU), simulated, and later cuda.
+// completions with durations. Implementations: host (CPU), cuda, simulated.
 #pragma once
 
 #include <optional>

@@ -59,6 +59,7 @@ struct Observation {
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
+  bool hung = false;  // the device does not answer: nothing can be served
 };
 
 }  // namespace causeway::request

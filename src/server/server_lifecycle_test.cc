@@ -124,5 +124,17 @@ TEST_F(ServerTest, ManyClientsAtOnce) {
   EXPECT_EQ(right, kClients * kRequests * 4 / 5);
 }
 
+TEST_F(ServerTest, HealthTellsThatTheDeviceHangs) {
+  start();
+  Client client(server->port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  fleet->hung = true;
+  const Answer answer = client.get("/health");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_NE(answer.body.find("device_hung"), std::string::npos);
+  fleet->hung = false;
+  EXPECT_EQ(client.get("/health").status, 200);
+}
+
 }  // namespace
 }  // namespace causeway::server

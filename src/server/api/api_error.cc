@@ -45,6 +45,13 @@ ApiError queue_full(std::string message) {
   return error;
 }
 
+ApiError device_hung() {
+  ApiError error = draining();
+  error.message = "the device does not answer: its step has not ended in time";
+  error.code = "device_hung";
+  return error;
+}
+
 ApiError draining() {
   ApiError error;
   error.status = 503;

@@ -71,7 +71,11 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
     }
     case Route::kVersion: body = version_body(context.options.version); break;
     default:
-      if (context.draining) error = draining();
+      if (context.draining) {
+        error = draining();
+      } else if (context.fleet->observe().hung) {
+        error = device_hung();
+      }
   }
   bool more = false;
   if (error) {

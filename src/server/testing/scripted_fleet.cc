@@ -102,6 +102,7 @@ request::Observation ScriptedFleet::observe() const {
   request::Observation seen;
   seen.requests_running = running();
   seen.frames_total = 10;
+  seen.hung = hung;
   return seen;
 }
 

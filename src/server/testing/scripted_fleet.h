@@ -41,6 +41,7 @@ class ScriptedFleet final : public fleet::Fleet {
   fleet::CatalogueEntry& add_model(std::string name, Tokens max_model_len = Tokens(1000));
   // What to do with a request; an Error refuses it. Called on the server's threads.
   std::function<Result<Script>(const request::Request&)> on_submit;
+  std::atomic<bool> hung{false};  // what observe() says of the device
 
   void release();  // lets held requests go
   std::int64_t submitted() const { return submitted_; }
