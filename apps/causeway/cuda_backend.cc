@@ -34,14 +34,17 @@ struct Planned {
 Result<Planned> read_models(const std::vector<fleet::CatalogueModel>& models, Bytes frame) {
   Planned planned;
   for (const fleet::CatalogueModel& one : models) {
-    CAUSEWAY_ASSIGN(const auto config, model::load_config(one.source.directory));
-    CAUSEWAY_ASSIGN(const auto layout, kv::plan_block(model::kv_shape(config, kStorage), frame));
+    const auto read = model::load_config(one.source.directory);
+    if (!read.ok()) return read.error().with_context(one.entry->name);
+    const model::ModelConfig& config = *read;
+    const auto layout = kv::plan_block(model::kv_shape(config, kStorage), frame);
+    if (!layout.ok()) return layout.error().with_context(one.entry->name);
     const auto plan = model::plan_weights(config, kStorage);
     // Each group begins at a page of its own.
     const Bytes groups = kib(4) * std::ssize(plan.groups);
     planned.weights += round_up(model::PlacedModel::bytes_of(plan) + groups, device::kExtentBytes);
     planned.blocks =
-        std::max(planned.blocks, one.entry->max_model_len.count / layout.tokens.count + 1);
+        std::max(planned.blocks, one.entry->max_model_len.count / layout->tokens.count + 1);
     planned.configs.push_back(config);
   }
   return planned;

@@ -11,6 +11,7 @@
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope/rope_cuda.h"
+#include "kernels/sampling/sampling_cuda.h"
 #include "model/cuda_array.h"
 #include "model/cuda_experts.h"
 #include "model/cuda_graphs.h"
@@ -22,6 +23,8 @@ namespace {
 
 using kernels::WeightsRef;
 
+constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
+
 Status check_served(const ModelConfig& c, const weights::PinnedModel& model) {
   const DType dtype = model.weight("head", "norm").dtype;
   if (dtype != DType::kBF16) {
@@ -29,6 +32,13 @@ Status check_served(const ModelConfig& c, const weights::PinnedModel& model) {
   }
   if (c.hidden % 8 != 0 || c.head_dim % 8 != 0 || c.intermediate % 8 != 0) {
     return unsupported("on a GPU hidden, head and MLP sizes must be multiples of 8");
+  }
+  if (c.hidden > 32'768 || c.head_dim > 512 || c.vocab > kernels::sampling::kVocabMax) {
+    return unsupported("on a GPU hidden is at most 32768, a head 512 and the vocabulary " +
+                       std::to_string(kernels::sampling::kVocabMax));
+  }
+  if (c.moe && (c.moe->experts > 512 || c.moe->experts_per_token > 32)) {
+    return unsupported("on a GPU a layer has at most 512 experts, of which a token chooses 32");
   }
   if (c.moe && (c.hidden % 32 != 0 || c.moe->intermediate % 32 != 0)) {
     return unsupported("on a GPU the sizes of experts must be multiples of 32");
@@ -71,9 +81,9 @@ class CudaForward::State {
     stream_ = stream;
     tables_ = workspace_.tables();
     at_ = offsets_of(shape);
-    to_add_ = nullptr;
     // All sample in a padded step; a step of single tokens that is not padded comes once.
-    const bool again = shape.decode_only() && shape.sampled == shape.places;
+    const bool again =
+        shape.decode_only() && shape.sampled == shape.places && shape.places <= kGraphPlacesMax;
     if (!options_.graphs || !again) return enqueue();
     if (kv.base != captured_kv_) graphs_.drop();
     captured_kv_ = kv.base;
@@ -89,6 +99,7 @@ class CudaForward::State {
   const std::int32_t* table(std::int64_t offset) const { return tables_ + offset; }
 
   Status enqueue() {
+    to_add_ = nullptr;  // of a capture that broke off
     CAUSEWAY_TRY(kernels::embedding::run({.table = weights_.embedding.data,
                                           .table_rows = config_.vocab,
                                           .size = config_.hidden,

@@ -13,6 +13,7 @@ namespace causeway::model {
 namespace {
 
 constexpr Bytes kAlignment = Bytes(256);
+constexpr std::int64_t kRowsMax = 65'535;  // blocks of a grid along y
 
 // Hands out one part after the other.
 class Cutter {
@@ -74,6 +75,10 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
                                                              const CudaStepLimits& limits,
                                                              int sm_count,
                                                              kernels::CudaStream stream) {
+  if (limits.rows < 1 || limits.rows > kRowsMax || limits.places < 1) {
+    return invalid_argument("a step on a GPU has between 1 and " + std::to_string(kRowsMax) +
+                            " tokens: see --max-num-batched-tokens and --max-num-seqs");
+  }
   Bytes gemm, attention, experts, activations;
   for (const ModelConfig& c : models) {
     CAUSEWAY_ASSIGN(const Bytes needed, linear_workspace(c, limits.rows, limits.places, sm_count));

@@ -59,7 +59,11 @@ std::unique_ptr<Model> make_model(const PoolLayout& layout, RegionId region,
   return model;
 }
 
-std::string in_mib(Bytes bytes) { return std::to_string(bytes.count / mib(1).count) + " MiB"; }
+// Small numbers exactly: "0 MiB do not fit 0 MiB" helps nobody.
+std::string in_mib(Bytes bytes) {
+  if (bytes < mib(10)) return std::to_string(bytes.count / kib(1).count) + " KiB";
+  return std::to_string(bytes.count / mib(1).count) + " MiB";
+}
 
 }  // namespace
 

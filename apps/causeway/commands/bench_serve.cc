@@ -70,8 +70,10 @@ class BenchServe final : public Command {
                    "models to ask; default: all that the server lists");
     app.add_option("--max-concurrency", load_.outstanding_max, "outstanding requests; 0: no cap");
     app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
+        ->check(CLI::Range(0.001, 1e9))
         ->capture_default_str();
     app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
+        ->check(CLI::Range(0.001, 1e9))
         ->capture_default_str();
     app.add_option("--json", json_file_,
                    "also write the report to this file ('-': standard output)");

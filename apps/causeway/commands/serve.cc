@@ -17,6 +17,8 @@
 namespace causeway::app {
 namespace {
 
+constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 50;
+
 struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
   std::int64_t max_model_len = 0;
@@ -193,9 +195,11 @@ class Serve final : public Command {
         ->group("Scheduling")
         ->capture_default_str();
     app.add_option("--slo-ttft-ms", set_.slo_ttft_ms, "target of requests that name none")
+        ->check(CLI::Range(0.001, 1e9))
         ->group("Scheduling")
         ->capture_default_str();
     app.add_option("--slo-tpot-ms", set_.slo_tpot_ms, "target of requests that name none")
+        ->check(CLI::Range(0.001, 1e9))
         ->group("Scheduling")
         ->capture_default_str();
   }
@@ -213,12 +217,18 @@ class Serve final : public Command {
     app.add_option("--seed", set_.server.seed, "of requests that give none")->group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
                    "seconds that running requests get after SIGTERM")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::Range(0.0, 1e6))
         ->group("Server")
         ->capture_default_str();
   }
 
   Status finish_options() {
+    for (const std::uint64_t bytes : {set_.pool_bytes, set_.kv_bytes, set_.kv_frame_bytes}) {
+      if (bytes > kMemoryMax) {
+        return invalid_argument("a memory size of " + std::to_string(bytes) +
+                                " bytes is more than any machine has");
+      }
+    }
     CAUSEWAY_ASSIGN(set_.engine.core.schedule.policy, schedule::parse_policy(set_.policy));
     set_.engine.core.prefix_caching = !set_.no_prefix_caching;
     // Unpredictable, so that no client can craft prompts whose prefixes collide with another's.

@@ -83,8 +83,10 @@ class Simulate final : public Command {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
+        ->check(CLI::Range(0.001, 1e9))
         ->capture_default_str();
     app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
+        ->check(CLI::Range(0.001, 1e9))
         ->capture_default_str();
     app.add_option("--seed", seed_, "same seed, same report")->capture_default_str();
   }
