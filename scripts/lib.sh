@@ -70,8 +70,10 @@ install_flashinfer() {
   rm -rf $folder && mkdir -p $folder
   echo "flashinfer-python==0.6.9 --hash=sha256:46d013119ecd039a5844c4847325b3571f99cdd8fd9e00839bf008c67b15811a" \
     >$folder/requirement.txt
-  if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
-    --only-binary=:all: -d $folder -r $folder/requirement.txt; then
+  # Debian's python3 has no pip of its own; a virtual environment has.
+  if ! { /usr/bin/python3 -m venv $folder/venv &&
+    $folder/venv/bin/pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
+      --only-binary=:all: -d $folder -r $folder/requirement.txt; }; then
     rm -rf $folder
     echo "  not to be had: attention is built without FlashInfer, prefill is slower"
     return
@@ -91,6 +93,7 @@ with zipfile.ZipFile(wheel) as archive:
 os.rename(folder + "/unpacked", folder + "/include")
 os.remove(wheel)
 EOF
+  rm -rf $folder/venv
 }
 
 # build PRESET [TARGET…]
