@@ -3,12 +3,14 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -226,17 +228,33 @@ class Lifecycle(unittest.TestCase):
         self.assertRegex(run_causeway("--version").stdout, r"causeway \d+\.\d+\.\d+")
         self.assertIn("--max-model-len", run_causeway("serve", "--help").stdout)
 
+    def test_metrics_count_the_prefix_cache_of_the_real_engine(self):
+        with RunningServer(self.model, *TINY_MEMORY) as server:
+            for _ in range(2):
+                server.complete("m", "the same words again " * 20, max_tokens=1)
+            metrics = server.request("/metrics")[1]
+        for name in ("queries", "hits"):
+            found = re.search(
+                r'^causeway:prefix_cache_%s_total{model_name="m"} (\d+)' % name, metrics, re.M)
+            self.assertIsNotNone(found, name)
+            self.assertGreater(int(found[1]), 0, name)
+
     def test_second_signal_exits_at_once(self):
         with RunningServer(self.model, *TINY_MEMORY, "--shutdown-grace", 600) as server:
-            thread = threading.Thread(target=lambda: self._ignore_errors(server), daemon=True)
-            thread.start()
-            while server.request("/metrics")[1].find(
-                    'causeway:num_requests_running{model_name="m"} 1') < 0 and thread.is_alive():
-                pass
+            # Enough that draining takes seconds.
+            threads = [threading.Thread(target=lambda: self._ignore_errors(server), daemon=True)
+                       for _ in range(24)]
+            for thread in threads:
+                thread.start()
+            running = re.compile(r'causeway:num_requests_running{model_name="m"} (\d+)')
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                found = running.search(server.request("/metrics")[1])
+                if found and int(found[1]) >= 12:
+                    break
             server.process.send_signal(signal.SIGTERM)
             server.process.send_signal(signal.SIGINT)
-            status = server.process.wait(30)
-            self.assertIn(status, (0, 130))  # 0: the request ended before the second signal came
+            self.assertEqual(server.process.wait(30), 130)
 
     @staticmethod
     def _ignore_errors(server):
