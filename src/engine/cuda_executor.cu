@@ -14,6 +14,7 @@
 #include "device/cuda/cuda_device.h"
 #include "engine/cuda_sampler.h"
 #include "engine/executor_models.h"
+#include "kernels/cuda_status.cuh"
 
 namespace causeway::engine {
 namespace {
@@ -27,12 +28,6 @@ struct FreeHost {
   void operator()(std::int32_t* memory) const { cudaFreeHost(memory); }
 };
 using PinnedTables = std::unique_ptr<std::int32_t, FreeHost>;
-
-Status check(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return {};
-  (void)cudaGetLastError();  // so that a later check does not report it again
-  return Error{ErrorCode::kDevice, std::string(what) + ": " + cudaGetErrorString(code)};
-}
 
 }  // namespace
 
@@ -75,8 +70,8 @@ Status CudaExecutor::State::open() {
   table_elements = static_cast<std::size_t>(
       model::table_elements_max(limits.rows, limits.places, limits.frames));
   void* pinned = nullptr;
-  CAUSEWAY_TRY(check(cudaMallocHost(&pinned, table_elements * sizeof(std::int32_t)),
-                     "pinned memory for a step's tables"));
+  CAUSEWAY_TRY(kernels::cuda_status(cudaMallocHost(&pinned, table_elements * sizeof(std::int32_t)),
+                                    "pinned memory for a step's tables"));
   tables.reset(static_cast<std::int32_t*>(pinned));
   return {};
 }
@@ -90,10 +85,11 @@ Status CudaExecutor::State::enqueue(const request::Batch& batch, CudaModel& cuda
   const std::int64_t used = model::write_tables(batch, shape, {tables.get(), table_elements});
   CAUSEWAY_TRY(sampler.prepare(batch));
   CAUSEWAY_TRY(stream->record(*begun));
-  CAUSEWAY_TRY(check(cudaMemcpyAsync(workspace.tables(), tables.get(),
-                                     static_cast<std::size_t>(used) * sizeof(std::int32_t),
-                                     cudaMemcpyHostToDevice, cuda),
-                     "copying a step's tables"));
+  CAUSEWAY_TRY(
+      kernels::cuda_status(cudaMemcpyAsync(workspace.tables(), tables.get(),
+                                           static_cast<std::size_t>(used) * sizeof(std::int32_t),
+                                           cudaMemcpyHostToDevice, cuda),
+                           "copying a step's tables"));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
   CAUSEWAY_TRY(cuda_model.forward->run(shape, kv, cuda));
   CAUSEWAY_TRY(

@@ -4,22 +4,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
+#include "kernels/cuda_status.cuh"
 #include "kernels/sampling/sampling_cuda.h"
 
 namespace causeway::engine {
 namespace {
 
+using kernels::cuda_status;
 using kernels::sampling::RowCuda;
-
-Status check(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return {};
-  (void)cudaGetLastError();  // so that a later check does not report it again
-  return Error{
-      code == cudaErrorMemoryAllocation ? ErrorCode::kResourceExhausted : ErrorCode::kDevice,
-      std::string(what) + ": " + cudaGetErrorString(code)};
-}
 
 // Pinned memory and its counterpart on the device, grown together.
 template <typename T>
@@ -35,21 +28,25 @@ class Mirror {
     const std::size_t wanted = std::max(count, 2 * capacity_);
     free();
     void* host = nullptr;
-    CAUSEWAY_TRY(check(cudaMallocHost(&host, wanted * sizeof(T)), "pinned memory for sampling"));
+    CAUSEWAY_TRY(
+        cuda_status(cudaMallocHost(&host, wanted * sizeof(T)), "pinned memory for sampling"));
     host_ = static_cast<T*>(host);
     void* device = nullptr;
-    CAUSEWAY_TRY(check(cudaMalloc(&device, wanted * sizeof(T)), "device memory for sampling"));
+    CAUSEWAY_TRY(
+        cuda_status(cudaMalloc(&device, wanted * sizeof(T)), "device memory for sampling"));
     device_ = static_cast<T*>(device);
     capacity_ = wanted;
     return {};
   }
   Status up(std::size_t count, kernels::CudaStream stream) {
-    return check(cudaMemcpyAsync(device_, host_, count * sizeof(T), cudaMemcpyHostToDevice, stream),
-                 "copying what to sample");
+    return cuda_status(
+        cudaMemcpyAsync(device_, host_, count * sizeof(T), cudaMemcpyHostToDevice, stream),
+        "copying what to sample");
   }
   Status down(std::size_t count, kernels::CudaStream stream) {
-    return check(cudaMemcpyAsync(host_, device_, count * sizeof(T), cudaMemcpyDeviceToHost, stream),
-                 "copying what was sampled");
+    return cuda_status(
+        cudaMemcpyAsync(host_, device_, count * sizeof(T), cudaMemcpyDeviceToHost, stream),
+        "copying what was sampled");
   }
   T* host() const { return host_; }
   T* device() const { return device_; }

@@ -9,12 +9,14 @@
 
 #include "kernels/bench/cuda_limits.h"
 #include "kernels/bench/cuda_timer.h"
+#include "kernels/cuda_status.cuh"
 #include "model/bench_model.h"
 #include "model/cuda_forward.h"
 
 namespace causeway::model {
 namespace {
 
+using kernels::cuda_status;
 using kernels::bench::BenchProgress;
 using kernels::bench::BenchSample;
 using kernels::bench::KernelBenchRow;
@@ -24,11 +26,6 @@ constexpr Bytes kFrame = mib(4);
 struct FreeHost {
   void operator()(std::int32_t* memory) const { cudaFreeHost(memory); }
 };
-
-Status check(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return {};
-  return Error{ErrorCode::kDevice, std::string(what) + ": " + cudaGetErrorString(code)};
-}
 
 Result<device::Extents> take(device::Device& device, Bytes bytes, device::Arena::End end) {
   const Bytes extent = device.arena().extent_bytes();
@@ -115,7 +112,8 @@ Status Bench::prepare() {
   table_elements_ =
       static_cast<std::size_t>(table_elements_max(limits.rows, limits.places, limits.frames));
   void* pinned = nullptr;
-  CAUSEWAY_TRY(check(cudaMallocHost(&pinned, 4 * table_elements_), "pinned memory for tables"));
+  CAUSEWAY_TRY(
+      cuda_status(cudaMallocHost(&pinned, 4 * table_elements_), "pinned memory for tables"));
   tables_.reset(static_cast<std::int32_t*>(pinned));
   return {};
 }
@@ -123,10 +121,10 @@ Status Bench::prepare() {
 // As an executor does it: tables written by the host, copied, and the step enqueued behind them.
 Status Bench::step(const request::Batch& batch, const StepShape& shape) {
   const std::int64_t used = write_tables(batch, shape, {tables_.get(), table_elements_});
-  CAUSEWAY_TRY(
-      check(cudaMemcpyAsync(workspace_->tables(), tables_.get(), static_cast<std::size_t>(4 * used),
-                            cudaMemcpyHostToDevice, stream_),
-            "copying a step's tables"));
+  CAUSEWAY_TRY(cuda_status(
+      cudaMemcpyAsync(workspace_->tables(), tables_.get(), static_cast<std::size_t>(4 * used),
+                      cudaMemcpyHostToDevice, stream_),
+      "copying a step's tables"));
   const KvMemory kv{.base = kv_memory_.data(), .layout = layout_, .dtype = DType::kBF16};
   return forward_->run(shape, kv, stream_);
 }

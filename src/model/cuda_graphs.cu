@@ -2,17 +2,14 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
 #include <utility>
+
+#include "kernels/cuda_status.cuh"
 
 namespace causeway::model {
 namespace {
 
-Error cuda_error(cudaError_t code, const char* what) {
-  (void)cudaGetLastError();  // so that a later check does not report it again
-  return {code == cudaErrorMemoryAllocation ? ErrorCode::kResourceExhausted : ErrorCode::kDevice,
-          std::string(what) + ": " + cudaGetErrorString(code)};
-}
+using kernels::cuda_status;
 
 struct DestroyGraph {
   void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
@@ -24,17 +21,17 @@ void CudaGraphs::Destroy::operator()(CUgraphExec_st* graph) const { cudaGraphExe
 
 Result<CudaGraphs::Graph> CudaGraphs::capture(const std::function<Status()>& enqueue,
                                               kernels::CudaStream stream) {
-  cudaError_t code = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-  if (code != cudaSuccess) return cuda_error(code, "beginning to capture a step");
+  CAUSEWAY_TRY(cuda_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                           "beginning to capture a step"));
   const Status enqueued = enqueue();
   cudaGraph_t graph = nullptr;
-  code = cudaStreamEndCapture(stream, &graph);
+  const Status captured = cuda_status(cudaStreamEndCapture(stream, &graph), "capturing a step");
   const std::unique_ptr<CUgraph_st, DestroyGraph> owned(graph);
-  if (!enqueued.ok()) return enqueued.error();
-  if (code != cudaSuccess) return cuda_error(code, "capturing a step");
+  CAUSEWAY_TRY(enqueued);
+  CAUSEWAY_TRY(captured);
   cudaGraphExec_t executable = nullptr;
-  code = cudaGraphInstantiate(&executable, graph, 0);
-  if (code != cudaSuccess) return cuda_error(code, "instantiating a step's graph");
+  CAUSEWAY_TRY(
+      cuda_status(cudaGraphInstantiate(&executable, graph, 0), "instantiating a step's graph"));
   return Graph(executable);
 }
 
@@ -49,9 +46,7 @@ Status CudaGraphs::run(std::int64_t key, const std::function<Status()>& enqueue,
     if (!captured.ok()) return captured.error();
     entry->second = std::move(captured).value();
   }
-  const cudaError_t code = cudaGraphLaunch(entry->second.get(), stream);
-  if (code != cudaSuccess) return cuda_error(code, "launching a step's graph");
-  return {};
+  return cuda_status(cudaGraphLaunch(entry->second.get(), stream), "launching a step's graph");
 }
 
 }  // namespace causeway::model

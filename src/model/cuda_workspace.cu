@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/cuda_status.cuh"
 #include "model/cuda_experts.h"
 #include "model/cuda_linear.h"
 #include "model/step_tables.h"
@@ -61,13 +62,6 @@ Bytes activation_bytes(const ModelConfig& c, const CudaStepLimits& limits) {
   return bytes;
 }
 
-Status zero(void* begin, Bytes bytes, kernels::CudaStream stream) {
-  const cudaError_t code = cudaMemsetAsync(begin, 0, to_size(bytes), stream);
-  if (code == cudaSuccess) return {};
-  return Error{ErrorCode::kDevice,
-               std::string("clearing the kernels' workspaces: ") + cudaGetErrorString(code)};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& device,
@@ -101,7 +95,9 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
   CAUSEWAY_ASSIGN(made->extents_, device.arena().allocate((all + extent - Bytes(1)) / extent,
                                                           device::Arena::End::kHigh));
   CAUSEWAY_TRY(kernels::gemm::CudaGemm::prepare(made->gemm_workspace(), stream));
-  CAUSEWAY_TRY(zero(made->attention_workspace(), attention, stream));
+  CAUSEWAY_TRY(kernels::cuda_status(
+      cudaMemsetAsync(made->attention_workspace(), 0, to_size(attention), stream),
+      "clearing the kernels' workspaces"));
   return std::move(made);
 }
 
