@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <set>
 
@@ -64,6 +65,21 @@ TEST(Units, RoundUp) {
 TEST(Units, IdsStartInvalid) {
   EXPECT_FALSE(FrameId().valid());
   EXPECT_TRUE(FrameId(0).valid());
+}
+
+TEST(Units, SecondsBecomeTheNearestNanosThatFit) {
+  EXPECT_EQ(nanos_from_seconds(1.5), millis(1'500));
+  EXPECT_EQ(nanos_from_seconds(-0.25), millis(-250));
+  const Nanos most(std::numeric_limits<std::int64_t>::max());
+  const Nanos least(std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(nanos_from_seconds(1e10), most);
+  EXPECT_EQ(nanos_from_seconds(-1e10), least);
+  EXPECT_EQ(nanos_from_seconds(std::numeric_limits<double>::infinity()), most);
+  EXPECT_EQ(nanos_from_seconds(-std::numeric_limits<double>::infinity()), least);
+  EXPECT_EQ(nanos_from_seconds(std::nan("")), Nanos(0));
+  // 2^63 ns as a double is one more than fits; the double before it fits.
+  EXPECT_EQ(nanos_from_seconds(9223372036.854775808), most);
+  EXPECT_LT(nanos_from_seconds(9223372036.8547), most);
 }
 
 TEST(Random, SameSeedSameSequence) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 
 namespace causeway {
 
@@ -46,7 +47,14 @@ constexpr Nanos millis(std::int64_t n) { return Nanos(n * 1'000'000); }
 constexpr Nanos seconds(std::int64_t n) { return Nanos(n * 1'000'000'000); }
 constexpr double to_seconds(Nanos t) { return static_cast<double>(t.count) * 1e-9; }
 constexpr double to_millis(Nanos t) { return static_cast<double>(t.count) * 1e-6; }
-constexpr Nanos nanos_from_seconds(double s) { return Nanos(static_cast<std::int64_t>(s * 1e9)); }
+// The nearest that fits: about ±292 years at most. Not a number: zero.
+constexpr Nanos nanos_from_seconds(double s) {
+  constexpr double kOver = 9223372036854775808.0;  // 2^63: the first that does not fit
+  const double nanos = s * 1e9;
+  if (nanos >= kOver) return Nanos(std::numeric_limits<std::int64_t>::max());
+  if (nanos > -kOver) return Nanos(static_cast<std::int64_t>(nanos));
+  return nanos < 0 ? Nanos(std::numeric_limits<std::int64_t>::min()) : Nanos(0);
+}
 constexpr std::size_t to_size(Bytes b) { return static_cast<std::size_t>(b.count); }
 
 constexpr Bytes round_up(Bytes value, Bytes step) {
@@ -64,7 +72,7 @@ struct Id {
   constexpr bool valid() const { return value >= 0; }
 };
 
-using RegionId = Id<struct RegionTag>;    // a host memory region (device/host_region.h)
+using RegionId = Id<struct RegionTag>;    // a host memory region (device/host_memory.h)
 using ExtentId = Id<struct ExtentTag>;    // 32 MiB of a device's arena (device/arena.h)
 using FrameId = Id<struct FrameTag>;      // one KV frame within a slice (kv/frame_pool.h)
 using ModelId = Id<struct ModelTag>;      // a model within a catalogue
