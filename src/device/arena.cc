@@ -72,6 +72,13 @@ void Arena::free(ExtentId first, std::int64_t count) {
   free_ += count;
 }
 
+std::int64_t Arena::extents_for(Bytes bytes) const {
+  CAUSEWAY_CHECK(bytes.count >= 0, "a negative size");
+  // Not by rounding up, which would overflow near the largest size.
+  const std::int64_t rest = bytes.count % extent_bytes_.count > 0 ? 1 : 0;
+  return std::max<std::int64_t>(1, bytes / extent_bytes_ + rest);
+}
+
 std::int64_t Arena::free_extents() const {
   const std::lock_guard lock(mutex_);
   return free_;

@@ -76,6 +76,8 @@ class Arena {
   std::byte* base() const { return memory_->base(); }
   Bytes extent_bytes() const { return extent_bytes_; }
   std::int64_t extents() const { return extents_; }
+  // How many extents hold `bytes`: at least one.
+  std::int64_t extents_for(Bytes bytes) const;
   std::int64_t free_extents() const;
   // Whether all of [offset, offset + bytes) is allocated.
   bool allocated(Bytes offset, Bytes bytes) const;

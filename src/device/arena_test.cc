@@ -53,6 +53,14 @@ TEST_F(ArenaTest, EndsGrowTowardsEachOther) {
   EXPECT_FALSE(arena.allocated(Bytes(INT64_MAX), Bytes(INT64_MAX)));
 }
 
+TEST_F(ArenaTest, SaysHowManyExtentsHoldSomeBytes) {
+  EXPECT_EQ(arena.extents_for(Bytes(0)), 1);
+  EXPECT_EQ(arena.extents_for(Bytes(1)), 1);
+  EXPECT_EQ(arena.extents_for(kExtent), 1);
+  EXPECT_EQ(arena.extents_for(kExtent + Bytes(1)), 2);
+  EXPECT_EQ(arena.extents_for(Bytes(INT64_MAX)), (INT64_MAX >> 16) + 1);
+}
+
 TEST_F(ArenaTest, RefusesWithNumbersAndChangesNothing) {
   const Extents some = arena.allocate(5, Arena::End::kLow).value();
   const auto refused = arena.allocate(4, Arena::End::kHigh);

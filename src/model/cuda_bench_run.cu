@@ -28,8 +28,7 @@ struct FreeHost {
 };
 
 Result<device::Extents> take(device::Device& device, Bytes bytes, device::Arena::End end) {
-  const Bytes extent = device.arena().extent_bytes();
-  return device.arena().allocate((bytes + extent - Bytes(1)) / extent, end);
+  return device.arena().allocate(device.arena().extents_for(bytes), end);
 }
 
 // `batch` sequences of `context` tokens before this step and `tokens` in it, frames in a row.

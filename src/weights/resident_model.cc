@@ -1,6 +1,5 @@
 #include "weights/resident_model.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -53,15 +52,8 @@ Bytes place(const PinnedModel& home, const device::HostMemory& memory, Places& p
 }
 
 Result<device::Extents> take_extents(device::Arena& arena, Bytes bytes) {
-  const Bytes extent = arena.extent_bytes();
-  const std::int64_t count = std::max<std::int64_t>(1, (bytes + extent - Bytes(1)) / extent);
-  auto extents = arena.allocate(count, device::Arena::End::kHigh);
-  if (extents.ok()) return extents;
-  Error error = extents.error();
-  error.message = "a model of " + std::to_string(bytes.count >> 20) + " MiB does not fit the " +
-                  std::to_string((extent * arena.free_extents()).count >> 20) +
-                  " MiB that are left of the device: " + error.message;
-  return error;
+  return arena.allocate(arena.extents_for(bytes), device::Arena::End::kHigh)
+      .with_context("no room for a model of " + std::to_string(bytes.count >> 20) + " MiB");
 }
 
 }  // namespace

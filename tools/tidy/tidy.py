@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from rules import RULES
 from source import Source
 
-CODE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+CODE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc"}
 TEXT_SUFFIXES = CODE_SUFFIXES | {".py", ".sh", ".md", ".txt", ".json", ".yaml", ".cmake", ""}
 
 

@@ -29,6 +29,9 @@ Status cuda_enqueue(Stream& stream, std::function<Status(CUstream_st*)> launch);
 // is released. Also the way to register a large pool ahead of its first use.
 Result<CudaDevicePointer> cuda_address_of(Device& device, HostAddress address, Bytes bytes);
 
+// The host memory of the slice's machine.
+HostMemory& cuda_host_memory_of(Device& device);
+
 // A stream whose kernels the GPU prefers as `priority` says. Copy engines know no priorities: who
 // wants urgent copies first holds back the others.
 Result<std::unique_ptr<Stream>> make_cuda_stream(Device& device, const std::string& name,

@@ -25,6 +25,7 @@ class CudaHostRegions final : public HostRegionWatcher {
   Result<CudaDevicePointer> resolve(HostAddress address, Bytes bytes, CudaContext& context);
 
   void releasing(RegionId region) override;
+  HostMemory& memory() const { return memory_; }
 
  private:
   struct Registered {

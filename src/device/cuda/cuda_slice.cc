@@ -68,6 +68,10 @@ Result<CudaDevicePointer> cuda_address_of(Device& device, HostAddress address, B
   return slice.machine().regions.resolve(address, bytes, slice.context());
 }
 
+HostMemory& cuda_host_memory_of(Device& device) {
+  return slice_of(device).machine().regions.memory();
+}
+
 Result<std::unique_ptr<Stream>> make_cuda_stream(Device& device, const std::string& name,
                                                  CopyPriority priority) {
   auto* slice = dynamic_cast<CudaSlice*>(&device);

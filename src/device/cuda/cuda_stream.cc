@@ -15,7 +15,7 @@ Result<std::unique_ptr<Stream>> CudaStream::create(CudaMachine::State& machine,
 }
 
 CudaStream::CudaStream(CudaMachine::State& machine, CudaContext& context, std::string name)
-    : machine_(machine), context_(context), name_(std::move(name)) {}
+    : machine_(machine), context_(context), failure_(std::move(name)) {}
 
 CudaStream::~CudaStream() {
   {
@@ -29,8 +29,8 @@ CudaStream::~CudaStream() {
   // What the GPU has begun cannot be called back, and its memory may be given back after this.
   const Status drained = drain(machine_.options.drain_max, false);
   if (!drained.ok() && drained.error().code == ErrorCode::kDeadlineExceeded) {
-    context_.physical().declare_hung("the work of stream '" + name_ +
-                                     "' did not end after it was destroyed");
+    context_.physical().declare_hung("the work of " + failure_.label() +
+                                     " did not end after it was destroyed");
   }
   if (!context_.physical().hung()) context_.destroy_stream(stream_);
 }
@@ -130,7 +130,7 @@ Status CudaStream::wait(const Event& event) {
   const std::lock_guard lock(mutex_);
   if (!deferred()) {
     const Result<bool> issued = machine_.events.wait_in(record, context_, stream_);
-    if (!issued.ok()) fail(issued.error());
+    if (!issued.ok()) failure_.set(issued.error());
     if (!issued.ok() || *issued) return {};
     CAUSEWAY_TRY(start_thread());
   }
@@ -145,7 +145,7 @@ Status CudaStream::synchronize(Nanos timeout) {
   CAUSEWAY_TRY(record(mark));
   const Status reached = mark.wait(timeout);
   if (!reached.ok() && reached.error().code == ErrorCode::kDeadlineExceeded) {
-    return reached.error().with_context("stream '" + name_ + "'");
+    return reached.error().with_context(failure_.label());
   }
   const std::lock_guard lock(mutex_);
   CAUSEWAY_TRY(failure());
@@ -153,17 +153,14 @@ Status CudaStream::synchronize(Nanos timeout) {
 }
 
 Status CudaStream::push(Work work, Way way) {
-  if (queue_.size() >= kQueueMax) {
-    return exhausted("stream '" + name_ + "' has " + std::to_string(kQueueMax) +
-                     " pieces of work queued; synchronize before adding more");
-  }
+  if (queue_.size() >= kQueueMax) return failure_.full(kQueueMax);
   if (way == Way::kQueued || deferred()) {
     queue_.push_back(std::move(work));
     changed_.notify_all();
     return {};
   }
-  Status status = perform(work, failure_);
-  if (!status.ok()) fail(status.error());
+  Status status = perform(work, failure_.first());
+  if (!status.ok()) failure_.set(status.error());
   return status;
 }
 
@@ -172,17 +169,13 @@ Status CudaStream::start_thread() {
   try {
     thread_ = std::thread([this] { loop(); });
   } catch (const std::system_error& failure) {
-    return exhausted("no thread for stream '" + name_ + "': " + failure.what());
+    return exhausted("no thread for " + failure_.label() + ": " + failure.what());
   }
   return {};
 }
 
-void CudaStream::fail(const Error& error) {
-  if (!failure_) failure_ = error.with_context("stream '" + name_ + "'");
-}
-
 Status CudaStream::failure() const {
-  if (failure_) return *failure_;
+  CAUSEWAY_TRY(failure_.status());
   return context_.physical().health();
 }
 
@@ -194,21 +187,21 @@ void CudaStream::loop() {
     Work work = std::move(queue_.front());
     queue_.pop_front();
     busy_ = true;
-    const std::optional<Error> failed = failure_;
+    const std::optional<Error> failed = failure_.first();
     lock.unlock();
     const Status status = perform(work, failed);
     work = RunWork{};  // what it holds is freed before anyone hears that it is done
     lock.lock();
     busy_ = false;
-    if (!status.ok()) fail(status.error());
+    if (!status.ok()) failure_.set(status.error());
   }
 }
 
 void CudaStream::cancel_rest() {
-  const Error cancelled{ErrorCode::kCancelled, "stream '" + name_ + "' was destroyed"};
+  const Error cancelled = failure_.cancelled();
   for (Work& work : queue_) {
     if (const auto* mark = std::get_if<RecordWork>(&work)) {
-      machine_.events.complete(mark->record, failure_.value_or(cancelled));
+      machine_.events.complete(mark->record, failure_.first().value_or(cancelled));
     } else if (const auto* wait = std::get_if<WaitWork>(&work)) {
       machine_.events.drop_waiter(wait->record);
     }
@@ -286,9 +279,7 @@ Status CudaStream::launch(const Launch& launch) {
 Status CudaStream::drain(Nanos timeout, bool stoppable) {
   return poll_until(
       [&]() -> Result<bool> {
-        if (stoppable && stop_.load()) {
-          return Error{ErrorCode::kCancelled, "stream '" + name_ + "' was destroyed"};
-        }
+        if (stoppable && stop_.load()) return failure_.cancelled();
         CAUSEWAY_TRY(context_.physical().health());
         int result = kCudaSuccess;
         CAUSEWAY_TRY(context_.call("cuStreamQuery", [&] {

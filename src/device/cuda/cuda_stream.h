@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "device/cuda/cuda_state.h"
+#include "device/stream_failure.h"
 
 namespace causeway::device {
 
@@ -73,7 +74,6 @@ class CudaStream final : public Stream {
   enum class Way { kAsMode, kQueued };
   Status push(Work work, Way way = Way::kAsMode);
   Status start_thread();
-  void fail(const Error& error);
   Status failure() const;
 
   void loop();
@@ -88,7 +88,6 @@ class CudaStream final : public Stream {
 
   CudaMachine::State& machine_;
   CudaContext& context_;
-  const std::string name_;
   CUstream_st* stream_ = nullptr;
   std::atomic<bool> stop_{false};
 
@@ -96,7 +95,7 @@ class CudaStream final : public Stream {
   std::condition_variable changed_;
   std::deque<Work> queue_;
   bool busy_ = false;  // the thread is at what it took from the queue
-  std::optional<Error> failure_;
+  StreamFailure failure_;
   std::thread thread_;
 };
 

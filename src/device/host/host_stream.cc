@@ -12,13 +12,13 @@ Result<std::unique_ptr<Stream>> HostStream::create(HostMachine::State& machine, 
   try {
     stream->thread_ = std::thread([raw = stream.get()] { raw->loop(); });
   } catch (const std::system_error& failure) {
-    return exhausted("no thread for stream '" + stream->name_ + "': " + failure.what());
+    return exhausted("no thread for " + stream->failure_.label() + ": " + failure.what());
   }
   return std::unique_ptr<Stream>(std::move(stream));
 }
 
 HostStream::HostStream(HostMachine::State& machine, std::string name)
-    : machine_(machine), name_(std::move(name)) {}
+    : machine_(machine), failure_(std::move(name)) {}
 
 HostStream::~HostStream() {
   {
@@ -104,10 +104,7 @@ Status HostStream::wait(const Event& event) {
 }
 
 Status HostStream::submit(Work work) {
-  if (queue_.size() >= kQueueMax) {
-    return exhausted("stream '" + name_ + "' has " + std::to_string(kQueueMax) +
-                     " pieces of work queued; synchronize before adding more");
-  }
+  if (queue_.size() >= kQueueMax) return failure_.full(kQueueMax);
   queue_.push_back(std::move(work));
   ++submitted_;
   changed_.notify_all();
@@ -122,12 +119,11 @@ Status HostStream::synchronize(Nanos timeout) {
   if (!changed_.wait_for(lock, std::chrono::nanoseconds(limit.count),
                          [&] { return completed_ >= all; })) {
     return Error{ErrorCode::kDeadlineExceeded,
-                 "stream '" + name_ + "' was not done within " +
+                 failure_.label() + " was not done within " +
                      std::to_string(static_cast<std::int64_t>(to_millis(limit))) +
                      " ms: " + std::to_string(all - completed_) + " pieces of work are left"};
   }
-  if (failure_) return *failure_;
-  return {};
+  return failure_.status();
 }
 
 void HostStream::loop() {
@@ -137,10 +133,8 @@ void HostStream::loop() {
     if (queue_.empty()) return;
     Work work = std::move(queue_.front());
     queue_.pop_front();
-    if (stop_.load() && !failure_) {
-      failure_ = Error{ErrorCode::kCancelled, "stream '" + name_ + "' was destroyed"};
-    }
-    const std::optional<Error> failure = failure_;
+    if (stop_.load()) failure_.cancel();
+    const std::optional<Error> failure = failure_.first();
     lock.unlock();
     // After a failure nothing is done any more, but whoever waits for an event must hear of it.
     Status status;
@@ -151,7 +145,7 @@ void HostStream::loop() {
     }
     work = RunWork{};  // what it holds is freed before anyone hears that it is done
     lock.lock();
-    if (!status.ok()) failure_ = status.error().with_context("stream '" + name_ + "'");
+    if (!status.ok()) failure_.set(status.error());
     ++completed_;
     changed_.notify_all();
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/host/host_state.h"
+#include "device/stream_failure.h"
 
 namespace causeway::device {
 
@@ -78,14 +79,13 @@ class HostStream final : public Stream {
   Status perform(Work& work);
 
   HostMachine::State& machine_;
-  const std::string name_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // guards what follows; never taken by a thread that holds another lock here
   std::condition_variable changed_;
   std::deque<Work> queue_;
   std::int64_t submitted_ = 0;
   std::int64_t completed_ = 0;
-  std::optional<Error> failure_;
+  StreamFailure failure_;
   std::thread thread_;
 };
 

@@ -1,0 +1,74 @@
+// Small pieces of a device's memory (constants of a model, a step's tables, what sampling reads),
+// cut from extents of the arena, so that the arena accounts for everything that is allocated.
+//
+//   extent │ piece │ piece │ free … │ piece │ free … │
+//
+// Thread-safe. Pieces must not outlive what they were cut from, nor that the arena.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/arena.h"
+
+namespace causeway::device {
+
+class Pieces;
+
+// Memory of a device, given back when destroyed. Move-only.
+class Piece {
+ public:
+  Piece() = default;
+  Piece(Piece&& other) noexcept;
+  Piece& operator=(Piece&& other) noexcept;
+  ~Piece();
+
+  std::byte* data() const { return data_; }
+  Bytes bytes() const { return bytes_; }  // at least as many as were asked for
+
+ private:
+  friend class Pieces;
+  Piece(Pieces* pieces, std::byte* data, Bytes bytes)
+      : pieces_(pieces), data_(data), bytes_(bytes) {}
+  void give_back();
+
+  Pieces* pieces_ = nullptr;
+  std::byte* data_ = nullptr;
+  Bytes bytes_;
+};
+
+class Pieces {
+ public:
+  static constexpr Bytes kAlignment = Bytes(256);  // what any kernel's loads want
+
+  // Takes nothing yet. The arena outlives it.
+  explicit Pieces(Arena& arena) : arena_(arena) {}
+  ~Pieces();
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+
+  // The first free place that is large enough, or one in new extents: then it waits until they are
+  // zeroed. Its content is what was there. Nothing for zero bytes. kResourceExhausted.
+  Result<Piece> take(Bytes bytes);
+  // Of the arena, in whole extents. They stay until the last piece of a run of extents is gone, the
+  // first run for good.
+  Bytes bytes() const;
+
+ private:
+  friend class Piece;
+  struct Run {
+    Extents extents;
+    std::map<std::int64_t, std::int64_t> free;  // offset in the run → bytes; none touches another
+  };
+  static std::byte* cut(Run& run, Bytes bytes);
+  void put_back(std::byte* data, Bytes bytes);
+
+  Arena& arena_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Run>> runs_;
+};
+
+}  // namespace causeway::device
