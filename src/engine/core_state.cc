@@ -8,13 +8,20 @@ namespace causeway::engine {
 
 using request::FinishReason;
 
+bool EngineCore::State::in_step(ModelId model) const {
+  for (std::int64_t id = steps_ended; id < steps_started; ++id) {
+    if (steps[slot_of(id)].decision.model == model) return true;
+  }
+  return false;
+}
+
 Sequence& EngineCore::State::sequence_of(RequestId request) {
   const auto at = sequences.find(request);
   CAUSEWAY_CHECK(at != sequences.end(), "the engine does not know this request");
   return *at->second;
 }
 
-void EngineCore::State::apply_decision(Nanos now) {
+void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos now) {
   for (const schedule::Preemption& preemption : decision.preempted) {
     Sequence& sequence = sequence_of(preemption.request);
     release_frames(sequence);
@@ -40,108 +47,175 @@ void EngineCore::State::apply_decision(Nanos now) {
   }
 }
 
-request::Batch EngineCore::State::make_batch(StepId id) {
+request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, StepId step,
+                                                 request::Batch& batch) {
+  const Sequence& sequence = sequence_of(run.request);
+  const Tokens end = run.context + run.tokens;
+  CAUSEWAY_CHECK(kv.grow(run.request, end), "the scheduler promised frames that are not there");
+  const std::span<const TokenId> known(sequence.tokens);
+  const bool pending = end.count > std::ssize(known);
+  CAUSEWAY_CHECK(!pending || (run.tokens.count == 1 && run.context.count == std::ssize(known) &&
+                              sequence.runs[slot_of(step.value - 1)] >= 0),
+                 "a token that nobody knows, nor the step before samples");
+#if CAUSEWAY_CANARY == 5
+  const TokenId chosen_before = request::pending_token(0);  // planted bug: the first one's token
+#else
+  const TokenId chosen_before = request::pending_token(sequence.sampled_row);
+#endif
+  const std::span<const FrameId> table = kv.table(run.request);
+  request::BatchEntry entry;
+  entry.request = run.request;
+  entry.token_begin = static_cast<std::int32_t>(batch.tokens.size());
+  entry.token_count = static_cast<std::int32_t>(run.tokens.count);
+  entry.frame_begin = static_cast<std::int32_t>(batch.frames.size());
+  entry.frame_count = static_cast<std::int32_t>(table.size());
+  entry.context = static_cast<std::int32_t>(run.context.count);
+  entry.samples = run.samples;
+  entry.sampling = sequence.request.sampling;
+  entry.prompt_tokens = static_cast<std::int32_t>(sequence.prompt.count);
+  if (run.samples && entry.sampling.penalised()) {
+    entry.history = sequence.tokens;
+    if (pending) entry.history.push_back(chosen_before);
+  }
+  batch.frames.insert(batch.frames.end(), table.begin(), table.end());
+  if (pending) {
+    batch.tokens.push_back(chosen_before);  // committed when it is known
+    return entry;
+  }
+  kv.commit(run.request, known.first(static_cast<std::size_t>(end.count)), step);
+  const auto chunk = known.subspan(static_cast<std::size_t>(run.context.count),
+                                   static_cast<std::size_t>(run.tokens.count));
+  batch.tokens.insert(batch.tokens.end(), chunk.begin(), chunk.end());
+  return entry;
+}
+
+request::Batch EngineCore::State::make_batch(const StepInFlight& step) {
   request::Batch batch;
-  batch.step = id;
-  batch.model = decision.model;
-  batch.entries.reserve(decision.runs.size());
-  for (const schedule::Run& run : decision.runs) {
-    Sequence& sequence = sequence_of(run.request);
-    const Tokens end = run.context + run.tokens;
-    CAUSEWAY_CHECK(kv.grow(run.request, end), "the scheduler promised frames that are not there");
-    const std::span<const TokenId> known(sequence.tokens);
-    kv.commit(run.request, known.first(static_cast<std::size_t>(end.count)), id);
-    const auto chunk = known.subspan(static_cast<std::size_t>(run.context.count),
-                                     static_cast<std::size_t>(run.tokens.count));
-    const std::span<const FrameId> table = kv.table(run.request);
-    request::BatchEntry entry;
-    entry.request = run.request;
-    entry.token_begin = static_cast<std::int32_t>(batch.tokens.size());
-    entry.token_count = static_cast<std::int32_t>(chunk.size());
-    entry.frame_begin = static_cast<std::int32_t>(batch.frames.size());
-    entry.frame_count = static_cast<std::int32_t>(table.size());
-    entry.context = static_cast<std::int32_t>(run.context.count);
-    entry.samples = run.samples;
-    entry.sampling = sequence.request.sampling;
-    entry.prompt_tokens = static_cast<std::int32_t>(sequence.prompt.count);
-    if (run.samples && entry.sampling.penalised()) entry.history = sequence.tokens;
-    batch.tokens.insert(batch.tokens.end(), chunk.begin(), chunk.end());
-    batch.frames.insert(batch.frames.end(), table.begin(), table.end());
-    batch.entries.push_back(std::move(entry));
+  batch.step = step.id;
+  batch.model = step.decision.model;
+  batch.entries.reserve(step.decision.runs.size());
+  for (const schedule::Run& run : step.decision.runs) {
+    batch.entries.push_back(add_entry(run, step.id, batch));
   }
   return batch;
 }
 
-bool EngineCore::State::launch(Nanos now) {
-  step.id = StepId(steps_started++);
+void EngineCore::State::launch(Nanos now) {
+  StepInFlight& step = next();
+  step.id = StepId(steps_started);
   step.started = now;
   step.sequences.clear();
-  for (const schedule::Run& run : decision.runs) {
+  step.abandoned_frames.clear();
+  step.refused.clear();
+  request::Batch batch = make_batch(step);
+  std::int64_t row = 0;
+  for (const schedule::Run& run : step.decision.runs) {
     Sequence& sequence = sequence_of(run.request);
-    sequence.run_index = static_cast<std::int64_t>(step.sequences.size());
+    sequence.runs[slot_of(steps_started)] = std::ssize(step.sequences);
+    if (run.samples) sequence.sampled_row = row++;
     step.sequences.push_back(&sequence);
   }
-  const Status started = executor.submit(make_batch(step.id));
-  if (started.ok()) return true;
-  fail_step("the device refused a step: " + started.error().message, now);
-  return false;
+  ++steps_started;
+  const Status started = executor.submit(std::move(batch));
+  if (!started.ok()) step.refused = "the device refused a step: " + started.error().message;
+  end_refused(now);
+}
+
+void EngineCore::State::end_refused(Nanos now) {
+  while (in_flight() > 0 && !oldest().refused.empty()) {
+    const std::string why = oldest().refused;
+    fail_step(why, now);
+  }
+}
+
+std::vector<Sequence*> EngineCore::State::retire_step(Nanos now) {
+  StepInFlight& step = oldest();
+  std::vector<Sequence*> retired;
+  retired.swap(step.sequences);
+  step.abandoned_frames.clear();
+  for (Sequence* sequence : retired) {
+    if (sequence != nullptr) sequence->runs[slot_of(steps_ended)] = -1;
+  }
+  models.at(step.decision.model).counters.steps += 1;
+  ++steps_ended;
+  if (in_flight() > 0) oldest().started = std::max(oldest().started, now);
+  return retired;
+}
+
+void EngineCore::State::finish_step(const request::StepResult& result, Nanos now) {
+  const auto& runs = oldest().decision.runs;
+  const auto wanted =
+      std::count_if(runs.begin(), runs.end(), [](const schedule::Run& run) { return run.samples; });
+  if (!result.error.empty()) {
+    fail_step(result.error, now);
+  } else if (std::ssize(result.sampled) != wanted) {
+    fail_step("the device sampled " + std::to_string(result.sampled.size()) + " tokens where " +
+                  std::to_string(wanted) + " were due",
+              now);
+  } else {
+    complete_step(result, now);
+  }
+  end_refused(now);
 }
 
 void EngineCore::State::fail_step(const std::string& why, Nanos now) {
+  const StepInFlight& step = oldest();
 #if CAUSEWAY_CANARY == 2
   kv.step_done(step.id);  // planted bug: what was never computed enters the prefix cache
 #else
   kv.step_failed(step.id);
 #endif
-  scheduler.step_failed(decision, now);
-  std::vector<Sequence*> affected;
-  affected.swap(step.sequences);
-  step.abandoned_frames.clear();
-  step.id = StepId();
-  models.at(decision.model).counters.steps += 1;
-  for (Sequence* sequence : affected) {
-    if (sequence == nullptr) continue;
-    sequence->run_index = -1;
-    end(*sequence, FinishReason::kError, why);
+  scheduler.step_failed(step.decision, now);
+  // What the step in flight computes for them builds on what is not there.
+  for (Sequence* sequence : retire_step(now)) {
+    if (sequence != nullptr) end(*sequence, FinishReason::kError, why);
   }
 }
 
 void EngineCore::State::complete_step(const request::StepResult& result, Nanos now) {
+  const StepInFlight& step = oldest();
   kv.step_done(step.id);
-  scheduler.step_done(decision, now);
-  std::vector<Sequence*> computed;
-  computed.swap(step.sequences);
-  step.abandoned_frames.clear();
-  step.id = StepId();
-  request::Observation& counters = models.at(decision.model).counters;
-  counters.steps += 1;
+  scheduler.step_done(step.decision, now);
+  const std::vector<Sequence*> computed = retire_step(now);
+  request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;
   for (std::size_t i = 0; i < computed.size(); ++i) {
-    const schedule::Run& run = decision.runs[i];
+    const schedule::Run& run = step.decision.runs[i];
     const request::OutputToken* token = run.samples ? &result.sampled[sample++].token : nullptr;
     Sequence* sequence = computed[i];
     if (sequence == nullptr) continue;
-    sequence->run_index = -1;
     const std::int64_t of_prompt = (sequence->prompt - run.context).count;
     counters.prompt_tokens += std::clamp<std::int64_t>(of_prompt, 0, run.tokens.count);
-    if (token != nullptr) take_token(*sequence, *token);
+    if (token != nullptr && take_token(*sequence, *token)) commit_ahead(*sequence);
   }
 }
 
-void EngineCore::State::take_token(Sequence& sequence, const request::OutputToken& token) {
+bool EngineCore::State::take_token(Sequence& sequence, const request::OutputToken& token) {
   const request::Request& request = sequence.request;
   const auto& stops = request.stop_tokens;
   if (std::find(stops.begin(), stops.end(), token.token) != stops.end()) {
     end(sequence, FinishReason::kStop, "");
-    return;
+    return false;
   }
   sequence.tokens.push_back(token.token);
   models.at(request.model).counters.generated_tokens += 1;
   if (sequence.output_tokens() >= request.max_tokens.count) {
     end(sequence, FinishReason::kLength, "", {token});
-    return;
+    return false;
   }
   add_output(sequence).tokens.push_back(token);
+  return true;
+}
+
+void EngineCore::State::commit_ahead(Sequence& sequence) {
+  if (in_flight() == 0) return;
+  const StepInFlight& step = oldest();
+  const std::int64_t index = sequence.runs[slot_of(steps_ended)];
+  if (index < 0) return;
+  const schedule::Run& run = step.decision.runs[static_cast<std::size_t>(index)];
+  CAUSEWAY_CHECK((run.context + run.tokens).count == std::ssize(sequence.tokens),
+                 "the step in flight computes another token than was sampled");
+  kv.commit(sequence.request.id, sequence.tokens, step.id);
 }
 
 request::Output& EngineCore::State::add_output(const Sequence& sequence) {
@@ -158,8 +232,9 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   const RequestId id = sequence.request.id;
   scheduler.remove(sequence.handle);
   if (kv.is_open(id)) release_frames(sequence);
-  if (sequence.run_index >= 0) {
-    step.sequences[static_cast<std::size_t>(sequence.run_index)] = nullptr;
+  for (std::int64_t step = steps_ended; step < steps_started; ++step) {
+    const std::int64_t index = sequence.runs[slot_of(step)];
+    if (index >= 0) steps[slot_of(step)].sequences[static_cast<std::size_t>(index)] = nullptr;
   }
   request::Output& output = add_output(sequence);
   output.tokens = std::move(last_tokens);
@@ -171,11 +246,18 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
 
 void EngineCore::State::release_frames(const Sequence& sequence) {
   StepId last_user;
-  if (sequence.run_index >= 0) {
+  for (std::int64_t id = steps_ended; id < steps_started; ++id) {
+    if (sequence.runs[slot_of(id)] < 0) continue;
+    // That step still reads and writes them.
+    last_user = StepId(id);
+#if CAUSEWAY_CANARY == 4
+    break;  // planted bug: freed when the first of two steps in flight has ended
+#endif
+  }
+  if (last_user.valid()) {
+    auto& abandoned = steps[slot_of(last_user.value)].abandoned_frames;
     const auto table = kv.table(sequence.request.id);
-    step.abandoned_frames.insert(step.abandoned_frames.end(), table.begin(), table.end());
-    // The step in flight still reads and writes them.
-    last_user = step.id;
+    abandoned.insert(abandoned.end(), table.begin(), table.end());
   }
 #if CAUSEWAY_CANARY == 1
   last_user = StepId();  // planted bug: frames that the step in flight uses are given away

@@ -1,6 +1,8 @@
 // What an EngineCore remembers between its calls. Internal to this room.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +13,10 @@
 
 namespace causeway::engine {
 
+// One that runs and one that is enqueued behind it. With more, pending tokens would have to name
+// the step that they come from.
+inline constexpr int kStepsInFlightMax = 2;
+
 struct Sequence {
   request::Request request;
   std::vector<TokenId> tokens;  // prompt and output so far
@@ -19,7 +25,9 @@ struct Sequence {
   Nanos queued{-1};  // from arrival to when it was first admitted; negative: not yet
   std::int32_t preemptions = 0;
   schedule::Handle handle;
-  std::int64_t run_index = -1;  // in the step in flight; -1: not part of it
+  // By step in flight (StepId modulo kStepsInFlightMax), its place there; -1: not part of it.
+  std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
+  std::int64_t sampled_row = -1;  // in the newest step that samples it
 
   std::int64_t output_tokens() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt.count;
@@ -32,10 +40,13 @@ struct ModelEntry {
 };
 
 struct StepInFlight {
-  StepId id;  // invalid: none
-  Nanos started;
+  StepId id;
+  Nanos started;  // or, if later, when the one before it ended
+  schedule::Decision decision;
   std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended meanwhile
   std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
+  std::string
+      refused;  // why the executor did not take it; it fails when those before it have ended
 };
 
 class EngineCore::State {
@@ -46,18 +57,46 @@ class EngineCore::State {
         kv({.frames = options_in.frames,
             .prefix_caching = options_in.prefix_caching,
             .hash_seed = options_in.prefix_hash_seed}),
+        steps_in_flight_max(std::clamp(std::min(options_in.steps_in_flight_max,
+                                                executor_in.capabilities().steps_in_flight_max),
+                                       1, kStepsInFlightMax)),
         scheduler(options_in.schedule) {}
 
+  static std::size_t slot_of(std::int64_t step) {
+    return static_cast<std::size_t>(step % kStepsInFlightMax);
+  }
+  int in_flight() const { return static_cast<int>(steps_started - steps_ended); }
+  StepInFlight& oldest() { return steps[slot_of(steps_ended)]; }
+  const StepInFlight& oldest() const { return steps[slot_of(steps_ended)]; }
+  StepInFlight& next() { return steps[slot_of(steps_started)]; }
+  // Nothing is enqueued behind a step that was refused.
+  bool may_start() const {
+    return in_flight() < steps_in_flight_max &&
+           (in_flight() == 0 || steps[slot_of(steps_started - 1)].refused.empty());
+  }
+
+  // Whether a step of the model is in flight.
+  bool in_step(ModelId model) const;
   Sequence& sequence_of(RequestId request);
   // Carries out what the decision says of block tables.
-  void apply_decision(Nanos now);
-  request::Batch make_batch(StepId step);
-  // Hands the decided step to the executor. False: it was refused, and its requests have ended.
-  bool launch(Nanos now);
+  void apply_decision(const schedule::Decision& decision, Nanos now);
+  request::Batch make_batch(const StepInFlight& step);
+  request::BatchEntry add_entry(const schedule::Run& run, StepId step, request::Batch& batch);
+  // Hands the decided next step to the executor. One that is refused fails at once, or when the
+  // step in flight has ended.
+  void launch(Nanos now);
+  // Fails the steps whose turn it is and that were refused.
+  void end_refused(Nanos now);
 
+  void finish_step(const request::StepResult& result, Nanos now);
   void fail_step(const std::string& why, Nanos now);
   void complete_step(const request::StepResult& result, Nanos now);
-  void take_token(Sequence& sequence, const request::OutputToken& token);
+  // The oldest step is in flight no more. Returns its sequences.
+  std::vector<Sequence*> retire_step(Nanos now);
+  // False: the sequence has ended with it.
+  bool take_token(Sequence& sequence, const request::OutputToken& token);
+  // The token that the step in flight computes for the sequence, if any, is known now.
+  void commit_ahead(Sequence& sequence);
   // Appends an output without tokens; finished = false.
   request::Output& add_output(const Sequence& sequence);
   void end(Sequence& sequence, request::FinishReason reason, std::string error,
@@ -69,12 +108,13 @@ class EngineCore::State {
   CoreOptions options;
   StepExecutor& executor;
   kv::KvCache kv;
+  const int steps_in_flight_max;
   schedule::Scheduler scheduler;
   std::map<ModelId, ModelEntry> models;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
-  schedule::Decision decision;
-  StepInFlight step;
-  std::int64_t steps_started = 0;
+  std::array<StepInFlight, kStepsInFlightMax> steps;  // by slot_of
+  std::int64_t steps_started = 0;                     // the id of the next
+  std::int64_t steps_ended = 0;                       // the id of the oldest in flight
   bool hung = false;
   std::vector<request::Output> outputs;
 };

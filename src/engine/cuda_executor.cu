@@ -12,9 +12,11 @@
 
 #include "base/check.h"
 #include "device/cuda/cuda_device.h"
+#include "engine/cuda_mirror.cuh"
 #include "engine/cuda_sampler.h"
 #include "engine/executor_models.h"
 #include "kernels/cuda_status.cuh"
+#include "kernels/pending_tokens/pending_tokens.h"
 
 namespace causeway::engine {
 namespace {
@@ -24,77 +26,140 @@ constexpr std::array<std::int64_t, 20> kBuckets = {1,  2,  4,  8,  12, 16, 20,  
                                                    40, 48, 56, 64, 80, 96, 128, 160, 192, 256};
 constexpr Nanos kSettle = seconds(10);  // for what a failed submit() left behind
 
-struct FreeHost {
-  void operator()(std::int32_t* memory) const { cudaFreeHost(memory); }
+constexpr int kStepsInFlightMax = 2;
+
+// What a step in flight needs of its own. The other's may be in use at the same time.
+struct Flight {
+  StepId step;
+  CudaMirror<std::int32_t> tables;  // as uploaded, pending tokens and all
+  CudaSampler sampler;
+  std::unique_ptr<device::Event> uploaded;
+  std::unique_ptr<device::Event> begun;
+  std::unique_ptr<device::Event> ended;
+  std::optional<Error> abandoned;  // why it is to fail, though part of it runs
 };
-using PinnedTables = std::unique_ptr<std::int32_t, FreeHost>;
 
 }  // namespace
 
 class CudaExecutor::State {
  public:
   State(device::Device& slice, model::CudaWorkspace& workspace, const CudaFrames& frames)
-      : slice(slice), workspace(workspace), frames(frames), models(frames.bytes) {}
+      : slice(slice),
+        workspace(workspace),
+        frames(frames),
+        capabilities{.steps_in_flight_max = kStepsInFlightMax},
+        models(frames.bytes, kStepsInFlightMax) {}
 
   Status open();
+  Status open(Flight& flight);
   Status start_step(const request::Batch& batch, CudaModel& cuda_model);
   Status enqueue(const request::Batch& batch, CudaModel& cuda_model);
-  request::StepResult finish_step(const Status& ended) const;
+  Status upload(const request::Batch& batch, const model::StepShape& shape, Flight& flight);
+  Status bring_tables(const request::Batch& batch, Flight& flight);
+  Status settle(Nanos timeout);
+  request::StepResult finish_step(const Flight& flight, const Status& ended) const;
+
+  Flight& next() { return flights[static_cast<std::size_t>(submitted % kStepsInFlightMax)]; }
+  Flight& before() {
+    return flights[static_cast<std::size_t>((submitted + 1) % kStepsInFlightMax)];
+  }
+  Flight& oldest() { return flights[static_cast<std::size_t>(returned % kStepsInFlightMax)]; }
+  kernels::CudaStream cuda() const { return device::cuda_stream_of(*stream); }
 
   device::Device& slice;
   model::CudaWorkspace& workspace;
   const CudaFrames frames;
   const Capabilities capabilities;
 
-  std::unique_ptr<device::Stream> stream;
-  std::unique_ptr<device::Event> begun;
-  std::unique_ptr<device::Event> ended;
+  std::array<Flight, kStepsInFlightMax> flights;
+  // After what they use: what still runs ends with them.
+  std::unique_ptr<device::Stream> stream;   // the steps, one after the other
+  std::unique_ptr<device::Stream> uploads;  // of the next one's tables meanwhile
   std::vector<std::int64_t> buckets;
-  PinnedTables tables;
   std::size_t table_elements = 0;
-  CudaSampler sampler;
-
-  StepId step;                     // in flight
-  std::optional<Error> abandoned;  // why the step in flight is to fail, though part of it runs
+  std::int64_t submitted = 0;
+  std::int64_t returned = 0;
+  std::int64_t tables_used = 0;  // of the step that is being enqueued
   ExecutorModels<CudaModel> models;
 };
 
 Status CudaExecutor::State::open() {
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
   CAUSEWAY_ASSIGN(stream, device::make_cuda_stream(slice, "steps", device::CopyPriority::kStep));
-  CAUSEWAY_ASSIGN(begun, slice.make_event());
-  CAUSEWAY_ASSIGN(ended, slice.make_event());
+  CAUSEWAY_ASSIGN(uploads, device::make_cuda_stream(slice, "tables", device::CopyPriority::kStep));
   const model::CudaStepLimits& limits = workspace.limits();
   std::copy_if(kBuckets.begin(), kBuckets.end(), std::back_inserter(buckets),
                [&](std::int64_t bucket) { return bucket <= limits.places; });
   table_elements = static_cast<std::size_t>(
       model::table_elements_max(limits.rows, limits.places, limits.frames));
-  void* pinned = nullptr;
-  CAUSEWAY_TRY(kernels::cuda_status(cudaMallocHost(&pinned, table_elements * sizeof(std::int32_t)),
-                                    "pinned memory for a step's tables"));
-  tables.reset(static_cast<std::int32_t*>(pinned));
+  for (Flight& flight : flights) CAUSEWAY_TRY(open(flight));
   return {};
+}
+
+Status CudaExecutor::State::open(Flight& flight) {
+  CAUSEWAY_ASSIGN(flight.uploaded, slice.make_event());
+  CAUSEWAY_ASSIGN(flight.begun, slice.make_event());
+  CAUSEWAY_ASSIGN(flight.ended, slice.make_event());
+  // Memory is taken now: later it would wait for the step that runs.
+  CAUSEWAY_TRY(flight.sampler.reserve(workspace.limits().places));
+  return flight.tables.ensure(table_elements);
+}
+
+// While the step before runs.
+Status CudaExecutor::State::upload(const request::Batch& batch, const model::StepShape& shape,
+                                   Flight& flight) {
+  tables_used = model::write_tables(batch, shape, {flight.tables.host(), table_elements});
+  CAUSEWAY_TRY(flight.sampler.prepare(batch));
+  const kernels::CudaStream cuda_uploads = device::cuda_stream_of(*uploads);
+  CAUSEWAY_TRY(flight.tables.up(static_cast<std::size_t>(tables_used), cuda_uploads));
+  CAUSEWAY_TRY(flight.sampler.upload(cuda_uploads));
+  return uploads->record(*flight.uploaded);
+}
+
+// When the step before is done: its tokens into the tables, and the tables to where kernels and
+// graphs read them. By a copy, not a kernel: the step's first kernels overlap with kernels.
+Status CudaExecutor::State::bring_tables(const request::Batch& batch, Flight& flight) {
+  const bool pending = std::any_of(batch.tokens.begin(), batch.tokens.end(), request::is_pending);
+  const CudaChosen chosen = before().sampler.chosen();
+  // The table of tokens is the first of the block, a token a row.
+  if (pending) {
+    CAUSEWAY_TRY(kernels::pending_tokens::run({.tokens = flight.tables.device(),
+                                               .count = std::ssize(batch.tokens),
+                                               .chosen = chosen.tokens,
+                                               .rows = chosen.rows},
+                                              cuda()));
+  }
+  return kernels::cuda_status(
+      cudaMemcpyAsync(workspace.tables(), flight.tables.device(),
+                      static_cast<std::size_t>(tables_used) * sizeof(std::int32_t),
+                      cudaMemcpyDeviceToDevice, cuda()),
+      "copying a step's tables");
 }
 
 Status CudaExecutor::State::enqueue(const request::Batch& batch, CudaModel& cuda_model) {
   for (const FrameId frame : batch.frames) {
     CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
   }
-  const kernels::CudaStream cuda = device::cuda_stream_of(*stream);
+  Flight& flight = next();
   const model::StepShape shape = model::shape_of(batch, buckets);
-  const std::int64_t used = model::write_tables(batch, shape, {tables.get(), table_elements});
-  CAUSEWAY_TRY(sampler.prepare(batch));
-  CAUSEWAY_TRY(stream->record(*begun));
-  CAUSEWAY_TRY(
-      kernels::cuda_status(cudaMemcpyAsync(workspace.tables(), tables.get(),
-                                           static_cast<std::size_t>(used) * sizeof(std::int32_t),
-                                           cudaMemcpyHostToDevice, cuda),
-                           "copying a step's tables"));
+  CAUSEWAY_TRY(upload(batch, shape, flight));
+  CAUSEWAY_TRY(stream->wait(*flight.uploaded));
+  CAUSEWAY_TRY(stream->record(*flight.begun));
+  CAUSEWAY_TRY(bring_tables(batch, flight));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
-  CAUSEWAY_TRY(cuda_model.forward->run(shape, kv, cuda));
-  CAUSEWAY_TRY(
-      sampler.enqueue(cuda_model.forward->logits(), cuda_model.forward->config().vocab, cuda));
-  return stream->record(*ended);
+  CAUSEWAY_TRY(cuda_model.forward->run(shape, kv, cuda()));
+  const CudaLogits logits{.data = cuda_model.forward->logits(),
+                          .vocab = cuda_model.forward->config().vocab};
+  CAUSEWAY_TRY(flight.sampler.enqueue(logits, before().sampler.chosen(), cuda()));
+  return stream->record(*flight.ended);
+}
+
+// What was enqueued of a step that failed must not run on while its frames go to others.
+Status CudaExecutor::State::settle(Nanos timeout) {
+  const Status uploaded = uploads->synchronize(timeout);
+  const Status run = stream->synchronize(timeout);
+  const bool late = !uploaded.ok() && uploaded.error().code == ErrorCode::kDeadlineExceeded;
+  return late ? uploaded : run;
 }
 
 Status CudaExecutor::State::start_step(const request::Batch& batch, CudaModel& cuda_model) {
@@ -107,26 +172,28 @@ Status CudaExecutor::State::start_step(const request::Batch& batch, CudaModel& c
                             " frames exceeds what the workspace was made for");
   }
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
-  abandoned.reset();
+  Flight& flight = next();
+  flight.step = batch.step;
+  flight.abandoned.reset();
   const Status enqueued = enqueue(batch, cuda_model);
   if (enqueued.ok()) return {};
-  // What was enqueued of it must not run on while the frames go to others.
-  const Status settled = stream->synchronize(kSettle);
+  const Status settled = settle(kSettle);
   if (settled.ok() || settled.error().code != ErrorCode::kDeadlineExceeded) return enqueued;
-  abandoned = enqueued.error();  // wait() reports it when the rest has ended
+  flight.abandoned = enqueued.error();  // wait() reports it when the rest has ended
   return {};
 }
 
-request::StepResult CudaExecutor::State::finish_step(const Status& status) const {
+request::StepResult CudaExecutor::State::finish_step(const Flight& flight,
+                                                     const Status& status) const {
   request::StepResult result;
-  result.step = step;
+  result.step = flight.step;
   if (!status.ok()) {
     result.error = status.error().message;
     return result;
   }
-  result.sampled = sampler.collect();
-  const auto from = begun->completed_at();
-  const auto to = ended->completed_at();
+  result.sampled = flight.sampler.collect();
+  const auto from = flight.begun->completed_at();
+  const auto to = flight.ended->completed_at();
   if (from.ok() && to.ok()) result.duration = *to - *from;
   return result;
 }
@@ -144,8 +211,11 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::start(device::Device& slice,
   return std::make_unique<CudaExecutor>(std::move(state));
 }
 
-// The stream goes first, and with it what still runs; the rest may be freed then.
-CudaExecutor::~CudaExecutor() { state_->stream.reset(); }
+// The streams go first, and with them what still runs; the rest may be freed then.
+CudaExecutor::~CudaExecutor() {
+  state_->stream.reset();
+  state_->uploads.reset();
+}
 
 Status CudaExecutor::add_model(ModelId model, CudaModel cuda_model) {
   return state_->models.add(model, std::move(cuda_model));
@@ -159,19 +229,23 @@ const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
 
 Status CudaExecutor::submit(request::Batch batch) {
   CAUSEWAY_ASSIGN(CudaModel * cuda_model, state_->models.begin_step(batch.model));
-  state_->step = batch.step;
   Status started = state_->start_step(batch, *cuda_model);
-  if (!started.ok()) state_->models.end_step();
+  if (started.ok()) {
+    ++state_->submitted;
+  } else {
+    state_->models.take_back_step();
+  }
   return started;
 }
 
 std::optional<request::StepResult> CudaExecutor::wait(Nanos timeout) {
   CAUSEWAY_CHECK(state_->models.step_in_flight(), "no step is in flight");
-  Status ended =
-      state_->abandoned ? state_->stream->synchronize(timeout) : state_->ended->wait(timeout);
+  const Flight& flight = state_->oldest();
+  Status ended = flight.abandoned ? state_->settle(timeout) : flight.ended->wait(timeout);
   if (!ended.ok() && ended.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
-  if (state_->abandoned && ended.ok()) ended = *state_->abandoned;
-  request::StepResult result = state_->finish_step(ended);
+  if (flight.abandoned && ended.ok()) ended = *flight.abandoned;
+  request::StepResult result = state_->finish_step(flight, ended);
+  ++state_->returned;
   state_->models.end_step();
   return result;
 }

@@ -2,8 +2,13 @@
 // tokens. submit() enqueues a whole step from the caller's thread and returns; only the chosen
 // tokens come back.
 //
-//   submit  │ tables, sampling rows ─▶ HBM │ forward │ sampling │ tokens ─▶ host │ mark │
-//   wait                                                                        polls the mark
+//   uploads  │ tables, sampling rows ─▶ HBM │
+//   steps         … the step before │ its tokens, tables │ forward │ sampling │ tokens ─▶ host │
+//   mark wait                                                                              polls
+//   the mark
+//
+// Two steps may be in flight: tables and sampling rows are double, and the second's go up while the
+// first runs. Where a token is pending, it is read from the first's on the device.
 //
 // The frames lie in the slice's arena, one pool for all models; each model brings the BlockLayout
 // that says how its KV lies in a frame of that size.
@@ -38,7 +43,7 @@ class CudaExecutor final : public StepExecutor {
                                                      model::CudaWorkspace& workspace,
                                                      const CudaFrames& frames);
   explicit CudaExecutor(std::unique_ptr<State> state);  // for start()
-  // Waits for the step that runs, if any, as long as the slice's machine allows.
+  // Waits for what runs, if any, as long as the slice's machine allows.
   ~CudaExecutor() override;
   CudaExecutor(const CudaExecutor&) = delete;
   CudaExecutor& operator=(const CudaExecutor&) = delete;
@@ -51,7 +56,7 @@ class CudaExecutor final : public StepExecutor {
   Status remove_model(ModelId model);
 
   const Capabilities& capabilities() const override;
-  // kUnavailable while a step is in flight; kNotFound for a model that was not added;
+  // kUnavailable while two steps are in flight; kNotFound for a model that was not added;
   // kInvalidArgument for a step beyond the workspace's limits; kDevice.
   Status submit(request::Batch batch) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;

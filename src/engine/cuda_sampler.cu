@@ -5,63 +5,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cuda_status.cuh"
+#include "engine/cuda_mirror.cuh"
+#include "kernels/pending_tokens/pending_tokens.h"
 #include "kernels/sampling/sampling_cuda.h"
 
 namespace causeway::engine {
 namespace {
 
-using kernels::cuda_status;
 using kernels::sampling::RowCuda;
-
-// Pinned memory and its counterpart on the device, grown together.
-template <typename T>
-class Mirror {
- public:
-  Mirror() = default;
-  Mirror(const Mirror&) = delete;
-  Mirror& operator=(const Mirror&) = delete;
-  ~Mirror() { free(); }
-
-  Status ensure(std::size_t count) {
-    if (count <= capacity_) return {};
-    const std::size_t wanted = std::max(count, 2 * capacity_);
-    free();
-    void* host = nullptr;
-    CAUSEWAY_TRY(
-        cuda_status(cudaMallocHost(&host, wanted * sizeof(T)), "pinned memory for sampling"));
-    host_ = static_cast<T*>(host);
-    void* device = nullptr;
-    CAUSEWAY_TRY(
-        cuda_status(cudaMalloc(&device, wanted * sizeof(T)), "device memory for sampling"));
-    device_ = static_cast<T*>(device);
-    capacity_ = wanted;
-    return {};
-  }
-  Status up(std::size_t count, kernels::CudaStream stream) {
-    return cuda_status(
-        cudaMemcpyAsync(device_, host_, count * sizeof(T), cudaMemcpyHostToDevice, stream),
-        "copying what to sample");
-  }
-  Status down(std::size_t count, kernels::CudaStream stream) {
-    return cuda_status(
-        cudaMemcpyAsync(host_, device_, count * sizeof(T), cudaMemcpyDeviceToHost, stream),
-        "copying what was sampled");
-  }
-  T* host() const { return host_; }
-  T* device() const { return device_; }
-
- private:
-  void free() {
-    if (host_ != nullptr) cudaFreeHost(host_);
-    if (device_ != nullptr) cudaFree(device_);
-    host_ = device_ = nullptr;
-    capacity_ = 0;
-  }
-  T* host_ = nullptr;
-  T* device_ = nullptr;
-  std::size_t capacity_ = 0;
-};
 
 RowCuda row_of(const request::BatchEntry& entry) {
   const request::SamplingParams& wanted = entry.sampling;
@@ -85,8 +36,11 @@ RowCuda row_of(const request::BatchEntry& entry) {
 
 class CudaSampler::State {
  public:
+  Status reserve(std::int64_t rows);
   Status prepare(const request::Batch& batch);
-  Status enqueue(const float* logits, std::int64_t vocab, kernels::CudaStream stream);
+  Status upload(kernels::CudaStream stream);
+  Status enqueue(const CudaLogits& logits, const CudaChosen& before, kernels::CudaStream stream);
+  CudaChosen chosen() const { return {token_.device(), std::ssize(requests_)}; }
   std::vector<request::SampledToken> collect() const;
 
  private:
@@ -95,20 +49,28 @@ class CudaSampler::State {
 
   std::vector<RequestId> requests_;  // of the rows
   std::size_t history_tokens_ = 0;
+  bool history_pending_ = false;
   std::int64_t top_stride_ = 0;  // 0: nobody wants log-probabilities
   std::int64_t vocab_ = 0;
   bool all_greedy_ = false;
-  Mirror<RowCuda> rows_;
-  Mirror<TokenId> history_;
-  Mirror<TokenId> token_;
-  Mirror<float> logprob_;
-  Mirror<TokenId> top_token_;
-  Mirror<float> top_logprob_;
+  CudaMirror<RowCuda> rows_;
+  CudaMirror<TokenId> history_;
+  CudaMirror<TokenId> token_;
+  CudaMirror<float> logprob_;
+  CudaMirror<TokenId> top_token_;
+  CudaMirror<float> top_logprob_;
 };
+
+Status CudaSampler::State::reserve(std::int64_t rows) {
+  const auto count = static_cast<std::size_t>(rows);
+  CAUSEWAY_TRY(rows_.ensure(count));
+  return token_.ensure(count);
+}
 
 Status CudaSampler::State::prepare(const request::Batch& batch) {
   requests_.clear();
   history_tokens_ = 0;
+  history_pending_ = false;
   top_stride_ = 0;
   all_greedy_ = true;
   for (const request::BatchEntry& entry : batch.entries) {
@@ -116,6 +78,7 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
     const request::SamplingParams& wanted = entry.sampling;
     requests_.push_back(entry.request);
     history_tokens_ += entry.history.size();
+    history_pending_ |= !entry.history.empty() && request::is_pending(entry.history.back());
     if (wanted.top_logprobs >= 0) {
       top_stride_ = std::max<std::int64_t>(top_stride_, std::max(wanted.top_logprobs, 1));
     }
@@ -138,16 +101,27 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
   return {};
 }
 
-Status CudaSampler::State::enqueue(const float* logits, std::int64_t vocab,
+Status CudaSampler::State::upload(kernels::CudaStream stream) {
+  if (requests_.empty()) return {};
+  CAUSEWAY_TRY(rows_.up(requests_.size(), stream));
+  return history_tokens_ > 0 ? history_.up(history_tokens_, stream) : Status();
+}
+
+Status CudaSampler::State::enqueue(const CudaLogits& logits, const CudaChosen& before,
                                    kernels::CudaStream stream) {
   if (requests_.empty()) return {};
-  vocab_ = vocab;
-  CAUSEWAY_TRY(rows_.up(requests_.size(), stream));
-  if (history_tokens_ > 0) CAUSEWAY_TRY(history_.up(history_tokens_, stream));
+  vocab_ = logits.vocab;
+  if (history_pending_) {
+    CAUSEWAY_TRY(kernels::pending_tokens::run({.tokens = history_.device(),
+                                               .count = static_cast<std::int64_t>(history_tokens_),
+                                               .chosen = before.tokens,
+                                               .rows = before.rows},
+                                              stream));
+  }
   CAUSEWAY_TRY(kernels::sampling::run({.rows = std::ssize(requests_),
-                                       .vocab = vocab,
-                                       .logits = logits,
-                                       .logits_stride = vocab,
+                                       .vocab = logits.vocab,
+                                       .logits = logits.data,
+                                       .logits_stride = logits.vocab,
                                        .row = rows_.device(),
                                        .history = history_.device(),
                                        .token = token_.device(),
@@ -186,9 +160,13 @@ std::vector<request::SampledToken> CudaSampler::State::collect() const {
 CudaSampler::CudaSampler() : state_(std::make_unique<State>()) {}
 CudaSampler::~CudaSampler() = default;
 Status CudaSampler::prepare(const request::Batch& batch) { return state_->prepare(batch); }
-Status CudaSampler::enqueue(const float* logits, std::int64_t vocab, kernels::CudaStream stream) {
-  return state_->enqueue(logits, vocab, stream);
+Status CudaSampler::reserve(std::int64_t rows) { return state_->reserve(rows); }
+Status CudaSampler::upload(kernels::CudaStream stream) { return state_->upload(stream); }
+Status CudaSampler::enqueue(const CudaLogits& logits, const CudaChosen& before,
+                            kernels::CudaStream stream) {
+  return state_->enqueue(logits, before, stream);
 }
+CudaChosen CudaSampler::chosen() const { return state_->chosen(); }
 std::vector<request::SampledToken> CudaSampler::collect() const { return state_->collect(); }
 
 }  // namespace causeway::engine

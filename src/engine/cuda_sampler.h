@@ -10,8 +10,20 @@
 
 namespace causeway::engine {
 
-// One step at a time. Buffers grow with the largest step so far; they are small beside a frame but
-// for histories, which only requests with penalties bring.
+// In device memory, f32 [rows][vocab]: a row for each entry that samples, in the batch's order.
+struct CudaLogits {
+  const float* data = nullptr;
+  std::int64_t vocab = 0;
+};
+
+// In device memory [rows]: what a step's entries that sample have chosen, or will have.
+struct CudaChosen {
+  const TokenId* tokens = nullptr;
+  std::int64_t rows = 0;
+};
+
+// One step at a time; with two in flight, a sampler each. Buffers grow with the largest step so
+// far; they are small beside a frame but for histories, which only requests with penalties bring.
 class CudaSampler {
  public:
   CudaSampler();
@@ -19,11 +31,17 @@ class CudaSampler {
   CudaSampler(const CudaSampler&) = delete;
   CudaSampler& operator=(const CudaSampler&) = delete;
 
-  // Reads what the entries that sample ask for. No step may be in flight. kResourceExhausted.
+  // Room for so many rows without log-probabilities and penalties. kResourceExhausted.
+  Status reserve(std::int64_t rows);
+  // Reads what the entries that sample ask for. Its last step must have ended. kResourceExhausted.
   Status prepare(const request::Batch& batch);
-  // Enqueues the choice of their tokens from `logits` (f32 [rows][vocab], in the batch's order, in
-  // device memory) and the way back to the host.
-  Status enqueue(const float* logits, std::int64_t vocab, kernels::CudaStream stream);
+  // Enqueues the way of what prepare() read to the device.
+  Status upload(kernels::CudaStream stream);
+  // Enqueues the choice of tokens, behind upload(), and the way back to the host. `before`: of the
+  // step submitted before, whose tokens may be pending here.
+  Status enqueue(const CudaLogits& logits, const CudaChosen& before, kernels::CudaStream stream);
+  // Where the choice of the last prepare() will be.
+  CudaChosen chosen() const;
   // What was chosen; after all that was enqueued is done.
   std::vector<request::SampledToken> collect() const;
 

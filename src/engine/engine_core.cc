@@ -32,7 +32,7 @@ Status EngineCore::remove_model(ModelId model) {
     return not_found("model " + std::to_string(model.value) + " is not in the engine");
   }
   const std::int64_t left = state_->scheduler.running(model) + state_->scheduler.waiting(model);
-  if (left > 0 || (step_in_flight() && state_->decision.model == model)) {
+  if (left > 0 || state_->in_step(model)) {
     return unavailable("model " + std::to_string(model.value) + " still has " +
                        std::to_string(left) + " requests or a step: let them end first");
   }
@@ -60,12 +60,14 @@ Status EngineCore::submit(request::Request request, Nanos now) {
   // A clock never runs ahead of itself: an arrival in the future would jump the lag's queue.
   request.arrival = std::min(request.arrival, now);
   sequence->request = std::move(request);
-  sequence->handle = state_->scheduler.add({.request = sequence->request.id,
-                                            .model = sequence->request.model,
-                                            .tokens = &sequence->tokens,
-                                            .slo = sequence->request.slo,
-                                            .priority = sequence->request.priority,
-                                            .arrival = sequence->request.arrival});
+  sequence->handle =
+      state_->scheduler.add({.request = sequence->request.id,
+                             .model = sequence->request.model,
+                             .tokens = &sequence->tokens,
+                             .slo = sequence->request.slo,
+                             .priority = sequence->request.priority,
+                             .arrival = sequence->request.arrival,
+                             .length_max = sequence->prompt + sequence->request.max_tokens});
   place->second = std::move(sequence);
   return {};
 }
@@ -79,42 +81,34 @@ void EngineCore::cancel_all(Nanos now) {
   for (const RequestId request : state_->all_requests()) cancel(request, now);
 }
 
-bool EngineCore::step_in_flight() const { return state_->step.id.valid(); }
+bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 
 bool EngineCore::start_step(Nanos now) {
-  while (!step_in_flight()) {
-    state_->scheduler.schedule(now, state_->kv, state_->decision);
-    state_->apply_decision(now);
-    if (!state_->decision.model.valid()) {
-      CAUSEWAY_CHECK(requests() == 0, "requests wait, but the scheduler finds nothing to run");
-      return false;
+  while (state_->may_start()) {
+    schedule::Decision& decision = state_->next().decision;
+    state_->scheduler.schedule(now, state_->kv, decision);
+    if (!decision.model.valid()) {
+      CAUSEWAY_CHECK(step_in_flight() || requests() == 0,
+                     "requests wait, but the scheduler finds nothing to run");
+      break;
     }
+    state_->apply_decision(decision, now);
     // A refused step has ended its requests: there is less to do every time around.
-    if (state_->launch(now)) break;
+    state_->launch(now);
   }
-  return true;
+  return step_in_flight();
 }
 
 void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
-  CAUSEWAY_CHECK(step_in_flight() && result.step == state_->step.id,
-                 "the result is not of the step in flight");
+  CAUSEWAY_CHECK(step_in_flight() && result.step == state_->oldest().id,
+                 "the result is not of the oldest step in flight");
   state_->hung = false;
-  const auto wanted = std::count_if(state_->decision.runs.begin(), state_->decision.runs.end(),
-                                    [](const schedule::Run& run) { return run.samples; });
-  if (!result.error.empty()) {
-    state_->fail_step(result.error, now);
-  } else if (static_cast<std::ptrdiff_t>(result.sampled.size()) != wanted) {
-    state_->fail_step("the device sampled " + std::to_string(result.sampled.size()) +
-                          " tokens where " + std::to_string(wanted) + " were due",
-                      now);
-  } else {
-    state_->complete_step(result, now);
-  }
+  state_->finish_step(result, now);
 }
 
 std::optional<Nanos> EngineCore::next_wakeup() const {
   if (!step_in_flight() || state_->hung) return std::nullopt;
-  return state_->step.started + state_->options.step_timeout;
+  return state_->oldest().started + state_->options.step_timeout;
 }
 
 void EngineCore::check_timeout(Nanos now) {

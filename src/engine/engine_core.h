@@ -2,7 +2,10 @@
 // in as `now`, so that the simulator and the tests drive exactly the code that serves.
 //
 //   submit() ─▶ scheduler ──start_step()──▶ StepExecutor ──finish_step()──▶ outputs
-//   cancel() ─▶ (waiting)       (running, one step in flight)               take_outputs()
+//   cancel() ─▶ (waiting)       (running, steps in flight)                  take_outputs()
+//
+// As many steps are in flight as the executor allows, two at most: the second is decided and
+// submitted while the first runs (docs/design/engine.md says what is known when).
 //
 // The core owns the sequences (tokens so far), the scheduler and the KV bookkeeping. It calls
 // StepExecutor::submit(); waiting for the step is its driver's work, who hands the result to
@@ -30,6 +33,7 @@ struct CoreOptions {
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
   schedule::Options schedule;
   Nanos step_timeout = seconds(60);  // a step running longer is taken to hang
+  int steps_in_flight_max = 2;       // at most: the executor may allow fewer
 };
 
 class EngineCore {
@@ -52,15 +56,16 @@ class EngineCore {
   void cancel(RequestId request, Nanos now);
   void cancel_all(Nanos now);
 
-  // Decides and starts the next step unless one is in flight. True: a step is in flight.
+  // Decides and starts steps until as many are in flight as may be, or nothing more can run. True:
+  // a step is in flight.
   bool start_step(Nanos now);
   bool step_in_flight() const;
-  // The step in flight has ended.
+  // The oldest step in flight has ended.
   void finish_step(const request::StepResult& result, Nanos now);
   // When check_timeout() must be called at the latest; nullopt: only a new event changes anything.
   std::optional<Nanos> next_wakeup() const;
-  // When the step in flight has run longer than step_timeout, the device is taken to hang: every
-  // request ends with kError, and new ones are refused until the step returns after all.
+  // When the oldest step in flight has run longer than step_timeout, the device is taken to hang:
+  // every request ends with kError, and new ones are refused until the step returns after all.
   void check_timeout(Nanos now);
 
   // The outputs produced since the last call, in order.

@@ -1,7 +1,9 @@
-// The models that an executor can run, and which of them its step in flight belongs to: what the
+// The models that an executor can run, and which of them its steps in flight belong to: what the
 // executors of all backends share.
 #pragma once
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,7 +20,8 @@ template <typename Model>
 class ExecutorModels {
  public:
   // `frame`: the size of the executor's frames.
-  explicit ExecutorModels(Bytes frame) : frame_(frame) {}
+  explicit ExecutorModels(Bytes frame, int steps_in_flight_max = 1)
+      : frame_(frame), steps_in_flight_max_(steps_in_flight_max) {}
 
   // kInvalidArgument: known already, nothing to run, or a layout for another frame size.
   Status add(ModelId id, Model model) {
@@ -46,7 +49,7 @@ class ExecutorModels {
     if (at == models_.end()) {
       return not_found("model " + std::to_string(id.value) + " is not in the executor");
     }
-    if (in_flight_ == id) {
+    if (std::find(in_flight_.begin(), in_flight_.end(), id) != in_flight_.end()) {
       return unavailable("a step of model " + std::to_string(id.value) + " is in flight");
     }
     dropped = std::move(at->second);
@@ -54,32 +57,39 @@ class ExecutorModels {
     return {};
   }
 
-  // The model of a step that begins; it stays until end_step(). kUnavailable while another step is
-  // in flight; kNotFound.
+  // The model of a step that is submitted; it stays until that ends. kUnavailable while as many
+  // steps as may be are in flight; kNotFound.
   Result<Model*> begin_step(ModelId id) {
     const std::lock_guard lock(mutex_);
-    if (in_flight_.valid()) return unavailable("a step is in flight");
+    if (std::ssize(in_flight_) >= steps_in_flight_max_) return unavailable("a step is in flight");
     const auto at = models_.find(id);
     if (at == models_.end()) {
       return not_found("model " + std::to_string(id.value) + " is not in the executor");
     }
-    in_flight_ = id;
+    in_flight_.push_back(id);
     return at->second.get();
   }
+  // The oldest step has ended.
   void end_step() {
     const std::lock_guard lock(mutex_);
-    in_flight_ = ModelId();
+    in_flight_.pop_front();
+  }
+  // The newest was not started after all.
+  void take_back_step() {
+    const std::lock_guard lock(mutex_);
+    in_flight_.pop_back();
   }
   bool step_in_flight() const {
     const std::lock_guard lock(mutex_);
-    return in_flight_.valid();
+    return !in_flight_.empty();
   }
 
  private:
   const Bytes frame_;
+  const int steps_in_flight_max_;
   mutable std::mutex mutex_;  // guards what follows
   std::map<ModelId, std::unique_ptr<Model>> models_;
-  ModelId in_flight_;  // invalid: no step
+  std::deque<ModelId> in_flight_;  // the oldest first
 };
 
 }  // namespace causeway::engine

@@ -4,13 +4,23 @@
 //   tokens       │ t t t t t │ t │ t │ t t t │     concatenated, entry by entry
 //   entries      │     0     │ 1 │ 2 │   3   │
 //   frames       │ f f │ f f f │ f │ f f │         each entry's block table, concatenated
+//
+// A step may be submitted while the one before it runs; a token which that one has yet to choose
+// stands in it as pending_token().
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "request/request.h"
 
 namespace causeway::request {
+
+// The token that the step submitted last before this one chooses for its `row`-th entry that
+// samples. Negative, as no token is, and not -1, which tables give to what is not there.
+constexpr TokenId pending_token(std::int64_t row) { return static_cast<TokenId>(-2 - row); }
+constexpr bool is_pending(TokenId token) { return token <= -2; }
+constexpr std::int64_t pending_row(TokenId token) { return -2 - std::int64_t{token}; }
 
 struct BatchEntry {
   RequestId request;
@@ -21,14 +31,15 @@ struct BatchEntry {
   std::int32_t context = 0;      // tokens whose KV is valid before this step: position of the first
   bool samples = false;          // the chunk ends the known tokens: its last logits are sampled
   SamplingParams sampling;       // when samples
-  std::vector<TokenId> history;  // all tokens so far, prompt first; only when samples and penalised
+  // All tokens so far, prompt first; only when samples and penalised. The last may be pending.
+  std::vector<TokenId> history;
   std::int32_t prompt_tokens = 0;  // of history, those of the prompt
 };
 
 struct Batch {
   StepId step;
   ModelId model;
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;  // pending ones only where an entry has one token
   std::vector<BatchEntry> entries;
   std::vector<FrameId> frames;
 };
@@ -47,15 +58,19 @@ struct StepResult {
   std::string error;
 };
 
+// Puts the tokens that the step before has chosen where they are pending; 0 for those that it never
+// chose because it failed: nobody will look at what follows from them.
+void resolve_pending(Batch& batch, std::span<const SampledToken> before);
+
 // What was measured, for the tuner and for /metrics.
 struct Observation {
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
   std::int64_t frames_total = 0;
-  std::int64_t frames_used = 0;       // referenced or quarantined
-  std::int64_t preemptions = 0;       // since start, as all below
+  std::int64_t frames_used = 0;  // referenced or quarantined
+  std::int64_t preemptions = 0;  // since start, as all below
   std::int64_t steps = 0;
-  std::int64_t prompt_tokens = 0;     // computed (not from the cache)
+  std::int64_t prompt_tokens = 0;  // computed (not from the cache)
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;

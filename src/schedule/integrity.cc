@@ -26,10 +26,11 @@ Status check_running(const Slot& slot, const kv::KvCache& kv, const ModelQueue& 
                             std::to_string(table));
   }
   if (slot.facts.computed >= slot.facts.known) return broken(slot, "has nothing left to compute");
-  if (slot.tokens->size() != static_cast<std::size_t>(slot.facts.known.count)) {
+  if (std::ssize(*slot.tokens) + slot.pending != slot.facts.known.count) {
     return broken(slot, "knows another number of tokens than the engine");
   }
-  const std::int64_t whole = queue.frames_for(slot.facts.known);
+  if (slot.pending < 0 || slot.pending > slot.in_flight) return broken(slot, "samples unaccounted");
+  const std::int64_t whole = queue.frames_for(slot.wanted());
   if (slot.promised != std::max<std::int64_t>(0, whole - slot.frames)) {
     return broken(slot, "wrong number of promised frames");
   }

@@ -18,7 +18,8 @@ Plan::Plan(Scheduler::State& state, const kv::KvCache& kv, Decision& decision)
       kv_(kv),
       decision_(decision),
       available_(kv.counts().available()),
-      budget_(state.options.tokens_per_step_max) {
+      budget_(state.options.tokens_per_step_max),
+      ahead_(state.in_flight > 0) {
   state_.freed.clear();
 }
 
@@ -52,21 +53,33 @@ void Plan::plan_run(ModelQueue& queue, std::int64_t position) {
   const SlotIndex index = queue.running[position];
   Slot& slot = state_.table[index];
   const std::int64_t others = queue.running.size() - position - 1;
-  std::int64_t tokens = std::min((slot.facts.known - slot.facts.computed).count, budget_ - others);
+  const Tokens left = slot.wanted() - slot.facts.computed;
+  if (left.count == 0) return;  // a step in flight samples its last token
+  std::int64_t tokens = std::min(left.count, budget_ - others);
   const auto fitting = [&] {
     return (slot.frames + available_) * queue.tokens_per_block - slot.facts.computed.count;
   };
-  if (fitting() < 1) {
-    if (displacing_failed_) return;
-    if (!displace(index, false, [&] { return available_ >= 1; })) {
-      displacing_failed_ = true;
-      return;  // stalls until somebody ends
-    }
-    growth_displaced_ = true;
-  }
+  if (fitting() < 1 && !make_room(index)) return;  // stalls
   tokens = std::min(tokens, fitting());
   available_ -= queue.frames_for(slot.facts.computed + Tokens(tokens)) - slot.frames;
   add_run(queue, index, Tokens(tokens));
+}
+
+// For a sequence that lacks a frame. False: it must wait until somebody ends, or until the step in
+// flight has.
+bool Plan::make_room(SlotIndex index) {
+  if (ahead_) {
+    put_off_ = true;
+    growth_displaced_ = true;
+    return false;
+  }
+  if (displacing_failed_) return false;
+  if (!displace(index, false, [&] { return available_ >= 1; })) {
+    displacing_failed_ = true;
+    return false;
+  }
+  growth_displaced_ = true;
+  return true;
 }
 
 void Plan::add_run(ModelQueue& queue, SlotIndex index, Tokens tokens) {
@@ -74,7 +87,7 @@ void Plan::add_run(ModelQueue& queue, SlotIndex index, Tokens tokens) {
   CAUSEWAY_CHECK(tokens.count >= 1 && tokens.count <= budget_, "a run outside the step's budget");
   const Tokens end = slot.facts.computed + tokens;
   slot.frames = std::max(slot.frames, queue.frames_for(end));
-  slot.in_flight = true;
+  slot.in_flight += 1;
   state_.update_promise(slot);
   budget_ -= tokens.count;
   decision_.runs.push_back({.sequence = Handle(index),
@@ -103,13 +116,19 @@ bool Plan::skip_blocked(ModelQueue& queue, SlotIndex index, std::int64_t room) {
 }
 
 bool Plan::admit(ModelQueue& queue, SlotIndex index, std::int64_t position) {
+  const bool urgent = state_.traits.admission_preempts && can_displace(index, true);
+  if (try_admit(queue, index, position, urgent && !ahead_)) return true;
+  put_off_ = put_off_ || (urgent && ahead_);
+  return false;
+}
+
+bool Plan::try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, bool displaces) {
   const Slot& slot = state_.table[index];
   const Claims claims = claims_before(queue, index);
   const auto slots_left = [&] {
     return state_.options.running_max - state_.running_total - claims.sequences;
   };
   const auto room = [&] { return available_ - state_.promised_total - claims.frames; };
-  const bool displaces = state_.traits.admission_preempts && can_displace(index, true);
   if (!displaces && (slots_left() < 1 || skip_blocked(queue, index, room()))) return false;
 
   const Tokens cached = kv_.match_prefix(queue.id, *slot.tokens);
@@ -210,7 +229,7 @@ ModelQueue* Plan::least_urgent_queue() {
 void Plan::take_victim(ModelQueue& queue) {
   const SlotIndex index = queue.running.back();
   const Slot& slot = state_.table[index];
-  CAUSEWAY_CHECK(!slot.in_flight, "a sequence that the step runs cannot be preempted by it");
+  CAUSEWAY_CHECK(slot.in_flight == 0, "a sequence that the step runs cannot be preempted by it");
   queue.running.pop_back();
   state_.running_total -= 1;
   state_.promised_total -= slot.promised;
@@ -245,6 +264,18 @@ void Plan::finish() {
     state_.queue_of(slot).waiting.push(state_.table, index);
     state_.waiting_total += 1;
   }
+  for (const Run& run : decision_.runs) {
+    Slot& slot = state_.table[static_cast<SlotIndex>(run.sequence.value)];
+    slot.facts.computed = run.context + run.tokens;
+    if (!run.samples) continue;
+    slot.facts.known += Tokens(1);
+    slot.pending += 1;
+    state_.update_promise(slot);
+  }
+  state_.put_off = put_off_;
+  if (!decision_.model.valid()) return;
+  state_.in_flight += 1;
+  state_.queue_of(decision_.model).in_flight += 1;
 }
 
 }  // namespace causeway::schedule

@@ -11,7 +11,7 @@ class Plan {
 
   // Plans a step of this model. False: it can run nothing now, and nothing was changed.
   bool try_model(ModelQueue& queue);
-  // Moves the preempted to their waiting heaps. Once, at the end.
+  // Moves the preempted to their waiting heaps, and takes the runs as computed. Once, at the end.
   void finish();
 
  private:
@@ -28,6 +28,8 @@ class Plan {
 
   void plan_run(ModelQueue& queue, std::int64_t position);
   bool admit(ModelQueue& queue, SlotIndex index, std::int64_t position);
+  bool try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, bool displaces);
+  bool make_room(SlotIndex index);
   bool skip_blocked(ModelQueue& queue, SlotIndex index, std::int64_t room);
   void admit_with(ModelQueue& queue, SlotIndex index, const Entry& entry);
   Claims claims_before(const ModelQueue& queue, SlotIndex index) const;
@@ -48,6 +50,8 @@ class Plan {
   std::int64_t available_;      // frames that the decision may still take
   std::int64_t budget_;         // tokens left in the step
   std::int64_t uncharged_ = 0;  // prefix frames of admissions that running ones paid for
+  const bool ahead_;            // a step is in flight: nobody is displaced
+  bool put_off_ = false;        // though somebody should have been
   bool references_counted_ = false;
   bool growth_displaced_ = false;   // then nobody else is admitted in this step
   bool displacing_failed_ = false;  // then less urgent ones need not try

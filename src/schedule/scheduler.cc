@@ -43,7 +43,7 @@ ModelQueue& Scheduler::State::queue_of(ModelId model) {
 }
 
 void Scheduler::State::update_promise(Slot& slot) {
-  const std::int64_t whole = queue_of(slot).frames_for(slot.facts.known);
+  const std::int64_t whole = queue_of(slot).frames_for(slot.wanted());
   const std::int64_t promised = std::max<std::int64_t>(0, whole - slot.frames);
   promised_total += promised - slot.promised;
   slot.promised = promised;
@@ -63,25 +63,23 @@ void Scheduler::State::refresh_urgencies(Nanos now) {
   }
 }
 
-void Scheduler::State::end_step(const Decision& decision, Nanos now, bool computed) {
-  CAUSEWAY_CHECK(in_flight, "no step is in flight");
-  in_flight = false;
+void Scheduler::State::end_step(const Decision& decision, Nanos now) {
+  CAUSEWAY_CHECK(in_flight > 0, "no step is in flight");
+  in_flight -= 1;
   ModelQueue& queue = queue_of(decision.model);
+  queue.in_flight -= 1;
   queue.last_step = now;
   queue.last_step_index = ++steps;
   for (const Run& run : decision.runs) {
     const auto index = static_cast<SlotIndex>(run.sequence.value);
     Slot& slot = table[index];
-    slot.in_flight = false;
+    slot.in_flight -= 1;
+    if (run.samples) slot.pending -= 1;
     if (!slot.live) {
-      table.free(index);
+      if (slot.in_flight == 0) table.free(index);
       continue;
     }
     slot.facts.last_progress = now;
-    if (!computed) continue;
-    slot.facts.computed += run.tokens;
-    if (run.samples) slot.facts.known += Tokens(1);
-    update_promise(slot);
   }
 }
 
@@ -118,6 +116,7 @@ Handle Scheduler::add(const NewSequence& sequence) {
   Slot& slot = state_->table[index];
   slot.model = static_cast<std::int32_t>(&queue - state_->queues.data());
   slot.tokens = sequence.tokens;
+  slot.length_max = sequence.length_max;
   slot.facts = {.request = sequence.request,
                 .model = sequence.model,
                 .arrival = sequence.arrival,
@@ -147,21 +146,23 @@ void Scheduler::remove(Handle sequence) {
     state_->waiting_total -= 1;
   }
   slot.live = false;
-  if (!slot.in_flight) state_->table.free(index);
+  if (slot.in_flight == 0) state_->table.free(index);
 }
 
 void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision) {
-  CAUSEWAY_CHECK(!state_->in_flight, "a step is still in flight");
+  CAUSEWAY_CHECK(state_->in_flight <= 1, "two steps are in flight");
   decision.model = ModelId();
   decision.preempted.clear();
   decision.admitted.clear();
   decision.runs.clear();
   if (state_->running_total + state_->waiting_total == 0) return;
+  if (state_->in_flight > 0 && state_->put_off) return;
   if (state_->traits.varies_with_time) state_->refresh_urgencies(now);
 
   auto& order = state_->model_order;
   order.clear();
-  const auto since = [this](const ModelQueue& queue) {
+  const auto since = [&](const ModelQueue& queue) {
+    if (queue.in_flight > 0) return now;
     if (!queue.running.empty()) return queue.last_step;
     return std::max(queue.last_step, state_->table[queue.waiting.top()].facts.arrival);
   };
@@ -182,14 +183,11 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision) {
     if (plan.try_model(state_->queues[static_cast<std::size_t>(i)])) break;
   }
   plan.finish();
-  state_->in_flight = decision.model.valid();
 }
 
-void Scheduler::step_done(const Decision& decision, Nanos now) {
-  state_->end_step(decision, now, true);
-}
+void Scheduler::step_done(const Decision& decision, Nanos now) { state_->end_step(decision, now); }
 void Scheduler::step_failed(const Decision& decision, Nanos now) {
-  state_->end_step(decision, now, false);
+  state_->end_step(decision, now);
 }
 
 std::int64_t Scheduler::waiting() const { return state_->waiting_total; }

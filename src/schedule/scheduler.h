@@ -25,10 +25,17 @@
 //   not fit, and leaves room for more urgent ones waiting for other models: nobody is overtaken for
 //   being large.
 //
+// One step ahead: a decision may be made while the step decided before it is in flight. What that
+// step computes counts as computed and what it samples as known, though nobody knows which token it
+// is; a sequence whose last token it samples has nothing more to run. Such a decision never
+// preempts, since the frames of those in flight could not be used yet: who would have to displace
+// somebody is passed over, and the next decision is put off until nothing is in flight.
+//
 // Cost: O(running sequences of the chosen model + changes × log waiting) an iteration; waiting
 // sequences are kept in heaps, and buffers are reused.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -57,6 +64,7 @@ struct NewSequence {
   request::Slo slo;
   std::int32_t priority = 0;
   Nanos arrival;
+  Tokens length_max = Tokens(INT64_MAX);  // prompt and output: the last token is never computed
 };
 
 struct Run {
@@ -102,11 +110,13 @@ class Scheduler {
   // Waiting or running; the caller releases its frames.
   void remove(Handle sequence);
 
-  // Decides the next iteration and assumes that it is executed. No step may be in flight.
+  // Decides the next iteration and assumes that it is executed. At most one step may be in flight;
+  // then nothing to run may mean: ask again when it has ended.
   void schedule(Nanos now, const kv::KvCache& kv, Decision& decision);
-  // The decided runs have been computed; those that sample have one more known token.
+  // The runs of the oldest decision in flight have been computed; the caller appends the tokens of
+  // those that sample, or removes the sequence.
   void step_done(const Decision& decision, Nanos now);
-  // The step failed: nothing was computed. The caller removes its sequences.
+  // The oldest step in flight failed: nothing was computed. The caller removes its sequences.
   void step_failed(const Decision& decision, Nanos now);
 
   std::int64_t waiting() const;

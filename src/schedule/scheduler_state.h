@@ -19,6 +19,7 @@ struct ModelQueue {
   RunningList running;
   Nanos last_step;                   // when its last step ended
   std::int64_t last_step_index = 0;  // breaks ties in time
+  int in_flight = 0;                 // steps of it
   // The head that last found no room, so that its prefix is not hashed anew every iteration.
   RequestId blocked_head;
   std::int64_t blocked_room = 0;
@@ -54,7 +55,7 @@ class Scheduler::State {
   // Asks the policy anew for everybody.
   void refresh_urgencies(Nanos now);
   void set_urgency(Slot& slot, Nanos now);
-  void end_step(const Decision& decision, Nanos now, bool computed);
+  void end_step(const Decision& decision, Nanos now);
 
   Options options;
   std::unique_ptr<Policy> policy;
@@ -66,7 +67,8 @@ class Scheduler::State {
   std::int64_t waiting_total = 0;
   std::int64_t promised_total = 0;
   std::int64_t steps = 0;
-  bool in_flight = false;
+  int in_flight = 0;     // steps
+  bool put_off = false;  // somebody must be displaced: decide when nothing is in flight
 
   // Scratch of one decision, kept for its memory.
   std::vector<std::int32_t> model_order;

@@ -3,6 +3,7 @@
 // Slots are reused, and every order holds slot indices, so that an iteration allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,7 +24,12 @@ struct Slot {
   std::int32_t model = -1;    // index into the scheduler's models
   std::int32_t heap_index = -1;
   bool live = false;
-  bool in_flight = false;  // the decided step computes it
+  std::int8_t in_flight = 0;  // decided steps that compute it
+  std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
+  Tokens length_max{0};       // prompt and output
+
+  // Its tokens whose KV somebody will read; what is sampled last is nobody's context.
+  Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
 };
 
 class SequenceTable {

@@ -21,46 +21,82 @@ void report_seed(int) {
                "--gtest_random_seed=", static_cast<int>(seed_running));
 }
 
+void add(const HistoryReport& report, HistoryReport& sum) {
+  sum.requests += report.requests;
+  sum.refused += report.refused;
+  sum.finished += report.finished;
+  sum.cancelled += report.cancelled;
+  sum.errors += report.errors;
+  sum.steps += report.steps;
+  sum.preemptions += report.preemptions;
+  sum.prefix_hit_tokens += report.prefix_hit_tokens;
+  sum.hangs += report.hangs;
+  sum.models_replaced += report.models_replaced;
+  sum.steps_ahead += report.steps_ahead;
+  sum.tokens_pending += report.tokens_pending;
+  sum.steps_of_bound = std::max(sum.steps_of_bound, report.steps_of_bound);
+}
+
+void print(const HistoryReport& sum) {
+  std::cout << sum.requests << " requests (" << sum.finished << " finished, " << sum.cancelled
+            << " cancelled, " << sum.errors << " errors; " << sum.refused << " refused), "
+            << sum.steps << " steps (" << sum.steps_ahead << " ahead, with " << sum.tokens_pending
+            << " pending tokens), " << sum.preemptions << " preemptions, " << sum.prefix_hit_tokens
+            << " prefix tokens found, " << sum.hangs << " hangs, " << sum.models_replaced
+            << " models replaced; at most " << sum.steps_of_bound << " of the bound on steps\n";
+}
+
+// A checker that never sees the hard cases proves nothing.
+void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
+  EXPECT_GT(sum.preemptions, histories);
+  EXPECT_GT(sum.cancelled, histories / 2);
+  EXPECT_GT(sum.errors, histories / 10);
+  EXPECT_GT(sum.prefix_hit_tokens, histories);
+  EXPECT_GT(sum.models_replaced, histories / 10);
+  EXPECT_GT(sum.hangs, 0);
+}
+
+// Requests that nothing befell have the same answer however many steps are in flight.
+void expect_same_answers(const HistoryReport& one, const HistoryReport& two) {
+  for (const auto& [request, tokens] : one.answers) {
+    const auto same = two.answers.find(request);
+    if (same == two.answers.end()) continue;  // failed or cancelled at another time
+    EXPECT_EQ(tokens, same->second) << "request " << request;
+  }
+}
+
 // One history with --gtest_random_seed=N, all of them without.
 TEST(History, InvariantsHoldAfterEveryEvent) {
   const int only = GTEST_FLAG_GET(random_seed);
   const std::uint64_t first = only != 0 ? static_cast<std::uint64_t>(only) : 1;
   const std::uint64_t last = only != 0 ? first : CAUSEWAY_HISTORIES;
-  std::cout << "histories of seeds " << first << " to " << last << "\n";
+  std::cout << "histories of seeds " << first << " to " << last
+            << ", each with one and with two steps in flight\n";
   std::signal(SIGABRT, report_seed);
-  HistoryReport sum;
+  HistoryReport sums[2];
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     seed_running = static_cast<std::sig_atomic_t>(seed);
-    const HistoryReport report = run_history(seed);
-    ASSERT_EQ(report.failure, "") << "reproduce: simulate_test --gtest_filter='History.*' "
-                                  << "--gtest_random_seed=" << seed;
-    sum.requests += report.requests;
-    sum.refused += report.refused;
-    sum.finished += report.finished;
-    sum.cancelled += report.cancelled;
-    sum.errors += report.errors;
-    sum.steps += report.steps;
-    sum.preemptions += report.preemptions;
-    sum.prefix_hit_tokens += report.prefix_hit_tokens;
-    sum.hangs += report.hangs;
-    sum.models_replaced += report.models_replaced;
-    sum.steps_of_bound = std::max(sum.steps_of_bound, report.steps_of_bound);
+    HistoryReport reports[2];
+    for (int i = 0; i < 2; ++i) {
+      reports[i] = run_history(seed, i + 1);
+      ASSERT_EQ(reports[i].failure, "")
+          << i + 1 << " in flight; reproduce: simulate_test --gtest_filter='History.*' "
+          << "--gtest_random_seed=" << seed;
+      add(reports[i], sums[i]);
+    }
+    expect_same_answers(reports[0], reports[1]);
+    ASSERT_FALSE(testing::Test::HasFailure())
+        << "reproduce: simulate_test --gtest_filter='History.*' --gtest_random_seed=" << seed;
   }
   std::signal(SIGABRT, SIG_DFL);
-  std::cout << sum.requests << " requests (" << sum.finished << " finished, " << sum.cancelled
-            << " cancelled, " << sum.errors << " errors; " << sum.refused << " refused), "
-            << sum.steps << " steps, " << sum.preemptions << " preemptions, "
-            << sum.prefix_hit_tokens << " prefix tokens found, " << sum.hangs << " hangs, "
-            << sum.models_replaced << " models replaced; at most " << sum.steps_of_bound
-            << " of the bound on steps\n";
+  for (const HistoryReport& sum : sums) print(sum);
   if (only != 0) return;
-  // A checker that never sees the hard cases proves nothing.
-  EXPECT_GT(sum.preemptions, static_cast<std::int64_t>(last));
-  EXPECT_GT(sum.cancelled, static_cast<std::int64_t>(last) / 2);
-  EXPECT_GT(sum.errors, static_cast<std::int64_t>(last) / 10);
-  EXPECT_GT(sum.prefix_hit_tokens, static_cast<std::int64_t>(last));
-  EXPECT_GT(sum.models_replaced, static_cast<std::int64_t>(last) / 10);
-  EXPECT_GT(sum.hangs, 0);
+  for (const HistoryReport& sum : sums) {
+    expect_hard_cases(sum, static_cast<std::int64_t>(last));
+  }
+  EXPECT_EQ(sums[0].steps_ahead, 0);
+  EXPECT_GT(sums[1].steps_ahead, sums[1].steps / 4);
+  EXPECT_GT(sums[1].tokens_pending, sums[1].steps / 4);
 }
 
 }  // namespace

@@ -2,11 +2,14 @@
 // and samples tokens by hashing. Everything else (engine, scheduler, KV bookkeeping) is what
 // serves.
 //
+// Steps run one after the other; one that is submitted while another runs begins when that ends.
+//
 // wait() never blocks: virtual time stands still while anybody waits, so that the driver moves the
 // clock to ends_at() first. Weights are cached in the device's memory, least recently used models
 // first out, and come over the link in the step that needs them (read-through).
 #pragma once
 
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -40,11 +43,14 @@ struct SimulatedExecutorOptions {
   // from request and position, which is enough where only times are of interest.
   std::int64_t shadow_frames = 0;
   std::int64_t tokens_per_block_max = 1;
+  int steps_in_flight_max = 1;
 };
 
 struct SimulatedCounters {
   std::int64_t steps = 0;
-  std::int64_t faults = 0;  // steps refused or failed
+  std::int64_t steps_ahead = 0;     // of them, submitted while another ran
+  std::int64_t tokens_pending = 0;  // of those, tokens that were not known yet
+  std::int64_t faults = 0;          // steps refused or failed
   std::int64_t hangs = 0;
   std::int64_t model_loads = 0;
   Bytes link_bytes;
@@ -63,15 +69,28 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // The result, if the step has ended by the clock. Never blocks.
   std::optional<request::StepResult> wait(Nanos timeout) override;
 
-  // When the step in flight ends; nullopt: none is.
+  // When the oldest step in flight ends; nullopt: none is.
   std::optional<Nanos> ends_at() const;
   const SimulatedCounters& counters() const { return counters_; }
   // The first batch that broke a rule (ShadowKv); empty: none did.
   const std::string& violation() const { return violation_; }
 
  private:
+  struct Step {
+    request::Batch batch;
+    request::StepResult result;  // its tokens once it has begun
+    double slowed = 1;           // by chance
+    bool hangs = false;
+    Nanos ends_at;  // once it has begun
+  };
+
   Bytes make_resident(ModelId model, const ModelShape& shape);
-  void sample(const request::Batch& batch, const ModelShape& shape);
+  void sample(const request::Batch& batch, const ModelShape& shape, request::StepResult& result);
+  std::string check_hands_off(const request::Batch& batch) const;
+  Step draw(request::Batch batch);
+  // The step runs from `at` on. An error: its batch breaks the rules.
+  Status begin(Step& step, Nanos at);
+  void end(const Step& step);
 
   SimulatedExecutorOptions options_;
   const Clock& clock_;
@@ -81,8 +100,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::list<ModelId> resident_;  // most recently used first
   Bytes resident_bytes_;
   std::optional<ShadowKv> shadow_;
-  std::optional<request::StepResult> result_;  // of the step in flight
-  Nanos ends_at_;
+  std::deque<Step> steps_;  // in flight; the first runs
   SimulatedCounters counters_;
   std::string violation_;
 };

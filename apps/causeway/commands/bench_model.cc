@@ -1,35 +1,20 @@
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include <nlohmann/json.hpp>
 
 #include "bench/kernel_rows.h"
 #include "bench/model_on_gpu.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
+#include "commands/model_config.h"
 #include "device/host_memory.h"
 #include "model/forward_bench.h"
 
 namespace causeway::app {
 namespace {
 
-constexpr std::int64_t kConfigBytesMax = 1 << 20;
-
 void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
   fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
-}
-
-Result<model::ModelConfig> read_config(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text(kConfigBytesMax, '\0');
-  in.read(text.data(), kConfigBytesMax);
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  auto config = model::parse_config(text);
-  if (config.ok()) return config;
-  Error error = config.error();
-  error.message = file + ": " + error.message;
-  return error;
 }
 
 class BenchModel final : public Command {
@@ -64,7 +49,7 @@ class BenchModel final : public Command {
   }
 
   Status run() override {
-    CAUSEWAY_ASSIGN(gpu_.config, read_config(config_file_));
+    CAUSEWAY_ASSIGN(gpu_.config, read_model_config(config_file_));
     gpu_.graphs = !no_graphs_;
     CAUSEWAY_ASSIGN(const auto rows,
                     device_ == "cpu" ? on_cpu() : bench_model_on_gpu(gpu_, clock_, print_progress));

@@ -9,28 +9,31 @@ namespace causeway::engine {
 
 Status FakeExecutor::submit(request::Batch batch) {
   const std::lock_guard lock(mutex_);
-  CAUSEWAY_CHECK(!result_, "a step is in flight");
+  CAUSEWAY_CHECK(std::ssize(results_) < capabilities_.steps_in_flight_max, "a step is in flight");
   if (std::exchange(refuse_, false)) return Error{ErrorCode::kDevice, "refused as the test asked"};
   ++steps_;
-  result_.emplace();
-  result_->step = batch.step;
-  result_->error = std::exchange(next_error_, "");
-  if (!result_->error.empty()) return {};
+  last_batch_ = batch;
+  request::StepResult& result = results_.emplace_back();
+  result.step = batch.step;
+  result.error = std::exchange(next_error_, "");
+  if (!result.error.empty()) return {};
   for (const request::BatchEntry& entry : batch.entries) {
     if (!entry.samples) continue;
     request::SampledToken sampled{.request = entry.request, .token = {}};
     sampled.token.token = kTokenBase + entry.context + entry.token_count;
-    result_->sampled.push_back(std::move(sampled));
+    result.sampled.push_back(std::move(sampled));
   }
   return {};
 }
 
 std::optional<request::StepResult> FakeExecutor::wait(Nanos timeout) {
   std::unique_lock lock(mutex_);
-  CAUSEWAY_CHECK(result_.has_value(), "no step is in flight");
+  CAUSEWAY_CHECK(!results_.empty(), "no step is in flight");
   const std::chrono::nanoseconds longest(timeout.count);
   if (!released_.wait_for(lock, longest, [this] { return !held_; })) return std::nullopt;
-  return std::exchange(result_, std::nullopt);
+  request::StepResult result = std::move(results_.front());
+  results_.pop_front();
+  return result;
 }
 
 void FakeExecutor::hold() {
@@ -52,6 +55,11 @@ void FakeExecutor::fail_next(std::string error) {
 void FakeExecutor::refuse_next() {
   const std::lock_guard lock(mutex_);
   refuse_ = true;
+}
+
+request::Batch FakeExecutor::last_batch() const {
+  const std::lock_guard lock(mutex_);
+  return last_batch_;
 }
 
 std::int64_t FakeExecutor::steps() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,6 +16,9 @@ class FakeExecutor final : public StepExecutor {
  public:
   static constexpr TokenId kTokenBase = 1000;
 
+  explicit FakeExecutor(int steps_in_flight_max = 1)
+      : capabilities_{.steps_in_flight_max = steps_in_flight_max} {}
+
   const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch batch) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
@@ -22,16 +26,19 @@ class FakeExecutor final : public StepExecutor {
   // From any thread. While held, steps do not end.
   void hold();
   void release();
-  // The next step fails with this, or is refused.
+  // The next step submitted fails with this, or is refused.
   void fail_next(std::string error);
   void refuse_next();
   std::int64_t steps() const;
+  // The last batch taken.
+  request::Batch last_batch() const;
 
  private:
   const Capabilities capabilities_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable released_;
-  std::optional<request::StepResult> result_;
+  std::deque<request::StepResult> results_;  // of the steps in flight
+  request::Batch last_batch_;
   std::string next_error_;
   bool refuse_ = false;
   bool held_ = false;

@@ -27,7 +27,8 @@ void Harness::add(std::int64_t id, ModelId model, std::int64_t prompt, std::int6
                                     .tokens = &sequence.tokens,
                                     .slo = {},
                                     .priority = priority,
-                                    .arrival = Nanos(id)});
+                                    .arrival = Nanos(id),
+                                    .length_max = Tokens(prompt + output)});
 }
 
 void Harness::execute() {

@@ -34,7 +34,7 @@ struct Planned {
 
 class History {
  public:
-  explicit History(std::uint64_t seed);
+  History(std::uint64_t seed, int steps_in_flight);
   HistoryReport run();
 
  private:
@@ -58,6 +58,7 @@ class History {
   void check_ended();
   void fail(const std::string& what);
 
+  const int steps_in_flight_;
   Random random_;
   ManualClock clock_;
   std::int64_t frames_;
@@ -76,8 +77,9 @@ class History {
   HistoryReport report_;
 };
 
-History::History(std::uint64_t seed)
-    : random_(seed),
+History::History(std::uint64_t seed, int steps_in_flight)
+    : steps_in_flight_(steps_in_flight),
+      random_(seed),
       frames_(random_.between(5, 40)),
       vocab_(random_.chance(0.5) ? 16 : 50'000),
       faulty_(random_.chance(0.4)),
@@ -96,6 +98,7 @@ SimulatedExecutorOptions History::executor_options() {
   options.seed = random_.bits();
   options.shadow_frames = frames_;
   options.tokens_per_block_max = kBlockMax;
+  options.steps_in_flight_max = steps_in_flight_;
   if (faulty_) {
     options.faults = {.error_rate = 0.02,
                       .refuse_rate = 0.01,
@@ -290,7 +293,11 @@ void History::check_output(const request::Output& output) {
     }
     tracked.tokens.push_back(token.token);
   }
-  if (output.finished) check_end(output, tracked);
+  if (!output.finished) return;
+  check_end(output, tracked);
+  if (output.reason == FinishReason::kLength || output.reason == FinishReason::kStop) {
+    report_.answers[output.request.value] = tracked.tokens;
+  }
 }
 
 void History::check_outputs() {
@@ -341,11 +348,15 @@ HistoryReport History::run() {
   report_.preemptions = seen.preemptions;
   report_.prefix_hit_tokens = seen.prefix_hit_tokens;
   report_.hangs = executor_.counters().hangs;
+  report_.steps_ahead = executor_.counters().steps_ahead;
+  report_.tokens_pending = executor_.counters().tokens_pending;
   return report_;
 }
 
 }  // namespace
 
-HistoryReport run_history(std::uint64_t seed) { return History(seed).run(); }
+HistoryReport run_history(std::uint64_t seed, int steps_in_flight) {
+  return History(seed, steps_in_flight).run();
+}
 
 }  // namespace causeway::simulate

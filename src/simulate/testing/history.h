@@ -14,7 +14,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
+
+#include "base/units.h"
 
 namespace causeway::simulate {
 
@@ -30,9 +34,14 @@ struct HistoryReport {
   std::int64_t prefix_hit_tokens = 0;
   std::int64_t hangs = 0;
   std::int64_t models_replaced = 0;
+  std::int64_t steps_ahead = 0;     // started while another ran
+  std::int64_t tokens_pending = 0;  // that those computed
+  // Of the requests that ended well.
+  std::map<std::int64_t, std::vector<TokenId>> answers;
   double steps_of_bound = 0;  // the steps after the last arrival, as a part of the bound
 };
 
-HistoryReport run_history(std::uint64_t seed);
+// With one or two steps in flight; the history is the same otherwise.
+HistoryReport run_history(std::uint64_t seed, int steps_in_flight);
 
 }  // namespace causeway::simulate

@@ -1,0 +1,119 @@
+#include "bench/engine_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace causeway::bench {
+namespace {
+
+Nanos median(std::vector<Nanos> values) {
+  if (values.empty()) return Nanos(0);
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+double ms(Nanos time) { return to_seconds(time) * 1e3; }
+
+}  // namespace
+
+RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limits, Nanos total) {
+  RunReport report{.steps = std::ssize(steps), .total = total};
+  for (const StepRecord& step : steps) {
+    const Nanos floor = floor_of(step.work, limits);
+    report.floor += floor;
+    report.on_device += step.on_device;
+    if (!step.work.decode_only) continue;
+    report.decode_steps += 1;
+    report.decode_floor += floor;
+    report.decode_on_device += step.on_device;
+  }
+  return report;
+}
+
+DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t batch,
+                           const GpuLimits& limits) {
+  DecodeReport report{.batch = batch};
+  std::vector<Nanos> in_engine, on_device, floor;
+  const auto full = [&](const StepRecord& step) {
+    return step.work.decode_only && step.work.sequences == batch;
+  };
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    if (!full(steps[i]) || !full(steps[i - 1])) continue;
+    in_engine.push_back(steps[i].returned - steps[i - 1].returned);
+    on_device.push_back(steps[i].on_device);
+    floor.push_back(floor_of(steps[i].work, limits));
+  }
+  report.steps = std::ssize(in_engine);
+  report.in_engine = median(std::move(in_engine));
+  report.on_device = median(std::move(on_device));
+  report.floor = median(std::move(floor));
+  return report;
+}
+
+void print_report(const EngineReport& report) {
+  fmt::print("limits of this run: {:.0f} GB/s read, {:.0f} TFLOP/s\n",
+             report.limits.read_bytes_per_second * 1e-9,
+             report.limits.operations_per_second * 1e-12);
+  if (!report.runs.empty()) {
+    fmt::print("{:>8} {:>9} {:>9} {:>7} {:>7} {:>10} {:>10} {:>6} {:>10} {:>6}\n", "requests",
+               "prompt", "output", "steps", "decode", "total s", "floor s", "ratio", "on GPU s",
+               "idle");
+  }
+  for (const RunReport& run : report.runs) {
+    fmt::print("{:>8} {:>9} {:>9} {:>7} {:>7} {:>10.3f} {:>10.3f} {:>6.3f} {:>10.3f} {:>5.1f}%\n",
+               run.requests, run.prompt_tokens, run.output_tokens, run.steps, run.decode_steps,
+               to_seconds(run.total), to_seconds(run.floor), run.ratio(), to_seconds(run.on_device),
+               100 * run.idle());
+    fmt::print(
+        "         of it decode: {:.3f} s on the GPU, floor {:.3f} s ({:.3f}); with prompts: "
+        "{:.3f} s, floor {:.3f} s ({:.3f})\n",
+        to_seconds(run.decode_on_device), to_seconds(run.decode_floor),
+        to_seconds(run.decode_on_device) / to_seconds(run.decode_floor),
+        to_seconds(run.on_device - run.decode_on_device), to_seconds(run.floor - run.decode_floor),
+        to_seconds(run.on_device - run.decode_on_device) /
+            to_seconds(run.floor - run.decode_floor));
+  }
+  if (report.decodes.empty()) return;
+  fmt::print("{:>6} {:>6} {:>13} {:>11} {:>10} {:>10} {:>15}\n", "batch", "steps", "in engine ms",
+             "on GPU ms", "alone ms", "floor ms", "not overlapped");
+  for (const DecodeReport& one : report.decodes) {
+    fmt::print("{:>6} {:>6} {:>13.4f} {:>11.4f} {:>10.4f} {:>10.4f} {:>14.2f}%\n", one.batch,
+               one.steps, ms(one.in_engine), ms(one.on_device), ms(one.alone), ms(one.floor),
+               100 * one.not_overlapped());
+  }
+}
+
+nlohmann::ordered_json report_json(const EngineReport& report) {
+  nlohmann::ordered_json json = {{"hbm_read_bytes_per_s", report.limits.read_bytes_per_second},
+                                 {"cublas_bf16_flops", report.limits.operations_per_second},
+                                 {"runs", nlohmann::ordered_json::array()},
+                                 {"decode", nlohmann::ordered_json::array()}};
+  for (const RunReport& run : report.runs) {
+    json["runs"].push_back({{"requests", run.requests},
+                            {"prompt_tokens", run.prompt_tokens},
+                            {"output_tokens", run.output_tokens},
+                            {"steps", run.steps},
+                            {"decode_steps", run.decode_steps},
+                            {"total_s", to_seconds(run.total)},
+                            {"floor_s", to_seconds(run.floor)},
+                            {"ratio", run.ratio()},
+                            {"decode_floor_s", to_seconds(run.decode_floor)},
+                            {"on_gpu_s", to_seconds(run.on_device)},
+                            {"decode_on_gpu_s", to_seconds(run.decode_on_device)},
+                            {"idle_share", run.idle()}});
+  }
+  for (const DecodeReport& one : report.decodes) {
+    json["decode"].push_back({{"batch", one.batch},
+                              {"steps", one.steps},
+                              {"in_engine_ms", ms(one.in_engine)},
+                              {"on_gpu_ms", ms(one.on_device)},
+                              {"alone_ms", ms(one.alone)},
+                              {"floor_ms", ms(one.floor)},
+                              {"not_overlapped_share", one.not_overlapped()}});
+  }
+  return json;
+}
+
+}  // namespace causeway::bench

@@ -1,0 +1,52 @@
+// What a run of an engine on a GPU was worth, from the records of its steps. Pure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "bench/step_recorder.h"
+
+namespace causeway::bench {
+
+// All requests at once, until the last has ended.
+struct RunReport {
+  std::int64_t requests = 0;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t output_tokens = 0;
+  std::int64_t steps = 0;
+  std::int64_t decode_steps = 0;  // of single tokens only
+  Nanos total;                    // from the first submission to the last end
+  Nanos floor;                    // Σ of the steps'
+  Nanos decode_floor;             // of it, of the steps of single tokens
+  Nanos on_device;                // Σ of the steps' times on the GPU
+  Nanos decode_on_device;
+  double ratio() const { return to_seconds(total) / to_seconds(floor); }
+  // Of the total, when the GPU ran no step.
+  double idle() const { return 1 - to_seconds(on_device) / to_seconds(total); }
+};
+RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limits, Nanos total);
+
+// A decode step of `batch` sequences in the engine's loop: medians over the steps in the middle of
+// a run, all of which computed a token of each sequence.
+struct DecodeReport {
+  std::int64_t batch = 0;
+  std::int64_t steps = 0;
+  Nanos in_engine;  // from one result to the next, by the clock
+  Nanos on_device;  // as the executor measured it
+  Nanos alone;      // the forward pass enqueued back to back, without engine and sampling
+  Nanos floor;
+  // Of the engine's step, what the GPU's own work does not fill.
+  double not_overlapped() const { return 1 - to_seconds(on_device) / to_seconds(in_engine); }
+};
+DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t batch,
+                           const GpuLimits& limits);
+
+struct EngineReport {
+  GpuLimits limits;
+  std::vector<RunReport> runs;
+  std::vector<DecodeReport> decodes;
+};
+void print_report(const EngineReport& report);
+nlohmann::ordered_json report_json(const EngineReport& report);
+
+}  // namespace causeway::bench

@@ -1,0 +1,40 @@
+#include "bench/step_floor.h"
+
+#include <algorithm>
+
+#include "model/bench_model.h"
+
+namespace causeway::bench {
+
+StepWork work_of(const request::Batch& batch, const model::ModelConfig& config,
+                 const kv::BlockLayout& layout) {
+  StepWork work;
+  work.tokens = std::ssize(batch.tokens);
+  work.sequences = std::ssize(batch.entries);
+  work.decode_only = work.tokens == work.sequences;
+  std::int64_t context = 0, sampled = 0;
+  double pairs = 0;  // of a query and a key
+  for (const request::BatchEntry& entry : batch.entries) {
+    context += entry.context + entry.token_count;
+    sampled += entry.samples ? 1 : 0;
+    const double count = entry.token_count;
+    pairs += count * entry.context + count * (count + 1) / 2;
+  }
+  work.read = model::decode_weight_bytes(config, DType::kBF16, work.tokens) +
+              layout.token_stride * (2 * config.layers * context);
+  // What prefill_operations() says of one token, without its head and its one pair.
+  const auto head = 2 * static_cast<double>(config.vocab * config.hidden);
+  const auto width = 4 * static_cast<double>(config.heads * config.head_dim * config.layers);
+  const double token = model::prefill_operations(config, 1) - head - width;
+  work.operations = token * static_cast<double>(work.tokens) + head * static_cast<double>(sampled) +
+                    width * pairs;
+  return work;
+}
+
+Nanos floor_of(const StepWork& work, const GpuLimits& limits) {
+  return nanos_from_seconds(
+      std::max(static_cast<double>(work.read.count) / limits.read_bytes_per_second,
+               work.operations / limits.operations_per_second));
+}
+
+}  // namespace causeway::bench

@@ -1,0 +1,68 @@
+#include "bench/step_floor.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "model/bench_model.h"
+#include "model/random_model.h"
+
+namespace causeway::bench {
+namespace {
+
+request::Batch make_batch(std::vector<std::array<std::int32_t, 2>> entries) {
+  request::Batch batch;
+  for (const auto& [context, tokens] : entries) {
+    request::BatchEntry entry;
+    entry.context = context;
+    entry.token_count = tokens;
+    entry.samples = true;
+    batch.tokens.resize(batch.tokens.size() + static_cast<std::size_t>(tokens));
+    batch.entries.push_back(entry);
+  }
+  return batch;
+}
+
+class StepFloor : public testing::Test {
+ protected:
+  StepFloor() {
+    auto planned = kv::plan_block(model::kv_shape(config_, DType::kBF16), mib(1));
+    EXPECT_TRUE(planned.ok());
+    layout_ = *planned;
+  }
+  const model::ModelConfig config_ = model::random_model_config(model::Family::kLlama);
+  kv::BlockLayout layout_;
+};
+
+TEST_F(StepFloor, APromptIsThatOfTheModelBenchmark) {
+  const StepWork work = work_of(make_batch({{0, 300}}), config_, layout_);
+  EXPECT_DOUBLE_EQ(work.operations, model::prefill_operations(config_, 300));
+  EXPECT_FALSE(work.decode_only);
+}
+
+TEST_F(StepFloor, ChunksSumToTheirPrompt) {
+  const double whole = work_of(make_batch({{0, 300}}), config_, layout_).operations;
+  const double head = 2.0 * static_cast<double>(config_.vocab * config_.hidden);
+  const double first = work_of(make_batch({{0, 123}}), config_, layout_).operations;
+  const double second = work_of(make_batch({{123, 177}}), config_, layout_).operations;
+  EXPECT_NEAR(first + second - head, whole, whole * 1e-12);
+}
+
+TEST_F(StepFloor, ADecodeStepReadsWeightsOnceAndEverySequencesKv) {
+  const StepWork one = work_of(make_batch({{1023, 1}}), config_, layout_);
+  const StepWork three = work_of(make_batch({{1023, 1}, {1023, 1}, {1023, 1}}), config_, layout_);
+  const Bytes kv = layout_.token_stride * (2 * config_.layers * 1024);
+  EXPECT_TRUE(three.decode_only);
+  EXPECT_EQ(one.read, model::decode_weight_bytes(config_, DType::kBF16, 1) + kv);
+  EXPECT_EQ(three.read - one.read, kv * 2);
+}
+
+TEST(StepFloorTime, IsTheLargerOfReadingAndComputing) {
+  const GpuLimits limits{.read_bytes_per_second = 1e9, .operations_per_second = 1e12};
+  EXPECT_EQ(floor_of({.read = Bytes(2'000'000), .operations = 1e9}, limits), millis(2));
+  EXPECT_EQ(floor_of({.read = Bytes(2'000'000), .operations = 5e9}, limits), millis(5));
+}
+
+}  // namespace
+}  // namespace causeway::bench

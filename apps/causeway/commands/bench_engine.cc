@@ -1,0 +1,91 @@
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "bench/engine_on_gpu.h"
+#include "bench/workload.h"
+#include "commands/command.h"
+#include "commands/json_file.h"
+#include "commands/model_config.h"
+
+namespace causeway::app {
+namespace {
+
+class BenchEngine final : public Command {
+ public:
+  BenchEngine(CLI::App& parent, const Clock& clock)
+      : Command(parent, "engine",
+                "Run the engine on a GPU, with random weights: a trace all at once, steady decode"),
+        clock_(clock) {
+    auto& app = options();
+    app.add_option("--model-config", config_file_, "config.json of the model; only shapes count")
+        ->required()
+        ->check(CLI::ExistingFile);
+    app.add_option("--device", device_, "where")
+        ->check(CLI::IsMember({"cuda"}))
+        ->capture_default_str();
+    app.add_option("--gpu", settings_.gpu, "which GPU")->check(CLI::NonNegativeNumber);
+    app.add_option("--trace", trace_, "recorded lengths (see bench serve); all come at once")
+        ->check(CLI::ExistingFile);
+    app.add_option("--num-prompts", prompts_, "requests of the trace, from its start")
+        ->check(CLI::Range(1, 100'000))
+        ->capture_default_str();
+    app.add_option("--runs", settings_.runs, "of the trace, after one that warms up")
+        ->check(CLI::Range(1, 100))
+        ->capture_default_str();
+    app.add_option("--batch", settings_.decode_batches, "sequences that decode together")
+        ->check(CLI::Range(1, 4096))
+        ->delimiter(',');
+    app.add_option("--context", settings_.decode_context, "tokens of their prompts")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--max-num-seqs", settings_.running_max, "sequences in a step at most")
+        ->check(CLI::Range(1, 4096))
+        ->capture_default_str();
+    app.add_option("--max-num-batched-tokens", settings_.tokens_per_step_max,
+                   "tokens in a step at most")
+        ->check(CLI::Range(1, 65'535))
+        ->capture_default_str();
+    app.add_option("--steps-in-flight", settings_.steps_in_flight,
+                   "2: the next step is prepared while one runs")
+        ->check(CLI::Range(1, 2))
+        ->capture_default_str();
+    app.add_flag("--no-graphs", no_graphs_, "launch every kernel by itself");
+    app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(settings_.config, read_model_config(config_file_));
+    settings_.graphs = !no_graphs_;
+    settings_.progress = [](const std::string& what) { fmt::print(stderr, "{} …\n", what); };
+    if (!trace_.empty()) {
+      bench::WorkloadOptions wanted;
+      wanted.models = {"model"};
+      wanted.trace = trace_;
+      wanted.requests = prompts_;
+      wanted.vocab = settings_.config.vocab;
+      CAUSEWAY_ASSIGN(settings_.requests, bench::make_workload(wanted));
+    }
+    CAUSEWAY_ASSIGN(const auto report, bench::bench_engine_on_gpu(settings_, clock_));
+    bench::print_report(report);
+    return write_json(json_file_, bench::report_json(report));
+  }
+
+ private:
+  const Clock& clock_;
+  std::string config_file_;
+  std::string device_ = "cuda";
+  std::string trace_;
+  std::int64_t prompts_ = 300;
+  bench::EngineBenchSettings settings_;
+  bool no_graphs_ = false;
+  std::string json_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_engine(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<BenchEngine>(parent, clock);
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,166 @@
+// What tests of executors share: a small model of random weights in the caller's memory, random
+// requests for it, and an engine's loop over an executor until they have ended.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/dtype.h"
+#include "base/random.h"
+#include "engine/engine_core.h"
+#include "model/bench_model.h"
+#include "model/random_model.h"
+
+namespace causeway::engine {
+
+inline constexpr ModelId kTinyModel(1);
+
+// 3 layers of width 256 and a vocabulary of 1,000.
+inline model::ModelConfig tiny_config(model::Family family) {
+  model::ModelConfig config = model::random_model_config(family);
+  config.layers = 3;
+  config.vocab = 1000;
+  config.heads = 8;
+  config.kv_heads = 2;
+  config.head_dim = 64;
+  return config;
+}
+
+// Bytes of all weights, uniform in ±0.15, as `dtype` (f32 or bf16).
+inline std::vector<std::byte> tiny_weights(const weights::LoadPlan& plan, DType dtype,
+                                           std::uint64_t seed) {
+  std::vector<std::byte> bytes(to_size(model::PlacedModel::bytes_of(plan)));
+  Random random(seed);
+  const auto width = to_size(size_of(dtype));
+  for (std::size_t i = 0; i + width <= bytes.size(); i += width) {
+    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.3f;
+    const BFloat16 narrow = to_bfloat16(value);
+    std::memcpy(&bytes[i], width == 2 ? static_cast<const void*>(&narrow) : &value, width);
+  }
+  return bytes;
+}
+
+struct RandomRequests {
+  std::int64_t count = 16;
+  std::int64_t prompt_max = 60;
+  std::int64_t output_max = 24;
+  std::int64_t vocab = 1000;
+  bool sampled = true;  // some with seeds; else all greedy
+  bool stops = true;    // some with stop tokens, that a random model comes upon
+  bool penalised = true;
+  std::int32_t top_logprobs = -1;  // of all; -1: of some
+};
+
+inline request::SamplingParams random_sampling(const RandomRequests& wanted, Random& random) {
+  request::SamplingParams sampling;
+  sampling.temperature = 0;
+  if (wanted.sampled && random.chance(0.6)) {
+    sampling.temperature = static_cast<float>(0.5 + random.uniform());
+    if (random.chance(0.3)) sampling.top_p = 0.9f;
+    if (random.chance(0.3)) sampling.top_k = 40;
+    if (random.chance(0.3)) sampling.min_p = 0.02f;
+  }
+  sampling.seed = random.bits();
+  if (wanted.penalised && random.chance(0.4)) {
+    sampling.presence_penalty = 0.7f;
+    sampling.frequency_penalty = 0.4f;
+    if (random.chance(0.5)) sampling.repetition_penalty = 1.2f;
+  }
+  sampling.top_logprobs = wanted.top_logprobs;
+  if (sampling.top_logprobs < 0 && random.chance(0.3)) sampling.top_logprobs = 3;
+  return sampling;
+}
+
+inline std::vector<request::Request> random_requests(const RandomRequests& wanted, Random& random) {
+  std::vector<request::Request> requests;
+  for (std::int64_t id = 0; id < wanted.count; ++id) {
+    request::Request request;
+    request.id = RequestId(id);
+    request.model = kTinyModel;
+    const std::int64_t prompt = random.between(1, wanted.prompt_max);
+    for (std::int64_t i = 0; i < prompt; ++i) {
+      request.prompt.push_back(static_cast<TokenId>(random.below(wanted.vocab)));
+    }
+    request.max_tokens = Tokens(random.between(1, wanted.output_max));
+    request.sampling = random_sampling(wanted, random);
+    for (int i = 0; wanted.stops && i < 40; ++i) {
+      request.stop_tokens.push_back(static_cast<TokenId>(random.below(wanted.vocab)));
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+struct Answer {
+  std::vector<request::OutputToken> tokens;
+  request::FinishReason reason = request::FinishReason::kError;
+  std::string error;
+
+  std::vector<TokenId> ids() const {
+    std::vector<TokenId> all;
+    for (const request::OutputToken& token : tokens) all.push_back(token.token);
+    return all;
+  }
+};
+using Answers = std::map<std::int64_t, Answer>;
+
+struct TinyRun {
+  CoreOptions options;
+  Tokens tokens_per_block{1};
+  std::int64_t vocab = 1000;
+  std::int64_t arrive_each_step = 1 << 20;  // requests that arrive before each step
+};
+
+struct TinyReport {
+  Answers answers;
+  std::int64_t preemptions = 0;
+  std::int64_t steps = 0;
+  std::string broken;  // an invariant, or a step that did not end
+};
+
+// Runs all requests through an engine of its own, which comes and goes with the call.
+inline TinyReport run_requests(const TinyRun& run, StepExecutor& executor,
+                               const std::vector<request::Request>& requests) {
+  TinyReport report;
+  EngineCore core(run.options, executor);
+  const Status added = core.add_model(kTinyModel, {.tokens_per_block = run.tokens_per_block,
+                                                   .max_model_len = Tokens(4096),
+                                                   .vocab = run.vocab});
+  if (!added.ok()) report.broken = added.error().message;
+  std::size_t arrived = 0;
+  Nanos now(1);
+  while (report.broken.empty()) {
+    for (std::int64_t i = 0; i < run.arrive_each_step && arrived < requests.size(); ++i) {
+      const Status taken = core.submit(requests[arrived++], now);
+      if (!taken.ok()) report.broken = taken.error().message;
+    }
+    now += millis(1);
+    if (core.start_step(now)) {
+      const auto result = executor.wait(seconds(60));
+      if (!result) {
+        report.broken = "a step did not end";
+        break;
+      }
+      core.finish_step(*result, now);
+    } else if (arrived == requests.size()) {
+      break;
+    }
+    const Status intact = core.check_integrity();
+    if (!intact.ok()) report.broken = intact.error().message;
+    for (request::Output& output : core.take_outputs()) {
+      Answer& answer = report.answers[output.request.value];
+      for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
+      if (!output.finished) continue;
+      answer.reason = output.reason;
+      answer.error = output.error;
+    }
+  }
+  report.preemptions = core.observe().preemptions;
+  report.steps = core.observe().steps;
+  return report;
+}
+
+}  // namespace causeway::engine
