@@ -26,6 +26,7 @@ namespace {
 constexpr Bytes kFrame = mib(4);
 constexpr ModelId kModel(1);
 constexpr int kReadTimes = 3;
+constexpr int kLimitRuns = 3;              // the best counts
 constexpr Nanos kPatience = seconds(300);  // for a run
 
 // Counts what comes until all have ended.
@@ -211,13 +212,17 @@ Result<GpuLimits> Bench::measure_limits() {
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*slice_));
   CAUSEWAY_ASSIGN(const auto stream, slice_->make_stream("limits"));
   const kernels::CudaStream cuda = device::cuda_stream_of(*stream);
-  GpuLimits limits;
-  CAUSEWAY_ASSIGN(limits.read_bytes_per_second,
-                  kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
-                                                      weights_memory_.bytes(), kReadTimes, cuda));
-  CAUSEWAY_ASSIGN(limits.operations_per_second,
-                  kernels::bench::cuda_matmul_peak(matmul_memory_.data(), cuda));
-  return limits;
+  GpuLimits best;
+  for (int i = 0; i < kLimitRuns; ++i) {
+    CAUSEWAY_ASSIGN(const double read,
+                    kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
+                                                        weights_memory_.bytes(), kReadTimes, cuda));
+    CAUSEWAY_ASSIGN(const double operations,
+                    kernels::bench::cuda_matmul_peak(matmul_memory_.data(), cuda));
+    best.read_bytes_per_second = std::max(best.read_bytes_per_second, read);
+    best.operations_per_second = std::max(best.operations_per_second, operations);
+  }
+  return best;
 }
 
 // The forward pass by itself, in the same process and before the engine takes the memory.
@@ -294,7 +299,8 @@ Result<EngineReport> Bench::run() {
   say("weights and KV");
   CAUSEWAY_TRY(start());
   CAUSEWAY_ASSIGN(limits_, measure_limits());
-  EngineReport report{.limits = limits_};
+  EngineReport report;
+  report.limits = limits_;
   for (std::size_t i = 0; i < settings_.decode_batches.size(); ++i) {
     say("decode in the engine, batch " + std::to_string(settings_.decode_batches[i]));
     CAUSEWAY_ASSIGN(DecodeReport one, decode(settings_.decode_batches[i]));

@@ -19,7 +19,9 @@ double ms(Nanos time) { return to_seconds(time) * 1e3; }
 }  // namespace
 
 RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limits, Nanos total) {
-  RunReport report{.steps = std::ssize(steps), .total = total};
+  RunReport report;
+  report.steps = std::ssize(steps);
+  report.total = total;
   for (const StepRecord& step : steps) {
     const Nanos floor = floor_of(step.work, limits);
     report.floor += floor;
@@ -34,7 +36,8 @@ RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limi
 
 DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t batch,
                            const GpuLimits& limits) {
-  DecodeReport report{.batch = batch};
+  DecodeReport report;
+  report.batch = batch;
   std::vector<Nanos> in_engine, on_device, floor;
   const auto full = [&](const StepRecord& step) {
     return step.work.decode_only && step.work.sequences == batch;
