@@ -116,6 +116,7 @@ class EngineCore::State {
   std::int64_t steps_started = 0;                     // the id of the next
   std::int64_t steps_ended = 0;                       // the id of the oldest in flight
   bool hung = false;
+  std::string lost;  // why the device is; empty: it is not
   std::vector<request::Output> outputs;
 };
 

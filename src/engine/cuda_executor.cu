@@ -227,6 +227,8 @@ const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
   return state_->capabilities;
 }
 
+Status CudaExecutor::health() const { return state_->slice.health(); }
+
 Status CudaExecutor::submit(request::Batch batch) {
   CAUSEWAY_ASSIGN(CudaModel * cuda_model, state_->models.begin_step(batch.model));
   Status started = state_->start_step(batch, *cuda_model);

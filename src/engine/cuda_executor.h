@@ -60,6 +60,7 @@ class CudaExecutor final : public StepExecutor {
   // kInvalidArgument for a step beyond the workspace's limits; kDevice.
   Status submit(request::Batch batch) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
+  Status health() const override;
 
  private:
   std::unique_ptr<State> state_;

@@ -80,6 +80,7 @@ class Engine::State {
   void take_commands(std::deque<Command>& commands);
   void apply(Command&& command, std::vector<request::Output>& refused);
   void await_step();
+  void watch_device();
   void deliver(std::vector<request::Output> outputs);
   void publish();
   // A step that hangs cannot be waited for; the executor keeps what it uses.
@@ -103,6 +104,7 @@ class Engine::State {
   std::set<ModelId> removals;  // drained, to be forgotten by the loop
   bool accepting = true;
   bool hung = false;
+  std::string lost;  // why the device is; empty: it is not
   bool cancel_everything = false;
 
   mutable std::mutex snapshot_mutex;  // guards what follows
@@ -155,6 +157,15 @@ void Engine::State::await_step() {
   }
 }
 
+// After every step: an error that kills the device's context is found by the step it strikes.
+void Engine::State::watch_device() {
+  const Status health = executor.health();
+  if (health.ok()) return;
+  core.lose(health.error().message);
+  const std::lock_guard lock(mutex);
+  lost = health.error().message;
+}
+
 void Engine::State::deliver(std::vector<request::Output> outputs) {
   if (outputs.empty()) return;
   std::vector<RequestId> ended;
@@ -195,6 +206,7 @@ void Engine::State::run() {
     deliver(std::move(refused));
     deliver(core.take_outputs());
     if (core.step_in_flight()) await_step();
+    watch_device();
     // With nothing left to run the loop goes to sleep: what the last step brought goes out first.
     if (core.idle()) {
       publish();
@@ -281,6 +293,7 @@ Status Engine::submit(request::Request request) {
   if (!state_->accepting || at == state_->models.end() || at->second.draining) {
     return unavailable("the engine is stopping, or the model is being removed");
   }
+  if (!state_->lost.empty()) return unavailable(state_->lost);
   if (state_->hung) return unavailable("the device does not answer: its step has not ended");
   const auto requests = static_cast<std::int64_t>(state_->live.size());
   if (requests >= state_->options.requests_max) {

@@ -43,6 +43,7 @@ Status EngineCore::remove_model(ModelId model) {
 }
 
 Status EngineCore::submit(request::Request request, Nanos now) {
+  if (!state_->lost.empty()) return unavailable(state_->lost);
   if (state_->hung) return unavailable("the device does not answer: its step has not ended");
   const auto model = state_->models.find(request.model);
   if (model == state_->models.end()) {
@@ -122,6 +123,14 @@ void EngineCore::check_timeout(Nanos now) {
   }
 }
 
+void EngineCore::lose(const std::string& why) {
+  if (!state_->lost.empty()) return;
+  state_->lost = why;
+  for (const RequestId request : state_->all_requests()) {
+    state_->end(state_->sequence_of(request), FinishReason::kError, why);
+  }
+}
+
 std::vector<request::Output> EngineCore::take_outputs() {
   return std::exchange(state_->outputs, {});
 }
@@ -149,6 +158,7 @@ request::Observation EngineCore::observe() const {
   sum.prefix_queried_tokens = prefix.queried_tokens;
   sum.prefix_hit_tokens = prefix.hit_tokens;
   sum.hung = state_->hung;
+  sum.lost = state_->lost;
   return sum;
 }
 

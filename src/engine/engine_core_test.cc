@@ -220,6 +220,26 @@ TEST_F(Core, AStepThatHangsIsReportedAndMayStillReturn) {
   EXPECT_EQ(core_.kv().counts().quarantined, 0);
 }
 
+TEST_F(Core, ALostDeviceEndsWhatRunsWaitsAndComes) {
+  ASSERT_TRUE(core_.submit(make_request(1, 5, 9), now_).ok());
+  ASSERT_TRUE(core_.start_step(now_));
+  ASSERT_TRUE(core_.submit(make_request(2, 5, 9), now_).ok());
+  core_.lose("the GPU is lost: planted");
+  core_.lose("the second reason is not the one");
+  EXPECT_EQ(core_.requests(), 0);
+  EXPECT_EQ(core_.observe().lost, "the GPU is lost: planted");
+  EXPECT_EQ(refusal(make_request(3, 5, 9)), ErrorCode::kUnavailable);
+  core_.finish_step(*executor_.wait(Nanos(0)), now_);
+  EXPECT_FALSE(core_.start_step(now_));
+  EXPECT_EQ(core_.kv().counts().quarantined, 0);
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 2u);
+  for (const auto& output : outputs) {
+    EXPECT_EQ(output.reason, FinishReason::kError);
+    EXPECT_EQ(output.error, "the GPU is lost: planted");
+  }
+}
+
 TEST_F(Core, ModelsLeaveWhenNothingIsLeftOfThem) {
   EXPECT_EQ(core_.add_model(kModel, kFacts).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(core_.add_model(ModelId(2), {}).error().code, ErrorCode::kInvalidArgument);

@@ -184,5 +184,29 @@ TEST(Engine, RefusesOptionsThatMakeNoSense) {
   EXPECT_FALSE(Engine::start(options, clock, executor, sink).ok());
 }
 
+TEST_F(EngineThread, ALostDeviceEndsEveryRequestAndRefusesMore) {
+  start();
+  executor_.hold();
+  ASSERT_TRUE(engine_->submit(make_request(1, 50)).ok());
+  while (executor_.steps() == 0) std::this_thread::yield();
+  ASSERT_TRUE(engine_->submit(make_request(2, 50)).ok());  // no part of the step
+  executor_.lose("the GPU is lost: planted");
+  executor_.release();
+  ASSERT_TRUE(sink_.wait_for_ends(2));
+  for (const std::int64_t id : {1, 2}) {
+    const auto ended = sink_.of(RequestId(id)).end;
+    EXPECT_EQ(ended->reason, FinishReason::kError);
+    EXPECT_EQ(ended->error, "the GPU is lost: planted");
+  }
+  while (engine_->observe().lost.empty()) std::this_thread::yield();
+  EXPECT_EQ(engine_->observe().lost, "the GPU is lost: planted");
+  EXPECT_FALSE(engine_->observe().hung);
+  const Status refused = engine_->submit(make_request(3, 1));
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(refused.error().message, "the GPU is lost: planted");
+  engine_->stop(seconds(10));
+  EXPECT_EQ(engine_->observe().frames_used, 0);
+}
+
 }  // namespace
 }  // namespace causeway::engine

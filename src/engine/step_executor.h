@@ -26,6 +26,10 @@ class StepExecutor {
   // (nullopt: try again; a step that never ends is the caller's to report). A step in flight must
   // exist. Engine-loop thread, as submit().
   virtual std::optional<request::StepResult> wait(Nanos timeout) = 0;
+
+  // kDevice, in the driver's words, once the device is lost to this process: no step will work
+  // again. Any thread; does not block.
+  virtual Status health() const { return {}; }
 };
 
 }  // namespace causeway::engine

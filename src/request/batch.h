@@ -75,6 +75,7 @@ struct Observation {
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
   bool hung = false;  // the device does not answer: nothing can be served
+  std::string lost;   // why the device is lost for good; empty: it is not
 };
 
 }  // namespace causeway::request

@@ -136,5 +136,15 @@ TEST_F(ServerTest, HealthTellsThatTheDeviceHangs) {
   EXPECT_EQ(client.get("/health").status, 200);
 }
 
+TEST_F(ServerTest, HealthTellsWhyTheDeviceIsLost) {
+  start();
+  fleet->hung = true;  // as it often does before
+  fleet->lost = true;
+  const Answer answer = Client(server->port()).get("/health");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_NE(answer.body.find("device_lost"), std::string::npos) << answer.body;
+  EXPECT_NE(answer.body.find("GPU 0 is lost: planted"), std::string::npos) << answer.body;
+}
+
 }  // namespace
 }  // namespace causeway::server

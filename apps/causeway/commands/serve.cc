@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "base/log.h"
@@ -18,6 +19,19 @@ namespace causeway::app {
 namespace {
 
 constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 50;
+constexpr Nanos kErrorsGrace = seconds(5);  // for answers to be written that tell of the end
+
+// Ends the process as it is when the device is lost or hangs: giving back what is on it would wait
+// for it, here or in the driver's own exit handlers.
+void leave_dead_device(const request::Observation& seen, server::Server& server) {
+  if (!seen.hung && seen.lost.empty()) return;
+  server.stop();
+  fmt::print(stderr, "error: {}\n",
+             seen.lost.empty() ? "the device does not answer: its step has not ended in time; the "
+                                 "process ends without waiting for it"
+                               : seen.lost);
+  std::_Exit(1);
+}
 
 struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
@@ -67,17 +81,20 @@ class Serve final : public Command {
     CAUSEWAY_TRY(server.start(*fleet));
     spdlog::info("serving {} model{} at http://{}:{}/v1", count, count == 1 ? "" : "s",
                  set_.server.host, server.port());
-    // A server of one model is of no use without it.
     std::string failure;
-    const auto model_failed = [&] {
-      if (!set_.model.empty()) failure = fleet->status(ModelId(0)).last_error;
+    const auto failed = [&] {
+      failure = fleet->observe().lost;
+      // A server of one model is of no use without it.
+      if (failure.empty() && !set_.model.empty()) failure = fleet->status(ModelId(0)).last_error;
       return !failure.empty();
     };
-    if (signals.wait(model_failed)) {
-      signals.drain([&] { return server.drain(nanos_from_seconds(set_.grace_seconds)); });
-    }
+    const bool stopped = signals.wait(failed);
+    const Nanos grace = stopped ? nanos_from_seconds(set_.grace_seconds) : kErrorsGrace;
+    signals.drain([&] { return server.drain(grace); });
+    leave_dead_device(fleet->observe(), server);
     fleet->stop();
     engine->stop(Nanos(0));
+    leave_dead_device(engine->observe(), server);
     server.stop();
     if (!failure.empty()) return unavailable(failure);
     spdlog::info("stopped");

@@ -10,6 +10,7 @@ namespace causeway::engine {
 Status FakeExecutor::submit(request::Batch batch) {
   const std::lock_guard lock(mutex_);
   CAUSEWAY_CHECK(std::ssize(results_) < capabilities_.steps_in_flight_max, "a step is in flight");
+  if (!lost_.empty()) return Error{ErrorCode::kDevice, lost_};
   if (std::exchange(refuse_, false)) return Error{ErrorCode::kDevice, "refused as the test asked"};
   ++steps_;
   last_batch_ = batch;
@@ -33,7 +34,22 @@ std::optional<request::StepResult> FakeExecutor::wait(Nanos timeout) {
   if (!released_.wait_for(lock, longest, [this] { return !held_; })) return std::nullopt;
   request::StepResult result = std::move(results_.front());
   results_.pop_front();
+  if (!lost_.empty()) {
+    result.error = lost_;
+    result.sampled.clear();
+  }
   return result;
+}
+
+Status FakeExecutor::health() const {
+  const std::lock_guard lock(mutex_);
+  if (!lost_.empty()) return Error{ErrorCode::kDevice, lost_};
+  return {};
+}
+
+void FakeExecutor::lose(std::string error) {
+  const std::lock_guard lock(mutex_);
+  lost_ = std::move(error);
 }
 
 void FakeExecutor::hold() {

@@ -22,6 +22,7 @@ class FakeExecutor final : public StepExecutor {
   const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch batch) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
+  Status health() const override;
 
   // From any thread. While held, steps do not end.
   void hold();
@@ -29,6 +30,8 @@ class FakeExecutor final : public StepExecutor {
   // The next step submitted fails with this, or is refused.
   void fail_next(std::string error);
   void refuse_next();
+  // Steps fail with this from now on, and so says health().
+  void lose(std::string error);
   std::int64_t steps() const;
   // The last batch taken.
   request::Batch last_batch() const;
@@ -40,6 +43,7 @@ class FakeExecutor final : public StepExecutor {
   std::deque<request::StepResult> results_;  // of the steps in flight
   request::Batch last_batch_;
   std::string next_error_;
+  std::string lost_;
   bool refuse_ = false;
   bool held_ = false;
   std::int64_t steps_ = 0;

@@ -52,6 +52,13 @@ ApiError device_hung() {
   return error;
 }
 
+ApiError device_lost(std::string why) {
+  ApiError error = draining();
+  error.message = std::move(why);
+  error.code = "device_lost";
+  return error;
+}
+
 ApiError draining() {
   ApiError error;
   error.status = 503;

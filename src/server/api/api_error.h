@@ -30,6 +30,7 @@ ApiError body_too_large(std::size_t bytes_max);
 ApiError queue_full(std::string message);
 ApiError draining();
 ApiError device_hung();
+ApiError device_lost(std::string why);
 ApiError internal_error(std::string message);
 
 // What Fleet::submit or rendering says, as a status: kInvalidArgument 400, kResourceExhausted 429,

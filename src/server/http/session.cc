@@ -49,6 +49,14 @@ asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) 
   co_return more;
 }
 
+MaybeError what_ails(const ServerContext& context) {
+  if (context.draining) return draining();
+  request::Observation seen = context.fleet->observe();
+  if (!seen.lost.empty()) return device_lost(std::move(seen.lost));
+  if (seen.hung) return device_hung();
+  return std::nullopt;
+}
+
 // The endpoints without a body.
 asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
   ServerContext& context = connection.context();
@@ -70,12 +78,7 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
       break;
     }
     case Route::kVersion: body = version_body(context.options.version); break;
-    default:
-      if (context.draining) {
-        error = draining();
-      } else if (context.fleet->observe().hung) {
-        error = device_hung();
-      }
+    default: error = what_ails(context); break;
   }
   bool more = false;
   if (error) {

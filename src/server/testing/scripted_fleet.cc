@@ -103,6 +103,7 @@ request::Observation ScriptedFleet::observe() const {
   seen.requests_running = running();
   seen.frames_total = 10;
   seen.hung = hung;
+  if (lost) seen.lost = "GPU 0 is lost: planted";
   return seen;
 }
 

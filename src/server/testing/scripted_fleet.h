@@ -42,6 +42,7 @@ class ScriptedFleet final : public fleet::Fleet {
   // What to do with a request; an Error refuses it. Called on the server's threads.
   std::function<Result<Script>(const request::Request&)> on_submit;
   std::atomic<bool> hung{false};  // what observe() says of the device
+  std::atomic<bool> lost{false};
 
   void release();  // lets held requests go
   std::int64_t submitted() const { return submitted_; }
