@@ -2,6 +2,7 @@
 
 #ifdef CAUSEWAY_CUDA_BUILT
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/log.h"
@@ -25,29 +26,26 @@ constexpr Nanos kCopyPatience = seconds(600);  // for one model over the link
 // What is resident is BF16, whatever the checkpoint has.
 constexpr DType kStorage = DType::kBF16;
 
-struct Planned {
-  std::vector<model::ModelConfig> configs;
-  Bytes weights;            // of all, each in extents of its own
-  std::int64_t blocks = 1;  // of the longest sequence that any model takes
+// What code, libraries and the graphs of a model take of the GPU beside the arena.
+constexpr Bytes kDriver = mib(512);
+constexpr Bytes kDriverOfModel = mib(64);
+
+// A model that could be served, if memory allows.
+struct Candidate {
+  model::ModelConfig config;
+  Bytes weights;            // in extents of its own
+  std::int64_t blocks = 1;  // of the longest sequence it takes
 };
 
-Result<Planned> read_models(const std::vector<fleet::CatalogueModel>& models, Bytes frame) {
-  Planned planned;
-  for (const fleet::CatalogueModel& one : models) {
-    const auto read = model::load_config(one.source.directory);
-    if (!read.ok()) return read.error().with_context(one.entry->name);
-    const model::ModelConfig& config = *read;
-    const auto layout = kv::plan_block(model::kv_shape(config, kStorage), frame);
-    if (!layout.ok()) return layout.error().with_context(one.entry->name);
-    const auto plan = model::plan_weights(config, kStorage);
-    // Each group begins at a page of its own.
-    const Bytes groups = kib(4) * std::ssize(plan.groups);
-    planned.weights += round_up(model::PlacedModel::bytes_of(plan) + groups, device::kExtentBytes);
-    planned.blocks =
-        std::max(planned.blocks, one.entry->max_model_len.count / layout->tokens.count + 1);
-    planned.configs.push_back(config);
-  }
-  return planned;
+Result<Candidate> read_model(const fleet::CatalogueModel& one, Bytes frame, Bytes extent) {
+  CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(one.source.directory));
+  CAUSEWAY_ASSIGN(const auto layout, kv::plan_block(model::kv_shape(config, kStorage), frame));
+  const auto plan = model::plan_weights(config, kStorage);
+  // Each group begins at a page of its own.
+  const Bytes groups = kib(4) * std::ssize(plan.groups);
+  return Candidate{.config = std::move(config),
+                   .weights = round_up(model::PlacedModel::bytes_of(plan) + groups, extent),
+                   .blocks = one.entry->max_model_len.count / layout.tokens.count + 1};
 }
 
 class CudaBackend final : public PooledBackend {
@@ -58,18 +56,35 @@ class CudaBackend final : public PooledBackend {
 
   Status start(const std::vector<fleet::CatalogueModel>& models);
 
+  Result<fleet::AttachedModel> attach(const fleet::CatalogueEntry& entry,
+                                      const fleet::ModelSource& source,
+                                      const std::function<bool()>& cancelled) override;
   engine::StepExecutor& executor() override { return *executor_; }
   std::int64_t frames() const override { return frames_->frames(); }
 
  private:
+  // What is served together.
+  struct Chosen {
+    std::vector<model::ModelConfig> configs;
+    model::CudaStepLimits limits;
+    Bytes weights;
+    schedule::HbmPlan plan;
+  };
+
   Status open_slice();
-  Status make_workspace(const Planned& planned);
-  Status make_frames(const Planned& planned, Bytes free_before);
+  Status choose(const std::vector<fleet::CatalogueModel>& models);
+  Result<Chosen> with(Candidate candidate) const;
+  Status make_workspace();
+  Status make_frames();
   DType storage_of(const model::ModelConfig&) const override { return kStorage; }
   Result<Tokens> add(ModelId model, const model::ModelConfig& config) override;
   Status remove(ModelId model) override { return executor_->remove_model(model); }
 
   const CudaBackendOptions options_;
+  device::CudaGpu gpu_;
+  Bytes free_;  // of the GPU, when the slice was opened
+  Chosen chosen_;
+  std::map<ModelId, Error> unavailable_;  // models that are not among them, and why
   std::unique_ptr<device::CudaMachine> machine_;
   std::unique_ptr<device::Device> slice_;
   std::unique_ptr<model::CudaWorkspace> workspace_;
@@ -78,11 +93,10 @@ class CudaBackend final : public PooledBackend {
 };
 
 Status CudaBackend::start(const std::vector<fleet::CatalogueModel>& models) {
-  CAUSEWAY_ASSIGN(const Planned planned, read_models(models, options_.kv_frame));
   CAUSEWAY_TRY(open_slice());
-  CAUSEWAY_ASSIGN(const Bytes free, machine_->free_memory(options_.gpu));
-  CAUSEWAY_TRY(make_workspace(planned));
-  CAUSEWAY_TRY(make_frames(planned, free));
+  CAUSEWAY_TRY(choose(models));
+  CAUSEWAY_TRY(make_workspace());
+  CAUSEWAY_TRY(make_frames());
   CAUSEWAY_ASSIGN(executor_, engine::CudaExecutor::start(*slice_, *workspace_,
                                                          {.base = frames_->base(),
                                                           .bytes = frames_->frame_bytes(),
@@ -94,49 +108,96 @@ Status CudaBackend::open_slice() {
   CAUSEWAY_ASSIGN(const auto api, device::load_cuda_api());
   CAUSEWAY_ASSIGN(machine_, device::CudaMachine::create(api, {}, clock(), memory()));
   if (options_.gpu >= machine_->gpus()) {
-    return invalid_argument("there is no GPU " + std::to_string(options_.gpu) +
-                            "; this machine has " + std::to_string(machine_->gpus()));
+    return invalid_argument(
+        "--gpu " + std::to_string(options_.gpu) + ": this process sees " +
+        std::to_string(machine_->gpus()) +
+        " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
   }
-  CAUSEWAY_ASSIGN(const device::CudaGpu gpu, machine_->describe(options_.gpu));
+  CAUSEWAY_ASSIGN(gpu_, machine_->describe(options_.gpu));
   // Addresses only, and twice as many: models come and go, and each wants neighbouring extents.
-  CAUSEWAY_ASSIGN(slice_, machine_->open({.name = gpu.name,
+  CAUSEWAY_ASSIGN(slice_, machine_->open({.name = gpu_.name,
                                           .physical_device = options_.gpu,
-                                          .arena_bytes = gpu.memory * 2}));
+                                          .arena_bytes = gpu_.memory * 2}));
+  CAUSEWAY_ASSIGN(free_, machine_->free_memory(options_.gpu));
   return {};
 }
 
-Status CudaBackend::make_workspace(const Planned& planned) {
-  const model::CudaStepLimits limits{
-      .rows = std::max(options_.tokens_per_step_max, options_.sequences_max),
-      .places = options_.sequences_max,
-      .frames = options_.sequences_max * planned.blocks};
+// Models that cannot be read, or do not fit beside those before them, are left out with a warning;
+// whoever asks for one is told why. None left: the last one's reason.
+Status CudaBackend::choose(const std::vector<fleet::CatalogueModel>& models) {
+  Error last = not_found("there is no model to serve");
+  for (const fleet::CatalogueModel& one : models) {
+    const fleet::CatalogueEntry& entry = *one.entry;
+    auto candidate = read_model(one, options_.kv_frame, slice_->capabilities().extent_bytes);
+    auto together =
+        candidate.ok() ? with(std::move(candidate).value()) : Result<Chosen>(candidate.error());
+    if (together.ok()) {
+      chosen_ = std::move(together).value();
+      continue;
+    }
+    last = together.error().with_context(entry.name);
+    unavailable_.emplace(entry.id, together.error());
+    if (models.size() > 1)
+      spdlog::warn("{} is not available: {}", entry.name, together.error().message);
+  }
+  if (chosen_.configs.empty()) return last;
+  return {};
+}
+
+Result<CudaBackend::Chosen> CudaBackend::with(Candidate candidate) const {
+  const Bytes extent = slice_->capabilities().extent_bytes;
+  Chosen together = chosen_;
+  model::CudaStepLimits& limits = together.limits;
+  limits.rows = std::max(options_.tokens_per_step_max, options_.sequences_max);
+  limits.places = options_.sequences_max;
+  const std::int64_t frames = options_.sequences_max * candidate.blocks;
+  limits.frames = together.configs.empty() ? frames : std::max(limits.frames, frames);
+  together.configs.push_back(std::move(candidate.config));
+  together.weights += candidate.weights;
+  CAUSEWAY_ASSIGN(const Bytes workspace,
+                  model::CudaWorkspace::bytes_for(together.configs, limits,
+                                                  slice_->capabilities().processors, extent));
+  CAUSEWAY_ASSIGN(
+      together.plan,
+      schedule::plan_hbm({.total = gpu_.memory,
+                          .free = free_,
+                          .utilization = options_.memory_utilization,
+                          .extent = extent,
+                          .workspace = workspace,
+                          .weights = together.weights,
+                          .driver = kDriver + kDriverOfModel * std::ssize(together.configs),
+                          .kv = options_.kv,
+                          .kv_min = options_.kv_frame}));
+  return together;
+}
+
+Status CudaBackend::make_workspace() {
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*slice_));
   CAUSEWAY_ASSIGN(const auto stream, slice_->make_stream("setup"));
-  CAUSEWAY_ASSIGN(workspace_, model::CudaWorkspace::create(*slice_, planned.configs, limits,
+  CAUSEWAY_ASSIGN(workspace_, model::CudaWorkspace::create(*slice_, chosen_.configs, chosen_.limits,
                                                            slice_->capabilities().processors,
                                                            device::cuda_stream_of(*stream)));
   return stream->synchronize(seconds(60));
 }
 
-Status CudaBackend::make_frames(const Planned& planned, Bytes free_before) {
-  CAUSEWAY_ASSIGN(const device::CudaGpu gpu, machine_->describe(options_.gpu));
-  CAUSEWAY_ASSIGN(const auto plan,
-                  schedule::plan_hbm({.total = gpu.memory,
-                                      .free = free_before,
-                                      .utilization = options_.memory_utilization,
-                                      .extent = slice_->capabilities().extent_bytes,
-                                      .workspace = workspace_->bytes(),
-                                      .weights = planned.weights,
-                                      .kv = options_.kv,
-                                      .kv_min = options_.kv_frame}));
+Status CudaBackend::make_frames() {
+  const schedule::HbmPlan& plan = chosen_.plan;
   auto frames = kv::FrameArena::create(*slice_, options_.kv_frame, plan.kv / options_.kv_frame);
   if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
   frames_.emplace(std::move(frames).value());
-  spdlog::info("{}: {:.1f} GB for weights, {:.1f} GB for KV, {:.1f} GB of workspace", gpu.name,
+  spdlog::info("{}: {:.1f} GB for weights, {:.1f} GB for KV, {:.1f} GB of workspace", gpu_.name,
                static_cast<double>(plan.weights.count) / 1e9,
                static_cast<double>(plan.kv.count) / 1e9,
                static_cast<double>(plan.workspace.count) / 1e9);
   return {};
+}
+
+Result<fleet::AttachedModel> CudaBackend::attach(const fleet::CatalogueEntry& entry,
+                                                 const fleet::ModelSource& source,
+                                                 const std::function<bool()>& cancelled) {
+  // Not into host memory either.
+  if (const auto why = unavailable_.find(entry.id); why != unavailable_.end()) return why->second;
+  return PooledBackend::attach(entry, source, cancelled);
 }
 
 Result<Tokens> CudaBackend::add(ModelId model, const model::ModelConfig& config) {

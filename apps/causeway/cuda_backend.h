@@ -23,9 +23,11 @@ struct CudaBackendOptions {
   int load_threads = 0;
 };
 
-// Divides the GPU's memory among the given models, which must all fit, workspace and KV.
-// kResourceExhausted with the numbers when they do not; kUnavailable without a GPU; kUnsupported in
-// a build without CUDA. `clock` outlives the backend.
+// Divides the GPU's memory among the given models, workspace and KV. Models that cannot be read or
+// do not fit beside those before them are left out with a warning, and attaching one fails with the
+// reason. kResourceExhausted, with the numbers, or what was wrong when none is left; kUnavailable
+// without a GPU; kInvalidArgument for one that is not there; kUnsupported in a build without CUDA.
+// `clock` outlives the backend.
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaBackendOptions& options,
                                                    const std::vector<fleet::CatalogueModel>& models,
                                                    const Clock& clock);

@@ -2,6 +2,8 @@
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include "base/log_text.h"
+
 namespace causeway {
 
 void set_up_logging(const std::string& level) {
@@ -10,5 +12,7 @@ void set_up_logging(const std::string& level) {
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(std::move(logger));
 }
+
+void log_warning(const std::string& text) { spdlog::warn("{}", text); }
 
 }  // namespace causeway

@@ -30,6 +30,8 @@ constexpr int kStepsInFlightMax = 2;
 
 // What a step in flight needs of its own. The other's may be in use at the same time.
 struct Flight {
+  explicit Flight(model::CudaWorkspace& workspace) : tables(workspace), sampler(workspace) {}
+
   StepId step;
   CudaMirror<std::int32_t> tables;  // as uploaded, pending tokens and all
   CudaSampler sampler;
@@ -48,6 +50,7 @@ class CudaExecutor::State {
         workspace(workspace),
         frames(frames),
         capabilities{.steps_in_flight_max = kStepsInFlightMax},
+        flights{Flight(workspace), Flight(workspace)},
         models(frames.bytes, kStepsInFlightMax) {}
 
   Status open();

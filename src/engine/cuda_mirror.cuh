@@ -1,4 +1,5 @@
-// Pinned memory and its counterpart on the device, grown together. Internal to this room.
+// Pinned memory and its counterpart on the device, grown together: pieces of the slice's arena and
+// regions of the machine's host memory, so that both are accounted for. Internal to this room.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,57 +7,49 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "device/cuda/cuda_pinned.h"
 #include "kernels/cuda_status.cuh"
 #include "kernels/cuda_stream.h"
+#include "model/cuda_workspace.h"
 
 namespace causeway::engine {
 
 template <typename T>
 class CudaMirror {
  public:
-  CudaMirror() = default;
-  CudaMirror(const CudaMirror&) = delete;
-  CudaMirror& operator=(const CudaMirror&) = delete;
-  ~CudaMirror() { free(); }
+  // The workspace outlives it.
+  explicit CudaMirror(model::CudaWorkspace& workspace) : workspace_(workspace) {}
 
   // Room for `count`; what was in it is lost when it grows. Nothing enqueued may use it.
+  // kResourceExhausted, and then it holds what it held.
   Status ensure(std::size_t count) {
     if (count <= capacity_) return {};
     const std::size_t wanted = std::max(count, 2 * capacity_);
-    free();
-    void* host = nullptr;
-    CAUSEWAY_TRY(kernels::cuda_status(cudaMallocHost(&host, wanted * sizeof(T)),
-                                      "pinned memory for a step's tables"));
-    host_ = static_cast<T*>(host);
-    void* device = nullptr;
-    CAUSEWAY_TRY(kernels::cuda_status(cudaMalloc(&device, wanted * sizeof(T)),
-                                      "device memory for a step's tables"));
-    device_ = static_cast<T*>(device);
+    const Bytes bytes(static_cast<std::int64_t>(wanted * sizeof(T)));
+    CAUSEWAY_ASSIGN(auto host, device::CudaPinned::make(workspace_.device(), "step", bytes));
+    CAUSEWAY_ASSIGN(auto device, workspace_.pieces().take(bytes));
+    host_ = std::move(host);
+    device_ = std::move(device);
     capacity_ = wanted;
     return {};
   }
   Status up(std::size_t count, kernels::CudaStream stream) {
     return kernels::cuda_status(
-        cudaMemcpyAsync(device_, host_, count * sizeof(T), cudaMemcpyHostToDevice, stream),
+        cudaMemcpyAsync(device(), host(), count * sizeof(T), cudaMemcpyHostToDevice, stream),
         "copying a step's tables");
   }
   Status down(std::size_t count, kernels::CudaStream stream) {
     return kernels::cuda_status(
-        cudaMemcpyAsync(host_, device_, count * sizeof(T), cudaMemcpyDeviceToHost, stream),
+        cudaMemcpyAsync(host(), device(), count * sizeof(T), cudaMemcpyDeviceToHost, stream),
         "copying what was sampled");
   }
-  T* host() const { return host_; }
-  T* device() const { return device_; }
+  T* host() const { return reinterpret_cast<T*>(host_.data()); }
+  T* device() const { return reinterpret_cast<T*>(device_.data()); }
 
  private:
-  void free() {
-    if (host_ != nullptr) cudaFreeHost(host_);
-    if (device_ != nullptr) cudaFree(device_);
-    host_ = device_ = nullptr;
-    capacity_ = 0;
-  }
-  T* host_ = nullptr;
-  T* device_ = nullptr;
+  model::CudaWorkspace& workspace_;
+  device::CudaPinned host_;
+  device::Piece device_;
   std::size_t capacity_ = 0;
 };
 

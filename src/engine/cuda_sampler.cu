@@ -14,6 +14,10 @@ namespace {
 
 using kernels::sampling::RowCuda;
 
+// Room from the start, since taking more may wait for the step that runs.
+constexpr std::size_t kTopLogprobs = 20;                // of a row: what OpenAI's API allows
+constexpr std::size_t kHistory = std::size_t{1} << 18;  // tokens of all rows
+
 RowCuda row_of(const request::BatchEntry& entry) {
   const request::SamplingParams& wanted = entry.sampling;
   RowCuda row;
@@ -36,6 +40,14 @@ RowCuda row_of(const request::BatchEntry& entry) {
 
 class CudaSampler::State {
  public:
+  explicit State(model::CudaWorkspace& workspace)
+      : rows_(workspace),
+        history_(workspace),
+        token_(workspace),
+        logprob_(workspace),
+        top_token_(workspace),
+        top_logprob_(workspace) {}
+
   Status reserve(std::int64_t rows);
   Status prepare(const request::Batch& batch);
   Status upload(kernels::CudaStream stream);
@@ -64,7 +76,11 @@ class CudaSampler::State {
 Status CudaSampler::State::reserve(std::int64_t rows) {
   const auto count = static_cast<std::size_t>(rows);
   CAUSEWAY_TRY(rows_.ensure(count));
-  return token_.ensure(count);
+  CAUSEWAY_TRY(token_.ensure(count));
+  CAUSEWAY_TRY(logprob_.ensure(count));
+  CAUSEWAY_TRY(top_token_.ensure(count * kTopLogprobs));
+  CAUSEWAY_TRY(top_logprob_.ensure(count * kTopLogprobs));
+  return history_.ensure(kHistory);
 }
 
 Status CudaSampler::State::prepare(const request::Batch& batch) {
@@ -157,7 +173,8 @@ std::vector<request::SampledToken> CudaSampler::State::collect() const {
   return sampled;
 }
 
-CudaSampler::CudaSampler() : state_(std::make_unique<State>()) {}
+CudaSampler::CudaSampler(model::CudaWorkspace& workspace)
+    : state_(std::make_unique<State>(workspace)) {}
 CudaSampler::~CudaSampler() = default;
 Status CudaSampler::prepare(const request::Batch& batch) { return state_->prepare(batch); }
 Status CudaSampler::reserve(std::int64_t rows) { return state_->reserve(rows); }

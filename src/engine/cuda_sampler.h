@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "kernels/cuda_stream.h"
+#include "model/cuda_workspace.h"
 #include "request/batch.h"
 
 namespace causeway::engine {
@@ -26,12 +27,13 @@ struct CudaChosen {
 // far; they are small beside a frame but for histories, which only requests with penalties bring.
 class CudaSampler {
  public:
-  CudaSampler();
+  // The workspace outlives it.
+  explicit CudaSampler(model::CudaWorkspace& workspace);
   ~CudaSampler();
   CudaSampler(const CudaSampler&) = delete;
   CudaSampler& operator=(const CudaSampler&) = delete;
 
-  // Room for so many rows without log-probabilities and penalties. kResourceExhausted.
+  // Room for so many rows with log-probabilities, and for some history. kResourceExhausted.
   Status reserve(std::int64_t rows);
   // Reads what the entries that sample ask for. Its last step must have ended. kResourceExhausted.
   Status prepare(const request::Batch& batch);

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -107,6 +108,10 @@ class Engine::State {
   std::string lost;  // why the device is; empty: it is not
   bool cancel_everything = false;
 
+  // When the loop last came round, in nanoseconds; negative while it sleeps. A loop that does not
+  // is held by the driver, which may block once the device takes no more work.
+  std::atomic<std::int64_t> beat{-1};
+
   mutable std::mutex snapshot_mutex;  // guards what follows
   request::Observation observation;
   std::vector<std::pair<ModelId, request::Observation>> model_observations;
@@ -118,8 +123,10 @@ class Engine::State {
 void Engine::State::take_commands(std::deque<Command>& commands) {
   std::unique_lock lock(mutex);
   if (core.idle()) {
+    beat = -1;
     wake.wait(lock, [&] { return !inbox.empty() || !removals.empty() || cancel_everything; });
   }
+  beat = clock.now().count;
   commands.swap(inbox);
   cancelling = cancel_everything;
   hung = core.hung();
@@ -317,8 +324,13 @@ void Engine::cancel(RequestId request) {
 }
 
 request::Observation Engine::observe() const {
+  const Nanos beat(state_->beat.load());
+  const bool held =
+      beat.count >= 0 && state_->clock.now() - beat > state_->options.core.step_timeout;
   const std::lock_guard lock(state_->snapshot_mutex);
-  return state_->observation;
+  request::Observation seen = state_->observation;
+  seen.hung = seen.hung || held;
+  return seen;
 }
 
 std::vector<std::pair<ModelId, request::Observation>> Engine::observe_models() const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <thread>
 
 #include "engine/testing/collecting_sink.h"
@@ -206,6 +207,45 @@ TEST_F(EngineThread, ALostDeviceEndsEveryRequestAndRefusesMore) {
   EXPECT_EQ(refused.error().message, "the GPU is lost: planted");
   engine_->stop(seconds(10));
   EXPECT_EQ(engine_->observe().frames_used, 0);
+}
+
+// As the driver does when its queue is full and the device takes nothing more.
+class BlockingExecutor final : public StepExecutor {
+ public:
+  const Capabilities& capabilities() const override { return capabilities_; }
+  Status submit(request::Batch) override {
+    blocked_.count_down();
+    freed_.wait();
+    return Error{ErrorCode::kDevice, "freed by the test"};
+  }
+  std::optional<request::StepResult> wait(Nanos) override { return std::nullopt; }
+  void wait_until_blocked() { blocked_.wait(); }
+  void free() { freed_.count_down(); }
+
+ private:
+  const Capabilities capabilities_;
+  std::latch blocked_{1};
+  std::latch freed_{1};
+};
+
+TEST(EngineLoop, HeldByItsDeviceIsSeenToHang) {
+  const RealClock clock;
+  BlockingExecutor executor;
+  CollectingSink sink;
+  EngineOptions options;
+  options.core.frames = 16;
+  options.core.step_timeout = millis(50);
+  const auto engine = Engine::start(options, clock, executor, sink).value();
+  ASSERT_TRUE(engine->add_model(kModel, kFacts).ok());
+  ASSERT_TRUE(engine->submit(make_request(1, 5)).ok());
+  executor.wait_until_blocked();
+  const Nanos start = clock.now();
+  while (!engine->observe().hung && clock.now() - start < seconds(20)) std::this_thread::yield();
+  EXPECT_TRUE(engine->observe().hung);
+  executor.free();
+  ASSERT_TRUE(sink.wait_for_ends(1));
+  while (engine->observe().hung && clock.now() - start < seconds(40)) std::this_thread::yield();
+  EXPECT_FALSE(engine->observe().hung);  // asleep is not held
 }
 
 }  // namespace

@@ -1,34 +1,33 @@
-// A small constant array in device memory. Taken from the CUDA runtime: far smaller than an extent.
+// A small constant array in device memory: a piece of the slice's arena.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 
 #include "base/result.h"
+#include "device/device.h"
+#include "device/pieces.h"
 
 namespace causeway::model {
 
-struct FreeDeviceMemory {
-  void operator()(void* memory) const;
-};
-
-// A copy of `bytes`, complete when this returns.
-Result<std::unique_ptr<void, FreeDeviceMemory>> copy_to_device(std::span<const std::byte> bytes);
+// A copy of `bytes`, complete when this returns. `slice` is one of a CudaMachine; `pieces` are of
+// its arena and outlive the copy. kResourceExhausted; kDevice; kDeadlineExceeded.
+Result<device::Piece> copy_to_device(device::Device& slice, device::Pieces& pieces,
+                                     std::span<const std::byte> bytes);
 
 template <typename T>
 class CudaArray {
  public:
-  static Result<CudaArray> make(std::span<const T> values) {
-    CAUSEWAY_ASSIGN(auto memory, copy_to_device(std::as_bytes(values)));
+  static Result<CudaArray> make(device::Device& slice, device::Pieces& pieces,
+                                std::span<const T> values) {
     CudaArray made;
-    made.memory_ = std::move(memory);
+    CAUSEWAY_ASSIGN(made.memory_, copy_to_device(slice, pieces, std::as_bytes(values)));
     return Result<CudaArray>(std::move(made));
   }
-  const T* data() const { return static_cast<const T*>(memory_.get()); }
+  const T* data() const { return reinterpret_cast<const T*>(memory_.data()); }
 
  private:
-  std::unique_ptr<void, FreeDeviceMemory> memory_;
+  device::Piece memory_;
 };
 
 }  // namespace causeway::model

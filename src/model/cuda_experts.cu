@@ -33,7 +33,8 @@ Bytes CudaExperts::workspace_bytes(const ModelConfig& config, std::int64_t token
   return kernels::moe::workspace_bytes(shape_of(config), tokens);
 }
 
-Result<CudaExperts> CudaExperts::create(const ModelConfig& config, const ModelWeights& weights) {
+Result<CudaExperts> CudaExperts::create(const ModelConfig& config, const ModelWeights& weights,
+                                        CudaWorkspace& workspace) {
   CudaExperts made;
   made.config_ = config;
   std::vector<const void*> tables;
@@ -42,7 +43,8 @@ Result<CudaExperts> CudaExperts::create(const ModelConfig& config, const ModelWe
     made.table_of_layer_.push_back(layer.sparse ? sparse++ : -1);
     if (layer.sparse) append_tables(config, layer, tables);
   }
-  CAUSEWAY_ASSIGN(made.tables_, CudaArray<const void*>::make(tables));
+  CAUSEWAY_ASSIGN(made.tables_,
+                  CudaArray<const void*>::make(workspace.device(), workspace.pieces(), tables));
   return std::move(made);
 }
 

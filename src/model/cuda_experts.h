@@ -9,6 +9,7 @@
 #include "kernels/cuda_stream.h"
 #include "model/config.h"
 #include "model/cuda_array.h"
+#include "model/cuda_workspace.h"
 #include "model/layers.h"
 
 namespace causeway::model {
@@ -26,8 +27,9 @@ class CudaExperts {
  public:
   static Bytes workspace_bytes(const ModelConfig& config, std::int64_t tokens);
 
-  // The weights outlive the object and stay where they are.
-  static Result<CudaExperts> create(const ModelConfig& config, const ModelWeights& weights);
+  // The weights outlive the object and stay where they are; the workspace outlives it too.
+  static Result<CudaExperts> create(const ModelConfig& config, const ModelWeights& weights,
+                                    CudaWorkspace& workspace);
   Status run(const CudaExpertsStep& step, kernels::CudaStream stream) const;
 
  private:

@@ -60,9 +60,10 @@ class CudaForward::State {
         a_(workspace.activations(config_)) {}
 
   Status upload_constants() {
-    CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(rope_frequencies(config_)));
+    CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
+                                                          rope_frequencies(config_)));
     if (!config_.moe) return {};
-    CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, weights_));
+    CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, weights_, workspace_));
     return {};
   }
 
@@ -268,7 +269,7 @@ class CudaForward::State {
   CudaWorkspace& workspace_;
   const CudaForwardOptions options_;
   const CudaActivations a_;
-  CudaGraphs graphs_;
+  CudaGraphs graphs_{workspace_.device()};
   const std::byte* captured_kv_ = nullptr;
 
   // Of the step that is being enqueued.

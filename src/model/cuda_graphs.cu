@@ -2,8 +2,10 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "base/log_text.h"
 #include "kernels/cuda_status.cuh"
 
 namespace causeway::model {
@@ -14,6 +16,14 @@ using kernels::cuda_status;
 struct DestroyGraph {
   void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
 };
+
+// A stream that is left capturing would take every later step into a graph that nobody launches.
+Status check_not_capturing(kernels::CudaStream stream) {
+  cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+  CAUSEWAY_TRY(cuda_status(cudaStreamIsCapturing(stream, &state), "asking whether it captures"));
+  if (state == cudaStreamCaptureStatusNone) return {};
+  return Error{ErrorCode::kDevice, "a stream is still captured after a failure: restart"};
+}
 
 }  // namespace
 
@@ -35,18 +45,35 @@ Result<CudaGraphs::Graph> CudaGraphs::capture(const std::function<Status()>& enq
   return Graph(executable);
 }
 
+void CudaGraphs::give_up(const Error& why) {
+  if (!std::exchange(given_up_, true)) {
+    log_warning("steps run without further CUDA graphs, which is slower: " + why.message);
+  }
+}
+
+std::int64_t CudaGraphs::captured() const {
+  return std::count_if(entries_.begin(), entries_.end(),
+                       [](const auto& entry) { return static_cast<bool>(entry.second); });
+}
+
 Status CudaGraphs::run(std::int64_t key, const std::function<Status()>& enqueue,
                        kernels::CudaStream stream) {
   const auto [entry, fresh] = entries_.try_emplace(key);
-  if (fresh) return enqueue();
+  if (fresh || (given_up_ && !entry->second)) return enqueue();
   if (!entry->second) {
     auto captured = capture(enqueue, stream);
-    // Without memory for a graph the step runs all the same.
-    if (!captured.ok() && captured.error().code == ErrorCode::kResourceExhausted) return enqueue();
-    if (!captured.ok()) return captured.error();
-    entry->second = std::move(captured).value();
+    if (!captured.ok()) {
+      CAUSEWAY_TRY(check_not_capturing(stream));
+      give_up(captured.error());
+      return enqueue();
+    }
+    entry->second = device::CudaOwned<Graph>(slice_, std::move(captured).value());
   }
-  return cuda_status(cudaGraphLaunch(entry->second.get(), stream), "launching a step's graph");
+  Status launched =
+      cuda_status(cudaGraphLaunch(entry->second->get(), stream), "launching a step's graph");
+  if (launched.ok() || launched.error().code != ErrorCode::kResourceExhausted) return launched;
+  give_up(launched.error());
+  return enqueue();  // the first launch wants memory too; nothing of it runs
 }
 
 }  // namespace causeway::model

@@ -1,4 +1,5 @@
 // CUDA graphs of steps, by shape: captured when a shape is seen for the second time, then replayed.
+// A step runs all the same where a graph cannot be had: plainly.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "device/cuda/cuda_owned.h"
 #include "kernels/cuda_stream.h"
 
 struct CUgraphExec_st;
@@ -16,11 +18,19 @@ namespace causeway::model {
 // Not thread-safe. What a graph reads must stay where it was until the graphs are dropped.
 class CudaGraphs {
  public:
+  // The slice outlives it; its context is current in run().
+  explicit CudaGraphs(const device::Device& slice) : slice_(slice) {}
+
   // Runs `enqueue`, which only enqueues on `stream`, plainly or as a graph that an earlier call
-  // with the same key captured.
+  // with the same key captured. When capturing or instantiating fails (memory runs out, or a call
+  // that cannot be captured) nothing is left half captured: the step runs plainly, the log says
+  // why, and no further graph is tried. What `enqueue` returns, or kDevice.
   Status run(std::int64_t key, const std::function<Status()>& enqueue, kernels::CudaStream stream);
   // Forgets all: weights or KV have moved. No graph may be running.
   void drop() { entries_.clear(); }
+
+  std::int64_t captured() const;
+  bool given_up() const { return given_up_; }
 
  private:
   struct Destroy {
@@ -28,8 +38,11 @@ class CudaGraphs {
   };
   using Graph = std::unique_ptr<CUgraphExec_st, Destroy>;
   static Result<Graph> capture(const std::function<Status()>& enqueue, kernels::CudaStream stream);
+  void give_up(const Error& why);
 
-  std::map<std::int64_t, Graph> entries_;  // null: seen once
+  const device::Device& slice_;
+  std::map<std::int64_t, device::CudaOwned<Graph>> entries_;  // without a graph: seen once
+  bool given_up_ = false;
 };
 
 }  // namespace causeway::model

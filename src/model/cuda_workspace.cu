@@ -15,6 +15,7 @@ namespace {
 
 constexpr Bytes kAlignment = Bytes(256);
 constexpr std::int64_t kRowsMax = 65'535;  // blocks of a grid along y
+constexpr Bytes kSampling = mib(8);        // of two steps, and the constants of some models
 
 // Hands out one part after the other.
 class Cutter {
@@ -64,11 +65,8 @@ Bytes activation_bytes(const ModelConfig& c, const CudaStepLimits& limits) {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& device,
-                                                             std::span<const ModelConfig> models,
-                                                             const CudaStepLimits& limits,
-                                                             int sm_count,
-                                                             kernels::CudaStream stream) {
+Result<CudaWorkspace::Parts> CudaWorkspace::parts_of(std::span<const ModelConfig> models,
+                                                     const CudaStepLimits& limits, int sm_count) {
   if (limits.rows < 1 || limits.rows > kRowsMax || limits.places < 1) {
     return invalid_argument("a step on a GPU has between 1 and " + std::to_string(kRowsMax) +
                             " tokens: see --max-num-batched-tokens and --max-num-seqs");
@@ -83,26 +81,44 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
     if (c.moe) experts = std::max(experts, CudaExperts::workspace_bytes(c, limits.rows));
     activations = std::max(activations, activation_bytes(c, limits));
   }
+  Parts parts;
+  parts.gemm = round_up(Bytes(4 * table_elements_max(limits.rows, limits.places, limits.frames)),
+                        kAlignment);
+  parts.attention = round_up(parts.gemm + gemm, kAlignment);
+  parts.experts = round_up(parts.attention + attention, kAlignment);
+  parts.activations = round_up(parts.experts + experts, kAlignment);
+  parts.end = parts.activations + activations;
+  return parts;
+}
+
+Result<Bytes> CudaWorkspace::bytes_for(std::span<const ModelConfig> models,
+                                       const CudaStepLimits& limits, int sm_count, Bytes extent) {
+  CAUSEWAY_ASSIGN(const Parts parts, parts_of(models, limits, sm_count));
+  // Two steps in flight have tables of their own, and what sampling reads beside them.
+  return round_up(parts.end, extent) + round_up(parts.gemm * 2 + kSampling, extent);
+}
+
+Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& device,
+                                                             std::span<const ModelConfig> models,
+                                                             const CudaStepLimits& limits,
+                                                             int sm_count,
+                                                             kernels::CudaStream stream) {
+  CAUSEWAY_ASSIGN(const Parts parts, parts_of(models, limits, sm_count));
   CAUSEWAY_ASSIGN(auto library, kernels::gemm::CudaGemm::create());
-  auto made = std::make_unique<CudaWorkspace>(limits, sm_count, std::move(library));
-  made->gemm_ = round_up(Bytes(4 * table_elements_max(limits.rows, limits.places, limits.frames)),
-                         kAlignment);
-  made->attention_ = round_up(made->gemm_ + gemm, kAlignment);
-  made->experts_ = round_up(made->attention_ + attention, kAlignment);
-  made->activations_ = round_up(made->experts_ + experts, kAlignment);
-  const Bytes all = made->activations_ + activations;
-  const Bytes extent = device.arena().extent_bytes();
-  CAUSEWAY_ASSIGN(made->extents_, device.arena().allocate((all + extent - Bytes(1)) / extent,
+  auto made = std::make_unique<CudaWorkspace>(device, limits, sm_count, std::move(library));
+  made->parts_ = parts;
+  CAUSEWAY_ASSIGN(made->extents_, device.arena().allocate(device.arena().extents_for(parts.end),
                                                           device::Arena::End::kHigh));
   CAUSEWAY_TRY(kernels::gemm::CudaGemm::prepare(made->gemm_workspace(), stream));
-  CAUSEWAY_TRY(kernels::cuda_status(
-      cudaMemsetAsync(made->attention_workspace(), 0, to_size(attention), stream),
-      "clearing the kernels' workspaces"));
+  CAUSEWAY_TRY(
+      kernels::cuda_status(cudaMemsetAsync(made->attention_workspace(), 0,
+                                           to_size(parts.experts - parts.attention), stream),
+                           "clearing the kernels' workspaces"));
   return std::move(made);
 }
 
 CudaActivations CudaWorkspace::activations(const ModelConfig& model) const {
-  return cut(model, limits_, at(activations_), nullptr);
+  return cut(model, limits_, at(parts_.activations), nullptr);
 }
 
 }  // namespace causeway::model

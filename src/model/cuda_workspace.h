@@ -8,7 +8,9 @@
 
 #include "base/result.h"
 #include "device/arena.h"
+#include "device/cuda/cuda_owned.h"
 #include "device/device.h"
+#include "device/pieces.h"
 #include "kernels/cuda_stream.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "model/config.h"
@@ -44,29 +46,49 @@ class CudaWorkspace {
                                                        const CudaStepLimits& limits, int sm_count,
                                                        kernels::CudaStream stream);
 
+  // What the workspace of these models takes of the arena, together with what models and the
+  // executor keep beside it. Pure. kInvalidArgument for limits that the kernels cannot serve.
+  static Result<Bytes> bytes_for(std::span<const ModelConfig> models, const CudaStepLimits& limits,
+                                 int sm_count, Bytes extent);
+
   // For create().
-  CudaWorkspace(const CudaStepLimits& limits, int sm_count, kernels::gemm::CudaGemm library)
-      : limits_(limits), sm_count_(sm_count), library_(std::move(library)) {}
+  CudaWorkspace(device::Device& device, const CudaStepLimits& limits, int sm_count,
+                kernels::gemm::CudaGemm library)
+      : device_(device),
+        limits_(limits),
+        sm_count_(sm_count),
+        library_(device, std::move(library)),
+        pieces_(device.arena()) {}
 
   const CudaStepLimits& limits() const { return limits_; }
   int sm_count() const { return sm_count_; }
-  Bytes bytes() const { return extents_.bytes(); }
+  Bytes bytes() const { return extents_.bytes() + pieces_.bytes(); }
+  device::Device& device() const { return device_; }
+  // For what models and the executor keep beside it: constants, tables, what sampling reads.
+  device::Pieces& pieces() { return pieces_; }
 
   CudaActivations activations(const ModelConfig& model) const;
-  std::int32_t* tables() const { return reinterpret_cast<std::int32_t*>(at(tables_)); }
-  void* gemm_workspace() const { return at(gemm_); }
-  void* attention_workspace() const { return at(attention_); }
-  void* experts_workspace() const { return at(experts_); }
-  kernels::gemm::CudaGemm& gemm() { return library_; }
+  std::int32_t* tables() const { return reinterpret_cast<std::int32_t*>(at(Bytes(0))); }
+  void* gemm_workspace() const { return at(parts_.gemm); }
+  void* attention_workspace() const { return at(parts_.attention); }
+  void* experts_workspace() const { return at(parts_.experts); }
+  kernels::gemm::CudaGemm& gemm() { return *library_; }
 
  private:
+  struct Parts {  // offsets, behind the tables
+    Bytes gemm, attention, experts, activations, end;
+  };
+  static Result<Parts> parts_of(std::span<const ModelConfig> models, const CudaStepLimits& limits,
+                                int sm_count);
   std::byte* at(Bytes offset) const { return extents_.data() + offset.count; }
 
+  device::Device& device_;
   CudaStepLimits limits_;
   int sm_count_;
-  kernels::gemm::CudaGemm library_;
+  device::CudaOwned<kernels::gemm::CudaGemm> library_;
   device::Extents extents_;
-  Bytes tables_, gemm_, attention_, experts_, activations_;  // offsets
+  device::Pieces pieces_;
+  Parts parts_;
 };
 
 }  // namespace causeway::model

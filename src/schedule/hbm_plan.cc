@@ -12,7 +12,8 @@ Error does_not_fit(const HbmDemand& demand, const HbmPlan& plan, Bytes kv) {
   return exhausted("the GPU has " + mib_of(demand.total) + ", " + mib_of(demand.free) +
                    " of them free, of which " + mib_of(plan.budget) +
                    " may be used; weights need " + mib_of(plan.weights) + ", workspace " +
-                   mib_of(plan.workspace) + " and KV " + mib_of(kv) +
+                   mib_of(plan.workspace) + ", the driver " + mib_of(demand.driver) + " and KV " +
+                   mib_of(kv) +
                    ": serve fewer or smaller models, shorter steps or less KV, or raise "
                    "--gpu-memory-utilization");
 }
@@ -30,7 +31,7 @@ Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   plan.workspace = round_up(demand.workspace, demand.extent);
   plan.weights = round_up(demand.weights, demand.extent);
   const Bytes kv_min = round_up(std::max(demand.kv, demand.kv_min), demand.extent);
-  const Bytes left = plan.budget - plan.workspace - plan.weights;
+  const Bytes left = plan.budget - demand.driver - plan.workspace - plan.weights;
   if (left < kv_min) return does_not_fit(demand, plan, kv_min);
   plan.kv = demand.kv.count > 0 ? kv_min : demand.extent * (left / demand.extent);
   return plan;

@@ -1,9 +1,9 @@
 // How a slice's HBM is divided when it opens (decision 3: HBM is one estate). Pure.
 //
-//   total │ used by others │ KV frames │ weights │ workspace │ kept free (1 - utilization) │
+//   total │ used by others │ KV │ weights │ workspace │ driver │ kept free (1 - utilization) │
 //
-// Weights and workspace get what they need, KV what is left, or what was asked for. Everything is
-// whole extents.
+// Weights and workspace get what they need, KV what is left, or what was asked for; all three are
+// whole extents of the arena. The driver's part is what it takes by itself while kernels run.
 #pragma once
 
 #include "base/result.h"
@@ -18,6 +18,7 @@ struct HbmDemand {
   Bytes extent;
   Bytes workspace;
   Bytes weights;  // of all models that are to be resident at the same time
+  Bytes driver;   // an estimate of what code and graphs will take beside the arena
   Bytes kv;       // wanted for KV; zero: what is left
   Bytes kv_min;   // the least that makes sense: a frame
 };

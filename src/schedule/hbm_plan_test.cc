@@ -17,6 +17,7 @@ HbmDemand demand() {
           .extent = mib(32),
           .workspace = mib(100),
           .weights = gib(16),
+          .driver = {},
           .kv = {},
           .kv_min = mib(4)};
 }
@@ -34,6 +35,16 @@ TEST(HbmPlan, KvGetsWhatWasAskedFor) {
   HbmDemand d = demand();
   d.kv = mib(100);
   EXPECT_EQ(plan_hbm(d)->kv, mib(128));
+}
+
+TEST(HbmPlan, WhatTheDriverTakesIsNotGivenAway) {
+  HbmDemand d = demand();
+  d.driver = mib(500);
+  const auto plan = plan_hbm(d);
+  EXPECT_EQ(plan->kv, gib(108) - mib(128) - mib(512));  // in whole extents
+  EXPECT_LE(plan->kv + plan->weights + plan->workspace + d.driver, plan->budget);
+  d.driver = gib(108);
+  EXPECT_THAT(plan_hbm(d).error().message, HasSubstr("the driver 110592 MiB"));
 }
 
 TEST(HbmPlan, NeverMoreThanIsFree) {

@@ -213,6 +213,14 @@ class Lifecycle(unittest.TestCase):
         self.assertEqual(alone.returncode, 1)
         self.assertIn("model.safetensors", alone.stderr.splitlines()[-1])
 
+    @unittest.skipIf(Path("/dev/nvidiactl").exists(), "this machine has a GPU")
+    def test_no_gpu_says_so_and_what_to_do(self):
+        done = run_causeway("serve", self.model, "--device", "cuda", "--port", 0, *TINY_MEMORY)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.splitlines()[-1],
+                         r"no NVIDIA driver: .*; install one|no NVIDIA GPU: .*nvidia-smi"
+                         r"|no CUDA parts: .*--device cpu")
+
     def test_no_space_in_the_pool(self):
         done = run_causeway("serve", self.model, "--port", 0, *TINY_MEMORY[:4],
                             "--pool-memory-bytes", "64kb")

@@ -16,14 +16,16 @@ START_SECONDS = 120
 class RunningServer:
     """Use as a context manager; `arguments` follow `causeway serve --port 0`."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, environment=None):
         self.arguments = arguments
+        self.environment = environment or {}
         self.log = []
 
     def __enter__(self):
         self.process = subprocess.Popen(
             [BINARY, "serve", "--port", "0", *map(str, self.arguments)],
-            stderr=subprocess.PIPE, text=True)
+            stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **{k: str(v) for k, v in self.environment.items()}})
         self.ready = threading.Event()
         self.reader = threading.Thread(target=self._read_log, daemon=True)
         self.reader.start()

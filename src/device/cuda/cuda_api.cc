@@ -31,6 +31,43 @@ Status check_version(const CudaApi& api, int& version) {
                      cuda_version_text(kCudaVersionMin) + " or newer; update the driver");
 }
 
+// What to do about a driver that does not start; "" when there is no telling.
+std::string advice(int result) {
+  switch (result) {
+    case kCudaStubLibrary:
+      return "libcuda.so.1 is the toolkit's stub: install the driver, or take the folder of stubs "
+             "out of LD_LIBRARY_PATH";
+    case kCudaDeviceUnavailable:
+      return "another process has the GPU for itself: end it, or set the GPU's compute mode to "
+             "default";
+    case kCudaNoDevice:
+    case kCudaInvalidDevice:
+      return "look at `nvidia-smi -L` and CUDA_VISIBLE_DEVICES; a GPU in MIG mode needs an "
+             "instance, "
+             "and this process access to it in /dev/nvidia-caps";
+    case kCudaOperatingSystem:
+      return "this process cannot open /dev/nvidia*: give it (its container, its user) the devices";
+    case kCudaNotPermitted:
+      return "this process may not use the GPU: with MIG it needs the instance's devices in "
+             "/dev/nvidia-caps";
+    case kCudaSystemNotReady:
+      return "the system is not ready: GPUs behind NVSwitch need nvidia-fabricmanager running";
+    case kCudaDriverMismatch:
+      return "the driver's library and kernel module are of different versions: reload the module "
+             "or reboot";
+    case kCudaCompatNotSupported:
+      return "the compatibility library in use does not serve this GPU: update the driver itself";
+    default: return "";
+  }
+}
+
+// Of a call that starts the driver.
+Error start_error(const CudaApi& api, int result, const char* call) {
+  Error error = cuda_error(api, result, call);
+  if (const std::string what = advice(result); !what.empty()) error.message += "; " + what;
+  return error;
+}
+
 }  // namespace
 
 std::string cuda_version_text(int version) {
@@ -62,7 +99,11 @@ bool cuda_context_lost(int result) {
 
 Result<CudaApi> load_cuda_api(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return unavailable("no NVIDIA driver: " + loader_error());
+  if (handle == nullptr) {
+    return unavailable("no NVIDIA driver: " + loader_error() + "; install one for CUDA " +
+                       cuda_version_text(kCudaVersionMin) +
+                       " or newer, or make its library visible to this process");
+  }
   CudaApi api;
   // The version first: an old driver is named as such, not by the first symbol that it lacks.
   CAUSEWAY_TRY(look_up(handle, "cuDriverGetVersion", api.cuDriverGetVersion));
@@ -78,12 +119,14 @@ Result<CudaFacts> ask_cuda(const CudaApi& api) {
   CudaFacts facts;
   CAUSEWAY_TRY(check_version(api, facts.driver_version));
   if (const int result = api.cuInit(0); result != kCudaSuccess) {
-    return cuda_error(api, result, "cuInit");
+    return start_error(api, result, "cuInit");
   }
   if (const int result = api.cuDeviceGetCount(&facts.devices); result != kCudaSuccess) {
-    return cuda_error(api, result, "cuDeviceGetCount");
+    return start_error(api, result, "cuDeviceGetCount");
   }
-  if (facts.devices <= 0) return unavailable("no NVIDIA GPU: the driver lists none");
+  if (facts.devices <= 0) {
+    return unavailable("no NVIDIA GPU: the driver lists none; " + advice(kCudaNoDevice));
+  }
   return facts;
 }
 

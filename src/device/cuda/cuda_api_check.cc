@@ -76,6 +76,14 @@ static_assert(offsetof(CUdevSmResource, smCoscheduledAlignment) ==
 static_assert(CUDA_ERROR_OUT_OF_MEMORY == kCudaOutOfMemory);
 static_assert(CUDA_ERROR_NO_DEVICE == kCudaNoDevice);
 static_assert(CUDA_ERROR_NOT_READY == kCudaNotReady);
+static_assert(CUDA_ERROR_STUB_LIBRARY == kCudaStubLibrary);
+static_assert(CUDA_ERROR_DEVICE_UNAVAILABLE == kCudaDeviceUnavailable);
+static_assert(CUDA_ERROR_INVALID_DEVICE == kCudaInvalidDevice);
+static_assert(CUDA_ERROR_OPERATING_SYSTEM == kCudaOperatingSystem);
+static_assert(CUDA_ERROR_NOT_PERMITTED == kCudaNotPermitted);
+static_assert(CUDA_ERROR_SYSTEM_NOT_READY == kCudaSystemNotReady);
+static_assert(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH == kCudaDriverMismatch);
+static_assert(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE == kCudaCompatNotSupported);
 static_assert(CUDA_ERROR_NOT_SUPPORTED == kCudaNotSupported);
 static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == kCudaAttributeSms);
 static_assert(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY == kCudaAttributeMapsHostMemory);

@@ -42,6 +42,33 @@ TEST(CudaApi, NoDeviceIsUnavailable) {
   EXPECT_NE(facts.error().message.find("no NVIDIA GPU"), std::string::npos);
 }
 
+TEST(CudaApi, AStartThatFailsTellsWhatToDo) {
+  const std::pair<int, const char*> cases[] = {{kCudaStubLibrary, "stub"},
+                                               {kCudaDeviceUnavailable, "compute mode"},
+                                               {kCudaNoDevice, "nvidia-smi -L"},
+                                               {kCudaInvalidDevice, "CUDA_VISIBLE_DEVICES"},
+                                               {kCudaOperatingSystem, "/dev/nvidia*"},
+                                               {kCudaNotPermitted, "/dev/nvidia-caps"},
+                                               {kCudaSystemNotReady, "fabricmanager"},
+                                               {kCudaDriverMismatch, "reboot"},
+                                               {kCudaCompatNotSupported, "update the driver"}};
+  for (const auto& [result, advice] : cases) {
+    for (const char* call : {"cuInit", "cuDeviceGetCount"}) {
+      FakeCuda driver;
+      driver.fail_next(call, result);
+      const auto facts = ask_cuda(driver.api());
+      ASSERT_FALSE(facts.ok());
+      const std::string& message = facts.error().message;
+      EXPECT_NE(message.find(std::to_string(result) + ": the driver's own words; "),
+                std::string::npos)
+          << message;
+      EXPECT_NE(message.find(advice), std::string::npos) << message;
+    }
+  }
+  FakeCuda none({.gpus = 0});
+  EXPECT_NE(ask_cuda(none.api()).error().message.find("/dev/nvidia-caps"), std::string::npos);
+}
+
 TEST(CudaApi, OldDriversAreToldBothVersions) {
   FakeCuda driver({.driver_version = 12'040});
   const auto facts = ask_cuda(driver.api());
@@ -56,6 +83,7 @@ TEST(CudaApi, MissingLibrarySaysSo) {
   EXPECT_EQ(api.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(api.error().message.rfind("no NVIDIA driver: ", 0), 0u) << api.error().message;
   EXPECT_NE(api.error().message.find("libcuda-that-nobody-has"), std::string::npos);
+  EXPECT_NE(api.error().message.find("install one for CUDA 13.0"), std::string::npos);
 }
 
 TEST(CudaApi, LibraryWithoutTheEntryPointsIsNamed) {

@@ -58,9 +58,17 @@ struct CudaResource {
 // Results (CUresult).
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaOutOfMemory = 2;
+inline constexpr int kCudaStubLibrary = 34;
+inline constexpr int kCudaDeviceUnavailable = 46;
 inline constexpr int kCudaNoDevice = 100;
+inline constexpr int kCudaInvalidDevice = 101;
+inline constexpr int kCudaOperatingSystem = 304;
 inline constexpr int kCudaNotReady = 600;
+inline constexpr int kCudaNotPermitted = 800;
 inline constexpr int kCudaNotSupported = 801;
+inline constexpr int kCudaSystemNotReady = 802;
+inline constexpr int kCudaDriverMismatch = 803;
+inline constexpr int kCudaCompatNotSupported = 804;
 
 inline constexpr int kCudaAttributeSms = 16;
 inline constexpr int kCudaAttributeMapsHostMemory = 19;

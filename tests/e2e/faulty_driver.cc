@@ -1,0 +1,70 @@
+// A CUDA driver that fails when it is told to, for tests on a GPU: preloaded before `causeway`, it
+// stands in for some of the driver's entry points in the table of whoever looks them up with
+// dlsym(). The file that CAUSEWAY_FAULT_FILE names says what they do from now on:
+//
+//   (no file)   what the driver does
+//   lost        work that is waited for has failed with an illegal address
+//   full        no memory is left on the GPU
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+namespace {
+
+constexpr int kOutOfMemory = 2;
+constexpr int kIllegalAddress = 700;
+
+using Lookup = void* (*)(void*, const char*);
+
+bool told(const char* what) {
+  static const char* const file = std::getenv("CAUSEWAY_FAULT_FILE");
+  std::string word;
+  return file != nullptr && std::ifstream(file) >> word && word == what;
+}
+
+int (*real_event_query)(void*) = nullptr;
+int (*real_stream_query)(void*) = nullptr;
+int (*real_create)(unsigned long long*, std::size_t, const void*, unsigned long long) = nullptr;
+
+int event_query(void* event) { return told("lost") ? kIllegalAddress : real_event_query(event); }
+int stream_query(void* stream) {
+  return told("lost") ? kIllegalAddress : real_stream_query(stream);
+}
+int create(unsigned long long* handle, std::size_t bytes, const void* properties,
+           unsigned long long flags) {
+  return told("full") ? kOutOfMemory : real_create(handle, bytes, properties, flags);
+}
+
+Lookup real_dlsym() {
+  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}) {
+    if (void* const found = ::dlvsym(RTLD_NEXT, "dlsym", version)) {
+      return reinterpret_cast<Lookup>(found);
+    }
+  }
+  std::abort();
+}
+
+template <typename Function>
+void* stand_in(void* found, Function& real, Function ours) {
+  real = reinterpret_cast<Function>(found);
+  return reinterpret_cast<void*>(ours);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void* dlsym(void* library, const char* name) {
+  static const Lookup look_up = real_dlsym();
+  void* const found = look_up(library, name);
+  if (found == nullptr) return nullptr;
+  if (std::strcmp(name, "cuEventQuery") == 0) {
+    return stand_in(found, real_event_query, event_query);
+  }
+  if (std::strcmp(name, "cuStreamQuery") == 0) {
+    return stand_in(found, real_stream_query, stream_query);
+  }
+  if (std::strcmp(name, "cuMemCreate") == 0) return stand_in(found, real_create, create);
+  return found;
+}

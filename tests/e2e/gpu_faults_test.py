@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""`causeway serve --device cuda` when the GPU is full, faulty or not there. Standard library only.
+
+Exit code 77: no GPU. CAUSEWAY_FAULTY_DRIVER names faulty_driver.cc as a shared library; without it
+the faults that only it can plant are skipped.
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from running_server import BINARY, RunningServer, make_model, run_causeway
+
+FAULTY_DRIVER = os.environ.get("CAUSEWAY_FAULTY_DRIVER")
+CUDA = ("--device", "cuda", "--kv-frame-bytes", "256kb", "--kv-cache-memory-bytes", "256mb",
+        "--pool-memory-bytes", "1gb", "--max-num-batched-tokens", "512", "--max-num-seqs", "16")
+needs_faulty_driver = unittest.skipUnless(FAULTY_DRIVER, "CAUSEWAY_FAULTY_DRIVER is unset")
+
+
+def make(root, name, **options):
+    return make_model(root / name, **{"hidden": 256, "intermediate": 512, "dtype": "bf16",
+                                      **options})
+
+
+class GpuFaults(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = Path(self.folder.name) / "models"
+        self.root.mkdir()
+        self.fault = Path(self.folder.name) / "fault"
+        self.environment = {"LD_PRELOAD": FAULTY_DRIVER or "", "CAUSEWAY_FAULT_FILE": self.fault}
+
+    def refused(self, *arguments):
+        """The last line of a server that does not start."""
+        done = run_causeway("serve", "--port", 0, *CUDA, *arguments)
+        self.assertNotEqual(done.returncode, 0, done.stderr)
+        return done.stderr.strip().splitlines()[-1]
+
+    def test_bad_options_say_what_to_do(self):
+        model = make(self.root, "m")
+        self.assertRegex(self.refused(model, "--gpu", 99), r"--gpu 99: .* sees \d+ GPU.*topology")
+        self.assertIn("gpu-memory-utilization", self.refused(model, "--gpu-memory-utilization", 7))
+        self.assertIn("gpu-memory-utilization",
+                      self.refused(model, "--gpu-memory-utilization", "nan"))
+        self.assertIn("--max-num-batched-tokens",
+                      self.refused(model, "--max-num-batched-tokens", 1000000))
+
+    def test_too_little_memory_names_the_numbers(self):
+        last = self.refused(make(self.root, "m"), "--kv-cache-memory-bytes", "100tb")
+        self.assertRegex(last, r"has \d+ MiB, \d+ MiB of them free.*KV 9\d{7} MiB.*utilization")
+
+    def test_models_that_cannot_be_served_leave_the_others_alone(self):
+        make(self.root, "good")
+        wide = make(self.root, "wide")  # a token's KV is larger than a frame
+        large = make(self.root, "large")  # than any GPU
+        self.change(wide, num_attention_heads=4096, num_key_value_heads=4096)
+        self.change(large, num_hidden_layers=400, hidden_size=65536, intermediate_size=262144,
+                    num_key_value_heads=1)
+        with RunningServer("--models-dir", self.root, *CUDA) as server:
+            server.complete("good", "x", max_tokens=4)
+            log = "".join(server.log)
+            self.assertRegex(log, r"large is not available: .*MiB")
+            self.assertRegex(log, r"wide is not available: .*frame")
+            for name in ("large", "wide"):
+                status, answer = server.request("/v1/completions", {"model": name, "prompt": "x"})
+                self.assertGreaterEqual(status, 500)
+                self.assertIn("could not be loaded", answer["error"]["message"])
+            server.complete("good", "x", max_tokens=4)
+            self.assertEqual(server.request("/health")[0], 200)
+
+    @staticmethod
+    def change(model, **fields):
+        path = model / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+    @needs_faulty_driver
+    def test_memory_that_runs_out_at_load_fails_that_model_until_there_is_some(self):
+        make(self.root, "first")
+        make(self.root, "second", seed=2)
+        with RunningServer("--models-dir", self.root, "--load-on-demand", *CUDA,
+                           environment=self.environment) as server:
+            server.complete("first", "x", max_tokens=4)
+            self.fault.write_text("full")
+            status, answer = server.request("/v1/completions", {"model": "second", "prompt": "x"})
+            self.assertGreaterEqual(status, 500)
+            self.assertRegex(answer["error"]["message"],
+                             r"no room for a model of \d+ MiB: .* \d+ MiB of \d+ MiB are free")
+            server.complete("first", "x", max_tokens=4)
+            self.assertEqual(server.request("/health")[0], 200)
+            self.fault.unlink()
+            server.complete("second", "x", max_tokens=4)
+
+    @needs_faulty_driver
+    def test_a_lost_gpu_ends_requests_and_the_process(self):
+        model = make(self.root, "m")
+        with RunningServer(model, *CUDA, "--max-model-len", 100000,
+                           environment=self.environment) as server:
+            server.complete("m", "x", max_tokens=4)
+            answers = []
+
+            def long_request():
+                answers.append(server.request(
+                    "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 90000,
+                                        "ignore_eos": True}))
+            threads = [threading.Thread(target=long_request) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            running = re.compile(r'causeway:num_requests_running{model_name="m"} 3')
+            deadline = time.monotonic() + 30
+            while not running.search(server.request("/metrics")[1]):
+                self.assertLess(time.monotonic(), deadline)
+            self.fault.write_text("lost")
+            for thread in threads:
+                thread.join(20)
+                self.assertFalse(thread.is_alive(), "a request hangs")
+            status = server.process.wait(20)
+            server.reader.join(10)
+            self.assertEqual(status, 1)
+            self.assertRegex(server.log[-1], r"^error: GPU 0 \(.*\) is lost to this process: "
+                                             r".*700.*; restart the process to use it again")
+            self.assertEqual(len(answers), 3)
+            for status, answer in answers:
+                self.assertGreaterEqual(status, 500)
+                self.assertIn("is lost to this process", answer["error"]["message"])
+
+
+if __name__ == "__main__":
+    assert Path(BINARY).exists(), BINARY
+    if not Path("/dev/nvidiactl").exists():
+        print("SKIPPED: no GPU")
+        sys.exit(77)
+    unittest.main()
