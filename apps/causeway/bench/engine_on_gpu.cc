@@ -113,8 +113,7 @@ class Bench {
 };
 
 Result<device::Extents> take(device::Device& device, Bytes bytes, device::Arena::End end) {
-  const Bytes extent = device.arena().extent_bytes();
-  return device.arena().allocate((bytes + extent - Bytes(1)) / extent, end);
+  return device.arena().allocate(device.arena().extents_for(bytes), end);
 }
 
 // All requests of a run together: nobody is preempted.

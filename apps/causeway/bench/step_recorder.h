@@ -45,6 +45,8 @@ class StepRecorder final : public engine::StepExecutor {
     return result;
   }
 
+  Status health() const override { return inner_.health(); }
+
   // Of the steps since the last call. Any thread.
   std::vector<StepRecord> take() {
     const std::lock_guard lock(mutex_);
