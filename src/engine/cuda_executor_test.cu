@@ -27,8 +27,10 @@ namespace {
 constexpr Bytes kFrame = kib(24);  // 16 tokens of the small model
 constexpr std::int64_t kFrames = 2048;
 // bf16 keeps 8 bits, and the two sides round at different places.
-constexpr double kLogprobTolerance = 0.15;
-constexpr double kDivergedMax = 0.3;  // of requests: one near tie in hundreds of tokens is enough
+constexpr double kLogprobTolerance = 0.02;
+// Of requests. A near tie in hundreds of tokens is enough for an answer to part, and a draw that
+// falls where rounding moved a boundary.
+constexpr double kDivergedMax = 0.25;
 
 void must(const Status& status, const char* what) {
   if (status.ok()) return;
@@ -174,7 +176,7 @@ double behind_best(const request::OutputToken& at, TokenId token) {
 void check_near(const std::vector<request::Request>& requests, const TinyReport& want,
                 const TinyReport& got, const std::string& name, Report& report) {
   report.check(want.broken.empty() && got.broken.empty(), name + ": " + want.broken + got.broken);
-  std::int64_t diverged = 0, tokens = 0;
+  std::int64_t diverged = 0, drawn = 0, tokens = 0;
   double worst = 0;
   for (const request::Request& request : requests) {
     const std::string who = name + ", request " + std::to_string(request.id.value);
@@ -192,6 +194,7 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
       continue;
     }
     ++diverged;
+    drawn += request.sampling.greedy() ? 0 : 1;
     const bool plain = request.sampling.greedy() && !request.sampling.penalised();
     if (!plain || request.sampling.top_logprobs < 2 || equal >= w.tokens.size() ||
         equal >= g.tokens.size()) {
@@ -205,11 +208,11 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
   report.check(static_cast<double>(diverged) <= kDivergedMax * static_cast<double>(requests.size()),
                name + ": " + std::to_string(diverged) + " answers differ");
   std::printf(
-      "%s: %lld tokens equal, %lld of %zu answers part, log-probabilities within %.3f; "
-      "%lld and %lld preemptions\n",
+      "%s: %lld tokens equal, %lld of %zu answers part (%lld of them sampled), log-probabilities "
+      "within %.4f; %lld and %lld preemptions\n",
       name.c_str(), static_cast<long long>(tokens), static_cast<long long>(diverged),
-      requests.size(), worst, static_cast<long long>(want.preemptions),
-      static_cast<long long>(got.preemptions));
+      requests.size(), static_cast<long long>(drawn), worst,
+      static_cast<long long>(want.preemptions), static_cast<long long>(got.preemptions));
 }
 
 bool equal_to_the_bit(const Answers& a, const Answers& b) {
@@ -233,15 +236,17 @@ void check_against_host(const char* name, model::Family family, device::Device& 
                         std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(family), device, seed, {.rows = 256, .places = 128, .frames = 4096});
   Random random(seed);
-  const auto requests = random_requests({.count = 40, .stops = false, .top_logprobs = 3}, random);
+  const auto requests =
+      random_requests({.count = 40, .stops = false, .narrow = true, .top_logprobs = 3}, random);
   TinyRun run = make_run(slices, kFrames);
   const TinyReport host = run_requests(run, slices.host(), requests);
   check_near(requests, host, run_requests(run, slices.gpu(), requests),
              std::string(name) + ", CPU and GPU", report);
-  run.arrive_each_step = 2;
-  run.options.frames = 20;
+  run.arrive_each_step = 4;
+  run.options.frames = 12;
   run.options.schedule.tokens_per_step_max = 40;
-  const auto hard = random_requests({.count = 40, .top_logprobs = 3}, random);
+  const auto hard =
+      random_requests({.count = 40, .output_max = 40, .narrow = true, .top_logprobs = 3}, random);
   check_near(hard, run_requests(run, slices.host(), hard), run_requests(run, slices.gpu(), hard),
              std::string(name) + ", with little memory", report);
   run.options.steps_in_flight_max = 1;

@@ -2,17 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace causeway::bench {
 namespace {
-
-Nanos median(std::vector<Nanos> values) {
-  if (values.empty()) return Nanos(0);
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
-}
 
 double ms(Nanos time) { return to_seconds(time) * 1e3; }
 
@@ -38,20 +31,20 @@ DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t ba
                            const GpuLimits& limits) {
   DecodeReport report;
   report.batch = batch;
-  std::vector<Nanos> in_engine, on_device, floor;
   const auto full = [&](const StepRecord& step) {
     return step.work.decode_only && step.work.sequences == batch;
   };
   for (std::size_t i = 1; i < steps.size(); ++i) {
     if (!full(steps[i]) || !full(steps[i - 1])) continue;
-    in_engine.push_back(steps[i].returned - steps[i - 1].returned);
-    on_device.push_back(steps[i].on_device);
-    floor.push_back(floor_of(steps[i].work, limits));
+    report.steps += 1;
+    report.in_engine += steps[i].returned - steps[i - 1].returned;
+    report.on_device += steps[i].on_device;
+    report.floor += floor_of(steps[i].work, limits);
   }
-  report.steps = std::ssize(in_engine);
-  report.in_engine = median(std::move(in_engine));
-  report.on_device = median(std::move(on_device));
-  report.floor = median(std::move(floor));
+  if (report.steps == 0) return report;
+  for (Nanos* sum : {&report.in_engine, &report.on_device, &report.floor}) {
+    *sum = *sum / report.steps;
+  }
   return report;
 }
 

@@ -26,16 +26,16 @@ struct RunReport {
 };
 RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limits, Nanos total);
 
-// A decode step of `batch` sequences in the engine's loop: medians over the steps in the middle of
-// a run, all of which computed a token of each sequence.
+// A decode step of `batch` sequences in the engine's loop: means over the steps of a run that
+// computed a token of each sequence, one after the other.
 struct DecodeReport {
   std::int64_t batch = 0;
   std::int64_t steps = 0;
   Nanos in_engine;  // from one result to the next, by the clock
-  Nanos on_device;  // as the executor measured it
+  Nanos on_device;  // of it, the GPU ran the step: between two events of its stream
   Nanos alone;      // the forward pass enqueued back to back, without engine and sampling
   Nanos floor;
-  // Of the engine's step, what the GPU's own work does not fill.
+  // Of the engine's step, when the GPU waited for the host.
   double not_overlapped() const { return 1 - to_seconds(on_device) / to_seconds(in_engine); }
 };
 DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t batch,

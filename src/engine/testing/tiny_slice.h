@@ -51,6 +51,7 @@ struct RandomRequests {
   bool sampled = true;  // some with seeds; else all greedy
   bool stops = true;    // some with stop tokens, that a random model comes upon
   bool penalised = true;
+  bool narrow = false;  // few candidates a draw: rounding seldom moves one across a boundary
   std::int32_t top_logprobs = -1;  // of all; -1: of some
 };
 
@@ -61,6 +62,7 @@ inline request::SamplingParams random_sampling(const RandomRequests& wanted, Ran
     sampling.temperature = static_cast<float>(0.5 + random.uniform());
     if (random.chance(0.3)) sampling.top_p = 0.9f;
     if (random.chance(0.3)) sampling.top_k = 40;
+    if (wanted.narrow) sampling.top_k = static_cast<std::int32_t>(random.between(2, 8));
     if (random.chance(0.3)) sampling.min_p = 0.02f;
   }
   sampling.seed = random.bits();
@@ -121,6 +123,18 @@ struct TinyReport {
   std::string broken;  // an invariant, or a step that did not end
 };
 
+inline void collect(EngineCore& core, TinyReport& report) {
+  const Status intact = core.check_integrity();
+  if (!intact.ok()) report.broken = intact.error().message;
+  for (request::Output& output : core.take_outputs()) {
+    Answer& answer = report.answers[output.request.value];
+    for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
+    if (!output.finished) continue;
+    answer.reason = output.reason;
+    answer.error = output.error;
+  }
+}
+
 // Runs all requests through an engine of its own, which comes and goes with the call.
 inline TinyReport run_requests(const TinyRun& run, StepExecutor& executor,
                                const std::vector<request::Request>& requests) {
@@ -148,16 +162,9 @@ inline TinyReport run_requests(const TinyRun& run, StepExecutor& executor,
     } else if (arrived == requests.size()) {
       break;
     }
-    const Status intact = core.check_integrity();
-    if (!intact.ok()) report.broken = intact.error().message;
-    for (request::Output& output : core.take_outputs()) {
-      Answer& answer = report.answers[output.request.value];
-      for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
-      if (!output.finished) continue;
-      answer.reason = output.reason;
-      answer.error = output.error;
-    }
+    collect(core, report);
   }
+  collect(core, report);  // of a step that was refused
   report.preemptions = core.observe().preemptions;
   report.steps = core.observe().steps;
   return report;
