@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace causeway::bench {
@@ -11,12 +12,36 @@ double ms(Nanos time) { return to_seconds(time) * 1e3; }
 
 }  // namespace
 
+namespace {
+
+constexpr std::int64_t kBands[] = {0, 1, 8, 32, 64, 128, 256, 4096};
+
+Band band_up_to(std::int64_t sequences) {
+  Band band;
+  band.sequences_max = sequences;
+  return band;
+}
+
+void add_to_band(const StepRecord& step, Nanos floor, std::vector<Band>& bands) {
+  const std::int64_t sequences = step.work.decode_only ? step.work.sequences : 0;
+  const auto band = std::find_if(bands.begin(), bands.end(),
+                                 [&](const Band& one) { return sequences <= one.sequences_max; });
+  if (band == bands.end()) return;
+  band->steps += 1;
+  band->on_device += step.on_device;
+  band->floor += floor;
+}
+
+}  // namespace
+
 RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limits, Nanos total) {
   RunReport report;
   report.steps = std::ssize(steps);
   report.total = total;
+  for (const std::int64_t sequences : kBands) report.bands.push_back(band_up_to(sequences));
   for (const StepRecord& step : steps) {
     const Nanos floor = floor_of(step.work, limits);
+    add_to_band(step, floor, report.bands);
     report.floor += floor;
     report.on_device += step.on_device;
     if (!step.work.decode_only) continue;
@@ -48,6 +73,35 @@ DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t ba
   return report;
 }
 
+namespace {
+
+void print_bands(const RunReport& run) {
+  fmt::print("{:>20} {:>7} {:>11} {:>10} {:>6}\n", "steps of the last", "steps", "on GPU ms",
+             "floor ms", "ratio");
+  for (const Band& band : run.bands) {
+    if (band.steps == 0) continue;
+    fmt::print("{:>20} {:>7} {:>11.3f} {:>10.3f} {:>6.3f}\n",
+               band.sequences_max == 0 ? "with prompts"
+                                       : fmt::format("≤ {} sequences", band.sequences_max),
+               band.steps, ms(band.on_device / band.steps), ms(band.floor / band.steps),
+               to_seconds(band.on_device) / to_seconds(band.floor));
+  }
+}
+
+nlohmann::ordered_json bands_json(const RunReport& run) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Band& band : run.bands) {
+    if (band.steps == 0) continue;
+    list.push_back({{"sequences_max", band.sequences_max},
+                    {"steps", band.steps},
+                    {"on_gpu_s", to_seconds(band.on_device)},
+                    {"floor_s", to_seconds(band.floor)}});
+  }
+  return list;
+}
+
+}  // namespace
+
 void print_report(const EngineReport& report) {
   fmt::print("limits of this run: {:.0f} GB/s read, {:.0f} TFLOP/s\n",
              report.limits.read_bytes_per_second * 1e-9,
@@ -71,6 +125,7 @@ void print_report(const EngineReport& report) {
         to_seconds(run.on_device - run.decode_on_device) /
             to_seconds(run.floor - run.decode_floor));
   }
+  if (!report.runs.empty()) print_bands(report.runs.back());
   if (report.decodes.empty()) return;
   fmt::print("{:>6} {:>6} {:>13} {:>11} {:>10} {:>10} {:>15}\n", "batch", "steps", "in engine ms",
              "on GPU ms", "alone ms", "floor ms", "not overlapped");
@@ -98,7 +153,8 @@ nlohmann::ordered_json report_json(const EngineReport& report) {
                             {"decode_floor_s", to_seconds(run.decode_floor)},
                             {"on_gpu_s", to_seconds(run.on_device)},
                             {"decode_on_gpu_s", to_seconds(run.decode_on_device)},
-                            {"idle_share", run.idle()}});
+                            {"idle_share", run.idle()},
+                            {"bands", bands_json(run)}});
   }
   for (const DecodeReport& one : report.decodes) {
     json["decode"].push_back({{"batch", one.batch},

@@ -8,6 +8,14 @@
 
 namespace causeway::bench {
 
+// The steps of a run that were alike: of single tokens, by their number of sequences.
+struct Band {
+  std::int64_t sequences_max = 0;  // and more than the band before; 0: steps with prompts
+  std::int64_t steps = 0;
+  Nanos on_device;
+  Nanos floor;
+};
+
 // All requests at once, until the last has ended.
 struct RunReport {
   std::int64_t requests = 0;
@@ -20,6 +28,7 @@ struct RunReport {
   Nanos decode_floor;             // of it, of the steps of single tokens
   Nanos on_device;                // Σ of the steps' times on the GPU
   Nanos decode_on_device;
+  std::vector<Band> bands;
   double ratio() const { return to_seconds(total) / to_seconds(floor); }
   // Of the total, when the GPU ran no step.
   double idle() const { return 1 - to_seconds(on_device) / to_seconds(total); }

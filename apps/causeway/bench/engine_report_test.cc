@@ -30,6 +30,12 @@ TEST(EngineReport, ARunIsHeldAgainstTheSumOfItsFloors) {
   EXPECT_EQ(run.decode_on_device, millis(6));
   EXPECT_DOUBLE_EQ(run.ratio(), 10.0 / 3);
   EXPECT_NEAR(run.idle(), 0.2, 1e-12);
+  ASSERT_GE(run.bands.size(), 3u);
+  EXPECT_EQ(run.bands[0].steps, 1);  // with prompts
+  EXPECT_EQ(run.bands[0].on_device, millis(2));
+  EXPECT_EQ(run.bands[1].steps, 0);  // one sequence
+  EXPECT_EQ(run.bands[2].steps, 2);
+  EXPECT_EQ(run.bands[2].floor, millis(2));
 }
 
 TEST(EngineReport, ADecodeStepLastsFromOneResultToTheNext) {
