@@ -249,13 +249,13 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   run.options.schedule.tokens_per_step_max = 40;
   const auto hard =
       random_requests({.count = 40, .output_max = 40, .narrow = true, .top_logprobs = 3}, random);
-  const TinyReport host = run_requests(run, slices.host(), hard);
+  const TinyReport want = run_requests(run, slices.host(), hard);
   const TinyReport two = run_requests(run, slices.gpu(), hard);
-  check_near(hard, host, two, std::string(name) + ", with little memory", report);
+  check_near(hard, want, two, std::string(name) + ", with little memory", report);
   run.options.steps_in_flight_max = 1;
   const TinyReport one = run_requests(run, slices.gpu(), hard);
-  check_near(hard, host, one, std::string(name) + ", and one step in flight", report);
-  report.check(host.preemptions > 0 && one.preemptions + two.preemptions > 0,
+  check_near(hard, want, one, std::string(name) + ", and one step in flight", report);
+  report.check(want.preemptions > 0 && one.preemptions + two.preemptions > 0,
                std::string(name) + ": nobody was preempted");
 }
 
