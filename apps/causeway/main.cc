@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_kernels(bench, clock));
   commands.push_back(make_bench_model(bench, clock));
   commands.push_back(make_bench_engine(bench, clock));
+  commands.push_back(make_bench_gemm(bench, clock));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_simulate(app));
   commands.push_back(make_topology(app, clock));
