@@ -96,12 +96,9 @@ EOF
   rm -rf $folder/venv
 }
 
-# build PRESET [TARGET…]
-build() {
-  local preset=$1
-  shift
-  say "Building preset '$preset' with $kBuildJobs jobs${*:+: $*}"
-  local python=()
+# configure PRESET
+configure() {
+  local preset=$1 python=()
   if [ -x .venv/bin/python ]; then python=(-DCAUSEWAY_PYTHON="$PWD/.venv/bin/python"); fi
   # A build folder made for another path (a moved checkout) cannot be reused.
   if [ -f "build/$preset/CMakeCache.txt" ] &&
@@ -114,5 +111,13 @@ build() {
   }
   mkdir -p "build/$preset" && mv "build-$preset.log" "build/$preset/configure.log"
   grep -hE 'CUDA parts|FlashInfer' "build/$preset/configure.log" || true
+}
+
+# build PRESET [TARGET…]
+build() {
+  local preset=$1
+  shift
+  say "Building preset '$preset' with $kBuildJobs jobs${*:+: $*}"
+  configure "$preset"
   cmake --build "build/$preset" -j "$kBuildJobs" ${*:+--target "$@"} -- --quiet
 }

@@ -14,7 +14,7 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import BINARY, TINY_MEMORY, RunningServer, make_model, run_causeway
+from running_server import BINARY, DEVICE, TINY_MEMORY, RunningServer, make_model, run_causeway
 
 DATA = os.environ.get("CAUSEWAY_TEST_DATA")
 PROMPT = "The quick brown fox jumps over the lazy dog."
@@ -236,6 +236,14 @@ class Lifecycle(unittest.TestCase):
         self.assertRegex(run_causeway("--version").stdout, r"causeway \d+\.\d+\.\d+")
         self.assertIn("--max-model-len", run_causeway("serve", "--help").stdout)
 
+    def test_benches_without_a_gpu_say_so(self):
+        for arguments in (["gemm", "--home", "host"],
+                          ["model", "--model-config", self.model / "config.json",
+                           "--random-weights"]):
+            done = run_causeway("bench", *arguments, environment={"CUDA_VISIBLE_DEVICES": ""})
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr.splitlines()[-1], "GPU|CUDA")
+
     def test_metrics_count_the_prefix_cache_of_the_real_engine(self):
         with RunningServer(self.model, *TINY_MEMORY) as server:
             for _ in range(2):
@@ -273,6 +281,7 @@ class Lifecycle(unittest.TestCase):
 
 
 @unittest.skipUnless(DATA, "CAUSEWAY_TEST_DATA is unset")
+@unittest.skipUnless(DEVICE == "cpu", "the model's weights are f32, those on a GPU bf16")
 class RealModel(unittest.TestCase):
     def test_stories_greedy_golden(self):
         directory = Path(DATA) / "models" / "stories260K"

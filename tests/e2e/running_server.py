@@ -1,4 +1,7 @@
-"""A `causeway serve` process for tests: started on a free port, stopped and checked at the end."""
+"""A `causeway serve` process for tests: started on a free port, stopped and checked at the end.
+
+CAUSEWAY_BINARY is the program. CAUSEWAY_TEST_DEVICE=cuda serves on a GPU, where weights are bf16.
+"""
 
 import json
 import os
@@ -10,6 +13,7 @@ import urllib.error
 import urllib.request
 
 BINARY = os.environ["CAUSEWAY_BINARY"]
+DEVICE = os.environ.get("CAUSEWAY_TEST_DEVICE", "cpu")
 START_SECONDS = 120
 
 
@@ -23,7 +27,7 @@ class RunningServer:
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [BINARY, "serve", "--port", "0", *map(str, self.arguments)],
+            [BINARY, "serve", "--port", "0", "--device", DEVICE, *map(str, self.arguments)],
             stderr=subprocess.PIPE, text=True,
             env={**os.environ, **{k: str(v) for k, v in self.environment.items()}})
         self.ready = threading.Event()
@@ -109,7 +113,7 @@ def run_causeway(*arguments, timeout=120, environment=None):
 def make_model(directory, family="llama", **options):
     """A tiny random model; options are those of `causeway make-model`."""
     settings = {"layers": 2, "hidden": 64, "heads": 4, "kv-heads": 2, "intermediate": 128,
-                "vocab": 512, "dtype": "f32", "seed": 1, **options}
+                "vocab": 512, "dtype": "f32" if DEVICE == "cpu" else "bf16", "seed": 1, **options}
     arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
     made = run_causeway("make-model", directory, "--family", family, *arguments)
     assert made.returncode == 0, made.stderr

@@ -1,0 +1,168 @@
+"""What is checked, in order: GPU tests, sanitizers, logits, the OpenAI suite, figures."""
+
+import sys
+
+import machine
+import parsers
+from part import Part
+
+# × floor at most, of `causeway bench model`: (row, first word of its shape) → bar.
+LLAMA_BARS = {("decode", "batch 1"): 1.20, ("decode", "batch 8"): 1.15,
+              ("decode", "batch 32"): 1.15, ("decode", "batch 128"): 1.15,
+              ("prefill", "8192 tokens"): 1.45}
+MOE_BARS = {("decode", "batch 1"): 1.5, ("decode", "batch 32"): 1.5}
+
+SHAREGPT_BAR = 1.35
+NOT_OVERLAPPED_MAX = 0.03  # of a decode step
+
+FAMILIES = ("llama", "qwen3", "qwen3_moe")
+# Cases that keep a quick run short; a full run takes each program's own number.
+QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
+                   "attention": ["--cases", "5"], "attention_plain": ["--cases", "5"]}
+# Small enough for compute-sanitizer, which runs a kernel some hundred times slower.
+SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling": ["--small"],
+                       "gemm": ["--cases", "20"], "hybrid_gemm": ["--cases", "14"],
+                       "rms_norm": [], "rope": [], "activation": [], "embedding": []}
+SANITIZERS_QUICK = {("memcheck", "attention"), ("memcheck", "moe"), ("memcheck", "rope"),
+                    ("racecheck", "rms_norm")}
+OWN_KERNELS = ["--kernel-regex", "kns=causeway"]  # not those of libraries
+
+
+class Checks:
+    """Makes the parts for one run. `quick`: fewer cases and figures."""
+
+    def __init__(self, places, environment, quick, seed):
+        self.places = places
+        self.environment = environment
+        self.quick = quick
+        self.seed = seed
+
+    def parts(self):
+        return (self.logits() + self.openai_suite() + self.gpu_tests() + self.sanitizers()
+                + self.figures())
+
+    def part(self, name, program, arguments, seconds, rows, **more):
+        """A part that runs a program of ours; skipped with the reason when it cannot."""
+        path = self.places.program(program)
+        missing = more.pop("missing", "")
+        if not missing and not path.exists():
+            missing = f"{program} is not in {self.places.bin.name}/"
+        if not missing:
+            lost = machine.missing_libraries(path, self.environment)
+            missing = f"{program} needs {', '.join(lost)}" if lost else ""
+        more.setdefault("environment", self.environment)
+        prefix = more.pop("prefix", [])
+        return Part(name, [*prefix, path, *arguments], seconds, rows, missing=missing, **more)
+
+    def gpu_tests(self):
+        made = []
+        for path in self.places.programs("*_gpu_test"):
+            short = path.name.removesuffix("_gpu_test")
+            device = short == "device"  # takes all memory once; GoogleTest has its own seed
+            arguments = [] if device else ["--seed", str(self.seed)]
+            arguments += QUICK_ARGUMENTS.get(short, []) if self.quick else []
+            made.append(self.part(path.name, path.name, arguments, 60 if self.quick else 150,
+                                  parsers.test_rows(path.name), alone=device))
+        return made or [self.part("gpu tests", "gemm_gpu_test", [], 60,
+                                  parsers.test_rows("gpu tests"))]
+
+    def sanitizers(self):
+        tool = machine.sanitizer()
+        missing = "" if tool else "compute-sanitizer is not here"
+        made = []
+        for short, arguments in SANITIZER_ARGUMENTS.items():
+            for kind in ("memcheck", "racecheck"):
+                if self.quick and (kind, short) not in SANITIZERS_QUICK:
+                    continue
+                name = f"{kind} {short}"
+                prefix = [tool or "compute-sanitizer", "--tool", kind, "--error-exitcode", "9"]
+                prefix += OWN_KERNELS if short in ("gemm", "hybrid_gemm") else []
+                made.append(self.part(name, f"{short}_gpu_test",
+                                      [*arguments, "--seed", str(self.seed)],
+                                      60 if self.quick else 200, parsers.sanitizer_rows(name),
+                                      prefix=prefix, missing=missing))
+        return made
+
+    def logits(self):
+        lost = machine.missing_modules(("torch", "transformers", "numpy"))
+        missing = f"python3 has no {', '.join(lost)}" if lost else ""
+        made = []
+        for family in FAMILIES:
+            name = f"logits {family}"
+            arguments = ["--family", family, "--causeway", self.places.program("causeway"),
+                         "--seed", str(self.seed), "--json", "{json}"]
+            script = machine.ROOT / "tests/model/transformers_check.py"
+            made.append(self.part(name, "cuda_forward_dump", arguments, 100 if self.quick else 150,
+                                  parsers.comparison_rows(name), missing=missing, files=("json",),
+                                  prefix=[sys.executable, script, "--forward-dump"]))
+        return made
+
+    def openai_suite(self):
+        environment = {**self.places.client_environment(self.environment),
+                       "CAUSEWAY_TEST_DEVICE": "cuda"}
+        tests, python = machine.ROOT / "tests", self.places.client_python()
+        here = machine.imports(python, "openai", environment)
+        client = self.part("openai client", "causeway", [], 120,
+                           parsers.unittest_rows("openai client"), environment=environment,
+                           missing="" if here else "python3 has no openai")
+        client.command = [python, tests / "e2e/with_server.py", python,
+                          tests / "clients/openai_test.py"]
+        server = self.part("end to end", "causeway", [], 150, parsers.unittest_rows("end to end"),
+                           environment=environment)
+        server.command = [sys.executable, tests / "e2e/e2e_test.py", "-v"]
+        return [client] if self.quick else [client, server]
+
+    def model_figures(self, config, bars, arguments):
+        name = f"bench {config}"
+        file = self.places.data / "configs" / f"{config}.json" if self.places.data else None
+        missing = "" if file and file.exists() else f"no {config}.json: CAUSEWAY_TEST_DATA is unset"
+        return self.part(name, "causeway",
+                         ["bench", "model", "--model-config", file, "--random-weights", *arguments,
+                          "--json", "{json}"],
+                         120, parsers.model_rows(name, bars), files=("json",), missing=missing,
+                         alone=True, is_test=False)
+
+    def engine_figures(self):
+        """The engine on recorded requests; shapes of Llama-3.1-8B."""
+        data = self.places.data
+        files = [data / "configs/Llama-3.1-8B.json",
+                 data / "traces/sharegpt/sharegpt-llama-3.1-8b-300-sps10.jsonl"] if data else []
+        lost = [file.name for file in files if not file.exists()]
+        missing = "CAUSEWAY_TEST_DATA is unset" if not files else f"no {lost[0]}" if lost else ""
+        config, trace = files or ("", "")
+        return self.bench("bench engine", "causeway",
+                          ["bench", "engine", "--model-config", config, "--trace", trace,
+                           "--num-prompts", "300", "--batch", "1,8,32,128", "--json", "{json}"],
+                          150, parsers.engine_rows("bench engine", SHAREGPT_BAR, NOT_OVERLAPPED_MAX),
+                          files=("json",), missing=missing)
+
+    def bench(self, name, program, arguments, seconds, rows, **more):
+        return self.part(name, program, arguments, seconds, rows, alone=True, is_test=False, **more)
+
+    def figures(self):
+        quick_model = ["--batch", "1,32"] if self.quick else []
+        llama = self.model_figures("Llama-3.1-8B", LLAMA_BARS, quick_model)
+        home = [] if not self.quick else ["--sms", "132", "--rows", "16,1024,10240",
+                                          "--alpha-rows", "1024", "--runs", "5"]
+        host = self.bench("bench gemm host", "causeway",
+                          ["bench", "gemm", "--home", "host", *home, "--json", "{json}"], 100,
+                          parsers.home_rows("bench gemm host"), files=("json",))
+        topology = self.bench("topology", "causeway", ["topology", "--json"], 30,
+                              parsers.topology_rows("topology"))
+        if self.quick:
+            return [llama, host, topology]
+        gpus = len(machine.output_of("nvidia-smi", "-L").splitlines())
+        peer = self.bench("bench gemm peer", "causeway",
+                          ["bench", "gemm", "--home", "peer", "--json", "{json}"], 60,
+                          parsers.home_rows("bench gemm peer"), files=("json",),
+                          missing="" if gpus > 1 else "it needs a second GPU")
+        return [llama, self.engine_figures(),
+                self.model_figures("Qwen3-30B-A3B", MOE_BARS, ["--prefill", "2048"]),
+                self.bench("bench gemm", "gemm_gpu_bench", ["--what", "read,peak,chain"], 60,
+                           parsers.gemm_rows("bench gemm")),
+                self.bench("bench attention", "attention_gpu_bench", [], 60,
+                           parsers.attention_rows("bench attention")),
+                self.bench("bench sampling", "sampling_gpu_bench", [], 40,
+                           parsers.sampling_rows("bench sampling")),
+                self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
+                topology, host, peer]

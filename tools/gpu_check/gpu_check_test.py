@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Tests of gpu_check: what it makes of outputs, time-outs, missing things and failures."""
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import gpu_check
+import parsers
+import report
+from part import Outcome, Part, Progress, Row, run_part
+
+
+def outcome(text, status=0, files=None):
+    return Outcome(status, text, 1.5, files or {})
+
+
+def python_part(name, code, seconds=20, **more):
+    return Part(name, [sys.executable, "-c", code], seconds, parsers.test_rows(name), **more)
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = Path(self.temporary.name)
+        self.addCleanup(self.temporary.cleanup)
+
+    def run_one(self, part, seconds=20):
+        return run_part(part, seconds, self.folder, threading.Event())
+
+    def run_all(self, parts, seconds=60):
+        return gpu_check.Run(self.folder, seconds, Progress(io.StringIO())).all(parts)
+
+
+class Parts(InFolder):
+    def test_pass_and_log(self):
+        rows = self.run_one(python_part("a", "print('PASSED: 7 checks, 0 wrong')"))
+        self.assertEqual([(r.verdict, r.what) for r in rows], [("pass", "7 checks, 0 wrong")])
+        self.assertIn("7 checks", (self.folder / "a.log").read_text())
+
+    def test_failure_says_what(self):
+        rows = self.run_one(python_part("a", "print('WRONG: case 3'); raise SystemExit(1)"))
+        self.assertEqual([(r.verdict, r.what) for r in rows], [("fail", "WRONG: case 3")])
+
+    def test_no_gpu_is_a_skip_with_the_reason(self):
+        rows = self.run_one(python_part("a", "print('SKIPPED: no GPU'); raise SystemExit(77)"))
+        self.assertEqual([(r.verdict, r.what) for r in rows], [("skip", "SKIPPED: no GPU")])
+
+    def test_time_out_ends_the_process_and_its_children(self):
+        code = ("import subprocess, sys, time\n"
+                "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+                "time.sleep(60)")
+        begin = time.monotonic()
+        rows = self.run_one(python_part("a", code), seconds=1)
+        self.assertEqual(rows[0].verdict, "fail")
+        self.assertIn("timed out", rows[0].what)
+        self.assertLess(time.monotonic() - begin, 15)
+
+    def test_output_that_is_not_understood_fails(self):
+        part = python_part("a", "print('nothing')", files=("json",))
+        part.rows = parsers.model_rows("a", {})
+        self.assertEqual(self.run_one(part)[0].verdict, "fail")
+
+    def test_a_crash_fails_even_when_rows_were_made(self):
+        part = python_part("a", "raise SystemExit(3)")
+        part.rows = lambda _: [Row("a", "a figure")]
+        self.assertEqual([r.verdict for r in self.run_one(part)], ["measured", "fail"])
+
+    def test_a_program_that_is_not_there_fails(self):
+        part = Part("a", ["/no/such/program"], 5, parsers.test_rows("a"))
+        self.assertEqual(self.run_one(part)[0].verdict, "fail")
+
+
+class Runs(InFolder):
+    def test_goes_on_after_a_failure_in_order(self):
+        rows = self.run_all([python_part("bad", "raise SystemExit(1)"),
+                             python_part("figures", "print('PASSED')", alone=True, is_test=False),
+                             python_part("missing", "", missing="no torch"),
+                             python_part("good", "print('PASSED')")])
+        self.assertEqual([(r.check, r.verdict) for r in rows],
+                         [("bad", "fail"), ("figures", "pass"), ("missing", "skip"),
+                          ("good", "pass")])
+        self.assertEqual(rows[2].what, "no torch")
+
+    def test_without_time_tests_fail_and_figures_are_skipped(self):
+        rows = self.run_all([python_part("test", "print('PASSED')"),
+                             python_part("figure", "", alone=True, is_test=False)], seconds=1)
+        self.assertEqual([r.verdict for r in rows], ["fail", "skip"])
+
+    def test_figures_run_alone(self):
+        marks = self.folder / "marks"
+        code = (f"import time; f = open({str(marks)!r}, 'a'); f.write('%s+'); f.flush(); "
+                "time.sleep(0.5); f.write('%s-')")
+        self.run_all([python_part(n, code % (n, n), alone=n in "xy", is_test=n not in "xy")
+                      for n in "abxy"])
+        self.assertTrue(marks.read_text().endswith("x+x-y+y-"), marks.read_text())
+
+
+class Parsers(unittest.TestCase):
+    def test_sanitizer(self):
+        clean = "PASSED: 3 checks\n========= ERROR SUMMARY: 0 errors\n"
+        self.assertEqual(parsers.sanitizer_rows("m")(outcome(clean))[0].verdict, "pass")
+        found = "========= RACECHECK SUMMARY: 2 hazards displayed (1 errors, 1 warnings)\n"
+        row = parsers.sanitizer_rows("m")(outcome(found))[0]
+        self.assertEqual((row.verdict, row.measured), ("fail", "2"))
+        self.assertEqual(parsers.sanitizer_rows("m")(outcome("refused"))[0].verdict, "fail")
+        self.assertEqual(parsers.sanitizer_rows("m")(outcome(clean, 9))[0].verdict, "fail")
+
+    def test_unittest(self):
+        text = ("test_a (x.Y.test_a) ... ok\ntest_key (x.Y.test_key) ... skipped 'no key'\n"
+                "FAIL: test_b (x.Y.test_b)\nRan 3 tests in 1.2s\nFAILED (failures=1, skipped=1)\n")
+        rows = parsers.unittest_rows("u")(outcome(text, 1))
+        self.assertEqual([r.verdict for r in rows], ["fail", "skip"])
+        self.assertIn("test_b", rows[0].what)
+        self.assertEqual(rows[1].what, "test_key: no key")
+        self.assertEqual(parsers.unittest_rows("u")(outcome(""))[0].verdict, "fail")
+
+    def test_model_bars(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump([{"name": "decode", "shape": f"batch {b}, context 1024", "measured": m,
+                        "limit": 4400.0, "unit": "GB/s", "limit_name": "hbm_read"}
+                       for b, m in ((1, 4000.0), (8, 3000.0), (2, 1.0))], file)
+            file.flush()
+            rows = parsers.model_rows("m", {("decode", "batch 1"): 1.2, ("decode", "batch 8"): 1.15})(
+                outcome("", files={"json": Path(file.name)}))
+        self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured"])
+        self.assertTrue(rows[0].measured.startswith("1.10 × floor"))
+
+    def test_attention_table(self):
+        text = ("HBM read 4628 GB/s\n\ndecode            batch  context  us/layer    MB  floor us\n"
+                "Llama-3.1-8B          1     1024      6.96    4.2      0.91     7.68\n\n"
+                "prefill           kernel      tokens  us/layer  TFLOP/s  of cuBLAS\n"
+                "Llama-3.1-8B     FlashInfer     8192    1547.0      355       0.45\n")
+        rows = parsers.attention_rows("a")(outcome(text))
+        self.assertEqual(rows[0].what, "decode, Llama-3.1-8B, 1 × 1024")
+        self.assertIn("7.68 × floor", rows[0].measured)
+        self.assertIn("355 TFLOP/s", rows[1].measured)
+        with self.assertRaises(ValueError):
+            parsers.attention_rows("a")(outcome("nothing"))
+
+    def test_sampling_table(self):
+        text = ("what                 rows       us  floor us\n"
+                "top-k, top-p           32   167.69      3.61\n")
+        rows = parsers.sampling_rows("s")(outcome(text))
+        self.assertEqual((rows[0].what, rows[0].measured), ("top-k, top-p, 32 rows", "167.69 µs"))
+
+    def test_engine(self):
+        document = {"runs": [{"requests": 300, "ratio": r, "total_s": 9.0, "floor_s": 7.0}
+                             for r in (1.5, 1.3, 1.2)],
+                    "decode": [{"batch": 8, "in_engine_ms": 5.0, "not_overlapped_share": 0.04}]}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(document, file)
+            file.flush()
+            rows = parsers.engine_rows("e", 1.35, 0.03)(
+                outcome("", files={"json": Path(file.name)}))
+        self.assertEqual([r.verdict for r in rows], ["pass", "miss"])
+        self.assertTrue(rows[0].measured.startswith("1.30 ×"))
+
+    def test_home(self):
+        lines = [{"sms": 132, "m": 0, "way": "floor", "alpha": 0, "ms": 2.6},
+                 {"sms": 132, "m": 16, "way": "ring", "alpha": 0, "ms": 2.8},
+                 {"sms": 132, "m": 16, "way": "symmetric", "alpha": 1, "ms": 2.7},
+                 {"sms": 132, "m": 16, "way": "resident", "alpha": 0, "ms": 0.04},
+                 {"sms": 132, "m": 16, "way": "chunked", "alpha": 0, "ms": 2.5}]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(lines, file)
+            file.flush()
+            rows = parsers.home_rows("h")(outcome("", files={"json": Path(file.name)}))
+        self.assertEqual(rows[0].measured, "2.700 ms (symmetric, α 1)")
+        self.assertIn("2.500 ms (chunked)", rows[0].limit)
+
+
+class Report(unittest.TestCase):
+    def test_table_tally_and_file(self):
+        rows = [Row("a", "x", "1 ×", "2", "≤ 1", "pass"), Row("b", "no GPU", verdict="skip")]
+        lines = report.table(rows).splitlines()
+        self.assertEqual(lines[0].split(), list(report.HEADINGS))
+        self.assertTrue(lines[2].endswith("pass"))
+        self.assertEqual(report.tally(rows), "1 pass, 1 skip")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "x.json")
+            report.write_json(path, rows, {"commit": "c"})
+            document = json.loads(path.read_text())
+        self.assertEqual((document["commit"], len(document["rows"])), ("c", 2))
+
+    def test_exit_status(self):
+        def status(*verdicts):
+            return gpu_check.exit_status([Row("a", "b", verdict=v) for v in verdicts])
+        self.assertEqual([status("pass", "skip"), status("measured", "miss")], [0, 0])
+        self.assertEqual([status("pass", "fail"), status("skip"), status()], [1, 1, 1])
+
+    def test_a_verdict_must_be_known(self):
+        with self.assertRaises(AssertionError):
+            Row("a", "b", verdict="maybe")
+
+
+if __name__ == "__main__":
+    with contextlib.redirect_stdout(sys.stderr):
+        unittest.main()

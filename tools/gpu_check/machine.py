@@ -1,0 +1,136 @@
+"""Where the programs, libraries and data are, and what the machine is."""
+
+import glob
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CUDA_HOME = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+
+
+def output_of(*command):
+    """Its standard output, stripped; "" when it cannot be run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+class Places:
+    """A bundle (its folder has bundle.json) or a build in place."""
+
+    def __init__(self, build):
+        manifest = ROOT / "bundle.json"
+        self.manifest = json.loads(manifest.read_text()) if manifest.exists() else None
+        self.bin = Path(build).resolve() / "bin" if build else ROOT / (
+            "bin" if self.manifest else "build/release/bin")
+        data = ROOT / "data" if self.manifest else os.environ.get("CAUSEWAY_TEST_DATA")
+        self.data = Path(data) if data else None
+        self.python = ROOT / "python"
+
+    def program(self, name):
+        return self.bin / name
+
+    def programs(self, pattern):
+        return sorted(Path(path) for path in glob.glob(str(self.bin / pattern)))
+
+    def environment(self, unpacked):
+        """What every program is run with. `unpacked`: folder of the bundle's libraries."""
+        folders = [str(unpacked)] if unpacked else []
+        folders += cuda_libraries()
+        if os.environ.get("LD_LIBRARY_PATH"):
+            folders.append(os.environ["LD_LIBRARY_PATH"])
+        made = {"LD_LIBRARY_PATH": ":".join(folders), "PYTHONUNBUFFERED": "1",
+                "CAUSEWAY_BINARY": str(self.program("causeway"))}
+        if self.data:
+            made["CAUSEWAY_TEST_DATA"] = str(self.data)
+        return made
+
+    def client_environment(self, environment):
+        """Of the `openai` client, which the bundle has beside it; a build in place has a .venv."""
+        if not self.python.is_dir():
+            return environment
+        paths = [str(self.python), os.environ.get("PYTHONPATH")]
+        return {**environment, "PYTHONPATH": ":".join(filter(None, paths))}
+
+    def client_python(self):
+        own = ROOT / ".venv/bin/python"
+        return str(own) if self.manifest is None and own.exists() else sys.executable
+
+    def commit(self):
+        if self.manifest:
+            return self.manifest["commit"]
+        commit = output_of("git", "-C", str(ROOT), "rev-parse", "HEAD") or "unknown"
+        changed = output_of("git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no")
+        return commit + (" and changes" if changed else "")
+
+
+def cuda_libraries():
+    """Folders with cuBLASLt, where the dynamic linker does not know one by itself."""
+    if "libcublasLt.so.13" in output_of("ldconfig", "-p"):
+        return []
+    candidates = [CUDA_HOME / "lib64", CUDA_HOME / "targets/x86_64-linux/lib"]
+    candidates += [Path(folder, "nvidia/cu13/lib") for folder in sys.path if folder]
+    return [str(folder) for folder in candidates if (folder / "libcublasLt.so.13").exists()][:1]
+
+
+def missing_libraries(program, environment):
+    """Names of shared libraries that the program would not find."""
+    try:
+        done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, **environment}, check=False)
+    except OSError:
+        return []
+    return [line.split()[0] for line in done.stdout.splitlines() if "not found" in line]
+
+
+def sanitizer():
+    """compute-sanitizer's path, or None."""
+    beside = CUDA_HOME / "bin/compute-sanitizer"
+    return shutil.which("compute-sanitizer") or (str(beside) if beside.exists() else None)
+
+
+def missing_modules(names):
+    """Those that this Python cannot import."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def imports(python, name, environment):
+    """Whether that Python can."""
+    try:
+        done = subprocess.run([python, "-c", f"import {name}"], capture_output=True, timeout=60,
+                              env={**os.environ, **environment}, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def facts(places, environment):
+    gpus = output_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+                     "--format=csv,noheader").splitlines()
+    try:
+        version = subprocess.run([str(places.program("causeway")), "--version"], text=True,
+                                 capture_output=True, timeout=60, check=False,
+                                 env={**os.environ, **environment}).stdout.strip()
+    except OSError as error:
+        version = str(error)
+    return {"gpus": gpus, "driver": gpus[0].rsplit(",", 1)[1].strip() if gpus else None,
+            "cpus": os.cpu_count(), "processor": _processor(), "kernel": platform.release(),
+            "python": platform.python_version(), "program": version}
+
+
+def _processor():
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()

@@ -1,0 +1,211 @@
+"""From what programs print to rows of the table."""
+
+import json
+import re
+
+from part import Row, first_match
+
+
+def test_rows(name):
+    """Of a test program: its verdict, and its last words about how much it checked."""
+    def rows(outcome):
+        good = outcome.status == 0
+        said = first_match(r"^(?:PASSED|FAILED)[:,]? *(.*)$", outcome.text)
+        said = said or first_match(r"^\[  PASSED  \] (.*)$", outcome.text)
+        said = said or first_match(r"^(\d+ cases.*|.*worst relative error.*)$", outcome.text)
+        said = said or outcome.last_line()
+        if not good:
+            said = first_match(r"^((?:WRONG|FAILED).*)$", outcome.text, outcome.last_line())
+        skipped = int(first_match(r"^\[  SKIPPED \] (\d+) test", outcome.text, "0"))
+        if skipped:
+            said += f", {skipped} skipped"
+        return [Row(name, said[:100], f"{outcome.seconds:.1f} s", "", "all right",
+                    "pass" if good else "fail", {"skipped_cases": skipped})]
+    return rows
+
+
+def sanitizer_rows(name):
+    def rows(outcome):
+        summary = first_match(r"^=+ ((?:ERROR|RACECHECK) SUMMARY: .*)$", outcome.text)
+        hazards = int(first_match(r"SUMMARY: (\d+)", outcome.text, "-1"))
+        passed = outcome.status == 0 and hazards == 0
+        if not summary:
+            summary = outcome.last_line() or "no summary"
+        return [Row(name, summary[:100], f"{hazards}" if hazards >= 0 else "?", "", "0",
+                    "pass" if passed else "fail", {"found": hazards})]
+    return rows
+
+
+def unittest_rows(name):
+    """Of a run of Python's unittest: failed cases by name, skipped ones with their reasons."""
+    def rows(outcome):
+        ran = first_match(r"^Ran (\d+ tests? in [\d.]+s)", outcome.text, "no test ran")
+        failed = re.findall(r"^(?:FAIL|ERROR): (\S+)", outcome.text, re.M)
+        skips = re.findall(r"^(\w+) .*\.\.\. skipped ['\"](.*)['\"]", outcome.text, re.M)
+        good = outcome.status == 0 and not failed and ran != "no test ran"
+        what = ran if not failed else f"{ran}; failed: {', '.join(sorted(set(failed)))}"
+        made = [Row(name, what[:160], f"{len(failed)} failed", "", "0 failed",
+                    "pass" if good else "fail", {"failed": failed})]
+        return made + [Row(name, f"{case}: {reason}", verdict="skip") for case, reason in skips]
+    return rows
+
+
+def model_rows(name, bars):
+    """Of `causeway bench model --json`; bars: first word of a shape's key → × floor at most."""
+    def rows(outcome):
+        made = []
+        for row in json.loads(outcome.files["json"].read_text()):
+            times = row["limit"] / row["measured"] if row["measured"] else float("inf")
+            bar = bars.get((row["name"], row["shape"].split(",")[0]))
+            made.append(Row(name, f"{row['name']}, {row['shape']}",
+                            f"{times:.2f} × floor ({row['measured']:.0f} {row['unit']})",
+                            f"{row['limit']:.0f} {row['unit']} ({row['limit_name']})",
+                            f"≤ {bar:.2f} ×" if bar else "",
+                            "measured" if bar is None else "pass" if times <= bar else "miss",
+                            {**row, "times_floor": times, "bar": bar}))
+        return made
+    return rows
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def gemm_rows(name):
+    """Of gemm_gpu_bench: a decode step's products beside reading their bytes."""
+    def rows(outcome):
+        lines = json_lines(outcome.text)
+        read = next(line["gb_per_s"] for line in lines if line["what"] == "read")
+        made = [Row(name, "HBM read", f"{read:.0f} GB/s", values={"gb_per_s": read})]
+        made += [Row(name, "cuBLASLt bf16 8192³", f"{line['tflop_per_s']:.0f} TFLOP/s", values=line)
+                 for line in lines if line["what"] == "peak"]
+        for line in lines:
+            if line["what"] == "chain" and line["way"] in ("chosen", "library"):
+                made.append(Row(name, f"decode step's products, M {line['m']}, {line['way']}",
+                                f"{line['ratio']:.2f} × floor ({line['us']:.0f} µs)",
+                                f"{line['floor_us']:.0f} µs", values=line))
+        return made
+    return rows
+
+
+def columns_rows(name, heading, columns, label):
+    """Of a bench that prints a table for people: the lines of as many words as `columns` under
+    `heading`. label: function of the line's {column: word} → (what, measured, limit)."""
+    def rows(outcome):
+        made, inside = [], False
+        for line in outcome.text.splitlines():
+            if re.match(heading, line):
+                inside = True
+            elif not line.strip():
+                inside = False
+            elif inside:
+                words = re.split(r"\s{2,}|(?<=\d)\s+", line.strip())
+                if len(words) != len(columns):
+                    raise ValueError(f"not a row of {len(columns)} columns: {line!r}")
+                values = dict(zip(columns, words))
+                what, measured, limit = label(values)
+                made.append(Row(name, what, measured, limit, values=values))
+        if not made:
+            raise ValueError(f"no table under {heading!r}")
+        return made
+    return rows
+
+
+def together(*parsers):
+    return lambda outcome: [row for parser in parsers for row in parser(outcome)]
+
+
+def attention_rows(name):
+    return together(
+        columns_rows(name, r"decode +batch", ("model", "batch", "context", "us", "mb", "floor_us",
+                                              "ratio"),
+                     lambda v: (f"decode, {v['model']}, {v['batch']} × {v['context']}",
+                                f"{v['ratio']} × floor ({v['us']} µs a layer)",
+                                f"{v['floor_us']} µs (HBM read)")),
+        columns_rows(name, r"prefill +kernel", ("model", "kernel", "tokens", "us", "tflops", "share"),
+                     lambda v: (f"prefill, {v['model']}, {v['tokens']} tokens, {v['kernel']}",
+                                f"{v['tflops']} TFLOP/s ({v['us']} µs a layer)",
+                                f"{v['share']} of cuBLAS")))
+
+
+def sampling_rows(name):
+    return columns_rows(name, r"what +rows", ("what", "rows", "us", "floor_us"),
+                        lambda v: (f"{v['what']}, {v['rows']} rows", f"{v['us']} µs",
+                                   f"{v['floor_us']} µs (HBM read)"))
+
+
+def moe_rows(name):
+    return columns_rows(name, r"tokens +experts", ("tokens", "experts", "us", "floor_us", "ratio",
+                                                   "tflops"),
+                        lambda v: (f"Qwen3-30B-A3B's experts, {v['tokens']} tokens",
+                                   f"{v['ratio']} × floor ({v['us']} µs a layer)",
+                                   f"{v['floor_us']} µs (HBM read)"))
+
+
+def home_rows(name):
+    """Of `causeway bench gemm --json`: for each slice and M, the best of ours beside the best rival
+    that does not keep W resident."""
+    ours, rivals = ("symmetric", "panel", "ring"), ("in-place", "copy+gemm", "chunked")
+
+    def rows(outcome):
+        lines = json.loads(outcome.files["json"].read_text())
+        made = []
+        for sms, m in sorted({(line["sms"], line["m"]) for line in lines if line["m"]},
+                             key=lambda key: (-key[0], key[1])):
+            here = [line for line in lines if line["sms"] == sms]
+            times = {(line["way"], line["alpha"]): line["ms"] for line in here if line["m"] == m}
+            floor = next(line["ms"] for line in here if line["way"] == "floor")
+            best = min((ms, way, alpha) for (way, alpha), ms in times.items() if way in ours)
+            rival = min((ms, way) for (way, _), ms in times.items() if way in rivals)
+            made.append(Row(name, f"{sms} SMs, M {m}",
+                            f"{best[0]:.3f} ms ({best[1]}, α {best[2]:g})",
+                            f"{floor:.3f} ms (read of W); {rival[0]:.3f} ms ({rival[1]})",
+                            values={"ours_ms": best[0], "floor_ms": floor, "rival_ms": rival[0]}))
+        return made
+    return rows
+
+
+def engine_rows(name, ratio_max, idle_max):
+    """Of `causeway bench engine --json`: the whole trace beside its steps' floors, and of steady
+    decode the share of a step in which the GPU waits for the host."""
+    def verdict(value, bar):
+        return "pass" if value <= bar else "miss"
+
+    def rows(outcome):
+        document = json.loads(outcome.files["json"].read_text())
+        made = []
+        runs = sorted(document["runs"], key=lambda run: run["ratio"])
+        if runs:
+            run = runs[len(runs) // 2]
+            made.append(Row(name, f"{run['requests']} requests at once, median of {len(runs)}",
+                            f"{run['ratio']:.2f} × floor ({run['total_s']:.2f} s)",
+                            f"{run['floor_s']:.2f} s (sum of the steps' floors)",
+                            f"≤ {ratio_max:g} ×", verdict(run["ratio"], ratio_max), dict(run)))
+        for one in document["decode"]:
+            idle = one["not_overlapped_share"]
+            made.append(Row(name, f"host time not overlapped, batch {one['batch']}",
+                            f"{100 * idle:.2f} % of {one['in_engine_ms']:.3f} ms", "0",
+                            f"≤ {100 * idle_max:g} %", verdict(idle, idle_max), dict(one)))
+        return made
+    return rows
+
+
+def topology_rows(name):
+    def rows(outcome):
+        document = json.loads(outcome.text[outcome.text.index("{"):])
+        made = [Row(name, link["link"], f"{link['bytes_per_second'] * 1e-9:.1f} GB/s",
+                    f"{link['by_specification'] * 1e-9:.1f} GB/s" if link["by_specification"] else "",
+                    values=link) for link in document.get("measured_links", [])]
+        return made or [Row(name, "no link was measured", verdict="fail")]
+    return rows
+
+
+def comparison_rows(name):
+    """Of transformers_check.py --json; `right` is null where there is no bar."""
+    verdicts = {True: "pass", False: "fail", None: "measured"}
+
+    def rows(outcome):
+        return [Row(name, row["what"], row["measured"], row["limit"], row["wanted"],
+                    verdicts[row["right"]], row)
+                for row in json.loads(outcome.files["json"].read_text())]
+    return rows
