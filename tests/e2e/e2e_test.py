@@ -242,7 +242,7 @@ class Lifecycle(unittest.TestCase):
                            "--random-weights"]):
             done = run_causeway("bench", *arguments, environment={"CUDA_VISIBLE_DEVICES": ""})
             self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertRegex(done.stderr.splitlines()[-1], "GPU|CUDA")
+            self.assertRegex(done.stderr.splitlines()[-1], "GPU|CUDA|NVIDIA")
 
     def test_metrics_count_the_prefix_cache_of_the_real_engine(self):
         with RunningServer(self.model, *TINY_MEMORY) as server:
