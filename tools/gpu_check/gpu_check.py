@@ -9,11 +9,9 @@ row `skip` with the reason. Exit status: 0; 1 when a test failed or found no tim
 import argparse
 import concurrent.futures
 import datetime
-import gzip
 import os
 import random
 import shlex
-import shutil
 import sys
 import tempfile
 import threading
@@ -47,20 +45,6 @@ def arguments():
     parser.add_argument("--seed", type=int, help="of the tests; random unless given, and printed")
     parser.add_argument("--list", action="store_true", help="name the parts and end")
     return parser.parse_args()
-
-
-def unpack_libraries(folder):
-    """The bundle's libraries, some of them compressed, in `folder`; None without any."""
-    packed = machine.ROOT / "lib"
-    if not packed.is_dir():
-        return None
-    for path in packed.iterdir():
-        if path.suffix == ".gz":
-            with gzip.open(path) as source, open(folder / path.stem, "wb") as target:
-                shutil.copyfileobj(source, target)
-        else:
-            (folder / path.name).symlink_to(path.resolve())
-    return folder
 
 
 def why_not(part, left):
@@ -119,9 +103,9 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
-def check(options, libraries):
-    places = machine.Places(options.build)
-    environment = places.environment(unpack_libraries(Path(libraries)))
+def check(options, folder):
+    places = machine.Places(options.build, folder)
+    environment = places.environment()
     environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // TESTS_AT_ONCE))
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
     parts = choose(Checks(places, environment, options.quick, seed).parts(), options.only)
@@ -153,8 +137,8 @@ def exit_status(rows):
 
 def main():
     options = arguments()
-    with tempfile.TemporaryDirectory(prefix="gpu-check-") as libraries:
-        return check(options, libraries)
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
+        return check(options, Path(folder))
 
 
 if __name__ == "__main__":

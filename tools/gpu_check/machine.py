@@ -1,6 +1,8 @@
 """Where the programs, libraries and data are, and what the machine is."""
 
+import concurrent.futures
 import glob
+import gzip
 import importlib.util
 import json
 import os
@@ -8,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,17 +26,39 @@ def output_of(*command):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def unpack(bundle, folder):
+    """Programs, libraries and the client's wheels of a bundle, into `folder`."""
+    for kind in ("bin", "lib", "python"):
+        (folder / kind).mkdir()
+    packed = [*bundle.glob("bin/*.gz"), *bundle.glob("lib/*.gz")]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(lambda path: _inflate(path, folder / path.parent.name / path.stem), packed))
+    for wheel in bundle.glob("python/*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder / "python")
+
+
+def _inflate(path, target):
+    with gzip.open(path) as source, open(target, "wb") as out:
+        shutil.copyfileobj(source, out)
+    target.chmod(0o755)
+
+
 class Places:
     """A bundle (its folder has bundle.json) or a build in place."""
 
-    def __init__(self, build):
+    def __init__(self, build, folder):
+        """`folder`: empty; a bundle is unpacked there."""
         manifest = ROOT / "bundle.json"
         self.manifest = json.loads(manifest.read_text()) if manifest.exists() else None
-        self.bin = Path(build).resolve() / "bin" if build else ROOT / (
-            "bin" if self.manifest else "build/release/bin")
+        self.lib = self.python = None
+        if self.manifest:
+            unpack(ROOT, folder)
+            self.bin, self.lib, self.python = (folder / name for name in ("bin", "lib", "python"))
+        else:
+            self.bin = Path(build or ROOT / "build/release").resolve() / "bin"
         data = ROOT / "data" if self.manifest else os.environ.get("CAUSEWAY_TEST_DATA")
         self.data = Path(data) if data else None
-        self.python = ROOT / "python"
 
     def program(self, name):
         return self.bin / name
@@ -41,9 +66,9 @@ class Places:
     def programs(self, pattern):
         return sorted(Path(path) for path in glob.glob(str(self.bin / pattern)))
 
-    def environment(self, unpacked):
-        """What every program is run with. `unpacked`: folder of the bundle's libraries."""
-        folders = [str(unpacked)] if unpacked else []
+    def environment(self):
+        """What every program is run with."""
+        folders = [str(self.lib)] if self.lib else []
         folders += cuda_libraries()
         if os.environ.get("LD_LIBRARY_PATH"):
             folders.append(os.environ["LD_LIBRARY_PATH"])
@@ -55,7 +80,7 @@ class Places:
 
     def client_environment(self, environment):
         """Of the `openai` client, which the bundle has beside it; a build in place has a .venv."""
-        if not self.python.is_dir():
+        if self.python is None:
             return environment
         paths = [str(self.python), os.environ.get("PYTHONPATH")]
         return {**environment, "PYTHONPATH": ":".join(filter(None, paths))}
