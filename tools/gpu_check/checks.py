@@ -23,9 +23,8 @@ QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
 SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling": ["--small"],
                        "gemm": ["--cases", "20"], "hybrid_gemm": ["--cases", "14"],
                        "rms_norm": [], "rope": [], "activation": [], "embedding": []}
-SANITIZERS_QUICK = {("memcheck", "attention"), ("memcheck", "moe"), ("memcheck", "rope"),
-                    ("racecheck", "rms_norm")}
-OWN_KERNELS = ["--kernel-regex", "kns=causeway"]  # not those of libraries
+RACECHECK_QUICK = ("rms_norm", "rope", "activation", "embedding")
+OWN_KERNELS = ["--kernel-name", "kns=causeway"]  # not those of libraries
 
 
 class Checks:
@@ -67,20 +66,21 @@ class Checks:
                                   parsers.test_rows("gpu tests"))]
 
     def sanitizers(self):
-        tool = machine.sanitizer()
-        missing = "" if tool else "compute-sanitizer is not here"
-        made = []
+        tool, made = machine.sanitizer(), []
+        canary = self.places.program("sanitizer_canary")
+        missing = {kind: machine.why_no_sanitizer(tool, kind, canary, self.environment)
+                   for kind in ("memcheck", "racecheck")}
         for short, arguments in SANITIZER_ARGUMENTS.items():
             for kind in ("memcheck", "racecheck"):
-                if self.quick and (kind, short) not in SANITIZERS_QUICK:
+                if self.quick and kind == "racecheck" and short not in RACECHECK_QUICK:
                     continue
                 name = f"{kind} {short}"
                 prefix = [tool or "compute-sanitizer", "--tool", kind, "--error-exitcode", "9"]
                 prefix += OWN_KERNELS if short in ("gemm", "hybrid_gemm") else []
                 made.append(self.part(name, f"{short}_gpu_test",
                                       [*arguments, "--seed", str(self.seed)],
-                                      60 if self.quick else 200, parsers.sanitizer_rows(name),
-                                      prefix=prefix, missing=missing))
+                                      60 if self.quick else 150, parsers.sanitizer_rows(name),
+                                      prefix=prefix, missing=missing[kind]))
         return made
 
     def logits(self):
@@ -140,8 +140,7 @@ class Checks:
         return self.part(name, program, arguments, seconds, rows, alone=True, is_test=False, **more)
 
     def figures(self):
-        quick_model = ["--batch", "1,32"] if self.quick else []
-        llama = self.model_figures("Llama-3.1-8B", LLAMA_BARS, quick_model)
+        llama = self.model_figures("Llama-3.1-8B", LLAMA_BARS, [])
         home = [] if not self.quick else ["--sms", "132", "--rows", "16,1024,10240",
                                           "--alpha-rows", "1024", "--runs", "5"]
         host = self.bench("bench gemm host", "causeway",

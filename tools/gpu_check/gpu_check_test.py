@@ -12,6 +12,7 @@ import unittest
 from pathlib import Path
 
 import gpu_check
+import machine
 import parsers
 import report
 from part import Outcome, Part, Progress, Row, run_part
@@ -174,6 +175,22 @@ class Parsers(unittest.TestCase):
             rows = parsers.home_rows("h")(outcome("", files={"json": Path(file.name)}))
         self.assertEqual(rows[0].measured, "2.700 ms (symmetric, α 1)")
         self.assertIn("2.500 ms (chunked)", rows[0].limit)
+
+
+class Sanitizer(unittest.TestCase):
+    def reason(self, script):
+        with tempfile.TemporaryDirectory() as folder:
+            tool = Path(folder, "tool")
+            tool.write_text("#!/bin/sh\n" + script)
+            tool.chmod(0o755)
+            return machine.why_no_sanitizer(str(tool), "memcheck", tool, {})
+
+    def test_is_used_only_when_it_finds_the_planted_error(self):
+        self.assertEqual(self.reason("echo '========= ERROR SUMMARY: 1 error'"), "")
+        blind = self.reason("echo '========= ERROR SUMMARY: 0 errors'")
+        self.assertIn("does not find a planted error", blind)
+        self.assertIn("Device not supported", self.reason("echo 'Device not supported'"))
+        self.assertIn("not here", machine.why_no_sanitizer(None, "memcheck", Path("x"), {}))
 
 
 class Report(unittest.TestCase):

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -120,6 +121,23 @@ def sanitizer():
     """compute-sanitizer's path, or None."""
     beside = CUDA_HOME / "bin/compute-sanitizer"
     return shutil.which("compute-sanitizer") or (str(beside) if beside.exists() else None)
+
+
+def why_no_sanitizer(tool, kind, canary, environment):
+    """"" when the tool finds the errors that the canary plants; else the reason for not using it."""
+    if tool is None:
+        return "compute-sanitizer is not here"
+    if not canary.exists():
+        return f"{canary.name}, which shows that the tool works, is not in {canary.parent.name}/"
+    try:
+        done = subprocess.run([tool, "--tool", kind, str(canary), kind], capture_output=True,
+                              text=True, timeout=60, env={**os.environ, **environment}, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"compute-sanitizer does not work here: {error}"
+    if re.search(r"SUMMARY: [1-9]", done.stdout):
+        return ""
+    said = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
+    return f"{kind} does not find a planted error here; it says: {said[-1][:80]}"
 
 
 def missing_modules(names):
