@@ -117,7 +117,8 @@ class Slices {
                "memory for KV");
     if (cudaMemcpy(weights_.data(), host_weights_.data(), host_weights_.size(),
                    cudaMemcpyHostToDevice) != cudaSuccess ||
-        cudaMemset(kv_.data(), 0xFF, to_size(kFrame * kFrames)) != cudaSuccess) {
+        cudaMemset(kv_.data(), 0xFF, to_size(kFrame * kFrames)) != cudaSuccess ||
+        cudaStreamSynchronize(nullptr) != cudaSuccess) {
       must(Status(unavailable("copying")), "weights and KV");
     }
     setup_ = must(device_.make_stream("setup"), "a stream");

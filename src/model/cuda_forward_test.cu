@@ -124,6 +124,8 @@ class Pair {
                     cudaMemcpyHostToDevice),
          "copying weights");
     must(cudaMemset(kv_.data(), 0xFF, host_kv_.size()), "poisoning KV");
+    // The slice's stream does not wait for the default one.
+    must(cudaStreamSynchronize(nullptr), "weights and KV");
     workspace_ =
         must(CudaWorkspace::create(device, {&config, 1}, {.rows = 256, .places = 8, .frames = 256},
                                    device.capabilities().processors, stream_),
@@ -142,8 +144,8 @@ class Pair {
     std::vector<std::int32_t> tables(static_cast<std::size_t>(
         table_elements_max(shape.rows, shape.places, std::ssize(batch.frames))));
     const std::int64_t used = write_tables(batch, shape, tables);
-    must(cudaMemcpy(workspace_->tables(), tables.data(), static_cast<std::size_t>(4 * used),
-                    cudaMemcpyHostToDevice),
+    must(cudaMemcpyAsync(workspace_->tables(), tables.data(), static_cast<std::size_t>(4 * used),
+                         cudaMemcpyHostToDevice, stream_),
          "copying tables");
     must(forward_->run(shape, {.base = kv_.data(), .layout = layout_}, stream_), "a step");
     std::int64_t rows = 0;

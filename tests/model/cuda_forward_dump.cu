@@ -87,7 +87,8 @@ Status Runner::reserve(const StepsScript& script) {
                   device_->arena().allocate((layout_.frame * kFrames + extent - Bytes(1)) / extent,
                                             device::Arena::End::kLow));
   CAUSEWAY_TRY(cuda_status(
-      cudaMemset(kv_memory_.data(), 0xFF, static_cast<std::size_t>(kv_memory_.bytes().count)),
+      cudaMemsetAsync(kv_memory_.data(), 0xFF, static_cast<std::size_t>(kv_memory_.bytes().count),
+                      device::cuda_stream_of(*stream_)),
       "poisoning the KV"));
   CAUSEWAY_ASSIGN(workspace_, model::CudaWorkspace::create(*device_, {&config_, 1}, limits,
                                                            device_->capabilities().processors,

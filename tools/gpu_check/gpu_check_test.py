@@ -113,6 +113,17 @@ class Parsers(unittest.TestCase):
         self.assertEqual(parsers.sanitizer_rows("m")(outcome("refused"))[0].verdict, "fail")
         self.assertEqual(parsers.sanitizer_rows("m")(outcome(clean, 9))[0].verdict, "fail")
 
+    def test_races_of_libraries_do_not_count(self):
+        theirs = "========= Error: Race reported between Write access at cutlass::f<int>()+0x10\n"
+        ours = "========= Error: Race reported between Write access at causeway::kernels::f()+0x1\n"
+        text = "{}========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"
+        rows = parsers.sanitizer_rows("m", own_only=True)
+        self.assertEqual(rows(outcome(text.format(theirs), 9))[0].verdict, "pass")
+        self.assertEqual(rows(outcome(text.format(ours), 9))[0].verdict, "fail")
+        self.assertEqual(rows(outcome(text.format(theirs), 1))[0].verdict, "fail")
+        broken = "========= Internal Sanitizer Error: a hardware exception\n" + text.format("")
+        self.assertEqual(rows(outcome(broken, 9))[0].verdict, "fail")
+
     def test_unittest(self):
         text = ("test_a (x.Y.test_a) ... ok\ntest_key (x.Y.test_key) ... skipped 'no key'\n"
                 "FAIL: test_b (x.Y.test_b)\nRan 3 tests in 1.2s\nFAILED (failures=1, skipped=1)\n")

@@ -64,11 +64,12 @@ class Device {
 
   T* get() const { return data_; }
   std::size_t size() const { return size_; }
-  void poison() { must(cudaMemset(data_, 0xFF, size_ * sizeof(T)), "poison"); }
-  void zero() { must(cudaMemset(data_, 0, size_ * sizeof(T)), "zero"); }
+  void poison() { set(0xFF, "poison"); }
+  void zero() { set(0, "zero"); }
   void put(const std::vector<T>& values) {
     must(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
          "upload");
+    settle("upload");
   }
   std::vector<T> fetch() const {
     std::vector<T> values(size_);
@@ -77,6 +78,14 @@ class Device {
   }
 
  private:
+  void set(int byte, const char* what) {
+    must(cudaMemset(data_, byte, size_ * sizeof(T)), what);
+    settle(what);
+  }
+  // Both return before the GPU is done, and the streams that tests use do not wait for the default
+  // one: with the GPU shared, poison arrived behind a kernel's results, tables behind the kernel.
+  static void settle(const char* what) { must(cudaStreamSynchronize(nullptr), what); }
+
   T* data_ = nullptr;
   std::size_t size_ = 0;
 };
