@@ -16,6 +16,8 @@ SHAREGPT_BAR = 1.35
 NOT_OVERLAPPED_MAX = 0.03  # of a decode step
 
 FAMILIES = ("llama", "qwen3", "qwen3_moe")
+SEEDLESS = ("device", "cuda_fault", "cuda_graphs")  # tests without generated shapes
+ALONE = ("device", "cuda_fault")  # one takes all memory once, one lets kernels hang
 # Cases that keep a quick run short; a full run takes each program's own number.
 QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
                    "attention": ["--cases", "5"], "attention_plain": ["--cases", "5"]}
@@ -57,11 +59,10 @@ class Checks:
         made = []
         for path in self.places.programs("*_gpu_test"):
             short = path.name.removesuffix("_gpu_test")
-            device = short == "device"  # takes all memory once; GoogleTest has its own seed
-            arguments = [] if device else ["--seed", str(self.seed)]
+            arguments = [] if short in SEEDLESS else ["--seed", str(self.seed)]
             arguments += QUICK_ARGUMENTS.get(short, []) if self.quick else []
             made.append(self.part(path.name, path.name, arguments, 60 if self.quick else 150,
-                                  parsers.test_rows(path.name), alone=device))
+                                  parsers.test_rows(path.name), alone=short in ALONE))
         return made or [self.part("gpu tests", "gemm_gpu_test", [], 60,
                                   parsers.test_rows("gpu tests"))]
 
@@ -111,7 +112,16 @@ class Checks:
         server = self.part("end to end", "causeway", [], 150, parsers.unittest_rows("end to end"),
                            environment=environment)
         server.command = [sys.executable, tests / "e2e/e2e_test.py", "-v"]
-        return [client] if self.quick else [client, server]
+        return [client] if self.quick else [client, server, self.gpu_faults()]
+
+    def gpu_faults(self):
+        """A server whose GPU is full, faulty or not there."""
+        driver = self.places.library("libfaulty_driver.so")
+        environment = {**self.environment, "CAUSEWAY_FAULTY_DRIVER": str(driver or "")}
+        part = self.part("gpu faults", "causeway", [], 150, parsers.unittest_rows("gpu faults"),
+                         environment=environment, alone=True)
+        part.command = [sys.executable, machine.ROOT / "tests/e2e/gpu_faults_test.py", "-v"]
+        return part
 
     def model_figures(self, config, bars, arguments):
         name = f"bench {config}"

@@ -43,6 +43,7 @@ def arguments():
     parser.add_argument("--only", metavar="TEXT", action="append", default=[],
                         help="only parts whose name has TEXT; may be repeated")
     parser.add_argument("--seed", type=int, help="of the tests; random unless given, and printed")
+    parser.add_argument("--seconds", type=float, help="for the whole (default: 540, quick 180)")
     parser.add_argument("--list", action="store_true", help="name the parts and end")
     return parser.parse_args()
 
@@ -113,13 +114,13 @@ def check(options, folder):
         print("\n".join(part.name for part in parts))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    seconds = QUICK_SECONDS if options.quick else FULL_SECONDS
+    seconds = options.seconds or (QUICK_SECONDS if options.quick else FULL_SECONDS)
     facts = {"commit": places.commit(), "machine": machine.facts(places, environment),
              "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), "seed": seed,
              "begun": now()}
     progress = Progress(sys.stderr)
     progress.say(f"commit {facts['commit']}, {', '.join(facts['machine']['gpus']) or 'no GPU'}, "
-                 f"--seed {seed}, {len(parts)} parts, at most {seconds} s; logs in {options.out}/")
+                 f"--seed {seed}, {len(parts)} parts, at most {seconds:g} s; logs in {options.out}/")
     begin = time.monotonic()
     rows = Run(options.out, seconds, progress).all(parts)
     facts |= {"ended": now(), "seconds": round(time.monotonic() - begin, 1)}

@@ -64,6 +64,11 @@ class Places:
     def program(self, name):
         return self.bin / name
 
+    def library(self, name):
+        """A library of the tests, beside the programs or where the build puts it; None without."""
+        places = (self.bin / name, self.bin.parent / "tests/e2e" / name)
+        return next((path for path in places if path.exists()), None)
+
     def programs(self, pattern):
         return sorted(Path(path) for path in glob.glob(str(self.bin / pattern)))
 
