@@ -26,8 +26,8 @@ constexpr Nanos kCopyPatience = seconds(600);  // for one model over the link
 // What is resident is BF16, whatever the checkpoint has.
 constexpr DType kStorage = DType::kBF16;
 
-// What code, libraries and the graphs of a model take of the GPU beside the arena.
-constexpr Bytes kDriver = mib(512);
+// What code, libraries and the graphs of a model take of the GPU beside the arena, at most.
+constexpr Bytes kDriver = mib(128);
 constexpr Bytes kDriverOfModel = mib(64);
 
 // A model that could be served, if memory allows.
