@@ -8,6 +8,8 @@ the faults that only it can plant are skipped.
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,9 +30,8 @@ def options(**changed):
     return [part for name, value in wanted.items() for part in (f"--{name}", value)]
 
 
-def make(root, name, **options):
-    return make_model(root / name, **{"hidden": 256, "intermediate": 512, "dtype": "bf16",
-                                      **options})
+def make(root, name, **shape):
+    return make_model(root / name, **{"hidden": 256, "intermediate": 512, "dtype": "bf16", **shape})
 
 
 class GpuFaults(unittest.TestCase):
@@ -84,6 +85,32 @@ class GpuFaults(unittest.TestCase):
     def change(model, **fields):
         path = model / "config.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+    @unittest.skipIf(shutil.which("nvidia-smi") is None, "no nvidia-smi")
+    def test_all_that_is_taken_stays_within_the_share(self):
+        make(self.root, "dense", layers=8, hidden=1024, heads=16, vocab=32000, **{"kv-heads": 8})
+        make(self.root, "sparse", family="qwen3_moe", hidden=1024, heads=16, experts=32,
+             **{"kv-heads": 4, "experts-per-token": 4})
+        with RunningServer("--models-dir", self.root, "--device", "cuda",
+                           "--gpu-memory-utilization", 0.8) as server:
+            def client(index):
+                for _ in range(2):
+                    server.complete(("dense", "sparse")[index % 2], "hello there " * (1 + 3 * index),
+                                    max_tokens=40, ignore_eos=True, logprobs=5, seed=index,
+                                    presence_penalty=0.5)
+            for clients in (1, 4, 16, 60):
+                threads = [threading.Thread(target=client, args=(i,)) for i in range(clients)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            asked = subprocess.run(
+                ["nvidia-smi", "--id=0", "--query-gpu=memory.used,memory.total",
+                 "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True)
+        used, total = (int(part) for part in asked.stdout.split(","))
+        print(f"{used} of {total} MiB used, {0.8 * total:.0f} allowed", file=sys.stderr)
+        self.assertLessEqual(used, 0.8 * total)
+        self.assertGreater(used, 0.785 * total)
 
     @needs_faulty_driver
     def test_memory_that_runs_out_at_load_fails_that_model_until_there_is_some(self):
