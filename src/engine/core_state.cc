@@ -75,7 +75,9 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, StepI
   entry.prompt_tokens = static_cast<std::int32_t>(sequence.prompt.count);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
+#if CAUSEWAY_CANARY != 6  // planted bug: penalties that do not count the pending token
     if (pending) entry.history.push_back(chosen_before);
+#endif
   }
   batch.frames.insert(batch.frames.end(), table.begin(), table.end());
   if (pending) {

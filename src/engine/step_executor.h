@@ -12,7 +12,10 @@ namespace causeway::engine {
 class StepExecutor {
  public:
   struct Capabilities {
-    int steps_in_flight_max = 1;  // submit() may be called again before wait() this often
+    // submit() may be called again before wait() this often. With more than one, a batch may hold
+    // tokens that the step submitted before it has yet to choose (request::pending_token): the
+    // executor puts them there when that step is done.
+    int steps_in_flight_max = 1;
   };
 
   virtual ~StepExecutor() = default;

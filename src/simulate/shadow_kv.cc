@@ -14,6 +14,12 @@ std::uint64_t next_word(std::uint64_t before, TokenId token) {
   return mix64(before ^ mix64(static_cast<std::uint64_t>(token) + 0x9E37ull));
 }
 
+std::uint64_t word_after(ModelId model, std::span<const TokenId> tokens) {
+  std::uint64_t word = first_word(model);
+  for (const TokenId token : tokens) word = next_word(word, token);
+  return word;
+}
+
 // As attention does, the choice depends on every position, not only on the last.
 TokenId choose(std::uint64_t last, std::uint64_t sum, std::int64_t vocab) {
   return static_cast<TokenId>(mix64(last ^ (sum * 3)) % static_cast<std::uint64_t>(vocab));
@@ -76,6 +82,10 @@ void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& e
     writes_.push_back({place_of(batch, entry, std::int64_t{entry.context} + i, block), word});
   }
   if (entry.samples) sampled_.push_back(choose(word, sum, vocab));
+  // What follows a failed step may build on what it never wrote; nobody looks at it.
+  if (!failed_ && !entry.history.empty() && word_after(batch.model, entry.history) != word) {
+    wrong_ = "a history of other tokens than the sequence's";
+  }
 }
 
 std::string ShadowKv::begin(const request::Batch& batch, Tokens tokens_per_block,
@@ -84,9 +94,11 @@ std::string ShadowKv::begin(const request::Batch& batch, Tokens tokens_per_block
   CAUSEWAY_CHECK(block <= slots_ && vocab >= 1, "a block larger than the shadow was made for");
   writes_.clear();
   sampled_.clear();
-  std::string wrong = check_frames(batch, block);
-  if (!wrong.empty()) return wrong;
+  wrong_ = check_frames(batch, block);
+  if (!wrong_.empty()) return wrong_;
   for (const request::BatchEntry& entry : batch.entries) compute(batch, entry, block, vocab);
+  failed_ = false;
+  if (!wrong_.empty()) return wrong_;
   ++begun_;
   for (const Write& write : writes_) words_[write.place] = mix64(begun_ ^ 0xBADull);
   return "";
@@ -97,7 +109,10 @@ void ShadowKv::complete() {
   writes_.clear();
 }
 
-void ShadowKv::fail() { writes_.clear(); }
+void ShadowKv::fail() {
+  writes_.clear();
+  failed_ = true;
+}
 
 TokenId expected_token(ModelId model, std::span<const TokenId> tokens, std::int64_t vocab) {
   std::uint64_t word = first_word(model);

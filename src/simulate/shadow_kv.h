@@ -1,7 +1,8 @@
 // A stand-in for KV memory that remembers what was written where: one 64-bit word a token, the hash
 // of the model and all tokens up to it. A sequence that reads a frame which somebody else wrote, or
 // which was never filled, therefore comes to other words, and so to other tokens, than its own
-// tokens give. Also finds frames with two writers, and frames read while they are written.
+// tokens give. Also finds frames with two writers, frames read while they are written, and
+// histories (of penalties) that are not the sequence's tokens.
 //
 // The token that a sequence's KV leads to is next_token(); expected_token() gives the same from the
 // tokens alone, for checkers.
@@ -49,6 +50,8 @@ class ShadowKv {
   std::vector<std::uint64_t> words_;
   std::vector<Write> writes_;
   std::vector<TokenId> sampled_;
+  std::string wrong_;                                      // with the batch of the last begin()
+  bool failed_ = false;                                    // the last step
   std::unordered_map<std::int64_t, std::int64_t> writer_;  // frame to entry
   std::uint64_t begun_ = 0;
 };

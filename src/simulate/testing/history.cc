@@ -156,6 +156,7 @@ request::Request History::make_request(std::int64_t id, Nanos at) {
   request.max_tokens = Tokens(random_.between(1, random_.chance(0.9) ? 24 : kContext));
   request.priority = static_cast<std::int32_t>(random_.between(-2, 2));
   request.arrival = at;
+  if (random_.chance(0.3)) request.sampling.presence_penalty = 0.5f;  // the history goes along
   if (random_.chance(0.3)) request.stop_tokens = {static_cast<TokenId>(random_.below(vocab_))};
   return request;
 }
