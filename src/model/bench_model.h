@@ -34,6 +34,11 @@ class PlacedModel final : public weights::PinnedModel {
 // experts × (1 - (1 - chosen ÷ experts)^batch).
 Bytes decode_weight_bytes(const ModelConfig& config, DType storage, std::int64_t batch);
 
+// The same when the sparse layers together read `experts` experts.
+Bytes decode_weight_bytes_of(const ModelConfig& config, DType storage, double experts);
+
+std::int64_t sparse_layers(const ModelConfig& config);
+
 // Of a prompt: two operations a weight of the layers and token (of experts: those chosen), the head
 // for the last token, and the causal half of attention's two products.
 double prefill_operations(const ModelConfig& config, std::int64_t tokens);

@@ -38,6 +38,8 @@ TEST(BenchModel, ALargeBatchReadsEveryExpertAndOneTokenTheChosen) {
   const std::int64_t left = c.moe->experts - c.moe->experts_per_token;
   EXPECT_NEAR(static_cast<double>(decode_weight_bytes(c, DType::kBF16, 1).count),
               static_cast<double>(2 * (all - left * expert)), 16);
+  EXPECT_EQ(decode_weight_bytes_of(c, DType::kBF16, 7).count,
+            2 * (all - (c.layers * c.moe->experts - 7) * 3 * c.moe->intermediate * c.hidden));
   const ModelConfig dense = random_model_config(Family::kLlama);
   EXPECT_EQ(decode_weight_bytes(dense, DType::kBF16, 1),
             decode_weight_bytes(dense, DType::kBF16, 64));

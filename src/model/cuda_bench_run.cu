@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "kernels/bench/cuda_timer.h"
 #include "kernels/cuda_status.cuh"
 #include "model/bench_model.h"
+#include "model/cuda_array.h"
 #include "model/cuda_forward.h"
 
 namespace causeway::model {
@@ -61,6 +64,7 @@ class Bench {
 
   Status prepare();
   Result<KernelBenchRow> decode(std::int64_t batch);
+  Result<double> take_experts_read();
   Result<KernelBenchRow> prefill();
 
  private:
@@ -76,6 +80,7 @@ class Bench {
   device::Extents kv_memory_;
   device::Extents matmul_memory_;
   std::unique_ptr<CudaWorkspace> workspace_;
+  device::Piece experts_read_;  // std::uint64_t
   std::unique_ptr<CudaForward> forward_;
   std::unique_ptr<std::int32_t, FreeHost> tables_;
   std::size_t table_elements_ = 0;
@@ -103,11 +108,16 @@ Status Bench::prepare() {
       .rows = std::max(options_.prefill_tokens, places), .places = places, .frames = frames};
   CAUSEWAY_ASSIGN(workspace_, CudaWorkspace::create(device_, {&c, 1}, limits,
                                                     device_.capabilities().processors, stream_));
+  constexpr std::uint64_t kNone = 0;
+  CAUSEWAY_ASSIGN(experts_read_, copy_to_device(device_, workspace_->pieces(),
+                                                std::as_bytes(std::span(&kNone, 1))));
+  auto* experts_read = c.moe ? reinterpret_cast<std::uint64_t*>(experts_read_.data()) : nullptr;
   CAUSEWAY_ASSIGN(
       forward_, CudaForward::create(c,
                                     std::make_unique<PlacedModel>(plan, weights_memory_.data(),
                                                                   weights::WeightPlace::kResident),
-                                    *workspace_, {.graphs = options_.graphs}));
+                                    *workspace_,
+                                    {.graphs = options_.graphs, .experts_read = experts_read}));
   table_elements_ =
       static_cast<std::size_t>(table_elements_max(limits.rows, limits.places, limits.frames));
   void* pinned = nullptr;
@@ -139,20 +149,32 @@ Result<KernelBenchRow> Bench::measure(KernelBenchRow row, Measure once) {
   return row;
 }
 
+// How many experts all sparse layers of the steps since the last call chose; the stream is idle.
+Result<double> Bench::take_experts_read() {
+  std::uint64_t read = 0;
+  CAUSEWAY_TRY(cuda_status(
+      cudaMemcpyAsync(&read, experts_read_.data(), sizeof(read), cudaMemcpyDeviceToHost, stream_),
+      "experts read"));
+  CAUSEWAY_TRY(
+      cuda_status(cudaMemsetAsync(experts_read_.data(), 0, sizeof(read), stream_), "experts read"));
+  CAUSEWAY_TRY(cuda_status(cudaStreamSynchronize(stream_), "experts read"));
+  return static_cast<double>(read);
+}
+
 Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
   const ModelConfig& c = options_.config;
   const std::int64_t context = options_.decode_context;
   const auto steps = make_batch(batch, context, 1, layout_.tokens.count, c.vocab);
   const StepShape shape = shape_of(steps, {&batch, 1});
   const Bytes kv = layout_.token_stride * (2 * c.layers * (context + 1) * batch);
-  const Bytes bytes = decode_weight_bytes(c, DType::kBF16, batch) + kv;
   KernelBenchRow row{
       .name = "decode",
       .shape = "batch " + std::to_string(batch) + ", context " + std::to_string(context),
       .unit = "GB/s",
       .limit_name = "hbm_read",
-      .ratio_wanted = batch == 1 ? 1 / 1.20 : 1 / 1.15};
-  return measure(std::move(row), [&]() -> Result<BenchSample> {
+      .ratio_wanted = c.moe ? 1 / 1.5 : batch == 1 ? 1 / 1.20 : 1 / 1.15};
+  double experts = 0;  // of a step, as the device counted them
+  CAUSEWAY_ASSIGN(row, measure(std::move(row), [&]() -> Result<BenchSample> {
     CAUSEWAY_ASSIGN(const double limit,
                     kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
                                                         weights_memory_.bytes(), 3, stream_));
@@ -160,10 +182,20 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
       for (std::int64_t i = 0; i < options_.decode_steps; ++i) CAUSEWAY_TRY(step(steps, shape));
       return {};
     };
+    CAUSEWAY_TRY(take_experts_read());
     CAUSEWAY_ASSIGN(const Nanos took, kernels::bench::time_on_gpu(enqueue, stream_));
+    CAUSEWAY_ASSIGN(experts, take_experts_read());
+    experts /= static_cast<double>(options_.decode_steps);
+    const Bytes bytes = decode_weight_bytes_of(c, DType::kBF16, experts) + kv;
     const auto read = static_cast<double>(bytes.count * options_.decode_steps);
     return BenchSample{read / to_seconds(took), limit};
-  });
+  }));
+  if (c.moe) {
+    const auto tenths = std::llround(10 * experts / static_cast<double>(sparse_layers(c)));
+    row.shape += ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+                 " experts a layer";
+  }
+  return row;
 }
 
 Result<KernelBenchRow> Bench::prefill() {

@@ -1,7 +1,6 @@
 #include "model/cuda_experts.h"
 
 #include "base/check.h"
-#include "kernels/moe/moe_cuda.h"
 
 namespace causeway::model {
 namespace {
@@ -48,22 +47,37 @@ Result<CudaExperts> CudaExperts::create(const ModelConfig& config, const ModelWe
   return std::move(made);
 }
 
-Status CudaExperts::run(const CudaExpertsStep& step, kernels::CudaStream stream) const {
+kernels::moe::ParamsCuda CudaExperts::params(const CudaExpertsStep& step) const {
   const std::int64_t table = table_of_layer_.at(static_cast<std::size_t>(step.layer));
   CAUSEWAY_CHECK(table >= 0, "not a sparse layer");
   const std::int64_t experts = config_.moe->experts;
   const void* const* begin = tables_->data() + table * 3 * experts;
-  return kernels::moe::run({.shape = shape_of(config_),
-                            .tokens = step.tokens,
-                            .normalise_top_k = config_.moe->normalise_top_k,
-                            .x = step.x,
-                            .scores = step.scores,
-                            .gate = begin,
-                            .up = begin + experts,
-                            .down = begin + 2 * experts,
-                            .out = step.out,
-                            .workspace = step.workspace},
-                           stream);
+  return {.shape = shape_of(config_),
+          .tokens = step.tokens,
+          .sm_count = step.sm_count,
+          .normalise_top_k = config_.moe->normalise_top_k,
+          .x = step.x,
+          .scores = step.scores,
+          .gate = begin,
+          .up = begin + experts,
+          .down = begin + 2 * experts,
+          .residual = step.residual,
+          .out = step.residual,
+          .workspace = step.workspace,
+          .experts_read = step.experts_read};
+}
+
+Status CudaExperts::run(const CudaExpertsStep& step, kernels::CudaStream stream) const {
+  return kernels::moe::run(params(step), stream);
+}
+
+bool CudaExperts::front_fits(const CudaExpertsStep& step) const {
+  return kernels::moe::front_fits(shape_of(config_), step.tokens, step.sm_count);
+}
+
+Status CudaExperts::run_with_front(const kernels::moe::FrontCuda& front,
+                                   const CudaExpertsStep& step, kernels::CudaStream stream) const {
+  return kernels::moe::run_with_front(front, params(step), stream);
 }
 
 }  // namespace causeway::model

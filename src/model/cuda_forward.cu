@@ -100,7 +100,6 @@ class CudaForward::State {
   const std::int32_t* table(std::int64_t offset) const { return tables_ + offset; }
 
   Status enqueue() {
-    to_add_ = nullptr;  // of a capture that broke off
     CAUSEWAY_TRY(kernels::embedding::run({.table = weights_.embedding.data,
                                           .table_rows = config_.vocab,
                                           .size = config_.hidden,
@@ -122,12 +121,10 @@ class CudaForward::State {
     return shape_.sampled > 0 ? head() : Status();
   }
 
-  // Adds first what the experts of the layer before left to be added.
   Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
     return kernels::rms_norm::run({.rows = rows,
                                    .size = config_.hidden,
                                    .residual = a_.x,
-                                   .delta = std::exchange(to_add_, nullptr),
                                    .weight = weight.data,
                                    .epsilon = static_cast<float>(config_.norm_epsilon),
                                    .out = a_.normed,
@@ -228,8 +225,22 @@ class CudaForward::State {
                   shape_.rows);
   }
 
-  // x += experts(norm(x)), the addition left to the next norm.
+  // x += experts(norm(x))
   Status mix_experts(const LayerWeights& w, std::int64_t layer) {
+    CudaExpertsStep step{.layer = layer,
+                         .tokens = shape_.rows,
+                         .sm_count = workspace_.sm_count(),
+                         .x = a_.normed,
+                         .scores = a_.scores,
+                         .residual = a_.x,
+                         .workspace = workspace_.experts_workspace(),
+                         .experts_read = options_.experts_read};
+    if (experts_->front_fits(step)) {
+      return experts_->run_with_front({.norm_weight = w.post_norm.data,
+                                       .router = w.router.data,
+                                       .epsilon = static_cast<float>(config_.norm_epsilon)},
+                                      step, stream_);
+    }
     CAUSEWAY_TRY(norm(w.post_norm, shape_.rows, nullptr));
     CAUSEWAY_TRY(linear({.x = a_.normed,
                          .k = config_.hidden,
@@ -238,15 +249,7 @@ class CudaForward::State {
                          .out = a_.scores,
                          .type = kernels::gemm::CudaOut::kF32},
                         shape_.rows));
-    CAUSEWAY_TRY(experts_->run({.layer = layer,
-                                .tokens = shape_.rows,
-                                .x = a_.normed,
-                                .scores = a_.scores,
-                                .out = a_.mixed,
-                                .workspace = workspace_.experts_workspace()},
-                               stream_));
-    to_add_ = a_.mixed;
-    return {};
+    return experts_->run(step, stream_);
   }
 
   // logits of the sampled rows only.
@@ -278,7 +281,6 @@ class CudaForward::State {
   kernels::CudaStream stream_ = nullptr;
   const std::int32_t* tables_ = nullptr;
   TableOffsets at_;
-  const void* to_add_ = nullptr;  // bf16 [rows][hidden]
 };
 
 CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)) {}

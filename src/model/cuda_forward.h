@@ -14,6 +14,7 @@
 // Not thread-safe; only one of a workspace's models runs at a time, in one stream.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "base/result.h"
@@ -27,6 +28,9 @@ namespace causeway::model {
 
 struct CudaForwardOptions {
   bool graphs = true;
+  // Device memory or null: every sparse layer of every step adds how many of its experts were
+  // chosen.
+  std::uint64_t* experts_read = nullptr;
 };
 
 class CudaForward {

@@ -48,7 +48,6 @@ CudaActivations cut(const ModelConfig& c, const CudaStepLimits& limits, std::byt
   a.attended = bf16(c.heads * c.head_dim);
   a.active = bf16(c.intermediate);
   if (c.moe) {
-    a.mixed = bf16(c.hidden);
     a.scores = cutter.take<float>(Bytes(4 * limits.rows * c.moe->experts));
   }
   a.rope = cutter.take<float>(Bytes(4 * limits.rows * c.head_dim));
@@ -114,6 +113,9 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
       kernels::cuda_status(cudaMemsetAsync(made->attention_workspace(), 0,
                                            to_size(parts.experts - parts.attention), stream),
                            "clearing the kernels' workspaces"));
+  if (parts.activations > parts.experts) {
+    CAUSEWAY_TRY(kernels::moe::prepare(made->experts_workspace(), stream));
+  }
   return std::move(made);
 }
 

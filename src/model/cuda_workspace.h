@@ -31,7 +31,6 @@ struct CudaActivations {
   std::byte* qkv = nullptr;       // [rows][q heads, k heads, v heads][head_dim]
   std::byte* attended = nullptr;  // [rows][heads][head_dim]
   std::byte* active = nullptr;    // [rows][intermediate]
-  std::byte* mixed = nullptr;     // [rows][hidden], what experts add
   float* scores = nullptr;        // f32 [rows][experts]
   float* rope = nullptr;          // f32 [rows][head_dim]
   float* logits = nullptr;        // f32 [places][vocab]

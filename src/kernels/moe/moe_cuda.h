@@ -4,6 +4,10 @@
 //
 // Experts are reached through tables of pointers in device memory, so that each may lie anywhere
 // (HBM, mapped host memory, a peer) and move between steps.
+//
+// Deterministic, and within one way neither timing nor the other tokens change a bit of a token's
+// result. The ways: up to kFewTokens, with and without the front, the sum over experts by rising
+// expert; more tokens, the sum in the order of the token's choices.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +25,48 @@ struct ShapeCuda {
   std::int64_t experts_per_token = 0;  // at most 32
 };
 
+constexpr std::int64_t kFewTokens = 64;   // up to so many, one kernel does gate, up and down
+constexpr std::int64_t kFrontTokens = 8;  // up to so many, it can take in norm and router too
+
 // Device memory, 16-byte aligned; matrices dense and bf16 unless said.
 struct ParamsCuda {
   ShapeCuda shape;
   std::int64_t tokens = 0;
+  int sm_count = 0;  // of the stream's context; the same in all runs with one workspace
   bool normalise_top_k = true;
-  const void* x = nullptr;            // [tokens][hidden]
-  const float* scores = nullptr;      // f32 [tokens][experts], x · routerᵀ
-  const void* const* gate = nullptr;  // [experts] of [intermediate][hidden]
-  const void* const* up = nullptr;    // likewise
-  const void* const* down = nullptr;  // [experts] of [hidden][intermediate]
-  void* out = nullptr;                // [tokens][hidden]; does not overlap x
-  void* workspace = nullptr;          // workspace_bytes; need not be cleared
+  const void* x = nullptr;                // [tokens][hidden]
+  const float* scores = nullptr;          // f32 [tokens][experts], x · routerᵀ
+  const void* const* gate = nullptr;      // [experts] of [intermediate][hidden]
+  const void* const* up = nullptr;        // likewise
+  const void* const* down = nullptr;      // [experts] of [hidden][intermediate]
+  const void* residual = nullptr;         // [tokens][hidden], added to the sum; may be out itself
+  void* out = nullptr;                    // [tokens][hidden]; does not overlap x
+  void* workspace = nullptr;              // workspace_bytes, prepared
+  std::uint64_t* experts_read = nullptr;  // or null: the experts chosen by any token are added
+};
+
+// The norm in front of the experts and the router's product.
+struct FrontCuda {
+  const void* norm_weight = nullptr;  // [hidden]
+  const void* router = nullptr;       // [experts][hidden]
+  float epsilon = 0;
 };
 
 Bytes workspace_bytes(const ShapeCuda& shape, std::int64_t tokens);
 
+// Clears a new workspace's counters, in stream order. Once, before its first run. A workspace
+// serves one stream.
+Status prepare(void* workspace, CudaStream stream);
+
+// The CTAs of the kernel for few tokens, one an SM, wait for each other: sm_count beyond what the
+// context has, or kernels of other streams that never leave its SMs, would make it hang.
 Status run(const ParamsCuda& params, CudaStream stream);
+
+// Can run_with_front do it? Else norm, router's product and run.
+bool front_fits(const ShapeCuda& shape, std::int64_t tokens, int sm_count);
+
+// x = norm(residual) and scores = x · routerᵀ too, in the same kernel: params.x and params.scores
+// are not used, params.residual is the norm's input.
+Status run_with_front(const FrontCuda& front, const ParamsCuda& params, CudaStream stream);
 
 }  // namespace causeway::kernels::moe

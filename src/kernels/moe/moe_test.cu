@@ -1,6 +1,7 @@
 // Mixture of experts on a GPU against sums in double precision over the host's routing: the
 // catalogue's shapes (fewer, smaller experts where the host would take long) and generated ones,
-// from one token to prompts, all tokens on one expert too.     moe_gpu_test [--seed S] [--small]
+// from one token to prompts, all tokens on one expert too, with and without the norm and router in
+// front.                                                       moe_gpu_test [--seed S] [--small]
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_cuda.h"
 #include "kernels/testing/gpu.cuh"
@@ -16,7 +17,16 @@ struct Case {
   std::int64_t tokens = 0;
   bool normalise = true;
   bool crowded = false;  // every token prefers the same experts
+  int sms = 132;         // CTAs of the kernel that needs all its CTAs at once
 };
+
+std::string name_of(const Case& c, const char* way) {
+  const ShapeCuda& s = c.shape;
+  return std::to_string(s.experts_per_token) + " of " + std::to_string(s.experts) + " experts " +
+         std::to_string(s.hidden) + "×" + std::to_string(s.intermediate) + ", " +
+         std::to_string(c.tokens) + " tokens" + (c.crowded ? ", crowded" : "") + ", " +
+         std::to_string(c.sms) + " CTAs" + way;
+}
 
 std::vector<const void*> table_of(const Device<BFloat16>& all, std::int64_t experts) {
   std::vector<const void*> table;
@@ -38,84 +48,240 @@ struct HostWeights {
   const std::vector<float>&gate, &up, &down;
 };
 
-// Seven tokens or all, computed on the host.
-void compare_some(const Case& c, const std::vector<float>& x, const HostWeights& w,
-                  const std::vector<float>& scores, const std::vector<BFloat16>& got,
-                  const std::string& name, testing::Report& report) {
+// What goes in, on the host.
+struct Inputs {
+  std::vector<float> x, scores, residual;  // residual: empty when there is none
+};
+
+// A token's way through its experts.
+std::vector<float> mixed(const Case& c, const Inputs& in, const HostWeights& w, std::int64_t t) {
   const ShapeCuda& s = c.shape;
-  const std::int64_t matrix = s.hidden * s.intermediate;
-  std::vector<float> mine, exact;
-  const std::int64_t k = s.experts_per_token;
-  for (std::int64_t t = 0; t < c.tokens; t += std::max<std::int64_t>(1, c.tokens / 7)) {
-    std::vector<std::int32_t> chosen(static_cast<std::size_t>(k));
-    std::vector<float> weights(chosen.size()), active(static_cast<std::size_t>(s.intermediate));
-    route({scores.data() + t * s.experts, s.experts, k, c.normalise}, chosen.data(),
-          weights.data());
-    std::vector<float> sum(static_cast<std::size_t>(s.hidden), 0.0f);
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      const std::int64_t at = (s.experts - 1 - chosen[i]) * matrix;
-      const float* row = x.data() + t * s.hidden;
-      for (std::int64_t f = 0; f < s.intermediate; ++f) {
-        const float g = dot(w.gate.data() + at + f * s.hidden, row, s.hidden);
-        const float u = dot(w.up.data() + at + f * s.hidden, row, s.hidden);
-        active[static_cast<std::size_t>(f)] = g / (1 + std::exp(-g)) * u;
-      }
-      for (std::int64_t h = 0; h < s.hidden; ++h) {
-        const float* column = w.down.data() + at + h * s.intermediate;
-        sum[static_cast<std::size_t>(h)] += weights[i] * dot(column, active.data(), s.intermediate);
-      }
+  const std::int64_t matrix = s.hidden * s.intermediate, k = s.experts_per_token;
+  std::vector<std::int32_t> chosen(static_cast<std::size_t>(k));
+  std::vector<float> weights(chosen.size()), active(static_cast<std::size_t>(s.intermediate));
+  route({in.scores.data() + t * s.experts, s.experts, k, c.normalise}, chosen.data(),
+        weights.data());
+  std::vector<float> sum(static_cast<std::size_t>(s.hidden), 0.0f);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const std::int64_t at = (s.experts - 1 - chosen[i]) * matrix;
+    const float* row = in.x.data() + t * s.hidden;
+    for (std::int64_t f = 0; f < s.intermediate; ++f) {
+      const float g = dot(w.gate.data() + at + f * s.hidden, row, s.hidden);
+      const float u = dot(w.up.data() + at + f * s.hidden, row, s.hidden);
+      active[static_cast<std::size_t>(f)] = g / (1 + std::exp(-g)) * u;
     }
-    exact.insert(exact.end(), sum.begin(), sum.end());
     for (std::int64_t h = 0; h < s.hidden; ++h) {
-      mine.push_back(to_float(got[static_cast<std::size_t>(t * s.hidden + h)]));
+      const float* column = w.down.data() + at + h * s.intermediate;
+      sum[static_cast<std::size_t>(h)] += weights[i] * dot(column, active.data(), s.intermediate);
+    }
+  }
+  if (in.residual.empty()) return sum;
+  for (std::int64_t h = 0; h < s.hidden; ++h) {
+    sum[static_cast<std::size_t>(h)] += in.residual[static_cast<std::size_t>(t * s.hidden + h)];
+  }
+  return sum;
+}
+
+// Another rounding of the scores could choose otherwise.
+bool nearly_tied(const Case& c, const Inputs& in, std::int64_t token) {
+  const auto begin = in.scores.begin() + token * c.shape.experts;
+  std::vector<float> sorted(begin, begin + c.shape.experts);
+  std::sort(sorted.begin(), sorted.end(), std::greater<float>());
+  const auto k = static_cast<std::size_t>(c.shape.experts_per_token);
+  return k < sorted.size() && sorted[k - 1] - sorted[k] < 5e-3f;
+}
+
+// Seven tokens or all, computed on the host.
+void compare_some(const Case& c, const Inputs& in, const HostWeights& w, bool exact_scores,
+                  const std::vector<BFloat16>& got, const std::string& name,
+                  testing::Report& report) {
+  std::vector<float> mine, exact;
+  for (std::int64_t t = 0; t < c.tokens; t += std::max<std::int64_t>(1, c.tokens / 7)) {
+    if (!exact_scores && nearly_tied(c, in, t)) continue;
+    const std::vector<float> wanted = mixed(c, in, w, t);
+    exact.insert(exact.end(), wanted.begin(), wanted.end());
+    for (std::int64_t h = 0; h < c.shape.hidden; ++h) {
+      mine.push_back(to_float(got[static_cast<std::size_t>(t * c.shape.hidden + h)]));
     }
   }
   report.error_at_most(testing::relative_error(mine, exact), 8e-3, name);
 }
 
-void run_case(Random& random, const Case& c, testing::Report& report) {
-  const ShapeCuda& s = c.shape;
-  const std::int64_t matrix = s.hidden * s.intermediate;
-  const std::string name = std::to_string(s.experts_per_token) + " of " +
-                           std::to_string(s.experts) + " experts " + std::to_string(s.hidden) +
-                           "×" + std::to_string(s.intermediate) + ", " + std::to_string(c.tokens) +
-                           " tokens" + (c.crowded ? ", crowded" : "");
-  const auto x = testing::random_bf16(random, c.tokens * s.hidden);
-  const double scale = 1 / std::sqrt(static_cast<double>(s.hidden));
-  const auto gate = testing::random_bf16(random, s.experts * matrix, 2 * scale);
-  const auto up = testing::random_bf16(random, s.experts * matrix, 2 * scale);
-  const auto down = testing::random_bf16(random, s.experts * matrix, 2 * scale);
-  std::vector<float> scores(static_cast<std::size_t>(c.tokens * s.experts));
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    scores[i] = static_cast<float>(2 * random.normal());
-    if (c.crowded) scores[i] += static_cast<float>(i % static_cast<std::size_t>(s.experts));
-    if (random.chance(0.02)) scores[i] = scores[i > 0 ? i - 1 : 0];  // equals
+// A case's memory on the device.
+struct Memory {
+  Device<BFloat16> gate, up, down;
+  Device<const void*> gates, ups, downs;
+  Device<char> workspace;
+  Device<std::uint64_t> experts_read;
+
+  Memory(const Case& c, const testing::BothTypes& g, const testing::BothTypes& u,
+         const testing::BothTypes& d)
+      : gate(g.bf16),
+        up(u.bf16),
+        down(d.bf16),
+        gates(table_of(gate, c.shape.experts)),
+        ups(table_of(up, c.shape.experts)),
+        downs(table_of(down, c.shape.experts)),
+        workspace(to_size(workspace_bytes(c.shape, c.tokens))),
+        experts_read(1) {
+    must(prepare(workspace.get(), nullptr));
   }
-  Device<BFloat16> d_x(x.bf16), d_gate(gate.bf16), d_up(up.bf16), d_down(down.bf16);
-  Device<float> d_scores(scores);
-  Device<const void*> gates(table_of(d_gate, s.experts)), ups(table_of(d_up, s.experts)),
-      downs(table_of(d_down, s.experts));
-  Device<BFloat16> out(static_cast<std::size_t>(c.tokens * s.hidden)), again(out.size());
-  Device<char> workspace(to_size(workspace_bytes(s, c.tokens)));
-  ParamsCuda p{.shape = s,
-               .tokens = c.tokens,
-               .normalise_top_k = c.normalise,
-               .x = d_x.get(),
-               .scores = d_scores.get(),
-               .gate = gates.get(),
-               .up = ups.get(),
-               .down = downs.get(),
-               .out = out.get(),
-               .workspace = workspace.get()};
-  must(run(p, nullptr));
-  p.out = again.get();
-  must(run(p, nullptr));
+
+  ParamsCuda params(const Case& c) const {
+    return {.shape = c.shape,
+            .tokens = c.tokens,
+            .sm_count = c.sms,
+            .normalise_top_k = c.normalise,
+            .gate = gates.get(),
+            .up = ups.get(),
+            .down = downs.get(),
+            .workspace = workspace.get(),
+            .experts_read = experts_read.get()};
+  }
+};
+
+std::uint64_t experts_chosen(const Case& c, const std::vector<float>& scores) {
+  const ShapeCuda& s = c.shape;
+  std::vector<bool> used(static_cast<std::size_t>(s.experts));
+  std::vector<std::int32_t> chosen(static_cast<std::size_t>(s.experts_per_token));
+  std::vector<float> weights(chosen.size());
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    route({scores.data() + t * s.experts, s.experts, s.experts_per_token, true}, chosen.data(),
+          weights.data());
+    for (const std::int32_t e : chosen) used[static_cast<std::size_t>(e)] = true;
+  }
+  return static_cast<std::uint64_t>(std::count(used.begin(), used.end(), true));
+}
+
+// Twice, the first bits kept.
+template <typename Run>
+std::vector<BFloat16> run_twice(const std::string& name, const ParamsCuda& p, std::size_t size,
+                                testing::Report& report, Run once) {
+  Device<BFloat16> out(size), again(size);
+  ParamsCuda q = p;
+  q.out = out.get();
+  must(once(q));
+  q.out = again.get();
+  must(once(q));
   must(cudaDeviceSynchronize(), name.c_str());
   const auto got = out.fetch(), second = again.fetch();
   report.check(std::memcmp(got.data(), second.data(), got.size() * 2) == 0,
                name + ": differs between runs");
+  return got;
+}
 
-  compare_some(c, x.f32, {gate.f32, up.f32, down.f32}, scores, got, name, report);
+struct Weights {
+  testing::BothTypes gate, up, down;
+};
+
+Weights random_weights(Random& random, const ShapeCuda& s) {
+  const std::int64_t all = s.experts * s.hidden * s.intermediate;
+  const double scale = 2 / std::sqrt(static_cast<double>(s.hidden));
+  return {testing::random_bf16(random, all, scale), testing::random_bf16(random, all, scale),
+          testing::random_bf16(random, all, scale)};
+}
+
+// Scores given.
+void run_plain(Random& random, const Case& c, const Weights& weights, Memory& memory,
+               testing::Report& report) {
+  const ShapeCuda& s = c.shape;
+  const std::string name = name_of(c, "");
+  const auto x = testing::random_bf16(random, c.tokens * s.hidden);
+  const auto residual = testing::random_bf16(random, c.tokens * s.hidden, 0.1);
+  const bool adds = random.chance(0.5);
+  Inputs in{x.f32, std::vector<float>(static_cast<std::size_t>(c.tokens * s.experts)), {}};
+  if (adds) in.residual = residual.f32;
+  for (std::size_t i = 0; i < in.scores.size(); ++i) {
+    in.scores[i] = static_cast<float>(2 * random.normal());
+    if (c.crowded) in.scores[i] += static_cast<float>(i % static_cast<std::size_t>(s.experts));
+    if (random.chance(0.02)) in.scores[i] = in.scores[i > 0 ? i - 1 : 0];  // equals
+  }
+  Device<BFloat16> d_x(x.bf16), d_residual(residual.bf16);
+  Device<float> d_scores(in.scores);
+  ParamsCuda p = memory.params(c);
+  p.x = d_x.get();
+  p.scores = d_scores.get();
+  if (adds) p.residual = d_residual.get();
+  memory.experts_read.zero();
+  const auto got = run_twice(name, p, x.bf16.size(), report,
+                             [](const ParamsCuda& q) { return run(q, nullptr); });
+  report.check(
+      c.tokens > kFewTokens || memory.experts_read.fetch()[0] == 2 * experts_chosen(c, in.scores),
+      name + ": experts read");
+  compare_some(c, in, {weights.gate.f32, weights.up.f32, weights.down.f32}, true, got, name,
+               report);
+}
+
+// The norm and the router's product too.
+void run_front(Random& random, const Case& c, const Weights& weights, Memory& memory,
+               testing::Report& report) {
+  const ShapeCuda& s = c.shape;
+  if (!front_fits(s, c.tokens, c.sms)) return;
+  const std::string name = name_of(c, ", with front");
+  constexpr float kEpsilon = 1e-5f;
+  const auto residual = testing::random_bf16(random, c.tokens * s.hidden, 0.5);
+  const auto norm = testing::random_bf16(random, s.hidden);
+  const auto router =
+      testing::random_bf16(random, s.experts * s.hidden, 2 / std::sqrt(double(s.hidden)));
+  Inputs in{residual.f32, {}, residual.f32};
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    float* row = in.x.data() + t * s.hidden;
+    const double mean = double{dot(row, row, s.hidden)} / static_cast<double>(s.hidden);
+    const auto factor = static_cast<float>(1 / std::sqrt(mean + kEpsilon));
+    for (std::int64_t h = 0; h < s.hidden; ++h) {
+      row[h] = to_float(to_bfloat16(row[h] * (factor * norm.f32[static_cast<std::size_t>(h)])));
+    }
+    for (std::int64_t e = 0; e < s.experts; ++e) {
+      in.scores.push_back(dot(row, router.f32.data() + e * s.hidden, s.hidden));
+    }
+  }
+  Device<BFloat16> d_residual(residual.bf16), d_norm(norm.bf16), d_router(router.bf16);
+  ParamsCuda p = memory.params(c);
+  p.residual = d_residual.get();
+  const FrontCuda front{d_norm.get(), d_router.get(), kEpsilon};
+  const auto got = run_twice(name, p, residual.bf16.size(), report, [&front](const ParamsCuda& q) {
+    return run_with_front(front, q, nullptr);
+  });
+  // In place, as the model does it.
+  p.out = d_residual.get();
+  must(run_with_front(front, p, nullptr));
+  must(cudaDeviceSynchronize(), name.c_str());
+  const auto in_place = d_residual.fetch();
+  report.check(std::memcmp(got.data(), in_place.data(), got.size() * 2) == 0,
+               name + ": differs in place");
+  compare_some(c, in, {weights.gate.f32, weights.up.f32, weights.down.f32}, false, got, name,
+               report);
+}
+
+void run_case(Random& random, const Case& c, testing::Report& report) {
+  const Weights weights = random_weights(random, c.shape);
+  Memory memory(c, weights.gate, weights.up, weights.down);
+  run_plain(random, c, weights, memory, report);
+  run_front(random, c, weights, memory, report);
+  run_plain(random, c, weights, memory, report);
+}
+
+// A token alone and among others, on the same way: the same bits.
+void run_neighbours(Random& random, const ShapeCuda& s, std::int64_t few, std::int64_t many,
+                    testing::Report& report) {
+  Case c{s, many};
+  const Weights weights = random_weights(random, s);
+  Memory memory(c, weights.gate, weights.up, weights.down);
+  const auto x = testing::random_bf16(random, many * s.hidden);
+  std::vector<float> scores(static_cast<std::size_t>(many * s.experts));
+  for (float& score : scores) score = static_cast<float>(2 * random.normal());
+  Device<BFloat16> d_x(x.bf16);
+  Device<float> d_scores(scores);
+  ParamsCuda p = memory.params(c);
+  p.x = d_x.get();
+  p.scores = d_scores.get();
+  const auto once = [](const ParamsCuda& q) { return run(q, nullptr); };
+  const auto all = run_twice(name_of(c, ""), p, x.bf16.size(), report, once);
+  p.tokens = few;
+  const auto alone = run_twice(name_of(c, ""), p, x.bf16.size(), report, once);
+  report.check(
+      std::memcmp(all.data(), alone.data(), static_cast<std::size_t>(few * s.hidden * 2)) == 0,
+      name_of(c, "") + ": bits depend on other tokens");
 }
 
 int run_all(std::uint64_t seed, bool small) {
@@ -123,10 +289,14 @@ int run_all(std::uint64_t seed, bool small) {
   std::printf("seed %lu\n", seed);
   Random random(seed);
   testing::Report report;
-  const ShapeCuda qwen{2048, 768, 128, 8}, few{512, 768, 128, 8}, mixtral{512, 1792, 8, 2};
+  const ShapeCuda qwen{2048, 768, 32, 8}, few{256, 384, 128, 8}, mixtral{512, 1792, 8, 2};
   if (!small) {
     run_case(random, {qwen, 1}, report);
     run_case(random, {qwen, 32}, report);
+    run_case(random, {{4096, 1024, 8, 2}, 2}, report);
+    run_case(random, {{256, 64, 512, 32}, 5}, report);
+    run_case(random, {{256, 64, 512, 32}, 64, true, true}, report);
+    run_case(random, {{256, 64, 1, 1}, 40}, report);
     for (const std::int64_t tokens : {1, 2, 7, 8, 9, 33, 64, 65, 257, 1000, 3001}) {
       run_case(random, {few, tokens, random.chance(0.5), random.chance(0.3)}, report);
       run_case(random, {mixtral, tokens, random.chance(0.5), random.chance(0.3)}, report);
@@ -141,10 +311,17 @@ int run_all(std::uint64_t seed, bool small) {
     c.tokens = random.chance(0.3) ? 1 : random.between(1, small ? 70 : 300);
     c.normalise = random.chance(0.5);
     c.crowded = random.chance(0.3);
+    c.sms = static_cast<int>(random.chance(0.5) ? 132 : random.between(1, 132));
     run_case(random, c, report);
   }
-  report.check(!run(ParamsCuda{.shape = {48, 32, 4, 2}, .tokens = 1}, nullptr).ok(), "hidden 48");
-  report.check(!run(ParamsCuda{.shape = {64, 32, 4, 5}, .tokens = 1}, nullptr).ok(), "5 of 4");
+  run_neighbours(random, {512, 256, 32, 4}, 1, 64, report);
+  run_neighbours(random, {256, 384, 16, 4}, 9, 33, report);
+  const auto refuses = [&report](const ParamsCuda& p, const char* what) {
+    report.check(!run(p, nullptr).ok(), what);
+  };
+  refuses({.shape = {48, 32, 4, 2}, .tokens = 1, .sm_count = 132}, "hidden 48");
+  refuses({.shape = {64, 32, 4, 5}, .tokens = 1, .sm_count = 132}, "5 of 4");
+  refuses({.shape = {64, 32, 4, 2}, .tokens = 1}, "no SMs");
   return report.finish();
 }
 
