@@ -37,6 +37,9 @@ LinkModel::LinkModel(std::vector<LinkResource> resources)
 
 FlowId LinkModel::start(LinkTransfer transfer, Nanos now) {
   CAUSEWAY_CHECK(transfer.bytes.count >= 0 && transfer.latency.count >= 0);
+  CAUSEWAY_CHECK(transfer.costs.empty() || transfer.costs.size() == transfer.route.size(),
+                 "a route has a cost for each of its resources, or none");
+  for (const double cost : transfer.costs) CAUSEWAY_CHECK(std::isfinite(cost) && cost > 0);
   std::set<int> seen;
   for (const int resource : transfer.route) {
     CAUSEWAY_CHECK(resource >= 0 && resource < static_cast<int>(resources_.size()) &&
@@ -58,9 +61,7 @@ void LinkModel::cancel(FlowId id, Nanos now) {
   advance(now);
   const auto found = flows_.find(id);
   if (found == flows_.end()) return;
-  for (const int resource : found->second.transfer.route) {
-    accounted_[static_cast<std::size_t>(resource)] += moved_bytes(found->second);
-  }
+  account(found->second, moved_bytes(found->second));
   flows_.erase(found);
   share();
 }
@@ -94,9 +95,7 @@ void LinkModel::change_state_of_due_flows() {
       ++entry;
       continue;
     }
-    for (const int resource : flow.transfer.route) {
-      accounted_[static_cast<std::size_t>(resource)] += flow.transfer.bytes.count;
-    }
+    account(flow, flow.transfer.bytes.count);
     ended_.push_back({id, now_});
     entry = flows_.erase(entry);
   }
@@ -112,32 +111,58 @@ void LinkModel::share() {
   }
 }
 
+namespace {
+
+std::int64_t counted(std::int64_t bytes, double cost) {
+  return cost == 1 ? bytes : std::llround(static_cast<double>(bytes) * cost);
+}
+
+// Where a route crosses a resource; the route's length when it does not.
+std::size_t crossing(const std::vector<int>& route, int resource) {
+  return static_cast<std::size_t>(std::find(route.begin(), route.end(), resource) - route.begin());
+}
+
+}  // namespace
+
+void LinkModel::account(const Flow& flow, std::int64_t bytes) {
+  const auto& route = flow.transfer.route;
+  for (std::size_t i = 0; i < route.size(); ++i) {
+    accounted_[static_cast<std::size_t>(route[i])] += counted(bytes, flow.transfer.cost(i));
+  }
+}
+
 // Progressive filling: the narrowest resource, by fair share, decides its flows; again without
 // them.
 void LinkModel::share_class(CopyPriority priority, std::vector<double>& left) {
   std::vector<Flow*> undecided;
   std::vector<int> users(resources_.size(), 0);
+  std::vector<double> demand(resources_.size(), 0);  // costs of its users
   for (auto& [id, flow] : flows_) {
     if (!flow.flowing || flow.transfer.priority != priority) continue;
     undecided.push_back(&flow);
-    for (const int resource : flow.transfer.route) ++users[static_cast<std::size_t>(resource)];
+    for (std::size_t i = 0; i < flow.transfer.route.size(); ++i) {
+      const auto r = static_cast<std::size_t>(flow.transfer.route[i]);
+      ++users[r];
+      demand[r] += flow.transfer.cost(i);
+    }
   }
   while (!undecided.empty()) {
     int narrowest = -1;
     double share = std::numeric_limits<double>::infinity();
     for (std::size_t r = 0; r < users.size(); ++r) {
-      if (users[r] == 0 || left[r] / users[r] >= share) continue;
-      share = left[r] / users[r];
+      if (users[r] == 0 || left[r] / demand[r] >= share) continue;
+      share = left[r] / demand[r];
       narrowest = static_cast<int>(r);
     }
     CAUSEWAY_CHECK(narrowest >= 0, "a flow without resources was to have ended");
     std::erase_if(undecided, [&](Flow* flow) {
       const auto& route = flow->transfer.route;
-      if (std::find(route.begin(), route.end(), narrowest) == route.end()) return false;
+      if (crossing(route, narrowest) == route.size()) return false;
       flow->rate = share < kRateMin ? 0 : share;
-      for (const int resource : route) {
-        const auto r = static_cast<std::size_t>(resource);
-        left[r] = std::max(0.0, left[r] - flow->rate);
+      for (std::size_t i = 0; i < route.size(); ++i) {
+        const auto r = static_cast<std::size_t>(route[i]);
+        left[r] = std::max(0.0, left[r] - flow->rate * flow->transfer.cost(i));
+        demand[r] -= flow->transfer.cost(i);
         --users[r];
       }
       return true;
@@ -183,8 +208,8 @@ std::optional<Nanos> LinkModel::when_moved(FlowId id, Bytes bytes) const {
 double LinkModel::load(int resource) const {
   double sum = 0;
   for (const auto& [id, flow] : flows_) {
-    const auto& route = flow.transfer.route;
-    if (std::find(route.begin(), route.end(), resource) != route.end()) sum += flow.rate;
+    const std::size_t at = crossing(flow.transfer.route, resource);
+    if (at < flow.transfer.route.size()) sum += flow.rate * flow.transfer.cost(at);
   }
   return sum;
 }
@@ -192,8 +217,8 @@ double LinkModel::load(int resource) const {
 Bytes LinkModel::accounted(int resource) const {
   std::int64_t sum = accounted_[static_cast<std::size_t>(resource)];
   for (const auto& [id, flow] : flows_) {
-    const auto& route = flow.transfer.route;
-    if (std::find(route.begin(), route.end(), resource) != route.end()) sum += moved_bytes(flow);
+    const std::size_t at = crossing(flow.transfer.route, resource);
+    if (at < flow.transfer.route.size()) sum += counted(moved_bytes(flow), flow.transfer.cost(at));
   }
   return Bytes(sum);
 }

@@ -3,7 +3,8 @@
 //
 // A resource is anything with a bandwidth: a link one way, the sum of a link's two ways, the switch
 // or socket behind several devices. A transfer's route is the set of resources that it crosses; all
-// its bytes count on each. Rates are max-min fair: the most urgent priority is served first, each
+// its bytes count on each, a byte as more than one where the route says that a resource is used less
+// well by this transfer (a socket's memory, written to from the other socket). Rates are max-min fair: the most urgent priority is served first, each
 // transfer as fast as the fair share of its narrowest resource allows, and what is left goes to the
 // next priority. A transfer moves nothing for its latency, then flows; rates change only when a
 // transfer starts to flow or ends, so between events everything is linear and exact.
@@ -33,6 +34,10 @@ struct LinkTransfer {
   std::vector<int> route;  // resources, each at most once; empty: unlimited
   CopyPriority priority = CopyPriority::kStep;
   Nanos latency;  // ≥ 0
+  // What one byte counts on each resource of the route, > 0; empty: 1 on each.
+  std::vector<double> costs = {};
+
+  double cost(std::size_t i) const { return costs.empty() ? 1 : costs[i]; }  // of route[i]
 };
 
 struct FlowEnd {
@@ -61,8 +66,9 @@ class LinkModel {
   std::optional<Nanos> when_moved(FlowId flow, Bytes bytes) const;
 
   const std::vector<LinkResource>& resources() const { return resources_; }
-  double load(int resource) const;      // bytes per second now
-  Bytes accounted(int resource) const;  // bytes that have crossed it
+  // Counted by cost: bytes per second now, and bytes that have crossed it.
+  double load(int resource) const;
+  Bytes accounted(int resource) const;
   std::int64_t flows() const { return static_cast<std::int64_t>(flows_.size()); }
 
  private:
@@ -76,6 +82,7 @@ class LinkModel {
   };
 
   std::int64_t moved_bytes(const Flow& flow) const;
+  void account(const Flow& flow, std::int64_t bytes);
   void drain_until(Nanos now);
   void change_state_of_due_flows();
   void share();

@@ -46,6 +46,48 @@ LinkTree without_latency(LinkTree tree = {}) {
   return tree;
 }
 
+// Four near writers, then four far ones, then all eight: the far ones waste what the near ones could
+// use, so that all together move less than the near ones alone.
+TEST(LinkModel, CostsMakeSomePathsWorseThanNone) {
+  constexpr double kFar = 2;
+  const auto total = [&](int near, int far) {
+    LinkModel model({{"memory", 120 * kGiga}});
+    std::vector<FlowId> flows;
+    for (int f = 0; f < near + far; ++f) {
+      LinkTransfer transfer{gib(1), {0}, CopyPriority::kStep, Nanos(0)};
+      if (f >= near) transfer.costs = {kFar};
+      flows.push_back(model.start(transfer, Nanos(0)));
+    }
+    double sum = 0;
+    for (const FlowId flow : flows) sum += model.bytes_per_second(flow) / kGiga;
+    EXPECT_NEAR(model.load(0), 120 * kGiga, 1e3);
+    return sum;
+  };
+  EXPECT_NEAR(total(4, 0), 120, 1e-6);
+  EXPECT_NEAR(total(0, 4), 60, 1e-6);
+  EXPECT_NEAR(total(4, 4), 80, 1e-6);
+}
+
+TEST(LinkModel, CostsAreAccounted) {
+  LinkModel model({{"memory", 10 * kGiga}});
+  model.start({Bytes(10'000'000), {0}, CopyPriority::kStep, Nanos(0), {2.5}}, Nanos(0));
+  EXPECT_EQ(model.next_event(), micros(2'500));
+  model.advance(micros(1'000));
+  EXPECT_EQ(model.accounted(0), Bytes(10'000'000));
+  model.advance(micros(2'500));
+  EXPECT_EQ(model.accounted(0), Bytes(25'000'000));
+}
+
+TEST(LinkProfile, CostsMustFitTheRoute) {
+  LinkProfile profile = make_link_tree({.devices = 1});
+  profile.paths[0].costs = {1, 1.8};
+  EXPECT_TRUE(check(profile).ok());
+  profile.paths[0].costs = {1};
+  EXPECT_FALSE(check(profile).ok());
+  profile.paths[0].costs = {1, 0};
+  EXPECT_FALSE(check(profile).ok());
+}
+
 TEST(LinkModel, OneTransferHasTheLinkToItself) {
   Machine machine(without_latency());
   const FlowId flow = machine.start(kHostEnd, 0, Bytes(55'000'000));

@@ -1,5 +1,6 @@
 #include "device/link_profile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -7,6 +8,8 @@
 
 namespace causeway::device {
 namespace {
+
+constexpr double kCostMax = 1e3;
 
 std::string end_name(int end) {
   return end == kHostEnd ? "the host" : "device " + std::to_string(end);
@@ -37,6 +40,12 @@ Status check(const LinkProfile& profile) {
     const std::set<int> route(path.route.begin(), path.route.end());
     if (route.size() != path.route.size()) {
       return invalid_argument(name + " crosses a resource twice");
+    }
+    const bool costs_fit = path.costs.empty() || path.costs.size() == path.route.size();
+    if (!costs_fit || std::any_of(path.costs.begin(), path.costs.end(), [](double cost) {
+          return !(cost > 0 && cost <= kCostMax);
+        })) {
+      return invalid_argument(name + " has implausible costs");
     }
     if (!route.empty() &&
         (*route.begin() < 0 || *route.rbegin() >= static_cast<int>(profile.resources.size()))) {

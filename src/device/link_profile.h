@@ -18,6 +18,8 @@ struct LinkPath {
   int target = kHostEnd;
   std::vector<int> route;  // indices into LinkProfile::resources
   Nanos latency;           // before the first byte
+  // What one byte counts on each resource of the route; empty: 1 on each.
+  std::vector<double> costs = {};
 };
 
 struct LinkProfile {

@@ -66,7 +66,7 @@ Status LinkPacer::move(CopyEnds ends, std::span<const CopyPiece> pieces, CopyPri
   FlowId flow;
   std::unique_lock lock(mutex_);
   if (path != nullptr) {
-    flow = model_->start({total, path->route, priority, path->latency}, clock_.now());
+    flow = model_->start({total, path->route, priority, path->latency, path->costs}, clock_.now());
     changed_.notify_all();  // others have become slower
   }
   while (!stop.load()) {

@@ -1,0 +1,205 @@
+// The decisions of the transfer engine as a state machine: task manager, path selector and
+// outstanding queues (MMA §3.4). Whoever owns the links asks pull() for a link that has room, moves
+// the chunk, and says how it ended; time is passed in. The engine runs it on real devices,
+// simulate_transfers() on modelled links.
+//
+//   add ─▶ task ─▶ queue[target][direction][priority]        chunks are cut when pulled
+//                        │ pull(link): own queue first, then another's (a relay)
+//                        ▼
+//          outstanding[link][direction] ≤ depth ─▶ finished │ failed │ gave_up … settled
+//
+// A blocked link finishes nothing, so it pulls nothing: back-pressure needs no measuring. Deviations
+// from the paper: priorities rank before direct-first; link sets (path_facts.h) bound who relays;
+// chunks shrink and slow links stand back near the end of a task.
+//
+// Not thread-safe. Deterministic.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "transfer/path_facts.h"
+#include "transfer/segment_table.h"
+#include "transfer/set_tuner.h"
+
+namespace causeway::transfer {
+
+using TaskId = Id<struct TaskTag>;
+using ChunkId = Id<struct ChunkTag>;
+
+enum class RelayPolicy {
+  kNone,            // direct only
+  kLongestQueue,    // help the target with most bytes waiting
+  kPriorityTarget,  // help one target first, then as kLongestQueue
+  kStatic,          // baseline: each task is split among links once and for all
+};
+
+struct DispatchOptions {
+  int depth = 2;  // outstanding chunks of a link and direction
+  std::array<Bytes, kDirections> chunk_bytes = {mib(4), mib(4)};
+  Bytes chunk_bytes_min = kib(512);     // towards a task's end
+  Bytes chunk_bytes_direct = mib(16);   // of tasks that have one path
+  std::int64_t chunk_segments = 4'096;  // descriptors
+  Bytes multipath_bytes_min = mib(12);  // smaller tasks go direct
+  bool direct_first = true;
+  RelayPolicy relay = RelayPolicy::kLongestQueue;
+  int priority_target = 0;            // for kPriorityTarget
+  std::vector<double> static_shares;  // by link, for kStatic
+  // Yielding to other traffic: a link slower than `yield_below` of what the map lets expect stands
+  // back for `yield_for`. 0: never.
+  Nanos yield_for = {};
+  double yield_below = 0.7;
+  bool tune_sets = true;
+  SetTunerOptions tuner = {};
+  int direct_attempts = 2;  // of one range of bytes, before its task fails
+};
+
+struct TaskSpec {
+  TaskId id;
+  int target = 0;  // link index of its GPU
+  Direction direction = Direction::kIn;
+  device::CopyPriority priority = device::CopyPriority::kStep;
+  SegmentTable segments;
+};
+
+struct Chunk {
+  ChunkId id;
+  TaskId task;
+  int link = 0;
+  int target = 0;
+  Direction direction = Direction::kIn;
+  device::CopyPriority priority = device::CopyPriority::kStep;
+  ByteRange range;
+  bool relayed() const { return link != target; }
+};
+
+struct TaskEnd {
+  TaskId task;
+  bool ok = false;
+};
+
+// Bytes that arrived over one link one way.
+struct LinkTraffic {
+  Bytes direct;
+  Bytes relayed;
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(DispatchOptions options, PathFacts facts);
+
+  // May be pulled from at once. Ids must be new. A task of 0 bytes ends at once.
+  void add(TaskSpec task, Nanos now);
+  // The next chunk for a link with room; none: nothing that it should take now.
+  std::optional<Chunk> pull(int link, Direction direction, Nanos now);
+
+  void finished(ChunkId chunk, Nanos now);
+  // Its bytes are to be moved again, directly. After options.direct_attempts direct failures the
+  // task ends as failed.
+  void failed(ChunkId chunk, Nanos now);
+  // It took too long: as failed(), but the copy may still be under way, so its place stays taken and
+  // its task cannot end until settled().
+  void gave_up(ChunkId chunk, Nanos now);
+  void settled(ChunkId chunk, Nanos now);
+  // The task ends now, failed, whatever of it is under way (say finished, failed or settled still).
+  void drop(TaskId task);
+
+  // Whether a link's GPU may relay.
+  void set_relay(int link, bool may);
+  // This pair has no direct path between its GPUs.
+  void forbid_pair(int link, int target);
+
+  std::vector<TaskEnd> take_ended();
+  // When to pull again although nothing ended (a link that yields).
+  std::optional<Nanos> next_wake(Nanos now) const;
+
+  bool idle() const { return tasks_.empty() && chunks_.empty(); }
+  bool knows(TaskId task) const { return tasks_.contains(task); }
+  const SegmentTable& segments(TaskId task) const { return tasks_.at(task).spec.segments; }
+  int outstanding(int link, Direction direction) const { return link_at(link, direction).chunks; }
+  LinkTraffic traffic(int link, Direction direction) const {
+    return link_at(link, direction).traffic;
+  }
+  // The links that serve a target now.
+  LinkSet links_for(int target, Direction direction) const;
+  // Sums agree and no limit is passed; a CHECK fails otherwise.
+  void check_integrity() const;
+
+ private:
+  struct Retry {
+    ByteRange range;
+    int direct_failures = 0;
+  };
+  struct Task {
+    TaskSpec spec;
+    Bytes cursor;  // pulled so far
+    std::deque<Retry> retries;
+    int in_flight = 0;
+    bool failed = false;
+    std::vector<Bytes> quota;  // by link, for kStatic
+    bool multipath = false;
+    bool waiting() const {
+      return !failed && (cursor < spec.segments.total() || !retries.empty());
+    }
+  };
+  struct Flying {
+    Chunk chunk;
+    Nanos started;
+    int direct_failures = 0;
+    bool given_up = false;
+  };
+  struct Link {
+    int chunks = 0;
+    Bytes bytes;  // outstanding
+    Nanos last_done;
+    double rate = 0;  // bytes per second, smoothed; 0: unknown
+    Nanos yields_until;
+    LinkTraffic traffic;
+  };
+  struct Queue {
+    std::deque<TaskId> tasks;
+    Bytes waiting;
+  };
+
+  Link& link_at(int link, Direction direction);
+  const Link& link_at(int link, Direction direction) const;
+  Queue& queue_of(int target, Direction direction, device::CopyPriority priority);
+  const Queue& queue_of(int target, Direction direction, device::CopyPriority priority) const;
+  const WayFacts& way(Direction direction) const { return facts_.way(direction); }
+
+  std::vector<int> targets_for(int link, Direction direction, device::CopyPriority priority) const;
+  std::optional<Chunk> take(int target, int link, Direction direction,
+                            device::CopyPriority priority, Nanos now);
+  bool may_take(const Task& task, int link) const;
+  bool own_link_needed(const Task& task) const;
+  bool has_own_work(int link, Direction direction) const;
+  bool worth_it(const Task& task, int link) const;
+  double rate_of(int link, Direction direction) const;
+  Bytes chunk_size(const Task& task, int link) const;
+  Chunk launch(Task& task, int link, Retry part, Nanos now);
+
+  void observe(Link& link, const Flying& flying, Nanos now);
+  Flying land(ChunkId chunk, Nanos now);
+  void give_back(const Flying& flying);
+  void tune(const Chunk& chunk, Nanos now);
+  void end_if_done(TaskId id);
+  void forget_waiting(Task& task);
+
+  const DispatchOptions options_;
+  const PathFacts facts_;
+  LinkSet relays_;
+  std::set<std::pair<int, int>> forbidden_;
+  std::map<TaskId, Task> tasks_;
+  std::map<ChunkId, Flying> chunks_;
+  std::vector<std::array<Link, kDirections>> links_;
+  std::vector<std::array<std::array<Queue, device::kCopyPriorities>, kDirections>> queues_;
+  std::vector<std::array<SetTuner, kDirections>> tuners_;  // by target
+  std::vector<TaskEnd> ended_;
+  std::int64_t next_chunk_ = 0;
+};
+
+}  // namespace causeway::transfer

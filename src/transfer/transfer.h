@@ -1,0 +1,67 @@
+// What a transfer is: bytes between host memory and one device's memory, as a list of segments.
+// Plain data, shared by the pure part (dispatcher.h) and the engine (engine.h).
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "device/device.h"
+
+namespace causeway::transfer {
+
+enum class Direction : std::uint8_t {
+  kIn,   // host → device (H2D)
+  kOut,  // device → host (D2H)
+};
+inline constexpr int kDirections = 2;
+inline constexpr std::array<Direction, kDirections> kBothDirections = {Direction::kIn,
+                                                                       Direction::kOut};
+constexpr std::size_t index_of(Direction direction) { return static_cast<std::size_t>(direction); }
+std::string_view name_of(Direction direction);  // "in", "out"
+
+// A link is one GPU's connection to the host, named by its index among the engine's GPUs.
+inline constexpr int kLinksMax = 64;
+
+// A set of links.
+struct LinkSet {
+  std::uint64_t bits = 0;
+
+  static constexpr LinkSet first(int links) {
+    return {links >= kLinksMax ? ~std::uint64_t{0} : (std::uint64_t{1} << links) - 1};
+  }
+  static constexpr LinkSet of(int link) { return {std::uint64_t{1} << link}; }
+  constexpr bool has(int link) const { return (bits >> link & 1) != 0; }
+  constexpr LinkSet with(int link) const { return {bits | of(link).bits}; }
+  constexpr LinkSet without(int link) const { return {bits & ~of(link).bits}; }
+  constexpr LinkSet operator&(LinkSet other) const { return {bits & other.bits}; }
+  constexpr LinkSet operator|(LinkSet other) const { return {bits | other.bits}; }
+  constexpr auto operator<=>(const LinkSet&) const = default;
+  constexpr int count() const { return std::popcount(bits); }
+  constexpr bool empty() const { return bits == 0; }
+};
+std::string text_of(LinkSet links);  // "0,2,4"
+
+// One contiguous run of bytes.
+struct Segment {
+  device::MemoryAddress host;
+  device::MemoryAddress device;  // in the target's arena
+  Bytes bytes;                   // ≥ 0
+};
+
+struct TransferRequest {
+  Direction direction = Direction::kIn;
+  device::DeviceId target;        // the device end, whichever way the bytes go
+  std::vector<Segment> segments;  // must not overlap where they are written
+  device::CopyPriority priority = device::CopyPriority::kStep;
+  // Nothing is read or written before this is done; its error fails the transfer. Must stay, and not
+  // be recorded again, until the completion is done. nullptr: at once.
+  const device::Event* after = nullptr;
+};
+
+}  // namespace causeway::transfer
