@@ -359,6 +359,14 @@ void Dispatcher::forget_waiting(Task& task) {
   task.retries.clear();
 }
 
+void Dispatcher::abandon(TaskId id) {
+  const auto found = tasks_.find(id);
+  if (found == tasks_.end()) return;
+  forget_waiting(found->second);
+  found->second.failed = true;
+  end_if_done(id);
+}
+
 void Dispatcher::drop(TaskId id) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end()) return;

@@ -48,7 +48,7 @@ struct DispatchOptions {
   bool direct_first = true;
   RelayPolicy relay = RelayPolicy::kLongestQueue;
   int priority_target = 0;            // for kPriorityTarget
-  std::vector<double> static_shares;  // by link, for kStatic
+  std::vector<double> static_shares = {};  // by link, for kStatic
   // Yielding to other traffic: a link slower than `yield_below` of what the map lets expect stands
   // back for `yield_for`. 0: never.
   Nanos yield_for = {};
@@ -105,6 +105,8 @@ class Dispatcher {
   // its task cannot end until settled().
   void gave_up(ChunkId chunk, Nanos now);
   void settled(ChunkId chunk, Nanos now);
+  // Nothing more of the task is pulled; it ends, failed, with its last chunk under way.
+  void abandon(TaskId task);
   // The task ends now, failed, whatever of it is under way (say finished, failed or settled still).
   void drop(TaskId task);
 

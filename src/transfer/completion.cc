@@ -1,0 +1,89 @@
+#include "transfer/completion.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "transfer/express_lane.h"
+
+namespace causeway::transfer {
+namespace {
+
+constexpr Nanos kWaitMax = seconds(365 * 24 * 3600);  // more would overflow the deadline
+
+}  // namespace
+
+CompletionBoard::Ticket CompletionBoard::open() {
+  const std::lock_guard lock(mutex_);
+  const Ticket ticket(next_++);
+  entries_.emplace(ticket, Entry{});
+  return ticket;
+}
+
+void CompletionBoard::add_reference(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  ++entries_.at(ticket).references;
+}
+
+void CompletionBoard::release(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_.at(ticket);
+  if (--entry.references == 0 && entry.outcome) entries_.erase(ticket);
+}
+
+void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_.at(ticket);
+  CAUSEWAY_CHECK(!entry.outcome, "a transfer is completed once");
+  entry.outcome = outcome;
+  if (entry.references == 0) entries_.erase(ticket);
+  changed_.notify_all();
+}
+
+Result<bool> CompletionBoard::done(Ticket ticket) const {
+  const std::lock_guard lock(mutex_);
+  const Entry& entry = entries_.at(ticket);
+  if (!entry.outcome) return false;
+  CAUSEWAY_TRY(*entry.outcome);
+  return true;
+}
+
+Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
+  const Nanos limit = std::clamp(timeout, Nanos(0), kWaitMax);
+  std::unique_lock lock(mutex_);
+  const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
+  if (!changed_.wait_for(lock, std::chrono::nanoseconds(limit.count),
+                         [&] { return entry.outcome.has_value(); })) {
+    return Error{ErrorCode::kDeadlineExceeded,
+                 "the transfer was not done within " +
+                     std::to_string(static_cast<std::int64_t>(to_millis(limit))) + " ms"};
+  }
+  return *entry.outcome;
+}
+
+std::int64_t CompletionBoard::size() const {
+  const std::lock_guard lock(mutex_);
+  return std::ssize(entries_);
+}
+
+ExpressTicket::~ExpressTicket() {
+  if (event_ != nullptr) lane_->give_back(std::move(event_));
+}
+
+Result<bool> ExpressTicket::done() const {
+  Result<bool> done = event_->done();
+  if (!done.ok()) lane_->note_failure();
+  return done;
+}
+
+Status ExpressTicket::wait(Nanos timeout) const {
+  Status waited = event_->wait(timeout);
+  if (!waited.ok() && waited.error().code != ErrorCode::kDeadlineExceeded) lane_->note_failure();
+  return waited;
+}
+
+Status Completion::join(device::Stream& stream) const {
+  if (express_) return stream.wait(express_->event());
+  return stream.run([ticket = *ticket_] { return ticket.wait(kWaitMax); });
+}
+
+}  // namespace causeway::transfer

@@ -1,0 +1,50 @@
+#include "transfer/express_lane.h"
+
+namespace causeway::transfer {
+
+ExpressLane::ExpressLane(device::Device& device, std::string name)
+    : device_(device), name_(std::move(name)) {}
+
+Result<std::unique_ptr<ExpressLane>> ExpressLane::create(device::Device& device,
+                                                         std::string name) {
+  auto lane = std::make_unique<ExpressLane>(device, std::move(name));
+  CAUSEWAY_ASSIGN(lane->stream_, device.make_stream(lane->name_));
+  return lane;
+}
+
+Result<ExpressTicket> ExpressLane::copy(std::span<const device::Copy> copies,
+                                        device::CopyPriority priority) {
+  const std::lock_guard lock(mutex_);
+  if (failed_.exchange(false)) {
+    CAUSEWAY_ASSIGN(stream_, device_.make_stream(name_));
+  }
+  CAUSEWAY_ASSIGN(auto event, take_event());
+  CAUSEWAY_TRY(stream_->copy(copies, priority));
+  const Status recorded = stream_->record(*event);
+  if (!recorded.ok()) {
+    failed_.store(true);
+    return recorded.error();
+  }
+  for (const device::Copy& copy : copies) moved_ += copy.bytes.count;
+  return ExpressTicket(*this, std::move(event));
+}
+
+// With mutex_ held.
+Result<std::unique_ptr<device::Event>> ExpressLane::take_event() {
+  if (!events_.empty()) {
+    const auto done = events_.front()->done();
+    if (!done.ok() || *done) {
+      auto event = std::move(events_.front());
+      events_.pop_front();
+      return event;
+    }
+  }
+  return device_.make_event();
+}
+
+void ExpressLane::give_back(std::unique_ptr<device::Event> event) {
+  const std::lock_guard lock(mutex_);
+  events_.push_back(std::move(event));
+}
+
+}  // namespace causeway::transfer

@@ -1,0 +1,44 @@
+// Small transfers: one batch on a stream of the target's own link, issued on the caller's thread, so
+// that they cost little more than the native call.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "transfer/completion.h"
+#include "transfer/transfer.h"
+
+namespace causeway::transfer {
+
+// One link, one direction. Must outlive its tickets.
+class ExpressLane {
+ public:
+  // The device must outlive the lane.
+  static Result<std::unique_ptr<ExpressLane>> create(device::Device& device, std::string name);
+  ExpressLane(device::Device& device, std::string name);  // by create()
+
+  Result<ExpressTicket> copy(std::span<const device::Copy> copies, device::CopyPriority priority);
+
+  void give_back(std::unique_ptr<device::Event> event);
+  // A copy failed; streams keep their first failure, so the next copy gets a new one.
+  void note_failure() { failed_.store(true); }
+  Bytes moved() const { return Bytes(moved_.load()); }
+
+ private:
+  Result<std::unique_ptr<device::Event>> take_event();
+
+  device::Device& device_;
+  const std::string name_;
+  std::atomic<bool> failed_{false};
+  std::atomic<std::int64_t> moved_{0};
+  std::mutex mutex_;  // guards what follows
+  std::unique_ptr<device::Stream> stream_;
+  std::deque<std::unique_ptr<device::Event>> events_;  // the oldest first; may still be under way
+};
+
+}  // namespace causeway::transfer

@@ -1,0 +1,176 @@
+#include "transfer/link_lane.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace causeway::transfer {
+namespace {
+
+using device::Copy;
+using device::MemoryAddress;
+
+// The copies of a chunk: from its source to staging, from staging to its target, or all the way.
+struct ChunkCopies {
+  std::vector<Copy> direct;
+  std::vector<Copy> to_staging;
+  std::vector<Copy> from_staging;
+};
+
+// Neighbours become one copy.
+void add(std::vector<Copy>& copies, const Copy& copy) {
+  if (!copies.empty()) {
+    Copy& last = copies.back();
+    const auto follows = [&](const MemoryAddress& next, const MemoryAddress& before) {
+      return next.device == before.device && next.region == before.region &&
+             next.offset == before.offset + last.bytes;
+    };
+    if (follows(copy.target, last.target) && follows(copy.source, last.source)) {
+      last.bytes += copy.bytes;
+      return;
+    }
+  }
+  copies.push_back(copy);
+}
+
+ChunkCopies copies_of(const Chunk& chunk, const SegmentTable& segments, MemoryAddress staging) {
+  ChunkCopies copies;
+  for (const SegmentTable::Part& part : segments.parts(chunk.range)) {
+    const bool in = chunk.direction == Direction::kIn;
+    const MemoryAddress& source = in ? part.host : part.device;
+    const MemoryAddress& target = in ? part.device : part.host;
+    MemoryAddress buffer = staging;
+    buffer.offset += part.at;
+    if (!chunk.relayed()) {
+      add(copies.direct, {target, source, part.bytes});
+      continue;
+    }
+    add(copies.to_staging, {buffer, source, part.bytes});
+    add(copies.from_staging, {target, buffer, part.bytes});
+  }
+  return copies;
+}
+
+}  // namespace
+
+LinkLane::LinkLane(device::Device& device, LinkLaneOptions options)
+    : device_(device), options_(std::move(options)) {}
+
+Result<std::unique_ptr<LinkLane>> LinkLane::create(device::Device& device,
+                                                   LinkLaneOptions options) {
+  CAUSEWAY_CHECK(options.depth >= 1 &&
+                 (options.staging.empty() || std::ssize(options.staging) == options.depth));
+  auto lane = std::make_unique<LinkLane>(device, std::move(options));
+  CAUSEWAY_TRY(lane->make_streams());
+  return lane;
+}
+
+Status LinkLane::make_streams() {
+  slots_.clear();
+  CAUSEWAY_ASSIGN(link_, device_.make_stream(options_.name));
+  for (int i = 0; i < options_.depth; ++i) {
+    Slot slot;
+    if (can_relay()) {
+      CAUSEWAY_ASSIGN(slot.peer,
+                      device_.make_stream(options_.name + ".peer" + std::to_string(i)));
+    }
+    CAUSEWAY_ASSIGN(slot.crossed, device_.make_event());
+    CAUSEWAY_ASSIGN(slot.done, device_.make_event());
+    slots_.push_back(std::move(slot));
+  }
+  return {};
+}
+
+int LinkLane::busy() const {
+  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
+                                        [](const Slot& slot) { return slot.chunk.has_value(); }));
+}
+
+Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Nanos now) {
+  CAUSEWAY_CHECK(ready(), "a lane that failed is to be repaired first");
+  const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                 [](const Slot& s) { return !s.chunk.has_value(); });
+  CAUSEWAY_CHECK(slot != slots_.end(), "more chunks than slots");
+  Status issued =
+      issue(*slot, static_cast<std::size_t>(slot - slots_.begin()), chunk, segments);
+  if (!issued.ok()) {
+    // What was issued must not write later: a stream's end waits for it.
+    if (broken_) {
+      link_.reset();
+      slot->peer.reset();
+    }
+    return issued;
+  }
+  slot->chunk = chunk.id;
+  slot->launched = now;
+  return {};
+}
+
+Status LinkLane::issue(Slot& slot, std::size_t index, const Chunk& chunk,
+                       const SegmentTable& segments) {
+  if (!chunk.relayed()) {
+    const ChunkCopies copies = copies_of(chunk, segments, {});
+    CAUSEWAY_TRY(link_->copy(copies.direct, chunk.priority));
+    const Status recorded = link_->record(*slot.done);
+    // The copy is on its way and nothing will say when it has ended: only a new stream does.
+    if (!recorded.ok()) broken_ = true;
+    return recorded;
+  }
+  CAUSEWAY_CHECK(can_relay() && chunk.range.bytes() <= options_.staging_bytes,
+                 "a chunk that does not fit its staging buffer");
+  const ChunkCopies copies = copies_of(chunk, segments, options_.staging[index]);
+  const bool in = options_.direction == Direction::kIn;
+  device::Stream& first = in ? *link_ : *slot.peer;
+  device::Stream& second = in ? *slot.peer : *link_;
+  return first_then(first, second, slot, copies.to_staging, copies.from_staging, chunk.priority);
+}
+
+Status LinkLane::first_then(device::Stream& first, device::Stream& second, Slot& slot,
+                            const std::vector<Copy>& one, const std::vector<Copy>& two,
+                            device::CopyPriority priority) {
+  CAUSEWAY_TRY(first.copy(one, priority));
+  const auto rest = [&]() -> Status {
+    CAUSEWAY_TRY(first.record(*slot.crossed));
+    CAUSEWAY_TRY(second.wait(*slot.crossed));
+    CAUSEWAY_TRY(second.copy(two, priority));
+    return second.record(*slot.done);
+  };
+  Status issued = rest();
+  // What was issued may still be using the buffer.
+  if (!issued.ok()) broken_ = true;
+  return issued;
+}
+
+std::vector<LinkLane::Ended> LinkLane::poll() {
+  std::vector<Ended> ended;
+  for (Slot& slot : slots_) {
+    if (!slot.chunk) continue;
+    const Result<bool> done = slot.done->done();
+    if (done.ok() && !*done) continue;
+    Status status;
+    if (!done.ok()) {
+      status = done.error();
+      broken_ = true;
+    }
+    ended.push_back({*slot.chunk, status});
+    slot.chunk.reset();
+  }
+  return ended;
+}
+
+std::vector<ChunkId> LinkLane::older_than(Nanos when) const {
+  std::vector<ChunkId> old;
+  for (const Slot& slot : slots_) {
+    if (slot.chunk && slot.launched < when) old.push_back(*slot.chunk);
+  }
+  return old;
+}
+
+Status LinkLane::repair() {
+  if (!broken_ || busy() > 0) return {};
+  link_.reset();
+  CAUSEWAY_TRY(make_streams());
+  broken_ = false;
+  return {};
+}
+
+}  // namespace causeway::transfer

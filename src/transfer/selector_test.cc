@@ -1,0 +1,221 @@
+// The selector on modelled links: how near it comes to the best that any set of links could do in
+// the long run, found by trying them all.
+#include <gtest/gtest.h>
+
+#include "transfer/modelled_links.h"
+#include "transfer/testing/machines.h"
+
+namespace causeway::transfer {
+namespace {
+
+using device::CopyPriority;
+using device::kHostEnd;
+using device::LinkProfile;
+using testing::eight_h200;
+using testing::exhaustive_best;
+using testing::map_of;
+
+constexpr double kShareOfBest = 0.95;
+
+TaskSpec task(std::int64_t id, int target, Direction direction, Bytes bytes,
+              CopyPriority priority = CopyPriority::kStep) {
+  const auto host = device::MemoryAddress::in_host({RegionId(0), Bytes(0)});
+  const auto arena = device::MemoryAddress::in_arena(device::DeviceId(target), Bytes(0));
+  return {TaskId(id), target, direction, priority,
+          SegmentTable::make({{host, arena, bytes}}).value()};
+}
+
+SimulationSetup setup_of(const LinkProfile& profile, int links) {
+  SimulationSetup setup;
+  setup.profile = profile;
+  setup.facts = facts_of(map_of(profile, links));
+  return setup;
+}
+
+double rate_of(const SimulationResult& result, TaskId id, Bytes bytes, Nanos begin = Nanos(0)) {
+  return static_cast<double>(bytes.count) / to_seconds(result.tasks.at(id).at - begin);
+}
+
+// One task; the share of the exhaustive best under the same background that it reaches.
+double share_of_best(SimulationSetup setup, int target, Direction direction, Bytes bytes) {
+  const int links = setup.facts.links;
+  const BestSet best = exhaustive_best(setup.profile, links,
+                                       {direction, {}, target, setup.background});
+  setup.tasks.push_back({task(0, target, direction, bytes), Nanos(0)});
+  const auto result = simulate_transfers(std::move(setup));
+  return rate_of(result, TaskId(0), bytes) / best.rate;
+}
+
+BackgroundTraffic native(Direction direction, int link) {
+  return direction == Direction::kIn ? BackgroundTraffic{kHostEnd, link}
+                                     : BackgroundTraffic{link, kHostEnd};
+}
+
+class Selector : public ::testing::TestWithParam<Direction> {};
+INSTANTIATE_TEST_SUITE_P(Ways, Selector, ::testing::ValuesIn(kBothDirections),
+                         [](const auto& way) { return std::string(name_of(way.param)); });
+
+TEST_P(Selector, OnAsymmetricSocketsIsNearTheBestSet) {
+  for (int target = 0; target < 8; ++target) {
+    EXPECT_GE(share_of_best(setup_of(eight_h200(), 8), target, GetParam(), gib(1)), kShareOfBest)
+        << target;
+  }
+}
+
+TEST_P(Selector, OnAPlainMachineUsesAllLinks) {
+  const LinkProfile profile = device::make_link_tree({.devices = 4, .latency = micros(1)});
+  EXPECT_GE(share_of_best(setup_of(profile, 4), 2, GetParam(), gib(1)), kShareOfBest);
+}
+
+TEST_P(Selector, BehindSwitchesIsNearTheBestSet) {
+  const LinkProfile profile =
+      device::make_link_tree({.devices = 8, .devices_per_switch = 2, .switch_link = 60e9,
+                              .latency = micros(1)});
+  EXPECT_GE(share_of_best(setup_of(profile, 8), 3, GetParam(), gib(1)), kShareOfBest);
+}
+
+TEST_P(Selector, BesideNativeTrafficOnOneLinkIsNearTheBestSet) {
+  for (int busy = 0; busy < 8; busy += 3) {
+    SimulationSetup setup = setup_of(eight_h200(), 8);
+    setup.background = {native(GetParam(), busy)};
+    EXPECT_GE(share_of_best(std::move(setup), 5, GetParam(), gib(1)), kShareOfBest) << busy;
+  }
+}
+
+TEST_P(Selector, CongestedOnHalfItsLinksIsNearTheBestSet) {
+  SimulationSetup setup = setup_of(eight_h200(), 8);
+  for (int link = 4; link < 8; ++link) setup.background.push_back(native(GetParam(), link));
+  EXPECT_GE(share_of_best(std::move(setup), 6, GetParam(), gib(4)), kShareOfBest);
+}
+
+// Links slower than when the map was made: the map's best set is wrong, and others must be found.
+TEST_P(Selector, FindsOtherLinksWhenTheMapIsWrong) {
+  LinkProfile now = eight_h200();
+  for (auto& resource : now.resources) {
+    for (const char* name : {"device4.", "device5.", "device6."}) {
+      const bool link = resource.name == name + std::string("in") ||
+                        resource.name == name + std::string("out");
+      if (link) resource.bytes_per_second = 8e9;
+    }
+  }
+  SimulationSetup setup = setup_of(eight_h200(), 8);
+  setup.profile = now;
+  const BestSet best = exhaustive_best(now, 8, {GetParam(), {}, 7, {}});
+  // What it has learnt stays for the next task.
+  setup.tasks.push_back({task(0, 7, GetParam(), gib(8)), Nanos(0)});
+  setup.tasks.push_back({task(1, 7, GetParam(), gib(4)), Nanos(0)});
+  const auto result = simulate_transfers(setup);
+  const double second = rate_of(result, TaskId(1), gib(4), result.tasks.at(TaskId(0)).at);
+  EXPECT_GE(second, kShareOfBest * best.rate);
+  setup.options.tune_sets = false;
+  const auto fixed = simulate_transfers(setup);
+  EXPECT_LT(fixed.tasks.size() == 2
+                ? rate_of(fixed, TaskId(1), gib(4), fixed.tasks.at(TaskId(0)).at)
+                : 0,
+            second * 0.97)
+      << "the map alone would have done";
+}
+
+TEST_P(Selector, WithoutAMapLearnsWhichLinksHarm) {
+  SimulationSetup setup = setup_of(eight_h200(), 8);
+  setup.facts = assume_all_links(8);
+  const BestSet best = exhaustive_best(setup.profile, 8, {GetParam(), {}, 4, {}});
+  setup.tasks.push_back({task(0, 4, GetParam(), gib(16)), Nanos(0)});
+  setup.tasks.push_back({task(1, 4, GetParam(), gib(4)), Nanos(0)});
+  const auto result = simulate_transfers(std::move(setup));
+  EXPECT_GE(rate_of(result, TaskId(1), gib(4), result.tasks.at(TaskId(0)).at), 0.9 * best.rate);
+}
+
+// Paper §5.1.2: native copies on one link keep about half of it.
+TEST_P(Selector, NativeTrafficKeepsItsShareOfTheLink) {
+  const LinkProfile profile = device::make_link_tree({.devices = 4, .latency = micros(1)});
+  SimulationSetup setup = setup_of(profile, 4);
+  setup.background = {native(GetParam(), 0)};
+  setup.tasks.push_back({task(0, 0, GetParam(), gib(2)), Nanos(0)});
+  const auto result = simulate_transfers(std::move(setup));
+  const double rate = static_cast<double>(result.background[0].count) / to_seconds(result.end);
+  EXPECT_GE(rate, 0.45 * 55e9);
+}
+
+// Yielding, it keeps clearly more than its half.
+TEST_P(Selector, YieldingLeavesTheLinkToNativeTraffic) {
+  const LinkProfile profile = device::make_link_tree({.devices = 4, .latency = micros(1)});
+  const auto background_rate = [&](Nanos yield) {
+    SimulationSetup setup = setup_of(profile, 4);
+    setup.options.yield_for = yield;
+    setup.background = {native(GetParam(), 1)};
+    setup.tasks.push_back({task(0, 0, GetParam(), gib(2)), Nanos(0)});
+    const auto result = simulate_transfers(std::move(setup));
+    return static_cast<double>(result.background[0].count) / to_seconds(result.end);
+  };
+  EXPECT_GT(background_rate(millis(1)), 1.3 * background_rate(Nanos(0)));
+}
+
+// Figure 11: dynamic does as well as the split that fits, without and with traffic on one link.
+TEST_P(Selector, DynamicBeatsEitherStaticSplitWhereThatDoesNotFit) {
+  const LinkProfile profile = device::make_link_tree({.devices = 2, .latency = micros(1)});
+  const auto seconds = [&](std::vector<double> shares, bool congested) {
+    SimulationSetup setup = setup_of(profile, 2);
+    if (!shares.empty()) {
+      setup.options.relay = RelayPolicy::kStatic;
+      setup.options.static_shares = std::move(shares);
+    }
+    if (congested) setup.background = {native(GetParam(), 0)};
+    setup.tasks.push_back({task(0, 0, GetParam(), gib(1)), Nanos(0)});
+    return to_seconds(simulate_transfers(std::move(setup)).tasks.at(TaskId(0)).at);
+  };
+  for (const bool congested : {false, true}) {
+    const double fitting = congested ? seconds({1, 2}, true) : seconds({1, 1}, false);
+    const double other = congested ? seconds({1, 1}, true) : seconds({1, 2}, false);
+    EXPECT_LT(seconds({}, congested), 1.03 * fitting) << congested;
+    EXPECT_GT(other, 1.2 * fitting) << congested;
+  }
+}
+
+// Table 2 of the paper: eight transfers to their own GPUs move nothing between GPUs.
+TEST_P(Selector, DirectFirstKeepsThePeerLinksFree) {
+  const LinkProfile profile = device::make_link_tree({.devices = 8, .latency = micros(1)});
+  const auto relayed = [&](bool direct_first) {
+    SimulationSetup setup = setup_of(profile, 8);
+    setup.options.direct_first = direct_first;
+    for (int t = 0; t < 8; ++t) {
+      setup.tasks.push_back({task(t, t, GetParam(), mib(512)), Nanos(0)});
+    }
+    Bytes bytes;
+    for (const auto& link : simulate_transfers(std::move(setup)).links) {
+      bytes += link[index_of(GetParam())].relayed;
+    }
+    return bytes;
+  };
+  EXPECT_LT(relayed(true), mib(64));  // the last chunks only
+  EXPECT_GT(relayed(false), gib(1));
+}
+
+TEST_P(Selector, UrgentTasksOvertake) {
+  SimulationSetup setup = setup_of(eight_h200(), 8);
+  setup.tasks.push_back({task(0, 4, GetParam(), gib(4), CopyPriority::kPromotion), Nanos(0)});
+  setup.tasks.push_back({task(1, 5, GetParam(), mib(512), CopyPriority::kStep), millis(5)});
+  const auto result = simulate_transfers(setup);
+  setup.tasks.erase(setup.tasks.begin());
+  const auto alone = simulate_transfers(setup);
+  const Nanos took = result.tasks.at(TaskId(1)).at - millis(5);
+  const Nanos least = alone.tasks.at(TaskId(1)).at - millis(5);
+  EXPECT_LT(to_seconds(took), 1.25 * to_seconds(least));
+}
+
+// Concurrent targets share: neither starves, and together they get what one would.
+TEST_P(Selector, TwoTargetsShareTheLinks) {
+  SimulationSetup setup = setup_of(eight_h200(), 8);
+  setup.tasks.push_back({task(0, 0, GetParam(), gib(1)), Nanos(0)});
+  setup.tasks.push_back({task(1, 6, GetParam(), gib(1)), Nanos(0)});
+  const BestSet best = exhaustive_best(setup.profile, 8, {GetParam(), {}, 6, {}});
+  const auto result = simulate_transfers(std::move(setup));
+  const double both = 2.0 * static_cast<double>(gib(1).count) / to_seconds(result.end);
+  EXPECT_GE(both, 0.85 * best.rate);
+  for (const auto& [id, end] : result.tasks) {
+    EXPECT_GT(to_seconds(end.at), 0.5 * to_seconds(result.end)) << id.value;
+  }
+}
+
+}  // namespace
+}  // namespace causeway::transfer
