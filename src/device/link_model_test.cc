@@ -46,8 +46,8 @@ LinkTree without_latency(LinkTree tree = {}) {
   return tree;
 }
 
-// Four near writers, then four far ones, then all eight: the far ones waste what the near ones could
-// use, so that all together move less than the near ones alone.
+// Four near writers, then four far ones, then all eight: the far ones waste what the near ones
+// could use, so that all together move less than the near ones alone.
 TEST(LinkModel, CostsMakeSomePathsWorseThanNone) {
   constexpr double kFar = 2;
   const auto total = [&](int near, int far) {

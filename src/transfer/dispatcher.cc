@@ -43,9 +43,8 @@ Dispatcher::Dispatcher(DispatchOptions options, PathFacts facts)
                    "facts of another number of links");
   }
   for (int target = 0; target < facts_.links; ++target) {
-    tuners_.push_back(
-        {SetTuner(options_.tuner, tuner_start(way(Direction::kIn), target)),
-         SetTuner(options_.tuner, tuner_start(way(Direction::kOut), target))});
+    tuners_.push_back({SetTuner(options_.tuner, tuner_start(way(Direction::kIn), target)),
+                       SetTuner(options_.tuner, tuner_start(way(Direction::kOut), target))});
   }
 }
 
@@ -64,9 +63,8 @@ const Dispatcher::Queue& Dispatcher::queue_of(int target, Direction direction,
 }
 
 LinkSet Dispatcher::links_for(int target, Direction direction) const {
-  const LinkSet wanted = options_.tune_sets
-                             ? tuners_.at(at(target))[index_of(direction)].current()
-                             : way(direction).best[at(target)];
+  const LinkSet wanted = options_.tune_sets ? tuners_.at(at(target))[index_of(direction)].current()
+                                            : way(direction).best[at(target)];
   LinkSet usable = wanted & relays_;
   for (const auto& [link, forbidden_target] : forbidden_) {
     if (forbidden_target == target) usable = usable.without(link);
@@ -88,8 +86,8 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
                    "a static split needs shares");
     Bytes left = total;
     for (const double share : options_.static_shares) {
-      const Bytes part = std::min(
-          left, Bytes(std::llround(static_cast<double>(total.count) * share / sum)));
+      const Bytes part =
+          std::min(left, Bytes(std::llround(static_cast<double>(total.count) * share / sum)));
       task.quota.push_back(part);
       left -= part;
     }
@@ -149,8 +147,7 @@ std::optional<Chunk> Dispatcher::take(int target, int link, Direction direction,
       return launch(task, link, retry, now);
     }
     const Bytes begin = task.cursor;
-    task.cursor =
-        task.spec.segments.cut(begin, chunk_size(task, link), options_.chunk_segments);
+    task.cursor = task.spec.segments.cut(begin, chunk_size(task, link), options_.chunk_segments);
     if (!task.quota.empty()) task.quota[at(link)] -= task.cursor - begin;
     return launch(task, link, {{begin, task.cursor}, 0}, now);
   }
@@ -277,8 +274,7 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const Nanos from = std::max(flying.started, link.last_done);
   if (now <= from) return;
   const Chunk& chunk = flying.chunk;
-  const double rate =
-      static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
+  const double rate = static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
   link.rate = link.rate > 0 ? link.rate + kRateSmoothing * (rate - link.rate) : rate;
   if (options_.yield_for <= Nanos(0)) return;
   const WayFacts& facts = way(chunk.direction);

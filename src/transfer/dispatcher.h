@@ -8,9 +8,9 @@
 //                        ▼
 //          outstanding[link][direction] ≤ depth ─▶ finished │ failed │ gave_up … settled
 //
-// A blocked link finishes nothing, so it pulls nothing: back-pressure needs no measuring. Deviations
-// from the paper: priorities rank before direct-first; link sets (path_facts.h) bound who relays;
-// chunks shrink and slow links stand back near the end of a task.
+// A blocked link finishes nothing, so it pulls nothing: back-pressure needs no measuring.
+// Deviations from the paper: priorities rank before direct-first; link sets (path_facts.h) bound
+// who relays; chunks shrink and slow links stand back near the end of a task.
 //
 // Not thread-safe. Deterministic.
 #pragma once
@@ -47,7 +47,7 @@ struct DispatchOptions {
   Bytes multipath_bytes_min = mib(12);  // smaller tasks go direct
   bool direct_first = true;
   RelayPolicy relay = RelayPolicy::kLongestQueue;
-  int priority_target = 0;            // for kPriorityTarget
+  int priority_target = 0;                 // for kPriorityTarget
   std::vector<double> static_shares = {};  // by link, for kStatic
   // Yielding to other traffic: a link slower than `yield_below` of what the map lets expect stands
   // back for `yield_for`. 0: never.
@@ -101,8 +101,8 @@ class Dispatcher {
   // Its bytes are to be moved again, directly. After options.direct_attempts direct failures the
   // task ends as failed.
   void failed(ChunkId chunk, Nanos now);
-  // It took too long: as failed(), but the copy may still be under way, so its place stays taken and
-  // its task cannot end until settled().
+  // It took too long: as failed(), but the copy may still be under way, so its place stays taken
+  // and its task cannot end until settled().
   void gave_up(ChunkId chunk, Nanos now);
   void settled(ChunkId chunk, Nanos now);
   // Nothing more of the task is pulled; it ends, failed, with its last chunk under way.
@@ -144,9 +144,7 @@ class Dispatcher {
     bool failed = false;
     std::vector<Bytes> quota;  // by link, for kStatic
     bool multipath = false;
-    bool waiting() const {
-      return !failed && (cursor < spec.segments.total() || !retries.empty());
-    }
+    bool waiting() const { return !failed && (cursor < spec.segments.total() || !retries.empty()); }
   };
   struct Flying {
     Chunk chunk;

@@ -216,8 +216,8 @@ class RandomDispatch {
     options.priority_target = static_cast<int>(random_.below(links_));
     for (int l = 0; l < links_; ++l) options.static_shares.push_back(random_.uniform() + 0.01);
     options.yield_for = random_.chance(0.3) ? Nanos(random_.between(1, 500)) : Nanos(0);
-    options.tuner.window_chunks = 3;
-    options.tuner.settle_chunks = 2;
+    options.tuner.window_chunks = 2;
+    options.tuner.regret = 0.5;
     faulty_ = random_.chance(0.4) ? 0.1 : 0;
     dispatcher_.emplace(options, facts);
   }

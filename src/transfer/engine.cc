@@ -16,8 +16,8 @@ namespace causeway::transfer {
 
 class TransferEngine::State {
  public:
-  State(TransferEngineOptions engine_options, const std::vector<EngineLink>& links,
-        PathFacts facts, const Clock& engine_clock)
+  State(TransferEngineOptions engine_options, const std::vector<EngineLink>& links, PathFacts facts,
+        const Clock& engine_clock)
       : options(std::move(engine_options)),
         clock(engine_clock),
         loop(options, movers(links), std::move(facts), board) {
@@ -198,8 +198,9 @@ Result<std::unique_ptr<TransferEngine>> TransferEngine::create(TransferEngineOpt
   if (dispatch.depth < 1 || dispatch.chunk_segments < 1 || dispatch.chunk_bytes_min < Bytes(1) ||
       dispatch.chunk_bytes_direct < Bytes(1) ||
       std::min(dispatch.chunk_bytes[0], dispatch.chunk_bytes[1]) < dispatch.chunk_bytes_min) {
-    return invalid_argument("a transfer engine's depth and chunk sizes must be positive, and its "
-                            "chunks no smaller than the smallest allowed");
+    return invalid_argument(
+        "a transfer engine's depth and chunk sizes must be positive, and its "
+        "chunks no smaller than the smallest allowed");
   }
   for (const EngineLink& link : links) {
     if (link.slices.empty()) return invalid_argument("a link of a transfer engine has no device");

@@ -46,8 +46,8 @@ struct TransferStats {
 class TransferEngine {
  public:
   // `facts` for as many links as given, in their order. A GPU that has no memory for staging, or no
-  // peer copies, does not relay. kInvalidArgument for an impossible option; a device's error when it
-  // has no streams.
+  // peer copies, does not relay. kInvalidArgument for an impossible option; a device's error when
+  // it has no streams.
   static Result<std::unique_ptr<TransferEngine>> create(TransferEngineOptions options,
                                                         std::vector<EngineLink> links,
                                                         PathFacts facts, const Clock& clock);
@@ -56,8 +56,8 @@ class TransferEngine {
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;
 
-  // Begins a transfer. kInvalidArgument for an unknown target or a bad segment. Everything else that
-  // fails is the completion's to tell: an address outside its memory, a device that is lost.
+  // Begins a transfer. kInvalidArgument for an unknown target or a bad segment. Everything else
+  // that fails is the completion's to tell: an address outside its memory, a device that is lost.
   Result<Completion> submit(TransferRequest request);
 
   TransferStats stats() const;

@@ -66,8 +66,8 @@ Status EngineLoop::set_up_link(int index) {
     options.name = "transfer." + std::string(name_of(direction));
     options.staging_bytes = each;
     if (link.relays) {
-      const auto from = buffers.begin() + static_cast<std::ptrdiff_t>(index_of(direction)) *
-                                              dispatch.depth;
+      const auto from =
+          buffers.begin() + static_cast<std::ptrdiff_t>(index_of(direction)) * dispatch.depth;
       options.staging.assign(from, from + dispatch.depth);
     }
     CAUSEWAY_ASSIGN(link.lanes[index_of(direction)],
@@ -214,9 +214,9 @@ void EngineLoop::give_up_old_chunks(Nanos now) {
         ++retries_;
         if (chunk.relayed()) rest_relay(chunk.link, now);
         if (const auto running = running_.find(chunk.task); running != running_.end()) {
-          running->second.error = Error{ErrorCode::kDeadlineExceeded,
-                                        "a copy over link " + std::to_string(chunk.link) +
-                                            " did not end in time"};
+          running->second.error =
+              Error{ErrorCode::kDeadlineExceeded,
+                    "a copy over link " + std::to_string(chunk.link) + " did not end in time"};
         }
         dispatcher_.gave_up(id, now);
       }
@@ -251,7 +251,8 @@ bool EngineLoop::hopeless(int link, Direction direction) const {
 // Their chunks under way are still waited for where they can be: those tasks end with them.
 void EngineLoop::fail_tasks_of(int link, Direction direction, const Error& error) {
   for (auto& [id, running] : running_) {
-    if (running.target != link || running.direction != direction || !dispatcher_.knows(id)) continue;
+    if (running.target != link || running.direction != direction || !dispatcher_.knows(id))
+      continue;
     if (!running.error) running.error = error;
     dispatcher_.abandon(id);
   }
@@ -324,8 +325,7 @@ void EngineLoop::collect_ended_tasks() {
     if (task.ok) {
       end(running.ticket, Status());
     } else {
-      end(running.ticket,
-          running.error.value_or(Error{ErrorCode::kDevice, "the transfer failed"}));
+      end(running.ticket, running.error.value_or(Error{ErrorCode::kDevice, "the transfer failed"}));
     }
   }
 }
@@ -350,8 +350,8 @@ void EngineLoop::shut_down() {
 TransferStats EngineLoop::stats() const {
   TransferStats stats;
   for (int link = 0; link < static_cast<int>(links_.size()); ++link) {
-    stats.links.push_back({dispatcher_.traffic(link, Direction::kIn),
-                           dispatcher_.traffic(link, Direction::kOut)});
+    stats.links.push_back(
+        {dispatcher_.traffic(link, Direction::kIn), dispatcher_.traffic(link, Direction::kOut)});
     const Link& state = links_[static_cast<std::size_t>(link)];
     if (state.relays && (state.rests_until || state.lost)) ++stats.relays_off;
   }

@@ -5,8 +5,7 @@ namespace causeway::transfer {
 ExpressLane::ExpressLane(device::Device& device, std::string name)
     : device_(device), name_(std::move(name)) {}
 
-Result<std::unique_ptr<ExpressLane>> ExpressLane::create(device::Device& device,
-                                                         std::string name) {
+Result<std::unique_ptr<ExpressLane>> ExpressLane::create(device::Device& device, std::string name) {
   auto lane = std::make_unique<ExpressLane>(device, std::move(name));
   CAUSEWAY_ASSIGN(lane->stream_, device.make_stream(lane->name_));
   return lane;

@@ -1,5 +1,5 @@
-// Small transfers: one batch on a stream of the target's own link, issued on the caller's thread, so
-// that they cost little more than the native call.
+// Small transfers: one batch on a stream of the target's own link, issued on the caller's thread,
+// so that they cost little more than the native call.
 //
 // Thread-safe.
 #pragma once

@@ -70,8 +70,7 @@ Status LinkLane::make_streams() {
   for (int i = 0; i < options_.depth; ++i) {
     Slot slot;
     if (can_relay()) {
-      CAUSEWAY_ASSIGN(slot.peer,
-                      device_.make_stream(options_.name + ".peer" + std::to_string(i)));
+      CAUSEWAY_ASSIGN(slot.peer, device_.make_stream(options_.name + ".peer" + std::to_string(i)));
     }
     CAUSEWAY_ASSIGN(slot.crossed, device_.make_event());
     CAUSEWAY_ASSIGN(slot.done, device_.make_event());
@@ -90,8 +89,7 @@ Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Nanos 
   const auto slot = std::find_if(slots_.begin(), slots_.end(),
                                  [](const Slot& s) { return !s.chunk.has_value(); });
   CAUSEWAY_CHECK(slot != slots_.end(), "more chunks than slots");
-  Status issued =
-      issue(*slot, static_cast<std::size_t>(slot - slots_.begin()), chunk, segments);
+  Status issued = issue(*slot, static_cast<std::size_t>(slot - slots_.begin()), chunk, segments);
   if (!issued.ok()) {
     // What was issued must not write later: a stream's end waits for it.
     if (broken_) {

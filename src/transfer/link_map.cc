@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kRateMin = 1;     // bytes per second
 constexpr double kRateMax = 1e15;  // a petabyte per second
-constexpr double kAlike = 0.98;    // of the best: no worse
+constexpr double kAlike = 0.99;    // of the best: no worse
 // Sets below this share of what their links give alone are limited by something shared.
 constexpr double kShared = 0.95;
 constexpr double kCostMax = 16;
@@ -66,8 +66,8 @@ Status check_way(const LinkMap& map, Direction direction) {
   return {};
 }
 
-// How much one byte of each link costs on what all share: projections onto the measured sets' equal-
-// share equations, rate × Σ costs = capacity × links, with costs kept in [1, kCostMax].
+// How much one byte of each link costs on what all share: projections onto the measured sets'
+// equal- share equations, rate × Σ costs = capacity × links, with costs kept in [1, kCostMax].
 std::vector<double> fit_costs(const LinkMap& map, Direction direction, double capacity) {
   constexpr int kSweeps = 200;
   std::vector<double> costs(at(map.links), 1);
@@ -130,8 +130,7 @@ Status check(const LinkMap& map) {
   std::set<std::pair<int, int>> pairs;
   for (const PeerRate& peer : map.peers) {
     const bool known = std::min(peer.source, peer.target) >= 0 &&
-                       std::max(peer.source, peer.target) < map.links &&
-                       peer.source != peer.target;
+                       std::max(peer.source, peer.target) < map.links && peer.source != peer.target;
     if (!known) return corrupt("link map: a peer pair of unknown GPUs");
     if (!plausible(peer.rate)) return corrupt("link map: implausible peer rate");
     if (!pairs.emplace(peer.source, peer.target).second) {
@@ -157,7 +156,7 @@ BestSet best_set(const LinkMap& map, int target, Direction direction) {
   for (const BestSet& set : candidates) most = std::max(most, set.rate);
   std::erase_if(candidates, [&](const BestSet& set) { return set.rate < kAlike * most; });
   const auto better = [&](const BestSet& a, const BestSet& b) {
-    if (a.links.count() != b.links.count()) return a.links.count() < b.links.count();
+    if (a.links.count() != b.links.count()) return a.links.count() > b.links.count();
     if (a.links.has(target) != b.links.has(target)) return a.links.has(target);
     return a.rate > b.rate;
   };

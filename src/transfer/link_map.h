@@ -40,15 +40,16 @@ struct LinkMap {
   // By Direction. Own: each link to (or from) its own GPU; every link alone is among them.
   std::array<std::vector<SetRate>, kDirections> own;
   std::array<std::vector<RelayRate>, kDirections> relayed;  // the best few of each target
-  std::vector<double> duplex;    // by link: both ways at once, the sum; 0: unknown
-  std::vector<PeerRate> peers;   // ordered pairs that can copy directly
+  std::vector<double> duplex;   // by link: both ways at once, the sum; 0: unknown
+  std::vector<PeerRate> peers;  // ordered pairs that can copy directly
 };
 
 // Whether a map makes sense; kCorrupt names what does not.
 Status check(const LinkMap& map);
 
 // The best known set for a large transfer, and what it gives. Relayed measurements count before
-// own ones; within 2 % of the best the smallest set wins, and one with the target's own link.
+// own ones; within 1 % of the best the largest set wins, which keeps more of what it shares with
+// other traffic, and one with the target's own link.
 struct BestSet {
   LinkSet links;
   double rate = 0;
@@ -94,13 +95,14 @@ class LinkProber {
 };
 
 struct LinkMapOptions {
-  int runs = 3;             // of each probe; the median counts
-  int relayed_sets = 3;     // tried for each target and direction
-  double worth = 1.02;      // what one more link must bring
+  int runs = 3;          // of each probe; the median counts
+  int relayed_sets = 3;  // tried for each target and direction
+  double worth = 1.02;   // what one more link must bring
 };
 
-// For each direction: every link alone, sets grown from each of them and one shrunk from all, one link
-// at a time while it pays, at most some 150 of eight links; then the best few for each target, relayed.
+// For each direction: every link alone, sets grown from each of them and one shrunk from all, one
+// link at a time while it pays, at most some 150 of eight links; then the best few for each target,
+// relayed.
 Result<LinkMap> measure_link_map(const std::string& machine, LinkProber& prober,
                                  const LinkMapOptions& options = {});
 

@@ -87,13 +87,15 @@ class Survey {
   }
 
   // Adds the link that brings most, while one does.
-  Status grow(LinkSet links) { return climb(links, [](LinkSet set, int link) {
-    return set.has(link) ? set : set.with(link);
-  }); }
+  Status grow(LinkSet links) {
+    return climb(links, [](LinkSet set, int link) { return set.has(link) ? set : set.with(link); });
+  }
   // Leaves out the link whose going brings most, while one does.
-  Status shrink(LinkSet links) { return climb(links, [](LinkSet set, int link) {
-    return set.has(link) && set.count() > 1 ? set.without(link) : set;
-  }); }
+  Status shrink(LinkSet links) {
+    return climb(links, [](LinkSet set, int link) {
+      return set.has(link) && set.count() > 1 ? set.without(link) : set;
+    });
+  }
 
   template <typename Change>
   Status climb(LinkSet links, Change change) {

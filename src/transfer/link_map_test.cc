@@ -135,9 +135,10 @@ TEST(LinkMap, DamagedTextIsRefusedOrMakesSense) {
   Random random(11);
   int read = 0;
   for (int round = 0; round < 300; ++round) {
-    std::string text = good.substr(0, static_cast<std::size_t>(random.between(0, std::ssize(good))));
+    std::string text =
+        good.substr(0, static_cast<std::size_t>(random.between(0, std::ssize(good))));
     if (round % 2 == 0) text = good;
-    for (int i = 0; i < 3 && !text.empty(); ++i) {
+    for (int i = round % 4; i < 3 && !text.empty(); ++i) {
       text[static_cast<std::size_t>(random.below(std::ssize(text)))] =
           static_cast<char>(random.between(32, 126));
     }

@@ -65,8 +65,8 @@ class Simulation {
       result_.background[background] += model_.moved(flow).value_or(Bytes(0));
     }
     for (int link = 0; link < setup_.facts.links; ++link) {
-      result_.links.push_back({dispatcher_.traffic(link, Direction::kIn),
-                               dispatcher_.traffic(link, Direction::kOut)});
+      result_.links.push_back(
+          {dispatcher_.traffic(link, Direction::kIn), dispatcher_.traffic(link, Direction::kOut)});
     }
     result_.end = now_;
     return std::move(result_);
@@ -146,8 +146,8 @@ class Simulation {
   }
 
   void start_peer_move(const Chunk& chunk) {
-    const FlowId flow = model_.start(
-        transfer_over(peer_path(setup_.profile, chunk), chunk.range.bytes()), now_);
+    const FlowId flow =
+        model_.start(transfer_over(peer_path(setup_.profile, chunk), chunk.range.bytes()), now_);
     peer_moves_.emplace(flow, chunk);
   }
 

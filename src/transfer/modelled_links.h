@@ -1,5 +1,6 @@
 // The dispatcher on modelled links in virtual time: what tests, simulation and planning use instead
-// of a machine. The model knows nothing of priorities or depths: those are the dispatcher's to keep.
+// of a machine. The model knows nothing of priorities or depths: those are the dispatcher's to
+// keep.
 //
 // One link works through its chunks in order, one crossing at a time each way, as a copy engine
 // does; a relayed chunk takes the GPUs' peer link as well.

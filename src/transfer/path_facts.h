@@ -10,10 +10,11 @@
 namespace causeway::transfer {
 
 struct WayFacts {
-  std::vector<LinkSet> best;      // by target: the links to use for a large transfer
-  std::vector<double> best_rate;  // by target: what they give together, bytes per second; 0: unknown
-  std::vector<LinkSet> reach;     // by target: links whose GPU can pass bytes on, and its own
-  std::vector<double> alone;      // by link: bytes per second; 0: unknown
+  std::vector<LinkSet> best;  // by target: the links to use for a large transfer
+  std::vector<double>
+      best_rate;               // by target: what they give together, bytes per second; 0: unknown
+  std::vector<LinkSet> reach;  // by target: links whose GPU can pass bytes on, and its own
+  std::vector<double> alone;   // by link: bytes per second; 0: unknown
 };
 
 struct PathFacts {

@@ -17,8 +17,8 @@ struct ByteRange {
 class SegmentTable {
  public:
   SegmentTable() = default;
-  // Segments of 0 bytes are left out; neighbours in both memories become one. kInvalidArgument for a
-  // negative size or more than 2^62 bytes in all.
+  // Segments of 0 bytes are left out; neighbours in both memories become one. kInvalidArgument for
+  // a negative size or more than 2^62 bytes in all.
   static Result<SegmentTable> make(std::vector<Segment> segments);
 
   Bytes total() const { return starts_.empty() ? Bytes(0) : starts_.back(); }

@@ -16,10 +16,10 @@ Segment segment(std::int64_t host, std::int64_t device, std::int64_t bytes) {
 }
 
 TEST(SegmentTable, NeighboursBecomeOneAndEmptyOnesGo) {
-  const auto table = SegmentTable::make({segment(0, 100, 10), segment(10, 110, 0),
-                                         segment(10, 110, 5), segment(15, 120, 7),
-                                         segment(30, 127, 1)})
-                         .value();
+  const auto table =
+      SegmentTable::make({segment(0, 100, 10), segment(10, 110, 0), segment(10, 110, 5),
+                          segment(15, 120, 7), segment(30, 127, 1)})
+          .value();
   EXPECT_EQ(table.size(), 3);
   EXPECT_EQ(table.total(), Bytes(23));
 }

@@ -39,8 +39,8 @@ double rate_of(const SimulationResult& result, TaskId id, Bytes bytes, Nanos beg
 // One task; the share of the exhaustive best under the same background that it reaches.
 double share_of_best(SimulationSetup setup, int target, Direction direction, Bytes bytes) {
   const int links = setup.facts.links;
-  const BestSet best = exhaustive_best(setup.profile, links,
-                                       {direction, {}, target, setup.background});
+  const BestSet best =
+      exhaustive_best(setup.profile, links, {direction, {}, target, setup.background});
   setup.tasks.push_back({task(0, target, direction, bytes), Nanos(0)});
   const auto result = simulate_transfers(std::move(setup));
   return rate_of(result, TaskId(0), bytes) / best.rate;
@@ -68,24 +68,36 @@ TEST_P(Selector, OnAPlainMachineUsesAllLinks) {
 }
 
 TEST_P(Selector, BehindSwitchesIsNearTheBestSet) {
-  const LinkProfile profile =
-      device::make_link_tree({.devices = 8, .devices_per_switch = 2, .switch_link = 60e9,
-                              .latency = micros(1)});
+  const LinkProfile profile = device::make_link_tree(
+      {.devices = 8, .devices_per_switch = 2, .switch_link = 60e9, .latency = micros(1)});
   EXPECT_GE(share_of_best(setup_of(profile, 8), 3, GetParam(), gib(1)), kShareOfBest);
 }
 
+// The share of the best that a second task reaches, with what was learnt from a first.
+double learnt_share_of_best(SimulationSetup setup, int target, Direction direction) {
+  const int links = setup.facts.links;
+  const BestSet best =
+      exhaustive_best(setup.profile, links, {direction, {}, target, setup.background});
+  setup.tasks.push_back({task(0, target, direction, gib(8)), Nanos(0)});
+  setup.tasks.push_back({task(1, target, direction, gib(2)), Nanos(0)});
+  const auto result = simulate_transfers(std::move(setup));
+  return rate_of(result, TaskId(1), gib(2), result.tasks.at(TaskId(0)).at) / best.rate;
+}
+
+// More links mean a larger share of what is congested, so here the best set is not the map's.
 TEST_P(Selector, BesideNativeTrafficOnOneLinkIsNearTheBestSet) {
   for (int busy = 0; busy < 8; busy += 3) {
     SimulationSetup setup = setup_of(eight_h200(), 8);
     setup.background = {native(GetParam(), busy)};
-    EXPECT_GE(share_of_best(std::move(setup), 5, GetParam(), gib(1)), kShareOfBest) << busy;
+    EXPECT_GE(share_of_best(setup, 5, GetParam(), gib(1)), 0.85) << busy;
+    EXPECT_GE(learnt_share_of_best(setup, 5, GetParam()), kShareOfBest) << busy;
   }
 }
 
 TEST_P(Selector, CongestedOnHalfItsLinksIsNearTheBestSet) {
   SimulationSetup setup = setup_of(eight_h200(), 8);
   for (int link = 4; link < 8; ++link) setup.background.push_back(native(GetParam(), link));
-  EXPECT_GE(share_of_best(std::move(setup), 6, GetParam(), gib(4)), kShareOfBest);
+  EXPECT_GE(learnt_share_of_best(std::move(setup), 6, GetParam()), kShareOfBest);
 }
 
 // Links slower than when the map was made: the map's best set is wrong, and others must be found.
@@ -93,8 +105,8 @@ TEST_P(Selector, FindsOtherLinksWhenTheMapIsWrong) {
   LinkProfile now = eight_h200();
   for (auto& resource : now.resources) {
     for (const char* name : {"device4.", "device5.", "device6."}) {
-      const bool link = resource.name == name + std::string("in") ||
-                        resource.name == name + std::string("out");
+      const bool link =
+          resource.name == name + std::string("in") || resource.name == name + std::string("out");
       if (link) resource.bytes_per_second = 8e9;
     }
   }
@@ -102,17 +114,16 @@ TEST_P(Selector, FindsOtherLinksWhenTheMapIsWrong) {
   setup.profile = now;
   const BestSet best = exhaustive_best(now, 8, {GetParam(), {}, 7, {}});
   // What it has learnt stays for the next task.
-  setup.tasks.push_back({task(0, 7, GetParam(), gib(8)), Nanos(0)});
+  setup.tasks.push_back({task(0, 7, GetParam(), gib(24)), Nanos(0)});
   setup.tasks.push_back({task(1, 7, GetParam(), gib(4)), Nanos(0)});
   const auto result = simulate_transfers(setup);
   const double second = rate_of(result, TaskId(1), gib(4), result.tasks.at(TaskId(0)).at);
   EXPECT_GE(second, kShareOfBest * best.rate);
   setup.options.tune_sets = false;
   const auto fixed = simulate_transfers(setup);
-  EXPECT_LT(fixed.tasks.size() == 2
-                ? rate_of(fixed, TaskId(1), gib(4), fixed.tasks.at(TaskId(0)).at)
-                : 0,
-            second * 0.97)
+  EXPECT_LT(
+      fixed.tasks.size() == 2 ? rate_of(fixed, TaskId(1), gib(4), fixed.tasks.at(TaskId(0)).at) : 0,
+      second * 0.97)
       << "the map alone would have done";
 }
 
@@ -179,7 +190,7 @@ TEST_P(Selector, DirectFirstKeepsThePeerLinksFree) {
     SimulationSetup setup = setup_of(profile, 8);
     setup.options.direct_first = direct_first;
     for (int t = 0; t < 8; ++t) {
-      setup.tasks.push_back({task(t, t, GetParam(), mib(512)), Nanos(0)});
+      setup.tasks.push_back({task(t, t, GetParam(), mib(512)), micros(50) * t});
     }
     Bytes bytes;
     for (const auto& link : simulate_transfers(std::move(setup)).links) {
@@ -187,20 +198,23 @@ TEST_P(Selector, DirectFirstKeepsThePeerLinksFree) {
     }
     return bytes;
   };
-  EXPECT_LT(relayed(true), mib(64));  // the last chunks only
-  EXPECT_GT(relayed(false), gib(1));
+  EXPECT_LT(relayed(true), mib(256));  // of 4 GiB: while only some have begun, or are not done
+  EXPECT_GT(relayed(false), relayed(true) * 3);
 }
 
+// An urgent task, of the same target or another, waits only for the chunks that are under way.
 TEST_P(Selector, UrgentTasksOvertake) {
-  SimulationSetup setup = setup_of(eight_h200(), 8);
-  setup.tasks.push_back({task(0, 4, GetParam(), gib(4), CopyPriority::kPromotion), Nanos(0)});
-  setup.tasks.push_back({task(1, 5, GetParam(), mib(512), CopyPriority::kStep), millis(5)});
-  const auto result = simulate_transfers(setup);
-  setup.tasks.erase(setup.tasks.begin());
-  const auto alone = simulate_transfers(setup);
-  const Nanos took = result.tasks.at(TaskId(1)).at - millis(5);
-  const Nanos least = alone.tasks.at(TaskId(1)).at - millis(5);
-  EXPECT_LT(to_seconds(took), 1.25 * to_seconds(least));
+  for (const int target : {4, 5}) {
+    SimulationSetup setup = setup_of(eight_h200(), 8);
+    setup.tasks.push_back({task(0, 4, GetParam(), gib(4), CopyPriority::kPromotion), Nanos(0)});
+    setup.tasks.push_back({task(1, target, GetParam(), mib(512), CopyPriority::kStep), millis(5)});
+    const auto result = simulate_transfers(setup);
+    setup.tasks.erase(setup.tasks.begin());
+    const auto alone = simulate_transfers(setup);
+    const Nanos took = result.tasks.at(TaskId(1)).at - millis(5);
+    const Nanos least = alone.tasks.at(TaskId(1)).at - millis(5);
+    EXPECT_LT(to_seconds(took), 1.2 * to_seconds(least)) << target;
+  }
 }
 
 // Concurrent targets share: neither starves, and together they get what one would.

@@ -4,55 +4,90 @@
 #include <utility>
 
 namespace causeway::transfer {
+namespace {
+
+// A link added may slow the others down (a far socket), but not by more.
+constexpr double kLossByAdding = 0.2;
+constexpr double kLossByAll = 0.35;
+
+}  // namespace
 
 SetTuner::SetTuner(SetTunerOptions options, Start start)
     : options_(options),
       start_(std::move(start)),
       base_(start_.best),
       rest_(options.rest),
-      settling_(options.settle_chunks),
-      bytes_(start_.alone.size()) {
+      seen_(start_.alone.size()) {
   CAUSEWAY_CHECK(!base_.empty() && options_.window_chunks > 0);
+  open_later();
 }
 
-void SetTuner::pause() {
+// Chunks that end first began before the change: as many as all links had outstanding.
+void SetTuner::open_later() {
   open_ = false;
-  settling_ = options_.settle_chunks;
+  settling_ = 2 * std::max(base_.count(), current().count());
+}
+
+void SetTuner::pause() { open_later(); }
+
+Bytes SetTuner::total() const {
+  Bytes total;
+  for (const Seen& seen : seen_) total += seen.bytes;
+  return total;
+}
+
+double SetTuner::rate() const {
+  double rate = 0;
+  for (const Seen& seen : seen_) {
+    if (seen.last <= seen.first) continue;
+    rate += static_cast<double>(seen.bytes.count) / to_seconds(seen.last - seen.first);
+  }
+  return rate;
 }
 
 void SetTuner::moved(int link, Bytes bytes, Nanos now) {
+  if (!trial_) {
+    credit_ = std::min(credit_ + options_.regret * static_cast<double>(bytes.count),
+                       static_cast<double>(options_.credit_max.count));
+  }
   if (settling_ > 0) {
     --settling_;
     return;
   }
   if (!open_) return begin_window(now);
-  bytes_[static_cast<std::size_t>(link)] += bytes;
-  if (++chunks_ < options_.window_chunks || now <= began_) return;
-  Bytes total;
-  for (const Bytes part : bytes_) total += part;
-  end_window(static_cast<double>(total.count) / to_seconds(now - began_), now);
+  Seen& seen = seen_[static_cast<std::size_t>(link)];
+  if (seen.any) {
+    seen.bytes += bytes;
+  } else {
+    seen.first = now;
+    seen.any = true;
+  }
+  seen.last = now;
+  if (++chunks_ < (options_.window_chunks + 1) * current().count() || now <= began_) return;
+  end_window(rate(), now);
 }
 
 void SetTuner::begin_window(Nanos now) {
   open_ = true;
   began_ = now;
   chunks_ = 0;
-  std::fill(bytes_.begin(), bytes_.end(), Bytes(0));
+  std::fill(seen_.begin(), seen_.end(), Seen{});
 }
 
 void SetTuner::end_window(double rate, Nanos now) {
   if (trial_) {
+    // It settled for about as long as the window was.
+    credit_ -= 2 * std::max(0.0, base_rate_ - rate) * to_seconds(now - began_);
     if (rate > options_.gain * base_rate_) {
       base_ = trial_->links;
       tried_.clear();
       rest_ = options_.rest;
     } else {
-      tried_.insert(trial_->changed);
+      tried_.insert(trial_->links);
     }
+    open_later();  // the next window tells what the base gives now
     trial_.reset();
-    settling_ = options_.settle_chunks;
-    open_ = false;
-    return;  // the next window tells what the base gives now
+    return;
   }
   base_rate_ = rate;
   const bool content = start_.promised > 0 && rate >= options_.content * start_.promised;
@@ -62,31 +97,42 @@ void SetTuner::end_window(double rate, Nanos now) {
 }
 
 void SetTuner::start_trial(Nanos now) {
-  const std::optional<int> link = next_change();
-  if (!link) {
+  const std::optional<Trial> next = next_change();
+  if (!next) {
     tried_.clear();
     rests_until_ = now + rest_;
     rest_ = std::min(rest_ * 2, options_.rest_max);
     return;
   }
-  trial_ = Trial{base_.has(*link) ? base_.without(*link) : base_.with(*link), *link};
-  settling_ = options_.settle_chunks;
-  open_ = false;
+  if (2 * next->loss * static_cast<double>(total().count) > credit_) return;  // saves for it
+  trial_ = *next;
+  open_later();
 }
 
-// First the fastest link to add, then the one to leave out that moved least.
-std::optional<int> SetTuner::next_change() const {
-  std::optional<int> add, drop;
-  for (int link = 0; link < static_cast<int>(bytes_.size()); ++link) {
-    if (tried_.contains(link)) continue;
+// All links, the map's, the fastest link to add, the one to leave out that moved least.
+std::optional<SetTuner::Trial> SetTuner::next_change() const {
+  std::optional<Trial> best;
+  double best_rank = 0;  // greater is better
+  const auto consider = [&](LinkSet links, double loss, double rank) {
+    if (links == base_ || links.empty() || tried_.contains(links)) return;
+    if (best && rank <= best_rank) return;
+    best = Trial{links, loss};
+    best_rank = rank;
+  };
+  constexpr double kAllRank = 1e19, kBestRank = 1e18, kAddRank = 1e17;
+  consider(base_ | start_.reach, kLossByAll, kAllRank);
+  consider(start_.best, kLossByAll, kBestRank);
+  const double moved = std::max(1.0, static_cast<double>(total().count));
+  for (int link = 0; link < static_cast<int>(seen_.size()); ++link) {
     const auto l = static_cast<std::size_t>(link);
     if (!base_.has(link) && start_.reach.has(link)) {
-      if (!add || start_.alone[l] > start_.alone[static_cast<std::size_t>(*add)]) add = link;
-    } else if (base_.has(link) && base_.count() > 1) {
-      if (!drop || bytes_[l] < bytes_[static_cast<std::size_t>(*drop)]) drop = link;
+      consider(base_.with(link), kLossByAdding, kAddRank + start_.alone[l]);
+    } else if (base_.has(link)) {
+      const double share = static_cast<double>(seen_[l].bytes.count) / moved;
+      consider(base_.without(link), share, 2 - share);
     }
   }
-  return add ? add : drop;
+  return best;
 }
 
 }  // namespace causeway::transfer

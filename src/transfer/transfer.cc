@@ -2,9 +2,7 @@
 
 namespace causeway::transfer {
 
-std::string_view name_of(Direction direction) {
-  return direction == Direction::kIn ? "in" : "out";
-}
+std::string_view name_of(Direction direction) { return direction == Direction::kIn ? "in" : "out"; }
 
 std::string text_of(LinkSet links) {
   std::string text;

@@ -59,8 +59,8 @@ struct TransferRequest {
   device::DeviceId target;        // the device end, whichever way the bytes go
   std::vector<Segment> segments;  // must not overlap where they are written
   device::CopyPriority priority = device::CopyPriority::kStep;
-  // Nothing is read or written before this is done; its error fails the transfer. Must stay, and not
-  // be recorded again, until the completion is done. nullptr: at once.
+  // Nothing is read or written before this is done; its error fails the transfer. Must stay, and
+  // not be recorded again, until the completion is done. nullptr: at once.
   const device::Event* after = nullptr;
 };
 

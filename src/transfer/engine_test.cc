@@ -1,0 +1,335 @@
+#include "transfer/engine.h"
+
+#include <gtest/gtest.h>
+
+#include "transfer/testing/bench_machine.h"
+
+namespace causeway::transfer {
+namespace {
+
+using testing::BenchMachine;
+using testing::FaultPlan;
+using testing::kPatience;
+using testing::small_chunks;
+
+Bytes relayed_bytes(const TransferStats& stats, Direction direction) {
+  Bytes bytes;
+  for (const auto& link : stats.links) bytes += link[index_of(direction)].relayed;
+  return bytes;
+}
+
+Bytes all_bytes(const TransferStats& stats) {
+  Bytes bytes;
+  for (const auto& link : stats.links) {
+    for (const LinkTraffic& way : link) bytes += way.direct + way.relayed;
+  }
+  return bytes;
+}
+
+class Engine : public ::testing::TestWithParam<Direction> {};
+INSTANTIATE_TEST_SUITE_P(Ways, Engine, ::testing::ValuesIn(kBothDirections),
+                         [](const auto& way) { return std::string(name_of(way.param)); });
+
+TEST_P(Engine, MovesALargeTransferOverAllLinks) {
+  // Slow links, so that no link can do it all before the others begin.
+  BenchMachine machine({.links = device::make_link_tree({.devices = 3,
+                                                         .link = 200e6,
+                                                         .link_duplex = 400e6,
+                                                         .peer_link = 2e9,
+                                                         .latency = micros(10)})});
+  machine.start();
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 1, mib(8)).ok());
+  const TransferStats stats = machine.engine->stats();
+  EXPECT_EQ(all_bytes(stats), mib(8));
+  EXPECT_EQ(stats.transfers, 1);
+  for (const int relay : {0, 2}) {
+    EXPECT_GT(stats.links[static_cast<std::size_t>(relay)][index_of(GetParam())].relayed, mib(1));
+  }
+  EXPECT_GT(stats.links[1][index_of(GetParam())].direct, mib(1));
+}
+
+TEST_P(Engine, SmallTransfersGoDirectWithoutItsThread) {
+  BenchMachine machine;
+  machine.start();
+  for (const Bytes bytes : {Bytes(0), Bytes(1), Bytes(4'097), kib(127)}) {
+    ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, bytes).ok()) << bytes.count;
+  }
+  const TransferStats stats = machine.engine->stats();
+  EXPECT_LE(stats.transfers, 1);  // the empty one
+  EXPECT_EQ(relayed_bytes(stats, GetParam()), Bytes(0));
+}
+
+TEST_P(Engine, WaitsForWhatTheSourceIsMadeBy) {
+  BenchMachine machine;
+  machine.start();
+  for (const Bytes bytes : {kib(5), mib(2)}) {
+    const auto stream = machine.device(0).make_stream("maker").value();
+    const auto made = machine.device(0).make_event().value();
+    const auto source = GetParam() == Direction::kIn ? machine.host_bytes(Bytes(0), bytes)
+                                                     : machine.device_bytes(2, Bytes(0), bytes);
+    const auto target = GetParam() == Direction::kIn ? machine.device_bytes(2, Bytes(0), bytes)
+                                                     : machine.host_bytes(Bytes(0), bytes);
+    std::fill(source.begin(), source.end(), std::byte{1});
+    FaultPlan door;
+    ASSERT_TRUE(stream->run([&] { return door.wait_for_release(); }).ok());
+    ASSERT_TRUE(stream
+                    ->run([&]() -> Status {
+                      std::fill(source.begin(), source.end(), std::byte{2});
+                      return {};
+                    })
+                    .ok());
+    ASSERT_TRUE(stream->record(*made).ok());
+    TransferRequest request = machine.request(GetParam(), 2, bytes);
+    request.after = made.get();
+    const Completion completion = machine.engine->submit(std::move(request)).value();
+    EXPECT_EQ(completion.wait(millis(30)).error().code, ErrorCode::kDeadlineExceeded);
+    EXPECT_FALSE(completion.done().value());
+    door.release();
+    ASSERT_TRUE(completion.wait(kPatience).ok());
+    EXPECT_TRUE(completion.done().value());
+    EXPECT_TRUE(
+        std::all_of(target.begin(), target.end(), [](std::byte b) { return b == std::byte{2}; }));
+  }
+}
+
+TEST_P(Engine, StreamsCanWaitForATransfer) {
+  BenchMachine machine;
+  machine.start();
+  for (const Bytes bytes : {kib(5), mib(4)}) {
+    Random random(3);
+    testing::fill(machine.host_bytes(Bytes(0), bytes), random);
+    testing::fill(machine.device_bytes(1, Bytes(0), bytes), random);
+    const auto stream = machine.device(2).make_stream("reader").value();
+    bool same = false;
+    {
+      const Completion completion =
+          machine.engine->submit(machine.request(GetParam(), 1, bytes)).value();
+      ASSERT_TRUE(completion.join(*stream).ok());
+    }
+    ASSERT_TRUE(stream
+                    ->run([&]() -> Status {
+                      const auto a = machine.host_bytes(Bytes(0), bytes);
+                      const auto b = machine.device_bytes(1, Bytes(0), bytes);
+                      same = std::equal(a.begin(), a.end(), b.begin());
+                      return {};
+                    })
+                    .ok());
+    ASSERT_TRUE(stream->synchronize(kPatience).ok());
+    EXPECT_TRUE(same) << bytes.count;
+  }
+}
+
+TEST_P(Engine, AFailingRelayIsReplacedByTheDirectWay) {
+  for (const FaultPlan::Kind kind : {FaultPlan::Kind::kFail, FaultPlan::Kind::kRefuse}) {
+    for (int skip = 0; skip < 4; ++skip) {
+      BenchMachine machine;
+      machine.start();
+      machine.faults(1).next(kind, 1, skip);
+      ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8)).ok());
+      if (machine.faults(1).happened() == 0) continue;
+      const TransferStats stats = machine.engine->stats();
+      EXPECT_GE(stats.retries, 1);
+      EXPECT_EQ(stats.failures, 0);
+      EXPECT_EQ(stats.relays_off, 1);
+      ASSERT_TRUE(machine.move_and_compare(GetParam(), 1, mib(4), 2).ok()) << "its own link works";
+    }
+  }
+}
+
+TEST_P(Engine, ARelayThatFailedOnceRestsAndReturns) {
+  BenchMachine machine(
+      {.links = device::make_link_tree(
+           {.devices = 3, .link = 200e6, .link_duplex = 400e6, .peer_link = 2e9})});
+  TransferEngineOptions options = small_chunks();
+  options.relay_rest = millis(5);
+  machine.start(options);
+  machine.faults(1).next(FaultPlan::Kind::kFail, 1);
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8)).ok());
+  ASSERT_EQ(machine.faults(1).happened(), 1);
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8), 2).ok());
+  EXPECT_EQ(machine.engine->stats().relays_off, 0);
+  EXPECT_GT(machine.engine->stats().links[1][index_of(GetParam())].relayed, mib(1));
+}
+
+TEST_P(Engine, ADirectCopyIsTriedAgain) {
+  BenchMachine machine({.devices = 1});
+  machine.start();
+  machine.faults(0).next(FaultPlan::Kind::kFail, 1);
+  EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
+  EXPECT_EQ(machine.faults(0).happened(), 1);
+}
+
+TEST_P(Engine, ADirectWayThatAlwaysFailsFailsTheTransferOnly) {
+  for (const FaultPlan::Kind kind : {FaultPlan::Kind::kFail, FaultPlan::Kind::kRefuse}) {
+    BenchMachine machine;
+    machine.start();
+    machine.faults(0).next(kind, 1'000'000);
+    EXPECT_EQ(machine.move_and_compare(GetParam(), 0, mib(4)).error().code, ErrorCode::kDevice);
+    EXPECT_TRUE(machine.move_and_compare(GetParam(), 1, mib(4)).ok());
+    machine.faults(0).next(kind, 0);
+    EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok()) << "it works again";
+  }
+}
+
+TEST_P(Engine, AStuckRelayIsGivenUpAndWaitedFor) {
+  BenchMachine machine(
+      {.links = device::make_link_tree(
+           {.devices = 2, .link = 400e6, .link_duplex = 800e6, .peer_link = 2e9})});
+  TransferEngineOptions options = small_chunks();
+  options.chunk_time_max = millis(100);
+  machine.start(options);
+  machine.faults(1).next(FaultPlan::Kind::kHang, 1);
+  Random random(9);
+  const bool in = GetParam() == Direction::kIn;
+  testing::fill(
+      in ? machine.host_bytes(Bytes(0), mib(8)) : machine.device_bytes(0, Bytes(0), mib(8)),
+      random);
+  const Completion completion =
+      machine.engine->submit(machine.request(GetParam(), 0, mib(8))).value();
+  // All bytes are there before long, but the stuck copy could still write.
+  EXPECT_EQ(completion.wait(millis(600)).error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_FALSE(completion.done().value());
+  EXPECT_EQ(machine.engine->stats().relays_off, 1);
+  machine.faults(1).release();
+  ASSERT_TRUE(completion.wait(kPatience).ok());
+  const auto a = machine.host_bytes(Bytes(0), mib(8));
+  const auto b = machine.device_bytes(0, Bytes(0), mib(8));
+  EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin()));
+}
+
+TEST_P(Engine, ACopyThatNeverEndsFailsItsTransferAndThoseBehindIt) {
+  BenchMachine machine;
+  TransferEngineOptions options = small_chunks();
+  options.chunk_time_max = millis(30);
+  options.dispatch.relay = RelayPolicy::kNone;  // else relays save those behind it
+  options.drain_max = millis(100);
+  machine.start(options);
+  machine.faults(0).next(FaultPlan::Kind::kHang, 1'000'000);
+  std::vector<Completion> completions;
+  for (int i = 0; i < 3; ++i) {
+    completions.push_back(machine.engine->submit(machine.request(GetParam(), 0, mib(1))).value());
+  }
+  const Status first = completions[0].wait(kPatience);
+  EXPECT_EQ(first.error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_NE(first.error().message.find("must not be used"), std::string::npos)
+      << first.error().message;
+  for (const Completion& completion : completions) {
+    EXPECT_FALSE(completion.wait(kPatience).ok());
+    EXPECT_FALSE(completion.done().ok()) << "ended, not merely waited for";
+  }
+  EXPECT_TRUE(machine.move_and_compare(GetParam(), 1, mib(4)).ok()) << "others are not held up";
+  machine.faults(0).release();
+}
+
+TEST_P(Engine, ALostRelayIsNotWaitedFor) {
+  BenchMachine machine;
+  TransferEngineOptions options = small_chunks();
+  options.chunk_time_max = millis(30);
+  machine.start(options);
+  machine.faults(1).next(FaultPlan::Kind::kHang, 1'000'000);
+  machine.faults(1).lose();
+  EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8)).ok());
+  EXPECT_TRUE(machine.move_and_compare(GetParam(), 2, mib(8)).ok());
+  machine.faults(1).release();
+}
+
+TEST_P(Engine, AGpuWithoutMemoryForStagingDoesNotRelay) {
+  BenchMachine machine({.staging_bytes = Bytes(0)});
+  machine.start();
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8)).ok());
+  EXPECT_EQ(relayed_bytes(machine.engine->stats(), GetParam()), Bytes(0));
+}
+
+TEST_P(Engine, GpusThatDoNotReachEachOtherDoNotRelay) {
+  BenchMachine machine(
+      {.links = device::make_link_tree({.devices = 3, .link = 2e9, .peer_link = 0})});
+  machine.start();
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8)).ok());
+  EXPECT_EQ(relayed_bytes(machine.engine->stats(), GetParam()), Bytes(0));
+}
+
+// The relay has peers, but not this one.
+TEST_P(Engine, APairWithoutAPathIsFoundOut) {
+  device::LinkProfile profile = device::make_link_tree({.devices = 3, .link = 2e9});
+  std::erase_if(profile.paths, [](const device::LinkPath& path) {
+    return path.source != device::kHostEnd && path.target != device::kHostEnd &&
+           path.source + path.target == 1;
+  });
+  BenchMachine machine({.links = profile});
+  machine.start();
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8)).ok());
+  EXPECT_EQ(machine.engine->stats().links[1][index_of(GetParam())].relayed, Bytes(0));
+  EXPECT_EQ(machine.engine->stats().relays_off, 0);
+}
+
+TEST_P(Engine, AWrongAddressIsTheRequestsFault) {
+  BenchMachine machine;
+  machine.start();
+  TransferRequest request = machine.request(GetParam(), 0, mib(4));
+  request.segments[0].device.offset += mib(7);  // beyond what is handed out
+  const Completion completion = machine.engine->submit(std::move(request)).value();
+  EXPECT_EQ(completion.wait(kPatience).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(machine.engine->stats().relays_off, 0);
+  EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
+}
+
+TEST_P(Engine, DestroyedWithWorkQueuedItEndsWhatItHolds) {
+  BenchMachine machine({.links = device::make_link_tree(
+                            {.devices = 3, .link = 20e6, .link_duplex = 40e6, .peer_link = 2e9})});
+  machine.start();
+  const auto never = machine.device(0).make_event().value();
+  const auto blocked = machine.device(0).make_stream("blocked").value();
+  FaultPlan door;
+  ASSERT_TRUE(blocked->run([&] { return door.wait_for_release(); }).ok());
+  ASSERT_TRUE(blocked->record(*never).ok());
+  const auto reader = machine.device(1).make_stream("reader").value();
+  TransferRequest gated = machine.request(GetParam(), 1, mib(4), mib(4), mib(4));
+  gated.after = never.get();
+  {
+    const Completion slow = machine.engine->submit(machine.request(GetParam(), 0, mib(4))).value();
+    const Completion waiting = machine.engine->submit(std::move(gated)).value();
+    EXPECT_FALSE(slow.done().value());
+    EXPECT_FALSE(waiting.done().value());
+  }
+  machine.stop();  // must return: 8 MiB at 20 MB/s would take long
+  door.release();
+}
+
+TEST(EngineErrors, AnAfterThatFailsOrNeverComesFailsTheTransfer) {
+  BenchMachine machine;
+  TransferEngineOptions options = small_chunks();
+  options.after_time_max = millis(50);
+  machine.start(options);
+  const auto stream = machine.device(0).make_stream("maker").value();
+  const auto event = machine.device(0).make_event().value();
+  FaultPlan door;
+  ASSERT_TRUE(stream->run([&] { return door.wait_for_release(); }).ok());
+  ASSERT_TRUE(stream->run([]() -> Status { return corrupt("the maker failed"); }).ok());
+  ASSERT_TRUE(stream->record(*event).ok());
+  TransferRequest request = machine.request(Direction::kIn, 0, mib(1));
+  request.after = event.get();
+  const Completion late = machine.engine->submit(request).value();
+  EXPECT_EQ(late.wait(kPatience).error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_FALSE(late.done().ok());
+  door.release();
+  ASSERT_FALSE(stream->synchronize(kPatience).ok());
+  const Completion failed = machine.engine->submit(request).value();
+  EXPECT_EQ(failed.wait(kPatience).error().code, ErrorCode::kCorrupt);
+}
+
+TEST(EngineErrors, WrongRequestsAreRefused) {
+  BenchMachine machine({.devices = 2});
+  machine.start();
+  TransferRequest request = machine.request(Direction::kIn, 0, mib(1));
+  request.target = device::DeviceId(77);
+  EXPECT_EQ(machine.engine->submit(request).error().code, ErrorCode::kInvalidArgument);
+  request = machine.request(Direction::kIn, 0, mib(1));
+  request.segments.push_back(machine.request(Direction::kIn, 1, mib(1)).segments[0]);
+  EXPECT_EQ(machine.engine->submit(request).error().code, ErrorCode::kInvalidArgument);
+  request = machine.request(Direction::kIn, 0, Bytes(-1));
+  EXPECT_EQ(machine.engine->submit(request).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(TransferEngine::create({}, {}, assume_all_links(1), machine.clock).ok());
+}
+
+}  // namespace
+}  // namespace causeway::transfer

@@ -1,0 +1,142 @@
+#include "transfer/link_budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace causeway::transfer {
+namespace {
+
+using device::CopyPriority;
+using device::kCopyPriorities;
+
+// Sums of many reservations differ from their parts by rounding, relative to the capacity.
+constexpr double kRounding = 1e-9;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// One entry a resource.
+std::map<int, double> by_resource(const std::vector<ResourceShare>& shares) {
+  std::map<int, double> sums;
+  for (const ResourceShare& share : shares) sums[share.resource] += share.bytes_per_second;
+  return sums;
+}
+
+}  // namespace
+
+LinkBudget::LinkBudget(device::LinkProfile profile)
+    : profile_(std::move(profile)),
+      reserved_(profile_.resources.size(), ByPurpose{}),
+      floors_(profile_.resources.size(), ByPurpose{}) {}
+
+Result<std::vector<ResourceShare>> LinkBudget::shares(const std::vector<Hop>& hops,
+                                                      double bytes_per_second) const {
+  std::vector<ResourceShare> shares;
+  for (const Hop& hop : hops) {
+    const device::LinkPath* path = profile_.find(hop.source, hop.target);
+    if (path == nullptr) {
+      return unsupported("no path from end " + std::to_string(hop.source) + " to end " +
+                         std::to_string(hop.target) + " (-1 is the host)");
+    }
+    for (std::size_t i = 0; i < path->route.size(); ++i) {
+      const double cost = path->costs.empty() ? 1 : path->costs[i];
+      shares.push_back({path->route[i], bytes_per_second * cost});
+    }
+  }
+  return shares;
+}
+
+Result<ReservationId> LinkBudget::reserve(CopyPriority purpose,
+                                          const std::vector<ResourceShare>& shares) {
+  Reservation reservation{purpose, {}};
+  for (const auto& [resource, rate] : by_resource(shares)) {
+    CAUSEWAY_CHECK(resource >= 0 && resource < std::ssize(profile_.resources), "no such resource");
+    CAUSEWAY_CHECK(std::isfinite(rate) && rate >= 0, "a reservation of a rate");
+    const auto& link = profile_.resources[at(resource)];
+    if (rate > available(resource, purpose) + kRounding * link.bytes_per_second) {
+      return exhausted("link resource '" + link.name + "' has " +
+                       std::to_string(available(resource, purpose) * 1e-9) +
+                       " GB/s left for this, not " + std::to_string(rate * 1e-9));
+    }
+    reservation.shares.push_back({resource, rate});
+  }
+  for (const ResourceShare& share : reservation.shares) {
+    reserved_[at(share.resource)][static_cast<std::size_t>(purpose)] += share.bytes_per_second;
+  }
+  const ReservationId id(next_++);
+  reservations_.emplace(id, std::move(reservation));
+  return id;
+}
+
+void LinkBudget::release(ReservationId id) {
+  const auto found = reservations_.find(id);
+  CAUSEWAY_CHECK(found != reservations_.end(), "a reservation is released once");
+  const Reservation& reservation = found->second;
+  for (const ResourceShare& share : reservation.shares) {
+    double& sum = reserved_[at(share.resource)][static_cast<std::size_t>(reservation.purpose)];
+    sum = std::max(0.0, sum - share.bytes_per_second);
+  }
+  reservations_.erase(found);
+}
+
+Status LinkBudget::set_floor(int resource, CopyPriority purpose, double bytes_per_second) {
+  CAUSEWAY_CHECK(resource >= 0 && resource < std::ssize(profile_.resources), "no such resource");
+  ByPurpose floors = floors_[at(resource)];
+  floors[static_cast<std::size_t>(purpose)] = bytes_per_second;
+  double sum = 0;
+  for (const double floor : floors) sum += floor;
+  const auto& link = profile_.resources[at(resource)];
+  if (!(bytes_per_second >= 0) || sum > link.bytes_per_second) {
+    return invalid_argument("floors of " + std::to_string(sum * 1e-9) +
+                            " GB/s do not fit link resource '" + link.name + "'");
+  }
+  floors_[at(resource)] = floors;
+  return {};
+}
+
+double LinkBudget::available(int resource, CopyPriority purpose) const {
+  double left = profile_.resources.at(at(resource)).bytes_per_second;
+  for (std::size_t p = 0; p < kCopyPriorities; ++p) {
+    const double taken = reserved_[at(resource)][p];
+    const bool own = p == static_cast<std::size_t>(purpose);
+    left -= own ? taken : std::max(taken, floors_[at(resource)][p]);
+  }
+  return std::max(0.0, left);
+}
+
+Result<double> LinkBudget::available(const std::vector<Hop>& hops, CopyPriority purpose) const {
+  CAUSEWAY_ASSIGN(const auto unit, shares(hops, 1));
+  double most = std::numeric_limits<double>::infinity();
+  for (const auto& [resource, cost] : by_resource(unit)) {
+    most = std::min(most, available(resource, purpose) / cost);
+  }
+  return most;
+}
+
+double LinkBudget::reserved(int resource) const {
+  double sum = 0;
+  for (const double rate : reserved_.at(at(resource))) sum += rate;
+  return sum;
+}
+
+void LinkBudget::check_integrity() const {
+  std::vector<ByPurpose> sums(profile_.resources.size(), ByPurpose{});
+  for (const auto& [id, reservation] : reservations_) {
+    for (const ResourceShare& share : reservation.shares) {
+      sums[at(share.resource)][static_cast<std::size_t>(reservation.purpose)] +=
+          share.bytes_per_second;
+    }
+  }
+  for (std::size_t r = 0; r < sums.size(); ++r) {
+    const double capacity = profile_.resources[r].bytes_per_second;
+    const double slack = 1e-6 * capacity;
+    for (std::size_t p = 0; p < kCopyPriorities; ++p) {
+      CAUSEWAY_CHECK(std::abs(sums[r][p] - reserved_[r][p]) <= slack, "reservations miscounted");
+    }
+    CAUSEWAY_CHECK(reserved(static_cast<int>(r)) <= capacity + slack,
+                   "more reserved than there is");
+  }
+}
+
+}  // namespace causeway::transfer

@@ -1,0 +1,74 @@
+// Who may use how much of the links (decision 5): reservations are vectors of bytes per second over
+// the resources that machines share between links (each link each way, its duplex sum, a socket,
+// peer ports). Weight streaming, rotation, relays and promotion reserve here; nobody keeps a
+// bandwidth number of their own.
+//
+// A purpose may have a floor on a resource (KV coming in keeps a minimum): what others reserve
+// leaves room for it.
+//
+// Pure bookkeeping: it slows nothing down by itself. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "device/link_profile.h"
+
+namespace causeway::transfer {
+
+using ReservationId = Id<struct ReservationTag>;
+
+struct ResourceShare {
+  int resource = 0;             // index in the profile
+  double bytes_per_second = 0;  // ≥ 0, counted by the path's cost
+};
+
+class LinkBudget {
+ public:
+  // A profile that passed check().
+  explicit LinkBudget(device::LinkProfile profile);
+
+  // What moving `bytes_per_second` from one end to another takes, over relays too: the paths' sum.
+  // kUnsupported when there is no such path.
+  struct Hop {
+    int source = device::kHostEnd;
+    int target = device::kHostEnd;
+  };
+  Result<std::vector<ResourceShare>> shares(const std::vector<Hop>& hops,
+                                            double bytes_per_second) const;
+
+  // All or nothing. kResourceExhausted names the resource that has too little left.
+  Result<ReservationId> reserve(device::CopyPriority purpose,
+                                const std::vector<ResourceShare>& shares);
+  void release(ReservationId reservation);
+
+  // Keeps at least so much of a resource for a purpose. kInvalidArgument when the floors of all
+  // purposes exceed the capacity; reservations that exist stay.
+  Status set_floor(int resource, device::CopyPriority purpose, double bytes_per_second);
+
+  // What `purpose` could still reserve.
+  double available(int resource, device::CopyPriority purpose) const;
+  // The most that `purpose` could move along these hops.
+  Result<double> available(const std::vector<Hop>& hops, device::CopyPriority purpose) const;
+  double reserved(int resource) const;
+
+  const std::vector<device::LinkResource>& resources() const { return profile_.resources; }
+  // Σ reservations ≤ capacity on every resource, and the sums agree; a CHECK fails otherwise.
+  void check_integrity() const;
+
+ private:
+  using ByPurpose = std::array<double, device::kCopyPriorities>;
+  struct Reservation {
+    device::CopyPriority purpose;
+    std::vector<ResourceShare> shares;  // each resource once
+  };
+  const device::LinkProfile profile_;
+  std::vector<ByPurpose> reserved_;  // by resource
+  std::vector<ByPurpose> floors_;    // by resource
+  std::map<ReservationId, Reservation> reservations_;
+  std::int64_t next_ = 0;
+};
+
+}  // namespace causeway::transfer

@@ -1,0 +1,100 @@
+#include "transfer/link_budget.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "transfer/testing/machines.h"
+
+namespace causeway::transfer {
+namespace {
+
+using device::CopyPriority;
+using device::kHostEnd;
+using Hops = std::vector<LinkBudget::Hop>;
+
+const Hops kToZero = {{kHostEnd, 0}};
+const Hops kFromZero = {{0, kHostEnd}};
+
+LinkBudget one_link() {
+  return LinkBudget(device::make_link_tree({.devices = 2, .link = 55e9, .link_duplex = 97e9}));
+}
+
+Result<ReservationId> reserve(LinkBudget& budget, const Hops& hops, double rate,
+                              CopyPriority purpose = CopyPriority::kStep) {
+  return budget.reserve(purpose, budget.shares(hops, rate).value());
+}
+
+// The duplex sum is 97, not 110.
+TEST(LinkBudget, BothWaysShareTheDuplexSum) {
+  LinkBudget budget = one_link();
+  ASSERT_TRUE(reserve(budget, kToZero, 55e9).ok());
+  EXPECT_NEAR(budget.available(kFromZero, CopyPriority::kTwin).value(), 42e9, 1);
+  const auto refused = reserve(budget, kFromZero, 43e9);
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(refused.error().message.find("device0.duplex"), std::string::npos);
+  EXPECT_TRUE(reserve(budget, kFromZero, 42e9).ok());
+  budget.check_integrity();
+}
+
+TEST(LinkBudget, ARelayTakesThePeerLinksToo) {
+  LinkBudget budget = one_link();
+  const Hops relay = {{kHostEnd, 1}, {1, 0}};
+  ASSERT_TRUE(reserve(budget, relay, 20e9).ok());
+  EXPECT_NEAR(budget.available({{kHostEnd, 1}}, CopyPriority::kStep).value(), 35e9, 1);
+  EXPECT_NEAR(budget.available({{1, 0}}, CopyPriority::kStep).value(), 375e9, 1);
+  EXPECT_NEAR(budget.available(kToZero, CopyPriority::kStep).value(), 55e9, 1);
+  EXPECT_EQ(budget.shares({{0, 7}}, 1).error().code, ErrorCode::kUnsupported);
+}
+
+TEST(LinkBudget, AFarLinkTakesMoreOfTheSocket) {
+  LinkBudget budget(testing::eight_h200());
+  ASSERT_TRUE(reserve(budget, {{0, kHostEnd}}, 50e9).ok());  // 90 of 132
+  EXPECT_NEAR(budget.available({{4, kHostEnd}}, CopyPriority::kStep).value(), 42e9, 1);
+}
+
+TEST(LinkBudget, AFloorIsKeptForItsPurpose) {
+  LinkBudget budget = one_link();
+  const int in = budget.shares(kToZero, 1).value().front().resource;
+  ASSERT_TRUE(budget.set_floor(in, CopyPriority::kKvIn, 10e9).ok());
+  EXPECT_FALSE(reserve(budget, kToZero, 50e9).ok());
+  ASSERT_TRUE(reserve(budget, kToZero, 45e9).ok());
+  ASSERT_TRUE(reserve(budget, kToZero, 10e9, CopyPriority::kKvIn).ok());
+  EXPECT_FALSE(reserve(budget, kToZero, 1e9, CopyPriority::kKvIn).ok());
+  EXPECT_FALSE(budget.set_floor(in, CopyPriority::kTwin, 46e9).ok());
+}
+
+// Random reservations on a machine with everything shared: no resource is ever overbooked, what is
+// refused would have overbooked one, and releasing all leaves nothing.
+TEST(LinkBudget, NoResourceIsEverOverbooked) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const device::LinkProfile profile = testing::eight_h200();
+    LinkBudget budget(profile);
+    std::vector<ReservationId> held;
+    for (int step = 0; step < 400; ++step) {
+      if (!held.empty() && random.chance(0.4)) {
+        const auto i = static_cast<std::size_t>(random.below(std::ssize(held)));
+        budget.release(held[i]);
+        held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
+        const auto& path =
+            profile.paths[static_cast<std::size_t>(random.below(std::ssize(profile.paths)))];
+        const auto purpose = static_cast<CopyPriority>(random.below(device::kCopyPriorities));
+        const double rate = 60e9 * random.uniform();
+        const double most = budget.available({{path.source, path.target}}, purpose).value();
+        const auto reserved = reserve(budget, {{path.source, path.target}}, rate, purpose);
+        EXPECT_EQ(reserved.ok(), rate <= most);
+        if (reserved.ok()) held.push_back(*reserved);
+      }
+      budget.check_integrity();
+    }
+    for (const ReservationId id : held) budget.release(id);
+    for (int r = 0; r < std::ssize(profile.resources); ++r) {
+      EXPECT_NEAR(budget.reserved(r), 0, 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace causeway::transfer
