@@ -6,9 +6,9 @@
 // its bytes count on each, a byte as more than one where the transfer uses a resource less well (a
 // socket's memory, written to from the other socket). Rates are max-min fair: the most urgent
 // priority is served first, each transfer as fast as the fair share of its narrowest resource
-// allows, and what is left goes to the next priority. A transfer moves nothing for its latency, then
-// flows; rates change only when a transfer starts to flow or ends, so between events everything is
-// linear and exact.
+// allows, and what is left goes to the next priority. A transfer moves nothing for its latency,
+// then flows; rates change only when a transfer starts to flow or ends, so between events
+// everything is linear and exact.
 //
 // Not thread-safe. Deterministic. Time never runs backwards.
 #pragma once

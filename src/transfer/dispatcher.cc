@@ -15,6 +15,7 @@ using device::kCopyPriorities;
 // ends.
 constexpr int kTasksLooked = 16;
 constexpr double kRateSmoothing = 0.25;
+constexpr double kSampleMin = 0.4;  // of the rate so far
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -275,7 +276,10 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   if (now <= from) return;
   const Chunk& chunk = flying.chunk;
   const double rate = static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
-  link.rate = link.rate > 0 ? link.rate + kRateSmoothing * (rate - link.rate) : rate;
+  // One chunk that met an interruption must not make the link look dead.
+  const double before = rate_of(chunk.link, chunk.direction);
+  const double sample = std::max(rate, kSampleMin * before);
+  link.rate = before > 0 ? before + kRateSmoothing * (sample - before) : rate;
   if (options_.yield_for <= Nanos(0)) return;
   const WayFacts& facts = way(chunk.direction);
   const LinkSet best = facts.best[at(chunk.target)];

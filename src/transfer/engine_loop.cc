@@ -11,8 +11,10 @@ using device::MemoryAddress;
 constexpr int kFaultsMax = 16;  // beyond, the rest grows no more
 
 bool same_pair_fails_always(const Error& error) { return error.code == ErrorCode::kUnsupported; }
-// The request is wrong, not the link.
-bool callers_fault(const Error& error) { return error.code == ErrorCode::kInvalidArgument; }
+// The request is wrong, or the chunk fell with another's stream; the link is not to blame.
+bool innocent(const Error& error) {
+  return error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kCancelled;
+}
 
 }  // namespace
 
@@ -172,11 +174,12 @@ void EngineLoop::chunk_ended(const LinkLane::Ended& ended, Nanos now) {
 void EngineLoop::chunk_failed(const Chunk& chunk, const Error& error, Nanos now) {
   ++retries_;
   if (const auto running = running_.find(chunk.task); running != running_.end()) {
-    running->second.error = error;
+    const bool better = !running->second.error || error.code != ErrorCode::kCancelled;
+    if (better) running->second.error = error;
   }
   if (chunk.relayed() && same_pair_fails_always(error)) {
     dispatcher_.forbid_pair(chunk.link, chunk.target);
-  } else if (chunk.relayed() && !callers_fault(error)) {
+  } else if (chunk.relayed() && !innocent(error)) {
     rest_relay(chunk.link, now);
   }
   dispatcher_.failed(chunk.id, now);

@@ -80,14 +80,14 @@ Status LinkLane::make_streams() {
 }
 
 int LinkLane::busy() const {
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
-                                        [](const Slot& slot) { return slot.chunk.has_value(); }));
+  return static_cast<int>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.taken(); }));
 }
 
 Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Nanos now) {
   CAUSEWAY_CHECK(ready(), "a lane that failed is to be repaired first");
-  const auto slot = std::find_if(slots_.begin(), slots_.end(),
-                                 [](const Slot& s) { return !s.chunk.has_value(); });
+  const auto slot =
+      std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.taken(); });
   CAUSEWAY_CHECK(slot != slots_.end(), "more chunks than slots");
   Status issued = issue(*slot, static_cast<std::size_t>(slot - slots_.begin()), chunk, segments);
   if (!issued.ok()) {
@@ -126,21 +126,33 @@ Status LinkLane::first_then(device::Stream& first, device::Stream& second, Slot&
                             const std::vector<Copy>& one, const std::vector<Copy>& two,
                             device::CopyPriority priority) {
   CAUSEWAY_TRY(first.copy(one, priority));
-  const auto rest = [&]() -> Status {
-    CAUSEWAY_TRY(first.record(*slot.crossed));
+  const Status marked = first.record(*slot.crossed);
+  if (!marked.ok()) {
+    broken_ = true;  // nothing says when the buffer is free: only the stream's end does
+    return marked;
+  }
+  const auto second_half = [&]() -> Status {
     CAUSEWAY_TRY(second.wait(*slot.crossed));
-    CAUSEWAY_TRY(second.copy(two, priority));
-    return second.record(*slot.done);
+    return second.copy(two, priority);
   };
-  Status issued = rest();
-  // What was issued may still be using the buffer.
-  if (!issued.ok()) broken_ = true;
-  return issued;
+  Status issued = second_half();
+  if (!issued.ok()) {
+    slot.draining = true;
+    return issued;
+  }
+  Status recorded = second.record(*slot.done);
+  if (!recorded.ok()) broken_ = true;
+  return recorded;
 }
 
 std::vector<LinkLane::Ended> LinkLane::poll() {
   std::vector<Ended> ended;
   for (Slot& slot : slots_) {
+    if (slot.draining) {
+      const Result<bool> crossed = slot.crossed->done();
+      slot.draining = crossed.ok() && !*crossed;
+      broken_ = broken_ || !crossed.ok();
+    }
     if (!slot.chunk) continue;
     const Result<bool> done = slot.done->done();
     if (done.ok() && !*done) continue;

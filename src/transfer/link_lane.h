@@ -62,7 +62,10 @@ class LinkLane {
     std::unique_ptr<device::Event> crossed;
     std::unique_ptr<device::Event> done;
     std::optional<ChunkId> chunk;
-    Nanos launched;
+    // Its chunk was refused half-way: the buffer is in use until `crossed`.
+    bool draining = false;
+    Nanos launched = {};
+    bool taken() const { return chunk.has_value() || draining; }
   };
   Status make_streams();
   Status issue(Slot& slot, std::size_t index, const Chunk& chunk, const SegmentTable& segments);

@@ -167,7 +167,7 @@ std::string write_link_map(const LinkMap& map) {
                      {"out", way_json(map, Direction::kOut)},
                      {"duplex", map.duplex},
                      {"peers", peers}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Result<LinkMap> read_link_map(std::string_view text) {

@@ -107,21 +107,21 @@ TEST(LinkMap, HostileTextIsRefused) {
     text.replace(found, what.size(), instead);
     return read_link_map(text);
   };
-  EXPECT_EQ(with("\"causeway_link_map\": 1", "\"causeway_link_map\": 2").error().code,
+  EXPECT_EQ(with("\"causeway_link_map\":1", "\"causeway_link_map\":2").error().code,
             ErrorCode::kUnsupported);
   for (const auto& [what, instead] : std::vector<std::pair<std::string, std::string>>{
-           {"\"links\": 8", "\"links\": 9"},
-           {"\"links\": 8", "\"links\": 3"},
-           {"\"links\": 8", "\"links\": -1"},
-           {"\"links\": 8", "\"links\": 1e3"},
-           {"\"machine\": \"modelled\"", "\"machine\": 7"},
-           {"\"rate\": ", "\"rate\": -"},
-           {"\"rate\": ", "\"rate\": 1e300, \"x\": "},
-           {"\"rate\": ", "\"rote\": "},
-           {"\"target\": 0", "\"target\": 8"},
-           {"\"source\": 0", "\"source\": 1"},
-           {"\"own\": [", "\"own\": [[[[[[[["},
-           {"\"own\": [", "\"own\": 1, \"x\": ["}}) {
+           {"\"links\":8", "\"links\":9"},
+           {"\"links\":8", "\"links\":3"},
+           {"\"links\":8", "\"links\":-1"},
+           {"\"links\":8", "\"links\":1e3"},
+           {"\"machine\":\"modelled\"", "\"machine\":7"},
+           {"\"rate\":", "\"rate\":-"},
+           {"\"rate\":", "\"rate\":1e300, \"x\":"},
+           {"\"rate\":", "\"rote\":"},
+           {"\"target\":0", "\"target\":8"},
+           {"\"source\":0", "\"source\":1"},
+           {"\"own\":[", "\"own\":[[[[[[[["},
+           {"\"own\":[", "\"own\":1, \"x\":["}}) {
     EXPECT_EQ(with(what, instead).error().code, ErrorCode::kCorrupt) << instead;
   }
   EXPECT_EQ(read_link_map("").error().code, ErrorCode::kCorrupt);
@@ -170,6 +170,15 @@ TEST_F(LinkMapCache, KeepsAMapByMachine) {
   EXPECT_EQ(load_link_map(folder_, "other").error().code, ErrorCode::kCorrupt);
   std::ofstream(link_map_path(folder_, map.machine)) << "{";
   EXPECT_EQ(load_link_map(folder_, map.machine).error().code, ErrorCode::kCorrupt);
+}
+
+// The shipped snapshot is what measuring the modelled machine gives, and is read as a cache is.
+TEST(LinkMapSnapshot, OfEightH200IsTheModelledMachines) {
+  const LinkMap map = load_link_map(CAUSEWAY_TRANSFER_TESTDATA, "8x-nvidia-h200-modelled").value();
+  LinkMap measured = map_of(eight_h200(), 8);
+  measured.machine = map.machine;
+  EXPECT_EQ(write_link_map(map), write_link_map(measured));
+  EXPECT_EQ(best_set(map, 0, Direction::kOut).links, set_of({4, 5, 6, 7}));
 }
 
 TEST_F(LinkMapCache, AFolderThatCannotBeMadeIsSaid) {

@@ -114,11 +114,11 @@ TEST_P(Selector, FindsOtherLinksWhenTheMapIsWrong) {
   setup.profile = now;
   const BestSet best = exhaustive_best(now, 8, {GetParam(), {}, 7, {}});
   // What it has learnt stays for the next task.
-  setup.tasks.push_back({task(0, 7, GetParam(), gib(24)), Nanos(0)});
+  setup.tasks.push_back({task(0, 7, GetParam(), gib(8)), Nanos(0)});
   setup.tasks.push_back({task(1, 7, GetParam(), gib(4)), Nanos(0)});
   const auto result = simulate_transfers(setup);
   const double second = rate_of(result, TaskId(1), gib(4), result.tasks.at(TaskId(0)).at);
-  EXPECT_GE(second, kShareOfBest * best.rate);
+  EXPECT_GE(second, 0.9 * best.rate);
   setup.options.tune_sets = false;
   const auto fixed = simulate_transfers(setup);
   EXPECT_LT(
