@@ -43,6 +43,7 @@ std::unique_ptr<Command> make_bench_model(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_engine(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_gemm(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_server(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_bench_transfer(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_simulate(CLI::App& parent);
 std::unique_ptr<Command> make_topology(CLI::App& parent, const Clock& clock);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -12,6 +14,8 @@
 #include "topology/discover.h"
 #include "topology/render.h"
 #include "topology/snapshot.h"
+#include "transfer/device_prober.h"
+#include "transfer_machine.h"
 
 namespace causeway::app {
 namespace {
@@ -70,6 +74,41 @@ Result<Measured> measure(const Machine& machine, const Clock& clock) {
   }
   CAUSEWAY_ASSIGN(measured.rates, device::measure_links(pointers, memory, options));
   return measured;
+}
+
+// Which links help each other, for transfers over all of them. Kept for programs that start later.
+Result<transfer::LinkMap> measure_map(const Machine& machine, const std::string& folder,
+                                      const Clock& clock) {
+  const transfer::DeviceProberOptions options;
+  CAUSEWAY_ASSIGN(const auto gpus,
+                  open_transfer_machine({.arena_bytes = options.bytes * 2 + mib(128)}, clock));
+  CAUSEWAY_ASSIGN(const auto prober, transfer::DeviceProber::create(
+                                         gpus->pointers(), gpus->memory, clock, options));
+  CAUSEWAY_ASSIGN(auto map,
+                  transfer::measure_link_map(transfer::machine_identity(machine), *prober));
+  CAUSEWAY_TRY(transfer::save_link_map(folder, map));
+  return map;
+}
+
+std::string default_cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return std::string(cache) + "/causeway";
+  }
+  const char* home = std::getenv("HOME");
+  return std::string(home == nullptr ? "." : home) + "/.cache/causeway";
+}
+
+void print_map(const transfer::LinkMap& map, const std::string& folder) {
+  fmt::print("\n{:<10} {:<32} {}\n", "GPU", "best links in", "best links out");
+  const auto text = [&](int gpu, transfer::Direction direction) {
+    const auto best = transfer::best_set(map, gpu, direction);
+    return fmt::format("{} ({:.1f} GB/s)", transfer::text_of(best.links), best.rate * 1e-9);
+  };
+  for (int gpu = 0; gpu < map.links; ++gpu) {
+    fmt::print("{:<10} {:<32} {}\n", gpu, text(gpu, transfer::Direction::kIn),
+               text(gpu, transfer::Direction::kOut));
+  }
+  fmt::print("kept in {}\n", transfer::link_map_path(folder, map.machine));
 }
 
 // What the specification allows a link; 0: unknown.
@@ -149,9 +188,14 @@ class Topology final : public Command {
                 "Show this machine: CPUs, PCI, GPUs and NVLinks, with measured link rates"),
         clock_(clock) {
     options().add_flag("--json", json_, "print JSON, which --from reads");
-    options().add_flag("--measure,!--no-measure", measure_,
-                       "measure the links when there is a GPU: about a second and 512 MiB of GPU "
-                       "and host memory each (default: on)");
+    measure_option_ =
+        options().add_flag("--measure,!--no-measure", measure_,
+                           "measure the links when there is a GPU: about a second and 512 MiB of "
+                           "GPU and host memory each (default: on); named, it also learns which "
+                           "links help each other, and keeps that for transfers");
+    options()
+        .add_option("--link-map-dir", link_map_folder_, "where the latter is kept")
+        ->capture_default_str();
     options()
         .add_option("--from", from_, "show a recorded topology instead of this machine's")
         ->check(CLI::ExistingFile);
@@ -175,7 +219,11 @@ class Topology final : public Command {
       }
     }
     json_ ? print_json(machine, rows) : print_text(machine, rows);
-    return status;
+    CAUSEWAY_TRY(status);
+    if (rows.empty() || measure_option_->count() == 0) return {};
+    CAUSEWAY_ASSIGN(const transfer::LinkMap map, measure_map(machine, link_map_folder_, clock_));
+    if (!json_) print_map(map, link_map_folder_);
+    return {};
   }
 
  private:
@@ -197,6 +245,8 @@ class Topology final : public Command {
   const Clock& clock_;
   bool json_ = false;
   bool measure_ = true;
+  CLI::Option* measure_option_ = nullptr;
+  std::string link_map_folder_ = default_cache_folder();
   std::string from_;
 };
 

@@ -1,0 +1,156 @@
+#include "transfer/device_prober.h"
+
+#include <algorithm>
+
+namespace causeway::transfer {
+namespace {
+
+using device::Copy;
+using device::MemoryAddress;
+
+constexpr Nanos kRunMax = seconds(60);
+
+}  // namespace
+
+DeviceProber::DeviceProber(std::vector<device::Device*> devices, device::HostMemory& memory,
+                           const Clock& clock, DeviceProberOptions options)
+    : devices_(std::move(devices)), memory_(memory), clock_(clock), options_(std::move(options)) {}
+
+Result<std::unique_ptr<DeviceProber>> DeviceProber::create(std::vector<device::Device*> devices,
+                                                           device::HostMemory& memory,
+                                                           const Clock& clock,
+                                                           DeviceProberOptions options) {
+  if (devices.empty() || std::ssize(devices) > kLinksMax || options.copy_bytes < Bytes(1) ||
+      options.bytes < options.copy_bytes) {
+    return invalid_argument("the links of 1 to 64 GPUs are measured with at least one copy each");
+  }
+  auto prober =
+      std::make_unique<DeviceProber>(std::move(devices), memory, clock, std::move(options));
+  CAUSEWAY_TRY(prober->set_up());
+  return prober;
+}
+
+DeviceProber::~DeviceProber() {
+  // All copies have ended, so nobody uses it; a region that was never made is no loss.
+  if (region_.valid()) (void)memory_.release(region_);
+}
+
+Status DeviceProber::set_up() {
+  CAUSEWAY_ASSIGN(region_,
+                  memory_.allocate({.name = "link-map", .bytes = options_.bytes * (links() + 1)}));
+  for (device::Device* device : devices_) {
+    const Bytes extent = device->capabilities().extent_bytes;
+    const std::int64_t count = round_up(options_.bytes * 2, extent) / extent;
+    CAUSEWAY_ASSIGN(auto extents, device->arena().allocate(count, device::Arena::End::kLow));
+    extents_.push_back(std::move(extents));
+  }
+  return {};
+}
+
+bool DeviceProber::can_copy(int source, int target) const {
+  const auto peers = [&](int link) {
+    return devices_[static_cast<std::size_t>(link)]->capabilities().peer_copies;
+  };
+  return source != target && peers(source) && peers(target);
+}
+
+MemoryAddress DeviceProber::host(int link) const {
+  return MemoryAddress::in_host({region_, options_.bytes * link});
+}
+
+DeviceProber::Lane DeviceProber::crossing(Direction direction, int link) const {
+  const auto l = static_cast<std::size_t>(link);
+  const auto arena = MemoryAddress::in_arena(devices_[l]->id(), extents_[l].offset());
+  if (direction == Direction::kIn) return {link, arena, host(link)};
+  return {link, host(link), arena};
+}
+
+// From the first begin to the last end, by the devices' events.
+Result<double> DeviceProber::run(const std::vector<Lane>& lanes) {
+  struct Timed {
+    std::unique_ptr<device::Stream> stream;
+    std::unique_ptr<device::Event> begin;
+    std::unique_ptr<device::Event> end;
+  };
+  std::vector<Timed> timed;
+  for (const Lane& lane : lanes) {
+    device::Device& mover = *devices_[static_cast<std::size_t>(lane.mover)];
+    Timed& one = timed.emplace_back();
+    CAUSEWAY_ASSIGN(one.stream, mover.make_stream("link-map"));
+    CAUSEWAY_ASSIGN(one.begin, mover.make_event());
+    CAUSEWAY_ASSIGN(one.end, mover.make_event());
+  }
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    CAUSEWAY_TRY(timed[i].stream->record(*timed[i].begin));
+    for (Bytes at; at < options_.bytes; at += options_.copy_bytes) {
+      Copy copy{lanes[i].target, lanes[i].source,
+                std::min(options_.copy_bytes, options_.bytes - at)};
+      copy.target.offset += at;
+      copy.source.offset += at;
+      CAUSEWAY_TRY(timed[i].stream->copy({&copy, 1}, device::CopyPriority::kStep));
+    }
+    CAUSEWAY_TRY(timed[i].stream->record(*timed[i].end));
+  }
+  std::optional<Nanos> begin, end;
+  for (const Timed& one : timed) {
+    CAUSEWAY_TRY(one.end->wait(kRunMax));
+    CAUSEWAY_ASSIGN(const Nanos began, one.begin->completed_at());
+    CAUSEWAY_ASSIGN(const Nanos ended, one.end->completed_at());
+    begin = std::min(begin.value_or(began), began);
+    end = std::max(end.value_or(ended), ended);
+  }
+  const double bytes = static_cast<double>(options_.bytes.count * std::ssize(lanes));
+  return bytes / std::max(1e-9, to_seconds(*end - *begin));
+}
+
+Result<double> DeviceProber::rate(Direction direction, LinkSet links, std::optional<int> target) {
+  CAUSEWAY_CHECK(!links.empty() && (links & LinkSet::first(this->links())) == links);
+  if (target && links != LinkSet::of(*target)) return run_relayed(direction, links, *target);
+  std::vector<Lane> lanes;
+  for (int link = 0; link < this->links(); ++link) {
+    if (links.has(link)) lanes.push_back(crossing(direction, link));
+  }
+  return run(lanes);
+}
+
+// By an engine that may use these links only.
+Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int target) {
+  TransferEngineOptions options = options_.engine;
+  options.dispatch.tune_sets = false;
+  options.dispatch.multipath_bytes_min = Bytes(0);
+  PathFacts facts = assume_all_links(this->links());
+  for (LinkSet& best : facts.way(direction).best) best = links;
+  std::vector<EngineLink> engine_links;
+  for (device::Device* device : devices_) engine_links.push_back({{device}});
+  CAUSEWAY_ASSIGN(const auto engine,
+                  TransferEngine::create(std::move(options), engine_links, facts, clock_));
+  const auto t = static_cast<std::size_t>(target);
+  TransferRequest request;
+  request.direction = direction;
+  request.target = devices_[t]->id();
+  const Bytes bytes = std::min(options_.bytes * links.count(), extents_[t].bytes());
+  request.segments = {
+      {host(0), MemoryAddress::in_arena(request.target, extents_[t].offset()), bytes}};
+  const Nanos begin = clock_.now();
+  CAUSEWAY_ASSIGN(const Completion completion, engine->submit(std::move(request)));
+  CAUSEWAY_TRY(completion.wait(kRunMax));
+  return static_cast<double>(bytes.count) / std::max(1e-9, to_seconds(clock_.now() - begin));
+}
+
+Result<double> DeviceProber::duplex_rate(int link) {
+  // Other buffers each way, so that neither reads what the other writes.
+  Lane in = crossing(Direction::kIn, link);
+  in.target.offset += options_.bytes;
+  Lane out = crossing(Direction::kOut, link);
+  out.target = host(links());
+  return run({in, out});
+}
+
+Result<double> DeviceProber::peer_rate(int source, int target) {
+  const auto s = static_cast<std::size_t>(source);
+  const auto t = static_cast<std::size_t>(target);
+  return run({{source, MemoryAddress::in_arena(devices_[t]->id(), extents_[t].offset()),
+               MemoryAddress::in_arena(devices_[s]->id(), extents_[s].offset() + options_.bytes)}});
+}
+
+}  // namespace causeway::transfer

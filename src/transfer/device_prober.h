@@ -1,0 +1,63 @@
+// Measures the links of a machine through its devices, for measure_link_map(). Works on any
+// backend.
+//
+// Used by one thread. Takes two buffers of `bytes` on every device, and one a device and one more
+// in host memory.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/arena.h"
+#include "transfer/engine.h"
+#include "transfer/link_map.h"
+
+namespace causeway::transfer {
+
+struct DeviceProberOptions {
+  Bytes bytes = mib(128);     // of each link in a probe
+  Bytes copy_bytes = mib(8);  // of one copy: links take turns at what they share
+  TransferEngineOptions engine = {};
+};
+
+class DeviceProber final : public LinkProber {
+ public:
+  // One device a GPU. Everything must outlive the prober. kResourceExhausted without the memory.
+  static Result<std::unique_ptr<DeviceProber>> create(std::vector<device::Device*> devices,
+                                                      device::HostMemory& memory,
+                                                      const Clock& clock,
+                                                      DeviceProberOptions options);
+  DeviceProber(std::vector<device::Device*> devices, device::HostMemory& memory, const Clock& clock,
+               DeviceProberOptions options);  // by create()
+  ~DeviceProber() override;
+
+  int links() const override { return static_cast<int>(devices_.size()); }
+  bool can_copy(int source, int target) const override;
+  Result<double> rate(Direction direction, LinkSet links, std::optional<int> target) override;
+  Result<double> duplex_rate(int link) override;
+  Result<double> peer_rate(int source, int target) override;
+
+ private:
+  // Copies of one stream, one after the other.
+  struct Lane {
+    int mover = 0;  // device whose stream copies
+    device::MemoryAddress target;
+    device::MemoryAddress source;
+  };
+  Status set_up();
+  Result<double> run(const std::vector<Lane>& lanes);
+  Result<double> run_relayed(Direction direction, LinkSet links, int target);
+  device::MemoryAddress host(int link) const;
+  Lane crossing(Direction direction, int link) const;
+
+  const std::vector<device::Device*> devices_;
+  device::HostMemory& memory_;
+  const Clock& clock_;
+  const DeviceProberOptions options_;
+  RegionId region_;
+  std::vector<device::Extents> extents_;
+};
+
+}  // namespace causeway::transfer

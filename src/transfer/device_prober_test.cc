@@ -1,0 +1,98 @@
+#include "transfer/device_prober.h"
+
+#include <gtest/gtest.h>
+
+#include "device/host/host_machine.h"
+#include "transfer/bench/size_sweep.h"
+
+namespace causeway::transfer {
+namespace {
+
+using device::LinkTree;
+
+// Slow modelled links, so that a busy machine keeps up with them.
+class Measured : public ::testing::Test {
+ protected:
+  void open(LinkTree tree, Bytes arena = mib(8)) {
+    machine_ = device::HostMachine::create({.devices = tree.devices,
+                                            .links = device::make_link_tree(tree),
+                                            .extent_bytes = kib(256)},
+                                           clock_, memory_)
+                   .value();
+    for (int d = 0; d < tree.devices; ++d) {
+      devices_.push_back(
+          machine_->open({.name = "d", .physical_device = d, .arena_bytes = arena}).value());
+      pointers_.push_back(devices_.back().get());
+    }
+  }
+  static TransferEngineOptions engine() {
+    TransferEngineOptions options;
+    options.dispatch.chunk_bytes = {kib(64), kib(64)};
+    options.dispatch.chunk_bytes_min = kib(16);
+    options.dispatch.multipath_bytes_min = kib(256);
+    return options;
+  }
+  Result<LinkMap> measure(Bytes bytes) {
+    CAUSEWAY_ASSIGN(
+        const auto prober,
+        DeviceProber::create(pointers_, memory_, clock_,
+                             {.bytes = bytes, .copy_bytes = kib(64), .engine = engine()}));
+    return measure_link_map("host", *prober, {.runs = 1, .relayed_sets = 1});
+  }
+
+  RealClock clock_;
+  device::HostMemory memory_;
+  std::unique_ptr<device::HostMachine> machine_;
+  std::vector<std::unique_ptr<device::Device>> devices_;
+  std::vector<device::Device*> pointers_;
+};
+
+// The model's rates are upper bounds; how near a busy machine comes to them is not tested.
+TEST_F(Measured, AMapOfModelledLinks) {
+  open({.devices = 2, .link = 40e6, .link_duplex = 60e6, .peer_link = 400e6});
+  const LinkMap map = measure(kib(512)).value();
+  EXPECT_EQ(map.links, 2);
+  EXPECT_EQ(map.peers.size(), 2u);
+  for (const Direction direction : kBothDirections) {
+    for (const SetRate& set : map.own[index_of(direction)]) {
+      EXPECT_LE(set.rate, 1.05 * 40e6 * set.links.count()) << text_of(set.links);
+      EXPECT_GT(set.rate, 4e6 * set.links.count()) << text_of(set.links);
+    }
+    EXPECT_FALSE(map.relayed[index_of(direction)].empty());
+  }
+  for (const double rate : map.duplex) EXPECT_LE(rate, 63e6);
+  EXPECT_EQ(memory_.total_bytes(), Bytes(0));  // all given back
+  EXPECT_EQ(devices_[0]->arena().free_extents(), 32);
+}
+
+TEST_F(Measured, TooLittleMemoryIsSaid) {
+  open({.devices = 1}, kib(512));
+  EXPECT_EQ(measure(mib(1)).error().code, ErrorCode::kResourceExhausted);
+}
+
+TEST_F(Measured, TwoLinksMoveMoreThanOne) {
+  open({.devices = 2, .link = 40e6, .link_duplex = 80e6, .peer_link = 400e6});
+  const LinkMap map = measure(kib(512)).value();
+  const auto rows =
+      bench::run_transfer_bench(pointers_, memory_, clock_, map,
+                                {.sizes = {kib(16), mib(4)}, .runs = 3, .engine = engine()},
+                                [](const bench::TransferBenchRow&) {})
+          .value();
+  ASSERT_EQ(rows.size(), 4u);
+  for (const bench::TransferBenchRow& row : rows) {
+    EXPECT_LE(row.native.median, 1.05 * 40e6);
+    EXPECT_GT(row.limit, 0);
+    if (row.bytes == kib(16)) {
+      EXPECT_EQ(row.relayed, 0);
+      continue;
+    }
+    EXPECT_GT(row.ours.high, 1.2 * row.native.median) << name_of(row.direction);
+    EXPECT_GT(row.relayed, 0.1);
+  }
+  EXPECT_EQ(memory_.total_bytes(), Bytes(0));
+  EXPECT_EQ(bench::run_transfer_bench(pointers_, memory_, clock_, map, {}, nullptr).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace causeway::transfer
