@@ -4,61 +4,16 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cuda_status.cuh"
 #include "kernels/gemm/cublaslt.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/plain.h"
 #include "kernels/gemm/sm90_rows.cuh"
 #include "kernels/gemm/sm90_split.cuh"
+#include "kernels/gemm/tensor_map.h"
 
 namespace causeway::kernels::gemm {
 namespace {
-
-Error device_error(const std::string& what, const std::string& why) {
-  return {ErrorCode::kDevice, "GEMM: " + what + ": " + why};
-}
-
-Status cuda_status(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return {};
-  return device_error(what, cudaGetErrorString(code));
-}
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-// The driver's encoder, found through the runtime: nothing links libcuda.
-Result<EncodeTiled> find_encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  CAUSEWAY_TRY(cuda_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                            12000, cudaEnableDefault, &found),
-                           "driver entry point"));
-  if (found != cudaDriverEntryPointSuccess) {
-    return unsupported("GEMM: the driver has no cuTensorMapEncodeTiled");
-  }
-  return reinterpret_cast<EncodeTiled>(function);
-}
-
-// A bf16 tensor of up to five dimensions, innermost first, read in swizzled boxes.
-struct TensorShape {
-  cuuint32_t rank;
-  cuuint64_t sizes[5];
-  cuuint64_t strides[4];  // bytes, of dimensions 1 …
-  cuuint32_t box[5];
-};
-
-Result<CUtensorMap> encode(EncodeTiled encoder, const void* data, const TensorShape& shape) {
-  CUtensorMap map;
-  const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  const CUresult code = encoder(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, shape.rank,
-                                const_cast<void*>(data), shape.sizes, shape.strides, shape.box,
-                                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) return device_error("tensor map", "CUresult " + std::to_string(code));
-  return map;
-}
-
-cuuint64_t size(std::int64_t n) { return static_cast<cuuint64_t>(n); }
-
-cuuint32_t box(std::int64_t n) { return static_cast<cuuint32_t>(n); }
 
 // The width of a swizzled box, and the slabs that rows are cut into for it.
 constexpr std::int64_t kSlab = 64;
@@ -66,38 +21,38 @@ constexpr cuuint64_t kSlabBytes = kSlab * 2;
 
 TensorShape input_shape(const CudaPlan& plan, const CudaOperands& operands) {
   const CudaRequest& r = plan.request;
-  const cuuint64_t row = size(operands.x_stride) * 2;
+  const cuuint64_t row = map_size(operands.x_stride) * 2;
   if (plan.path == CudaPath::kSplit) {
-    return {2, {size(r.k), size(r.m)}, {row}, {kSlab, box(plan.batch)}};
+    return {2, {map_size(r.k), map_size(r.m)}, {row}, {kSlab, map_box(plan.batch)}};
   }
   return {3,
-          {kSlab, size(r.m), size(r.k / kSlab)},
+          {kSlab, map_size(r.m), map_size(r.k / kSlab)},
           {row, kSlabBytes},
-          {kSlab, box(plan.batch), kRowsStepK / kSlab}};
+          {kSlab, map_box(plan.batch), kRowsStepK / kSlab}};
 }
 
 // silu_mul: 8 rows of gate, 8 rows of up, by turns, so that one lane's sums hold both.
 TensorShape weight_shape(const CudaPlan& plan, const CudaOperands& operands) {
   const CudaRequest& r = plan.request;
-  const cuuint64_t row = size(operands.w_stride) * 2;
+  const cuuint64_t row = map_size(operands.w_stride) * 2;
   if (plan.path == CudaPath::kSplit) {
-    if (!r.silu_mul) return {2, {size(r.k), size(r.n)}, {row}, {kSlab, kSplitRows}};
+    if (!r.silu_mul) return {2, {map_size(r.k), map_size(r.n)}, {row}, {kSlab, kSplitRows}};
     return {4,
-            {size(r.k), 8, 2, size(r.n / 8)},
-            {row, row * size(r.n), row * 8},
+            {map_size(r.k), 8, 2, map_size(r.n / 8)},
+            {row, row * map_size(r.n), row * 8},
             {kSlab, 8, 2, kSplitRows / 16}};
   }
   constexpr cuuint32_t kSlabs = kRowsStepK / kSlab;
   if (!r.silu_mul) {
     return {3,
-            {kSlab, size(r.n), size(r.k / kSlab)},
+            {kSlab, map_size(r.n), map_size(r.k / kSlab)},
             {row, kSlabBytes},
-            {kSlab, box(16 * plan.blocks), kSlabs}};
+            {kSlab, map_box(16 * plan.blocks), kSlabs}};
   }
   return {5,
-          {kSlab, 8, 2, size(r.n / 8), size(r.k / kSlab)},
-          {row, row * size(r.n), row * 8, kSlabBytes},
-          {kSlab, 8, 2, box(plan.blocks), kSlabs}};
+          {kSlab, 8, 2, map_size(r.n / 8), map_size(r.k / kSlab)},
+          {row, row * map_size(r.n), row * 8, kSlabBytes},
+          {kSlab, 8, 2, map_box(plan.blocks), kSlabs}};
 }
 
 bool multiple(const void* pointer, std::int64_t stride) {
@@ -123,41 +78,50 @@ OutputArgs output_args(const CudaRequest& r, const CudaOperands& operands) {
 template <typename Args>
 struct Choice {
   void (*kernel)(CUtensorMap, CUtensorMap, Args);
-  uint32_t threads, shared_bytes;
+  uint32_t threads, stages, shared_bytes;
 };
 
 template <int kBatch>
-Choice<SplitArgs> split_choice() {
-  return {split_kernel<kBatch>, kSplitThreads, SplitRing<kBatch>::kSharedBytes};
+Choice<SplitArgs> split_choice(CudaShare share) {
+  using Ring = SplitRing<kBatch>;
+  return {split_kernel<kBatch>, kSplitThreads, Ring::stages(share), Ring::shared_bytes(share)};
 }
 
-Choice<SplitArgs> split_choice(int batch) {
+Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   switch (batch) {
-    case 8: return split_choice<8>();
-    case 16: return split_choice<16>();
-    case 32: return split_choice<32>();
-    case 64: return split_choice<64>();
-    default: return split_choice<128>();
+    case 8: return split_choice<8>(share);
+    case 16: return split_choice<16>(share);
+    case 32: return split_choice<32>(share);
+    case 64: return split_choice<64>(share);
+    default: return split_choice<128>(share);
   }
 }
 
-template <int kBatch, int kBlocks>
-Choice<RowsArgs> rows_choice() {
-  return {rows_kernel<kBatch, kBlocks>, kRowsThreads, RowsRing<kBatch, kBlocks>::kSharedBytes};
+template <int kBatch, int kBlocks, bool kNorm>
+Choice<RowsArgs> rows_choice(CudaShare share) {
+  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
+  return {rows_kernel<kBatch, kBlocks, kNorm>, kRowsThreads, Ring::stages(share),
+          Ring::shared_bytes(share)};
 }
 
-template <int kBatch>
-Choice<RowsArgs> rows_choice(int blocks) {
+template <int kBatch, bool kNorm>
+Choice<RowsArgs> rows_choice(int blocks, CudaShare share) {
   switch (blocks) {
-    case 1: return rows_choice<kBatch, 1>();
-    case 2: return rows_choice<kBatch, 2>();
-    default: return rows_choice<kBatch, 3>();
+    case 1: return rows_choice<kBatch, 1, kNorm>(share);
+    case 2: return rows_choice<kBatch, 2, kNorm>(share);
+    default: return rows_choice<kBatch, 3, kNorm>(share);
   }
 }
 
-Choice<RowsArgs> rows_choice(int batch, int blocks) {
-  if (batch == 8) return rows_choice<8>(blocks);
-  return batch == 16 ? rows_choice<16>(blocks) : rows_choice<32>(blocks);
+template <bool kNorm>
+Choice<RowsArgs> rows_choice(int batch, int blocks, CudaShare share) {
+  if (batch == 8) return rows_choice<8, kNorm>(blocks, share);
+  return batch == 16 ? rows_choice<16, kNorm>(blocks, share)
+                     : rows_choice<32, kNorm>(blocks, share);
+}
+
+Choice<RowsArgs> rows_choice(int batch, int blocks, bool norm, CudaShare share) {
+  return norm ? rows_choice<true>(batch, blocks, share) : rows_choice<false>(batch, blocks, share);
 }
 
 // The whole of the SM's memory as shared memory: two kernels' CTAs beside each other need it, and
@@ -167,18 +131,19 @@ Status allow_shared_memory(const Choice<Args>& choice) {
   CAUSEWAY_TRY(
       cuda_status(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(choice.shared_bytes)),
-                  "shared memory"));
+                  "GEMM: shared memory"));
   return cuda_status(
       cudaFuncSetAttribute(choice.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                            cudaSharedmemCarveoutMaxShared),
-      "carve-out");
+      "GEMM: carve-out");
 }
 
 Status allow_shared_memory() {
   for (const int batch : {8, 16, 32, 64, 128}) {
-    CAUSEWAY_TRY(allow_shared_memory(split_choice(batch)));
+    CAUSEWAY_TRY(allow_shared_memory(split_choice(batch, CudaShare::kMore)));
     for (int blocks = 1; blocks <= kRowsBlocksMax && batch <= kRowsMax; ++blocks) {
-      CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks)));
+      CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, false, CudaShare::kMore)));
+      CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, true, CudaShare::kMore)));
     }
   }
   return {};
@@ -210,7 +175,7 @@ Status launch(const Choice<Args>& choice, const Maps& maps, const Args& args, in
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  return cuda_status(cudaLaunchKernelEx(&config, choice.kernel, maps.x, maps.w, args), "launch");
+  return cuda_status(cudaLaunchKernelEx(&config, choice.kernel, maps.x, maps.w, args), "GEMM: launch");
 }
 
 Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands& operands,
@@ -218,8 +183,15 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   CAUSEWAY_ASSIGN(const Maps maps, encode_maps(encoder, plan, operands));
   const OutputArgs output = output_args(plan.request, operands);
   if (plan.path == CudaPath::kRows) {
-    const RowsArgs args = {output, plan.tiles, plan.k_steps};
-    return launch(rows_choice(plan.batch, plan.blocks), maps, args, plan.ctas, stream, overlap);
+    const auto choice =
+        rows_choice(plan.batch, plan.blocks, plan.request.norm, plan.request.share);
+    const RowsArgs args = {.output = output,
+                           .tiles = plan.tiles,
+                           .k_steps = plan.k_steps,
+                           .stages = choice.stages,
+                           .gains = static_cast<const __nv_bfloat16*>(operands.gains),
+                           .epsilon = operands.epsilon};
+    return launch(choice, maps, args, plan.ctas, stream, overlap);
   }
   SplitArgs args = {};
   args.output = output;
@@ -227,14 +199,17 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   args.partials = reinterpret_cast<float4*>(static_cast<char*>(workspace) + kCounterBytes.count);
   args.tiles = plan.tiles;
   args.k_steps = plan.k_steps;
-  return launch(split_choice(plan.batch), maps, args, plan.ctas, stream, overlap);
+  const auto choice = split_choice(plan.batch, plan.request.share);
+  args.stages = choice.stages;
+  return launch(choice, maps, args, plan.ctas, stream, overlap);
 }
 
 Status check(const CudaPlan& plan, const CudaOperands& operands, const void* workspace) {
   const CudaRequest& r = plan.request;
   const bool missing = operands.x == nullptr || operands.w == nullptr || operands.out == nullptr ||
                        workspace == nullptr || (r.bias && operands.bias == nullptr) ||
-                       (r.residual && operands.residual == nullptr);
+                       (r.residual && operands.residual == nullptr) ||
+                       (r.norm && operands.gains == nullptr);
   if (missing) return invalid_argument("GEMM: the plan needs an operand that is null");
   if (operands.x_stride < r.k || operands.w_stride < r.k || operands.out_stride < r.n ||
       (r.residual && operands.residual_stride < r.n)) {
@@ -278,7 +253,7 @@ Result<CudaGemm> CudaGemm::create() {
 }
 
 Status CudaGemm::prepare(void* workspace, CudaStream stream) {
-  return cuda_status(cudaMemsetAsync(workspace, 0, to_size(kCounterBytes), stream), "workspace");
+  return cuda_status(cudaMemsetAsync(workspace, 0, to_size(kCounterBytes), stream), "GEMM: workspace");
 }
 
 Status CudaGemm::run(const CudaPlan& plan, const CudaOperands& operands, void* workspace,

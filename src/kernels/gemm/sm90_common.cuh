@@ -7,12 +7,36 @@
 
 #include <cstdint>
 
+#include "kernels/gemm/gemm_cuda.h"
 #include "kernels/hybrid_gemm/sm90_ptx.cuh"
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
 
 namespace causeway::kernels::gemm {
 
-constexpr uint32_t kSharedMax = 113 * 1024;  // two CTAs an SM, 1 KiB each is the system's
+// What a CTA takes of an SM's 228 KiB, of which 1 KiB a CTA is the system's. CTAs of one kernel and
+// of the next fit on an SM when one takes less and the other more; two that take more do not, and
+// for two that take less there is no room beside one that takes more. So where the shares of
+// neighbours alternate, every SM gets one CTA of each. With equal shares, a kernel whose CTAs lie in
+// pairs on half of the SMs leaves the other half to the pairs of the next.
+constexpr uint32_t kSharedLess = 96 * 1024;
+constexpr uint32_t kSharedMore = 118 * 1024;
+
+constexpr uint32_t shared_max(CudaShare share) {
+  return share == CudaShare::kMore ? kSharedMore : kSharedLess;
+}
+
+// Position in a ring of `count` stages.
+struct RingCursor {
+  uint32_t count;
+  uint32_t stage = 0, phase = 0;
+
+  CAUSEWAY_DEVICE void advance() {
+    if (++stage == count) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
 
 // Where a feeding thread is in its CTA's steps; counted along, because a division a step is time
 // that the memory waits.
@@ -55,7 +79,7 @@ CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float
   if (args.pairs) {
     if (column >= args.n) return;
     if (args.residual != nullptr) {
-      const uint32_t pair = *reinterpret_cast<const uint32_t*>(add);
+      const uint32_t pair = __ldcg(reinterpret_cast<const uint32_t*>(add));
       value.x += to_float(pair, 0);
       value.y += to_float(pair, 1);
     }

@@ -11,11 +11,18 @@ using hybrid_gemm::ptx::barrier_arrive_expect;
 using hybrid_gemm::ptx::barrier_init;
 using hybrid_gemm::ptx::barrier_init_fence;
 using hybrid_gemm::ptx::barrier_wait;
+using hybrid_gemm::ptx::flag_add;
+using hybrid_gemm::ptx::flag_load;
 using hybrid_gemm::ptx::load_box;
+using hybrid_gemm::ptx::load_bytes;
 using hybrid_gemm::ptx::mma_64x128x16;
 using hybrid_gemm::ptx::mma_commit;
 using hybrid_gemm::ptx::mma_fence;
 using hybrid_gemm::ptx::mma_wait;
+using hybrid_gemm::ptx::proxy_fence;
+using hybrid_gemm::ptx::registers_give;
+using hybrid_gemm::ptx::registers_take;
+using hybrid_gemm::ptx::SpinGuard;
 using hybrid_gemm::ptx::tile_descriptor;
 using hybrid_gemm::ptx::warpgroup_sync;
 
@@ -114,6 +121,19 @@ CAUSEWAY_DEVICE void load_matrices(uint32_t (&fragments)[4], uint32_t address) {
                : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
                : "r"(address)
                : "memory");
+}
+
+CAUSEWAY_DEVICE uint32_t load_word(uint32_t address) {
+  uint32_t word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+
+// Products of two pairs of bf16, rounded to bf16.
+CAUSEWAY_DEVICE uint32_t multiply_pair(uint32_t a, uint32_t b) {
+  uint32_t product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
 }
 
 // d[16×8] += a[16×16] · b[8×16]ᵀ, one warp. Lane l holds in d[{0,1}] row l/4, columns

@@ -1,0 +1,34 @@
+#include "kernels/gemm/tensor_map.h"
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "kernels/cuda_status.cuh"
+
+namespace causeway::kernels::gemm {
+
+Result<EncodeTiled> find_encoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  CAUSEWAY_TRY(cuda_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                            12000, cudaEnableDefault, &found),
+                           "GEMM: driver entry point"));
+  if (found != cudaDriverEntryPointSuccess) {
+    return unsupported("GEMM: the driver has no cuTensorMapEncodeTiled");
+  }
+  return reinterpret_cast<EncodeTiled>(function);
+}
+
+Result<CUtensorMap> encode(EncodeTiled encoder, const void* data, const TensorShape& shape) {
+  CUtensorMap map;
+  const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+  const CUresult code = encoder(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, shape.rank,
+                                const_cast<void*>(data), shape.sizes, shape.strides, shape.box,
+                                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code == CUDA_SUCCESS) return map;
+  return Error{ErrorCode::kDevice, "GEMM: tensor map: CUresult " + std::to_string(code)};
+}
+
+}  // namespace causeway::kernels::gemm

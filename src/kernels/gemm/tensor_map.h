@@ -1,0 +1,30 @@
+// Tensor maps of bf16 matrices for the copy engine (TMA), all read in 128-byte swizzled boxes.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "base/result.h"
+
+namespace causeway::kernels::gemm {
+
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's encoder, found through the runtime: nothing links libcuda.
+Result<EncodeTiled> find_encoder();
+
+// A bf16 tensor of up to five dimensions, innermost first.
+struct TensorShape {
+  cuuint32_t rank;
+  cuuint64_t sizes[5];
+  cuuint64_t strides[4];  // bytes, of dimensions 1 …
+  cuuint32_t box[5];
+};
+
+Result<CUtensorMap> encode(EncodeTiled encoder, const void* data, const TensorShape& shape);
+
+inline cuuint64_t map_size(std::int64_t n) { return static_cast<cuuint64_t>(n); }
+inline cuuint32_t map_box(std::int64_t n) { return static_cast<cuuint32_t>(n); }
+
+}  // namespace causeway::kernels::gemm
