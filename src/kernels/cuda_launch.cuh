@@ -16,10 +16,21 @@
 
 namespace causeway::kernels {
 
+__device__ __forceinline__ void let_successor_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // Lets the successor start, and returns once all that the predecessor wrote is visible.
 __device__ __forceinline__ void wait_for_predecessor() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  let_successor_start();
   asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// As wait_for_predecessor(), but no kernel behind this one starts before the predecessor has ended:
+// kernels behind may then read before they wait what kernels in front of this one wrote.
+__device__ __forceinline__ void wait_then_let_successor_start() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  let_successor_start();
 }
 
 struct LaunchShape {

@@ -38,6 +38,11 @@ __device__ __forceinline__ void prefetch(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
+__device__ __forceinline__ void store_shared(uint32_t target, __nv_bfloat16 value) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(target), "h"(__bfloat16_as_ushort(value))
+               : "memory");
+}
+
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

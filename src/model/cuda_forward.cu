@@ -100,6 +100,13 @@ class CudaForward::State {
   const std::int32_t* table(std::int64_t offset) const { return tables_ + offset; }
 
   Status enqueue() {
+    // These two let nothing behind them start before they have ended what attention reads early.
+    CAUSEWAY_TRY(kernels::rope::fill_table({.tokens = shape_.rows,
+                                            .size = config_.head_dim,
+                                            .frequencies = frequencies_.data(),
+                                            .position = table(at_.position),
+                                            .out = a_.rope},
+                                           stream_));
     CAUSEWAY_TRY(kernels::embedding::run({.table = weights_.embedding.data,
                                           .table_rows = config_.vocab,
                                           .size = config_.hidden,
@@ -107,12 +114,6 @@ class CudaForward::State {
                                           .count = shape_.rows,
                                           .out = a_.x},
                                          stream_));
-    CAUSEWAY_TRY(kernels::rope::fill_table({.tokens = shape_.rows,
-                                            .size = config_.head_dim,
-                                            .frequencies = frequencies_.data(),
-                                            .position = table(at_.position),
-                                            .out = a_.rope},
-                                           stream_));
     for (std::int64_t i = 0; i < config_.layers; ++i) {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       CAUSEWAY_TRY(attend(layer, i));
@@ -132,6 +133,14 @@ class CudaForward::State {
                                   stream_);
   }
 
+  // A product of the residual stream's norm.
+  Status normed_linear(WeightsRef weight, CudaLinear product) {
+    product.x = a_.x;
+    product.k = config_.hidden;
+    product.norm = {weight, static_cast<float>(config_.norm_epsilon), a_.normed};
+    return linear(product, shape_.rows);
+  }
+
   Status linear(const CudaLinear& linear, std::int64_t rows) {
     return run_linear(linear, rows, workspace_.sm_count(), workspace_.gemm(),
                       workspace_.gemm_workspace(), stream_);
@@ -149,43 +158,43 @@ class CudaForward::State {
 
   // x += o(attention(rope(qkv(norm(x)))))
   Status attend(const LayerWeights& w, std::int64_t layer) {
-    CAUSEWAY_TRY(norm(w.input_norm, shape_.rows, nullptr));
-    CAUSEWAY_TRY(linear({.x = a_.normed,
-                         .k = config_.hidden,
-                         .w = w.qkv,
-                         .bias = w.qkv_bias,
-                         .n = qkv_size(),
-                         .out = a_.qkv},
-                        shape_.rows));
+    CAUSEWAY_TRY(normed_linear(
+        w.input_norm, {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv}));
     const kernels::attention::PagedKv kv = paged(layer);
     const kernels::attention::Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
-    CAUSEWAY_TRY(kernels::attention::prepare({.kv = kv,
-                                              .heads = heads,
-                                              .tokens = shape_.rows,
-                                              .sequences = shape_.places,
-                                              .position = table(at_.position),
-                                              .sequence = table(at_.sequence),
-                                              .frames = table(at_.frames),
-                                              .frame_begin = table(at_.frame_begin),
-                                              .rope_table = a_.rope,
-                                              .qkv = a_.qkv,
-                                              .qkv_stride = qkv_size(),
-                                              .q_norm = w.q_norm.data,
-                                              .k_norm = w.k_norm.data,
-                                              .epsilon = static_cast<float>(config_.norm_epsilon)},
-                                             stream_));
-    CAUSEWAY_TRY(attention(kv, heads));
+    // Decode rows are prepared by their attention kernel, where it can.
+    const bool fused = kernels::attention::fuses_prepare(heads, shape_.decode);
+    const kernels::attention::PrepareCuda prepare{
+        .kv = kv,
+        .heads = heads,
+        .first = fused ? shape_.decode : 0,
+        .tokens = shape_.rows,
+        .sequences = shape_.places,
+        .position = table(at_.position),
+        .sequence = table(at_.sequence),
+        .frames = table(at_.frames),
+        .frame_begin = table(at_.frame_begin),
+        .rope_table = a_.rope,
+        .qkv = a_.qkv,
+        .qkv_stride = qkv_size(),
+        .q_norm = w.q_norm.data,
+        .k_norm = w.k_norm.data,
+        .epsilon = static_cast<float>(config_.norm_epsilon)};
+    CAUSEWAY_TRY(kernels::attention::prepare(prepare, stream_));
+    CAUSEWAY_TRY(attention(kv, heads, fused ? &prepare : nullptr));
     return linear({.x = a_.attended,
                    .k = q_size(),
                    .w = w.o,
                    .bias = w.o_bias,
                    .n = config_.hidden,
                    .residual = a_.x,
-                   .out = a_.x},
+                   .out = a_.x,
+                   .share = kernels::gemm::CudaShare::kMore},
                   shape_.rows);
   }
 
-  Status attention(const kernels::attention::PagedKv& kv, const kernels::attention::Heads& heads) {
+  Status attention(const kernels::attention::PagedKv& kv, const kernels::attention::Heads& heads,
+                   const kernels::attention::PrepareCuda* fresh) {
     return kernels::attention::run({.kv = kv,
                                     .heads = heads,
                                     .sequences = shape_.places,
@@ -200,28 +209,26 @@ class CudaForward::State {
                                     .q_stride = qkv_size(),
                                     .out = a_.attended,
                                     .workspace = workspace_.attention_workspace(),
-                                    .tables_early = true},
+                                    .tables_early = true,
+                                    .fresh = fresh},
                                    stream_);
   }
 
   // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))
   Status feed_forward(const LayerWeights& w) {
-    CAUSEWAY_TRY(norm(w.post_norm, shape_.rows, nullptr));
-    CAUSEWAY_TRY(linear({.x = a_.normed,
-                         .k = config_.hidden,
-                         .w = w.gate_up,
-                         .bias = w.gate_up_bias,
-                         .n = config_.intermediate,
-                         .silu_mul = true,
-                         .out = a_.active},
-                        shape_.rows));
+    CAUSEWAY_TRY(normed_linear(w.post_norm, {.w = w.gate_up,
+                                             .bias = w.gate_up_bias,
+                                             .n = config_.intermediate,
+                                             .silu_mul = true,
+                                             .out = a_.active}));
     return linear({.x = a_.active,
                    .k = config_.intermediate,
                    .w = w.down,
                    .bias = w.down_bias,
                    .n = config_.hidden,
                    .residual = a_.x,
-                   .out = a_.x},
+                   .out = a_.x,
+                   .share = kernels::gemm::CudaShare::kMore},
                   shape_.rows);
   }
 

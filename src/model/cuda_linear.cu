@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/rms_norm/rms_norm_cuda.h"
+
 namespace causeway::model {
 namespace {
 
+using kernels::gemm::CudaOperands;
 using kernels::gemm::CudaOut;
 using kernels::gemm::CudaRequest;
 
@@ -21,6 +24,52 @@ Result<Bytes> most(CudaRequest request, std::int64_t rows_max, int sm_count) {
     }
   }
   return largest;
+}
+
+CudaOperands operands_of(const CudaLinear& linear) {
+  return {.x = linear.x,
+          .w = linear.w.data,
+          .bias = linear.bias.data,
+          .residual = linear.residual,
+          .out = linear.out,
+          .x_stride = linear.k,
+          .w_stride = linear.k,
+          .residual_stride = linear.n,
+          .out_stride = linear.n};
+}
+
+CudaRequest request_of(const CudaLinear& linear, std::int64_t rows, const CudaOperands& operands) {
+  return {.m = rows,
+          .n = linear.n,
+          .k = linear.k,
+          .out = linear.type,
+          .bias = static_cast<bool>(linear.bias),
+          .residual = linear.residual != nullptr,
+          .silu_mul = linear.silu_mul,
+          .share = linear.share,
+          .aligned = kernels::gemm::aligned(operands),
+          .paired = kernels::gemm::paired(operands)};
+}
+
+// The norm becomes part of the product, or a kernel in front of it.
+Status normalise(const CudaLinear& linear, int sm_count, CudaRequest& request,
+                 CudaOperands& operands, kernels::CudaStream stream) {
+  const CudaNorm& norm = linear.norm;
+  if (!norm.weight) return {};
+  operands.gains = norm.weight.data;
+  operands.epsilon = norm.epsilon;
+  request.norm = kernels::gemm::aligned(operands) &&
+                 kernels::gemm::fuses_norm(request, {.sm_count = sm_count});
+  if (request.norm) return {};
+  operands.x = norm.scratch;
+  operands.gains = nullptr;
+  return kernels::rms_norm::run({.rows = request.m,
+                                 .size = linear.k,
+                                 .residual = const_cast<void*>(linear.x),  // only read: no delta
+                                 .weight = norm.weight.data,
+                                 .epsilon = norm.epsilon,
+                                 .out = norm.scratch},
+                                stream);
 }
 
 }  // namespace
@@ -50,24 +99,9 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
 
 Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,
                   kernels::gemm::CudaGemm& gemm, void* workspace, kernels::CudaStream stream) {
-  const kernels::gemm::CudaOperands operands{.x = linear.x,
-                                             .w = linear.w.data,
-                                             .bias = linear.bias.data,
-                                             .residual = linear.residual,
-                                             .out = linear.out,
-                                             .x_stride = linear.k,
-                                             .w_stride = linear.k,
-                                             .residual_stride = linear.n,
-                                             .out_stride = linear.n};
-  const CudaRequest request{.m = rows,
-                            .n = linear.n,
-                            .k = linear.k,
-                            .out = linear.type,
-                            .bias = static_cast<bool>(linear.bias),
-                            .residual = linear.residual != nullptr,
-                            .silu_mul = linear.silu_mul,
-                            .aligned = kernels::gemm::aligned(operands),
-                            .paired = kernels::gemm::paired(operands)};
+  CudaOperands operands = operands_of(linear);
+  CudaRequest request = request_of(linear, rows, operands);
+  CAUSEWAY_TRY(normalise(linear, sm_count, request, operands, stream));
   CAUSEWAY_ASSIGN(const auto plan, kernels::gemm::choose(request, {.sm_count = sm_count}));
   return gemm.run(plan, operands, workspace, stream, kernels::gemm::Overlap::kYes);
 }

@@ -11,16 +11,26 @@
 
 namespace causeway::model {
 
-// out [rows][n] = x [rows][k] · wᵀ (+ bias) (+ residual), or silu(gate) ⊙ up of stacked w.
+// RMSNorm of x before the product. Either the product does it on the way, or x's norm goes to
+// `scratch` first.
+struct CudaNorm {
+  kernels::WeightsRef weight;  // bf16 [k]; null: no norm
+  float epsilon = 0;
+  void* scratch = nullptr;  // bf16 [rows][k]
+};
+
+// out [rows][n] = norm(x [rows][k]) · wᵀ (+ bias) (+ residual), or silu(gate) ⊙ up of stacked w.
 struct CudaLinear {
   const void* x = nullptr;  // bf16, dense
   std::int64_t k = 0;
+  CudaNorm norm;
   kernels::WeightsRef w;  // bf16 in device memory
   kernels::WeightsRef bias;
   std::int64_t n = 0;  // columns of out
   bool silu_mul = false;
   const void* residual = nullptr;  // bf16, dense; may be out
   void* out = nullptr;             // dense
+  kernels::gemm::CudaShare share = kernels::gemm::CudaShare::kLess;
   kernels::gemm::CudaOut type = kernels::gemm::CudaOut::kBF16;
 };
 

@@ -27,6 +27,7 @@ namespace causeway::kernels::attention {
 struct PrepareCuda {
   PagedKv kv{};  // BF16
   Heads heads{};
+  std::int64_t first = 0;   // rows before are left as they are
   std::int64_t tokens = 0;  // rows, those without a sequence included
   std::int64_t sequences = 0;
   const std::int32_t* position = nullptr;  // [tokens]; negative: no token here
@@ -61,9 +62,14 @@ struct ParamsCuda {
   std::int64_t q_stride = 0;
   void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused places
   void* workspace = nullptr;  // workspace_bytes; need not be cleared
-  // The int32 tables were complete before the previous kernel of the stream began (copied there
-  // before the step, not written by a kernel of it): they are read while that still runs.
+  // The int32 tables and, with `fresh`, its RoPE table and the KV of decode sequences but for their
+  // query tokens were
+  // complete before the previous kernel of the stream began (written before the step): they are
+  // read while that still runs.
   bool tables_early = false;
+  // Not null: decode rows have not been through prepare(); the decode kernel does that for them on
+  // its way, by `fresh`, whose qkv is q. Only the split kernel can.
+  const PrepareCuda* fresh = nullptr;
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
 };
@@ -71,11 +77,14 @@ struct ParamsCuda {
 // For any step of at most so many sequences and tokens. One launch at a time uses a workspace.
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens);
 
-// KV of all tokens, the query tokens' own included, has been written.
+// KV of all tokens, the query tokens' own included, has been written (but for `fresh`).
 Status run(const ParamsCuda& params, CudaStream stream);
 
 // Which kernel serves; pure. kBest is resolved, what the build or shape does not allow is refused.
 bool has_flashinfer();
+// Whether the decode kernel is to prepare so many rows itself (ParamsCuda::fresh): it can for the
+// heads that the split kernel serves, and gains by it while latency counts for more than bytes.
+bool fuses_prepare(const Heads& heads, std::int64_t decode);
 Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted);
 Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted);
 

@@ -38,6 +38,7 @@ struct Case {
   std::int64_t decode = 0;
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
+  bool fused = false;  // decode rows are prepared by their attention kernel
   std::uint64_t seed = 0;
 };
 
@@ -118,7 +119,7 @@ std::string describe(const Case& c) {
     text += " " + std::to_string(c.context[i]) + "+" + std::to_string(c.queries[i]);
   }
   return text + " kernels " + std::to_string(static_cast<int>(c.decode_kernel)) + "," +
-         std::to_string(static_cast<int>(c.prefill_kernel)) + " seed " + std::to_string(c.seed);
+         std::to_string(static_cast<int>(c.prefill_kernel)) + (c.fused ? " fused" : "") + " seed " + std::to_string(c.seed);
 }
 
 struct HostStep {
@@ -232,20 +233,21 @@ void run_case(const Case& c, testing::Report& report, cudaStream_t stream) {
   Device<BFloat16> out(static_cast<std::size_t>(s.tokens * h.query * h.size)), again(out.size());
   const auto places = static_cast<std::int64_t>(c.queries.size());
   Device<char> workspace(to_size(workspace_bytes(h, places, s.tokens + 5)));
-  must(prepare({.kv = s.device_kv,
-                .heads = h,
-                .tokens = s.tokens,
-                .sequences = places,
-                .position = position.get(),
-                .sequence = sequence.get(),
-                .frames = frames.get(),
-                .frame_begin = frame_begin.get(),
-                .rope_table = device_table.get(),
-                .qkv = device_qkv.get(),
-                .qkv_stride = stride,
-                .q_norm = c.shape.norm ? device_norm.get() : nullptr,
-                .k_norm = c.shape.norm ? device_norm.get() : nullptr},
-               stream));
+  const PrepareCuda whole{.kv = s.device_kv,
+                          .heads = h,
+                          .first = c.fused ? c.decode : 0,
+                          .tokens = s.tokens,
+                          .sequences = places,
+                          .position = position.get(),
+                          .sequence = sequence.get(),
+                          .frames = frames.get(),
+                          .frame_begin = frame_begin.get(),
+                          .rope_table = device_table.get(),
+                          .qkv = device_qkv.get(),
+                          .qkv_stride = stride,
+                          .q_norm = c.shape.norm ? device_norm.get() : nullptr,
+                          .k_norm = c.shape.norm ? device_norm.get() : nullptr};
+  must(prepare(whole, stream));
   ParamsCuda params{.kv = s.device_kv,
                     .heads = h,
                     .sequences = places,
@@ -260,6 +262,7 @@ void run_case(const Case& c, testing::Report& report, cudaStream_t stream) {
                     .q_stride = stride,
                     .out = out.get(),
                     .workspace = workspace.get(),
+                    .fresh = c.fused ? &whole : nullptr,
                     .prefill_kernel = c.prefill_kernel,
                     .decode_kernel = c.decode_kernel};
   must(run(params, stream));
@@ -293,6 +296,12 @@ Case generate(Random& random, const Shape& shape, bool small) {
 // Kernels that a shape may be served by, beside the best.
 void run_all_kernels(Case c, testing::Report& report, cudaStream_t stream) {
   run_case(c, report, stream);
+  const auto decode = choose_decode(c.shape.heads, DecodeKernel::kBest);
+  if (decode.ok() && *decode == DecodeKernel::kSplit) {
+    c.fused = true;
+    run_case(c, report, stream);
+    c.fused = false;
+  }
   c.decode_kernel = DecodeKernel::kReference;
   c.prefill_kernel = PrefillKernel::kReference;
   run_case(c, report, stream);
@@ -356,6 +365,9 @@ void check_refusals(testing::Report& report) {
   report.check(!choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok(), "split on 96");
   report.check(*choose_decode({4, 2, 96}, DecodeKernel::kBest) == DecodeKernel::kReference, "96");
   report.check(!choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok(), "FlashInfer on 96");
+  report.check(fuses_prepare({32, 8, 128}, 1) && fuses_prepare({32, 8, 128}, 16), "few fuse");
+  report.check(!fuses_prepare({32, 8, 128}, 0) && !fuses_prepare({32, 8, 128}, 17), "many do not");
+  report.check(!fuses_prepare({4, 2, 96}, 1), "heads of 96 do not fuse");
 }
 
 int run_all(int cases, std::uint64_t seed, bool small) {

@@ -33,6 +33,13 @@ bool has_flashinfer() {
 #endif
 }
 
+bool fuses_prepare(const Heads& heads, std::int64_t decode) {
+  constexpr std::int64_t kMost = 16;  // sequences
+  if (decode < 1 || decode > kMost) return false;
+  const auto kernel = choose_decode(heads, DecodeKernel::kBest);
+  return kernel.ok() && *kernel == DecodeKernel::kSplit;
+}
+
 Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted) {
   CAUSEWAY_TRY(check(heads));
   const bool serves = flashinfer_serves(heads);

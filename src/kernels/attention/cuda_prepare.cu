@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/cuda_fresh.cuh"
 #include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::attention {
@@ -13,7 +14,7 @@ constexpr int kPairsMax = 8;  // pairs (i, i + size/2) that a lane holds: heads 
 
 struct Args {
   __nv_bfloat16* qkv;  // [tokens][q heads, k heads, v heads][size]
-  int64_t qkv_stride;
+  int64_t qkv_stride, first;
   char* base;
   int64_t frame_bytes, key_offset, value_offset, token_stride;
   const int32_t* position;  // [tokens]
@@ -30,7 +31,7 @@ struct Args {
 // Grid: (tokens, ⌈heads / kWarps⌉); a warp a head.
 __global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
   wait_for_predecessor();
-  const int64_t token = blockIdx.x;
+  const int64_t token = a.first + blockIdx.x;
   const int head = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int position = a.position[token];
@@ -53,8 +54,7 @@ __global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
   // -------------------------------------------------------------------------
   const __nv_bfloat16* norm = is_q ? a.q_norm : a.k_norm;
   if (!is_v && norm != nullptr) {
-    const float mean = warp_sum(squares) / static_cast<float>(2 * a.half);
-    const float factor = rsqrtf(mean + a.epsilon);
+    const float factor = parts::norm_factor(warp_sum(squares), 2 * a.half, a.epsilon);
 #pragma unroll
     for (int i = 0; i < kPairsMax; ++i) {
       const int at = lane + 32 * i;
@@ -69,9 +69,7 @@ __global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
     for (int i = 0; i < kPairsMax; ++i) {
       const int at = lane + 32 * i;
       if (at >= a.half) continue;
-      const float cosine = row[at], sine = row[a.half + at], l = low[i];
-      low[i] = l * cosine - high[i] * sine;
-      high[i] = high[i] * cosine + l * sine;
+      parts::rotate(low[i], high[i], row[at], row[a.half + at]);
     }
   }
 
@@ -100,13 +98,14 @@ __global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
 
 Status prepare(const PrepareCuda& p, CudaStream stream) {
   if (p.kv.dtype != DType::kBF16) return unsupported("attention: KV on a GPU is held as BF16");
-  if (p.heads.kv < 1 || p.heads.query < 1 || p.heads.size < 2 || p.heads.size % 2 != 0 ||
+  if (p.first < 0 || p.first > p.tokens || p.heads.kv < 1 || p.heads.query < 1 || p.heads.size < 2 || p.heads.size % 2 != 0 ||
       p.heads.size > 64 * kPairsMax || p.kv.block_tokens < 1) {
     return invalid_argument("attention: cannot prepare heads of " + std::to_string(p.heads.size));
   }
   Args a = {};
   a.qkv = static_cast<__nv_bfloat16*>(p.qkv);
   a.qkv_stride = p.qkv_stride;
+  a.first = p.first;
   a.base = reinterpret_cast<char*>(p.kv.base);
   a.frame_bytes = p.kv.frame_bytes.count;
   a.key_offset = p.kv.key_offset.count;
@@ -125,7 +124,7 @@ Status prepare(const PrepareCuda& p, CudaStream stream) {
   a.half = static_cast<int>(p.heads.size / 2);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   const int heads = a.q_heads + 2 * a.kv_heads;
-  const dim3 grid(static_cast<unsigned>(p.tokens), (heads + kWarps - 1) / kWarps);
+  const dim3 grid(static_cast<unsigned>(p.tokens - p.first), (heads + kWarps - 1) / kWarps);
   return launch("qk norm, rope and KV write", stream, {grid, dim3(kWarps * 32)}, prepare_kernel, a);
 }
 

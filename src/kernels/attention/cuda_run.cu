@@ -13,7 +13,7 @@ Status check(const ParamsCuda& p) {
   if (p.kv.block_tokens < 1 || p.kv.block_tokens > (std::int64_t{1} << 24) ||
       p.kv.token_stride.count % 16 != 0 || p.kv.key_offset.count % 16 != 0 ||
       p.kv.value_offset.count % 16 != 0 || p.kv.frame_bytes.count % 16 != 0 ||
-      p.q_stride % 8 != 0) {
+      p.q_stride % 8 != 0 || (p.fresh != nullptr && p.fresh->rope_table == nullptr)) {
     return invalid_argument(
         "attention: frames, their parts and the rows of q must be aligned to 16 bytes");
   }
@@ -36,6 +36,9 @@ Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t t
 Status run(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_TRY(check(params));
   CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(params.heads, params.decode_kernel));
+  if (params.fresh != nullptr && decode != DecodeKernel::kSplit) {
+    return invalid_argument("attention: only the split kernel prepares rows itself");
+  }
   CAUSEWAY_ASSIGN(const PrefillKernel prefill, choose_prefill(params.heads, params.prefill_kernel));
   if (params.decode > 0) {
     CAUSEWAY_TRY(decode == DecodeKernel::kSplit

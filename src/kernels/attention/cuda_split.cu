@@ -9,11 +9,16 @@
 //   slot       └─ 0 ──┴─ 1 ──┴─ 2 ──┴─ 3 ──┴─ 4 ───────┘   × KV heads = workers
 //
 // A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
-// between warps. The query heads that share the KV head are the rows of a 16-row tensor-core tile.
+// between warps. Tokens of earlier steps are asked for before the kernel in front has ended. With
+// `fresh`, a token's own q, k and v come as the product left them: whoever has a sequence's last
+// tile prepares k and v, puts them into it, and into their frame.
+//
+// The query heads that share the KV head are the rows of a 16-row tensor-core tile.
 // Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
 // before the first ends, adds them up in the order of slots: the result does not depend on timing.
 #include <algorithm>
 
+#include "kernels/attention/cuda_fresh.cuh"
 #include "kernels/attention/cuda_parts.h"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_mma.cuh"
@@ -22,7 +27,11 @@ namespace causeway::kernels::attention::parts {
 namespace {
 
 constexpr int kTile = 16;      // tokens
-constexpr int kWarps = 8;      // workers of a CTA; one CTA an SM
+// Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
+// and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
+// sequences the KV is worth more bytes on their way.
+constexpr int kWarpsFew = 4, kWarpsMax = 8;
+constexpr int kFewSequences = 4;
 constexpr int kCtasMax = 160;  // SMs that are used at most
 constexpr int kMergeThreads = 256;
 constexpr int kMergeUnroll = 8;  // pieces asked for at once
@@ -32,7 +41,7 @@ struct Args {
   const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
   int64_t q_stride;
   __nv_bfloat16* out;    // [sequences][kv heads][group][size]
-  const char* keys;      // K of the layer in frame 0
+  char* keys;            // K of the layer in frame 0
   int64_t value_offset;  // bytes
   int64_t frame_bytes;
   int64_t token_stride;   // bytes
@@ -41,6 +50,7 @@ struct Args {
   const int32_t* length;
   int sequences, kv_heads, group, block_tokens;
   bool tables_early;
+  FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
   float scale_log2;
   float* partial;  // [slots][kv heads][2][group][size]
   float2* state;   // [slots][kv heads][2][group]: largest score (log 2), Σ 2^(score - largest)
@@ -51,6 +61,11 @@ struct Share {
   int64_t tiles, slots;
   __device__ int64_t begin(int64_t slot) const { return tiles * slot / slots; }
   __device__ int64_t slot_of(int64_t tile) const { return ((tile + 1) * slots - 1) / tiles; }
+};
+
+// Which frame a token lies in, and which of its tokens it is.
+struct Spot {
+  int frame, within;
 };
 
 __device__ int tiles_of(int length) { return (length + kTile - 1) / kTile; }
@@ -135,12 +150,24 @@ struct Worker {
   uint32_t q[kSize / 16][4];  // as the left operand
   float out[kSize / 8][4];
   float largest[2], total[2];  // of rows lane / 4 and lane / 4 + 8
+  FreshToken<kSize> own;       // where this worker has the sequence's last tile
 
-  // Which frame the lane's token (of the first 16 lanes) lies in; -1 behind the end.
-  __device__ int frame_of(const Cursor& at) const {
+  __device__ bool fresh() const { return a.fresh.table != nullptr; }
+
+  // How many of a tile's tokens have been written: its own is none of them when it is fresh.
+  __device__ int written(const Cursor& at) const {
+    return at.length - (fresh() ? 1 : 0) - at.tile * kTile;
+  }
+
+  // Where the lane's token (of the first 16 lanes) lies.
+  __device__ Spot spot_of(const Cursor& at) const {
+    Spot spot = {0, 0};
+    if (lane >= min(kTile, written(at))) return spot;
     const int token = at.tile * kTile + lane;
-    if (lane >= kTile || token >= at.length) return -1;
-    return a.frames[at.frame_begin + token / a.block_tokens];
+    const int block = token / a.block_tokens;
+    spot.within = token - block * a.block_tokens;
+    spot.frame = a.frames[at.frame_begin + block];
+    return spot;
   }
 
   // Rows of 16-byte pieces, swizzled: piece c of row r lies at place c ^ (r mod 8).
@@ -148,21 +175,36 @@ struct Worker {
     return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
   }
 
-  __device__ void load(const Cursor& at, int frame, int stage) const {
-    const int token = at.tile * kTile + lane;
-    const int64_t mine =
-        frame < 0 ? -1 : frame * a.frame_bytes + token % a.block_tokens * a.token_stride;
+  __device__ void load(const Cursor& at, const Spot& spot, int stage) const {
+    const int64_t mine = spot.frame * a.frame_bytes + spot.within * a.token_stride;
     const uint32_t target = ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
-    const int chunk = lane % kChunks;
+    const int chunk = lane % kChunks, count = written(at);
     const char* source = a.keys + kv_head * kSize * 2 + chunk * 16;
+    const auto copy = [&](int row, int64_t offset) {
+      const char* from = source + offset;
+      const bool valid = row < count;
+      mma::copy_async(target + place(row, chunk), from, valid, once);
+      mma::copy_async(target + kTileBytes + place(row, chunk), from + a.value_offset, valid, once);
+    };
+    if (a.block_tokens < kTile) {
+#pragma unroll
+      for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
+        const int row = i * kRowsAtOnce + lane / kChunks;
+        copy(row, __shfl_sync(0xFFFFFFFFu, mine, row));
+      }
+      return;
+    }
+    // Two frames at most: rows before the cut lie in the first.
+    const int cut = a.block_tokens - __shfl_sync(0xFFFFFFFFu, spot.within, 0);
+    const int64_t low = __shfl_sync(0xFFFFFFFFu, mine, 0);
+    const int64_t high = __shfl_sync(0xFFFFFFFFu, mine, min(cut, kTile - 1));
+    const int stride = static_cast<int>(a.token_stride);
 #pragma unroll
     for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
       const int row = i * kRowsAtOnce + lane / kChunks;
-      const int64_t offset = __shfl_sync(0xFFFFFFFFu, mine, row);
-      const bool valid = offset >= 0;
-      const char* from = source + (valid ? offset : 0);
-      mma::copy_async(target + place(row, chunk), from, valid, once);
-      mma::copy_async(target + kTileBytes + place(row, chunk), from + a.value_offset, valid, once);
+      const bool behind = row >= cut;
+      const int rows = row < count ? row - (behind ? cut : 0) : 0;
+      copy(row, (behind && row < count ? high : low) + int64_t{rows} * stride);
     }
   }
 
@@ -175,8 +217,15 @@ struct Worker {
     if (lane * 64 < a.group * kSize) mma::prefetch(queries_of(at) + lane * 64);
   }
 
-  __device__ void begin_sequence(const Cursor& at) {
+  // `to_end`: this worker has the sequence's last tile.
+  // `turn`: of the sequence's token, when it is fresh.
+  __device__ void begin_sequence(const Cursor& at, const QueryTurn<kSize>& turn, bool to_end) {
     const int row = lane / 4;
+    if (fresh() && to_end) {
+      const int64_t heads = static_cast<int64_t>(a.kv_heads) * a.group;
+      const __nv_bfloat16* keys = a.q + at.sequence * a.q_stride + (heads + kv_head) * kSize;
+      own.load(a.fresh, at.sequence, keys, keys + static_cast<int64_t>(a.kv_heads) * kSize, lane);
+    }
     const __nv_bfloat16* source = queries_of(at);
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
@@ -188,10 +237,35 @@ struct Worker {
             r < a.group ? *reinterpret_cast<const uint32_t*>(source + r * kSize + column) : 0u;
       }
     }
+    if (fresh()) prepare_queries<kSize>(a.fresh, turn, lane, q);
 #pragma unroll
     for (auto& four : out) four[0] = four[1] = four[2] = four[3] = 0;
     largest[0] = largest[1] = -INFINITY;
     total[0] = total[1] = 0;
+  }
+
+  // The sequence's own token: into its row of the last tile, and into its frame.
+  __device__ void place_own(const Cursor& at, int stage) {
+    own.prepare(a.fresh, lane);
+    const int token = at.length - 1;
+    const int64_t frame = a.frames[at.frame_begin + token / a.block_tokens];
+    char* target = a.keys + frame * a.frame_bytes + token % a.block_tokens * a.token_stride +
+                   kv_head * kSize * 2;
+    const uint32_t tile = ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < own.kPairs; ++i) {
+        const int at_element = own.element(half, i, lane);
+        const uint32_t offset = place(token % kTile, at_element / 8) + at_element % 8 * 2;
+        mma::store_shared(tile + offset, own.k[half][i]);
+        mma::store_shared(tile + kTileBytes + offset, own.v[half][i]);
+        auto* in_frame = reinterpret_cast<__nv_bfloat16*>(target) + at_element;
+        *in_frame = own.k[half][i];
+        *(in_frame + a.value_offset / 2) = own.v[half][i];
+      }
+    }
+    __syncwarp();
   }
 
   __device__ void add_tile(const Cursor& at, int stage) {
@@ -200,13 +274,19 @@ struct Worker {
     const int of_eight = lane % 8;
 
     // ---- scores: 16 rows × 16 tokens ----------------------------------------------------------
-    float score[2][4] = {};
+    // Two sums each, or the products would wait for one another.
+    float score[2][4] = {}, other[2][4] = {};
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
       mma::load_matrices(k, keys + place(lane / 16 * 8 + of_eight, i * 2 + (lane / 8 & 1)));
-      mma::multiply_add(score[0], q[i], k[0], k[1]);
-      mma::multiply_add(score[1], q[i], k[2], k[3]);
+      mma::multiply_add(i % 2 == 0 ? score[0] : other[0], q[i], k[0], k[1]);
+      mma::multiply_add(i % 2 == 0 ? score[1] : other[1], q[i], k[2], k[3]);
+    }
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      score[0][c] += other[0][c];
+      score[1][c] += other[1][c];
     }
     const int left = at.length - at.tile * kTile - lane % 4 * 2;  // tokens from this lane's on
 #pragma unroll
@@ -226,6 +306,7 @@ struct Worker {
       above = fmaxf(above, __shfl_xor_sync(0xFFFFFFFFu, above, 2));
       above = fmaxf(above, largest[half]);
       const float shrink = exp2f(largest[half] - above);
+      const bool same = __all_sync(0xFFFFFFFFu, above == largest[half]);
       largest[half] = above;
       total[half] *= shrink;
 #pragma unroll
@@ -236,6 +317,7 @@ struct Worker {
           total[half] += score[j][c];
         }
       }
+      if (same) continue;
 #pragma unroll
       for (auto& four : out) {
         four[2 * half] *= shrink;
@@ -316,14 +398,16 @@ __device__ void add_piece(const float2& state, const float4& part, float above, 
 
 // Grid: one CTA an SM. A warp is a worker; warps share nothing.
 template <int kSize>
-__global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
+__global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const Args a) {
   extern __shared__ __align__(128) char shared[];
   if (!a.tables_early) wait_for_predecessor();
+  if (a.tables_early) let_successor_start();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int worker = static_cast<int>(blockIdx.x) * kWarps + warp;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int worker = static_cast<int>(blockIdx.x) * warps + warp;
   const int64_t slot = worker / a.kv_heads;
-  const int64_t slots = static_cast<int64_t>(gridDim.x) * kWarps / a.kv_heads;
+  const int64_t slots = static_cast<int64_t>(gridDim.x) * warps / a.kv_heads;
   if (slot >= slots) {
     wait_for_predecessor();
     return;
@@ -340,37 +424,54 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
   const int count =
       slot < share.slots ? static_cast<int>(share.begin(slot + 1) - share.begin(slot)) : 0;
   Cursor compute = {}, loading = {};
-  int frame = -1;
+  Spot spot = {};
+  QueryTurn<kSize> turn = {};
   if (count > 0) {
     loading = compute = find_tile(a, lane, share.begin(slot));
-    frame = w.frame_of(loading);
+    spot = w.spot_of(loading);
+    if (w.fresh()) turn.load(a.fresh, compute.sequence, lane);
   }
-  if (a.tables_early) wait_for_predecessor();
-  if (count == 0) return;
+  // A prepared token's k and v were written by the kernel in front.
+  const bool early = a.tables_early && w.fresh();
+  if (a.tables_early && !early) wait_for_predecessor();
+  if (count == 0) {
+    if (early) wait_for_predecessor();
+    return;
+  }
 
   // ---- loads ahead, then tile by tile ---------------------------------------------------------
   int loaded = 0;
+  bool waited = !early;
   const auto load_next = [&] {
     if (loaded < count) {
-      w.load(loading, frame, loaded % w.kStages);
+      w.load(loading, spot, loaded % w.kStages);
       if (++loaded < count) {
-        if (loading.advance(a)) w.prefetch_queries(loading);
-        frame = w.frame_of(loading);  // asked for now, needed for the next load
+        if (loading.advance(a) && waited) w.prefetch_queries(loading);
+        spot = w.spot_of(loading);  // asked for now, needed for the next load
       }
     }
     mma::commit_copies();
   };
-  w.begin_sequence(compute);
+  const auto begin_sequence = [&](int done) {
+    w.begin_sequence(compute, turn, tiles_of(compute.length) - compute.tile <= count - done);
+  };
+  if (!early) begin_sequence(0);
 #pragma unroll
   for (int i = 0; i + 1 < w.kStages; ++i) load_next();
+  if (early) {
+    wait_for_predecessor();
+    waited = true;
+    begin_sequence(0);
+  }
   int first = compute.tile;
   for (int done = 0; done < count;) {
     mma::wait_copies<Worker<kSize>::kStages - 2>();
     __syncwarp();
+    const bool ends = compute.tile + 1 == tiles_of(compute.length);
+    if (ends && w.fresh()) w.place_own(compute, done % w.kStages);
     load_next();
     w.add_tile(compute, done % w.kStages);
     ++done;
-    const bool ends = compute.tile + 1 == tiles_of(compute.length);
     if (!ends && done < count) {
       ++compute.tile;
       continue;
@@ -378,7 +479,8 @@ __global__ void __launch_bounds__(kWarps * 32, 1) split_kernel(const Args a) {
     w.end_sequence(compute, first, share, slot);
     if (done == count) break;
     compute.advance(a);
-    w.begin_sequence(compute);
+    if (w.fresh()) turn.load(a.fresh, compute.sequence, lane);
+    begin_sequence(done);
     first = 0;
   }
 }
@@ -397,6 +499,12 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int 
   const int64_t start = count_tiles(a, lane, sequence);
   const int64_t tiles = count_tiles(a, lane, a.sequences);
   const int length = a.length[sequence];
+  // Divisions of 64 bits take a while: before the wait.
+  const Share share = {tiles, min(int64_t{slots}, tiles)};
+  const int64_t from = length == 0 ? 0 : share.slot_of(start);
+  const int64_t to = length == 0 ? 0 : share.slot_of(start + tiles_of(length) - 1);
+  const bool within = length != 0 && start > share.begin(from);
+  const int count = static_cast<int>(to - from) + 1;
   if (a.tables_early) wait_for_predecessor();
   const int elements = rows * (kSize / 4);
   auto* target = reinterpret_cast<uint2*>(
@@ -405,11 +513,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int 
     for (int e = thread; e < elements; e += kMergeThreads) target[e] = make_uint2(0, 0);
     return;
   }
-  const Share share = {tiles, min(int64_t{slots}, tiles)};
-  const int64_t from = share.slot_of(start);
-  const int count = static_cast<int>(share.slot_of(start + tiles_of(length) - 1) - from) + 1;
   if (count == 1) return;
-  const bool within = start > share.begin(from);
   const int parties = max(1, kMergeThreads / elements);  // threads that share an element
   for (int first = 0; first < elements; first += kMergeThreads) {
     const int party = thread / elements;  // those from `parties` on have nothing to do
@@ -465,19 +569,21 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int 
 
 template <int kSize>
 Status launch_split(const Args& a, int ctas, CudaStream stream) {
-  const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)), dim3(kWarps * 32),
-                             kWarps * Worker<kSize>::kSharedBytes};
+  const int warps = a.sequences <= kFewSequences ? kWarpsFew : kWarpsMax;
+  const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)),
+                             dim3(static_cast<unsigned>(warps * 32)),
+                             warps * Worker<kSize>::kSharedBytes};
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
   // A CTA a query head spreads few sequences over the machine; a CTA a KV head serves many.
   const int heads = a.kv_heads * a.group;
   const int rows = a.sequences * heads <= kMergeCtasMax ? 1 : a.group;
   const dim3 grid(static_cast<unsigned>(a.sequences), static_cast<unsigned>(heads / rows));
   return launch("attention (merging)", stream, {grid, dim3(kMergeThreads)}, merge_kernel<kSize>, a,
-                ctas * kWarps / a.kv_heads, rows);
+                ctas * warps / a.kv_heads, rows);
 }
 
 std::int64_t pieces(const Heads& heads) {
-  return kCtasMax * kWarps / heads.kv * heads.kv * 2 * (heads.query / heads.kv);
+  return kCtasMax * kWarpsMax / heads.kv * heads.kv * 2 * (heads.query / heads.kv);
 }
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -498,7 +604,7 @@ Status run_split(const ParamsCuda& p, CudaStream stream) {
   a.q = static_cast<const __nv_bfloat16*>(p.q);
   a.q_stride = p.q_stride;
   a.out = static_cast<__nv_bfloat16*>(p.out);
-  a.keys = reinterpret_cast<const char*>(p.kv.base) + p.kv.key_offset.count;
+  a.keys = reinterpret_cast<char*>(p.kv.base) + p.kv.key_offset.count;
   a.value_offset = p.kv.value_offset.count;
   a.frame_bytes = p.kv.frame_bytes.count;
   a.token_stride = p.kv.token_stride.count;
@@ -510,6 +616,10 @@ Status run_split(const ParamsCuda& p, CudaStream stream) {
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   a.tables_early = p.tables_early;
+  if (p.fresh != nullptr) {
+    a.fresh = {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
+               static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
+  }
   a.scale_log2 = p.scale * 1.4426950408889634f;
   char* memory = static_cast<char*>(p.workspace);
   a.state = reinterpret_cast<float2*>(memory);

@@ -11,7 +11,8 @@ constexpr int kThreads = 256;
 // Grid: (⌈vectors / kThreads⌉, count).
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const uint4* table, int64_t rows, const int32_t* index, uint4* out, int vectors) {
-  wait_for_predecessor();
+  // A step's second kernel: all behind may read the RoPE table early.
+  wait_then_let_successor_start();
   const int at = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (at >= vectors) return;
   const int64_t row = index[blockIdx.y];

@@ -45,15 +45,17 @@ double balance(std::int64_t rows, int blocks, int sms) {
 
 Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
-  if (!fits_own(r) || r.m > kRowsMax) return unsupported("GEMM: kRows cannot do this product");
+  const bool whole_steps = !r.norm || r.k % kRowsStepK == 0;  // of gains
+  if (!fits_own(r) || r.m > kRowsMax || !whole_steps) return unsupported("GEMM: kRows cannot do this product");
   plan.batch = batch_of(r.m);
   const std::int64_t rows = weight_rows(r);
   // Larger tiles read x less often, which is worth some balance: CTAs with more to do than others
   // are faster once the others have ended.
+  const double worth = r.m <= 8 ? 0.05 : 0.08;
   double best = -1;
   for (int blocks = kRowsBlocksMax; blocks >= 1; --blocks) {
     const double share = balance(rows, blocks, sms);
-    if (share > best + 0.08) {
+    if (share > best + worth) {
       best = share;
       plan.blocks = blocks;
     }
@@ -68,7 +70,7 @@ Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
 Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
   const std::int64_t tiles = ceil_div(weight_rows(r), kSplitRows);
-  if (!fits_own(r) || r.m > kSplitMax || tiles * 2 * 4 > kCounterBytes.count) {
+  if (!fits_own(r) || r.norm || r.m > kSplitMax || tiles * 2 * 4 > kCounterBytes.count) {
     return unsupported("GEMM: kSplit cannot do this product");
   }
   plan.batch = batch_of(r.m);
@@ -82,7 +84,7 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
 
 Result<CudaPlan> plan_library(CudaPlan plan) {
   const CudaRequest& r = plan.request;
-  if (!r.paired) return unsupported("GEMM: kLibrary cannot do this product");
+  if (!r.paired || r.norm) return unsupported("GEMM: kLibrary cannot do this product");
   plan.workspace = kCounterBytes + kLibraryBytes;
   if (r.silu_mul) plan.workspace += Bytes(r.m * weight_rows(r) * 2);
   return plan;
@@ -102,6 +104,7 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
     case CudaPath::kLibrary: return plan_library(plan);
     case CudaPath::kPlain: break;
   }
+  if (request.norm) return unsupported("GEMM: kPlain does not normalise");
   plan.workspace = kCounterBytes;
   return plan;
 }
@@ -111,7 +114,7 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   if (fits_own(request) && request.m <= kRowsMax) {
     // Above 16 rows x takes as much of L2's bandwidth as w; kSplit reads it less often, but pays
     // for adding up, which a large weight hides.
-    const bool many = request.m > 16 && weight_rows(request) >= kManyRows;
+    const bool many = request.m > 16 && weight_rows(request) >= kManyRows && !request.norm;
     path = many ? CudaPath::kSplit : CudaPath::kRows;
   } else if (fits_own(request) && request.m <= kSplitMax && !request.paired) {
     path = CudaPath::kSplit;
@@ -119,11 +122,20 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   return plan_for(path, request, facts);
 }
 
+bool fuses_norm(const CudaRequest& request, const CudaFacts& facts) {
+  CudaRequest with = request;
+  with.norm = true;
+  // Above 16 rows a large weight gains more from kSplit than the norm costs.
+  const bool split = choose(request, facts).ok() && choose(request, facts)->path != CudaPath::kRows;
+  return !split && choose(with, facts).ok();
+}
+
 bool aligned(const CudaOperands& operands) {
   const auto fits = [](const void* pointer, std::int64_t stride) {
     return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 8 == 0;
   };
-  return fits(operands.x, operands.x_stride) && fits(operands.w, operands.w_stride);
+  return fits(operands.x, operands.x_stride) && fits(operands.w, operands.w_stride) &&
+         fits(operands.gains, 0);
 }
 
 bool paired(const CudaOperands& operands) {

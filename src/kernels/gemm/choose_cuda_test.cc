@@ -33,6 +33,21 @@ TEST(ChooseCuda, WhatTmaCannotAddressGoesToTheLibrary) {
   EXPECT_FALSE(plan_for(CudaPath::kSplit, odd, {}).ok());
 }
 
+TEST(ChooseCuda, NormGoesWithFewRowsOnly) {
+  for (const std::int64_t m : {1, 16}) {
+    EXPECT_TRUE(fuses_norm(request(m, 6144, 4096), {}));
+    EXPECT_FALSE(fuses_norm(request(m, 6144, 4096 + 64), {}));  // half a step of gains
+  }
+  EXPECT_FALSE(fuses_norm(request(32, 28672, 4096), {}));
+  EXPECT_FALSE(fuses_norm(request(64, 6144, 4096), {}));
+  CudaRequest norm = request(8, 6144, 4096);
+  norm.norm = true;
+  EXPECT_EQ(choose(norm, {})->path, CudaPath::kRows);
+  EXPECT_FALSE(plan_for(CudaPath::kSplit, norm, {}).ok());
+  EXPECT_FALSE(plan_for(CudaPath::kLibrary, norm, {}).ok());
+  EXPECT_FALSE(plan_for(CudaPath::kPlain, norm, {}).ok());
+}
+
 TEST(ChooseCuda, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(choose(request(0, 8, 64), {}).ok());
   EXPECT_FALSE(choose(request(1, -8, 64), {}).ok());

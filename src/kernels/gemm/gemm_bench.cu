@@ -322,6 +322,7 @@ std::int64_t chain(Bench& b, std::int64_t m,
   const auto product = [&](CudaRequest r, CudaOperands o) {
     o.w = weights;
     o.w_stride = r.k;
+    r.share = r.residual ? CudaShare::kMore : CudaShare::kLess;
     weights += (r.silu_mul ? 2 * r.n : r.n) * r.k;
     run(r, o);
   };

@@ -4,6 +4,9 @@
 //   out [m][n] = silu(x · gate [n][k]ᵀ) ⊙ (x · up [n][k]ᵀ)                    silu_mul; w is [gate;
 //   up]
 //
+// With a norm, x stands for its rows' RMSNorm: (x ⊙ gains, rounded to bf16) / √(mean(x²) + ε), the
+// latter a factor of the f32 sums.
+//
 // x, w, bias and residual are bf16; sums are f32, rounded once; out is bf16 or f32. Four ways:
 //
 //   kRows     own kernel for few rows of x, bound by reading w once: every CTA owns whole rows of
@@ -30,6 +33,11 @@ namespace causeway::kernels::gemm {
 
 enum class CudaOut { kBF16, kF32 };
 
+// How much of an SM's shared memory the own kernels take for up to 32 rows. Products that follow
+// each other in a stream should alternate: an SM has room for one CTA of each then, but not for two
+// CTAs of one product, which would leave other SMs idle.
+enum class CudaShare { kLess, kMore };
+
 struct CudaRequest {
   std::int64_t m = 0;
   std::int64_t n = 0;  // columns of out
@@ -38,6 +46,8 @@ struct CudaRequest {
   bool bias = false;
   bool residual = false;  // plain with bf16 out only
   bool silu_mul = false;  // bf16 out only; bias, if any, is [2n]
+  bool norm = false;      // kRows only
+  CudaShare share = CudaShare::kLess;
   bool aligned = true;    // aligned(operands): what TMA can address
   bool paired = true;     // paired(operands): what cuBLASLt can address
 };
@@ -48,6 +58,8 @@ struct CudaOperands {
   const void* w = nullptr;         // bf16 [n][k], or [2n][k] for silu_mul; row stride w_stride
   const void* bias = nullptr;      // bf16 [n], or [2n] for silu_mul
   const void* residual = nullptr;  // bf16 [m][n], row stride residual_stride; may be out itself
+  const void* gains = nullptr;     // norm: bf16 [k], 16-byte aligned
+  float epsilon = 0;               // norm
   void* out = nullptr;             // bf16 or f32 [m][n], row stride out_stride
   std::int64_t x_stride = 0;
   std::int64_t w_stride = 0;
@@ -92,7 +104,10 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts);
 // The plan for a given way. Errors: as choose(), and kUnsupported when the way cannot do it.
 Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaFacts& facts);
 
-// True when TMA can address x and w: the value for CudaRequest::aligned.
+// True when choose() finds a way that normalises x itself; else the caller does that before. Pure.
+bool fuses_norm(const CudaRequest& request, const CudaFacts& facts);
+
+// True when TMA can address x, w and gains: the value for CudaRequest::aligned.
 bool aligned(const CudaOperands& operands);
 
 // True when x, w, out and residual (where there is one) are 16-byte aligned and their strides even:

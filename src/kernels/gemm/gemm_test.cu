@@ -57,17 +57,31 @@ struct Check {
   CudaOperands operands;
   const __nv_bfloat16* residual;  // as it was before the run
   int64_t m, n, k;
-  bool bias, silu_mul, out_f32;
+  bool bias, silu_mul, norm, out_f32;
   bool rounds_between;  // the library may round the product before it adds to it
 };
 
-__device__ double dot(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t k) {
+__device__ double wide(__nv_bfloat16 value) { return static_cast<double>(__bfloat162float(value)); }
+
+// `gains`: null, or what x is multiplied with, rounded to bf16.
+__device__ double dot(const __nv_bfloat16* x, const __nv_bfloat16* gains, const __nv_bfloat16* w,
+                      int64_t k) {
   double sum = 0;
   for (int64_t j = 0; j < k; ++j) {
-    sum +=
-        static_cast<double>(__bfloat162float(x[j])) * static_cast<double>(__bfloat162float(w[j]));
+    const __nv_bfloat16 factor =
+        gains == nullptr
+            ? x[j]
+            : __float2bfloat16_rn(__bfloat162float(x[j]) * __bfloat162float(gains[j]));
+    sum += wide(factor) * wide(w[j]);
   }
   return sum;
+}
+
+// 1 / rms.
+__device__ double norm_of(const Check& c, const __nv_bfloat16* x) {
+  double squares = 0;
+  for (int64_t j = 0; j < c.k; ++j) squares += wide(x[j]) * wide(x[j]);
+  return 1 / sqrt(squares / static_cast<double>(c.k) + static_cast<double>(c.operands.epsilon));
 }
 
 // One f64 dot product (silu_mul: two) a thread; out must be within rounding and f32 summation.
@@ -86,11 +100,14 @@ __global__ void verify(Check c, Verdict* verdict) {
       continue;
     }
     const auto* line = x + row * c.operands.x_stride;
-    double exact = dot(line, w + column * c.operands.w_stride, c.k);
+    const auto* gains = c.norm ? static_cast<const __nv_bfloat16*>(c.operands.gains) : nullptr;
+    const double factor = c.norm ? norm_of(c, line) : 1;
+    double exact = factor * dot(line, gains, w + column * c.operands.w_stride, c.k);
     if (c.bias) exact += static_cast<double>(__bfloat162float(bias[column]));
-    double slack = 3e-7 * static_cast<double>(c.k) + 1e-6;
+    double slack = (3e-7 * static_cast<double>(c.k) + 1e-6) * factor;
+    if (c.norm) slack += 2e-6 * fabs(exact);
     if (c.silu_mul) {
-      double up = dot(line, w + (c.n + column) * c.operands.w_stride, c.k);
+      double up = factor * dot(line, gains, w + (c.n + column) * c.operands.w_stride, c.k);
       if (c.bias) up += static_cast<double>(__bfloat162float(bias[c.n + column]));
       slack = (slack + fabs(exact) * 0x1p-8 + fabs(up) * 0x1p-8) * (1 + fabs(exact) + fabs(up));
       exact = exact / (1 + exp(-exact)) * up;
@@ -129,11 +146,11 @@ const char* name_of(CudaPath path) {
 void describe(const Case& c, const CudaPlan& plan) {
   const CudaRequest& r = c.request;
   std::fprintf(stderr,
-               "  m %ld n %ld k %ld %s%s%s%s%s path %s batch %d ctas %d pads %ld %ld %ld %ld "
+               "  m %ld n %ld k %ld %s%s%s%s%s%s path %s batch %d ctas %d pads %ld %ld %ld %ld "
                "offset %ld seed %lu\n",
                r.m, r.n, r.k, r.out == CudaOut::kF32 ? "f32" : "bf16", r.bias ? " bias" : "",
                r.residual ? " residual" : "", c.in_place ? " in place" : "",
-               r.silu_mul ? " silu_mul" : "", name_of(plan.path), plan.batch, plan.ctas, c.x_pad,
+               r.silu_mul ? " silu_mul" : "", r.norm ? " norm" : "", name_of(plan.path), plan.batch, plan.ctas, c.x_pad,
                c.w_pad, c.out_pad, c.residual_pad, c.out_offset, c.seed);
 }
 
@@ -142,6 +159,7 @@ constexpr std::int64_t kWorkspaceMax = 160 << 20;
 
 struct Buffers {
   std::uint16_t *x = nullptr, *w = nullptr, *bias = nullptr, *residual = nullptr;
+  std::uint16_t* gains = nullptr;
   char* out[3] = {};
   char* workspace = nullptr;
   Verdict* verdict = nullptr;
@@ -150,7 +168,7 @@ struct Buffers {
 
 Buffers make_buffers() {
   Buffers b;
-  for (std::uint16_t** p : {&b.x, &b.w, &b.bias, &b.residual}) {
+  for (std::uint16_t** p : {&b.x, &b.w, &b.bias, &b.residual, &b.gains}) {
     must(cudaMalloc(p, kElementsMax * 2), "inputs");
   }
   for (char*& p : b.out) must(cudaMalloc(&p, kElementsMax * 4), "out");
@@ -177,6 +195,8 @@ struct Run {
     operands.x = b.x;
     operands.w = b.w;
     operands.bias = b.bias;
+    operands.gains = r.norm ? b.gains : nullptr;
+    operands.epsilon = 1e-5f;
     operands.x_stride = r.k + c.x_pad;
     operands.w_stride = r.k + c.w_pad;
     operands.out_stride = r.n + c.out_pad;
@@ -188,6 +208,7 @@ struct Run {
     matrix(b.x, r.m, r.k, operands.x_stride, c.seed);
     matrix(b.w, rows_of_w(), r.k, operands.w_stride, ~c.seed);
     matrix(b.bias, 1, rows_of_w(), rows_of_w(), c.seed + 1);
+    matrix(b.gains, 1, r.k, r.k, c.seed + 3);
     matrix(b.residual, r.m, r.n, operands.residual_stride, c.seed + 2);
   }
 
@@ -283,6 +304,7 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, To
                  .k = request.k,
                  .bias = request.bias,
                  .silu_mul = request.silu_mul,
+                 .norm = request.norm,
                  .out_f32 = request.out == CudaOut::kF32,
                  .rounds_between = plan->path == CudaPath::kLibrary};
   if (request.residual) check.residual = reinterpret_cast<const __nv_bfloat16*>(b.residual);
@@ -334,6 +356,8 @@ Case generate(Random& random) {
   }
   while (2 * r.n * (r.k + 72) > kElementsMax) r.n = r.n / 2 / 8 * 8;
   r.bias = random.chance(0.4);
+  r.norm = random.chance(0.25);
+  if (random.chance(0.5)) r.share = CudaShare::kMore;
   c.facts.sm_count = static_cast<int>(pick(random, {132, 132, 132, 114, 16, 7, 1}));
   if (random.chance(0.3)) c.x_pad = 8 * random.between(0, 9);
   if (random.chance(0.3)) c.w_pad = 8 * random.between(0, 9);

@@ -21,6 +21,11 @@ namespace causeway::kernels::gemm {
 constexpr uint32_t kSharedLess = 96 * 1024;
 constexpr uint32_t kSharedMore = 118 * 1024;
 
+constexpr uint32_t kSharedOfSm = 228 * 1024, kSharedOfSystem = 1024;
+static_assert(kSharedLess + kSharedMore + 2 * kSharedOfSystem <= kSharedOfSm);
+static_assert(2 * (kSharedMore + kSharedOfSystem) > kSharedOfSm);
+static_assert(2 * kSharedLess + kSharedMore + 3 * kSharedOfSystem > kSharedOfSm);
+
 constexpr uint32_t shared_max(CudaShare share) {
   return share == CudaShare::kMore ? kSharedMore : kSharedLess;
 }

@@ -6,8 +6,12 @@
 // each 32 of a step's columns, and at the end of a tile their sums are added through shared memory
 // in the order of warps. So the order of adding depends on k alone.
 //
-// The ring takes less than half of an SM's shared memory: the next kernel's CTAs fit beside, fill
-// their rings with weights, and only then wait for this one.
+// With kNorm x is normalised on the way (RMSNorm): fragments of x are multiplied by the gains where
+// they are read, their squares are added up along the first tile, and 1 / rms is a factor of the
+// finished sums. So no kernel stands between the product that wrote x and this one.
+//
+// The ring takes a share of an SM's shared memory (CudaShare): the next kernel's CTAs fit beside,
+// fill their rings with weights, and only then wait for this one.
 #pragma once
 
 #include "kernels/gemm/gemm_cuda.h"
@@ -20,7 +24,7 @@ namespace causeway::kernels::gemm {
 constexpr int kRowsWarps = 4;  // that multiply
 constexpr int kRowsThreads = 32 * (kRowsWarps + 2);
 
-template <int kBatch, int kBlocks>
+template <int kBatch, int kBlocks, bool kNorm>
 struct RowsRing {
   static constexpr int kRows = 16 * kBlocks;
   static constexpr uint32_t kSlabs = kRowsStepK / 64;  // 128 bytes wide each, swizzled
@@ -31,20 +35,33 @@ struct RowsRing {
   // banks.
   static constexpr int kPitch = kRows + 4;
   static constexpr uint32_t kSumBytes = kRowsWarps * 8 * kPitch * 4;
-  static constexpr uint32_t kStages = (kSharedMax - 1024 - kSumBytes) / (kStageBytes + 16);
-  static constexpr uint32_t kSharedBytes = kStages * (kStageBytes + 16) + kSumBytes + 1024;
-  static_assert(kSharedBytes <= kSharedMax);
+  static constexpr uint32_t kGainBytes = kNorm ? kRowsStepK * 2 : 0;  // of a stage
+  static constexpr uint32_t kSquareBytes = kNorm ? kRowsWarps * kBatch * 4 : 0;
+  // Behind the stages: gains of each, two barriers of each, sums, squares [warps][kBatch].
+  static constexpr uint32_t kPerStage = kStageBytes + kGainBytes + 16;
+  static constexpr uint32_t kFixed = kSumBytes + kSquareBytes + 1024;
+  static constexpr uint32_t stages(CudaShare share) {
+    return (shared_max(share) - kFixed) / kPerStage;
+  }
+  static constexpr uint32_t shared_bytes(CudaShare share) {
+    return stages(share) * kPerStage + kFixed;
+  }
+  static_assert(stages(CudaShare::kLess) >= 2);
 };
 
 struct RowsArgs {
   OutputArgs output;
   int tiles, k_steps;
+  uint32_t stages;
+  const __nv_bfloat16* gains;  // kNorm: [k]
+  float epsilon;
 };
 
-template <int kBatch, int kBlocks>
+template <int kBatch, int kBlocks, bool kNorm>
 struct RowsPlace {
-  using Ring = RowsRing<kBatch, kBlocks>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
   uint32_t memory;  // 1,024-byte aligned
+  uint32_t stages;
 
   CAUSEWAY_DEVICE uint32_t weights(uint32_t stage) const {
     return memory + stage * Ring::kStageBytes;
@@ -52,25 +69,29 @@ struct RowsPlace {
   CAUSEWAY_DEVICE uint32_t inputs(uint32_t stage) const {
     return weights(stage) + Ring::kWeightBytes;
   }
-  CAUSEWAY_DEVICE uint32_t sums() const { return memory + Ring::kStages * Ring::kStageBytes; }
-  CAUSEWAY_DEVICE uint32_t full(uint32_t stage) const {
-    return sums() + Ring::kSumBytes + stage * 8;
+  CAUSEWAY_DEVICE uint32_t gains(uint32_t stage) const {
+    return memory + stages * Ring::kStageBytes + stage * Ring::kGainBytes;
   }
-  CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + Ring::kStages * 8; }
+  CAUSEWAY_DEVICE uint32_t sums() const { return gains(stages); }
+  CAUSEWAY_DEVICE uint32_t squares() const { return sums() + Ring::kSumBytes; }
+  CAUSEWAY_DEVICE uint32_t full(uint32_t stage) const {
+    return squares() + Ring::kSquareBytes + stage * 8;
+  }
+  CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + stages * 8; }
 };
 
 // ---- feeding -----------------------------------------------------------------------------------
 
 // One thread feeds w, another one x.
-template <int kBatch, int kBlocks>
+template <int kBatch, int kBlocks, bool kNorm>
 struct RowsFeeder {
-  using Ring = RowsRing<kBatch, kBlocks>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
   const RowsArgs& args;
   const CUtensorMap* map;
-  RowsPlace<kBatch, kBlocks> place;
+  RowsPlace<kBatch, kBlocks, kNorm> place;
   FeedStep at;
   int count;  // steps left
-  hybrid_gemm::Cursor<Ring::kStages> cursor = {};
+  RingCursor cursor = {place.stages};
 
   CAUSEWAY_DEVICE void load_weights(uint64_t policy) {
     const uint32_t full = place.full(cursor.stage), target = place.weights(cursor.stage);
@@ -87,7 +108,7 @@ struct RowsFeeder {
 
   // Weights do not depend on the kernel in front: as many as there is room for. Then the rest.
   CAUSEWAY_DEVICE void start_weights() {
-    const int first = min(count, static_cast<int>(Ring::kStages));
+    const int first = min(count, static_cast<int>(place.stages));
     const uint64_t policy = ptx::policy_stream();
     for (int i = 0; i < first; ++i) load_weights(policy);
     count -= first;
@@ -104,9 +125,13 @@ struct RowsFeeder {
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       const uint32_t full = place.full(cursor.stage);
-      ptx::barrier_arrive_expect(full, Ring::kInputBytes);
+      ptx::barrier_arrive_expect(full, Ring::kInputBytes + Ring::kGainBytes);
       ptx::load_slabs(place.inputs(cursor.stage), map, 0, at.step * static_cast<int>(Ring::kSlabs),
                       full);
+      if constexpr (kNorm) {
+        ptx::load_bytes(place.gains(cursor.stage), args.gains + at.step * kRowsStepK,
+                        Ring::kGainBytes, full);
+      }
       at.advance(args.k_steps);
       cursor.advance();
     }
@@ -116,24 +141,43 @@ struct RowsFeeder {
 // ---- multiplying -------------------------------------------------------------------------------
 
 // One of the four warps.
-template <int kBatch, int kBlocks>
+template <int kBatch, int kBlocks, bool kNorm>
 struct RowsWorker {
-  using Ring = RowsRing<kBatch, kBlocks>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
   static constexpr int kColumns = kBatch / 8;  // blocks of 8 rows of x
   const RowsArgs& args;
-  RowsPlace<kBatch, kBlocks> place;
+  RowsPlace<kBatch, kBlocks, kNorm> place;
   float* shared_sums;
+  float* shared_squares;
   int warp, lane;
-  hybrid_gemm::Cursor<Ring::kStages> cursor = {};
+  RingCursor cursor = {place.stages};
   float sums[kBlocks][kColumns][4] = {};
+  float squares[kColumns] = {};  // kNorm: of rows 8j + lane / 4, this lane's columns
 
   // Where lane l of a warp points ldmatrix: row `row` of a slab, 16-byte chunk `chunk`, swizzled.
   static CAUSEWAY_DEVICE uint32_t chunk_at(int row, int chunk) {
     return static_cast<uint32_t>(row * 128 + ((chunk ^ (row & 7)) << 4));
   }
 
+  // Multiplies fragments of x by the gains of their columns; their squares as they were count.
+  CAUSEWAY_DEVICE void normalise(uint32_t (&b)[kColumns][4], bool count) {
+    const uint32_t gains = place.gains(cursor.stage) + warp * 64 + lane % 4 * 4;
+#pragma unroll
+    for (int chunk = 0; chunk < 4; ++chunk) {
+      const uint32_t gain = ptx::load_word(gains + chunk * 16);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        if (count) {
+          const float low = to_float(b[j][chunk], 0), high = to_float(b[j][chunk], 1);
+          squares[j] += low * low + high * high;
+        }
+        b[j][chunk] = ptx::multiply_pair(b[j][chunk], gain);
+      }
+    }
+  }
+
   // This warp's 32 columns of a step: half a slab.
-  CAUSEWAY_DEVICE void multiply_step() {
+  CAUSEWAY_DEVICE void multiply_step(bool count) {
     const int slab = warp / 2, chunk = warp % 2 * 4;
     const uint32_t w = place.weights(cursor.stage) + slab * Ring::kRows * 128;
     const uint32_t x = place.inputs(cursor.stage) + slab * kBatch * 128;
@@ -151,6 +195,7 @@ struct RowsWorker {
                            w + chunk_at(i * 16 + lane % 16, chunk + k16 * 2 + lane / 16));
       }
     }
+    if constexpr (kNorm) normalise(b, count);
     __syncwarp();
     if (lane == 0) ptx::barrier_arrive(place.empty(cursor.stage));
     cursor.advance();
@@ -180,6 +225,25 @@ struct RowsWorker {
     }
   }
 
+  // After the first tile, in which every column of x was seen once.
+  CAUSEWAY_DEVICE void hand_over_squares() {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      float sum = squares[j];
+      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+      if (lane % 4 == 0) shared_squares[warp * kBatch + j * 8 + lane / 4] = sum;
+    }
+  }
+
+  // 1 / rms of row m of x.
+  CAUSEWAY_DEVICE float factor(int m) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kRowsWarps; ++w) sum += shared_squares[w * kBatch + m];
+    return rsqrtf(sum / static_cast<float>(args.k_steps * kRowsStepK) + args.epsilon);
+  }
+
   // The warps' sums of rows (row, row + 1) of the tile for row m of x.
   CAUSEWAY_DEVICE float2 total(int m, int row) const {
     float2 sum = {0.0f, 0.0f};
@@ -189,6 +253,11 @@ struct RowsWorker {
           *reinterpret_cast<const float2*>(shared_sums + (w * 8 + m % 8) * Ring::kPitch + row);
       sum.x += part.x;
       sum.y += part.y;
+    }
+    if constexpr (kNorm) {
+      const float scale = factor(m);
+      sum.x *= scale;
+      sum.y *= scale;
     }
     return sum;
   }
@@ -213,11 +282,13 @@ struct RowsWorker {
 
   CAUSEWAY_DEVICE void work(int first_tile, int end_tile) {
     for (int tile = first_tile; tile < end_tile; ++tile) {
-      for (int step = 0; step < args.k_steps; ++step) multiply_step();
+      const bool first = tile == first_tile;
+      for (int step = 0; step < args.k_steps; ++step) multiply_step(first);
+      if (kNorm && first) hand_over_squares();
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
         // What was handed over before has been stored.
-        if (j > 0 || tile > first_tile) ptx::warpgroup_sync(1);
+        if (j > 0 || !first) ptx::warpgroup_sync(1);
         hand_over(j);
         ptx::warpgroup_sync(1);
         store(tile, j);
@@ -226,14 +297,14 @@ struct RowsWorker {
   }
 };
 
-template <int kBatch, int kBlocks>
+template <int kBatch, int kBlocks, bool kNorm>
 __global__ void __launch_bounds__(kRowsThreads, 2)
     rows_kernel(const __grid_constant__ CUtensorMap x_map,
                 const __grid_constant__ CUtensorMap w_map, const __grid_constant__ RowsArgs args) {
-  using Ring = RowsRing<kBatch, kBlocks>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
   extern __shared__ char shared[];
   const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  const RowsPlace<kBatch, kBlocks> place = {(base + 1023) & ~1023u};
+  const RowsPlace<kBatch, kBlocks, kNorm> place = {(base + 1023) & ~1023u, args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t tiles = args.tiles;
@@ -242,15 +313,15 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
 
   const bool feeds_weights = warp == kRowsWarps && lane == 0;
   const bool feeds_inputs = warp == kRowsWarps + 1 && lane == 0;
-  RowsFeeder<kBatch, kBlocks> feeder{args,
-                                     feeds_weights ? &w_map : &x_map,
-                                     place,
-                                     {first_tile, 0},
-                                     (end_tile - first_tile) * args.k_steps};
+  RowsFeeder<kBatch, kBlocks, kNorm> feeder{args,
+                                            feeds_weights ? &w_map : &x_map,
+                                            place,
+                                            {first_tile, 0},
+                                            (end_tile - first_tile) * args.k_steps};
 
   // ---- weights are asked for before anything else ----------------------------------------------
   if (feeds_weights) {
-    for (uint32_t stage = 0; stage < Ring::kStages; ++stage) {
+    for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), kRowsWarps);
     }
@@ -268,7 +339,9 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
     feeder.feed_inputs();
   } else if (warp < kRowsWarps) {
     float* sums = reinterpret_cast<float*>(shared + (place.sums() - base));
-    RowsWorker<kBatch, kBlocks>{args, place, sums, warp, lane}.work(first_tile, end_tile);
+    float* squares = reinterpret_cast<float*>(shared + (place.squares() - base));
+    RowsWorker<kBatch, kBlocks, kNorm>{args, place, sums, squares, warp, lane}.work(first_tile,
+                                                                                    end_tile);
   }
 }
 

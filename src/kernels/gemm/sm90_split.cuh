@@ -12,8 +12,8 @@
 //
 // One warp feeds w and one x into a ring of stages [w 128×64 | x kBatch×64] by TMA; two warpgroups
 // multiply, 64 rows
-// of w each. The ring takes less than half of an SM's shared memory: the next kernel's CTAs fit
-// beside, fill their rings with weights, and only then wait for this one.
+// of w each. The ring takes a share of an SM's shared memory (CudaShare) up to 32 rows of x: the
+// next kernel's CTAs fit beside, fill their rings with weights, and only then wait for this one.
 #pragma once
 
 #include "kernels/gemm/gemm_cuda.h"
@@ -32,11 +32,14 @@ struct SplitRing {
   static constexpr uint32_t kInputBytes = kBatch * kSplitStepK * 2;
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
   static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
-  static constexpr uint32_t kMax = kBatch > 32 ? 227 * 1024 : kSharedMax;
-  static constexpr uint32_t kStages = (kMax - 1024 - 256) / kStageBytes;
   // Stages, a full and an empty barrier each; 1,024 bytes are for aligning the whole.
-  static constexpr uint32_t kSharedBytes = kStages * (kStageBytes + 16) + 1024;
-  static_assert(kSharedBytes <= kMax);
+  static constexpr uint32_t stages(CudaShare share) {
+    return ((kBatch > 32 ? 227 * 1024 : shared_max(share)) - 1024) / (kStageBytes + 16);
+  }
+  static constexpr uint32_t shared_bytes(CudaShare share) {
+    return stages(share) * (kStageBytes + 16) + 1024;
+  }
+  static_assert(stages(CudaShare::kLess) >= 2);
 };
 
 struct SplitArgs {
@@ -44,6 +47,7 @@ struct SplitArgs {
   float4* partials;    // [ctas][first tile, last tile][groups][kBatch/8][128 threads]
   uint32_t* counters;  // [tiles][groups], zero
   int tiles, k_steps;
+  uint32_t stages;
 };
 
 // This CTA's share of the line of steps, and who shares a tile.
@@ -66,6 +70,7 @@ template <int kBatch>
 struct SplitPlace {
   using Ring = SplitRing<kBatch>;
   uint32_t memory;  // 1,024-byte aligned
+  uint32_t stages;
 
   CAUSEWAY_DEVICE uint32_t weights(uint32_t stage) const {
     return memory + stage * Ring::kStageBytes;
@@ -74,9 +79,9 @@ struct SplitPlace {
     return weights(stage) + Ring::kWeightBytes;
   }
   CAUSEWAY_DEVICE uint32_t full(uint32_t stage) const {
-    return memory + Ring::kStages * Ring::kStageBytes + stage * 8;
+    return memory + stages * Ring::kStageBytes + stage * 8;
   }
-  CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + Ring::kStages * 8; }
+  CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + stages * 8; }
 };
 
 // ---- feeding -----------------------------------------------------------------------------------
@@ -90,7 +95,7 @@ struct SplitFeeder {
   SplitPlace<kBatch> place;
   FeedStep at;
   int count;  // steps left
-  hybrid_gemm::Cursor<Ring::kStages> cursor = {};
+  RingCursor cursor = {place.stages};
 
   CAUSEWAY_DEVICE void load_weights(uint64_t policy) {
     const uint32_t full = place.full(cursor.stage), target = place.weights(cursor.stage);
@@ -107,7 +112,7 @@ struct SplitFeeder {
 
   // Weights do not depend on the kernel in front: as many as there is room for. Then the rest.
   CAUSEWAY_DEVICE void start_weights() {
-    const int first = min(count, static_cast<int>(Ring::kStages));
+    const int first = min(count, static_cast<int>(place.stages));
     const uint64_t policy = ptx::policy_stream();
     for (int i = 0; i < first; ++i) load_weights(policy);
     count -= first;
@@ -181,7 +186,7 @@ struct SplitWorker {
   SplitPlace<kBatch> place;
   uint32_t* last_word;  // shared; of this warpgroup
   int group, thread, lane;
-  hybrid_gemm::Cursor<Ring::kStages> cursor = {};
+  RingCursor cursor = {place.stages};
 
   CAUSEWAY_DEVICE void multiply(float (&sums)[kBatch / 2], int steps) {
 #pragma unroll
@@ -294,7 +299,7 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
   extern __shared__ char shared[];
   __shared__ uint32_t last_words[kSplitGroups];
   const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  const SplitPlace<kBatch> place = {(base + 1023) & ~1023u};
+  const SplitPlace<kBatch> place = {(base + 1023) & ~1023u, args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const SplitShare share(args);
@@ -310,7 +315,7 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
 
   // ---- weights are asked for before anything else ----------------------------------------------
   if (feeds_weights) {
-    for (uint32_t stage = 0; stage < SplitRing<kBatch>::kStages; ++stage) {
+    for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), 4 * kSplitGroups);
     }

@@ -9,7 +9,8 @@ constexpr int kThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     table_kernel(const double* frequencies, const int32_t* position, float* out, int64_t count,
                  int half) {
-  wait_for_predecessor();
+  // A step's first kernel: none of the step starts before the step in front has ended.
+  wait_then_let_successor_start();
   const int64_t index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (index >= count) return;
   const int64_t token = index / half;

@@ -1,0 +1,161 @@
+// A token's own q, k and v as the product left them, prepared in the registers of a warp: norm of
+// heads (Qwen3), rotary embedding. What prepare() does in a launch of its own.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda_launch.cuh"
+#include "kernels/cuda_mma.cuh"
+
+namespace causeway::kernels::attention::parts {
+
+// The pair (i, i + size/2) of a head, turned. Said in instructions, so that every kernel rounds
+// alike.
+__device__ __forceinline__ void rotate(float& low, float& high, float cosine, float sine) {
+  const float l = low;
+  low = __fmaf_rn(l, cosine, -__fmul_rn(high, sine));
+  high = __fmaf_rn(high, cosine, __fmul_rn(l, sine));
+}
+
+__device__ __forceinline__ float norm_factor(float squares, int size, float epsilon) {
+  return rsqrtf(squares / static_cast<float>(size) + epsilon);
+}
+
+// What a row needs to be prepared.
+struct FreshArgs {
+  const float* table;           // [rows][size]: cosines, sines; null: rows have been prepared
+  const __nv_bfloat16* q_norm;  // [size] or null
+  const __nv_bfloat16* k_norm;
+  float epsilon;
+};
+
+__device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
+}
+
+// Cosines and sines of a token for the columns that a lane holds of a left operand.
+template <int kSize>
+struct QueryTurn {
+  static constexpr int kHalf = kSize / 32;  // blocks of 16 columns in half a head
+  float2 cosine[kHalf][2], sine[kHalf][2];
+
+  __device__ __forceinline__ void load(const FreshArgs& fresh, int64_t token, int lane) {
+    const float* turn = fresh.table + token * kSize + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        const int column = i * 16 + part * 8;
+        cosine[i][part] = *reinterpret_cast<const float2*>(turn + column);
+        sine[i][part] = *reinterpret_cast<const float2*>(turn + kSize / 2 + column);
+      }
+    }
+  }
+};
+
+// Query heads of one token as the left operand of a tensor-core tile (cuda_mma.cuh): rows are
+// heads, a lane holds rows lane / 4 and lane / 4 + 8. Rows without a head are 0 and stay so.
+template <int kSize>
+__device__ __forceinline__ void prepare_queries(const FreshArgs& fresh,
+                                                const QueryTurn<kSize>& turn, int lane,
+                                                uint32_t (&q)[kSize / 16][4]) {
+  constexpr int kHalf = QueryTurn<kSize>::kHalf;
+  float factor[2] = {1.0f, 1.0f};
+  if (fresh.q_norm != nullptr) {
+    float squares[2] = {};
+#pragma unroll
+    for (int i = 0; i < kSize / 16; ++i) {
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        const float2 two = __bfloat1622float2(reinterpret_cast<__nv_bfloat162&>(q[i][part]));
+        squares[part & 1] += two.x * two.x + two.y * two.y;
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      squares[half] += __shfl_xor_sync(0xFFFFFFFFu, squares[half], 1);
+      squares[half] += __shfl_xor_sync(0xFFFFFFFFu, squares[half], 2);
+      factor[half] = norm_factor(squares[half], kSize, fresh.epsilon);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kHalf; ++i) {
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      const int column = i * 16 + part / 2 * 8 + lane % 4 * 2;
+      const float2 cosine = turn.cosine[i][part / 2], sine = turn.sine[i][part / 2];
+      float2 low = __bfloat1622float2(reinterpret_cast<__nv_bfloat162&>(q[i][part]));
+      float2 high = __bfloat1622float2(reinterpret_cast<__nv_bfloat162&>(q[i + kHalf][part]));
+      if (fresh.q_norm != nullptr) {
+        const float2 l = load_pair(fresh.q_norm + column);
+        const float2 h = load_pair(fresh.q_norm + kSize / 2 + column);
+        low = make_float2(low.x * (factor[part & 1] * l.x), low.y * (factor[part & 1] * l.y));
+        high = make_float2(high.x * (factor[part & 1] * h.x), high.y * (factor[part & 1] * h.y));
+      }
+      rotate(low.x, high.x, cosine.x, sine.x);
+      rotate(low.y, high.y, cosine.y, sine.y);
+      q[i][part] = mma::pack(low.x, low.y);
+      q[i + kHalf][part] = mma::pack(high.x, high.y);
+    }
+  }
+}
+
+// One KV head's k and v of one token: lane l holds elements l + 32i of each half.
+template <int kSize>
+struct FreshToken {
+  static constexpr int kPairs = kSize / 64;
+  __nv_bfloat16 k[2][kPairs], v[2][kPairs];
+  float cosine[kPairs], sine[kPairs];
+
+  static __device__ __forceinline__ int element(int half, int i, int lane) {
+    return half * (kSize / 2) + i * 32 + lane;
+  }
+
+  // Asks for them; they are needed when the sequence's last tile is.
+  __device__ __forceinline__ void load(const FreshArgs& fresh, int64_t token,
+                                       const __nv_bfloat16* keys, const __nv_bfloat16* values,
+                                       int lane) {
+    const float* turn = fresh.table + token * kSize + lane;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      cosine[i] = turn[i * 32];
+      sine[i] = turn[kSize / 2 + i * 32];
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) {
+        k[half][i] = keys[element(half, i, lane)];
+        v[half][i] = values[element(half, i, lane)];
+      }
+    }
+  }
+
+  // All lanes.
+  __device__ __forceinline__ void prepare(const FreshArgs& fresh, int lane) {
+    float low[kPairs], high[kPairs], squares = 0;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      low[i] = __bfloat162float(k[0][i]);
+      high[i] = __bfloat162float(k[1][i]);
+      squares += low[i] * low[i] + high[i] * high[i];
+    }
+    float factor = 1.0f;
+    if (fresh.k_norm != nullptr) factor = norm_factor(warp_sum(squares), kSize, fresh.epsilon);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int at = i * 32 + lane;
+      if (fresh.k_norm != nullptr) {
+        low[i] *= factor * __bfloat162float(fresh.k_norm[at]);
+        high[i] *= factor * __bfloat162float(fresh.k_norm[at + kSize / 2]);
+      }
+      rotate(low[i], high[i], cosine[i], sine[i]);
+      k[0][i] = __float2bfloat16_rn(low[i]);
+      k[1][i] = __float2bfloat16_rn(high[i]);
+    }
+  }
+};
+
+}  // namespace causeway::kernels::attention::parts
