@@ -158,8 +158,8 @@ class CudaForward::State {
 
   // x += o(attention(rope(qkv(norm(x)))))
   Status attend(const LayerWeights& w, std::int64_t layer) {
-    CAUSEWAY_TRY(normed_linear(
-        w.input_norm, {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv}));
+    CAUSEWAY_TRY(normed_linear(w.input_norm,
+                               {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv}));
     const kernels::attention::PagedKv kv = paged(layer);
     const kernels::attention::Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
     // Decode rows are prepared by their attention kernel, where it can.

@@ -119,7 +119,8 @@ std::string describe(const Case& c) {
     text += " " + std::to_string(c.context[i]) + "+" + std::to_string(c.queries[i]);
   }
   return text + " kernels " + std::to_string(static_cast<int>(c.decode_kernel)) + "," +
-         std::to_string(static_cast<int>(c.prefill_kernel)) + (c.fused ? " fused" : "") + " seed " + std::to_string(c.seed);
+         std::to_string(static_cast<int>(c.prefill_kernel)) + (c.fused ? " fused" : "") + " seed " +
+         std::to_string(c.seed);
 }
 
 struct HostStep {

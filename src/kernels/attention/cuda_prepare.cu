@@ -98,8 +98,9 @@ __global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
 
 Status prepare(const PrepareCuda& p, CudaStream stream) {
   if (p.kv.dtype != DType::kBF16) return unsupported("attention: KV on a GPU is held as BF16");
-  if (p.first < 0 || p.first > p.tokens || p.heads.kv < 1 || p.heads.query < 1 || p.heads.size < 2 || p.heads.size % 2 != 0 ||
-      p.heads.size > 64 * kPairsMax || p.kv.block_tokens < 1) {
+  if (p.first < 0 || p.first > p.tokens || p.heads.kv < 1 || p.heads.query < 1 ||
+      p.heads.size < 2 || p.heads.size % 2 != 0 || p.heads.size > 64 * kPairsMax ||
+      p.kv.block_tokens < 1) {
     return invalid_argument("attention: cannot prepare heads of " + std::to_string(p.heads.size));
   }
   Args a = {};

@@ -26,7 +26,7 @@
 namespace causeway::kernels::attention::parts {
 namespace {
 
-constexpr int kTile = 16;      // tokens
+constexpr int kTile = 16;  // tokens
 // Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
 // and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
 // sequences the KV is worth more bytes on their way.

@@ -46,7 +46,8 @@ double balance(std::int64_t rows, int blocks, int sms) {
 Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
   const bool whole_steps = !r.norm || r.k % kRowsStepK == 0;  // of gains
-  if (!fits_own(r) || r.m > kRowsMax || !whole_steps) return unsupported("GEMM: kRows cannot do this product");
+  if (!fits_own(r) || r.m > kRowsMax || !whole_steps)
+    return unsupported("GEMM: kRows cannot do this product");
   plan.batch = batch_of(r.m);
   const std::int64_t rows = weight_rows(r);
   // Larger tiles read x less often, which is worth some balance: CTAs with more to do than others

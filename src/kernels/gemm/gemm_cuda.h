@@ -48,8 +48,8 @@ struct CudaRequest {
   bool silu_mul = false;  // bf16 out only; bias, if any, is [2n]
   bool norm = false;      // kRows only
   CudaShare share = CudaShare::kLess;
-  bool aligned = true;    // aligned(operands): what TMA can address
-  bool paired = true;     // paired(operands): what cuBLASLt can address
+  bool aligned = true;  // aligned(operands): what TMA can address
+  bool paired = true;   // paired(operands): what cuBLASLt can address
 };
 
 // Strides are in elements. All pointers are memory of the device.

@@ -69,9 +69,8 @@ __device__ double dot(const __nv_bfloat16* x, const __nv_bfloat16* gains, const 
   double sum = 0;
   for (int64_t j = 0; j < k; ++j) {
     const __nv_bfloat16 factor =
-        gains == nullptr
-            ? x[j]
-            : __float2bfloat16_rn(__bfloat162float(x[j]) * __bfloat162float(gains[j]));
+        gains == nullptr ? x[j]
+                         : __float2bfloat16_rn(__bfloat162float(x[j]) * __bfloat162float(gains[j]));
     sum += wide(factor) * wide(w[j]);
   }
   return sum;
@@ -150,8 +149,8 @@ void describe(const Case& c, const CudaPlan& plan) {
                "offset %ld seed %lu\n",
                r.m, r.n, r.k, r.out == CudaOut::kF32 ? "f32" : "bf16", r.bias ? " bias" : "",
                r.residual ? " residual" : "", c.in_place ? " in place" : "",
-               r.silu_mul ? " silu_mul" : "", r.norm ? " norm" : "", name_of(plan.path), plan.batch, plan.ctas, c.x_pad,
-               c.w_pad, c.out_pad, c.residual_pad, c.out_offset, c.seed);
+               r.silu_mul ? " silu_mul" : "", r.norm ? " norm" : "", name_of(plan.path), plan.batch,
+               plan.ctas, c.x_pad, c.w_pad, c.out_pad, c.residual_pad, c.out_offset, c.seed);
 }
 
 constexpr std::int64_t kElementsMax = 40 << 20;

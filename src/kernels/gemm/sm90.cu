@@ -10,7 +10,7 @@
 #include "kernels/gemm/plain.h"
 #include "kernels/gemm/sm90_rows.cuh"
 #include "kernels/gemm/sm90_split.cuh"
-#include "kernels/gemm/tensor_map.h"
+#include "kernels/gemm/tensor_map.cuh"
 
 namespace causeway::kernels::gemm {
 namespace {
@@ -175,7 +175,8 @@ Status launch(const Choice<Args>& choice, const Maps& maps, const Args& args, in
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  return cuda_status(cudaLaunchKernelEx(&config, choice.kernel, maps.x, maps.w, args), "GEMM: launch");
+  return cuda_status(cudaLaunchKernelEx(&config, choice.kernel, maps.x, maps.w, args),
+                     "GEMM: launch");
 }
 
 Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands& operands,
@@ -183,8 +184,7 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   CAUSEWAY_ASSIGN(const Maps maps, encode_maps(encoder, plan, operands));
   const OutputArgs output = output_args(plan.request, operands);
   if (plan.path == CudaPath::kRows) {
-    const auto choice =
-        rows_choice(plan.batch, plan.blocks, plan.request.norm, plan.request.share);
+    const auto choice = rows_choice(plan.batch, plan.blocks, plan.request.norm, plan.request.share);
     const RowsArgs args = {.output = output,
                            .tiles = plan.tiles,
                            .k_steps = plan.k_steps,
@@ -253,7 +253,8 @@ Result<CudaGemm> CudaGemm::create() {
 }
 
 Status CudaGemm::prepare(void* workspace, CudaStream stream) {
-  return cuda_status(cudaMemsetAsync(workspace, 0, to_size(kCounterBytes), stream), "GEMM: workspace");
+  return cuda_status(cudaMemsetAsync(workspace, 0, to_size(kCounterBytes), stream),
+                     "GEMM: workspace");
 }
 
 Status CudaGemm::run(const CudaPlan& plan, const CudaOperands& operands, void* workspace,

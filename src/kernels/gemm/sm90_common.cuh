@@ -16,8 +16,8 @@ namespace causeway::kernels::gemm {
 // What a CTA takes of an SM's 228 KiB, of which 1 KiB a CTA is the system's. CTAs of one kernel and
 // of the next fit on an SM when one takes less and the other more; two that take more do not, and
 // for two that take less there is no room beside one that takes more. So where the shares of
-// neighbours alternate, every SM gets one CTA of each. With equal shares, a kernel whose CTAs lie in
-// pairs on half of the SMs leaves the other half to the pairs of the next.
+// neighbours alternate, every SM gets one CTA of each. With equal shares, a kernel whose CTAs lie
+// in pairs on half of the SMs leaves the other half to the pairs of the next.
 constexpr uint32_t kSharedLess = 96 * 1024;
 constexpr uint32_t kSharedMore = 118 * 1024;
 

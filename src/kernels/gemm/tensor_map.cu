@@ -1,4 +1,4 @@
-#include "kernels/gemm/tensor_map.h"
+#include "kernels/gemm/tensor_map.cuh"
 
 #include <cuda_runtime.h>
 
