@@ -80,14 +80,14 @@ Status LinkLane::make_streams() {
 }
 
 int LinkLane::busy() const {
-  return static_cast<int>(
-      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.taken(); }));
+  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
+                                        [](const Slot& slot) { return slot.chunk.has_value(); }));
 }
 
 Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Nanos now) {
   CAUSEWAY_CHECK(ready(), "a lane that failed is to be repaired first");
-  const auto slot =
-      std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.taken(); });
+  const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                 [](const Slot& s) { return !s.chunk.has_value(); });
   CAUSEWAY_CHECK(slot != slots_.end(), "more chunks than slots");
   Status issued = issue(*slot, static_cast<std::size_t>(slot - slots_.begin()), chunk, segments);
   if (!issued.ok()) {
@@ -137,8 +137,8 @@ Status LinkLane::first_then(device::Stream& first, device::Stream& second, Slot&
   };
   Status issued = second_half();
   if (!issued.ok()) {
-    slot.draining = true;
-    return issued;
+    slot.refused = issued.error();
+    return {};
   }
   Status recorded = second.record(*slot.done);
   if (!recorded.ok()) broken_ = true;
@@ -148,21 +148,18 @@ Status LinkLane::first_then(device::Stream& first, device::Stream& second, Slot&
 std::vector<LinkLane::Ended> LinkLane::poll() {
   std::vector<Ended> ended;
   for (Slot& slot : slots_) {
-    if (slot.draining) {
-      const Result<bool> crossed = slot.crossed->done();
-      slot.draining = crossed.ok() && !*crossed;
-      broken_ = broken_ || !crossed.ok();
-    }
     if (!slot.chunk) continue;
-    const Result<bool> done = slot.done->done();
+    const Result<bool> done = slot.refused ? slot.crossed->done() : slot.done->done();
     if (done.ok() && !*done) continue;
     Status status;
     if (!done.ok()) {
       status = done.error();
       broken_ = true;
     }
+    if (slot.refused) status = *slot.refused;
     ended.push_back({*slot.chunk, status});
     slot.chunk.reset();
+    slot.refused.reset();
   }
   return ended;
 }

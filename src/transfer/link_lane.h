@@ -40,8 +40,8 @@ class LinkLane {
   bool ready() const { return !broken_; }
   int busy() const;
 
-  // Issues the copies of a chunk; there must be a free slot. On an error nothing of it reaches its
-  // target later.
+  // Issues the copies of a chunk; there must be a free slot. On an error nothing of it is under
+  // way; what is refused half-way ends in poll(), when its memory is no longer used.
   Status launch(const Chunk& chunk, const SegmentTable& segments, Nanos now);
 
   struct Ended {
@@ -62,10 +62,9 @@ class LinkLane {
     std::unique_ptr<device::Event> crossed;
     std::unique_ptr<device::Event> done;
     std::optional<ChunkId> chunk;
-    // Its chunk was refused half-way: the buffer is in use until `crossed`.
-    bool draining = false;
+    // Its second half was refused; the first still reads the source until `crossed`.
+    std::optional<Error> refused;
     Nanos launched = {};
-    bool taken() const { return chunk.has_value() || draining; }
   };
   Status make_streams();
   Status issue(Slot& slot, std::size_t index, const Chunk& chunk, const SegmentTable& segments);
