@@ -220,6 +220,9 @@ void Engine::State::run() {
       deliver(core.take_outputs());
     }
   }
+  // A device that began to hang in the last round is known to whoever stops the engine.
+  publish();
+  deliver(core.take_outputs());
 }
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -126,6 +126,16 @@ TEST_F(EngineThread, DrainsWithinItsGraceAndCancelsTheRest) {
   EXPECT_EQ(sink_.of(RequestId(3)).end->reason, FinishReason::kCancelled);
 }
 
+TEST_F(EngineThread, ADeviceThatHangsWhileItStopsIsKnownAfterwards) {
+  start(64, millis(50));
+  executor_.hold();
+  ASSERT_TRUE(engine_->submit(make_request(1, 20)).ok());
+  while (executor_.steps() == 0) std::this_thread::yield();
+  engine_->stop(Nanos(0));
+  EXPECT_TRUE(engine_->observe().hung);
+  executor_.release();
+}
+
 TEST_F(EngineThread, StopsAlthoughTheDeviceHangs) {
   start(64, millis(50));
   executor_.hold();

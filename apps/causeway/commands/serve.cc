@@ -92,8 +92,12 @@ class Serve final : public Command {
     const Nanos grace = stopped ? nanos_from_seconds(set_.grace_seconds) : kErrorsGrace;
     signals.drain([&] { return server.drain(grace); });
     leave_dead_device(fleet->observe(), server);
-    fleet->stop();
-    engine->stop(Nanos(0));
+    // The loop may be held by its device: a second signal must end that wait too.
+    signals.drain([&] {
+      fleet->stop();
+      engine->stop(Nanos(0));
+      return true;
+    });
     leave_dead_device(engine->observe(), server);
     server.stop();
     if (!failure.empty()) return unavailable(failure);
