@@ -8,6 +8,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -37,7 +38,8 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   int shared_bytes = 0;
-  int cluster = 1;  // CTAs of a cluster, along x
+  int shared_bytes_max = 0;  // the most that any launch of the kernel takes, where that varies
+  int cluster = 1;           // CTAs of a cluster, along x
 };
 
 inline Status launch_status(cudaError_t code, const char* what) {
@@ -70,8 +72,10 @@ Status launch(const char* what, CudaStream stream, const LaunchShape& shape,
   config.attrs = attributes;
   config.numAttrs = shape.cluster > 1 ? 3 : 2;
   if (shape.shared_bytes > 48 << 10) {
-    const cudaError_t code = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
+    // Never lowered: another thread may be about to launch the kernel with more.
+    const cudaError_t code =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             std::max(shape.shared_bytes, shape.shared_bytes_max));
     if (code != cudaSuccess) return launch_status(code, what);
   }
   return launch_status(cudaLaunchKernelEx(&config, kernel, static_cast<Formal>(arguments)...),

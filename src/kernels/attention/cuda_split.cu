@@ -570,9 +570,9 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int 
 template <int kSize>
 Status launch_split(const Args& a, int ctas, CudaStream stream) {
   const int warps = a.sequences <= kFewSequences ? kWarpsFew : kWarpsMax;
-  const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)),
-                             dim3(static_cast<unsigned>(warps * 32)),
-                             warps * Worker<kSize>::kSharedBytes};
+  const LaunchShape shape = {
+      dim3(static_cast<unsigned>(ctas)), dim3(static_cast<unsigned>(warps * 32)),
+      warps * Worker<kSize>::kSharedBytes, kWarpsMax * Worker<kSize>::kSharedBytes};
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
   // A CTA a query head spreads few sequences over the machine; a CTA a KV head serves many.
   const int heads = a.kv_heads * a.group;

@@ -45,8 +45,8 @@ double balance(std::int64_t rows, int blocks, int sms) {
 
 Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
-  const bool whole_steps = !r.norm || r.k % kRowsStepK == 0;  // of gains
-  if (!fits_own(r) || r.m > kRowsMax || !whole_steps)
+  const bool norm_fits = !r.norm || (r.m <= kNormRowsMax && r.k % kRowsStepK == 0);
+  if (!fits_own(r) || r.m > kRowsMax || !norm_fits)
     return unsupported("GEMM: kRows cannot do this product");
   plan.batch = batch_of(r.m);
   const std::int64_t rows = weight_rows(r);
@@ -115,7 +115,7 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   if (fits_own(request) && request.m <= kRowsMax) {
     // Above 16 rows x takes as much of L2's bandwidth as w; kSplit reads it less often, but pays
     // for adding up, which a large weight hides.
-    const bool many = request.m > 16 && weight_rows(request) >= kManyRows && !request.norm;
+    const bool many = request.m > 16 && weight_rows(request) >= kManyRows;
     path = many ? CudaPath::kSplit : CudaPath::kRows;
   } else if (fits_own(request) && request.m <= kSplitMax && !request.paired) {
     path = CudaPath::kSplit;
@@ -126,9 +126,7 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
 bool fuses_norm(const CudaRequest& request, const CudaFacts& facts) {
   CudaRequest with = request;
   with.norm = true;
-  // Above 16 rows a large weight gains more from kSplit than the norm costs.
-  const bool split = choose(request, facts).ok() && choose(request, facts)->path != CudaPath::kRows;
-  return !split && choose(with, facts).ok();
+  return choose(with, facts).ok();
 }
 
 bool aligned(const CudaOperands& operands) {

@@ -38,6 +38,7 @@ TEST(ChooseCuda, NormGoesWithFewRowsOnly) {
     EXPECT_TRUE(fuses_norm(request(m, 6144, 4096), {}));
     EXPECT_FALSE(fuses_norm(request(m, 6144, 4096 + 64), {}));  // half a step of gains
   }
+  EXPECT_FALSE(fuses_norm(request(17, 6144, 4096), {}));
   EXPECT_FALSE(fuses_norm(request(32, 28672, 4096), {}));
   EXPECT_FALSE(fuses_norm(request(64, 6144, 4096), {}));
   CudaRequest norm = request(8, 6144, 4096);

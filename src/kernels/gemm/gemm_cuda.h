@@ -88,6 +88,7 @@ struct CudaPlan {
 };
 
 constexpr int kRowsMax = 32;       // largest m of kRows
+constexpr int kNormRowsMax = 16;   // largest m of kRows with a norm
 constexpr int kRowsBlocksMax = 3;  // largest CudaPlan::blocks
 constexpr int kRowsStepK = 128;    // columns of a step
 constexpr int kSplitMax = 128;     // largest m of kSplit

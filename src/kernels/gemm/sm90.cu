@@ -116,8 +116,11 @@ Choice<RowsArgs> rows_choice(int blocks, CudaShare share) {
 template <bool kNorm>
 Choice<RowsArgs> rows_choice(int batch, int blocks, CudaShare share) {
   if (batch == 8) return rows_choice<8, kNorm>(blocks, share);
-  return batch == 16 ? rows_choice<16, kNorm>(blocks, share)
-                     : rows_choice<32, kNorm>(blocks, share);
+  if constexpr (!kNorm) {
+    if (batch == 32) return rows_choice<32, kNorm>(blocks, share);
+  }
+  static_assert(kNormRowsMax == 16);
+  return rows_choice<16, kNorm>(blocks, share);
 }
 
 Choice<RowsArgs> rows_choice(int batch, int blocks, bool norm, CudaShare share) {

@@ -43,9 +43,8 @@ struct RowsRing {
   static constexpr uint32_t stages(CudaShare share) {
     return (shared_max(share) - kFixed) / kPerStage;
   }
-  static constexpr uint32_t shared_bytes(CudaShare share) {
-    return stages(share) * kPerStage + kFixed;
-  }
+  // The whole share, also where stages leave some of it over.
+  static constexpr uint32_t shared_bytes(CudaShare share) { return shared_max(share); }
   static_assert(stages(CudaShare::kLess) >= 2);
 };
 

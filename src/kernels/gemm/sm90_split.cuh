@@ -33,11 +33,11 @@ struct SplitRing {
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
   static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
   // Stages, a full and an empty barrier each; 1,024 bytes are for aligning the whole.
-  static constexpr uint32_t stages(CudaShare share) {
-    return ((kBatch > 32 ? 227 * 1024 : shared_max(share)) - 1024) / (kStageBytes + 16);
-  }
   static constexpr uint32_t shared_bytes(CudaShare share) {
-    return stages(share) * (kStageBytes + 16) + 1024;
+    return kBatch > 32 ? 227 * 1024 : shared_max(share);
+  }
+  static constexpr uint32_t stages(CudaShare share) {
+    return (shared_bytes(share) - 1024) / (kStageBytes + 16);
   }
   static_assert(stages(CudaShare::kLess) >= 2);
 };

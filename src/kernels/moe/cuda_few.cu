@@ -110,7 +110,7 @@ Status run_few(const ParamsCuda& p, const FrontCuda* front, const Scratch& scrat
   args.k = static_cast<int>(p.shape.experts_per_token);
   args.normalise = p.normalise_top_k;
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.sm_count)), dim3(kFewThreads),
-                             static_cast<int>(args.layout.bytes)};
+                             static_cast<int>(args.layout.bytes), static_cast<int>(kSharedMax)};
   return launch("experts of few tokens", stream, shape,
                 front != nullptr ? few_kernel<true> : few_kernel<false>, args);
 }
