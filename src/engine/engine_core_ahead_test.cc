@@ -3,25 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine_core.h"
+#include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
 
 namespace causeway::engine {
 namespace {
 
 using request::FinishReason;
-
-constexpr ModelId kModel(1);
-constexpr ModelFacts kFacts{
-    .tokens_per_block = Tokens(4), .max_model_len = Tokens(64), .vocab = 2000};
-
-request::Request make_request(std::int64_t id, std::size_t prompt, std::int64_t output) {
-  request::Request request;
-  request.id = RequestId(id);
-  request.model = kModel;
-  for (std::size_t i = 0; i < prompt; ++i) request.prompt.push_back(static_cast<TokenId>(i));
-  request.max_tokens = Tokens(output);
-  return request;
-}
 
 class Ahead : public testing::Test {
  protected:

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -134,15 +133,7 @@ Status run(const char* directory, const char* steps, const char* out) {
   CAUSEWAY_ASSIGN(const StepsScript script, read_steps_script(steps));
   Runner runner;
   CAUSEWAY_TRY(runner.open(directory, script));
-  std::ofstream file(out, std::ios::binary);
-  for (const ScriptStep& step : script.steps) {
-    CAUSEWAY_ASSIGN(const std::vector<float> logits, runner.step(step));
-    file.write(reinterpret_cast<const char*>(logits.data()),
-               static_cast<std::streamsize>(logits.size() * sizeof(float)));
-  }
-  file.close();
-  if (!file) return Error{ErrorCode::kIo, std::string(out) + ": cannot be written"};
-  return {};
+  return write_logits(script, out, [&](const ScriptStep& step) { return runner.step(step); });
 }
 
 }  // namespace

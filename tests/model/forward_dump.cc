@@ -6,7 +6,6 @@
 // LOGITS receives, in order, a row of f32 for every entry that samples. The frames' memory is full
 // of NaN, so that reading what was never written shows.
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -44,19 +43,14 @@ Status run(const char* directory, const char* steps, const char* out) {
   std::vector<std::byte> memory(to_size(layout.frame) * kFrames, std::byte{0xFF});
   const model::KvMemory kv{.base = memory.data(), .layout = layout, .dtype = script.kv};
   SequenceFrames sequences(kFrames, layout.tokens.count);
-  std::ofstream file(out, std::ios::binary);
-  for (const ScriptStep& step : script.steps) {
+  return write_logits(script, out, [&](const ScriptStep& step) -> Result<std::vector<float>> {
     CAUSEWAY_ASSIGN(const request::Batch batch, sequences.batch(step));
     std::vector<float> logits(static_cast<std::size_t>(sampled_rows(step)) *
                               static_cast<std::size_t>(forward->config().vocab));
     std::memset(logits.data(), 0xFF, logits.size() * sizeof(float));
     CAUSEWAY_TRY(forward->run(batch, kv, logits));
-    file.write(reinterpret_cast<const char*>(logits.data()),
-               static_cast<std::streamsize>(logits.size() * sizeof(float)));
-  }
-  file.close();
-  if (!file) return Error{ErrorCode::kIo, std::string(out) + ": cannot be written"};
-  return {};
+    return logits;
+  });
 }
 
 }  // namespace

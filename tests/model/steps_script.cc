@@ -48,6 +48,19 @@ Result<StepsScript> read_steps_script(const std::string& path) {
   return script;
 }
 
+Status write_logits(const StepsScript& script, const std::string& out,
+                    const std::function<Result<std::vector<float>>(const ScriptStep&)>& run_step) {
+  std::ofstream file(out, std::ios::binary);
+  for (const ScriptStep& step : script.steps) {
+    CAUSEWAY_ASSIGN(const std::vector<float> logits, run_step(step));
+    file.write(reinterpret_cast<const char*>(logits.data()),
+               static_cast<std::streamsize>(logits.size() * sizeof(float)));
+  }
+  file.close();
+  if (!file) return Error{ErrorCode::kIo, out + ": cannot be written"};
+  return {};
+}
+
 std::int64_t sampled_rows(const ScriptStep& step) {
   return std::count_if(step.begin(), step.end(), [](const auto& entry) { return entry.samples; });
 }

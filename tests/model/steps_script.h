@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -33,6 +34,11 @@ struct StepsScript {
 
 // kNotFound, or kInvalidArgument naming the line.
 Result<StepsScript> read_steps_script(const std::string& path);
+
+// Writes what `run_step` returns for each of the script's steps to the file `out`, one after the
+// other. kIo when it cannot be written; run_step's error otherwise.
+Status write_logits(const StepsScript& script, const std::string& out,
+                    const std::function<Result<std::vector<float>>(const ScriptStep&)>& run_step);
 
 std::int64_t sampled_rows(const ScriptStep& step);
 
