@@ -17,7 +17,7 @@ NOT_OVERLAPPED_MAX = 0.03  # of a decode step
 
 FAMILIES = ("llama", "qwen3", "qwen3_moe")
 SEEDLESS = ("device", "cuda_fault", "cuda_graphs")  # tests without generated shapes
-ALONE = ("device", "cuda_fault")  # one takes all memory once, one lets kernels hang
+ALONE = ("device", "cuda_graphs", "cuda_fault")  # take all memory once, or let kernels hang
 # Cases that keep a quick run short; a full run takes each program's own number.
 QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
                    "attention": ["--cases", "5"], "attention_plain": ["--cases", "5"]}

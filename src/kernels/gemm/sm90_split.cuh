@@ -33,8 +33,9 @@ struct SplitRing {
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
   static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
   // Stages, a full and an empty barrier each; 1,024 bytes are for aligning the whole.
+  // Above 32 rows all that a CTA may have, less what is declared (`last_words`).
   static constexpr uint32_t shared_bytes(CudaShare share) {
-    return kBatch > 32 ? 227 * 1024 : shared_max(share);
+    return kBatch > 32 ? 226 * 1024 : shared_max(share);
   }
   static constexpr uint32_t stages(CudaShare share) {
     return (shared_bytes(share) - 1024) / (kStageBytes + 16);
