@@ -31,6 +31,7 @@ Result<std::unique_ptr<DeviceProber>> DeviceProber::create(std::vector<device::D
 }
 
 DeviceProber::~DeviceProber() {
+  engine_.reset();
   // All copies have ended, so nobody uses it; a region that was never made is no loss.
   if (region_.valid()) (void)memory_.release(region_);
 }
@@ -80,17 +81,18 @@ Result<double> DeviceProber::run(const std::vector<Lane>& lanes) {
     CAUSEWAY_ASSIGN(one.begin, mover.make_event());
     CAUSEWAY_ASSIGN(one.end, mover.make_event());
   }
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    CAUSEWAY_TRY(timed[i].stream->record(*timed[i].begin));
-    for (Bytes at; at < options_.bytes; at += options_.copy_bytes) {
+  for (const Timed& one : timed) CAUSEWAY_TRY(one.stream->record(*one.begin));
+  // In turns, so that no link is done before another begins.
+  for (Bytes at; at < options_.bytes; at += options_.copy_bytes) {
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
       Copy copy{lanes[i].target, lanes[i].source,
                 std::min(options_.copy_bytes, options_.bytes - at)};
       copy.target.offset += at;
       copy.source.offset += at;
       CAUSEWAY_TRY(timed[i].stream->copy({&copy, 1}, device::CopyPriority::kStep));
     }
-    CAUSEWAY_TRY(timed[i].stream->record(*timed[i].end));
   }
+  for (const Timed& one : timed) CAUSEWAY_TRY(one.stream->record(*one.end));
   std::optional<Nanos> begin, end;
   for (const Timed& one : timed) {
     CAUSEWAY_TRY(one.end->wait(kRunMax));
@@ -113,8 +115,12 @@ Result<double> DeviceProber::rate(Direction direction, LinkSet links, std::optio
   return run(lanes);
 }
 
-// By an engine that may use these links only.
-Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int target) {
+// One that may use these links only.
+Result<TransferEngine*> DeviceProber::engine_for(Direction direction, LinkSet links) {
+  if (engine_ != nullptr && engine_direction_ == direction && engine_links_ == links) {
+    return engine_.get();
+  }
+  engine_.reset();  // its staging first
   TransferEngineOptions options = options_.engine;
   options.dispatch.tune_sets = false;
   options.dispatch.multipath_bytes_min = Bytes(0);
@@ -122,8 +128,14 @@ Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int
   for (LinkSet& best : facts.way(direction).best) best = links;
   std::vector<EngineLink> engine_links;
   for (device::Device* device : devices_) engine_links.push_back({{device}});
-  CAUSEWAY_ASSIGN(const auto engine,
-                  TransferEngine::create(std::move(options), engine_links, facts, clock_));
+  CAUSEWAY_ASSIGN(engine_, TransferEngine::create(std::move(options), engine_links, facts, clock_));
+  engine_direction_ = direction;
+  engine_links_ = links;
+  return engine_.get();
+}
+
+Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int target) {
+  CAUSEWAY_ASSIGN(TransferEngine * engine, engine_for(direction, links));
   const auto t = static_cast<std::size_t>(target);
   TransferRequest request;
   request.direction = direction;

@@ -17,8 +17,8 @@
 namespace causeway::transfer {
 
 struct DeviceProberOptions {
-  Bytes bytes = mib(128);     // of each link in a probe
-  Bytes copy_bytes = mib(8);  // of one copy: links take turns at what they share
+  Bytes bytes = mib(128);      // of each link in a probe
+  Bytes copy_bytes = mib(16);  // of one copy
   TransferEngineOptions engine = {};
 };
 
@@ -49,6 +49,7 @@ class DeviceProber final : public LinkProber {
   Status set_up();
   Result<double> run(const std::vector<Lane>& lanes);
   Result<double> run_relayed(Direction direction, LinkSet links, int target);
+  Result<TransferEngine*> engine_for(Direction direction, LinkSet links);
   device::MemoryAddress host(int link) const;
   Lane crossing(Direction direction, int link) const;
 
@@ -58,6 +59,10 @@ class DeviceProber final : public LinkProber {
   const DeviceProberOptions options_;
   RegionId region_;
   std::vector<device::Extents> extents_;
+  // The last one, with what it may use: making one takes longer than a probe.
+  std::unique_ptr<TransferEngine> engine_;
+  Direction engine_direction_ = Direction::kIn;
+  LinkSet engine_links_;
 };
 
 }  // namespace causeway::transfer

@@ -135,6 +135,7 @@ class TransferEngine::State {
   void run() {
     std::vector<Submission> arrived;
     Nanos pause = options.poll_pause;
+    Nanos spin_until;
     while (true) {
       {
         std::unique_lock lock(mutex);
@@ -150,8 +151,14 @@ class TransferEngine::State {
       arrived.clear();
       if (loop.step(now) || any_arrived) {
         pause = options.poll_pause;
+        spin_until = now + options.poll_spin;
         publish();  // before anyone hears of an end
         loop.report();
+        continue;
+      }
+      // A link has only chunks of some 100 µs to work on: a sleeping thread would leave it idle.
+      if (loop.copying() && now < spin_until) {
+        std::this_thread::yield();
         continue;
       }
       std::unique_lock lock(mutex);

@@ -32,6 +32,7 @@ class EngineLoop {
   bool step(Nanos now);
   // Tells the board what has ended; whether anything had.
   bool report();
+  bool copying() const { return !flying_.empty(); }
   bool idle() const { return gated_.empty() && running_.empty() && flying_.empty(); }
   // Ends everything: streams first, so that nothing is written after a completion.
   void shut_down();

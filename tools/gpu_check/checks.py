@@ -17,7 +17,7 @@ NOT_OVERLAPPED_MAX = 0.03  # of a decode step
 
 FAMILIES = ("llama", "qwen3", "qwen3_moe")
 SEEDLESS = ("device", "cuda_fault", "cuda_graphs")  # tests without generated shapes
-ALONE = ("device", "cuda_graphs", "cuda_fault")  # take all memory once, or let kernels hang
+ALONE = ("device", "cuda_graphs", "cuda_fault", "transfer")  # take all memory, or hang
 # Cases that keep a quick run short; a full run takes each program's own number.
 QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
                    "attention": ["--cases", "5"], "attention_plain": ["--cases", "5"]}
@@ -30,13 +30,15 @@ LIBRARY_TOO = ("gemm", "hybrid_gemm")  # tests that also run kernels of cuBLAS, 
 
 
 class Checks:
-    """Makes the parts for one run. `quick`: fewer cases and figures."""
+    """Makes the parts for one run. `quick`: fewer cases and figures. `stress_seconds`: of random
+    transfers."""
 
-    def __init__(self, places, environment, quick, seed):
+    def __init__(self, places, environment, quick, seed, stress_seconds=10):
         self.places = places
         self.environment = environment
         self.quick = quick
         self.seed = seed
+        self.stress_seconds = stress_seconds
 
     def parts(self):
         return (self.logits() + self.openai_suite() + self.gpu_tests() + self.sanitizers()
@@ -61,7 +63,11 @@ class Checks:
             short = path.name.removesuffix("_gpu_test")
             arguments = [] if short in SEEDLESS else ["--seed", str(self.seed)]
             arguments += QUICK_ARGUMENTS.get(short, []) if self.quick else []
-            made.append(self.part(path.name, path.name, arguments, 60 if self.quick else 150,
+            limit = 60 if self.quick else 150
+            if short == "transfer":
+                arguments += ["--seconds", str(self.stress_seconds)]
+                limit += self.stress_seconds
+            made.append(self.part(path.name, path.name, arguments, limit,
                                   parsers.test_rows(path.name), alone=short in ALONE))
         return made or [self.part("gpu tests", "gemm_gpu_test", [], 60,
                                   parsers.test_rows("gpu tests"))]

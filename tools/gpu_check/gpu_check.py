@@ -25,6 +25,8 @@ from part import Progress, Row, run_part
 
 FULL_SECONDS = 9 * 60
 QUICK_SECONDS = 3 * 60
+STRESS_SECONDS = 10
+QUICK_STRESS_SECONDS = 4
 RESERVE_SECONDS = 5  # for the table and the file
 TESTS_SHARE = 0.75  # of the time at most, so that figures get some
 TESTS_AT_ONCE = 4
@@ -44,6 +46,9 @@ def arguments():
                         help="only parts whose name has TEXT; may be repeated")
     parser.add_argument("--seed", type=int, help="of the tests; random unless given, and printed")
     parser.add_argument("--seconds", type=float, help="for the whole (default: 540, quick 180)")
+    parser.add_argument("--stress-seconds", type=float, metavar="N",
+                        help="of random transfers (default: 10, quick 4); what is more comes on top "
+                        "of the whole's time")
     parser.add_argument("--list", action="store_true", help="name the parts and end")
     return parser.parse_args()
 
@@ -109,12 +114,15 @@ def check(options, folder):
     environment = places.environment()
     environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // TESTS_AT_ONCE))
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
-    parts = choose(Checks(places, environment, options.quick, seed).parts(), options.only)
+    usual = QUICK_STRESS_SECONDS if options.quick else STRESS_SECONDS
+    stress = options.stress_seconds or usual
+    parts = choose(Checks(places, environment, options.quick, seed, stress).parts(), options.only)
     if options.list:
         print("\n".join(part.name for part in parts))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     seconds = options.seconds or (QUICK_SECONDS if options.quick else FULL_SECONDS)
+    seconds += max(0, stress - usual)
     facts = {"commit": places.commit(), "machine": machine.facts(places, environment),
              "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), "seed": seed,
              "begun": now()}

@@ -71,6 +71,16 @@ class BenchTransfer final : public Command {
         ->check(CLI::Range(0, 63))
         ->capture_default_str();
     options()
+        .add_option("--chunk", chunk_, "the engine's chunk size, such as 4MB")
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{1} << 19, std::uint64_t{1} << 26));
+    options()
+        .add_option("--depth", depth_, "chunks outstanding on a link")
+        ->check(CLI::Range(1, 8));
+    options()
+        .add_option("--threshold", threshold_, "transfers below it take the target's link alone")
+        ->transform(CLI::AsSizeValue(false));
+    options()
         .add_option("--modelled", modelled_,
                     "GPUs to model on the CPU instead of using this "
                     "machine's; figures then say nothing of any GPU")
@@ -87,6 +97,9 @@ class BenchTransfer final : public Command {
     }
     bench.runs = runs_;
     bench.target = target_;
+    bench.engine.dispatch.chunk_bytes.fill(Bytes(static_cast<std::int64_t>(chunk_)));
+    bench.engine.dispatch.depth = depth_;
+    bench.engine.dispatch.multipath_bytes_min = Bytes(static_cast<std::int64_t>(threshold_));
     transfer::DeviceProberOptions probe;
     if (modelled_ > 0) probe = {.bytes = mib(8), .copy_bytes = mib(1)};
     const Bytes largest = *std::max_element(bench.sizes.begin(), bench.sizes.end());
@@ -129,6 +142,9 @@ class BenchTransfer final : public Command {
                                        16 << 20, 64 << 20, 256 << 20, 1 << 30};
   int runs_ = 7;
   int target_ = 0;
+  std::uint64_t chunk_ = 4 << 20;
+  std::uint64_t threshold_ = 12 << 20;
+  int depth_ = 2;
   int modelled_ = 0;
   std::string json_file_;
 };

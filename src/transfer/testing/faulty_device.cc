@@ -65,6 +65,18 @@ void FaultPlan::release() {
   changed_.notify_all();
 }
 
+void FaultPlan::release_after(Nanos delay) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::nanoseconds(delay.count), [&] { return released_; });
+  released_ = true;
+  changed_.notify_all();
+}
+
+void FaultPlan::reopen() {
+  const std::lock_guard lock(mutex_);
+  released_ = false;
+}
+
 Status FaultPlan::wait_for_release() {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, std::chrono::seconds(60), [&] { return released_; })) {

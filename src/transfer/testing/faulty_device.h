@@ -16,8 +16,10 @@ class FaultPlan {
 
   // The next `count` batches of copies, after `skip` good ones.
   void next(Kind kind, int count, int skip = 0);
-  // Lets what hangs go on, and nothing hang any more.
+  // Lets what hangs go on, and nothing hang any more; until reopen().
   void release();
+  void release_after(Nanos delay);
+  void reopen();
   void lose();  // health() fails from now on
 
   Kind take();
