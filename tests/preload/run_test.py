@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Tests of how run.py judges programs, on programs that need no GPU."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import programs
+from programs import Setup
+
+# A program of the kind that program.h makes: a case does what its name says.
+FAKE = r"""#!/bin/sh
+if [ "$1" = --list ]; then
+  for name in good also_good bad crash hang watched silent late; do echo "$name shared 1 1"; done
+  for name in exits fails_after unsaid; do echo "$name alone 1 1"; done
+  exit 0
+fi
+wrong=0
+while [ $# -gt 0 ]; do
+  [ "$1" = --case ] && shift
+  case $1 in
+    good|also_good) echo "ok $1 all right (0.10 s)" ;;
+    bad) echo "WRONG bad 3 bytes differ"; wrong=1 ;;
+    crash) echo "about to"; kill -SEGV $$ ;;
+    hang) sleep 600 ;;
+    watched) echo "TIMED OUT watched"; exit 4 ;;
+    silent) exit 0 ;;
+    late) echo "ok late fine"; echo "TIMED OUT late, after its end"; exit 4 ;;
+    exits) echo "ok exits"; exit 0 ;;
+    fails_after) echo "ok fails_after"; exit 3 ;;
+    unsaid) exit 0 ;;
+    no_gpu) exit 77 ;;
+  esac
+  shift
+done
+exit $wrong
+"""
+
+
+class Judging(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.program = self.folder / "program"
+        self.program.write_text(FAKE)
+        self.program.chmod(0o755)
+        self.cases = {case.name: case for case in programs.list_cases(self.program)}
+        slack = programs.SLACK_SECONDS
+        programs.SLACK_SECONDS = 1
+        self.addCleanup(lambda: setattr(programs, "SLACK_SECONDS", slack))
+
+    def shared(self, *names):
+        setup = Setup("fake", self.program, only=names)
+        made = programs.run_shared(setup, [self.cases[name] for name in names])
+        self.assertEqual(set(made), set(names))
+        return {name: (outcome.verdict, outcome.words) for name, outcome in made.items()}
+
+    def alone(self, name, copies=1):
+        setup = Setup("fake", self.program, copies=copies)
+        return programs.run_alone(setup, self.cases[name])
+
+    def test_right_and_wrong(self):
+        made = self.shared("good", "bad", "also_good")
+        self.assertEqual(made["good"], ("ok", "all right (0.10 s)"))
+        self.assertEqual(made["bad"], ("wrong", "3 bytes differ"))
+        self.assertEqual(made["also_good"][0], "ok")
+
+    def test_a_crash_costs_one_case(self):
+        made = self.shared("good", "crash", "also_good")
+        self.assertEqual([made[name][0] for name in ("good", "crash", "also_good")],
+                         ["ok", "wrong", "ok"])
+        self.assertIn("signal 11", made["crash"][1])
+        self.assertIn("about to", made["crash"][1])
+
+    def test_a_time_out_costs_one_case(self):
+        for name in ("hang", "watched", "late"):
+            made = self.shared("good", name, "also_good")
+            self.assertEqual([made[n][0] for n in ("good", name, "also_good")],
+                             ["ok", "wrong", "ok"], name)
+        self.assertIn("did not end", self.shared("hang")["hang"][1])
+        self.assertIn("after its end", self.shared("late")["late"][1])
+
+    def test_silence_is_wrong(self):
+        made = self.shared("silent", "good")
+        self.assertEqual((made["silent"][0], made["good"][0]), ("wrong", "ok"))
+
+    def test_alone(self):
+        self.assertEqual(self.alone("exits").verdict, "ok")
+        self.assertEqual(self.alone("exits", copies=3).verdict, "ok")
+        self.assertIn("exit status 3", self.alone("fails_after").words)
+        self.assertEqual(self.alone("fails_after", copies=2).verdict, "wrong")
+        self.assertIn("said nothing", self.alone("unsaid").words)
+
+    def test_which_cases_a_setup_has(self):
+        alone = Setup("fake", self.program, kinds=("alone",))
+        self.assertEqual([case.name for case in alone.cases()], ["exits", "fails_after", "unsaid"])
+        some = Setup("fake", self.program, kinds=("shared", "alone"), only=("bad", "exits"))
+        self.assertEqual([case.name for case in some.cases()], ["bad", "exits"])
+
+    def test_statistics_are_summed(self):
+        (self.folder / "statistics").mkdir()
+        for i, text in enumerate(("copies multipath: 3, 90 bytes\ncopies small: 1, 8 bytes\n",
+                                  "copies multipath: 4, 10 bytes\ntransfers lost: 1\n")):
+            (self.folder / "statistics" / str(i)).write_text(text)
+        self.assertEqual(programs.statistics_in(self.folder / "statistics"),
+                         {"copies multipath": 7, "copies small": 1, "transfers lost": 1})
+
+
+if __name__ == "__main__":
+    unittest.main()
