@@ -82,7 +82,7 @@ def outcomes_in(text):
     made = {}
     for word, name, rest in LINE.findall(text):
         outcome = Outcome(verdicts[word], f"timed out {rest}" if word == "TIMED OUT" else rest)
-        if made.get(name, outcome).verdict != "wrong":  # nothing makes up for a failure
+        if name not in made or made[name].verdict != "wrong":  # nothing makes up for a failure
             made[name] = outcome
     return made
 
