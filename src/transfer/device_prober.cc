@@ -41,7 +41,7 @@ Status DeviceProber::set_up() {
                   memory_.allocate({.name = "link-map", .bytes = options_.bytes * (links() + 1)}));
   for (device::Device* device : devices_) {
     const Bytes extent = device->capabilities().extent_bytes;
-    const std::int64_t count = round_up(options_.bytes * 2, extent) / extent;
+    const std::int64_t count = round_up(options_.bytes * kBuffers, extent) / extent;
     CAUSEWAY_ASSIGN(auto extents, device->arena().allocate(count, device::Arena::End::kLow));
     extents_.push_back(std::move(extents));
   }
@@ -115,36 +115,29 @@ Result<double> DeviceProber::rate(Direction direction, LinkSet links, std::optio
   return run(lanes);
 }
 
-// One that may use these links only.
-Result<TransferEngine*> DeviceProber::engine_for(Direction direction, LinkSet links) {
-  if (engine_ != nullptr && engine_direction_ == direction && engine_links_ == links) {
-    return engine_.get();
-  }
-  engine_.reset();  // its staging first
+Status DeviceProber::make_engine() {
+  if (engine_ != nullptr) return {};
   TransferEngineOptions options = options_.engine;
   options.dispatch.tune_sets = false;
-  options.dispatch.multipath_bytes_min = Bytes(0);
-  PathFacts facts = assume_all_links(this->links());
-  for (LinkSet& best : facts.way(direction).best) best = links;
   std::vector<EngineLink> engine_links;
   for (device::Device* device : devices_) engine_links.push_back({{device}});
-  CAUSEWAY_ASSIGN(engine_, TransferEngine::create(std::move(options), engine_links, facts, clock_));
-  engine_direction_ = direction;
-  engine_links_ = links;
-  return engine_.get();
+  CAUSEWAY_ASSIGN(engine_, TransferEngine::create(std::move(options), engine_links,
+                                                  assume_all_links(links()), clock_));
+  return {};
 }
 
 Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int target) {
-  CAUSEWAY_ASSIGN(TransferEngine * engine, engine_for(direction, links));
+  CAUSEWAY_TRY(make_engine());
   const auto t = static_cast<std::size_t>(target);
   TransferRequest request;
   request.direction = direction;
   request.target = devices_[t]->id();
+  request.only = links;
   const Bytes bytes = std::min(options_.bytes * links.count(), extents_[t].bytes());
   request.segments = {
       {host(0), MemoryAddress::in_arena(request.target, extents_[t].offset()), bytes}};
   const Nanos begin = clock_.now();
-  CAUSEWAY_ASSIGN(const Completion completion, engine->submit(std::move(request)));
+  CAUSEWAY_ASSIGN(const Completion completion, engine_->submit(std::move(request)));
   CAUSEWAY_TRY(completion.wait(kRunMax));
   return static_cast<double>(bytes.count) / std::max(1e-9, to_seconds(clock_.now() - begin));
 }

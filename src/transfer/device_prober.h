@@ -1,7 +1,7 @@
 // Measures the links of a machine through its devices, for measure_link_map(). Works on any
 // backend.
 //
-// Used by one thread. Takes two buffers of `bytes` on every device, and one a device and one more
+// Used by one thread. Takes kBuffers times `bytes` on every device, and once a device and once more
 // in host memory.
 #pragma once
 
@@ -24,6 +24,8 @@ struct DeviceProberOptions {
 
 class DeviceProber final : public LinkProber {
  public:
+  static constexpr int kBuffers = 4;  // so that a relayed probe takes some milliseconds
+
   // One device a GPU. Everything must outlive the prober. kResourceExhausted without the memory.
   static Result<std::unique_ptr<DeviceProber>> create(std::vector<device::Device*> devices,
                                                       device::HostMemory& memory,
@@ -49,7 +51,7 @@ class DeviceProber final : public LinkProber {
   Status set_up();
   Result<double> run(const std::vector<Lane>& lanes);
   Result<double> run_relayed(Direction direction, LinkSet links, int target);
-  Result<TransferEngine*> engine_for(Direction direction, LinkSet links);
+  Status make_engine();
   device::MemoryAddress host(int link) const;
   Lane crossing(Direction direction, int link) const;
 
@@ -59,10 +61,7 @@ class DeviceProber final : public LinkProber {
   const DeviceProberOptions options_;
   RegionId region_;
   std::vector<device::Extents> extents_;
-  // The last one, with what it may use: making one takes longer than a probe.
-  std::unique_ptr<TransferEngine> engine_;
-  Direction engine_direction_ = Direction::kIn;
-  LinkSet engine_links_;
+  std::unique_ptr<TransferEngine> engine_;  // for relayed probes; once it is needed
 };
 
 }  // namespace causeway::transfer

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "device/host/host_machine.h"
-#include "transfer/bench/size_sweep.h"
 
 namespace causeway::transfer {
 namespace {
@@ -68,30 +67,6 @@ TEST_F(Measured, AMapOfModelledLinks) {
 TEST_F(Measured, TooLittleMemoryIsSaid) {
   open({.devices = 1}, kib(512));
   EXPECT_EQ(measure(mib(1)).error().code, ErrorCode::kResourceExhausted);
-}
-
-TEST_F(Measured, TwoLinksMoveMoreThanOne) {
-  open({.devices = 2, .link = 40e6, .link_duplex = 80e6, .peer_link = 400e6});
-  const LinkMap map = measure(kib(512)).value();
-  const auto rows =
-      bench::run_transfer_bench(pointers_, memory_, clock_, map,
-                                {.sizes = {kib(16), mib(4)}, .runs = 3, .engine = engine()},
-                                [](const bench::TransferBenchRow&) {})
-          .value();
-  ASSERT_EQ(rows.size(), 4u);
-  for (const bench::TransferBenchRow& row : rows) {
-    EXPECT_LE(row.native.median, 1.05 * 40e6);
-    EXPECT_GT(row.limit, 0);
-    if (row.bytes == kib(16)) {
-      EXPECT_EQ(row.relayed, 0);
-      continue;
-    }
-    EXPECT_GT(row.ours.high, 1.2 * row.native.median) << name_of(row.direction);
-    EXPECT_GT(row.relayed, 0.1);
-  }
-  EXPECT_EQ(memory_.total_bytes(), Bytes(0));
-  EXPECT_EQ(bench::run_transfer_bench(pointers_, memory_, clock_, map, {}, nullptr).error().code,
-            ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

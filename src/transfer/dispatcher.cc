@@ -66,6 +66,15 @@ const Dispatcher::Queue& Dispatcher::queue_of(int target, Direction direction,
 LinkSet Dispatcher::links_for(int target, Direction direction) const {
   const LinkSet wanted = options_.tune_sets ? tuners_.at(at(target))[index_of(direction)].current()
                                             : way(direction).best[at(target)];
+  return usable(target, wanted);
+}
+
+LinkSet Dispatcher::links_of(const TaskSpec& task) const {
+  return task.only.empty() ? links_for(task.target, task.direction)
+                           : usable(task.target, task.only);
+}
+
+LinkSet Dispatcher::usable(int target, LinkSet wanted) const {
   LinkSet usable = wanted & relays_;
   for (const auto& [link, forbidden_target] : forbidden_) {
     if (forbidden_target == target) usable = usable.without(link);
@@ -78,8 +87,9 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
   CAUSEWAY_CHECK(!tasks_.contains(spec.id), "a task's id must be new");
   Task task;
   const Bytes total = spec.segments.total();
-  task.multipath = options_.relay != RelayPolicy::kNone && total >= options_.multipath_bytes_min &&
-                   links_for(spec.target, spec.direction) != LinkSet::of(spec.target);
+  const bool large = total >= options_.multipath_bytes_min || !spec.only.empty();
+  task.multipath =
+      options_.relay != RelayPolicy::kNone && large && links_of(spec) != LinkSet::of(spec.target);
   if (options_.relay == RelayPolicy::kStatic && task.multipath) {
     double sum = 0;
     for (const double share : options_.static_shares) sum += share;
@@ -174,7 +184,7 @@ bool Dispatcher::may_take(const Task& task, int link) const {
     return others == Bytes(0);
   }
   if (!task.multipath) return true;
-  if (!links_for(target, task.spec.direction).has(link)) {
+  if (!links_of(task.spec).has(link)) {
     return link == target && own_link_needed(task);
   }
   return worth_it(task, link);
@@ -183,6 +193,7 @@ bool Dispatcher::may_take(const Task& task, int link) const {
 // A target's own link that is not among the best helps all the same when those are busy with work
 // of their own.
 bool Dispatcher::own_link_needed(const Task& task) const {
+  if (!task.spec.only.empty()) return false;
   const LinkSet links = links_for(task.spec.target, task.spec.direction);
   for (int link = 0; link < facts_.links; ++link) {
     if (links.has(link) && !has_own_work(link, task.spec.direction)) return false;
@@ -213,7 +224,7 @@ bool Dispatcher::worth_it(const Task& task, int link) const {
   };
   if (rate_of(link, direction) <= 0) return true;
   const double mine = done_in(link);
-  const LinkSet links = links_for(target, direction);
+  const LinkSet links = links_of(task.spec);
   Bytes waiting = queue_of(target, direction, task.spec.priority).waiting;
   double others = 0;
   bool faster = false;
@@ -235,7 +246,7 @@ Bytes Dispatcher::chunk_size(const Task& task, int link) const {
     return quota > Bytes(0) ? std::min(quota, most) : most;
   }
   const Bytes left = task.spec.segments.total() - task.cursor;
-  const int lanes = 2 * links_for(task.spec.target, task.spec.direction).count();
+  const int lanes = 2 * links_of(task.spec).count();
   return std::clamp(left / lanes, options_.chunk_bytes_min, most);
 }
 
@@ -295,6 +306,7 @@ void Dispatcher::tune(const Chunk& chunk, Nanos now) {
   const auto task = tasks_.find(chunk.task);
   if (task == tasks_.end() || !task->second.multipath) return;
   SetTuner& tuner = tuners_[at(chunk.target)][index_of(chunk.direction)];
+  if (!task->second.spec.only.empty()) return tuner.pause();
   // Other targets' transfers change what this one gets for reasons of their own.
   for (int target = 0; target < facts_.links; ++target) {
     if (target != chunk.target && has_own_work(target, chunk.direction)) return tuner.pause();

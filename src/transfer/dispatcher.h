@@ -64,6 +64,7 @@ struct TaskSpec {
   Direction direction = Direction::kIn;
   device::CopyPriority priority = device::CopyPriority::kStep;
   SegmentTable segments;
+  LinkSet only = {};  // as of TransferRequest
 };
 
 struct Chunk {
@@ -175,6 +176,8 @@ class Dispatcher {
   std::optional<Chunk> take(int target, int link, Direction direction,
                             device::CopyPriority priority, Nanos now);
   bool may_take(const Task& task, int link) const;
+  LinkSet links_of(const TaskSpec& task) const;
+  LinkSet usable(int target, LinkSet wanted) const;
   bool own_link_needed(const Task& task) const;
   bool has_own_work(int link, Direction direction) const;
   bool worth_it(const Task& task, int link) const;

@@ -56,6 +56,24 @@ TEST(Dispatcher, ALinkTakesItsOwnWorkFirst) {
   EXPECT_TRUE(dispatcher.idle());
 }
 
+TEST(Dispatcher, ATaskMaySayWhichLinksItUses) {
+  Dispatcher dispatcher({}, assume_all_links(4));
+  TaskSpec spec = task(0, 0, mib(8));  // small: it would go direct
+  spec.only = LinkSet::of(1).with(3);
+  dispatcher.add(std::move(spec), kStart);
+  EXPECT_TRUE(drain(dispatcher, 0).empty());
+  EXPECT_TRUE(drain(dispatcher, 2).empty());
+  const auto first = dispatcher.pull(1, Direction::kIn, kStart);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(first->relayed());
+  // Relays that may not: what is left takes the target's own link.
+  dispatcher.set_relay(1, false);
+  dispatcher.set_relay(3, false);
+  dispatcher.finished(first->id, kStart);
+  EXPECT_FALSE(drain(dispatcher, 0).empty());
+  EXPECT_TRUE(dispatcher.idle());
+}
+
 TEST(Dispatcher, WithoutDirectFirstTheLongestQueueWins) {
   Dispatcher dispatcher({.direct_first = false}, assume_all_links(2));
   dispatcher.add(task(0, 0, mib(64)), kStart);

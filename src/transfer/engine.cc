@@ -69,9 +69,13 @@ class TransferEngine::State {
       if (segment.host.device.valid() || segment.device.device == request.target) continue;
       return invalid_argument("a segment lies on another device than the transfer's target");
     }
+    if ((request.only & LinkSet::first(static_cast<int>(express.size()))) != request.only) {
+      return invalid_argument("a transfer asks for links " + text_of(request.only) +
+                              "; the engine has " + std::to_string(express.size()));
+    }
     CAUSEWAY_ASSIGN(SegmentTable segments, SegmentTable::make(std::move(request.segments)));
     auto& lane = *express[static_cast<std::size_t>(link->second)][index_of(request.direction)];
-    if (is_small(segments, request.after)) {
+    if (request.only.empty() && is_small(segments, request.after)) {
       auto ticket = lane.copy(copies_of(segments, request.direction), request.priority);
       // What its stream cannot do may still go another way, or be said better.
       if (ticket.ok()) return Completion(std::move(ticket).value());
@@ -80,6 +84,7 @@ class TransferEngine::State {
     submission.task.target = link->second;
     submission.task.direction = request.direction;
     submission.task.priority = request.priority;
+    submission.task.only = request.only;
     submission.task.segments = std::move(segments);
     submission.after = request.after;
     submission.ticket = board.open();

@@ -62,6 +62,9 @@ struct TransferRequest {
   // Nothing is read or written before this is done; its error fails the transfer. Must stay, and
   // not be recorded again, until the completion is done. nullptr: at once.
   const device::Event* after = nullptr;
+  // Links that may be used, whatever the size; none: those that the engine thinks best. At least
+  // the target's own is used when none of them can be.
+  LinkSet only = {};
 };
 
 }  // namespace causeway::transfer

@@ -1,55 +1,82 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "bench/child_process.h"
+#include "bench/transfer_rows.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
-#include "topology/render.h"
-#include "transfer/bench/size_sweep.h"
+#include "transfer/bench/parts.h"
+#include "transfer/device_prober.h"
 #include "transfer_machine.h"
 
 namespace causeway::app {
 namespace {
 
-using transfer::bench::TransferBenchRow;
+using transfer::Direction;
+using transfer::LinkMap;
+using transfer::bench::BenchSetup;
+using transfer::bench::Part;
+using transfer::bench::Report;
+using transfer::bench::Rig;
+using transfer::bench::SecondProcess;
 
-double gb(double bytes_per_second) { return bytes_per_second * 1e-9; }
+constexpr Bytes kRoom = mib(1024);  // of each arena: staging of several engines, rounding
+constexpr Nanos kStartMax = seconds(120);
 
-std::string size_text(Bytes bytes) {
-  if (bytes >= mib(1)) return topology::size_text(bytes);
-  return bytes >= kib(1) ? fmt::format("{} KiB", bytes.count >> 10)
-                         : fmt::format("{} B", bytes.count);
-}
-
-void print_row(const TransferBenchRow& row) {
-  fmt::print("{:<4} {:>10} {:>9.2f} {:>9.2f} {:>17} {:>8.2f} {:>9.2f} {:>8.2f} {:>8.0f}%\n",
-             transfer::name_of(row.direction), size_text(row.bytes), gb(row.native.median),
-             gb(row.ours.median),
-             fmt::format("{:.2f} – {:.2f}", gb(row.ours.low), gb(row.ours.high)),
-             row.ours.median / row.native.median, gb(row.limit), row.ours.median / row.limit,
-             100 * row.relayed);
-  std::fflush(stdout);
-}
-
-nlohmann::ordered_json spread_json(const transfer::bench::Spread& spread) {
-  return {{"median", spread.median}, {"lowest", spread.low}, {"highest", spread.high}};
-}
-
-nlohmann::ordered_json json_of(const transfer::LinkMap& map,
-                               const std::vector<TransferBenchRow>& rows) {
-  auto list = nlohmann::ordered_json::array();
-  for (const TransferBenchRow& row : rows) {
-    list.push_back({{"direction", transfer::name_of(row.direction)},
-                    {"bytes", row.bytes.count},
-                    {"native_bytes_per_second", spread_json(row.native)},
-                    {"bytes_per_second", spread_json(row.ours)},
-                    {"limit_bytes_per_second", row.limit},
-                    {"relayed_share", row.relayed}});
+std::vector<Bytes> powers(int first, int last, int step) {
+  std::vector<Bytes> sizes;
+  for (int power = first; power <= last; power += step) {
+    sizes.push_back(Bytes(std::int64_t{1} << power));
   }
-  return {{"link_map", nlohmann::ordered_json::parse(transfer::write_link_map(map))},
-          {"transfers", list}};
+  return sizes;
 }
+
+// A process that moves bytes with an engine of its own.
+class ChildOnLinks final : public SecondProcess {
+ public:
+  explicit ChildOnLinks(std::unique_ptr<ChildProcess> child) : child_(std::move(child)) {}
+  Status go() override { return child_->write_line("go"); }
+  Result<double> rate() override {
+    CAUSEWAY_ASSIGN(const std::string line, child_->read_line(kStartMax));
+    char* end = nullptr;
+    const double rate = std::strtod(line.c_str(), &end);
+    if (end == line.c_str()) return corrupt("the second process said '" + line + "'");
+    return rate;
+  }
+
+ private:
+  std::unique_ptr<ChildProcess> child_;
+};
+
+// A file with the link map for the second process; gone with this.
+class MapFile {
+ public:
+  static Result<MapFile> write(const LinkMap& map) {
+    const auto path =
+        std::filesystem::temp_directory_path() / fmt::format("causeway-links-{}.json", getpid());
+    std::ofstream out(path);
+    out << transfer::write_link_map(map);
+    out.flush();
+    if (!out) return io_error("cannot write " + path.string(), errno);
+    return MapFile(path.string());
+  }
+  explicit MapFile(std::string path) : path_(std::move(path)) {}
+  MapFile(MapFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  ~MapFile() {
+    if (!path_.empty()) std::remove(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 class BenchTransfer final : public Command {
  public:
@@ -57,29 +84,60 @@ class BenchTransfer final : public Command {
       : Command(parent, "transfer",
                 "Measure host ↔ GPU transfers over all links beside the native copy"),
         clock_(clock) {
+    declare_what();
+    declare_engine();
+  }
+
+  Status run() override {
+    BenchSetup setup = settings();
+    CAUSEWAY_ASSIGN(const auto parts, chosen());
+    const auto probe = prober_options();
+    const Bytes largest = *std::max_element(setup.sizes.begin(), setup.sizes.end());
+    const Bytes data =
+        std::max({largest, setup.large * 2, probe.bytes * transfer::DeviceProber::kBuffers});
+    CAUSEWAY_ASSIGN(
+        const auto machine,
+        open_transfer_machine({.arena_bytes = data + kRoom, .modelled = modelled_}, clock_));
+    setup.devices = machine->pointers();
+    setup.memory = &machine->memory;
+    if (target_ >= std::ssize(setup.devices)) {
+      return invalid_argument(
+          fmt::format("--target {}: there are {} GPUs", target_, setup.devices.size()));
+    }
+    connect(setup, *machine);
+    CAUSEWAY_ASSIGN(setup.map, map_of(*machine, probe));
+    CAUSEWAY_ASSIGN(const MapFile map_file, MapFile::write(setup.map));
+    setup.second_process = [&](int target, Direction direction, Nanos length) {
+      return second_process(map_file.path(), target, direction, length);
+    };
+    CAUSEWAY_ASSIGN(const auto rig, Rig::make(setup));
+    if (!steady_.empty()) return move_steadily(*rig);
+    return measure(*rig, parts);
+  }
+
+ private:
+  void declare_what() {
+    std::string names;
+    for (const Part& part : transfer::bench::parts()) {
+      names += fmt::format("\n  {:<14}{}", part.name, part.what);
+    }
     options()
-        .add_option("--sizes", sizes_, "of one transfer, such as 64KB,1MB,1GB (powers of 1024)")
+        .add_option("--what", what_, "parts, separated by commas (default: all):" + names)
+        ->delimiter(',');
+    options().add_flag("--quick", quick_, "fewer sizes and runs");
+    options()
+        .add_option("--sizes", sizes_,
+                    "of the size sweep, such as 64KB,1MB,1GB (powers of 1024; default: 1KB to 8GB)")
         ->delimiter(',')
         ->transform(CLI::AsSizeValue(false))
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 36));
     options()
-        .add_option("--runs", runs_, "of each figure; the median is reported")
-        ->check(CLI::Range(5, 1000))
-        ->capture_default_str();
+        .add_option("--runs", runs_, "of each figure; the median is reported (default: 7, quick 5)")
+        ->check(CLI::Range(5, 1000));
     options()
         .add_option("--target", target_, "the GPU to move to and from")
         ->check(CLI::Range(0, 63))
         ->capture_default_str();
-    options()
-        .add_option("--chunk", chunk_, "the engine's chunk size, such as 4MB")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(std::uint64_t{1} << 19, std::uint64_t{1} << 26));
-    options()
-        .add_option("--depth", depth_, "chunks outstanding on a link")
-        ->check(CLI::Range(1, 8));
-    options()
-        .add_option("--threshold", threshold_, "transfers below it take the target's link alone")
-        ->transform(CLI::AsSizeValue(false));
     options()
         .add_option("--modelled", modelled_,
                     "GPUs to model on the CPU instead of using this "
@@ -88,65 +146,192 @@ class BenchTransfer final : public Command {
         ->capture_default_str();
     options().add_option("--json", json_file_,
                          "also write the rows to this file ('-': standard output)");
+    options()
+        .add_option("--link-map", map_file_, "a link map to use instead of measuring one")
+        ->check(CLI::ExistingFile);
+    // way:GPU:milliseconds, of the process that "processes" starts.
+    options().add_option("--steady", steady_)->group("");
   }
 
-  Status run() override {
-    transfer::bench::TransferBenchOptions bench;
-    for (const std::uint64_t size : sizes_) {
-      bench.sizes.push_back(Bytes(static_cast<std::int64_t>(size)));
+  void declare_engine() {
+    const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
+      options().add_option(name, value, what)->transform(CLI::AsSizeValue(false));
+    };
+    size("--chunk-in", chunk_in_, "chunks of transfers in, such as 4MB (default: the engine's)");
+    size("--chunk-out", chunk_out_, "the same, out");
+    size("--threshold", threshold_, "smaller transfers take the target's link alone");
+    options()
+        .add_option("--depth", depth_, "chunks outstanding on a link")
+        ->check(CLI::Range(1, 8));
+  }
+
+  BenchSetup settings() const {
+    BenchSetup setup;
+    setup.clock = &clock_;
+    setup.target = target_;
+    setup.quick = quick_;
+    setup.runs = runs_ > 0 ? runs_ : quick_ ? 5 : 7;
+    setup.large = modelled_ > 0 ? mib(16) : quick_ ? mib(512) : gib(1);
+    setup.steady = modelled_ > 0 ? millis(50) : quick_ ? millis(300) : seconds(1);
+    for (const std::uint64_t size : sizes_)
+      setup.sizes.push_back(Bytes(static_cast<std::int64_t>(size)));
+    if (setup.sizes.empty()) setup.sizes = default_sizes();
+    if (!steady_.empty()) setup.sizes = {setup.large};
+    auto& dispatch = setup.engine.dispatch;
+    const auto set = [](Bytes& bytes, std::uint64_t given) {
+      if (given > 0) bytes = Bytes(static_cast<std::int64_t>(given));
+    };
+    set(dispatch.chunk_bytes[0], chunk_in_);
+    set(dispatch.chunk_bytes[1], chunk_out_);
+    if (modelled_ > 0) dispatch.multipath_bytes_min = mib(2);  // its links are slow
+    set(dispatch.multipath_bytes_min, threshold_);
+    if (depth_ > 0) dispatch.depth = depth_;
+    return setup;
+  }
+
+  std::vector<Bytes> default_sizes() const {
+    if (modelled_ > 0) return powers(12, 24, 4);
+    if (quick_) return powers(10, 30, 4);
+    std::vector<Bytes> sizes = powers(10, 33, 1);
+    std::erase_if(sizes, [](Bytes size) { return size == gib(4); });  // between 2 and 8 GiB
+    sizes.push_back(mib(12));
+    std::sort(sizes.begin(), sizes.end());
+    return sizes;
+  }
+
+  Result<std::vector<Part>> chosen() const {
+    std::vector<Part> chosen;
+    for (const Part& part : transfer::bench::parts()) {
+      const bool named = std::find(what_.begin(), what_.end(), part.name) != what_.end();
+      if (what_.empty() || named) chosen.push_back(part);
     }
-    bench.runs = runs_;
-    bench.target = target_;
-    bench.engine.dispatch.chunk_bytes.fill(Bytes(static_cast<std::int64_t>(chunk_)));
-    bench.engine.dispatch.depth = depth_;
-    bench.engine.dispatch.multipath_bytes_min = Bytes(static_cast<std::int64_t>(threshold_));
-    transfer::DeviceProberOptions probe;
-    if (modelled_ > 0) probe = {.bytes = mib(8), .copy_bytes = mib(1)};
-    const Bytes largest = *std::max_element(bench.sizes.begin(), bench.sizes.end());
-    const Bytes room = mib(128);  // staging and rounding
-    CAUSEWAY_ASSIGN(const auto machine,
-                    open_transfer_machine({.arena_bytes = std::max(largest, probe.bytes * 2) + room,
-                                           .modelled = modelled_},
-                                          clock_));
-    const auto devices = machine->pointers();
-    if (target_ >= std::ssize(devices)) {
-      return invalid_argument(
-          fmt::format("--target {}: there are {} GPUs", target_, devices.size()));
+    if (!what_.empty() && chosen.size() != what_.size()) {
+      return invalid_argument("--what names a part that does not exist; see --help");
     }
+    return chosen;
+  }
+
+  transfer::DeviceProberOptions prober_options() const {
+    if (modelled_ > 0) return {.bytes = mib(8), .copy_bytes = mib(1)};
+    return {};
+  }
+
+  // How the native copies are made and memory is counted.
+  static void connect(BenchSetup& setup, const TransferMachine& machine) {
+    const auto devices = setup.devices;
+    const auto at = [devices](int gpu) { return devices[static_cast<std::size_t>(gpu)]; };
+    if (machine.cuda == nullptr) {
+      setup.native = [at](int gpu) { return transfer::bench::make_stream_copies(*at(gpu)); };
+      setup.free_memory = [at](int gpu) {
+        device::Arena& arena = at(gpu)->arena();
+        return Result<Bytes>(arena.extent_bytes() * arena.free_extents());
+      };
+      return;
+    }
+    setup.native = [at,
+                    devices](int gpu) -> Result<std::unique_ptr<transfer::bench::NativeCopies>> {
+      CAUSEWAY_ASSIGN(const device::CudaApi api, device::load_cuda_api());
+      return transfer::bench::make_driver_copies(api, *at(gpu), devices);
+    };
+    setup.free_memory = [&machine](int gpu) { return machine.cuda->free_memory(gpu); };
+  }
+
+  Result<LinkMap> map_of(TransferMachine& machine,
+                         const transfer::DeviceProberOptions& probe) const {
+    if (!map_file_.empty()) {
+      std::ifstream in(map_file_);
+      std::stringstream text;
+      text << in.rdbuf();
+      Result<LinkMap> map = transfer::read_link_map(text.str());
+      if (map.ok() && map->links != std::ssize(machine.devices)) {
+        return invalid_argument(map_file_ + " is the map of another machine");
+      }
+      return map;
+    }
+    const auto devices = machine.pointers();
     fmt::print(stderr, "measuring the links of {} devices …\n", devices.size());
-    transfer::LinkMap map;
-    {
-      CAUSEWAY_ASSIGN(const auto prober,
-                      transfer::DeviceProber::create(devices, machine->memory, clock_, probe));
-      CAUSEWAY_ASSIGN(map, transfer::measure_link_map("this run", *prober));
-    }
-    print_head(map);
-    CAUSEWAY_ASSIGN(const auto rows, transfer::bench::run_transfer_bench(
-                                         devices, machine->memory, clock_, map, bench, print_row));
-    return write_json(json_file_, json_of(map, rows));
+    CAUSEWAY_ASSIGN(const auto prober,
+                    transfer::DeviceProber::create(devices, machine.memory, clock_, probe));
+    return transfer::measure_link_map("this run", *prober);
   }
 
- private:
-  void print_head(const transfer::LinkMap& map) const {
-    for (const transfer::Direction direction : transfer::kBothDirections) {
-      const auto best = transfer::best_set(map, target_, direction);
-      fmt::print("best links, {} of GPU {}: {} ({:.2f} GB/s)\n", transfer::name_of(direction),
-                 target_, transfer::text_of(best.links), gb(best.rate));
+  Result<std::unique_ptr<SecondProcess>> second_process(const std::string& map_file, int target,
+                                                        Direction direction, Nanos length) const {
+    std::vector<std::string> arguments = {
+        "bench",
+        "transfer",
+        "--steady",
+        fmt::format("{}:{}:{}", transfer::name_of(direction), target,
+                    static_cast<std::int64_t>(to_millis(length))),
+        "--link-map",
+        map_file,
+        "--modelled",
+        std::to_string(modelled_)};
+    if (quick_) arguments.emplace_back("--quick");
+    CAUSEWAY_ASSIGN(auto child, ChildProcess::start(arguments));
+    CAUSEWAY_ASSIGN(const std::string ready, child->read_line(kStartMax));
+    if (ready != "ready") return corrupt("the second process said '" + ready + "'");
+    return std::unique_ptr<SecondProcess>(std::make_unique<ChildOnLinks>(std::move(child)));
+  }
+
+  // As told by the process that started this one.
+  Status move_steadily(Rig& rig) const {
+    std::istringstream text(steady_);
+    std::string way, gpu, length;
+    std::getline(text, way, ':');
+    std::getline(text, gpu, ':');
+    std::getline(text, length, ':');
+    const int target = std::atoi(gpu.c_str()), milliseconds = std::atoi(length.c_str());
+    if (target < 0 || target >= rig.gpus() || milliseconds < 1) {
+      return invalid_argument("--steady wants way:GPU:milliseconds");
     }
-    fmt::print("{:<4} {:>10} {:>9} {:>9} {:>17} {:>8} {:>9} {:>8} {:>9}\n", "way", "size", "native",
-               "ours", "spread", "× native", "best set", "of best", "relayed");
+    CAUSEWAY_ASSIGN(transfer::TransferEngine * engine, rig.engine());
+    fmt::print("ready\n");
+    std::fflush(stdout);
+    std::string go;
+    if (!std::getline(std::cin, go)) return unavailable("nobody said go");
+    CAUSEWAY_ASSIGN(
+        const double rate,
+        steady_rate_of(rig, *engine, target, way == "out" ? Direction::kOut : Direction::kIn,
+                       millis(milliseconds)));
+    fmt::print("{:.0f}\n", rate);
+    return {};
+  }
+
+  Status measure(Rig& rig, const std::vector<Part>& parts) const {
+    const LinkMap& map = rig.setup().map;
+    for (const Direction direction : transfer::kBothDirections) {
+      const auto best = transfer::best_set(map, target_, direction);
+      fmt::print("best links by the map, {} of GPU {}: {} ({:.2f} GB/s)\n",
+                 transfer::name_of(direction), target_, transfer::text_of(best.links),
+                 transfer::bench::in_gb(best.rate));
+    }
+    TransferTable table;
+    Report report([&](const transfer::bench::BenchRow& row) { table.show(row); });
+    for (const Part& part : parts) {
+      Status status = part.run(rig, report);
+      if (!status.ok()) return status.error().with_context(part.name);
+    }
+    fmt::print("\n{}\n", transfer_bars_text(report.rows()));
+    return write_json(json_file_,
+                      {{"modelled", modelled_ > 0},
+                       {"target", target_},
+                       {"runs", rig.setup().runs},
+                       {"large_bytes", rig.large().count},
+                       {"link_map", nlohmann::ordered_json::parse(transfer::write_link_map(map))},
+                       {"rows", transfer_rows_json(report.rows())}});
   }
 
   const Clock& clock_;
-  std::vector<std::uint64_t> sizes_ = {1 << 10,  64 << 10, 256 << 10, 1 << 20, 4 << 20,
-                                       16 << 20, 64 << 20, 256 << 20, 1 << 30};
-  int runs_ = 7;
+  std::vector<std::string> what_;
+  bool quick_ = false;
+  std::vector<std::uint64_t> sizes_;
+  int runs_ = 0;
   int target_ = 0;
-  std::uint64_t chunk_ = 4 << 20;
-  std::uint64_t threshold_ = 12 << 20;
-  int depth_ = 2;
   int modelled_ = 0;
-  std::string json_file_;
+  std::uint64_t chunk_in_ = 0, chunk_out_ = 0, threshold_ = 0;
+  int depth_ = 0;
+  std::string json_file_, map_file_, steady_;
 };
 
 }  // namespace

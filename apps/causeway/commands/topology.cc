@@ -81,7 +81,7 @@ Result<transfer::LinkMap> measure_map(const Machine& machine, const std::string&
                                       const Clock& clock) {
   const transfer::DeviceProberOptions options;
   CAUSEWAY_ASSIGN(const auto gpus,
-                  open_transfer_machine({.arena_bytes = options.bytes * 2 + mib(128)}, clock));
+                  open_transfer_machine({.arena_bytes = options.bytes * transfer::DeviceProber::kBuffers + mib(128)}, clock));
   CAUSEWAY_ASSIGN(const auto prober, transfer::DeviceProber::create(
                                          gpus->pointers(), gpus->memory, clock, options));
   CAUSEWAY_ASSIGN(auto map,

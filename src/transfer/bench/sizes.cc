@@ -1,0 +1,131 @@
+// Bandwidth and latency by size (MMA §5.1.1, figure 8), both directions and duplex.
+#include <algorithm>
+
+#include "transfer/bench/parts.h"
+
+namespace causeway::transfer::bench {
+namespace {
+
+constexpr double kSlowerMax = 0.02;    // from 1 MiB
+constexpr double kLatencyMaxUs = 0.3;  // below 64 KiB
+constexpr int kSmallRuns = 400;        // up to 1 MiB, where a run takes microseconds
+constexpr int kSmallRunsQuick = 100;
+constexpr Nanos kSmallTime = millis(200);
+
+struct Times {
+  Spread native, ours;  // microseconds
+};
+
+// In turns; medians of enough runs to see tenths of microseconds.
+Result<Times> times_of(Rig& rig, NativeCopies& native, TransferEngine& engine, Direction direction,
+                       Bytes bytes) {
+  CAUSEWAY_TRY(native.prepare({rig.copy(rig.target(), direction, bytes)}));
+  CAUSEWAY_ASSIGN(const Nanos first, native.time(NativeCopies::How::kLoop, *rig.setup().clock));
+  const bool small = bytes <= mib(1);
+  const int most = rig.setup().quick ? kSmallRunsQuick : kSmallRuns;
+  const std::int64_t fitting = kSmallTime / std::max(first, Nanos(1));
+  const int runs = small
+                       ? static_cast<int>(std::clamp<std::int64_t>(fitting, rig.setup().runs, most))
+                       : rig.setup().runs;
+  std::vector<double> natives, ours;
+  for (int run = -(small ? 10 : 1); run < runs; ++run) {
+    CAUSEWAY_ASSIGN(const Nanos one, native.time(NativeCopies::How::kLoop, *rig.setup().clock));
+    CAUSEWAY_ASSIGN(const Nanos two, rig.time(engine, rig.request(rig.target(), direction, bytes)));
+    if (run < 0) continue;
+    natives.push_back(1e6 * to_seconds(one));
+    ours.push_back(1e6 * to_seconds(two));
+  }
+  return Times{spread_of(std::move(natives)), spread_of(std::move(ours))};
+}
+
+std::optional<Bar> bar_of(Bytes bytes, const Times& times) {
+  const double more = times.ours.median - times.native.median;
+  if (bytes < kib(64)) return Bar{"≤ 0.3 µs over native", more <= kLatencyMaxUs};
+  if (bytes < mib(1)) return std::nullopt;
+  return Bar{"≤ 2 % over native", more <= kSlowerMax * times.native.median};
+}
+
+Status one_way(Rig& rig, NativeCopies& native, TransferEngine& engine, Direction direction,
+               Bytes bytes, Report& report) {
+  CAUSEWAY_TRY(rig.verify(engine, bytes));
+  const Bytes before = relayed_bytes(engine, direction);
+  CAUSEWAY_ASSIGN(const Times times, times_of(rig, native, engine, direction, bytes));
+  const Bytes relayed = relayed_bytes(engine, direction) - before;
+  const double gb = in_gb(static_cast<double>(bytes.count)) * 1e6;
+  const auto best = best_set(rig.setup().map, rig.target(), direction);
+  BenchRow row{"sizes", std::string(name_of(direction)) + " " + size_text(bytes), {}, {}};
+  row.figures = {{"native µs", times.native.median},
+                 {"ours µs", times.ours.median},
+                 {"native GB/s", gb / times.native.median},
+                 {"ours GB/s", gb / times.ours.median},
+                 {"lowest", gb / times.ours.high},
+                 {"highest", gb / times.ours.low},
+                 {"× native", times.native.median / times.ours.median},
+                 {"map's best GB/s", in_gb(best.rate)},
+                 {"any relayed", relayed > Bytes(0) ? 1.0 : 0.0}};
+  row.bar = bar_of(bytes, times);
+  report.add(std::move(row));
+  return {};
+}
+
+// Until both have ended, the sum.
+Result<double> both_ways(Rig& rig, TransferEngine& engine, Bytes bytes) {
+  const Nanos begin = rig.now();
+  CAUSEWAY_ASSIGN(const Completion in,
+                  engine.submit(rig.request(rig.target(), Direction::kIn, bytes, 0)));
+  CAUSEWAY_ASSIGN(const Completion out,
+                  engine.submit(rig.request(rig.target(), Direction::kOut, bytes, 1)));
+  CAUSEWAY_TRY(in.wait(seconds(60)));
+  CAUSEWAY_TRY(out.wait(seconds(60)));
+  return 2 * static_cast<double>(bytes.count) / to_seconds(rig.now() - begin);
+}
+
+Result<double> both_ways_native(Rig& rig, NativeCopies& in, NativeCopies& out, Bytes bytes) {
+  const Nanos begin = rig.now();
+  CAUSEWAY_TRY(in.issue(NativeCopies::How::kLoop));
+  CAUSEWAY_TRY(out.issue(NativeCopies::How::kLoop));
+  for (NativeCopies* one : {&in, &out}) {
+    for (bool done = false; !done && rig.now() - begin < seconds(60);) {
+      CAUSEWAY_ASSIGN(done, one->done());
+    }
+  }
+  return 2 * static_cast<double>(bytes.count) / to_seconds(rig.now() - begin);
+}
+
+Status duplex(Rig& rig, TransferEngine& engine, Bytes bytes, Report& report) {
+  CAUSEWAY_ASSIGN(const auto in, rig.setup().native(rig.target()));
+  CAUSEWAY_ASSIGN(const auto out, rig.setup().native(rig.target()));
+  CAUSEWAY_TRY(in->prepare({rig.copy(rig.target(), Direction::kIn, bytes, 0)}));
+  CAUSEWAY_TRY(out->prepare({rig.copy(rig.target(), Direction::kOut, bytes, 1)}));
+  CAUSEWAY_ASSIGN(const Rig::Pair pair,
+                  rig.repeat_both([&] { return both_ways_native(rig, *in, *out, bytes); },
+                                  [&] { return both_ways(rig, engine, bytes); }));
+  report.add({"duplex",
+              "in and out, " + size_text(bytes) + " each",
+              {{"native GB/s", in_gb(pair.a.median)},
+               {"ours GB/s", in_gb(pair.b.median)},
+               {"lowest", in_gb(pair.b.low)},
+               {"highest", in_gb(pair.b.high)},
+               {"× native", pair.b.median / pair.a.median}},
+              std::nullopt});
+  return {};
+}
+
+}  // namespace
+
+Status run_sizes(Rig& rig, Report& report) {
+  CAUSEWAY_ASSIGN(TransferEngine * engine, rig.engine());
+  CAUSEWAY_ASSIGN(const auto native, rig.setup().native(rig.target()));
+  for (const Direction direction : kBothDirections) {
+    for (const Bytes bytes : rig.setup().sizes) {
+      CAUSEWAY_TRY(one_way(rig, *native, *engine, direction, bytes, report));
+    }
+  }
+  for (const Bytes bytes : rig.setup().sizes) {
+    if (bytes < mib(1) || bytes > rig.large()) continue;
+    CAUSEWAY_TRY(duplex(rig, *engine, bytes, report));
+  }
+  return {};
+}
+
+}  // namespace causeway::transfer::bench
