@@ -2,11 +2,30 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
+#include "base/clock.h"
 #include "transfer/express_lane.h"
 
 namespace causeway::transfer {
 namespace {
+
+// Waking a thread takes some 50 µs, as long as many a transfer.
+constexpr Nanos kSpin = micros(200);
+constexpr Nanos kExpressSpin = millis(1);
+
+// Without giving way at first: that alone takes as long as a small copy's last part.
+template <typename Known>
+void spin_until(Known known, Nanos length) {
+  constexpr Nanos kEager = micros(30);
+  const RealClock clock;
+  const Nanos begin = clock.now();
+  while (!known()) {
+    const Nanos spent = clock.now() - begin;
+    if (spent >= length) return;
+    if (spent > kEager) std::this_thread::yield();
+  }
+}
 
 constexpr Nanos kWaitMax = seconds(365 * 24 * 3600);  // more would overflow the deadline
 
@@ -47,8 +66,14 @@ Result<bool> CompletionBoard::done(Ticket ticket) const {
   return true;
 }
 
+bool CompletionBoard::known(Ticket ticket) const {
+  const std::lock_guard lock(mutex_);
+  return entries_.at(ticket).outcome.has_value();
+}
+
 Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   const Nanos limit = std::clamp(timeout, Nanos(0), kWaitMax);
+  spin_until([&] { return known(ticket); }, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
   if (!changed_.wait_for(lock, std::chrono::nanoseconds(limit.count),
@@ -76,6 +101,12 @@ Result<bool> ExpressTicket::done() const {
 }
 
 Status ExpressTicket::wait(Nanos timeout) const {
+  spin_until(
+      [&] {
+        const Result<bool> done = event_->done();
+        return !done.ok() || *done;
+      },
+      std::min(timeout, kExpressSpin));
   Status waited = event_->wait(timeout);
   if (!waited.ok() && waited.error().code != ErrorCode::kDeadlineExceeded) lane_->note_failure();
   return waited;

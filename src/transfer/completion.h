@@ -33,6 +33,8 @@ class CompletionBoard {
   std::int64_t size() const;
 
  private:
+  bool known(Ticket ticket) const;  // how it ended
+
   struct Entry {
     int references = 1;
     std::optional<Status> outcome;
@@ -102,7 +104,8 @@ class Completion {
   // Whether all bytes are at their target; the transfer's error when it failed. kDeadlineExceeded
   // from done() means that a copy is stuck: then the memory must not be used again.
   Result<bool> done() const { return express_ ? express_->done() : ticket_->done(); }
-  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded.
+  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded. Polls for the first part
+  // of a millisecond.
   Status wait(Nanos timeout) const {
     return express_ ? express_->wait(timeout) : ticket_->wait(timeout);
   }

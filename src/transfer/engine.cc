@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "transfer/copies.h"
 #include "transfer/engine_loop.h"
 #include "transfer/express_lane.h"
 
@@ -73,13 +74,13 @@ class TransferEngine::State {
       return invalid_argument("a transfer asks for links " + text_of(request.only) +
                               "; the engine has " + std::to_string(express.size()));
     }
-    CAUSEWAY_ASSIGN(SegmentTable segments, SegmentTable::make(std::move(request.segments)));
-    auto& lane = *express[static_cast<std::size_t>(link->second)][index_of(request.direction)];
-    if (request.only.empty() && is_small(segments, request.after)) {
-      auto ticket = lane.copy(copies_of(segments, request.direction), request.priority);
+    if (is_small(request)) {
+      auto& lane = *express[static_cast<std::size_t>(link->second)][index_of(request.direction)];
+      auto ticket = copy_at_once(lane, request);
       // What its stream cannot do may still go another way, or be said better.
       if (ticket.ok()) return Completion(std::move(ticket).value());
     }
+    CAUSEWAY_ASSIGN(SegmentTable segments, SegmentTable::make(std::move(request.segments)));
     Submission submission;
     submission.task.target = link->second;
     submission.task.direction = request.direction;
@@ -89,9 +90,7 @@ class TransferEngine::State {
     submission.after = request.after;
     submission.ticket = board.open();
     TicketReference reference(board, submission.ticket);
-    const std::lock_guard lock(mutex);
-    inbox.push_back(std::move(submission));
-    changed.notify_all();
+    hand_over(std::move(submission));
     return Completion(std::move(reference));
   }
 
@@ -118,59 +117,107 @@ class TransferEngine::State {
   }
 
   // Waiting in a stream that others share would hold them up, so only what can go at once does.
-  bool is_small(const SegmentTable& segments, const device::Event* after) const {
-    if (segments.total() == Bytes(0) || segments.total() >= options.dispatch.multipath_bytes_min ||
-        segments.size() > options.dispatch.chunk_segments) {
+  bool is_small(const TransferRequest& request) const {
+    if (!request.only.empty() || std::ssize(request.segments) > options.dispatch.chunk_segments) {
       return false;
     }
-    if (after == nullptr) return true;
-    const Result<bool> done = after->done();
+    const Bytes limit = options.dispatch.multipath_bytes_min;
+    Bytes total;
+    for (const Segment& segment : request.segments) {
+      if (segment.bytes < Bytes(0) || segment.bytes >= limit) return false;
+      total += segment.bytes;
+    }
+    if (total == Bytes(0) || total >= limit) return false;
+    if (request.after == nullptr) return true;
+    const Result<bool> done = request.after->done();
     return done.ok() && *done;
   }
 
-  static std::vector<device::Copy> copies_of(const SegmentTable& segments, Direction direction) {
-    std::vector<device::Copy> copies;
-    for (const auto& part : segments.parts({Bytes(0), segments.total()})) {
-      const bool in = direction == Direction::kIn;
-      copies.push_back({in ? part.device : part.host, in ? part.host : part.device, part.bytes});
+  static device::Copy copy_of(const Segment& segment, Direction direction) {
+    const bool in = direction == Direction::kIn;
+    return {in ? segment.device : segment.host, in ? segment.host : segment.device, segment.bytes};
+  }
+
+  static Result<ExpressTicket> copy_at_once(ExpressLane& lane, const TransferRequest& request) {
+    if (request.segments.size() == 1) {
+      const device::Copy one = copy_of(request.segments.front(), request.direction);
+      return lane.copy({&one, 1}, request.priority);
     }
-    return copies;
+    std::vector<device::Copy> copies;
+    copies.reserve(request.segments.size());
+    for (const Segment& segment : request.segments) {
+      append_copy(copies, copy_of(segment, request.direction));
+    }
+    return lane.copy(copies, request.priority);
+  }
+
+  // The engine's thread takes some 50 µs to wake, so the target's own link is set to work here when
+  // that thread sleeps; when it is at work, it sees the inbox soon.
+  void hand_over(Submission submission) {
+    const std::unique_lock at_work(loop_mutex, std::try_to_lock);
+    const bool here = at_work.owns_lock() && submission.after == nullptr;
+    const auto [target, direction] = std::pair(submission.task.target, submission.task.direction);
+    const Nanos now = clock.now();
+    if (here) loop.accept(std::move(submission), now);
+    {
+      const std::lock_guard lock(mutex);
+      if (!here) inbox.push_back(std::move(submission));
+      woken = true;
+      changed.notify_all();
+    }
+    if (here) loop.begin(target, direction, now);
   }
 
   void run() {
     std::vector<Submission> arrived;
     Nanos pause = options.poll_pause;
     Nanos spin_until;
+    Look look;
     while (true) {
       {
         std::unique_lock lock(mutex);
-        if (loop.idle()) {
-          changed.wait(lock, [&] { return stop || !inbox.empty(); });
-        }
+        if (look.idle) changed.wait(lock, [&] { return stop || woken; });
         if (stop) return;
         arrived.swap(inbox);
+        woken = false;
       }
       const Nanos now = clock.now();
-      const bool any_arrived = !arrived.empty();
-      for (Submission& submission : arrived) loop.accept(std::move(submission), now);
+      look = look_once(arrived, now);
       arrived.clear();
-      if (loop.step(now) || any_arrived) {
+      if (look.any) {
         pause = options.poll_pause;
         spin_until = now + options.poll_spin;
-        publish();  // before anyone hears of an end
-        loop.report();
         continue;
       }
       // A link has only chunks of some 100 µs to work on: a sleeping thread would leave it idle.
-      if (loop.copying() && now < spin_until) {
+      if (look.copying && now < spin_until) {
         std::this_thread::yield();
         continue;
       }
+      if (look.idle) continue;
       std::unique_lock lock(mutex);
-      changed.wait_for(lock, std::chrono::nanoseconds(pause.count),
-                       [&] { return stop || !inbox.empty(); });
+      changed.wait_for(lock, std::chrono::nanoseconds(pause.count), [&] { return stop || woken; });
       pause = std::min(pause + pause / 8, options.poll_pause_max);
     }
+  }
+
+  struct Look {
+    bool any = false;  // something happened
+    bool copying = false;
+    bool idle = true;
+  };
+  Look look_once(std::vector<Submission>& arrived, Nanos now) {
+    const std::lock_guard at_work(loop_mutex);
+    for (Submission& submission : arrived) loop.accept(std::move(submission), now);
+    Look look;
+    look.any = loop.step(now) || !arrived.empty();
+    if (look.any) {
+      publish();  // before anyone hears of an end
+      loop.report();
+    }
+    look.copying = loop.copying();
+    look.idle = loop.idle();
+    return look;
   }
 
   void publish() {
@@ -185,13 +232,15 @@ class TransferEngine::State {
   CompletionBoard board;
 
  private:
-  EngineLoop loop;  // the thread's while it runs
+  std::mutex loop_mutex;  // guards the next; taken before `mutex`
+  EngineLoop loop;
   std::map<device::DeviceId, int> link_of;
   std::vector<std::array<std::unique_ptr<ExpressLane>, kDirections>> express;
   mutable std::mutex mutex;  // guards what follows; a leaf
   std::condition_variable changed;
   std::vector<Submission> inbox;
   TransferStats seen;
+  bool woken = false;  // there is something to look at
   bool stop = false;
   std::thread thread;
 };

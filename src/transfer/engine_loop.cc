@@ -101,6 +101,11 @@ void EngineLoop::start(Submission submission, Nanos now) {
   dispatcher_.add(std::move(submission.task), now);
 }
 
+void EngineLoop::begin(int link, Direction direction, Nanos now) {
+  while (pull_one(link, direction, now)) {
+  }
+}
+
 bool EngineLoop::step(Nanos now) {
   bool any = open_gates(now);
   any = collect(now) || any;

@@ -1,5 +1,5 @@
 // What the engine's thread owns: dispatcher, lanes, requests that wait for their `after`. One step
-// looks at everything once. Private to the engine; used by one thread.
+// looks at everything once. Private to the engine; used by one thread at a time.
 #pragma once
 
 #include <map>
@@ -28,6 +28,9 @@ class EngineLoop {
   Status set_up();
 
   void accept(Submission submission, Nanos now);
+  // Lets a link's own work begin, without looking at anything else: what a submitter does at once,
+  // while the engine's thread wakes up.
+  void begin(int link, Direction direction, Nanos now);
   // Whether anything happened.
   bool step(Nanos now);
   // Tells the board what has ended; whether anything had.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transfer/copies.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -16,22 +18,6 @@ struct ChunkCopies {
   std::vector<Copy> from_staging;
 };
 
-// Neighbours become one copy.
-void add(std::vector<Copy>& copies, const Copy& copy) {
-  if (!copies.empty()) {
-    Copy& last = copies.back();
-    const auto follows = [&](const MemoryAddress& next, const MemoryAddress& before) {
-      return next.device == before.device && next.region == before.region &&
-             next.offset == before.offset + last.bytes;
-    };
-    if (follows(copy.target, last.target) && follows(copy.source, last.source)) {
-      last.bytes += copy.bytes;
-      return;
-    }
-  }
-  copies.push_back(copy);
-}
-
 ChunkCopies copies_of(const Chunk& chunk, const SegmentTable& segments, MemoryAddress staging) {
   ChunkCopies copies;
   for (const SegmentTable::Part& part : segments.parts(chunk.range)) {
@@ -41,11 +27,11 @@ ChunkCopies copies_of(const Chunk& chunk, const SegmentTable& segments, MemoryAd
     MemoryAddress buffer = staging;
     buffer.offset += part.at;
     if (!chunk.relayed()) {
-      add(copies.direct, {target, source, part.bytes});
+      append_copy(copies.direct, {target, source, part.bytes});
       continue;
     }
-    add(copies.to_staging, {buffer, source, part.bytes});
-    add(copies.from_staging, {target, buffer, part.bytes});
+    append_copy(copies.to_staging, {buffer, source, part.bytes});
+    append_copy(copies.from_staging, {target, buffer, part.bytes});
   }
   return copies;
 }

@@ -80,10 +80,12 @@ Result<Measured> measure(const Machine& machine, const Clock& clock) {
 Result<transfer::LinkMap> measure_map(const Machine& machine, const std::string& folder,
                                       const Clock& clock) {
   const transfer::DeviceProberOptions options;
-  CAUSEWAY_ASSIGN(const auto gpus,
-                  open_transfer_machine({.arena_bytes = options.bytes * transfer::DeviceProber::kBuffers + mib(128)}, clock));
-  CAUSEWAY_ASSIGN(const auto prober, transfer::DeviceProber::create(
-                                         gpus->pointers(), gpus->memory, clock, options));
+  CAUSEWAY_ASSIGN(
+      const auto gpus,
+      open_transfer_machine(
+          {.arena_bytes = options.bytes * transfer::DeviceProber::kBuffers + mib(128)}, clock));
+  CAUSEWAY_ASSIGN(const auto prober,
+                  transfer::DeviceProber::create(gpus->pointers(), gpus->memory, clock, options));
   CAUSEWAY_ASSIGN(auto map,
                   transfer::measure_link_map(transfer::machine_identity(machine), *prober));
   CAUSEWAY_TRY(transfer::save_link_map(folder, map));

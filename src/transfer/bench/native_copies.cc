@@ -14,6 +14,7 @@ using device::CudaDevicePointer;
 
 constexpr Nanos kTimeMax = seconds(60);
 constexpr std::size_t kBatchMax = 4'096;
+constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
 
 class StreamCopies final : public NativeCopies {
  public:
@@ -33,7 +34,7 @@ class StreamCopies final : public NativeCopies {
     return stream_->record(*event_);
   }
   Result<bool> done() override { return event_->done(); }
-  Result<Nanos> time(How how, const Clock& clock) override {
+  Result<Nanos> time(How how, const Clock& clock, End /*end*/) override {
     const Nanos begin = clock.now();
     CAUSEWAY_TRY(issue(how));
     CAUSEWAY_TRY(event_->wait(kTimeMax));
@@ -51,6 +52,11 @@ class DriverCopies final : public NativeCopies {
   DriverCopies(const device::CudaApi& api, device::Device& device,
                std::vector<device::Device*> devices, std::unique_ptr<device::Stream> stream)
       : api_(api), device_(device), devices_(std::move(devices)), stream_(std::move(stream)) {}
+  ~DriverCopies() override {
+    if (event_ != nullptr) api_.cuEventDestroy_v2(event_);
+  }
+  DriverCopies(const DriverCopies&) = delete;
+  DriverCopies& operator=(const DriverCopies&) = delete;
 
   Status prepare(const std::vector<Copy>& copies) override {
     targets_.clear();
@@ -76,17 +82,25 @@ class DriverCopies final : public NativeCopies {
     CAUSEWAY_TRY(check(state, "cuStreamQuery"));
     return true;
   }
-  Result<Nanos> time(How how, const Clock& clock) override {
+  Result<Nanos> time(How how, const Clock& clock, End end) override {
     CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(device_));
+    const bool marked = end == End::kEvent;
+    if (marked && event_ == nullptr) {
+      CAUSEWAY_TRY(check(api_.cuEventCreate(&event_, kNoTiming), "cuEventCreate"));
+    }
     const Nanos begin = clock.now();
     CAUSEWAY_TRY(check(call(how), "cuMemcpyAsync"));
+    if (marked) {
+      CAUSEWAY_TRY(
+          check(api_.cuEventRecord(event_, device::cuda_stream_of(*stream_)), "cuEventRecord"));
+    }
     int state = device::kCudaNotReady;
     Nanos now = begin;
     while (state == device::kCudaNotReady && now - begin < kTimeMax) {
-      state = query();
+      state = marked ? api_.cuEventQuery(event_) : query();
       now = clock.now();
     }
-    CAUSEWAY_TRY(check(state, "cuStreamQuery"));
+    CAUSEWAY_TRY(check(state, marked ? "cuEventQuery" : "cuStreamQuery"));
     return now - begin;
   }
 
@@ -131,6 +145,7 @@ class DriverCopies final : public NativeCopies {
   device::Device& device_;
   const std::vector<device::Device*> devices_;
   std::unique_ptr<device::Stream> stream_;
+  CUevent_st* event_ = nullptr;
   std::vector<CudaDevicePointer> targets_;
   std::vector<CudaDevicePointer> sources_;
   std::vector<std::size_t> bytes_;

@@ -16,6 +16,9 @@ namespace causeway::transfer::bench {
 class NativeCopies {
  public:
   enum class How { kLoop, kBatch };  // one call a copy, or one for at most 4,096
+  // How the caller learns of the end: by asking the stream, or an event recorded behind the copies,
+  // as who goes on submitting to the stream must.
+  enum class End { kStream, kEvent };
   virtual ~NativeCopies() = default;
 
   // What the calls below copy. Addresses are looked up here, once.
@@ -25,7 +28,7 @@ class NativeCopies {
   // Whether all that was issued has arrived.
   virtual Result<bool> done() = 0;
   // From the first call until the caller knows that all has arrived.
-  virtual Result<Nanos> time(How how, const Clock& clock) = 0;
+  virtual Result<Nanos> time(How how, const Clock& clock, End end = End::kStream) = 0;
 };
 
 // Through device.h: modelled machines.

@@ -1,0 +1,27 @@
+// Lists of copies in which neighbours are one.
+#pragma once
+
+#include <vector>
+
+#include "device/device.h"
+
+namespace causeway::transfer {
+
+// Lengthens the last copy when this one follows it in both memories.
+inline void append_copy(std::vector<device::Copy>& copies, const device::Copy& copy) {
+  if (!copies.empty()) {
+    device::Copy& last = copies.back();
+    const auto follows = [&](const device::MemoryAddress& next,
+                             const device::MemoryAddress& before) {
+      return next.device == before.device && next.region == before.region &&
+             next.offset == before.offset + last.bytes;
+    };
+    if (follows(copy.target, last.target) && follows(copy.source, last.source)) {
+      last.bytes += copy.bytes;
+      return;
+    }
+  }
+  copies.push_back(copy);
+}
+
+}  // namespace causeway::transfer
