@@ -118,7 +118,8 @@ class Checks:
         server = self.part("end to end", "causeway", [], 150, parsers.unittest_rows("end to end"),
                            environment=environment)
         server.command = [sys.executable, tests / "e2e/e2e_test.py", "-v"]
-        return [client] if self.quick else [client, server, self.gpu_faults()]
+        preload = self.preload_programs()
+        return [client, preload] if self.quick else [client, server, self.gpu_faults(), preload]
 
     def gpu_faults(self):
         """A server whose GPU is full, faulty or not there."""
@@ -127,6 +128,18 @@ class Checks:
         part = self.part("gpu faults", "causeway", [], 150, parsers.unittest_rows("gpu faults"),
                          environment=environment, alone=True)
         part.command = [sys.executable, machine.ROOT / "tests/e2e/gpu_faults_test.py", "-v"]
+        return part
+
+    def preload_programs(self):
+        """Unmodified CUDA programs without and with the preload library."""
+        library = self.places.library("libcauseway-preload.so")
+        part = self.part("preload programs", "preload_runtime_static_legacy", [],
+                         80 if self.quick else 200, parsers.unittest_rows("preload programs"),
+                         alone=True)
+        part.command = [sys.executable, machine.ROOT / "tests/preload/run.py", "--programs",
+                        self.places.bin, "--seed", self.seed,
+                        *(["--library", library] if library else []),
+                        *(["--quick"] if self.quick else [])]
         return part
 
     def model_figures(self, config, bars, arguments):

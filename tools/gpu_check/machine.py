@@ -65,8 +65,9 @@ class Places:
         return self.bin / name
 
     def library(self, name):
-        """A library of the tests, beside the programs or where the build puts it; None without."""
-        places = (self.bin / name, self.bin.parent / "tests/e2e" / name)
+        """A library of ours, beside the programs or where the build puts it; None without."""
+        build = self.bin.parent
+        places = (self.bin / name, build / "tests/e2e" / name, build / "lib" / name)
         return next((path for path in places if path.exists()), None)
 
     def programs(self, pattern):
