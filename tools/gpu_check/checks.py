@@ -166,6 +166,20 @@ class Checks:
                           150, parsers.engine_rows("bench engine", SHAREGPT_BAR, NOT_OVERLAPPED_MAX),
                           files=("json",), missing=missing)
 
+    def workload_figures(self, gpus):
+        """Small models' sleep and wake, and a short prefix's KV, without and with the preload library."""
+        library = self.places.library("libcauseway-preload.so")
+        missing = ("" if library else "libcauseway-preload.so is not here") or (
+            "" if gpus > 1 else "it needs a second GPU") or (
+            "python3 has no torch" if machine.missing_modules(("torch",)) else "")
+        part = self.bench("preload workloads", "causeway", [], 120,
+                          parsers.workload_rows("preload workloads"), files=("json",),
+                          missing=missing)
+        part.command = [sys.executable, machine.ROOT / "tools/workloads/preload_workloads.py",
+                        "--library", library, "--models", "Qwen3-0.6B", "Qwen3-4B", "--tokens", "16384",
+                        "--rounds", "1", "--json", "{json}"]
+        return part
+
     def bench(self, name, program, arguments, seconds, rows, **more):
         return self.part(name, program, arguments, seconds, rows, alone=True, is_test=False, **more)
 
@@ -194,4 +208,4 @@ class Checks:
                 self.bench("bench sampling", "sampling_gpu_bench", [], 40,
                            parsers.sampling_rows("bench sampling")),
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
-                topology, host, peer]
+                topology, host, peer, self.workload_figures(gpus)]

@@ -174,6 +174,17 @@ class Parsers(unittest.TestCase):
         self.assertEqual([r.verdict for r in rows], ["pass", "miss"])
         self.assertTrue(rows[0].measured.startswith("1.30 ×"))
 
+    def test_workloads(self):
+        row = {"workload": "sleep mode", "what": "m", "phase": "wake", "preloaded": 0.5,
+               "speed_up": 1.5, "limit": 0.4}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"rows": [row]}, file)
+            file.flush()
+            rows = parsers.workload_rows("w")(outcome("", files={"json": Path(file.name)}))
+        self.assertEqual((rows[0].what, rows[0].measured, rows[0].limit),
+                         ("sleep mode: m, wake", "500.0 ms, 1.50 × bare",
+                          "400.0 ms (best set of links)"))
+
     def test_home(self):
         lines = [{"sms": 132, "m": 0, "way": "floor", "alpha": 0, "ms": 2.6},
                  {"sms": 132, "m": 16, "way": "ring", "alpha": 0, "ms": 2.8},

@@ -200,6 +200,17 @@ def engine_rows(name, ratio_max, idle_max):
     return rows
 
 
+def workload_rows(name):
+    """Of tools/workloads/preload_workloads.py --json."""
+    def rows(outcome):
+        document = json.loads(outcome.files["json"].read_text())
+        return [Row(name, f"{row['workload']}: {row['what']}, {row['phase']}",
+                    f"{1e3 * row['preloaded']:.1f} ms, {row['speed_up']:.2f} × bare",
+                    f"{1e3 * row['limit']:.1f} ms (best set of links)", values=row)
+                for row in document["rows"]]
+    return rows
+
+
 def topology_rows(name):
     def rows(outcome):
         document = json.loads(outcome.text[outcome.text.index("{"):])
