@@ -192,6 +192,10 @@ class Checks:
                           parsers.home_rows("bench gemm host"), files=("json",))
         topology = self.bench("topology", "causeway", ["topology", "--json"], 30,
                               parsers.topology_rows("topology"))
+        transfer = self.bench("bench transfer", "causeway",
+                              ["bench", "transfer", "--quick", "--what", "sizes,sets,gpus,cpu,memory",
+                               "--json", "{json}"],
+                              60, parsers.transfer_rows("bench transfer"), files=("json",))
         if self.quick:
             return [llama, host, topology]
         gpus = len(machine.output_of("nvidia-smi", "-L").splitlines())
@@ -208,4 +212,4 @@ class Checks:
                 self.bench("bench sampling", "sampling_gpu_bench", [], 40,
                            parsers.sampling_rows("bench sampling")),
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
-                topology, host, peer, self.workload_figures(gpus)]
+                topology, transfer, host, peer, self.workload_figures(gpus)]

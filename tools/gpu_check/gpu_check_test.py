@@ -199,6 +199,22 @@ class Parsers(unittest.TestCase):
         self.assertIn("2.500 ms (chunked)", rows[0].limit)
 
 
+    def test_transfer(self):
+        rows = [{"part": "sizes", "what": "in 1 GiB", "bar": {"wanted": "≤ 2 %", "met": False},
+                 "figures": {"ours GB/s": 99.5, "native GB/s": 55.1}},
+                {"part": "sizes", "what": "in 64 KiB", "figures": {"ours GB/s": 5.0}},
+                {"part": "gpus", "what": "in 2, best 0,1", "figures": {"best GB/s": 100.0}},
+                {"part": "cpu", "what": "idle", "bar": {"wanted": "≤ 2 %", "met": True},
+                 "figures": {"processor %": 0.5}}]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"rows": rows}, file)
+            file.flush()
+            made = parsers.transfer_rows("t")(outcome("", files={"json": Path(file.name)}))
+        self.assertEqual([row.verdict for row in made], ["miss", "measured", "pass"])
+        self.assertEqual((made[0].measured, made[0].limit), ("99.50 GB/s", "55.10 GB/s (native)"))
+        self.assertEqual(made[2].measured, "0.50 %")
+
+
 class Sanitizer(unittest.TestCase):
     def reason(self, script):
         with tempfile.TemporaryDirectory() as folder:

@@ -211,6 +211,33 @@ def workload_rows(name):
     return rows
 
 
+def transfer_rows(name):
+    """Of `causeway bench transfer --json`: what has a bar, and the best sets by number of links."""
+    def measured(row):
+        figures = row["figures"]
+        for key in ("ours GB/s", "kept", "processor %", "MB", "all of the engine MiB", "best GB/s"):
+            if key in figures:
+                return f"{figures[key]:.2f} {key.split()[-1]}"
+        return ""
+
+    def limit(row):
+        figures = row["figures"]
+        keys = [key for key in ("best GB/s", "native GB/s") if key in figures][:1]
+        return ", ".join(f"{figures[key]:.2f} GB/s ({key.split()[0]})" for key in keys)
+
+    def rows(outcome):
+        made = []
+        for row in json.loads(outcome.files["json"].read_text())["rows"]:
+            bar = row.get("bar")
+            if bar is None and row["part"] != "gpus":
+                continue
+            verdict = "measured" if bar is None else "pass" if bar["met"] else "miss"
+            made.append(Row(name, f"{row['part']}: {row['what']}", measured(row), limit(row),
+                            bar["wanted"] if bar else "", verdict, row["figures"]))
+        return made
+    return rows
+
+
 def topology_rows(name):
     def rows(outcome):
         document = json.loads(outcome.text[outcome.text.index("{"):])

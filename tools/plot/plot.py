@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Draws the charts of a benchmark's JSON file as SVG files.
+
+    tools/plot/plot.py bench-transfer.json docs/measurements/transfer-h200
+
+writes docs/measurements/transfer-h200-sizes-in.svg and so on."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import transfer
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("json", type=Path, nargs="+",
+                        help="of `causeway bench transfer --json`; the rows of several are joined")
+    parser.add_argument("prefix", help="of the files to write")
+    options = parser.parse_args()
+    document = {"rows": []}
+    for file in options.json:
+        document["rows"] += json.loads(file.read_text())["rows"]
+    made = 0
+    for name, text in transfer.charts(document):
+        path = Path(f"{options.prefix}-{name}.svg")
+        path.write_text(text)
+        print(path)
+        made += 1
+    if made == 0:
+        print("error: nothing to draw in these files", file=sys.stderr)
+    return 0 if made else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Charts hold what they were given, at the right places."""
+
+import re
+import sys
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import svg
+import transfer
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def row(part, what, **figures):
+    return {"part": part, "what": what, "figures": figures}
+
+
+class Svg(unittest.TestCase):
+    def test_ticks_are_round_and_reach_the_top(self):
+        self.assertEqual(svg.ticks(97), [0, 20, 40, 60, 80, 100])
+        self.assertEqual(svg.ticks(1), [0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0])
+        for top in (0.013, 7, 55.2, 203, 9999):
+            self.assertGreaterEqual(svg.ticks(top)[-1], top * 0.999)
+        self.assertEqual(svg.ticks(0), [0, 1])
+
+    def test_lines_go_up_where_values_do(self):
+        root = xml.fromstring(svg.lines("t", "x", "y", {"a": [(1, 1), (2, 2), (4, 3)]}, log_x=True))
+        points = root.find(f"{SVG}polyline").get("points").split()
+        xs = [float(p.split(",")[0]) for p in points]
+        ys = [float(p.split(",")[1]) for p in points]
+        self.assertAlmostEqual(xs[1] - xs[0], xs[2] - xs[1], delta=0.2)  # powers are equally far
+        self.assertGreater(ys[0], ys[1])
+        self.assertGreater(ys[1], ys[2])
+        self.assertEqual(xs[0], svg.LEFT)
+
+    def test_bars_are_as_tall_as_their_values(self):
+        text = svg.bars("t", "y", {"one": {"a": 10, "b": 5}, "two & three": {"a": 0, "b": 10}})
+        heights = [float(r.get("height")) for r in xml.fromstring(text).iter(f"{SVG}rect")
+                   if r.get("y") and float(r.get("width")) > 12.5]
+        self.assertAlmostEqual(heights[0], 2 * heights[1], delta=0.2)
+        self.assertEqual(heights[2], 0)
+        self.assertIn("two &amp; three", text)
+
+
+class Transfer(unittest.TestCase):
+    def test_sizes_in_names(self):
+        self.assertEqual(transfer.bytes_of("in 64 KiB"), 65536)
+        self.assertEqual(transfer.bytes_of("2.8 MiB × 2"), 2.8 * (1 << 20))
+        self.assertEqual(transfer.bytes_of("out 7 B"), 7)
+        self.assertEqual(transfer.size_text(3 << 30), "3 GiB")
+
+    def test_each_part_has_its_charts(self):
+        both = {"native GB/s": 50, "ours GB/s": 99}
+        rows = [row("sizes", f"{way} {size}", **both) for way in ("in", "out")
+                for size in ("1 KiB", "1 GiB")]
+        rows += [row("of best set", "in 1 GiB, best 0,1", **{"best GB/s": 100})]
+        rows += [row("gpus", f"in {n}, best 0", **{"best GB/s": n, "first ones GB/s": n})
+                 for n in (1, 2)]
+        rows += [row("chunks", "4 MiB × 2", **{"in GB/s": 90, "out GB/s": 80})]
+        rows += [row("segments", "in 64 × 64 KiB",
+                     **{"loop GB/s": 1, "batch GB/s": 2, "ours GB/s": 3})]
+        charts = dict(transfer.charts({"rows": rows}))
+        self.assertEqual(set(charts), {"sizes-in", "sizes-out", "gpus", "chunks-in", "chunks-out",
+                                       "segments"})
+        for text in charts.values():
+            xml.fromstring(text)
+        self.assertIn("best set GB/s", charts["sizes-in"])
+        self.assertNotIn("best set GB/s", charts["sizes-out"])
+        self.assertEqual(len(re.findall("<polyline", charts["sizes-in"])), 3)
+
+    def test_nothing_gives_nothing(self):
+        self.assertEqual(list(transfer.charts({"rows": []})), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
