@@ -54,7 +54,8 @@ Rig::~Rig() {
 
 Status Rig::allocate() {
   largest_ = *std::max_element(setup_.sizes.begin(), setup_.sizes.end());
-  const Bytes host = std::max(largest_, setup_.large * std::max(2, gpus()));
+  second_lane_ = std::max(largest_, setup_.large * gpus());
+  const Bytes host = second_lane_ + setup_.large;
   for (RegionId* region : {&from_, &to_}) {
     CAUSEWAY_ASSIGN(*region, setup_.memory->allocate({.name = "bench-transfer", .bytes = host}));
   }
@@ -89,9 +90,8 @@ Status Rig::fill() {
 Segment Rig::segment(int gpu, Direction direction, Bytes bytes, int lane) const {
   const auto g = static_cast<std::size_t>(gpu);
   const RegionId region = direction == Direction::kIn ? from_ : to_;
-  // Lanes of a GPU are apart in its memory, GPUs in host memory; `from` and `to` are apart anyway.
   const int place = gpu == setup_.target ? 0 : gpu + (gpu < setup_.target ? 1 : 0);
-  const Bytes on_host = setup_.large * place;
+  const Bytes on_host = lane == 0 ? setup_.large * place : second_lane_;
   return {
       host(region, on_host),
       MemoryAddress::in_arena(setup_.devices[g]->id(), extents_[g].offset() + setup_.large * lane),

@@ -60,8 +60,8 @@ class Rig {
   Nanos now() const { return setup_.clock->now(); }
   Bytes large() const { return setup_.large; }
 
-  // One contiguous transfer. `lane`: which of two disjoint places in both memories (both fit
-  // `large` each; lane 0 alone fits the largest size).
+  // One contiguous transfer. Lane 0: places apart for every GPU, of `large` each, the target's of
+  // the largest size. Lane 1: a second place on every GPU, the same for all in host memory.
   Segment segment(int gpu, Direction direction, Bytes bytes, int lane = 0) const;
   TransferRequest request(int gpu, Direction direction, Bytes bytes, int lane = 0,
                           LinkSet only = {}) const;
@@ -103,6 +103,7 @@ class Rig {
 
   const BenchSetup& setup_;
   Bytes largest_;
+  Bytes second_lane_;  // where it is in host memory
   RegionId from_, to_;
   std::vector<device::Extents> extents_;
   std::vector<std::unique_ptr<NativeCopies>> native_;
