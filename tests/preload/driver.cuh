@@ -9,16 +9,16 @@
 
 namespace program {
 
-#define PROGRAM_DRIVER_FUNCTIONS(X)                                                       \
-  X(cuInit)                                                                               \
-  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent)       \
-      X(cuCtxGetCurrent) X(cuCtxCreate) X(cuCtxDestroy) X(cuCtxSynchronize) X(cuMemAlloc) \
-          X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpy) X(cuMemcpyAsync)    \
-              X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)   \
-                  X(cuMemcpyBatchAsync) X(cuStreamCreate) X(cuStreamDestroy)              \
-                      X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate)        \
-                          X(cuEventDestroy) X(cuEventRecord) X(cuModuleLoadData)          \
-                              X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGetErrorName)
+#define PROGRAM_DRIVER_FUNCTIONS(X)                                                                \
+  X(cuInit)                                                                                        \
+  X(cuDeviceGet)                                                                                   \
+  X(cuDeviceGetCount) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxGetCurrent)            \
+      X(cuCtxCreate) X(cuCtxDestroy) X(cuCtxSynchronize) X(cuMemAlloc) X(cuMemFree)                \
+          X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpy) X(cuMemcpyAsync) X(cuMemcpyHtoD)          \
+              X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyBatchAsync)      \
+                  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) \
+                      X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuModuleLoadData)      \
+                          X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGetErrorName)
 
 // A pointer for each function, of its name and an underscore: the names themselves are macros.
 struct Driver {

@@ -48,7 +48,23 @@ std::string error_words(cudaError_t status) {
 }
 
 void gpu_ok(cudaError_t status, const char* call, int line) {
-  expect(status == cudaSuccess, "%s in line %d: %s", call, line, error_words(status).c_str());
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // or the next case would fail by it
+  expect(false, "%s in line %d: %s", call, line, error_words(status).c_str());
+}
+
+bool is_pending(cudaStream_t stream) {
+  const cudaError_t status = cudaStreamQuery(stream);
+  if (status != cudaErrorNotReady) GPU_OK(status);
+  (void)cudaGetLastError();
+  return status == cudaErrorNotReady;
+}
+
+bool is_pending(cudaEvent_t event) {
+  const cudaError_t status = cudaEventQuery(event);
+  if (status != cudaErrorNotReady) GPU_OK(status);
+  (void)cudaGetLastError();
+  return status == cudaErrorNotReady;
 }
 
 HostMemory::HostMemory(std::size_t bytes, Host kind)

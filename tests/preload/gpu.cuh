@@ -95,6 +95,11 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+// Whether there is work left; throws Wrong for any state but that and done. (A query that says "not
+// ready" is remembered by the runtime as if it were an error: these forget it.)
+bool is_pending(cudaStream_t stream);
+bool is_pending(cudaEvent_t event);
+
 void fill_device(cudaStream_t stream, void* out, std::size_t bytes, Pattern pattern);
 void xor_device(cudaStream_t stream, void* to, const void* from, std::size_t bytes,
                 unsigned char key);

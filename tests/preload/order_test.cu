@@ -161,15 +161,15 @@ void calls_return_at_once(Context& context) {
   behind.record(lane.stream);
   const double took = seconds_now() - begin;
   expect(took < 5, "two copies behind a kernel took %.1f s to be queued", took);
-  expect(cudaStreamQuery(lane.stream) == cudaErrorNotReady, "the stream is said to be idle");
-  expect(cudaEventQuery(behind) == cudaErrorNotReady, "the event is said to be done");
+  expect(is_pending(lane.stream), "the stream is said to be idle");
+  expect(is_pending(behind), "the event is said to be done");
   // Written after the call and before the copy may begin: this is what travels.
   fill_host(lane.host.data(), kBytes, pattern);
   hold.release();
   behind.wait();
-  expect(cudaEventQuery(behind) == cudaSuccess, "the event is not done");
+  expect(!is_pending(behind), "the event is not done");
   lane.stream.wait();
-  expect(cudaStreamQuery(lane.stream) == cudaSuccess, "the stream is not idle");
+  expect(!is_pending(lane.stream), "the stream is not idle");
   expect_host(target.data(), kBytes, pattern, "written before the copy could begin");
   context.detail = text("queued in %.0f us", 1e6 * took);
 }
@@ -189,8 +189,7 @@ void independent_streams_progress(Context& context) {
     lane.down();
     lane.stream.wait();
   }
-  expect(cudaStreamQuery(held) == cudaErrorNotReady, "the held stream has ended before (%.1f s)",
-         seconds_now() - begin);
+  expect(is_pending(held), "the held stream has ended before (%.1f s)", seconds_now() - begin);
   check.finish();
   expect_host(lane.host.data(), kBytes, pattern, "beside a held stream");
 }

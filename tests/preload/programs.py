@@ -168,5 +168,8 @@ class Stopwatch:
     def __init__(self):
         self.begin = time.monotonic()
 
+    def seconds(self):
+        return time.monotonic() - self.begin
+
     def __str__(self):
-        return f"{time.monotonic() - self.begin:5.1f} s"
+        return f"{self.seconds():5.1f} s"

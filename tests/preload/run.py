@@ -149,6 +149,11 @@ class Results:
 
     def one(self, setup, cases):
         watch = programs.Stopwatch()
+        if self.watch.seconds() > self.options.limit:
+            with self.lock:
+                self.outcomes[setup.name].update(
+                    {case.name: programs.Outcome("wrong", "no time was left for it") for case in cases})
+            return
         if cases[0].how == "shared":
             made = programs.run_shared(setup, cases)
         else:
@@ -157,10 +162,10 @@ class Results:
             self.outcomes[setup.name].update(made)
             wrong = [name for name, outcome in made.items() if outcome.verdict == "wrong"]
             what = cases[0].name if len(cases) == 1 else f"{len(cases)} cases"
-            said = "wrong: " + ", ".join(wrong) if wrong else "right"
-            if len(made) == 1:
-                said += " " + next(iter(made.values())).words
+            said = f"{len(wrong)} WRONG" if wrong else "right"
             print(f"[{self.watch}] {setup.name}: {what} {said} ({watch})", file=sys.stderr, flush=True)
+            for name in wrong or (made if len(made) == 1 else ()):
+                print(f"    {name}: {made[name].words}", file=sys.stderr, flush=True)
 
 
 class Programs(unittest.TestCase):
@@ -234,6 +239,8 @@ def arguments():
                         help="only setups whose name has TEXT; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few setups and cases")
     parser.add_argument("--jobs", type=int, default=4, help="processes at once (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=840, metavar="SECONDS",
+                        help="begin nothing after that (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="of each stress run")
     parser.add_argument("--seed", type=int, default=1, help="of the stress runs")
     parser.add_argument("--list", action="store_true", help="name the setups and end")
