@@ -19,6 +19,7 @@ template <typename Known>
 void spin_until(Known known, Nanos length) {
   constexpr Nanos kEager = micros(30);
   const RealClock clock;
+  if (known()) return;
   const Nanos begin = clock.now();
   while (!known()) {
     const Nanos spent = clock.now() - begin;
@@ -91,22 +92,25 @@ std::int64_t CompletionBoard::size() const {
 }
 
 ExpressTicket::~ExpressTicket() {
-  if (event_ != nullptr) lane_->give_back(std::move(event_));
+  if (event_ != nullptr) lane_->give_back(std::move(event_), seen_done_);
 }
 
 Result<bool> ExpressTicket::done() const {
   Result<bool> done = event_->done();
   if (!done.ok()) lane_->note_failure();
+  seen_done_ = !done.ok() || *done;
   return done;
 }
 
 Status ExpressTicket::wait(Nanos timeout) const {
+  Result<bool> last = false;
   spin_until(
       [&] {
-        const Result<bool> done = event_->done();
-        return !done.ok() || *done;
+        last = done();
+        return seen_done_;
       },
       std::min(timeout, kExpressSpin));
+  if (seen_done_) return last.ok() ? Status() : last.error();
   Status waited = event_->wait(timeout);
   if (!waited.ok() && waited.error().code != ErrorCode::kDeadlineExceeded) lane_->note_failure();
   return waited;

@@ -83,6 +83,7 @@ class ExpressTicket {
   ExpressTicket& operator=(ExpressTicket&& other) noexcept {
     std::swap(lane_, other.lane_);
     std::swap(event_, other.event_);
+    std::swap(seen_done_, other.seen_done_);
     return *this;
   }
   ~ExpressTicket();
@@ -94,6 +95,7 @@ class ExpressTicket {
  private:
   ExpressLane* lane_;
   std::unique_ptr<device::Event> event_;
+  mutable bool seen_done_ = false;
 };
 
 class Completion {

@@ -30,6 +30,11 @@ Result<ExpressTicket> ExpressLane::copy(std::span<const device::Copy> copies,
 
 // With mutex_ held.
 Result<std::unique_ptr<device::Event>> ExpressLane::take_event() {
+  if (!free_.empty()) {
+    auto event = std::move(free_.back());
+    free_.pop_back();
+    return event;
+  }
   if (!events_.empty()) {
     const auto done = events_.front()->done();
     if (!done.ok() || *done) {
@@ -41,9 +46,13 @@ Result<std::unique_ptr<device::Event>> ExpressLane::take_event() {
   return device_.make_event();
 }
 
-void ExpressLane::give_back(std::unique_ptr<device::Event> event) {
+void ExpressLane::give_back(std::unique_ptr<device::Event> event, bool done) {
   const std::lock_guard lock(mutex_);
-  events_.push_back(std::move(event));
+  if (done) {
+    free_.push_back(std::move(event));
+  } else {
+    events_.push_back(std::move(event));
+  }
 }
 
 }  // namespace causeway::transfer

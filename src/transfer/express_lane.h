@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "transfer/completion.h"
 #include "transfer/transfer.h"
@@ -24,7 +25,8 @@ class ExpressLane {
 
   Result<ExpressTicket> copy(std::span<const device::Copy> copies, device::CopyPriority priority);
 
-  void give_back(std::unique_ptr<device::Event> event);
+  // `done`: it is known to be; else it is asked before it is used again.
+  void give_back(std::unique_ptr<device::Event> event, bool done);
   // A copy failed; streams keep their first failure, so the next copy gets a new one.
   void note_failure() { failed_.store(true); }
   Bytes moved() const { return Bytes(moved_.load()); }
@@ -38,6 +40,7 @@ class ExpressLane {
   std::atomic<std::int64_t> moved_{0};
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<device::Stream> stream_;
+  std::vector<std::unique_ptr<device::Event>> free_;
   std::deque<std::unique_ptr<device::Event>> events_;  // the oldest first; may still be under way
 };
 

@@ -78,6 +78,7 @@ Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/)
     return invalid_argument("a batch of " + std::to_string(copies.size()) +
                             " copies; the most is " + std::to_string(kCopiesMax));
   }
+  if (copies.size() == 1) return copy_one(copies.front());
   CopyWork work;
   for (const Copy& copy : copies) {
     CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
@@ -92,6 +93,24 @@ Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/)
   if (work.bytes.empty()) return {};
   const std::lock_guard lock(mutex_);
   return push(std::move(work));
+}
+
+// The same without lists, where a microsecond counts: small transfers.
+Status CudaStream::copy_one(const Copy& copy) {
+  CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
+  CAUSEWAY_ASSIGN(const Resolved target, resolve(copy.target, copy.bytes));
+  CAUSEWAY_ASSIGN(const Resolved source, resolve(copy.source, copy.bytes));
+  CAUSEWAY_TRY(check_path(source, target));
+  if (copy.bytes.count == 0) return {};
+  const std::size_t bytes = to_size(copy.bytes);
+  const std::lock_guard lock(mutex_);
+  if (deferred()) return push(CopyWork{{target.address}, {source.address}, {bytes}});
+  if (failure_.first()) return {};
+  Status status = context_.call("cuMemcpyAsync", [&] {
+    return context_.api().cuMemcpyAsync(target.address, source.address, bytes, stream_);
+  });
+  if (!status.ok()) failure_.set(status.error());
+  return status;
 }
 
 Status CudaStream::run(std::function<Status()> work) {

@@ -66,6 +66,7 @@ class CudaStream final : public Stream {
     CudaDevicePointer address = 0;
     int gpu = -1;  // -1: the host
   };
+  Status copy_one(const Copy& copy);
   Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes);
   Status check_path(const Resolved& source, const Resolved& target) const;
 
