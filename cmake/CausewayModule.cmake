@@ -1,4 +1,5 @@
-# causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…])
+# causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…]
+#                 [EXCLUDE pattern of paths that are built otherwise])
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
@@ -11,8 +12,11 @@
 #   testing/*.cc  the library causeway_NAME_testing: helpers for tests of this and higher modules
 # Files are found by pattern, so that no test can be forgotten.
 function(causeway_module name)
-  cmake_parse_arguments(arg "" "" "LINK;LINK_PRIVATE;LINK_TEST" ${ARGN})
+  cmake_parse_arguments(arg "" "EXCLUDE" "LINK;LINK_PRIVATE;LINK_TEST" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
+  if(arg_EXCLUDE)
+    list(FILTER all EXCLUDE REGEX "${arg_EXCLUDE}")
+  endif()
   set(sources ${all})
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_bench)\\.cc$|/testing/")
   set(tests ${all})

@@ -32,10 +32,10 @@ constexpr Nanos kWaitMax = seconds(365 * 24 * 3600);  // more would overflow the
 
 }  // namespace
 
-CompletionBoard::Ticket CompletionBoard::open() {
+CompletionBoard::Ticket CompletionBoard::open(TransferListener* listener) {
   const std::lock_guard lock(mutex_);
   const Ticket ticket(next_++);
-  entries_.emplace(ticket, Entry{});
+  entries_[ticket].listener = listener;
   return ticket;
 }
 
@@ -51,12 +51,17 @@ void CompletionBoard::release(Ticket ticket) {
 }
 
 void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
-  const std::lock_guard lock(mutex_);
-  Entry& entry = entries_.at(ticket);
-  CAUSEWAY_CHECK(!entry.outcome, "a transfer is completed once");
-  entry.outcome = outcome;
-  if (entry.references == 0) entries_.erase(ticket);
-  changed_.notify_all();
+  TransferListener* listener = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = entries_.at(ticket);
+    CAUSEWAY_CHECK(!entry.outcome, "a transfer is completed once");
+    entry.outcome = outcome;
+    listener = entry.listener;
+    if (entry.references == 0) entries_.erase(ticket);
+    changed_.notify_all();
+  }
+  if (listener != nullptr) listener->transfer_ended(outcome);
 }
 
 Result<bool> CompletionBoard::done(Ticket ticket) const {

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "device/device.h"
+#include "transfer/transfer.h"
 
 namespace causeway::transfer {
 
@@ -22,10 +23,10 @@ class CompletionBoard {
  public:
   using Ticket = Id<struct TicketTag>;
 
-  Ticket open();  // with one reference
+  Ticket open(TransferListener* listener = nullptr);  // with one reference
   void add_reference(Ticket ticket);
   void release(Ticket ticket);
-  // Once per ticket; its references may be gone.
+  // Once per ticket; its references may be gone. Tells the ticket's listener, on this thread.
   void complete(Ticket ticket, const Status& outcome);
 
   Result<bool> done(Ticket ticket) const;
@@ -37,6 +38,7 @@ class CompletionBoard {
 
   struct Entry {
     int references = 1;
+    TransferListener* listener = nullptr;
     std::optional<Status> outcome;
   };
   mutable std::mutex mutex_;  // a leaf

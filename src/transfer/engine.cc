@@ -74,7 +74,7 @@ class TransferEngine::State {
       return invalid_argument("a transfer asks for links " + text_of(request.only) +
                               "; the engine has " + std::to_string(express.size()));
     }
-    if (is_small(request)) {
+    if (request.listener == nullptr && is_small(request)) {
       auto& lane = *express[static_cast<std::size_t>(link->second)][index_of(request.direction)];
       auto ticket = copy_at_once(lane, request);
       // What its stream cannot do may still go another way, or be said better.
@@ -88,7 +88,7 @@ class TransferEngine::State {
     submission.task.only = request.only;
     submission.task.segments = std::move(segments);
     submission.after = request.after;
-    submission.ticket = board.open();
+    submission.ticket = board.open(request.listener);
     TicketReference reference(board, submission.ticket);
     hand_over(std::move(submission));
     return Completion(std::move(reference));

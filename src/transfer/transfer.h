@@ -54,6 +54,14 @@ struct Segment {
   Bytes bytes;                   // ≥ 0
 };
 
+// Hears of a transfer's end on the engine's thread, as soon as its bytes are at their target (or it
+// failed). Must be quick and not call the engine. For who cannot wait for a Completion.
+class TransferListener {
+ public:
+  virtual ~TransferListener() = default;
+  virtual void transfer_ended(const Status& outcome) = 0;
+};
+
 struct TransferRequest {
   Direction direction = Direction::kIn;
   device::DeviceId target;        // the device end, whichever way the bytes go
@@ -65,6 +73,8 @@ struct TransferRequest {
   // Links that may be used, whatever the size; none: those that the engine thinks best. At least
   // the target's own is used when none of them can be.
   LinkSet only = {};
+  // Must stay until it has been called, once; not called when submit() fails. nullptr: nobody.
+  TransferListener* listener = nullptr;
 };
 
 }  // namespace causeway::transfer

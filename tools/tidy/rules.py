@@ -25,7 +25,7 @@ BANNED = [
     (r"\bs?rand\s*\(|\bmt19937\b", "take a Random& (base/random.h)", None),
     (r"\brandom_device\b", "take a Random& (base/random.h)", r"^apps/|/testing/"),
     (r"\bsleep_(?:for|until)\b|\bu?sleep\s*\(", "wait on a condition variable with a time-out", None),
-    (r"\bgetenv\s*\(", "read options in apps/ and pass them", r"^(apps|tests)/|/testing/|_(test|bench)\.cc$"),
+    (r"\bgetenv\s*\(", "read options in apps/ and pass them", r"^(apps|tests)/|^src/preload/settings\.cc$|/testing/|_(test|bench)\.cc$"),
     (r"\bcudaDeviceSynchronize\b", "wait for an event or a stream", None),
     (r"\bcudaStreamLegacy\b|<<<[^>]*,\s*0\s*,\s*0\s*>>>", "launch on a named stream", None),
     (r"(?<!operator )\bnew\b(?!\s*\()", "std::make_unique", None),

@@ -1,0 +1,48 @@
+#include "preload/decide.h"
+
+namespace causeway::preload {
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kMultipath: return "multipath";
+    case Verdict::kSmall: return "small";
+    case Verdict::kNotHostGpu: return "not host-gpu";
+    case Verdict::kPageable: return "pageable";
+    case Verdict::kManaged: return "managed";
+    case Verdict::kCapturing: return "capturing";
+    case Verdict::kForeign: return "foreign context";
+    case Verdict::kPartial: return "beyond its allocation";
+    case Verdict::kNoRelay: return "no relay";
+    case Verdict::kOpening: return "opening";
+    case Verdict::kOff: return "off";
+    case Verdict::kSettling: return "settling";
+    case Verdict::kExhausted: return "too many pending";
+    case Verdict::kRefused: return "refused";
+  }
+  return "?";
+}
+
+Decision decide(const CopyFacts& facts, Bytes threshold, transfer::LinkSet helped) {
+  const auto native = [](Verdict verdict) { return Decision{verdict}; };
+  if (facts.bytes < threshold) return native(Verdict::kSmall);
+  if (facts.capturing) return native(Verdict::kCapturing);
+  const Memory& target = facts.target;
+  const Memory& source = facts.source;
+  if (target.place == Place::kManaged || source.place == Place::kManaged) {
+    return native(Verdict::kManaged);
+  }
+  const bool in = target.place == Place::kGpu;
+  const Memory& device = in ? target : source;
+  const Memory& host = in ? source : target;
+  if (device.place != Place::kGpu) return native(Verdict::kNotHostGpu);
+  if (host.place == Place::kPageable) return native(Verdict::kPageable);
+  if (host.place != Place::kPinned) return native(Verdict::kNotHostGpu);
+  if (!device.primary) return native(Verdict::kForeign);
+  if (!device.whole || !host.whole) return native(Verdict::kPartial);
+  const bool known = device.gpu >= 0 && device.gpu < transfer::kLinksMax;
+  if (!known || !helped.has(device.gpu)) return native(Verdict::kNoRelay);
+  return {Verdict::kMultipath, in ? transfer::Direction::kIn : transfer::Direction::kOut,
+          device.gpu};
+}
+
+}  // namespace causeway::preload

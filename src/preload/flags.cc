@@ -1,0 +1,37 @@
+#include "preload/flags.h"
+
+#include <memory>
+
+namespace causeway::preload {
+
+Result<std::unique_ptr<Flags>> Flags::create(const Native& native) {
+  void* memory = nullptr;
+  const int result = native.cuMemHostAlloc(&memory, sizeof(FlagPair) * kPairs,
+                                           kCudaHostPortable | kCudaHostDeviceMap);
+  if (result != device::kCudaSuccess) {
+    return device::cuda_error(native.api, result, "cuMemHostAlloc").with_context("flags");
+  }
+  auto* pairs = static_cast<FlagPair*>(memory);
+  for (int i = 0; i < kPairs; ++i) std::construct_at(pairs + i);
+  return std::make_unique<Flags>(pairs);
+}
+
+Flags::Flags(FlagPair* pairs) {
+  for (int i = kPairs; i-- > 0;) free_.push_back({pairs + i, 0});
+}
+
+std::optional<Turn> Flags::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return std::nullopt;
+  Turn turn = free_.back();
+  free_.pop_back();
+  ++turn.number;
+  return turn;
+}
+
+void Flags::give_back(const Turn& turn) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(turn);
+}
+
+}  // namespace causeway::preload

@@ -1,0 +1,122 @@
+#include "preload/gpus.h"
+
+#include <algorithm>
+
+#include "device/cuda/cuda_arena_memory.h"
+#include "preload/raw_device.h"
+
+namespace causeway::preload {
+namespace {
+
+constexpr Bytes kExtent = mib(2);
+constexpr int kUrgencies = 2;
+
+bool contains(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Gpus>> Gpus::open(const Native& native, const GpusOptions& options,
+                                         const Clock& clock) {
+  CAUSEWAY_ASSIGN(const device::CudaFacts facts, device::ask_cuda(native.api));
+  auto gpus = std::make_unique<Gpus>(native);
+  gpus->primaries_.assign(index(facts.devices), nullptr);
+  for (const int ordinal : options.gpus) {
+    if (ordinal < 0 || ordinal >= facts.devices) continue;
+    CAUSEWAY_TRY(gpus->add(ordinal, facts.devices, options, clock));
+  }
+  return gpus;
+}
+
+Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock& clock) {
+  Gpu gpu;
+  CAUSEWAY_ASSIGN(gpu.physical, device::CudaPhysical::create(native_.api, ordinal, count));
+  CAUSEWAY_ASSIGN(gpu.context, device::CudaContext::create(*gpu.physical, 1.0, clock));
+  primaries_[index(ordinal)] = gpu.context->handle();
+  gpu.relays = contains(options.relays, ordinal) && options.staging >= kExtent;
+  std::vector<int> peers;
+  for (const int peer : options.gpus) {
+    if (peer != ordinal && peer >= 0 && peer < count && gpu.physical->reaches(peer)) {
+      peers.push_back(peer);
+    }
+  }
+  gpu.relays = gpu.relays && !peers.empty();
+  const Bytes staging = gpu.relays ? kExtent * (options.staging / kExtent) : Bytes(0);
+  CAUSEWAY_ASSIGN(auto memory, device::reserve_cuda_arena(*gpu.context, "staging", staging,
+                                                          kExtent, std::move(peers)));
+  gpu.device = std::make_unique<RawDevice>(*this, this->count(), std::move(memory), staging,
+                                           kExtent, gpu.relays);
+  gpus_.push_back(std::move(gpu));
+  return {};
+}
+
+Gpus::~Gpus() {
+  for (const auto& [key, stream] : peer_streams_) context(key.target).destroy_stream(stream);
+  // Devices go before the contexts that they use.
+  for (Gpu& gpu : gpus_) gpu.device.reset();
+}
+
+int Gpus::link_of(int ordinal) const {
+  for (int link = 0; link < count(); ++link) {
+    if (this->ordinal(link) == ordinal) return link;
+  }
+  return -1;
+}
+
+bool Gpus::can_relay(int relay, int target) const {
+  const Gpu& helper = gpus_[index(relay)];
+  const Gpu& helped = gpus_[index(target)];
+  return relay != target && helper.relays &&
+         helper.physical->reaches(helped.physical->ordinal()) &&
+         helped.physical->reaches(helper.physical->ordinal());
+}
+
+Status Gpus::health() const {
+  for (const Gpu& gpu : gpus_) {
+    // A stream of a dead context says so.
+    int result = device::kCudaSuccess;
+    CAUSEWAY_TRY(gpu.context->call("cuStreamQuery", [&] {
+      result = native_.api.cuStreamQuery(kThreadStream);
+      return result == device::kCudaNotReady ? device::kCudaSuccess : result;
+    }));
+  }
+  return {};
+}
+
+Result<CUstream_st*> Gpus::peer_stream(int target, int relay, bool in) {
+  const std::lock_guard lock(mutex_);
+  CUstream_st*& stream = peer_streams_[{target, relay, in}];
+  if (stream == nullptr) {
+    CAUSEWAY_ASSIGN(stream, context(target).make_stream(0, kUrgencies));
+  }
+  return stream;
+}
+
+Status Gpus::prepare(int target) {
+  for (int relay = 0; relay < count(); ++relay) {
+    if (!can_relay(relay, target)) continue;
+    for (const bool in : {true, false}) {
+      const auto made = peer_stream(target, relay, in);
+      if (!made.ok()) return made.error();
+    }
+  }
+  return {};
+}
+
+transfer::PathFacts assumed_paths(const Gpus& gpus) {
+  transfer::PathFacts facts = transfer::assume_all_links(gpus.count());
+  for (transfer::WayFacts& way : facts.ways) {
+    for (int target = 0; target < gpus.count(); ++target) {
+      transfer::LinkSet reach = transfer::LinkSet::of(target);
+      for (int relay = 0; relay < gpus.count(); ++relay) {
+        if (gpus.can_relay(relay, target)) reach = reach.with(relay);
+      }
+      way.reach[static_cast<std::size_t>(target)] = reach;
+      way.best[static_cast<std::size_t>(target)] = reach;
+    }
+  }
+  return facts;
+}
+
+}  // namespace causeway::preload

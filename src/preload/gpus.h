@@ -1,0 +1,92 @@
+// The GPUs of this process as the transfer engine uses them: devices whose addresses are the
+// program's own. A MemoryAddress of a device is an offset in its arena of staging memory when it
+// lies within that, else a device pointer (the driver hands out no addresses that low); one of the
+// host is a pointer.
+//
+// Bytes between two GPUs are moved by streams of the GPU that holds the program's memory: staging
+// memory is mapped to every peer, so the program's contexts need no peer access and are left alone.
+//
+//   relay in    relay's stream ├ host → staging ┤ ── target's stream ├ staging → target ┤
+//   relay out   target's stream ├ target → staging ┤ ── relay's stream ├ staging → host ┤
+//
+// Streams are for one thread each (the engine's), as the engine uses them.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/arena.h"
+#include "device/cuda/cuda_context.h"
+#include "device/device.h"
+#include "preload/native.h"
+#include "transfer/path_facts.h"
+
+namespace causeway::preload {
+
+struct GpusOptions {
+  std::vector<int> gpus;    // that take part, by ordinal
+  std::vector<int> relays;  // of them
+  Bytes staging;            // of each relay at most
+};
+
+class Gpus {
+ public:
+  // Retains the primary contexts of all that take part; `gpus` must exist. The table and the clock
+  // must outlive it.
+  static Result<std::unique_ptr<Gpus>> open(const Native& native, const GpusOptions& options,
+                                            const Clock& clock);
+  explicit Gpus(const Native& native) : native_(native) {}
+  ~Gpus();
+
+  int count() const { return static_cast<int>(gpus_.size()); }
+  int ordinal(int link) const { return gpus_[index(link)].physical->ordinal(); }
+  device::Device& device(int link) const { return *gpus_[index(link)].device; }
+  device::CudaContext& context(int link) const { return *gpus_[index(link)].context; }
+  // By ordinal, nullptr for GPUs that take no part.
+  const std::vector<CUctx_st*>& primaries() const { return primaries_; }
+  // -1: takes no part.
+  int link_of(int ordinal) const;
+  // Whether `relay` can pass bytes on to `target` (links).
+  bool can_relay(int relay, int target) const;
+  // An error once the driver says that a context of ours is dead.
+  Status health() const;
+
+  // A stream of `target` for bytes to or from the staging memory of `relay`, made on first use; the
+  // pairs of relays and targets are few.
+  Result<CUstream_st*> peer_stream(int target, int relay, bool in);
+  // Makes all that transfers to and from a target will need.
+  Status prepare(int target);
+
+  const Native& native() const { return native_; }
+
+ private:
+  struct Gpu {
+    std::unique_ptr<device::CudaPhysical> physical;
+    std::unique_ptr<device::CudaContext> context;
+    std::unique_ptr<device::Device> device;
+    bool relays = false;
+  };
+  struct PeerKey {
+    int target = 0;
+    int relay = 0;
+    bool in = true;
+    auto operator<=>(const PeerKey&) const = default;
+  };
+  static std::size_t index(int link) { return static_cast<std::size_t>(link); }
+  Status add(int ordinal, int count, const GpusOptions& options, const Clock& clock);
+
+  const Native& native_;
+  std::vector<Gpu> gpus_;  // by link
+  std::vector<CUctx_st*> primaries_;
+  std::mutex mutex_;  // guards what follows
+  std::map<PeerKey, CUstream_st*> peer_streams_;
+};
+
+// Whoever helps whom, before anything is measured: every relay that reaches a target.
+transfer::PathFacts assumed_paths(const Gpus& gpus);
+
+}  // namespace causeway::preload

@@ -1,0 +1,370 @@
+// The symbols that programs see: the driver's copies, what may wait for them, and the two ways to
+// look functions up. Programs that link libcuda meet the exported ones; the CUDA runtime, shared or
+// static, opens libcuda and asks dlsym() for cuGetProcAddress and that for everything else, so that
+// hooking both covers it without a runtime symbol.
+//
+// Not part of the library that tests link: only libcauseway-preload.so has these.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <vector>
+
+#include "preload/library/process.h"
+#include "preload/library/real_dlsym.h"
+
+#define CAUSEWAY_EXPORT extern "C" __attribute__((visibility("default")))
+
+using namespace causeway::preload;
+
+namespace {
+
+constexpr int kNotFound = 500;  // CUDA_ERROR_NOT_FOUND
+constexpr unsigned long long kPerThreadFlag = 2;
+
+CUstream_st* legacy(CUstream_st* stream) { return stream == nullptr ? kLegacyStream : stream; }
+CUstream_st* per_thread(CUstream_st* stream) { return stream == nullptr ? kThreadStream : stream; }
+
+CudaDevicePointer address(CudaDevicePointer pointer) { return pointer; }
+CudaDevicePointer address(const void* pointer) {
+  return reinterpret_cast<CudaDevicePointer>(pointer);
+}
+
+template <typename Target, typename Source>
+bool taken(Target target, Source source, std::size_t bytes, CUstream_st* stream, bool wait) {
+  if (Process::is_small(bytes)) return false;
+  const CopyCall call{address(target), address(source), bytes};
+  return Process::get().copy({&call, 1}, stream, wait);
+}
+
+// Whether each copy's source is read in the order of the stream, or whenever.
+bool orders_allow(const CudaCopyAttributes* attributes, std::size_t count) {
+  constexpr int kAny = 3;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int order = attributes[i].source_order;
+    if (order != causeway::device::kCudaSourceOrderStream && order != kAny) return false;
+  }
+  return true;
+}
+
+struct Batch {
+  const CudaDevicePointer* targets;
+  const CudaDevicePointer* sources;
+  const std::size_t* bytes;
+  std::size_t count;
+};
+
+bool taken(const Batch& batch, const CudaCopyAttributes* attributes, std::size_t attribute_count,
+           CUstream_st* stream) {
+  constexpr std::size_t kCountMax = std::size_t{1} << 20;
+  if (batch.count == 0 || batch.count > kCountMax || batch.bytes == nullptr) return false;
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < batch.count; ++i) total += batch.bytes[i];
+  if (Process::is_small(total) || batch.targets == nullptr || batch.sources == nullptr ||
+      attributes == nullptr || !orders_allow(attributes, attribute_count)) {
+    return false;
+  }
+  std::vector<CopyCall> calls;
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    calls.push_back({batch.targets[i], batch.sources[i], batch.bytes[i]});
+  }
+  // Null streams are an error of these functions: the driver's to tell.
+  return stream != nullptr && Process::get().copy(calls, stream, false);
+}
+
+// The driver is loaded, or nobody would call.
+template <typename Member, typename... Arguments>
+int native_call(Member member, Arguments... arguments) {
+  const Native* const native = Process::get().native();
+  if (native == nullptr || native->*member == nullptr) return kNotFound;
+  return (native->*member)(arguments...);
+}
+
+template <typename Member, typename... Arguments>
+int settled_call(Member member, Arguments... arguments) {
+  Session* const session = Process::get().session();
+  if (session == nullptr) return native_call(member, arguments...);
+  const Session::Settled settled(*session);
+  return native_call(member, arguments...);
+}
+
+}  // namespace
+
+CAUSEWAY_EXPORT int cuMemcpy(CudaDevicePointer target, CudaDevicePointer source,
+                             std::size_t bytes) {
+  if (taken(target, source, bytes, kLegacyStream, true)) return 0;
+  return native_call(&Native::cuMemcpy, target, source, bytes);
+}
+CAUSEWAY_EXPORT int cuMemcpy_ptds(CudaDevicePointer target, CudaDevicePointer source,
+                                  std::size_t bytes) {
+  if (taken(target, source, bytes, kThreadStream, true)) return 0;
+  return native_call(&Native::cuMemcpy_ptds, target, source, bytes);
+}
+CAUSEWAY_EXPORT int cuMemcpyHtoD_v2(CudaDevicePointer target, const void* source,
+                                    std::size_t bytes) {
+  if (taken(target, source, bytes, kLegacyStream, true)) return 0;
+  return native_call(&Native::cuMemcpyHtoD_v2, target, source, bytes);
+}
+CAUSEWAY_EXPORT int cuMemcpyHtoD_v2_ptds(CudaDevicePointer target, const void* source,
+                                         std::size_t bytes) {
+  if (taken(target, source, bytes, kThreadStream, true)) return 0;
+  return native_call(&Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
+}
+CAUSEWAY_EXPORT int cuMemcpyDtoH_v2(void* target, CudaDevicePointer source, std::size_t bytes) {
+  if (taken(target, source, bytes, kLegacyStream, true)) return 0;
+  return native_call(&Native::cuMemcpyDtoH_v2, target, source, bytes);
+}
+CAUSEWAY_EXPORT int cuMemcpyDtoH_v2_ptds(void* target, CudaDevicePointer source,
+                                         std::size_t bytes) {
+  if (taken(target, source, bytes, kThreadStream, true)) return 0;
+  return native_call(&Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
+}
+
+CAUSEWAY_EXPORT int cuMemcpyAsync(CudaDevicePointer target, CudaDevicePointer source,
+                                  std::size_t bytes, CUstream_st* stream) {
+  if (taken(target, source, bytes, legacy(stream), false)) return 0;
+  const Native* const native = Process::get().native();
+  if (native == nullptr || native->api.cuMemcpyAsync == nullptr) return kNotFound;
+  return native->api.cuMemcpyAsync(target, source, bytes, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyAsync_ptsz(CudaDevicePointer target, CudaDevicePointer source,
+                                       std::size_t bytes, CUstream_st* stream) {
+  if (taken(target, source, bytes, per_thread(stream), false)) return 0;
+  return native_call(&Native::cuMemcpyAsync_ptsz, target, source, bytes, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2(CudaDevicePointer target, const void* source,
+                                         std::size_t bytes, CUstream_st* stream) {
+  if (taken(target, source, bytes, legacy(stream), false)) return 0;
+  return native_call(&Native::cuMemcpyHtoDAsync_v2, target, source, bytes, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2_ptsz(CudaDevicePointer target, const void* source,
+                                              std::size_t bytes, CUstream_st* stream) {
+  if (taken(target, source, bytes, per_thread(stream), false)) return 0;
+  return native_call(&Native::cuMemcpyHtoDAsync_v2_ptsz, target, source, bytes, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2(void* target, CudaDevicePointer source, std::size_t bytes,
+                                         CUstream_st* stream) {
+  if (taken(target, source, bytes, legacy(stream), false)) return 0;
+  return native_call(&Native::cuMemcpyDtoHAsync_v2, target, source, bytes, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2_ptsz(void* target, CudaDevicePointer source,
+                                              std::size_t bytes, CUstream_st* stream) {
+  if (taken(target, source, bytes, per_thread(stream), false)) return 0;
+  return native_call(&Native::cuMemcpyDtoHAsync_v2_ptsz, target, source, bytes, stream);
+}
+
+CAUSEWAY_EXPORT int cuMemcpyBatchAsync(CudaDevicePointer* targets, CudaDevicePointer* sources,
+                                       std::size_t* bytes, std::size_t count,
+                                       CudaCopyAttributes* attributes, std::size_t* firsts,
+                                       std::size_t attribute_count, std::size_t* failed,
+                                       CUstream_st* stream) {
+  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  return native_call(&Native::cuMemcpyBatchAsync, targets, sources, bytes, count, attributes,
+                     firsts, attribute_count, failed, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyBatchAsync_ptsz(CudaDevicePointer* targets, CudaDevicePointer* sources,
+                                            std::size_t* bytes, std::size_t count,
+                                            CudaCopyAttributes* attributes, std::size_t* firsts,
+                                            std::size_t attribute_count, std::size_t* failed,
+                                            CUstream_st* stream) {
+  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  return native_call(&Native::cuMemcpyBatchAsync_ptsz, targets, sources, bytes, count, attributes,
+                     firsts, attribute_count, failed, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2(CudaDevicePointer* targets, CudaDevicePointer* sources,
+                                          std::size_t* bytes, std::size_t count,
+                                          CudaCopyAttributes* attributes, std::size_t* firsts,
+                                          std::size_t attribute_count, CUstream_st* stream) {
+  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  const Native* const native = Process::get().native();
+  if (native == nullptr || native->api.cuMemcpyBatchAsync_v2 == nullptr) return kNotFound;
+  return native->api.cuMemcpyBatchAsync_v2(targets, sources, bytes, count, attributes, firsts,
+                                           attribute_count, stream);
+}
+CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2_ptsz(CudaDevicePointer* targets,
+                                               CudaDevicePointer* sources, std::size_t* bytes,
+                                               std::size_t count, CudaCopyAttributes* attributes,
+                                               std::size_t* firsts, std::size_t attribute_count,
+                                               CUstream_st* stream) {
+  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  return native_call(&Native::cuMemcpyBatchAsync_v2_ptsz, targets, sources, bytes, count,
+                     attributes, firsts, attribute_count, stream);
+}
+
+#define CAUSEWAY_PRELOAD_SETTLING_HOOK(name, parameters, arguments)  \
+  CAUSEWAY_EXPORT int name parameters {                              \
+    return settled_call(&Native::name, CAUSEWAY_BARE arguments);     \
+  }
+#define CAUSEWAY_BARE(...) __VA_ARGS__
+CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
+
+CAUSEWAY_EXPORT int cuGetProcAddress(const char* name, void** found, int version,
+                                     std::uint64_t flags);
+CAUSEWAY_EXPORT int cuGetProcAddress_v2(const char* name, void** found, int version,
+                                        std::uint64_t flags, int* status);
+
+namespace {
+
+enum class Threading { kEither, kLegacy, kPerThread };
+
+// A hooked function: its symbol, and what cuGetProcAddress knows it by.
+struct Hook {
+  const char* symbol;
+  const char* base;
+  int version_min;
+  int version_max;
+  Threading threading;
+  void* ours;
+  void* (*theirs)(const Native& native);
+};
+
+constexpr int kAnyVersion = 1'000'000;
+
+#define CAUSEWAY_HOOK_OF(name, member, base, least, most, threading)                  \
+  {#name, base, least, most, Threading::threading, reinterpret_cast<void*>(&::name), \
+   [](const Native& native) { return reinterpret_cast<void*>(native.member); }}
+#define CAUSEWAY_HOOK(name, base, least, most, threading) \
+  CAUSEWAY_HOOK_OF(name, name, base, least, most, threading)
+
+const Hook kHooks[] = {
+    CAUSEWAY_HOOK(cuGetProcAddress, "cuGetProcAddress", 11'030, 11'999, kEither),
+    CAUSEWAY_HOOK(cuGetProcAddress_v2, "cuGetProcAddress", 12'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuMemcpy, "cuMemcpy", 4'000, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuMemcpy_ptds, "cuMemcpy", 7'000, kAnyVersion, kPerThread),
+    CAUSEWAY_HOOK_OF(cuMemcpyAsync, api.cuMemcpyAsync, "cuMemcpyAsync", 4'000, kAnyVersion,
+                     kLegacy),
+    CAUSEWAY_HOOK(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7'000, kAnyVersion, kPerThread),
+    CAUSEWAY_HOOK(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3'020, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuMemcpyHtoD_v2_ptds, "cuMemcpyHtoD", 7'000, kAnyVersion, kPerThread),
+    CAUSEWAY_HOOK(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3'020, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuMemcpyDtoH_v2_ptds, "cuMemcpyDtoH", 7'000, kAnyVersion, kPerThread),
+    CAUSEWAY_HOOK(cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3'020, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuMemcpyHtoDAsync_v2_ptsz, "cuMemcpyHtoDAsync", 7'000, kAnyVersion, kPerThread),
+    CAUSEWAY_HOOK(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3'020, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuMemcpyDtoHAsync_v2_ptsz, "cuMemcpyDtoHAsync", 7'000, kAnyVersion, kPerThread),
+    CAUSEWAY_HOOK(cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12'080, 12'999, kLegacy),
+    CAUSEWAY_HOOK(cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12'080, 12'999, kPerThread),
+    CAUSEWAY_HOOK_OF(cuMemcpyBatchAsync_v2, api.cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync",
+                     13'000, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13'000, kAnyVersion,
+                  kPerThread),
+    CAUSEWAY_HOOK(cuMemFree_v2, "cuMemFree", 3'020, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuMemFreeHost, "cuMemFreeHost", 2'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuModuleUnload, "cuModuleUnload", 2'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuLibraryUnload, "cuLibraryUnload", 12'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11'000, kAnyVersion,
+                  kEither),
+};
+
+bool serves(const Hook& hook, const char* name, int version, std::uint64_t flags) {
+  if (std::strcmp(name, hook.symbol) == 0 && std::strcmp(hook.symbol, hook.base) != 0) return true;
+  if (std::strcmp(name, hook.base) != 0) return false;
+  if (version < hook.version_min || version > hook.version_max) return false;
+  if (hook.threading == Threading::kEither) return true;
+  const bool per_thread_wanted = (flags & kPerThreadFlag) != 0;
+  return per_thread_wanted == (hook.threading == Threading::kPerThread);
+}
+
+// What the driver found under a name, or our function in its place.
+void stand_before(const char* name, void** found, int version, std::uint64_t flags) {
+  const Native* const native = Process::get().native();
+  if (native == nullptr || name == nullptr || found == nullptr || *found == nullptr) return;
+  for (const Hook& hook : kHooks) {
+    if (!serves(hook, name, version, flags) || hook.theirs(*native) == nullptr) continue;
+    *found = hook.ours;
+    return;
+  }
+}
+
+}  // namespace
+
+CAUSEWAY_EXPORT int cuGetProcAddress(const char* name, void** found, int version,
+                                     std::uint64_t flags) {
+  const int result = native_call(&Native::cuGetProcAddress, name, found, version, flags);
+  if (result == 0) stand_before(name, found, version, flags);
+  return result;
+}
+CAUSEWAY_EXPORT int cuGetProcAddress_v2(const char* name, void** found, int version,
+                                        std::uint64_t flags, int* status) {
+  const int result = native_call(&Native::cuGetProcAddress_v2, name, found, version, flags, status);
+  if (result == 0) stand_before(name, found, version, flags);
+  return result;
+}
+
+namespace causeway::preload {
+
+// Looked up by version, which our own dlsym has none of.
+DlSym real_dlsym() {
+  static const DlSym found = [] {
+    for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}) {
+      if (void* const symbol = ::dlvsym(RTLD_NEXT, "dlsym", version)) {
+        return reinterpret_cast<DlSym>(symbol);
+      }
+    }
+    __builtin_trap();  // glibc without dlsym
+  }();
+  return found;
+}
+
+}  // namespace causeway::preload
+
+// For dlsym() below: ours for a name of the driver's library that is hooked; nullptr: go on to the
+// real one, which is left in `real`.
+extern "C" __attribute__((visibility("hidden"))) void* causeway_find_hook(void* library,
+                                                                          const char* name,
+                                                                          DlSym* real) {
+  *real = real_dlsym();
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u' || library == RTLD_NEXT ||
+      library == RTLD_DEFAULT) {
+    return nullptr;
+  }
+  for (const Hook& hook : kHooks) {
+    if (std::strcmp(name, hook.symbol) != 0) continue;
+    void* const found = (*real)(library, name);
+    const Native* const native = found == nullptr ? nullptr : Process::get().native();
+    // Not the function of the same name in somebody else's library.
+    return native != nullptr && found == hook.theirs(*native) ? hook.ours : nullptr;
+  }
+  return nullptr;
+}
+
+// dlsym(RTLD_NEXT, …) depends on who calls, so that the real one must be jumped to with the
+// caller's return address in place.
+#if defined(__x86_64__)
+__asm__(
+    ".text\n"
+    ".globl dlsym\n"
+    ".type dlsym, @function\n"
+    "dlsym:\n"
+    ".cfi_startproc\n"
+    "  endbr64\n"
+    "  pushq %rdi\n"
+    ".cfi_adjust_cfa_offset 8\n"
+    "  pushq %rsi\n"
+    ".cfi_adjust_cfa_offset 8\n"
+    "  subq $8, %rsp\n"
+    ".cfi_adjust_cfa_offset 8\n"
+    "  movq %rsp, %rdx\n"
+    "  call causeway_find_hook\n"
+    "  popq %rdx\n"
+    ".cfi_adjust_cfa_offset -8\n"
+    "  popq %rsi\n"
+    ".cfi_adjust_cfa_offset -8\n"
+    "  popq %rdi\n"
+    ".cfi_adjust_cfa_offset -8\n"
+    "  testq %rax, %rax\n"
+    "  jne 1f\n"
+    "  jmp *%rdx\n"
+    "1:\n"
+    "  ret\n"
+    ".cfi_endproc\n"
+    ".size dlsym, . - dlsym\n");
+#else
+#error "dlsym() of libcauseway-preload.so is written for x86-64 only"
+#endif
+
+namespace {
+
+__attribute__((constructor)) void set_up() { Process::get().set_up(); }
+
+}  // namespace

@@ -1,0 +1,176 @@
+#include "preload/library/process.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <thread>
+
+#include "preload/library/real_dlsym.h"
+
+namespace causeway::preload {
+namespace {
+
+constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
+constexpr Nanos kGraceMax = seconds(2);
+constexpr Nanos kOpeningMax = seconds(20);
+
+void* driver_library() { return ::dlopen(device::kCudaDriverLibrary, RTLD_NOLOAD | RTLD_LAZY); }
+
+void* look_up_in_driver(const char* name) {
+  static void* const library = driver_library();
+  return library == nullptr ? nullptr : real_dlsym()(library, name);
+}
+
+void say(const std::string& text) {
+  const std::string line = "causeway-preload: " + text + "\n";
+  // Nobody is left to tell when this fails.
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+std::string with_process_id(std::string path) {
+  const std::size_t at = path.find("%p");
+  if (at != std::string::npos) path.replace(at, 2, std::to_string(::getpid()));
+  return path;
+}
+
+std::string text_of(const transfer::TransferStats& traffic) {
+  std::string text;
+  for (std::size_t link = 0; link < traffic.links.size(); ++link) {
+    for (const transfer::Direction direction : transfer::kBothDirections) {
+      const transfer::LinkTraffic& moved = traffic.links[link][transfer::index_of(direction)];
+      if (moved.direct.count + moved.relayed.count == 0) continue;
+      text += "link " + std::to_string(link) + " " + std::string(transfer::name_of(direction)) +
+              ": " + std::to_string(moved.direct.count) + " bytes direct, " +
+              std::to_string(moved.relayed.count) + " relayed\n";
+    }
+  }
+  if (traffic.retries > 0) text += "chunks moved again: " + std::to_string(traffic.retries) + "\n";
+  if (traffic.relays_off > 0) text += "relays off: " + std::to_string(traffic.relays_off) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::atomic<std::size_t> Process::threshold_{kEverything};
+
+Process& Process::get() {
+  alignas(Process) static std::byte place[sizeof(Process)];
+  static Process* const process = std::construct_at(reinterpret_cast<Process*>(place));
+  return *process;
+}
+
+const Native* Process::native() {
+  const Native* native = native_.load(std::memory_order_acquire);
+  if (native != nullptr) return native;
+  const std::lock_guard lock(mutex_);
+  if (native_.load() != nullptr) return native_.load();
+  if (driver_library() == nullptr) return nullptr;
+  static Native table;
+  table = load_native(look_up_in_driver);
+  native_.store(&table, std::memory_order_release);
+  return &table;
+}
+
+void Process::set_up() {
+  settings_ = read_settings();
+  for (const std::string& complaint : settings_.complaints) say(complaint);
+  if (!settings_.statistics.empty()) std::atexit([] { Process::get().close(); });
+  ::pthread_atfork(nullptr, nullptr, [] { Process::get().after_fork(); });
+  if (settings_.off) return switch_off("CAUSEWAY_PRELOAD=off");
+  threshold_.store(to_size(settings_.threshold));
+}
+
+// A forked process has neither our threads nor the driver's. If the session was never opened it may
+// use the GPU like any other.
+void Process::after_fork() {
+  settings_.statistics.clear();
+  if (phase_.load() == Phase::kClosed) return;
+  threshold_.store(kEverything);
+  session_.store(nullptr);
+  phase_.store(Phase::kOff);
+}
+
+void Process::switch_off(const std::string& why) {
+  threshold_.store(kEverything);
+  const std::lock_guard lock(mutex_);
+  phase_.store(Phase::kOff);
+  why_off_ = why;
+  changed_.notify_all();
+}
+
+bool Process::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool wait) {
+  Session* session = session_.load(std::memory_order_acquire);
+  if (session == nullptr) {
+    begin_opening();
+    session = session_.load(std::memory_order_acquire);
+  }
+  if (session != nullptr) return session->copy(copies, stream, wait);
+  std::int64_t total = 0;
+  for (const CopyCall& copy : copies) total += static_cast<std::int64_t>(copy.bytes);
+  const Phase phase = phase_.load();
+  statistics_.count(phase == Phase::kOff ? Verdict::kOff : Verdict::kOpening, Bytes(total));
+  return false;
+}
+
+void Process::begin_opening() {
+  Phase expected = Phase::kClosed;
+  if (!phase_.compare_exchange_strong(expected, Phase::kOpening)) return;
+  // Registered after the driver's own, so that it runs before them.
+  std::atexit([] { Process::get().close(); });
+  if (settings_.wait_for_opening) return open();
+  try {
+    std::thread([this] { open(); }).detach();
+  } catch (const std::system_error&) {
+    switch_off("no thread to open the session with");
+  }
+}
+
+void Process::open() {
+  const Native* table = native();
+  if (table == nullptr) return switch_off("the driver is not loaded");
+  SessionOptions options;
+  options.settings = settings_;
+  auto opened = Session::open(*table, options, statistics_, clock_);
+  if (!opened.ok()) return switch_off(opened.error().message);
+  const std::lock_guard lock(mutex_);
+  session_.store(std::move(opened).value().release(), std::memory_order_release);
+  phase_.store(Phase::kOpen);
+  changed_.notify_all();
+}
+
+void Process::close() {
+  threshold_.store(kEverything);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(kOpeningMax.count),
+                      [&] { return phase_.load() != Phase::kOpening; });
+    if (phase_.load() == Phase::kClosed) phase_.store(Phase::kOff);
+  }
+  write_statistics();
+  // Stays where it is: another thread may be in it.
+  if (Session* session = session_.load()) session->close(kGraceMax);
+}
+
+void Process::write_statistics() {
+  if (settings_.statistics.empty()) return;
+  std::string text = statistics_.text();
+  if (const Session* session = session_.load()) text += text_of(session->traffic());
+  if (phase_.load() == Phase::kOff && !why_off_.empty()) text += "off: " + why_off_ + "\n";
+  const std::string where = std::exchange(settings_.statistics, "");
+  if (where != "stderr") {
+    std::ofstream(with_process_id(where), std::ios::app) << text;
+    return;
+  }
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    say(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+}  // namespace causeway::preload

@@ -1,0 +1,136 @@
+#include "preload/link_choice.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+
+namespace causeway::preload {
+namespace {
+
+using transfer::LinkMap;
+using transfer::LinkSet;
+
+constexpr std::size_t kMapBytesMax = std::size_t{1} << 20;
+
+// In new numbers; nullopt when a link of the set is left out.
+std::optional<LinkSet> renumbered(LinkSet set, const std::vector<int>& links) {
+  LinkSet fresh;
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    if (set.has(links[i])) fresh = fresh.with(static_cast<int>(i));
+  }
+  if (fresh.count() != set.count()) return std::nullopt;
+  return fresh;
+}
+
+std::optional<int> renumbered(int link, const std::vector<int>& links) {
+  const auto found = std::find(links.begin(), links.end(), link);
+  if (found == links.end()) return std::nullopt;
+  return static_cast<int>(found - links.begin());
+}
+
+// The driver lists all GPUs of the machine, whatever this process may use.
+std::vector<std::string> gpus_of_machine() {
+  std::vector<std::string> ids;
+  DIR* const folder = ::opendir("/proc/driver/nvidia/gpus");
+  if (folder == nullptr) return ids;
+  while (const dirent* entry = ::readdir(folder)) {
+    if (entry->d_name[0] != '.') ids.emplace_back(entry->d_name);
+  }
+  ::closedir(folder);
+  return ids;
+}
+
+std::optional<std::vector<int>> links_of(const Gpus& gpus) {
+  std::vector<std::string> ids;
+  for (int link = 0; link < gpus.count(); ++link) {
+    std::array<char, 32> id{};
+    const int result = gpus.native().api.cuDeviceGetPCIBusId(
+        id.data(), static_cast<int>(id.size()) - 1, gpus.context(link).physical().handle());
+    if (result != device::kCudaSuccess) return std::nullopt;
+    ids.push_back(topology::normal_pci_id(id.data()));
+  }
+  std::vector<std::string> machine;
+  for (const std::string& id : gpus_of_machine()) machine.push_back(topology::normal_pci_id(id));
+  return ranks_of(ids, std::move(machine));
+}
+
+std::optional<LinkMap> map_for(const Gpus& gpus, const std::string& file) {
+  if (file.empty()) return std::nullopt;
+  std::ifstream stream(file, std::ios::binary);
+  std::string text;
+  text.resize(kMapBytesMax);
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  auto map = transfer::read_link_map(text);
+  const auto links = links_of(gpus);
+  if (!map.ok() || !links) return std::nullopt;
+  const bool fits = std::all_of(links->begin(), links->end(),
+                                [&](int link) { return link < map->links; });
+  if (!fits) return std::nullopt;
+  return part_of(*map, *links);
+}
+
+}  // namespace
+
+LinkMap part_of(const LinkMap& map, const std::vector<int>& links) {
+  LinkMap part;
+  part.machine = map.machine;
+  part.links = static_cast<int>(links.size());
+  for (const transfer::Direction direction : transfer::kBothDirections) {
+    const std::size_t way = transfer::index_of(direction);
+    for (const transfer::SetRate& known : map.own[way]) {
+      if (const auto set = renumbered(known.links, links)) {
+        part.own[way].push_back({*set, known.rate});
+      }
+    }
+    for (const transfer::RelayRate& known : map.relayed[way]) {
+      const auto set = renumbered(known.links, links);
+      const auto target = renumbered(known.target, links);
+      if (set && target) part.relayed[way].push_back({*target, *set, known.rate});
+    }
+  }
+  for (const int link : links) {
+    const auto at = static_cast<std::size_t>(link);
+    part.duplex.push_back(at < map.duplex.size() ? map.duplex[at] : 0);
+  }
+  for (const transfer::PeerRate& peer : map.peers) {
+    const auto source = renumbered(peer.source, links);
+    const auto target = renumbered(peer.target, links);
+    if (source && target) part.peers.push_back({*source, *target, peer.rate});
+  }
+  return part;
+}
+
+std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
+                                         std::vector<std::string> machine) {
+  std::sort(machine.begin(), machine.end());
+  std::vector<int> ranks;
+  for (const std::string& id : ids) {
+    const auto found = std::lower_bound(machine.begin(), machine.end(), id);
+    if (id.empty() || found == machine.end() || *found != id) return std::nullopt;
+    ranks.push_back(static_cast<int>(found - machine.begin()));
+  }
+  return ranks;
+}
+
+transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file) {
+  const transfer::PathFacts assumed = assumed_paths(gpus);
+  const auto map = map_for(gpus, file);
+  if (!map || !transfer::check(*map).ok()) return assumed;
+  transfer::PathFacts facts = transfer::facts_of(*map);
+  for (const transfer::Direction direction : transfer::kBothDirections) {
+    transfer::WayFacts& way = facts.way(direction);
+    const transfer::WayFacts& possible = assumed.way(direction);
+    for (std::size_t target = 0; target < way.reach.size(); ++target) {
+      way.reach[target] = way.reach[target] & possible.reach[target];
+      way.best[target] = way.best[target] & possible.reach[target];
+      if (way.best[target].empty()) way.best[target] = possible.best[target];
+    }
+  }
+  return facts;
+}
+
+}  // namespace causeway::preload

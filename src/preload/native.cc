@@ -1,0 +1,48 @@
+#include "preload/native.h"
+
+#include <string>
+
+namespace causeway::preload {
+namespace {
+
+template <typename Function>
+void look_up_into(Function& entry, LookUp look_up, const char* name) {
+  entry = reinterpret_cast<Function>(look_up(name));
+}
+
+Error lacks(const char* name) {
+  return unsupported(std::string("the NVIDIA driver lacks ") + name + ": it is older than CUDA " +
+                     device::cuda_version_text(device::kCudaVersionMin));
+}
+
+}  // namespace
+
+Native load_native(LookUp look_up) {
+  Native native;
+#define CAUSEWAY_PRELOAD_LOOK_UP(name, ...) look_up_into(native.name, look_up, #name);
+#define CAUSEWAY_PRELOAD_LOOK_UP_API(name, ...) look_up_into(native.api.name, look_up, #name);
+  CAUSEWAY_CUDA_ENTRIES(CAUSEWAY_PRELOAD_LOOK_UP_API)
+  CAUSEWAY_PRELOAD_NEEDED(CAUSEWAY_PRELOAD_LOOK_UP)
+  CAUSEWAY_PRELOAD_COPIES(CAUSEWAY_PRELOAD_LOOK_UP)
+  CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_LOOK_UP)
+  CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_LOOK_UP)
+#undef CAUSEWAY_PRELOAD_LOOK_UP
+#undef CAUSEWAY_PRELOAD_LOOK_UP_API
+  look_up_into(native.cuGetProcAddress, look_up, "cuGetProcAddress");
+  look_up_into(native.cuGetProcAddress_v2, look_up, "cuGetProcAddress_v2");
+  return native;
+}
+
+Status check_complete(const Native& native) {
+#define CAUSEWAY_PRELOAD_CHECK(name, ...) \
+  if (native.name == nullptr) return lacks(#name);
+#define CAUSEWAY_PRELOAD_CHECK_API(name, ...) \
+  if (native.api.name == nullptr) return lacks(#name);
+  CAUSEWAY_CUDA_ENTRIES(CAUSEWAY_PRELOAD_CHECK_API)
+  CAUSEWAY_PRELOAD_NEEDED(CAUSEWAY_PRELOAD_CHECK)
+#undef CAUSEWAY_PRELOAD_CHECK
+#undef CAUSEWAY_PRELOAD_CHECK_API
+  return {};
+}
+
+}  // namespace causeway::preload

@@ -1,0 +1,160 @@
+// The driver's own functions, as the preload library calls them: what device/cuda needs (CudaApi),
+// what the session needs beside it, and the originals of all that is hooked. Nothing in here leads
+// back into a hook.
+//
+// A table is filled once and only read afterwards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "device/cuda/cuda_api.h"
+
+struct CUfunc_st;
+struct CUkern_st;
+struct CUlib_st;
+struct CUmod_st;
+
+namespace causeway::preload {
+
+using device::CudaCopyAttributes;
+using device::CudaDevicePointer;
+
+// CUstreamBatchMemOpParams: an operation on 32 bits of memory that a stream performs.
+struct CudaMemoryOperation {
+  int operation = 0;
+  CudaDevicePointer address = 0;
+  std::uint64_t value = 0;
+  unsigned flags = 0;
+  CudaDevicePointer alias = 0;
+  std::uint64_t rest = 0;
+};
+inline constexpr int kCudaWaitValue32 = 1;
+inline constexpr int kCudaWriteValue32 = 2;
+inline constexpr unsigned kCudaWaitAtLeast = 0;  // CU_STREAM_WAIT_VALUE_GEQ
+
+inline constexpr int kCudaPointerContext = 1;
+inline constexpr int kCudaPointerMemoryType = 2;
+inline constexpr int kCudaPointerManaged = 8;
+inline constexpr int kCudaPointerDevice = 9;
+inline constexpr int kCudaPointerRangeStart = 11;
+inline constexpr int kCudaPointerRangeBytes = 12;
+inline constexpr unsigned kCudaMemoryHost = 1;
+inline constexpr unsigned kCudaMemoryDevice = 2;
+
+inline constexpr int kCudaInvalidValue = 1;
+inline constexpr int kCudaCaptureRelaxed = 2;
+inline constexpr unsigned kCudaHostPortable = 1;
+inline constexpr unsigned kCudaHostDeviceMap = 2;
+inline constexpr unsigned kCudaEventNoTiming = 2;
+
+// The default streams by name, so that one function serves both kinds of programs.
+inline CUstream_st* const kLegacyStream = reinterpret_cast<CUstream_st*>(1);
+inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
+
+}  // namespace causeway::preload
+
+// Without which there is no session. X(name, (parameters)).
+#define CAUSEWAY_PRELOAD_NEEDED(X)                                                               \
+  X(cuCtxGetCurrent, (CUctx_st * *context))                                                      \
+  X(cuPointerGetAttributes,                                                                      \
+    (unsigned count, int* attributes, void** values, CudaDevicePointer pointer))                 \
+  X(cuStreamBatchMemOp_v2,                                                                       \
+    (CUstream_st * stream, unsigned count, CudaMemoryOperation* operations, unsigned flags))     \
+  X(cuMemHostAlloc, (void** address, std::size_t bytes, unsigned flags))                         \
+  X(cuThreadExchangeStreamCaptureMode, (int* mode))                                              \
+  X(cuLaunchHostFunc, (CUstream_st * stream, void (*function)(void*), void* argument))           \
+  X(cuLibraryLoadData,                                                                           \
+    (CUlib_st * *library, const void* code, int* jit_options, void** jit_values,                 \
+     unsigned jit_count, int* options, void** values, unsigned count))                           \
+  X(cuLibraryGetKernel, (CUkern_st * *kernel, CUlib_st * library, const char* name))             \
+  X(cuKernelGetFunction, (CUfunc_st * *function, CUkern_st * kernel))                            \
+  X(cuFuncLoad, (CUfunc_st * function))                                                          \
+  X(cuLaunchKernel,                                                                              \
+    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
+     void** parameters, void** extra))
+
+// Copies: whatever of them the driver has is hooked. X(name, (parameters), (arguments)).
+#define CAUSEWAY_PRELOAD_COPIES(X)                                                               \
+  X(cuMemcpy, (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes),           \
+    (target, source, bytes))                                                                     \
+  X(cuMemcpy_ptds, (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes),      \
+    (target, source, bytes))                                                                     \
+  X(cuMemcpyHtoD_v2, (CudaDevicePointer target, const void* source, std::size_t bytes),          \
+    (target, source, bytes))                                                                     \
+  X(cuMemcpyHtoD_v2_ptds, (CudaDevicePointer target, const void* source, std::size_t bytes),     \
+    (target, source, bytes))                                                                     \
+  X(cuMemcpyDtoH_v2, (void* target, CudaDevicePointer source, std::size_t bytes),                \
+    (target, source, bytes))                                                                     \
+  X(cuMemcpyDtoH_v2_ptds, (void* target, CudaDevicePointer source, std::size_t bytes),           \
+    (target, source, bytes))                                                                     \
+  X(cuMemcpyAsync_ptsz,                                                                          \
+    (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,                      \
+     CUstream_st* stream),                                                                       \
+    (target, source, bytes, stream))                                                             \
+  X(cuMemcpyHtoDAsync_v2,                                                                        \
+    (CudaDevicePointer target, const void* source, std::size_t bytes, CUstream_st* stream),      \
+    (target, source, bytes, stream))                                                             \
+  X(cuMemcpyHtoDAsync_v2_ptsz,                                                                   \
+    (CudaDevicePointer target, const void* source, std::size_t bytes, CUstream_st* stream),      \
+    (target, source, bytes, stream))                                                             \
+  X(cuMemcpyDtoHAsync_v2,                                                                        \
+    (void* target, CudaDevicePointer source, std::size_t bytes, CUstream_st* stream),            \
+    (target, source, bytes, stream))                                                             \
+  X(cuMemcpyDtoHAsync_v2_ptsz,                                                                   \
+    (void* target, CudaDevicePointer source, std::size_t bytes, CUstream_st* stream),            \
+    (target, source, bytes, stream))
+
+// Of CUDA 12.8, with the index of a failing copy; its successor is in CudaApi.
+#define CAUSEWAY_PRELOAD_BATCHES(X)                                                              \
+  X(cuMemcpyBatchAsync,                                                                          \
+    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
+     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
+     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream))                   \
+  X(cuMemcpyBatchAsync_ptsz,                                                                     \
+    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
+     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
+     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream))                   \
+  X(cuMemcpyBatchAsync_v2_ptsz,                                                                  \
+    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
+     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
+     std::size_t attribute_count, CUstream_st * stream))
+
+// Calls that wait for all work of a device, or may hold a lock of the driver meanwhile: while a
+// stand-in is pending they are held back until it is done (Session::settle).
+#define CAUSEWAY_PRELOAD_SETTLING(X)                                                             \
+  X(cuMemFree_v2, (CudaDevicePointer address), (address))                                        \
+  X(cuMemFreeHost, (void* address), (address))                                                   \
+  X(cuModuleUnload, (CUmod_st * module), (module))                                               \
+  X(cuLibraryUnload, (CUlib_st * library), (library))                                            \
+  X(cuCtxDestroy_v2, (CUctx_st * context), (context))                                            \
+  X(cuDevicePrimaryCtxReset_v2, (int device), (device))
+
+namespace causeway::preload {
+
+struct Native {
+  device::CudaApi api;
+#define CAUSEWAY_PRELOAD_MEMBER(name, parameters, ...) int(*name) parameters = nullptr;
+  CAUSEWAY_PRELOAD_NEEDED(CAUSEWAY_PRELOAD_MEMBER)
+  CAUSEWAY_PRELOAD_COPIES(CAUSEWAY_PRELOAD_MEMBER)
+  CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_MEMBER)
+  CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_MEMBER)
+#undef CAUSEWAY_PRELOAD_MEMBER
+  int (*cuGetProcAddress)(const char* name, void** found, int version,
+                          std::uint64_t flags) = nullptr;
+  int (*cuGetProcAddress_v2)(const char* name, void** found, int version, std::uint64_t flags,
+                             int* status) = nullptr;
+};
+
+// Looks up a function of the driver's library; nullptr when it has none of that name.
+using LookUp = void* (*)(const char* name);
+
+// Everything that is there; nothing is required, so that any program's driver serves.
+Native load_native(LookUp look_up);
+
+// kUnsupported, naming the function, when a session cannot be opened with what the driver has.
+Status check_complete(const Native& native);
+
+}  // namespace causeway::preload

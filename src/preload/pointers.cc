@@ -1,0 +1,87 @@
+#include "preload/pointers.h"
+
+#include <algorithm>
+#include <array>
+
+namespace causeway::preload {
+namespace {
+
+constexpr std::size_t kRangesMax = 8;       // remembered
+constexpr std::size_t kPiecesMax = 16'384;  // of one copy: 32 GiB of 2 MiB each
+
+bool same(const Memory& a, const Memory& b) {
+  return a.place == b.place && a.gpu == b.gpu && a.primary == b.primary;
+}
+
+}  // namespace
+
+Pointers::Range Pointers::ask(CudaDevicePointer address) const {
+  CUctx_st* context = nullptr;
+  unsigned type = 0;
+  unsigned managed = 0;
+  int gpu = -1;
+  CudaDevicePointer start = 0;
+  std::size_t bytes = 0;
+  std::array<int, 6> attributes = {kCudaPointerContext,   kCudaPointerMemoryType,
+                                   kCudaPointerManaged,   kCudaPointerDevice,
+                                   kCudaPointerRangeStart, kCudaPointerRangeBytes};
+  std::array<void*, 6> values = {&context, &type, &managed, &gpu, &start, &bytes};
+  Range range;
+  range.begin = address;
+  range.end = address;
+  if (native_.cuPointerGetAttributes(static_cast<unsigned>(attributes.size()), attributes.data(),
+                                     values.data(), address) != device::kCudaSuccess) {
+    return range;
+  }
+  Memory& memory = range.memory;
+  if (type == 0) {
+    memory.place = Place::kPageable;
+    return range;
+  }
+  if (managed != 0) {
+    memory.place = Place::kManaged;
+  } else if (type == kCudaMemoryHost) {
+    memory.place = Place::kPinned;
+  } else if (type == kCudaMemoryDevice) {
+    memory.place = Place::kGpu;
+    memory.gpu = gpu;
+    const bool known = gpu >= 0 && gpu < std::ssize(primaries_);
+    // Memory of pools and of mapped addresses has no context.
+    memory.primary =
+        context == nullptr || (known && primaries_[static_cast<std::size_t>(gpu)] == context);
+  }
+  if (start <= address && bytes > address - start) {
+    range.begin = start;
+    range.end = start + bytes;
+  }
+  return range;
+}
+
+const Pointers::Range& Pointers::range_of(CudaDevicePointer address) {
+  const auto holds = [&](const Range& range) {
+    return range.begin <= address && address < range.end;
+  };
+  const auto found = std::find_if(ranges_.rbegin(), ranges_.rend(), holds);
+  if (found != ranges_.rend()) return *found;
+  if (ranges_.size() == kRangesMax) ranges_.erase(ranges_.begin());
+  ranges_.push_back(ask(address));
+  return ranges_.back();
+}
+
+Memory Pointers::at(CudaDevicePointer address, std::size_t bytes) {
+  Range range = range_of(address);
+  Memory memory = range.memory;
+  if (memory.place != Place::kPinned && memory.place != Place::kGpu) return memory;
+  const CudaDevicePointer end = address + bytes;
+  for (std::size_t piece = 1; range.end < end; ++piece) {
+    const bool empty = range.end <= range.begin;
+    if (!empty && piece < kPiecesMax) range = range_of(range.end);
+    if (empty || piece == kPiecesMax || !same(range.memory, memory)) {
+      memory.whole = false;
+      return memory;
+    }
+  }
+  return memory;
+}
+
+}  // namespace causeway::preload

@@ -1,0 +1,48 @@
+// What the environment says to the preload library. A variable that makes no sense counts as unset
+// and is named in `complaints`: a stranger's program must not end because of it.
+//
+//   CAUSEWAY_PRELOAD=off            every call is native
+//   CAUSEWAY_THRESHOLD=12M          smallest copy taken over
+//   CAUSEWAY_CHUNK=4M               of a transfer, over each link
+//   CAUSEWAY_DEPTH=2                chunks outstanding on each link and direction
+//   CAUSEWAY_GPUS=0,1               that take part, as CUDA counts in this process (default: all)
+//   CAUSEWAY_RELAYS=1               of them, that carry bytes of others (default: all of them)
+//   CAUSEWAY_STAGING=64M            of each relay's memory at most
+//   CAUSEWAY_ORDER=value|kernel     how the stream waits (docs/decisions/0005-stand-in.md)
+//   CAUSEWAY_OPEN=background|wait   whether the first large copy waits for the session
+//   CAUSEWAY_LINK_MAP=FILE          a map kept by `causeway topology --measure`
+//   CAUSEWAY_STATISTICS=stderr|FILE what was done, written when the process ends; %p: its id
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace causeway::preload {
+
+enum class Order { kValue, kKernel };
+
+struct Settings {
+  bool off = false;
+  Bytes threshold = mib(12);
+  Bytes chunk = mib(4);
+  int depth = 2;
+  std::optional<std::vector<int>> gpus;
+  std::optional<std::vector<int>> relays;
+  Bytes staging = mib(64);
+  Order order = Order::kValue;
+  bool wait_for_opening = false;
+  std::string link_map;
+  std::string statistics;  // "": none
+  std::vector<std::string> complaints;
+};
+
+// `variable` gives a variable's value, or nullptr.
+Settings read_settings(const std::function<const char*(const char*)>& variable);
+// Of this process.
+Settings read_settings();
+
+}  // namespace causeway::preload

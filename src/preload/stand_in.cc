@@ -1,0 +1,105 @@
+#include "preload/stand_in.h"
+
+#include <array>
+#include <string>
+
+#include "device/cuda/cuda_physical.h"
+#include "preload/spin_kernel.h"
+
+namespace causeway::preload {
+namespace {
+
+CudaDevicePointer address_of(const std::atomic<std::uint32_t>& flag) {
+  return reinterpret_cast<CudaDevicePointer>(&flag);
+}
+
+class ValueStandIn final : public StandIn {
+ public:
+  explicit ValueStandIn(const Native& native) : native_(native) {}
+  std::string_view name() const override { return "value"; }
+
+  Status place(CUstream_st* stream, const Turn& turn) override {
+    std::array<CudaMemoryOperation, 2> operations;
+    operations[0].operation = kCudaWriteValue32;
+    operations[0].address = address_of(turn.pair->started);
+    operations[0].value = turn.number;
+    operations[1].operation = kCudaWaitValue32;
+    operations[1].address = address_of(turn.pair->released);
+    operations[1].value = turn.number;
+    operations[1].flags = kCudaWaitAtLeast;
+    const int result = native_.cuStreamBatchMemOp_v2(stream, 2, operations.data(), 0);
+    if (result == device::kCudaSuccess) return {};
+    return device::cuda_error(native_.api, result, "cuStreamBatchMemOp");
+  }
+
+ private:
+  const Native& native_;
+};
+
+void start(void* turn) {
+  const std::unique_ptr<Turn> owned(static_cast<Turn*>(turn));
+  owned->start();
+}
+
+class KernelStandIn final : public StandIn {
+ public:
+  KernelStandIn(const Native& native, CUkern_st* kernel) : native_(native), kernel_(kernel) {}
+  std::string_view name() const override { return "kernel"; }
+
+  Status place(CUstream_st* stream, const Turn& turn) override {
+    auto argument = std::make_unique<Turn>(turn);
+    int result = native_.cuLaunchHostFunc(stream, start, argument.get());
+    if (result != device::kCudaSuccess) {
+      return device::cuda_error(native_.api, result, "cuLaunchHostFunc");
+    }
+    (void)argument.release();  // the host function's now
+    CudaDevicePointer flag = address_of(turn.pair->released);
+    std::uint32_t number = turn.number;
+    std::array<void*, 2> parameters = {&flag, &number};
+    // The driver takes a CUkernel wherever it takes a CUfunction.
+    result = native_.cuLaunchKernel(reinterpret_cast<CUfunc_st*>(kernel_), 1, 1, 1, 1, 1, 1, 0,
+                                    stream, parameters.data(), nullptr);
+    if (result == device::kCudaSuccess) return {};
+    return device::cuda_error(native_.api, result, "cuLaunchKernel");
+  }
+
+ private:
+  const Native& native_;
+  CUkern_st* const kernel_;
+};
+
+// Loaded everywhere now: a kernel that is loaded lazily while another one spins may wait for it.
+Result<std::unique_ptr<StandIn>> make_kernel_stand_in(const Native& native,
+                                                      const std::vector<CUctx_st*>& contexts) {
+  if (spin_kernel_image() == nullptr) {
+    return unsupported("this build has no kernels: it was made without nvcc");
+  }
+  CUlib_st* library = nullptr;
+  CUkern_st* kernel = nullptr;
+  int result = native.cuLibraryLoadData(&library, spin_kernel_image(), nullptr, nullptr, 0,
+                                        nullptr, nullptr, 0);
+  if (result == device::kCudaSuccess) {
+    result = native.cuLibraryGetKernel(&kernel, library, kSpinKernelName);
+  }
+  for (CUctx_st* context : contexts) {
+    if (result != device::kCudaSuccess || context == nullptr) continue;
+    const device::CudaScope scope(native.api, context);
+    CUfunc_st* function = nullptr;
+    result = native.cuKernelGetFunction(&function, kernel);
+    if (result == device::kCudaSuccess) result = native.cuFuncLoad(function);
+  }
+  if (result != device::kCudaSuccess) {
+    return device::cuda_error(native.api, result, "loading the spin kernel");
+  }
+  return std::unique_ptr<StandIn>(std::make_unique<KernelStandIn>(native, kernel));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StandIn>> make_stand_in(const Native& native, Order order,
+                                               const std::vector<CUctx_st*>& contexts) {
+  if (order == Order::kKernel) return make_kernel_stand_in(native, contexts);
+  return std::unique_ptr<StandIn>(std::make_unique<ValueStandIn>(native));
+}
+
+}  // namespace causeway::preload
