@@ -86,6 +86,10 @@ class Gpus {
   std::map<PeerKey, CUstream_st*> peer_streams_;
 };
 
+// A program that captures a graph on one thread forbids others, too, to ask about events or to
+// allocate, unless a thread says that it does not mind. For threads of ours.
+void relax_capture(const Native& native);
+
 // Whoever helps whom, before anything is measured: every relay that reaches a target.
 transfer::PathFacts assumed_paths(const Gpus& gpus);
 

@@ -75,6 +75,8 @@ Memory Pointers::at(CudaDevicePointer address, std::size_t bytes) {
   const CudaDevicePointer end = address + bytes;
   for (std::size_t piece = 1; range.end < end; ++piece) {
     const bool empty = range.end <= range.begin;
+    // Memory of unknown extent is taken by its last byte.
+    if (empty && same(ask(end - 1).memory, memory)) return memory;
     if (!empty && piece < kPiecesMax) range = range_of(range.end);
     if (empty || piece == kPiecesMax || !same(range.memory, memory)) {
       memory.whole = false;

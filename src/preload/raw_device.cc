@@ -14,16 +14,6 @@ constexpr int kUrgencies = 2;
 constexpr std::int64_t kCopiesMax = 4'096;
 constexpr Nanos kDrainMax = seconds(10);
 
-// A program that captures a graph on another thread forbids ours, too, to ask about events, unless
-// our thread says that it does not mind.
-void relax_capture(const Native& native) {
-  thread_local bool relaxed = false;
-  if (relaxed) return;
-  relaxed = true;
-  int mode = kCudaCaptureRelaxed;
-  native.cuThreadExchangeStreamCaptureMode(&mode);
-}
-
 void pause(Nanos most) {
   std::mutex mutex;
   std::condition_variable never;
@@ -43,6 +33,14 @@ Result<bool> done_or_not(device::CudaContext& context, const char* call,
 }
 
 }  // namespace
+
+void relax_capture(const Native& native) {
+  thread_local bool relaxed = false;
+  if (relaxed) return;
+  relaxed = true;
+  int mode = kCudaCaptureRelaxed;
+  native.cuThreadExchangeStreamCaptureMode(&mode);
+}
 
 RawEvent::~RawEvent() {
   for (const auto& [link, native] : natives_) gpus_.context(link).destroy_event(native);

@@ -322,6 +322,7 @@ Session::Settled::Settled(Session& session) : session_(session) {
 }
 
 void Session::keep() {
+  relax_capture(native_);
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (pending_.empty()) {

@@ -46,7 +46,8 @@ struct SessionOptions {
 
 class Session {
  public:
-  // Opens contexts on all GPUs that take part: may take seconds. kUnavailable when there is nothing
+  // Opens contexts on all GPUs that take part: may take seconds. On a thread of ours, whose capture
+  // mode is relaxed, or on the program's when it agreed to wait. kUnavailable when there is nothing
   // to gain on this machine. The table, the statistics and the clock must outlive it.
   static Result<std::unique_ptr<Session>> open(const Native& native, const SessionOptions& options,
                                                Statistics& statistics, const Clock& clock);

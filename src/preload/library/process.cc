@@ -124,7 +124,12 @@ void Process::begin_opening() {
   std::atexit([] { Process::get().close(); });
   if (settings_.wait_for_opening) return open();
   try {
-    std::thread([this] { open(); }).detach();
+    std::thread([this] {
+      if (const Native* table = native(); table != nullptr && check_complete(*table).ok()) {
+        relax_capture(*table);
+      }
+      open();
+    }).detach();
   } catch (const std::system_error&) {
     switch_off("no thread to open the session with");
   }
