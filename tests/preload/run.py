@@ -238,7 +238,8 @@ def arguments():
     parser.add_argument("--only", action="append", default=[], metavar="TEXT",
                         help="only setups whose name has TEXT; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few setups and cases")
-    parser.add_argument("--jobs", type=int, default=4, help="processes at once (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=max(2, min(8, (os.cpu_count() or 2) // 3)),
+                        help="processes at once (default: %(default)s)")
     parser.add_argument("--limit", type=float, default=840, metavar="SECONDS",
                         help="begin nothing after that (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="of each stress run")

@@ -138,6 +138,7 @@ class Checks:
                          alone=True)
         part.command = [sys.executable, machine.ROOT / "tests/preload/run.py", "--programs",
                         self.places.bin, "--seed", self.seed,
+                        "--limit", 40 if self.quick else 140,
                         *(["--library", library] if library else []),
                         *(["--quick"] if self.quick else [])]
         return part
