@@ -196,7 +196,7 @@ class Programs(unittest.TestCase):
                 self.assertEqual(*words, f"{case}: without and with the library")
 
     def test_copies_were_taken_over(self):
-        """Else all that was right would say nothing. The library's own account, by setup."""
+        # Else all that was right would say nothing. The library's own account, by setup.
         ready = [setup for setup in self.plan.setups if "CAUSEWAY_OPEN" in setup.environment
                  and setup.name not in self.results.skipped]
         if not ready:
@@ -282,8 +282,8 @@ def main():
             if Programs.results.skipped.get(setup.name) != "not asked for":
                 setattr(Programs, f"test_{setup.name}",
                         lambda self, name=setup.name: self.check(name))
-        ended = unittest.main(argv=[sys.argv[0], "-v"], exit=False)
-        return 0 if ended.result.wasSuccessful() else 1
+        ended = unittest.main(module=__name__, argv=[sys.argv[0], "-v"], exit=False)
+        return 0 if ended.result.wasSuccessful() and ended.result.testsRun > 0 else 1
 
 
 if __name__ == "__main__":
