@@ -64,7 +64,7 @@ class Driver(unittest.TestCase):
     def setUp(self):
         self.options = argparse.Namespace(
             library=Path("/lib.so"), only=["sleep", "kv"], models=[], tokens=[16384],
-            sleep_how=["allocator"], kv_how=["layers"], repeat=2, rounds=2, set=["A=b"])
+            sleep_how=["allocator"], kv_how=["layers"], repeat=2, rounds=2, set=["A=b"], limit=60)
         self.calls = []
 
     def child(self, script, arguments, environment, _):
@@ -102,6 +102,11 @@ class Driver(unittest.TestCase):
         self.assertTrue(all(call[1] is None for call in self.calls))
         self.assertEqual(rows[0]["preloaded"], None)
         self.assertIn("1200.0", preload_workloads.table(rows))
+
+    def test_what_no_time_is_left_for_is_left_out(self):
+        self.options.limit = -1
+        self.assertEqual(self.run_all(), {})
+        self.assertEqual(self.calls, [])
 
     def test_a_failing_program_is_an_error(self):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
