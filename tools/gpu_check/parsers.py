@@ -128,8 +128,8 @@ def together(*parsers):
 def attention_rows(name):
     return together(
         columns_rows(name, r"decode +batch", ("model", "batch", "context", "us", "mb", "floor_us",
-                                              "ratio"),
-                     lambda v: (f"decode, {v['model']}, {v['batch']} × {v['context']}",
+                                              "ratio", "lengths"),
+                     lambda v: (f"decode, {v['model']}, {v['batch']} × {v['context']}, {v['lengths']} lengths",
                                 f"{v['ratio']} × floor ({v['us']} µs a layer)",
                                 f"{v['floor_us']} µs (HBM read)")),
         columns_rows(name, r"prefill +kernel", ("model", "kernel", "tokens", "us", "tflops", "share"),

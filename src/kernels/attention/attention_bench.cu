@@ -20,20 +20,37 @@ struct Model {
 
 constexpr std::int64_t kFrame = 4 << 20;
 
+struct Load {
+  int batch, context;
+  bool ragged = false;
+};
+
 struct Setup {
   Device<std::int32_t> frames, frame_begin, query_begin, length;
   Device<char> workspace;
   ParamsCuda params;
 };
 
+// Tokens of each sequence: `context`, or all lengths between an eighth and fifteen eighths of it.
+std::vector<std::int32_t> lengths_of(std::int64_t sequences, std::int64_t context, bool ragged) {
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    const std::int64_t more = i * 7919 % sequences * (context * 7 / 4) / sequences;
+    lengths.push_back(static_cast<std::int32_t>(ragged ? context / 8 + more : context));
+  }
+  return lengths;
+}
+
 Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>& q,
            const Device<BFloat16>& out, std::int64_t sequences, std::int64_t context,
-           std::int64_t queries) {
+           std::int64_t queries, bool ragged = false) {
   Setup s;
-  const std::int64_t blocks = (context + m.block_tokens - 1) / m.block_tokens;
+  const std::vector<std::int32_t> lengths = lengths_of(sequences, context, ragged);
   const std::int64_t pool_frames = static_cast<std::int64_t>(pool.size()) * 2 / kFrame;
   std::vector<std::int32_t> frames, frame_begin = {0}, query_begin = {0};
   for (std::int64_t i = 0; i < sequences; ++i) {
+    const std::int64_t blocks =
+        (lengths[static_cast<std::size_t>(i)] + m.block_tokens - 1) / m.block_tokens;
     for (std::int64_t b = 0; b < blocks; ++b) {
       frames.push_back(static_cast<std::int32_t>((b * sequences + i) * 7919 % pool_frames));
     }
@@ -43,8 +60,7 @@ Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>&
   s.frames = Device<std::int32_t>(frames);
   s.frame_begin = Device<std::int32_t>(frame_begin);
   s.query_begin = Device<std::int32_t>(query_begin);
-  s.length = Device<std::int32_t>(
-      std::vector<std::int32_t>(static_cast<std::size_t>(sequences), static_cast<int>(context)));
+  s.length = Device<std::int32_t>(lengths);
   s.workspace = Device<char>(to_size(workspace_bytes(m.heads, sequences, sequences * queries)));
   s.workspace.zero();
   const std::int64_t part = m.block_tokens * m.heads.kv * m.heads.size * 2;
@@ -135,19 +151,19 @@ int bench() {
                           {"Qwen2.5-32B", {40, 8, 128}, 64, 16},
                           {"Qwen3-30B-A3B", {32, 4, 128}, 48, 42},
                           {"Llama-3.2-1B", {32, 8, 64}, 16, 128}};
-  std::printf("decode            batch  context  us/layer    MB  floor us  x floor\n");
+  std::printf("decode            batch  context  us/layer    MB  floor us  x floor  lengths\n");
   for (const Model& m : models) {
-    const std::pair<int, int> loads[] = {{1, 1024},  {8, 1024}, {32, 1024}, {128, 1024},
-                                         {1, 16384}, {4, 8192}, {96, 700}};
-    for (const auto& [batch, context] : loads) {
+    const Load loads[] = {{1, 1024},   {8, 1024},  {16, 1024}, {32, 1024}, {64, 1024},
+                          {128, 1024}, {1, 16384}, {4, 8192},  {96, 700},  {256, 880, true}};
+    for (const auto& [batch, context, ragged] : loads) {
       if (&m != models && context != 1024) continue;
-      Setup s = make(m, pool, q, out, batch, context, 1);
+      Setup s = make(m, pool, q, out, batch, context, 1, ragged);
       const double us = layers_us(m, s, stream, m.layers);
       const double bytes =
           2.0 * 2 * batch * context * static_cast<double>(m.heads.kv * m.heads.size);
       const double floor = bytes / hbm * 1e-3;
-      std::printf("%-16s %6d %8d %9.2f %6.1f %9.2f %8.2f\n", m.name, batch, context, us,
-                  bytes * 1e-6, floor, us / floor);
+      std::printf("%-16s %6d %8d %9.2f %6.1f %9.2f %8.2f  %s\n", m.name, batch, context, us,
+                  bytes * 1e-6, floor, us / floor, ragged ? "mixed" : "equal");
     }
   }
   std::printf("\nprefill           kernel      tokens  us/layer  TFLOP/s  of cuBLAS\n");

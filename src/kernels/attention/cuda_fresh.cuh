@@ -41,8 +41,9 @@ struct QueryTurn {
   static constexpr int kHalf = kSize / 32;  // blocks of 16 columns in half a head
   float2 cosine[kHalf][2], sine[kHalf][2];
 
-  __device__ __forceinline__ void load(const FreshArgs& fresh, int64_t token, int lane) {
-    const float* turn = fresh.table + token * kSize + lane % 4 * 2;
+  // `row`: the token's of the table, in global or shared memory.
+  __device__ __forceinline__ void load(const float* row, int lane) {
+    const float* turn = row + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
 #pragma unroll

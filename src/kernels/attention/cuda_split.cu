@@ -9,9 +9,11 @@
 //   slot       └─ 0 ──┴─ 1 ──┴─ 2 ──┴─ 3 ──┴─ 4 ───────┘   × KV heads = workers
 //
 // A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
-// between warps. Tokens of earlier steps are asked for before the kernel in front has ended. With
-// `fresh`, a token's own q, k and v come as the product left them: whoever has a sequence's last
-// tile prepares k and v, puts them into it, and into their frame.
+// between warps. The queries of a sequence that begins within its range come with that sequence's
+// first tile: a load from the kernel's middle waits behind all KV on its way, and a worker that
+// waited for one was 12 µs later than the others. Tokens of earlier steps are asked for before the
+// kernel in front has ended. With `fresh`, a token's own q, k and v come as the product left them:
+// whoever has a sequence's last tile prepares k and v, puts them into it, and into their frame.
 //
 // The query heads that share the KV head are the rows of a 16-row tensor-core tile.
 // Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
@@ -33,9 +35,12 @@ constexpr int kTile = 16;  // tokens
 constexpr int kWarpsFew = 4, kWarpsMax = 8;
 constexpr int kFewSequences = 4;
 constexpr int kCtasMax = 160;  // SMs that are used at most
+constexpr int kSharedMax = 227 * 1024;
 constexpr int kMergeThreads = 256;
 constexpr int kMergeUnroll = 8;  // pieces asked for at once
-constexpr int kMergeCtasMax = 2048;
+// The product behind is placed when all CTAs of the merging kernel have been: no more of them than
+// find room beside the attention's.
+constexpr int kMergeCtasMax = 264;
 
 struct Args {
   const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
@@ -49,6 +54,7 @@ struct Args {
   const int32_t* frame_begin;
   const int32_t* length;
   int sequences, kv_heads, group, block_tokens;
+  int slot_bytes;  // of shared memory for the queries of a sequence to come; 0: no such slots
   bool tables_early;
   FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
   float scale_log2;
@@ -137,13 +143,17 @@ __device__ int64_t piece_of(const Args& a, int kv_head, int64_t slot, bool withi
 template <int kSize>
 struct Worker {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
-  static constexpr int kStages = kSize == 128 ? 3 : 6;
-  static constexpr int kSharedBytes = kStages * 2 * kTileBytes;
+  static constexpr int kStages = kSize == 128 ? 3 : 5;
+  static constexpr int kRingBytes = kStages * 2 * kTileBytes;
+  // Sequences that may begin in tiles on their way: the one that is computed has its queries in
+  // registers.
+  static constexpr int kSlots = kStages - 1;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
 
   const Args& a;
-  uint32_t ring;  // shared memory of this warp: kStages × (K tile, V tile)
+  char* memory;   // shared, of this warp: kStages × (K tile, V tile), then the slots
+  uint32_t ring;  // its address
   int lane;
   int kv_head;
   uint64_t once;              // L2 policy of what is read once
@@ -211,32 +221,88 @@ struct Worker {
   __device__ const __nv_bfloat16* queries_of(const Cursor& at) const {
     return a.q + at.sequence * a.q_stride + static_cast<int64_t>(kv_head) * a.group * kSize;
   }
-
-  // Behind the KV on its way, the queries would take several microseconds.
-  __device__ void prefetch_queries(const Cursor& at) const {
-    if (lane * 64 < a.group * kSize) mma::prefetch(queries_of(at) + lane * 64);
+  __device__ const float* turn_of(const Cursor& at) const {
+    return a.fresh.table + static_cast<int64_t>(at.sequence) * kSize;
   }
 
-  // `to_end`: this worker has the sequence's last tile.
-  // `turn`: of the sequence's token, when it is fresh.
-  __device__ void begin_sequence(const Cursor& at, const QueryTurn<kSize>& turn, bool to_end) {
-    const int row = lane / 4;
-    if (fresh() && to_end) {
-      const int64_t heads = static_cast<int64_t>(a.kv_heads) * a.group;
-      const __nv_bfloat16* keys = a.q + at.sequence * a.q_stride + (heads + kv_head) * kSize;
-      own.load(a.fresh, at.sequence, keys, keys + static_cast<int64_t>(a.kv_heads) * kSize, lane);
-    }
+  // ---- queries of a sequence to come ------------------------------------------------------------
+  // A slot holds them as a tile's rows are held, and with `fresh` cosines and sines behind them.
+
+  __device__ int slot_offset(int slot) const { return kRingBytes + slot * a.slot_bytes; }
+  __device__ int turn_offset() const { return a.group * kSize * 2; }
+
+  // Without slots: into L2 at least. Behind the KV on its way, they would take several
+  // microseconds.
+  __device__ void ask_for_queries(const Cursor& at, int slot) const {
     const __nv_bfloat16* source = queries_of(at);
+    if (a.slot_bytes == 0) {
+      if (lane * 64 < a.group * kSize) mma::prefetch(source + lane * 64);
+      return;
+    }
+    const uint32_t target = ring + static_cast<uint32_t>(slot_offset(slot));
+    for (int i = lane; i < a.group * kChunks; i += 32) {
+      mma::copy_async(target + place(i / kChunks, i % kChunks), source + i * 8, true);
+    }
+    if (!fresh() || lane * 4 >= kSize) return;
+    mma::copy_async(target + static_cast<uint32_t>(turn_offset() + lane * 16),
+                    turn_of(at) + lane * 4, true);
+  }
+
+  __device__ void read_queries(const __nv_bfloat16* source) {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
 #pragma unroll
       for (int part = 0; part < 4; ++part) {
-        const int r = row + (part & 1) * 8;
+        const int r = lane / 4 + (part & 1) * 8;
         const int column = i * 16 + (part / 2) * 8 + lane % 4 * 2;
         q[i][part] =
             r < a.group ? *reinterpret_cast<const uint32_t*>(source + r * kSize + column) : 0u;
       }
     }
+  }
+  __device__ void read_slot(int slot) {
+    const uint32_t source = ring + static_cast<uint32_t>(slot_offset(slot));
+    const int row = min(lane % 16, a.group - 1);
+#pragma unroll
+    for (int i = 0; i < kSize / 16; ++i) {
+      mma::load_matrices(q[i], source + place(row, i * 2 + lane / 16));
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        if (lane / 4 + (part & 1) * 8 >= a.group) q[i][part] = 0;
+      }
+    }
+  }
+
+  // ---- a sequence -------------------------------------------------------------------------------
+
+  // The first of this worker: its queries come straight from memory. `to_end`: this worker has the
+  // sequence's last tile. `turn`: of the sequence's token, when it is fresh.
+  __device__ void begin_first(const Cursor& at, const QueryTurn<kSize>& turn, bool to_end) {
+    if (fresh() && to_end) load_own(at);
+    read_queries(queries_of(at));
+    begin(turn);
+  }
+  __device__ void begin_next(const Cursor& at, int slot, bool to_end) {
+    if (fresh() && to_end) load_own(at);
+    QueryTurn<kSize> turn = {};
+    if (a.slot_bytes == 0) {
+      if (fresh()) turn.load(turn_of(at), lane);
+      read_queries(queries_of(at));
+    } else {
+      if (fresh()) {
+        turn.load(reinterpret_cast<const float*>(memory + slot_offset(slot) + turn_offset()), lane);
+      }
+      read_slot(slot);
+      __syncwarp();  // the slot may be written again
+    }
+    begin(turn);
+  }
+  __device__ void load_own(const Cursor& at) {
+    const int64_t heads = static_cast<int64_t>(a.kv_heads) * a.group;
+    const __nv_bfloat16* keys = a.q + at.sequence * a.q_stride + (heads + kv_head) * kSize;
+    own.load(a.fresh, at.sequence, keys, keys + static_cast<int64_t>(a.kv_heads) * kSize, lane);
+  }
+  __device__ void begin(const QueryTurn<kSize>& turn) {
     if (fresh()) prepare_queries<kSize>(a.fresh, turn, lane, q);
 #pragma unroll
     for (auto& four : out) four[0] = four[1] = four[2] = four[3] = 0;
@@ -385,6 +451,12 @@ struct Worker {
   }
 };
 
+// Shared memory of a worker.
+template <int kSize>
+__host__ __device__ constexpr int shared_bytes(int slot_bytes) {
+  return Worker<kSize>::kRingBytes + Worker<kSize>::kSlots * slot_bytes;
+}
+
 // Adds a piece, of which the largest score is at most `above`.
 __device__ void add_piece(const float2& state, const float4& part, float above, float& sum,
                           float4& value) {
@@ -413,7 +485,8 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const Args a) 
     return;
   }
   Worker<kSize> w = {a};
-  w.ring = mma::shared_address(shared) + static_cast<uint32_t>(warp * w.kSharedBytes);
+  w.memory = shared + warp * shared_bytes<kSize>(a.slot_bytes);
+  w.ring = mma::shared_address(w.memory);
   w.lane = lane;
   w.once = mma::policy_of_once();
   w.kv_head = worker % a.kv_heads;
@@ -424,12 +497,13 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const Args a) 
   const int count =
       slot < share.slots ? static_cast<int>(share.begin(slot + 1) - share.begin(slot)) : 0;
   Cursor compute = {}, loading = {};
+  bool begins = false;  // `loading` is the first tile of a sequence behind the first
   Spot spot = {};
   QueryTurn<kSize> turn = {};
   if (count > 0) {
     loading = compute = find_tile(a, lane, share.begin(slot));
     spot = w.spot_of(loading);
-    if (w.fresh()) turn.load(a.fresh, compute.sequence, lane);
+    if (w.fresh()) turn.load(w.turn_of(compute), lane);
   }
   // A prepared token's k and v were written by the kernel in front.
   const bool early = a.tables_early && w.fresh();
@@ -440,87 +514,100 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const Args a) 
   }
 
   // ---- loads ahead, then tile by tile ---------------------------------------------------------
-  int loaded = 0;
+  int loaded = 0, entered = 0, begun = 0;  // tiles; sequences behind the first
   bool waited = !early;
   const auto load_next = [&] {
     if (loaded < count) {
       w.load(loading, spot, loaded % w.kStages);
+      if (begins && waited) w.ask_for_queries(loading, entered++ % w.kSlots);
       if (++loaded < count) {
-        if (loading.advance(a) && waited) w.prefetch_queries(loading);
+        begins = loading.advance(a);
         spot = w.spot_of(loading);  // asked for now, needed for the next load
       }
     }
     mma::commit_copies();
   };
-  const auto begin_sequence = [&](int done) {
-    w.begin_sequence(compute, turn, tiles_of(compute.length) - compute.tile <= count - done);
+  const auto to_end = [&](int done) {
+    return tiles_of(compute.length) - compute.tile <= count - done;
   };
-  if (!early) begin_sequence(0);
+  if (!early) w.begin_first(compute, turn, to_end(0));
 #pragma unroll
   for (int i = 0; i + 1 < w.kStages; ++i) load_next();
   if (early) {
     wait_for_predecessor();
     waited = true;
-    begin_sequence(0);
+    // What has been passed over: a group of its own, which is there when the second tile is.
+    Cursor passed = compute;
+    for (int i = 1; i < loaded; ++i) {
+      if (passed.advance(a)) w.ask_for_queries(passed, entered++ % w.kSlots);
+    }
+    mma::commit_copies();
+    w.begin_first(compute, turn, to_end(0));
   }
   int first = compute.tile;
+  bool enters = false;
   for (int done = 0; done < count;) {
     mma::wait_copies<Worker<kSize>::kStages - 2>();
     __syncwarp();
+    if (enters) w.begin_next(compute, begun++ % w.kSlots, to_end(done));
     const bool ends = compute.tile + 1 == tiles_of(compute.length);
     if (ends && w.fresh()) w.place_own(compute, done % w.kStages);
     load_next();
     w.add_tile(compute, done % w.kStages);
     ++done;
+    enters = false;
     if (!ends && done < count) {
       ++compute.tile;
       continue;
     }
     w.end_sequence(compute, first, share, slot);
     if (done == count) break;
-    compute.advance(a);
-    if (w.fresh()) turn.load(a.fresh, compute.sequence, lane);
-    begin_sequence(done);
+    enters = compute.advance(a);
     first = 0;
   }
 }
 
-// Grid: (sequences, kv heads × group / rows): merges the pieces of `rows` query heads, and zeroes
-// them where no sequence is. Threads share the elements; more threads than these share the pieces.
+// Merges pieces. A unit is a query head of a sequence; `parties` teams of kSize / 4 threads share
+// its pieces, and a CTA takes as many units at once as it has room for. Also zeroes rows without a
+// sequence.
 template <int kSize>
-__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int slots, int rows) {
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_kernel(const Args a, int slots, int parties) {
+  constexpr int kTeam = kSize / 4, kTeams = kMergeThreads / kTeam;
   __shared__ float4 values[kMergeThreads];
   __shared__ float2 states[kMergeThreads];
   if (!a.tables_early) wait_for_predecessor();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const int sequence = static_cast<int>(blockIdx.x);
-  const int head = static_cast<int>(blockIdx.y) * rows;
-  const int kv_head = head / a.group, row = head % a.group;
-  const int64_t start = count_tiles(a, lane, sequence);
+  const int team = thread / kTeam, element = thread % kTeam, party = team % parties;
+  const int heads = a.kv_heads * a.group, units = a.sequences * heads;
+  const int at_once = kTeams / parties;
   const int64_t tiles = count_tiles(a, lane, a.sequences);
-  const int length = a.length[sequence];
-  // Divisions of 64 bits take a while: before the wait.
   const Share share = {tiles, min(int64_t{slots}, tiles)};
-  const int64_t from = length == 0 ? 0 : share.slot_of(start);
-  const int64_t to = length == 0 ? 0 : share.slot_of(start + tiles_of(length) - 1);
-  const bool within = length != 0 && start > share.begin(from);
-  const int count = static_cast<int>(to - from) + 1;
-  if (a.tables_early) wait_for_predecessor();
-  const int elements = rows * (kSize / 4);
-  auto* target = reinterpret_cast<uint2*>(
-      a.out + (static_cast<int64_t>(sequence) * a.kv_heads * a.group + head) * kSize);
-  if (length == 0) {
-    for (int e = thread; e < elements; e += kMergeThreads) target[e] = make_uint2(0, 0);
-    return;
-  }
-  if (count == 1) return;
-  const int parties = max(1, kMergeThreads / elements);  // threads that share an element
-  for (int first = 0; first < elements; first += kMergeThreads) {
-    const int party = thread / elements;  // those from `parties` on have nothing to do
-    const int e = first + thread % elements;
+  bool waited = !a.tables_early;
+  for (int base = static_cast<int>(blockIdx.x) * at_once; base < units;
+       base += static_cast<int>(gridDim.x) * at_once) {
+    // Threads of a warp are of one unit (parties × kTeam ≥ 32).
+    const int unit = base + team / parties;
+    const bool inside = unit < units;
+    const int sequence = inside ? unit / heads : 0, head = inside ? unit % heads : 0;
+    const int kv_head = head / a.group, row = head % a.group;
+    const int64_t start = count_tiles(a, lane, sequence);
+    const int length = a.length[sequence];
+    // Divisions of 64 bits take a while: before the wait.
+    const int64_t from = length == 0 ? 0 : share.slot_of(start);
+    const int64_t to = length == 0 ? 0 : share.slot_of(start + tiles_of(length) - 1);
+    const bool within = length != 0 && start > share.begin(from);
+    const int count = static_cast<int>(to - from) + 1;
+    if (!waited) wait_for_predecessor();
+    waited = true;
+    const bool shared_out = inside && length != 0 && count > 1;
+    auto* target = reinterpret_cast<uint2*>(a.out + static_cast<int64_t>(unit) * kSize) + element;
+    if (inside && length == 0 && party == 0) *target = make_uint2(0, 0);
+
+    // ---- this party's pieces --------------------------------------------------------------------
     float above = -INFINITY, sum = 0;
     float4 value = {0, 0, 0, 0};
-    for (int i = party; e < elements && party < parties && i < count; i += parties * kMergeUnroll) {
+    for (int i = party; shared_out && i < count; i += parties * kMergeUnroll) {
       float2 state[kMergeUnroll];
       float4 part[kMergeUnroll];
 #pragma unroll
@@ -530,8 +617,8 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int 
         part[j] = make_float4(0, 0, 0, 0);
         if (at >= count) continue;
         const int64_t piece = piece_of(a, kv_head, from + at, at == 0 && within) * a.group + row;
-        state[j] = __ldcg(a.state + piece + e / (kSize / 4));
-        part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + e);
+        state[j] = __ldcg(a.state + piece);
+        part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
       }
       float next = above;
 #pragma unroll
@@ -544,42 +631,56 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Args a, int 
       for (int j = 0; j < kMergeUnroll; ++j) add_piece(state[j], part[j], above, sum, value);
     }
 
-    // ---- what several threads have of one element -----------------------------------------------
+    // ---- what the parties have ------------------------------------------------------------------
     values[thread] = value;
     states[thread] = make_float2(above, sum);
     __syncthreads();
-    if (party == 0 && e < elements) {
+    if (party == 0 && shared_out) {
       for (int other = 1; other < parties; ++other) {
-        above = fmaxf(above, states[thread + other * elements].x);
+        above = fmaxf(above, states[thread + other * kTeam].x);
       }
       const float shrink = exp2f(states[thread].x - above);
       sum *= shrink;
       value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
       for (int other = 1; other < parties; ++other) {
-        const int at = thread + other * elements;
+        const int at = thread + other * kTeam;
         add_piece(states[at], values[at], above, sum, value);
       }
       const float inverse = 1.0f / sum;
-      target[e] = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
-                             mma::pack(value.z * inverse, value.w * inverse));
+      *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
+                           mma::pack(value.z * inverse, value.w * inverse));
     }
     __syncthreads();
   }
+  if (!waited) wait_for_predecessor();
+}
+
+// How many teams share a unit: as many as keep the grid within kMergeCtasMax, and a warp at least.
+template <int kSize>
+int merge_parties(int units) {
+  constexpr int kTeams = kMergeThreads / (kSize / 4);
+  int parties = kTeams;
+  while (parties > 128 / kSize && units > kMergeCtasMax * (kTeams / parties)) parties /= 2;
+  return parties;
 }
 
 template <int kSize>
-Status launch_split(const Args& a, int ctas, CudaStream stream) {
-  const int warps = a.sequences <= kFewSequences ? kWarpsFew : kWarpsMax;
-  const LaunchShape shape = {
-      dim3(static_cast<unsigned>(ctas)), dim3(static_cast<unsigned>(warps * 32)),
-      warps * Worker<kSize>::kSharedBytes, kWarpsMax * Worker<kSize>::kSharedBytes};
+Status launch_split(Args a, int ctas, CudaStream stream) {
+  const bool few = a.sequences <= kFewSequences;
+  if (!few) a.slot_bytes = a.group * kSize * 2 + (a.fresh.table != nullptr ? kSize * 4 : 0);
+  const int of_worker = shared_bytes<kSize>(a.slot_bytes);
+  const int warps = few ? kWarpsFew : std::min(kWarpsMax, kSharedMax / of_worker);
+  const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)),
+                             dim3(static_cast<unsigned>(warps * 32)), warps * of_worker,
+                             kSharedMax};
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
-  // A CTA a query head spreads few sequences over the machine; a CTA a KV head serves many.
-  const int heads = a.kv_heads * a.group;
-  const int rows = a.sequences * heads <= kMergeCtasMax ? 1 : a.group;
-  const dim3 grid(static_cast<unsigned>(a.sequences), static_cast<unsigned>(heads / rows));
-  return launch("attention (merging)", stream, {grid, dim3(kMergeThreads)}, merge_kernel<kSize>, a,
-                ctas * warps / a.kv_heads, rows);
+  const int units = a.sequences * a.kv_heads * a.group;
+  const int parties = merge_parties<kSize>(units);
+  const int at_once = kMergeThreads / (kSize / 4) / parties;
+  const int grid = std::min(kMergeCtasMax, (units + at_once - 1) / at_once);
+  return launch("attention (merging)", stream,
+                {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)}, merge_kernel<kSize>, a,
+                ctas * warps / a.kv_heads, parties);
 }
 
 std::int64_t pieces(const Heads& heads) {
