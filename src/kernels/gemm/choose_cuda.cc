@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "kernels/gemm/gemm_cuda.h"
 
@@ -83,6 +84,73 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   return plan;
 }
 
+// Clusters of several CTAs that SMs hold at once: an SM cluster of the machine (16 or 18 SMs) may
+// have up to two left over.
+std::int64_t clusters_of(int ctas, int sms) { return ctas == 1 ? sms : sms / 8 * 8 / ctas; }
+
+// Rows of x that kCluster is built for.
+int cluster_batch(std::int64_t m) { return std::max(32, batch_of(m)); }
+
+Status check_cluster(const CudaRequest& r, const ClusterShape& shape, int sms) {
+  const auto* known = std::find(std::begin(kClusterRows), std::end(kClusterRows), shape.rows);
+  const bool whole = shape.ctas == 1 || shape.ctas == 2 || shape.ctas == 4 || shape.ctas == 8;
+  if (!fits_own(r) || r.norm || r.m > kClusterMax || known == std::end(kClusterRows) || !whole ||
+      shape.rows % (16 * shape.ctas) != 0) {
+    return unsupported("GEMM: kCluster cannot do this product");
+  }
+  if (shape.ctas > 1 && ceil_div(weight_rows(r), shape.rows) > clusters_of(shape.ctas, sms)) {
+    return unsupported("GEMM: more tiles than clusters");
+  }
+  return {};
+}
+
+// Microseconds that a shape takes by what it moves, on an H200: w through HBM, w and x through L2,
+// and into an SM; what adding up costs. For comparing shapes. It knows m by its batch only, so that
+// all products of a batch add up in the same order.
+double cluster_us(const CudaRequest& r, const ClusterShape& shape, int sms) {
+  constexpr double kMemory = 4.4e6, kCache = 5.9e6, kIntoSm = 60e3, kAddUp = 2;  // bytes a µs; µs
+  const std::int64_t rows = weight_rows(r), tiles = ceil_div(rows, shape.rows);
+  const std::int64_t clusters = std::min(tiles, clusters_of(shape.ctas, sms));
+  const std::int64_t rounds = ceil_div(tiles, clusters);
+  const double column = 2.0 * static_cast<double>(r.k) / shape.ctas;
+  const double of_cta = static_cast<double>(rounds * (shape.rows + cluster_batch(r.m))) * column;
+  const double weights = 2.0 * static_cast<double>(rows * r.k);
+  // Its busiest CTAs hold a product up, not only the sum of all.
+  const double from_memory = weights / kMemory *
+                             static_cast<double>(rounds * clusters * shape.rows) /
+                             static_cast<double>(std::max(rows, clusters * shape.rows));
+  const double from_cache = of_cta * static_cast<double>(clusters * shape.ctas) / kCache;
+  return std::max({from_memory, from_cache, of_cta / kIntoSm}) + (shape.ctas > 1 ? kAddUp : 0);
+}
+
+Result<CudaPlan> plan_shape(CudaPlan plan, const ClusterShape& shape, int sms) {
+  CAUSEWAY_TRY(check_cluster(plan.request, shape, sms));
+  plan.cluster = shape;
+  plan.batch = cluster_batch(plan.request.m);
+  const std::int64_t tiles = ceil_div(weight_rows(plan.request), shape.rows);
+  plan.tiles = static_cast<int>(tiles);
+  plan.k_steps = static_cast<int>(plan.request.k / kClusterStepK);
+  plan.ctas = static_cast<int>(std::min(tiles, clusters_of(shape.ctas, sms))) * shape.ctas;
+  plan.workspace = kCounterBytes;
+  return plan;
+}
+
+Result<CudaPlan> plan_clusters(const CudaPlan& plan, int sms) {
+  ClusterShape best;
+  double best_us = 0;
+  for (const int ctas : {1, 2, 4, 8}) {
+    for (const int rows : kClusterRows) {
+      const ClusterShape shape = {rows, ctas};
+      if (!check_cluster(plan.request, shape, sms).ok()) continue;
+      const double us = cluster_us(plan.request, shape, sms);
+      if (best.rows != 0 && us >= best_us) continue;
+      best = shape;
+      best_us = us;
+    }
+  }
+  return plan_shape(plan, best, sms);
+}
+
 Result<CudaPlan> plan_library(CudaPlan plan) {
   const CudaRequest& r = plan.request;
   if (!r.paired || r.norm) return unsupported("GEMM: kLibrary cannot do this product");
@@ -102,12 +170,22 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
   switch (path) {
     case CudaPath::kRows: return plan_rows(plan, facts.sm_count);
     case CudaPath::kSplit: return plan_split(plan, facts.sm_count);
+    case CudaPath::kCluster: return plan_clusters(plan, facts.sm_count);
     case CudaPath::kLibrary: return plan_library(plan);
     case CudaPath::kPlain: break;
   }
   if (request.norm) return unsupported("GEMM: kPlain does not normalise");
   plan.workspace = kCounterBytes;
   return plan;
+}
+
+Result<CudaPlan> plan_cluster(const CudaRequest& request, const CudaFacts& facts,
+                              const ClusterShape& shape) {
+  CAUSEWAY_TRY(check(request));
+  CudaPlan plan;
+  plan.request = request;
+  plan.path = CudaPath::kCluster;
+  return plan_shape(plan, shape, facts.sm_count);
 }
 
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {

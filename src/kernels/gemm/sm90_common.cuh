@@ -18,8 +18,8 @@ namespace causeway::kernels::gemm {
 // for two that take less there is no room beside one that takes more. So where the shares of
 // neighbours alternate, every SM gets one CTA of each. With equal shares, a kernel whose CTAs lie
 // in pairs on half of the SMs leaves the other half to the pairs of the next.
-constexpr uint32_t kSharedLess = 96 * 1024;
-constexpr uint32_t kSharedMore = 118 * 1024;
+constexpr uint32_t kSharedLess = 104 * 1024;
+constexpr uint32_t kSharedMore = 120 * 1024;
 
 constexpr uint32_t kSharedOfSm = 228 * 1024, kSharedOfSystem = 1024;
 static_assert(kSharedLess + kSharedMore + 2 * kSharedOfSystem <= kSharedOfSm);
