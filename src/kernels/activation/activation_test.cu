@@ -1,5 +1,8 @@
 // silu(gate) × up on a GPU against the host kernel.   activation_gpu_test [--seed S]
 #include "kernels/activation/activation.h"
+
+#include <algorithm>
+
 #include "kernels/activation/activation_cuda.h"
 #include "kernels/testing/gpu.cuh"
 
@@ -19,13 +22,27 @@ int run_all(std::uint64_t seed) {
     const auto gate_up = testing::random_bf16(random, rows * 2 * size, 6);
     std::vector<float> exact(static_cast<std::size_t>(rows * size));
     run({.rows = rows, .size = size, .gate_up = gate_up.f32.data(), .out = exact.data()});
-    Device<BFloat16> d_gate_up(gate_up.bf16), out(exact.size());
-    must(run(ParamsCuda{.rows = rows, .size = size, .gate_up = d_gate_up.get(), .out = out.get()},
-             nullptr));
-    must(cudaDeviceSynchronize(), "silu_mul");
-    report.error_at_most(testing::relative_error(testing::to_floats(out.fetch()), exact), 3e-3,
-                         std::to_string(rows) + "×" + std::to_string(size));
+    Device<BFloat16> d_gate_up(gate_up.bf16);
+    for (const std::int64_t stride : {size, size + 8 * random.between(1, 40)}) {
+      Device<BFloat16> out(static_cast<std::size_t>(rows * stride));
+      out.zero();
+      must(run(ParamsCuda{.rows = rows,
+                          .size = size,
+                          .gate_up = d_gate_up.get(),
+                          .out = out.get(),
+                          .out_stride = stride == size ? 0 : stride},
+               nullptr));
+      must(cudaDeviceSynchronize(), "silu_mul");
+      std::vector<float> padded(static_cast<std::size_t>(rows * stride));
+      for (std::int64_t row = 0; row < rows; ++row) {
+        std::copy_n(exact.begin() + row * size, size, padded.begin() + row * stride);
+      }
+      report.error_at_most(
+          testing::relative_error(testing::to_floats(out.fetch()), padded), 3e-3,
+          std::to_string(rows) + "×" + std::to_string(size) + " of " + std::to_string(stride));
+    }
   }
+  report.check(!run(ParamsCuda{.rows = 2, .size = 16, .out_stride = 8}, nullptr).ok(), "overlap");
   report.check(!run(ParamsCuda{.rows = 1, .size = 4}, nullptr).ok(), "a row of 4");
   return report.finish();
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "kernels/activation/activation_cuda.h"
@@ -7,35 +9,41 @@ namespace causeway::kernels::activation {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr std::int64_t kGridRowsMax = 32768;
 
-// Grid: ⌈rows × vectors / kThreads⌉.
+// Grid: (⌈vectors / kThreads⌉, rows at once).
 __global__ void __launch_bounds__(kThreads)
-    silu_mul_kernel(const Bf16x8* gate_up, Bf16x8* out, int64_t count, int vectors) {
+    silu_mul_kernel(const Bf16x8* gate_up, Bf16x8* out, int64_t rows, int vectors,
+                    int64_t out_vectors) {
   wait_for_predecessor();
-  const int64_t index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
-  if (index >= count) return;
-  const int64_t row = index / vectors;
-  const Bf16x8* source = gate_up + row * 2 * vectors + (index - row * vectors);
-  float gate[8], up[8];
-  widen(source[0], gate);
-  widen(source[vectors], up);
+  const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (column >= vectors) return;
+  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const Bf16x8* source = gate_up + row * 2 * vectors + column;
+    const Bf16x8 both[2] = {source[0], source[vectors]};
+    float gate[8], up[8];
+    widen(both[0], gate);
+    widen(both[1], up);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) gate[i] = gate[i] / (1.0f + __expf(-gate[i])) * up[i];
-  out[index] = narrow(gate);
+    for (int i = 0; i < 8; ++i) gate[i] = gate[i] / (1.0f + __expf(-gate[i])) * up[i];
+    out[row * out_vectors + column] = narrow(gate);
+  }
 }
 
 }  // namespace
 
 Status run(const ParamsCuda& p, CudaStream stream) {
-  if (p.size < 8 || p.size % 8 != 0) {
-    return invalid_argument("activation: a row of " + std::to_string(p.size) +
-                            " is not a multiple of 8");
+  const int64_t stride = p.out_stride == 0 ? p.size : p.out_stride;
+  if (p.size < 8 || p.size % 8 != 0 || stride < p.size || stride % 8 != 0) {
+    return invalid_argument("activation: a row of " + std::to_string(p.size) + ", " +
+                            std::to_string(stride) +
+                            " apart, is not a multiple of 8 or overlaps the next");
   }
-  const int64_t count = p.rows * (p.size / 8);
-  const dim3 grid(static_cast<unsigned>((count + kThreads - 1) / kThreads));
+  const dim3 grid(static_cast<unsigned>((p.size / 8 + kThreads - 1) / kThreads),
+                  static_cast<unsigned>(std::min(p.rows, kGridRowsMax)));
   return launch("silu_mul", stream, {grid, dim3(kThreads)}, silu_mul_kernel,
-                static_cast<const Bf16x8*>(p.gate_up), static_cast<Bf16x8*>(p.out), count,
-                static_cast<int>(p.size / 8));
+                static_cast<const Bf16x8*>(p.gate_up), static_cast<Bf16x8*>(p.out), p.rows,
+                static_cast<int>(p.size / 8), stride / 8);
 }
 
 }  // namespace causeway::kernels::activation

@@ -567,9 +567,26 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const Args a) 
   }
 }
 
-// Merges pieces. A unit is a query head of a sequence; `parties` teams of kSize / 4 threads share
-// its pieces, and a CTA takes as many units at once as it has room for. Also zeroes rows without a
-// sequence.
+// The pieces of a sequence, as the merging kernel needs them.
+struct Pieces {
+  int length;
+  int64_t first;  // the slot that has its beginning
+  int count;      // of slots
+  bool within;    // it begins within the first
+
+  __device__ Pieces(const Args& a, const Share& share, int lane, int sequence) {
+    length = a.length[sequence];
+    const int64_t start = count_tiles(a, lane, sequence);
+    first = length == 0 ? 0 : share.slot_of(start);
+    const int64_t last = length == 0 ? 0 : share.slot_of(start + tiles_of(length) - 1);
+    count = static_cast<int>(last - first) + 1;
+    within = length != 0 && start > share.begin(first);
+  }
+};
+
+// Merges pieces: `parties` teams of kSize / 4 threads share those of a query head, and a CTA takes
+// as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
+// next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
 template <int kSize>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_kernel(const Args a, int slots, int parties) {
@@ -579,35 +596,37 @@ __global__ void __launch_bounds__(kMergeThreads)
   if (!a.tables_early) wait_for_predecessor();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const int team = thread / kTeam, element = thread % kTeam, party = team % parties;
-  const int heads = a.kv_heads * a.group, units = a.sequences * heads;
-  const int at_once = kTeams / parties;
+  const int heads = a.kv_heads * a.group, at_once = kTeams / parties;
+  const int turns = (heads + at_once - 1) / at_once, items = a.sequences * turns;
   const int64_t tiles = count_tiles(a, lane, a.sequences);
   const Share share = {tiles, min(int64_t{slots}, tiles)};
-  bool waited = !a.tables_early;
-  for (int base = static_cast<int>(blockIdx.x) * at_once; base < units;
-       base += static_cast<int>(gridDim.x) * at_once) {
-    // Threads of a warp are of one unit (parties × kTeam ≥ 32).
-    const int unit = base + team / parties;
-    const bool inside = unit < units;
-    const int sequence = inside ? unit / heads : 0, head = inside ? unit % heads : 0;
+  int item = static_cast<int>(int64_t{blockIdx.x} * items / gridDim.x);
+  const int end = static_cast<int>((int64_t{blockIdx.x} + 1) * items / gridDim.x);
+  // Divisions of 64 bits take a while: before the wait.
+  int sequence = item / turns;
+  Pieces pieces(a, share, lane, min(sequence, a.sequences - 1));
+  if (a.tables_early) wait_for_predecessor();
+  for (; item < end; ++item) {
+    if (item / turns != sequence) {
+      sequence = item / turns;
+      pieces = Pieces(a, share, lane, sequence);
+    }
+    if (pieces.length != 0 && pieces.count == 1) continue;  // its worker had all of it
+    const int head = item % turns * at_once + team / parties;
     const int kv_head = head / a.group, row = head % a.group;
-    const int64_t start = count_tiles(a, lane, sequence);
-    const int length = a.length[sequence];
-    // Divisions of 64 bits take a while: before the wait.
-    const int64_t from = length == 0 ? 0 : share.slot_of(start);
-    const int64_t to = length == 0 ? 0 : share.slot_of(start + tiles_of(length) - 1);
-    const bool within = length != 0 && start > share.begin(from);
-    const int count = static_cast<int>(to - from) + 1;
-    if (!waited) wait_for_predecessor();
-    waited = true;
-    const bool shared_out = inside && length != 0 && count > 1;
-    auto* target = reinterpret_cast<uint2*>(a.out + static_cast<int64_t>(unit) * kSize) + element;
-    if (inside && length == 0 && party == 0) *target = make_uint2(0, 0);
+    const bool inside = head < heads;
+    auto* target =
+        reinterpret_cast<uint2*>(a.out + (static_cast<int64_t>(sequence) * heads + head) * kSize) +
+        element;
+    if (pieces.length == 0) {
+      if (inside && party == 0) *target = make_uint2(0, 0);
+      continue;
+    }
 
     // ---- this party's pieces --------------------------------------------------------------------
     float above = -INFINITY, sum = 0;
     float4 value = {0, 0, 0, 0};
-    for (int i = party; shared_out && i < count; i += parties * kMergeUnroll) {
+    for (int i = party; inside && i < pieces.count; i += parties * kMergeUnroll) {
       float2 state[kMergeUnroll];
       float4 part[kMergeUnroll];
 #pragma unroll
@@ -615,8 +634,9 @@ __global__ void __launch_bounds__(kMergeThreads)
         const int at = i + j * parties;
         state[j] = make_float2(-INFINITY, 0);
         part[j] = make_float4(0, 0, 0, 0);
-        if (at >= count) continue;
-        const int64_t piece = piece_of(a, kv_head, from + at, at == 0 && within) * a.group + row;
+        if (at >= pieces.count) continue;
+        const int64_t piece =
+            piece_of(a, kv_head, pieces.first + at, at == 0 && pieces.within) * a.group + row;
         state[j] = __ldcg(a.state + piece);
         part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
       }
@@ -632,35 +652,40 @@ __global__ void __launch_bounds__(kMergeThreads)
     }
 
     // ---- what the parties have ------------------------------------------------------------------
-    values[thread] = value;
-    states[thread] = make_float2(above, sum);
-    __syncthreads();
-    if (party == 0 && shared_out) {
-      for (int other = 1; other < parties; ++other) {
-        above = fmaxf(above, states[thread + other * kTeam].x);
+    if (parties > 1) {
+      values[thread] = value;
+      states[thread] = make_float2(above, sum);
+      __syncthreads();
+      if (party == 0) {
+        for (int other = 1; other < parties; ++other) {
+          above = fmaxf(above, states[thread + other * kTeam].x);
+        }
+        const float shrink = exp2f(states[thread].x - above);
+        sum *= shrink;
+        value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
+        for (int other = 1; other < parties; ++other) {
+          const int at = thread + other * kTeam;
+          add_piece(states[at], values[at], above, sum, value);
+        }
       }
-      const float shrink = exp2f(states[thread].x - above);
-      sum *= shrink;
-      value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
-      for (int other = 1; other < parties; ++other) {
-        const int at = thread + other * kTeam;
-        add_piece(states[at], values[at], above, sum, value);
-      }
+      __syncthreads();
+    }
+    if (inside && party == 0) {
       const float inverse = 1.0f / sum;
       *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
                            mma::pack(value.z * inverse, value.w * inverse));
     }
-    __syncthreads();
   }
-  if (!waited) wait_for_predecessor();
 }
 
-// How many teams share a unit: as many as keep the grid within kMergeCtasMax, and a warp at least.
+// How many teams share a head: as many as keep the items within kMergeCtasMax, and at least a warp.
 template <int kSize>
-int merge_parties(int units) {
+int merge_parties(int sequences, int heads) {
   constexpr int kTeams = kMergeThreads / (kSize / 4);
   int parties = kTeams;
-  while (parties > 128 / kSize && units > kMergeCtasMax * (kTeams / parties)) parties /= 2;
+  while (parties > 128 / kSize && sequences * heads > kMergeCtasMax * (kTeams / parties)) {
+    parties /= 2;
+  }
   return parties;
 }
 
@@ -674,10 +699,9 @@ Status launch_split(Args a, int ctas, CudaStream stream) {
                              dim3(static_cast<unsigned>(warps * 32)), warps * of_worker,
                              kSharedMax};
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
-  const int units = a.sequences * a.kv_heads * a.group;
-  const int parties = merge_parties<kSize>(units);
+  const int heads = a.kv_heads * a.group, parties = merge_parties<kSize>(a.sequences, heads);
   const int at_once = kMergeThreads / (kSize / 4) / parties;
-  const int grid = std::min(kMergeCtasMax, (units + at_once - 1) / at_once);
+  const int grid = std::min(kMergeCtasMax, a.sequences * ((heads + at_once - 1) / at_once));
   return launch("attention (merging)", stream,
                 {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)}, merge_kernel<kSize>, a,
                 ctas * warps / a.kv_heads, parties);

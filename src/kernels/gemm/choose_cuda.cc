@@ -84,43 +84,37 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   return plan;
 }
 
-// Clusters of several CTAs that SMs hold at once: an SM cluster of the machine (16 or 18 SMs) may
-// have up to two left over.
-std::int64_t clusters_of(int ctas, int sms) { return ctas == 1 ? sms : sms / 8 * 8 / ctas; }
-
 // Rows of x that kCluster is built for.
-int cluster_batch(std::int64_t m) { return std::max(32, batch_of(m)); }
+int cluster_batch(std::int64_t m) { return std::max(64, batch_of(m)); }
 
 Status check_cluster(const CudaRequest& r, const ClusterShape& shape, int sms) {
   const auto* known = std::find(std::begin(kClusterRows), std::end(kClusterRows), shape.rows);
-  const bool whole = shape.ctas == 1 || shape.ctas == 2 || shape.ctas == 4 || shape.ctas == 8;
-  if (!fits_own(r) || r.norm || r.m > kClusterMax || known == std::end(kClusterRows) || !whole ||
-      shape.rows % (16 * shape.ctas) != 0) {
+  const bool whole = shape.ctas == 1 || shape.ctas == 2;
+  if (!fits_own(r) || r.norm || r.m > kClusterMax || known == std::end(kClusterRows) || !whole) {
     return unsupported("GEMM: kCluster cannot do this product");
   }
-  if (shape.ctas > 1 && ceil_div(weight_rows(r), shape.rows) > clusters_of(shape.ctas, sms)) {
+  if (shape.ctas > 1 && ceil_div(weight_rows(r), shape.rows) > sms / shape.ctas) {
     return unsupported("GEMM: more tiles than clusters");
   }
   return {};
 }
 
-// Microseconds that a shape takes by what it moves, on an H200: w through HBM, w and x through L2,
-// and into an SM; what adding up costs. For comparing shapes. It knows m by its batch only, so that
-// all products of a batch add up in the same order.
+// Microseconds that a shape takes on an H200, by what it moves, to compare shapes: w through HBM,
+// the busiest CTA's part of it, and all through L2; then what starting and adding up costs. It
+// knows m by its batch only, so that all products of a batch add up in the same order. Fitted to
+// docs/measurements/gemm-h200.md.
 double cluster_us(const CudaRequest& r, const ClusterShape& shape, int sms) {
-  constexpr double kMemory = 4.4e6, kCache = 5.9e6, kIntoSm = 60e3, kAddUp = 2;  // bytes a µs; µs
-  const std::int64_t rows = weight_rows(r), tiles = ceil_div(rows, shape.rows);
-  const std::int64_t clusters = std::min(tiles, clusters_of(shape.ctas, sms));
+  constexpr double kMemory = 4.2e6, kOfCta = 45e3, kCache = 7.6e6;  // bytes a microsecond
+  constexpr double kStart = 3.5, kAddUp = 1.5;
+  const std::int64_t tiles = ceil_div(weight_rows(r), shape.rows);
+  const std::int64_t clusters = std::min<std::int64_t>(tiles, sms / shape.ctas);
   const std::int64_t rounds = ceil_div(tiles, clusters);
-  const double column = 2.0 * static_cast<double>(r.k) / shape.ctas;
-  const double of_cta = static_cast<double>(rounds * (shape.rows + cluster_batch(r.m))) * column;
-  const double weights = 2.0 * static_cast<double>(rows * r.k);
-  // Its busiest CTAs hold a product up, not only the sum of all.
-  const double from_memory = weights / kMemory *
-                             static_cast<double>(rounds * clusters * shape.rows) /
-                             static_cast<double>(std::max(rows, clusters * shape.rows));
-  const double from_cache = of_cta * static_cast<double>(clusters * shape.ctas) / kCache;
-  return std::max({from_memory, from_cache, of_cta / kIntoSm}) + (shape.ctas > 1 ? kAddUp : 0);
+  const double column = 2.0 * static_cast<double>(r.k * rounds);  // bytes of a row, of all rounds
+  const double w = column * static_cast<double>(clusters * shape.rows);
+  const double x = column * static_cast<double>(clusters * cluster_batch(r.m));
+  const double of_cta = w / static_cast<double>(clusters * shape.ctas);
+  return kStart + std::max({w / kMemory, of_cta / kOfCta, (w + x) / kCache}) +
+         (shape.ctas > 1 ? kAddUp : 0);
 }
 
 Result<CudaPlan> plan_shape(CudaPlan plan, const ClusterShape& shape, int sms) {
@@ -130,7 +124,7 @@ Result<CudaPlan> plan_shape(CudaPlan plan, const ClusterShape& shape, int sms) {
   const std::int64_t tiles = ceil_div(weight_rows(plan.request), shape.rows);
   plan.tiles = static_cast<int>(tiles);
   plan.k_steps = static_cast<int>(plan.request.k / kClusterStepK);
-  plan.ctas = static_cast<int>(std::min(tiles, clusters_of(shape.ctas, sms))) * shape.ctas;
+  plan.ctas = static_cast<int>(std::min<std::int64_t>(tiles, sms / shape.ctas)) * shape.ctas;
   plan.workspace = kCounterBytes;
   return plan;
 }
@@ -138,7 +132,7 @@ Result<CudaPlan> plan_shape(CudaPlan plan, const ClusterShape& shape, int sms) {
 Result<CudaPlan> plan_clusters(const CudaPlan& plan, int sms) {
   ClusterShape best;
   double best_us = 0;
-  for (const int ctas : {1, 2, 4, 8}) {
+  for (const int ctas : {1, 2}) {
     for (const int rows : kClusterRows) {
       const ClusterShape shape = {rows, ctas};
       if (!check_cluster(plan.request, shape, sms).ok()) continue;
@@ -195,8 +189,11 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
     // for adding up, which a large weight hides.
     const bool many = request.m > 16 && weight_rows(request) >= kManyRows;
     path = many ? CudaPath::kSplit : CudaPath::kRows;
-  } else if (fits_own(request) && request.m <= kSplitMax && !request.paired) {
-    path = CudaPath::kSplit;
+  } else if (fits_own(request) && request.m <= kClusterMax) {
+    // Where the library would need a second launch: for SiLU, and to add up what it has divided
+    // along a long k.
+    const bool twice = request.silu_mul || request.k > 2 * request.n;
+    if (twice || !request.paired) path = CudaPath::kCluster;
   }
   return plan_for(path, request, facts);
 }

@@ -12,6 +12,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/activation/activation_cuda.h"
+
 namespace causeway::kernels::gemm {
 namespace {
 
@@ -28,7 +30,7 @@ Status cuda_status(cudaError_t code, const char* what) {
   return Error{ErrorCode::kDevice, std::string("GEMM: ") + what + ": " + cudaGetErrorString(code)};
 }
 
-// out [m][n] = silu(gate) ⊙ up of stacked [m][2n].
+// out [m][n] = silu(gate) ⊙ up of stacked [m][2n], where activation::run() cannot do it.
 __global__ void silu_mul_kernel(const __nv_bfloat16* stacked, __nv_bfloat16* out,
                                 int64_t out_stride, int m, int n) {
   const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -276,6 +278,16 @@ Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* w
   CAUSEWAY_TRY(prepared->run(state_->handle, product,
                              static_cast<char*>(workspace) + kCounterBytes.count, stream));
   if (!r.silu_mul) return {};
+  const bool vectors = r.n % 8 == 0 && operands.out_stride % 8 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(operands.out) % 16 == 0;
+  if (vectors) {
+    return activation::run({.rows = r.m,
+                            .size = r.n,
+                            .gate_up = product.out,
+                            .out = operands.out,
+                            .out_stride = operands.out_stride},
+                           stream);
+  }
   silu_mul_kernel<<<element_grid(r.m, r.n), kElementThreads, 0, stream>>>(
       static_cast<const __nv_bfloat16*>(product.out), static_cast<__nv_bfloat16*>(operands.out),
       operands.out_stride, m, n);

@@ -287,7 +287,7 @@ void measure_clusters(Bench& b, const Weight& w, std::int64_t m) {
   const int launches = launches_of(b, w);
   const double floor = static_cast<double>(w.n * w.k * 2) / b.read_bytes_per_us;
   const auto chosen = plan_for(CudaPath::kCluster, request_of(w, m), b.facts);
-  for (const int ctas : {1, 2, 4, 8}) {
+  for (const int ctas : {1, 2}) {
     for (const int rows : kClusterRows) {
       const auto plan = plan_cluster(request_of(w, m), b.facts, {rows, ctas});
       if (!plan.ok()) continue;

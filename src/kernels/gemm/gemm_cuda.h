@@ -10,7 +10,7 @@
 // x, w, bias and residual are bf16; sums are f32, rounded once; out is bf16 or f32. Four ways:
 //
 //   kRows     own kernel for few rows of x, bound by reading w once: every CTA owns whole rows of
-//   w. kSplit    own kernel for m ≤ 128: CTAs share tiles of w along k and add up in a fixed order.
+//   w. kSplit    own kernel for m ≤ 32: CTAs share tiles of w along k and add up in a fixed order.
 //   kCluster  own kernel for m ≤ 128: clusters of CTAs share rows of w and divide k.
 //   kLibrary  cuBLASLt, bound by arithmetic; and what TMA cannot address. It may round the product
 //             to bf16 before it adds bias and residual.
@@ -73,7 +73,7 @@ enum class CudaPath { kRows, kSplit, kCluster, kLibrary, kPlain };
 // kCluster: `ctas` CTAs share a tile of `rows` rows of w, and divide k.
 struct ClusterShape {
   int rows = 0;  // one of kClusterRows
-  int ctas = 1;  // 1, 2, 4 or 8; rows are a multiple of 16 times as many
+  int ctas = 1;  // 1 or 2
 };
 
 struct CudaFacts {
@@ -99,7 +99,7 @@ constexpr int kRowsMax = 32;       // largest m of kRows
 constexpr int kNormRowsMax = 16;   // largest m of kRows with a norm
 constexpr int kRowsBlocksMax = 3;  // largest CudaPlan::blocks
 constexpr int kRowsStepK = 128;    // columns of a step
-constexpr int kSplitMax = 128;     // largest m of kSplit
+constexpr int kSplitMax = 32;      // largest m of kSplit
 constexpr int kSplitRows = 128;    // rows of w in a tile
 constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle's width
 constexpr int kClusterMax = 128;   // largest m of kCluster

@@ -379,7 +379,7 @@ Case generate(Random& random) {
   if (random.chance(0.2)) c.out_offset = random.between(0, 8);
   c.in_place = r.residual && random.chance(0.5);
   c.cluster = {static_cast<int>(pick(random, {64, 128, 192, 224, 256})),
-               static_cast<int>(pick(random, {1, 2, 4, 8}))};
+               static_cast<int>(random.between(1, 2))};
   c.seed = random.bits();
   return c;
 }

@@ -93,9 +93,7 @@ Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   switch (batch) {
     case 8: return split_choice<8>(share);
     case 16: return split_choice<16>(share);
-    case 32: return split_choice<32>(share);
-    case 64: return split_choice<64>(share);
-    default: return split_choice<128>(share);
+    default: return split_choice<32>(share);
   }
 }
 
@@ -130,29 +128,24 @@ Choice<RowsArgs> rows_choice(int batch, int blocks, bool norm, CudaShare share) 
 }
 
 template <int kBatch, int kRows>
-Choice<ClusterArgs> cluster_choice(CudaShare share) {
+Choice<ClusterArgs> cluster_choice() {
   using Ring = ClusterRing<kBatch, kRows>;
-  return {cluster_kernel<kBatch, kRows>, Ring::kThreads, Ring::stages(share),
-          Ring::shared_bytes(share)};
+  return {cluster_kernel<kBatch, kRows>, Ring::kThreads, Ring::kStages, Ring::kSharedBytes};
 }
 
 template <int kBatch>
-Choice<ClusterArgs> cluster_choice(int rows, CudaShare share) {
+Choice<ClusterArgs> cluster_choice(int rows) {
   switch (rows) {
-    case 64: return cluster_choice<kBatch, 64>(share);
-    case 128: return cluster_choice<kBatch, 128>(share);
-    case 192: return cluster_choice<kBatch, 192>(share);
-    case 224: return cluster_choice<kBatch, 224>(share);
-    default: return cluster_choice<kBatch, 256>(share);
+    case 64: return cluster_choice<kBatch, 64>();
+    case 128: return cluster_choice<kBatch, 128>();
+    case 192: return cluster_choice<kBatch, 192>();
+    case 224: return cluster_choice<kBatch, 224>();
+    default: return cluster_choice<kBatch, 256>();
   }
 }
 
-Choice<ClusterArgs> cluster_choice(int batch, int rows, CudaShare share) {
-  switch (batch) {
-    case 32: return cluster_choice<32>(rows, share);
-    case 64: return cluster_choice<64>(rows, share);
-    default: return cluster_choice<128>(rows, share);
-  }
+Choice<ClusterArgs> cluster_choice(int batch, int rows) {
+  return batch == 64 ? cluster_choice<64>(rows) : cluster_choice<128>(rows);
 }
 
 // The whole of the SM's memory as shared memory: two kernels' CTAs beside each other need it, and
@@ -170,14 +163,16 @@ Status allow_shared_memory(const Choice<Args>& choice) {
 }
 
 Status allow_shared_memory() {
-  for (const int batch : {8, 16, 32, 64, 128}) {
+  for (const int batch : {8, 16, 32}) {
     CAUSEWAY_TRY(allow_shared_memory(split_choice(batch, CudaShare::kMore)));
-    for (const int rows : kClusterRows) {
-      CAUSEWAY_TRY(allow_shared_memory(cluster_choice(batch, rows, CudaShare::kMore)));
-    }
-    for (int blocks = 1; blocks <= kRowsBlocksMax && batch <= kRowsMax; ++blocks) {
+    for (int blocks = 1; blocks <= kRowsBlocksMax; ++blocks) {
       CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, false, CudaShare::kMore)));
       CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, true, CudaShare::kMore)));
+    }
+  }
+  for (const int batch : {64, 128}) {
+    for (const int rows : kClusterRows) {
+      CAUSEWAY_TRY(allow_shared_memory(cluster_choice(batch, rows)));
     }
   }
   return {};
@@ -232,7 +227,7 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
     return launch(choice, maps, args, plan.ctas, 1, stream, overlap);
   }
   if (plan.path == CudaPath::kCluster) {
-    const auto choice = cluster_choice(plan.batch, plan.cluster.rows, plan.request.share);
+    const auto choice = cluster_choice(plan.batch, plan.cluster.rows);
     const ClusterArgs args = {
         .output = output, .tiles = plan.tiles, .k_steps = plan.k_steps, .stages = choice.stages};
     return launch(choice, maps, args, plan.ctas, plan.cluster.ctas, stream, overlap);

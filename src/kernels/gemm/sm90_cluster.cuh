@@ -1,13 +1,13 @@
 // The product for a batch's rows of x, which are then as dear to read as w: sums [rows of x × rows
 // of w] = x · wᵀ, by a cluster of CTAs that share rows of w and divide k.
 //
-//                 k ─▶  rank 0     rank 1     rank 2     rank 3
-//   tile of w's rows  [ CTA  4i | CTA 4i+1 | CTA 4i+2 | CTA 4i+3 ]   cluster i
+//                k ─▶  rank 0     rank 1
+//   tile of w's rows  [ CTA 2i | CTA 2i+1 ]   cluster i
 //
-// A CTA so reads kRows × k/C of w and only k/C columns of x: all CTAs together read x once a
-// cluster, where whole rows of w a CTA would read it once a CTA, and L2 could not give that. At the
-// end the ranks lay their sums into shared memory, and each adds up its columns of all ranks, in
-// the order of ranks. Clusters of one take tile after tile instead.
+// A CTA of a pair reads kRows × k/2 of w and only half the columns of x: long rows of w then keep
+// all SMs busy, and x is read once a pair. At the end the ranks lay their sums into shared memory,
+// and each adds up its columns of both, in the order of ranks. Clusters of one take tile after tile
+// instead.
 //
 // x's rows are the rows of the tensor cores' tiles, w's their columns, of which there may be any
 // multiple of 32: so tiles of w fit the number of SMs. One warp feeds w and one x into a ring of
@@ -26,24 +26,16 @@ template <int kBatch, int kRows>
 struct ClusterRing {
   static constexpr int kGroups = kBatch > 64 ? 2 : 1;  // warpgroups that multiply
   static constexpr int kThreads = 128 * kGroups + 64;
-  // With few rows of x the next kernel's CTAs fit beside (CudaShare).
-  static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
   static constexpr uint32_t kInputBytes = kBatch * kClusterStepK * 2;
   static constexpr uint32_t kWeightBytes = kRows * kClusterStepK * 2;
   static constexpr uint32_t kStageBytes = kInputBytes + kWeightBytes;
   // Sums in shared memory [kBatch][kPitch]; the pitch spreads a warp's stores over the banks.
   static constexpr int kPitch = kRows + 8;
-  static constexpr uint32_t shared_bytes(CudaShare share) {
-    return kCtasPerSm == 1 ? 227 * 1024 : shared_max(share);
-  }
-  // Stages, a full and an empty barrier each; 1,024 bytes are for aligning the whole.
-  static constexpr uint32_t stages(CudaShare share) {
-    return (shared_bytes(share) - 1024) / (kStageBytes + 16);
-  }
-  static_assert(stages(CudaShare::kLess) >= 2);
-  static_assert(kBatch * kPitch * 4 + 1024 <= shared_bytes(CudaShare::kLess));
-  // The tensor cores read 64 rows of x, whatever lies behind those that exist.
-  static_assert(kStageBytes >= kGroups * 64 * kClusterStepK * 2);
+  // All that a CTA may have: stages, a full and an empty barrier each; 1,024 bytes are for aligning
+  // the whole.
+  static constexpr uint32_t kSharedBytes = 227 * 1024;
+  static constexpr uint32_t kStages = (kSharedBytes - 1024) / (kStageBytes + 16);
+  static_assert(kStages >= 4 && kBatch * kPitch * 4 + 1024 <= kSharedBytes);
 };
 
 struct ClusterArgs {
@@ -291,8 +283,7 @@ struct ClusterWorker {
 };
 
 template <int kBatch, int kRows>
-__global__ void __launch_bounds__(ClusterRing<kBatch, kRows>::kThreads,
-                                  ClusterRing<kBatch, kRows>::kCtasPerSm)
+__global__ void __launch_bounds__(ClusterRing<kBatch, kRows>::kThreads, 1)
     cluster_kernel(const __grid_constant__ CUtensorMap x_map,
                    const __grid_constant__ CUtensorMap w_map,
                    const __grid_constant__ ClusterArgs args) {
