@@ -5,8 +5,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <vector>
 
 #include "base/random.h"
+#include "bench/step_floor.h"
 #include "bench/step_recorder.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
@@ -26,8 +28,14 @@ namespace {
 constexpr Bytes kFrame = mib(4);
 constexpr ModelId kModel(1);
 constexpr int kReadTimes = 3;
-constexpr int kLimitRuns = 3;              // the best counts
+constexpr int kLimitRuns = 3;              // the median counts
 constexpr Nanos kPatience = seconds(300);  // for a run
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 // Counts what comes until all have ended.
 class CountingSink final : public engine::OutputSink {
@@ -211,17 +219,14 @@ Result<GpuLimits> Bench::measure_limits() {
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*slice_));
   CAUSEWAY_ASSIGN(const auto stream, slice_->make_stream("limits"));
   const kernels::CudaStream cuda = device::cuda_stream_of(*stream);
-  GpuLimits best;
-  for (int i = 0; i < kLimitRuns; ++i) {
-    CAUSEWAY_ASSIGN(const double read,
+  std::vector<double> read(kLimitRuns), operations(kLimitRuns);
+  for (std::size_t i = 0; i < kLimitRuns; ++i) {
+    CAUSEWAY_ASSIGN(read[i],
                     kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
                                                         weights_memory_.bytes(), kReadTimes, cuda));
-    CAUSEWAY_ASSIGN(const double operations,
-                    kernels::bench::cuda_matmul_peak(matmul_memory_.data(), cuda));
-    best.read_bytes_per_second = std::max(best.read_bytes_per_second, read);
-    best.operations_per_second = std::max(best.operations_per_second, operations);
+    CAUSEWAY_ASSIGN(operations[i], kernels::bench::cuda_matmul_peak(matmul_memory_.data(), cuda));
   }
-  return best;
+  return GpuLimits{median_of(read), median_of(operations)};
 }
 
 // The forward pass by itself, in the same process and before the engine takes the memory.
@@ -275,8 +280,11 @@ Result<Nanos> Bench::serve(const std::vector<LoadRequest>& requests, std::int64_
 
 Result<RunReport> Bench::run_trace() {
   std::int64_t output_tokens = 0;
+  CAUSEWAY_ASSIGN(const GpuLimits before, measure_limits());
   CAUSEWAY_ASSIGN(const Nanos total, serve(settings_.requests, &output_tokens));
-  RunReport report = report_run(recorder_->take(), limits_, total);
+  const std::vector<StepRecord> steps = recorder_->take();
+  CAUSEWAY_ASSIGN(const GpuLimits after, measure_limits());
+  RunReport report = report_run(steps, mean_of(before, after), total);
   report.requests = std::ssize(settings_.requests);
   report.output_tokens = output_tokens;
   for (const LoadRequest& request : settings_.requests) {

@@ -38,6 +38,7 @@ RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limi
   RunReport report;
   report.steps = std::ssize(steps);
   report.total = total;
+  report.limits = limits;
   for (const std::int64_t sequences : kBands) report.bands.push_back(band_up_to(sequences));
   for (const StepRecord& step : steps) {
     const Nanos floor = floor_of(step.work, limits);
@@ -75,6 +76,16 @@ DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t ba
 
 namespace {
 
+void print_limits(const char* when, const GpuLimits& limits) {
+  fmt::print("limits {}: {:.0f} GB/s read, {:.0f} TFLOP/s\n", when,
+             limits.read_bytes_per_second * 1e-9, limits.operations_per_second * 1e-12);
+}
+
+nlohmann::ordered_json limits_json(const GpuLimits& limits) {
+  return {{"hbm_read_bytes_per_s", limits.read_bytes_per_second},
+          {"cublas_bf16_flops", limits.operations_per_second}};
+}
+
 void print_bands(const RunReport& run) {
   fmt::print("{:>20} {:>7} {:>11} {:>10} {:>6}\n", "steps of the last", "steps", "on GPU ms",
              "floor ms", "ratio");
@@ -103,9 +114,7 @@ nlohmann::ordered_json bands_json(const RunReport& run) {
 }  // namespace
 
 void print_report(const EngineReport& report) {
-  fmt::print("limits of this run: {:.0f} GB/s read, {:.0f} TFLOP/s\n",
-             report.limits.read_bytes_per_second * 1e-9,
-             report.limits.operations_per_second * 1e-12);
+  print_limits("at the beginning", report.limits);
   if (!report.runs.empty()) {
     fmt::print("{:>8} {:>9} {:>9} {:>7} {:>7} {:>10} {:>10} {:>6} {:>10} {:>6}\n", "requests",
                "prompt", "output", "steps", "decode", "total s", "floor s", "ratio", "on GPU s",
@@ -124,6 +133,7 @@ void print_report(const EngineReport& report) {
         to_seconds(run.on_device - run.decode_on_device), to_seconds(run.floor - run.decode_floor),
         to_seconds(run.on_device - run.decode_on_device) /
             to_seconds(run.floor - run.decode_floor));
+    print_limits("around it", run.limits);
   }
   if (!report.runs.empty()) print_bands(report.runs.back());
   if (report.decodes.empty()) return;
@@ -137,8 +147,7 @@ void print_report(const EngineReport& report) {
 }
 
 nlohmann::ordered_json report_json(const EngineReport& report) {
-  nlohmann::ordered_json json = {{"hbm_read_bytes_per_s", report.limits.read_bytes_per_second},
-                                 {"cublas_bf16_flops", report.limits.operations_per_second},
+  nlohmann::ordered_json json = {{"limits", limits_json(report.limits)},
                                  {"runs", nlohmann::ordered_json::array()},
                                  {"decode", nlohmann::ordered_json::array()}};
   for (const RunReport& run : report.runs) {
@@ -154,6 +163,7 @@ nlohmann::ordered_json report_json(const EngineReport& report) {
                             {"on_gpu_s", to_seconds(run.on_device)},
                             {"decode_on_gpu_s", to_seconds(run.decode_on_device)},
                             {"idle_share", run.idle()},
+                            {"limits", limits_json(run.limits)},
                             {"bands", bands_json(run)}});
   }
   for (const DecodeReport& one : report.decodes) {

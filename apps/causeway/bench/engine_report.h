@@ -28,6 +28,8 @@ struct RunReport {
   Nanos decode_floor;             // of it, of the steps of single tokens
   Nanos on_device;                // Σ of the steps' times on the GPU
   Nanos decode_on_device;
+  GpuLimits
+      limits;  // the mean of those before and behind it: a GPU that has worked for long is slower
   std::vector<Band> bands;
   double ratio() const { return to_seconds(total) / to_seconds(floor); }
   // Of the total, when the GPU ran no step.
@@ -51,7 +53,7 @@ DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t ba
                            const GpuLimits& limits);
 
 struct EngineReport {
-  GpuLimits limits;
+  GpuLimits limits;  // at its beginning; of the decode steps
   std::vector<RunReport> runs;
   std::vector<DecodeReport> decodes;
 };

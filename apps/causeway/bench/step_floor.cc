@@ -31,6 +31,11 @@ StepWork work_of(const request::Batch& batch, const model::ModelConfig& config,
   return work;
 }
 
+GpuLimits mean_of(const GpuLimits& a, const GpuLimits& b) {
+  return {(a.read_bytes_per_second + b.read_bytes_per_second) / 2,
+          (a.operations_per_second + b.operations_per_second) / 2};
+}
+
 Nanos floor_of(const StepWork& work, const GpuLimits& limits) {
   return nanos_from_seconds(
       std::max(static_cast<double>(work.read.count) / limits.read_bytes_per_second,

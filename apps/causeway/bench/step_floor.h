@@ -28,6 +28,7 @@ struct GpuLimits {
   double read_bytes_per_second = 0;
   double operations_per_second = 0;
 };
+GpuLimits mean_of(const GpuLimits& a, const GpuLimits& b);
 Nanos floor_of(const StepWork& work, const GpuLimits& limits);
 
 }  // namespace causeway::bench

@@ -62,6 +62,10 @@ TEST(StepFloorTime, IsTheLargerOfReadingAndComputing) {
   const GpuLimits limits{.read_bytes_per_second = 1e9, .operations_per_second = 1e12};
   EXPECT_EQ(floor_of({.read = Bytes(2'000'000), .operations = 1e9}, limits), millis(2));
   EXPECT_EQ(floor_of({.read = Bytes(2'000'000), .operations = 5e9}, limits), millis(5));
+  const GpuLimits mean =
+      mean_of(limits, {.read_bytes_per_second = 3e9, .operations_per_second = 4e12});
+  EXPECT_DOUBLE_EQ(mean.read_bytes_per_second, 2e9);
+  EXPECT_DOUBLE_EQ(mean.operations_per_second, 2.5e12);
 }
 
 }  // namespace

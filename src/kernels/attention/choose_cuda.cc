@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <string>
 
 #include "kernels/attention/cuda_parts.h"
@@ -35,7 +34,7 @@ bool has_flashinfer() {
 }
 
 bool fuses_prepare(const Heads& heads, std::int64_t decode) {
-  static const std::int64_t kMost = getenv("FRESH_MAX") ? atol(getenv("FRESH_MAX")) : 16;  // sequences
+  constexpr std::int64_t kMost = 16;  // sequences
   if (decode < 1 || decode > kMost) return false;
   const auto kernel = choose_decode(heads, DecodeKernel::kBest);
   return kernel.ok() && *kernel == DecodeKernel::kSplit;

@@ -9,8 +9,9 @@
 namespace causeway::kernels::attention {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kPairsMax = 8;  // pairs (i, i + size/2) that a lane holds: heads of up to 512
+constexpr int kThreads = 256;
+constexpr int kQuad = 4;      // elements that a lane takes of each half of a head, in one access
+constexpr int kQuadsMax = 2;  // such pairs that a lane holds: heads of up to 512
 
 struct Args {
   __nv_bfloat16* qkv;  // [tokens][q heads, k heads, v heads][size]
@@ -28,55 +29,87 @@ struct Args {
   int q_heads, kv_heads, half, block_tokens;
 };
 
-// Grid: (tokens, ⌈heads / kWarps⌉); a warp a head.
-__global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
+struct alignas(8) Quad {
+  __nv_bfloat162 pair[2];
+};
+
+__device__ __forceinline__ void widen(const Quad& packed, float (&out)[kQuad]) {
+  const float2 first = __bfloat1622float2(packed.pair[0]);
+  const float2 second = __bfloat1622float2(packed.pair[1]);
+  out[0] = first.x, out[1] = first.y, out[2] = second.x, out[3] = second.y;
+}
+__device__ __forceinline__ Quad narrow(const float (&in)[kQuad]) {
+  return {{__floats2bfloat162_rn(in[0], in[1]), __floats2bfloat162_rn(in[2], in[3])}};
+}
+__device__ __forceinline__ void widen(const float* row, float (&out)[kQuad]) {
+  const float4 four = *reinterpret_cast<const float4*>(row);
+  out[0] = four.x, out[1] = four.y, out[2] = four.z, out[3] = four.w;
+}
+
+// Grid: (tokens, ⌈heads / (kThreads / kTeam)⌉); a team of kTeam lanes a head.
+template <int kTeam>
+__global__ void __launch_bounds__(kThreads) prepare_kernel(const Args a) {
   wait_for_predecessor();
   const int64_t token = a.first + blockIdx.x;
-  const int head = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int head = static_cast<int>(blockIdx.y) * (kThreads / kTeam) + thread / kTeam;
+  const int lane = thread % kTeam;
   const int position = a.position[token];
-  if (head >= a.q_heads + 2 * a.kv_heads || position < 0) return;
-  const bool is_q = head < a.q_heads;
-  const bool is_v = head >= a.q_heads + a.kv_heads;
+  const int heads = a.q_heads + 2 * a.kv_heads;
+  if (position < 0) return;
+  const bool is_q = head < a.q_heads, is_v = head >= a.q_heads + a.kv_heads;
   __nv_bfloat16* x = a.qkv + token * a.qkv_stride + static_cast<int64_t>(head) * 2 * a.half;
 
   // ---- load ------------------------------------------------------------------------------------
-  float low[kPairsMax], high[kPairsMax], squares = 0;
+  float low[kQuadsMax][kQuad], high[kQuadsMax][kQuad], squares = 0;
+  const auto holds = [&](int i) {
+    return head < heads && (i == 0 || kTeam == 32) && (lane + kTeam * i) * kQuad < a.half;
+  };
 #pragma unroll
-  for (int i = 0; i < kPairsMax; ++i) {
-    const int at = lane + 32 * i;
-    low[i] = at < a.half ? __bfloat162float(x[at]) : 0.0f;
-    high[i] = at < a.half ? __bfloat162float(x[at + a.half]) : 0.0f;
-    squares += low[i] * low[i] + high[i] * high[i];
+  for (int i = 0; i < kQuadsMax; ++i) {
+    if (!holds(i)) continue;
+    const int at = (lane + kTeam * i) * kQuad;
+    widen(*reinterpret_cast<const Quad*>(x + at), low[i]);
+    widen(*reinterpret_cast<const Quad*>(x + at + a.half), high[i]);
+#pragma unroll
+    for (int j = 0; j < kQuad; ++j) squares += low[i][j] * low[i][j] + high[i][j] * high[i][j];
   }
 
-  // ---- norm and rotation
-  // -------------------------------------------------------------------------
-  const __nv_bfloat16* norm = is_q ? a.q_norm : a.k_norm;
-  if (!is_v && norm != nullptr) {
-    const float factor = parts::norm_factor(warp_sum(squares), 2 * a.half, a.epsilon);
+  // ---- norm and rotation ------------------------------------------------------------------------
+  const __nv_bfloat16* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
+  float factor = 1.0f;
+  if (a.q_norm != nullptr || a.k_norm != nullptr) {  // the same in all lanes
 #pragma unroll
-    for (int i = 0; i < kPairsMax; ++i) {
-      const int at = lane + 32 * i;
-      if (at >= a.half) continue;
-      low[i] *= factor * __bfloat162float(norm[at]);
-      high[i] *= factor * __bfloat162float(norm[at + a.half]);
+    for (int lanes = kTeam / 2; lanes > 0; lanes /= 2) {
+      squares += __shfl_xor_sync(0xFFFFFFFFu, squares, lanes);
     }
+    if (norm != nullptr) factor = parts::norm_factor(squares, 2 * a.half, a.epsilon);
   }
-  if (!is_v) {
-    const float* row = a.table + token * 2 * a.half;
 #pragma unroll
-    for (int i = 0; i < kPairsMax; ++i) {
-      const int at = lane + 32 * i;
-      if (at >= a.half) continue;
-      parts::rotate(low[i], high[i], row[at], row[a.half + at]);
+  for (int i = 0; i < kQuadsMax; ++i) {
+    if (is_v || !holds(i)) continue;
+    const int at = (lane + kTeam * i) * kQuad;
+    float gain[2][kQuad] = {{1, 1, 1, 1}, {1, 1, 1, 1}}, cosine[kQuad], sine[kQuad];
+    if (norm != nullptr) {
+      widen(*reinterpret_cast<const Quad*>(norm + at), gain[0]);
+      widen(*reinterpret_cast<const Quad*>(norm + at + a.half), gain[1]);
+    }
+    const float* row = a.table + token * 2 * a.half + at;
+    widen(row, cosine);
+    widen(row + a.half, sine);
+#pragma unroll
+    for (int j = 0; j < kQuad; ++j) {
+      if (norm != nullptr) {
+        low[i][j] *= factor * gain[0][j];
+        high[i][j] *= factor * gain[1][j];
+      }
+      parts::rotate(low[i][j], high[i][j], cosine[j], sine[j]);
     }
   }
 
-  // ---- store: q in place, k and v into the frame
-  // -------------------------------------------------
+  // ---- store: q in place, k and v into the frame ------------------------------------------------
   __nv_bfloat16* target = x;
-  if (!is_q) {
+  if (!is_q && head < heads) {
     const int32_t* table = a.frames + a.frame_begin[a.sequence[token]];
     const int64_t frame = table[position / a.block_tokens];
     const int kv_head = (head - a.q_heads) % a.kv_heads;
@@ -86,12 +119,19 @@ __global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
              kv_head * 2 * a.half;
   }
 #pragma unroll
-  for (int i = 0; i < kPairsMax; ++i) {
-    const int at = lane + 32 * i;
-    if (at >= a.half) continue;
-    target[at] = __float2bfloat16(low[i]);
-    target[at + a.half] = __float2bfloat16(high[i]);
+  for (int i = 0; i < kQuadsMax; ++i) {
+    if (!holds(i)) continue;
+    const int at = (lane + kTeam * i) * kQuad;
+    *reinterpret_cast<Quad*>(target + at) = narrow(low[i]);
+    *reinterpret_cast<Quad*>(target + at + a.half) = narrow(high[i]);
   }
+}
+
+// Eight bytes at a time: what stands between heads, tokens and frames must be multiples of that.
+bool addressable(const PrepareCuda& p) {
+  return p.heads.size % (2 * kQuad) == 0 && p.qkv_stride % kQuad == 0 &&
+         p.kv.token_stride.count % 8 == 0 && p.kv.value_offset.count % 8 == 0 &&
+         p.kv.key_offset.count % 8 == 0 && p.kv.frame_bytes.count % 8 == 0;
 }
 
 }  // namespace
@@ -99,8 +139,8 @@ __global__ void __launch_bounds__(kWarps * 32) prepare_kernel(const Args a) {
 Status prepare(const PrepareCuda& p, CudaStream stream) {
   if (p.kv.dtype != DType::kBF16) return unsupported("attention: KV on a GPU is held as BF16");
   if (p.first < 0 || p.first > p.tokens || p.heads.kv < 1 || p.heads.query < 1 ||
-      p.heads.size < 2 || p.heads.size % 2 != 0 || p.heads.size > 64 * kPairsMax ||
-      p.kv.block_tokens < 1) {
+      p.heads.size < 2 || p.heads.size > 2 * 32 * kQuad * kQuadsMax || p.kv.block_tokens < 1 ||
+      !addressable(p)) {
     return invalid_argument("attention: cannot prepare heads of " + std::to_string(p.heads.size));
   }
   Args a = {};
@@ -125,8 +165,13 @@ Status prepare(const PrepareCuda& p, CudaStream stream) {
   a.half = static_cast<int>(p.heads.size / 2);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   const int heads = a.q_heads + 2 * a.kv_heads;
-  const dim3 grid(static_cast<unsigned>(p.tokens - p.first), (heads + kWarps - 1) / kWarps);
-  return launch("qk norm, rope and KV write", stream, {grid, dim3(kWarps * 32)}, prepare_kernel, a);
+  const int team = a.half <= 8 * kQuad ? 8 : a.half <= 16 * kQuad ? 16 : 32;
+  auto* kernel = team == 8    ? prepare_kernel<8>
+                 : team == 16 ? prepare_kernel<16>
+                              : prepare_kernel<32>;
+  const int at_once = kThreads / team;
+  const dim3 grid(static_cast<unsigned>(p.tokens - p.first), (heads + at_once - 1) / at_once);
+  return launch("qk norm, rope and KV write", stream, {grid, dim3(kThreads)}, kernel, a);
 }
 
 }  // namespace causeway::kernels::attention

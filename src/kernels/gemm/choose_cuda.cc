@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 
 #include "kernels/gemm/gemm_cuda.h"
 
@@ -84,67 +83,6 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   return plan;
 }
 
-// Rows of x that kCluster is built for.
-int cluster_batch(std::int64_t m) { return std::max(64, batch_of(m)); }
-
-Status check_cluster(const CudaRequest& r, const ClusterShape& shape, int sms) {
-  const auto* known = std::find(std::begin(kClusterRows), std::end(kClusterRows), shape.rows);
-  const bool whole = shape.ctas == 1 || shape.ctas == 2;
-  if (!fits_own(r) || r.norm || r.m > kClusterMax || known == std::end(kClusterRows) || !whole) {
-    return unsupported("GEMM: kCluster cannot do this product");
-  }
-  if (shape.ctas > 1 && ceil_div(weight_rows(r), shape.rows) > sms / shape.ctas) {
-    return unsupported("GEMM: more tiles than clusters");
-  }
-  return {};
-}
-
-// Microseconds that a shape takes on an H200, by what it moves, to compare shapes: w through HBM,
-// the busiest CTA's part of it, and all through L2; then what starting and adding up costs. It
-// knows m by its batch only, so that all products of a batch add up in the same order. Fitted to
-// docs/measurements/gemm-h200.md.
-double cluster_us(const CudaRequest& r, const ClusterShape& shape, int sms) {
-  constexpr double kMemory = 4.2e6, kOfCta = 45e3, kCache = 7.6e6;  // bytes a microsecond
-  constexpr double kStart = 3.5, kAddUp = 1.5;
-  const std::int64_t tiles = ceil_div(weight_rows(r), shape.rows);
-  const std::int64_t clusters = std::min<std::int64_t>(tiles, sms / shape.ctas);
-  const std::int64_t rounds = ceil_div(tiles, clusters);
-  const double column = 2.0 * static_cast<double>(r.k * rounds);  // bytes of a row, of all rounds
-  const double w = column * static_cast<double>(clusters * shape.rows);
-  const double x = column * static_cast<double>(clusters * cluster_batch(r.m));
-  const double of_cta = w / static_cast<double>(clusters * shape.ctas);
-  return kStart + std::max({w / kMemory, of_cta / kOfCta, (w + x) / kCache}) +
-         (shape.ctas > 1 ? kAddUp : 0);
-}
-
-Result<CudaPlan> plan_shape(CudaPlan plan, const ClusterShape& shape, int sms) {
-  CAUSEWAY_TRY(check_cluster(plan.request, shape, sms));
-  plan.cluster = shape;
-  plan.batch = cluster_batch(plan.request.m);
-  const std::int64_t tiles = ceil_div(weight_rows(plan.request), shape.rows);
-  plan.tiles = static_cast<int>(tiles);
-  plan.k_steps = static_cast<int>(plan.request.k / kClusterStepK);
-  plan.ctas = static_cast<int>(std::min<std::int64_t>(tiles, sms / shape.ctas)) * shape.ctas;
-  plan.workspace = kCounterBytes;
-  return plan;
-}
-
-Result<CudaPlan> plan_clusters(const CudaPlan& plan, int sms) {
-  ClusterShape best;
-  double best_us = 0;
-  for (const int ctas : {1, 2}) {
-    for (const int rows : kClusterRows) {
-      const ClusterShape shape = {rows, ctas};
-      if (!check_cluster(plan.request, shape, sms).ok()) continue;
-      const double us = cluster_us(plan.request, shape, sms);
-      if (best.rows != 0 && us >= best_us) continue;
-      best = shape;
-      best_us = us;
-    }
-  }
-  return plan_shape(plan, best, sms);
-}
-
 Result<CudaPlan> plan_library(CudaPlan plan) {
   const CudaRequest& r = plan.request;
   if (!r.paired || r.norm) return unsupported("GEMM: kLibrary cannot do this product");
@@ -164,22 +102,12 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
   switch (path) {
     case CudaPath::kRows: return plan_rows(plan, facts.sm_count);
     case CudaPath::kSplit: return plan_split(plan, facts.sm_count);
-    case CudaPath::kCluster: return plan_clusters(plan, facts.sm_count);
     case CudaPath::kLibrary: return plan_library(plan);
     case CudaPath::kPlain: break;
   }
   if (request.norm) return unsupported("GEMM: kPlain does not normalise");
   plan.workspace = kCounterBytes;
   return plan;
-}
-
-Result<CudaPlan> plan_cluster(const CudaRequest& request, const CudaFacts& facts,
-                              const ClusterShape& shape) {
-  CAUSEWAY_TRY(check(request));
-  CudaPlan plan;
-  plan.request = request;
-  plan.path = CudaPath::kCluster;
-  return plan_shape(plan, shape, facts.sm_count);
 }
 
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
@@ -189,11 +117,8 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
     // for adding up, which a large weight hides.
     const bool many = request.m > 16 && weight_rows(request) >= kManyRows;
     path = many ? CudaPath::kSplit : CudaPath::kRows;
-  } else if (fits_own(request) && request.m <= kClusterMax) {
-    // Where the library would need a second launch: for SiLU, and to add up what it has divided
-    // along a long k.
-    const bool twice = request.silu_mul || request.k > 2 * request.n;
-    if (twice || !request.paired) path = CudaPath::kCluster;
+  } else if (fits_own(request) && request.m <= kSplitMax && !request.paired) {
+    path = CudaPath::kSplit;
   }
   return plan_for(path, request, facts);
 }

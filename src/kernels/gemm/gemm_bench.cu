@@ -282,33 +282,6 @@ Times measure_own(Bench& b, const Weight& w, std::int64_t m, CudaPath path, int 
   });
 }
 
-// Every shape of a cluster that fits, for what choose() takes.
-void measure_clusters(Bench& b, const Weight& w, std::int64_t m) {
-  const int launches = launches_of(b, w);
-  const double floor = static_cast<double>(w.n * w.k * 2) / b.read_bytes_per_us;
-  const auto chosen = plan_for(CudaPath::kCluster, request_of(w, m), b.facts);
-  for (const int ctas : {1, 2}) {
-    for (const int rows : kClusterRows) {
-      const auto plan = plan_cluster(request_of(w, m), b.facts, {rows, ctas});
-      if (!plan.ok()) continue;
-      const Times t = time(b, launches, [&] {
-        for (int j = 0; j < launches; ++j) {
-          must(b.gemm.run(*plan, operands_of(b, w, plan->request, j), b.workspace, b.stream,
-                          Overlap::kYes));
-        }
-      });
-      const bool is_chosen =
-          chosen.ok() && chosen->cluster.rows == rows && chosen->cluster.ctas == ctas;
-      std::printf(
-          "{\"what\":\"cluster\",\"weight\":\"%s\",\"m\":%ld,\"rows\":%d,\"ctas\":%d,"
-          "\"floor_us\":%.2f,\"us\":%.2f,\"chosen\":%s}\n",
-          w.name, m, rows, ctas, floor, t.median, is_chosen ? "true" : "false");
-      std::fprintf(stderr, "%-8s m %3ld  %3d rows by %d CTAs %8.2f us (%.2f)%s\n", w.name, m, rows,
-                   ctas, t.median, t.median / floor, is_chosen ? "  chosen" : "");
-    }
-  }
-}
-
 void measure_shape(Bench& b, const Weight& w, std::int64_t m) {
   const int launches = m > 256 ? 4 : launches_of(b, w);
   const double floor = static_cast<double>(w.n * w.k * 2) / b.read_bytes_per_us;
@@ -398,7 +371,6 @@ void measure_chain(Bench& b, std::int64_t m) {
                       {"rows", false, CudaPath::kRows, Overlap::kYes},
                       {"rows, no overlap", false, CudaPath::kRows, Overlap::kNo},
                       {"split", false, CudaPath::kSplit, Overlap::kYes},
-                      {"cluster", false, CudaPath::kCluster, Overlap::kYes},
                       {"library", false, CudaPath::kLibrary, Overlap::kNo}};
   for (const Way& way : ways) {
     if (!plan_for(way.path, {.m = m, .n = kHidden, .k = kHidden}, b.facts).ok()) continue;
@@ -424,17 +396,14 @@ int run(const Options& options) {
   if (wanted("chain")) {
     for (const std::int64_t m : {1, 8, 16, 32, 64, 128}) measure_chain(b, m);
   }
-  if (wanted("shapes") || wanted("clusters")) {
+  if (wanted("shapes")) {
     const Weight weights[] = {{"qkv", kQkv, kHidden, false, false},
                               {"o", kHidden, kHidden, false, false},
                               {"gate_up", 2 * kInner, kHidden, false, true},
                               {"down", kHidden, kInner, false, false},
                               {"lm_head", kVocabulary, kHidden, true, false}};
     for (const Weight& w : weights) {
-      for (const std::int64_t m : options.rows) {
-        if (wanted("shapes")) measure_shape(b, w, m);
-        if (wanted("clusters") && m <= kClusterMax) measure_clusters(b, w, m);
-      }
+      for (const std::int64_t m : options.rows) measure_shape(b, w, m);
     }
   }
   must(cudaDeviceSynchronize(), "end");

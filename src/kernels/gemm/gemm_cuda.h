@@ -10,8 +10,7 @@
 // x, w, bias and residual are bf16; sums are f32, rounded once; out is bf16 or f32. Four ways:
 //
 //   kRows     own kernel for few rows of x, bound by reading w once: every CTA owns whole rows of
-//   w. kSplit    own kernel for m ≤ 32: CTAs share tiles of w along k and add up in a fixed order.
-//   kCluster  own kernel for m ≤ 128: clusters of CTAs share rows of w and divide k.
+//   w. kSplit    own kernel for m ≤ 128: CTAs share tiles of w along k and add up in a fixed order.
 //   kLibrary  cuBLASLt, bound by arithmetic; and what TMA cannot address. It may round the product
 //             to bf16 before it adds bias and residual.
 //   kPlain    for operands that cuBLASLt cannot address either: right, and slow.
@@ -68,13 +67,7 @@ struct CudaOperands {
   std::int64_t out_stride = 0;
 };
 
-enum class CudaPath { kRows, kSplit, kCluster, kLibrary, kPlain };
-
-// kCluster: `ctas` CTAs share a tile of `rows` rows of w, and divide k.
-struct ClusterShape {
-  int rows = 0;  // one of kClusterRows
-  int ctas = 1;  // 1 or 2
-};
+enum class CudaPath { kRows, kSplit, kLibrary, kPlain };
 
 struct CudaFacts {
   int sm_count = 132;  // SMs that the stream's context owns
@@ -88,7 +81,6 @@ struct CudaPlan {
   CudaPath path = CudaPath::kLibrary;
   int batch = 0;   // rows of x that the kernel is built for: m rounded up to 8, 16, 32, 64 or 128
   int blocks = 0;  // kRows
-  ClusterShape cluster;  // kCluster
   int tiles = 0;
   int k_steps = 0;
   int ctas = 0;
@@ -99,12 +91,9 @@ constexpr int kRowsMax = 32;       // largest m of kRows
 constexpr int kNormRowsMax = 16;   // largest m of kRows with a norm
 constexpr int kRowsBlocksMax = 3;  // largest CudaPlan::blocks
 constexpr int kRowsStepK = 128;    // columns of a step
-constexpr int kSplitMax = 32;      // largest m of kSplit
+constexpr int kSplitMax = 128;     // largest m of kSplit
 constexpr int kSplitRows = 128;    // rows of w in a tile
 constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle's width
-constexpr int kClusterMax = 128;   // largest m of kCluster
-constexpr int kClusterStepK = 64;
-constexpr int kClusterRows[] = {64, 128, 192, 224, 256};
 // The first bytes of every workspace count arrivals at tiles; they are zero between launches.
 constexpr Bytes kCounterBytes = kib(64);
 constexpr Bytes kLibraryBytes = mib(32);  // what cuBLASLt wants on Hopper
@@ -115,11 +104,6 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts);
 
 // The plan for a given way. Errors: as choose(), and kUnsupported when the way cannot do it.
 Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaFacts& facts);
-
-// kCluster with a shape of the caller's. Errors: as plan_for(), and kUnsupported for shapes that do
-// not fit the product or the SMs: a cluster of several CTAs takes one tile only.
-Result<CudaPlan> plan_cluster(const CudaRequest& request, const CudaFacts& facts,
-                              const ClusterShape& shape);
 
 // True when choose() finds a way that normalises x itself; else the caller does that before. Pure.
 bool fuses_norm(const CudaRequest& request, const CudaFacts& facts);

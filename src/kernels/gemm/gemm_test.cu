@@ -132,22 +132,12 @@ struct Case {
   std::int64_t x_pad = 0, w_pad = 0, out_pad = 0, residual_pad = 0;
   bool in_place = false;  // the residual is out itself
   std::int64_t out_offset = 0;
-  ClusterShape cluster;  // kCluster, where it fits
   std::uint64_t seed = 0;
 };
-
-Result<CudaPlan> plan_of(const Case& c, CudaPath path, const CudaRequest& request) {
-  if (path == CudaPath::kCluster) {
-    auto plan = plan_cluster(request, c.facts, c.cluster);
-    if (plan.ok()) return plan;
-  }
-  return plan_for(path, request, c.facts);
-}
 
 const char* name_of(CudaPath path) {
   return path == CudaPath::kRows      ? "rows"
          : path == CudaPath::kSplit   ? "split"
-         : path == CudaPath::kCluster ? "cluster"
          : path == CudaPath::kLibrary ? "library"
                                       : "plain";
 }
@@ -155,14 +145,12 @@ const char* name_of(CudaPath path) {
 void describe(const Case& c, const CudaPlan& plan) {
   const CudaRequest& r = c.request;
   std::fprintf(stderr,
-               "  m %ld n %ld k %ld %s%s%s%s%s%s path %s batch %d ctas %d cluster %d of %d pads "
-               "%ld %ld %ld %ld "
+               "  m %ld n %ld k %ld %s%s%s%s%s%s path %s batch %d ctas %d pads %ld %ld %ld %ld "
                "offset %ld seed %lu\n",
                r.m, r.n, r.k, r.out == CudaOut::kF32 ? "f32" : "bf16", r.bias ? " bias" : "",
                r.residual ? " residual" : "", c.in_place ? " in place" : "",
                r.silu_mul ? " silu_mul" : "", r.norm ? " norm" : "", name_of(plan.path), plan.batch,
-               plan.ctas, plan.cluster.ctas, plan.cluster.rows, c.x_pad, c.w_pad, c.out_pad,
-               c.residual_pad, c.out_offset, c.seed);
+               plan.ctas, c.x_pad, c.w_pad, c.out_pad, c.residual_pad, c.out_offset, c.seed);
 }
 
 constexpr std::int64_t kElementsMax = 40 << 20;
@@ -254,9 +242,7 @@ struct Run {
 bool same_alone(CudaGemm& gemm, Run& run, const std::vector<char>& all) {
   CudaRequest alone = run.c.request;
   alone.m = 1;
-  const auto plan = run.plan.path == CudaPath::kCluster
-                        ? plan_cluster(alone, run.c.facts, run.plan.cluster)
-                        : plan_for(run.plan.path, alone, run.c.facts);
+  const auto plan = plan_for(run.plan.path, alone, run.c.facts);
   if (!plan.ok() || !run.launch(gemm, *plan, run.b.out[2], Overlap::kYes).ok()) return false;
   const std::vector<char> row = run.fetch(run.b.out[2]);
   return std::memcmp(row.data(), all.data(),
@@ -276,7 +262,7 @@ bool counters_zero(const Buffers& b) {
 }
 
 struct Totals {
-  int cases[5] = {};     // by path
+  int cases[4] = {};     // by path
   double error_max = 0;  // in units of the tolerance
 };
 
@@ -289,7 +275,7 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, To
   CudaRequest request = c.request;
   request.aligned = aligned(run.operands);
   request.paired = paired(run.operands);
-  const auto plan = plan_of(c, path, request);
+  const auto plan = plan_for(path, request, c.facts);
   if (!plan.ok() && plan.error().code == ErrorCode::kUnsupported) return true;
   if (!plan.ok()) {
     std::fprintf(stderr, "  no plan: %s\n", plan.error().message.c_str());
@@ -326,7 +312,7 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, To
   must(cudaMemcpyAsync(&verdict, b.verdict, sizeof verdict, cudaMemcpyDeviceToHost, b.stream), "v");
   const std::vector<char> first = run.fetch(b.out[0]), second = run.fetch(b.out[1]);
   const bool same = first == second;
-  const bool own = plan->path != CudaPath::kLibrary && plan->path != CudaPath::kPlain;
+  const bool own = plan->path == CudaPath::kRows || plan->path == CudaPath::kSplit;
   const bool alone = !own || same_alone(gemm, run, second);
   const bool zero = counters_zero(b);
   ++totals.cases[static_cast<int>(plan->path)];
@@ -378,8 +364,6 @@ Case generate(Random& random) {
   if (random.chance(0.3)) c.residual_pad = random.between(0, 70);
   if (random.chance(0.2)) c.out_offset = random.between(0, 8);
   c.in_place = r.residual && random.chance(0.5);
-  c.cluster = {static_cast<int>(pick(random, {64, 128, 192, 224, 256})),
-               static_cast<int>(random.between(1, 2))};
   c.seed = random.bits();
   return c;
 }
@@ -399,19 +383,18 @@ int run(int cases, std::uint64_t seed) {
   int wrong = 0;
   for (int i = 0; i < cases && wrong < 10; ++i) {
     const Case c = generate(random);
-    for (const CudaPath path : {CudaPath::kRows, CudaPath::kSplit, CudaPath::kCluster,
-                                CudaPath::kLibrary, CudaPath::kPlain}) {
+    for (const CudaPath path :
+         {CudaPath::kRows, CudaPath::kSplit, CudaPath::kLibrary, CudaPath::kPlain}) {
       if (run_case(c, path, buffers, *gemm, totals)) continue;
       std::fprintf(stderr, "  (case %d)\n", i);
       ++wrong;
     }
   }
   std::printf(
-      "%s: %d wrong; rows %d, split %d, cluster %d, library %d, plain %d; largest error %.3f of "
-      "the "
+      "%s: %d wrong; rows %d, split %d, library %d, plain %d; largest error %.3f of the "
       "tolerance\n",
       wrong == 0 ? "PASSED" : "FAILED", wrong, totals.cases[0], totals.cases[1], totals.cases[2],
-      totals.cases[3], totals.cases[4], totals.error_max);
+      totals.cases[3], totals.error_max);
   return wrong == 0 ? 0 : 1;
 }
 

@@ -8,7 +8,6 @@
 #include "kernels/gemm/cublaslt.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/plain.h"
-#include "kernels/gemm/sm90_cluster.cuh"
 #include "kernels/gemm/sm90_rows.cuh"
 #include "kernels/gemm/sm90_split.cuh"
 #include "kernels/gemm/tensor_map.cuh"
@@ -23,7 +22,7 @@ constexpr cuuint64_t kSlabBytes = kSlab * 2;
 TensorShape input_shape(const CudaPlan& plan, const CudaOperands& operands) {
   const CudaRequest& r = plan.request;
   const cuuint64_t row = map_size(operands.x_stride) * 2;
-  if (plan.path != CudaPath::kRows) {
+  if (plan.path == CudaPath::kSplit) {
     return {2, {map_size(r.k), map_size(r.m)}, {row}, {kSlab, map_box(plan.batch)}};
   }
   return {3,
@@ -36,13 +35,12 @@ TensorShape input_shape(const CudaPlan& plan, const CudaOperands& operands) {
 TensorShape weight_shape(const CudaPlan& plan, const CudaOperands& operands) {
   const CudaRequest& r = plan.request;
   const cuuint64_t row = map_size(operands.w_stride) * 2;
-  if (plan.path != CudaPath::kRows) {
-    const int rows = plan.path == CudaPath::kSplit ? kSplitRows : plan.cluster.rows;
-    if (!r.silu_mul) return {2, {map_size(r.k), map_size(r.n)}, {row}, {kSlab, map_box(rows)}};
+  if (plan.path == CudaPath::kSplit) {
+    if (!r.silu_mul) return {2, {map_size(r.k), map_size(r.n)}, {row}, {kSlab, kSplitRows}};
     return {4,
             {map_size(r.k), 8, 2, map_size(r.n / 8)},
             {row, row * map_size(r.n), row * 8},
-            {kSlab, 8, 2, map_box(rows / 16)}};
+            {kSlab, 8, 2, kSplitRows / 16}};
   }
   constexpr cuuint32_t kSlabs = kRowsStepK / kSlab;
   if (!r.silu_mul) {
@@ -93,7 +91,9 @@ Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   switch (batch) {
     case 8: return split_choice<8>(share);
     case 16: return split_choice<16>(share);
-    default: return split_choice<32>(share);
+    case 32: return split_choice<32>(share);
+    case 64: return split_choice<64>(share);
+    default: return split_choice<128>(share);
   }
 }
 
@@ -127,27 +127,6 @@ Choice<RowsArgs> rows_choice(int batch, int blocks, bool norm, CudaShare share) 
   return norm ? rows_choice<true>(batch, blocks, share) : rows_choice<false>(batch, blocks, share);
 }
 
-template <int kBatch, int kRows>
-Choice<ClusterArgs> cluster_choice() {
-  using Ring = ClusterRing<kBatch, kRows>;
-  return {cluster_kernel<kBatch, kRows>, Ring::kThreads, Ring::kStages, Ring::kSharedBytes};
-}
-
-template <int kBatch>
-Choice<ClusterArgs> cluster_choice(int rows) {
-  switch (rows) {
-    case 64: return cluster_choice<kBatch, 64>();
-    case 128: return cluster_choice<kBatch, 128>();
-    case 192: return cluster_choice<kBatch, 192>();
-    case 224: return cluster_choice<kBatch, 224>();
-    default: return cluster_choice<kBatch, 256>();
-  }
-}
-
-Choice<ClusterArgs> cluster_choice(int batch, int rows) {
-  return batch == 64 ? cluster_choice<64>(rows) : cluster_choice<128>(rows);
-}
-
 // The whole of the SM's memory as shared memory: two kernels' CTAs beside each other need it, and
 // changing the split between kernels would empty the SM.
 template <typename Args>
@@ -163,16 +142,11 @@ Status allow_shared_memory(const Choice<Args>& choice) {
 }
 
 Status allow_shared_memory() {
-  for (const int batch : {8, 16, 32}) {
+  for (const int batch : {8, 16, 32, 64, 128}) {
     CAUSEWAY_TRY(allow_shared_memory(split_choice(batch, CudaShare::kMore)));
-    for (int blocks = 1; blocks <= kRowsBlocksMax; ++blocks) {
+    for (int blocks = 1; blocks <= kRowsBlocksMax && batch <= kRowsMax; ++blocks) {
       CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, false, CudaShare::kMore)));
       CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, true, CudaShare::kMore)));
-    }
-  }
-  for (const int batch : {64, 128}) {
-    for (const int rows : kClusterRows) {
-      CAUSEWAY_TRY(allow_shared_memory(cluster_choice(batch, rows)));
     }
   }
   return {};
@@ -192,22 +166,18 @@ Result<Maps> encode_maps(EncodeTiled encoder, const CudaPlan& plan, const CudaOp
 }
 
 template <typename Args>
-Status launch(const Choice<Args>& choice, const Maps& maps, const Args& args, int ctas, int cluster,
+Status launch(const Choice<Args>& choice, const Maps& maps, const Args& args, int ctas,
               cudaStream_t stream, Overlap overlap) {
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = overlap == Overlap::kYes ? 1 : 0;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(cluster);
-  attributes[1].val.clusterDim.y = 1;
-  attributes[1].val.clusterDim.z = 1;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = overlap == Overlap::kYes ? 1 : 0;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(choice.threads);
   config.dynamicSmemBytes = choice.shared_bytes;
   config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = cluster > 1 ? 2 : 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
   return cuda_status(cudaLaunchKernelEx(&config, choice.kernel, maps.x, maps.w, args),
                      "GEMM: launch");
 }
@@ -224,13 +194,7 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
                            .stages = choice.stages,
                            .gains = static_cast<const __nv_bfloat16*>(operands.gains),
                            .epsilon = operands.epsilon};
-    return launch(choice, maps, args, plan.ctas, 1, stream, overlap);
-  }
-  if (plan.path == CudaPath::kCluster) {
-    const auto choice = cluster_choice(plan.batch, plan.cluster.rows);
-    const ClusterArgs args = {
-        .output = output, .tiles = plan.tiles, .k_steps = plan.k_steps, .stages = choice.stages};
-    return launch(choice, maps, args, plan.ctas, plan.cluster.ctas, stream, overlap);
+    return launch(choice, maps, args, plan.ctas, stream, overlap);
   }
   SplitArgs args = {};
   args.output = output;
@@ -240,7 +204,7 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   args.k_steps = plan.k_steps;
   const auto choice = split_choice(plan.batch, plan.request.share);
   args.stages = choice.stages;
-  return launch(choice, maps, args, plan.ctas, 1, stream, overlap);
+  return launch(choice, maps, args, plan.ctas, stream, overlap);
 }
 
 Status check(const CudaPlan& plan, const CudaOperands& operands, const void* workspace) {

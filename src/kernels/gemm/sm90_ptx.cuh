@@ -11,8 +11,6 @@ using hybrid_gemm::ptx::barrier_arrive_expect;
 using hybrid_gemm::ptx::barrier_init;
 using hybrid_gemm::ptx::barrier_init_fence;
 using hybrid_gemm::ptx::barrier_wait;
-using hybrid_gemm::ptx::cluster_rank;
-using hybrid_gemm::ptx::cluster_sync;
 using hybrid_gemm::ptx::flag_add;
 using hybrid_gemm::ptx::flag_load;
 using hybrid_gemm::ptx::load_box;
@@ -37,32 +35,6 @@ CAUSEWAY_DEVICE void dependency_wait() { asm volatile("griddepcontrol.wait;" :::
 // The next kernel may be placed on the SMs once every CTA of this one has said so (or ended).
 CAUSEWAY_DEVICE void dependents_launch() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-// ---- clusters ----------------------------------------------------------------------------------
-
-CAUSEWAY_DEVICE uint32_t cluster_size() {
-  uint32_t size;
-  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
-  return size;
-}
-
-// Two f32 at `address` of this CTA's shared memory, as CTA `rank` of the cluster has them.
-CAUSEWAY_DEVICE float2 load_of_rank(uint32_t address, int rank) {
-  float2 value;
-  asm volatile(
-      "{\n.reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %2, %3;\n"
-      "ld.shared::cluster.v2.f32 {%0, %1}, [remote];\n}"
-      : "=f"(value.x), "=f"(value.y)
-      : "r"(address), "r"(rank)
-      : "memory");
-  return value;
-}
-
-// The first `threads` threads of the CTA, whole warps, wait for one another.
-CAUSEWAY_DEVICE void workers_sync(int threads) {
-  asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
 // ---- flags in global memory ------------------------------------------------------------------

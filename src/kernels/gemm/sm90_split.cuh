@@ -12,7 +12,7 @@
 //
 // One warp feeds w and one x into a ring of stages [w 128×64 | x kBatch×64] by TMA; two warpgroups
 // multiply, 64 rows
-// of w each. The ring takes a share of an SM's shared memory (CudaShare): the
+// of w each. The ring takes a share of an SM's shared memory (CudaShare) up to 32 rows of x: the
 // next kernel's CTAs fit beside, fill their rings with weights, and only then wait for this one.
 #pragma once
 
@@ -31,8 +31,12 @@ struct SplitRing {
   static constexpr uint32_t kWeightBytes = kSplitRows * kSplitStepK * 2;
   static constexpr uint32_t kInputBytes = kBatch * kSplitStepK * 2;
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
+  static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
   // Stages, a full and an empty barrier each; 1,024 bytes are for aligning the whole.
-  static constexpr uint32_t shared_bytes(CudaShare share) { return shared_max(share); }
+  // Above 32 rows all that a CTA may have, less what is declared (`last_words`).
+  static constexpr uint32_t shared_bytes(CudaShare share) {
+    return kBatch > 32 ? 226 * 1024 : shared_max(share);
+  }
   static constexpr uint32_t stages(CudaShare share) {
     return (shared_bytes(share) - 1024) / (kStageBytes + 16);
   }
@@ -177,7 +181,7 @@ template <int kBatch>
 struct SplitWorker {
   using Ring = SplitRing<kBatch>;
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
-  static constexpr int kFlight = kQuads > 2 ? 16 / kQuads : 8;
+  static constexpr int kFlight = kQuads > 8 ? 1 : kQuads > 2 ? 16 / kQuads : 8;
   const SplitArgs& args;
   const SplitShare& share;
   SplitPlace<kBatch> place;
@@ -289,7 +293,7 @@ struct SplitWorker {
 };
 
 template <int kBatch>
-__global__ void __launch_bounds__(kSplitThreads, 2)
+__global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
     split_kernel(const __grid_constant__ CUtensorMap x_map,
                  const __grid_constant__ CUtensorMap w_map,
                  const __grid_constant__ SplitArgs args) {
