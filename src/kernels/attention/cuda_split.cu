@@ -38,6 +38,7 @@ constexpr int kCtasMax = 160;  // SMs that are used at most
 constexpr int kSharedMax = 227 * 1024;
 constexpr int kMergeThreads = 256;
 constexpr int kMergeUnroll = 8;  // pieces asked for at once
+constexpr int kMergeTurns = 4;   // or heads of two pieces
 // The product behind is placed when all CTAs of the merging kernel have been: no more of them than
 // find room beside the attention's.
 constexpr int kMergeCtasMax = 264;
@@ -584,6 +585,63 @@ struct Pieces {
   }
 };
 
+// What the merging kernel adds up of one element: `above` is the largest score of all.
+struct Merged {
+  float above = -INFINITY, sum = 0;
+  float4 value = {0, 0, 0, 0};
+
+  template <int kCount>
+  __device__ void add(const float2 (&state)[kCount], const float4 (&part)[kCount]) {
+    float next = above;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) next = fmaxf(next, state[j].x);
+    rescale(next);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) add_piece(state[j], part[j], above, sum, value);
+  }
+  __device__ void rescale(float next) {
+    const float shrink = exp2f(above - next);
+    above = next;
+    sum *= shrink;
+    value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
+  }
+  __device__ void store(uint2* target) const {
+    const float inverse = 1.0f / sum;
+    *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
+                         mma::pack(value.z * inverse, value.w * inverse));
+  }
+};
+
+// With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
+template <int kSize>
+__device__ void merge_pairs(const Args& a, const Pieces& pieces, int sequence, int head, int step,
+                            int turns, int element) {
+  const int heads = a.kv_heads * a.group;
+  float2 state[kMergeTurns][2];
+  float4 part[kMergeTurns][2];
+#pragma unroll
+  for (int t = 0; t < kMergeTurns; ++t) {
+    const int h = min(head + t * step, heads - 1);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int64_t piece =
+          piece_of(a, h / a.group, pieces.first + j, j == 0 && pieces.within) * a.group +
+          h % a.group;
+      state[t][j] = __ldcg(a.state + piece);
+      part[t][j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < kMergeTurns; ++t) {
+    const int h = head + t * step;
+    if (t >= turns || h >= heads) continue;
+    Merged merged;
+    merged.add(state[t], part[t]);
+    merged.store(reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize) +
+                 element);
+  }
+}
+
 // Merges pieces: `parties` teams of kSize / 4 threads share those of a query head, and a CTA takes
 // as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
 // next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
@@ -612,6 +670,13 @@ __global__ void __launch_bounds__(kMergeThreads)
       pieces = Pieces(a, share, lane, sequence);
     }
     if (pieces.length != 0 && pieces.count == 1) continue;  // its worker had all of it
+    if (pieces.length != 0 && pieces.count == 2 && parties == 1) {
+      const int together = min(kMergeTurns, min(end - item, turns - item % turns));
+      merge_pairs<kSize>(a, pieces, sequence, item % turns * at_once + team, at_once, together,
+                         element);
+      item += together - 1;
+      continue;
+    }
     const int head = item % turns * at_once + team / parties;
     const int kv_head = head / a.group, row = head % a.group;
     const bool inside = head < heads;
@@ -624,8 +689,7 @@ __global__ void __launch_bounds__(kMergeThreads)
     }
 
     // ---- this party's pieces --------------------------------------------------------------------
-    float above = -INFINITY, sum = 0;
-    float4 value = {0, 0, 0, 0};
+    Merged merged;
     for (int i = party; inside && i < pieces.count; i += parties * kMergeUnroll) {
       float2 state[kMergeUnroll];
       float4 part[kMergeUnroll];
@@ -640,41 +704,28 @@ __global__ void __launch_bounds__(kMergeThreads)
         state[j] = __ldcg(a.state + piece);
         part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
       }
-      float next = above;
-#pragma unroll
-      for (int j = 0; j < kMergeUnroll; ++j) next = fmaxf(next, state[j].x);
-      const float shrink = exp2f(above - next);
-      above = next;
-      sum *= shrink;
-      value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
-#pragma unroll
-      for (int j = 0; j < kMergeUnroll; ++j) add_piece(state[j], part[j], above, sum, value);
+      merged.add(state, part);
     }
 
     // ---- what the parties have ------------------------------------------------------------------
     if (parties > 1) {
-      values[thread] = value;
-      states[thread] = make_float2(above, sum);
+      values[thread] = merged.value;
+      states[thread] = make_float2(merged.above, merged.sum);
       __syncthreads();
       if (party == 0) {
+        float above = merged.above;
         for (int other = 1; other < parties; ++other) {
           above = fmaxf(above, states[thread + other * kTeam].x);
         }
-        const float shrink = exp2f(states[thread].x - above);
-        sum *= shrink;
-        value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
+        merged.rescale(above);
         for (int other = 1; other < parties; ++other) {
           const int at = thread + other * kTeam;
-          add_piece(states[at], values[at], above, sum, value);
+          add_piece(states[at], values[at], above, merged.sum, merged.value);
         }
       }
       __syncthreads();
     }
-    if (inside && party == 0) {
-      const float inverse = 1.0f / sum;
-      *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
-                           mma::pack(value.z * inverse, value.w * inverse));
-    }
+    if (inside && party == 0) merged.store(target);
   }
 }
 
