@@ -18,6 +18,8 @@ std::string_view name_of(Verdict verdict) {
     case Verdict::kSettling: return "settling";
     case Verdict::kExhausted: return "too many pending";
     case Verdict::kRefused: return "refused";
+    case Verdict::kAsynchronous: return "asynchronous";
+    case Verdict::kBusy: return "behind other work";
   }
   return "?";
 }

@@ -47,8 +47,10 @@ enum class Verdict : std::uint8_t {
   kSettling,   // a call that waits for the whole device is under way
   kExhausted,  // too many copies pending
   kRefused,    // the driver or the engine refused the stand-in or the transfer
+  kAsynchronous,  // CAUSEWAY_ASYNC=native
+  kBusy,          // its stream was not free at once (CAUSEWAY_ASYNC=wait)
 };
-inline constexpr int kVerdicts = 14;
+inline constexpr int kVerdicts = 16;
 std::string_view name_of(Verdict verdict);
 
 struct Decision {

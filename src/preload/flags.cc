@@ -1,5 +1,6 @@
 #include "preload/flags.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace causeway::preload {
@@ -22,6 +23,12 @@ Flags::Flags(FlagPair* pairs) {
 
 std::optional<Turn> Flags::take() {
   const std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    const auto met = std::partition(unmet_.begin(), unmet_.end(),
+                                    [](const Turn& turn) { return !turn.started(); });
+    free_.insert(free_.end(), met, unmet_.end());
+    unmet_.erase(met, unmet_.end());
+  }
   if (free_.empty()) return std::nullopt;
   Turn turn = free_.back();
   free_.pop_back();
@@ -31,7 +38,7 @@ std::optional<Turn> Flags::take() {
 
 void Flags::give_back(const Turn& turn) {
   const std::lock_guard lock(mutex_);
-  free_.push_back(turn);
+  (turn.started() ? free_ : unmet_).push_back(turn);
 }
 
 }  // namespace causeway::preload

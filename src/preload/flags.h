@@ -46,12 +46,14 @@ class Flags {
 
   // nullopt: all are in use.
   std::optional<Turn> take();
-  // The session has released it, or nobody ever started.
+  // The session has released it, or nobody is held by it. A stream that has not come to its start
+  // may still do so: the pair is used again after that only.
   void give_back(const Turn& turn);
 
  private:
   std::mutex mutex_;
-  std::vector<Turn> free_;  // with the number of their last use
+  std::vector<Turn> free_;   // with the number of their last use
+  std::vector<Turn> unmet_;  // not started yet
 };
 
 }  // namespace causeway::preload

@@ -34,6 +34,7 @@ Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock
   CAUSEWAY_ASSIGN(gpu.physical, device::CudaPhysical::create(native_.api, ordinal, count));
   CAUSEWAY_ASSIGN(gpu.context, device::CudaContext::create(*gpu.physical, 1.0, clock));
   primaries_[index(ordinal)] = gpu.context->handle();
+  if (native_.cuCtxGetId != nullptr) (void)native_.cuCtxGetId(gpu.context->handle(), &gpu.id);
   gpu.relays = contains(options.relays, ordinal) && options.staging >= kExtent;
   std::vector<int> peers;
   for (const int peer : options.gpus) {
@@ -52,7 +53,9 @@ Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock
 }
 
 Gpus::~Gpus() {
-  for (const auto& [key, stream] : peer_streams_) context(key.target).destroy_stream(stream);
+  for (const auto& [key, stream] : peer_streams_) {
+    if (!stopped()) context(key.target).destroy_stream(stream);
+  }
   // Devices go before the contexts that they use.
   for (Gpu& gpu : gpus_) gpu.device.reset();
 }
@@ -72,11 +75,19 @@ bool Gpus::can_relay(int relay, int target) const {
          helped.physical->reaches(helper.physical->ordinal());
 }
 
+bool Gpus::same_contexts() const {
+  if (native_.cuCtxGetId == nullptr) return true;
+  return std::all_of(gpus_.begin(), gpus_.end(), [&](const Gpu& gpu) {
+    unsigned long long id = 0;
+    return native_.cuCtxGetId(gpu.context->handle(), &id) == device::kCudaSuccess && id == gpu.id;
+  });
+}
+
 Status Gpus::health() const {
-  for (const Gpu& gpu : gpus_) {
+  for (int link = 0; link < count(); ++link) {
     // A stream of a dead context says so.
     int result = device::kCudaSuccess;
-    CAUSEWAY_TRY(gpu.context->call("cuStreamQuery", [&] {
+    CAUSEWAY_TRY(call(link, "cuStreamQuery", [&] {
       result = native_.api.cuStreamQuery(kThreadStream);
       return result == device::kCudaNotReady ? device::kCudaSuccess : result;
     }));

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -54,6 +55,18 @@ class Gpus {
   bool can_relay(int relay, int target) const;
   // An error once the driver says that a context of ours is dead.
   Status health() const;
+  // Whether the contexts are those of the opening: a program may reset its devices.
+  bool same_contexts() const;
+  // From now on nothing calls the driver any more, as far as it is called through this: the contexts
+  // are about to go, or the process is. Streams and memory stay where they are.
+  void stop() { stopped_.store(true); }
+  bool stopped() const { return stopped_.load(); }
+  // As the context's own, until stop().
+  template <typename Function>
+  Status call(int link, const char* name, Function&& function) const {
+    if (stopped()) return Error{ErrorCode::kCancelled, "the session has ended"};
+    return context(link).call(name, std::forward<Function>(function));
+  }
 
   // A stream of `target` for bytes to or from the staging memory of `relay`, made on first use; the
   // pairs of relays and targets are few.
@@ -69,6 +82,7 @@ class Gpus {
     std::unique_ptr<device::CudaContext> context;
     std::unique_ptr<device::Device> device;
     bool relays = false;
+    unsigned long long id = 0;  // of the context
   };
   struct PeerKey {
     int target = 0;
@@ -80,6 +94,7 @@ class Gpus {
   Status add(int ordinal, int count, const GpusOptions& options, const Clock& clock);
 
   const Native& native_;
+  std::atomic<bool> stopped_{false};
   std::vector<Gpu> gpus_;  // by link
   std::vector<CUctx_st*> primaries_;
   std::mutex mutex_;  // guards what follows

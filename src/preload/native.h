@@ -40,6 +40,7 @@ inline constexpr int kCudaPointerManaged = 8;
 inline constexpr int kCudaPointerDevice = 9;
 inline constexpr int kCudaPointerRangeStart = 11;
 inline constexpr int kCudaPointerRangeBytes = 12;
+inline constexpr int kCudaPointerPool = 17;
 inline constexpr unsigned kCudaMemoryHost = 1;
 inline constexpr unsigned kCudaMemoryDevice = 2;
 
@@ -129,8 +130,7 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
   X(cuMemFreeHost, (void* address), (address))                                                   \
   X(cuModuleUnload, (CUmod_st * module), (module))                                               \
   X(cuLibraryUnload, (CUlib_st * library), (library))                                            \
-  X(cuCtxDestroy_v2, (CUctx_st * context), (context))                                            \
-  X(cuDevicePrimaryCtxReset_v2, (int device), (device))
+  X(cuCtxDestroy_v2, (CUctx_st * context), (context))
 
 namespace causeway::preload {
 
@@ -142,6 +142,9 @@ struct Native {
   CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_MEMBER)
 #undef CAUSEWAY_PRELOAD_MEMBER
+  int (*cuDevicePrimaryCtxReset_v2)(int device) = nullptr;
+  // Of CUDA 12: nullptr before.
+  int (*cuCtxGetId)(CUctx_st* context, unsigned long long* id) = nullptr;
   int (*cuGetProcAddress)(const char* name, void** found, int version,
                           std::uint64_t flags) = nullptr;
   int (*cuGetProcAddress_v2)(const char* name, void** found, int version, std::uint64_t flags,

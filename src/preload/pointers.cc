@@ -22,10 +22,12 @@ Pointers::Range Pointers::ask(CudaDevicePointer address) const {
   int gpu = -1;
   CudaDevicePointer start = 0;
   std::size_t bytes = 0;
-  std::array<int, 6> attributes = {kCudaPointerContext,   kCudaPointerMemoryType,
-                                   kCudaPointerManaged,   kCudaPointerDevice,
-                                   kCudaPointerRangeStart, kCudaPointerRangeBytes};
-  std::array<void*, 6> values = {&context, &type, &managed, &gpu, &start, &bytes};
+  void* pool = nullptr;
+  std::array<int, 7> attributes = {kCudaPointerContext,    kCudaPointerMemoryType,
+                                   kCudaPointerManaged,    kCudaPointerDevice,
+                                   kCudaPointerRangeStart, kCudaPointerRangeBytes,
+                                   kCudaPointerPool};
+  std::array<void*, 7> values = {&context, &type, &managed, &gpu, &start, &bytes, &pool};
   Range range;
   range.begin = address;
   range.end = address;
@@ -38,7 +40,9 @@ Pointers::Range Pointers::ask(CudaDevicePointer address) const {
     memory.place = Place::kPageable;
     return range;
   }
-  if (managed != 0) {
+  if (pool != nullptr) {
+    memory.place = Place::kOther;  // of a pool: it comes and goes in the order of streams
+  } else if (managed != 0) {
     memory.place = Place::kManaged;
   } else if (type == kCudaMemoryHost) {
     memory.place = Place::kPinned;
@@ -46,7 +50,7 @@ Pointers::Range Pointers::ask(CudaDevicePointer address) const {
     memory.place = Place::kGpu;
     memory.gpu = gpu;
     const bool known = gpu >= 0 && gpu < std::ssize(primaries_);
-    // Memory of pools and of mapped addresses has no context.
+    // Memory of mapped addresses has no context.
     memory.primary =
         context == nullptr || (known && primaries_[static_cast<std::size_t>(gpu)] == context);
   }

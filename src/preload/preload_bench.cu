@@ -83,7 +83,7 @@ int order() {
     for (int i = 0; i < 400; ++i) {
       const auto turn = (*flags)->take();
       const double begin = now_us();
-      if (!(*made)->place(reinterpret_cast<CUstream_st*>(stream), *turn).ok()) return 1;
+      if (!(*made)->place(reinterpret_cast<CUstream_st*>(stream), *turn, true).ok()) return 1;
       place.push_back(now_us() - begin);
       while (!turn->started()) {
       }

@@ -22,10 +22,10 @@ void pause(Nanos most) {
 }
 
 // A driver's answer to "is it done?".
-Result<bool> done_or_not(device::CudaContext& context, const char* call,
+Result<bool> done_or_not(const Gpus& gpus, int link, const char* call,
                          const std::function<int()>& ask) {
   int result = kCudaSuccess;
-  CAUSEWAY_TRY(context.call(call, [&] {
+  CAUSEWAY_TRY(gpus.call(link, call, [&] {
     result = ask();
     return result == kCudaNotReady ? kCudaSuccess : result;
   }));
@@ -43,18 +43,19 @@ void relax_capture(const Native& native) {
 }
 
 RawEvent::~RawEvent() {
-  for (const auto& [link, native] : natives_) gpus_.context(link).destroy_event(native);
+  for (const auto& [link, native] : natives_) {
+    if (!gpus_.stopped()) gpus_.context(link).destroy_event(native);
+  }
 }
 
 Result<bool> RawEvent::done() const {
   if (last_.native != nullptr) {
     relax_capture(gpus_.native());
-    device::CudaContext& context = gpus_.context(last_.link);
-    CAUSEWAY_ASSIGN(const bool done, done_or_not(context, "cuEventQuery", [&] {
+    CAUSEWAY_ASSIGN(const bool done, done_or_not(gpus_, last_.link, "cuEventQuery", [&] {
                       return gpus_.native().api.cuEventQuery(last_.native);
                     }));
     if (!done) {
-      CAUSEWAY_TRY(context.physical().health());
+      CAUSEWAY_TRY(gpus_.context(last_.link).physical().health());
       return false;
     }
   }
@@ -90,7 +91,7 @@ RawStream::~RawStream() {
     gpus_.context(at_.link).physical().declare_hung("work of " + failure_.label() + " did not end");
     return;
   }
-  gpus_.context(home_.link).destroy_stream(home_.native);
+  if (!gpus_.stopped()) gpus_.context(home_.link).destroy_stream(home_.native);
 }
 
 // The first failure stays.
@@ -135,9 +136,9 @@ Status RawStream::go_to(const Spot& spot) {
     CAUSEWAY_ASSIGN(event, gpus_.context(at_.link).make_event());
     moved_.natives_[at_.link] = event;
   }
-  CAUSEWAY_TRY(gpus_.context(at_.link).call(
-      "cuEventRecord", [&] { return gpus_.native().api.cuEventRecord(event, at_.native); }));
-  CAUSEWAY_TRY(gpus_.context(spot.link).call("cuStreamWaitEvent", [&] {
+  CAUSEWAY_TRY(gpus_.call(
+      at_.link, "cuEventRecord", [&] { return gpus_.native().api.cuEventRecord(event, at_.native); }));
+  CAUSEWAY_TRY(gpus_.call(spot.link, "cuStreamWaitEvent", [&] {
     return gpus_.native().api.cuStreamWaitEvent(spot.native, event, 0);
   }));
   at_ = spot;
@@ -170,7 +171,7 @@ Status RawStream::issue(const Spot& spot, std::span<const Copy> copies) {
   const device::CudaApi& api = gpus_.native().api;
   if (copies.size() == 1) {
     const Copy& copy = copies.front();
-    return gpus_.context(spot.link).call("cuMemcpyAsync", [&] {
+    return gpus_.call(spot.link, "cuMemcpyAsync", [&] {
       return api.cuMemcpyAsync(resolve(copy.target).address, resolve(copy.source).address,
                                to_size(copy.bytes), spot.native);
     });
@@ -186,7 +187,7 @@ Status RawStream::issue(const Spot& spot, std::span<const Copy> copies) {
   CudaCopyAttributes attributes;
   attributes.source_order = device::kCudaSourceOrderStream;
   std::size_t first = 0;
-  return gpus_.context(spot.link).call("cuMemcpyBatchAsync", [&] {
+  return gpus_.call(spot.link, "cuMemcpyBatchAsync", [&] {
     return api.cuMemcpyBatchAsync_v2(targets.data(), sources.data(), bytes.data(), bytes.size(),
                                      &attributes, &first, 1, spot.native);
   });
@@ -197,6 +198,7 @@ Status RawStream::run(std::function<Status()> /*work*/) {
 }
 
 Status RawStream::record(device::Event& event) {
+  CAUSEWAY_TRY(gpus_.call(at_.link, "nothing", [] { return kCudaSuccess; }));
   relax_capture(gpus_.native());
   auto& own = static_cast<RawEvent&>(event);
   CUevent_st* native = own.natives_.contains(at_.link) ? own.natives_[at_.link] : nullptr;
@@ -204,8 +206,8 @@ Status RawStream::record(device::Event& event) {
     CAUSEWAY_ASSIGN(native, gpus_.context(at_.link).make_event());
     own.natives_[at_.link] = native;
   }
-  CAUSEWAY_TRY(keep(gpus_.context(at_.link).call(
-      "cuEventRecord", [&] { return gpus_.native().api.cuEventRecord(native, at_.native); })));
+  CAUSEWAY_TRY(keep(gpus_.call(
+      at_.link, "cuEventRecord", [&] { return gpus_.native().api.cuEventRecord(native, at_.native); })));
   own.last_ = {at_.link, native};
   own.failure_ = failure_.first();
   return {};
@@ -215,7 +217,7 @@ Status RawStream::wait(const device::Event& event) {
   const auto& own = static_cast<const RawEvent&>(event);
   if (own.failure_) return keep(*own.failure_);
   if (own.last_.native == nullptr) return {};
-  return keep(gpus_.context(at_.link).call("cuStreamWaitEvent", [&] {
+  return keep(gpus_.call(at_.link, "cuStreamWaitEvent", [&] {
     return gpus_.native().api.cuStreamWaitEvent(at_.native, own.last_.native, 0);
   }));
 }
@@ -226,7 +228,7 @@ Status RawStream::synchronize(Nanos timeout) {
   return device::poll_until(
       [&]() -> Result<bool> {
         CAUSEWAY_TRY(context.physical().health());
-        return done_or_not(context, "cuStreamQuery",
+        return done_or_not(gpus_, at_.link, "cuStreamQuery",
                            [&] { return gpus_.native().api.cuStreamQuery(at_.native); });
       },
       timeout, pause);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,8 @@ namespace {
 
 using transfer::Direction;
 
+constexpr int kCudaUnknownError = 999;
+constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::max());
 // A stream may be held up by its program for as long as it likes.
 constexpr Nanos kForever = seconds(10LL * 365 * 24 * 3600);
 constexpr Nanos kSettleMax = seconds(2);
@@ -58,6 +61,8 @@ class ExactTimers {
 struct Session::Waiter {
   enum State { kWaiting, kMoved, kNotMoved };
   std::atomic<int> state{kWaiting};
+  Pending* pending = nullptr;  // while it is in pending_
+  Turn turn;
 };
 
 // A copy that was taken over: the engine's start notice and its listener.
@@ -77,10 +82,13 @@ class Session::Pending final : public device::Event, public transfer::TransferLi
   Session& session;
   const Turn turn;
   const Nanos since;
+  bool hold() const { return waiter == nullptr; }
+
   std::vector<CopyCall> copies;
   int link = 0;
-  Waiter* waiter = nullptr;
+  Waiter* waiter = nullptr;  // none: the stream is held
   std::atomic<bool> abandoned{false};
+  bool told = false;  // of how long it takes; the keeper's
 };
 
 Session::Session(const Native& native, const SessionOptions& options, Statistics& statistics,
@@ -138,6 +146,8 @@ Status Session::make_engine() {
       std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
   engine.staging_bytes_max = settings.staging;
   engine.after_time_max = kForever;
+  // A copy that may still write would write wrong bytes once its memory is used for something else.
+  engine.drain_max = kForever;
   engine.poll_pause = micros(2);
   engine.poll_pause_max = micros(20);
   std::vector<transfer::EngineLink> links;
@@ -159,7 +169,7 @@ Status Session::make_rescue_streams() {
 
 Session::~Session() {
   close(seconds(1));
-  for (std::size_t link = 0; link < rescue_streams_.size(); ++link) {
+  for (std::size_t link = 0; link < rescue_streams_.size() && !gpus_->stopped(); ++link) {
     gpus_->context(static_cast<int>(link)).destroy_stream(rescue_streams_[link]);
   }
 }
@@ -194,22 +204,36 @@ Decision Session::decide_for(std::span<const CopyCall> copies, CUstream_st* stre
   return first;
 }
 
-bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool wait) {
+// First counted, then checked; Settled and retire() do it the other way round.
+std::optional<Verdict> Session::may_begin(bool hold) {
+  pending_count_.fetch_add(1);
+  if (hold) held_count_.fetch_add(1);
+  if (!closing_.load() && (!hold || settling_.load() == 0)) return {};
+  give_up_place(hold);
+  return closing_.load() ? Verdict::kOff : Verdict::kSettling;
+}
+
+bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous) {
   const Bytes total = total_of(copies);
+  const Async async = options_.settings.async;
+  if (!synchronous && async == Async::kNative) return leave(Verdict::kAsynchronous, total);
+  if (!closing_.load() && !gpus_->same_contexts()) {
+    gpus_->stop();
+    retire(Nanos());
+  }
   if (closing_.load()) return leave(Verdict::kOff, total);
   const Decision decision = decide_for(copies, stream);
   if (decision.verdict != Verdict::kMultipath) return leave(decision.verdict, total);
-  // First counted, then checked; Settled and close() do it the other way round.
-  pending_count_.fetch_add(1);
-  if (settling_.load() > 0 || closing_.load()) {
-    pending_count_.fetch_sub(1);
-    return leave(closing_.load() ? Verdict::kOff : Verdict::kSettling, total);
-  }
+  const bool hold = !synchronous && async == Async::kHold;
+  if (const auto refused = may_begin(hold)) return leave(*refused, total);
   Waiter waiter;
-  if (const auto refused = take_over(decision, copies, stream, wait ? &waiter : nullptr)) {
+  if (const auto refused = take_over(decision, copies, stream, hold ? nullptr : &waiter)) {
     return leave(*refused, total);
   }
-  if (wait && !await(waiter)) return leave(Verdict::kRefused, total);
+  const Nanos start_by = synchronous ? kNever : clock_.now() + options_.start_max;
+  if (!hold && !await(waiter, start_by)) {
+    return leave(synchronous ? Verdict::kRefused : Verdict::kBusy, total);
+  }
   statistics_.count(Verdict::kMultipath, total);
   return true;
 }
@@ -219,14 +243,15 @@ bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool w
 std::optional<Verdict> Session::take_over(const Decision& decision,
                                           std::span<const CopyCall> copies, CUstream_st* stream,
                                           Waiter* waiter) {
+  const bool hold = waiter == nullptr;
   const auto turn = flags_->take();
   if (!turn) {
-    give_up_place();
+    give_up_place(hold);
     return Verdict::kExhausted;
   }
-  if (!stand_in_->place(stream, *turn).ok()) {
+  if (!stand_in_->place(stream, *turn, hold).ok()) {
     // Part of it may still write its flag, so that the pair is never used again.
-    give_up_place();
+    give_up_place(hold);
     return Verdict::kRefused;
   }
   auto owned = std::make_unique<Pending>(*this, *turn, clock_.now());
@@ -234,6 +259,10 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
   pending.copies.assign(copies.begin(), copies.end());
   pending.link = gpus_->link_of(decision.gpu);
   pending.waiter = waiter;
+  if (!hold) {
+    waiter->pending = &pending;
+    waiter->turn = *turn;
+  }
   transfer::TransferRequest request = request_for(decision.direction, pending);
   {
     const std::lock_guard lock(mutex_);
@@ -263,10 +292,15 @@ transfer::TransferRequest Session::request_for(Direction direction, Pending& pen
 }
 
 // Whether the bytes are in place. As the native call does, the caller's thread looks at first.
-bool Session::await(Waiter& waiter) {
+bool Session::await(Waiter& waiter, Nanos start_by) {
   const Nanos spin_until = clock_.now() + kSpinMax;
   while (waiter.state.load(std::memory_order_acquire) == Waiter::kWaiting) {
-    if (clock_.now() < spin_until) {
+    const Nanos now = clock_.now();
+    if (now > start_by) {
+      if (!waiter.turn.started()) let_go(waiter);
+      start_by = kNever;
+    }
+    if (now < spin_until) {
       std::this_thread::yield();
       continue;
     }
@@ -276,49 +310,60 @@ bool Session::await(Waiter& waiter) {
   return waiter.state.load() == Waiter::kMoved;
 }
 
+// Unless the engine has begun with it, it ends without a byte moved.
+void Session::let_go(const Waiter& waiter) {
+  const std::lock_guard lock(mutex_);
+  const auto found = pending_.find(waiter.pending);
+  if (found != pending_.end()) found->second->abandoned.store(true);
+}
+
 // On the engine's thread, or on that of close().
 void Session::ended(Pending& pending, const Status& outcome) {
   if (outcome.ok()) return finish(pending, true);
-  if (pending.abandoned.load()) return finish(pending, false);
+  if (!pending.hold() || pending.abandoned.load()) return finish(pending, false);
   const std::lock_guard lock(mutex_);
   failed_.push_back(&pending);
   changed_.notify_all();
 }
 
 void Session::finish(Pending& pending, bool moved) {
-  pending.turn.release();
-  // Of a dead context the stand-in may not have been there yet: its pair is never used again.
-  if (moved || pending.turn.started()) flags_->give_back(pending.turn);
-  if (pending.waiter != nullptr) {
-    pending.waiter->state.store(moved ? Waiter::kMoved : Waiter::kNotMoved,
-                                std::memory_order_release);
+  // The flags go with the contexts.
+  if (!gpus_->stopped()) {
+    pending.turn.release();
+    flags_->give_back(pending.turn);
   }
+  Waiter* const waiter = pending.waiter;
   forget(pending);
+  if (waiter != nullptr) {
+    waiter->state.store(moved ? Waiter::kMoved : Waiter::kNotMoved, std::memory_order_release);
+  }
 }
 
 void Session::forget(const Pending& pending) {
   const std::lock_guard lock(mutex_);
+  if (pending.hold()) held_count_.fetch_sub(1);
   pending_.erase(&pending);
   pending_count_.fetch_sub(1);
   changed_.notify_all();
 }
 
-void Session::give_up_place() {
+void Session::give_up_place(bool hold) {
   const std::lock_guard lock(mutex_);
+  if (hold) held_count_.fetch_sub(1);
   pending_count_.fetch_sub(1);
   changed_.notify_all();
 }
 
-bool Session::wait_until_none(Nanos timeout) {
-  if (pending_count_.load() == 0) return true;
+bool Session::wait_until_none(const std::atomic<int>& count, Nanos timeout) {
+  if (count.load() == 0) return true;
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),
-                           [&] { return pending_count_.load() == 0; });
+                           [&] { return count.load() == 0; });
 }
 
 Session::Settled::Settled(Session& session) : session_(session) {
   session_.settling_.fetch_add(1);
-  (void)session_.wait_until_none(kSettleMax);
+  (void)session_.wait_until_none(session_.held_count_, kSettleMax);
 }
 
 void Session::keep() {
@@ -337,33 +382,47 @@ void Session::keep() {
     lock.unlock();
     for (Pending* pending : failed) finish_failed(*pending);
     look_for_dead_contexts();
+    tell_of_long_copies();
     lock.lock();
   }
 }
 
-// When the session is closed the process ends, and with it all who could read the bytes.
+// Of a held stream. When the session is closed the process ends, and with it all who could read the
+// bytes. While they can still arrive the stream stays held: better late than wrong.
 void Session::finish_failed(Pending& pending) {
-  bool moved = false;
-  if (!closing_.load()) {
-    moved = rescue(pending).ok();
-    ++(moved ? statistics_.rescued : statistics_.lost);
+  if (closing_.load()) return finish(pending, false);
+  Status moved = rescue(pending);
+  while (!moved.ok() && moved.error().code == ErrorCode::kDeadlineExceeded && !closing_.load()) {
+    options_.say("a copy of " + std::to_string(total_of(pending.copies).count) +
+                 " bytes does not end: CAUSEWAY_ASYNC=native if the program hangs");
+    moved = wait_for_rescue(pending);
   }
-  finish(pending, moved);
+  ++(moved.ok() ? statistics_.rescued : statistics_.lost);
+  if (!moved.ok() && !closing_.load()) {
+    failure_.store(kCudaUnknownError);
+    options_.say("a copy could not be made, and later ones return an error: " +
+                 moved.error().message);
+  }
+  finish(pending, moved.ok());
 }
 
 // One native copy of it all, as the program asked for.
 Status Session::rescue(const Pending& pending) {
-  device::CudaContext& context = gpus_->context(pending.link);
   CUstream_st* const stream = rescue_streams_[static_cast<std::size_t>(pending.link)];
   for (const CopyCall& copy : pending.copies) {
-    CAUSEWAY_TRY(context.call("cuMemcpyAsync", [&] {
+    CAUSEWAY_TRY(gpus_->call(pending.link, "cuMemcpyAsync", [&] {
       return native_.api.cuMemcpyAsync(copy.target, copy.source, copy.bytes, stream);
     }));
   }
+  return wait_for_rescue(pending);
+}
+
+Status Session::wait_for_rescue(const Pending& pending) {
+  CUstream_st* const stream = rescue_streams_[static_cast<std::size_t>(pending.link)];
   return device::poll_until(
       [&]() -> Result<bool> {
         int result = device::kCudaSuccess;
-        CAUSEWAY_TRY(context.call("cuStreamQuery", [&] {
+        CAUSEWAY_TRY(gpus_->call(pending.link, "cuStreamQuery", [&] {
           result = native_.api.cuStreamQuery(stream);
           return result == device::kCudaNotReady ? device::kCudaSuccess : result;
         }));
@@ -375,10 +434,30 @@ Status Session::rescue(const Pending& pending) {
       });
 }
 
+// A program that hangs is to learn why.
+void Session::tell_of_long_copies() {
+  const Nanos now = clock_.now();
+  bool tell = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_.load()) return;
+    for (const auto& [address, pending] : pending_) {
+      if (!pending->hold() || pending->told || now - pending->since < options_.long_copy) continue;
+      if (pending->turn.started()) tell = pending->told = true;
+    }
+  }
+  if (tell) {
+    options_.say(
+        "a stream has been held up for long by a copy that does not end: CAUSEWAY_ASYNC=native "
+        "if the program hangs");
+  }
+}
+
 // What waits in a context that has died never starts.
 void Session::look_for_dead_contexts() {
   const Nanos now = clock_.now();
   const auto suspicious = [&](const Pending& pending) {
+    if (pending.abandoned.load() || gpus_->stopped()) return false;
     return !pending.turn.started() && now - pending.since > kSuspicious;
   };
   {
@@ -387,17 +466,30 @@ void Session::look_for_dead_contexts() {
                                  [&](const auto& entry) { return suspicious(*entry.second); });
     if (!any) return;
   }
-  if (gpus_->health().ok()) return;
+  if (gpus_->health().ok() || gpus_->stopped()) return;
   const std::lock_guard lock(mutex_);
   for (const auto& [address, pending] : pending_) {
     if (suspicious(*pending)) pending->abandoned.store(true);
   }
 }
 
-void Session::close(Nanos grace) {
+void Session::retire(Nanos grace) {
   if (closing_.exchange(true)) return;
+  (void)wait_until_none(pending_count_, grace);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [address, pending] : pending_) {
+      pending->abandoned.store(true);
+      if (pending->hold() && !gpus_->stopped()) pending->turn.release();
+    }
+  }
+  gpus_->stop();
+}
+
+void Session::close(Nanos grace) {
+  closing_.store(true);
   if (keeper_.joinable()) {
-    (void)wait_until_none(grace);
+    (void)wait_until_none(pending_count_, grace);
     engine_.reset();  // tells every listener
     {
       const std::lock_guard lock(mutex_);

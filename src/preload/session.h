@@ -1,19 +1,22 @@
 // The engine's life in a stranger's process: takes over copies, each with a stand-in in the
 // program's stream, and settles them.
 //
-//   copy()   decide ─▶ engine.submit(after: started) ─▶ stand-in into the stream ─▶ return
-//   engine   polls `started` ─▶ moves the chunks ─▶ transfer_ended(): `released`
-//   keeper   thread that sleeps while nothing is pending: rescues transfers that failed by one
-//            native copy, and lets go of those whose context has died
+//   copy()   decide ─▶ stand-in into the stream ─▶ engine.submit(after: started) ─▶ wait or return
+//   engine   polls `started` ─▶ moves the chunks ─▶ transfer_ended(): the waiter, or `released`
+//   keeper   thread that sleeps while nothing is pending: rescues transfers of held streams that
+//            failed by one native copy, and lets go of those whose context has died
 //
-// A copy is either left to the caller (nothing has been done) or it is ours, and then the stream is
-// released only when its bytes are in place, or when the context is dead and no byte matters.
+// A copy that its caller waits for holds no stream up: whatever goes wrong is told to the caller,
+// who makes the native call. A copy whose stream is held (Async::kHold) is ours once it is taken
+// over: the stream is released when its bytes are in place, or when they never can be, and then
+// every later copy ends with an error.
 //
 // Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -42,6 +45,9 @@ struct SessionOptions {
   Settings settings;
   transfer::TransferEngineOptions engine = {};
   Nanos look_every = millis(20);  // the keeper, while something is pending
+  Nanos start_max = micros(200);  // Async::kWait: until the stream has come to the copy
+  Nanos long_copy = seconds(10);  // is worth a word to the user
+  std::function<void(const std::string&)> say = [](const std::string&) {};
 };
 
 class Session {
@@ -53,18 +59,22 @@ class Session {
                                                Statistics& statistics, const Clock& clock);
   Session(const Native& native, const SessionOptions& options, Statistics& statistics,
           const Clock& clock);
-  // As close().
+  // What is pending gets a second, then is cancelled.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   // Takes the copies over if that pays: all of one direction and one GPU. false: the caller is to
-  // make the native call. With `wait`, returns when the bytes are in place. `stream` is never null:
-  // the default streams have names (native.h).
-  bool copy(std::span<const CopyCall> copies, CUstream_st* stream, bool wait);
+  // make the native call. `synchronous`: as the call is that the program makes; then, and for
+  // Async::kWait, returns when the bytes are in place. `stream` is never null: the default streams
+  // have names (native.h).
+  bool copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous);
+  // Of the driver; other than success once a copy of a held stream could not be made at all: every
+  // later call is to say so.
+  int failure() const { return failure_.load(); }
 
-  // While one of these lives no copy is taken over, and on its creation all that were are done
-  // (within a time limit): around calls that wait for a device with the driver's locks held.
+  // While one of these lives no stream is held up, and on its creation none is any more (within a
+  // time limit): around calls that may wait for a whole device, or make its later work wait.
   class Settled {
    public:
     explicit Settled(Session& session);
@@ -76,10 +86,13 @@ class Session {
     Session& session_;
   };
 
-  // Nothing is taken over any more; what is pending gets `grace` to finish, then is let go.
-  void close(Nanos grace);
+  // Before the process or the contexts end: nothing is taken over any more, what is pending gets
+  // `grace` to finish, then is let go; after that the driver is not called any more. The session
+  // must live on: other threads may be in it.
+  void retire(Nanos grace);
 
   int pending() const { return pending_count_.load(); }
+  int held() const { return held_count_.load(); }
   transfer::TransferStats traffic() const;
   const Gpus& gpus() const { return *gpus_; }
 
@@ -95,10 +108,12 @@ class Session {
   std::optional<Verdict> take_over(const Decision& decision, std::span<const CopyCall> copies,
                                    CUstream_st* stream, Waiter* waiter);
   bool leave(Verdict verdict, Bytes bytes);
-  bool await(Waiter& waiter);
+  std::optional<Verdict> may_begin(bool hold);
+  bool await(Waiter& waiter, Nanos start_by);
+  void let_go(const Waiter& waiter);
 
   transfer::TransferRequest request_for(transfer::Direction direction, Pending& pending) const;
-  void give_up_place();
+  void give_up_place(bool hold);
 
   void ended(Pending& pending, const Status& outcome);
   void finish(Pending& pending, bool moved);
@@ -107,7 +122,10 @@ class Session {
   void keep();
   void look_for_dead_contexts();
   Status rescue(const Pending& pending);
-  bool wait_until_none(Nanos timeout);
+  Status wait_for_rescue(const Pending& pending);
+  void tell_of_long_copies();
+  bool wait_until_none(const std::atomic<int>& count, Nanos timeout);
+  void close(Nanos grace);
 
   const Native& native_;
   const SessionOptions options_;
@@ -122,6 +140,8 @@ class Session {
   std::atomic<int> settling_{0};
   std::atomic<bool> closing_{false};
   std::atomic<int> pending_count_{0};
+  std::atomic<int> held_count_{0};  // of them
+  std::atomic<int> failure_{0};
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -45,6 +45,7 @@ class SessionTest : public testing::Test {
     options_.settings.chunk = kib(256);
     options_.engine.dispatch.chunk_bytes_min = kib(64);
     options_.look_every = millis(5);
+    options_.settings.async = Async::kHold;
     CUctx_st* context = nullptr;
     native_.api.cuDevicePrimaryCtxRetain(&context, 0);
     native_.api.cuCtxPushCurrent_v2(context);
@@ -255,6 +256,83 @@ TEST_F(SessionTest, TheStreamIsReleasedWhenNothingCanBeCopied) {
   ASSERT_TRUE(settles());
   EXPECT_EQ(statistics_.lost.load(), 1);
   EXPECT_EQ(cuStreamSynchronize(stream), 0);
+  EXPECT_NE(session_->failure(), 0);  // and the program is told
+}
+
+TEST_F(SessionTest, ASynchronousCopyThatFailsIsTheDrivers) {
+  open();
+  fake_fault(static_cast<int>(FakeFault::kCopiesFail), 0);
+  EXPECT_FALSE(copy(on_gpu(kLarge), address(pinned(kLarge)), kLarge, kLegacyStream, true));
+  EXPECT_EQ(statistics_.calls(Verdict::kRefused), 1);
+  EXPECT_EQ(session_->failure(), 0);
+}
+
+// What a driver does that loads a kernel, or frees memory: it waits for all streams, and work that
+// comes later waits for it.
+TEST_F(SessionTest, NothingHoldsUpTheDriverDuringSynchronousCopies) {
+  options_.settings.async = Async::kWait;
+  open();
+  CUstream_st* const stream = make_stream();
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    CUctx_st* context = nullptr;
+    native_.api.cuDevicePrimaryCtxRetain(&context, 0);
+    native_.api.cuCtxPushCurrent_v2(context);
+    while (!stop.load()) EXPECT_EQ(native_.cuMemFree_v2(on_gpu(4096)), 0);
+    native_.api.cuCtxPopCurrent_v2(&context);
+  });
+  const CudaDevicePointer device = on_gpu(kLarge);
+  unsigned char* const host = pinned(kLarge, 30);
+  unsigned char* const back = pinned(kLarge, 31);
+  for (int i = 0; i < 20; ++i) {
+    fill(host, kLarge, static_cast<unsigned>(i));
+    ASSERT_TRUE(copy(device, address(host), kLarge, kLegacyStream, true));
+    // One of a stream may come too late to its start; it is the driver's then.
+    if (!copy(address(back), device, kLarge, stream)) continue;
+    EXPECT_EQ(std::memcmp(back, host, kLarge), 0);
+  }
+  stop = true;
+  other.join();
+}
+
+TEST_F(SessionTest, AsynchronousCopiesAreTheDriversUnlessAskedFor) {
+  options_.settings.async = Async::kNative;
+  open();
+  const CudaDevicePointer device = on_gpu(kLarge);
+  EXPECT_FALSE(copy(device, address(pinned(kLarge)), kLarge, make_stream()));
+  EXPECT_EQ(statistics_.calls(Verdict::kAsynchronous), 1);
+  EXPECT_TRUE(copy(device, address(pinned(kLarge)), kLarge, kLegacyStream, true));
+}
+
+TEST_F(SessionTest, ACopyThatIsWaitedForDoesNotWaitBehindOtherWork) {
+  options_.settings.async = Async::kWait;
+  options_.start_max = millis(50);
+  open();
+  CUstream_st* const stream = make_stream();
+  const CudaDevicePointer device = on_gpu(kLarge);
+  unsigned char* const host = pinned(kLarge, 32);
+  ASSERT_TRUE(copy(device, address(host), kLarge, stream));
+  EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
+  Door door;
+  native_.cuLaunchHostFunc(stream, Door::wait, &door);
+  fill(host, kLarge, 33);
+  EXPECT_FALSE(copy(device, address(host), kLarge, stream));
+  EXPECT_EQ(statistics_.calls(Verdict::kBusy), 1);
+  EXPECT_EQ(session_->pending(), 0);
+  EXPECT_NE(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
+  door.open = true;
+  EXPECT_EQ(cuStreamSynchronize(stream), 0);  // nothing holds it
+}
+
+TEST_F(SessionTest, EndsWithTheContextsThatItUses) {
+  open();
+  const CudaDevicePointer device = on_gpu(kLarge);
+  unsigned char* const host = pinned(kLarge);
+  ASSERT_TRUE(copy(device, address(host), kLarge, kLegacyStream, true));
+  native_.cuDevicePrimaryCtxReset_v2(1);  // by a way that has no hook
+  EXPECT_FALSE(copy(device, address(host), kLarge, kLegacyStream, true));
+  EXPECT_EQ(statistics_.calls(Verdict::kOff), 1);
+  EXPECT_TRUE(session_->gpus().stopped());
 }
 
 TEST_F(SessionTest, ARefusedStandInLeavesTheCopyToTheDriver) {
@@ -310,7 +388,7 @@ TEST_F(SessionTest, FreeingMemoryWhileCopiesArePendingEnds) {
   EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
 }
 
-TEST_F(SessionTest, ClosingReleasesWhatIsPending) {
+TEST_F(SessionTest, RetiringReleasesWhatIsPending) {
   open();
   CUstream_st* const stream = make_stream();
   Door door;
@@ -318,8 +396,7 @@ TEST_F(SessionTest, ClosingReleasesWhatIsPending) {
   const CudaDevicePointer device = on_gpu(kLarge);
   unsigned char* const host = pinned(kLarge);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(copy(device, address(host), kLarge, stream));
-  session_->close(millis(10));
-  EXPECT_EQ(session_->pending(), 0);
+  session_->retire(millis(10));
   EXPECT_FALSE(copy(device, address(host), kLarge, stream));
   door.open = true;
   EXPECT_EQ(cuStreamSynchronize(stream), 0);

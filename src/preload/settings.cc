@@ -1,7 +1,9 @@
 #include "preload/settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <string_view>
 
 namespace causeway::preload {
@@ -47,13 +49,18 @@ class Reader {
     into = *parsed;
   }
 
-  // One of two words.
-  bool second(const char* name, std::string_view first_word, std::string_view second_word) {
+  // Which of some words; the first unless another is given.
+  std::size_t word(const char* name, std::initializer_list<std::string_view> words) {
     const auto value = text(name);
-    if (!value || *value == first_word) return false;
-    if (*value == second_word) return true;
-    complain(name, *value, std::string(first_word) + " or " + std::string(second_word));
-    return false;
+    if (!value) return 0;
+    const auto* const found = std::find(words.begin(), words.end(), *value);
+    if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+    std::string wanted;
+    for (const std::string_view one : words) {
+      wanted += (wanted.empty() ? "" : ", ") + std::string(one);
+    }
+    complain(name, *value, "one of " + wanted);
+    return 0;
   }
 
   void list(const char* name, std::optional<std::vector<int>>& into) {
@@ -107,16 +114,17 @@ class Reader {
 Settings read_settings(const std::function<const char*(const char*)>& variable) {
   Settings settings;
   Reader reader(variable, settings.complaints);
-  settings.off = reader.second("CAUSEWAY_PRELOAD", "on", "off");
+  settings.off = reader.word("CAUSEWAY_PRELOAD", {"on", "off"}) != 0;
   reader.size("CAUSEWAY_THRESHOLD", kib(64), gib(1'024), settings.threshold);
   reader.size("CAUSEWAY_CHUNK", kib(256), mib(32), settings.chunk);
   reader.number("CAUSEWAY_DEPTH", 1, 8, settings.depth);
   reader.list("CAUSEWAY_GPUS", settings.gpus);
   reader.list("CAUSEWAY_RELAYS", settings.relays);
   reader.size("CAUSEWAY_STAGING", Bytes(0), mib(64), settings.staging);
-  settings.order =
-      reader.second("CAUSEWAY_ORDER", "value", "kernel") ? Order::kKernel : Order::kValue;
-  settings.wait_for_opening = reader.second("CAUSEWAY_OPEN", "background", "wait");
+  settings.async =
+      static_cast<Async>(reader.word("CAUSEWAY_ASYNC", {"native", "wait", "hold"}));
+  settings.order = static_cast<Order>(reader.word("CAUSEWAY_ORDER", {"value", "kernel"}));
+  settings.wait_for_opening = reader.word("CAUSEWAY_OPEN", {"background", "wait"}) != 0;
   settings.link_map = reader.text("CAUSEWAY_LINK_MAP").value_or("");
   settings.statistics = reader.text("CAUSEWAY_STATISTICS").value_or("");
   return settings;

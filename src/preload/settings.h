@@ -8,6 +8,7 @@
 //   CAUSEWAY_GPUS=0,1               that take part, as CUDA counts in this process (default: all)
 //   CAUSEWAY_RELAYS=1               of them, that carry bytes of others (default: all of them)
 //   CAUSEWAY_STAGING=64M            of each relay's memory at most
+//   CAUSEWAY_ASYNC=native|wait|hold what becomes of asynchronous copies (docs/design/preload.md)
 //   CAUSEWAY_ORDER=value|kernel     how the stream waits (docs/decisions/0005-stand-in.md)
 //   CAUSEWAY_OPEN=background|wait   whether the first large copy waits for the session
 //   CAUSEWAY_LINK_MAP=FILE          a map kept by `causeway topology --measure`
@@ -25,6 +26,10 @@ namespace causeway::preload {
 
 enum class Order { kValue, kKernel };
 
+// Asynchronous copies are the driver's; or ours when they begin at once, and then the call returns
+// when the bytes are in place; or ours, and the stream is held until they are.
+enum class Async { kNative, kWait, kHold };
+
 struct Settings {
   bool off = false;
   Bytes threshold = mib(12);
@@ -33,6 +38,7 @@ struct Settings {
   std::optional<std::vector<int>> gpus;
   std::optional<std::vector<int>> relays;
   Bytes staging = mib(64);
+  Async async = Async::kNative;
   Order order = Order::kValue;
   bool wait_for_opening = false;
   std::string link_map;

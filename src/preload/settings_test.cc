@@ -21,6 +21,7 @@ TEST(Settings, DefaultsWithoutAnyVariable) {
   EXPECT_FALSE(settings.gpus.has_value());
   EXPECT_FALSE(settings.wait_for_opening);
   EXPECT_EQ(settings.order, Order::kValue);
+  EXPECT_EQ(settings.async, Async::kNative);
   EXPECT_TRUE(settings.complaints.empty());
 }
 
@@ -32,6 +33,7 @@ TEST(Settings, WhatIsSaidIsDone) {
                                   {"CAUSEWAY_GPUS", "0,2,5"},
                                   {"CAUSEWAY_RELAYS", "none"},
                                   {"CAUSEWAY_STAGING", "0"},
+                                  {"CAUSEWAY_ASYNC", "hold"},
                                   {"CAUSEWAY_ORDER", "kernel"},
                                   {"CAUSEWAY_OPEN", "wait"},
                                   {"CAUSEWAY_STATISTICS", "stderr"}});
@@ -42,6 +44,7 @@ TEST(Settings, WhatIsSaidIsDone) {
   EXPECT_EQ(settings.gpus, (std::vector<int>{0, 2, 5}));
   EXPECT_EQ(settings.relays, std::vector<int>{});
   EXPECT_EQ(settings.staging, Bytes(0));
+  EXPECT_EQ(settings.async, Async::kHold);
   EXPECT_EQ(settings.order, Order::kKernel);
   EXPECT_TRUE(settings.wait_for_opening);
   EXPECT_EQ(settings.statistics, "stderr");
@@ -54,7 +57,7 @@ TEST(Settings, NonsenseIsNamedAndIgnored) {
       {"CAUSEWAY_CHUNK", "64G"},         {"CAUSEWAY_DEPTH", "0"},
       {"CAUSEWAY_GPUS", "0,,1"},         {"CAUSEWAY_RELAYS", "1,64"},
       {"CAUSEWAY_STAGING", "-1"},        {"CAUSEWAY_ORDER", "Kernel"},
-      {"CAUSEWAY_OPEN", "later please"},
+      {"CAUSEWAY_OPEN", "later please"}, {"CAUSEWAY_ASYNC", "both"},
   };
   const Settings settings = read(nonsense);
   EXPECT_EQ(settings.complaints.size(), nonsense.size());

@@ -18,7 +18,7 @@ class ValueStandIn final : public StandIn {
   explicit ValueStandIn(const Native& native) : native_(native) {}
   std::string_view name() const override { return "value"; }
 
-  Status place(CUstream_st* stream, const Turn& turn) override {
+  Status place(CUstream_st* stream, const Turn& turn, bool hold) override {
     std::array<CudaMemoryOperation, 2> operations;
     operations[0].operation = kCudaWriteValue32;
     operations[0].address = address_of(turn.pair->started);
@@ -27,7 +27,7 @@ class ValueStandIn final : public StandIn {
     operations[1].address = address_of(turn.pair->released);
     operations[1].value = turn.number;
     operations[1].flags = kCudaWaitAtLeast;
-    const int result = native_.cuStreamBatchMemOp_v2(stream, 2, operations.data(), 0);
+    const int result = native_.cuStreamBatchMemOp_v2(stream, hold ? 2 : 1, operations.data(), 0);
     if (result == device::kCudaSuccess) return {};
     return device::cuda_error(native_.api, result, "cuStreamBatchMemOp");
   }
@@ -46,13 +46,14 @@ class KernelStandIn final : public StandIn {
   KernelStandIn(const Native& native, CUkern_st* kernel) : native_(native), kernel_(kernel) {}
   std::string_view name() const override { return "kernel"; }
 
-  Status place(CUstream_st* stream, const Turn& turn) override {
+  Status place(CUstream_st* stream, const Turn& turn, bool hold) override {
     auto argument = std::make_unique<Turn>(turn);
     int result = native_.cuLaunchHostFunc(stream, start, argument.get());
     if (result != device::kCudaSuccess) {
       return device::cuda_error(native_.api, result, "cuLaunchHostFunc");
     }
     (void)argument.release();  // the host function's now
+    if (!hold) return {};
     CudaDevicePointer flag = address_of(turn.pair->released);
     std::uint32_t number = turn.number;
     std::array<void*, 2> parameters = {&flag, &number};

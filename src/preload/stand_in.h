@@ -1,5 +1,6 @@
 // What the program's stream does in place of a copy that is made elsewhere: it says when everything
-// before it is done, and holds back what follows until the copy is complete. Two ways, to be
+// before it is done, and, unless the caller waits for the copy, holds back what follows until the
+// copy is complete. Two ways, to be
 // measured against each other (docs/decisions/0005-stand-in.md):
 //
 //   value    cuStreamBatchMemOp: write `started`, wait until `released` reaches it. One call
@@ -22,7 +23,8 @@ class StandIn {
   virtual std::string_view name() const = 0;
   // Enqueues it, the program's context being current. On an error the stream is not held back, but
   // `started` may still be written later. Any thread; does not block.
-  virtual Status place(CUstream_st* stream, const Turn& turn) = 0;
+  // Without `hold` the stream goes on at once.
+  virtual Status place(CUstream_st* stream, const Turn& turn, bool hold) = 0;
 };
 
 // Whatever it needs is loaded into all of `contexts` at once.

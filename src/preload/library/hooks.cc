@@ -30,10 +30,11 @@ CudaDevicePointer address(const void* pointer) {
 }
 
 template <typename Target, typename Source>
-bool taken(Target target, Source source, std::size_t bytes, CUstream_st* stream, bool wait) {
-  if (Process::is_small(bytes)) return false;
+std::optional<int> taken(Target target, Source source, std::size_t bytes, CUstream_st* stream,
+                         bool synchronous) {
+  if (Process::is_small(bytes)) return {};
   const CopyCall call{address(target), address(source), bytes};
-  return Process::get().copy({&call, 1}, stream, wait);
+  return Process::get().copy({&call, 1}, stream, synchronous);
 }
 
 // Whether each copy's source is read in the order of the stream, or whenever.
@@ -53,22 +54,21 @@ struct Batch {
   std::size_t count;
 };
 
-bool taken(const Batch& batch, const CudaCopyAttributes* attributes, std::size_t attribute_count,
-           CUstream_st* stream) {
+std::optional<int> taken(const Batch& batch, const CudaCopyAttributes* attributes,
+                         std::size_t attribute_count, CUstream_st* stream) {
   constexpr std::size_t kCountMax = std::size_t{1} << 20;
-  if (batch.count == 0 || batch.count > kCountMax || batch.bytes == nullptr) return false;
+  if (batch.count == 0 || batch.count > kCountMax || batch.bytes == nullptr) return {};
   std::size_t total = 0;
   for (std::size_t i = 0; i < batch.count; ++i) total += batch.bytes[i];
   if (Process::is_small(total) || batch.targets == nullptr || batch.sources == nullptr ||
-      attributes == nullptr || !orders_allow(attributes, attribute_count)) {
-    return false;
+      attributes == nullptr || stream == nullptr || !orders_allow(attributes, attribute_count)) {
+    return {};  // null streams are an error of these functions: the driver's to tell
   }
   std::vector<CopyCall> calls;
   for (std::size_t i = 0; i < batch.count; ++i) {
     calls.push_back({batch.targets[i], batch.sources[i], batch.bytes[i]});
   }
-  // Null streams are an error of these functions: the driver's to tell.
-  return stream != nullptr && Process::get().copy(calls, stream, false);
+  return Process::get().copy(calls, stream, false);
 }
 
 // The driver is loaded, or nobody would call.
@@ -83,6 +83,7 @@ template <typename Member, typename... Arguments>
 int settled_call(Member member, Arguments... arguments) {
   Session* const session = Process::get().session();
   if (session == nullptr) return native_call(member, arguments...);
+  if (const int failure = session->failure()) return failure;
   const Session::Settled settled(*session);
   return native_call(member, arguments...);
 }
@@ -91,64 +92,64 @@ int settled_call(Member member, Arguments... arguments) {
 
 CAUSEWAY_EXPORT int cuMemcpy(CudaDevicePointer target, CudaDevicePointer source,
                              std::size_t bytes) {
-  if (taken(target, source, bytes, kLegacyStream, true)) return 0;
+  if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
   return native_call(&Native::cuMemcpy, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpy_ptds(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes) {
-  if (taken(target, source, bytes, kThreadStream, true)) return 0;
+  if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
   return native_call(&Native::cuMemcpy_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2(CudaDevicePointer target, const void* source,
                                     std::size_t bytes) {
-  if (taken(target, source, bytes, kLegacyStream, true)) return 0;
+  if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
   return native_call(&Native::cuMemcpyHtoD_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2_ptds(CudaDevicePointer target, const void* source,
                                          std::size_t bytes) {
-  if (taken(target, source, bytes, kThreadStream, true)) return 0;
+  if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
   return native_call(&Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2(void* target, CudaDevicePointer source, std::size_t bytes) {
-  if (taken(target, source, bytes, kLegacyStream, true)) return 0;
+  if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
   return native_call(&Native::cuMemcpyDtoH_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2_ptds(void* target, CudaDevicePointer source,
                                          std::size_t bytes) {
-  if (taken(target, source, bytes, kThreadStream, true)) return 0;
+  if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
   return native_call(&Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
 }
 
 CAUSEWAY_EXPORT int cuMemcpyAsync(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes, CUstream_st* stream) {
-  if (taken(target, source, bytes, legacy(stream), false)) return 0;
+  if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
   const Native* const native = Process::get().native();
   if (native == nullptr || native->api.cuMemcpyAsync == nullptr) return kNotFound;
   return native->api.cuMemcpyAsync(target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyAsync_ptsz(CudaDevicePointer target, CudaDevicePointer source,
                                        std::size_t bytes, CUstream_st* stream) {
-  if (taken(target, source, bytes, per_thread(stream), false)) return 0;
+  if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
   return native_call(&Native::cuMemcpyAsync_ptsz, target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2(CudaDevicePointer target, const void* source,
                                          std::size_t bytes, CUstream_st* stream) {
-  if (taken(target, source, bytes, legacy(stream), false)) return 0;
+  if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
   return native_call(&Native::cuMemcpyHtoDAsync_v2, target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2_ptsz(CudaDevicePointer target, const void* source,
                                               std::size_t bytes, CUstream_st* stream) {
-  if (taken(target, source, bytes, per_thread(stream), false)) return 0;
+  if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
   return native_call(&Native::cuMemcpyHtoDAsync_v2_ptsz, target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2(void* target, CudaDevicePointer source, std::size_t bytes,
                                          CUstream_st* stream) {
-  if (taken(target, source, bytes, legacy(stream), false)) return 0;
+  if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
   return native_call(&Native::cuMemcpyDtoHAsync_v2, target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2_ptsz(void* target, CudaDevicePointer source,
                                               std::size_t bytes, CUstream_st* stream) {
-  if (taken(target, source, bytes, per_thread(stream), false)) return 0;
+  if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
   return native_call(&Native::cuMemcpyDtoHAsync_v2_ptsz, target, source, bytes, stream);
 }
 
@@ -157,7 +158,7 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync(CudaDevicePointer* targets, CudaDevicePoi
                                        CudaCopyAttributes* attributes, std::size_t* firsts,
                                        std::size_t attribute_count, std::size_t* failed,
                                        CUstream_st* stream) {
-  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
   return native_call(&Native::cuMemcpyBatchAsync, targets, sources, bytes, count, attributes,
                      firsts, attribute_count, failed, stream);
 }
@@ -166,7 +167,7 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_ptsz(CudaDevicePointer* targets, CudaDevi
                                             CudaCopyAttributes* attributes, std::size_t* firsts,
                                             std::size_t attribute_count, std::size_t* failed,
                                             CUstream_st* stream) {
-  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
   return native_call(&Native::cuMemcpyBatchAsync_ptsz, targets, sources, bytes, count, attributes,
                      firsts, attribute_count, failed, stream);
 }
@@ -174,7 +175,7 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2(CudaDevicePointer* targets, CudaDevice
                                           std::size_t* bytes, std::size_t count,
                                           CudaCopyAttributes* attributes, std::size_t* firsts,
                                           std::size_t attribute_count, CUstream_st* stream) {
-  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
   const Native* const native = Process::get().native();
   if (native == nullptr || native->api.cuMemcpyBatchAsync_v2 == nullptr) return kNotFound;
   return native->api.cuMemcpyBatchAsync_v2(targets, sources, bytes, count, attributes, firsts,
@@ -185,7 +186,7 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2_ptsz(CudaDevicePointer* targets,
                                                std::size_t count, CudaCopyAttributes* attributes,
                                                std::size_t* firsts, std::size_t attribute_count,
                                                CUstream_st* stream) {
-  if (taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return 0;
+  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
   return native_call(&Native::cuMemcpyBatchAsync_v2_ptsz, targets, sources, bytes, count,
                      attributes, firsts, attribute_count, stream);
 }
@@ -196,6 +197,12 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2_ptsz(CudaDevicePointer* targets,
   }
 #define CAUSEWAY_BARE(...) __VA_ARGS__
 CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
+
+// Our streams, flags and staging memory go with the context.
+CAUSEWAY_EXPORT int cuDevicePrimaryCtxReset_v2(int device) {
+  Process::get().retire();
+  return native_call(&Native::cuDevicePrimaryCtxReset_v2, device);
+}
 
 CAUSEWAY_EXPORT int cuGetProcAddress(const char* name, void** found, int version,
                                      std::uint64_t flags);

@@ -103,18 +103,24 @@ void Process::switch_off(const std::string& why) {
   changed_.notify_all();
 }
 
-bool Process::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool wait) {
+std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* stream,
+                                 bool synchronous) {
+  const bool never_ours = !synchronous && settings_.async == Async::kNative;
   Session* session = session_.load(std::memory_order_acquire);
-  if (session == nullptr) {
+  if (session == nullptr && !never_ours) {
     begin_opening();
     session = session_.load(std::memory_order_acquire);
   }
-  if (session != nullptr) return session->copy(copies, stream, wait);
+  if (session != nullptr) {
+    if (const int failure = session->failure()) return failure;
+    if (session->copy(copies, stream, synchronous)) return device::kCudaSuccess;
+    return {};
+  }
   std::int64_t total = 0;
   for (const CopyCall& copy : copies) total += static_cast<std::int64_t>(copy.bytes);
-  const Phase phase = phase_.load();
-  statistics_.count(phase == Phase::kOff ? Verdict::kOff : Verdict::kOpening, Bytes(total));
-  return false;
+  const Verdict otherwise = phase_.load() == Phase::kOff ? Verdict::kOff : Verdict::kOpening;
+  statistics_.count(never_ours ? Verdict::kAsynchronous : otherwise, Bytes(total));
+  return {};
 }
 
 void Process::begin_opening() {
@@ -140,6 +146,7 @@ void Process::open() {
   if (table == nullptr) return switch_off("the driver is not loaded");
   SessionOptions options;
   options.settings = settings_;
+  options.say = say;
   auto opened = Session::open(*table, options, statistics_, clock_);
   if (!opened.ok()) return switch_off(opened.error().message);
   const std::lock_guard lock(mutex_);
@@ -156,9 +163,20 @@ void Process::close() {
                       [&] { return phase_.load() != Phase::kOpening; });
     if (phase_.load() == Phase::kClosed) phase_.store(Phase::kOff);
   }
-  write_statistics();
   // Stays where it is: another thread may be in it.
-  if (Session* session = session_.load()) session->close(kGraceMax);
+  if (Session* session = session_.load()) session->retire(kGraceMax);
+  write_statistics();
+}
+
+// A session that is being opened uses contexts that may go at any moment: it is waited for.
+void Process::retire() {
+  threshold_.store(kEverything);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(kOpeningMax.count),
+                      [&] { return phase_.load() != Phase::kOpening; });
+  }
+  if (Session* session = session_.load()) session->retire(kGraceMax);
 }
 
 void Process::write_statistics() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <span>
 
 #include "base/clock.h"
@@ -25,8 +26,9 @@ class Process {
   // The driver's functions; nullptr before its library is loaded by somebody.
   const Native* native();
 
-  // As Session::copy. The first large copy has the session opened.
-  bool copy(std::span<const CopyCall> copies, CUstream_st* stream, bool wait);
+  // As Session::copy; what the program's call is to return, nullopt: the native call follows. The
+  // first large copy that may be ours has the session opened.
+  std::optional<int> copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous);
   // The open session, or nullptr.
   Session* session() const { return session_.load(std::memory_order_acquire); }
 
@@ -35,6 +37,8 @@ class Process {
   void after_fork();
   // Before the process ends.
   void close();
+  // Before contexts go whose streams and memory the session uses: from now on copies are native.
+  void retire();
 
  private:
   enum class Phase { kClosed, kOpening, kOpen, kOff };

@@ -50,6 +50,7 @@ void nap() {
 struct CUctx_st {
   int gpu = 0;
   std::atomic<bool> dead{false};
+  std::atomic<unsigned long long> id{1};
 };
 
 // Work done in order by a thread of its own.
@@ -123,6 +124,7 @@ struct Block {
   int gpu = 0;
   CUctx_st* context = nullptr;
   bool owned = false;
+  void* pool = nullptr;
 };
 
 struct Driver {
@@ -355,7 +357,13 @@ FAKE cuDevicePrimaryCtxRetain(CUctx_st** context, int device) {
   return *context = &driver().primaries[device], 0;
 }
 FAKE cuDevicePrimaryCtxRelease_v2(int) { return 0; }
-FAKE cuDevicePrimaryCtxReset_v2(int) { return 0; }
+// The context of the same handle that comes next has another number.
+FAKE cuDevicePrimaryCtxReset_v2(int device) {
+  const std::lock_guard lock(driver().lock);
+  ++driver().primaries[device].id;
+  return 0;
+}
+FAKE cuCtxGetId(CUctx_st* context, unsigned long long* id) { return *id = context->id.load(), 0; }
 FAKE cuCtxDestroy_v2(CUctx_st*) { return 0; }
 FAKE cuCtxPushCurrent_v2(CUctx_st* context) { return contexts.push_back(context), 0; }
 FAKE cuCtxPopCurrent_v2(CUctx_st** context) {
@@ -492,6 +500,7 @@ FAKE cuPointerGetAttributes(unsigned count, int* attributes, void** values,
       case 9: *static_cast<int*>(values[i]) = found == nullptr ? -2 : block.gpu; break;
       case 11: *static_cast<CudaDevicePointer*>(values[i]) = block.begin; break;
       case 12: *static_cast<std::size_t*>(values[i]) = block.bytes; break;
+      case 17: *static_cast<void**>(values[i]) = block.pool; break;
       default: return kInvalidValue;
     }
   }
@@ -672,6 +681,8 @@ void* fake_symbol(const char* name) {
       CAUSEWAY_PRELOAD_COPIES(FAKE_ENTRY)
       CAUSEWAY_PRELOAD_SETTLING(FAKE_ENTRY)
       FAKE_SYMBOL(cuMemcpyBatchAsync)
+      FAKE_SYMBOL(cuDevicePrimaryCtxReset_v2)
+      FAKE_SYMBOL(cuCtxGetId)
       FAKE_SYMBOL(cuGetProcAddress)
       FAKE_SYMBOL(cuGetProcAddress_v2)
       FAKE_SYMBOL(cuMemAlloc_v2)
