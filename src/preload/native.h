@@ -132,6 +132,29 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
   X(cuLibraryUnload, (CUlib_st * library), (library))                                            \
   X(cuCtxDestroy_v2, (CUctx_st * context), (context))
 
+// Calls that may load code or map memory, for which the driver makes later work of the context wait
+// for what is there (seen on the GPU: docs/decisions/0005-stand-in.md): held back in the same way.
+// Whatever of them the driver has.
+#define CAUSEWAY_PRELOAD_LOADING(X)                                                              \
+  X(cuMemAlloc_v2, (CudaDevicePointer * address, std::size_t bytes), (address, bytes))           \
+  X(cuModuleLoadData, (CUmod_st * *module, const void* image), (module, image))                  \
+  X(cuModuleLoadDataEx,                                                                          \
+    (CUmod_st * *module, const void* image, unsigned count, int* options, void** values),        \
+    (module, image, count, options, values))                                                     \
+  X(cuModuleGetFunction, (CUfunc_st * *function, CUmod_st * module, const char* name),           \
+    (function, module, name))
+
+// Launches: the first of a kernel may load it.
+#define CAUSEWAY_PRELOAD_LAUNCHES(X)                                                             \
+  X(cuLaunchKernel_ptsz,                                                                         \
+    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
+     void** parameters, void** extra))                                                           \
+  X(cuLaunchKernelEx,                                                                            \
+    (const void* settings, CUfunc_st* function, void** parameters, void** extra))                \
+  X(cuLaunchKernelEx_ptsz,                                                                       \
+    (const void* settings, CUfunc_st* function, void** parameters, void** extra))
+
 namespace causeway::preload {
 
 struct Native {
@@ -141,6 +164,8 @@ struct Native {
   CAUSEWAY_PRELOAD_COPIES(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_MEMBER)
+  CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_MEMBER)
+  CAUSEWAY_PRELOAD_LAUNCHES(CAUSEWAY_PRELOAD_MEMBER)
 #undef CAUSEWAY_PRELOAD_MEMBER
   int (*cuDevicePrimaryCtxReset_v2)(int device) = nullptr;
   // Of CUDA 12: nullptr before.

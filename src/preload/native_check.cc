@@ -59,6 +59,11 @@ struct SameShape<int (*)(Ours...), CUresult (*)(Theirs...)> {
   static_assert(SameShape<decltype(Native::name), decltype(&::name)>::value, #name);
 #define CAUSEWAY_PRELOAD_COMPARE_ENTRY(name, ...) CAUSEWAY_PRELOAD_COMPARE(name)
 CAUSEWAY_PRELOAD_NEEDED(CAUSEWAY_PRELOAD_COMPARE_ENTRY)
+CAUSEWAY_PRELOAD_COMPARE(cuMemAlloc_v2)
+CAUSEWAY_PRELOAD_COMPARE(cuModuleLoadData)
+CAUSEWAY_PRELOAD_COMPARE(cuModuleLoadDataEx)
+CAUSEWAY_PRELOAD_COMPARE(cuModuleGetFunction)
+CAUSEWAY_PRELOAD_COMPARE(cuLaunchKernelEx)
 CAUSEWAY_PRELOAD_COMPARE(cuMemcpy)
 CAUSEWAY_PRELOAD_COMPARE(cuMemcpyHtoD_v2)
 CAUSEWAY_PRELOAD_COMPARE(cuMemcpyDtoH_v2)

@@ -3,10 +3,14 @@
 //   preload_gpu_bench order            stand-ins alone: microseconds to place one, from a stream
 //                                      that is free to its start notice, from the release to the
 //                                      stream's next work
+//   preload_gpu_bench blocks           what calls do while a stream is held up, and whether copies of
+//                                      the same context, of another of the GPU, and of another GPU's
+//                                      that has peer access get through meanwhile
 //   preload_gpu_bench sweep [OPTION…]  copies of 64 B to 1 GiB, native and with the library
 //   preload_gpu_bench                  a quick sweep, then the stand-ins
 //       quick      64 KiB and more only, fewer rounds
 //       kernel     stand-ins by kernel instead of by value
+//       wait hold  CAUSEWAY_ASYNC for the library (native otherwise: synchronous copies are ours)
 //
 // A sweep runs itself in processes with and without LD_PRELOAD; each reports the time of a copy to
 // its end and the time of the call, the median of some.
@@ -17,15 +21,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "device/cuda/cuda_physical.h"
 #include "preload/stand_in.h"
 
 namespace {
@@ -112,6 +119,223 @@ int order() {
   return 0;
 }
 
+// ---- What a held stream holds up.
+
+constexpr std::size_t kProbeBytes = std::size_t{8} << 20;
+
+template <int>
+__global__ void late_kernel(int* word) {
+  if (word != nullptr) *word = 1;
+}
+__global__ void roomy_kernel(int* word, int at) {
+  volatile char room[48 * 1024];
+  for (int i = 0; i < 48 * 1024; ++i) room[i] = static_cast<char>(i);
+  if (word != nullptr) *word = room[at];
+}
+
+// A stream of some context that copies onto GPU 0.
+struct Way {
+  const char* name;
+  CUctx_st* context = nullptr;
+  CUstream_st* stream = nullptr;
+  CUevent_st* event = nullptr;
+};
+
+class Blocks {
+ public:
+  bool set_up() {
+    CHECK_CUDA(cudaSetDevice(0));
+    CHECK_CUDA(cudaFree(nullptr));
+    native_ = causeway::preload::load_native(look_up);
+    native_.cuCtxGetCurrent(&primary_);
+    auto flags = Flags::create(native_);
+    if (!flags.ok()) return false;
+    flags_ = std::move(flags).value();
+    CHECK_CUDA(cudaStreamCreateWithFlags(&held_, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaMalloc(&device_, kLarge));
+    CHECK_CUDA(cudaMallocHost(&host_, kLarge));
+    add("same context", primary_);
+    using Create = int (*)(CUctx_st**, unsigned, int);
+    using Enable = int (*)(CUctx_st*, unsigned);
+    const auto create = reinterpret_cast<Create>(look_up("cuCtxCreate_v2"));
+    const auto enable = reinterpret_cast<Enable>(look_up("cuCtxEnablePeerAccess"));
+    int gpus = 0;
+    CHECK_CUDA(cudaGetDeviceCount(&gpus));
+    for (int gpu = 0; gpu < gpus && gpu < 2; ++gpu) {
+      CUctx_st* context = nullptr;
+      if (create == nullptr || create(&context, 0, gpu) != 0) continue;
+      const int enabled = enable(primary_, 0);
+      std::printf("{\"context\": %d, \"peer_access_to_primary\": %d}\n", gpu, enabled);
+      CUctx_st* popped = nullptr;
+      native_.api.cuCtxPopCurrent_v2(&popped);
+      add(gpu == 0 ? "own context" : "other GPU", context);
+    }
+    for (const Way& way : ways_) rate(way);
+    return true;
+  }
+
+  void run() {
+    void* memory = nullptr;
+    void* pinned = nullptr;
+    void* pageable = std::malloc(kLarge);
+    std::memset(pageable, 1, kLarge);
+    cudaStream_t stream = nullptr;
+    CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    late_kernel<0><<<1, 1, 0, other_>>>(nullptr);
+    CHECK_CUDA(cudaStreamSynchronize(other_));
+    during("nothing", [] {});
+    during("a kernel that is loaded", [&] { late_kernel<0><<<1, 1, 0, other_>>>(nullptr); });
+    during("a kernel's first launch", [&] { late_kernel<1><<<1, 1, 0, other_>>>(nullptr); });
+    during("a first launch behind it", [&] { late_kernel<2><<<1, 1, 0, held_>>>(nullptr); });
+    during("more local memory", [&] { roomy_kernel<<<1, 1, 0, other_>>>(nullptr, 1); });
+    during("cudaMalloc", [&] { CHECK_CUDA(cudaMalloc(&memory, kLarge)); });
+    during("cudaMallocHost", [&] { CHECK_CUDA(cudaMallocHost(&pinned, kLarge)); });
+    during("cudaHostRegister", [&] { CHECK_CUDA(cudaHostRegister(pageable, kLarge, 0)); });
+    during("cudaHostUnregister", [&] { CHECK_CUDA(cudaHostUnregister(pageable)); });
+    during("cudaFree", [&] { CHECK_CUDA(cudaFree(memory)); });
+    during("cudaFreeHost", [&] { CHECK_CUDA(cudaFreeHost(pinned)); });
+    during("cudaStreamDestroy", [&] { CHECK_CUDA(cudaStreamDestroy(stream)); });
+    during("cudaStreamCreate", [&] { CHECK_CUDA(cudaStreamCreate(&stream)); });
+    during("cudaMallocAsync", [&] { CHECK_CUDA(cudaMallocAsync(&memory, kLarge, other_)); });
+    during("cudaFreeAsync", [&] { CHECK_CUDA(cudaFreeAsync(memory, other_)); });
+    during("cudaMemset", [&] { CHECK_CUDA(cudaMemsetAsync(device_, 0, 4096, other_)); });
+    during("a pageable copy", [&] {
+      CHECK_CUDA(cudaMemcpyAsync(device_, pageable, kLarge, cudaMemcpyDefault, other_));
+    });
+    during("cudaDeviceSynchronize", [&] { CHECK_CUDA(cudaDeviceSynchronize()); });
+    streams();
+  }
+
+ private:
+  static constexpr std::size_t kLarge = std::size_t{64} << 20;
+
+  void add(const char* name, CUctx_st* context) {
+    Way way{name, context};
+    const causeway::device::CudaScope scope(native_.api, context);
+    native_.api.cuStreamCreateWithPriority(&way.stream, 1, 0);
+    native_.api.cuEventCreate(&way.event, 2);
+    ways_.push_back(way);
+  }
+
+  int copy(const Way& way, std::size_t bytes) const {
+    const int copied = native_.api.cuMemcpyAsync(
+        reinterpret_cast<unsigned long long>(device_), reinterpret_cast<unsigned long long>(host_),
+        bytes, way.stream);
+    return copied != 0 ? copied : native_.api.cuEventRecord(way.event, way.stream);
+  }
+
+  void rate(const Way& way) {
+    const causeway::device::CudaScope scope(native_.api, way.context);
+    double best = 1e9;
+    int failed = 0;
+    for (int i = 0; i < 4; ++i) {
+      std::memset(host_, 17 * i + static_cast<int>(ways_.size()), kLarge);
+      const double begin = now_us();
+      failed = copy(way, kLarge);
+      while (failed == 0 && native_.api.cuEventQuery(way.event) == 600) {
+      }
+      best = std::min(best, now_us() - begin);
+    }
+    std::vector<char> back(kLarge);
+    {
+      const causeway::device::CudaScope home(native_.api, primary_);
+      CHECK_CUDA(cudaMemcpy(back.data(), device_, kLarge, cudaMemcpyDefault));
+    }
+    const bool same = std::memcmp(back.data(), host_, kLarge) == 0;
+    std::printf("{\"copies\": \"%s\", \"gbs\": %.1f, \"error\": %d, \"right\": %s}\n", way.name,
+                kLarge / best * 1e-3, failed, same ? "true" : "false");
+  }
+
+  // Whether a copy gets through within a tenth of a second.
+  const char* try_way(const Way& way) {
+    auto* const state = new std::atomic<int>(0);  // leaked: its thread may be late
+    threads_.emplace_back([this, way, state] {
+      const causeway::device::CudaScope scope(native_.api, way.context);
+      const int failed = copy(way, kProbeBytes);
+      *state = failed != 0 ? 4 : 1;
+      const double until = now_us() + 1e5;
+      while (failed == 0 && now_us() < until) {
+        const int result = native_.api.cuEventQuery(way.event);
+        if (result == 600) continue;
+        *state = result == 0 ? 2 : 4;
+        return;
+      }
+      if (failed == 0) *state = 3;
+    });
+    const double until = now_us() + 1.5e5;
+    while (now_us() < until && (*state == 0 || *state == 1)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const char* const words[] = {"the call blocks", "the query blocks", "done", "waits", "fails"};
+    return words[state->load()];
+  }
+
+  template <typename Call>
+  void during(const char* name, Call call) {
+    const auto turn = flags_->take();
+    causeway::preload::CudaMemoryOperation wait;
+    wait.operation = causeway::preload::kCudaWaitValue32;
+    wait.address = reinterpret_cast<unsigned long long>(&turn->pair->released);
+    wait.value = turn->number;
+    native_.cuStreamBatchMemOp_v2(reinterpret_cast<CUstream_st*>(held_), 1, &wait, 0);
+    std::atomic<bool> returned{false};
+    threads_.emplace_back([&] {
+      CHECK_CUDA(cudaSetDevice(0));
+      call();
+      returned = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::printf("{\"while\": \"%s\", \"returns\": %s", name, returned ? "true" : "false");
+    for (const Way& way : ways_) std::printf(", \"%s\": \"%s\"", way.name, try_way(way));
+    std::printf("}\n");
+    std::fflush(stdout);
+    turn->release();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    CHECK_CUDA(cudaDeviceSynchronize());
+  }
+
+  // How many held streams it takes until a copy in another stream of the context waits, too.
+  void streams() {
+    std::vector<causeway::preload::Turn> turns;
+    const char* through = "done";
+    while (turns.size() < 200 && std::strcmp(through, "done") == 0) {
+      cudaStream_t stream = nullptr;
+      CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      turns.push_back(*flags_->take());
+      causeway::preload::CudaMemoryOperation wait;
+      wait.operation = causeway::preload::kCudaWaitValue32;
+      wait.address = reinterpret_cast<unsigned long long>(&turns.back().pair->released);
+      wait.value = turns.back().number;
+      native_.cuStreamBatchMemOp_v2(reinterpret_cast<CUstream_st*>(stream), 1, &wait, 0);
+      through = try_way(ways_.front());
+    }
+    std::printf("{\"held_streams\": %zu, \"same context\": \"%s\"}\n", turns.size(), through);
+    for (const auto& turn : turns) turn.release();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    CHECK_CUDA(cudaDeviceSynchronize());
+  }
+
+  Native native_;
+  CUctx_st* primary_ = nullptr;
+  std::unique_ptr<Flags> flags_;
+  cudaStream_t held_ = nullptr;
+  cudaStream_t other_ = nullptr;
+  void* device_ = nullptr;
+  void* host_ = nullptr;
+  std::vector<Way> ways_;
+  std::vector<std::thread> threads_;
+};
+
+int blocks() {
+  static Blocks probe;
+  if (!probe.set_up()) return 1;
+  probe.run();
+  return 0;
+}
+
 // One process's half of a sweep: "<in|out> <async|sync> <bytes> <issue us> <end us> <cpu share>".
 int measure(bool quick) {
   constexpr std::size_t kMost = std::size_t{1} << 30;
@@ -173,10 +397,11 @@ struct Row {
 };
 using Rows = std::map<std::pair<std::string, std::size_t>, Row>;
 
-Rows run(const std::string& self, const std::string& library, const char* order, bool quick) {
+Rows run(const std::string& self, const std::string& library, const std::string& settings,
+         bool quick) {
   const std::string command =
       (library.empty() ? std::string()
-                       : "LD_PRELOAD=" + library + " CAUSEWAY_OPEN=wait CAUSEWAY_ORDER=" + order +
+                       : "LD_PRELOAD=" + library + " CAUSEWAY_OPEN=wait " + settings +
                              " CAUSEWAY_STATISTICS=stderr ") +
       self + (quick ? " measure quick" : " measure");
   Rows rows;
@@ -194,7 +419,7 @@ Rows run(const std::string& self, const std::string& library, const char* order,
   return rows;
 }
 
-int sweep(const std::string& self, bool quick, const char* order) {
+int sweep(const std::string& self, bool quick, const std::string& settings) {
   const std::string folder = self.substr(0, self.rfind('/') + 1);
   std::string library;
   for (const char* place : {"libcauseway-preload.so", "../lib/libcauseway-preload.so",
@@ -203,8 +428,8 @@ int sweep(const std::string& self, bool quick, const char* order) {
   }
   if (const char* given = std::getenv("CAUSEWAY_PRELOAD_LIBRARY")) library = given;
   if (library.empty()) return std::fprintf(stderr, "no libcauseway-preload.so here\n"), 1;
-  const Rows native = run(self, "", order, quick);
-  const Rows ours = run(self, library, order, quick);
+  const Rows native = run(self, "", "", quick);
+  const Rows ours = run(self, library, settings, quick);
   for (const auto& [key, row] : ours) {
     const auto found = native.find(key);
     if (found == native.end()) continue;
@@ -230,10 +455,13 @@ int sweep(const std::string& self, bool quick, const char* order) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   bool quick = false;
-  const char* by = "value";
+  std::string settings;
   for (int i = 2; i < argc; ++i) {
     quick = quick || std::strcmp(argv[i], "quick") == 0;
-    if (std::strcmp(argv[i], "kernel") == 0) by = "kernel";
+    if (std::strcmp(argv[i], "kernel") == 0) settings += " CAUSEWAY_ORDER=kernel";
+    for (const char* async : {"wait", "hold"}) {
+      if (std::strcmp(argv[i], async) == 0) settings += std::string(" CAUSEWAY_ASYNC=") + async;
+    }
   }
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
@@ -242,13 +470,14 @@ int main(int argc, char** argv) {
   }
   if (what == "measure") return measure(quick);
   if (what == "order") return order();
+  if (what == "blocks") return blocks();
   char self[4096] = {};
   if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) return 1;
-  if (what == "sweep") return sweep(self, quick, by);
+  if (what == "sweep") return sweep(self, quick, settings);
   if (!what.empty()) {
-    std::fprintf(stderr, "preload_gpu_bench [order|sweep [quick] [kernel]]\n");
+    std::fprintf(stderr, "preload_gpu_bench [order|blocks|sweep [quick] [kernel] [wait|hold]]\n");
     return 1;
   }
-  const int failed = sweep(self, true, by);  // before this process has a context
+  const int failed = sweep(self, true, settings);  // before this process has a context
   return order() + failed;
 }

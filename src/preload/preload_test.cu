@@ -4,6 +4,8 @@
 // program would: this file is built twice, with the static and with the shared runtime.
 //
 //   preload_gpu_test [CASE…]     CAUSEWAY_PRELOAD_LIBRARY: where the library is
+//                                CAUSEWAY_ASYNC=hold unless it is set: then the numbers of copies
+//                                that are to be ours are not looked at
 #include <cuda_runtime.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -552,6 +554,7 @@ int run_case(const Case& test, const std::string& program, const std::string& li
   if (child == 0) {
     setenv("LD_PRELOAD", library.c_str(), 1);
     setenv("CAUSEWAY_OPEN", "wait", 1);
+    setenv("CAUSEWAY_ASYNC", "hold", 0);  // or what the caller says
     setenv("CAUSEWAY_STATISTICS", statistics.c_str(), 1);
     execl(program.c_str(), program.c_str(), "--case", test.name, nullptr);
     std::_Exit(126);
@@ -560,7 +563,7 @@ int run_case(const Case& test, const std::string& program, const std::string& li
   bool hung = false;
   while (waitpid(child, &status, WNOHANG) == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    hung = std::chrono::steady_clock::now() - begin > std::chrono::seconds(25);
+    hung = std::chrono::steady_clock::now() - begin > std::chrono::seconds(10);
     if (!hung) continue;
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
@@ -572,7 +575,8 @@ int run_case(const Case& test, const std::string& program, const std::string& li
   const bool exited = WIFEXITED(status) && !hung;
   const int code = exited ? WEXITSTATUS(status) : -1;
   // The code is 100 + the number wanted, up to 100 of them.
-  const bool passed = code >= 100 && copies >= code - 100;
+  const bool counted = std::strcmp(std::getenv("CAUSEWAY_ASYNC") ? std::getenv("CAUSEWAY_ASYNC") : "hold", "hold") == 0;
+  const bool passed = code >= 100 && (copies >= code - 100 || !counted);
   std::printf("%-7s %-24s %6.2f s  %lld multipath copies%s\n",
               hung ? "HUNG" : (passed ? "ok" : "FAILED"), test.name, seconds, copies,
               exited ? "" : (hung ? "" : ", ended by a signal"));

@@ -93,6 +93,8 @@ class Session {
 
   int pending() const { return pending_count_.load(); }
   int held() const { return held_count_.load(); }
+  // Whether streams are ever held up.
+  bool holds() const { return options_.settings.async == Async::kHold; }
   transfer::TransferStats traffic() const;
   const Gpus& gpus() const { return *gpus_; }
 

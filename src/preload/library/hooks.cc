@@ -7,6 +7,11 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "preload/library/process.h"
@@ -82,10 +87,29 @@ int native_call(Member member, Arguments... arguments) {
 template <typename Member, typename... Arguments>
 int settled_call(Member member, Arguments... arguments) {
   Session* const session = Process::get().session();
-  if (session == nullptr) return native_call(member, arguments...);
+  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
   const Session::Settled settled(*session);
   return native_call(member, arguments...);
+}
+
+// Kernels that are loaded by now, with the context: as launched beside a session that holds streams.
+bool is_new(CUfunc_st* function) {
+  static auto& mutex = *std::make_unique<std::mutex>().release();  // used until the very end
+  static auto& seen = *std::make_unique<std::set<std::pair<CUctx_st*, CUfunc_st*>>>().release();
+  CUctx_st* context = nullptr;
+  if (Process::get().native()->cuCtxGetCurrent(&context) != 0) return false;
+  const std::lock_guard lock(mutex);
+  return seen.emplace(context, function).second;
+}
+
+template <typename Member, typename... Arguments>
+int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
+  Session* const session = Process::get().session();
+  if (session == nullptr || !session->holds() || !is_new(function)) {
+    return native_call(member, arguments...);
+  }
+  return settled_call(member, arguments...);
 }
 
 }  // namespace
@@ -197,6 +221,47 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2_ptsz(CudaDevicePointer* targets,
   }
 #define CAUSEWAY_BARE(...) __VA_ARGS__
 CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
+CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
+
+CAUSEWAY_EXPORT int cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
+  return settled_call(&Native::cuMemHostAlloc, address, bytes, flags);
+}
+CAUSEWAY_EXPORT int cuLibraryLoadData(CUlib_st** library, const void* code, int* jit_options,
+                                      void** jit_values, unsigned jit_count, int* options,
+                                      void** values, unsigned count) {
+  return settled_call(&Native::cuLibraryLoadData, library, code, jit_options, jit_values,
+                      jit_count, options, values, count);
+}
+CAUSEWAY_EXPORT int cuKernelGetFunction(CUfunc_st** function, CUkern_st* kernel) {
+  return settled_call(&Native::cuKernelGetFunction, function, kernel);
+}
+CAUSEWAY_EXPORT int cuFuncLoad(CUfunc_st* function) {
+  return settled_call(&Native::cuFuncLoad, function);
+}
+
+CAUSEWAY_EXPORT int cuLaunchKernel(CUfunc_st* function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned shared_bytes, CUstream_st* stream,
+                                   void** parameters, void** extra) {
+  return launch_call(function, &Native::cuLaunchKernel, function, grid_x, grid_y, grid_z, block_x,
+                     block_y, block_z, shared_bytes, stream, parameters, extra);
+}
+CAUSEWAY_EXPORT int cuLaunchKernel_ptsz(CUfunc_st* function, unsigned grid_x, unsigned grid_y,
+                                        unsigned grid_z, unsigned block_x, unsigned block_y,
+                                        unsigned block_z, unsigned shared_bytes,
+                                        CUstream_st* stream, void** parameters, void** extra) {
+  return launch_call(function, &Native::cuLaunchKernel_ptsz, function, grid_x, grid_y, grid_z,
+                     block_x, block_y, block_z, shared_bytes, stream, parameters, extra);
+}
+CAUSEWAY_EXPORT int cuLaunchKernelEx(const void* settings, CUfunc_st* function, void** parameters,
+                                     void** extra) {
+  return launch_call(function, &Native::cuLaunchKernelEx, settings, function, parameters, extra);
+}
+CAUSEWAY_EXPORT int cuLaunchKernelEx_ptsz(const void* settings, CUfunc_st* function,
+                                          void** parameters, void** extra) {
+  return launch_call(function, &Native::cuLaunchKernelEx_ptsz, settings, function, parameters,
+                     extra);
+}
 
 // Our streams, flags and staging memory go with the context.
 CAUSEWAY_EXPORT int cuDevicePrimaryCtxReset_v2(int device) {
@@ -254,6 +319,18 @@ const Hook kHooks[] = {
                      13'000, kAnyVersion, kLegacy),
     CAUSEWAY_HOOK(cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13'000, kAnyVersion,
                   kPerThread),
+    CAUSEWAY_HOOK(cuMemAlloc_v2, "cuMemAlloc", 3'020, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuMemHostAlloc, "cuMemHostAlloc", 2'020, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuModuleLoadData, "cuModuleLoadData", 2'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2'010, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuModuleGetFunction, "cuModuleGetFunction", 2'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuLibraryLoadData, "cuLibraryLoadData", 12'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuKernelGetFunction, "cuKernelGetFunction", 12'000, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuFuncLoad, "cuFuncLoad", 12'040, kAnyVersion, kEither),
+    CAUSEWAY_HOOK(cuLaunchKernel, "cuLaunchKernel", 4'000, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuLaunchKernel_ptsz, "cuLaunchKernel", 7'000, kAnyVersion, kPerThread),
+    CAUSEWAY_HOOK(cuLaunchKernelEx, "cuLaunchKernelEx", 11'060, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11'060, kAnyVersion, kPerThread),
     CAUSEWAY_HOOK(cuMemFree_v2, "cuMemFree", 3'020, kAnyVersion, kEither),
     CAUSEWAY_HOOK(cuMemFreeHost, "cuMemFreeHost", 2'000, kAnyVersion, kEither),
     CAUSEWAY_HOOK(cuModuleUnload, "cuModuleUnload", 2'000, kAnyVersion, kEither),
