@@ -57,8 +57,8 @@ class Gpus {
   Status health() const;
   // Whether the contexts are those of the opening: a program may reset its devices.
   bool same_contexts() const;
-  // From now on nothing calls the driver any more, as far as it is called through this: the contexts
-  // are about to go, or the process is. Streams and memory stay where they are.
+  // From now on nobody calls the driver through this any more: the contexts are about to go, or the
+  // process is. Streams and memory stay where they are.
   void stop() { stopped_.store(true); }
   bool stopped() const { return stopped_.load(); }
   // As the context's own, until stop().

@@ -3,9 +3,9 @@
 //   preload_gpu_bench order            stand-ins alone: microseconds to place one, from a stream
 //                                      that is free to its start notice, from the release to the
 //                                      stream's next work
-//   preload_gpu_bench blocks           what calls do while a stream is held up, and whether copies of
-//                                      the same context, of another of the GPU, and of another GPU's
-//                                      that has peer access get through meanwhile
+//   preload_gpu_bench blocks           what calls do while a stream is held up, and whether copies
+//                                      of the same context, of another of the GPU, and of another
+//                                      GPU's that has peer access get through meanwhile
 //   preload_gpu_bench sweep [OPTION…]  copies of 64 B to 1 GiB, native and with the library
 //   preload_gpu_bench                  a quick sweep, then the stand-ins
 //       quick      64 KiB and more only, fewer rounds

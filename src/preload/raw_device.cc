@@ -136,8 +136,9 @@ Status RawStream::go_to(const Spot& spot) {
     CAUSEWAY_ASSIGN(event, gpus_.context(at_.link).make_event());
     moved_.natives_[at_.link] = event;
   }
-  CAUSEWAY_TRY(gpus_.call(
-      at_.link, "cuEventRecord", [&] { return gpus_.native().api.cuEventRecord(event, at_.native); }));
+  CAUSEWAY_TRY(gpus_.call(at_.link, "cuEventRecord", [&] {
+    return gpus_.native().api.cuEventRecord(event, at_.native);
+  }));
   CAUSEWAY_TRY(gpus_.call(spot.link, "cuStreamWaitEvent", [&] {
     return gpus_.native().api.cuStreamWaitEvent(spot.native, event, 0);
   }));
@@ -206,8 +207,9 @@ Status RawStream::record(device::Event& event) {
     CAUSEWAY_ASSIGN(native, gpus_.context(at_.link).make_event());
     own.natives_[at_.link] = native;
   }
-  CAUSEWAY_TRY(keep(gpus_.call(
-      at_.link, "cuEventRecord", [&] { return gpus_.native().api.cuEventRecord(native, at_.native); })));
+  CAUSEWAY_TRY(keep(gpus_.call(at_.link, "cuEventRecord", [&] {
+    return gpus_.native().api.cuEventRecord(native, at_.native);
+  })));
   own.last_ = {at_.link, native};
   own.failure_ = failure_.first();
   return {};

@@ -93,7 +93,7 @@ int settled_call(Member member, Arguments... arguments) {
   return native_call(member, arguments...);
 }
 
-// Kernels that are loaded by now, with the context: as launched beside a session that holds streams.
+// Whether a kernel may have to be loaded: it is new to its context, as far as was seen.
 bool is_new(CUfunc_st* function) {
   static auto& mutex = *std::make_unique<std::mutex>().release();  // used until the very end
   static auto& seen = *std::make_unique<std::set<std::pair<CUctx_st*, CUfunc_st*>>>().release();
@@ -182,7 +182,10 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync(CudaDevicePointer* targets, CudaDevicePoi
                                        CudaCopyAttributes* attributes, std::size_t* firsts,
                                        std::size_t attribute_count, std::size_t* failed,
                                        CUstream_st* stream) {
-  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
+  if (const auto result =
+          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
+    return *result;
+  }
   return native_call(&Native::cuMemcpyBatchAsync, targets, sources, bytes, count, attributes,
                      firsts, attribute_count, failed, stream);
 }
@@ -191,7 +194,10 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_ptsz(CudaDevicePointer* targets, CudaDevi
                                             CudaCopyAttributes* attributes, std::size_t* firsts,
                                             std::size_t attribute_count, std::size_t* failed,
                                             CUstream_st* stream) {
-  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
+  if (const auto result =
+          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
+    return *result;
+  }
   return native_call(&Native::cuMemcpyBatchAsync_ptsz, targets, sources, bytes, count, attributes,
                      firsts, attribute_count, failed, stream);
 }
@@ -199,7 +205,10 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2(CudaDevicePointer* targets, CudaDevice
                                           std::size_t* bytes, std::size_t count,
                                           CudaCopyAttributes* attributes, std::size_t* firsts,
                                           std::size_t attribute_count, CUstream_st* stream) {
-  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
+  if (const auto result =
+          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
+    return *result;
+  }
   const Native* const native = Process::get().native();
   if (native == nullptr || native->api.cuMemcpyBatchAsync_v2 == nullptr) return kNotFound;
   return native->api.cuMemcpyBatchAsync_v2(targets, sources, bytes, count, attributes, firsts,
@@ -210,7 +219,10 @@ CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2_ptsz(CudaDevicePointer* targets,
                                                std::size_t count, CudaCopyAttributes* attributes,
                                                std::size_t* firsts, std::size_t attribute_count,
                                                CUstream_st* stream) {
-  if (const auto result = taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) return *result;
+  if (const auto result =
+          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
+    return *result;
+  }
   return native_call(&Native::cuMemcpyBatchAsync_v2_ptsz, targets, sources, bytes, count,
                      attributes, firsts, attribute_count, stream);
 }
