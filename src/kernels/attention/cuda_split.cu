@@ -17,18 +17,17 @@
 //
 // The query heads that share the KV head are the rows of a 16-row tensor-core tile.
 // Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
-// before the first ends, adds them up in the order of slots: the result does not depend on timing.
+// before the first ends, adds them up (cuda_merge.cu).
 #include <algorithm>
 
-#include "kernels/attention/cuda_fresh.cuh"
 #include "kernels/attention/cuda_parts.h"
+#include "kernels/attention/cuda_split.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 namespace {
 
-constexpr int kTile = 16;  // tokens
 // Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
 // and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
 // sequences the KV is worth more bytes on their way.
@@ -36,59 +35,24 @@ constexpr int kWarpsFew = 4, kWarpsMax = 8;
 constexpr int kFewSequences = 4;
 constexpr int kCtasMax = 160;  // SMs that are used at most
 constexpr int kSharedMax = 227 * 1024;
-constexpr int kMergeThreads = 256;
-constexpr int kMergeUnroll = 8;  // pieces asked for at once
-constexpr int kMergeTurns = 4;   // or heads of two pieces
-// The product behind is placed when all CTAs of the merging kernel have been: no more of them than
-// find room beside the attention's.
-constexpr int kMergeCtasMax = 264;
-
-struct Args {
-  const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
-  int64_t q_stride;
-  __nv_bfloat16* out;    // [sequences][kv heads][group][size]
-  char* keys;            // K of the layer in frame 0
-  int64_t value_offset;  // bytes
-  int64_t frame_bytes;
-  int64_t token_stride;   // bytes
-  const int32_t* frames;  // as ParamsCuda has them
-  const int32_t* frame_begin;
-  const int32_t* length;
-  int sequences, kv_heads, group, block_tokens;
-  int slot_bytes;  // of shared memory for the queries of a sequence to come; 0: no such slots
-  bool tables_early;
-  FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
-  float scale_log2;
-  float* partial;  // [slots][kv heads][2][group][size]
-  float2* state;   // [slots][kv heads][2][group]: largest score (log 2), Σ 2^(score - largest)
-};
-
-// How tiles are shared out; the same in every worker.
-struct Share {
-  int64_t tiles, slots;
-  __device__ int64_t begin(int64_t slot) const { return tiles * slot / slots; }
-  __device__ int64_t slot_of(int64_t tile) const { return ((tile + 1) * slots - 1) / tiles; }
-};
 
 // Which frame a token lies in, and which of its tokens it is.
 struct Spot {
   int frame, within;
 };
 
-__device__ int tiles_of(int length) { return (length + kTile - 1) / kTile; }
-
 // A tile, and what of its sequence is needed to find its tokens.
 struct Cursor {
   int sequence, tile, length, frame_begin;
   int64_t start;  // number of the sequence's first tile
 
-  __device__ void enter(const Args& a, int index) {
+  __device__ void enter(const SplitArgs& a, int index) {
     sequence = index;
     length = a.length[index];
     frame_begin = a.frame_begin[index];
   }
   // True when that enters another sequence.
-  __device__ bool advance(const Args& a) {
+  __device__ bool advance(const SplitArgs& a) {
     if (++tile < tiles_of(length)) return false;
     start += tile;
     tile = 0;
@@ -100,15 +64,8 @@ struct Cursor {
   }
 };
 
-// All lanes: the number of tiles of sequences [0, end).
-__device__ int64_t count_tiles(const Args& a, int lane, int end) {
-  int mine = 0;
-  for (int index = lane; index < end; index += 32) mine += tiles_of(a.length[index]);
-  return __reduce_add_sync(0xFFFFFFFFu, mine);
-}
-
 // All lanes: the cursor of tile `wanted`, which exists.
-__device__ Cursor find_tile(const Args& a, int lane, int64_t wanted) {
+__device__ Cursor find_tile(const SplitArgs& a, int lane, int64_t wanted) {
   Cursor found = {};
   int64_t before = 0;
   for (int first = 0; first < a.sequences; first += 32) {
@@ -135,12 +92,6 @@ __device__ Cursor find_tile(const Args& a, int lane, int64_t wanted) {
   return found;
 }
 
-// Where a worker leaves its partial result. A slot has at most two shared sequences: one that
-// reaches into it or begins with it, and one that begins within it.
-__device__ int64_t piece_of(const Args& a, int kv_head, int64_t slot, bool within) {
-  return (slot * a.kv_heads + kv_head) * 2 + (within ? 1 : 0);
-}
-
 template <int kSize>
 struct Worker {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
@@ -152,7 +103,7 @@ struct Worker {
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
 
-  const Args& a;
+  const SplitArgs& a;
   char* memory;   // shared, of this warp: kStages × (K tile, V tile), then the slots
   uint32_t ring;  // its address
   int lane;
@@ -458,20 +409,9 @@ __host__ __device__ constexpr int shared_bytes(int slot_bytes) {
   return Worker<kSize>::kRingBytes + Worker<kSize>::kSlots * slot_bytes;
 }
 
-// Adds a piece, of which the largest score is at most `above`.
-__device__ void add_piece(const float2& state, const float4& part, float above, float& sum,
-                          float4& value) {
-  const float factor = exp2f(state.x - above);
-  sum += state.y * factor;
-  value.x += part.x * factor;
-  value.y += part.y * factor;
-  value.z += part.z * factor;
-  value.w += part.w * factor;
-}
-
 // Grid: one CTA an SM. A warp is a worker; warps share nothing.
 template <int kSize>
-__global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const Args a) {
+__global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArgs a) {
   extern __shared__ __align__(128) char shared[];
   if (!a.tables_early) wait_for_predecessor();
   if (a.tables_early) let_successor_start();
@@ -568,180 +508,8 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const Args a) 
   }
 }
 
-// The pieces of a sequence, as the merging kernel needs them.
-struct Pieces {
-  int length;
-  int64_t first;  // the slot that has its beginning
-  int count;      // of slots
-  bool within;    // it begins within the first
-
-  __device__ Pieces(const Args& a, const Share& share, int lane, int sequence) {
-    length = a.length[sequence];
-    const int64_t start = count_tiles(a, lane, sequence);
-    first = length == 0 ? 0 : share.slot_of(start);
-    const int64_t last = length == 0 ? 0 : share.slot_of(start + tiles_of(length) - 1);
-    count = static_cast<int>(last - first) + 1;
-    within = length != 0 && start > share.begin(first);
-  }
-};
-
-// What the merging kernel adds up of one element: `above` is the largest score of all.
-struct Merged {
-  float above = -INFINITY, sum = 0;
-  float4 value = {0, 0, 0, 0};
-
-  template <int kCount>
-  __device__ void add(const float2 (&state)[kCount], const float4 (&part)[kCount]) {
-    float next = above;
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) next = fmaxf(next, state[j].x);
-    rescale(next);
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) add_piece(state[j], part[j], above, sum, value);
-  }
-  __device__ void rescale(float next) {
-    const float shrink = exp2f(above - next);
-    above = next;
-    sum *= shrink;
-    value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
-  }
-  __device__ void store(uint2* target) const {
-    const float inverse = 1.0f / sum;
-    *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
-                         mma::pack(value.z * inverse, value.w * inverse));
-  }
-};
-
-// With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
 template <int kSize>
-__device__ void merge_pairs(const Args& a, const Pieces& pieces, int sequence, int head, int step,
-                            int turns, int element) {
-  const int heads = a.kv_heads * a.group;
-  float2 state[kMergeTurns][2];
-  float4 part[kMergeTurns][2];
-#pragma unroll
-  for (int t = 0; t < kMergeTurns; ++t) {
-    const int h = min(head + t * step, heads - 1);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int64_t piece =
-          piece_of(a, h / a.group, pieces.first + j, j == 0 && pieces.within) * a.group +
-          h % a.group;
-      state[t][j] = __ldcg(a.state + piece);
-      part[t][j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
-    }
-  }
-#pragma unroll
-  for (int t = 0; t < kMergeTurns; ++t) {
-    const int h = head + t * step;
-    if (t >= turns || h >= heads) continue;
-    Merged merged;
-    merged.add(state[t], part[t]);
-    merged.store(reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize) +
-                 element);
-  }
-}
-
-// Merges pieces: `parties` teams of kSize / 4 threads share those of a query head, and a CTA takes
-// as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
-// next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
-template <int kSize>
-__global__ void __launch_bounds__(kMergeThreads)
-    merge_kernel(const Args a, int slots, int parties) {
-  constexpr int kTeam = kSize / 4, kTeams = kMergeThreads / kTeam;
-  __shared__ float4 values[kMergeThreads];
-  __shared__ float2 states[kMergeThreads];
-  if (!a.tables_early) wait_for_predecessor();
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const int team = thread / kTeam, element = thread % kTeam, party = team % parties;
-  const int heads = a.kv_heads * a.group, at_once = kTeams / parties;
-  const int turns = (heads + at_once - 1) / at_once, items = a.sequences * turns;
-  const int64_t tiles = count_tiles(a, lane, a.sequences);
-  const Share share = {tiles, min(int64_t{slots}, tiles)};
-  int item = static_cast<int>(int64_t{blockIdx.x} * items / gridDim.x);
-  const int end = static_cast<int>((int64_t{blockIdx.x} + 1) * items / gridDim.x);
-  // Divisions of 64 bits take a while: before the wait.
-  int sequence = item / turns;
-  Pieces pieces(a, share, lane, min(sequence, a.sequences - 1));
-  if (a.tables_early) wait_for_predecessor();
-  for (; item < end; ++item) {
-    if (item / turns != sequence) {
-      sequence = item / turns;
-      pieces = Pieces(a, share, lane, sequence);
-    }
-    if (pieces.length != 0 && pieces.count == 1) continue;  // its worker had all of it
-    if (pieces.length != 0 && pieces.count == 2 && parties == 1) {
-      const int together = min(kMergeTurns, min(end - item, turns - item % turns));
-      merge_pairs<kSize>(a, pieces, sequence, item % turns * at_once + team, at_once, together,
-                         element);
-      item += together - 1;
-      continue;
-    }
-    const int head = item % turns * at_once + team / parties;
-    const int kv_head = head / a.group, row = head % a.group;
-    const bool inside = head < heads;
-    auto* target =
-        reinterpret_cast<uint2*>(a.out + (static_cast<int64_t>(sequence) * heads + head) * kSize) +
-        element;
-    if (pieces.length == 0) {
-      if (inside && party == 0) *target = make_uint2(0, 0);
-      continue;
-    }
-
-    // ---- this party's pieces --------------------------------------------------------------------
-    Merged merged;
-    for (int i = party; inside && i < pieces.count; i += parties * kMergeUnroll) {
-      float2 state[kMergeUnroll];
-      float4 part[kMergeUnroll];
-#pragma unroll
-      for (int j = 0; j < kMergeUnroll; ++j) {
-        const int at = i + j * parties;
-        state[j] = make_float2(-INFINITY, 0);
-        part[j] = make_float4(0, 0, 0, 0);
-        if (at >= pieces.count) continue;
-        const int64_t piece =
-            piece_of(a, kv_head, pieces.first + at, at == 0 && pieces.within) * a.group + row;
-        state[j] = __ldcg(a.state + piece);
-        part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
-      }
-      merged.add(state, part);
-    }
-
-    // ---- what the parties have ------------------------------------------------------------------
-    if (parties > 1) {
-      values[thread] = merged.value;
-      states[thread] = make_float2(merged.above, merged.sum);
-      __syncthreads();
-      if (party == 0) {
-        float above = merged.above;
-        for (int other = 1; other < parties; ++other) {
-          above = fmaxf(above, states[thread + other * kTeam].x);
-        }
-        merged.rescale(above);
-        for (int other = 1; other < parties; ++other) {
-          const int at = thread + other * kTeam;
-          add_piece(states[at], values[at], above, merged.sum, merged.value);
-        }
-      }
-      __syncthreads();
-    }
-    if (inside && party == 0) merged.store(target);
-  }
-}
-
-// How many teams share a head: as many as keep the items within kMergeCtasMax, and at least a warp.
-template <int kSize>
-int merge_parties(int sequences, int heads) {
-  constexpr int kTeams = kMergeThreads / (kSize / 4);
-  int parties = kTeams;
-  while (parties > 128 / kSize && sequences * heads > kMergeCtasMax * (kTeams / parties)) {
-    parties /= 2;
-  }
-  return parties;
-}
-
-template <int kSize>
-Status launch_split(Args a, int ctas, CudaStream stream) {
+Status launch_split(SplitArgs a, int ctas, CudaStream stream) {
   const bool few = a.sequences <= kFewSequences;
   if (!few) a.slot_bytes = a.group * kSize * 2 + (a.fresh.table != nullptr ? kSize * 4 : 0);
   const int of_worker = shared_bytes<kSize>(a.slot_bytes);
@@ -750,12 +518,7 @@ Status launch_split(Args a, int ctas, CudaStream stream) {
                              dim3(static_cast<unsigned>(warps * 32)), warps * of_worker,
                              kSharedMax};
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
-  const int heads = a.kv_heads * a.group, parties = merge_parties<kSize>(a.sequences, heads);
-  const int at_once = kMergeThreads / (kSize / 4) / parties;
-  const int grid = std::min(kMergeCtasMax, a.sequences * ((heads + at_once - 1) / at_once));
-  return launch("attention (merging)", stream,
-                {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)}, merge_kernel<kSize>, a,
-                ctas * warps / a.kv_heads, parties);
+  return merge_pieces(a, kSize, ctas * warps / a.kv_heads, stream);
 }
 
 std::int64_t pieces(const Heads& heads) {
@@ -776,7 +539,7 @@ Status run_split(const ParamsCuda& p, CudaStream stream) {
   CAUSEWAY_TRY(launch_status(cudaGetDevice(&device), "attention (split)"));
   CAUSEWAY_TRY(launch_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device),
                              "attention (split)"));
-  Args a = {};
+  SplitArgs a = {};
   a.q = static_cast<const __nv_bfloat16*>(p.q);
   a.q_stride = p.q_stride;
   a.out = static_cast<__nv_bfloat16*>(p.out);
