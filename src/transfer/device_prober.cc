@@ -133,7 +133,7 @@ Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int
   request.direction = direction;
   request.target = devices_[t]->id();
   request.only = links;
-  const Bytes bytes = std::min(options_.bytes * links.count(), extents_[t].bytes());
+  const Bytes bytes = std::min(options_.bytes * (this->links() + 1), extents_[t].bytes());
   request.segments = {
       {host(0), MemoryAddress::in_arena(request.target, extents_[t].offset()), bytes}};
   const Nanos begin = clock_.now();

@@ -74,6 +74,14 @@ LinkSet Dispatcher::links_of(const TaskSpec& task) const {
                            : usable(task.target, task.only);
 }
 
+// Also when the tuner has just left only the target's own link: it would never learn otherwise.
+bool Dispatcher::may_use_others(const TaskSpec& task) const {
+  const WayFacts& facts = way(task.direction);
+  const LinkSet tuned = options_.tune_sets ? facts.reach[at(task.target)] : LinkSet();
+  const LinkSet possible = task.only.empty() ? links_of(task) | tuned : task.only;
+  return usable(task.target, possible) != LinkSet::of(task.target);
+}
+
 LinkSet Dispatcher::usable(int target, LinkSet wanted) const {
   LinkSet usable = wanted & relays_;
   for (const auto& [link, forbidden_target] : forbidden_) {
@@ -88,8 +96,7 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
   Task task;
   const Bytes total = spec.segments.total();
   const bool large = total >= options_.multipath_bytes_min || !spec.only.empty();
-  task.multipath =
-      options_.relay != RelayPolicy::kNone && large && links_of(spec) != LinkSet::of(spec.target);
+  task.multipath = options_.relay != RelayPolicy::kNone && large && may_use_others(spec);
   if (options_.relay == RelayPolicy::kStatic && task.multipath) {
     double sum = 0;
     for (const double share : options_.static_shares) sum += share;

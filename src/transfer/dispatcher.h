@@ -40,9 +40,9 @@ enum class RelayPolicy {
 
 struct DispatchOptions {
   int depth = 2;  // outstanding chunks of a link and direction
-  std::array<Bytes, kDirections> chunk_bytes = {mib(4), mib(4)};
+  std::array<Bytes, kDirections> chunk_bytes = {mib(5), mib(5)};
   Bytes chunk_bytes_min = kib(512);     // towards a task's end
-  Bytes chunk_bytes_direct = mib(16);   // of tasks that have one path
+  Bytes chunk_bytes_direct = mib(32);   // of tasks that have one path
   std::int64_t chunk_segments = 4'096;  // descriptors
   Bytes multipath_bytes_min = mib(12);  // smaller tasks go direct
   bool direct_first = true;
@@ -178,6 +178,7 @@ class Dispatcher {
   bool may_take(const Task& task, int link) const;
   LinkSet links_of(const TaskSpec& task) const;
   LinkSet usable(int target, LinkSet wanted) const;
+  bool may_use_others(const TaskSpec& task) const;
   bool own_link_needed(const Task& task) const;
   bool has_own_work(int link, Direction direction) const;
   bool worth_it(const Task& task, int link) const;

@@ -194,7 +194,7 @@ TEST(Dispatcher, AnEmptyTaskEndsAtOnce) {
 TEST(Dispatcher, AYieldingLinkStandsBack) {
   PathFacts facts = assume_all_links(1);
   facts.way(Direction::kIn).alone = {50e9};
-  Dispatcher dispatcher({.yield_for = micros(300)}, facts);
+  Dispatcher dispatcher({.chunk_bytes_direct = mib(16), .yield_for = micros(300)}, facts);
   dispatcher.add(task(0, 0, gib(1)), kStart);
   auto chunk = dispatcher.pull(0, Direction::kIn, kStart);
   Nanos now = micros(340);  // 16 MiB at 50 GB/s

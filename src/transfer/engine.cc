@@ -165,18 +165,20 @@ class TransferEngine::State {
       woken = true;
       changed.notify_all();
     }
-    if (here) loop.begin(target, direction, now);
+    if (here) loop.begin(target, direction, clock);
   }
 
   void run() {
     std::vector<Submission> arrived;
     Nanos pause = options.poll_pause;
     Nanos spin_until;
+    Nanos idle_until;
     Look look;
     while (true) {
       {
         std::unique_lock lock(mutex);
-        if (look.idle) changed.wait(lock, [&] { return stop || woken; });
+        if (look.idle && clock.now() >= idle_until)
+          changed.wait(lock, [&] { return stop || woken; });
         if (stop) return;
         arrived.swap(inbox);
         woken = false;
@@ -187,10 +189,11 @@ class TransferEngine::State {
       if (look.any) {
         pause = options.poll_pause;
         spin_until = now + options.poll_spin;
+        idle_until = now + options.idle_spin;
         continue;
       }
       // A link has only chunks of some 100 µs to work on: a sleeping thread would leave it idle.
-      if (look.copying && now < spin_until) {
+      if ((look.copying && now < spin_until) || (look.idle && now < idle_until)) {
         std::this_thread::yield();
         continue;
       }

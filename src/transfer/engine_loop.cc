@@ -8,6 +8,7 @@ namespace {
 
 using device::MemoryAddress;
 
+constexpr Nanos kBeginMax = micros(20);
 constexpr int kFaultsMax = 16;  // beyond, the rest grows no more
 
 bool same_pair_fails_always(const Error& error) { return error.code == ErrorCode::kUnsupported; }
@@ -101,8 +102,14 @@ void EngineLoop::start(Submission submission, Nanos now) {
   dispatcher_.add(std::move(submission.task), now);
 }
 
-void EngineLoop::begin(int link, Direction direction, Nanos now) {
-  while (pull_one(link, direction, now)) {
+void EngineLoop::begin(int target, Direction direction, const Clock& clock) {
+  const Nanos start = clock.now();
+  while (pull_one(target, direction, start)) {
+  }
+  for (int link = 0; link < static_cast<int>(links_.size()); ++link) {
+    const Nanos now = clock.now();
+    if (now - start > kBeginMax) return;
+    if (link != target) pull_one(link, direction, now);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/arena.h"
 #include "transfer/completion.h"
 #include "transfer/engine.h"
@@ -28,9 +29,10 @@ class EngineLoop {
   Status set_up();
 
   void accept(Submission submission, Nanos now);
-  // Lets a link's own work begin, without looking at anything else: what a submitter does at once,
-  // while the engine's thread wakes up.
-  void begin(int link, Direction direction, Nanos now);
+  // Sets the target's own link to work, then a chunk on each of the others while that takes no
+  // longer than some microseconds: what a submitter does at once, while the engine's thread wakes
+  // up.
+  void begin(int target, Direction direction, const Clock& clock);
   // Whether anything happened.
   bool step(Nanos now);
   // Tells the board what has ended; whether anything had.

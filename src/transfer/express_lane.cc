@@ -43,7 +43,7 @@ Result<std::unique_ptr<device::Event>> ExpressLane::take_event() {
       return event;
     }
   }
-  return device_.make_event();
+  return device_.make_mark();
 }
 
 void ExpressLane::give_back(std::unique_ptr<device::Event> event, bool done) {

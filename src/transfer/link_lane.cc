@@ -58,8 +58,8 @@ Status LinkLane::make_streams() {
     if (can_relay()) {
       CAUSEWAY_ASSIGN(slot.peer, device_.make_stream(options_.name + ".peer" + std::to_string(i)));
     }
-    CAUSEWAY_ASSIGN(slot.crossed, device_.make_event());
-    CAUSEWAY_ASSIGN(slot.done, device_.make_event());
+    CAUSEWAY_ASSIGN(slot.crossed, device_.make_mark());
+    CAUSEWAY_ASSIGN(slot.done, device_.make_mark());
     slots_.push_back(std::move(slot));
   }
   return {};

@@ -137,6 +137,19 @@ TEST_P(Selector, WithoutAMapLearnsWhichLinksHarm) {
   EXPECT_GE(rate_of(result, TaskId(1), gib(4), result.tasks.at(TaskId(0)).at), 0.9 * best.rate);
 }
 
+// However it came to use only the target's own link: later transfers find the way back.
+TEST_P(Selector, FromItsOwnLinkAloneItFindsTheOthers) {
+  const LinkProfile profile = device::make_link_tree({.devices = 2, .latency = micros(1)});
+  SimulationSetup setup = setup_of(profile, 2);
+  setup.facts.way(GetParam()).best[0] = LinkSet::of(0);
+  for (int i = 0; i < 24; ++i) {
+    setup.tasks.push_back({task(i, 0, GetParam(), mib(256)), millis(20) * i});
+  }
+  const BestSet best = exhaustive_best(setup.profile, 2, {GetParam(), {}, 0, {}});
+  const auto result = simulate_transfers(std::move(setup));
+  EXPECT_GE(rate_of(result, TaskId(23), mib(256), millis(20) * 23), 0.9 * best.rate);
+}
+
 // Paper §5.1.2: native copies on one link keep about half of it.
 TEST_P(Selector, NativeTrafficKeepsItsShareOfTheLink) {
   const LinkProfile profile = device::make_link_tree({.devices = 4, .latency = micros(1)});

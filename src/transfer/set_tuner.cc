@@ -79,7 +79,9 @@ void SetTuner::end_window(double rate, Nanos now) {
     // It settled for about as long as the window was.
     credit_ -= 2 * std::max(0.0, base_rate_ - rate) * to_seconds(now - began_);
     if (rate > options_.gain * base_rate_) {
+      if (!std::exchange(trial_->paid, true)) return begin_window(now);
       base_ = trial_->links;
+      base_rates_.assign(2, rate);
       tried_.clear();
       rest_ = options_.rest;
     } else {
@@ -89,8 +91,13 @@ void SetTuner::end_window(double rate, Nanos now) {
     trial_.reset();
     return;
   }
-  base_rate_ = rate;
-  const bool content = start_.promised > 0 && rate >= options_.content * start_.promised;
+  base_rates_.push_back(rate);
+  if (std::ssize(base_rates_) > options_.windows) base_rates_.pop_front();
+  if (std::ssize(base_rates_) < options_.windows) return begin_window(now);
+  std::vector<double> sorted(base_rates_.begin(), base_rates_.end());
+  std::nth_element(sorted.begin(), sorted.begin() + std::ssize(sorted) / 2, sorted.end());
+  base_rate_ = sorted[sorted.size() / 2];
+  const bool content = start_.promised > 0 && base_rate_ >= options_.content * start_.promised;
   if (content) tried_.clear();
   if (!content && now >= rests_until_) start_trial(now);
   if (!trial_) begin_window(now);

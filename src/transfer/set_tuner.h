@@ -7,6 +7,7 @@
 // Pure: told what happened and when. Not thread-safe.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <set>
 #include <vector>
@@ -19,6 +20,9 @@ struct SetTunerOptions {
   double content = 0.85;  // of the promised rate: look no further
   double gain = 1.015;    // what a change must bring
   int window_chunks = 4;  // of each link, judged together
+  // What the links give is the median of so many windows; one that the machine disturbed says
+  // nothing. A trial that pays must pay in two windows.
+  int windows = 3;
   // Of the bytes moved, what trials may lose: 3 %, saved up to credit_max.
   double regret = 0.03;
   Bytes credit_max = mib(256);
@@ -45,7 +49,8 @@ class SetTuner {
  private:
   struct Trial {
     LinkSet links;
-    double loss = 0;  // expected at most, of the base's rate
+    double loss = 0;    // expected at most, of the base's rate
+    bool paid = false;  // in its first window
   };
   void begin_window(Nanos now);
   void end_window(double rate, Nanos now);
@@ -59,6 +64,7 @@ class SetTuner {
   const Start start_;
   LinkSet base_;
   double base_rate_ = 0;
+  std::deque<double> base_rates_;  // of its last windows
   std::optional<Trial> trial_;
   std::set<LinkSet> tried_;  // that did not pay since the last that did
   double credit_ = 0;        // bytes

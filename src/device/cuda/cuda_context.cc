@@ -123,9 +123,10 @@ void CudaContext::destroy_stream(CUstream_st* stream) {
   (void)physical_.check(api().cuStreamDestroy_v2(stream), "cuStreamDestroy").ok();
 }
 
-Result<CUevent_st*> CudaContext::make_event() {
+Result<CUevent_st*> CudaContext::make_event(bool timed) {
   CUevent_st* event = nullptr;
-  CAUSEWAY_TRY(call("cuEventCreate", [&] { return api().cuEventCreate(&event, 0); }));
+  const unsigned flags = timed ? 0 : kCudaEventDisableTiming;
+  CAUSEWAY_TRY(call("cuEventCreate", [&] { return api().cuEventCreate(&event, flags); }));
   return event;
 }
 

@@ -42,7 +42,7 @@ class CudaContext {
   // has. The caller destroys it.
   Result<CUstream_st*> make_stream(int urgency, int classes);
   void destroy_stream(CUstream_st* stream);
-  Result<CUevent_st*> make_event();
+  Result<CUevent_st*> make_event(bool timed = true);
   void destroy_event(CUevent_st* event);
 
   // Zeroes device memory and waits for it.

@@ -5,9 +5,9 @@
 
 namespace causeway::device {
 
-std::int64_t CudaEventBoard::create() {
+std::int64_t CudaEventBoard::create(bool timed) {
   const std::lock_guard lock(mutex_);
-  events_.emplace(next_event_, State());
+  events_[next_event_].timed = timed;
   return next_event_++;
 }
 
@@ -84,7 +84,7 @@ Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUs
   Status status;
   if (state->native != nullptr && state->context != &context) drop_native(*state);
   if (state->native == nullptr) {
-    auto native = context.make_event();
+    auto native = context.make_event(state->timed);
     if (native.ok()) {
       state->native = *native;
       state->context = &context;
@@ -136,6 +136,7 @@ Result<Nanos> CudaEventBoard::completed_at(const CudaRecord& record) {
   CAUSEWAY_ASSIGN(const bool over, poll(*state));
   if (!over) return unavailable("the event has not occurred");
   if (!state->at) {
+    if (!state->timed) return unavailable("the event does not take the time");
     if (state->native == nullptr) return unavailable("the event's device was closed");
     CAUSEWAY_ASSIGN(state->at, state->context->time_of(state->native));
   }
@@ -192,7 +193,7 @@ void CudaEventBoard::forget(CudaContext& context) {
     const bool over = poll(state).ok() && state.phase == Phase::kDone;
     if (!over && state.phase == Phase::kIssued)
       finish(state, unavailable("the event's device was closed"));
-    if (state.phase == Phase::kDone && !state.failure && !state.at) {
+    if (state.phase == Phase::kDone && !state.failure && !state.at && state.timed) {
       if (const auto at = context.time_of(state.native); at.ok()) state.at = *at;
     }
     drop_native(state);

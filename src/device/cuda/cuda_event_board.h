@@ -28,7 +28,8 @@ struct CudaRecord {
 
 class CudaEventBoard {
  public:
-  std::int64_t create();
+  // `timed`: completed_at() is known.
+  std::int64_t create(bool timed = true);
   void destroy(std::int64_t event);
 
   // A new record, queued. kInvalidArgument when the last one is not done.
@@ -65,6 +66,7 @@ class CudaEventBoard {
   struct State {
     std::int64_t begun = 0;  // records so far
     Phase phase = Phase::kNever;
+    bool timed = true;
     CUevent_st* native = nullptr;
     CudaContext* context = nullptr;  // of `native`
     std::optional<Error> failure;
@@ -88,7 +90,8 @@ class CudaEventBoard {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(CudaEventBoard& board) : board_(board), id_(board.create()) {}
+  explicit CudaEvent(CudaEventBoard& board, bool timed = true)
+      : board_(board), id_(board.create(timed)) {}
   ~CudaEvent() override { board_.destroy(id_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;

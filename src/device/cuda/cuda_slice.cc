@@ -45,6 +45,10 @@ Result<std::unique_ptr<Event>> CudaSlice::make_event() {
   return std::unique_ptr<Event>(std::make_unique<CudaEvent>(machine_.events));
 }
 
+Result<std::unique_ptr<Event>> CudaSlice::make_mark() {
+  return std::unique_ptr<Event>(std::make_unique<CudaEvent>(machine_.events, false));
+}
+
 CUctx_st* cuda_context_of(const Device& device) { return slice_of(device).context().handle(); }
 
 int cuda_ordinal_of(const Device& device) {

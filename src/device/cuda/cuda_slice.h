@@ -18,6 +18,7 @@ class CudaSlice final : public Device {
   Arena& arena() override { return arena_; }
   Result<std::unique_ptr<Stream>> make_stream(const std::string& name) override;
   Result<std::unique_ptr<Event>> make_event() override;
+  Result<std::unique_ptr<Event>> make_mark() override;
   Status health() const override { return context_->physical().health(); }
 
   Result<std::unique_ptr<Stream>> make_stream(const std::string& name, CopyPriority priority);

@@ -80,6 +80,7 @@ inline constexpr int kCudaSourceOrderStream = 1;
 inline constexpr int kCudaResourceSms = 1;
 inline constexpr unsigned kCudaGreenDefaultStream = 1;
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
+inline constexpr unsigned kCudaEventDisableTiming = 2;
 inline constexpr unsigned kCudaRegisterPortable = 1;
 inline constexpr unsigned kCudaRegisterDeviceMap = 2;
 

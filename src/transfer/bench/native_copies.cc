@@ -14,7 +14,6 @@ using device::CudaDevicePointer;
 
 constexpr Nanos kTimeMax = seconds(60);
 constexpr std::size_t kBatchMax = 4'096;
-constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
 
 class StreamCopies final : public NativeCopies {
  public:
@@ -86,7 +85,7 @@ class DriverCopies final : public NativeCopies {
     CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(device_));
     const bool marked = end == End::kEvent;
     if (marked && event_ == nullptr) {
-      CAUSEWAY_TRY(check(api_.cuEventCreate(&event_, kNoTiming), "cuEventCreate"));
+      CAUSEWAY_TRY(check(api_.cuEventCreate(&event_, device::kCudaEventDisableTiming), "cuEventCreate"));
     }
     const Nanos begin = clock.now();
     CAUSEWAY_TRY(check(call(how), "cuMemcpyAsync"));

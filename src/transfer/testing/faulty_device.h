@@ -48,6 +48,7 @@ class FaultyDevice final : public device::Device {
   device::Arena& arena() override { return inner_.arena(); }
   Result<std::unique_ptr<device::Stream>> make_stream(const std::string& name) override;
   Result<std::unique_ptr<device::Event>> make_event() override { return inner_.make_event(); }
+  Result<std::unique_ptr<device::Event>> make_mark() override { return inner_.make_mark(); }
   Status health() const override;
 
  private:
