@@ -85,7 +85,8 @@ class DriverCopies final : public NativeCopies {
     CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(device_));
     const bool marked = end == End::kEvent;
     if (marked && event_ == nullptr) {
-      CAUSEWAY_TRY(check(api_.cuEventCreate(&event_, device::kCudaEventDisableTiming), "cuEventCreate"));
+      CAUSEWAY_TRY(
+          check(api_.cuEventCreate(&event_, device::kCudaEventDisableTiming), "cuEventCreate"));
     }
     const Nanos begin = clock.now();
     CAUSEWAY_TRY(check(call(how), "cuMemcpyAsync"));
