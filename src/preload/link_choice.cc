@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -31,17 +32,19 @@ std::optional<int> renumbered(int link, const std::vector<int>& links) {
   return static_cast<int>(found - links.begin());
 }
 
-// The driver lists all GPUs of the machine, whatever this process may use.
-std::vector<std::string> gpus_of_machine() {
-  std::vector<std::string> ids;
-  DIR* const folder = ::opendir("/proc/driver/nvidia/gpus");
-  if (folder == nullptr) return ids;
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  DIR* const folder = ::opendir(path.c_str());
+  if (folder == nullptr) return names;
   while (const dirent* entry = ::readdir(folder)) {
-    if (entry->d_name[0] != '.') ids.emplace_back(entry->d_name);
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
   ::closedir(folder);
-  return ids;
+  return names;
 }
+
+// The driver lists all GPUs of the machine, whatever this process may use.
+std::vector<std::string> gpus_of_machine() { return names_in("/proc/driver/nvidia/gpus"); }
 
 std::optional<std::vector<int>> links_of(const Gpus& gpus) {
   std::vector<std::string> ids;
@@ -57,8 +60,11 @@ std::optional<std::vector<int>> links_of(const Gpus& gpus) {
   return ranks_of(ids, std::move(machine));
 }
 
-std::optional<LinkMap> map_for(const Gpus& gpus, const std::string& file) {
-  if (file.empty()) return std::nullopt;
+std::optional<LinkMap> map_for(const Gpus& gpus, const std::string& wanted) {
+  const auto variable = [](const char* name) { return std::getenv(name); };
+  const std::string file =
+      wanted.empty() ? only_map_in(map_folder(variable), gpus_of_machine().size()) : wanted;
+  if (file.empty() || file == "none") return std::nullopt;
   std::ifstream stream(file, std::ios::binary);
   std::string text;
   text.resize(kMapBytesMax);
@@ -114,6 +120,25 @@ std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
     ranks.push_back(static_cast<int>(found - machine.begin()));
   }
   return ranks;
+}
+
+std::string map_folder(const std::function<const char*(const char*)>& variable) {
+  const auto text = [&](const char* name) {
+    const char* const value = variable(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string cache = text("XDG_CACHE_HOME"); !cache.empty()) return cache + "/causeway";
+  const std::string home = text("HOME");
+  return home.empty() ? "" : home + "/.cache/causeway";
+}
+
+std::string only_map_in(const std::string& folder, std::size_t gpus) {
+  const std::string begin = "links-" + std::to_string(gpus) + "x-";
+  std::vector<std::string> maps;
+  for (const std::string& name : folder.empty() ? maps : names_in(folder)) {
+    if (name.starts_with(begin) && name.ends_with(".json")) maps.push_back(folder + "/" + name);
+  }
+  return maps.size() == 1 ? maps.front() : "";
 }
 
 transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file) {

@@ -11,7 +11,8 @@
 //   CAUSEWAY_ASYNC=native|wait|hold what becomes of asynchronous copies (docs/design/preload.md)
 //   CAUSEWAY_ORDER=value|kernel     how the stream waits (docs/decisions/0005-stand-in.md)
 //   CAUSEWAY_OPEN=background|wait   whether the first large copy waits for the session
-//   CAUSEWAY_LINK_MAP=FILE          a map kept by `causeway topology --measure`
+//   CAUSEWAY_LINK_MAP=FILE|none     a map kept by `causeway topology --measure`; by default the only
+//                                   one in its folder that is of as many GPUs
 //   CAUSEWAY_STATISTICS=stderr|FILE what was done, written when the process ends; %p: its id
 #pragma once
 

@@ -427,6 +427,13 @@ FAKE cuMemAllocManaged(CudaDevicePointer* memory, std::size_t bytes, unsigned) {
              true});
   return 0;
 }
+FAKE cuMemAllocFromPoolAsync(CudaDevicePointer* memory, std::size_t bytes, void* pool,
+                             CUstream_st*) {
+  *memory = address(zeroed(bytes));
+  add_block({*memory, bytes, causeway::preload::kCudaMemoryDevice, false, current()->gpu, nullptr,
+             true, pool});
+  return 0;
+}
 FAKE cuMemFree_v2(CudaDevicePointer memory) {
   const std::lock_guard lock(driver().lock);
   wait_for_everything();

@@ -1,0 +1,105 @@
+#include "preload/link_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "preload/testing/fake_driver.h"
+
+namespace causeway::preload {
+namespace {
+
+using transfer::Direction;
+using transfer::LinkSet;
+
+transfer::LinkMap map_of_four() {
+  transfer::LinkMap map;
+  map.machine = "4x-test";
+  map.links = 4;
+  const LinkSet pair = LinkSet::of(1).with(3);
+  map.own[transfer::index_of(Direction::kIn)] = {
+      {LinkSet::of(1), 50e9}, {LinkSet::of(2), 51e9}, {pair, 90e9}, {pair.with(0), 95e9}};
+  map.relayed[transfer::index_of(Direction::kIn)] = {{3, pair, 88e9}, {2, pair, 80e9}};
+  map.duplex = {60e9, 61e9, 62e9, 63e9};
+  map.peers = {{1, 3, 200e9}, {3, 1, 201e9}, {0, 1, 100e9}};
+  return map;
+}
+
+TEST(PartOf, KeepsWhatIsAboutTheLinksInTheirOrder) {
+  const transfer::LinkMap part = part_of(map_of_four(), {3, 1});
+  EXPECT_EQ(part.links, 2);
+  const auto& own = part.own[transfer::index_of(Direction::kIn)];
+  ASSERT_EQ(own.size(), 2U);
+  EXPECT_EQ(own[0].links, LinkSet::of(1));
+  EXPECT_EQ(own[1].links, LinkSet::of(0).with(1));
+  EXPECT_EQ(own[1].rate, 90e9);
+  const auto& relayed = part.relayed[transfer::index_of(Direction::kIn)];
+  ASSERT_EQ(relayed.size(), 1U);
+  EXPECT_EQ(relayed[0].target, 0);
+  EXPECT_EQ(part.duplex, (std::vector<double>{63e9, 61e9}));
+  ASSERT_EQ(part.peers.size(), 2U);
+  EXPECT_EQ(part.peers[0].source, 1);
+  EXPECT_EQ(part.peers[0].target, 0);
+}
+
+TEST(RanksOf, CountsAmongAllGpusOfTheMachine) {
+  const std::vector<std::string> machine = {"0000:9b:00.0", "0000:1b:00.0", "0000:5b:00.0"};
+  EXPECT_EQ(ranks_of({"0000:9b:00.0", "0000:1b:00.0"}, machine), (std::vector<int>{2, 0}));
+  EXPECT_FALSE(ranks_of({"0000:2b:00.0"}, machine).has_value());
+  EXPECT_FALSE(ranks_of({""}, machine).has_value());
+  EXPECT_FALSE(ranks_of({"0000:1b:00.0"}, {}).has_value());
+}
+
+TEST(MapFolder, IsThatOfTheCommandLine) {
+  std::map<std::string, std::string> variables;
+  const auto variable = [&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  EXPECT_EQ(map_folder(variable), "");
+  variables["HOME"] = "/home/somebody";
+  EXPECT_EQ(map_folder(variable), "/home/somebody/.cache/causeway");
+  variables["XDG_CACHE_HOME"] = "/cache";
+  EXPECT_EQ(map_folder(variable), "/cache/causeway");
+}
+
+TEST(OnlyMap, IsTakenWhenThereIsNoOther) {
+  const std::string folder = testing::TempDir() + "/causeway_maps";
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(only_map_in("", 2), "");
+  EXPECT_EQ(only_map_in(folder, 2), "");
+  std::filesystem::create_directories(folder);
+  const auto put = [&](const std::string& name) { std::ofstream(folder + "/" + name) << "{}"; };
+  put("links-2x-a-1.json");
+  put("links-22x-a-1.json");
+  put("links-2x-a-1.json.77.part");
+  EXPECT_EQ(only_map_in(folder, 2), folder + "/links-2x-a-1.json");
+  EXPECT_EQ(only_map_in(folder, 8), "");
+  put("links-2x-b-2.json");
+  EXPECT_EQ(only_map_in(folder, 2), "");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
+  fake_fault(static_cast<int>(FakeFault::kNone), -1);
+  fake_gpus(4);
+  const Native native = load_native(fake_symbol);
+  const RealClock clock;
+  auto gpus = Gpus::open(native, {{0, 1, 2}, {1}, mib(4)}, clock);
+  ASSERT_TRUE(gpus.ok()) << gpus.error().message;
+  const std::string broken = testing::TempDir() + "/causeway_broken_map.json";
+  std::ofstream(broken) << "{\"causeway_link_map\": 1, \"links\": 99";
+  for (const std::string& file : {std::string("none"), std::string("/not/there"), broken}) {
+    const transfer::PathFacts facts = paths_for(**gpus, file);
+    // GPU 1 relays for the others, and nobody for it.
+    EXPECT_EQ(facts.way(Direction::kIn).reach[0], LinkSet::of(0).with(1)) << file;
+    EXPECT_EQ(facts.way(Direction::kOut).reach[1], LinkSet::of(1)) << file;
+    EXPECT_EQ(facts.way(Direction::kOut).best[2], LinkSet::of(1).with(2)) << file;
+  }
+  std::filesystem::remove(broken);
+}
+
+}  // namespace
+}  // namespace causeway::preload
