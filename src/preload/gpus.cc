@@ -53,9 +53,16 @@ Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock
 }
 
 Gpus::~Gpus() {
-  for (const auto& [key, stream] : peer_streams_) {
-    if (!stopped()) context(key.target).destroy_stream(stream);
+  if (stopped()) {
+    // Of contexts that may be no more, nothing can be destroyed.
+    for (Gpu& gpu : gpus_) {
+      (void)gpu.device.release();
+      (void)gpu.context.release();
+      (void)gpu.physical.release();
+    }
+    return;
   }
+  for (const auto& [key, stream] : peer_streams_) context(key.target).destroy_stream(stream);
   // Devices go before the contexts that they use.
   for (Gpu& gpu : gpus_) gpu.device.reset();
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -60,10 +59,10 @@ std::optional<std::vector<int>> links_of(const Gpus& gpus) {
   return ranks_of(ids, std::move(machine));
 }
 
-std::optional<LinkMap> map_for(const Gpus& gpus, const std::string& wanted) {
-  const auto variable = [](const char* name) { return std::getenv(name); };
+std::optional<LinkMap> map_for(const Gpus& gpus, const std::string& wanted,
+                               const std::string& folder) {
   const std::string file =
-      wanted.empty() ? only_map_in(map_folder(variable), gpus_of_machine().size()) : wanted;
+      wanted.empty() ? only_map_in(folder, gpus_of_machine().size()) : wanted;
   if (file.empty() || file == "none") return std::nullopt;
   std::ifstream stream(file, std::ios::binary);
   std::string text;
@@ -122,16 +121,6 @@ std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
   return ranks;
 }
 
-std::string map_folder(const std::function<const char*(const char*)>& variable) {
-  const auto text = [&](const char* name) {
-    const char* const value = variable(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  if (const std::string cache = text("XDG_CACHE_HOME"); !cache.empty()) return cache + "/causeway";
-  const std::string home = text("HOME");
-  return home.empty() ? "" : home + "/.cache/causeway";
-}
-
 std::string only_map_in(const std::string& folder, std::size_t gpus) {
   const std::string begin = "links-" + std::to_string(gpus) + "x-";
   std::vector<std::string> maps;
@@ -141,9 +130,10 @@ std::string only_map_in(const std::string& folder, std::size_t gpus) {
   return maps.size() == 1 ? maps.front() : "";
 }
 
-transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file) {
+transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file,
+                              const std::string& folder) {
   const transfer::PathFacts assumed = assumed_paths(gpus);
-  const auto map = map_for(gpus, file);
+  const auto map = map_for(gpus, file, folder);
   if (!map || !transfer::check(*map).ok()) return assumed;
   transfer::PathFacts facts = transfer::facts_of(*map);
   for (const transfer::Direction direction : transfer::kBothDirections) {

@@ -3,7 +3,6 @@
 // another order (CUDA_VISIBLE_DEVICES), so a map is read as far as it is about the visible ones.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,15 +20,14 @@ transfer::LinkMap part_of(const transfer::LinkMap& map, const std::vector<int>& 
 std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
                                          std::vector<std::string> machine);
 
-// Where `causeway topology --measure` keeps maps; `variable` gives one of the environment, or nullptr.
-std::string map_folder(const std::function<const char*(const char*)>& variable);
 // The only map in `folder` of a machine with so many GPUs; "" when there is none, or several: which
 // of them is this machine's, only the management library could say, and that is not for strangers'
 // processes.
 std::string only_map_in(const std::string& folder, std::size_t gpus);
 
-// `file`: of a map; "": the only one of the map folder; "none", or not fit for this machine: paths
-// are assumed.
-transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file);
+// `file`: of a map; "": the only one in `folder`; "none", or not fit for this machine: paths are
+// assumed.
+transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file,
+                              const std::string& folder);
 
 }  // namespace causeway::preload

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 
 #include "preload/testing/fake_driver.h"
 
@@ -52,19 +51,6 @@ TEST(RanksOf, CountsAmongAllGpusOfTheMachine) {
   EXPECT_FALSE(ranks_of({"0000:1b:00.0"}, {}).has_value());
 }
 
-TEST(MapFolder, IsThatOfTheCommandLine) {
-  std::map<std::string, std::string> variables;
-  const auto variable = [&](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-  EXPECT_EQ(map_folder(variable), "");
-  variables["HOME"] = "/home/somebody";
-  EXPECT_EQ(map_folder(variable), "/home/somebody/.cache/causeway");
-  variables["XDG_CACHE_HOME"] = "/cache";
-  EXPECT_EQ(map_folder(variable), "/cache/causeway");
-}
-
 TEST(OnlyMap, IsTakenWhenThereIsNoOther) {
   const std::string folder = testing::TempDir() + "/causeway_maps";
   std::filesystem::remove_all(folder);
@@ -92,7 +78,7 @@ TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
   const std::string broken = testing::TempDir() + "/causeway_broken_map.json";
   std::ofstream(broken) << "{\"causeway_link_map\": 1, \"links\": 99";
   for (const std::string& file : {std::string("none"), std::string("/not/there"), broken}) {
-    const transfer::PathFacts facts = paths_for(**gpus, file);
+    const transfer::PathFacts facts = paths_for(**gpus, file, "");
     // GPU 1 relays for the others, and nobody for it.
     EXPECT_EQ(facts.way(Direction::kIn).reach[0], LinkSet::of(0).with(1)) << file;
     EXPECT_EQ(facts.way(Direction::kOut).reach[1], LinkSet::of(1)) << file;

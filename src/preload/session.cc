@@ -155,7 +155,8 @@ Status Session::make_engine() {
   const ExactTimers exact;
   CAUSEWAY_ASSIGN(engine_, transfer::TransferEngine::create(
                                std::move(engine), std::move(links),
-                               paths_for(*gpus_, settings.link_map), clock_));
+                               paths_for(*gpus_, settings.link_map, settings.link_map_folder),
+                               clock_));
   return {};
 }
 

@@ -126,6 +126,11 @@ Settings read_settings(const std::function<const char*(const char*)>& variable) 
   settings.order = static_cast<Order>(reader.word("CAUSEWAY_ORDER", {"value", "kernel"}));
   settings.wait_for_opening = reader.word("CAUSEWAY_OPEN", {"background", "wait"}) != 0;
   settings.link_map = reader.text("CAUSEWAY_LINK_MAP").value_or("");
+  if (const auto cache = reader.text("XDG_CACHE_HOME")) {
+    settings.link_map_folder = std::string(*cache) + "/causeway";
+  } else if (const auto home = reader.text("HOME")) {
+    settings.link_map_folder = std::string(*home) + "/.cache/causeway";
+  }
   settings.statistics = reader.text("CAUSEWAY_STATISTICS").value_or("");
   return settings;
 }

@@ -8,7 +8,7 @@
 //   CAUSEWAY_GPUS=0,1               that take part, as CUDA counts in this process (default: all)
 //   CAUSEWAY_RELAYS=1               of them, that carry bytes of others (default: all of them)
 //   CAUSEWAY_STAGING=64M            of each relay's memory at most
-//   CAUSEWAY_ASYNC=native|wait|hold what becomes of asynchronous copies (docs/design/preload.md)
+//   CAUSEWAY_ASYNC=native|wait|hold asynchronous copies: see Async, and docs/design/preload.md
 //   CAUSEWAY_ORDER=value|kernel     how the stream waits (docs/decisions/0005-stand-in.md)
 //   CAUSEWAY_OPEN=background|wait   whether the first large copy waits for the session
 //   CAUSEWAY_LINK_MAP=FILE|none     a map kept by `causeway topology --measure`; by default the only
@@ -43,6 +43,7 @@ struct Settings {
   Order order = Order::kValue;
   bool wait_for_opening = false;
   std::string link_map;
+  std::string link_map_folder;  // where the topology command keeps maps; "": not known
   std::string statistics;  // "": none
   std::vector<std::string> complaints;
 };

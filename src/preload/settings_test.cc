@@ -51,6 +51,13 @@ TEST(Settings, WhatIsSaidIsDone) {
   EXPECT_TRUE(settings.complaints.empty());
 }
 
+TEST(Settings, MapsAreKeptWhereTheCommandLineKeepsThem) {
+  EXPECT_EQ(read({}).link_map_folder, "");
+  EXPECT_EQ(read({{"HOME", "/somebody"}}).link_map_folder, "/somebody/.cache/causeway");
+  EXPECT_EQ(read({{"HOME", "/somebody"}, {"XDG_CACHE_HOME", "/cache"}}).link_map_folder,
+            "/cache/causeway");
+}
+
 TEST(Settings, NonsenseIsNamedAndIgnored) {
   const std::map<std::string, std::string> nonsense = {
       {"CAUSEWAY_PRELOAD", "maybe"},     {"CAUSEWAY_THRESHOLD", "12MB"},

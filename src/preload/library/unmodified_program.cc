@@ -30,6 +30,9 @@ int cuMemcpyHtoD_v2(unsigned long long, const void*, std::size_t);
 int cuMemcpyHtoDAsync_v2(unsigned long long, const void*, std::size_t, void*);
 int cuMemcpyDtoH_v2_ptds(void*, unsigned long long, std::size_t);
 int cuMemcpyDtoHAsync_v2(void*, unsigned long long, std::size_t, void*);
+int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   void*, void**, void**);
+int cuDevicePrimaryCtxReset_v2(int);
 #endif
 }
 
@@ -81,6 +84,9 @@ struct Functions {
   int (*in_async)(unsigned long long, const void*, std::size_t, void*);
   int (*out_of_thread)(void*, unsigned long long, std::size_t);
   int (*out_async)(void*, unsigned long long, std::size_t, void*);
+  int (*run)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+             void**, void**);
+  int (*reset)(int);
 };
 
 Functions functions(const std::string& how) {
@@ -89,7 +95,7 @@ Functions functions(const std::string& how) {
   return {cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuMemAlloc_v2, cuMemFree_v2,
           cuMemHostAlloc, cuStreamCreateWithPriority, cuStreamSynchronize, cuLaunchHostFunc,
           cuMemcpy, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyDtoH_v2_ptds,
-          cuMemcpyDtoHAsync_v2};
+          cuMemcpyDtoHAsync_v2, cuLaunchKernel, cuDevicePrimaryCtxReset_v2};
 #else
   Functions f = {};
   const auto get = [&](auto& into, const char* base, int version, const char* symbol,
@@ -112,6 +118,8 @@ Functions functions(const std::string& how) {
   get(f.in_async, "cuMemcpyHtoDAsync", 3020, "cuMemcpyHtoDAsync_v2");
   get(f.out_of_thread, "cuMemcpyDtoH", 7000, "cuMemcpyDtoH_v2_ptds", true);
   get(f.out_async, "cuMemcpyDtoHAsync", 3020, "cuMemcpyDtoHAsync_v2");
+  get(f.run, "cuLaunchKernel", 4000, "cuLaunchKernel");
+  get(f.reset, "cuDevicePrimaryCtxReset", 11000, "cuDevicePrimaryCtxReset_v2");
   return f;
 #endif
 }
@@ -196,6 +204,30 @@ void forks(Program& p) {
   p.same();
 }
 
+// Kernels that are loaded beside copies and behind them, half of them twice.
+void loads(Program& p) {
+  p.fill(6);
+  for (int i = 0; i < 10; ++i) {
+    expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "in, stream");
+    char* const kernel = reinterpret_cast<char*>(&p) + 1 + i / 2;
+    expect(p.f.run(kernel, 1, 1, 1, 1, 1, 1, 0, p.stream, nullptr, nullptr) == 0, "a kernel");
+  }
+  expect(p.f.out_of_thread(p.back, p.device, kBytes) == 0, "out");
+  p.same();
+}
+
+// All contexts go, with a copy under way, and come again.
+void resets(Program& p) {
+  expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "in, stream");
+  for (int gpu = 0; gpu < 4; ++gpu) expect(p.f.reset(gpu) == 0, "reset");
+  p.fill(7);
+  expect(p.f.create_stream(&p.stream, 1, 0) == 0, "stream");
+  expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "in, stream");
+  expect(p.f.out_async(p.back, p.device, kBytes, p.stream) == 0, "out, stream");
+  expect(p.f.synchronize(p.stream) == 0, "synchronize");
+  p.same();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -207,6 +239,8 @@ int main(int argc, char** argv) {
   if (what == "frees") frees(program);
   if (what == "exits") exits(program);
   if (what == "forks") forks(program);
+  if (what == "loads") loads(program);
+  if (what == "resets") resets(program);
   std::fprintf(stderr, "all went well\n");
   return 0;
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,7 +59,10 @@ struct CUstream_st {
   using Work = std::function<void()>;
 
   CUstream_st(CUctx_st* its_context, bool is_blocking)
-      : context(its_context), blocking(is_blocking), thread([this] { run(); }) {}
+      : context(its_context),
+        life(its_context->id.load()),
+        blocking(is_blocking),
+        thread([this] { run(); }) {}
   ~CUstream_st() {
     {
       const std::lock_guard lock(mutex);
@@ -96,7 +100,15 @@ struct CUstream_st {
     }
   }
 
+  // The real driver crashes when it is given a stream of a context that is no more.
+  void expect_alive() const {
+    if (context->id.load() == life) return;
+    std::fprintf(stderr, "FAILED: a stream of a context that was reset is used\n");
+    std::abort();
+  }
+
   CUctx_st* const context;
+  const unsigned long long life;  // of the context
   const bool blocking;
   std::atomic<bool> capturing{false};
   std::atomic<std::int64_t> enqueued{0};
@@ -176,7 +188,7 @@ CUstream_st* real_stream(CUstream_st* stream) {
   if (stream == causeway::preload::kThreadStream) {
     thread_local std::map<CUctx_st*, CUstream_st*> own;
     CUstream_st*& mine = own[context];
-    if (mine == nullptr) mine = add_stream(context, true);
+    if (mine == nullptr || mine->life != context->id.load()) mine = add_stream(context, true);
     return mine;
   }
   Driver& d = driver();
@@ -211,6 +223,7 @@ int enqueue(CUstream_st* named, CUstream_st::Work work) {
   const std::lock_guard lock(driver().lock);
   CUstream_st* const stream = real_stream(named);
   if (stream == nullptr) return kInvalidContext;
+  stream->expect_alive();
   if (stream->context->dead.load()) return kLaunchFailed;
   if (stream->capturing.load()) return 0;
   stream->add([waits = implicit_waits(stream), work = std::move(work)] {
@@ -360,10 +373,16 @@ FAKE cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 // The context of the same handle that comes next has another number.
 FAKE cuDevicePrimaryCtxReset_v2(int device) {
   const std::lock_guard lock(driver().lock);
-  ++driver().primaries[device].id;
+  wait_for_everything();
+  CUctx_st& context = driver().primaries[device];
+  ++context.id;
+  const std::lock_guard streams(driver().streams_mutex);
+  driver().legacy.erase(&context);
   return 0;
 }
-FAKE cuCtxGetId(CUctx_st* context, unsigned long long* id) { return *id = context->id.load(), 0; }
+FAKE cuCtxGetId(CUctx_st* context, unsigned long long* id) {
+  return *id = context->id.load(), 0;
+}
 FAKE cuCtxDestroy_v2(CUctx_st*) { return 0; }
 FAKE cuCtxPushCurrent_v2(CUctx_st* context) { return contexts.push_back(context), 0; }
 FAKE cuCtxPopCurrent_v2(CUctx_st** context) {
@@ -392,9 +411,15 @@ FAKE cuLibraryLoadData(CUlib_st**, const void*, int*, void**, unsigned, int*, vo
 FAKE cuLibraryGetKernel(CUkern_st**, CUlib_st*, const char*) { return kNotSupported; }
 FAKE cuKernelGetFunction(CUfunc_st**, CUkern_st*) { return kNotSupported; }
 FAKE cuFuncLoad(CUfunc_st*) { return kNotSupported; }
-FAKE cuLaunchKernel(CUfunc_st*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                    unsigned, CUstream_st*, void**, void**) {
-  return kNotSupported;
+// A kernel that does nothing. Its first launch loads it: the driver waits for all streams.
+FAKE cuLaunchKernel(CUfunc_st* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                    unsigned, CUstream_st* stream, void**, void**) {
+  static std::set<CUfunc_st*> loaded;
+  {
+    const std::lock_guard lock(driver().lock);
+    if (loaded.insert(function).second) wait_for_everything();
+  }
+  return enqueue(stream, [] {});
 }
 FAKE cuDeviceGetDevResource(int, CudaResource*, int) { return kNotSupported; }
 FAKE cuDevSmResourceSplitByCount(CudaResource*, unsigned*, const CudaResource*, CudaResource*,
@@ -521,7 +546,10 @@ FAKE cuStreamCreateWithPriority(CUstream_st** stream, unsigned flags, int) {
   if (current() == nullptr) return kInvalidContext;
   return *stream = add_stream(current(), flags == 0), 0;
 }
-FAKE cuStreamDestroy_v2(CUstream_st*) { return 0; }  // ends with the process
+FAKE cuStreamDestroy_v2(CUstream_st* stream) {
+  stream->expect_alive();
+  return 0;  // ends with the process
+}
 FAKE cuStreamQuery(CUstream_st* named) {
   const std::lock_guard lock(driver().lock);
   CUstream_st* const stream = real_stream(named);
