@@ -11,8 +11,8 @@
 //   CAUSEWAY_ASYNC=native|wait|hold asynchronous copies: see Async, and docs/design/preload.md
 //   CAUSEWAY_ORDER=value|kernel     how the stream waits (docs/decisions/0005-stand-in.md)
 //   CAUSEWAY_OPEN=background|wait   whether the first large copy waits for the session
-//   CAUSEWAY_LINK_MAP=FILE|none     a map kept by `causeway topology --measure`; by default the only
-//                                   one in its folder that is of as many GPUs
+//   CAUSEWAY_LINK_MAP=FILE|none     a map that `causeway topology --measure` keeps; by default the
+//                                   only one in its folder that is of as many GPUs
 //   CAUSEWAY_STATISTICS=stderr|FILE what was done, written when the process ends; %p: its id
 #pragma once
 
