@@ -26,15 +26,26 @@ Result<Way> make_way(Rig& rig, int relay, std::string name, std::vector<double> 
 }
 
 Status compare(Rig& rig, const std::vector<Way>& ways, Direction direction, int relay,
-               const std::string& beside, Report& report) {
+               const std::string& beside, BackgroundTraffic* traffic, Report& report) {
   BenchRow row{"static", std::string(name_of(direction)) + ", " + beside, {}, {}};
   const LinkSet links = LinkSet::of(rig.target()).with(relay);
   for (const Way& way : ways) {
     const auto measure = [&] {
       return rig.rate(*way.engine, rig.target(), direction, rig.large(), links);
     };
-    CAUSEWAY_ASSIGN(const Spread rate, rig.repeat(measure));
+    Spread rate;
+    const auto all = [&]() -> Status {
+      CAUSEWAY_ASSIGN(rate, rig.repeat(measure));
+      return {};
+    };
+    double native = 0;
+    if (traffic == nullptr) {
+      CAUSEWAY_TRY(all());
+    } else {
+      CAUSEWAY_ASSIGN(native, traffic->rate_during(all));
+    }
     row.figures.push_back({way.name + " GB/s", in_gb(rate.median)});
+    if (traffic != nullptr) row.figures.push_back({way.name + " native GB/s", in_gb(native)});
   }
   report.add(std::move(row));
   return {};
@@ -62,7 +73,7 @@ Status run_static(Rig& rig, Report& report) {
     ways.push_back(std::move(way));
   }
   for (const Direction direction : kBothDirections) {
-    CAUSEWAY_TRY(compare(rig, ways, direction, relay, "undisturbed", report));
+    CAUSEWAY_TRY(compare(rig, ways, direction, relay, "undisturbed", nullptr, report));
     for (const int busy : {rig.target(), relay}) {
       CAUSEWAY_ASSIGN(auto native, rig.setup().native(busy));
       CAUSEWAY_ASSIGN(const auto traffic,
@@ -71,7 +82,7 @@ Status run_static(Rig& rig, Report& report) {
                                                *rig.setup().clock));
       const std::string beside =
           busy == relay ? "native on the relay's link" : "native on the target's link";
-      CAUSEWAY_TRY(compare(rig, ways, direction, relay, beside, report));
+      CAUSEWAY_TRY(compare(rig, ways, direction, relay, beside, traffic.get(), report));
     }
   }
   return {};
