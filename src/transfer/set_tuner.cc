@@ -94,9 +94,7 @@ void SetTuner::end_window(double rate, Nanos now) {
   base_rates_.push_back(rate);
   if (std::ssize(base_rates_) > options_.windows) base_rates_.pop_front();
   if (std::ssize(base_rates_) < options_.windows) return begin_window(now);
-  std::vector<double> sorted(base_rates_.begin(), base_rates_.end());
-  std::nth_element(sorted.begin(), sorted.begin() + std::ssize(sorted) / 2, sorted.end());
-  base_rate_ = sorted[sorted.size() / 2];
+  base_rate_ = *std::max_element(base_rates_.begin(), base_rates_.end());
   const bool content = start_.promised > 0 && base_rate_ >= options_.content * start_.promised;
   if (content) tried_.clear();
   if (!content && now >= rests_until_) start_trial(now);

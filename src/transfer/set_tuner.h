@@ -20,8 +20,8 @@ struct SetTunerOptions {
   double content = 0.85;  // of the promised rate: look no further
   double gain = 1.015;    // what a change must bring
   int window_chunks = 4;  // of each link, judged together
-  // What the links give is the median of so many windows; one that the machine disturbed says
-  // nothing. A trial that pays must pay in two windows.
+  // What the links give is the best of so many windows: one that the machine disturbed says
+  // nothing, and it may lie across two. A trial that pays must pay in two windows.
   int windows = 3;
   // Of the bytes moved, what trials may lose: 3 %, saved up to credit_max.
   double regret = 0.03;
