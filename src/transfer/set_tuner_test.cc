@@ -59,24 +59,5 @@ TEST(SetTuner, WhatStaysBelowTheMapIsLookedInto) {
   EXPECT_TRUE(tried);
 }
 
-TEST(SetTuner, OneGoodWindowIsNotEnoughForAChange) {
-  SetTuner tuner = tuner_of_two();
-  Links links(tuner);
-  int trials = 0;
-  for (int i = 0; i < 2'000; ++i) {
-    links.end_chunks(1, 0.5);
-    if (tuner.current() == LinkSet::first(2)) continue;
-    ++trials;
-    links.end_chunks(9, 1.2);  // settling and a window of one link, better than both before
-    int both = 0;
-    for (int j = 0; j < 60; ++j) {
-      links.end_chunks(1, 0.5);
-      both += tuner.current() == LinkSet::first(2) ? 1 : 0;
-    }
-    EXPECT_GT(both, 30) << i;
-  }
-  EXPECT_GT(trials, 0);
-}
-
 }  // namespace
 }  // namespace causeway::transfer
