@@ -93,6 +93,17 @@ int settled_call(Member member, Arguments... arguments) {
   return native_call(member, arguments...);
 }
 
+template <typename Member, typename... Arguments>
+int settled_api_call(Member member, Arguments... arguments) {
+  Session* const session = Process::get().session();
+  const Native* const native = Process::get().native();
+  if (native == nullptr || native->api.*member == nullptr) return kNotFound;
+  if (session == nullptr || !session->holds()) return (native->api.*member)(arguments...);
+  if (const int failure = session->failure()) return failure;
+  const Session::Settled settled(*session);
+  return (native->api.*member)(arguments...);
+}
+
 // Whether a kernel may have to be loaded: it is new to its context, as far as was seen.
 bool is_new(CUfunc_st* function) {
   static auto& mutex = *std::make_unique<std::mutex>().release();  // used until the very end
@@ -238,6 +249,12 @@ CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
 CAUSEWAY_EXPORT int cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
   return settled_call(&Native::cuMemHostAlloc, address, bytes, flags);
 }
+CAUSEWAY_EXPORT int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
+  return settled_api_call(&causeway::device::CudaApi::cuMemHostRegister_v2, address, bytes, flags);
+}
+CAUSEWAY_EXPORT int cuMemHostUnregister(void* address) {
+  return settled_api_call(&causeway::device::CudaApi::cuMemHostUnregister, address);
+}
 CAUSEWAY_EXPORT int cuLibraryLoadData(CUlib_st** library, const void* code, int* jit_options,
                                       void** jit_values, unsigned jit_count, int* options,
                                       void** values, unsigned count) {
@@ -299,6 +316,7 @@ struct Hook {
   Threading threading;
   void* ours;
   void* (*theirs)(const Native& native);
+  bool for_holding = false;  // of no use unless streams are held up: then programs get the driver's
 };
 
 constexpr int kAnyVersion = 1'000'000;
@@ -308,6 +326,11 @@ constexpr int kAnyVersion = 1'000'000;
    [](const Native& native) { return reinterpret_cast<void*>(native.member); }}
 #define CAUSEWAY_HOOK(name, base, least, most, threading) \
   CAUSEWAY_HOOK_OF(name, name, base, least, most, threading)
+#define CAUSEWAY_HOLDING_HOOK_OF(name, member, base, least, threading)                       \
+  {#name, base, least, kAnyVersion, Threading::threading, reinterpret_cast<void*>(&::name), \
+   [](const Native& native) { return reinterpret_cast<void*>(native.member); }, true}
+#define CAUSEWAY_HOLDING_HOOK(name, base, least, threading) \
+  CAUSEWAY_HOLDING_HOOK_OF(name, name, base, least, threading)
 
 const Hook kHooks[] = {
     CAUSEWAY_HOOK(cuGetProcAddress, "cuGetProcAddress", 11'030, 11'999, kEither),
@@ -331,28 +354,35 @@ const Hook kHooks[] = {
                      13'000, kAnyVersion, kLegacy),
     CAUSEWAY_HOOK(cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13'000, kAnyVersion,
                   kPerThread),
-    CAUSEWAY_HOOK(cuMemAlloc_v2, "cuMemAlloc", 3'020, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuMemHostAlloc, "cuMemHostAlloc", 2'020, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuModuleLoadData, "cuModuleLoadData", 2'000, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2'010, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuModuleGetFunction, "cuModuleGetFunction", 2'000, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuLibraryLoadData, "cuLibraryLoadData", 12'000, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuKernelGetFunction, "cuKernelGetFunction", 12'000, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuFuncLoad, "cuFuncLoad", 12'040, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuLaunchKernel, "cuLaunchKernel", 4'000, kAnyVersion, kLegacy),
-    CAUSEWAY_HOOK(cuLaunchKernel_ptsz, "cuLaunchKernel", 7'000, kAnyVersion, kPerThread),
-    CAUSEWAY_HOOK(cuLaunchKernelEx, "cuLaunchKernelEx", 11'060, kAnyVersion, kLegacy),
-    CAUSEWAY_HOOK(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11'060, kAnyVersion, kPerThread),
-    CAUSEWAY_HOOK(cuMemFree_v2, "cuMemFree", 3'020, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuMemFreeHost, "cuMemFreeHost", 2'000, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuModuleUnload, "cuModuleUnload", 2'000, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuLibraryUnload, "cuLibraryUnload", 12'000, kAnyVersion, kEither),
-    CAUSEWAY_HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4'000, kAnyVersion, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuMemAlloc_v2, "cuMemAlloc", 3'020, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuMemHostAlloc, "cuMemHostAlloc", 2'020, kEither),
+    CAUSEWAY_HOLDING_HOOK_OF(cuMemHostRegister_v2, api.cuMemHostRegister_v2, "cuMemHostRegister",
+                             6'050, kEither),
+    CAUSEWAY_HOLDING_HOOK_OF(cuMemHostUnregister, api.cuMemHostUnregister, "cuMemHostUnregister",
+                             4'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuModuleLoadData, "cuModuleLoadData", 2'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2'010, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuModuleGetFunction, "cuModuleGetFunction", 2'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuLibraryLoadData, "cuLibraryLoadData", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuKernelGetFunction, "cuKernelGetFunction", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuFuncLoad, "cuFuncLoad", 12'040, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuLaunchKernel, "cuLaunchKernel", 4'000, kLegacy),
+    CAUSEWAY_HOLDING_HOOK(cuLaunchKernel_ptsz, "cuLaunchKernel", 7'000, kPerThread),
+    CAUSEWAY_HOLDING_HOOK(cuLaunchKernelEx, "cuLaunchKernelEx", 11'060, kLegacy),
+    CAUSEWAY_HOLDING_HOOK(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11'060, kPerThread),
+    CAUSEWAY_HOLDING_HOOK(cuMemFree_v2, "cuMemFree", 3'020, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuMemFreeHost, "cuMemFreeHost", 2'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuModuleUnload, "cuModuleUnload", 2'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuLibraryUnload, "cuLibraryUnload", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4'000, kEither),
     CAUSEWAY_HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11'000, kAnyVersion,
                   kEither),
 };
 
+bool is_used(const Hook& hook) { return !hook.for_holding || Process::get().holds(); }
+
 bool serves(const Hook& hook, const char* name, int version, std::uint64_t flags) {
+  if (!is_used(hook)) return false;
   if (std::strcmp(name, hook.symbol) == 0 && std::strcmp(hook.symbol, hook.base) != 0) return true;
   if (std::strcmp(name, hook.base) != 0) return false;
   if (version < hook.version_min || version > hook.version_max) return false;
@@ -415,7 +445,7 @@ extern "C" __attribute__((visibility("hidden"))) void* causeway_find_hook(void* 
     return nullptr;
   }
   for (const Hook& hook : kHooks) {
-    if (std::strcmp(name, hook.symbol) != 0) continue;
+    if (std::strcmp(name, hook.symbol) != 0 || !is_used(hook)) continue;
     void* const found = (*real)(library, name);
     const Native* const native = found == nullptr ? nullptr : Process::get().native();
     // Not the function of the same name in somebody else's library.

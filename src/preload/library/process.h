@@ -29,6 +29,8 @@ class Process {
   // As Session::copy; what the program's call is to return, nullopt: the native call follows. The
   // first large copy that may be ours has the session opened.
   std::optional<int> copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous);
+  // Whether the settings allow that streams are held up.
+  bool holds() const { return settings_.async == Async::kHold; }
   // The open session, or nullptr.
   Session* session() const { return session_.load(std::memory_order_acquire); }
 
