@@ -6,8 +6,8 @@ as without. Every byte is checked by the programs themselves (program.h). Standa
 
 Exit code 77: no GPU. Tests that need the library, the shared CUDA runtime or a second GPU are skipped with
 the reason where it is missing. Every program is also run with the library under other settings: small
-chunks and a low threshold, so that everything is cut up; a kernel instead of a wait as the stand-in; the
-first copies while the library is still opening.
+chunks and a low threshold, so that everything is cut up; each way with asynchronous copies; a kernel
+instead of a wait as the stand-in; the first copies while the library is still opening.
 """
 
 import argparse
@@ -26,8 +26,10 @@ from programs import Setup
 ALL_KINDS = ("shared", "alone", "exclusive")
 # Of a library that is ready when the first copy begins.
 READY = {"CAUSEWAY_OPEN": "wait"}
-SMALL = {**READY, "CAUSEWAY_THRESHOLD": "256K", "CAUSEWAY_CHUNK": "512K"}
-KERNEL = {**READY, "CAUSEWAY_ORDER": "kernel"}
+WAIT = {**READY, "CAUSEWAY_ASYNC": "wait"}
+HOLD = {**READY, "CAUSEWAY_ASYNC": "hold"}
+SMALL = {**WAIT, "CAUSEWAY_THRESHOLD": "256K", "CAUSEWAY_CHUNK": "512K"}
+KERNEL = {**HOLD, "CAUSEWAY_ORDER": "kernel"}
 # Cases whose words must be those of the bare program.
 SAME_WORDS = ("errors_are_the_same", "oversized_copies_are_refused", "state_is_left_alone", "no_context")
 # Some of each kind: for quick runs.
@@ -75,13 +77,13 @@ class Plan:
         lazy = {"CUDA_MODULE_LOADING": "LAZY"} if runtime == "static" else {}
         self.add(f"{name}_bare", program, kinds=kinds, environment=lazy)
         settings = {"shared_legacy": {"preloaded": READY, "small_chunks": SMALL, "kernel": KERNEL,
-                                      "opening": {}},
+                                      "wait": WAIT, "hold": HOLD, "opening": {}},
                     "static_legacy": {"preloaded": READY, "small_chunks": SMALL},
                     "shared_ptds": {"small_chunks": SMALL},
                     "static_ptds": {"preloaded": READY}}[f"{runtime}_{stream}"]
         for what, library in settings.items():
             # Processes of their own once for each runtime; with kernels as stand-ins once more.
-            of_kind = kinds if what in ("preloaded", "kernel") else ("shared",)
+            of_kind = kinds if what in ("preloaded", "hold", "kernel") else ("shared",)
             self.add(f"{name}_{what}", program, library, f"{name}_bare", kinds=of_kind,
                      environment=lazy)
 
@@ -101,7 +103,8 @@ class Plan:
                 "arguments": ("--seconds", str(self.options.seconds), "--seed",
                               str(self.options.seed))}
         self.add("stress_bare", "preload_runtime_shared_legacy", **more)
-        for name, library in (("preloaded", READY), ("small_chunks", SMALL), ("kernel", KERNEL)):
+        for name, library in (("preloaded", READY), ("small_chunks", SMALL), ("hold", HOLD),
+                              ("kernel", KERNEL)):
             self.add(f"stress_{name}", "preload_runtime_shared_legacy", library, "stress_bare", **more)
         self.add("stress_two_processes", "preload_runtime_static_ptds", SMALL, "stress_bare", copies=2,
                  **more)

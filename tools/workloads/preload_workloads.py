@@ -148,7 +148,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=2, help="of each program in both ways")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS",
                         help="begin no program after that; the table has what there is")
-    parser.add_argument("--set", nargs="*", default=["CAUSEWAY_OPEN=wait"], metavar="NAME=VALUE",
+    parser.add_argument("--set", nargs="*", default=["CAUSEWAY_OPEN=wait", "CAUSEWAY_ASYNC=wait"],
+                        metavar="NAME=VALUE",
                         help="variables of the preloaded programs (default: %(default)s)")
     parser.add_argument("--no-limits", action="store_true", help="do not measure the links")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all times, limits, statistics")
