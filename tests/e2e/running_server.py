@@ -26,8 +26,9 @@ class RunningServer:
         self.log = []
 
     def __enter__(self):
+        device = [] if "--device" in self.arguments else ["--device", DEVICE]
         self.process = subprocess.Popen(
-            [BINARY, "serve", "--port", "0", "--device", DEVICE, *map(str, self.arguments)],
+            [BINARY, "serve", "--port", "0", *device, *map(str, self.arguments)],
             stderr=subprocess.PIPE, text=True,
             env={**os.environ, **{k: str(v) for k, v in self.environment.items()}})
         self.ready = threading.Event()

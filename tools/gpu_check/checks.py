@@ -134,11 +134,11 @@ class Checks:
         """Unmodified CUDA programs without and with the preload library."""
         library = self.places.library("libcauseway-preload.so")
         part = self.part("preload programs", "preload_runtime_static_legacy", [],
-                         80 if self.quick else 200, parsers.unittest_rows("preload programs"),
+                         80 if self.quick else 120, parsers.unittest_rows("preload programs"),
                          alone=True)
         part.command = [sys.executable, machine.ROOT / "tests/preload/run.py", "--programs",
                         self.places.bin, "--seed", self.seed,
-                        "--limit", 40 if self.quick else 140,
+                        "--limit", 40 if self.quick else 60,
                         *(["--library", library] if library else []),
                         *(["--quick"] if self.quick else [])]
         return part
@@ -163,7 +163,8 @@ class Checks:
         config, trace = files or ("", "")
         return self.bench("bench engine", "causeway",
                           ["bench", "engine", "--model-config", config, "--trace", trace,
-                           "--num-prompts", "300", "--batch", "1,8,32,128", "--json", "{json}"],
+                           "--num-prompts", "300", "--runs", "1", "--batch", "1,8,32,128",
+                           "--json", "{json}"],
                           150, parsers.engine_rows("bench engine", SHAREGPT_BAR, NOT_OVERLAPPED_MAX),
                           files=("json",), missing=missing)
 

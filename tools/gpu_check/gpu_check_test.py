@@ -146,11 +146,11 @@ class Parsers(unittest.TestCase):
 
     def test_attention_table(self):
         text = ("HBM read 4628 GB/s\n\ndecode            batch  context  us/layer    MB  floor us\n"
-                "Llama-3.1-8B          1     1024      6.96    4.2      0.91     7.68\n\n"
+                "Llama-3.1-8B          1     1024      6.96    4.2      0.91     7.68  equal\n\n"
                 "prefill           kernel      tokens  us/layer  TFLOP/s  of cuBLAS\n"
                 "Llama-3.1-8B     FlashInfer     8192    1547.0      355       0.45\n")
         rows = parsers.attention_rows("a")(outcome(text))
-        self.assertEqual(rows[0].what, "decode, Llama-3.1-8B, 1 × 1024")
+        self.assertEqual(rows[0].what, "decode, Llama-3.1-8B, 1 × 1024, equal lengths")
         self.assertIn("7.68 × floor", rows[0].measured)
         self.assertIn("355 TFLOP/s", rows[1].measured)
         with self.assertRaises(ValueError):
