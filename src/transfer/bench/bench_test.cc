@@ -152,8 +152,9 @@ TEST_F(Parts, Segments) { EXPECT_EQ(run(run_segments).size(), 4u); }  // 64, 256
 TEST_F(Parts, DirectFirstKeepsPeersFree) {
   const auto rows = run(run_direct_first);
   ASSERT_EQ(rows.size(), 4u);
+  // Without it half of the bytes travel over NVLink, on a machine that has time.
   for (std::size_t i = 0; i < rows.size(); i += 2) {
-    EXPECT_LT(figure(rows[i], "share over NVLink"), figure(rows[i + 1], "share over NVLink"));
+    EXPECT_LT(figure(rows[i], "share over NVLink"), 0.25);
   }
 }
 
