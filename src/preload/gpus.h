@@ -61,10 +61,15 @@ class Gpus {
   // process is. Streams and memory stay where they are.
   void stop() { stopped_.store(true); }
   bool stopped() const { return stopped_.load(); }
+  // kCancelled after stop().
+  Status running() const {
+    if (stopped()) return Error{ErrorCode::kCancelled, "the session has ended"};
+    return {};
+  }
   // As the context's own, until stop().
   template <typename Function>
   Status call(int link, const char* name, Function&& function) const {
-    if (stopped()) return Error{ErrorCode::kCancelled, "the session has ended"};
+    CAUSEWAY_TRY(running());
     return context(link).call(name, std::forward<Function>(function));
   }
 

@@ -77,6 +77,7 @@ Memory Pointers::at(CudaDevicePointer address, std::size_t bytes) {
   Memory memory = range.memory;
   if (memory.place != Place::kPinned && memory.place != Place::kGpu) return memory;
   const CudaDevicePointer end = address + bytes;
+  if (end < address) memory.whole = false;  // more bytes than there are addresses
   for (std::size_t piece = 1; range.end < end; ++piece) {
     const bool empty = range.end <= range.begin;
     // Memory of unknown extent is taken by its last byte.

@@ -46,6 +46,7 @@ TEST_F(PointersTest, KnowsTheGpuOfItsMemory) {
   EXPECT_TRUE(memory.primary);
   EXPECT_TRUE(memory.whole);
   EXPECT_FALSE(at(device, kBytes + 1).whole);
+  EXPECT_FALSE(at(device, ~std::size_t{0} - 100).whole);
 }
 
 TEST_F(PointersTest, MemoryOfAnotherContextIsForeign) {

@@ -73,6 +73,7 @@ Result<Nanos> RawEvent::completed_at() const {
 
 Result<std::unique_ptr<device::Stream>> RawStream::create(Gpus& gpus, int link, std::string name) {
   auto stream = std::make_unique<RawStream>(gpus, link, std::move(name));
+  CAUSEWAY_TRY(gpus.running());
   relax_capture(gpus.native());
   CAUSEWAY_ASSIGN(stream->home_.native, gpus.context(link).make_stream(0, kUrgencies));
   stream->home_.link = link;
@@ -130,6 +131,7 @@ Result<RawStream::Spot> RawStream::spot_for(const End& target, const End& source
 // Work goes on in another native stream once what came before in this one is done.
 Status RawStream::go_to(const Spot& spot) {
   if (spot.native == at_.native) return {};
+  CAUSEWAY_TRY(gpus_.running());
   const auto found = moved_.natives_.find(at_.link);
   CUevent_st* event = found == moved_.natives_.end() ? nullptr : found->second;
   if (event == nullptr) {
@@ -148,7 +150,9 @@ Status RawStream::go_to(const Spot& spot) {
 
 Status RawStream::copy(std::span<const Copy> copies, device::CopyPriority /*priority*/) {
   relax_capture(gpus_.native());
-  CAUSEWAY_TRY(failure_.status());
+  // What comes after a failure is skipped, and the next event tells: who polls it then takes a new
+  // stream.
+  if (failure_.first()) return {};
   if (std::ssize(copies) > kCopiesMax) return invalid_argument("too many copies in one batch");
   // Neighbours between the same memories go together.
   for (std::size_t i = 0; i < copies.size();) {
@@ -199,7 +203,7 @@ Status RawStream::run(std::function<Status()> /*work*/) {
 }
 
 Status RawStream::record(device::Event& event) {
-  CAUSEWAY_TRY(gpus_.call(at_.link, "nothing", [] { return kCudaSuccess; }));
+  CAUSEWAY_TRY(gpus_.running());
   relax_capture(gpus_.native());
   auto& own = static_cast<RawEvent&>(event);
   CUevent_st* native = own.natives_.contains(at_.link) ? own.natives_[at_.link] : nullptr;

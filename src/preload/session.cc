@@ -1,7 +1,5 @@
 #include "preload/session.h"
 
-#include <sys/prctl.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "preload/link_choice.h"
+#include "preload/own_threads.h"
 #include "preload/pointers.h"
 
 namespace causeway::preload {
@@ -39,21 +38,6 @@ device::MemoryAddress address_of(CudaDevicePointer pointer, device::DeviceId dev
   address.offset = Bytes(static_cast<std::int64_t>(pointer));
   return address;
 }
-
-// The engine's thread looks at flags and events every few microseconds while something is pending;
-// threads inherit how exactly they are woken.
-class ExactTimers {
- public:
-  ExactTimers() : before_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1UL); }
-  ~ExactTimers() {
-    if (before_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_));
-  }
-  ExactTimers(const ExactTimers&) = delete;
-  ExactTimers& operator=(const ExactTimers&) = delete;
-
- private:
-  const int before_;
-};
 
 }  // namespace
 
@@ -127,6 +111,7 @@ Status Session::start() {
   CAUSEWAY_ASSIGN(flags_, Flags::create(native_));
   CAUSEWAY_ASSIGN(stand_in_, make_stand_in(native_, settings.order, gpus_->primaries()));
   CAUSEWAY_TRY(make_rescue_streams());
+  const OwnThreads ours;
   CAUSEWAY_TRY(make_engine());
   try {
     keeper_ = std::thread([this] { keep(); });
@@ -152,7 +137,6 @@ Status Session::make_engine() {
   engine.poll_pause_max = micros(20);
   std::vector<transfer::EngineLink> links;
   for (int link = 0; link < gpus_->count(); ++link) links.push_back({{&gpus_->device(link)}});
-  const ExactTimers exact;
   CAUSEWAY_ASSIGN(engine_, transfer::TransferEngine::create(
                                std::move(engine), std::move(links),
                                paths_for(*gpus_, settings.link_map, settings.link_map_folder),
@@ -315,7 +299,9 @@ bool Session::await(Waiter& waiter, Nanos start_by) {
 void Session::let_go(const Waiter& waiter) {
   const std::lock_guard lock(mutex_);
   const auto found = pending_.find(waiter.pending);
-  if (found != pending_.end()) found->second->abandoned.store(true);
+  if (found == pending_.end()) return;
+  // Its own has ended when another has come to lie at that address.
+  if (found->second->waiter == &waiter) found->second->abandoned.store(true);
 }
 
 // On the engine's thread, or on that of close().
@@ -454,7 +440,8 @@ void Session::tell_of_long_copies() {
   }
 }
 
-// What waits in a context that has died never starts.
+// What waits in a context that has died never starts. Whose context a held stream is of is not
+// known: one that goes on all the same does so without its bytes, which the program must learn.
 void Session::look_for_dead_contexts() {
   const Nanos now = clock_.now();
   const auto suspicious = [&](const Pending& pending) {
@@ -470,7 +457,9 @@ void Session::look_for_dead_contexts() {
   if (gpus_->health().ok() || gpus_->stopped()) return;
   const std::lock_guard lock(mutex_);
   for (const auto& [address, pending] : pending_) {
-    if (suspicious(*pending)) pending->abandoned.store(true);
+    if (!suspicious(*pending)) continue;
+    if (pending->hold()) failure_.store(kCudaUnknownError);
+    pending->abandoned.store(true);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "preload/own_threads.h"
 #include "preload/testing/fake_driver.h"
 
 extern "C" {
@@ -267,6 +268,36 @@ TEST_F(SessionTest, ASynchronousCopyThatFailsIsTheDrivers) {
   EXPECT_EQ(session_->failure(), 0);
 }
 
+TEST_F(SessionTest, ACopyThatFailsSpoilsNoLaterOne) {
+  open();
+  const CudaDevicePointer device = on_gpu(kLarge);
+  unsigned char* const host = pinned(kLarge, 34);
+  fake_fault(static_cast<int>(FakeFault::kCopiesFail), 0);
+  EXPECT_FALSE(copy(device, address(host), kLarge, kLegacyStream, true));
+  fake_fault(static_cast<int>(FakeFault::kNone), -1);
+  ASSERT_TRUE(copy(device, address(host), kLarge, kLegacyStream, true));
+  EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
+}
+
+TEST_F(SessionTest, ThreadsLeaveSignalsToTheProgram) {
+  sigset_t before;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  open();
+  sigset_t after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(sigismember(&after, SIGUSR1), sigismember(&before, SIGUSR1));
+  bool blocked = false;
+  {
+    const OwnThreads ours;
+    std::thread([&] {
+      sigset_t inherited;
+      pthread_sigmask(SIG_SETMASK, nullptr, &inherited);
+      blocked = sigismember(&inherited, SIGUSR1) == 1 && sigismember(&inherited, SIGSEGV) == 0;
+    }).join();
+  }
+  EXPECT_TRUE(blocked);
+}
+
 // What a driver does that loads a kernel, or frees memory: it waits for all streams, and work that
 // comes later waits for it.
 TEST_F(SessionTest, NothingHoldsUpTheDriverDuringSynchronousCopies) {
@@ -353,6 +384,7 @@ TEST_F(SessionTest, LetsGoOfWhatADeadContextHolds) {
   ASSERT_TRUE(copy(device, address(pinned(kLarge)), kLarge, stream));
   fake_fault(static_cast<int>(FakeFault::kContextDies), 0);
   EXPECT_TRUE(settles());
+  EXPECT_NE(session_->failure(), 0);
   door.open = true;
   fake_fault(static_cast<int>(FakeFault::kNone), -1);  // streams of the fake live on
   EXPECT_EQ(cuStreamSynchronize(stream), 0);

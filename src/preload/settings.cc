@@ -121,6 +121,12 @@ Settings read_settings(const std::function<const char*(const char*)>& variable) 
   reader.list("CAUSEWAY_GPUS", settings.gpus);
   reader.list("CAUSEWAY_RELAYS", settings.relays);
   reader.size("CAUSEWAY_STAGING", Bytes(0), mib(64), settings.staging);
+  const Bytes buffers = settings.chunk * (2 * settings.depth);
+  if (settings.staging > Bytes(0) && buffers > settings.staging) {
+    settings.complaints.push_back("no GPU relays: two ways of CAUSEWAY_DEPTH chunks take " +
+                                  std::to_string(buffers.count) +
+                                  " bytes, more than CAUSEWAY_STAGING");
+  }
   settings.async =
       static_cast<Async>(reader.word("CAUSEWAY_ASYNC", {"native", "wait", "hold"}));
   settings.order = static_cast<Order>(reader.word("CAUSEWAY_ORDER", {"value", "kernel"}));

@@ -76,6 +76,12 @@ TEST(Settings, NonsenseIsNamedAndIgnored) {
   EXPECT_FALSE(settings.relays.has_value());
 }
 
+TEST(Settings, BuffersThatDoNotFitAreNamed) {
+  EXPECT_TRUE(read({{"CAUSEWAY_CHUNK", "16M"}}).complaints.empty());
+  EXPECT_EQ(read({{"CAUSEWAY_CHUNK", "17M"}}).complaints.size(), 1U);
+  EXPECT_EQ(read({{"CAUSEWAY_STAGING", "8M"}}).complaints.size(), 1U);
+}
+
 TEST(Settings, SizesThatOverflowAreNonsense) {
   for (const char* size : {"99999999999999999999", "9223372036854775807G", "1048577G", "K"}) {
     EXPECT_EQ(read({{"CAUSEWAY_THRESHOLD", size}}).complaints.size(), 1U) << size;

@@ -18,7 +18,12 @@ Result<ExpressTicket> ExpressLane::copy(std::span<const device::Copy> copies,
     CAUSEWAY_ASSIGN(stream_, device_.make_stream(name_));
   }
   CAUSEWAY_ASSIGN(auto event, take_event());
-  CAUSEWAY_TRY(stream_->copy(copies, priority));
+  const Status issued = stream_->copy(copies, priority);
+  if (!issued.ok()) {
+    // Refused for itself a copy leaves the stream as it was.
+    if (issued.error().code != ErrorCode::kInvalidArgument) failed_.store(true);
+    return issued.error();
+  }
   const Status recorded = stream_->record(*event);
   if (!recorded.ok()) {
     failed_.store(true);

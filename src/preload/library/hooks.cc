@@ -6,6 +6,7 @@
 // Not part of the library that tests link: only libcauseway-preload.so has these.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -66,8 +67,9 @@ std::optional<int> taken(const Batch& batch, const CudaCopyAttributes* attribute
   std::size_t total = 0;
   for (std::size_t i = 0; i < batch.count; ++i) total += batch.bytes[i];
   if (Process::is_small(total) || batch.targets == nullptr || batch.sources == nullptr ||
-      attributes == nullptr || stream == nullptr || !orders_allow(attributes, attribute_count)) {
-    return {};  // null streams are an error of these functions: the driver's to tell
+      attributes == nullptr || attribute_count == 0 || attribute_count > batch.count ||
+      stream == nullptr || !orders_allow(attributes, attribute_count)) {
+    return {};  // null streams and the like are errors of these functions: the driver's to tell
   }
   std::vector<CopyCall> calls;
   for (std::size_t i = 0; i < batch.count; ++i) {
@@ -419,17 +421,18 @@ CAUSEWAY_EXPORT int cuGetProcAddress_v2(const char* name, void** found, int vers
 
 namespace causeway::preload {
 
-// Looked up by version, which our own dlsym has none of.
+// Looked up by version, which our own dlsym has none of. Without a lock of ours (a static that is
+// made at first use has one): a thread that holds the loader's may come here, too.
 DlSym real_dlsym() {
-  static const DlSym found = [] {
-    for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}) {
-      if (void* const symbol = ::dlvsym(RTLD_NEXT, "dlsym", version)) {
-        return reinterpret_cast<DlSym>(symbol);
-      }
+  static std::atomic<DlSym> known{nullptr};
+  if (const DlSym found = known.load(std::memory_order_acquire)) return found;
+  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}) {
+    if (void* const symbol = ::dlvsym(RTLD_NEXT, "dlsym", version)) {
+      known.store(reinterpret_cast<DlSym>(symbol), std::memory_order_release);
+      return reinterpret_cast<DlSym>(symbol);
     }
-    __builtin_trap();  // glibc without dlsym
-  }();
-  return found;
+  }
+  __builtin_trap();  // glibc without dlsym
 }
 
 }  // namespace causeway::preload

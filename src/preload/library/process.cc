@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "preload/library/real_dlsym.h"
+#include "preload/own_threads.h"
 
 namespace causeway::preload {
 namespace {
@@ -19,12 +20,16 @@ constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 constexpr Nanos kGraceMax = seconds(2);
 constexpr Nanos kOpeningMax = seconds(20);
 
-void* driver_library() { return ::dlopen(device::kCudaDriverLibrary, RTLD_NOLOAD | RTLD_LAZY); }
-
-void* look_up_in_driver(const char* name) {
-  static void* const library = driver_library();
-  return library == nullptr ? nullptr : real_dlsym()(library, name);
+// Kept loaded from then on.
+void* driver_library() {
+  static std::atomic<void*> known{nullptr};
+  if (void* const found = known.load()) return found;
+  void* const found = ::dlopen(device::kCudaDriverLibrary, RTLD_NOLOAD | RTLD_LAZY);
+  known.store(found);
+  return found;
 }
+
+void* look_up_in_driver(const char* name) { return real_dlsym()(driver_library(), name); }
 
 void say(const std::string& text) {
   const std::string line = "causeway-preload: " + text + "\n";
@@ -67,13 +72,12 @@ Process& Process::get() {
 const Native* Process::native() {
   const Native* native = native_.load(std::memory_order_acquire);
   if (native != nullptr) return native;
-  const std::lock_guard lock(mutex_);
-  if (native_.load() != nullptr) return native_.load();
   if (driver_library() == nullptr) return nullptr;
-  static Native table;
-  table = load_native(look_up_in_driver);
-  native_.store(&table, std::memory_order_release);
-  return &table;
+  // Without a lock of ours: a library's constructor, which runs under the loader's, may come here
+  // while another thread is about to wait for that one.
+  auto table = std::make_unique<const Native>(load_native(look_up_in_driver));
+  if (native_.compare_exchange_strong(native, table.get())) return table.release();
+  return native;
 }
 
 void Process::set_up() {
@@ -98,8 +102,8 @@ void Process::after_fork() {
 void Process::switch_off(const std::string& why) {
   threshold_.store(kEverything);
   const std::lock_guard lock(mutex_);
-  phase_.store(Phase::kOff);
   why_off_ = why;
+  phase_.store(Phase::kOff);
   changed_.notify_all();
 }
 
@@ -130,6 +134,7 @@ void Process::begin_opening() {
   std::atexit([] { Process::get().close(); });
   if (settings_.wait_for_opening) return open();
   try {
+    const OwnThreads ours;
     std::thread([this] {
       if (const Native* table = native(); table != nullptr && check_complete(*table).ok()) {
         relax_capture(*table);
@@ -157,7 +162,8 @@ void Process::open() {
 
 void Process::close() {
   threshold_.store(kEverything);
-  {
+  // In a forked process nobody is left who would unlock it.
+  if (phase_.load() != Phase::kOff) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(kOpeningMax.count),
                       [&] { return phase_.load() != Phase::kOpening; });
@@ -168,8 +174,10 @@ void Process::close() {
   write_statistics();
 }
 
-// A session that is being opened uses contexts that may go at any moment: it is waited for.
+// A session that is being opened uses contexts that may go at any moment: it is waited for. Before
+// there is one nothing of ours goes: many a program begins with a reset.
 void Process::retire() {
+  if (phase_.load() == Phase::kClosed || phase_.load() == Phase::kOff) return;
   threshold_.store(kEverything);
   {
     std::unique_lock lock(mutex_);

@@ -228,6 +228,13 @@ void resets(Program& p) {
   p.same();
 }
 
+// As many a program does at its start.
+void resets_first(Program& p) {
+  for (int gpu = 0; gpu < 4; ++gpu) expect(p.f.reset(gpu) == 0, "reset");
+  expect(p.f.create_stream(&p.stream, 1, 0) == 0, "stream");
+  copies(p);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -241,6 +248,7 @@ int main(int argc, char** argv) {
   if (what == "forks") forks(program);
   if (what == "loads") loads(program);
   if (what == "resets") resets(program);
+  if (what == "resets_first") resets_first(program);
   std::fprintf(stderr, "all went well\n");
   return 0;
 }
