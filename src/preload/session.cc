@@ -1,5 +1,7 @@
 #include "preload/session.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -38,6 +40,18 @@ device::MemoryAddress address_of(CudaDevicePointer pointer, device::DeviceId dev
   address.offset = Bytes(static_cast<std::int64_t>(pointer));
   return address;
 }
+
+// A thread that is cancelled while it waits would take its stack along, which the engine writes to.
+class Uncancelled {
+ public:
+  Uncancelled() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~Uncancelled() { ::pthread_setcancelstate(before_, nullptr); }
+  Uncancelled(const Uncancelled&) = delete;
+  Uncancelled& operator=(const Uncancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
 
 }  // namespace
 
@@ -211,6 +225,7 @@ bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool s
   if (decision.verdict != Verdict::kMultipath) return leave(decision.verdict, total);
   const bool hold = !synchronous && async == Async::kHold;
   if (const auto refused = may_begin(hold)) return leave(*refused, total);
+  const Uncancelled until_it_is_done;
   Waiter waiter;
   if (const auto refused = take_over(decision, copies, stream, hold ? nullptr : &waiter)) {
     return leave(*refused, total);
@@ -349,6 +364,7 @@ bool Session::wait_until_none(const std::atomic<int>& count, Nanos timeout) {
 }
 
 Session::Settled::Settled(Session& session) : session_(session) {
+  const Uncancelled meanwhile;
   session_.settling_.fetch_add(1);
   (void)session_.wait_until_none(session_.held_count_, kSettleMax);
 }

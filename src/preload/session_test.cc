@@ -279,6 +279,24 @@ TEST_F(SessionTest, ACopyThatFailsSpoilsNoLaterOne) {
   EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
 }
 
+TEST_F(SessionTest, AThreadIsNotCancelledInACopy) {
+  open();
+  const CudaDevicePointer device = on_gpu(kLarge);
+  unsigned char* const host = pinned(kLarge, 35);
+  Door door;
+  CUstream_st* const stream = make_stream();
+  native_.cuLaunchHostFunc(stream, Door::wait, &door);
+  std::atomic<int> taken{-1};
+  std::thread copier([&] { taken = copy(device, address(host), kLarge, stream, true) ? 1 : 0; });
+  pause_for(millis(100));  // longer than it looks before it sleeps
+  pthread_cancel(copier.native_handle());
+  pause_for(millis(20));
+  door.open = true;
+  copier.join();
+  EXPECT_EQ(taken.load(), 1);
+  EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
+}
+
 TEST_F(SessionTest, ThreadsLeaveSignalsToTheProgram) {
   sigset_t before;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
