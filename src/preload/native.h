@@ -44,11 +44,9 @@ inline constexpr int kCudaPointerPool = 17;
 inline constexpr unsigned kCudaMemoryHost = 1;
 inline constexpr unsigned kCudaMemoryDevice = 2;
 
-inline constexpr int kCudaInvalidValue = 1;
 inline constexpr int kCudaCaptureRelaxed = 2;
 inline constexpr unsigned kCudaHostPortable = 1;
 inline constexpr unsigned kCudaHostDeviceMap = 2;
-inline constexpr unsigned kCudaEventNoTiming = 2;
 
 // The default streams by name, so that one function serves both kinds of programs.
 inline CUstream_st* const kLegacyStream = reinterpret_cast<CUstream_st*>(1);

@@ -106,23 +106,41 @@ int settled_api_call(Member member, Arguments... arguments) {
   return (native->api.*member)(arguments...);
 }
 
-// Whether a kernel may have to be loaded: it is new to its context, as far as was seen.
-bool is_new(CUfunc_st* function) {
-  static auto& mutex = *std::make_unique<std::mutex>().release();  // used until the very end
-  static auto& seen = *std::make_unique<std::set<std::pair<CUctx_st*, CUfunc_st*>>>().release();
-  CUctx_st* context = nullptr;
-  if (Process::get().native()->cuCtxGetCurrent(&context) != 0) return false;
-  const std::lock_guard lock(mutex);
-  return seen.emplace(context, function).second;
-}
+// Kernels that need not be loaded any more, each in its context, as far as was seen.
+class LoadedKernels {
+ public:
+  using Kernel = std::pair<CUctx_st*, CUfunc_st*>;
+
+  static LoadedKernels& get() {
+    static auto& one = *std::make_unique<LoadedKernels>().release();  // used until the very end
+    return one;
+  }
+  bool has(const Kernel& kernel) {
+    const std::lock_guard lock(mutex_);
+    return kernels_.contains(kernel);
+  }
+  void add(const Kernel& kernel) {
+    const std::lock_guard lock(mutex_);
+    kernels_.insert(kernel);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<Kernel> kernels_;
+};
 
 template <typename Member, typename... Arguments>
 int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
   Session* const session = Process::get().session();
-  if (session == nullptr || !session->holds() || !is_new(function)) {
-    return native_call(member, arguments...);
-  }
-  return settled_call(member, arguments...);
+  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
+  LoadedKernels::Kernel kernel{nullptr, function};
+  const bool known = Process::get().native()->cuCtxGetCurrent(&kernel.first) != 0 ||
+                     LoadedKernels::get().has(kernel);
+  if (known) return native_call(member, arguments...);
+  const int result = settled_call(member, arguments...);
+  // Not before: another thread that launches it meanwhile would not wait, too.
+  if (result == 0) LoadedKernels::get().add(kernel);
+  return result;
 }
 
 }  // namespace
