@@ -4,6 +4,7 @@ import concurrent.futures
 import ctypes
 import mmap
 import os
+import time
 
 import torch
 
@@ -102,6 +103,33 @@ def verify(tensors, seed, what):
         wrong = wrong_words(tensor, seed + i)
         if wrong:
             raise SystemExit(f"WRONG: {what}: {wrong} of {tensor.nbytes // WORD} words of tensor {i} differ")
+
+
+def _seconds_of(action):
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def timed_rounds(tensors, phases, lose, repeat, what, first_seed):
+    """Seconds of the two `phases` (name: action) in `repeat` rounds behind one that warms up. The first takes
+    the tensors' contents to the host, then `lose` makes sure that they are gone from the GPU, and the second
+    must bring every byte back."""
+    times = {name: [] for name in phases}
+    away, back = phases.values()
+    for round_number in range(repeat + 1):
+        seed = first_seed + 100_003 * round_number
+        for i, tensor in enumerate(tensors):
+            fill(tensor, seed + i)
+        took = [_seconds_of(away)]
+        lose()
+        took.append(_seconds_of(back))
+        verify(tensors, seed, f"{what}, round {round_number}")
+        if round_number > 0:
+            for name, seconds in zip(phases, took):
+                times[name].append(seconds)
+    return times
 
 
 def room_for(size):

@@ -12,7 +12,6 @@ a phase; --json FILE writes all times.
 
 import argparse
 import json
-import time
 
 import torch
 
@@ -80,30 +79,13 @@ class Chunks:
 HOW = {"layers": Layers, "chunks": Chunks}
 
 
-def seconds_of(action):
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
-
-
 def measure(prefix, repeat, what, first_seed):
-    """Times of `repeat` rounds behind one that warms up."""
-    times = {"store": [], "fetch": []}
-    for round_number in range(repeat + 1):
-        seed = first_seed + 100_003 * round_number
-        for i, layer in enumerate(prefix.kv):
-            gpu_memory.fill(layer, seed + i)
-        torch.cuda.synchronize()
-        stored = seconds_of(prefix.store)
+    def lose():
         for layer in prefix.kv:
             layer.zero_()
-        fetched = seconds_of(prefix.fetch)
-        gpu_memory.verify(prefix.kv, seed, f"{what}, round {round_number}")
-        if round_number > 0:
-            times["store"].append(stored)
-            times["fetch"].append(fetched)
-    return times
+
+    return gpu_memory.timed_rounds(prefix.kv, {"store": prefix.store, "fetch": prefix.fetch}, lose,
+                                   repeat, what, first_seed)
 
 
 def arguments():

@@ -13,7 +13,6 @@ overwritten or given back in between. Prints a line a phase; --json FILE writes 
 import argparse
 import json
 import math
-import time
 
 import torch
 
@@ -85,29 +84,9 @@ class Allocations:
 HOW = {"allocator": Allocations, "tensors": Tensors}
 
 
-def seconds_of(action):
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
-
-
 def measure(weights, repeat, what, first_seed):
-    """Times of `repeat` rounds behind one that warms up."""
-    times = {"sleep": [], "wake": []}
-    for round_number in range(repeat + 1):
-        seed = first_seed + 100_003 * round_number
-        for i, tensor in enumerate(weights.weights):
-            gpu_memory.fill(tensor, seed + i)
-        torch.cuda.synchronize()
-        asleep = seconds_of(weights.sleep)
-        weights.lose()
-        awake = seconds_of(weights.wake)
-        gpu_memory.verify(weights.weights, seed, f"{what}, round {round_number}")
-        if round_number > 0:
-            times["sleep"].append(asleep)
-            times["wake"].append(awake)
-    return times
+    return gpu_memory.timed_rounds(weights.weights, {"sleep": weights.sleep, "wake": weights.wake},
+                                   weights.lose, repeat, what, first_seed)
 
 
 def pool_bytes(how, model):
