@@ -1,10 +1,8 @@
 #include "transfer/bench/native_copies.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "device/arena.h"
-#include "device/cuda/cuda_device.h"
 
 namespace causeway::transfer::bench {
 namespace {
@@ -57,6 +55,10 @@ class DriverCopies final : public NativeCopies {
   DriverCopies(const DriverCopies&) = delete;
   DriverCopies& operator=(const DriverCopies&) = delete;
 
+  Result<std::optional<device::CudaCurrent>> enter() override {
+    CAUSEWAY_ASSIGN(auto current, device::CudaCurrent::enter(device_));
+    return std::optional<device::CudaCurrent>(std::move(current));
+  }
   Status prepare(const std::vector<Copy>& copies) override {
     targets_.clear();
     sources_.clear();

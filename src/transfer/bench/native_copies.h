@@ -5,11 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
 #include "device/cuda/cuda_api.h"
-#include "device/device.h"
+#include "device/cuda/cuda_device.h"
 
 namespace causeway::transfer::bench {
 
@@ -21,6 +22,9 @@ class NativeCopies {
   enum class End { kStream, kEvent };
   virtual ~NativeCopies() = default;
 
+  // What a program that makes such copies has on its thread all the time: its GPU's context,
+  // current while the result lives. Nothing on modelled machines.
+  virtual Result<std::optional<device::CudaCurrent>> enter() { return {std::nullopt}; }
   // What the calls below copy. Addresses are looked up here, once.
   virtual Status prepare(const std::vector<device::Copy>& copies) = 0;
   // Issues all. Not blocking.

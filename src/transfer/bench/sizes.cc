@@ -1,5 +1,6 @@
 // Bandwidth and latency by size (MMA §5.1.1, figure 8), both directions and duplex.
 #include <algorithm>
+#include <array>
 
 #include "transfer/bench/parts.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 constexpr double kSlowerMax = 0.02;    // from 1 MiB
 constexpr double kLatencyMaxUs = 0.3;  // below 64 KiB
-constexpr int kSmallRuns = 400;        // up to 1 MiB, where a run takes microseconds
+constexpr int kSmallRuns = 1000;       // up to 1 MiB, where a run takes microseconds
 constexpr int kSmallRunsQuick = 100;
 constexpr Nanos kSmallTime = millis(200);
 
@@ -16,32 +17,42 @@ struct Times {
   Spread native, marked, ours;  // microseconds; marked: native with an event behind it
 };
 
-// In turns; medians of enough runs to see tenths of microseconds.
-Result<Times> times_of(Rig& rig, NativeCopies& native, TransferEngine& engine, Direction direction,
-                       Bytes bytes) {
-  CAUSEWAY_TRY(native.prepare({rig.copy(rig.target(), direction, bytes)}));
-  CAUSEWAY_ASSIGN(const Nanos first, native.time(NativeCopies::How::kLoop, *rig.setup().clock));
-  const bool small = bytes <= mib(1);
+int runs_of(const Rig& rig, Bytes bytes, Nanos first) {
+  if (bytes > mib(1)) return rig.setup().runs;
   const int most = rig.setup().quick ? kSmallRunsQuick : kSmallRuns;
   const std::int64_t fitting = kSmallTime / std::max(first, Nanos(1));
-  const int runs = small
-                       ? static_cast<int>(std::clamp<std::int64_t>(fitting, rig.setup().runs, most))
-                       : rig.setup().runs;
+  return static_cast<int>(std::clamp<std::int64_t>(fitting, rig.setup().runs, most));
+}
+
+// In turns, and those in all orders, so that none gains by what it follows; the thread has the
+// GPU's context, as any program's that uses it. Medians of enough runs to see tenths of
+// microseconds.
+Result<Times> times_of(Rig& rig, NativeCopies& native, TransferEngine& engine, Direction direction,
+                       Bytes bytes) {
   using How = NativeCopies::How;
   const Clock& clock = *rig.setup().clock;
-  std::vector<double> natives, marked, ours;
-  for (int run = -(small ? 10 : 1); run < runs; ++run) {
-    CAUSEWAY_ASSIGN(const Nanos one, native.time(How::kLoop, clock));
-    CAUSEWAY_ASSIGN(const Nanos with_event,
-                    native.time(How::kLoop, clock, NativeCopies::End::kEvent));
-    CAUSEWAY_ASSIGN(const Nanos two, rig.time(engine, rig.request(rig.target(), direction, bytes)));
-    if (run < 0) continue;
-    natives.push_back(1e6 * to_seconds(one));
-    marked.push_back(1e6 * to_seconds(with_event));
-    ours.push_back(1e6 * to_seconds(two));
+  CAUSEWAY_TRY(native.prepare({rig.copy(rig.target(), direction, bytes)}));
+  CAUSEWAY_ASSIGN(const auto current, native.enter());
+  CAUSEWAY_ASSIGN(const Nanos first, native.time(How::kLoop, clock));
+  const int runs = runs_of(rig, bytes, first);
+  const auto time = [&](int which) -> Result<Nanos> {
+    if (which == 0) return native.time(How::kLoop, clock);
+    if (which == 1) return native.time(How::kLoop, clock, NativeCopies::End::kEvent);
+    return rig.time(engine, rig.request(rig.target(), direction, bytes));
+  };
+  std::array<int, 3> order = {0, 1, 2};
+  std::array<std::vector<double>, 3> microseconds;
+  for (int run = -(bytes <= mib(1) ? 10 : 1); run < runs; ++run) {
+    for (const int which : order) {
+      CAUSEWAY_ASSIGN(const Nanos took, time(which));
+      if (run >= 0) {
+        microseconds[static_cast<std::size_t>(which)].push_back(1e6 * to_seconds(took));
+      }
+    }
+    std::next_permutation(order.begin(), order.end());
   }
-  return Times{spread_of(std::move(natives)), spread_of(std::move(marked)),
-               spread_of(std::move(ours))};
+  return Times{spread_of(std::move(microseconds[0])), spread_of(std::move(microseconds[1])),
+               spread_of(std::move(microseconds[2]))};
 }
 
 std::optional<Bar> bar_of(Bytes bytes, const Times& times) {
