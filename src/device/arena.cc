@@ -38,9 +38,12 @@ Bytes Extents::bytes() const {
 std::byte* Extents::data() const { return arena_->base() + offset().count; }
 
 Arena::Arena(std::unique_ptr<ArenaMemory> memory, std::int64_t extents, Bytes extent_bytes)
-    : memory_(std::move(memory)), extents_(extents), extent_bytes_(extent_bytes), free_(extents) {
+    : memory_(std::move(memory)),
+      extents_(extents),
+      extent_bytes_(extent_bytes),
+      free_(extents),
+      used_(static_cast<std::size_t>(std::max<std::int64_t>(extents, 0))) {
   CAUSEWAY_CHECK(extents >= 0 && extent_bytes.count > 0);
-  used_.assign(static_cast<std::size_t>(extents), false);
 }
 
 Arena::~Arena() { CAUSEWAY_CHECK(free_ == extents_, "extents outlive their arena"); }
@@ -88,7 +91,6 @@ bool Arena::allocated(Bytes offset, Bytes bytes) const {
   const Bytes end = extent_bytes_ * extents_;
   if (offset.count < 0 || bytes.count < 0 || bytes > end || offset > end - bytes) return false;
   if (bytes.count == 0) return true;
-  const std::lock_guard lock(mutex_);
   const std::int64_t last = (offset + bytes - Bytes(1)) / extent_bytes_;
   for (std::int64_t e = offset / extent_bytes_; e <= last; ++e) {
     if (!used_[static_cast<std::size_t>(e)]) return false;

@@ -8,6 +8,7 @@
 // Thread-safe. Extents must not outlive their Arena.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -89,9 +90,9 @@ class Arena {
   const std::unique_ptr<ArenaMemory> memory_;
   const std::int64_t extents_;
   const Bytes extent_bytes_;
-  mutable std::mutex mutex_;
-  std::vector<bool> used_;  // by extent
+  mutable std::mutex mutex_;  // guards what follows
   std::int64_t free_;
+  std::vector<std::atomic<bool>> used_;  // by extent; read without the lock, too
 };
 
 }  // namespace causeway::device

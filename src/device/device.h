@@ -109,6 +109,12 @@ class Stream {
   // Runs `work` on a thread of the backend. It must end by itself, and not wait for this stream.
   virtual Status run(std::function<Status()> work) = 0;
   virtual Status record(Event& event) = 0;
+  // copy(), then record(); in one where that takes less time. After a failure of record() the
+  // copies are under way.
+  virtual Status copy_marked(std::span<const Copy> copies, CopyPriority priority, Event& event) {
+    if (Status issued = copy(copies, priority); !issued.ok()) return issued;
+    return record(event);
+  }
   // Later work waits for what the event's last record marks; nothing if there is none.
   virtual Status wait(const Event& event) = 0;
   // Blocks until all that was submitted before is done, or for `timeout` of real time:

@@ -56,7 +56,6 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
 
 // Without which there is no session. X(name, (parameters)).
 #define CAUSEWAY_PRELOAD_NEEDED(X)                                                               \
-  X(cuCtxGetCurrent, (CUctx_st * *context))                                                      \
   X(cuPointerGetAttributes,                                                                      \
     (unsigned count, int* attributes, void** values, CudaDevicePointer pointer))                 \
   X(cuStreamBatchMemOp_v2,                                                                       \

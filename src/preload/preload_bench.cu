@@ -76,7 +76,7 @@ int order() {
   CHECK_CUDA(cudaFree(nullptr));
   static const Native native = causeway::preload::load_native(look_up);
   CUctx_st* context = nullptr;
-  native.cuCtxGetCurrent(&context);
+  native.api.cuCtxGetCurrent(&context);
   auto flags = Flags::create(native);
   if (!flags.ok()) return std::fprintf(stderr, "%s\n", flags.error().message.c_str()), 1;
   cudaStream_t stream = nullptr;
@@ -147,7 +147,7 @@ class Blocks {
     CHECK_CUDA(cudaSetDevice(0));
     CHECK_CUDA(cudaFree(nullptr));
     native_ = causeway::preload::load_native(look_up);
-    native_.cuCtxGetCurrent(&primary_);
+    native_.api.cuCtxGetCurrent(&primary_);
     auto flags = Flags::create(native_);
     if (!flags.ok()) return false;
     flags_ = std::move(flags).value();

@@ -96,9 +96,7 @@ std::int64_t CompletionBoard::size() const {
   return std::ssize(entries_);
 }
 
-ExpressTicket::~ExpressTicket() {
-  if (event_ != nullptr) lane_->give_back(std::move(event_), seen_done_);
-}
+void ExpressTicket::give_back() { lane_->give_back(std::move(event_), seen_done_); }
 
 Result<bool> ExpressTicket::done() const {
   Result<bool> done = event_->done();

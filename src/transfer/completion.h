@@ -88,13 +88,17 @@ class ExpressTicket {
     std::swap(seen_done_, other.seen_done_);
     return *this;
   }
-  ~ExpressTicket();
+  ~ExpressTicket() {
+    if (event_ != nullptr) give_back();
+  }
 
   Result<bool> done() const;
   Status wait(Nanos timeout) const;
   const device::Event& event() const { return *event_; }
 
  private:
+  void give_back();
+
   ExpressLane* lane_;
   std::unique_ptr<device::Event> event_;
   mutable bool seen_done_ = false;

@@ -59,7 +59,7 @@ class TransferEngine::State {
     return {};
   }
 
-  Result<Completion> submit(TransferRequest request) {
+  Result<Completion> submit(TransferRequest&& request) {
     const auto link = link_of.find(request.target);
     if (link == link_of.end()) {
       return invalid_argument("a transfer to or from device " +

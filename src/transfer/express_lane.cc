@@ -14,22 +14,20 @@ Result<std::unique_ptr<ExpressLane>> ExpressLane::create(device::Device& device,
 Result<ExpressTicket> ExpressLane::copy(std::span<const device::Copy> copies,
                                         device::CopyPriority priority) {
   const std::lock_guard lock(mutex_);
-  if (failed_.exchange(false)) {
+  if (failed_.load()) {
+    failed_.store(false);
     CAUSEWAY_ASSIGN(stream_, device_.make_stream(name_));
   }
   CAUSEWAY_ASSIGN(auto event, take_event());
-  const Status issued = stream_->copy(copies, priority);
+  const Status issued = stream_->copy_marked(copies, priority, *event);
   if (!issued.ok()) {
     // Refused for itself a copy leaves the stream as it was.
     if (issued.error().code != ErrorCode::kInvalidArgument) failed_.store(true);
     return issued.error();
   }
-  const Status recorded = stream_->record(*event);
-  if (!recorded.ok()) {
-    failed_.store(true);
-    return recorded.error();
-  }
-  for (const device::Copy& copy : copies) moved_ += copy.bytes.count;
+  std::int64_t moved = moved_.load();
+  for (const device::Copy& copy : copies) moved += copy.bytes.count;
+  moved_.store(moved, std::memory_order_relaxed);
   return ExpressTicket(*this, std::move(event));
 }
 

@@ -37,7 +37,7 @@ class ExpressLane {
   device::Device& device_;
   const std::string name_;
   std::atomic<bool> failed_{false};
-  std::atomic<std::int64_t> moved_{0};
+  std::atomic<std::int64_t> moved_{0};  // bytes; written with mutex_ held
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<device::Stream> stream_;
   std::vector<std::unique_ptr<device::Event>> free_;

@@ -26,6 +26,7 @@
   X(cuDeviceCanAccessPeer, (int* can, int device, int peer))                                       \
   X(cuDevicePrimaryCtxRetain, (CUctx_st * *context, int device))                                   \
   X(cuDevicePrimaryCtxRelease_v2, (int device))                                                    \
+  X(cuCtxGetCurrent, (CUctx_st * *context))                                                        \
   X(cuCtxPushCurrent_v2, (CUctx_st * context))                                                     \
   X(cuCtxPopCurrent_v2, (CUctx_st * *context))                                                     \
   X(cuCtxGetStreamPriorityRange, (int* least, int* greatest))                                      \

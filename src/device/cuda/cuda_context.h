@@ -33,7 +33,11 @@ class CudaContext {
   // Calls the driver with this context current.
   template <typename Call>
   Status call(const char* name, Call&& call) {
-    const CudaScope scope(api(), handle_);
+    return call_in(CudaScope(api(), handle_), name, std::forward<Call>(call));
+  }
+  // The same in a scope of this context that is open already.
+  template <typename Call>
+  Status call_in(const CudaScope& scope, const char* name, Call&& call) {
     if (scope.result() != kCudaSuccess) return physical_.check(scope.result(), "cuCtxPushCurrent");
     return physical_.check(call(), name);
   }

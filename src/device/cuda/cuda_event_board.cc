@@ -62,9 +62,7 @@ Result<bool> CudaEventBoard::poll(State& state) {
   return true;
 }
 
-Result<CudaRecord> CudaEventBoard::begin(std::int64_t event) {
-  const std::lock_guard lock(mutex_);
-  State& state = events_.at(event);
+Status CudaEventBoard::begin(State& state) {
   const Result<bool> over = poll(state);
   if (over.ok() && !*over) {
     return invalid_argument("an event is recorded again before its last record is done");
@@ -72,7 +70,41 @@ Result<CudaRecord> CudaEventBoard::begin(std::int64_t event) {
   state.phase = Phase::kQueued;
   state.failure.reset();
   state.at.reset();
-  return CudaRecord{event, ++state.begun};
+  ++state.begun;
+  return {};
+}
+
+Result<CudaRecord> CudaEventBoard::begin(std::int64_t event) {
+  const std::lock_guard lock(mutex_);
+  State& state = events_.at(event);
+  CAUSEWAY_TRY(begin(state));
+  return CudaRecord{event, state.begun};
+}
+
+Status CudaEventBoard::issue(State& state, CudaContext& context, CUstream_st* stream,
+                             const std::optional<Error>& failure) {
+  Status status;
+  if (state.native != nullptr && state.context != &context) drop_native(state);
+  if (state.native == nullptr) {
+    auto native = context.make_event(state.timed);
+    if (native.ok()) {
+      state.native = *native;
+      state.context = &context;
+    } else {
+      status = native.error();
+    }
+  }
+  if (status.ok()) {
+    status = context.call("cuEventRecord",
+                          [&] { return context.api().cuEventRecord(state.native, stream); });
+  }
+  state.failure = failure;
+  if (status.ok()) {
+    state.phase = Phase::kIssued;
+  } else {
+    finish(state, failure ? failure : std::optional<Error>(status.error()));
+  }
+  return status;
 }
 
 Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUstream_st* stream,
@@ -81,29 +113,20 @@ Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUs
   State* state = find(record);
   CAUSEWAY_CHECK(state != nullptr && state->phase == Phase::kQueued,
                  "an event's record is issued twice");
-  Status status;
-  if (state->native != nullptr && state->context != &context) drop_native(*state);
-  if (state->native == nullptr) {
-    auto native = context.make_event(state->timed);
-    if (native.ok()) {
-      state->native = *native;
-      state->context = &context;
-    } else {
-      status = native.error();
-    }
-  }
-  if (status.ok()) {
-    status = context.call("cuEventRecord",
-                          [&] { return context.api().cuEventRecord(state->native, stream); });
-  }
-  state->failure = failure;
-  if (status.ok()) {
-    state->phase = Phase::kIssued;
-    changed_.notify_all();
-  } else {
-    finish(*state, failure ? failure : std::optional<Error>(status.error()));
-  }
+  Status status = issue(*state, context, stream, failure);
+  changed_.notify_all();
   erase_if_unused(record.event, *state);
+  return status;
+}
+
+// Nobody has seen the record queued, so nobody waits for it to be issued.
+Status CudaEventBoard::record(std::int64_t event, CudaContext& context, CUstream_st* stream,
+                              StreamFailure& failure) {
+  const std::lock_guard lock(mutex_);
+  State& state = events_.at(event);
+  CAUSEWAY_TRY(begin(state));
+  Status status = issue(state, context, stream, failure.first());
+  if (!status.ok()) failure.set(status.error());
   return status;
 }
 
@@ -127,6 +150,13 @@ Result<bool> CudaEventBoard::done(const CudaRecord& record) {
   State* state = find(record);
   if (state == nullptr) return true;
   return poll(*state);
+}
+
+Result<bool> CudaEventBoard::latest_done(std::int64_t event) {
+  const std::lock_guard lock(mutex_);
+  State& state = events_.at(event);
+  if (state.begun == 0) return true;
+  return poll(state);
 }
 
 Result<Nanos> CudaEventBoard::completed_at(const CudaRecord& record) {

@@ -17,6 +17,7 @@
 
 #include "device/cuda/cuda_context.h"
 #include "device/device.h"
+#include "device/stream_failure.h"
 
 namespace causeway::device {
 
@@ -38,9 +39,13 @@ class CudaEventBoard {
   Status issue(const CudaRecord& record, CudaContext& context, CUstream_st* stream,
                const std::optional<Error>& failure);
   void complete(const CudaRecord& record, const Error& failure);
+  // begin() and issue() in one. What the driver refuses becomes the stream's failure.
+  Status record(std::int64_t event, CudaContext& context, CUstream_st* stream,
+                StreamFailure& failure);
 
   CudaRecord latest(std::int64_t event) const;
   Result<bool> done(const CudaRecord& record);
+  Result<bool> latest_done(std::int64_t event);
   Result<Nanos> completed_at(const CudaRecord& record);
   // Blocks; kDeadlineExceeded, or the error of the work before the record.
   Status wait(const CudaRecord& record, Nanos timeout);
@@ -78,6 +83,9 @@ class CudaEventBoard {
   // All with mutex_ held. nullptr: the record is over, and with it what was known of it.
   State* find(const CudaRecord& record);
   Result<bool> poll(State& state);
+  Status begin(State& state);
+  Status issue(State& state, CudaContext& context, CUstream_st* stream,
+               const std::optional<Error>& failure);
   void finish(State& state, const std::optional<Error>& failure);
   void erase_if_unused(std::int64_t event, State& state);
   void drop_native(State& state);
@@ -96,7 +104,7 @@ class CudaEvent final : public Event {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  Result<bool> done() const override { return board_.done(board_.latest(id_)); }
+  Result<bool> done() const override { return board_.latest_done(id_); }
   Status wait(Nanos timeout) const override { return board_.wait(board_.latest(id_), timeout); }
   Result<Nanos> completed_at() const override { return board_.completed_at(board_.latest(id_)); }
   CudaEventBoard& board() const { return board_; }

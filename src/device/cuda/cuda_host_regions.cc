@@ -11,10 +11,12 @@ CudaHostRegions::~CudaHostRegions() {
 
 Result<CudaDevicePointer> CudaHostRegions::resolve(HostAddress address, Bytes bytes,
                                                    CudaContext& context) {
-  // Also checks that the range lies inside.
-  (void)memory_.resolve(address, bytes);
   const std::lock_guard lock(mutex_);
   auto found = regions_.find(address.region);
+  if (found == regions_.end() || address.offset < Bytes(0) || bytes < Bytes(0) ||
+      bytes > found->second.bytes || address.offset > found->second.bytes - bytes) {
+    (void)memory_.resolve(address, bytes);  // checks that the range lies inside
+  }
   if (found == regions_.end()) {
     CAUSEWAY_ASSIGN(const Registered registered, register_region(address.region, context));
     found = regions_.emplace(address.region, registered).first;
@@ -27,6 +29,7 @@ Result<CudaHostRegions::Registered> CudaHostRegions::register_region(RegionId re
   const Bytes bytes = memory_.region_bytes(region);
   Registered registered;
   registered.base = memory_.resolve({region, Bytes(0)}, bytes).data();
+  registered.bytes = bytes;
   registered.physical = &context.physical();
   const std::string what = "making host region " + std::to_string(region.value) + " of " +
                            std::to_string(bytes.count >> 20) + " MiB reachable for " +

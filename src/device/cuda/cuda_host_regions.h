@@ -30,6 +30,7 @@ class CudaHostRegions final : public HostRegionWatcher {
  private:
   struct Registered {
     std::byte* base = nullptr;
+    Bytes bytes;
     CudaDevicePointer seen = 0;
     CudaPhysical* physical = nullptr;
   };

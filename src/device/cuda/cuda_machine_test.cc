@@ -97,6 +97,54 @@ TEST_F(CudaMachineTest, OneCopyAndManyGoTheirWays) {
   EXPECT_EQ(driver_->calls_of("cuMemcpyAsync"), 2);
 }
 
+// What small transfers live by: no more calls than the driver needs.
+TEST_F(CudaMachineTest, AMarkedCopyCostsTwoCallsAndItsContext) {
+  set_up({.polls_until_ready = 0});
+  const auto s = device_->make_stream("s").value();
+  const auto mark = device_->make_mark().value();
+  const Copy one = copy();
+  const auto pushes_of = [&] {
+    const std::int64_t before = driver_->calls_of("cuCtxPushCurrent_v2");
+    EXPECT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *mark).ok());
+    return driver_->calls_of("cuCtxPushCurrent_v2") - before;
+  };
+  pushes_of();  // the region is registered, the event made
+  ASSERT_TRUE(mark->wait(seconds(1)).ok());
+  EXPECT_EQ(pushes_of(), 1);
+  ASSERT_TRUE(mark->wait(seconds(1)).ok());
+  {
+    const auto current = CudaCurrent::enter(*device_);
+    ASSERT_TRUE(current.ok());
+    EXPECT_EQ(pushes_of(), 0);
+    const std::int64_t before = driver_->calls_of("cuCtxPushCurrent_v2");
+    EXPECT_TRUE(mark->done().value());
+    EXPECT_EQ(driver_->calls_of("cuCtxPushCurrent_v2"), before);
+  }
+  const auto calls = driver_->calls_of("cuMemcpyAsync") + driver_->calls_of("cuEventRecord");
+  EXPECT_EQ(pushes_of(), 1);  // and the thread is left as it was
+  EXPECT_EQ(driver_->calls_of("cuMemcpyAsync") + driver_->calls_of("cuEventRecord"), calls + 2);
+  ASSERT_TRUE(mark->wait(seconds(1)).ok());
+  // Another GPU's context is current: not this one.
+  const auto other = machine_->open({.name = "other", .physical_device = 1}).value();
+  const auto current = CudaCurrent::enter(*other);
+  ASSERT_TRUE(current.ok());
+  EXPECT_EQ(pushes_of(), 1);
+}
+
+TEST_F(CudaMachineTest, AMarkedCopyThatTheDriverRefusesFailsTheStream) {
+  set_up();
+  const Copy one = copy();
+  for (const std::string call : {"cuMemcpyAsync", "cuEventRecord", "cuCtxPushCurrent_v2"}) {
+    const auto s = device_->make_stream("s").value();
+    const auto mark = device_->make_mark().value();
+    ASSERT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *mark).ok());
+    ASSERT_TRUE(mark->wait(seconds(1)).ok());
+    driver_->fail_next(call, 1);
+    EXPECT_FALSE(s->copy_marked({&one, 1}, CopyPriority::kStep, *mark).ok()) << call;
+    EXPECT_FALSE(s->synchronize(seconds(1)).ok()) << call;
+  }
+}
+
 // A batch cannot be captured: then each copy is a node.
 TEST_F(CudaMachineTest, CapturingStreamsCopyOneByOne) {
   driver_.emplace();

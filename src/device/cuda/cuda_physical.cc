@@ -126,23 +126,25 @@ Status CudaPhysical::check(int result, const char* call) {
   Error error = cuda_error(api_, result, call);
   if (!cuda_context_lost(result)) return error;
   const std::lock_guard lock(mutex_);
-  if (!lost_) {
-    lost_ = Error{ErrorCode::kDevice, label_ + " is lost to this process: " + error.message +
-                                          "; restart the process to use it again"};
-  }
+  lose(error.message);
   return *lost_;
+}
+
+void CudaPhysical::lose(const std::string& what) {
+  if (lost_) return;
+  lost_ = Error{ErrorCode::kDevice, label_ + " is lost to this process: " + what +
+                                        "; restart the process to use it again"};
+  well_.store(false);
 }
 
 void CudaPhysical::declare_hung(const std::string& what) {
   const std::lock_guard lock(mutex_);
   hung_ = true;
-  if (!lost_) {
-    lost_ = Error{ErrorCode::kDevice, label_ + " is lost to this process: " + what +
-                                          "; restart the process to use it again"};
-  }
+  lose(what);
 }
 
 Status CudaPhysical::health() const {
+  if (well_.load()) return {};  // asked at every look at an event
   const std::lock_guard lock(mutex_);
   if (lost_) return *lost_;
   return {};

@@ -7,6 +7,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -62,6 +63,9 @@ class CudaPhysical {
   bool hung() const;
 
  private:
+  // With mutex_ held.
+  void lose(const std::string& what);
+
   Status ask(int count);
   Status split_sms();
 
@@ -79,16 +83,22 @@ class CudaPhysical {
   std::vector<bool> unit_used_;
   std::optional<Error> lost_;
   bool hung_ = false;
+  std::atomic<bool> well_{true};  // whether lost_ is empty; written with mutex_ held
 };
 
-// Makes a context current on this thread while it lives, and then the one that was before.
+// Makes a context current on this thread while it lives, and then the one that was before. Does
+// little where it is current already, which is cheaper than pushing it again.
 class CudaScope {
  public:
-  CudaScope(const CudaApi& api, CUctx_st* context)
-      : api_(api), result_(api.cuCtxPushCurrent_v2(context)) {}
+  CudaScope(const CudaApi& api, CUctx_st* context) : api_(api) {
+    CUctx_st* current = nullptr;
+    if (api.cuCtxGetCurrent(&current) == kCudaSuccess && current == context) return;
+    result_ = api.cuCtxPushCurrent_v2(context);
+    pushed_ = result_ == kCudaSuccess;
+  }
   ~CudaScope() {
     CUctx_st* popped = nullptr;
-    if (result_ == kCudaSuccess) api_.cuCtxPopCurrent_v2(&popped);
+    if (pushed_) api_.cuCtxPopCurrent_v2(&popped);
   }
   CudaScope(const CudaScope&) = delete;
   CudaScope& operator=(const CudaScope&) = delete;
@@ -96,7 +106,8 @@ class CudaScope {
 
  private:
   const CudaApi& api_;
-  const int result_;
+  int result_ = kCudaSuccess;
+  bool pushed_ = false;
 };
 
 }  // namespace causeway::device

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Stream>> CudaSlice::make_stream(const std::string& name) 
 Result<std::unique_ptr<Stream>> CudaSlice::make_stream(const std::string& name,
                                                        CopyPriority priority) {
   CAUSEWAY_TRY(health());
-  return CudaStream::create(machine_, *context_, capabilities_.name + "/" + name, priority);
+  return CudaStream::create(*this, capabilities_.name + "/" + name, priority);
 }
 
 Result<std::unique_ptr<Event>> CudaSlice::make_event() {

@@ -1,21 +1,27 @@
 #include "device/cuda/cuda_stream.h"
 
 #include <system_error>
+#include <typeinfo>
 #include <utility>
+
+#include "device/cuda/cuda_slice.h"
 
 namespace causeway::device {
 
-Result<std::unique_ptr<Stream>> CudaStream::create(CudaMachine::State& machine,
-                                                   CudaContext& context, std::string name,
+Result<std::unique_ptr<Stream>> CudaStream::create(CudaSlice& slice, std::string name,
                                                    CopyPriority priority) {
-  auto stream = std::make_unique<CudaStream>(machine, context, std::move(name));
+  auto stream = std::make_unique<CudaStream>(slice, std::move(name));
   CAUSEWAY_ASSIGN(stream->stream_,
-                  context.make_stream(static_cast<int>(priority), kCopyPriorities));
+                  slice.context().make_stream(static_cast<int>(priority), kCopyPriorities));
   return std::unique_ptr<Stream>(std::move(stream));
 }
 
-CudaStream::CudaStream(CudaMachine::State& machine, CudaContext& context, std::string name)
-    : machine_(machine), context_(context), failure_(std::move(name)) {}
+CudaStream::CudaStream(CudaSlice& slice, std::string name)
+    : slice_(slice),
+      arena_(slice.arena()),
+      machine_(slice.machine()),
+      context_(slice.context()),
+      failure_(std::move(name)) {}
 
 CudaStream::~CudaStream() {
   {
@@ -41,20 +47,24 @@ Result<CudaStream::Resolved> CudaStream::resolve(const MemoryAddress& address, B
                     machine_.regions.resolve({address.region, address.offset}, bytes, context_));
     return Resolved{seen, -1};
   }
-  const auto device = machine_.find(address.device);
-  if (!device) {
-    return invalid_argument("a copy names device " + std::to_string(address.device.value) +
-                            ", which is not open");
+  CudaMachine::State::Opened device{context_.physical().ordinal(), &arena_};
+  if (address.device != slice_.id()) {
+    const auto found = machine_.find(address.device);
+    if (!found) {
+      return invalid_argument("a copy names device " + std::to_string(address.device.value) +
+                              ", which is not open");
+    }
+    device = *found;
   }
-  if (!device->arena->allocated(address.offset, bytes)) {
+  if (!device.arena->allocated(address.offset, bytes)) {
     return invalid_argument("a copy of " + std::to_string(bytes.count) + " bytes at offset " +
                             std::to_string(address.offset.count) +
                             " is not within extents of device " +
                             std::to_string(address.device.value) + " that are handed out");
   }
-  return Resolved{reinterpret_cast<CudaDevicePointer>(device->arena->base()) +
+  return Resolved{reinterpret_cast<CudaDevicePointer>(device.arena->base()) +
                       static_cast<CudaDevicePointer>(address.offset.count),
-                  device->physical};
+                  device.physical};
 }
 
 Status CudaStream::check_path(const Resolved& source, const Resolved& target) const {
@@ -78,7 +88,11 @@ Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/)
     return invalid_argument("a batch of " + std::to_string(copies.size()) +
                             " copies; the most is " + std::to_string(kCopiesMax));
   }
-  if (copies.size() == 1) return copy_one(copies.front());
+  if (copies.size() == 1) {
+    CAUSEWAY_ASSIGN(const OneCopy copy, resolve_one(copies.front()));
+    const std::lock_guard lock(mutex_);
+    return copy_one(copy, CudaScope(context_.api(), context_.handle()));
+  }
   CopyWork work;
   for (const Copy& copy : copies) {
     CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
@@ -95,19 +109,34 @@ Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/)
   return push(std::move(work));
 }
 
-// The same without lists, where a microsecond counts: small transfers.
-Status CudaStream::copy_one(const Copy& copy) {
+// One copy goes without lists, and with its mark in one go: small transfers, where tenths of a
+// microsecond count.
+Status CudaStream::copy_marked(std::span<const Copy> copies, CopyPriority priority, Event& event) {
+  if (copies.size() != 1) return Stream::copy_marked(copies, priority, event);
+  const CudaEvent& end = own(event);
+  CAUSEWAY_ASSIGN(const OneCopy copy, resolve_one(copies.front()));
+  const std::lock_guard lock(mutex_);
+  const CudaScope scope(context_.api(), context_.handle());
+  if (Status issued = copy_one(copy, scope); !issued.ok()) return issued;
+  return mark(end);
+}
+
+Result<CudaStream::OneCopy> CudaStream::resolve_one(const Copy& copy) {
   CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
   CAUSEWAY_ASSIGN(const Resolved target, resolve(copy.target, copy.bytes));
   CAUSEWAY_ASSIGN(const Resolved source, resolve(copy.source, copy.bytes));
-  CAUSEWAY_TRY(check_path(source, target));
-  if (copy.bytes.count == 0) return {};
-  const std::size_t bytes = to_size(copy.bytes);
-  const std::lock_guard lock(mutex_);
-  if (deferred()) return push(CopyWork{{target.address}, {source.address}, {bytes}});
+  if (source.gpu != -1 || target.gpu != context_.physical().ordinal()) {
+    CAUSEWAY_TRY(check_path(source, target));
+  }
+  return OneCopy{target.address, source.address, to_size(copy.bytes)};
+}
+
+Status CudaStream::copy_one(const OneCopy& copy, const CudaScope& scope) {
+  if (copy.bytes == 0) return {};
+  if (deferred()) return push(CopyWork{{copy.target}, {copy.source}, {copy.bytes}});
   if (failure_.first()) return {};
-  Status status = context_.call("cuMemcpyAsync", [&] {
-    return context_.api().cuMemcpyAsync(target.address, source.address, bytes, stream_);
+  Status status = context_.call_in(scope, "cuMemcpyAsync", [&] {
+    return context_.api().cuMemcpyAsync(copy.target, copy.source, copy.bytes, stream_);
   });
   if (!status.ok()) failure_.set(status.error());
   return status;
@@ -127,12 +156,23 @@ Status CudaStream::enqueue(Launch launch) {
   return push(LaunchWork{std::move(launch)});
 }
 
-Status CudaStream::record(Event& event) {
-  auto* own = dynamic_cast<CudaEvent*>(&event);
-  CAUSEWAY_CHECK(own != nullptr && &own->board() == &machine_.events,
+// By its type alone: dynamic_cast costs as much as a lock.
+const CudaEvent& CudaStream::own(const Event& event) const {
+  const bool of_cuda = typeid(event) == typeid(CudaEvent);
+  CAUSEWAY_CHECK(of_cuda && &static_cast<const CudaEvent&>(event).board() == &machine_.events,
                  "the event belongs to another machine");
+  return static_cast<const CudaEvent&>(event);
+}
+
+Status CudaStream::record(Event& event) {
+  const CudaEvent& end = own(event);
   const std::lock_guard lock(mutex_);
-  CAUSEWAY_ASSIGN(const CudaRecord record, machine_.events.begin(own->id()));
+  return mark(end);
+}
+
+Status CudaStream::mark(const CudaEvent& event) {
+  if (!deferred()) return machine_.events.record(event.id(), context_, stream_, failure_);
+  CAUSEWAY_ASSIGN(const CudaRecord record, machine_.events.begin(event.id()));
   const bool full = queue_.size() >= kQueueMax;
   Status pushed = push(RecordWork{record});
   // The record exists, so somebody may wait for it already.
@@ -141,10 +181,7 @@ Status CudaStream::record(Event& event) {
 }
 
 Status CudaStream::wait(const Event& event) {
-  const auto* own = dynamic_cast<const CudaEvent*>(&event);
-  CAUSEWAY_CHECK(own != nullptr && &own->board() == &machine_.events,
-                 "the event belongs to another machine");
-  const CudaRecord record = machine_.events.latest(own->id());
+  const CudaRecord record = machine_.events.latest(own(event).id());
   if (record.record == 0) return {};
   const std::lock_guard lock(mutex_);
   if (!deferred()) {

@@ -19,15 +19,17 @@
 
 namespace causeway::device {
 
+class CudaSlice;
+
 class CudaStream final : public Stream {
  public:
   static constexpr std::int64_t kCopiesMax = 4096;
   static constexpr std::size_t kQueueMax = 65'536;
   using Launch = std::function<Status(CUstream_st*)>;
 
-  static Result<std::unique_ptr<Stream>> create(CudaMachine::State& machine, CudaContext& context,
-                                                std::string name, CopyPriority priority);
-  CudaStream(CudaMachine::State& machine, CudaContext& context, std::string name);
+  static Result<std::unique_ptr<Stream>> create(CudaSlice& slice, std::string name,
+                                                CopyPriority priority);
+  CudaStream(CudaSlice& slice, std::string name);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -35,6 +37,7 @@ class CudaStream final : public Stream {
   Status copy(std::span<const Copy> copies, CopyPriority priority) override;
   Status run(std::function<Status()> work) override;
   Status record(Event& event) override;
+  Status copy_marked(std::span<const Copy> copies, CopyPriority priority, Event& event) override;
   Status wait(const Event& event) override;
   Status synchronize(Nanos timeout) override;
 
@@ -66,11 +69,20 @@ class CudaStream final : public Stream {
     CudaDevicePointer address = 0;
     int gpu = -1;  // -1: the host
   };
-  Status copy_one(const Copy& copy);
+  // One copy whose ends this GPU reaches.
+  struct OneCopy {
+    CudaDevicePointer target = 0;
+    CudaDevicePointer source = 0;
+    std::size_t bytes = 0;
+  };
+  Result<OneCopy> resolve_one(const Copy& copy);
   Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes);
   Status check_path(const Resolved& source, const Resolved& target) const;
+  const CudaEvent& own(const Event& event) const;
 
   // With mutex_ held.
+  Status copy_one(const OneCopy& copy, const CudaScope& scope);
+  Status mark(const CudaEvent& event);
   bool deferred() const { return busy_ || !queue_.empty(); }
   enum class Way { kAsMode, kQueued };
   Status push(Work work, Way way = Way::kAsMode);
@@ -87,6 +99,8 @@ class CudaStream final : public Stream {
   Status launch(const Launch& launch);
   Status drain(Nanos timeout, bool stoppable);
 
+  const CudaSlice& slice_;
+  Arena& arena_;  // the slice's
   CudaMachine::State& machine_;
   CudaContext& context_;
   CUstream_st* stream_ = nullptr;

@@ -232,6 +232,55 @@ TEST_P(DeviceConformance, CopiesAndWorkTakeTurns) {
   EXPECT_EQ(std::memcmp(host_.data() + mib(2).count, sent.data(), sent.size()), 0);
 }
 
+TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
+  Random random(11);
+  fill(host_, random);
+  const auto s = stream();
+  for (const std::size_t count : {1, 3}) {
+    const auto mark = devices_[0]->make_mark().value();
+    std::vector<Copy> copies;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Bytes at = kib(8) * static_cast<std::int64_t>(i);
+      copies.push_back({arena(at), host(at), kib(4)});
+    }
+    for (const bool behind_work : {false, true}) {
+      Door door;
+      if (behind_work) {
+        ASSERT_TRUE(s->run([&] { return door.pass(); }).ok());
+      }
+      ASSERT_TRUE(s->copy_marked(copies, CopyPriority::kStep, *mark).ok());
+      if (behind_work) {
+        EXPECT_FALSE(mark->done().value());
+        EXPECT_EQ(s->copy_marked(copies, CopyPriority::kStep, *mark).error().code,
+                  ErrorCode::kInvalidArgument);  // its last record is not done
+        door.open();
+      }
+      ASSERT_TRUE(mark->wait(kPatience).ok());
+      for (const Copy& copy : copies) {
+        const auto sent = host_.subspan(to_size(copy.source.offset), to_size(kib(4)));
+        const auto seen = read(copy.target.offset, kib(4));
+        EXPECT_TRUE(std::equal(sent.begin(), sent.end(), seen.begin(), seen.end()));
+      }
+    }
+    // Refused, a copy leaves the event and the stream as they were.
+    const Copy bad{arena(mib(8)), host(Bytes(0)), kib(1)};
+    EXPECT_EQ(s->copy_marked({&bad, 1}, CopyPriority::kStep, *mark).error().code,
+              ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(mark->done().value());
+  }
+  const auto failed = event();
+  ASSERT_TRUE(s->run([]() -> Status { return corrupt("planted"); }).ok());
+  const Copy one{arena(mib(1)), host(Bytes(0)), kib(4)};
+  ASSERT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *failed).ok());
+  EXPECT_EQ(failed->wait(kPatience).error().code, ErrorCode::kCorrupt);
+  // A stream that has failed long ago says so by the event, too.
+  EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kCorrupt);
+  const auto later = event();
+  ASSERT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *later).ok());
+  EXPECT_EQ(later->wait(kPatience).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(read(mib(1), kib(4)), std::vector<std::byte>(to_size(kib(4))));
+}
+
 TEST_P(DeviceConformance, FailureSticksAndTravelsByEvents) {
   const auto a = stream();
   const auto b = stream();

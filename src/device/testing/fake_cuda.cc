@@ -86,6 +86,13 @@ struct FakeCudaEntries {
     --driver->retained_[static_cast<std::size_t>(device)];
     return driver->enter("cuDevicePrimaryCtxRelease_v2");
   }
+  static int cuCtxGetCurrent(CUctx_st** context) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuCtxGetCurrent")) return result;
+    const auto& stack = driver->current_[std::this_thread::get_id()];
+    *context = stack.empty() ? nullptr : reinterpret_cast<CUctx_st*>(stack.back());
+    return 0;
+  }
   static int cuCtxPushCurrent_v2(CUctx_st* context) {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuCtxPushCurrent_v2")) return result;

@@ -134,7 +134,7 @@ int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
   Session* const session = Process::get().session();
   if (session == nullptr || !session->holds()) return native_call(member, arguments...);
   LoadedKernels::Kernel kernel{nullptr, function};
-  const bool known = Process::get().native()->cuCtxGetCurrent(&kernel.first) != 0 ||
+  const bool known = Process::get().native()->api.cuCtxGetCurrent(&kernel.first) != 0 ||
                      LoadedKernels::get().has(kernel);
   if (known) return native_call(member, arguments...);
   const int result = settled_call(member, arguments...);
