@@ -53,6 +53,10 @@ void gpu_ok(cudaError_t status, const char* call, int line) {
   expect(false, "%s in line %d: %s", call, line, error_words(status).c_str());
 }
 
+void forgive(cudaError_t status) {
+  if (status != cudaSuccess) (void)cudaGetLastError();
+}
+
 bool is_pending(cudaStream_t stream) {
   const cudaError_t status = cudaStreamQuery(stream);
   if (status != cudaErrorNotReady) GPU_OK(status);
@@ -74,12 +78,12 @@ HostMemory::~HostMemory() {
   if (data_ == nullptr) return;
   switch (kind_) {
     case Host::kPageable: std::free(data_); break;
-    case Host::kManaged: (void)cudaFree(data_); break;
+    case Host::kManaged: forgive(cudaFree(data_)); break;
     case Host::kRegistered:
-      (void)cudaHostUnregister(data_);
+      forgive(cudaHostUnregister(data_));
       (void)munmap(data_, bytes_);
       break;
-    default: (void)cudaFreeHost(data_); break;
+    default: forgive(cudaFreeHost(data_)); break;
   }
 }
 

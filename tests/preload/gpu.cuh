@@ -15,6 +15,8 @@ namespace program {
 
 void gpu_ok(cudaError_t status, const char* call, int line);
 #define GPU_OK(call) ::program::gpu_ok((call), #call, __LINE__)
+// What a destructor gets back: a refusal is forgotten, or the next launch would be told of it.
+void forgive(cudaError_t status);
 
 class DeviceMemory {
  public:
@@ -26,7 +28,7 @@ class DeviceMemory {
 
   unsigned char* data() const { return static_cast<unsigned char*>(data_); }
   std::size_t bytes() const { return bytes_; }
-  void release() { (void)cudaFree(std::exchange(data_, nullptr)); }
+  void release() { forgive(cudaFree(std::exchange(data_, nullptr))); }
 
  private:
   void* data_ = nullptr;
@@ -68,7 +70,7 @@ class Stream {
   operator cudaStream_t() const { return stream_; }
   void wait() const { GPU_OK(cudaStreamSynchronize(stream_)); }
   void destroy() {
-    if (stream_ != nullptr) (void)cudaStreamDestroy(std::exchange(stream_, nullptr));
+    if (stream_ != nullptr) forgive(cudaStreamDestroy(std::exchange(stream_, nullptr)));
   }
 
  private:
@@ -81,7 +83,7 @@ class Event {
     GPU_OK(cudaEventCreateWithFlags(&event_, flags));
   }
   ~Event() {
-    if (event_ != nullptr) (void)cudaEventDestroy(event_);
+    if (event_ != nullptr) forgive(cudaEventDestroy(event_));
   }
   Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
   Event& operator=(Event&&) = delete;
@@ -116,7 +118,7 @@ class Hold {
   // Returns when the kernel is gone, which reads the flag until then.
   ~Hold() {
     release();
-    (void)cudaEventSynchronize(ended_);
+    forgive(cudaEventSynchronize(ended_));
   }
   void release() { *flag() = 1; }
 
