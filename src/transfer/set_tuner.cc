@@ -28,7 +28,18 @@ void SetTuner::open_later() {
   settling_ = 2 * std::max(base_.count(), current().count());
 }
 
-void SetTuner::pause() { open_later(); }
+void SetTuner::pause() {
+  const bool again = std::exchange(paused_, true);
+  if (trial_ && !again && ++trial_->pauses >= options_.pauses) give_up_trial();
+  open_later();
+}
+
+// It has cost what it was expected to at most, of the bytes that it moved.
+void SetTuner::give_up_trial() {
+  credit_ -= trial_->loss * static_cast<double>(trial_->bytes.count);
+  tried_.insert(trial_->links);
+  trial_.reset();
+}
 
 Bytes SetTuner::total() const {
   Bytes total;
@@ -46,7 +57,10 @@ double SetTuner::rate() const {
 }
 
 void SetTuner::moved(int link, Bytes bytes, Nanos now) {
-  if (!trial_) {
+  paused_ = false;
+  if (trial_) {
+    trial_->bytes += bytes;
+  } else {
     credit_ = std::min(credit_ + options_.regret * static_cast<double>(bytes.count),
                        static_cast<double>(options_.credit_max.count));
   }
@@ -79,6 +93,7 @@ void SetTuner::end_window(double rate, Nanos now) {
     // It settled for about as long as the window was.
     credit_ -= 2 * std::max(0.0, base_rate_ - rate) * to_seconds(now - began_);
     if (rate > options_.gain * base_rate_) {
+      trial_->pauses = 0;
       if (!std::exchange(trial_->paid, true)) return begin_window(now);
       base_ = trial_->links;
       base_rates_.assign(2, rate);

@@ -23,6 +23,7 @@ struct SetTunerOptions {
   // What the links give is the best of so many windows: one that the machine disturbed says
   // nothing, and it may lie across two. A trial that pays must pay in two windows.
   int windows = 3;
+  int pauses = 3;  // that end a trial
   // Of the bytes moved, what trials may lose: 3 %, saved up to credit_max.
   double regret = 0.03;
   Bytes credit_max = mib(256);
@@ -43,7 +44,8 @@ class SetTuner {
   LinkSet current() const { return trial_ ? trial_->links : base_; }
   // A chunk arrived over `link` while more was waiting.
   void moved(int link, Bytes bytes, Nanos now);
-  // Nothing is waiting any more: what was counted says nothing.
+  // Nothing is waiting any more: what was counted says nothing. A trial goes on with what comes
+  // next, but not for long: transfers may be too short for a verdict, and all of them would pay.
   void pause();
 
  private:
@@ -51,7 +53,10 @@ class SetTuner {
     LinkSet links;
     double loss = 0;    // expected at most, of the base's rate
     bool paid = false;  // in its first window
+    int pauses = 0;     // since it began or paid
+    Bytes bytes = {};
   };
+  void give_up_trial();
   void begin_window(Nanos now);
   void end_window(double rate, Nanos now);
   void start_trial(Nanos now);
@@ -81,6 +86,7 @@ class SetTuner {
   };
   int settling_ = 0;
   bool open_ = false;
+  bool paused_ = true;
   Nanos began_;
   int chunks_ = 0;
   std::vector<Seen> seen_;  // by link

@@ -19,6 +19,10 @@ SetTuner tuner_of_two() {
 class Links {
  public:
   explicit Links(SetTuner& tuner) : tuner_(tuner) {}
+  // A transfer's last chunks, with nothing waiting behind them.
+  void end_transfer() {
+    for (int i = 0; i < 4; ++i) tuner_.pause();
+  }
   void end_chunks(int count, double rate) {
     const double each = static_cast<double>(kChunk.count) / (kAlone * rate);
     for (int i = 0; i < count; ++i) {
@@ -57,6 +61,35 @@ TEST(SetTuner, WhatStaysBelowTheMapIsLookedInto) {
     tried = tried || tuner.current() != LinkSet::first(2);
   }
   EXPECT_TRUE(tried);
+}
+
+// Without a map it keeps looking, and a trial may begin near the end of a large transfer.
+TEST(SetTuner, ATrialThatCannotBeJudgedEnds) {
+  for (int chunks = 1; chunks <= 8; ++chunks) {
+    SetTuner tuner({}, {.best = LinkSet::first(2),
+                        .promised = 0,
+                        .reach = LinkSet::first(2),
+                        .alone = {0, 0}});
+    Links links(tuner);
+    int moved = 0;
+    for (; tuner.current() == LinkSet::first(2) && moved < 2'000; ++moved) links.end_chunks(1, 1);
+    ASSERT_LT(moved, 2'000);
+    links.end_transfer();
+    int on_trial = 0;
+    for (int transfer = 0; transfer < 200; ++transfer) {
+      on_trial += tuner.current() != LinkSet::first(2) ? 1 : 0;
+      links.end_chunks(chunks, 1);
+      links.end_transfer();
+    }
+    EXPECT_LE(on_trial, 3) << chunks;
+    // Large ones are learnt from as before.
+    bool tried = false;
+    for (int i = 0; i < 4'000; ++i) {
+      links.end_chunks(1, 1);
+      tried = tried || tuner.current() != LinkSet::first(2);
+    }
+    EXPECT_TRUE(tried) << chunks;
+  }
 }
 
 }  // namespace
