@@ -122,8 +122,9 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
 }
 
 std::optional<Chunk> Dispatcher::pull(int link, Direction direction, Nanos now) {
-  const Link& state = link_at(link, direction);
+  Link& state = link_at(link, direction);
   if (state.chunks >= options_.depth || now < state.yields_until) return std::nullopt;
+  if (!state.turns.may_pull(state.chunks)) return std::nullopt;
   for (int p = 0; p < kCopyPriorities; ++p) {
     const auto priority = static_cast<CopyPriority>(p);
     for (const int target : targets_for(link, direction, priority)) {
@@ -253,8 +254,8 @@ Bytes Dispatcher::chunk_size(const Task& task, int link) const {
     return quota > Bytes(0) ? std::min(quota, most) : most;
   }
   const Bytes left = task.spec.segments.total() - task.cursor;
-  const int lanes = 2 * links_of(task.spec).count();
-  return std::clamp(left / lanes, options_.chunk_bytes_min, most);
+  const int links = links_of(task.spec).count();
+  return std::clamp(left / links, options_.chunk_bytes_min, most);
 }
 
 Chunk Dispatcher::launch(Task& task, int link, Retry part, Nanos now) {
@@ -298,14 +299,29 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const double before = rate_of(chunk.link, chunk.direction);
   const double sample = std::max(rate, kSampleMin * before);
   link.rate = before > 0 ? before + kRateSmoothing * (sample - before) : rate;
-  if (options_.yield_for <= Nanos(0)) return;
   const WayFacts& facts = way(chunk.direction);
+  const double alone = facts.alone[at(chunk.link)];
+  // What copies of our own take from each other is nobody's turn.
+  link.turns.ended(chunk.range.bytes(), now - from, has_company(chunk) ? 0 : alone);
+  if (options_.yield_for <= Nanos(0)) return;
   const LinkSet best = facts.best[at(chunk.target)];
-  double expected = facts.alone[at(chunk.link)];
+  double expected = alone;
   if (best.has(chunk.link) && facts.best_rate[at(chunk.target)] > 0) {
     expected = std::min(expected, facts.best_rate[at(chunk.target)] / best.count());
   }
   if (rate < options_.yield_below * expected) link.yields_until = now + options_.yield_for;
+}
+
+// Other copies of our own: the other way, or for other targets.
+bool Dispatcher::has_company(const Chunk& chunk) const {
+  for (int link = 0; link < facts_.links; ++link) {
+    for (const Direction direction : kBothDirections) {
+      const bool same = direction == chunk.direction;
+      if (!same && link_at(link, direction).chunks > 0) return true;
+      if (same && link != chunk.target && has_own_work(link, direction)) return true;
+    }
+  }
+  return false;
 }
 
 void Dispatcher::tune(const Chunk& chunk, Nanos now) {

@@ -22,6 +22,7 @@
 #include <set>
 #include <vector>
 
+#include "transfer/link_turns.h"
 #include "transfer/path_facts.h"
 #include "transfer/segment_table.h"
 #include "transfer/set_tuner.h"
@@ -41,7 +42,7 @@ enum class RelayPolicy {
 struct DispatchOptions {
   int depth = 2;  // outstanding chunks of a link and direction
   std::array<Bytes, kDirections> chunk_bytes = {mib(5), mib(5)};
-  Bytes chunk_bytes_min = kib(512);     // towards a task's end
+  Bytes chunk_bytes_min = mib(2);       // towards a task's end
   Bytes chunk_bytes_direct = mib(32);   // of tasks that have one path
   std::int64_t chunk_segments = 4'096;  // descriptors
   Bytes multipath_bytes_min = mib(12);  // smaller tasks go direct
@@ -159,6 +160,7 @@ class Dispatcher {
     Nanos last_done;
     double rate = 0;  // bytes per second, smoothed; 0: unknown
     Nanos yields_until;
+    LinkTurns turns;
     LinkTraffic traffic;
   };
   struct Queue {
@@ -187,6 +189,7 @@ class Dispatcher {
   Chunk launch(Task& task, int link, Retry part, Nanos now);
 
   void observe(Link& link, const Flying& flying, Nanos now);
+  bool has_company(const Chunk& chunk) const;
   Flying land(ChunkId chunk, Nanos now);
   void give_back(const Flying& flying);
   void tune(const Chunk& chunk, Nanos now);

@@ -8,7 +8,7 @@ namespace {
 
 using device::MemoryAddress;
 
-constexpr Nanos kBeginMax = micros(20);
+constexpr Nanos kBeginMax = micros(60);  // what the engine's thread takes to wake up
 constexpr int kFaultsMax = 16;  // beyond, the rest grows no more
 
 bool same_pair_fails_always(const Error& error) { return error.code == ErrorCode::kUnsupported; }
@@ -106,10 +106,13 @@ void EngineLoop::begin(int target, Direction direction, const Clock& clock) {
   const Nanos start = clock.now();
   while (pull_one(target, direction, start)) {
   }
-  for (int link = 0; link < static_cast<int>(links_.size()); ++link) {
-    const Nanos now = clock.now();
-    if (now - start > kBeginMax) return;
-    if (link != target) pull_one(link, direction, now);
+  for (bool any = true; any;) {
+    any = false;
+    for (int link = 0; link < static_cast<int>(links_.size()); ++link) {
+      const Nanos now = clock.now();
+      if (now - start > kBeginMax) return;
+      any = (link != target && pull_one(link, direction, now)) || any;
+    }
   }
 }
 

@@ -1,0 +1,35 @@
+// How much of a link to take beside copies that are not ours. A GPU's copy engine serves its
+// streams in turns: one that always has work keeps the engine for a time slice (2.2 ms on an H200),
+// one that runs dry loses the rest of it. Chunks that follow each other without a gap therefore
+// left native copies that are waited for a third of their link, and a pause after each chunk left
+// us an eighth (docs/measurements/transfer-h200-x2.md). So a turn of ours is as long as theirs was:
+// the time by which a chunk came late. Then the link runs dry for a moment, and whoever else has
+// work takes it.
+//
+// Pure: told what happened. Not thread-safe.
+#pragma once
+
+#include "base/clock.h"
+#include "base/units.h"
+
+namespace causeway::transfer {
+
+// One link, one direction.
+class LinkTurns {
+ public:
+  // A chunk had the link for `took`. `alone`: bytes per second that the link gives at most. 0:
+  // unknown, or what it gives now says nothing; then nobody is given a turn.
+  void ended(Bytes bytes, Nanos took, double alone);
+  // Whether to put another chunk on the link, which has `outstanding` of them; with none begins a
+  // turn.
+  bool may_pull(int outstanding);
+
+ private:
+  double best_ = 0;     // bytes per second that the link gives when it is ours, as seen
+  Nanos theirs_;        // the others' last turn; 0: nobody else is there
+  Nanos ours_;          // of our turn so far
+  Nanos chunk_;         // what the last chunk would have taken alone
+  bool first_ = false;  // nothing of our turn has ended yet
+};
+
+}  // namespace causeway::transfer
