@@ -29,8 +29,8 @@ class EngineLoop {
   Status set_up();
 
   void accept(Submission submission, Nanos now);
-  // Sets the target's own link to work, then the others, while that takes no longer than the engine's
-  // thread to wake up: what a submitter does at once.
+  // Sets the target's own link to work, then the others, while that takes no longer than the
+  // engine's thread to wake up: what a submitter does at once.
   void begin(int target, Direction direction, const Clock& clock);
   // Whether anything happened.
   bool step(Nanos now);
