@@ -20,6 +20,7 @@ std::string_view name_of(Verdict verdict) {
     case Verdict::kRefused: return "refused";
     case Verdict::kAsynchronous: return "asynchronous";
     case Verdict::kBusy: return "behind other work";
+    case Verdict::kUnreached: return "not for all GPUs";
   }
   return "?";
 }
@@ -40,6 +41,7 @@ Decision decide(const CopyFacts& facts, Bytes threshold, transfer::LinkSet helpe
   if (host.place == Place::kPageable) return native(Verdict::kPageable);
   if (host.place != Place::kPinned) return native(Verdict::kNotHostGpu);
   if (!device.primary) return native(Verdict::kForeign);
+  if (!device.reached || !host.reached) return native(Verdict::kUnreached);
   if (!device.whole || !host.whole) return native(Verdict::kPartial);
   const bool known = device.gpu >= 0 && device.gpu < transfer::kLinksMax;
   if (!known || !helped.has(device.gpu)) return native(Verdict::kNoRelay);

@@ -22,6 +22,7 @@ struct Memory {
   Place place = Place::kOther;
   int gpu = -1;         // kGpu: its ordinal
   bool primary = true;  // kGpu: of the primary context, or of none
+  bool reached = true;  // by the contexts of all GPUs that would move it
   bool whole = true;    // known to be of one kind from the first byte to the last
 };
 
@@ -39,18 +40,19 @@ enum class Verdict : std::uint8_t {
   kPageable,
   kManaged,
   kCapturing,
-  kForeign,    // of a context that is not the GPU's primary one
-  kPartial,    // ends beyond its allocation; the driver knows what to say
-  kNoRelay,    // no other GPU can help this one
-  kOpening,    // the session is being opened
-  kOff,        // switched off, or there is nothing to gain on this machine
-  kSettling,   // a call that waits for the whole device is under way
-  kExhausted,  // too many copies pending
-  kRefused,    // the driver or the engine refused the stand-in or the transfer
+  kForeign,       // of a context that is not the GPU's primary one
+  kPartial,       // ends beyond its allocation; the driver knows what to say
+  kNoRelay,       // no other GPU can help this one
+  kOpening,       // the session is being opened
+  kOff,           // switched off, or there is nothing to gain on this machine
+  kSettling,      // a call that waits for the whole device is under way
+  kExhausted,     // too many copies pending
+  kRefused,       // the driver or the engine refused the stand-in or the transfer
   kAsynchronous,  // CAUSEWAY_ASYNC=native
   kBusy,          // its stream was not free at once (CAUSEWAY_ASYNC=wait)
+  kUnreached,     // memory that is not mapped, or pinned, for all GPUs that would move it
 };
-inline constexpr int kVerdicts = 16;
+inline constexpr int kVerdicts = 17;
 std::string_view name_of(Verdict verdict);
 
 struct Decision {

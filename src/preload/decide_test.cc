@@ -59,6 +59,12 @@ TEST(Decide, MemoryThatTheEngineMayNotReachIsNative) {
   Memory foreign = on_gpu(0);
   foreign.primary = false;
   EXPECT_EQ(verdict_of(large(foreign, pinned())), Verdict::kForeign);
+  Memory hidden = on_gpu(0);
+  hidden.reached = false;
+  EXPECT_EQ(verdict_of(large(hidden, pinned())), Verdict::kUnreached);
+  hidden = pinned();
+  hidden.reached = false;
+  EXPECT_EQ(verdict_of(large(on_gpu(0), hidden)), Verdict::kUnreached);
   Memory cut = on_gpu(0);
   cut.whole = false;
   EXPECT_EQ(verdict_of(large(cut, pinned())), Verdict::kPartial);

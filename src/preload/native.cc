@@ -31,6 +31,7 @@ Native load_native(LookUp look_up) {
 #undef CAUSEWAY_PRELOAD_LOOK_UP
 #undef CAUSEWAY_PRELOAD_LOOK_UP_API
   look_up_into(native.cuDevicePrimaryCtxReset_v2, look_up, "cuDevicePrimaryCtxReset_v2");
+  look_up_into(native.cuMemGetAccess, look_up, "cuMemGetAccess");
   look_up_into(native.cuCtxGetId, look_up, "cuCtxGetId");
   look_up_into(native.cuGetProcAddress, look_up, "cuGetProcAddress");
   look_up_into(native.cuGetProcAddress_v2, look_up, "cuGetProcAddress_v2");

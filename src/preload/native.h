@@ -36,6 +36,7 @@ inline constexpr unsigned kCudaWaitAtLeast = 0;  // CU_STREAM_WAIT_VALUE_GEQ
 
 inline constexpr int kCudaPointerContext = 1;
 inline constexpr int kCudaPointerMemoryType = 2;
+inline constexpr int kCudaPointerDeviceAddress = 3;
 inline constexpr int kCudaPointerManaged = 8;
 inline constexpr int kCudaPointerDevice = 9;
 inline constexpr int kCudaPointerRangeStart = 11;
@@ -165,6 +166,8 @@ struct Native {
   CAUSEWAY_PRELOAD_LAUNCHES(CAUSEWAY_PRELOAD_MEMBER)
 #undef CAUSEWAY_PRELOAD_MEMBER
   int (*cuDevicePrimaryCtxReset_v2)(int device) = nullptr;
+  int (*cuMemGetAccess)(unsigned long long* flags, const device::CudaMemoryLocation* location,
+                        CudaDevicePointer pointer) = nullptr;
   // Of CUDA 12: nullptr before.
   int (*cuCtxGetId)(CUctx_st* context, unsigned long long* id) = nullptr;
   int (*cuGetProcAddress)(const char* name, void** found, int version,

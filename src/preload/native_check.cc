@@ -28,6 +28,7 @@ static_assert(CU_STREAM_MEM_OP_WRITE_VALUE_32 == kCudaWriteValue32);
 static_assert(CU_STREAM_WAIT_VALUE_GEQ == kCudaWaitAtLeast);
 static_assert(CU_POINTER_ATTRIBUTE_CONTEXT == kCudaPointerContext);
 static_assert(CU_POINTER_ATTRIBUTE_MEMORY_TYPE == kCudaPointerMemoryType);
+static_assert(CU_POINTER_ATTRIBUTE_DEVICE_POINTER == kCudaPointerDeviceAddress);
 static_assert(CU_POINTER_ATTRIBUTE_IS_MANAGED == kCudaPointerManaged);
 static_assert(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL == kCudaPointerDevice);
 static_assert(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR == kCudaPointerRangeStart);
@@ -75,6 +76,7 @@ CAUSEWAY_PRELOAD_COMPARE(cuModuleUnload)
 CAUSEWAY_PRELOAD_COMPARE(cuLibraryUnload)
 CAUSEWAY_PRELOAD_COMPARE(cuCtxDestroy_v2)
 CAUSEWAY_PRELOAD_COMPARE(cuDevicePrimaryCtxReset_v2)
+CAUSEWAY_PRELOAD_COMPARE(cuMemGetAccess)
 CAUSEWAY_PRELOAD_COMPARE(cuGetProcAddress_v2)
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "device/cuda/cuda_physical.h"
+
 namespace causeway::preload {
 namespace {
 
@@ -10,10 +12,41 @@ constexpr std::size_t kRangesMax = 8;       // remembered
 constexpr std::size_t kPiecesMax = 16'384;  // of one copy: 32 GiB of 2 MiB each
 
 bool same(const Memory& a, const Memory& b) {
-  return a.place == b.place && a.gpu == b.gpu && a.primary == b.primary;
+  return a.place == b.place && a.gpu == b.gpu && a.primary == b.primary && a.reached == b.reached;
 }
 
 }  // namespace
+
+std::optional<bool> Pointers::mapped_for(int gpu, CudaDevicePointer address) const {
+  if (native_.cuMemGetAccess == nullptr) return std::nullopt;
+  const device::CudaMemoryLocation location{device::kCudaLocationDevice, gpu};
+  unsigned long long flags = 0;
+  if (native_.cuMemGetAccess(&flags, &location, address) != device::kCudaSuccess) {
+    return std::nullopt;
+  }
+  return flags == device::kCudaAccessReadWrite;
+}
+
+// Host memory that was registered for its context alone is pageable to the relays; such as is
+// mapped (of a NUMA node) is mapped GPU by GPU.
+bool Pointers::pinned_for_all(CudaDevicePointer address, const CUctx_st* context) const {
+  for (std::size_t gpu = 0; gpu < primaries_.size(); ++gpu) {
+    CUctx_st* const primary = primaries_[gpu];
+    if (primary == nullptr || primary == context) continue;
+    if (context == nullptr && !mapped_for(static_cast<int>(gpu), address).value_or(true)) {
+      return false;
+    }
+    const device::CudaScope scope(native_.api, primary);
+    CudaDevicePointer seen = 0;
+    int attribute = kCudaPointerDeviceAddress;
+    void* value = &seen;
+    if (native_.cuPointerGetAttributes(1, &attribute, &value, address) != device::kCudaSuccess ||
+        seen == 0) {
+      return false;
+    }
+  }
+  return true;
+}
 
 Pointers::Range Pointers::ask(CudaDevicePointer address) const {
   CUctx_st* context = nullptr;
@@ -46,13 +79,15 @@ Pointers::Range Pointers::ask(CudaDevicePointer address) const {
     memory.place = Place::kManaged;
   } else if (type == kCudaMemoryHost) {
     memory.place = Place::kPinned;
+    memory.reached = pinned_for_all(address, context);
   } else if (type == kCudaMemoryDevice) {
     memory.place = Place::kGpu;
     memory.gpu = gpu;
     const bool known = gpu >= 0 && gpu < std::ssize(primaries_);
-    // Memory of mapped addresses has no context.
+    // Memory of mapped addresses has no context. Its own GPU moves it, also for relays.
     memory.primary =
         context == nullptr || (known && primaries_[static_cast<std::size_t>(gpu)] == context);
+    if (context == nullptr) memory.reached = mapped_for(gpu, address).value_or(false);
   }
   if (start <= address && bytes > address - start) {
     range.begin = start;

@@ -1,6 +1,7 @@
 // What the driver knows of the memory behind an address.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "preload/decide.h"
@@ -26,6 +27,10 @@ class Pointers {
     Memory memory;
   };
   Range ask(CudaDevicePointer address) const;
+  // Whether a GPU may read and write memory of mapped addresses; nullopt: it is none.
+  std::optional<bool> mapped_for(int gpu, CudaDevicePointer address) const;
+  // Whether every GPU that takes part sees host memory as pinned.
+  bool pinned_for_all(CudaDevicePointer address, const CUctx_st* context) const;
   const Range& range_of(CudaDevicePointer address);
 
   const Native& native_;

@@ -14,6 +14,9 @@ int cuMemAllocFromPoolAsync(unsigned long long* memory, std::size_t bytes, void*
 namespace causeway::preload {
 namespace {
 
+using device::CudaApi;
+using device::CudaMemoryHandle;
+
 constexpr std::size_t kBytes = 65'536;
 
 class PointersTest : public testing::Test {
@@ -91,6 +94,75 @@ TEST_F(PointersTest, MemoryOfPoolsIsTheDrivers) {
   int pool = 0;
   ASSERT_EQ(cuMemAllocFromPoolAsync(&device, kBytes, &pool, nullptr), 0);
   EXPECT_EQ(at(device, kBytes).place, Place::kOther);
+}
+
+// Mapped addresses are as good as the access that their program gave them.
+TEST_F(PointersTest, MappedMemoryIsForTheGpusThatItIsMappedFor) {
+  const CudaApi& api = native_.api;
+  CudaDevicePointer address = 0;
+  ASSERT_EQ(api.cuMemAddressReserve(&address, 2 * kBytes, 0, 0, 0), 0);
+  for (const int gpu : {0, 1}) {  // whose the memory is
+    CudaMemoryHandle handle = 0;
+    device::CudaMemoryProperties properties;
+    properties.location = {device::kCudaLocationDevice, gpu};
+    ASSERT_EQ(api.cuMemCreate(&handle, kBytes, &properties, 0), 0);
+    ASSERT_EQ(api.cuMemMap(address, kBytes, 0, handle, 0), 0);
+    ASSERT_EQ(api.cuMemMap(address + kBytes, kBytes, 0, handle, 0), 0);
+    EXPECT_FALSE(at(address, kBytes).reached);  // for none yet
+    const device::CudaMemoryAccess access{{device::kCudaLocationDevice, 1},
+                                          device::kCudaAccessReadWrite};
+    ASSERT_EQ(api.cuMemSetAccess(address, kBytes, &access, 1), 0);
+    const Memory memory = at(address, kBytes);
+    EXPECT_EQ(memory.place, Place::kGpu);
+    EXPECT_EQ(memory.gpu, gpu);
+    EXPECT_TRUE(memory.primary);
+    EXPECT_EQ(memory.reached, gpu == 1);  // its own GPU is who moves it
+    // One piece that is not reached spoils the whole.
+    const Memory both = at(address, 2 * kBytes);
+    EXPECT_FALSE(both.reached && both.whole);
+    api.cuMemUnmap(address, kBytes);
+    api.cuMemUnmap(address + kBytes, kBytes);
+    api.cuMemRelease(handle);
+  }
+  api.cuMemAddressFree(address, 2 * kBytes);
+}
+
+TEST_F(PointersTest, AnOldDriverThatCannotTellLeavesMappedMemoryNative) {
+  Native old = native_;
+  old.cuMemGetAccess = nullptr;
+  CudaDevicePointer address = 0;
+  CudaMemoryHandle handle = 0;
+  device::CudaMemoryProperties properties;
+  properties.location = {device::kCudaLocationDevice, 1};
+  ASSERT_EQ(native_.api.cuMemAddressReserve(&address, kBytes, 0, 0, 0), 0);
+  ASSERT_EQ(native_.api.cuMemCreate(&handle, kBytes, &properties, 0), 0);
+  ASSERT_EQ(native_.api.cuMemMap(address, kBytes, 0, handle, 0), 0);
+  EXPECT_FALSE(Pointers(old, primaries_).at(address, kBytes).reached);
+  CudaDevicePointer plain = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&plain, kBytes), 0);
+  EXPECT_TRUE(Pointers(old, primaries_).at(plain, kBytes).reached);
+  native_.api.cuMemUnmap(address, kBytes);
+  native_.api.cuMemAddressFree(address, kBytes);
+}
+
+// Registered for one context, host memory is pageable to the GPUs that would relay it.
+TEST_F(PointersTest, HostMemoryIsPinnedForAllOrNative) {
+  std::vector<unsigned char> memory(kBytes);
+  const auto begin = reinterpret_cast<CudaDevicePointer>(memory.data());
+  ASSERT_EQ(native_.api.cuMemHostRegister_v2(memory.data(), kBytes, 0), 0);
+  EXPECT_EQ(at(begin, kBytes).place, Place::kPinned);
+  EXPECT_FALSE(at(begin, kBytes).reached);
+  CUctx_st* current = nullptr;
+  ASSERT_EQ(native_.api.cuCtxGetCurrent(&current), 0);
+  EXPECT_EQ(current, primaries_[1]);  // the program's context is left alone
+  primaries_[0] = nullptr;            // a GPU that takes no part need not see it
+  EXPECT_TRUE(at(begin, kBytes).reached);
+  native_.api.cuDevicePrimaryCtxRetain(&primaries_[0], 0);
+  native_.api.cuMemHostUnregister(memory.data());
+  ASSERT_EQ(native_.api.cuMemHostRegister_v2(memory.data(), kBytes, device::kCudaRegisterPortable),
+            0);
+  EXPECT_TRUE(at(begin, kBytes).reached);
+  native_.api.cuMemHostUnregister(memory.data());
 }
 
 }  // namespace

@@ -19,13 +19,14 @@
 
 #include "preload/native.h"
 
+using causeway::device::CudaMemoryAccess;
+using causeway::device::CudaMemoryLocation;
+using causeway::device::CudaMemoryProperties;
+using causeway::device::CudaResource;
 using causeway::preload::CudaCopyAttributes;
 using causeway::preload::CudaDevicePointer;
 using causeway::preload::CudaMemoryOperation;
 using causeway::preload::FakeFault;
-using causeway::device::CudaMemoryAccess;
-using causeway::device::CudaMemoryProperties;
-using causeway::device::CudaResource;
 
 #define FAKE extern "C" __attribute__((visibility("default"))) int
 
@@ -137,6 +138,8 @@ struct Block {
   CUctx_st* context = nullptr;
   bool owned = false;
   void* pool = nullptr;
+  std::set<int> access = {};       // of mapped memory: the GPUs that may use it
+  CUctx_st* pinned_for = nullptr;  // registered for this context alone
 };
 
 struct Driver {
@@ -475,9 +478,12 @@ FAKE cuMemFreeHost(void* memory) {
   wait_for_everything();
   return free_block(address(memory));
 }
-FAKE cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
-  add_block({address(memory), bytes, causeway::preload::kCudaMemoryHost, false, 0, current(),
-             false});
+FAKE cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned flags) {
+  Block block{address(memory), bytes, causeway::preload::kCudaMemoryHost, false, 0,
+              current(),       false};
+  const bool portable = (flags & causeway::device::kCudaRegisterPortable) != 0;
+  if (!portable) block.pinned_for = current();
+  add_block(block);
   return 0;
 }
 FAKE cuMemHostUnregister(void* memory) { return free_block(address(memory)); }
@@ -516,7 +522,28 @@ FAKE cuMemMap(CudaDevicePointer memory, std::size_t bytes, std::size_t, unsigned
   return 0;
 }
 FAKE cuMemUnmap(CudaDevicePointer memory, std::size_t) { return free_block(memory); }
-FAKE cuMemSetAccess(CudaDevicePointer, std::size_t, const CudaMemoryAccess*, std::size_t) {
+FAKE cuMemSetAccess(CudaDevicePointer memory, std::size_t bytes, const CudaMemoryAccess* access,
+                    std::size_t count) {
+  const std::lock_guard lock(driver().memory_mutex);
+  auto& blocks = driver().blocks;
+  for (auto at = blocks.lower_bound(memory); at != blocks.end() && at->first < memory + bytes;
+       ++at) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const int gpu = access[i].location.id;
+      at->second.access.erase(gpu);
+      if (access[i].flags == causeway::device::kCudaAccessReadWrite) at->second.access.insert(gpu);
+    }
+  }
+  return 0;
+}
+FAKE cuMemGetAccess(unsigned long long* flags, const CudaMemoryLocation* location,
+                    CudaDevicePointer memory) {
+  const std::lock_guard lock(driver().memory_mutex);
+  const Block* const found = block_of(memory);
+  if (found == nullptr || found->context != nullptr || found->pool != nullptr) {
+    return kInvalidValue;
+  }
+  *flags = found->access.contains(location->id) ? 3 : 0;
   return 0;
 }
 FAKE cuPointerGetAttributes(unsigned count, int* attributes, void** values,
@@ -528,6 +555,11 @@ FAKE cuPointerGetAttributes(unsigned count, int* attributes, void** values,
     switch (attributes[i]) {
       case 1: *static_cast<CUctx_st**>(values[i]) = block.context; break;
       case 2: *static_cast<unsigned*>(values[i]) = block.type; break;
+      case 3: {
+        const bool seen = block.pinned_for == nullptr || block.pinned_for == current();
+        *static_cast<CudaDevicePointer*>(values[i]) = seen ? pointer : 0;
+        break;
+      }
       case 8: *static_cast<unsigned*>(values[i]) = block.managed ? 1 : 0; break;
       case 9: *static_cast<int*>(values[i]) = found == nullptr ? -2 : block.gpu; break;
       case 11: *static_cast<CudaDevicePointer*>(values[i]) = block.begin; break;
@@ -717,6 +749,7 @@ void* fake_symbol(const char* name) {
       CAUSEWAY_PRELOAD_SETTLING(FAKE_ENTRY)
       FAKE_SYMBOL(cuMemcpyBatchAsync)
       FAKE_SYMBOL(cuDevicePrimaryCtxReset_v2)
+      FAKE_SYMBOL(cuMemGetAccess)
       FAKE_SYMBOL(cuCtxGetId)
       FAKE_SYMBOL(cuGetProcAddress)
       FAKE_SYMBOL(cuGetProcAddress_v2)
