@@ -107,19 +107,25 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
     (target, source, bytes, stream))
 
 // Of CUDA 12.8, with the index of a failing copy; its successor is in CudaApi.
+// X(name, (parameters), (arguments)).
 #define CAUSEWAY_PRELOAD_BATCHES(X)                                                              \
   X(cuMemcpyBatchAsync,                                                                          \
     (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
      std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
-     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream))                   \
+     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream),                   \
+    (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, failed,   \
+     stream))                                                                                    \
   X(cuMemcpyBatchAsync_ptsz,                                                                     \
     (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
      std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
-     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream))                   \
+     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream),                   \
+    (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, failed,   \
+     stream))                                                                                    \
   X(cuMemcpyBatchAsync_v2_ptsz,                                                                  \
     (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
      std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
-     std::size_t attribute_count, CUstream_st * stream))
+     std::size_t attribute_count, CUstream_st * stream),                                         \
+    (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, stream))
 
 // Calls that wait for all work of a device, or may hold a lock of the driver meanwhile: while a
 // stand-in is pending they are held back until it is done (Session::settle).

@@ -14,7 +14,6 @@
 //
 // A sweep runs itself in processes with and without LD_PRELOAD; each reports the time of a copy to
 // its end and the time of the call, the median of some.
-#include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -34,22 +33,16 @@
 
 #include "device/cuda/cuda_physical.h"
 #include "preload/stand_in.h"
+#include "preload/testing/gpu_program.cuh"
 
 namespace {
 
 using causeway::preload::Flags;
 using causeway::preload::Native;
 using causeway::preload::Order;
-
-#define CHECK_CUDA(call)                                                                   \
-  do {                                                                                     \
-    const cudaError_t status = (call);                                                     \
-    if (status != cudaSuccess) {                                                           \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,                   \
-                   cudaGetErrorString(status));                                            \
-      std::_Exit(2);                                                                       \
-    }                                                                                      \
-  } while (false)
+using causeway::preload::testing::kSkipped;
+using causeway::preload::testing::library_for;
+using causeway::preload::testing::own_path;
 
 double now_us() {
   return std::chrono::duration<double, std::micro>(
@@ -420,13 +413,7 @@ Rows run(const std::string& self, const std::string& library, const std::string&
 }
 
 int sweep(const std::string& self, bool quick, const std::string& settings) {
-  const std::string folder = self.substr(0, self.rfind('/') + 1);
-  std::string library;
-  for (const char* place : {"libcauseway-preload.so", "../lib/libcauseway-preload.so",
-                            "lib/libcauseway-preload.so"}) {
-    if (access((folder + place).c_str(), R_OK) == 0) library = folder + place;
-  }
-  if (const char* given = std::getenv("CAUSEWAY_PRELOAD_LIBRARY")) library = given;
+  const std::string library = library_for(self);
   if (library.empty()) return std::fprintf(stderr, "no libcauseway-preload.so here\n"), 1;
   const Rows native = run(self, "", "", quick);
   const Rows ours = run(self, library, settings, quick);
@@ -466,13 +453,13 @@ int main(int argc, char** argv) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
     std::printf("skipped: no GPU\n");
-    return 77;
+    return kSkipped;
   }
   if (what == "measure") return measure(quick);
   if (what == "order") return order();
   if (what == "blocks") return blocks();
-  char self[4096] = {};
-  if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) return 1;
+  const std::string self = own_path();
+  if (self.empty()) return 1;
   if (what == "sweep") return sweep(self, quick, settings);
   if (!what.empty()) {
     std::fprintf(stderr, "preload_gpu_bench [order|blocks|sweep [quick] [kernel] [wait|hold]]\n");

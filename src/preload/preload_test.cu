@@ -6,7 +6,6 @@
 //   preload_gpu_test [CASE…]     CAUSEWAY_PRELOAD_LIBRARY: where the library is
 //                                CAUSEWAY_ASYNC=hold unless it is set: then the numbers of copies
 //                                that are to be ours are not looked at
-#include <cuda_runtime.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,22 +19,17 @@
 #include <thread>
 #include <vector>
 
+#include "preload/testing/gpu_program.cuh"
+
 namespace {
+
+using causeway::preload::testing::kSkipped;
+using causeway::preload::testing::library_for;
+using causeway::preload::testing::own_path;
 
 using Word = unsigned long long;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kLarge = 256 * kMiB;
-constexpr int kSkipped = 77;
-
-#define CHECK_CUDA(call)                                                                   \
-  do {                                                                                     \
-    const cudaError_t status = (call);                                                     \
-    if (status != cudaSuccess) {                                                           \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,                   \
-                   cudaGetErrorString(status));                                            \
-      std::_Exit(2);                                                                       \
-    }                                                                                      \
-  } while (false)
 
 #define EXPECT(condition)                                                                  \
   do {                                                                                     \
@@ -533,18 +527,6 @@ const Case kCases[] = {
 
 // ---- Running them.
 
-std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
-
-std::string library_for(const std::string& program) {
-  if (const char* given = std::getenv("CAUSEWAY_PRELOAD_LIBRARY")) return given;
-  for (const char* place : {"libcauseway-preload.so", "../lib/libcauseway-preload.so",
-                            "lib/libcauseway-preload.so"}) {
-    const std::string path = folder_of(program) + place;
-    if (access(path.c_str(), R_OK) == 0) return path;
-  }
-  return "";
-}
-
 // As the library counts them; -1: it said nothing.
 long long multipath_copies(const std::string& statistics) {
   std::ifstream file(statistics);
@@ -633,8 +615,8 @@ int main(int argc, char** argv) {
     }
     return 1;
   }
-  char self[4096] = {};
-  if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) return 1;
+  const std::string self = own_path();
+  if (self.empty()) return 1;
   if (gpus_of_another_process(self) < 2) {
     std::printf("skipped: two GPUs are needed\n");
     return kSkipped;

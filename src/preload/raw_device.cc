@@ -1,8 +1,5 @@
 #include "preload/raw_device.h"
 
-#include <chrono>
-#include <condition_variable>
-
 namespace causeway::preload {
 namespace {
 
@@ -13,13 +10,6 @@ using device::kCudaSuccess;
 constexpr int kUrgencies = 2;
 constexpr std::int64_t kCopiesMax = 4'096;
 constexpr Nanos kDrainMax = seconds(10);
-
-void pause(Nanos most) {
-  std::mutex mutex;
-  std::condition_variable never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, std::chrono::nanoseconds(most.count));
-}
 
 // A driver's answer to "is it done?".
 Result<bool> done_or_not(const Gpus& gpus, int link, const char* call,
@@ -64,7 +54,7 @@ Result<bool> RawEvent::done() const {
 }
 
 Status RawEvent::wait(Nanos timeout) const {
-  return device::poll_until([this] { return done(); }, timeout, pause);
+  return device::poll_until([this] { return done(); }, timeout, device::pause_alone);
 }
 
 Result<Nanos> RawEvent::completed_at() const {
@@ -237,7 +227,7 @@ Status RawStream::synchronize(Nanos timeout) {
         return done_or_not(gpus_, at_.link, "cuStreamQuery",
                            [&] { return gpus_.native().api.cuStreamQuery(at_.native); });
       },
-      timeout, pause);
+      timeout, device::pause_alone);
 }
 
 RawDevice::RawDevice(Gpus& gpus, int link, std::unique_ptr<device::ArenaMemory> memory,

@@ -16,14 +16,14 @@ constexpr Nanos kAnchorAge = seconds(1);
 // One that took longer than this to come back is worth less than the old one.
 constexpr Nanos kAnchorBracketMax = micros(200);
 
+}  // namespace
+
 void pause_alone(Nanos most) {
   std::mutex mutex;
   std::condition_variable never;
   std::unique_lock lock(mutex);
   never.wait_for(lock, std::chrono::nanoseconds(most.count));
 }
-
-}  // namespace
 
 Status poll_until(const std::function<Result<bool>()>& done, Nanos timeout,
                   const std::function<void(Nanos)>& pause) {

@@ -85,5 +85,7 @@ class CudaContext {
 // kDeadlineExceeded after `timeout` of real time; `pause` waits at most for the time it is given.
 Status poll_until(const std::function<Result<bool>()>& done, Nanos timeout,
                   const std::function<void(Nanos)>& pause);
+// A pause that nothing ends early.
+void pause_alone(Nanos most);
 
 }  // namespace causeway::device

@@ -21,6 +21,7 @@
 #define CAUSEWAY_EXPORT extern "C" __attribute__((visibility("default")))
 
 using namespace causeway::preload;
+using causeway::device::CudaApi;
 
 namespace {
 
@@ -78,12 +79,21 @@ std::optional<int> taken(const Batch& batch, const CudaCopyAttributes* attribute
   return Process::get().copy(calls, stream, false);
 }
 
+template <typename Function>
+Function entry_of(const Native& native, Function Native::*member) {
+  return native.*member;
+}
+template <typename Function>
+Function entry_of(const Native& native, Function CudaApi::*member) {
+  return native.api.*member;
+}
+
 // The driver is loaded, or nobody would call.
 template <typename Member, typename... Arguments>
 int native_call(Member member, Arguments... arguments) {
   const Native* const native = Process::get().native();
-  if (native == nullptr || native->*member == nullptr) return kNotFound;
-  return (native->*member)(arguments...);
+  if (native == nullptr || entry_of(*native, member) == nullptr) return kNotFound;
+  return entry_of(*native, member)(arguments...);
 }
 
 template <typename Member, typename... Arguments>
@@ -93,17 +103,6 @@ int settled_call(Member member, Arguments... arguments) {
   if (const int failure = session->failure()) return failure;
   const Session::Settled settled(*session);
   return native_call(member, arguments...);
-}
-
-template <typename Member, typename... Arguments>
-int settled_api_call(Member member, Arguments... arguments) {
-  Session* const session = Process::get().session();
-  const Native* const native = Process::get().native();
-  if (native == nullptr || native->api.*member == nullptr) return kNotFound;
-  if (session == nullptr || !session->holds()) return (native->api.*member)(arguments...);
-  if (const int failure = session->failure()) return failure;
-  const Session::Settled settled(*session);
-  return (native->api.*member)(arguments...);
 }
 
 // Kernels that need not be loaded any more, each in its context, as far as was seen.
@@ -178,9 +177,7 @@ CAUSEWAY_EXPORT int cuMemcpyDtoH_v2_ptds(void* target, CudaDevicePointer source,
 CAUSEWAY_EXPORT int cuMemcpyAsync(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes, CUstream_st* stream) {
   if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
-  const Native* const native = Process::get().native();
-  if (native == nullptr || native->api.cuMemcpyAsync == nullptr) return kNotFound;
-  return native->api.cuMemcpyAsync(target, source, bytes, stream);
+  return native_call(&CudaApi::cuMemcpyAsync, target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyAsync_ptsz(CudaDevicePointer target, CudaDevicePointer source,
                                        std::size_t bytes, CUstream_st* stream) {
@@ -208,61 +205,28 @@ CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2_ptsz(void* target, CudaDevicePointer so
   return native_call(&Native::cuMemcpyDtoHAsync_v2_ptsz, target, source, bytes, stream);
 }
 
-CAUSEWAY_EXPORT int cuMemcpyBatchAsync(CudaDevicePointer* targets, CudaDevicePointer* sources,
-                                       std::size_t* bytes, std::size_t count,
-                                       CudaCopyAttributes* attributes, std::size_t* firsts,
-                                       std::size_t attribute_count, std::size_t* failed,
-                                       CUstream_st* stream) {
-  if (const auto result =
-          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
-    return *result;
+#define CAUSEWAY_BARE(...) __VA_ARGS__
+#define CAUSEWAY_BATCH_HOOK(table, name, parameters, arguments)                       \
+  CAUSEWAY_EXPORT int name parameters {                                               \
+    const auto result =                                                               \
+        taken({targets, sources, bytes, count}, attributes, attribute_count, stream); \
+    return result ? *result : native_call(&table::name, CAUSEWAY_BARE arguments);     \
   }
-  return native_call(&Native::cuMemcpyBatchAsync, targets, sources, bytes, count, attributes,
-                     firsts, attribute_count, failed, stream);
-}
-CAUSEWAY_EXPORT int cuMemcpyBatchAsync_ptsz(CudaDevicePointer* targets, CudaDevicePointer* sources,
-                                            std::size_t* bytes, std::size_t count,
-                                            CudaCopyAttributes* attributes, std::size_t* firsts,
-                                            std::size_t attribute_count, std::size_t* failed,
-                                            CUstream_st* stream) {
-  if (const auto result =
-          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
-    return *result;
-  }
-  return native_call(&Native::cuMemcpyBatchAsync_ptsz, targets, sources, bytes, count, attributes,
-                     firsts, attribute_count, failed, stream);
-}
-CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2(CudaDevicePointer* targets, CudaDevicePointer* sources,
-                                          std::size_t* bytes, std::size_t count,
-                                          CudaCopyAttributes* attributes, std::size_t* firsts,
-                                          std::size_t attribute_count, CUstream_st* stream) {
-  if (const auto result =
-          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
-    return *result;
-  }
-  const Native* const native = Process::get().native();
-  if (native == nullptr || native->api.cuMemcpyBatchAsync_v2 == nullptr) return kNotFound;
-  return native->api.cuMemcpyBatchAsync_v2(targets, sources, bytes, count, attributes, firsts,
-                                           attribute_count, stream);
-}
-CAUSEWAY_EXPORT int cuMemcpyBatchAsync_v2_ptsz(CudaDevicePointer* targets,
-                                               CudaDevicePointer* sources, std::size_t* bytes,
-                                               std::size_t count, CudaCopyAttributes* attributes,
-                                               std::size_t* firsts, std::size_t attribute_count,
-                                               CUstream_st* stream) {
-  if (const auto result =
-          taken({targets, sources, bytes, count}, attributes, attribute_count, stream)) {
-    return *result;
-  }
-  return native_call(&Native::cuMemcpyBatchAsync_v2_ptsz, targets, sources, bytes, count,
-                     attributes, firsts, attribute_count, stream);
-}
+#define CAUSEWAY_PRELOAD_BATCH_HOOK(name, parameters, arguments) \
+  CAUSEWAY_BATCH_HOOK(Native, name, parameters, arguments)
+CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_BATCH_HOOK)
+CAUSEWAY_BATCH_HOOK(CudaApi, cuMemcpyBatchAsync_v2,
+                    (CudaDevicePointer * targets, CudaDevicePointer* sources, std::size_t* bytes,
+                     std::size_t count, CudaCopyAttributes* attributes,
+                     std::size_t* first_of_attributes, std::size_t attribute_count,
+                     CUstream_st* stream),
+                    (targets, sources, bytes, count, attributes, first_of_attributes,
+                     attribute_count, stream))
 
 #define CAUSEWAY_PRELOAD_SETTLING_HOOK(name, parameters, arguments)  \
   CAUSEWAY_EXPORT int name parameters {                              \
     return settled_call(&Native::name, CAUSEWAY_BARE arguments);     \
   }
-#define CAUSEWAY_BARE(...) __VA_ARGS__
 CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
 CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
 
@@ -270,10 +234,10 @@ CAUSEWAY_EXPORT int cuMemHostAlloc(void** address, std::size_t bytes, unsigned f
   return settled_call(&Native::cuMemHostAlloc, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
-  return settled_api_call(&causeway::device::CudaApi::cuMemHostRegister_v2, address, bytes, flags);
+  return settled_call(&CudaApi::cuMemHostRegister_v2, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostUnregister(void* address) {
-  return settled_api_call(&causeway::device::CudaApi::cuMemHostUnregister, address);
+  return settled_call(&CudaApi::cuMemHostUnregister, address);
 }
 CAUSEWAY_EXPORT int cuLibraryLoadData(CUlib_st** library, const void* code, int* jit_options,
                                       void** jit_values, unsigned jit_count, int* options,
