@@ -100,6 +100,7 @@ class CudaForward::State {
   const std::int32_t* table(std::int64_t offset) const { return tables_ + offset; }
 
   Status enqueue() {
+    CAUSEWAY_TRY(kernels::attention::plan(attention_params(0, nullptr), stream_));
     // These two let nothing behind them start before they have ended what attention reads early.
     CAUSEWAY_TRY(kernels::rope::fill_table({.tokens = shape_.rows,
                                             .size = config_.head_dim,
@@ -156,16 +157,39 @@ class CudaForward::State {
             .dtype = DType::kBF16};
   }
 
+  kernels::attention::Heads heads() const {
+    return {config_.heads, config_.kv_heads, config_.head_dim};
+  }
+  kernels::attention::ParamsCuda attention_params(
+      std::int64_t layer, const kernels::attention::PrepareCuda* fresh) const {
+    return {.kv = paged(layer),
+            .heads = heads(),
+            .sequences = shape_.places,
+            .decode = shape_.decode,
+            .tokens = shape_.rows,
+            .frames = table(at_.frames),
+            .frame_begin = table(at_.frame_begin),
+            .query_begin = table(at_.query_begin),
+            .length = table(at_.length),
+            .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+            .q = a_.qkv,
+            .q_stride = qkv_size(),
+            .out = a_.attended,
+            .workspace = workspace_.attention_workspace(),
+            .tables_early = true,
+            .planned = true,
+            .fresh = fresh};
+  }
+
   // x += o(attention(rope(qkv(norm(x)))))
   Status attend(const LayerWeights& w, std::int64_t layer) {
     CAUSEWAY_TRY(normed_linear(w.input_norm,
                                {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv}));
-    const kernels::attention::PagedKv kv = paged(layer);
-    const kernels::attention::Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
+    const kernels::attention::Heads heads = this->heads();
     // Decode rows are prepared by their attention kernel, where it can.
     const bool fused = kernels::attention::fuses_prepare(heads, shape_.decode);
     const kernels::attention::PrepareCuda prepare{
-        .kv = kv,
+        .kv = paged(layer),
         .heads = heads,
         .first = fused ? shape_.decode : 0,
         .tokens = shape_.rows,
@@ -181,7 +205,8 @@ class CudaForward::State {
         .k_norm = w.k_norm.data,
         .epsilon = static_cast<float>(config_.norm_epsilon)};
     CAUSEWAY_TRY(kernels::attention::prepare(prepare, stream_));
-    CAUSEWAY_TRY(attention(kv, heads, fused ? &prepare : nullptr));
+    CAUSEWAY_TRY(
+        kernels::attention::run(attention_params(layer, fused ? &prepare : nullptr), stream_));
     return linear({.x = a_.attended,
                    .k = q_size(),
                    .w = w.o,
@@ -191,27 +216,6 @@ class CudaForward::State {
                    .out = a_.x,
                    .share = kernels::gemm::CudaShare::kMore},
                   shape_.rows);
-  }
-
-  Status attention(const kernels::attention::PagedKv& kv, const kernels::attention::Heads& heads,
-                   const kernels::attention::PrepareCuda* fresh) {
-    return kernels::attention::run({.kv = kv,
-                                    .heads = heads,
-                                    .sequences = shape_.places,
-                                    .decode = shape_.decode,
-                                    .tokens = shape_.rows,
-                                    .frames = table(at_.frames),
-                                    .frame_begin = table(at_.frame_begin),
-                                    .query_begin = table(at_.query_begin),
-                                    .length = table(at_.length),
-                                    .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
-                                    .q = a_.qkv,
-                                    .q_stride = qkv_size(),
-                                    .out = a_.attended,
-                                    .workspace = workspace_.attention_workspace(),
-                                    .tables_early = true,
-                                    .fresh = fresh},
-                                   stream_);
   }
 
   // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))

@@ -28,6 +28,8 @@ struct Load {
 struct Setup {
   Device<std::int32_t> frames, frame_begin, query_begin, length;
   Device<char> workspace;
+  Device<float> table;
+  PrepareCuda fresh;  // of decode: its tokens are prepared on the way, as in a step
   ParamsCuda params;
 };
 
@@ -81,10 +83,18 @@ Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>&
               .length = s.length.get(),
               .scale = 0.088f,
               .q = q.get(),
-              .q_stride = m.heads.query * m.heads.size,
+              .q_stride = (m.heads.query + 2 * m.heads.kv) * m.heads.size,
               .out = out.get(),
               .workspace = s.workspace.get(),
-              .tables_early = true};
+              .tables_early = true,
+              .planned = true};
+  if (queries == 1) {
+    s.table = Device<float>(
+        std::vector<float>(static_cast<std::size_t>(sequences * m.heads.size), 0.7f));
+    s.fresh.rope_table = s.table.get();
+  }
+  must(plan(s.params, nullptr));
+  must(cudaDeviceSynchronize(), "plan");
   return s;
 }
 
@@ -94,6 +104,7 @@ double layers_us(const Model& m, Setup& s, cudaStream_t stream, std::int64_t lay
                              for (std::int64_t layer = 0; layer < layers; ++layer) {
                                ParamsCuda p = s.params;
                                p.kv.key_offset = Bytes(layer * 2 * p.kv.value_offset.count);
+                               if (p.decode > 0) p.fresh = &s.fresh;
                                must(run(p, capture));
                              }
                            }) /

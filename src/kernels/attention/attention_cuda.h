@@ -63,10 +63,12 @@ struct ParamsCuda {
   void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused places
   void* workspace = nullptr;  // workspace_bytes; need not be cleared
   // The int32 tables and, with `fresh`, its RoPE table and the KV of decode sequences but for their
-  // query tokens were
-  // complete before the previous kernel of the stream began (written before the step): they are
+  // query tokens were complete before the previous kernel of the stream began (written before the step): they are
   // read while that still runs.
   bool tables_early = false;
+  // plan() has been enqueued since the tables were written, by parameters that differ at most in
+  // the layer; with tables_early, it is among what was complete. Else run() plans.
+  bool planned = false;
   // Not null: decode rows have not been through prepare(); the decode kernel does that for them on
   // its way, by `fresh`, whose qkv is q. Only the split kernel can.
   const PrepareCuda* fresh = nullptr;
@@ -77,13 +79,17 @@ struct ParamsCuda {
 // For any step of at most so many sequences and tokens. One launch at a time uses a workspace.
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens);
 
+// Enqueues the finding of what all layers' run() of a step need to know: from the tables, into the
+// workspace. What depends on a layer, and q and out, is not looked at.
+Status plan(const ParamsCuda& params, CudaStream stream);
+
 // KV of all tokens, the query tokens' own included, has been written (but for `fresh`).
 Status run(const ParamsCuda& params, CudaStream stream);
 
 // Which kernel serves; pure. kBest is resolved, what the build or shape does not allow is refused.
 bool has_flashinfer();
 // Whether the decode kernel is to prepare so many rows itself (ParamsCuda::fresh): it can for the
-// heads that the split kernel serves, and gains by it while latency counts for more than bytes.
+// heads that the split kernel serves.
 bool fuses_prepare(const Heads& heads, std::int64_t decode);
 Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted);
 Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted);

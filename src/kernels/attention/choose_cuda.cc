@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <string>
 
 #include "kernels/attention/cuda_parts.h"
@@ -34,8 +35,10 @@ bool has_flashinfer() {
 }
 
 bool fuses_prepare(const Heads& heads, std::int64_t decode) {
-  constexpr std::int64_t kMost = 16;  // sequences
-  if (decode < 1 || decode > kMost) return false;
+  if (decode < 1) return false;
+  if (const char* most = std::getenv("CAUSEWAY_ATTN_FUSE"); most && decode > std::atoi(most)) {
+    return false;  // TRIAL
+  }
   const auto kernel = choose_decode(heads, DecodeKernel::kBest);
   return kernel.ok() && *kernel == DecodeKernel::kSplit;
 }

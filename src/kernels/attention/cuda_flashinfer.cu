@@ -56,7 +56,7 @@ Status run_flashinfer(const ParamsCuda& p, CudaStream stream) {
   const std::int64_t sequences = p.sequences - p.decode;
   PrefillTiles tiles;
   tiles.capacity = prefill_tiles(p.heads, sequences, p.tokens - p.decode);
-  char* memory = static_cast<char*>(p.workspace) + split_workspace(p.heads).count;
+  char* memory = static_cast<char*>(p.workspace) + split_workspace(p.heads, p.sequences).count;
   const auto take = [&memory](std::int64_t bytes) {
     char* taken = memory;
     memory += aligned(bytes);

@@ -103,58 +103,37 @@ __device__ __forceinline__ void prepare_queries(const FreshArgs& fresh,
   }
 }
 
-// One KV head's k and v of one token: lane l holds elements l + 32i of each half.
+// One KV head's k of one token, in a warp's registers: of each half of a head, lane l holds kPairs
+// elements from l × kPairs on.
 template <int kSize>
-struct FreshToken {
+struct FreshKey {
   static constexpr int kPairs = kSize / 64;
-  __nv_bfloat16 k[2][kPairs], v[2][kPairs];
-  float cosine[kPairs], sine[kPairs];
+  struct alignas(2 * kPairs) Pack {
+    __nv_bfloat16 x[kPairs];
+  };
+  Pack half[2];
 
-  static __device__ __forceinline__ int element(int half, int i, int lane) {
-    return half * (kSize / 2) + i * 32 + lane;
-  }
-
-  // Asks for them; they are needed when the sequence's last tile is.
-  __device__ __forceinline__ void load(const FreshArgs& fresh, int64_t token,
-                                       const __nv_bfloat16* keys, const __nv_bfloat16* values,
-                                       int lane) {
-    const float* turn = fresh.table + token * kSize + lane;
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      cosine[i] = turn[i * 32];
-      sine[i] = turn[kSize / 2 + i * 32];
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 0; i < kPairs; ++i) {
-        k[half][i] = keys[element(half, i, lane)];
-        v[half][i] = values[element(half, i, lane)];
-      }
-    }
-  }
-
-  // All lanes.
-  __device__ __forceinline__ void prepare(const FreshArgs& fresh, int lane) {
+  // All lanes. `row`: the token's of the table.
+  __device__ __forceinline__ void prepare(const FreshArgs& fresh, const float* row, int lane) {
     float low[kPairs], high[kPairs], squares = 0;
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      low[i] = __bfloat162float(k[0][i]);
-      high[i] = __bfloat162float(k[1][i]);
+      low[i] = __bfloat162float(half[0].x[i]);
+      high[i] = __bfloat162float(half[1].x[i]);
       squares += low[i] * low[i] + high[i] * high[i];
     }
     float factor = 1.0f;
     if (fresh.k_norm != nullptr) factor = norm_factor(warp_sum(squares), kSize, fresh.epsilon);
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const int at = i * 32 + lane;
+      const int at = lane * kPairs + i;
       if (fresh.k_norm != nullptr) {
         low[i] *= factor * __bfloat162float(fresh.k_norm[at]);
         high[i] *= factor * __bfloat162float(fresh.k_norm[at + kSize / 2]);
       }
-      rotate(low[i], high[i], cosine[i], sine[i]);
-      k[0][i] = __float2bfloat16_rn(low[i]);
-      k[1][i] = __float2bfloat16_rn(high[i]);
+      rotate(low[i], high[i], row[at], row[kSize / 2 + at]);
+      half[0].x[i] = __float2bfloat16_rn(low[i]);
+      half[1].x[i] = __float2bfloat16_rn(high[i]);
     }
   }
 };

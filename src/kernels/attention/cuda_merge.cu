@@ -26,23 +26,6 @@ __device__ void add_piece(const float2& state, const float4& part, float above, 
   value.w += part.w * factor;
 }
 
-// The pieces of a sequence, as the merging kernel needs them.
-struct Pieces {
-  int length;
-  int64_t first;  // the slot that has its beginning
-  int count;      // of slots
-  bool within;    // it begins within the first
-
-  __device__ Pieces(const SplitArgs& a, const Share& share, int lane, int sequence) {
-    length = a.length[sequence];
-    const int64_t start = count_tiles(a, lane, sequence);
-    first = length == 0 ? 0 : share.slot_of(start);
-    const int64_t last = length == 0 ? 0 : share.slot_of(start + tiles_of(length) - 1);
-    count = static_cast<int>(last - first) + 1;
-    within = length != 0 && start > share.begin(first);
-  }
-};
-
 // What the merging kernel adds up of one element: `above` is the largest score of all.
 struct Merged {
   float above = -INFINITY, sum = 0;
@@ -72,7 +55,7 @@ struct Merged {
 
 // With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
 template <int kSize>
-__device__ void merge_pairs(const SplitArgs& a, const Pieces& pieces, int sequence, int head,
+__device__ void merge_pairs(const SplitArgs& a, const SequencePlan& pieces, int sequence, int head,
                             int step, int turns, int element) {
   const int heads = a.kv_heads * a.group;
   float2 state[kMergeTurns][2];
@@ -83,7 +66,7 @@ __device__ void merge_pairs(const SplitArgs& a, const Pieces& pieces, int sequen
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int64_t piece =
-          piece_of(a, h / a.group, pieces.first + j, j == 0 && pieces.within) * a.group +
+          piece_of(a, h / a.group, pieces.first + j, j == 0 && pieces.within != 0) * a.group +
           h % a.group;
       state[t][j] = __ldcg(a.state + piece);
       part[t][j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
@@ -100,35 +83,40 @@ __device__ void merge_pairs(const SplitArgs& a, const Pieces& pieces, int sequen
   }
 }
 
+// Or of the last sequence, where there is none.
+__device__ SequencePlan read_plan(const SplitArgs& a, int sequence) {
+  const int4 four =
+      *reinterpret_cast<const int4*>(a.sequence_plan + min(sequence, a.sequences - 1));
+  return {four.x, four.y, four.z, four.w};
+}
+
 // Merges pieces: `parties` teams of kSize / 4 threads share those of a query head, and a CTA takes
 // as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
 // next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
 template <int kSize>
 __global__ void __launch_bounds__(kMergeThreads)
-    merge_kernel(const SplitArgs a, int slots, int parties) {
+    merge_kernel(const SplitArgs a, int parties) {
   constexpr int kTeam = kSize / 4, kTeams = kMergeThreads / kTeam;
   __shared__ float4 values[kMergeThreads];
   __shared__ float2 states[kMergeThreads];
   if (!a.tables_early) wait_for_predecessor();
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int thread = static_cast<int>(threadIdx.x);
   const int team = thread / kTeam, element = thread % kTeam, party = team % parties;
   const int heads = a.kv_heads * a.group, at_once = kTeams / parties;
   const int turns = (heads + at_once - 1) / at_once, items = a.sequences * turns;
-  const int64_t tiles = count_tiles(a, lane, a.sequences);
-  const Share share = {tiles, min(int64_t{slots}, tiles)};
   int item = static_cast<int>(int64_t{blockIdx.x} * items / gridDim.x);
   const int end = static_cast<int>((int64_t{blockIdx.x} + 1) * items / gridDim.x);
-  // Divisions of 64 bits take a while: before the wait.
   int sequence = item / turns;
-  Pieces pieces(a, share, lane, min(sequence, a.sequences - 1));
+  SequencePlan pieces = read_plan(a, sequence), next = read_plan(a, sequence + 1);
   if (a.tables_early) wait_for_predecessor();
   for (; item < end; ++item) {
     if (item / turns != sequence) {
-      sequence = item / turns;
-      pieces = Pieces(a, share, lane, sequence);
+      ++sequence;
+      pieces = next;
+      next = read_plan(a, sequence + 1);
     }
-    if (pieces.length != 0 && pieces.count == 1) continue;  // its worker had all of it
-    if (pieces.length != 0 && pieces.count == 2 && parties == 1) {
+    if (pieces.count == 1) continue;  // its worker had all of it
+    if (pieces.count == 2 && parties == 1) {
       const int together = min(kMergeTurns, min(end - item, turns - item % turns));
       merge_pairs<kSize>(a, pieces, sequence, item % turns * at_once + team, at_once, together,
                          element);
@@ -141,7 +129,7 @@ __global__ void __launch_bounds__(kMergeThreads)
     auto* target =
         reinterpret_cast<uint2*>(a.out + (static_cast<int64_t>(sequence) * heads + head) * kSize) +
         element;
-    if (pieces.length == 0) {
+    if (pieces.count == 0) {
       if (inside && party == 0) *target = make_uint2(0, 0);
       continue;
     }
@@ -158,7 +146,7 @@ __global__ void __launch_bounds__(kMergeThreads)
         part[j] = make_float4(0, 0, 0, 0);
         if (at >= pieces.count) continue;
         const int64_t piece =
-            piece_of(a, kv_head, pieces.first + at, at == 0 && pieces.within) * a.group + row;
+            piece_of(a, kv_head, pieces.first + at, at == 0 && pieces.within != 0) * a.group + row;
         state[j] = __ldcg(a.state + piece);
         part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
       }
@@ -199,20 +187,19 @@ int merge_parties(int sequences, int heads) {
 }
 
 template <int kSize>
-Status launch_merge(const SplitArgs& a, int slots, CudaStream stream) {
+Status launch_merge(const SplitArgs& a, CudaStream stream) {
   const int heads = a.kv_heads * a.group, parties = merge_parties<kSize>(a.sequences, heads);
   const int at_once = kMergeThreads / (kSize / 4) / parties;
   const int grid = std::min(kMergeCtasMax, a.sequences * ((heads + at_once - 1) / at_once));
   return launch("attention (merging)", stream,
                 {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)}, merge_kernel<kSize>, a,
-                slots, parties);
+                parties);
 }
 
 }  // namespace
 
-Status merge_pieces(const SplitArgs& args, std::int64_t size, int slots, CudaStream stream) {
-  return size == 64 ? launch_merge<64>(args, slots, stream)
-                    : launch_merge<128>(args, slots, stream);
+Status merge_pieces(const SplitArgs& args, std::int64_t size, CudaStream stream) {
+  return size == 64 ? launch_merge<64>(args, stream) : launch_merge<128>(args, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts

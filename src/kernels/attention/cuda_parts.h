@@ -11,7 +11,8 @@ Status run_reference(const ParamsCuda& params, std::int64_t first, std::int64_t 
 
 // Sequences [0, decode).
 Status run_split(const ParamsCuda& params, CudaStream stream);
-Bytes split_workspace(const Heads& heads);
+Status run_split_plan(const ParamsCuda& params, CudaStream stream);
+Bytes split_workspace(const Heads& heads, std::int64_t sequences);
 // Query heads of a KV head that the split kernel serves at most, and its head sizes.
 constexpr std::int64_t kSplitGroupMax = 16;
 constexpr bool split_serves(const Heads& heads) {

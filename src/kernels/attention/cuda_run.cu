@@ -30,7 +30,14 @@ Status check(const ParamsCuda& p) {
 }  // namespace
 
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens) {
-  return parts::split_workspace(heads) + parts::prefill_workspace(heads, sequences, tokens);
+  return parts::split_workspace(heads, sequences) + parts::prefill_workspace(heads, sequences, tokens);
+}
+
+Status plan(const ParamsCuda& params, CudaStream stream) {
+  CAUSEWAY_TRY(check(params));
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(params.heads, params.decode_kernel));
+  if (params.decode == 0 || decode != DecodeKernel::kSplit) return {};
+  return parts::run_split_plan(params, stream);
 }
 
 Status run(const ParamsCuda& params, CudaStream stream) {

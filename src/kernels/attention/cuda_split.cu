@@ -8,111 +8,135 @@
 //   tiles      │ s 0 ······ │ s 1 ··· │ s 2 ·········· │
 //   slot       └─ 0 ──┴─ 1 ──┴─ 2 ──┴─ 3 ──┴─ 4 ───────┘   × KV heads = workers
 //
+// What a worker begins with was found once in the step (cuda_plan.cu); its lanes hold the frames,
+// lengths and so on of what follows, so that nothing but KV and rows of q, k and v is read behind.
+//
 // A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
-// between warps. The queries of a sequence that begins within its range come with that sequence's
-// first tile: a load from the kernel's middle waits behind all KV on its way, and a worker that
-// waited for one was 12 µs later than the others. Tokens of earlier steps are asked for before the
-// kernel in front has ended. With `fresh`, a token's own q, k and v come as the product left them:
-// whoever has a sequence's last tile prepares k and v, puts them into it, and into their frame.
+// between warps. Whatever else a tile needs comes with it, because a load from the kernel's middle
+// waits behind all KV on its way, and a worker that waited for one was 12 µs later than the others:
+// the queries of a sequence that begins with the tile, and with `fresh` a token's own k and v where
+// a sequence ends, as the product left them. Whoever has a sequence's last tile prepares its k in
+// the tile, and puts k and v into their frame. Tokens of earlier steps are asked for before the
+// kernel in front has ended.
 //
 // The query heads that share the KV head are the rows of a 16-row tensor-core tile.
 // Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
 // before the first ends, adds them up (cuda_merge.cu).
-#include <algorithm>
-
-#include "kernels/attention/cuda_parts.h"
 #include "kernels/attention/cuda_split.cuh"
-#include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 namespace {
 
-// Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
-// and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
-// sequences the KV is worth more bytes on their way.
-constexpr int kWarpsFew = 4, kWarpsMax = 8;
-constexpr int kFewSequences = 4;
-constexpr int kCtasMax = 160;  // SMs that are used at most
-constexpr int kSharedMax = 227 * 1024;
+constexpr unsigned kAll = 0xFFFFFFFFu;
 
-// Which frame a token lies in, and which of its tokens it is.
-struct Spot {
-  int frame, within;
+// A tile of a sequence.
+struct Cursor {
+  int sequence, tile, length;
+
+  __device__ bool last() const { return tile + 1 == tiles_of(length); }
 };
 
-// A tile, and what of its sequence is needed to find its tokens.
-struct Cursor {
-  int sequence, tile, length, frame_begin;
-  int64_t start;  // number of the sequence's first tile
+// What lies where, as far as a worker needs it: a lane each of the next frames and sequences.
+struct Tables {
+  const SplitArgs& a;
+  int lane;
+  int frames_from, frames_end;   // index in `frames` of lane 0's; of what may be read
+  int frames_now, frames_next;   // of frames_from + lane, and 32 behind
+  int sequences_from;            // number of lane 0's
+  int lengths, frame_begins;
 
-  __device__ void enter(const SplitArgs& a, int index) {
-    sequence = index;
-    length = a.length[index];
-    frame_begin = a.frame_begin[index];
+  __device__ Tables(const SplitArgs& args, const SlotPlan& plan, int lane_)
+      : a(args),
+        lane(lane_),
+        frames_from(plan.frame_at),
+        frames_end(plan.frames_end),
+        frames_now(plan.frames[lane_]),
+        sequences_from(plan.sequence + 1),
+        lengths(plan.lengths[lane_]),
+        frame_begins(plan.frame_begins[lane_]) {}
+
+  __device__ int read_frames(int from) const {
+    return from + lane < frames_end ? a.frames[from + lane] : 0;
   }
-  // True when that enters another sequence.
-  __device__ bool advance(const SplitArgs& a) {
-    if (++tile < tiles_of(length)) return false;
-    start += tile;
-    tile = 0;
+  // All lanes: from now on, frame() is asked for `from` to `from` + 31, or what lies behind.
+  __device__ void move_to(int from) {
+    const int passed = from - frames_from;
+    if (passed < 32) return;
+    const bool far = passed >= 64;
+    frames_from = far ? from : frames_from + 32;
+    frames_now = far ? read_frames(from) : frames_next;
+    frames_next = read_frames(frames_from + 32);
+  }
+  // All lanes; each may ask for another index.
+  __device__ int frame(int index) const {
+    const int at = index - frames_from;
+    const int now = __shfl_sync(kAll, frames_now, at & 31);
+    const int next = __shfl_sync(kAll, frames_next, at & 31);
+    return at < 32 ? now : next;
+  }
+  // All lanes, of a sequence behind the worker's first.
+  __device__ int length(int sequence) const {
+    const int at = sequence - sequences_from;
+    const int held = __shfl_sync(kAll, lengths, at & 31);
+    return at < 32 ? held : a.length[sequence];
+  }
+  __device__ int frame_begin(int sequence) const {
+    const int at = sequence - sequences_from;
+    const int held = __shfl_sync(kAll, frame_begins, at & 31);
+    return at < 32 ? held : a.frame_begin[sequence];
+  }
+  // To the next tile. True when that enters another sequence.
+  __device__ bool advance(Cursor& at) const {
+    if (!at.last()) {
+      ++at.tile;
+      return false;
+    }
+    at.tile = 0;
     do {
-      if (sequence + 1 >= a.sequences) return false;
-      enter(a, sequence + 1);
-    } while (length == 0);
+      if (++at.sequence >= a.sequences) return false;
+      at.length = length(at.sequence);
+    } while (at.length == 0);
     return true;
   }
 };
 
-// All lanes: the cursor of tile `wanted`, which exists.
-__device__ Cursor find_tile(const SplitArgs& a, int lane, int64_t wanted) {
-  Cursor found = {};
-  int64_t before = 0;
-  for (int first = 0; first < a.sequences; first += 32) {
-    const int index = first + lane;
-    const int mine = index < a.sequences ? tiles_of(a.length[index]) : 0;
-    const int all = __reduce_add_sync(0xFFFFFFFFu, mine);
-    if (before + all <= wanted) {
-      before += all;
-      continue;
+// The tile to be loaded next, and where it lies: token `within` of frame number frame_at.
+struct Loading : Cursor {
+  int frame_at, within;
+
+  __device__ bool advance(Tables& tables) {
+    const bool enters = tables.advance(*this);
+    if (enters) {
+      frame_at = tables.frame_begin(sequence);
+      within = 0;
+    } else {
+      within += kTile;
+      for (; within >= tables.a.block_tokens; ++frame_at) within -= tables.a.block_tokens;
     }
-    int through = mine;
-#pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2) {
-      const int other = __shfl_up_sync(0xFFFFFFFFu, through, lanes);
-      if (lane >= lanes) through += other;
-    }
-    const unsigned holders = __ballot_sync(0xFFFFFFFFu, before + through > wanted);
-    const int holder = __ffs(static_cast<int>(holders)) - 1;
-    found.enter(a, first + holder);
-    found.start = before + __shfl_sync(0xFFFFFFFFu, through - mine, holder);
-    found.tile = static_cast<int>(wanted - found.start);
-    break;
+    tables.move_to(frame_at);
+    return enters;
   }
-  return found;
-}
+};
 
 template <int kSize>
 struct Worker {
-  static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
-  static constexpr int kStages = kSize == 128 ? 3 : 5;
-  static constexpr int kRingBytes = kStages * 2 * kTileBytes;
-  // Sequences that may begin in tiles on their way: the one that is computed has its queries in
-  // registers.
-  static constexpr int kSlots = kStages - 1;
+  using Shared = Ring<kSize>;
+  static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
 
   const SplitArgs& a;
-  char* memory;   // shared, of this warp: kStages × (K tile, V tile), then the slots
+  Tables& tables;
+  char* memory;   // shared, of this warp: tiles of K and V, then slots, then turns
   uint32_t ring;  // its address
   int lane;
   int kv_head;
   uint64_t once;              // L2 policy of what is read once
+  int own_frame;              // lane i: where the own token of the tile in stage i belongs
   uint32_t q[kSize / 16][4];  // as the left operand
   float out[kSize / 8][4];
   float largest[2], total[2];  // of rows lane / 4 and lane / 4 + 8
-  FreshToken<kSize> own;       // where this worker has the sequence's last tile
 
   __device__ bool fresh() const { return a.fresh.table != nullptr; }
 
@@ -121,53 +145,61 @@ struct Worker {
     return at.length - (fresh() ? 1 : 0) - at.tile * kTile;
   }
 
-  // Where the lane's token (of the first 16 lanes) lies.
-  __device__ Spot spot_of(const Cursor& at) const {
-    Spot spot = {0, 0};
-    if (lane >= min(kTile, written(at))) return spot;
-    const int token = at.tile * kTile + lane;
-    const int block = token / a.block_tokens;
-    spot.within = token - block * a.block_tokens;
-    spot.frame = a.frames[at.frame_begin + block];
-    return spot;
-  }
-
   // Rows of 16-byte pieces, swizzled: piece c of row r lies at place c ^ (r mod 8).
   static __device__ uint32_t place(int row, int chunk) {
     return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
   }
+  __device__ uint32_t tile_of(int stage) const {
+    return ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
+  }
 
-  __device__ void load(const Cursor& at, const Spot& spot, int stage) const {
-    const int64_t mine = spot.frame * a.frame_bytes + spot.within * a.token_stride;
-    const uint32_t target = ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
+  // ---- KV of earlier tokens ---------------------------------------------------------------------
+
+  // Zeros for rows without a token, but the row of a token that is fresh is left to load_own().
+  __device__ void load(const Loading& at, int stage) {
     const int chunk = lane % kChunks, count = written(at);
+    const int own_row = fresh() ? count : kTile;
+    const uint32_t target = tile_of(stage);
     const char* source = a.keys + kv_head * kSize * 2 + chunk * 16;
     const auto copy = [&](int row, int64_t offset) {
+      if (row == own_row) return;
       const char* from = source + offset;
       const bool valid = row < count;
       mma::copy_async(target + place(row, chunk), from, valid, once);
       mma::copy_async(target + kTileBytes + place(row, chunk), from + a.value_offset, valid, once);
     };
     if (a.block_tokens < kTile) {
+      const int token = at.within + lane % kTile, block = token / a.block_tokens;
+      const int frame = tables.frame(at.frame_at + block);
+      const int64_t mine = lane % kTile < count
+                               ? frame * a.frame_bytes +
+                                     (token - block * a.block_tokens) * a.token_stride
+                               : 0;
 #pragma unroll
       for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
         const int row = i * kRowsAtOnce + lane / kChunks;
-        copy(row, __shfl_sync(0xFFFFFFFFu, mine, row));
+        copy(row, __shfl_sync(kAll, mine, row));
       }
+      keep_own_frame(__shfl_sync(kAll, frame, own_row & (kTile - 1)), stage);
       return;
     }
     // Two frames at most: rows before the cut lie in the first.
-    const int cut = a.block_tokens - __shfl_sync(0xFFFFFFFFu, spot.within, 0);
-    const int64_t low = __shfl_sync(0xFFFFFFFFu, mine, 0);
-    const int64_t high = __shfl_sync(0xFFFFFFFFu, mine, min(cut, kTile - 1));
+    const int cut = a.block_tokens - at.within;
+    const int first = tables.frame(at.frame_at), second = tables.frame(at.frame_at + 1);
+    const int64_t low = first * a.frame_bytes + at.within * a.token_stride;
+    const int64_t high = second * a.frame_bytes;
     const int stride = static_cast<int>(a.token_stride);
 #pragma unroll
     for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
       const int row = i * kRowsAtOnce + lane / kChunks;
-      const bool behind = row >= cut;
+      const bool behind = row >= cut && row < count;
       const int rows = row < count ? row - (behind ? cut : 0) : 0;
-      copy(row, (behind && row < count ? high : low) + int64_t{rows} * stride);
+      copy(row, (behind ? high : low) + int64_t{rows} * stride);
     }
+    keep_own_frame(own_row >= cut ? second : first, stage);
+  }
+  __device__ void keep_own_frame(int frame, int stage) {
+    if (lane == stage) own_frame = frame;
   }
 
   __device__ const __nv_bfloat16* queries_of(const Cursor& at) const {
@@ -177,14 +209,15 @@ struct Worker {
     return a.fresh.table + static_cast<int64_t>(at.sequence) * kSize;
   }
 
-  // ---- queries of a sequence to come ------------------------------------------------------------
-  // A slot holds them as a tile's rows are held, and with `fresh` cosines and sines behind them.
+  // ---- what comes with a tile beside it -----------------------------------------------------------
 
-  __device__ int slot_offset(int slot) const { return kRingBytes + slot * a.slot_bytes; }
-  __device__ int turn_offset() const { return a.group * kSize * 2; }
+  // A slot holds queries as a tile's rows are held.
+  __device__ int slot_offset(int slot) const { return Shared::kBytes + slot * a.slot_bytes; }
+  __device__ int turn_offset(int stage) const {
+    return Shared::kBytes + kSlots * a.slot_bytes + stage * Shared::kTurnBytes;
+  }
 
-  // Without slots: into L2 at least. Behind the KV on its way, they would take several
-  // microseconds.
+  // Of a sequence that begins with the tile. Without slots, into L2 at least.
   __device__ void ask_for_queries(const Cursor& at, int slot) const {
     const __nv_bfloat16* source = queries_of(at);
     if (a.slot_bytes == 0) {
@@ -195,9 +228,32 @@ struct Worker {
     for (int i = lane; i < a.group * kChunks; i += 32) {
       mma::copy_async(target + place(i / kChunks, i % kChunks), source + i * 8, true);
     }
-    if (!fresh() || lane * 4 >= kSize) return;
-    mma::copy_async(target + static_cast<uint32_t>(turn_offset() + lane * 16),
+  }
+  __device__ void ask_for_turn(const Cursor& at, int stage) const {
+    if (a.slot_bytes == 0 || lane * 4 >= kSize) return;
+    mma::copy_async(ring + static_cast<uint32_t>(turn_offset(stage) + lane * 16),
                     turn_of(at) + lane * 4, true);
+  }
+  // k and v of the token as the product left them, into their rows of the sequence's last tile.
+  __device__ void load_own(const Cursor& at, int stage) const {
+    if (lane >= 2 * kChunks) return;
+    const int chunk = lane % kChunks, part = lane / kChunks;
+    const int head = a.kv_heads * (a.group + part) + kv_head;
+    mma::copy_async(tile_of(stage) + part * kTileBytes + place((at.length - 1) % kTile, chunk),
+                    a.q + at.sequence * a.q_stride + head * kSize + chunk * 8, true);
+  }
+  // All of that. `slot` is for the queries if the tile begins a sequence. True if there was any.
+  __device__ bool load_beside(const Cursor& at, int stage, bool begins, int slot) const {
+    if (begins) ask_for_queries(at, slot);
+    const bool own = fresh() && at.last();
+    if (own) load_own(at, stage);
+    if (own || (begins && fresh())) ask_for_turn(at, stage);
+    return own || begins;
+  }
+  // Of the token of a sequence that begins or ends with the tile in the stage.
+  __device__ const float* turn_in(int stage, const Cursor& at) const {
+    if (a.slot_bytes == 0) return turn_of(at);
+    return reinterpret_cast<const float*>(memory + turn_offset(stage));
   }
 
   __device__ void read_queries(const __nv_bfloat16* source) {
@@ -227,33 +283,19 @@ struct Worker {
 
   // ---- a sequence -------------------------------------------------------------------------------
 
-  // The first of this worker: its queries come straight from memory. `to_end`: this worker has the
-  // sequence's last tile. `turn`: of the sequence's token, when it is fresh.
-  __device__ void begin_first(const Cursor& at, const QueryTurn<kSize>& turn, bool to_end) {
-    if (fresh() && to_end) load_own(at);
-    read_queries(queries_of(at));
-    begin(turn);
-  }
-  __device__ void begin_next(const Cursor& at, int slot, bool to_end) {
-    if (fresh() && to_end) load_own(at);
+  // One that begins with the tile in the stage.
+  __device__ void begin_next(const Cursor& at, int stage, int slot) {
     QueryTurn<kSize> turn = {};
+    if (fresh()) turn.load(turn_in(stage, at), lane);
     if (a.slot_bytes == 0) {
-      if (fresh()) turn.load(turn_of(at), lane);
       read_queries(queries_of(at));
     } else {
-      if (fresh()) {
-        turn.load(reinterpret_cast<const float*>(memory + slot_offset(slot) + turn_offset()), lane);
-      }
       read_slot(slot);
       __syncwarp();  // the slot may be written again
     }
     begin(turn);
   }
-  __device__ void load_own(const Cursor& at) {
-    const int64_t heads = static_cast<int64_t>(a.kv_heads) * a.group;
-    const __nv_bfloat16* keys = a.q + at.sequence * a.q_stride + (heads + kv_head) * kSize;
-    own.load(a.fresh, at.sequence, keys, keys + static_cast<int64_t>(a.kv_heads) * kSize, lane);
-  }
+  // Its queries have been read. `turn`: of the sequence's token, when it is fresh.
   __device__ void begin(const QueryTurn<kSize>& turn) {
     if (fresh()) prepare_queries<kSize>(a.fresh, turn, lane, q);
 #pragma unroll
@@ -262,26 +304,33 @@ struct Worker {
     total[0] = total[1] = 0;
   }
 
-  // The sequence's own token: into its row of the last tile, and into its frame.
+  // The sequence's own token, which lies in its row of the last tile: its k is prepared there, and
+  // both go into its frame.
   __device__ void place_own(const Cursor& at, int stage) {
-    own.prepare(a.fresh, lane);
-    const int token = at.length - 1;
-    const int64_t frame = a.frames[at.frame_begin + token / a.block_tokens];
-    char* target = a.keys + frame * a.frame_bytes + token % a.block_tokens * a.token_stride +
-                   kv_head * kSize * 2;
-    const uint32_t tile = ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
+    using Key = FreshKey<kSize>;
+    using Pack = typename Key::Pack;
+    const int token = at.length - 1, row = token % kTile;
+    const int64_t frame = __shfl_sync(kAll, own_frame, stage);
+    char* in_tile = memory + stage * 2 * kTileBytes;
+    char* in_frame = a.keys + frame * a.frame_bytes + token % a.block_tokens * a.token_stride +
+                     kv_head * kSize * 2;
+    Key key;
+    Pack value[2];
+    uint32_t offset[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const int element = half * (kSize / 2) + lane * Key::kPairs;
+      offset[half] = place(row, element / 8) + element % 8 * 2;
+      key.half[half] = *reinterpret_cast<const Pack*>(in_tile + offset[half]);
+      value[half] = *reinterpret_cast<const Pack*>(in_tile + kTileBytes + offset[half]);
+    }
+    key.prepare(a.fresh, turn_in(stage, at), lane);
 #pragma unroll
-      for (int i = 0; i < own.kPairs; ++i) {
-        const int at_element = own.element(half, i, lane);
-        const uint32_t offset = place(token % kTile, at_element / 8) + at_element % 8 * 2;
-        mma::store_shared(tile + offset, own.k[half][i]);
-        mma::store_shared(tile + kTileBytes + offset, own.v[half][i]);
-        auto* in_frame = reinterpret_cast<__nv_bfloat16*>(target) + at_element;
-        *in_frame = own.k[half][i];
-        *(in_frame + a.value_offset / 2) = own.v[half][i];
-      }
+    for (int half = 0; half < 2; ++half) {
+      char* target = in_frame + (half * (kSize / 2) + lane * Key::kPairs) * 2;
+      *reinterpret_cast<Pack*>(in_tile + offset[half]) = key.half[half];
+      *reinterpret_cast<Pack*>(target) = key.half[half];
+      *reinterpret_cast<Pack*>(target + a.value_offset) = value[half];
     }
     __syncwarp();
   }
@@ -358,15 +407,14 @@ struct Worker {
   }
 
   // Writes the output when the worker had the whole sequence, else its piece of it. `first`: the
-  // first tile that it had.
-  __device__ void end_sequence(const Cursor& at, int first, const Share& share, int64_t slot) {
+  // first tile that it had; `within`: it was not the worker's first sequence.
+  __device__ void end_sequence(const Cursor& at, int first, bool within, int64_t slot) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       total[half] += __shfl_xor_sync(0xFFFFFFFFu, total[half], 1);
       total[half] += __shfl_xor_sync(0xFFFFFFFFu, total[half], 2);
     }
-    const int count = tiles_of(at.length);
-    if (first == 0 && at.tile + 1 == count) {
+    if (first == 0 && at.last()) {
       __nv_bfloat16* target = row_of(at.sequence);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -381,7 +429,7 @@ struct Worker {
       }
       return;
     }
-    const int64_t piece = piece_of(a, kv_head, slot, at.start > share.begin(slot));
+    const int64_t piece = piece_of(a, kv_head, slot, within);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int r = lane / 4 + 8 * half;
@@ -403,170 +451,130 @@ struct Worker {
   }
 };
 
-// Shared memory of a worker.
-template <int kSize>
-__host__ __device__ constexpr int shared_bytes(int slot_bytes) {
-  return Worker<kSize>::kRingBytes + Worker<kSize>::kSlots * slot_bytes;
-}
-
 // Grid: one CTA an SM. A warp is a worker; warps share nothing.
 template <int kSize>
 __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArgs a) {
   extern __shared__ __align__(128) char shared[];
   if (!a.tables_early) wait_for_predecessor();
   if (a.tables_early) let_successor_start();
+  using Shared = Ring<kSize>;
+  constexpr int kAhead = Shared::kStages - 1;  // tiles on their way while one is added
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  const int worker = static_cast<int>(blockIdx.x) * warps + warp;
+  const int worker = static_cast<int>(blockIdx.x * blockDim.x / 32) + warp;
   const int64_t slot = worker / a.kv_heads;
-  const int64_t slots = static_cast<int64_t>(gridDim.x) * warps / a.kv_heads;
-  if (slot >= slots) {
-    wait_for_predecessor();
+  // A prepared token's k and v were written by the kernel in front.
+  const bool early = a.tables_early && a.fresh.table != nullptr;
+  const SlotPlan& plan = a.slot_plan[slot < a.slots ? slot : 0];
+  const int4 begin = *reinterpret_cast<const int4*>(&plan.sequence);
+  const int count = slot < a.slots ? begin.z : 0;
+  if (count == 0) {
+    if (a.tables_early) wait_for_predecessor();
     return;
   }
-  Worker<kSize> w = {a};
-  w.memory = shared + warp * shared_bytes<kSize>(a.slot_bytes);
+  Tables tables(a, plan, lane);
+  Loading loading;
+  loading.sequence = begin.x;
+  loading.tile = begin.y;
+  loading.length = begin.w;
+  loading.frame_at = plan.frame_at;
+  loading.within = plan.within;
+  Cursor compute = loading;
+  Worker<kSize> w = {a, tables};
+  w.memory = shared + warp * Shared::worker_bytes(a.slot_bytes);
   w.ring = mma::shared_address(w.memory);
   w.lane = lane;
   w.once = mma::policy_of_once();
   w.kv_head = worker % a.kv_heads;
-
-  // ---- this worker's tiles ----------------------------------------------------------------------
-  const int64_t tiles = count_tiles(a, lane, a.sequences);
-  const Share share = {tiles, min(slots, tiles)};
-  const int count =
-      slot < share.slots ? static_cast<int>(share.begin(slot + 1) - share.begin(slot)) : 0;
-  Cursor compute = {}, loading = {};
-  bool begins = false;  // `loading` is the first tile of a sequence behind the first
-  Spot spot = {};
+  tables.frames_next = tables.read_frames(tables.frames_from + 32);
   QueryTurn<kSize> turn = {};
-  if (count > 0) {
-    loading = compute = find_tile(a, lane, share.begin(slot));
-    spot = w.spot_of(loading);
-    if (w.fresh()) turn.load(w.turn_of(compute), lane);
-  }
-  // A prepared token's k and v were written by the kernel in front.
-  const bool early = a.tables_early && w.fresh();
+  if (w.fresh()) turn.load(w.turn_of(compute), lane);
+
   if (a.tables_early && !early) wait_for_predecessor();
-  if (count == 0) {
-    if (early) wait_for_predecessor();
-    return;
-  }
 
   // ---- loads ahead, then tile by tile ---------------------------------------------------------
   int loaded = 0, entered = 0, begun = 0;  // tiles; sequences behind the first
+  bool begins = false;  // `loading` is the first tile of a sequence behind the first
   bool waited = !early;
   const auto load_next = [&] {
     if (loaded < count) {
-      w.load(loading, spot, loaded % w.kStages);
-      if (begins && waited) w.ask_for_queries(loading, entered++ % w.kSlots);
-      if (++loaded < count) {
-        begins = loading.advance(a);
-        spot = w.spot_of(loading);  // asked for now, needed for the next load
+      const int stage = loaded % Shared::kStages;
+      w.load(loading, stage);
+      if (waited) {
+        w.load_beside(loading, stage, begins, entered % Shared::kSlots);
+        if (begins) ++entered;
       }
+      if (++loaded < count) begins = loading.advance(tables);
     }
     mma::commit_copies();
   };
-  const auto to_end = [&](int done) {
-    return tiles_of(compute.length) - compute.tile <= count - done;
-  };
-  if (!early) w.begin_first(compute, turn, to_end(0));
-#pragma unroll
-  for (int i = 0; i + 1 < w.kStages; ++i) load_next();
+  const int before = early ? min(a.early_tiles, kAhead) : 0;
+  for (int i = 0; i < before; ++i) load_next();
+  bool joined = false;  // what belongs to early tiles may come behind the last of them
   if (early) {
     wait_for_predecessor();
     waited = true;
-    // What has been passed over: a group of its own, which is there when the second tile is.
     Cursor passed = compute;
-    for (int i = 1; i < loaded; ++i) {
-      if (passed.advance(a)) w.ask_for_queries(passed, entered++ % w.kSlots);
+    bool enters = false;
+    for (int i = 0; i < loaded; ++i) {
+      joined |= w.load_beside(passed, i, enters, entered % Shared::kSlots);
+      if (enters) ++entered;
+      if (i + 1 < loaded) enters = tables.advance(passed);
     }
     mma::commit_copies();
-    w.begin_first(compute, turn, to_end(0));
   }
+  w.read_queries(w.queries_of(compute));
+  for (int i = before; i < kAhead; ++i) load_next();
+  w.begin(turn);
   int first = compute.tile;
   bool enters = false;
   for (int done = 0; done < count;) {
-    mma::wait_copies<Worker<kSize>::kStages - 2>();
+    const int stage = done % Shared::kStages;
+    if (joined && done + 1 < before) {
+      mma::wait_copies<0>();
+    } else {
+      mma::wait_copies<kAhead - 1>();
+    }
     __syncwarp();
-    if (enters) w.begin_next(compute, begun++ % w.kSlots, to_end(done));
-    const bool ends = compute.tile + 1 == tiles_of(compute.length);
-    if (ends && w.fresh()) w.place_own(compute, done % w.kStages);
+    if (enters) w.begin_next(compute, stage, begun++ % Shared::kSlots);
+    const bool ends = compute.last();
+    if (ends && w.fresh()) w.place_own(compute, stage);
     load_next();
-    w.add_tile(compute, done % w.kStages);
+    w.add_tile(compute, stage);
     ++done;
     enters = false;
     if (!ends && done < count) {
       ++compute.tile;
       continue;
     }
-    w.end_sequence(compute, first, share, slot);
+    w.end_sequence(compute, first, begun > 0, slot);
     if (done == count) break;
-    enters = compute.advance(a);
+    enters = tables.advance(compute);
     first = 0;
   }
 }
 
 template <int kSize>
-Status launch_split(SplitArgs a, int ctas, CudaStream stream) {
-  const bool few = a.sequences <= kFewSequences;
-  if (!few) a.slot_bytes = a.group * kSize * 2 + (a.fresh.table != nullptr ? kSize * 4 : 0);
-  const int of_worker = shared_bytes<kSize>(a.slot_bytes);
-  const int warps = few ? kWarpsFew : std::min(kWarpsMax, kSharedMax / of_worker);
-  const LaunchShape shape = {dim3(static_cast<unsigned>(ctas)),
-                             dim3(static_cast<unsigned>(warps * 32)), warps * of_worker,
-                             kSharedMax};
+Status launch_split(const SplitArgs& a, CudaStream stream) {
+  const LaunchShape shape = {dim3(static_cast<unsigned>(a.ctas)),
+                             dim3(static_cast<unsigned>(a.warps * 32)),
+                             a.warps * Ring<kSize>::worker_bytes(a.slot_bytes), kSharedMax};
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
-  return merge_pieces(a, kSize, ctas * warps / a.kv_heads, stream);
+  return merge_pieces(a, kSize, stream);
 }
-
-std::int64_t pieces(const Heads& heads) {
-  return kCtasMax * kWarpsMax / heads.kv * heads.kv * 2 * (heads.query / heads.kv);
-}
-
-std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-Bytes split_workspace(const Heads& heads) {
-  if (!split_serves(heads)) return Bytes(0);
-  return Bytes(aligned(pieces(heads) * 8) + aligned(pieces(heads) * heads.size * 4));
+Status run_split_plan(const ParamsCuda& params, CudaStream stream) {
+  CAUSEWAY_ASSIGN(const SplitArgs args, split_args(params));
+  return run_plan(args, stream);
 }
 
-Status run_split(const ParamsCuda& p, CudaStream stream) {
-  int device = 0, sms = 0;
-  CAUSEWAY_TRY(launch_status(cudaGetDevice(&device), "attention (split)"));
-  CAUSEWAY_TRY(launch_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device),
-                             "attention (split)"));
-  SplitArgs a = {};
-  a.q = static_cast<const __nv_bfloat16*>(p.q);
-  a.q_stride = p.q_stride;
-  a.out = static_cast<__nv_bfloat16*>(p.out);
-  a.keys = reinterpret_cast<char*>(p.kv.base) + p.kv.key_offset.count;
-  a.value_offset = p.kv.value_offset.count;
-  a.frame_bytes = p.kv.frame_bytes.count;
-  a.token_stride = p.kv.token_stride.count;
-  a.frames = p.frames;
-  a.frame_begin = p.frame_begin;
-  a.length = p.length;
-  a.sequences = static_cast<int>(p.decode);
-  a.kv_heads = static_cast<int>(p.heads.kv);
-  a.group = static_cast<int>(p.heads.query / p.heads.kv);
-  a.block_tokens = static_cast<int>(p.kv.block_tokens);
-  a.tables_early = p.tables_early;
-  if (p.fresh != nullptr) {
-    a.fresh = {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
-               static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
-  }
-  a.scale_log2 = p.scale * 1.4426950408889634f;
-  char* memory = static_cast<char*>(p.workspace);
-  a.state = reinterpret_cast<float2*>(memory);
-  memory += aligned(pieces(p.heads) * 8);
-  a.partial = reinterpret_cast<float*>(memory);
-  const int ctas = std::min(sms, kCtasMax);
-  return p.heads.size == 64 ? launch_split<64>(a, ctas, stream)
-                            : launch_split<128>(a, ctas, stream);
+Status run_split(const ParamsCuda& params, CudaStream stream) {
+  CAUSEWAY_ASSIGN(const SplitArgs args, split_args(params));
+  if (!params.planned) CAUSEWAY_TRY(run_plan(args, stream));
+  return params.heads.size == 64 ? launch_split<64>(args, stream)
+                                 : launch_split<128>(args, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts

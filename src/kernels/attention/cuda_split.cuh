@@ -1,13 +1,40 @@
-// What both kernels of decode know: the one that reads KV (cuda_split.cu), and the one that merges
-// the pieces of sequences that several workers share (cuda_merge.cu).
+// What the kernels of decode know: the one that plans a step (cuda_plan.cu), the one that reads KV
+// (cuda_split.cu), and the one that merges the pieces of sequences that several workers share
+// (cuda_merge.cu).
 #pragma once
 
 #include "kernels/attention/cuda_fresh.cuh"
+#include "kernels/attention/cuda_parts.h"
 #include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::attention::parts {
 
-constexpr int kTile = 16;  // tokens
+constexpr int kTile = 16;      // tokens
+constexpr int kCtasMax = 160;  // SMs that are used at most
+// Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
+// and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
+// sequences the KV is worth more bytes on their way.
+constexpr int kWarpsFew = 4, kWarpsMax = 8;
+constexpr int kFewSequences = 4;
+constexpr int kSharedMax = 227 * 1024;  // of a CTA
+
+// What the workers of a slot begin with. One a slot, the same for all layers of a step.
+struct alignas(16) SlotPlan {
+  int sequence, tile, count, length;     // the first tile; how many in all; of the sequence
+  int frame_at, within, frames_end, pad;  // where the first tile begins: index in `frames`, token
+  int frames[32];                        // from frame_at on
+  // Of the sequences behind the first.
+  int lengths[32];
+  int frame_begins[32];
+};
+
+// The pieces of a sequence, for the merging kernel.
+struct alignas(16) SequencePlan {
+  int first;   // the slot that has its beginning
+  int count;   // of slots; 0: no tokens
+  int within;  // it begins within the first
+  int pad;
+};
 
 struct SplitArgs {
   const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
@@ -21,29 +48,20 @@ struct SplitArgs {
   const int32_t* frame_begin;
   const int32_t* length;
   int sequences, kv_heads, group, block_tokens;
-  int slot_bytes;  // of shared memory for the queries of a sequence to come; 0: no such slots
+  int ctas, warps;  // of the decode kernel
+  int slots;        // workers of a KV head
+  int slot_bytes;   // of shared memory for the queries of a sequence to come; 0: no such places
+  int early_tiles;  // of a worker, asked for before the kernel in front has ended
   bool tables_early;
   FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
   float scale_log2;
   float* partial;  // [slots][kv heads][2][group][size]
   float2* state;   // [slots][kv heads][2][group]: largest score (log 2), Σ 2^(score - largest)
-};
-
-// How tiles are shared out; the same in every worker.
-struct Share {
-  int64_t tiles, slots;
-  __device__ int64_t begin(int64_t slot) const { return tiles * slot / slots; }
-  __device__ int64_t slot_of(int64_t tile) const { return ((tile + 1) * slots - 1) / tiles; }
+  SlotPlan* slot_plan;          // [slots]
+  SequencePlan* sequence_plan;  // [sequences]
 };
 
 __device__ inline int tiles_of(int length) { return (length + kTile - 1) / kTile; }
-
-// All lanes: the number of tiles of sequences [0, end).
-__device__ inline int64_t count_tiles(const SplitArgs& a, int lane, int end) {
-  int mine = 0;
-  for (int index = lane; index < end; index += 32) mine += tiles_of(a.length[index]);
-  return __reduce_add_sync(0xFFFFFFFFu, mine);
-}
 
 // Where a worker leaves its partial result. A slot has at most two shared sequences: one that
 // reaches into it or begins with it, and one that begins within it.
@@ -51,7 +69,29 @@ __device__ inline int64_t piece_of(const SplitArgs& a, int kv_head, int64_t slot
   return (slot * a.kv_heads + kv_head) * 2 + (within ? 1 : 0);
 }
 
-// Enqueues the merging of what `slots` slots have left, for heads of `size` elements.
-Status merge_pieces(const SplitArgs& args, std::int64_t size, int slots, CudaStream stream);
+// Bytes of shared memory that a worker takes beside its queries to come: a ring of tiles.
+template <int kSize>
+struct Ring {
+  static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
+  static constexpr int kStages = kSize == 128 ? 3 : 5;
+  static constexpr int kBytes = kStages * 2 * kTileBytes;
+  static constexpr int kTurnBytes = kSize * 4;  // a row of the RoPE table
+  // Sequences that may begin in tiles on their way: the one that is computed has its queries in
+  // registers.
+  static constexpr int kSlots = kStages - 1;
+  // Of a worker that has places for queries of `slot_bytes`, or none.
+  static constexpr __host__ __device__ int worker_bytes(int slot_bytes) {
+    return kBytes + (slot_bytes == 0 ? 0 : kSlots * slot_bytes + kStages * kTurnBytes);
+  }
+};
+
+// The arguments of a step's kernels.
+Result<SplitArgs> split_args(const ParamsCuda& params);
+
+// Enqueues the planning of a step.
+Status run_plan(const SplitArgs& args, CudaStream stream);
+
+// Enqueues the merging of what the workers have left, for heads of `size` elements.
+Status merge_pieces(const SplitArgs& args, std::int64_t size, CudaStream stream);
 
 }  // namespace causeway::kernels::attention::parts

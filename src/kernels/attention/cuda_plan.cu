@@ -1,0 +1,199 @@
+// What every layer of a step has in common, found once: which tiles each worker of the decode
+// kernel has, where they begin, and how many pieces each sequence is left in.
+//
+// A kernel of the layers would otherwise begin with four reads that wait for one another (lengths,
+// sequence, block table, frame), 0.6 to 1 µs each, and longer behind KV on its way.
+#include <algorithm>
+#include <cstdlib>
+
+#include "kernels/attention/cuda_split.cuh"
+
+namespace causeway::kernels::attention::parts {
+namespace {
+
+constexpr int kThreads = 128;
+
+// How tiles are shared out.
+struct Share {
+  int64_t tiles, slots;
+  __device__ int64_t begin(int64_t slot) const { return tiles * slot / slots; }
+  __device__ int64_t slot_of(int64_t tile) const { return ((tile + 1) * slots - 1) / tiles; }
+};
+
+// All lanes: the number of tiles of sequences [0, end).
+__device__ int64_t count_tiles(const SplitArgs& a, int lane, int end) {
+  int mine = 0;
+#pragma unroll 4
+  for (int index = lane; index < end; index += 32) mine += tiles_of(a.length[index]);
+  return __reduce_add_sync(0xFFFFFFFFu, mine);
+}
+
+// A tile's sequence, and the number of its first tile.
+struct Found {
+  int sequence = 0;
+  int64_t start = 0;
+};
+
+// All lanes: where tile `wanted` is, which exists.
+__device__ Found find_tile(const SplitArgs& a, int lane, int64_t wanted) {
+  int64_t before = 0;
+  for (int first = 0; first < a.sequences; first += 32) {
+    const int index = first + lane;
+    const int mine = index < a.sequences ? tiles_of(a.length[index]) : 0;
+    const int all = __reduce_add_sync(0xFFFFFFFFu, mine);
+    if (before + all <= wanted) {
+      before += all;
+      continue;
+    }
+    int through = mine;
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) {
+      const int other = __shfl_up_sync(0xFFFFFFFFu, through, lanes);
+      if (lane >= lanes) through += other;
+    }
+    const unsigned holders = __ballot_sync(0xFFFFFFFFu, before + through > wanted);
+    const int holder = __ffs(static_cast<int>(holders)) - 1;
+    return {first + holder, before + __shfl_sync(0xFFFFFFFFu, through - mine, holder)};
+  }
+  return {};
+}
+
+__device__ void plan_slot(const SplitArgs& a, const Share& share, int slot, int lane) {
+  SlotPlan& plan = a.slot_plan[slot];
+  const int64_t begin = slot < share.slots ? share.begin(slot) : 0;
+  const int64_t end = slot < share.slots ? share.begin(slot + 1) : 0;
+  if (begin == end) {
+    if (lane == 0) plan.count = 0;
+    return;
+  }
+  const Found found = find_tile(a, lane, begin);
+  const int tile = static_cast<int>(begin - found.start);
+  const int block = tile * kTile / a.block_tokens;
+  const int frames_end = a.frame_begin[a.sequences];
+  const int frame_at = a.frame_begin[found.sequence] + block;
+  if (lane == 0) {
+    plan.sequence = found.sequence;
+    plan.tile = tile;
+    plan.count = static_cast<int>(end - begin);
+    plan.length = a.length[found.sequence];
+    plan.frame_at = frame_at;
+    plan.within = tile * kTile - block * a.block_tokens;
+    plan.frames_end = frames_end;
+    plan.pad = 0;
+  }
+  const int next = found.sequence + 1 + lane;
+  plan.frames[lane] = frame_at + lane < frames_end ? a.frames[frame_at + lane] : 0;
+  plan.lengths[lane] = next < a.sequences ? a.length[next] : 0;
+  plan.frame_begins[lane] = next < a.sequences ? a.frame_begin[next] : 0;
+}
+
+__device__ void plan_sequence(const SplitArgs& a, const Share& share, int sequence, int lane) {
+  const int count = tiles_of(a.length[sequence]);
+  const int64_t start = count_tiles(a, lane, sequence);
+  if (lane != 0) return;
+  SequencePlan plan = {};
+  if (count > 0) {
+    const int64_t first = share.slot_of(start);
+    plan.first = static_cast<int>(first);
+    plan.count = static_cast<int>(share.slot_of(start + count - 1) - first) + 1;
+    plan.within = start > share.begin(first) ? 1 : 0;
+  }
+  a.sequence_plan[sequence] = plan;
+}
+
+// A warp a slot, then a warp a sequence.
+__global__ void __launch_bounds__(kThreads) plan_kernel(const SplitArgs a) {
+  wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int index = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
+  if (index >= a.slots + a.sequences) return;
+  const int64_t tiles = count_tiles(a, lane, a.sequences);
+  const Share share = {tiles, min(int64_t{a.slots}, tiles)};
+  if (index < a.slots) {
+    plan_slot(a, share, index, lane);
+  } else {
+    plan_sequence(a, share, index - a.slots, lane);
+  }
+}
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::int64_t slots_max(const Heads& heads) { return kCtasMax * kWarpsMax / heads.kv; }
+
+// Rows of the query heads that share a KV head, of all pieces.
+std::int64_t piece_rows(const Heads& heads) {
+  return slots_max(heads) * heads.kv * 2 * (heads.query / heads.kv);
+}
+
+// How the work is cut: by the heads, and how many sequences there are. The same for the plan and for
+// those who follow it.
+void cut(const Heads& heads, int sms, SplitArgs& a) {
+  const bool few = a.sequences <= kFewSequences;
+  a.ctas = std::min(sms, kCtasMax);
+  a.slot_bytes = few ? 0 : a.group * static_cast<int>(heads.size) * 2;
+  const int of_worker = heads.size == 64 ? Ring<64>::worker_bytes(a.slot_bytes)
+                                         : Ring<128>::worker_bytes(a.slot_bytes);
+  a.warps = few ? kWarpsFew : std::min(kWarpsMax, kSharedMax / of_worker);
+  a.slots = a.ctas * a.warps / a.kv_heads;
+}
+
+}  // namespace
+
+Bytes split_workspace(const Heads& heads, std::int64_t sequences) {
+  if (!split_serves(heads)) return Bytes(0);
+  return Bytes(aligned(piece_rows(heads) * 8) + aligned(piece_rows(heads) * heads.size * 4) +
+               aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SlotPlan))) +
+               aligned(sequences * static_cast<std::int64_t>(sizeof(SequencePlan))));
+}
+
+Result<SplitArgs> split_args(const ParamsCuda& p) {
+  int device = 0, sms = 0;
+  CAUSEWAY_TRY(launch_status(cudaGetDevice(&device), "attention (split)"));
+  CAUSEWAY_TRY(launch_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device),
+                             "attention (split)"));
+  SplitArgs a = {};
+  a.q = static_cast<const __nv_bfloat16*>(p.q);
+  a.q_stride = p.q_stride;
+  a.out = static_cast<__nv_bfloat16*>(p.out);
+  a.keys = reinterpret_cast<char*>(p.kv.base) + p.kv.key_offset.count;
+  a.value_offset = p.kv.value_offset.count;
+  a.frame_bytes = p.kv.frame_bytes.count;
+  a.token_stride = p.kv.token_stride.count;
+  a.frames = p.frames;
+  a.frame_begin = p.frame_begin;
+  a.length = p.length;
+  a.sequences = static_cast<int>(p.decode);
+  a.kv_heads = static_cast<int>(p.heads.kv);
+  a.group = static_cast<int>(p.heads.query / p.heads.kv);
+  a.block_tokens = static_cast<int>(p.kv.block_tokens);
+  cut(p.heads, sms, a);
+  a.tables_early = p.tables_early && p.planned;
+  a.early_tiles = p.decode <= kFewSequences ? 8 : 1;
+  if (const char* early = std::getenv("CAUSEWAY_ATTN_EARLY"); early) {  // TRIAL
+    a.early_tiles = std::atoi(early);
+  }
+  if (p.fresh != nullptr) {
+    a.fresh = {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
+               static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
+  }
+  a.scale_log2 = p.scale * 1.4426950408889634f;
+  char* memory = static_cast<char*>(p.workspace);
+  a.state = reinterpret_cast<float2*>(memory);
+  memory += aligned(piece_rows(p.heads) * 8);
+  a.partial = reinterpret_cast<float*>(memory);
+  memory += aligned(piece_rows(p.heads) * p.heads.size * 4);
+  a.slot_plan = reinterpret_cast<SlotPlan*>(memory);
+  memory += aligned(slots_max(p.heads) * static_cast<std::int64_t>(sizeof(SlotPlan)));
+  a.sequence_plan = reinterpret_cast<SequencePlan*>(memory);
+  return a;
+}
+
+Status run_plan(const SplitArgs& a, CudaStream stream) {
+  constexpr int kAtOnce = kThreads / 32;
+  const int rows = a.slots + a.sequences;
+  return launch("attention (plan)", stream,
+                {dim3(static_cast<unsigned>((rows + kAtOnce - 1) / kAtOnce)), dim3(kThreads)},
+                plan_kernel, a);
+}
+
+}  // namespace causeway::kernels::attention::parts
