@@ -52,6 +52,10 @@ struct Step {
   std::int64_t tokens = 0;
 };
 
+std::int64_t spare_frames(Random& random) {
+  return random.chance(0.9) ? 0 : random.between(1, random.chance(0.5) ? 3 : 100);
+}
+
 Step make_step(const Case& c, Random& random) {
   Step s;
   const Heads& h = c.shape.heads;
@@ -59,6 +63,7 @@ Step make_step(const Case& c, Random& random) {
   const std::int64_t frame = (2 * layer + 64 + 7) / 8 * 8;
   s.frame_begin = {0};
   s.query_begin = {0};
+  std::size_t next = 0;  // of `order`
   std::int64_t total = 0;
   for (std::size_t i = 0; i < c.queries.size(); ++i) {
     const std::int64_t length = c.queries[i] == 0 ? 0 : c.context[i] + c.queries[i];
@@ -74,9 +79,11 @@ Step make_step(const Case& c, Random& random) {
     const std::int64_t length = c.queries[i] == 0 ? 0 : c.context[i] + c.queries[i];
     s.frames.emplace_back();
     for (std::int64_t t = 0; t < length; t += c.shape.block_tokens) {
-      s.frames.back().push_back(FrameId(order[s.flat.size()]));
-      s.flat.push_back(order[s.flat.size()]);
+      s.frames.back().push_back(FrameId(order[next]));
+      s.flat.push_back(order[next++]);
     }
+    // Frames that a sequence has but does not use yet.
+    s.flat.resize(s.flat.size() + static_cast<std::size_t>(spare_frames(random)));
     s.frame_begin.push_back(static_cast<std::int32_t>(s.flat.size()));
     s.length.push_back(static_cast<std::int32_t>(length));
     // An empty decode place still has its row.
@@ -311,6 +318,24 @@ void run_all_kernels(Case c, testing::Report& report, cudaStream_t stream) {
   run_case(c, report, stream);
 }
 
+// Slots of many sequences, and of many frames: a worker looks further than its plan reaches.
+void run_many(testing::Report& report, cudaStream_t stream, Random& random) {
+  for (const std::int64_t block : {1, 5, 16, 37}) {
+    for (const bool fused : {false, true}) {
+      Case c{.shape = {"many", block, {64, 64, block < 16 ? 64 : 128}, fused},
+             .fused = fused,
+             .seed = random.bits()};
+      for (int i = 0; i < 700; ++i) {
+        const bool is_long = i == 40 || i == 41 || i == 300;
+        c.context.push_back(is_long ? 800 : random.between(0, 2));
+        c.queries.push_back(random.chance(0.1) ? 0 : 1);
+      }
+      c.decode = 700;
+      run_case(c, report, stream);
+    }
+  }
+}
+
 // Frames far apart: offsets beyond 8 GiB, where 32 bits of elements end. Compared on the device's
 // own reference, because the host has no such memory.
 void run_far(testing::Report& report, cudaStream_t stream) {
@@ -403,6 +428,7 @@ int run_all(int cases, std::uint64_t seed, bool small) {
     shape.heads.size = sizes[random.below(10)];
     run_all_kernels(generate(random, shape, small), report, stream);
   }
+  if (!small) run_many(report, stream, random);
   if (!small) run_far(report, stream);
   must(cudaStreamDestroy(stream), "stream");
   return report.finish();

@@ -128,7 +128,12 @@ std::int64_t piece_rows(const Heads& heads) {
 // How the work is cut: by the heads, and how many sequences there are. The same for the plan and for
 // those who follow it.
 void cut(const Heads& heads, int sms, SplitArgs& a) {
-  const bool few = a.sequences <= kFewSequences;
+  const char* trial = std::getenv("CAUSEWAY_ATTN_FEW");  // TRIAL
+  const bool few = a.sequences <= (trial != nullptr ? std::atoi(trial) : kFewSequences);
+  a.early_tiles = few ? 8 : 1;
+  if (const char* early = std::getenv("CAUSEWAY_ATTN_EARLY"); early) {  // TRIAL
+    a.early_tiles = std::atoi(early);
+  }
   a.ctas = std::min(sms, kCtasMax);
   a.slot_bytes = few ? 0 : a.group * static_cast<int>(heads.size) * 2;
   const int of_worker = heads.size == 64 ? Ring<64>::worker_bytes(a.slot_bytes)
@@ -168,10 +173,6 @@ Result<SplitArgs> split_args(const ParamsCuda& p) {
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   cut(p.heads, sms, a);
   a.tables_early = p.tables_early && p.planned;
-  a.early_tiles = p.decode <= kFewSequences ? 8 : 1;
-  if (const char* early = std::getenv("CAUSEWAY_ATTN_EARLY"); early) {  // TRIAL
-    a.early_tiles = std::atoi(early);
-  }
   if (p.fresh != nullptr) {
     a.fresh = {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
                static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
