@@ -101,7 +101,8 @@ class CudaForward::State {
 
   Status enqueue() {
     CAUSEWAY_TRY(kernels::attention::plan(attention_params(0, nullptr), stream_));
-    // These two let nothing behind them start before they have ended what attention reads early.
+    // These two let nothing behind them start before they have waited for what is in front: plan
+    // and table, which attention reads early, are complete when the first layer's product starts.
     CAUSEWAY_TRY(kernels::rope::fill_table({.tokens = shape_.rows,
                                             .size = config_.head_dim,
                                             .frequencies = frequencies_.data(),

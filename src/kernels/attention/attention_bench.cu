@@ -89,8 +89,8 @@ Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>&
               .tables_early = true,
               .planned = true};
   if (queries == 1) {
-    s.table = Device<float>(
-        std::vector<float>(static_cast<std::size_t>(sequences * m.heads.size), 0.7f));
+    s.table =
+        Device<float>(std::vector<float>(static_cast<std::size_t>(sequences * m.heads.size), 0.7f));
     s.fresh.rope_table = s.table.get();
   }
   must(plan(s.params, nullptr));

@@ -94,8 +94,7 @@ __device__ SequencePlan read_plan(const SplitArgs& a, int sequence) {
 // as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
 // next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
 template <int kSize>
-__global__ void __launch_bounds__(kMergeThreads)
-    merge_kernel(const SplitArgs a, int parties) {
+__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
   constexpr int kTeam = kSize / 4, kTeams = kMergeThreads / kTeam;
   __shared__ float4 values[kMergeThreads];
   __shared__ float2 states[kMergeThreads];

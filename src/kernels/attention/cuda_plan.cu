@@ -125,8 +125,8 @@ std::int64_t piece_rows(const Heads& heads) {
   return slots_max(heads) * heads.kv * 2 * (heads.query / heads.kv);
 }
 
-// How the work is cut: by the heads, and how many sequences there are. The same for the plan and for
-// those who follow it.
+// How the work is cut: by the heads, and how many sequences there are. The same for the plan and
+// for those who follow it.
 void cut(const Heads& heads, int sms, SplitArgs& a) {
   const char* trial = std::getenv("CAUSEWAY_ATTN_FEW");  // TRIAL
   const bool few = a.sequences <= (trial != nullptr ? std::atoi(trial) : kFewSequences);

@@ -30,7 +30,8 @@ Status check(const ParamsCuda& p) {
 }  // namespace
 
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens) {
-  return parts::split_workspace(heads, sequences) + parts::prefill_workspace(heads, sequences, tokens);
+  return parts::split_workspace(heads, sequences) +
+         parts::prefill_workspace(heads, sequences, tokens);
 }
 
 Status plan(const ParamsCuda& params, CudaStream stream) {

@@ -41,9 +41,9 @@ struct Cursor {
 struct Tables {
   const SplitArgs& a;
   int lane;
-  int frames_from, frames_end;   // index in `frames` of lane 0's; of what may be read
-  int frames_now, frames_next;   // of frames_from + lane, and 32 behind
-  int sequences_from;            // number of lane 0's
+  int frames_from, frames_end;  // index in `frames` of lane 0's; of what may be read
+  int frames_now, frames_next;  // of frames_from + lane, and 32 behind
+  int sequences_from;           // number of lane 0's
   int lengths, frame_begins;
 
   __device__ Tables(const SplitArgs& args, const SlotPlan& plan, int lane_)
@@ -171,10 +171,10 @@ struct Worker {
     if (a.block_tokens < kTile) {
       const int token = at.within + lane % kTile, block = token / a.block_tokens;
       const int frame = tables.frame(at.frame_at + block);
-      const int64_t mine = lane % kTile < count
-                               ? frame * a.frame_bytes +
-                                     (token - block * a.block_tokens) * a.token_stride
-                               : 0;
+      const int64_t mine =
+          lane % kTile < count
+              ? frame * a.frame_bytes + (token - block * a.block_tokens) * a.token_stride
+              : 0;
 #pragma unroll
       for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
         const int row = i * kRowsAtOnce + lane / kChunks;
@@ -209,7 +209,8 @@ struct Worker {
     return a.fresh.table + static_cast<int64_t>(at.sequence) * kSize;
   }
 
-  // ---- what comes with a tile beside it -----------------------------------------------------------
+  // ---- what comes with a tile beside it
+  // -----------------------------------------------------------
 
   // A slot holds queries as a tile's rows are held.
   __device__ int slot_offset(int slot) const { return Shared::kBytes + slot * a.slot_bytes; }
@@ -573,8 +574,7 @@ Status run_split_plan(const ParamsCuda& params, CudaStream stream) {
 Status run_split(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_ASSIGN(const SplitArgs args, split_args(params));
   if (!params.planned) CAUSEWAY_TRY(run_plan(args, stream));
-  return params.heads.size == 64 ? launch_split<64>(args, stream)
-                                 : launch_split<128>(args, stream);
+  return params.heads.size == 64 ? launch_split<64>(args, stream) : launch_split<128>(args, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts

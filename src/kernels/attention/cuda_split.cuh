@@ -20,9 +20,9 @@ constexpr int kSharedMax = 227 * 1024;  // of a CTA
 
 // What the workers of a slot begin with. One a slot, the same for all layers of a step.
 struct alignas(16) SlotPlan {
-  int sequence, tile, count, length;     // the first tile; how many in all; of the sequence
+  int sequence, tile, count, length;      // the first tile; how many in all; of the sequence
   int frame_at, within, frames_end, pad;  // where the first tile begins: index in `frames`, token
-  int frames[32];                        // from frame_at on
+  int frames[32];                         // from frame_at on
   // Of the sequences behind the first.
   int lengths[32];
   int frame_begins[32];
