@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <string>
 
 #include "kernels/attention/cuda_parts.h"
@@ -35,10 +34,7 @@ bool has_flashinfer() {
 }
 
 bool fuses_prepare(const Heads& heads, std::int64_t decode) {
-  if (decode < 1) return false;
-  if (const char* most = std::getenv("CAUSEWAY_ATTN_FUSE"); most && decode > std::atoi(most)) {
-    return false;  // TRIAL
-  }
+  if (decode < 1 || decode > kFusedSequences) return false;
   const auto kernel = choose_decode(heads, DecodeKernel::kBest);
   return kernel.ok() && *kernel == DecodeKernel::kSplit;
 }

@@ -119,9 +119,9 @@ struct Loading : Cursor {
   }
 };
 
-template <int kSize>
+template <int kSize, int kStages>
 struct Worker {
-  using Shared = Ring<kSize>;
+  using Shared = Ring<kSize, kStages>;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
@@ -257,15 +257,16 @@ struct Worker {
     return reinterpret_cast<const float*>(memory + turn_offset(stage));
   }
 
+  // Rows behind the group's are copies of its last; what becomes of them is not written.
   __device__ void read_queries(const __nv_bfloat16* source) {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
 #pragma unroll
       for (int part = 0; part < 4; ++part) {
-        const int r = lane / 4 + (part & 1) * 8;
+        const int r = min(lane / 4 + (part & 1) * 8, a.group - 1);
         const int column = i * 16 + (part / 2) * 8 + lane % 4 * 2;
-        q[i][part] =
-            r < a.group ? *reinterpret_cast<const uint32_t*>(source + r * kSize + column) : 0u;
+        // Past L1: a rehearsal reads them before they are there.
+        q[i][part] = __ldcg(reinterpret_cast<const uint32_t*>(source + r * kSize + column));
       }
     }
   }
@@ -275,30 +276,24 @@ struct Worker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       mma::load_matrices(q[i], source + place(row, i * 2 + lane / 16));
-#pragma unroll
-      for (int part = 0; part < 4; ++part) {
-        if (lane / 4 + (part & 1) * 8 >= a.group) q[i][part] = 0;
-      }
     }
   }
 
   // ---- a sequence -------------------------------------------------------------------------------
 
   // One that begins with the tile in the stage.
-  __device__ void begin_next(const Cursor& at, int stage, int slot) {
-    QueryTurn<kSize> turn = {};
-    if (fresh()) turn.load(turn_in(stage, at), lane);
+  __device__ void begin(const Cursor& at, int stage, int slot) {
     if (a.slot_bytes == 0) {
       read_queries(queries_of(at));
     } else {
       read_slot(slot);
-      __syncwarp();  // the slot may be written again
     }
-    begin(turn);
-  }
-  // Its queries have been read. `turn`: of the sequence's token, when it is fresh.
-  __device__ void begin(const QueryTurn<kSize>& turn) {
-    if (fresh()) prepare_queries<kSize>(a.fresh, turn, lane, q);
+    if (fresh()) {
+      QueryTurn<kSize> turn;
+      turn.load(turn_in(stage, at), lane);
+      prepare_queries<kSize>(a.fresh, turn, lane, q);
+    }
+    __syncwarp();  // the slot may be written again
 #pragma unroll
     for (auto& four : out) four[0] = four[1] = four[2] = four[3] = 0;
     largest[0] = largest[1] = -INFINITY;
@@ -306,8 +301,8 @@ struct Worker {
   }
 
   // The sequence's own token, which lies in its row of the last tile: its k is prepared there, and
-  // both go into its frame.
-  __device__ void place_own(const Cursor& at, int stage) {
+  // both go into its frame if it is `real`.
+  __device__ void place_own(const Cursor& at, int stage, bool real) {
     using Key = FreshKey<kSize>;
     using Pack = typename Key::Pack;
     const int token = at.length - 1, row = token % kTile;
@@ -330,6 +325,7 @@ struct Worker {
     for (int half = 0; half < 2; ++half) {
       char* target = in_frame + (half * (kSize / 2) + lane * Key::kPairs) * 2;
       *reinterpret_cast<Pack*>(in_tile + offset[half]) = key.half[half];
+      if (!real) continue;
       *reinterpret_cast<Pack*>(target) = key.half[half];
       *reinterpret_cast<Pack*>(target + a.value_offset) = value[half];
     }
@@ -407,43 +403,36 @@ struct Worker {
     }
   }
 
-  // Writes the output when the worker had the whole sequence, else its piece of it. `first`: the
-  // first tile that it had; `within`: it was not the worker's first sequence.
-  __device__ void end_sequence(const Cursor& at, int first, bool within, int64_t slot) {
+  // Writes the output when the worker had the `whole` sequence, else its piece of it, unless it is
+  // not `real`. `within`: it was not the worker's first sequence.
+  __device__ void end_sequence(int sequence, bool whole, bool within, int64_t slot, bool real) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      total[half] += __shfl_xor_sync(0xFFFFFFFFu, total[half], 1);
-      total[half] += __shfl_xor_sync(0xFFFFFFFFu, total[half], 2);
+      total[half] += __shfl_xor_sync(kAll, total[half], 1);
+      total[half] += __shfl_xor_sync(kAll, total[half], 2);
     }
-    if (first == 0 && at.last()) {
-      __nv_bfloat16* target = row_of(at.sequence);
+    const int64_t piece = piece_of(a, kv_head, slot, within) * a.group;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int r = lane / 4 + 8 * half;
-        if (r >= a.group) continue;
+    for (int half = 0; half < 2; ++half) {
+      if (8 * half >= a.group) break;
+      const int r = lane / 4 + 8 * half;
+      const bool store = real && r < a.group;
+      if (whole) {
+        __nv_bfloat16* target = row_of(sequence) + r * kSize + lane % 4 * 2;
         const float inverse = 1.0f / total[half];
 #pragma unroll
         for (int i = 0; i < kSize / 8; ++i) {
-          *reinterpret_cast<uint32_t*>(target + r * kSize + i * 8 + lane % 4 * 2) =
-              mma::pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse);
+          store_if(store, target + i * 8,
+                   mma::pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse));
         }
+        continue;
       }
-      return;
-    }
-    const int64_t piece = piece_of(a, kv_head, slot, within);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int r = lane / 4 + 8 * half;
-      if (r >= a.group) continue;
-      float* target = a.partial + (piece * a.group + r) * kSize + lane % 4 * 2;
+      float* target = a.partial + (piece + r) * kSize + lane % 4 * 2;
 #pragma unroll
       for (int i = 0; i < kSize / 8; ++i) {
-        __stcg(reinterpret_cast<float2*>(target + i * 8),
-               make_float2(out[i][2 * half], out[i][2 * half + 1]));
+        store_if(store, target + i * 8, out[i][2 * half], out[i][2 * half + 1]);
       }
-      if (lane % 4 == 0) {
-        __stcg(a.state + piece * a.group + r, make_float2(largest[half], total[half]));
-      }
+      store_if(store && lane % 4 == 0, a.state + piece + r, largest[half], total[half]);
     }
   }
 
@@ -452,20 +441,27 @@ struct Worker {
   }
 };
 
-// Grid: one CTA an SM. A warp is a worker; warps share nothing.
-template <int kSize>
+// What a step of a worker is made of, as bits.
+enum Part : unsigned { kBegin = 1, kOwn = 2, kAdd = 4, kEnd = 8 };
+constexpr int kNever = -100;
+
+// Grid: one CTA an SM. A warp is a worker; warps share nothing but the instruction cache.
+//
+// Steps before 0 only ask for tiles. One of them is a rehearsal: the weights of the layers have
+// driven this kernel's instructions out of all caches, and whoever came first to a part of the
+// loop waited for them behind the KV of all, up to 13 µs, the others with him. So each warp runs
+// another part once, without effect, before that KV is asked for.
+template <int kSize, int kStages>
 __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArgs a) {
   extern __shared__ __align__(128) char shared[];
   if (!a.tables_early) wait_for_predecessor();
   if (a.tables_early) let_successor_start();
-  using Shared = Ring<kSize>;
-  constexpr int kAhead = Shared::kStages - 1;  // tiles on their way while one is added
+  using Shared = Ring<kSize, kStages>;
+  constexpr int kAhead = kStages - 1;  // tiles on their way while one is added
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int worker = static_cast<int>(blockIdx.x * blockDim.x / 32) + warp;
   const int64_t slot = worker / a.kv_heads;
-  // A prepared token's k and v were written by the kernel in front.
-  const bool early = a.tables_early && a.fresh.table != nullptr;
   const SlotPlan& plan = a.slot_plan[slot < a.slots ? slot : 0];
   const int4 begin = *reinterpret_cast<const int4*>(&plan.sequence);
   const int count = slot < a.slots ? begin.z : 0;
@@ -481,86 +477,104 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
   loading.frame_at = plan.frame_at;
   loading.within = plan.within;
   Cursor compute = loading;
-  Worker<kSize> w = {a, tables};
+  Worker<kSize, kStages> w = {a, tables};
   w.memory = shared + warp * Shared::worker_bytes(a.slot_bytes);
   w.ring = mma::shared_address(w.memory);
   w.lane = lane;
   w.once = mma::policy_of_once();
   w.kv_head = worker % a.kv_heads;
   tables.frames_next = tables.read_frames(tables.frames_from + 32);
-  QueryTurn<kSize> turn = {};
-  if (w.fresh()) turn.load(w.turn_of(compute), lane);
 
-  if (a.tables_early && !early) wait_for_predecessor();
-
-  // ---- loads ahead, then tile by tile ---------------------------------------------------------
-  int loaded = 0, entered = 0, begun = 0;  // tiles; sequences behind the first
-  bool begins = false;  // `loading` is the first tile of a sequence behind the first
-  bool waited = !early;
+  // ---- before the kernel in front has ended ----------------------------------------------------
+  // Tiles: of earlier steps' tokens only. Own tokens of prepared rows are of the kernel in front.
+  int before = a.tables_early ? min(a.early_tiles, kAhead) : 0;
+  if (!w.fresh()) before = min(before, tiles_of(compute.length) - 1 - compute.tile);
+  before = min(before, count);
+  bool waited = !a.tables_early;
+  int loaded = 0, entered = 0, begun = 0;  // tiles; sequences
+  bool begins = true;                      // `loading` is the first that the worker has of one
+  bool joined = false;  // what belongs to early tiles may come behind the last of them
+  const auto wait = [&] {
+    wait_for_predecessor();
+    waited = true;
+    Cursor passed = compute;
+    bool enters = true;
+    for (int i = 0; i < loaded; ++i) {
+      joined |= w.load_beside(passed, i, enters, entered % Shared::kSlots);
+      if (enters) ++entered;
+      enters = i + 1 < loaded && tables.advance(passed);
+    }
+    mma::commit_copies();
+  };
   const auto load_next = [&] {
     if (loaded < count) {
-      const int stage = loaded % Shared::kStages;
+      const int stage = loaded % kStages;
       w.load(loading, stage);
       if (waited) {
         w.load_beside(loading, stage, begins, entered % Shared::kSlots);
         if (begins) ++entered;
       }
-      if (++loaded < count) begins = loading.advance(tables);
+      begins = ++loaded < count && loading.advance(tables);
     }
     mma::commit_copies();
   };
-  const int before = early ? min(a.early_tiles, kAhead) : 0;
-  for (int i = 0; i < before; ++i) load_next();
-  bool joined = false;  // what belongs to early tiles may come behind the last of them
-  if (early) {
-    wait_for_predecessor();
-    waited = true;
-    Cursor passed = compute;
-    bool enters = false;
-    for (int i = 0; i < loaded; ++i) {
-      joined |= w.load_beside(passed, i, enters, entered % Shared::kSlots);
-      if (enters) ++entered;
-      if (i + 1 < loaded) enters = tables.advance(passed);
-    }
-    mma::commit_copies();
-  }
-  w.read_queries(w.queries_of(compute));
-  for (int i = before; i < kAhead; ++i) load_next();
-  w.begin(turn);
+
+  // ---- tile by tile ----------------------------------------------------------------------------
   int first = compute.tile;
-  bool enters = false;
-  for (int done = 0; done < count;) {
-    const int stage = done % Shared::kStages;
-    if (joined && done + 1 < before) {
-      mma::wait_copies<0>();
-    } else {
-      mma::wait_copies<kAhead - 1>();
-    }
-    __syncwarp();
-    if (enters) w.begin_next(compute, stage, begun++ % Shared::kSlots);
+  bool enters = true;
+  // The step that rehearses; it asks for no tile.
+  const int rehearsal =
+      a.tables_early && a.rehearse != 0 ? (a.rehearse == 2 ? before : 0) - kAhead - 1 : kNever;
+#pragma unroll 1
+  for (int done = rehearsal == kNever ? -kAhead : -kAhead - 1; done < count;) {
+    const bool real = done >= 0, rehearses = done == rehearsal;
+    if (!waited && !rehearses && loaded == before) wait();
+
+    // ---- what is to be done in this step --------------------------------------------------------
+    const int stage = real ? done % kStages : kAhead;  // nothing comes into that before step 0
     const bool ends = compute.last();
-    if (ends && w.fresh()) w.place_own(compute, stage);
-    load_next();
-    w.add_tile(compute, stage);
-    ++done;
-    enters = false;
-    if (!ends && done < count) {
-      ++compute.tile;
-      continue;
+    unsigned parts = rehearses ? 1u << warp % 4 : 0;
+    if (real) {
+      parts = kAdd | (enters ? kBegin : 0) | (ends && w.fresh() ? kOwn : 0) |
+              (ends || done + 1 == count ? kEnd : 0);
     }
-    w.end_sequence(compute, first, begun > 0, slot);
-    if (done == count) break;
+    const auto wait_for_tile = [&] {
+      if (joined && done + 1 < before) {
+        mma::wait_copies<0>();
+      } else {
+        mma::wait_copies<kAhead - 1>();
+      }
+      __syncwarp();
+    };
+
+    // ---- doing it -------------------------------------------------------------------------------
+    if (real && a.slot_bytes != 0) wait_for_tile();
+    if (parts & kBegin) {
+      w.begin(compute, stage, begun % Shared::kSlots);
+      if (real) ++begun;
+    }
+    if (real && a.slot_bytes == 0) wait_for_tile();
+    if ((parts & kOwn) && w.fresh()) w.place_own(compute, stage, real);
+    if (!rehearses) load_next();
+    if (parts & kAdd) w.add_tile(compute, stage);
+    if (parts & kEnd) {
+      const bool whole = real ? first == 0 && ends : warp >= 4;
+      w.end_sequence(compute.sequence, whole, begun > 1, slot, real);
+    }
+    ++done;
+    if (!real) continue;
     enters = tables.advance(compute);
-    first = 0;
+    if (ends) first = 0;
   }
 }
 
-template <int kSize>
+template <int kSize, int kStages>
 Status launch_split(const SplitArgs& a, CudaStream stream) {
   const LaunchShape shape = {dim3(static_cast<unsigned>(a.ctas)),
                              dim3(static_cast<unsigned>(a.warps * 32)),
-                             a.warps * Ring<kSize>::worker_bytes(a.slot_bytes), kSharedMax};
-  CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
+                             a.warps * Ring<kSize, kStages>::worker_bytes(a.slot_bytes),
+                             kSharedMax};
+  CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize, kStages>, a));
   return merge_pieces(a, kSize, stream);
 }
 
@@ -574,7 +588,10 @@ Status run_split_plan(const ParamsCuda& params, CudaStream stream) {
 Status run_split(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_ASSIGN(const SplitArgs args, split_args(params));
   if (!params.planned) CAUSEWAY_TRY(run_plan(args, stream));
-  return params.heads.size == 64 ? launch_split<64>(args, stream) : launch_split<128>(args, stream);
+  if (params.heads.size == 64) {
+    return args.deep ? launch_split<64, 5>(args, stream) : launch_split<64, 3>(args, stream);
+  }
+  return args.deep ? launch_split<128, 3>(args, stream) : launch_split<128, 2>(args, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts
