@@ -62,8 +62,8 @@ struct ParamsCuda {
   std::int64_t q_stride = 0;
   void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused places
   void* workspace = nullptr;  // workspace_bytes; need not be cleared
-  // The int32 tables and, with `fresh`, its RoPE table and the KV of decode sequences but for their
-  // query tokens were complete before the previous kernel of the stream began (written before the
+  // The int32 tables, the KV of decode sequences but for their query tokens and, with `fresh`, its
+  // RoPE table were complete before the previous kernel of the stream began (written before the
   // step): they are read while that still runs.
   bool tables_early = false;
   // plan() has been enqueued since the tables were written, by parameters that differ at most in

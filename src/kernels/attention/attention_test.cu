@@ -338,6 +338,22 @@ void run_many(testing::Report& report, cudaStream_t stream, Random& random) {
   }
 }
 
+// Workers of a few tiles, whose sequence changes with their first, second, third … tile.
+void run_changes(testing::Report& report, cudaStream_t stream, Random& random) {
+  for (const std::int64_t size : {64, 128}) {
+    for (const std::int64_t decode : {3, 12, 40}) {
+      Case c{.shape = {"changes", 12, {16, 8, size}}, .decode = decode, .seed = random.bits()};
+      for (std::int64_t i = 0; i < decode; ++i) {
+        c.context.push_back(random.between(decode == 3 ? 1500 : 280, decode == 3 ? 1900 : 420));
+        c.queries.push_back(1);
+      }
+      run_case(c, report, stream);
+      c.fused = true;
+      run_case(c, report, stream);
+    }
+  }
+}
+
 // Frames far apart: offsets beyond 8 GiB, where 32 bits of elements end. Compared on the device's
 // own reference, because the host has no such memory.
 void run_far(testing::Report& report, cudaStream_t stream) {
@@ -432,6 +448,7 @@ int run_all(int cases, std::uint64_t seed, bool small) {
     run_all_kernels(generate(random, shape, small), report, stream);
   }
   if (!small) run_many(report, stream, random);
+  if (!small) run_changes(report, stream, random);
   if (!small) run_far(report, stream);
   must(cudaStreamDestroy(stream), "stream");
   return report.finish();

@@ -78,9 +78,8 @@ __device__ void merge_pairs(const SplitArgs& a, const SequencePlan& pieces, int 
     if (t >= turns || h >= heads) continue;
     Merged merged;
     merged.add(state[t], part[t]);
-    merged.store(reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize) +
-                 element,
-                 real);
+    auto* target = reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize);
+    merged.store(target + element, real);
   }
 }
 
@@ -96,6 +95,27 @@ struct MergeShared {
   float4 values[kMergeThreads];
   float2 states[kMergeThreads];
 };
+
+// All threads of the CTA: party 0's `merged` gets what the other parties have.
+template <int kTeam>
+__device__ void join_parties(int parties, int party, MergeShared& shared, Merged& merged) {
+  const int thread = static_cast<int>(threadIdx.x);
+  shared.values[thread] = merged.value;
+  shared.states[thread] = make_float2(merged.above, merged.sum);
+  __syncthreads();
+  if (party == 0) {
+    float above = merged.above;
+    for (int other = 1; other < parties; ++other) {
+      above = fmaxf(above, shared.states[thread + other * kTeam].x);
+    }
+    merged.rescale(above);
+    for (int other = 1; other < parties; ++other) {
+      const int at = thread + other * kTeam;
+      add_piece(shared.states[at], shared.values[at], above, merged.sum, merged.value);
+    }
+  }
+  __syncthreads();
+}
 
 // Items [item, end); only the first that is merged, and nothing is written, if they are not `real`.
 template <int kSize>
@@ -153,24 +173,7 @@ __device__ __forceinline__ void merge_items(const SplitArgs& a, int parties, int
       merged.add(state, part);
     }
 
-    // ---- what the parties have ------------------------------------------------------------------
-    if (parties > 1) {
-      shared.values[thread] = merged.value;
-      shared.states[thread] = make_float2(merged.above, merged.sum);
-      __syncthreads();
-      if (party == 0) {
-        float above = merged.above;
-        for (int other = 1; other < parties; ++other) {
-          above = fmaxf(above, shared.states[thread + other * kTeam].x);
-        }
-        merged.rescale(above);
-        for (int other = 1; other < parties; ++other) {
-          const int at = thread + other * kTeam;
-          add_piece(shared.states[at], shared.values[at], above, merged.sum, merged.value);
-        }
-      }
-      __syncthreads();
-    }
+    if (parties > 1) join_parties<kTeam>(parties, party, shared, merged);
     if (inside && party == 0) merged.store(target, real);
   }
 }

@@ -4,7 +4,6 @@
 // A kernel of the layers would otherwise begin with four reads that wait for one another (lengths,
 // sequence, block table, frame), 0.6 to 1 µs each, and longer behind KV on its way.
 #include <algorithm>
-#include <cstdlib>
 
 #include "kernels/attention/cuda_split.cuh"
 

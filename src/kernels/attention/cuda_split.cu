@@ -13,11 +13,10 @@
 //
 // A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
 // between warps. Whatever else a tile needs comes with it, because a load from the kernel's middle
-// waits behind all KV on its way, and a worker that waited for one was 12 µs later than the others:
-// the queries of a sequence that begins with the tile, and with `fresh` a token's own k and v where
-// a sequence ends, as the product left them. Whoever has a sequence's last tile prepares its k in
-// the tile, and puts k and v into their frame. Tokens of earlier steps are asked for before the
-// kernel in front has ended.
+// waits behind all KV on its way: the queries of a sequence that begins with the tile, and with
+// `fresh` a token's own k and v where a sequence ends, as the product left them. Whoever has a
+// sequence's last tile prepares its k in the tile, and puts k and v into their frame. Tokens of
+// earlier steps are asked for before the kernel in front has ended.
 //
 // The query heads that share the KV head are the rows of a 16-row tensor-core tile.
 // Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
@@ -249,7 +248,7 @@ struct Worker {
     const bool own = fresh() && at.last();
     if (own) load_own(at, stage);
     if (own || (begins && fresh())) ask_for_turn(at, stage);
-    return own || begins;
+    return own || (begins && a.slot_bytes != 0);
   }
   // Of the token of a sequence that begins or ends with the tile in the stage.
   __device__ const float* turn_in(int stage, const Cursor& at) const {
@@ -563,8 +562,8 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
     }
     ++done;
     if (!real) continue;
-    enters = tables.advance(compute);
     if (ends) first = 0;
+    enters = done < count && tables.advance(compute);
   }
 }
 

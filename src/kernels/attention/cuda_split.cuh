@@ -53,7 +53,7 @@ struct SplitArgs {
   int slot_bytes;   // of shared memory for the queries of a sequence to come; 0: no such places
   int early_tiles;  // of a worker, asked for before the kernel in front has ended
   bool deep;        // rings of more stages
-  int rehearse;     // 0: no rehearsal; 1: before the early tiles; 2: behind them
+  int rehearse;     // 0: no rehearsal; 1: before the early tiles are asked for; 2: behind them
   bool tables_early;
   FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
   float scale_log2;
@@ -110,6 +110,7 @@ struct Ring {
   }
 };
 
+// The rings there are: the more is on its way, the longer all else takes.
 template <int kSize>
 using DeepRing = Ring<kSize, kSize == 128 ? 3 : 5>;
 template <int kSize>
