@@ -46,17 +46,17 @@ struct Merged {
     sum *= shrink;
     value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
   }
-  __device__ void store(uint2* target, bool real) const {
+  __device__ void store(uint2* target) const {
     const float inverse = 1.0f / sum;
-    store_if(real, target, mma::pack(value.x * inverse, value.y * inverse),
-             mma::pack(value.z * inverse, value.w * inverse));
+    *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
+                         mma::pack(value.z * inverse, value.w * inverse));
   }
 };
 
 // With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
 template <int kSize>
 __device__ void merge_pairs(const SplitArgs& a, const SequencePlan& pieces, int sequence, int head,
-                            int step, int turns, int element, bool real) {
+                            int step, int turns, int element) {
   const int heads = a.kv_heads * a.group;
   float2 state[kMergeTurns][2];
   float4 part[kMergeTurns][2];
@@ -78,8 +78,8 @@ __device__ void merge_pairs(const SplitArgs& a, const SequencePlan& pieces, int 
     if (t >= turns || h >= heads) continue;
     Merged merged;
     merged.add(state[t], part[t]);
-    auto* target = reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize);
-    merged.store(target + element, real);
+    merged.store(reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize) +
+                 element);
   }
 }
 
@@ -117,17 +117,23 @@ __device__ void join_parties(int parties, int party, MergeShared& shared, Merged
   __syncthreads();
 }
 
-// Items [item, end); only the first that is merged, and nothing is written, if they are not `real`.
+// Merges pieces: `parties` teams of kSize / 4 threads share those of a query head, and a CTA takes
+// as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
+// next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
 template <int kSize>
-__device__ __forceinline__ void merge_items(const SplitArgs& a, int parties, int item, int end,
-                                            bool real, MergeShared& shared) {
+__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
   constexpr int kTeam = kSize / 4, kTeams = kMergeThreads / kTeam;
+  __shared__ MergeShared shared;
+  if (!a.tables_early) wait_for_predecessor();
   const int thread = static_cast<int>(threadIdx.x);
   const int team = thread / kTeam, element = thread % kTeam, party = team % parties;
   const int heads = a.kv_heads * a.group, at_once = kTeams / parties;
-  const int turns = (heads + at_once - 1) / at_once;
+  const int turns = (heads + at_once - 1) / at_once, items = a.sequences * turns;
+  int item = static_cast<int>(int64_t{blockIdx.x} * items / gridDim.x);
+  const int end = static_cast<int>((int64_t{blockIdx.x} + 1) * items / gridDim.x);
   int sequence = item / turns;
   SequencePlan pieces = read_plan(a, sequence), next = read_plan(a, sequence + 1);
+  if (a.tables_early) wait_for_predecessor();
   for (; item < end; ++item) {
     if (item / turns != sequence) {
       ++sequence;
@@ -135,11 +141,10 @@ __device__ __forceinline__ void merge_items(const SplitArgs& a, int parties, int
       next = read_plan(a, sequence + 1);
     }
     if (pieces.count == 1) continue;  // its worker had all of it
-    if (!real) end = item + 1;
     if (pieces.count == 2 && parties == 1) {
       const int together = min(kMergeTurns, min(end - item, turns - item % turns));
       merge_pairs<kSize>(a, pieces, sequence, item % turns * at_once + team, at_once, together,
-                         element, real);
+                         element);
       item += together - 1;
       continue;
     }
@@ -150,7 +155,7 @@ __device__ __forceinline__ void merge_items(const SplitArgs& a, int parties, int
         reinterpret_cast<uint2*>(a.out + (static_cast<int64_t>(sequence) * heads + head) * kSize) +
         element;
     if (pieces.count == 0) {
-      if (real && inside && party == 0) *target = make_uint2(0, 0);
+      if (inside && party == 0) *target = make_uint2(0, 0);
       continue;
     }
 
@@ -174,28 +179,7 @@ __device__ __forceinline__ void merge_items(const SplitArgs& a, int parties, int
     }
 
     if (parties > 1) join_parties<kTeam>(parties, party, shared, merged);
-    if (inside && party == 0) merged.store(target, real);
-  }
-}
-
-// Merges pieces: `parties` teams of kSize / 4 threads share those of a query head, and a CTA takes
-// as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
-// next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
-template <int kSize>
-__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
-  __shared__ MergeShared shared;
-  if (!a.tables_early) wait_for_predecessor();
-  if (a.tables_early) let_successor_start();
-  const int heads = a.kv_heads * a.group, at_once = kMergeThreads / (kSize / 4) / parties;
-  const int items = a.sequences * ((heads + at_once - 1) / at_once);
-  const int item = static_cast<int>(int64_t{blockIdx.x} * items / gridDim.x);
-  const int end = static_cast<int>((int64_t{blockIdx.x} + 1) * items / gridDim.x);
-  // Once without effect, so that the instructions are there when the decode kernel has ended
-  // (cuda_split.cu says why).
-#pragma unroll 1
-  for (int pass = a.tables_early && a.rehearse != 0 ? 0 : 1; pass < 2; ++pass) {
-    if (pass == 1 && a.tables_early) wait_for_predecessor();
-    merge_items<kSize>(a, parties, item, end, pass == 1, shared);
+    if (inside && party == 0) merged.store(target);
   }
 }
 

@@ -118,9 +118,9 @@ struct Loading : Cursor {
   }
 };
 
-template <int kSize, int kStages>
+template <int kSize>
 struct Worker {
-  using Shared = Ring<kSize, kStages>;
+  using Shared = Ring<kSize>;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
@@ -208,8 +208,7 @@ struct Worker {
     return a.fresh.table + static_cast<int64_t>(at.sequence) * kSize;
   }
 
-  // ---- what comes with a tile beside it
-  // -----------------------------------------------------------
+  // ---- what comes with a tile beside it ---------------------------------------------------------
 
   // A slot holds queries as a tile's rows are held.
   __device__ int slot_offset(int slot) const { return Shared::kBytes + slot * a.slot_bytes; }
@@ -264,8 +263,7 @@ struct Worker {
       for (int part = 0; part < 4; ++part) {
         const int r = min(lane / 4 + (part & 1) * 8, a.group - 1);
         const int column = i * 16 + (part / 2) * 8 + lane % 4 * 2;
-        // Past L1: a rehearsal reads them before they are there.
-        q[i][part] = __ldcg(reinterpret_cast<const uint32_t*>(source + r * kSize + column));
+        q[i][part] = *reinterpret_cast<const uint32_t*>(source + r * kSize + column);
       }
     }
   }
@@ -300,8 +298,8 @@ struct Worker {
   }
 
   // The sequence's own token, which lies in its row of the last tile: its k is prepared there, and
-  // both go into its frame if it is `real`.
-  __device__ void place_own(const Cursor& at, int stage, bool real) {
+  // both go into its frame.
+  __device__ void place_own(const Cursor& at, int stage) {
     using Key = FreshKey<kSize>;
     using Pack = typename Key::Pack;
     const int token = at.length - 1, row = token % kTile;
@@ -324,7 +322,6 @@ struct Worker {
     for (int half = 0; half < 2; ++half) {
       char* target = in_frame + (half * (kSize / 2) + lane * Key::kPairs) * 2;
       *reinterpret_cast<Pack*>(in_tile + offset[half]) = key.half[half];
-      if (!real) continue;
       *reinterpret_cast<Pack*>(target) = key.half[half];
       *reinterpret_cast<Pack*>(target + a.value_offset) = value[half];
     }
@@ -402,9 +399,9 @@ struct Worker {
     }
   }
 
-  // Writes the output when the worker had the `whole` sequence, else its piece of it, unless it is
-  // not `real`. `within`: it was not the worker's first sequence.
-  __device__ void end_sequence(int sequence, bool whole, bool within, int64_t slot, bool real) {
+  // Writes the output when the worker had the `whole` sequence, else its piece of it. `within`: it
+  // was not the worker's first sequence.
+  __device__ void end_sequence(int sequence, bool whole, bool within, int64_t slot) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       total[half] += __shfl_xor_sync(kAll, total[half], 1);
@@ -413,25 +410,25 @@ struct Worker {
     const int64_t piece = piece_of(a, kv_head, slot, within) * a.group;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (8 * half >= a.group) break;
       const int r = lane / 4 + 8 * half;
-      const bool store = real && r < a.group;
+      if (r >= a.group) continue;
       if (whole) {
         __nv_bfloat16* target = row_of(sequence) + r * kSize + lane % 4 * 2;
         const float inverse = 1.0f / total[half];
 #pragma unroll
         for (int i = 0; i < kSize / 8; ++i) {
-          store_if(store, target + i * 8,
-                   mma::pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse));
+          *reinterpret_cast<uint32_t*>(target + i * 8) =
+              mma::pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse);
         }
         continue;
       }
       float* target = a.partial + (piece + r) * kSize + lane % 4 * 2;
 #pragma unroll
       for (int i = 0; i < kSize / 8; ++i) {
-        store_if(store, target + i * 8, out[i][2 * half], out[i][2 * half + 1]);
+        __stcg(reinterpret_cast<float2*>(target + i * 8),
+               make_float2(out[i][2 * half], out[i][2 * half + 1]));
       }
-      store_if(store && lane % 4 == 0, a.state + piece + r, largest[half], total[half]);
+      if (lane % 4 == 0) __stcg(a.state + piece + r, make_float2(largest[half], total[half]));
     }
   }
 
@@ -440,22 +437,22 @@ struct Worker {
   }
 };
 
-// What a step of a worker is made of, as bits.
-enum Part : unsigned { kBegin = 1, kOwn = 2, kAdd = 4, kEnd = 8 };
-constexpr int kNever = -100;
-
 // Grid: one CTA an SM. A warp is a worker; warps share nothing but the instruction cache.
 //
-// Steps before 0 only ask for tiles. One of them is a rehearsal: the weights of the layers have
-// driven this kernel's instructions out of all caches, and whoever came first to a part of the
-// loop waited for them behind the KV of all, up to 13 µs, the others with him. So each warp runs
-// another part once, without effect, before that KV is asked for.
-template <int kSize, int kStages>
+// That cache decides how the loop is written: the code of each part is there once. Between two
+// layers the weights drive the kernel's instructions out of all caches; while the first tiles had
+// their own copy of the loads, and sequences to come another, the first warp there waited for its
+// instructions behind the KV of all, up to 13 µs, and the others with it.
+template <int kSize>
 __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArgs a) {
   extern __shared__ __align__(128) char shared[];
-  if (!a.tables_early) wait_for_predecessor();
-  if (a.tables_early) let_successor_start();
-  using Shared = Ring<kSize, kStages>;
+  if (a.tables_early) {
+    let_successor_start();
+  } else {
+    wait_for_predecessor();
+  }
+  using Shared = Ring<kSize>;
+  constexpr int kStages = Shared::kStages;
   constexpr int kAhead = kStages - 1;  // tiles on their way while one is added
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -476,7 +473,7 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
   loading.frame_at = plan.frame_at;
   loading.within = plan.within;
   Cursor compute = loading;
-  Worker<kSize, kStages> w = {a, tables};
+  Worker<kSize> w = {a, tables};
   w.memory = shared + warp * Shared::worker_bytes(a.slot_bytes);
   w.ring = mma::shared_address(w.memory);
   w.lane = lane;
@@ -518,62 +515,48 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
     mma::commit_copies();
   };
 
+  const auto wait_for_tile = [&](int done) {
+    if (joined && done + 1 < before) {
+      mma::wait_copies<0>();
+    } else {
+      mma::wait_copies<kAhead - 1>();
+    }
+    __syncwarp();
+  };
+
   // ---- tile by tile ----------------------------------------------------------------------------
   int first = compute.tile;
   bool enters = true;
-  // The step that rehearses; it asks for no tile.
-  const int rehearsal =
-      a.tables_early && a.rehearse != 0 ? (a.rehearse == 2 ? before : 0) - kAhead - 1 : kNever;
+  // Steps before 0 only ask for tiles.
 #pragma unroll 1
-  for (int done = rehearsal == kNever ? -kAhead : -kAhead - 1; done < count;) {
-    const bool real = done >= 0, rehearses = done == rehearsal;
-    if (!waited && !rehearses && loaded == before) wait();
-
-    // ---- what is to be done in this step --------------------------------------------------------
-    const int stage = real ? done % kStages : kAhead;  // nothing comes into that before step 0
-    const bool ends = compute.last();
-    unsigned parts = rehearses ? 1u << warp % 4 : 0;
-    if (real) {
-      parts = kAdd | (enters ? kBegin : 0) | (ends && w.fresh() ? kOwn : 0) |
-              (ends || done + 1 == count ? kEnd : 0);
+  for (int done = -kAhead; done < count; ++done) {
+    const bool adds = done >= 0, ends = compute.last();
+    const int stage = done % kStages;
+    if (!waited && loaded == before) wait();
+    if (adds) {
+      if (a.slot_bytes != 0) wait_for_tile(done);  // the queries come with it
+      if (enters) w.begin(compute, stage, begun++ % Shared::kSlots);
+      if (a.slot_bytes == 0) wait_for_tile(done);
+      if (ends && w.fresh()) w.place_own(compute, stage);
     }
-    const auto wait_for_tile = [&] {
-      if (joined && done + 1 < before) {
-        mma::wait_copies<0>();
-      } else {
-        mma::wait_copies<kAhead - 1>();
-      }
-      __syncwarp();
-    };
-
-    // ---- doing it -------------------------------------------------------------------------------
-    if (real && a.slot_bytes != 0) wait_for_tile();
-    if (parts & kBegin) {
-      w.begin(compute, stage, begun % Shared::kSlots);
-      if (real) ++begun;
+    load_next();
+    if (!adds) continue;
+    w.add_tile(compute, stage);
+    if (ends || done + 1 == count) {
+      w.end_sequence(compute.sequence, first == 0 && ends, begun > 1, slot);
     }
-    if (real && a.slot_bytes == 0) wait_for_tile();
-    if ((parts & kOwn) && w.fresh()) w.place_own(compute, stage, real);
-    if (!rehearses) load_next();
-    if (parts & kAdd) w.add_tile(compute, stage);
-    if (parts & kEnd) {
-      const bool whole = real ? first == 0 && ends : warp >= 4;
-      w.end_sequence(compute.sequence, whole, begun > 1, slot, real);
-    }
-    ++done;
-    if (!real) continue;
     if (ends) first = 0;
-    enters = done < count && tables.advance(compute);
+    enters = done + 1 < count && tables.advance(compute);
   }
 }
 
-template <int kSize, int kStages>
+template <int kSize>
 Status launch_split(const SplitArgs& a, CudaStream stream) {
   const LaunchShape shape = {dim3(static_cast<unsigned>(a.ctas)),
                              dim3(static_cast<unsigned>(a.warps * 32)),
-                             a.warps * Ring<kSize, kStages>::worker_bytes(a.slot_bytes),
+                             a.warps * Ring<kSize>::worker_bytes(a.slot_bytes),
                              kSharedMax};
-  CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize, kStages>, a));
+  CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
   return merge_pieces(a, kSize, stream);
 }
 
@@ -587,10 +570,7 @@ Status run_split_plan(const ParamsCuda& params, CudaStream stream) {
 Status run_split(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_ASSIGN(const SplitArgs args, split_args(params));
   if (!params.planned) CAUSEWAY_TRY(run_plan(args, stream));
-  if (params.heads.size == 64) {
-    return args.deep ? launch_split<64, 5>(args, stream) : launch_split<64, 3>(args, stream);
-  }
-  return args.deep ? launch_split<128, 3>(args, stream) : launch_split<128, 2>(args, stream);
+  return params.heads.size == 64 ? launch_split<64>(args, stream) : launch_split<128>(args, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts

@@ -52,8 +52,6 @@ struct SplitArgs {
   int slots;        // workers of a KV head
   int slot_bytes;   // of shared memory for the queries of a sequence to come; 0: no such places
   int early_tiles;  // of a worker, asked for before the kernel in front has ended
-  bool deep;        // rings of more stages
-  int rehearse;     // 0: no rehearsal; 1: before the early tiles are asked for; 2: behind them
   bool tables_early;
   FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
   float scale_log2;
@@ -62,29 +60,6 @@ struct SplitArgs {
   SlotPlan* slot_plan;          // [slots]
   SequencePlan* sequence_plan;  // [sequences]
 };
-
-// Predicated stores, never branched around: a rehearsal must run them.
-__device__ __forceinline__ void store_if(bool store, void* target, uint32_t x) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.b32 [%1], %2;\n}" ::"r"(
-          static_cast<int>(store)),
-      "l"(target), "r"(x)
-      : "memory");
-}
-__device__ __forceinline__ void store_if(bool store, void* target, uint32_t x, uint32_t y) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.v2.b32 [%1], {%2, %3};\n}" ::"r"(
-          static_cast<int>(store)),
-      "l"(target), "r"(x), "r"(y)
-      : "memory");
-}
-__device__ __forceinline__ void store_if(bool store, void* target, float x, float y) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.cg.v2.f32 [%1], {%2, %3};\n}" ::"r"(
-          static_cast<int>(store)),
-      "l"(target), "f"(x), "f"(y)
-      : "memory");
-}
 
 __device__ inline int tiles_of(int length) { return (length + kTile - 1) / kTile; }
 
@@ -95,10 +70,10 @@ __device__ inline int64_t piece_of(const SplitArgs& a, int kv_head, int64_t slot
 }
 
 // Bytes of shared memory that a worker takes beside its queries to come: a ring of tiles.
-template <int kSize, int kStages>
+template <int kSize>
 struct Ring {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
-  static constexpr int kCount = kStages;
+  static constexpr int kStages = kSize == 128 ? 3 : 5;
   static constexpr int kBytes = kStages * 2 * kTileBytes;
   static constexpr int kTurnBytes = kSize * 4;  // a row of the RoPE table
   // Sequences that may begin in tiles on their way: the one that is computed has its queries in
@@ -109,12 +84,6 @@ struct Ring {
     return kBytes + (slot_bytes == 0 ? 0 : kSlots * slot_bytes + kStages * kTurnBytes);
   }
 };
-
-// The rings there are: the more is on its way, the longer all else takes.
-template <int kSize>
-using DeepRing = Ring<kSize, kSize == 128 ? 3 : 5>;
-template <int kSize>
-using FlatRing = Ring<kSize, kSize == 128 ? 2 : 3>;
 
 // The arguments of a step's kernels.
 Result<SplitArgs> split_args(const ParamsCuda& params);
