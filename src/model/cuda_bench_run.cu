@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "kernels/bench/cuda_chain.h"
 #include "kernels/bench/cuda_limits.h"
 #include "kernels/bench/cuda_timer.h"
 #include "kernels/cuda_status.cuh"
 #include "model/bench_model.h"
 #include "model/cuda_array.h"
 #include "model/cuda_forward.h"
+#include "model/decode_chain.h"
 
 namespace causeway::model {
 namespace {
@@ -25,6 +28,7 @@ using kernels::bench::BenchSample;
 using kernels::bench::KernelBenchRow;
 
 constexpr Bytes kFrame = mib(4);
+constexpr int kChainTimes = 10;  // of each of its graphs, in a run
 
 struct FreeHost {
   void operator()(std::int32_t* memory) const { cudaFreeHost(memory); }
@@ -68,6 +72,7 @@ class Bench {
   Result<KernelBenchRow> prefill();
 
  private:
+  Result<kernels::bench::CudaChain> chain_of(const DecodeReads& reads);
   Status step(const request::Batch& batch, const StepShape& shape);
   template <typename Measure>
   Result<KernelBenchRow> measure(KernelBenchRow row, Measure once);
@@ -161,6 +166,18 @@ Result<double> Bench::take_experts_read() {
   return static_cast<double>(read);
 }
 
+// Over the weights' memory; what it writes goes where the limit of prompts is measured later.
+Result<kernels::bench::CudaChain> Bench::chain_of(const DecodeReads& reads) {
+  kernels::bench::ChainRead chain{.memory = weights_memory_.data(),
+                                  .memory_bytes = weights_memory_.bytes(),
+                                  .scratch = matmul_memory_.data(),
+                                  .vector = Bytes(2 * options_.config.hidden)};
+  for (const ChainStage& stage : decode_chain(options_.config, reads)) {
+    chain.links.push_back({stage.bytes, stage.early});
+  }
+  return kernels::bench::CudaChain::create(chain, stream_);
+}
+
 Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
   const ModelConfig& c = options_.config;
   const std::int64_t context = options_.decode_context;
@@ -174,6 +191,7 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
       .limit_name = "hbm_read",
       .ratio_wanted = c.moe ? 1 / 1.5 : batch == 1 ? 1 / 1.20 : 1 / 1.15};
   double experts = 0;  // of a step, as the device counted them
+  std::optional<kernels::bench::CudaChain> chain;
   CAUSEWAY_ASSIGN(row, measure(std::move(row), [&]() -> Result<BenchSample> {
     CAUSEWAY_ASSIGN(const double limit,
                     kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
@@ -188,7 +206,12 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
     experts /= static_cast<double>(options_.decode_steps);
     const Bytes bytes = decode_weight_bytes_of(c, DType::kBF16, experts) + kv;
     const auto read = static_cast<double>(bytes.count * options_.decode_steps);
-    return BenchSample{read / to_seconds(took), limit};
+    if (!chain) {
+      CAUSEWAY_ASSIGN(chain, chain_of({.storage = DType::kBF16, .experts = experts, .kv = kv}));
+    }
+    CAUSEWAY_ASSIGN(const Nanos linked, chain->time(kChainTimes, stream_));
+    return BenchSample{read / to_seconds(took), limit,
+                       static_cast<double>(bytes.count) / to_seconds(linked)};
   }));
   if (c.moe) {
     const auto tenths = std::llround(10 * experts / static_cast<double>(sparse_layers(c)));

@@ -24,6 +24,7 @@ struct KernelBenchRow {
   double spread = 0;    // (largest - smallest) ÷ median, of measured
   std::int64_t runs = 0;
   std::string limit_name;   // what the limit is
+  double chain = 0;         // median of the further limit "chain_read", in `unit`; 0: none
   double ratio_wanted = 0;  // the ratio that the project demands; 0: none
 };
 
@@ -40,6 +41,7 @@ using BenchProgress =
 struct BenchSample {
   double measured = 0;
   double limit = 0;
+  double chain = 0;  // a further limit; 0: none
 };
 
 // Fills measured, limit, ratio, spread and runs of `row` from samples; `scale` to the row's unit.
