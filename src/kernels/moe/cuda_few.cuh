@@ -67,6 +67,8 @@ struct FewLayout {
   uint32_t choices;     // front: uint8_t [tokens][experts], which choice of the token it is
   uint32_t pair_key;    // front: uint32_t [pairs]
   uint32_t x;           // front: bf16 [tokens], x_pitch bytes apart
+  uint32_t active;      // direct: bf16 [pairs][intermediate]
+  uint32_t down_parts;  // direct: float [pairs][kFewWarps][kWeightRows]
   uint32_t words;       // int [4 + kFewWarps]: items; front: of a scan
   uint32_t barriers;    // full and empty [stages], and the front's
   uint32_t bytes;
@@ -76,13 +78,42 @@ struct FewLayout {
   uint32_t stage_bytes;
   int stages;
   int gated_step, down_step;  // columns of a stage
+  bool direct;  // of one token: CTAs hand active to each other in words that say their launch
 };
 
 __host__ __device__ constexpr int keys_pitch(int64_t experts) {
   return static_cast<int>((experts + 3) / 4 * 4);
 }
 
+// Trials.
+enum : uint32_t {
+  kOneLane = 1,      // one lane of a feeding warp asks for all its rows
+  kEachArrives = 2,  // each asking lane arrives for what it asks
+  kAllArrive = 4,    // all lanes of the multiplying warps say that a stage is read
+  kReadFence = 8,    // with a proxy fence in front
+  kDirect = 16,
+  kLateWeights = 32,  // the pairs' weights after the experts are known
+  kAheadStays = 64,   // what is asked for the next kernels leaves L2 last
+  kTensor = 128,      // rows by tensor copies, of maps of all memory
+};
+
+// What the next kernels read, asked into L2 when this kernel begins, and when it has asked for all
+// its own.
+struct FewAhead {
+  const char* data;
+  uint32_t early, late;  // bytes; the late ones lie behind the early ones
+};
+constexpr int kAheadMax = 4;
+
+// A map of all memory for copies of so many bytes: [2^13 slabs][2^31 doubles] from map_base on.
+constexpr int kMaps = 4, kSlabBits = 34;
+
 struct FewArgs {
+  CUtensorMap maps[kMaps];
+  uint32_t map_bytes[kMaps];
+  uint64_t map_base;
+  uint32_t trial;
+  FewAhead ahead[kAheadMax];
   FewLayout layout;
   FrontCuda front;
   Sync* sync;
@@ -123,10 +154,58 @@ CAUSEWAY_DEVICE void bulk_load(uint32_t target, const void* source, uint32_t byt
       : "memory");
 }
 
+CAUSEWAY_DEVICE void row_load(const FewArgs& args, uint32_t target, const void* source,
+                              uint32_t bytes, uint32_t barrier, uint64_t policy) {
+  const uint64_t at = reinterpret_cast<uint64_t>(source) - args.map_base;
+  const uint64_t in_slab = at & ((uint64_t{1} << kSlabBits) - 1);
+  if (in_slab + bytes <= uint64_t{1} << kSlabBits) {
+#pragma unroll
+    for (int i = 0; i < kMaps; ++i) {
+      if (args.map_bytes[i] != bytes) continue;
+      ptx::load_box_streamed(target, &args.maps[i], static_cast<int>(in_slab / 8),
+                             static_cast<int>(at >> kSlabBits), barrier, policy);
+      return;
+    }
+  }
+  bulk_load(target, source, bytes, barrier, policy);
+}
+
 CAUSEWAY_DEVICE unsigned long long relaxed_load(const unsigned long long* word) {
   unsigned long long value;
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
+}
+// Each word by itself, in no order.
+CAUSEWAY_DEVICE ulonglong2 relaxed_load_two(const unsigned long long* words) {
+  ulonglong2 two;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(two.x), "=l"(two.y)
+               : "l"(words)
+               : "memory");
+  return two;
+}
+CAUSEWAY_DEVICE void prefetch_bytes(const void* source, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+}
+CAUSEWAY_DEVICE void prefetch_bytes(const void* source, uint32_t bytes, uint64_t policy) {
+  asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(source),
+               "r"(bytes), "l"(policy)
+               : "memory");
+}
+// This CTA's share of `bytes`, one thread.
+CAUSEWAY_DEVICE void prefetch_share(const char* data, uint32_t bytes, bool stays) {
+  constexpr uint32_t kPiece = 8192;
+  if (stays) {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    for (uint32_t at = blockIdx.x * kPiece; at < bytes; at += gridDim.x * kPiece) {
+      prefetch_bytes(data + at, min(kPiece, bytes - at), policy);
+    }
+    return;
+  }
+  for (uint32_t at = blockIdx.x * kPiece; at < bytes; at += gridDim.x * kPiece) {
+    prefetch_bytes(data + at, min(kPiece, bytes - at));
+  }
 }
 CAUSEWAY_DEVICE void relaxed_store(unsigned long long* word, unsigned long long value) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
@@ -157,10 +236,11 @@ struct GatedShare {
   int begin, end;
 
   CAUSEWAY_DEVICE GatedShare(const FewArgs& args, int items) : tiles(args.intermediate / 8) {
-    const int all = items * tiles, ctas = static_cast<int>(gridDim.x);
-    const int cta = static_cast<int>(blockIdx.x);
-    begin = static_cast<int>(int64_t{all} * cta / ctas);
-    end = static_cast<int>(int64_t{all} * (cta + 1) / ctas);
+    // all × cta ÷ ctas, in 32 bits.
+    const uint32_t all = static_cast<uint32_t>(items * tiles), ctas = gridDim.x;
+    const uint32_t cta = blockIdx.x, each = all / ctas, left = all - each * ctas;
+    begin = static_cast<int>(each * cta + left * cta / ctas);
+    end = static_cast<int>(each * (cta + 1) + left * (cta + 1) / ctas);
   }
 };
 
@@ -176,8 +256,12 @@ struct FewFeeder {
   FewCursor cursor;
 
   // Waits for the stage, and says how many bytes this warp will bring.
-  CAUSEWAY_DEVICE void enter(uint32_t bytes) {
+  CAUSEWAY_DEVICE void enter(uint32_t bytes, uint32_t mine) {
     ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
+    if ((args.trial & kEachArrives) != 0) {
+      if (lane < 8) ptx::barrier_arrive_expect(place.full(cursor.stage), mine);
+      return;
+    }
     if (lane == 0) ptx::barrier_arrive_expect(place.full(cursor.stage), bytes);
     __syncwarp();
   }
@@ -190,10 +274,23 @@ struct FewFeeder {
     const char* source = rows + int64_t{lane % 8} * depth * 2;
     for (int column = 0; column < depth; column += step) {
       const uint32_t bytes = static_cast<uint32_t>(min(step, depth - column)) * 2;
-      enter(8 * bytes);
+      const bool tensor = (args.trial & kTensor) != 0;
+      const bool whole = !tensor && column == 0 && step == depth && bytes == place.at.pitch;
+      enter(8 * bytes, whole ? (lane == 0 ? 8 * bytes : 0) : bytes);
       const uint32_t full = place.full(cursor.stage);
-      if (column == 0 && step == depth && bytes == place.at.pitch) {
+      if (whole) {
         if (lane == 0) bulk_load(target(part * 8), rows, 8 * bytes, full, policy);
+      } else if ((args.trial & kOneLane) != 0) {
+        if (lane == 0) {
+          for (int r = 0; r < 8; ++r) {
+            bulk_load(target(part * 8 + r), rows + (int64_t{r} * depth + column) * 2, bytes, full,
+                      policy);
+          }
+        }
+      } else if (tensor) {
+        if (lane < 8) {
+          row_load(args, target(part * 8 + lane), source + column * 2, bytes, full, policy);
+        }
       } else if (lane < 8) {
         bulk_load(target(part * 8 + lane), source + column * 2, bytes, full, policy);
       }
@@ -205,8 +302,22 @@ struct FewFeeder {
   CAUSEWAY_DEVICE void feed_tokens(const __nv_bfloat16* source, int rows, int depth, int step) {
     for (int column = 0; column < depth; column += step) {
       const uint32_t bytes = static_cast<uint32_t>(min(step, depth - column)) * 2;
-      enter(static_cast<uint32_t>(rows) * bytes);
-      if (lane < rows) {
+      enter(static_cast<uint32_t>(rows) * bytes, lane < rows ? bytes : 0);
+      if ((args.trial & kOneLane) != 0) {
+        for (int r = 0; r < rows; ++r) {
+          const auto from = reinterpret_cast<const __nv_bfloat16*>(
+              __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), r));
+          if (lane == 0) {
+            hybrid_gemm::ptx::load_bytes(target(kWeightRows + r), from + column, bytes,
+                                         place.full(cursor.stage));
+          }
+        }
+      } else if ((args.trial & kTensor) != 0) {
+        if (lane < rows) {
+          row_load(args, target(kWeightRows + lane), source + column, bytes,
+                   place.full(cursor.stage), ptx::policy_stream());
+        }
+      } else if (lane < rows) {
         hybrid_gemm::ptx::load_bytes(target(kWeightRows + lane), source + column, bytes,
                                      place.full(cursor.stage));
       }
@@ -256,6 +367,8 @@ struct FewFeeder {
         if (part < 2) {
           feed_weights(item.weight[2] + (row + part * 8) * row_bytes, args.intermediate, step,
                        policy);
+        } else if (place.at.direct) {
+          feed_tokens(nullptr, 0, args.intermediate, step);
         } else {
           feed_tokens(args.active + int64_t{row_of(item).pair} * args.intermediate, item.rows,
                       args.intermediate, step);
@@ -269,8 +382,13 @@ struct FewFeeder {
     hybrid_gemm::ptx::proxy_fence();  // the front wrote to the ring
     gated(policy);
     if (int64_t{blockIdx.x} * kWeightRows >= args.hidden) return;
-    if (part == 2) wait_for_active();
+    if (part == 2 && !place.at.direct) wait_for_active();
     down(policy);
+    if (part == 0 && lane == 0) {
+      for (const FewAhead& ahead : args.ahead) {
+        prefetch_share(ahead.data + ahead.early, ahead.late, (args.trial & kAheadStays) != 0);
+      }
+    }
   }
 };
 
@@ -281,7 +399,7 @@ struct FewWorker {
   const FewArgs& args;
   const FewPlace& place;
   int warp, lane;
-  uint32_t parity;  // of the launch
+  uint32_t launch;
   FewCursor cursor;
   int turn = 0;          // of adding up
   float sum[4][4] = {};  // four that take turns: a chain of products is long
@@ -351,8 +469,9 @@ struct FewWorker {
       case kRound: multiply_rounds<1>(weights, tokens); break;
       default: multiply_some(weights, tokens, columns); break;
     }
+    if ((args.trial & kReadFence) != 0) hybrid_gemm::ptx::proxy_fence();
     __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(place.empty(cursor.stage));
+    if (lane == 0 || (args.trial & kAllArrive) != 0) ptx::barrier_arrive(place.empty(cursor.stage));
     cursor.advance();
   }
 
@@ -388,6 +507,83 @@ struct FewWorker {
         __float2bfloat16(silu(total) * up);
   }
 
+  // One token's two features of this warp as one word.
+  CAUSEWAY_DEVICE void hand_over_active(const FewItem& item, int tile, float total) {
+    const float up = __shfl_down_sync(0xFFFFFFFFu, total, 2);
+    const float mine = silu(total) * up;
+    const float next = __shfl_down_sync(0xFFFFFFFFu, mine, 16);
+    if (lane != 0) return;
+    const int64_t at = int64_t{row_of(item, 0).pair} * args.intermediate + tile * 8 + 2 * warp;
+    relaxed_store(args.sync->active + at / 2,
+                  static_cast<unsigned long long>(launch + 1) << 32 | mma::pack(mine, next));
+  }
+
+  // All CTAs' words, as they come.
+  CAUSEWAY_DEVICE void collect_active() {
+    constexpr int kEach = 12, kStep = 2 * 32 * kFewWarps;
+    const int words = args.k * args.intermediate / 2;
+    auto* target = place.of<uint2>(place.at.active);
+    for (int begin = 2 * thread(); begin < words; begin += kEach * kStep) {
+      uint32_t missing = 0;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (begin + i * kStep < words) missing |= 1u << i;
+      }
+      hybrid_gemm::ptx::SpinGuard guard;
+      while (missing != 0) {
+        ulonglong2 two[kEach];
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          if ((missing >> i & 1) != 0) {
+            two[i] = relaxed_load_two(args.sync->active + begin + i * kStep);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          if ((missing >> i & 1) == 0 || static_cast<uint32_t>(two[i].x >> 32) != launch + 1 ||
+              static_cast<uint32_t>(two[i].y >> 32) != launch + 1) {
+            continue;
+          }
+          target[(begin + i * kStep) / 2] =
+              make_uint2(static_cast<uint32_t>(two[i].x), static_cast<uint32_t>(two[i].y));
+          missing &= ~(1u << i);
+        }
+        guard.spin();
+      }
+    }
+    workers_sync();
+  }
+
+  // The sums of one token's row of weights, of this warp's columns.
+  CAUSEWAY_DEVICE void leave_part(int index) {
+    float* part = place.of<float>(place.at.down_parts) + (index * kFewWarps + warp) * kWeightRows;
+    float mine[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      mine[i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
+      sum[0][i] = sum[1][i] = sum[2][i] = sum[3][i] = 0.0f;
+    }
+    if (lane % 4 != 0) return;
+    part[lane / 4] = mine[0];
+    part[lane / 4 + 8] = mine[2];
+  }
+  // As add_up and add_weighted do it item by item.
+  CAUSEWAY_DEVICE void add_parts(int items) {
+    if (thread() >= kWeightRows) return;
+    const float* part = place.of<float>(place.at.down_parts) + thread();
+    float total = 0.0f;
+#pragma unroll 8
+    for (int index = 0; index < items; ++index) {
+      float of_item = part[index * kFewWarps * kWeightRows];
+#pragma unroll
+      for (int w = 1; w < kFewWarps; ++w) {
+        of_item += part[(index * kFewWarps + w) * kWeightRows];
+      }
+      total += place.of<float>(place.at.row_weight)[place.item(index).first] * of_item;
+    }
+    place.of<float>(place.at.sums)[thread()] = total;
+  }
+
   CAUSEWAY_DEVICE void add_weighted(const FewItem& item, float total) {
     if (total_token() >= item.rows) return;
     const float weight = place.of<float>(place.at.row_weight)[item.first + total_token()];
@@ -408,11 +604,15 @@ struct FewWorker {
       for (int column = 0; column < args.hidden; column += step) {
         multiply(row, kFront ? x + column * 2 : nullptr, min(step, args.hidden - column));
       }
+      if (place.at.direct) {
+        hand_over_active(item, tile % share.tiles, add_up());
+        continue;
+      }
       store_active(item, tile % share.tiles, add_up());
       if (tile + 1 != share.end && (tile + 1) % share.tiles != 0) continue;
       workers_sync();
       if (thread() == 0) {
-        hybrid_gemm::ptx::flag_add(args.sync->tiles_done[parity] + index,
+        hybrid_gemm::ptx::flag_add(args.sync->tiles_done[launch % 2] + index,
                                    static_cast<uint32_t>(tile + 1 - since));
       }
       since = tile + 1;
@@ -422,18 +622,33 @@ struct FewWorker {
   CAUSEWAY_DEVICE void down() {
     const int items = place.items(), step = place.at.down_step;
     float* sums = place.of<float>(place.at.sums);
+    const bool direct = place.at.direct;
+    if (direct && int64_t{blockIdx.x} * kWeightRows < args.hidden) collect_active();
     for (int64_t begin = int64_t{blockIdx.x} * kWeightRows; begin < args.hidden;
          begin += int64_t{gridDim.x} * kWeightRows) {
       for (int i = thread(); i < args.tokens * kWeightRows; i += 32 * kFewWarps) sums[i] = 0.0f;
       const float2 first_residual = residual_at(begin, thread());  // early: it takes a while
       for (int index = 0; index < items; ++index) {
         const FewItem item = place.item(index);
-        for (int column = 0; column < args.intermediate; column += step) {
-          multiply(min(lane / 4, item.rows - 1), nullptr, min(step, args.intermediate - column));
+        const char* x = nullptr;
+        if (direct) {
+          x = place.memory + place.at.active + row_of(item, 0).pair * args.intermediate * 2;
         }
-        add_weighted(item, add_up());
+        for (int column = 0; column < args.intermediate; column += step) {
+          multiply(min(lane / 4, item.rows - 1), direct ? x + column * 2 : nullptr,
+                   min(step, args.intermediate - column));
+        }
+        if (direct) {
+          leave_part(index);
+        } else {
+          add_weighted(item, add_up());
+        }
       }
       workers_sync();
+      if (direct) {
+        add_parts(items);
+        __syncwarp();
+      }
       store(begin, first_residual);
       workers_sync();
     }
@@ -695,7 +910,9 @@ struct FewFront {
         if (choice >= args.k) continue;
         place.of<FewRow>(place.at.rows)[row] = {static_cast<uint16_t>(token),
                                                 static_cast<uint16_t>(token * args.k + choice)};
-        place.of<float>(place.at.row_weight)[row] = weight_of(token, choice);
+        if ((args.trial & kLateWeights) == 0) {
+          place.of<float>(place.at.row_weight)[row] = weight_of(token, choice);
+        }
         ++row;
       }
       if (row == begin) continue;
@@ -705,6 +922,14 @@ struct FewFront {
       }
       made.first = begin;
       made.rows = row - begin;
+    }
+  }
+
+  // Once the grouping is there.
+  CAUSEWAY_DEVICE void weigh() const {
+    for (int r = thread(); r < args.tokens * args.k; r += 32 * kFewWarps) {
+      const FewRow& row = place.of<FewRow>(place.at.rows)[r];
+      place.of<float>(place.at.row_weight)[r] = weight_of(row.token, row.pair % args.k);
     }
   }
 
@@ -737,7 +962,7 @@ struct FewFront {
 // ---- the kernel --------------------------------------------------------------------------------
 
 template <bool kFront>
-__global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_constant__ FewArgs args) {
+__global__ void __launch_bounds__(kFewThreads, 1) few_kernel(const __grid_constant__ FewArgs args) {
   extern __shared__ __align__(128) char shared[];
   const FewPlace place = {args.layout, shared,
                           static_cast<uint32_t>(__cvta_generic_to_shared(shared))};
@@ -748,13 +973,18 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
   // ---- what does not depend on the kernel in front ---------------------------------------------
   if (part == 0 && lane == 0) {
     for (int stage = 0; stage < args.layout.stages; ++stage) {
-      ptx::barrier_init(place.full(stage), kFewFeeders);
-      ptx::barrier_init(place.empty(stage), kFewWarps);
+      ptx::barrier_init(place.full(stage), kFewFeeders * ((args.trial & kEachArrives) != 0 ? 8 : 1));
+      ptx::barrier_init(place.empty(stage), kFewWarps * ((args.trial & kAllArrive) != 0 ? 32 : 1));
     }
     ptx::barrier_init(place.front_full(), 1);
     ptx::barrier_init_fence();
     if (kFront) FewFront::ask(args, place);
     ptx::dependents_launch();
+  }
+  if (part == 1 && lane == 0) {
+    for (const FewAhead& ahead : args.ahead) {
+      prefetch_share(ahead.data, ahead.early, (args.trial & kAheadStays) != 0);
+    }
   }
   __syncthreads();
   ptx::dependency_wait();
@@ -781,7 +1011,10 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
     FewFeeder<kFront>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
     return;
   }
-  FewWorker<kFront> worker{args, place, warp, lane, launch % 2, {args.layout.stages}};
+  if (kFront && (args.trial & kLateWeights) != 0) {
+    FewFront{args, place, warp, lane, launch + 1}.weigh();
+  }
+  FewWorker<kFront> worker{args, place, warp, lane, launch, {args.layout.stages}};
   worker.gate_and_up();
   worker.down();
 }
