@@ -764,6 +764,7 @@ struct FewFront {
     }
     const float mean = team_sum<kTeam>(squares) / static_cast<float>(args.hidden);
     const float factor = rsqrtf(mean + args.front.epsilon);
+    ptx::barrier_wait(place.front_full(), 0);  // not before: residual and weights come together
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int v = self + i * kTeam;
@@ -943,7 +944,6 @@ struct FewFront {
   }
 
   CAUSEWAY_DEVICE void run() {
-    ptx::barrier_wait(place.front_full(), 0);
     constexpr int kWorkers = 32 * kFewWarps, kVectors = kFrontHiddenMax / 8;
     if (args.tokens == 1) {
       score_token<kWorkers, kVectors / kWorkers>(0);
