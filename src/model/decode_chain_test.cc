@@ -58,8 +58,8 @@ TEST(DecodeChain, StagesOfASparseLayer) {
   ModelConfig c = random_model_config(Family::kQwen3Moe);
   c.moe->sparse_step = 1;
   c.moe->dense_layers.clear();
-  const auto stages = decode_chain(
-      c, {.experts = static_cast<double>(3 * c.layers), .kv = Bytes(c.layers * 1000)});
+  const auto stages =
+      decode_chain(c, {.experts = static_cast<double>(3 * c.layers), .kv = Bytes(c.layers * 1000)});
   ASSERT_EQ(std::ssize(stages), 6 * c.layers + 1);
   EXPECT_EQ(names_of(std::span(stages).first(6)),
             "qkv; attention; o; router; experts gate_up!; experts down; ");

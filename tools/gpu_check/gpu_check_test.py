@@ -136,13 +136,16 @@ class Parsers(unittest.TestCase):
     def test_model_bars(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump([{"name": "decode", "shape": f"batch {b}, context 1024", "measured": m,
-                        "limit": 4400.0, "unit": "GB/s", "limit_name": "hbm_read"}
+                        "limit": 4400.0, "unit": "GB/s", "limit_name": "hbm_read",
+                        **({"chain_read": 3500.0} if b == 8 else {})}
                        for b, m in ((1, 4000.0), (8, 3000.0), (2, 1.0))], file)
             file.flush()
             rows = parsers.model_rows("m", {("decode", "batch 1"): 1.2, ("decode", "batch 8"): 1.15})(
                 outcome("", files={"json": Path(file.name)}))
         self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured"])
         self.assertTrue(rows[0].measured.startswith("1.10 × floor"))
+        self.assertEqual([r.limit for r in rows[:2]],
+                         ["4400 GB/s (hbm_read)", "4400 GB/s (hbm_read); chain_read 3500"])
 
     def test_attention_table(self):
         text = ("HBM read 4628 GB/s\n\ndecode            batch  context  us/layer    MB  floor us\n"

@@ -67,9 +67,10 @@ def model_rows(name, bars):
         for row in json.loads(outcome.files["json"].read_text()):
             times = row["limit"] / row["measured"] if row["measured"] else float("inf")
             bar = bars.get((row["name"], row["shape"].split(",")[0]))
+            chain = f"; chain_read {row['chain_read']:.0f}" if row.get("chain_read") else ""
             made.append(Row(name, f"{row['name']}, {row['shape']}",
                             f"{times:.2f} × floor ({row['measured']:.0f} {row['unit']})",
-                            f"{row['limit']:.0f} {row['unit']} ({row['limit_name']})",
+                            f"{row['limit']:.0f} {row['unit']} ({row['limit_name']}){chain}",
                             f"≤ {bar:.2f} ×" if bar else "",
                             "measured" if bar is None else "pass" if times <= bar else "miss",
                             {**row, "times_floor": times, "bar": bar}))

@@ -9,15 +9,16 @@ namespace causeway::app {
 using kernels::bench::KernelBenchRow;
 
 void print_kernel_rows(const std::vector<KernelBenchRow>& rows) {
-  fmt::print("{:<24} {:<30} {:>10} {:>10} {:<8} {:>6} {:>6} {:>7} {:>5} {:>10}  {}\n",
-             "kernel", "shape", "median", "limit", "unit", "ratio", "wanted", "spread", "runs",
-             "chain_read", "the limit is");
+  fmt::print("{:<24} {:<30} {:>10} {:>10} {:<8} {:>6} {:>6} {:>7} {:>5} {:>10}  {}\n", "kernel",
+             "shape", "median", "limit", "unit", "ratio", "wanted", "spread", "runs", "chain_read",
+             "the limit is");
   for (const KernelBenchRow& row : rows) {
-    fmt::print("{:<24} {:<30} {:>10.1f} {:>10.1f} {:<8} {:>6.2f} {:>6} {:>6.0f}% {:>5} {:>10}  {}\n",
-               row.name, row.shape, row.measured, row.limit, row.unit, row.ratio,
+    fmt::print("{:<24} {:<30} {:>10.1f} {:>10.1f} {:<8} {:>6.2f} {:>6} {:>6.0f}% {:>5} ", row.name,
+               row.shape, row.measured, row.limit, row.unit, row.ratio,
                row.ratio_wanted > 0 ? fmt::format("{:.2f}", row.ratio_wanted) : "",
-               100 * row.spread, row.runs,
-               row.chain > 0 ? fmt::format("{:.1f}", row.chain) : "", row.limit_name);
+               100 * row.spread, row.runs);
+    fmt::print("{:>10}  {}\n", row.chain > 0 ? fmt::format("{:.1f}", row.chain) : "",
+               row.limit_name);
   }
 }
 

@@ -144,8 +144,7 @@ Status enqueue(const ChainRead& chain, int share, CudaStream stream) {
   (void)cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
   (void)cudaDeviceGetAttribute(&per_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
   constexpr int kOwn = 1024 + 256;  // the system's of each CTA, barriers
-  const int pieces =
-      std::clamp((per_sm / share - kOwn) / static_cast<int>(kPiece), 1, kPiecesMax);
+  const int pieces = std::clamp((per_sm / share - kOwn) / static_cast<int>(kPiece), 1, kPiecesMax);
   const int ring = pieces * static_cast<int>(kPiece);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(sms)),
                           .block = dim3(kThreads),

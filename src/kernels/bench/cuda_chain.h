@@ -28,9 +28,9 @@ struct ChainLink {
 struct ChainRead {
   std::vector<ChainLink> links;
   const void* memory = nullptr;  // read one link after the other, from its beginning again at its
-  Bytes memory_bytes;            // end: far more than the L2 holds, or the links would find it there
-  void* scratch = nullptr;       // 2 × vector bytes of device memory, which are overwritten
-  Bytes vector;                  // what a kernel hands to the next: a multiple of 16, at most 64 KiB
+  Bytes memory_bytes;       // end: far more than the L2 holds, or the links would find it there
+  void* scratch = nullptr;  // 2 × vector bytes of device memory, which are overwritten
+  Bytes vector;             // what a kernel hands to the next: a multiple of 16, at most 64 KiB
 };
 
 // The chain as graphs: with two, three and four kernels' CTAs beside each other on an SM. Not
