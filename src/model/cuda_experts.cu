@@ -1,8 +1,5 @@
 #include "model/cuda_experts.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "base/check.h"
 
 namespace causeway::model {
@@ -55,8 +52,7 @@ kernels::moe::ParamsCuda CudaExperts::params(const CudaExpertsStep& step) const 
   CAUSEWAY_CHECK(table >= 0, "not a sparse layer");
   const std::int64_t experts = config_.moe->experts;
   const void* const* begin = tables_->data() + table * 3 * experts;
-  kernels::moe::ParamsCuda made = {
-          .shape = shape_of(config_),
+  return {.shape = shape_of(config_),
           .tokens = step.tokens,
           .sm_count = step.sm_count,
           .normalise_top_k = config_.moe->normalise_top_k,
@@ -69,8 +65,6 @@ kernels::moe::ParamsCuda CudaExperts::params(const CudaExpertsStep& step) const 
           .out = step.residual,
           .workspace = step.workspace,
           .experts_read = step.experts_read};
-  std::copy(std::begin(step.ahead), std::end(step.ahead), std::begin(made.ahead));
-  return made;
 }
 
 Status CudaExperts::run(const CudaExpertsStep& step, kernels::CudaStream stream) const {

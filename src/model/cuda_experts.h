@@ -24,7 +24,6 @@ struct CudaExpertsStep {
   void* residual = nullptr;       // bf16 [tokens][hidden], to which the experts' sum is added
   void* workspace = nullptr;      // workspace_bytes, prepared
   std::uint64_t* experts_read = nullptr;  // or null: the experts that were chosen are added
-  kernels::moe::AheadCuda ahead[4] = {};
 };
 
 class CudaExperts {

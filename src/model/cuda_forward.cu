@@ -247,16 +247,6 @@ class CudaForward::State {
                          .residual = a_.x,
                          .workspace = workspace_.experts_workspace(),
                          .experts_read = options_.experts_read};
-    if (static_cast<std::size_t>(layer) + 1 < weights_.layers.size()) {
-      const LayerWeights& next = weights_.layers[static_cast<std::size_t>(layer) + 1];
-      const std::int64_t h = config_.hidden;
-      step.ahead[0] = {next.qkv.data, 2 * qkv_size() * h};
-      step.ahead[1] = {next.input_norm.data, 2 * h};
-      if (next.sparse) step.ahead[2] = {next.router.data, 2 * h * config_.moe->experts};
-      step.ahead[3] = {next.o.data, 2 * q_size() * h};
-    } else {
-      step.ahead[0] = {weights_.lm_head.data, 2 * config_.hidden * config_.vocab};
-    }
     if (experts_->front_fits(step)) {
       return experts_->run_with_front({.norm_weight = w.post_norm.data,
                                        .router = w.router.data,

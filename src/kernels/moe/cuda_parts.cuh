@@ -13,7 +13,7 @@ namespace causeway::kernels::moe {
 constexpr int kExpertsMax = 512;
 constexpr int kChosenMax = 32;
 constexpr int kCtasMax = 512;
-constexpr int kDirectWords = 8192;
+constexpr int kActiveWords = 8192;
 constexpr int kItemsMax = 1024;  // of few tokens
 
 // At the beginning of a workspace, zero before the first run. `Few` kernels of a workspace have the
@@ -25,7 +25,7 @@ struct Sync {
   // (launch's number + 1) << 32 | bits of the score
   unsigned long long scores[kFrontTokens * kExpertsMax];
   // (launch's number + 1) << 32 | two neighbours of active
-  unsigned long long active[kDirectWords];
+  unsigned long long active[kActiveWords];
 };
 
 // What routing and grouping leave for the experts' kernels. A pair is (token, choice), numbered

@@ -28,12 +28,6 @@ struct ShapeCuda {
 constexpr std::int64_t kFewTokens = 64;   // up to so many, one kernel does gate, up and down
 constexpr std::int64_t kFrontTokens = 8;  // up to so many, it can take in norm and router too
 
-// Memory that kernels behind this one will read, 16-byte aligned.
-struct AheadCuda {
-  const void* data = nullptr;
-  std::int64_t bytes = 0;
-};
-
 // Device memory, 16-byte aligned; matrices dense and bf16 unless said.
 struct ParamsCuda {
   ShapeCuda shape;
@@ -49,7 +43,6 @@ struct ParamsCuda {
   void* out = nullptr;                    // [tokens][hidden]; does not overlap x
   void* workspace = nullptr;              // workspace_bytes, prepared
   std::uint64_t* experts_read = nullptr;  // or null: the experts chosen by any token are added
-  AheadCuda ahead[4] = {};
 };
 
 // The norm in front of the experts and the router's product.

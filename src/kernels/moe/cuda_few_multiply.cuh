@@ -1,0 +1,285 @@
+// The warps that multiply, in the kernel for few tokens, and how active goes from CTA to CTA.
+#pragma once
+
+#include "kernels/moe/cuda_few_place.cuh"
+
+namespace causeway::kernels::moe {
+
+template <bool kFront>
+struct FewWorker {
+  const FewArgs& args;
+  const FewPlace& place;
+  int warp, lane;
+  uint32_t launch;
+  FewCursor cursor;
+  int turn = 0;          // of adding up
+  float sum[4][4] = {};  // four that take turns: a chain of products is long
+
+  CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
+  CAUSEWAY_DEVICE const FewRow& row_of(const FewItem& item, int in_item) const {
+    return place.of<FewRow>(place.at.rows)[item.first + in_item];
+  }
+
+  // A block of eight rows, from this lane's piece of its row on.
+  struct Halves {
+    uint4 half[2];
+  };
+  CAUSEWAY_DEVICE Halves load_block(const char* piece) const {
+    const bool odd = lane / 4 % 2 != 0;
+    const uint4 a = *reinterpret_cast<const uint4*>(piece + (odd ? 64 : 0));
+    const uint4 b = *reinterpret_cast<const uint4*>(piece + (odd ? 0 : 64));
+    return {{odd ? b : a, odd ? a : b}};
+  }
+  CAUSEWAY_DEVICE void multiply_half(const Halves& top, const Halves& bottom, const Halves& token,
+                                     int h) {
+    const uint4 t = top.half[h], b = bottom.half[h], x = token.half[h];
+    const uint32_t low[4] = {t.x, b.x, t.y, b.y}, high[4] = {t.z, b.z, t.w, b.w};
+    mma::multiply_add(sum[2 * h], low, x.x, x.y);
+    mma::multiply_add(sum[2 * h + 1], high, x.z, x.w);
+  }
+
+  // This warp's blocks of so many rounds. Pointers: to the lane's piece of the stage's first
+  // column.
+  template <int kRounds>
+  CAUSEWAY_DEVICE void multiply_rounds(const char* weights, const char* tokens) {
+    Halves top[kRounds], bottom[kRounds], token[kRounds];
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const int at = (warp + kFewWarps * i) * kBlock * 2;
+      top[i] = load_block(weights + at);
+      bottom[i] = load_block(weights + 8 * place.at.pitch + at);
+      token[i] = load_block(tokens + at);
+    }
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      multiply_half(top[i], bottom[i], token[i], 0);
+      multiply_half(top[i], bottom[i], token[i], 1);
+    }
+  }
+  CAUSEWAY_DEVICE void multiply_some(const char* weights, const char* tokens, int columns) {
+    for (int column = warp * kBlock; column < columns; column += kRound) {
+      const Halves top = load_block(weights + column * 2);
+      const Halves bottom = load_block(weights + 8 * place.at.pitch + column * 2);
+      const Halves token = load_block(tokens + column * 2);
+      multiply_half(top, bottom, token, 0);
+      if (column + kGroup < columns) multiply_half(top, bottom, token, 1);
+    }
+  }
+
+  // The next stage. `row`: this lane's token in the stage, any where there is none: its sums are
+  // not read. `x`: the token at the stage's first column if the stage does not bring it.
+  CAUSEWAY_DEVICE void multiply(int row, const char* x, int columns) {
+    const char* stage = place.memory + cursor.stage * place.at.stage_bytes;
+    const int piece = lane % 4 * 16;
+    const char* weights = stage + lane / 4 * place.at.pitch + piece;
+    const char* tokens = (x != nullptr ? x : stage + (kWeightRows + row) * place.at.pitch) + piece;
+    ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
+    switch (columns) {
+      case 3 * kRound: multiply_rounds<3>(weights, tokens); break;
+      case 2 * kRound: multiply_rounds<2>(weights, tokens); break;
+      case kRound: multiply_rounds<1>(weights, tokens); break;
+      default: multiply_some(weights, tokens, columns); break;
+    }
+    ptx::barrier_arrive(place.empty(cursor.stage));  // each lane, for what it has read
+    cursor.advance();
+  }
+
+  // The sums, added in the order of warps; they begin anew. Thread t has component t % 4 of what
+  // lane t / 4 of a warp holds: row t / 16 (components 0, 1) or 8 further (2, 3), token t / 4 % 4 ×
+  // 2 and the next.
+  CAUSEWAY_DEVICE float add_up() {
+    auto* partial = place.of<float4>(place.at.partial) + turn++ % 2 * (kFewWarps * 32);
+    float mine[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      mine[i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
+      sum[0][i] = sum[1][i] = sum[2][i] = sum[3][i] = 0.0f;
+    }
+    partial[warp * 32 + lane] = make_float4(mine[0], mine[1], mine[2], mine[3]);
+    workers_sync();  // also: what was added up two turns ago has been read
+    const float* parts = reinterpret_cast<const float*>(partial) + thread();
+    float total = parts[0];
+#pragma unroll
+    for (int w = 1; w < kFewWarps; ++w) total += parts[w * 128];
+    return total;
+  }
+  CAUSEWAY_DEVICE int total_row() const { return thread() / 16 + thread() % 4 / 2 * 8; }
+  CAUSEWAY_DEVICE int total_token() const { return thread() / 4 % 4 * 2 + thread() % 2; }
+
+  static CAUSEWAY_DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
+
+  CAUSEWAY_DEVICE void store_active(const FewItem& item, int tile, float total) {
+    const float up = __shfl_down_sync(0xFFFFFFFFu, total, 2);  // eight rows further
+    if (total_row() >= 8 || total_token() >= item.rows) return;
+    const int64_t pair = row_of(item, total_token()).pair;
+    args.active[pair * args.intermediate + tile * 8 + total_row()] =
+        __float2bfloat16(silu(total) * up);
+  }
+
+  // One token's two features of this warp as one word.
+  CAUSEWAY_DEVICE void hand_over_active(const FewItem& item, int tile, float total) {
+    const float up = __shfl_down_sync(0xFFFFFFFFu, total, 2);
+    const float mine = silu(total) * up;
+    const float next = __shfl_down_sync(0xFFFFFFFFu, mine, 16);
+    if (lane != 0) return;
+    const int64_t at = int64_t{row_of(item, 0).pair} * args.intermediate + tile * 8 + 2 * warp;
+    relaxed_store(args.sync->active + at / 2,
+                  static_cast<unsigned long long>(launch + 1) << 32 | mma::pack(mine, next));
+  }
+
+  // All CTAs' words, as they come.
+  CAUSEWAY_DEVICE void collect_active() {
+    constexpr int kEach = 12, kStep = 2 * 32 * kFewWarps;
+    const int words = args.k * args.intermediate / 2;
+    auto* target = place.of<uint2>(place.at.active);
+    for (int begin = 2 * thread(); begin < words; begin += kEach * kStep) {
+      uint32_t missing = 0;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (begin + i * kStep < words) missing |= 1u << i;
+      }
+      hybrid_gemm::ptx::SpinGuard guard;
+      while (missing != 0) {
+        ulonglong2 two[kEach];
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          if ((missing >> i & 1) != 0) {
+            two[i] = relaxed_load_two(args.sync->active + begin + i * kStep);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          if ((missing >> i & 1) == 0 || static_cast<uint32_t>(two[i].x >> 32) != launch + 1 ||
+              static_cast<uint32_t>(two[i].y >> 32) != launch + 1) {
+            continue;
+          }
+          target[(begin + i * kStep) / 2] =
+              make_uint2(static_cast<uint32_t>(two[i].x), static_cast<uint32_t>(two[i].y));
+          missing &= ~(1u << i);
+        }
+        guard.spin();
+      }
+    }
+    workers_sync();
+  }
+
+  // The sums of one token's row of weights, of this warp's columns.
+  CAUSEWAY_DEVICE void leave_part(int index) {
+    float* part = place.of<float>(place.at.down_parts) + (index * kFewWarps + warp) * kWeightRows;
+    float mine[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      mine[i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
+      sum[0][i] = sum[1][i] = sum[2][i] = sum[3][i] = 0.0f;
+    }
+    if (lane % 4 != 0) return;
+    part[lane / 4] = mine[0];
+    part[lane / 4 + 8] = mine[2];
+  }
+  // As add_up and add_weighted do it item by item.
+  CAUSEWAY_DEVICE void add_parts(int items) {
+    if (thread() >= kWeightRows) return;
+    const float* part = place.of<float>(place.at.down_parts) + thread();
+    float total = 0.0f;
+#pragma unroll 8
+    for (int index = 0; index < items; ++index) {
+      float of_item = part[index * kFewWarps * kWeightRows];
+#pragma unroll
+      for (int w = 1; w < kFewWarps; ++w) {
+        of_item += part[(index * kFewWarps + w) * kWeightRows];
+      }
+      total += place.of<float>(place.at.row_weight)[place.item(index).first] * of_item;
+    }
+    place.of<float>(place.at.sums)[thread()] = total;
+  }
+
+  CAUSEWAY_DEVICE void add_weighted(const FewItem& item, float total) {
+    if (total_token() >= item.rows) return;
+    const float weight = place.of<float>(place.at.row_weight)[item.first + total_token()];
+    float* sums = place.of<float>(place.at.sums);
+    sums[row_of(item, total_token()).token * kWeightRows + total_row()] += weight * total;
+  }
+
+  CAUSEWAY_DEVICE void gate_and_up() {
+    const GatedShare share(args, place.items());
+    const int step = place.at.gated_step;
+    int since = share.begin;
+    for (int tile = share.begin; tile < share.end; ++tile) {
+      const int index = tile / share.tiles;
+      const FewItem item = place.item(index);
+      const int row = min(lane / 4, item.rows - 1);
+      const char* x = nullptr;
+      if (kFront) x = place.memory + place.at.x + row_of(item, row).token * place.at.x_pitch;
+      for (int column = 0; column < args.hidden; column += step) {
+        multiply(row, kFront ? x + column * 2 : nullptr, min(step, args.hidden - column));
+      }
+      if (place.at.direct) {
+        hand_over_active(item, tile % share.tiles, add_up());
+        continue;
+      }
+      store_active(item, tile % share.tiles, add_up());
+      if (tile + 1 != share.end && (tile + 1) % share.tiles != 0) continue;
+      workers_sync();
+      if (thread() == 0) {
+        hybrid_gemm::ptx::flag_add(args.sync->tiles_done[launch % 2] + index,
+                                   static_cast<uint32_t>(tile + 1 - since));
+      }
+      since = tile + 1;
+    }
+  }
+
+  CAUSEWAY_DEVICE void down() {
+    const int items = place.items(), step = place.at.down_step;
+    float* sums = place.of<float>(place.at.sums);
+    const bool direct = place.at.direct;
+    if (direct && int64_t{blockIdx.x} * kWeightRows < args.hidden) collect_active();
+    for (int64_t begin = int64_t{blockIdx.x} * kWeightRows; begin < args.hidden;
+         begin += int64_t{gridDim.x} * kWeightRows) {
+      for (int i = thread(); i < args.tokens * kWeightRows; i += 32 * kFewWarps) sums[i] = 0.0f;
+      const float2 first_residual = residual_at(begin, thread());  // early: it takes a while
+      for (int index = 0; index < items; ++index) {
+        const FewItem item = place.item(index);
+        const char* x = nullptr;
+        if (direct) {
+          x = place.memory + place.at.active + row_of(item, 0).pair * args.intermediate * 2;
+        }
+        for (int column = 0; column < args.intermediate; column += step) {
+          multiply(min(lane / 4, item.rows - 1), direct ? x + column * 2 : nullptr,
+                   min(step, args.intermediate - column));
+        }
+        if (direct) {
+          leave_part(index);
+        } else {
+          add_weighted(item, add_up());
+        }
+      }
+      workers_sync();
+      if (direct) {
+        add_parts(items);
+        __syncwarp();
+      }
+      store(begin, first_residual);
+      workers_sync();
+    }
+  }
+
+  // Where the pair `i` of sums goes: in the 16 columns of out from `begin` on.
+  CAUSEWAY_DEVICE int64_t place_of(int64_t begin, int i) const {
+    return i / (kWeightRows / 2) * int64_t{args.hidden} + begin + i % (kWeightRows / 2) * 2;
+  }
+  CAUSEWAY_DEVICE float2 residual_at(int64_t begin, int i) const {
+    if (args.residual == nullptr || i >= args.tokens * kWeightRows / 2) return make_float2(0, 0);
+    const __nv_bfloat16* from = args.residual + place_of(begin, i);
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
+  }
+  CAUSEWAY_DEVICE void store(int64_t begin, float2 residual) {
+    const float* sums = place.of<float>(place.at.sums);
+    for (int i = thread(); i < args.tokens * kWeightRows / 2; i += 32 * kFewWarps) {
+      if (i != thread()) residual = residual_at(begin, i);
+      *reinterpret_cast<__nv_bfloat162*>(args.out + place_of(begin, i)) =
+          __floats2bfloat162_rn(sums[i * 2] + residual.x, sums[i * 2 + 1] + residual.y);
+    }
+  }
+};
+
+}  // namespace causeway::kernels::moe
