@@ -1,7 +1,7 @@
 // What the forward pass makes of a GPU: decode against the HBM's read bandwidth, prefill against
 // cuBLASLt's bf16 peak, both measured in the same run. Weights and KV are random, made on the spot.
 //
-// Beside decode's floor, a further limit of the same run: "chain_read", the step's bytes read by a
+// Beside decode's floor, a further figure of the same run: "chain_read", the step's bytes read by a
 // chain of dependent kernels that do nothing else (decode_chain.h, kernels/bench/cuda_chain.h).
 #pragma once
 

@@ -1,6 +1,7 @@
 // A decode step as a chain of dependent reads: what each dependent product of a layer has to read,
-// in order. No step can be faster than such a chain of kernels, each of which reads its bytes and
-// needs a word of the one in front: the limit "chain_read" of `causeway bench model`.
+// in order. What kernels that do only this reach, each waiting for the one in front, is the further
+// limit "chain_read" of `causeway bench model`: it says how near a chain of kernels is, and never
+// replaces the floor.
 //
 //   dense layer:   qkv → attention → o → gate_up → down
 //   sparse layer:  qkv → attention → o → router → experts' gate_up → experts' down

@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) read_link(const __grid_constant__ Li
   const int share_begin = static_cast<int>(args.vector * cta / ctas);
   const int share_end = static_cast<int>(args.vector * (cta + 1) / ctas);
   for (int i = share_begin + static_cast<int>(threadIdx.x); i < share_end; i += kThreads) {
-    args.out[i] = make_uint4(mixed_shared, static_cast<unsigned>(i), 0, 1);
+    args.out[i] = make_uint4(mixed_shared + 1, static_cast<unsigned>(i), 0, 1);
   }
 }
 

@@ -1,4 +1,4 @@
-// What a chain of dependent kernels costs at best on a GPU: kernels that only read. Each of them
+// What dependent launches that only read can reach on a GPU: a chain of kernels. Each of them
 // reads its own bytes of memory with all SMs; it asks for the first of them before it waits for the
 // kernel in front, as far as the share of shared memory goes that the chain gives it; then it reads
 // the small vector which that one wrote, and writes one itself. No arithmetic. All are programmatic
@@ -7,7 +7,9 @@
 //   kernel n    …bytes│vector│
 //   kernel n+1    ask ·······│wait│vector, bytes…│vector│
 //
-// So the difference to reading all bytes in one go is what waiting for each other costs.
+// So the difference to reading all bytes in one go is what waiting for each other costs kernels
+// that are launched one after the other. It says how near a real chain of kernels is to that; a
+// lower bound of what has to be read it is not: fewer kernels, or ones that share, may be faster.
 #pragma once
 
 #include <memory>

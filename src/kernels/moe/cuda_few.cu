@@ -7,8 +7,8 @@ namespace causeway::kernels::moe {
 namespace {
 
 constexpr uint32_t kSharedMax = 227 * 1024;
-// One token with front: so that CTAs of the kernels around this one find room beside it. Whoever has
-// to wait for active over memory is better off with all of it: more of down is asked for meanwhile.
+// One token with front: so that CTAs of the kernels around this one find room beside it. All others
+// wait longer for active, and have more of down asked for meanwhile.
 constexpr uint32_t kSharedHalf = 104 * 1024;
 constexpr int kStagesMax = 12;
 constexpr int kStagesWanted = 4;  // of the widest; narrower ones where they do not fit

@@ -1,28 +1,34 @@
 // The experts of few tokens in one kernel, bound by reading the chosen experts' weights once. One
 // CTA an SM, all there at once:
 //
-//   [norm, router's scores | exchanged | choice]  gate and up → active  |counted|  down → out
+//   [norm, router's scores | exchanged | choice]  gate and up → active  |handed over|  down → out
 //
 // The bracket is the front, or else a kernel of its own left its result in Groups. An expert's
 // tokens are cut into items of up to eight. Gate and up: the tiles (item, 8 features) make one line
 // that is dealt out in equal shares. Down: a CTA owns columns of out, 16 at a time, and walks all
 // items, so that the sum over experts crosses no CTA.
 //
+// Active is handed over in one of two ways. One token's, where it fits into shared memory: in words
+// that say their launch, as scores are, so that a value takes one trip through L2. Else: written,
+// counted, and copied into the ring as tokens are.
+//
 // Three warps feed a ring of stages [16 rows of weights | 8 of tokens] by bulk copies of rows, the
-// weights' across the border between the phases: while active is still being counted, the first
+// weights' across the border between the phases: while active is still being handed over, the first
 // weights of down are on their way. (A lane's copy takes 40 ns to ask for, whatever its size up to
 // 1.5 KiB; and tokens that the multiplying warps read for themselves come too late, because the
 // memory is busy.) Four warps multiply by tensor cores, each every fourth 64 columns of a stage,
-// and add up through shared memory in the order of warps.
+// and add up through shared memory in the order of warps. On the ring's barriers every lane arrives
+// for itself, for what it asks or has read: one lane for all, behind a __syncwarp, is right too,
+// but racecheck does not see it.
 //
 // Sixteen bytes of a row, eight neighbouring k, are what a lane loads at once; a product takes k in
 // any order, so the eight go to two products of the tensor core as they come, from weights and
 // tokens alike. Of a block's two halves even rows load the first one first, odd rows the second:
 // rows lie a multiple of 128 bytes apart, and so they do not meet in a bank.
 //
-// The ring takes an SM's shared memory: all that a CTA will read of down for one token of Qwen3-30B
-// fits, so that the memory does not idle while active is counted. Half of it, so that the next
-// kernel's CTAs come early, made one token's experts no slower but the kernels after them.
+// The ring takes an SM's shared memory, so that the memory does not idle while active is counted.
+// One token with front takes less than half, because it waits less, and the kernels around it gain
+// more than it loses (cuda_few.cu; README.md has the figures).
 #pragma once
 
 #include "kernels/moe/cuda_few_feed.cuh"

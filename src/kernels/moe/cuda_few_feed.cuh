@@ -65,9 +65,7 @@ struct FewFeeder {
     }
   }
   // Stages whose tokens lie in shared memory already.
-  CAUSEWAY_DEVICE void feed_no_tokens(int depth, int step) {
-    feed_tokens(nullptr, 0, depth, step);
-  }
+  CAUSEWAY_DEVICE void feed_no_tokens(int depth, int step) { feed_tokens(nullptr, 0, depth, step); }
 
   CAUSEWAY_DEVICE FewRow row_of(const FewItem& item) const {
     return place.of<FewRow>(place.at.rows)[item.first + min(lane, item.rows - 1)];

@@ -44,7 +44,9 @@ struct FewFront {
   }
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
 
-  // The whole CTA, once: the tables of experts are in the ring, and each warp's count of items.
+  // The whole CTA, once: the tables of experts are in the ring, and each warp's count of items. The
+  // feeders need not wait; where they only arrive, racecheck at times loses what the next barrier
+  // of all orders, and reports the choice that they read behind it.
   static CAUSEWAY_DEVICE void tables_sync() {
     __syncwarp();
     asm volatile("bar.sync 2, %0;" ::"n"(kFewThreads) : "memory");
@@ -258,7 +260,7 @@ struct FewFront {
       made.first = begin;
       made.rows = row - begin;
     }
-    __syncwarp();
+    __syncwarp();  // for the barrier behind
   }
 
   // The pairs' weights, once the grouping is there: nobody needs them before down.

@@ -18,7 +18,7 @@ constexpr int kItemRows = 8;     // tokens of a product
 constexpr int kGroup = 32;       // columns of a product's two steps: four lanes × 8
 constexpr int kBlock = 64;       // columns that a warp takes at a time: the banks' width
 constexpr int kRound = kBlock * kFewWarps;
-constexpr int kAskers = 8;       // lanes of a feeding warp that ask for copies, a row each
+constexpr int kAskers = 8;  // lanes of a feeding warp that ask for copies, a row each
 constexpr int kFrontHiddenMax = 4096;
 constexpr int kRoundsMax = 3;  // of a stage
 constexpr int kColumnsMax = kRound * kRoundsMax;
@@ -95,7 +95,7 @@ struct FewPlace {
   CAUSEWAY_DEVICE const FewItem& item(int index) const { return of<FewItem>(at.items)[index]; }
 };
 
-// ---- words that CTAs hand to each other -----------------------------------------------------------
+// ---- words that CTAs hand to each other --------------------------------------------------------
 
 // The upper half says the launch that the lower half is of, so that no fence is needed and nothing
 // has to be cleared.

@@ -1,6 +1,7 @@
 // Experts beside their limits, same run: reading the weights of the experts that were chosen once,
 // at the rate of a plain read of the HBM, and for prompts cuBLAS's bf16 peak. Six layers in turn,
-// with their own weights and routing, so that the L2 holds none.
+// with their own weights and routing, so that the L2 holds none.            moe_gpu_bench [few]
+// few: one to eight tokens only.
 #include <cublas_v2.h>
 
 #include "kernels/moe/moe.h"

@@ -1,0 +1,115 @@
+// A chain of reads on a GPU: what it hands from kernel to kernel is what a host computes one kernel
+// after the other, so that each has waited for the one in front; and its reads cost time.
+//                                                              cuda_chain_gpu_test [--seed S]
+#include "kernels/bench/cuda_chain.h"
+#include "kernels/testing/gpu.cuh"
+
+namespace causeway::kernels::bench {
+namespace {
+
+using testing::Device;
+using testing::must;
+using Vector = std::vector<std::uint32_t>;
+
+constexpr int kGraphs = 3, kTimes = 4;
+
+// What one kernel makes of its vector: everything mixed, and where it stands.
+Vector linked(const Vector& in) {
+  std::uint32_t mixed = 0;
+  for (const std::uint32_t word : in) mixed ^= word;
+  Vector out(in.size());
+  for (std::size_t i = 0; i < in.size() / 4; ++i) {
+    out[4 * i] = mixed + 1;
+    out[4 * i + 1] = static_cast<std::uint32_t>(i);
+    out[4 * i + 3] = 1;
+  }
+  return out;
+}
+
+// Both halves of the scratch memory after so many passes over all links.
+Vector passed(Vector scratch, std::size_t links, int passes) {
+  const auto half = static_cast<std::ptrdiff_t>(scratch.size() / 2);
+  for (int pass = 0; pass < passes; ++pass) {
+    for (std::size_t i = 0; i < links; ++i) {
+      const auto in = scratch.begin() + (i % 2 == 0 ? 0 : half);
+      const Vector out = linked(Vector(in, in + half));
+      std::copy(out.begin(), out.end(), scratch.begin() + (i % 2 == 0 ? half : 0));
+    }
+  }
+  return scratch;
+}
+
+void run_case(Random& random, std::int64_t vectors, std::int64_t longest, cudaStream_t stream,
+              testing::Report& report) {
+  const std::int64_t memory_bytes = 2 * longest + 4096;
+  Device<char> memory(static_cast<std::size_t>(memory_bytes));
+  Vector words(static_cast<std::size_t>(2 * 4 * vectors));
+  for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random.between(0, 1 << 30));
+  Device<std::uint32_t> scratch(words);
+  ChainRead chain{.memory = memory.get(),
+                  .memory_bytes = Bytes(memory_bytes),
+                  .scratch = scratch.get(),
+                  .vector = Bytes(16 * vectors)};
+  std::int64_t bytes = 0;
+  for (std::int64_t left = random.between(1, 40); left > 0; --left) {
+    const std::int64_t each =
+        random.chance(0.2) ? random.between(0, 100) : random.between(0, longest);
+    chain.links.push_back({Bytes(each), random.chance(0.7)});
+    bytes += each;
+  }
+  auto made = CudaChain::create(chain, stream);
+  must(made.ok() ? Status() : Status(made.error()));
+  const auto took = made->time(kTimes, stream);
+  must(took.ok() ? Status() : Status(took.error()));
+  must(cudaStreamSynchronize(stream), "the chain");
+  const std::string name = std::to_string(chain.links.size()) + " links, " + std::to_string(bytes) +
+                           " bytes, vector of " + std::to_string(vectors);
+  report.check(scratch.fetch() == passed(words, chain.links.size(), kGraphs * (1 + kTimes)),
+               name + ": not what one kernel after the other leaves");
+  // No GPU's caches deliver 100 TB/s: less time says that bytes were left out.
+  report.check(static_cast<double>(bytes) < 1e5 * static_cast<double>(took->count),
+               name + ": too fast to have read them");
+}
+
+int run_all(std::uint64_t seed) {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  std::printf("seed %lu\n", seed);
+  Random random(seed);
+  testing::Report report;
+  cudaStream_t stream;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  must(cudaDeviceSynchronize(), "start");
+  for (const std::int64_t vectors : {1, 131, 257, 1023, 4095}) {
+    run_case(random, vectors, 1 << 20, stream, report);
+    run_case(random, vectors, 64 << 20, stream, report);
+  }
+  Device<char> memory(4096);
+  const auto refuses = [&](const ChainRead& chain, const char* what) {
+    report.check(!CudaChain::create(chain, stream).ok(), what);
+  };
+  ChainRead chain{.links = {{Bytes(4096)}},
+                  .memory = memory.get(),
+                  .memory_bytes = Bytes(2048),
+                  .scratch = memory.get(),
+                  .vector = Bytes(16)};
+  refuses(chain, "a link of more than the memory");
+  chain.memory_bytes = Bytes(4096);
+  chain.vector = Bytes(24);
+  refuses(chain, "a vector of 24 bytes");
+  chain.vector = Bytes(16);
+  chain.links.clear();
+  refuses(chain, "no links");
+  must(cudaStreamDestroy(stream), "stream");
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace causeway::kernels::bench
+
+int main(int argc, char** argv) {
+  std::uint64_t seed = 20260101;
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string(argv[i]) == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
+  }
+  return causeway::kernels::bench::run_all(seed);
+}
