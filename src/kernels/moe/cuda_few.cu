@@ -71,7 +71,7 @@ FewLayout layout_of_columns(const Need& need, const Way& way, std::int64_t colum
     at.down_parts = take(pairs * kFewWarps * kWeightRows * 4);
   }
   at.words = take(4 * (4 + kFewWarps));
-  at.barriers = take(8 * (2 * kStagesMax + 1));
+  at.barriers = take(8 * (2 * kStagesMax + 3));
   const uint32_t room = end < way.bytes ? (way.bytes - end) / at.stage_bytes : 0;
   at.stages = static_cast<int>(std::min<uint32_t>(kStagesMax, room));
   const uint32_t ring = static_cast<uint32_t>(at.stages) * at.stage_bytes;

@@ -19,7 +19,9 @@
 // memory is busy.) Four warps multiply by tensor cores, each every fourth 64 columns of a stage,
 // and add up through shared memory in the order of warps. On the ring's barriers every lane arrives
 // for itself, for what it asks or has read: one lane for all, behind a __syncwarp, is right too,
-// but racecheck does not see it.
+// but racecheck does not see it. Likewise the choice is handed to the feeding warps: each thread
+// that writes arrives, each that reads waits. (Behind a barrier of the whole CTA racecheck reported
+// their reads of an item's addresses.)
 //
 // Sixteen bytes of a row, eight neighbouring k, are what a lane loads at once; a product takes k in
 // any order, so the eight go to two products of the tensor core as they come, from weights and
@@ -53,6 +55,8 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
       ptx::barrier_init(place.empty(stage), kFewWarps * 32);
     }
     ptx::barrier_init(place.front_full(), 1);
+    ptx::barrier_init(place.tables_there(), kFewFeeders * 32);
+    ptx::barrier_init(place.chosen(), kFewWarps * 32);
     ptx::barrier_init_fence();
     if (kFront) FewFront::ask(args, place);
     ptx::dependents_launch();
@@ -69,12 +73,18 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
       args.sync->tiles_done[(launch + 1) % 2][i] = 0;
     }
     if (kFront) FewFront::take_table(args, place, part, lane);
+    ptx::barrier_arrive(place.tables_there());  // and each has read the launch's number
+    ptx::barrier_wait(place.chosen(), 0);
   } else if (kFront) {
     FewFront{args, place, warp, lane, launch + 1}.run();
   } else {
     take_groups(args, place, static_cast<int>(threadIdx.x));
+    ptx::barrier_wait(place.tables_there(), 0);
   }
-  __syncthreads();
+  if (part < 0) {
+    ptx::barrier_arrive(place.chosen());
+    workers_sync();
+  }
   if (threadIdx.x == 0) args.sync->launches[blockIdx.x] = launch + 1;
 
   // ---- roles -----------------------------------------------------------------------------------

@@ -44,14 +44,6 @@ struct FewFront {
   }
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
 
-  // The whole CTA, once: the tables of experts are in the ring, and each warp's count of items. The
-  // feeders need not wait; where they only arrive, racecheck at times loses what the next barrier
-  // of all orders, and reports the choice that they read behind it.
-  static CAUSEWAY_DEVICE void tables_sync() {
-    __syncwarp();
-    asm volatile("bar.sync 2, %0;" ::"n"(kFewThreads) : "memory");
-  }
-
   // One thread, before it waits for the kernel in front.
   static CAUSEWAY_DEVICE void ask(const FewArgs& args, const FewPlace& place) {
     const uint32_t bytes = static_cast<uint32_t>(args.hidden) * 2, full = place.front_full();
@@ -233,7 +225,8 @@ struct FewFront {
     }
     int* of_warp = place.of<int>(place.at.words) + 4;
     if (lane == 31) of_warp[warp] = before;
-    tables_sync();
+    workers_sync();
+    ptx::barrier_wait(place.tables_there(), 0);
     for (int w = 0; w < warp; ++w) before += of_warp[w];
     if (thread() == 32 * kFewWarps - 1) {
       place.items() = before >> 16;
@@ -260,7 +253,6 @@ struct FewFront {
       made.first = begin;
       made.rows = row - begin;
     }
-    __syncwarp();  // for the barrier behind
   }
 
   // The pairs' weights, once the grouping is there: nobody needs them before down.
@@ -276,7 +268,6 @@ struct FewFront {
                                          int lane) {
     const void** table = place.of<const void*>(place.at.tables) + which * args.experts;
     for (int e = lane; e < args.experts; e += 32) table[e] = args.tables[which][e];
-    tables_sync();
   }
 
   CAUSEWAY_DEVICE void run() {

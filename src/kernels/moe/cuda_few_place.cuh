@@ -48,7 +48,7 @@ struct FewLayout {
   uint32_t active;      // direct: bf16 [pairs][intermediate]
   uint32_t down_parts;  // direct: float [pairs][kFewWarps][kWeightRows]
   uint32_t words;       // int [4 + kFewWarps]: items; front: of a scan
-  uint32_t barriers;    // full and empty [stages], and the front's
+  uint32_t barriers;    // full and empty [stages], and three that are used once
   uint32_t bytes;
   uint32_t tables;   // front: in the ring, const char* [3][experts]
   uint32_t pitch;    // bytes of a stage's row, a multiple of 128
@@ -91,6 +91,8 @@ struct FewPlace {
   CAUSEWAY_DEVICE uint32_t full(int stage) const { return address + at.barriers + stage * 8; }
   CAUSEWAY_DEVICE uint32_t empty(int stage) const { return full(at.stages + stage); }
   CAUSEWAY_DEVICE uint32_t front_full() const { return full(2 * at.stages); }
+  CAUSEWAY_DEVICE uint32_t tables_there() const { return full(2 * at.stages + 1); }
+  CAUSEWAY_DEVICE uint32_t chosen() const { return full(2 * at.stages + 2); }
   CAUSEWAY_DEVICE int& items() const { return *of<int>(at.words); }
   CAUSEWAY_DEVICE const FewItem& item(int index) const { return of<FewItem>(at.items)[index]; }
 };
