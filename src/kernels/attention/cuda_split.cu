@@ -554,8 +554,7 @@ template <int kSize>
 Status launch_split(const SplitArgs& a, CudaStream stream) {
   const LaunchShape shape = {dim3(static_cast<unsigned>(a.ctas)),
                              dim3(static_cast<unsigned>(a.warps * 32)),
-                             a.warps * Ring<kSize>::worker_bytes(a.slot_bytes),
-                             kSharedMax};
+                             a.warps * Ring<kSize>::worker_bytes(a.slot_bytes), kSharedMax};
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
   return merge_pieces(a, kSize, stream);
 }
