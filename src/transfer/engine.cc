@@ -121,7 +121,10 @@ class TransferEngine::State {
     if (!request.only.empty() || std::ssize(request.segments) > options.dispatch.chunk_segments) {
       return false;
     }
-    const Bytes limit = options.dispatch.multipath_bytes_min;
+    // Where nobody can relay, what would be a single chunk needs no thread of the engine either.
+    const DispatchOptions& dispatch = options.dispatch;
+    const Bytes limit = std::max(dispatch.multipath_bytes_min,
+                                 express.size() == 1 ? dispatch.chunk_bytes_direct : Bytes(0));
     Bytes total;
     for (const Segment& segment : request.segments) {
       if (segment.bytes < Bytes(0) || segment.bytes >= limit) return false;

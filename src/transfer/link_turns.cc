@@ -5,11 +5,11 @@
 namespace causeway::transfer {
 namespace {
 
-// What a chunk may be late for other reasons: polling, a processor that paused.
-constexpr double kLateMin = 0.5;  // of its own time
-constexpr Nanos kLateMinTime = micros(20);
-// A link that has become slower for everybody is known to be after some hundred chunks.
-constexpr double kForgetting = 0.998;
+// Later than this is a turn of somebody else. What links of our own take from each other behind a
+// switch or a socket comes to less, as do a chunk's launch, a relay's other half and most pauses of
+// a processor.
+constexpr std::int64_t kLateMin = 3;  // times its own time
+constexpr Nanos kLateMinTime = micros(250);
 
 }  // namespace
 
@@ -17,11 +17,11 @@ void LinkTurns::ended(Bytes bytes, Nanos took, double alone) {
   if (alone <= 0) theirs_ = Nanos(0);
   if (alone <= 0 || took <= Nanos(0) || bytes <= Bytes(0)) return;
   const auto size = static_cast<double>(bytes.count);
-  best_ = std::min(alone, std::max(size / to_seconds(took), kForgetting * best_));
-  chunk_ = nanos_from_seconds(size / best_);
+  recent_[next_++ % kRecent] = size / to_seconds(took);
+  const double best = *std::max_element(recent_.begin(), recent_.end());
+  chunk_ = nanos_from_seconds(size / std::min(alone, best));
   const Nanos late = took - chunk_;
-  const Nanos allowed = nanos_from_seconds(kLateMin * to_seconds(chunk_));
-  if (late > std::max(allowed, kLateMinTime)) {
+  if (late > std::max(chunk_ * kLateMin, kLateMinTime)) {
     theirs_ = late;
     ours_ = chunk_;
   } else {

@@ -4,10 +4,14 @@
 // left native copies that are waited for a third of their link, and a pause after each chunk left
 // us an eighth (docs/measurements/transfer-h200-x2.md). So a turn of ours is as long as theirs was:
 // the time by which a chunk came late. Then the link runs dry for a moment, and whoever else has
-// work takes it.
+// work takes it. Turns of less than some 300 µs are not seen: short copies that are waited for one
+// by one.
 //
 // Pure: told what happened. Not thread-safe.
 #pragma once
+
+#include <array>
+#include <cstddef>
 
 #include "base/clock.h"
 #include "base/units.h"
@@ -25,7 +29,12 @@ class LinkTurns {
   bool may_pull(int outstanding);
 
  private:
-  double best_ = 0;     // bytes per second that the link gives when it is ours, as seen
+  static constexpr std::size_t kRecent = 4;
+
+  // Bytes per second that the last chunks got. What comes late to them all is nobody's turn: the
+  // link is slower now, for other transfers of its set, say.
+  std::array<double, kRecent> recent_ = {};
+  std::size_t next_ = 0;
   Nanos theirs_;        // the others' last turn; 0: nobody else is there
   Nanos ours_;          // of our turn so far
   Nanos chunk_;         // what the last chunk would have taken alone

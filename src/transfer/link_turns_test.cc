@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <random>
 
 namespace causeway::transfer {
 namespace {
@@ -20,81 +21,135 @@ struct Others {
   int ahead = 1;
 };
 
+// How our side behaves.
+struct Ours {
+  bool turns = true;
+  Nanos latency = micros(12);    // from a chunk's issue to its place on the link
+  Nanos crossing = Nanos(0);     // from its end on the link to its end (a relay's other half)
+  Nanos pause_every = Nanos(0);  // a processor that stops for a while, about that often; 0: never
+};
+
 struct Shares {
   double ours = 0;
   double theirs = 0;
 };
 
-// Steps of a microsecond. Chunks of `bytes`, at most two outstanding, issued `kDriver` after one
-// ended.
-Shares share(Others others, Bytes bytes, bool with_turns) {
-  LinkTurns turns;
-  const Nanos chunk = nanos_from_seconds(static_cast<double>(bytes.count) / kRate);
-  struct Queued {
-    Nanos issued, left;
-  };
-  std::deque<Queued> ours, theirs;
-  Nanos now, slice_end, last_done, ours_ready, theirs_ready, ours_busy, theirs_busy;
-  bool mine = true;
-  for (; now < seconds(1); now += micros(1)) {
-    while (std::ssize(ours) < 2 && now >= ours_ready &&
-           (!with_turns || turns.may_pull(static_cast<int>(std::ssize(ours))))) {
-      ours.push_back({now, chunk});
+// Chunks of 5 MiB, at most two outstanding, 40 a transfer, beside copies of others; steps of 1 µs.
+class SharedLink {
+ public:
+  SharedLink(Others others, Ours ours) : others_(others), how_(ours) {}
+
+  Shares run() {
+    constexpr Nanos kEnd = seconds(1);
+    for (; now_ < kEnd; now_ += micros(1)) {
+      pause();
+      notice();
+      issue();
+      serve();
     }
-    while (std::ssize(theirs) < others.ahead && now >= theirs_ready && others.copy > Nanos(0)) {
-      theirs.push_back({now, others.copy});
-    }
-    const bool dry = (mine ? ours : theirs).empty();
-    if (!(mine ? theirs : ours).empty() && (dry || now >= slice_end)) {
-      mine = !mine;
-      slice_end = now + kSlice;
-    }
-    std::deque<Queued>& holder = mine ? ours : theirs;
-    if (holder.empty()) continue;
-    (mine ? ours_busy : theirs_busy) += micros(1);
-    holder.front().left -= micros(1);
-    if (holder.front().left > Nanos(0)) continue;
-    if (mine) {
-      turns.ended(bytes, now - std::max(ours.front().issued, last_done), kRate);
-      last_done = now;
-      ours_ready = now + kDriver;
-    } else {
-      theirs_ready = now + kDriver;
-    }
-    holder.pop_front();
+    return {to_seconds(ours_busy_) / to_seconds(kEnd), to_seconds(theirs_busy_) / to_seconds(kEnd)};
   }
-  return {to_seconds(ours_busy), to_seconds(theirs_busy)};
-}
+
+ private:
+  struct Queued {
+    Nanos issued, left, ready;
+  };
+
+  void pause() {
+    if (how_.pause_every > Nanos(0) && random_() % (how_.pause_every / micros(1)) == 0) {
+      blocked_until_ = now_ + micros(100) + micros(1) * static_cast<std::int64_t>(random_() % 300);
+    }
+  }
+  void notice() {
+    while (!ended_.empty() && now_ >= blocked_until_ && now_ >= ended_.front().ready) {
+      const Nanos issued = ended_.front().issued;
+      ended_.pop_front();
+      const Nanos from = std::max(issued, last_done_);
+      if (now_ > from) turns_.ended(kChunk, now_ - from, kRate);
+      last_done_ = now_;
+      ours_ready_ = now_ + (++chunks_ % kTransfer == 0 ? micros(300) : kDriver);
+    }
+  }
+  void issue() {
+    const auto outstanding = [&] { return static_cast<int>(ours_.size() + ended_.size()); };
+    while (outstanding() < 2 && now_ >= ours_ready_ && now_ >= blocked_until_ &&
+           (!how_.turns || turns_.may_pull(outstanding()))) {
+      const Nanos alone = nanos_from_seconds(static_cast<double>(kChunk.count) / kRate);
+      ours_.push_back({now_, alone, now_ + how_.latency});
+    }
+    while (std::ssize(theirs_) < others_.ahead && now_ >= theirs_ready_ &&
+           others_.copy > Nanos(0)) {
+      theirs_.push_back({now_, others_.copy, now_});
+    }
+  }
+  void serve() {
+    const bool ours = !ours_.empty() && now_ >= ours_.front().ready;
+    const bool theirs = !theirs_.empty();
+    if ((mine_ ? theirs : ours) && (!(mine_ ? ours : theirs) || now_ >= slice_end_)) {
+      mine_ = !mine_;
+      slice_end_ = now_ + kSlice;
+    }
+    if (!(mine_ ? ours : theirs)) return;
+    (mine_ ? ours_busy_ : theirs_busy_) += micros(1);
+    Queued& served = (mine_ ? ours_ : theirs_).front();
+    served.left -= micros(1);
+    if (served.left > Nanos(0)) return;
+    if (mine_) {
+      ended_.push_back({served.issued, Nanos(0), now_ + how_.crossing});
+      ours_.pop_front();
+    } else {
+      theirs_.pop_front();
+      theirs_ready_ = now_ + kDriver;
+    }
+  }
+
+  static constexpr Bytes kChunk = mib(5);
+  static constexpr int kTransfer = 40;
+
+  const Others others_;
+  const Ours how_;
+  LinkTurns turns_;
+  std::mt19937 random_{7};
+  std::deque<Queued> ours_, theirs_, ended_;
+  Nanos now_, slice_end_, last_done_, blocked_until_, ours_ready_, theirs_ready_;
+  Nanos ours_busy_, theirs_busy_;
+  int chunks_ = 0;
+  bool mine_ = true;
+};
+
+Shares share(Others others, Ours ours = {}) { return SharedLink(others, ours).run(); }
+
+constexpr Others kNobody{Nanos(0)};
+constexpr Nanos kPauses = millis(5);
 
 TEST(LinkTurns, AloneTheLinkIsOurs) {
-  const Shares alone = share({Nanos(0)}, mib(5), true);
-  EXPECT_GT(alone.ours, 0.995);
+  for (const Nanos crossing : {Nanos(0), micros(45)}) {
+    for (const Nanos pauses : {Nanos(0), kPauses}) {
+      const Shares greedy = share(kNobody, {false, micros(12), crossing, pauses});
+      const Shares fair = share(kNobody, {true, micros(12), crossing, pauses});
+      EXPECT_GT(fair.ours, 0.98 * greedy.ours) << crossing.count << " " << pauses.count;
+    }
+  }
 }
 
 TEST(LinkTurns, CopiesThatAreWaitedForKeepTheirHalf) {
   const Others rounds{micros(1230), 1};
-  const Shares greedy = share(rounds, mib(5), false);
-  EXPECT_LT(greedy.theirs, 0.40);  // what the turns are for
-  const Shares fair = share(rounds, mib(5), true);
-  EXPECT_GT(fair.theirs, 0.45);
-  EXPECT_GT(fair.ours, 0.42);
+  EXPECT_LT(share(rounds, {false}).theirs, 0.40);  // what the turns are for
+  for (const Nanos crossing : {Nanos(0), micros(45)}) {
+    for (const Nanos pauses : {Nanos(0), kPauses}) {
+      const Shares fair = share(rounds, {true, micros(12), crossing, pauses});
+      EXPECT_GT(fair.theirs, 0.45) << crossing.count << " " << pauses.count;
+      EXPECT_GT(fair.ours, 0.35) << crossing.count << " " << pauses.count;
+    }
+  }
 }
 
 TEST(LinkTurns, CopiesThatQueueUpKeepTheirHalf) {
   for (const Nanos copy : {micros(75), micros(600), micros(5000)}) {
-    const Shares fair = share({copy, 4}, mib(5), true);
+    const Shares fair = share({copy, 4});
     EXPECT_GT(fair.theirs, 0.45) << copy.count;
     EXPECT_GT(fair.ours, 0.40) << copy.count;
   }
-}
-
-// As long as a chunk: turn about.
-TEST(LinkTurns, ShortCopiesThatAreWaitedForAreNotStarved) {
-  const Others copies{micros(76), 1};
-  EXPECT_LT(share(copies, mib(5), false).theirs, 0.10);
-  const Shares fair = share(copies, mib(5), true);
-  EXPECT_GT(fair.theirs, 0.35);
-  EXPECT_GT(fair.ours, 0.45);
 }
 
 // Slow for other reasons, all the time: that is no one's turn.
@@ -112,8 +167,8 @@ TEST(LinkTurns, ASlowLinkIsNotSharedWithNobody) {
 TEST(LinkTurns, OneLateChunkIsForgottenWithTheNextTurn) {
   LinkTurns turns;
   for (int i = 0; i < 20; ++i) turns.ended(mib(5), micros(96), kRate);
-  turns.ended(mib(5), micros(250), kRate);
-  EXPECT_FALSE(turns.may_pull(1));  // the link runs dry
+  turns.ended(mib(5), micros(600), kRate);
+  EXPECT_FALSE(turns.may_pull(5));  // the link runs dry after five
   EXPECT_TRUE(turns.may_pull(0));
   turns.ended(mib(5), micros(96), kRate);
   EXPECT_TRUE(turns.may_pull(1));
