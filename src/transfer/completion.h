@@ -112,8 +112,8 @@ class Completion {
   // Whether all bytes are at their target; the transfer's error when it failed. kDeadlineExceeded
   // from done() means that a copy is stuck: then the memory must not be used again.
   Result<bool> done() const { return express_ ? express_->done() : ticket_->done(); }
-  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded. Polls for the first part
-  // of a millisecond.
+  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded. Polls for the first
+  // milliseconds.
   Status wait(Nanos timeout) const {
     return express_ ? express_->wait(timeout) : ticket_->wait(timeout);
   }

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <deque>
-#include <random>
+
+#include "base/random.h"
 
 namespace causeway::transfer {
 namespace {
@@ -56,8 +57,8 @@ class SharedLink {
   };
 
   void pause() {
-    if (how_.pause_every > Nanos(0) && random_() % (how_.pause_every / micros(1)) == 0) {
-      blocked_until_ = now_ + micros(100) + micros(1) * static_cast<std::int64_t>(random_() % 300);
+    if (how_.pause_every > Nanos(0) && random_.below(how_.pause_every / micros(1)) == 0) {
+      blocked_until_ = now_ + micros(100) + micros(1) * random_.below(300);
     }
   }
   void notice() {
@@ -109,7 +110,7 @@ class SharedLink {
   const Others others_;
   const Ours how_;
   LinkTurns turns_;
-  std::mt19937 random_{7};
+  Random random_{7};
   std::deque<Queued> ours_, theirs_, ended_;
   Nanos now_, slice_end_, last_done_, blocked_until_, ours_ready_, theirs_ready_;
   Nanos ours_busy_, theirs_busy_;
