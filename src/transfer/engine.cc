@@ -161,7 +161,10 @@ class TransferEngine::State {
     const bool here = at_work.owns_lock() && submission.after == nullptr;
     const auto [target, direction] = std::pair(submission.task.target, submission.task.direction);
     const Nanos now = clock.now();
-    if (here) loop.accept(std::move(submission), now);
+    if (here) {
+      loop.accept(std::move(submission), now);
+      loop.begin_own(target, direction, now);  // waking the other thread alone takes microseconds
+    }
     {
       const std::lock_guard lock(mutex);
       if (!here) inbox.push_back(std::move(submission));

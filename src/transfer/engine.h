@@ -33,7 +33,7 @@ struct TransferEngineOptions {
   Nanos relay_rest = seconds(1);        // of a link that failed as a relay; doubles each time
   // Between looks at the events: none for poll_spin after something has happened while copies are
   // under way, then from the first to the last the longer nothing has happened.
-  Nanos poll_spin = micros(500);
+  Nanos poll_spin = millis(2);
   Nanos idle_spin = micros(200);  // after the last transfer, for one that follows it
   Nanos poll_pause = micros(20);
   Nanos poll_pause_max = millis(1);

@@ -32,6 +32,8 @@ class EngineLoop {
   // Sets the target's own link to work, then the others, while that takes no longer than the
   // engine's thread to wake up: what a submitter does at once.
   void begin(int target, Direction direction, const Clock& clock);
+  // The first chunk of that.
+  void begin_own(int target, Direction direction, Nanos now) { pull_one(target, direction, now); }
   // Whether anything happened.
   bool step(Nanos now);
   // Tells the board what has ended; whether anything had.
