@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "transfer/express_lane.h"
@@ -61,6 +62,7 @@ void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
     Entry& entry = entries_.at(ticket);
     CAUSEWAY_CHECK(!entry.outcome, "a transfer is completed once");
     entry.outcome = outcome;
+    outcomes_.fetch_add(1, std::memory_order_release);
     listener = entry.listener;
     if (entry.references == 0) entries_.erase(ticket);
     changed_.notify_all();
@@ -83,7 +85,12 @@ bool CompletionBoard::known(Ticket ticket) const {
 
 Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   const Nanos limit = std::clamp(timeout, Nanos(0), kWaitMax);
-  spin_until([&] { return known(ticket); }, std::min(limit, kSpin));
+  std::int64_t seen = -1;
+  const auto look = [&] {
+    const std::int64_t now = outcomes_.load(std::memory_order_acquire);
+    return std::exchange(seen, now) != now && known(ticket);
+  };
+  spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
   if (!changed_.wait_for(lock, std::chrono::nanoseconds(limit.count),

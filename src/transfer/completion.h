@@ -4,6 +4,7 @@
 // Thread-safe, but for one Completion used by two threads at once.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -41,7 +42,10 @@ class CompletionBoard {
     TransferListener* listener = nullptr;
     std::optional<Status> outcome;
   };
-  mutable std::mutex mutex_;  // a leaf
+  // Counts outcomes: who polls looks here, because a mutex that somebody takes all the time is one
+  // that the engine's thread waits for.
+  std::atomic<std::int64_t> outcomes_{0};
+  mutable std::mutex mutex_;  // a leaf; guards what follows
   mutable std::condition_variable changed_;
   std::unordered_map<Ticket, Entry> entries_;
   std::int64_t next_ = 0;

@@ -134,11 +134,11 @@ class Checks:
         """Unmodified CUDA programs without and with the preload library."""
         library = self.places.library("libcauseway-preload.so")
         part = self.part("preload programs", "preload_runtime_static_legacy", [],
-                         80 if self.quick else 120, parsers.unittest_rows("preload programs"),
+                         80 if self.quick else 150, parsers.unittest_rows("preload programs"),
                          alone=True)
         part.command = [sys.executable, machine.ROOT / "tests/preload/run.py", "--programs",
                         self.places.bin, "--seed", self.seed,
-                        "--limit", 40 if self.quick else 60,
+                        "--limit", 40 if self.quick else 110,
                         *(["--library", library] if library else []),
                         *(["--quick"] if self.quick else [])]
         return part
