@@ -37,6 +37,7 @@ bool Pointers::pinned_for_all(CudaDevicePointer address, const CUctx_st* context
       return false;
     }
     const device::CudaScope scope(native_.api, primary);
+    if (scope.result() != device::kCudaSuccess) return false;
     CudaDevicePointer seen = 0;
     int attribute = kCudaPointerDeviceAddress;
     void* value = &seen;

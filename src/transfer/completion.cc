@@ -85,6 +85,8 @@ bool CompletionBoard::known(Ticket ticket) const {
 
 Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   const Nanos limit = std::clamp(timeout, Nanos(0), kWaitMax);
+  const RealClock clock;
+  const Nanos begin = clock.now();
   std::int64_t seen = -1;
   const auto look = [&] {
     const std::int64_t now = outcomes_.load(std::memory_order_acquire);
@@ -93,7 +95,8 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(limit.count),
+  const Nanos left = std::max(limit - (clock.now() - begin), Nanos(0));
+  if (!changed_.wait_for(lock, std::chrono::nanoseconds(left.count),
                          [&] { return entry.outcome.has_value(); })) {
     return Error{ErrorCode::kDeadlineExceeded,
                  "the transfer was not done within " +

@@ -124,7 +124,8 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
 std::optional<Chunk> Dispatcher::pull(int link, Direction direction, Nanos now) {
   Link& state = link_at(link, direction);
   if (state.chunks >= options_.depth || now < state.yields_until) return std::nullopt;
-  if (!state.turns.may_pull(state.chunks)) return std::nullopt;
+  // A copy that was given up may stay for ever: it is nobody's turn.
+  if (!state.turns.may_pull(state.chunks - state.given_up)) return std::nullopt;
   for (int p = 0; p < kCopyPriorities; ++p) {
     const auto priority = static_cast<CopyPriority>(p);
     for (const int target : targets_for(link, direction, priority)) {
@@ -345,6 +346,7 @@ Dispatcher::Flying Dispatcher::land(ChunkId id, Nanos now) {
   const Flying flying = found->second;
   Link& link = link_at(flying.chunk.link, flying.chunk.direction);
   --link.chunks;
+  if (flying.given_up) --link.given_up;
   link.bytes -= flying.chunk.range.bytes();
   link.last_done = std::max(link.last_done, now);
   chunks_.erase(found);
@@ -363,6 +365,7 @@ void Dispatcher::gave_up(ChunkId id, Nanos /*now*/) {
   Flying& flying = chunks_.at(id);
   if (flying.given_up) return;
   flying.given_up = true;
+  ++link_at(flying.chunk.link, flying.chunk.direction).given_up;
   give_back(flying);
 }
 

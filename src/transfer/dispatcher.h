@@ -156,6 +156,7 @@ class Dispatcher {
   };
   struct Link {
     int chunks = 0;
+    int given_up = 0;  // of them
     Bytes bytes;  // outstanding
     Nanos last_done;
     double rate = 0;  // bytes per second, smoothed; 0: unknown

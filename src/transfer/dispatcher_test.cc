@@ -56,6 +56,68 @@ TEST(Dispatcher, ALinkTakesItsOwnWorkFirst) {
   EXPECT_TRUE(dispatcher.idle());
 }
 
+// One link of 50 GB/s, whose chunks of 5 MiB take 105 µs alone.
+PathFacts one_known_link() {
+  PathFacts facts = assume_all_links(1);
+  for (WayFacts& way : facts.ways) way.alone = {50e9};
+  return facts;
+}
+
+DispatchOptions small_direct_chunks(int depth) {
+  DispatchOptions options;
+  options.depth = depth;
+  options.chunk_bytes_direct = mib(5);
+  return options;
+}
+
+// A chunk that ends in time, then one that ends 600 µs late; when that was.
+Nanos one_chunk_late(Dispatcher& dispatcher) {
+  Nanos now = kStart;
+  for (const Nanos took : {micros(105), micros(705)}) {
+    const auto chunk = dispatcher.pull(0, Direction::kIn, now);
+    now = now + took;
+    dispatcher.finished(chunk.value().id, now);
+  }
+  return now;
+}
+
+// Somebody else had the link for 600 µs: we take as much, then it runs dry once.
+TEST(Dispatcher, BesideOthersALinkIsTakenInTurns) {
+  Dispatcher dispatcher(small_direct_chunks(8), one_known_link());
+  dispatcher.add(task(0, 0, gib(1)), kStart);
+  const Nanos now = one_chunk_late(dispatcher);
+  int pulled = 0;
+  while (dispatcher.pull(0, Direction::kIn, now)) ++pulled;
+  EXPECT_GE(pulled, 3);
+  EXPECT_LT(pulled, 8);
+}
+
+TEST(Dispatcher, WorkTheOtherWayIsNobodysTurn) {
+  Dispatcher dispatcher(small_direct_chunks(8), one_known_link());
+  dispatcher.add(task(0, 0, gib(1)), kStart);
+  dispatcher.add(task(1, 0, gib(1), CopyPriority::kStep, Direction::kOut), kStart);
+  ASSERT_TRUE(dispatcher.pull(0, Direction::kOut, kStart).has_value());
+  const Nanos now = one_chunk_late(dispatcher);
+  int pulled = 0;
+  while (dispatcher.pull(0, Direction::kIn, now)) ++pulled;
+  EXPECT_EQ(pulled, 8);
+}
+
+// A copy that was given up stays on the link; turns begin beside it all the same.
+TEST(Dispatcher, ACopyThatWasGivenUpEndsNoTurns) {
+  Dispatcher dispatcher(small_direct_chunks(2), one_known_link());
+  dispatcher.add(task(0, 0, gib(1)), kStart);
+  const auto stuck = dispatcher.pull(0, Direction::kIn, kStart);
+  dispatcher.gave_up(stuck->id, kStart);
+  Nanos now = one_chunk_late(dispatcher);
+  for (int chunk = 0; chunk < 100; ++chunk) {
+    const auto next = dispatcher.pull(0, Direction::kIn, now);
+    ASSERT_TRUE(next.has_value()) << chunk;
+    now = now + micros(105);
+    dispatcher.finished(next->id, now);
+  }
+}
+
 TEST(Dispatcher, ATaskMaySayWhichLinksItUses) {
   Dispatcher dispatcher({}, assume_all_links(4));
   TaskSpec spec = task(0, 0, mib(8));  // small: it would go direct

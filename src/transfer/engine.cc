@@ -121,10 +121,12 @@ class TransferEngine::State {
     if (!request.only.empty() || std::ssize(request.segments) > options.dispatch.chunk_segments) {
       return false;
     }
-    // Where nobody can relay, what would be a single chunk needs no thread of the engine either.
+    // Where nobody can relay, what would be a single chunk needs no thread of the engine either:
+    // one at a time, so that no more of it stands before an urgent copy than a chunk would.
     const DispatchOptions& dispatch = options.dispatch;
+    const bool alone = express.size() == 1 && express[0][index_of(request.direction)]->idle();
     const Bytes limit = std::max(dispatch.multipath_bytes_min,
-                                 express.size() == 1 ? dispatch.chunk_bytes_direct : Bytes(0));
+                                 alone ? dispatch.chunk_bytes_direct + Bytes(1) : Bytes(0));
     Bytes total;
     for (const Segment& segment : request.segments) {
       if (segment.bytes < Bytes(0) || segment.bytes >= limit) return false;

@@ -28,6 +28,7 @@ Result<ExpressTicket> ExpressLane::copy(std::span<const device::Copy> copies,
   std::int64_t moved = moved_.load();
   for (const device::Copy& copy : copies) moved += copy.bytes.count;
   moved_.store(moved, std::memory_order_relaxed);
+  tickets_.store(tickets_.load() + 1, std::memory_order_relaxed);
   return ExpressTicket(*this, std::move(event));
 }
 
@@ -51,6 +52,7 @@ Result<std::unique_ptr<device::Event>> ExpressLane::take_event() {
 
 void ExpressLane::give_back(std::unique_ptr<device::Event> event, bool done) {
   const std::lock_guard lock(mutex_);
+  tickets_.store(tickets_.load() - 1, std::memory_order_relaxed);
   if (done) {
     free_.push_back(std::move(event));
   } else {

@@ -30,6 +30,8 @@ class ExpressLane {
   // A copy failed; streams keep their first failure, so the next copy gets a new one.
   void note_failure() { failed_.store(true); }
   Bytes moved() const { return Bytes(moved_.load()); }
+  // Whether every ticket has been given back.
+  bool idle() const { return tickets_.load(std::memory_order_relaxed) == 0; }
 
  private:
   Result<std::unique_ptr<device::Event>> take_event();
@@ -38,7 +40,8 @@ class ExpressLane {
   const std::string name_;
   std::atomic<bool> failed_{false};
   std::atomic<std::int64_t> moved_{0};  // bytes; written with mutex_ held
-  std::mutex mutex_;  // guards what follows
+  std::atomic<int> tickets_{0};         // the same
+  std::mutex mutex_;                    // guards what follows
   std::unique_ptr<device::Stream> stream_;
   std::vector<std::unique_ptr<device::Event>> free_;
   std::deque<std::unique_ptr<device::Event>> events_;  // the oldest first; may still be under way

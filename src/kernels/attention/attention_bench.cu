@@ -29,7 +29,7 @@ struct Setup {
   Device<std::int32_t> frames, frame_begin, query_begin, length;
   Device<char> workspace;
   Device<float> table;
-  PrepareCuda fresh;  // of decode: its tokens are prepared on the way, as in a step
+  PrepareCuda fresh;  // of decode: its tokens are prepared on the way
   ParamsCuda params;
 };
 

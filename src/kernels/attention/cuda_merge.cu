@@ -11,8 +11,7 @@ namespace {
 constexpr int kMergeThreads = 256;
 constexpr int kMergeUnroll = 8;  // pieces asked for at once
 constexpr int kMergeTurns = 4;   // or heads of two pieces
-// The product behind is placed when all CTAs of this kernel have been: no more of them than find
-// room beside those of the decode kernel.
+// The product behind is placed when all CTAs of this kernel have been: no more than two an SM.
 constexpr int kMergeCtasMax = 264;
 
 // Adds a piece, of which the largest score is at most `above`.
