@@ -83,3 +83,16 @@ function(causeway_module name)
     endforeach()
   endif()
 endfunction()
+
+# A program of a module, where it is built, that needs libraries which only a build with tests has:
+# without tests it is left out of `all`.
+function(causeway_needs_testing target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  if(CAUSEWAY_TESTS)
+    target_link_libraries(${target} PRIVATE ${ARGN})
+  else()
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
