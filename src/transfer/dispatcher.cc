@@ -442,18 +442,21 @@ std::optional<Nanos> Dispatcher::next_wake(Nanos now) const {
 }
 
 void Dispatcher::check_integrity() const {
-  std::map<std::pair<int, Direction>, std::pair<int, Bytes>> flying;
+  std::map<std::pair<int, Direction>, Link> flying;
   for (const auto& [id, entry] : chunks_) {
-    auto& [chunks, bytes] = flying[{entry.chunk.link, entry.chunk.direction}];
-    ++chunks;
-    bytes += entry.chunk.range.bytes();
+    Link& link = flying[{entry.chunk.link, entry.chunk.direction}];
+    ++link.chunks;
+    if (entry.given_up) ++link.given_up;
+    link.bytes += entry.chunk.range.bytes();
   }
   for (int link = 0; link < facts_.links; ++link) {
     for (const Direction direction : kBothDirections) {
-      const auto [chunks, bytes] = flying[{link, direction}];
+      const Link& counted = flying[{link, direction}];
       const Link& state = link_at(link, direction);
-      CAUSEWAY_CHECK(state.chunks == chunks && state.bytes == bytes, "outstanding miscounted");
-      CAUSEWAY_CHECK(chunks <= options_.depth, "more outstanding than the depth");
+      CAUSEWAY_CHECK(state.chunks == counted.chunks && state.given_up == counted.given_up &&
+                         state.bytes == counted.bytes,
+                     "outstanding miscounted");
+      CAUSEWAY_CHECK(state.chunks <= options_.depth, "more outstanding than the depth");
       for (int p = 0; p < kCopyPriorities; ++p) {
         const Queue& queue = queue_of(link, direction, static_cast<CopyPriority>(p));
         Bytes waiting;
