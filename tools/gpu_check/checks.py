@@ -3,6 +3,7 @@
 import sys
 
 import machine
+import needs
 import parsers
 from part import Part
 
@@ -26,6 +27,7 @@ SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling":
                        "gemm": ["--cases", "20"], "hybrid_gemm": ["--cases", "14"],
                        "rms_norm": [], "rope": [], "activation": [], "embedding": []}
 RACECHECK_QUICK = ("rms_norm", "rope", "activation", "embedding")
+ALL_GPUS = ("preload", "preload_shared")  # tests that use each GPU they see
 LIBRARY_TOO = ("gemm", "hybrid_gemm")  # tests that also run kernels of cuBLAS, which race by design
 
 
@@ -54,6 +56,8 @@ class Checks:
             lost = machine.missing_libraries(path, self.environment)
             missing = f"{program} needs {', '.join(lost)}" if lost else ""
         more.setdefault("environment", self.environment)
+        more.setdefault("typical", needs.SECONDS.get(name, needs.OTHER_SECONDS))
+        more.setdefault("gpu_gib", needs.GPU_GIB.get(name, needs.OTHER_GPU_GIB))
         prefix = more.pop("prefix", [])
         return Part(name, [*prefix, path, *arguments], seconds, rows, missing=missing, **more)
 
@@ -68,7 +72,8 @@ class Checks:
                 arguments += ["--seconds", str(self.stress_seconds)]
                 limit += self.stress_seconds
             made.append(self.part(path.name, path.name, arguments, limit,
-                                  parsers.test_rows(path.name), alone=short in ALONE))
+                                  parsers.test_rows(path.name), alone=short in ALONE,
+                                  all_gpus=short in ALL_GPUS))
         return made or [self.part("gpu tests", "gemm_gpu_test", [], 60,
                                   parsers.test_rows("gpu tests"))]
 
@@ -112,11 +117,11 @@ class Checks:
         here = machine.imports(python, "openai", environment)
         client = self.part("openai client", "causeway", [], 120,
                            parsers.unittest_rows("openai client"), environment=environment,
-                           missing="" if here else "python3 has no openai")
+                           all_gpus=True, missing="" if here else "python3 has no openai")
         client.command = [python, tests / "e2e/with_server.py", python,
                           tests / "clients/openai_test.py"]
         server = self.part("end to end", "causeway", [], 150, parsers.unittest_rows("end to end"),
-                           environment=environment)
+                           environment=environment, all_gpus=True)
         server.command = [sys.executable, tests / "e2e/e2e_test.py", "-v"]
         preload = self.preload_programs()
         return [client, preload] if self.quick else [client, server, self.gpu_faults(), preload]
@@ -139,6 +144,8 @@ class Checks:
         part.command = [sys.executable, machine.ROOT / "tests/preload/run.py", "--programs",
                         self.places.bin, "--seed", self.seed,
                         "--limit", 40 if self.quick else 110,
+                        # They mostly wait, for the GPU and for their own time-outs.
+                        "--jobs", max(2, min(8, machine.processors() // 2)),
                         *(["--library", library] if library else []),
                         *(["--quick"] if self.quick else [])]
         return part
@@ -187,8 +194,10 @@ class Checks:
 
     def figures(self):
         llama = self.model_figures("Llama-3.1-8B", LLAMA_BARS, [])
-        home = [] if not self.quick else ["--sms", "132", "--rows", "16,1024,10240",
-                                          "--alpha-rows", "1024", "--runs", "5"]
+        # Some of what `causeway bench gemm` sweeps by itself, which takes half a minute.
+        home = ["--sms", "132" if self.quick else "32,132",
+                "--rows", "16,1024,10240" if self.quick else "1,16,256,1024,4096,10240",
+                "--alpha-rows", "1024", "--runs", "5"]
         host = self.bench("bench gemm host", "causeway",
                           ["bench", "gemm", "--home", "host", *home, "--json", "{json}"], 100,
                           parsers.home_rows("bench gemm host"), files=("json",))

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Tests of gpu_check: what it makes of outputs, time-outs, missing things and failures."""
+"""Tests of how gpu_check runs parts: time-outs, missing things and failures, lanes, interrupts."""
 
 import contextlib
 import io
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -13,13 +17,11 @@ from pathlib import Path
 
 import gpu_check
 import machine
+import needs
 import parsers
-import report
-from part import Outcome, Part, Progress, Row, run_part
-
-
-def outcome(text, status=0, files=None):
-    return Outcome(status, text, 1.5, files or {})
+from checks import Checks
+from lanes import Gpu, Gpus
+from part import Part, Progress, Row, run_part
 
 
 def python_part(name, code, seconds=20, **more):
@@ -35,8 +37,19 @@ class InFolder(unittest.TestCase):
     def run_one(self, part, seconds=20):
         return run_part(part, seconds, self.folder, threading.Event())
 
-    def run_all(self, parts, seconds=60):
-        return gpu_check.Run(self.folder, seconds, Progress(io.StringIO())).all(parts)
+    def run_all(self, parts, seconds=60, **more):
+        return gpu_check.Run(self.folder, seconds, Progress(io.StringIO()), **more).all(parts)
+
+    def gone(self, pid):
+        """Whether the process ends within some seconds."""
+        for _ in range(100):
+            try:
+                if re.search(r"^State:\s+Z", Path(f"/proc/{pid}/status").read_text(), re.M):
+                    return True
+            except (FileNotFoundError, ProcessLookupError):
+                return True
+            time.sleep(0.05)
+        return False
 
 
 class Parts(InFolder):
@@ -53,15 +66,36 @@ class Parts(InFolder):
         rows = self.run_one(python_part("a", "print('SKIPPED: no GPU'); raise SystemExit(77)"))
         self.assertEqual([(r.verdict, r.what) for r in rows], [("skip", "SKIPPED: no GPU")])
 
-    def test_time_out_ends_the_process_and_its_children(self):
+    def leaves_a_child(self, then):
+        """A part whose program starts another in a session of its own; and where that one's id is."""
+        pid = self.folder / "pid"
         code = ("import subprocess, sys, time\n"
-                "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-                "time.sleep(60)")
+                "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'],\n"
+                "                         start_new_session=True)\n"
+                f"open({str(pid)!r}, 'w').write(str(child.pid))\n{then}")
+        return python_part("a", code), pid
+
+    def test_time_out_ends_all_processes(self):
+        part, pid = self.leaves_a_child("time.sleep(60)")
         begin = time.monotonic()
-        rows = self.run_one(python_part("a", code), seconds=1)
+        rows = self.run_one(part, seconds=4)
         self.assertEqual(rows[0].verdict, "fail")
         self.assertIn("timed out", rows[0].what)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertTrue(self.gone(pid.read_text()))
+
+    def test_time_out_ends_what_ignores_a_request(self):
+        part = python_part("a", "import signal, time; signal.signal(signal.SIGTERM, "
+                           "signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)")
+        begin = time.monotonic()
+        self.assertIn("timed out", self.run_one(part, seconds=1)[0].what)
         self.assertLess(time.monotonic() - begin, 15)
+        self.assertIn("deaf", (self.folder / "a.log").read_text())
+
+    def test_what_a_part_leaves_running_is_ended(self):
+        part, pid = self.leaves_a_child("print('PASSED')")
+        self.assertEqual(self.run_one(part)[0].verdict, "pass")
+        self.assertTrue(self.gone(pid.read_text()))
 
     def test_output_that_is_not_understood_fails(self):
         part = python_part("a", "print('nothing')", files=("json",))
@@ -94,168 +128,139 @@ class Runs(InFolder):
                              python_part("figure", "", alone=True, is_test=False)], seconds=1)
         self.assertEqual([r.verdict for r in rows], ["fail", "skip"])
 
-    def test_figures_run_alone(self):
-        marks = self.folder / "marks"
-        code = (f"import time; f = open({str(marks)!r}, 'a'); f.write('%s+'); f.flush(); "
-                "time.sleep(0.5); f.write('%s-')")
-        self.run_all([python_part(n, code % (n, n), alone=n in "xy", is_test=n not in "xy")
-                      for n in "abxy"])
-        self.assertTrue(marks.read_text().endswith("x+x-y+y-"), marks.read_text())
+    def marking(self, name, **more):
+        """A part that writes when it begins and ends."""
+        code = (f"import time; f = open({str(self.folder / 'marks')!r}, 'a', buffering=1); "
+                f"f.write('{name}+'); time.sleep(0.4); f.write('{name}-'); print('PASSED')")
+        return python_part(name, code, **more)
+
+    def meeting(self, name, other):
+        """A part that passes when another runs meanwhile."""
+        mine, its = str(self.folder / f"{name}.met"), str(self.folder / f"{other}.met")
+        return python_part(name, f"import os, time; open({mine!r}, 'w'); end = time.time() + 20\n"
+                           f"while not os.path.exists({its!r}) and time.time() < end: "
+                           f"time.sleep(0.01)\nprint('PASSED' if os.path.exists({its!r}) else '')")
+
+    def marks(self):
+        return re.findall(r"\w[+-]", (self.folder / "marks").read_text())
+
+    def test_lone_tests_then_lanes_then_figures_alone(self):
+        rows = self.run_all([self.marking("x", alone=True, is_test=False), self.meeting("a", "b"),
+                             self.marking("y", alone=True, is_test=False), self.meeting("b", "a"),
+                             self.marking("t", alone=True), self.marking("u", alone=True)], lanes=2)
+        self.assertEqual(self.marks(), ["t+", "t-", "u+", "u-", "x+", "x-", "y+", "y-"])
+        self.assertEqual({r.verdict for r in rows}, {"pass"})
+        begun = {r.check: r.values["began"] for r in rows}
+        self.assertLess(begun["u"], min(begun["a"], begun["b"]))
+        self.assertLess(max(begun["a"], begun["b"]), begun["x"])
+        self.assertEqual([(r.check, r.values["phase"]) for r in rows],
+                         [("x", "figures"), ("a", "lanes"), ("y", "figures"), ("b", "lanes"),
+                          ("t", "alone"), ("u", "alone")])
+        self.assertEqual({r.values["lane"] for r in rows if r.check in "ab"}, {0, 1})
+
+    def test_one_lane_is_one_by_one_in_order(self):
+        self.run_all([self.marking("a", typical=1), self.marking("b", typical=9)], lanes=1)
+        self.assertEqual(self.marks(), ["a+", "a-", "b+", "b-"])
+
+    def test_the_longest_begin_first(self):
+        rows = self.run_all([self.marking(n, typical=t) for n, t in zip("abcd", (1, 9, 5, 7))],
+                            lanes=2)
+        begun = {r.check: r.values["began"] for r in rows}
+        self.assertLess(max(begun["b"], begun["d"]), min(begun["a"], begun["c"]))
+        self.assertEqual([r.check for r in rows], list("abcd"))
+
+    def test_a_lane_that_fails_or_hangs_does_not_stop_the_others(self):
+        def broken(_):
+            raise RuntimeError("a fault of gpu-check")
+        odd = python_part("odd", "pass")
+        odd.rows = broken
+        rows = self.run_all([odd, python_part("hangs", "import time; time.sleep(60)", 1),
+                             python_part("crashes", "import os; os.abort()"),
+                             *(python_part(f"good {i}", "print('PASSED')") for i in range(6))],
+                            lanes=3)
+        self.assertEqual([r.verdict for r in rows], ["fail"] * 3 + ["pass"] * 6)
+        self.assertIn("a fault of gpu-check", rows[0].what)
+        self.assertIn("timed out", rows[1].what)
+
+    def test_parts_wait_for_room_on_the_gpu(self):
+        gpus = Gpus([Gpu("0", 10)])
+        self.run_all([self.marking("a", gpu_gib=8), self.marking("b", gpu_gib=8),
+                      self.marking("c", gpu_gib=99)], lanes=3, gpus=gpus)
+        begins_and_ends = [mark[1] for mark in self.marks()]
+        self.assertEqual(begins_and_ends, list("+-+-+-"))  # what never fits runs when alone
+        self.assertEqual((gpus.gpus[0].promised, gpus.gpus[0].parts), (0, 0))
+
+    def test_lanes_spread_over_gpus(self):
+        said = "import os; print('PASSED: ' + os.environ.get('CUDA_VISIBLE_DEVICES', 'all'))"
+        def whats(*gpus):
+            parts = [python_part("a", said + "; import time; time.sleep(0.5)"),
+                     python_part("b", said + "; import time; time.sleep(0.5)"),
+                     python_part("both", said, all_gpus=True)]
+            rows = self.run_all(parts, lanes=3, gpus=Gpus(gpus))
+            return [(row.what, row.values.get("gpus")) for row in rows]
+        self.assertEqual(sorted(whats(Gpu("3", 50), Gpu("5", 50))),
+                         [("3", ["3"]), ("5", ["5"]), ("all", None)])
+        self.assertEqual(whats(Gpu("3", 50)), [("all", None)] * 3)
+
+    def test_an_interrupt_ends_everything(self):
+        pids = [self.folder / name for name in "ab"]
+        code = "import os, time; open({!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+        parts = [python_part(pid.name, code.format(str(pid))) for pid in pids]
+        parts.append(python_part("later", "print('PASSED')"))
+        def interrupt():
+            while not all(pid.exists() and pid.read_text() for pid in pids):
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt, daemon=True).start()
+        rows = self.run_all(parts, lanes=2)
+        self.assertEqual([(r.verdict, r.what) for r in rows], [("fail", "interrupted")] * 3)
+        for pid in pids:
+            self.assertTrue(self.gone(pid.read_text()))
 
 
-class Parsers(unittest.TestCase):
-    def test_sanitizer(self):
-        clean = "PASSED: 3 checks\n========= ERROR SUMMARY: 0 errors\n"
-        self.assertEqual(parsers.sanitizer_rows("m")(outcome(clean))[0].verdict, "pass")
-        found = "========= RACECHECK SUMMARY: 2 hazards displayed (1 errors, 1 warnings)\n"
-        row = parsers.sanitizer_rows("m")(outcome(found))[0]
-        self.assertEqual((row.verdict, row.measured), ("fail", "2"))
-        self.assertEqual(parsers.sanitizer_rows("m")(outcome("refused"))[0].verdict, "fail")
-        self.assertEqual(parsers.sanitizer_rows("m")(outcome(clean, 9))[0].verdict, "fail")
+class Program(unittest.TestCase):
+    """gpu_check.py itself, on a build folder without programs."""
 
-    def test_races_of_libraries_do_not_count(self):
-        theirs = "========= Error: Race reported between Write access at cutlass::f<int>()+0x10\n"
-        ours = "========= Error: Race reported between Write access at causeway::kernels::f()+0x1\n"
-        text = "{}========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"
-        rows = parsers.sanitizer_rows("m", own_only=True)
-        self.assertEqual(rows(outcome(text.format(theirs), 9))[0].verdict, "pass")
-        self.assertEqual(rows(outcome(text.format(ours), 9))[0].verdict, "fail")
-        self.assertEqual(rows(outcome(text.format(theirs), 1))[0].verdict, "fail")
-        broken = "========= Internal Sanitizer Error: a hardware exception\n" + text.format("")
-        self.assertEqual(rows(outcome(broken, 9))[0].verdict, "fail")
-
-    def test_unittest(self):
-        text = ("test_a (x.Y.test_a) ... ok\ntest_key (x.Y.test_key) ... skipped 'no key'\n"
-                "FAIL: test_b (x.Y.test_b)\nRan 3 tests in 1.2s\nFAILED (failures=1, skipped=1)\n")
-        rows = parsers.unittest_rows("u")(outcome(text, 1))
-        self.assertEqual([r.verdict for r in rows], ["fail", "skip"])
-        self.assertIn("test_b", rows[0].what)
-        self.assertEqual(rows[1].what, "test_key: no key")
-        self.assertEqual(parsers.unittest_rows("u")(outcome(""))[0].verdict, "fail")
-
-    def test_model_bars(self):
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump([{"name": "decode", "shape": f"batch {b}, context 1024", "measured": m,
-                        "limit": 4400.0, "unit": "GB/s", "limit_name": "hbm_read",
-                        **({"chain_read": 3500.0} if b == 8 else {})}
-                       for b, m in ((1, 4000.0), (8, 3000.0), (2, 1.0))], file)
-            file.flush()
-            rows = parsers.model_rows("m", {("decode", "batch 1"): 1.2, ("decode", "batch 8"): 1.15})(
-                outcome("", files={"json": Path(file.name)}))
-        self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured"])
-        self.assertTrue(rows[0].measured.startswith("1.10 × floor"))
-        self.assertEqual([r.limit for r in rows[:2]],
-                         ["4400 GB/s (hbm_read)", "4400 GB/s (hbm_read); chain_read 3500"])
-
-    def test_attention_table(self):
-        text = ("HBM read 4628 GB/s\n\ndecode            batch  context  us/layer    MB  floor us\n"
-                "Llama-3.1-8B          1     1024      6.96    4.2      0.91     7.68  equal\n\n"
-                "prefill           kernel      tokens  us/layer  TFLOP/s  of cuBLAS\n"
-                "Llama-3.1-8B     FlashInfer     8192    1547.0      355       0.45\n")
-        rows = parsers.attention_rows("a")(outcome(text))
-        self.assertEqual(rows[0].what, "decode, Llama-3.1-8B, 1 × 1024, equal lengths")
-        self.assertIn("7.68 × floor", rows[0].measured)
-        self.assertIn("355 TFLOP/s", rows[1].measured)
-        with self.assertRaises(ValueError):
-            parsers.attention_rows("a")(outcome("nothing"))
-
-    def test_sampling_table(self):
-        text = ("what                 rows       us  floor us\n"
-                "top-k, top-p           32   167.69      3.61\n")
-        rows = parsers.sampling_rows("s")(outcome(text))
-        self.assertEqual((rows[0].what, rows[0].measured), ("top-k, top-p, 32 rows", "167.69 µs"))
-
-    def test_engine(self):
-        document = {"runs": [{"requests": 300, "ratio": r, "total_s": 9.0, "floor_s": 7.0}
-                             for r in (1.5, 1.3, 1.2)],
-                    "decode": [{"batch": 8, "in_engine_ms": 5.0, "not_overlapped_share": 0.04}]}
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(document, file)
-            file.flush()
-            rows = parsers.engine_rows("e", 1.35, 0.03)(
-                outcome("", files={"json": Path(file.name)}))
-        self.assertEqual([r.verdict for r in rows], ["pass", "miss"])
-        self.assertTrue(rows[0].measured.startswith("1.30 ×"))
-
-    def test_workloads(self):
-        row = {"workload": "sleep mode", "what": "m", "phase": "wake", "preloaded": 0.5,
-               "speed_up": 1.5, "limit": 0.4}
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump({"rows": [row]}, file)
-            file.flush()
-            rows = parsers.workload_rows("w")(outcome("", files={"json": Path(file.name)}))
-        self.assertEqual((rows[0].what, rows[0].measured, rows[0].limit),
-                         ("sleep mode: m, wake", "500.0 ms, 1.50 × bare",
-                          "400.0 ms (best set of links)"))
-
-    def test_home(self):
-        lines = [{"sms": 132, "m": 0, "way": "floor", "alpha": 0, "ms": 2.6},
-                 {"sms": 132, "m": 16, "way": "ring", "alpha": 0, "ms": 2.8},
-                 {"sms": 132, "m": 16, "way": "symmetric", "alpha": 1, "ms": 2.7},
-                 {"sms": 132, "m": 16, "way": "resident", "alpha": 0, "ms": 0.04},
-                 {"sms": 132, "m": 16, "way": "chunked", "alpha": 0, "ms": 2.5}]
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(lines, file)
-            file.flush()
-            rows = parsers.home_rows("h")(outcome("", files={"json": Path(file.name)}))
-        self.assertEqual(rows[0].measured, "2.700 ms (symmetric, α 1)")
-        self.assertIn("2.500 ms (chunked)", rows[0].limit)
-
-
-    def test_transfer(self):
-        rows = [{"part": "sizes", "what": "in 1 GiB", "bar": {"wanted": "≤ 2 %", "met": False},
-                 "figures": {"ours GB/s": 99.5, "native GB/s": 55.1}},
-                {"part": "sizes", "what": "in 64 KiB", "figures": {"ours GB/s": 5.0}},
-                {"part": "gpus", "what": "in 2, best 0,1", "figures": {"best GB/s": 100.0}},
-                {"part": "cpu", "what": "idle", "bar": {"wanted": "≤ 2 %", "met": True},
-                 "figures": {"processor %": 0.5}}]
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump({"rows": rows}, file)
-            file.flush()
-            made = parsers.transfer_rows("t")(outcome("", files={"json": Path(file.name)}))
-        self.assertEqual([row.verdict for row in made], ["miss", "measured", "pass"])
-        self.assertEqual((made[0].measured, made[0].limit), ("99.50 GB/s", "55.10 GB/s (native)"))
-        self.assertEqual(made[2].measured, "0.50 %")
-
-
-class Sanitizer(unittest.TestCase):
-    def reason(self, script):
+    def run_it(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
-            tool = Path(folder, "tool")
-            tool.write_text("#!/bin/sh\n" + script)
-            tool.chmod(0o755)
-            return machine.why_no_sanitizer(str(tool), "memcheck", tool, {})
+            done = subprocess.run(
+                [sys.executable, Path(__file__).with_name("gpu_check.py"), "--build", folder, "--out",
+                 Path(folder, "out"), *arguments], capture_output=True, text=True, timeout=60,
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False)
+            file = Path(folder, "out/gpu-check.json")
+            return done, json.loads(file.read_text()) if file.exists() else None
 
-    def test_is_used_only_when_it_finds_the_planted_error(self):
-        self.assertEqual(self.reason("echo '========= ERROR SUMMARY: 1 error'"), "")
-        blind = self.reason("echo '========= ERROR SUMMARY: 0 errors'")
-        self.assertIn("does not find a planted error", blind)
-        self.assertIn("Device not supported", self.reason("echo 'Device not supported'"))
-        self.assertIn("not here", machine.why_no_sanitizer(None, "memcheck", Path("x"), {}))
+    def test_says_lanes_and_phases(self):
+        done, document = self.run_it("--lanes", "2", "--only", "rope", "--only", "topology")
+        self.assertEqual((done.returncode, document["lanes"]), (1, 2), done.stderr)
+        self.assertEqual(list(document["phases"]), ["alone", "lanes", "figures"])
+        self.assertTrue(all(row["verdict"] == "skip" for row in document["rows"]))
+
+    def test_refuses_no_lanes(self):
+        done, _ = self.run_it("--lanes", "0")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--lanes", done.stderr)
 
 
-class Report(unittest.TestCase):
-    def test_table_tally_and_file(self):
-        rows = [Row("a", "x", "1 ×", "2", "≤ 1", "pass"), Row("b", "no GPU", verdict="skip")]
-        lines = report.table(rows).splitlines()
-        self.assertEqual(lines[0].split(), list(report.HEADINGS))
-        self.assertTrue(lines[2].endswith("pass"))
-        self.assertEqual(report.tally(rows), "1 pass, 1 skip")
+class Needs(unittest.TestCase):
+    def test_usual_lanes(self):
+        self.assertEqual(gpu_check.usual_lanes(16, 110), 5)
+        self.assertEqual(gpu_check.usual_lanes(64, 500), gpu_check.LANES_MAX)
+        self.assertEqual((gpu_check.usual_lanes(2, 4), gpu_check.usual_lanes(64, 13)), (1, 1))
+
+    def test_are_of_parts_that_exist(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "x.json")
-            report.write_json(path, rows, {"commit": "c"})
-            document = json.loads(path.read_text())
-        self.assertEqual((document["commit"], len(document["rows"])), ("c", 2))
-
-    def test_exit_status(self):
-        def status(*verdicts):
-            return gpu_check.exit_status([Row("a", "b", verdict=v) for v in verdicts])
-        self.assertEqual([status("pass", "skip"), status("measured", "miss")], [0, 0])
-        self.assertEqual([status("pass", "fail"), status("skip"), status()], [1, 1, 1])
-
-    def test_a_verdict_must_be_known(self):
-        with self.assertRaises(AssertionError):
-            Row("a", "b", verdict="maybe")
+            places = machine.Places(folder, Path(folder))
+            places.bin.mkdir()
+            for name in {*needs.SECONDS, *needs.GPU_GIB}:
+                if name.endswith("_gpu_test"):
+                    (places.bin / name).touch()
+            parts = {part.name: part for part in Checks(places, {}, False, 1).parts()}
+        self.assertEqual({*needs.SECONDS, *needs.GPU_GIB} - {*parts}, set())
+        self.assertEqual(parts["moe_gpu_test"].typical, needs.SECONDS["moe_gpu_test"])
+        self.assertEqual({parts[name].phase() for name in ("gpu faults", "preload programs")},
+                         {"alone"})
+        self.assertEqual(parts["bench gemm"].phase(), "figures")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import glob
 import gzip
 import importlib.util
 import json
+import math
 import os
 import platform
 import re
@@ -14,7 +15,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+from lanes import Gpu
+
 ROOT = Path(__file__).resolve().parents[2]
+GPU_SHARE = 0.9
 CUDA_HOME = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 
 
@@ -159,6 +163,31 @@ def imports(python, name, environment):
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+def processors():
+    """That this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def host_gib():
+    """Memory that is available; 0 when the machine does not say."""
+    try:
+        found = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+    except OSError:
+        return 0
+    return int(found.group(1)) / (1 << 20) if found else 0
+
+
+def gpus():
+    """Those that programs see, each with the share of its free memory that parts may take together."""
+    free = output_of("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits")
+    free = [int(line) / 1024 for line in free.splitlines() if line.strip().isdigit()]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [str(i) for i in range(len(free))] if visible is None else visible.split(",")
+    # Which entry is which GPU of nvidia-smi is not known: the least holds for each.
+    gib = GPU_SHARE * min(free, default=math.inf)
+    return [Gpu(name.strip(), gib) for name in names if name.strip()]
 
 
 def facts(places, environment):

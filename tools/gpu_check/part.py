@@ -1,5 +1,6 @@
 """A part of the check: one command with a time-out, run beside others or alone, and its rows."""
 
+import contextlib
 import os
 import re
 import signal
@@ -7,10 +8,15 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import needs
 
 # pass, fail: of tests. pass, miss: of figures with a bar; "measured": without one. skip: not run.
 VERDICTS = ("pass", "fail", "miss", "measured", "skip")
 TIMED_OUT = "timed out"
+INTERRUPTED = "interrupted"
+MARK = "CAUSEWAY_GPU_CHECK_PART"  # in the environment of all processes of a part
 NO_GPU = 77  # exit status of our test programs where there is nothing to test on
 
 
@@ -52,44 +58,68 @@ class Part:
     missing: str = ""  # why it cannot be run here: a skip
     environment: dict = field(default_factory=dict)
     files: tuple = ()
+    all_gpus: bool = False  # it uses all GPUs it sees; others run on one
+    gpu_gib: float = needs.OTHER_GPU_GIB  # that it takes at most, of each GPU it uses
+    typical: float = needs.OTHER_SECONDS  # that it takes on one H200
+
+    def phase(self):
+        """Tests that must be alone, those side by side, figures."""
+        return "figures" if not self.is_test else "alone" if self.alone else "lanes"
 
 
-def run_part(part, seconds, folder, stop):
+def run_part(part, seconds, folder, stop, environment=None):
     """The outcome of the part's command, and its rows. `stop`: an Event that ends it early."""
     paths = {name: folder / f"{part.name}.{name}" for name in part.files}
     command = [str(word).format(**paths) if paths else str(word) for word in part.command]
     log = folder / f"{part.name}.log"
     begin = time.monotonic()
+    mark = f"{part.name} {os.getpid()} {time.monotonic_ns()}"
     with open(log, "wb") as out:
         out.write(("$ " + " ".join(command) + "\n").encode())
         out.flush()
         try:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT,
                                        stdin=subprocess.DEVNULL, start_new_session=True,
-                                       env={**os.environ, **part.environment})
+                                       env={**os.environ, **part.environment,
+                                            **(environment or {}), MARK: mark})
         except OSError as error:
             return [Row(part.name, str(error), verdict="fail")]
-        status = _wait(process, begin + seconds, stop)
+        try:
+            status = _wait(process, begin + seconds, stop, mark)
+        finally:
+            end_marked(mark)
+    if status is None and stop.is_set():
+        return [Row(part.name, INTERRUPTED, verdict="fail")]
     text = log.read_text(errors="replace").split("\n", 1)[1]
     outcome = Outcome(status, text, time.monotonic() - begin, paths)
     return _rows_of(part, outcome, seconds)
 
 
-def _wait(process, end, stop):
-    """The exit status; None when time ran out or `stop` was set, after ending the process group."""
+def _wait(process, end, stop, mark):
+    """The exit status; None when time ran out or `stop` was set, after ending all its processes."""
     while time.monotonic() < end and not stop.is_set():
         try:
             return process.wait(timeout=0.2)
         except subprocess.TimeoutExpired:
             continue
     for sign, patience in ((signal.SIGTERM, 3), (signal.SIGKILL, 10)):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
+        if sign == signal.SIGKILL:
+            end_marked(mark)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=patience)
-            break
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
     return None
+
+
+def end_marked(mark):
+    """Kills every process that inherited the mark, in whatever session: programs that tests start in
+    sessions of their own outlive the group of the one that started them."""
+    wanted = f"{MARK}={mark}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _rows_of(part, outcome, seconds):
