@@ -1,5 +1,7 @@
 #include "device/device.h"
 
+#include "base/spin.h"
+
 namespace causeway::device {
 
 std::string_view name_of(CopyPriority priority) {
@@ -11,6 +13,17 @@ std::string_view name_of(CopyPriority priority) {
     case CopyPriority::kPromotion: return "promotion";
   }
   return "?";
+}
+
+Result<bool> Event::spin(Nanos length) const {
+  Result<bool> last = false;
+  (void)spin_until(
+      [&] {
+        last = done();
+        return !last.ok() || *last;
+      },
+      length);
+  return last;
 }
 
 std::string_view name_of(MemoryKind kind) {

@@ -94,6 +94,9 @@ class Event {
   virtual Result<bool> done() const = 0;
   // Blocks until done, or for `timeout` of real time: kDeadlineExceeded.
   virtual Status wait(Nanos timeout) const = 0;
+  // Asks again and again for `length` of real time, as who knows that little is missing does;
+  // whether it is done.
+  virtual Result<bool> spin(Nanos length) const;
   // When the work was done, by the machine's clock; kUnavailable before that.
   virtual Result<Nanos> completed_at() const = 0;
 };

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/spin.h"
 #include "transfer/express_lane.h"
 
 namespace causeway::transfer {
@@ -14,24 +14,6 @@ namespace {
 // Waking a thread takes some 60 µs: 2 % of a transfer of 3 ms.
 constexpr Nanos kSpin = millis(4);
 constexpr Nanos kExpressSpin = millis(1);
-
-// Without giving way at first: that alone takes as long as a small copy's last part.
-template <typename Known>
-void spin_until(Known known, Nanos length) {
-  constexpr Nanos kEager = micros(30);
-  constexpr int kLooks = 4;  // between looks at the clock, which take half as long
-  const RealClock clock;
-  if (known()) return;
-  const Nanos begin = clock.now();
-  while (true) {
-    for (int look = 0; look < kLooks; ++look) {
-      if (known()) return;
-    }
-    const Nanos spent = clock.now() - begin;
-    if (spent >= length) return;
-    if (spent > kEager) std::this_thread::yield();
-  }
-}
 
 constexpr Nanos kWaitMax = seconds(365 * 24 * 3600);  // more would overflow the deadline
 
@@ -92,7 +74,7 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
     const std::int64_t now = outcomes_.load(std::memory_order_acquire);
     return std::exchange(seen, now) != now && known(ticket);
   };
-  spin_until(look, std::min(limit, kSpin));
+  (void)spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
   const Nanos left = std::max(limit - (clock.now() - begin), Nanos(0));
@@ -120,15 +102,10 @@ Result<bool> ExpressTicket::done() const {
 }
 
 Status ExpressTicket::wait(Nanos timeout) const {
-  Result<bool> last = false;
-  spin_until(
-      [&] {
-        last = done();
-        return seen_done_;
-      },
-      std::min(timeout, kExpressSpin));
-  if (seen_done_) return last.ok() ? Status() : last.error();
-  Status waited = event_->wait(timeout);
+  const Result<bool> done = event_->spin(std::min(timeout, kExpressSpin));
+  seen_done_ = !done.ok() || *done;
+  Status waited = done.ok() ? Status() : Status(done.error());
+  if (!seen_done_) waited = event_->wait(timeout);
   if (!waited.ok() && waited.error().code != ErrorCode::kDeadlineExceeded) lane_->note_failure();
   return waited;
 }

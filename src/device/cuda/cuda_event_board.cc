@@ -3,6 +3,8 @@
 #include <chrono>
 #include <string>
 
+#include "base/spin.h"
+
 namespace causeway::device {
 
 std::int64_t CudaEventBoard::create(bool timed) {
@@ -44,12 +46,14 @@ void CudaEventBoard::finish(State& state, const std::optional<Error>& failure) {
   changed_.notify_all();
 }
 
-Result<bool> CudaEventBoard::poll(State& state) {
+Result<bool> CudaEventBoard::poll(State& state, int looks) {
   if (state.phase == Phase::kQueued) return false;
   if (state.phase == Phase::kIssued) {
-    int result = kCudaSuccess;
+    int result = kCudaNotReady;
     const Status asked = state.context->call("cuEventQuery", [&] {
-      result = state.context->api().cuEventQuery(state.native);
+      for (int look = 0; look < looks && result == kCudaNotReady; ++look) {
+        result = state.context->api().cuEventQuery(state.native);
+      }
       return result == kCudaNotReady ? kCudaSuccess : result;
     });
     if (asked.ok() && result == kCudaNotReady) {
@@ -157,6 +161,22 @@ Result<bool> CudaEventBoard::latest_done(std::int64_t event) {
   State& state = events_.at(event);
   if (state.begun == 0) return true;
   return poll(state);
+}
+
+// Several looks with the lock held once: what stands between two of them is how late the end of a
+// small copy is seen.
+Result<bool> CudaEventBoard::latest_spin(std::int64_t event, Nanos length) {
+  constexpr int kLooks = 4;
+  Result<bool> last = false;
+  (void)spin_until(
+      [&] {
+        const std::lock_guard lock(mutex_);
+        State& state = events_.at(event);
+        last = state.begun == 0 ? Result<bool>(true) : poll(state, kLooks);
+        return !last.ok() || *last;
+      },
+      length);
+  return last;
 }
 
 Result<Nanos> CudaEventBoard::completed_at(const CudaRecord& record) {

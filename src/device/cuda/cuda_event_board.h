@@ -46,6 +46,7 @@ class CudaEventBoard {
   CudaRecord latest(std::int64_t event) const;
   Result<bool> done(const CudaRecord& record);
   Result<bool> latest_done(std::int64_t event);
+  Result<bool> latest_spin(std::int64_t event, Nanos length);
   Result<Nanos> completed_at(const CudaRecord& record);
   // Blocks; kDeadlineExceeded, or the error of the work before the record.
   Status wait(const CudaRecord& record, Nanos timeout);
@@ -82,7 +83,7 @@ class CudaEventBoard {
 
   // All with mutex_ held. nullptr: the record is over, and with it what was known of it.
   State* find(const CudaRecord& record);
-  Result<bool> poll(State& state);
+  Result<bool> poll(State& state, int looks = 1);
   Status begin(State& state);
   Status issue(State& state, CudaContext& context, CUstream_st* stream,
                const std::optional<Error>& failure);
@@ -105,6 +106,7 @@ class CudaEvent final : public Event {
   CudaEvent& operator=(const CudaEvent&) = delete;
 
   Result<bool> done() const override { return board_.latest_done(id_); }
+  Result<bool> spin(Nanos length) const override { return board_.latest_spin(id_, length); }
   Status wait(Nanos timeout) const override { return board_.wait(board_.latest(id_), timeout); }
   Result<Nanos> completed_at() const override { return board_.completed_at(board_.latest(id_)); }
   CudaEventBoard& board() const { return board_; }

@@ -252,10 +252,12 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
       ASSERT_TRUE(s->copy_marked(copies, CopyPriority::kStep, *mark).ok());
       if (behind_work) {
         EXPECT_FALSE(mark->done().value());
+        EXPECT_FALSE(mark->spin(micros(100)).value());
         EXPECT_EQ(s->copy_marked(copies, CopyPriority::kStep, *mark).error().code,
                   ErrorCode::kInvalidArgument);  // its last record is not done
         door.open();
       }
+      ASSERT_TRUE(mark->spin(kPatience).value());
       ASSERT_TRUE(mark->wait(kPatience).ok());
       for (const Copy& copy : copies) {
         const auto sent = host_.subspan(to_size(copy.source.offset), to_size(kib(4)));
@@ -273,6 +275,7 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
   ASSERT_TRUE(s->run([]() -> Status { return corrupt("planted"); }).ok());
   const Copy one{arena(mib(1)), host(Bytes(0)), kib(4)};
   ASSERT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *failed).ok());
+  EXPECT_EQ(failed->spin(kPatience).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(failed->wait(kPatience).error().code, ErrorCode::kCorrupt);
   // A stream that has failed long ago says so by the event, too.
   EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kCorrupt);
