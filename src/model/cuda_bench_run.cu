@@ -192,6 +192,7 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
       .ratio_wanted = c.moe ? 1 / 1.5 : batch == 1 ? 1 / 1.20 : 1 / 1.15};
   double experts = 0;  // of a step, as the device counted them
   std::optional<kernels::bench::CudaChain> chain;
+  double chained = 0;  // the experts that `chain` reads
   CAUSEWAY_ASSIGN(row, measure(std::move(row), [&]() -> Result<BenchSample> {
     CAUSEWAY_ASSIGN(const double limit,
                     kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
@@ -206,7 +207,8 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
     experts /= static_cast<double>(options_.decode_steps);
     const Bytes bytes = decode_weight_bytes_of(c, DType::kBF16, experts) + kv;
     const auto read = static_cast<double>(bytes.count * options_.decode_steps);
-    if (!chain) {
+    if (!chain || chained != experts) {
+      chained = experts;
       CAUSEWAY_ASSIGN(chain, chain_of({.storage = DType::kBF16, .experts = experts, .kv = kv}));
     }
     CAUSEWAY_ASSIGN(const Nanos linked, chain->time(kChainTimes, stream_));

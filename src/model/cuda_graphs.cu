@@ -13,10 +13,6 @@ namespace {
 
 using kernels::cuda_status;
 
-struct DestroyGraph {
-  void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
-};
-
 // A stream that is left capturing would take every later step into a graph that nobody launches.
 Status check_not_capturing(kernels::CudaStream stream) {
   cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
@@ -26,24 +22,6 @@ Status check_not_capturing(kernels::CudaStream stream) {
 }
 
 }  // namespace
-
-void CudaGraphs::Destroy::operator()(CUgraphExec_st* graph) const { cudaGraphExecDestroy(graph); }
-
-Result<CudaGraphs::Graph> CudaGraphs::capture(const std::function<Status()>& enqueue,
-                                              kernels::CudaStream stream) {
-  CAUSEWAY_TRY(cuda_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-                           "beginning to capture a step"));
-  const Status enqueued = enqueue();
-  cudaGraph_t graph = nullptr;
-  const Status captured = cuda_status(cudaStreamEndCapture(stream, &graph), "capturing a step");
-  const std::unique_ptr<CUgraph_st, DestroyGraph> owned(graph);
-  CAUSEWAY_TRY(enqueued);
-  CAUSEWAY_TRY(captured);
-  cudaGraphExec_t executable = nullptr;
-  CAUSEWAY_TRY(
-      cuda_status(cudaGraphInstantiate(&executable, graph, 0), "instantiating a step's graph"));
-  return Graph(executable);
-}
 
 void CudaGraphs::give_up(const Error& why) {
   if (!std::exchange(given_up_, true)) {
@@ -61,13 +39,13 @@ Status CudaGraphs::run(std::int64_t key, const std::function<Status()>& enqueue,
   const auto [entry, fresh] = entries_.try_emplace(key);
   if (fresh || (given_up_ && !entry->second)) return enqueue();
   if (!entry->second) {
-    auto captured = capture(enqueue, stream);
+    auto captured = kernels::capture_graph("a step", enqueue, stream);
     if (!captured.ok()) {
       CAUSEWAY_TRY(check_not_capturing(stream));
       give_up(captured.error());
       return enqueue();
     }
-    entry->second = device::CudaOwned<Graph>(slice_, std::move(captured).value());
+    entry->second = device::CudaOwned<kernels::CudaGraph>(slice_, std::move(captured).value());
   }
   Status launched =
       cuda_status(cudaGraphLaunch(entry->second->get(), stream), "launching a step's graph");

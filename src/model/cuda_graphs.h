@@ -5,13 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 
 #include "base/result.h"
 #include "device/cuda/cuda_owned.h"
+#include "kernels/cuda_graph.h"
 #include "kernels/cuda_stream.h"
-
-struct CUgraphExec_st;
 
 namespace causeway::model {
 
@@ -33,15 +31,11 @@ class CudaGraphs {
   bool given_up() const { return given_up_; }
 
  private:
-  struct Destroy {
-    void operator()(CUgraphExec_st* graph) const;
-  };
-  using Graph = std::unique_ptr<CUgraphExec_st, Destroy>;
-  static Result<Graph> capture(const std::function<Status()>& enqueue, kernels::CudaStream stream);
   void give_up(const Error& why);
 
   const device::Device& slice_;
-  std::map<std::int64_t, device::CudaOwned<Graph>> entries_;  // without a graph: seen once
+  // Without a graph: seen once.
+  std::map<std::int64_t, device::CudaOwned<kernels::CudaGraph>> entries_;
   bool given_up_ = false;
 };
 

@@ -1,6 +1,7 @@
 // Attention beside its limits, both from this run: decode against reading its KV bytes at the rate
 // of a plain read of the HBM; prefill against cuBLAS's bf16 rate. All layers of the model are run
-// after each other, in one graph, so that the L2 holds none of it.
+// after each other, in one graph, so that the L2 holds none of it. Decode includes preparing its
+// tokens, done as a step does it: in the decode kernel, or in a launch of its own.
 #include <cublas_v2.h>
 
 #include "kernels/attention/attention_cuda.h"
@@ -26,10 +27,10 @@ struct Load {
 };
 
 struct Setup {
-  Device<std::int32_t> frames, frame_begin, query_begin, length;
+  Device<std::int32_t> frames, frame_begin, query_begin, length, position, sequence;
   Device<char> workspace;
   Device<float> table;
-  PrepareCuda fresh;  // of decode: its tokens are prepared on the way
+  PrepareCuda prepare;  // of decode
   ParamsCuda params;
 };
 
@@ -41,6 +42,32 @@ std::vector<std::int32_t> lengths_of(std::int64_t sequences, std::int64_t contex
     lengths.push_back(static_cast<std::int32_t>(ragged ? context / 8 + more : context));
   }
   return lengths;
+}
+
+// What prepares the tokens of decode, one a sequence: its last.
+void prepare_tokens(Setup& s, const std::vector<std::int32_t>& lengths, const Device<BFloat16>& q) {
+  const ParamsCuda& p = s.params;
+  std::vector<std::int32_t> position, sequence;
+  for (const std::int32_t length : lengths) {
+    position.push_back(length - 1);
+    sequence.push_back(static_cast<std::int32_t>(sequence.size()));
+  }
+  s.position = Device<std::int32_t>(position);
+  s.sequence = Device<std::int32_t>(sequence);
+  // Turned by an eighth of a circle: q, in place, keeps its length however often.
+  s.table = Device<float>(
+      std::vector<float>(static_cast<std::size_t>(p.tokens * p.heads.size), std::sqrt(0.5f)));
+  s.prepare = {.kv = p.kv,
+               .heads = p.heads,
+               .tokens = p.tokens,
+               .sequences = p.sequences,
+               .position = s.position.get(),
+               .sequence = s.sequence.get(),
+               .frames = p.frames,
+               .frame_begin = p.frame_begin,
+               .rope_table = s.table.get(),
+               .qkv = q.get(),
+               .qkv_stride = p.q_stride};
 }
 
 Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>& q,
@@ -88,27 +115,31 @@ Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>&
               .workspace = s.workspace.get(),
               .tables_early = true,
               .planned = true};
-  if (queries == 1) {
-    s.table =
-        Device<float>(std::vector<float>(static_cast<std::size_t>(sequences * m.heads.size), 0.7f));
-    s.fresh.rope_table = s.table.get();
-  }
+  if (queries == 1) prepare_tokens(s, lengths, q);
   must(plan(s.params, nullptr));
   must(cudaDeviceSynchronize(), "plan");
   return s;
 }
 
-double layers_us(const Model& m, Setup& s, cudaStream_t stream, std::int64_t layers) {
-  return testing::graph_us(stream,
-                           [&](cudaStream_t capture) {
-                             for (std::int64_t layer = 0; layer < layers; ++layer) {
-                               ParamsCuda p = s.params;
-                               p.kv.key_offset = Bytes(layer * 2 * p.kv.value_offset.count);
-                               if (p.decode > 0) p.fresh = &s.fresh;
-                               must(run(p, capture));
-                             }
-                           }) /
-         static_cast<double>(layers);
+// As CudaForward does it.
+void enqueue_layer(const Setup& s, std::int64_t layer, cudaStream_t stream) {
+  ParamsCuda p = s.params;
+  p.kv.key_offset = Bytes(layer * 2 * p.kv.value_offset.count);
+  PrepareCuda prepared = s.prepare;
+  prepared.kv = p.kv;
+  if (fuses_prepare(p.heads, p.decode)) {
+    p.fresh = &prepared;
+  } else if (p.decode > 0) {
+    must(prepare(prepared, stream));
+  }
+  must(run(p, stream));
+}
+
+double layers_us(const Setup& s, cudaStream_t stream, std::int64_t layers) {
+  const double us = testing::graph_us(stream, [&](cudaStream_t capture) {
+    for (std::int64_t layer = 0; layer < layers; ++layer) enqueue_layer(s, layer, capture);
+  });
+  return us / static_cast<double>(layers);
 }
 
 double cublas_tflops(cudaStream_t stream) {
@@ -169,7 +200,7 @@ int bench() {
     for (const auto& [batch, context, ragged] : loads) {
       if (&m != models && context != 1024) continue;
       Setup s = make(m, pool, q, out, batch, context, 1, ragged);
-      const double us = layers_us(m, s, stream, m.layers);
+      const double us = layers_us(s, stream, m.layers);
       const double bytes =
           2.0 * 2 * batch * context * static_cast<double>(m.heads.kv * m.heads.size);
       const double floor = bytes / hbm * 1e-3;
@@ -185,7 +216,7 @@ int bench() {
         if (!choose_prefill(m.heads, kernel).ok()) continue;
         Setup s = make(m, pool, q, out, 1, tokens, tokens);
         s.params.prefill_kernel = kernel;
-        const double us = layers_us(m, s, stream, 4);
+        const double us = layers_us(s, stream, 4);
         const double flop = 2.0 * static_cast<double>(tokens) * static_cast<double>(tokens) *
                             static_cast<double>(m.heads.query * m.heads.size);
         std::printf("%-16s %-12s %6ld %9.1f %8.0f %10.2f\n", m.name,

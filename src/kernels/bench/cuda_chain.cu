@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/bench/cuda_timer.h"
+#include "kernels/cuda_graph.h"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_status.cuh"
 #include "kernels/gemm/sm90_ptx.cuh"
@@ -115,14 +116,6 @@ __global__ void __launch_bounds__(kThreads) read_link(const __grid_constant__ Li
   }
 }
 
-struct DestroyGraph {
-  void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
-};
-struct DestroyExecutable {
-  void operator()(CUgraphExec_st* graph) const { cudaGraphExecDestroy(graph); }
-};
-using Executable = std::unique_ptr<CUgraphExec_st, DestroyExecutable>;
-
 Status check(const ChainRead& chain) {
   if (chain.links.empty()) return invalid_argument("a chain without links");
   if (chain.vector.count < 16 || chain.vector.count % 16 != 0 || chain.vector.count > kVectorMax) {
@@ -171,26 +164,11 @@ Status enqueue(const ChainRead& chain, int share, CudaStream stream) {
   return {};
 }
 
-Result<Executable> capture(const ChainRead& chain, int share, CudaStream stream) {
-  CAUSEWAY_TRY(cuda_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-                           "beginning to capture a chain"));
-  const Status enqueued = enqueue(chain, share, stream);
-  cudaGraph_t graph = nullptr;
-  const Status captured = cuda_status(cudaStreamEndCapture(stream, &graph), "capturing a chain");
-  const std::unique_ptr<CUgraph_st, DestroyGraph> owned(graph);
-  CAUSEWAY_TRY(enqueued);
-  CAUSEWAY_TRY(captured);
-  cudaGraphExec_t executable = nullptr;
-  CAUSEWAY_TRY(
-      cuda_status(cudaGraphInstantiate(&executable, graph, 0), "instantiating a chain's graph"));
-  return Executable(executable);
-}
-
 }  // namespace
 
 class CudaChain::State {
  public:
-  std::vector<Executable> graphs;
+  std::vector<CudaGraph> graphs;
 };
 
 CudaChain::CudaChain(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -202,7 +180,9 @@ Result<CudaChain> CudaChain::create(const ChainRead& chain, CudaStream stream) {
   CAUSEWAY_TRY(check(chain));
   auto state = std::make_unique<State>();
   for (const int share : kRingShares) {
-    CAUSEWAY_ASSIGN(state->graphs.emplace_back(), capture(chain, share, stream));
+    CAUSEWAY_ASSIGN(
+        state->graphs.emplace_back(),
+        capture_graph("a chain", [&] { return enqueue(chain, share, stream); }, stream));
   }
   return CudaChain(std::move(state));
 }
@@ -210,7 +190,7 @@ Result<CudaChain> CudaChain::create(const ChainRead& chain, CudaStream stream) {
 Result<Nanos> CudaChain::time(int times, CudaStream stream) {
   if (times < 1) return invalid_argument("a chain timed no times");
   std::optional<Nanos> best;
-  for (const Executable& graph : state_->graphs) {
+  for (const CudaGraph& graph : state_->graphs) {
     const auto run = [&](int count) -> Status {
       for (int i = 0; i < count; ++i) {
         CAUSEWAY_TRY(cuda_status(cudaGraphLaunch(graph.get(), stream), "launching a chain"));

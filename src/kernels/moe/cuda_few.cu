@@ -114,6 +114,10 @@ FewLayout layout_of(const Need& need, int ctas) {
 
 }  // namespace
 
+FewLayout few_layout(const ShapeCuda& shape, std::int64_t tokens, bool front, int ctas) {
+  return layout_of({shape, tokens, front}, ctas);
+}
+
 bool front_fits(const ShapeCuda& shape, std::int64_t tokens, int sm_count) {
   if (tokens < 1 || tokens > kFrontTokens || sm_count < 1 || sm_count > kCtasMax ||
       shape.hidden > kFrontHiddenMax) {
@@ -126,7 +130,7 @@ bool front_fits(const ShapeCuda& shape, std::int64_t tokens, int sm_count) {
 Status run_few(const ParamsCuda& p, const FrontCuda* front, const Scratch& scratch,
                CudaStream stream) {
   FewArgs args = {};
-  args.layout = layout_of({p.shape, p.tokens, front != nullptr}, p.sm_count);
+  args.layout = few_layout(p.shape, p.tokens, front != nullptr, p.sm_count);
   if (args.layout.stages < 2) return unsupported("moe: no room for a ring in shared memory");
   if (front != nullptr) args.front = *front;
   args.sync = scratch.sync;

@@ -59,6 +59,9 @@ struct FewLayout {
   bool direct;  // one token: CTAs hand active to each other in words that say their launch
 };
 
+// The layout that a launch of so many CTAs is given; too few stages where none fits.
+FewLayout few_layout(const ShapeCuda& shape, std::int64_t tokens, bool front, int ctas);
+
 __host__ __device__ constexpr int keys_pitch(int64_t experts) {
   return static_cast<int>((experts + 3) / 4 * 4);
 }

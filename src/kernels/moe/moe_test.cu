@@ -2,6 +2,7 @@
 // catalogue's shapes (fewer, smaller experts where the host would take long) and generated ones,
 // from one token to prompts, all tokens on one expert too, with and without the norm and router in
 // front.                                                       moe_gpu_test [--seed S] [--small]
+#include "kernels/moe/cuda_few_place.cuh"
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_cuda.h"
 #include "kernels/testing/gpu.cuh"
@@ -261,6 +262,26 @@ void run_case(Random& random, const Case& c, testing::Report& report) {
   run_plain(random, c, weights, memory, report);
 }
 
+// One token in each of the ways that shared memory is used; that it is the way named is checked,
+// because limits of the kernel decide it.
+void run_one_token_ways(Random& random, testing::Report& report) {
+  constexpr std::uint32_t kHalf = 104 * 1024;  // room for CTAs of other kernels
+  const auto run = [&](const Case& c, bool direct, bool half) {
+    const FewLayout plain = few_layout(c.shape, 1, false, c.sms);
+    const FewLayout front = few_layout(c.shape, 1, true, c.sms);
+    report.check(front_fits(c.shape, 1, c.sms), name_of(c, ": front does not fit"));
+    report.check(plain.direct == direct && front.direct == direct,
+                 name_of(c, ": active in words or counted"));
+    report.check((front.bytes <= kHalf) == half, name_of(c, ": shared memory with front"));
+    run_case(random, c, report);
+  };
+  run({{512, 256, 8, 2}, 1}, true, true);
+  // More of active than there are words.
+  run({{512, 8704, 4, 2}, 1}, false, false);
+  // More rows of the router a CTA than the smaller ring holds.
+  run({{1024, 64, 240, 8}, 1, true, false, 4}, true, false);
+}
+
 // A token alone and among others, on the same way: the same bits.
 void run_neighbours(Random& random, const ShapeCuda& s, std::int64_t few, std::int64_t many,
                     testing::Report& report) {
@@ -295,6 +316,7 @@ int run_all(std::uint64_t seed, bool small) {
   run_case(random, {{1024, 256, 8, 2}, 5, true, false, 5}, report);
   run_case(random, {{320, 96, 24, 4}, 9, false, false, 7}, report);
   if (!small) {
+    run_one_token_ways(random, report);
     run_case(random, {qwen, 1}, report);
     run_case(random, {qwen, 32}, report);
     run_case(random, {{4096, 1024, 8, 2}, 2}, report);
