@@ -75,37 +75,55 @@ CAUSEWAY_DEVICE float bias_at(const OutputArgs& args, int index, bool inside) {
   return args.bias != nullptr && inside ? __bfloat162float(args.bias[index]) : 0.0f;
 }
 
-CAUSEWAY_DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
+// By the approximate division: the other one is a call.
+CAUSEWAY_DEVICE float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
-// Columns (column, column + 1) of row m; column is even, and may lie outside.
-CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float2 value) {
+// What a residual adds to columns (column, column + 1) of rows m, m + 8 …, asked for long before it
+// is stored with, because it comes through L2 behind all the weights on their way; only where pairs
+// are stored. `column` is even, and may lie outside.
+template <int kCount>
+CAUSEWAY_DEVICE void ask_residual(uint32_t (&pairs)[kCount], const OutputArgs& args, int m,
+                                  int column) {
+  if (args.residual == nullptr || !args.pairs || column >= args.n) return;
+  const __nv_bfloat16* from = args.residual + m * args.residual_stride + column;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (m + i * 8 < args.m) pairs[i] = __ldcg(reinterpret_cast<const uint32_t*>(from));
+    from += 8 * args.residual_stride;
+  }
+}
+
+// Columns (column, column + 1) of row m; column is even, and may lie outside. `residual`: what
+// ask_residual() brought.
+CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float2 value,
+                                uint32_t residual) {
   auto* target = static_cast<__nv_bfloat16*>(args.out) + m * args.out_stride + column;
   const __nv_bfloat16* add = args.residual + m * args.residual_stride + column;
   if (args.pairs) {
     if (column >= args.n) return;
     if (args.residual != nullptr) {
-      const uint32_t pair = __ldcg(reinterpret_cast<const uint32_t*>(add));
-      value.x += to_float(pair, 0);
-      value.y += to_float(pair, 1);
+      value.x += to_float(residual, 0);
+      value.y += to_float(residual, 1);
     }
     *reinterpret_cast<uint32_t*>(target) = hybrid_gemm::pack(value.x, value.y);
     return;
   }
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < 2; ++i) {
-    if (column + i >= args.n) continue;
+    if (column + i >= args.n) break;
     float one = i == 0 ? value.x : value.y;
     if (args.residual != nullptr) one += __bfloat162float(add[i]);
     target[i] = __float2bfloat16_rn(one);
   }
 }
 
-CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value) {
+CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value,
+                                 uint32_t residual) {
   const bool inside[2] = {column < args.n, column + 1 < args.n};
   value.x += bias_at(args, column, inside[0]);
   value.y += bias_at(args, column + 1, inside[1]);
   if (!args.out_f32) {
-    store_bf16(args, m, column, value);
+    store_bf16(args, m, column, value, residual);
     return;
   }
   float* target = static_cast<float*>(args.out) + m * args.out_stride + column;
@@ -120,7 +138,7 @@ CAUSEWAY_DEVICE void store_silu_mul(const OutputArgs& args, int m, int column, f
   gate.y += bias_at(args, column + 1, inside[1]);
   up.x += bias_at(args, args.n + column, inside[0]);
   up.y += bias_at(args, args.n + column + 1, inside[1]);
-  store_bf16(args, m, column, make_float2(silu(gate.x) * up.x, silu(gate.y) * up.y));
+  store_bf16(args, m, column, make_float2(silu(gate.x) * up.x, silu(gate.y) * up.y), 0);
 }
 
 }  // namespace causeway::kernels::gemm

@@ -109,11 +109,13 @@ struct RowsFeeder {
   CAUSEWAY_DEVICE void start_weights() {
     const int first = min(count, static_cast<int>(place.stages));
     const uint64_t policy = ptx::policy_stream();
+#pragma unroll 1
     for (int i = 0; i < first; ++i) load_weights(policy);
     count -= first;
   }
   CAUSEWAY_DEVICE void feed_weights() {
     const uint64_t policy = ptx::policy_stream();
+#pragma unroll 1
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
@@ -121,6 +123,7 @@ struct RowsFeeder {
   }
 
   CAUSEWAY_DEVICE void feed_inputs() {
+#pragma unroll 1
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       const uint32_t full = place.full(cursor.stage);
@@ -144,6 +147,9 @@ template <int kBatch, int kBlocks, bool kNorm>
 struct RowsWorker {
   using Ring = RowsRing<kBatch, kBlocks, kNorm>;
   static constexpr int kColumns = kBatch / 8;  // blocks of 8 rows of x
+  // Pairs of columns that a thread stores of 8 rows of out.
+  static constexpr int kItems = (8 * Ring::kRows / 2 + 32 * kRowsWarps - 1) / (32 * kRowsWarps);
+  static_assert(kItems <= 2);
   const RowsArgs& args;
   RowsPlace<kBatch, kBlocks, kNorm> place;
   float* shared_sums;
@@ -151,7 +157,8 @@ struct RowsWorker {
   int warp, lane;
   RingCursor cursor = {place.stages};
   float sums[kBlocks][kColumns][4] = {};
-  float squares[kColumns] = {};  // kNorm: of rows 8j + lane / 4, this lane's columns
+  float squares[kColumns] = {};              // kNorm: of rows 8j + lane / 4, this lane's columns
+  uint32_t residual[kItems][kColumns] = {};  // of the pairs that this thread stores
 
   // Where lane l of a warp points ldmatrix: row `row` of a slab, 16-byte chunk `chunk`, swizzled.
   static CAUSEWAY_DEVICE uint32_t chunk_at(int row, int chunk) {
@@ -210,16 +217,15 @@ struct RowsWorker {
     }
   }
 
-  // The sums of x's rows 8j … 8j + 7; j is a constant where this is unrolled.
-  CAUSEWAY_DEVICE void hand_over(int j) {
+  // The sums of the first eight rows of x.
+  CAUSEWAY_DEVICE void hand_over() {
     float* mine = shared_sums + warp * 8 * Ring::kPitch;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int row = i * 16 + lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
-        mine[column * Ring::kPitch + row] = sums[i][j][e];
-        sums[i][j][e] = 0.0f;
+        mine[column * Ring::kPitch + row] = sums[i][0][e];
       }
     }
   }
@@ -240,58 +246,115 @@ struct RowsWorker {
     float sum = 0.0f;
 #pragma unroll
     for (int w = 0; w < kRowsWarps; ++w) sum += shared_squares[w * kBatch + m];
-    return rsqrtf(sum / static_cast<float>(args.k_steps * kRowsStepK) + args.epsilon);
+    return rsqrtf(__fdividef(sum, static_cast<float>(args.k_steps * kRowsStepK)) + args.epsilon);
   }
 
-  // The warps' sums of rows (row, row + 1) of the tile for row m of x.
-  CAUSEWAY_DEVICE float2 total(int m, int row) const {
+  // The warps' sums of rows (row, row + 1) of the tile for row m of the eight handed over.
+  CAUSEWAY_DEVICE float2 total(int m, int row, float scale) const {
     float2 sum = {0.0f, 0.0f};
 #pragma unroll
     for (int w = 0; w < kRowsWarps; ++w) {
       const float2 part =
-          *reinterpret_cast<const float2*>(shared_sums + (w * 8 + m % 8) * Ring::kPitch + row);
+          *reinterpret_cast<const float2*>(shared_sums + (w * 8 + m) * Ring::kPitch + row);
       sum.x += part.x;
       sum.y += part.y;
     }
     if constexpr (kNorm) {
-      const float scale = factor(m);
       sum.x *= scale;
       sum.y *= scale;
     }
     return sum;
   }
 
+  // Eight rows of out × a tile's columns are dealt out to the threads in pairs of columns.
+  struct Pair {
+    int m, c;  // of these eight rows, of the tile's columns
+  };
+  CAUSEWAY_DEVICE Pair pair_of(int item) const {
+    // Twice as many without silu_mul; one division by a constant for both.
+    constexpr int kPairs = Ring::kRows / 4;
+    const int twice = args.output.silu_mul ? 0 : 1;
+    const int i = warp * 32 + lane + item * 32 * kRowsWarps;
+    const int m = (i / kPairs) >> twice;
+    return {m, (i - m * (kPairs << twice)) * 2};
+  }
+
+  CAUSEWAY_DEVICE void ask(int tile) {
+#pragma unroll
+    for (int item = 0; item < kItems; ++item) {
+      const Pair at = pair_of(item);
+      if (at.m >= 8) continue;
+      ask_residual(residual[item], args.output, at.m, tile * Ring::kRows + at.c);
+    }
+  }
   CAUSEWAY_DEVICE void store(int tile, int j) {
     const OutputArgs& output = args.output;
-    const int width = output.silu_mul ? Ring::kRows / 2 : Ring::kRows;  // columns of out
-    const int rows = min(8, output.m - j * 8);
-    const int thread = warp * 32 + lane;
-    for (int i = thread; i < rows * (width / 2); i += 32 * kRowsWarps) {
-      const int m = j * 8 + i / (width / 2), c = i % (width / 2) * 2;
-      const int column = tile * width + c;
+#pragma unroll 1
+    for (int item = 0; item < kItems; ++item) {
+      const Pair at = pair_of(item);
+      const uint32_t add = item == 0 ? residual[0][0] : residual[kItems - 1][0];
+      const int m = j * 8 + at.m;
+      if (at.m >= 8 || m >= output.m) continue;
+      const float scale = kNorm ? factor(m) : 1.0f;
       if (output.silu_mul) {
         // Rows of gate and up lie in turns of 8.
-        const int row = c / 8 * 16 + c % 8;
-        store_silu_mul(output, m, column, total(m, row), total(m, row + 8));
+        const int row = at.c / 8 * 16 + at.c % 8;
+        store_silu_mul(output, m, tile * (Ring::kRows / 2) + at.c, total(at.m, row, scale),
+                       total(at.m, row + 8, scale));
       } else {
-        store_plain(output, m, column, total(m, c));
+        store_plain(output, m, tile * Ring::kRows + at.c, total(at.m, at.c, scale), add);
+      }
+    }
+  }
+
+  // The next eight rows of x become the first.
+  CAUSEWAY_DEVICE void pass() {
+#pragma unroll
+    for (int j = 1; j < kColumns; ++j) {
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][j - 1][e] = sums[i][j][e];
+      }
+#pragma unroll
+      for (int item = 0; item < kItems; ++item) residual[item][j - 1] = residual[item][j];
+    }
+  }
+
+  // The sums go out eight rows of x at a time by one copy of the code: another copy would be
+  // fetched behind all the weights on their way (0.8 µs).
+  CAUSEWAY_DEVICE void finish(int tile) {
+#pragma unroll 1
+    for (int j = 0; j < kColumns && j * 8 < args.output.m; ++j) {
+      ptx::warpgroup_sync(1);  // what was handed over before has been stored
+      hand_over();
+      ptx::warpgroup_sync(1);
+      store(tile, j);
+      pass();
+    }
+  }
+
+  CAUSEWAY_DEVICE void clear() {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0.0f;
       }
     }
   }
 
   CAUSEWAY_DEVICE void work(int first_tile, int end_tile) {
+#pragma unroll 1
     for (int tile = first_tile; tile < end_tile; ++tile) {
       const bool first = tile == first_tile;
+      clear();
+      ask(tile);
+#pragma unroll 1
       for (int step = 0; step < args.k_steps; ++step) multiply_step(first);
       if (kNorm && first) hand_over_squares();
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        // What was handed over before has been stored.
-        if (j > 0 || !first) ptx::warpgroup_sync(1);
-        hand_over(j);
-        ptx::warpgroup_sync(1);
-        store(tile, j);
-      }
+      finish(tile);
     }
   }
 };
@@ -320,6 +383,7 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
 
   // ---- weights are asked for before anything else ----------------------------------------------
   if (feeds_weights) {
+#pragma unroll 1
     for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), kRowsWarps);

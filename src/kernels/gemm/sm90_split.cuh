@@ -11,9 +11,9 @@
 // CTAs, so that the result depends neither on timing nor on the rows of x.
 //
 // One warp feeds w and one x into a ring of stages [w 128×64 | x kBatch×64] by TMA; two warpgroups
-// multiply, 64 rows
-// of w each. The ring takes a share of an SM's shared memory (CudaShare) up to 32 rows of x: the
-// next kernel's CTAs fit beside, fill their rings with weights, and only then wait for this one.
+// multiply, 64 rows of w each. The ring takes a share of an SM's shared memory (CudaShare) up to 32
+// rows of x: the next kernel's CTAs fit beside, fill their rings with weights, and only then wait
+// for this one.
 #pragma once
 
 #include "kernels/gemm/gemm_cuda.h"
@@ -115,11 +115,13 @@ struct SplitFeeder {
   CAUSEWAY_DEVICE void start_weights() {
     const int first = min(count, static_cast<int>(place.stages));
     const uint64_t policy = ptx::policy_stream();
+#pragma unroll 1
     for (int i = 0; i < first; ++i) load_weights(policy);
     count -= first;
   }
   CAUSEWAY_DEVICE void feed_weights() {
     const uint64_t policy = ptx::policy_stream();
+#pragma unroll 1
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
@@ -127,6 +129,7 @@ struct SplitFeeder {
   }
 
   CAUSEWAY_DEVICE void feed_inputs() {
+#pragma unroll 1
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       const uint32_t full = place.full(cursor.stage);
@@ -153,27 +156,6 @@ CAUSEWAY_DEVICE float2 turned(float low, float high, int lane) {
   return row % 2 == 0 ? make_float2(a, c) : make_float2(b, d);
 }
 
-// A warp's 16 rows of w (silu_mul: 8 of gate and 8 of up) × kBatch rows of x, from `column` of out.
-template <int kBatch>
-CAUSEWAY_DEVICE void store_sums(const OutputArgs& args, const float (&sums)[kBatch / 2], int column,
-                                int lane) {
-  const int c = column + lane % 4 * 2;
-#pragma unroll
-  for (int j = 0; j < kBatch / 8; ++j) {
-    if (j * 8 >= args.m) break;
-    const int m = j * 8 + lane / 4;
-    const float2 upper = turned(sums[j * 4], sums[j * 4 + 1], lane);
-    const float2 lower = turned(sums[j * 4 + 2], sums[j * 4 + 3], lane);
-    if (m >= args.m) continue;
-    if (args.silu_mul) {
-      store_silu_mul(args, m, c, upper, lower);
-    } else {
-      store_plain(args, m, c, upper);
-      store_plain(args, m, c + 8, lower);
-    }
-  }
-}
-
 // ---- multiplying -------------------------------------------------------------------------------
 
 // One of the warpgroups.
@@ -193,6 +175,7 @@ struct SplitWorker {
 #pragma unroll
     for (int i = 0; i < kBatch / 2; ++i) sums[i] = 0.0f;
     uint32_t previous = 0;
+#pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
       const uint64_t w = ptx::tile_descriptor(place.weights(cursor.stage) +
@@ -267,27 +250,70 @@ struct SplitWorker {
     if (*static_cast<volatile uint32_t*>(last_word) == 0) return false;
 #pragma unroll
     for (int i = 0; i < kBatch / 2; ++i) sums[i] = 0.0f;
+#pragma unroll 1
     for (int cta = first; cta <= last; cta += kFlight) {
       add_parts(sums, cta, last, first, first_slot);
     }
     return true;
   }
 
+  // ---- the end of a tile
+
+  // Blocks of 8 rows of x whose sums go out at a time, by one copy of the code, which the others
+  // move up to: another copy would be fetched behind all the weights on their way (0.8 µs).
+  static constexpr int kLeave = kQuads > 8 ? kQuads / 8 : 1;
+
+  // Rows m … m + 7 of x with a warp's 16 rows of w: 8 and the 8 below (silu_mul: of gate and of
+  // up).
+  CAUSEWAY_DEVICE void store_block(const float* quad, int m, int column, uint32_t residual,
+                                   uint32_t residual_below) {
+    const OutputArgs& output = args.output;
+    const float2 upper = turned(quad[0], quad[1], lane);
+    const float2 lower = turned(quad[2], quad[3], lane);
+    m += lane / 4;
+    if (m >= output.m) return;
+    if (output.silu_mul) {
+      store_silu_mul(output, m, column, upper, lower);
+    } else {
+      store_plain(output, m, column, upper, residual);
+      store_plain(output, m, column + 8, lower, residual_below);
+    }
+  }
+
+  CAUSEWAY_DEVICE void store(float (&sums)[kBatch / 2], int tile) {
+    const int blocks = (tile * kSplitGroups + group) * 4 + thread / 32;  // of 16 rows of w
+    const int column = blocks * (args.output.silu_mul ? 8 : 16) + lane % 4 * 2;
+    uint32_t residual[kQuads] = {}, residual_below[kQuads] = {};
+    ask_residual(residual, args.output, lane / 4, column);
+    ask_residual(residual_below, args.output, lane / 4, column + 8);
+#pragma unroll 1
+    for (int i = 0; i * 8 < args.output.m; i += kLeave) {
+#pragma unroll
+      for (int j = 0; j < kLeave; ++j) {
+        store_block(sums + j * 4, (i + j) * 8, column, residual[j], residual_below[j]);
+      }
+#pragma unroll
+      for (int j = 0; j + kLeave < kQuads; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[j * 4 + e] = sums[(j + kLeave) * 4 + e];
+        residual[j] = residual[j + kLeave];
+        residual_below[j] = residual_below[j + kLeave];
+      }
+    }
+  }
+
   CAUSEWAY_DEVICE void work() {
     const int self = static_cast<int>(blockIdx.x);
     const int end = share.begin(self + 1);
-    const int warp = thread / 32;
     float sums[kBatch / 2];
+#pragma unroll 1
     for (int step = share.begin(self); step < end;) {
       const int tile = step / share.k_steps;
       const int steps = min(end, (tile + 1) * share.k_steps) - step;
       multiply(sums, steps);
       step += steps;
       if (steps < share.k_steps && !add_up(sums, tile)) continue;
-      const int blocks = group * 4 + warp;  // of 16 rows of w
-      const int column = args.output.silu_mul ? tile * (kSplitRows / 2) + blocks * 8
-                                              : tile * kSplitRows + blocks * 16;
-      store_sums<kBatch>(args.output, sums, column, lane);
+      store(sums, tile);
     }
   }
 };
@@ -316,6 +342,7 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
 
   // ---- weights are asked for before anything else ----------------------------------------------
   if (feeds_weights) {
+#pragma unroll 1
     for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), 4 * kSplitGroups);
