@@ -1,18 +1,22 @@
 // Attention on a GPU against the host kernel: every block size, grouping and head size that follows
 // from the catalogue's configurations, and generated ones; mixed steps of decode, prompts and empty
-// places; norm, rope and KV writes included; frames poisoned with NaN where no token lies.
+// places; norm, rope and KV writes included; frames poisoned with NaN where no token lies, and each
+// input until just before it must be there (testing/late.cuh).
 //   attention_gpu_test [--cases N] [--seed S] [--small]     --small: for compute-sanitizer
 #include <optional>
 
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/parallel.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/testing/gpu.cuh"
+#include "kernels/testing/late.cuh"
 
 namespace causeway::kernels::attention {
 namespace {
 
 using testing::Device;
+using testing::Late;
 using testing::must;
 
 struct Shape {
@@ -36,17 +40,21 @@ struct Case {
   std::vector<std::int64_t> context;  // KV before the query tokens
   std::vector<std::int64_t> queries;  // 0: an empty place
   std::int64_t decode = 0;
+  std::uint64_t seed = 0;
+};
+
+// How a case is run.
+struct Way {
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
   bool fused = false;  // decode rows are prepared by their attention kernel
-  std::uint64_t seed = 0;
 };
 
 // A case's memory on both sides. Frames of two layers, of which the second is used.
 struct Step {
   PagedKv host_kv, device_kv;
   std::vector<BFloat16> pool;
-  Device<BFloat16> device_pool;
+  Device<BFloat16> device_pool, fresh_pool;  // fresh: as it is before the step
   std::vector<std::vector<FrameId>> frames;
   std::vector<std::int32_t> flat, frame_begin, query_begin, length, position, sequence;
   std::int64_t tokens = 0;
@@ -57,8 +65,22 @@ std::int64_t spare_frames(Random& random) {
   return random.chance(0.9) ? 0 : random.between(1, random.chance(0.5) ? 3 : 100);
 }
 
+// Rows of `size` random values, drawn by all threads, each from a seed of its own.
+void draw_rows(Random& random, const std::vector<BFloat16*>& rows, std::int64_t size) {
+  const std::uint64_t seed = random.bits();
+  parallel_ranges(
+      static_cast<std::int64_t>(rows.size()), 16, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          Random own(mix64(seed + static_cast<std::uint64_t>(i)));
+          const auto values = testing::random_bf16(own, size);
+          std::copy(values.bf16.begin(), values.bf16.end(), rows[static_cast<std::size_t>(i)]);
+        }
+      });
+}
+
 Step make_step(const Case& c, Random& random) {
   Step s;
+  std::vector<BFloat16*> rows;  // of K and V
   const Heads& h = c.shape.heads;
   const std::int64_t token = h.kv * h.size, layer = 2 * c.shape.block_tokens * token;
   const std::int64_t frame = (2 * layer + 64 + 7) / 8 * 8;
@@ -89,8 +111,8 @@ Step make_step(const Case& c, Random& random) {
     s.frame_begin.push_back(static_cast<std::int32_t>(s.flat.size()));
     s.length.push_back(static_cast<std::int32_t>(length));
     // An empty decode place still has its row.
-    const std::int64_t rows = i < static_cast<std::size_t>(c.decode) ? 1 : c.queries[i];
-    for (std::int64_t t = 0; t < rows; ++t) {
+    const std::int64_t queries = i < static_cast<std::size_t>(c.decode) ? 1 : c.queries[i];
+    for (std::int64_t t = 0; t < queries; ++t) {
       s.position.push_back(length == 0 ? -1 : static_cast<std::int32_t>(c.context[i] + t));
       s.sequence.push_back(static_cast<std::int32_t>(i));
     }
@@ -98,15 +120,15 @@ Step make_step(const Case& c, Random& random) {
     for (std::int64_t t = 0; t < (length == 0 ? 0 : c.context[i]); ++t) {
       const std::int64_t at = s.frames[i][static_cast<std::size_t>(t / c.shape.block_tokens)].value;
       for (std::int64_t part = 0; part < 2; ++part) {
-        BFloat16* row = s.pool.data() + at * frame + layer + part * layer / 2 +
-                        t % c.shape.block_tokens * token;
-        const auto values = testing::random_bf16(random, token);
-        std::copy(values.bf16.begin(), values.bf16.end(), row);
+        rows.push_back(s.pool.data() + at * frame + layer + part * layer / 2 +
+                       t % c.shape.block_tokens * token);
       }
     }
   }
+  draw_rows(random, rows, token);
   s.tokens = static_cast<std::int64_t>(s.position.size());
-  s.device_pool = Device<BFloat16>(s.pool);
+  s.fresh_pool = Device<BFloat16>(s.pool);
+  s.device_pool = Device<BFloat16>(s.pool.size());
   s.host_kv = {.base = reinterpret_cast<std::byte*>(s.pool.data()),
                .frame_bytes = Bytes(frame * 2),
                .key_offset = Bytes(layer * 2),
@@ -119,7 +141,7 @@ Step make_step(const Case& c, Random& random) {
   return s;
 }
 
-std::string describe(const Case& c) {
+std::string describe(const Case& c, const Way& way) {
   std::string text = std::string(c.shape.name) + " block " + std::to_string(c.shape.block_tokens) +
                      " heads " + std::to_string(c.shape.heads.query) + "/" +
                      std::to_string(c.shape.heads.kv) + "×" + std::to_string(c.shape.heads.size) +
@@ -127,9 +149,9 @@ std::string describe(const Case& c) {
   for (std::size_t i = 0; i < c.queries.size() && i < 12; ++i) {
     text += " " + std::to_string(c.context[i]) + "+" + std::to_string(c.queries[i]);
   }
-  return text + " kernels " + std::to_string(static_cast<int>(c.decode_kernel)) + "," +
-         std::to_string(static_cast<int>(c.prefill_kernel)) + (c.fused ? " fused" : "") + " seed " +
-         std::to_string(c.seed);
+  return text + " kernels " + std::to_string(static_cast<int>(way.decode_kernel)) + "," +
+         std::to_string(static_cast<int>(way.prefill_kernel)) + (way.fused ? " fused" : "") +
+         " seed " + std::to_string(c.seed);
 }
 
 struct HostStep {
@@ -190,8 +212,15 @@ HostStep run_on_host(const Case& c, Step& s, std::vector<float> qkv, const std::
 
 // Largest difference between two pools, in bf16 steps of the value; NaN must be NaN in both.
 double pool_difference(const std::vector<BFloat16>& a, const std::vector<BFloat16>& b) {
+  constexpr std::size_t kStretch = 4096;
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
+    // Nearly all of it is what was there before.
+    while (i % kStretch == 0 && i + kStretch <= a.size() &&
+           std::memcmp(&a[i], &b[i], kStretch * sizeof(BFloat16)) == 0) {
+      i += kStretch;
+    }
+    if (i == a.size()) break;
     if (a[i].bits == b[i].bits) continue;
     const float x = to_float(a[i]), y = to_float(b[i]);
     if (!std::isfinite(x) || !std::isfinite(y)) return INFINITY;
@@ -200,13 +229,13 @@ double pool_difference(const std::vector<BFloat16>& a, const std::vector<BFloat1
   return worst * 128;
 }
 
-void compare(const Case& c, const Step& s, const HostStep& host, const Device<BFloat16>& out,
-             const Device<BFloat16>& again, testing::Report& report) {
+void compare(const Case& c, const Step& s, const std::string& name, const HostStep& host,
+             const Device<BFloat16>& out, const Device<BFloat16>& again, testing::Report& report) {
   const auto first = out.fetch(), second = again.fetch();
   report.check(std::memcmp(first.data(), second.data(), first.size() * 2) == 0,
-               describe(c) + ": differs between runs");
+               name + ": differs between runs");
   const auto floats = testing::to_floats(first);
-  report.error_at_most(testing::relative_error(floats, host.out), 8e-3, describe(c));
+  report.error_at_most(testing::relative_error(floats, host.out), 8e-3, name);
   // A row of a few tokens must not hide behind many.
   const std::int64_t row = c.shape.heads.query * c.shape.heads.size;
   for (std::int64_t t = 0; t < s.tokens; ++t) {
@@ -214,80 +243,180 @@ void compare(const Case& c, const Step& s, const HostStep& host, const Device<BF
     const std::vector<float> wanted(host.out.begin() + t * row, host.out.begin() + (t + 1) * row);
     const double error = testing::relative_error(mine, wanted);
     if (error > 0.02) {
-      report.error_at_most(error, 0.02, describe(c) + " row " + std::to_string(t));
+      report.error_at_most(error, 0.02, name + " row " + std::to_string(t));
       break;
     }
   }
 }
 
-void run_case(const Case& c, testing::Report& report, cudaStream_t stream) {
+// A case's inputs on the device but for the KV. A step changes qkv: fresh_qkv is what it was.
+struct Inputs {
+  Device<BFloat16> fresh_qkv, qkv, norm;
+  Device<float> rope;
+  Device<std::int32_t> frames, frame_begin, query_begin, length, position, sequence;
+
+  void add_tables(Late& late) const {
+    for (const auto* table : {&frames, &frame_begin, &query_begin, &length, &position, &sequence}) {
+      late.add(*table, 0);
+    }
+    late.add(rope, testing::kNan);
+  }
+};
+
+// K and V of the tokens of rows [begin, end) of q, in their frames.
+void add_kv(Late& late, const Step& s, std::int64_t begin, std::int64_t end) {
+  const PagedKv& kv = s.device_kv;
+  for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row) {
+    const std::int64_t position = s.position[row];
+    if (position < 0) continue;
+    const auto& frames = s.frames[static_cast<std::size_t>(s.sequence[row])];
+    const auto block = static_cast<std::size_t>(position / kv.block_tokens);
+    std::byte* keys = kv.base + frames[block].value * kv.frame_bytes.count + kv.key_offset.count +
+                      position % kv.block_tokens * kv.token_stride.count;
+    late.add(keys, kv.token_stride.count, testing::kNan);
+    late.add(keys + kv.value_offset.count, kv.token_stride.count, testing::kNan);
+  }
+}
+
+// A case on both sides: its inputs, and what the host makes of them.
+struct Problem {
+  Step step;
+  Inputs in;
+  std::int64_t stride = 0;  // of rows of qkv
+  HostStep host;
+};
+
+Problem make_problem(const Case& c) {
   Random random(c.seed);
-  Step s = make_step(c, random);
+  Problem p{.step = make_step(c, random)};
+  Step& s = p.step;
   const Heads& h = c.shape.heads;
-  const std::int64_t width = (h.query + 2 * h.kv) * h.size, stride = width + 16;
-  auto qkv = testing::random_bf16(random, s.tokens * width);
+  const std::int64_t width = (h.query + 2 * h.kv) * h.size;
+  p.stride = width + 16;
+  std::vector<BFloat16> strided(static_cast<std::size_t>(s.tokens * p.stride), BFloat16{0xFFFF});
+  std::vector<BFloat16*> rows;
+  for (std::int64_t t = 0; t < s.tokens; ++t) rows.push_back(strided.data() + t * p.stride);
+  draw_rows(random, rows, width);
   const auto norm = testing::random_bf16(random, h.size);
   std::vector<std::int64_t> positions(s.position.begin(), s.position.end());
-  for (auto& p : positions) p = std::max<std::int64_t>(p, 0);
+  for (auto& position : positions) position = std::max<std::int64_t>(position, 0);
   std::vector<float> table(static_cast<std::size_t>(s.tokens * h.size));
   rope::fill_table(rope::frequencies(h.size, 5e5, std::nullopt), positions, table.data());
-  std::vector<BFloat16> strided(static_cast<std::size_t>(s.tokens * stride), BFloat16{0xFFFF});
+  p.in = {Device(strided),       Device<BFloat16>(strided.size()),
+          Device(norm.bf16),     Device(table),
+          Device(s.flat),        Device(s.frame_begin),
+          Device(s.query_begin), Device(s.length),
+          Device(s.position),    Device(s.sequence)};
+  std::vector<float> qkv(static_cast<std::size_t>(s.tokens * width));
   for (std::int64_t t = 0; t < s.tokens; ++t) {
-    std::copy_n(qkv.bf16.begin() + t * width, width, strided.begin() + t * stride);
+    std::transform(strided.begin() + t * p.stride, strided.begin() + t * p.stride + width,
+                   qkv.begin() + t * width, [](BFloat16 x) { return to_float(x); });
   }
+  p.host = run_on_host(c, s, std::move(qkv), norm.f32, table);
+  return p;
+}
 
-  Device<BFloat16> device_qkv(strided), device_norm(norm.bf16);
-  Device<float> device_table(table);
-  Device<std::int32_t> frames(s.flat), frame_begin(s.frame_begin), query_begin(s.query_begin),
-      length(s.length), position(s.position), sequence(s.sequence);
-  Device<BFloat16> out(static_cast<std::size_t>(s.tokens * h.query * h.size)), again(out.size());
-  const auto places = static_cast<std::int64_t>(c.queries.size());
-  Device<char> workspace(to_size(workspace_bytes(h, places, s.tokens + 5)));
-  const PrepareCuda whole{.kv = s.device_kv,
-                          .heads = h,
-                          .first = c.fused ? c.decode : 0,
-                          .tokens = s.tokens,
-                          .sequences = places,
-                          .position = position.get(),
-                          .sequence = sequence.get(),
-                          .frames = frames.get(),
-                          .frame_begin = frame_begin.get(),
-                          .rope_table = device_table.get(),
-                          .qkv = device_qkv.get(),
-                          .qkv_stride = stride,
-                          .q_norm = c.shape.norm ? device_norm.get() : nullptr,
-                          .k_norm = c.shape.norm ? device_norm.get() : nullptr};
-  must(prepare(whole, stream));
-  ParamsCuda params{.kv = s.device_kv,
-                    .heads = h,
-                    .sequences = places,
-                    .decode = c.decode,
-                    .tokens = s.tokens,
-                    .frames = frames.get(),
-                    .frame_begin = frame_begin.get(),
-                    .query_begin = query_begin.get(),
-                    .length = length.get(),
-                    .scale = 1.0f / std::sqrt(static_cast<float>(h.size)),
-                    .q = device_qkv.get(),
-                    .q_stride = stride,
-                    .out = out.get(),
-                    .workspace = workspace.get(),
-                    .fresh = c.fused ? &whole : nullptr,
-                    .prefill_kernel = c.prefill_kernel,
-                    .decode_kernel = c.decode_kernel};
-  must(run(params, stream));
-  params.out = again.get();
+// What a case's ways write, one after the other.
+struct Outputs {
+  Device<BFloat16> out, again;
+  Device<char> workspace;
+  std::vector<BFloat16> pool;  // fetched
+};
+
+// prepare(), then run() in both ways, each with poison in its workspace, and wherever the kernel in
+// front may still be writing.
+void run_on_gpu(const Problem& problem, const std::string& name, const PrepareCuda& whole,
+                ParamsCuda params, Outputs& outputs, Late& late, cudaStream_t stream) {
+  const Step& s = problem.step;
+  const Inputs& in = problem.in;
+  const std::int64_t prepared = whole.first;  // rows from here on come through prepare()
+  late.clear();
+  in.add_tables(late);
+  late.add(in.qkv, testing::kNan);
+  late.poison(stream);
+  late.write([&] { must(prepare(whole, stream)); }, stream, name.c_str());
+
+  add_kv(late, s, prepared, s.tokens);  // beside what it has: all of it
+  outputs.workspace.poison(stream);
+  late.poison(stream);
+  late.write([&] { must(run(params, stream)); }, stream, name.c_str());
+
+  late.clear();
+  add_kv(late, s, 0, prepared);
+  late.poison(stream);  // for good: the kernel writes them itself
+  outputs.workspace.poison(stream);
+  params.out = outputs.again.get();
   params.tables_early = true;
   params.planned = true;
   must(plan(params, stream));
-  must(cudaStreamSynchronize(stream), describe(c).c_str());  // complete before the kernel in front
-  must(run(params, stream));
-  must(cudaStreamSynchronize(stream), describe(c).c_str());
+  late.clear();
+  late.add(in.qkv, testing::kNan);
+  add_kv(late, s, prepared, s.tokens);
+  late.poison(stream);  // behind the plan: it is complete before the kernel in front begins
+  late.write([&] { must(run(params, stream)); }, stream, name.c_str());
+}
 
-  const HostStep host = run_on_host(c, s, qkv.f32, norm.f32, table);
-  report.error_at_most(pool_difference(s.device_pool.fetch(), s.pool), 1.01,
-                       describe(c) + ": KV in frames, in bf16 steps");
-  compare(c, s, host, out, again, report);
+void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
+             testing::Report& report, Late& late, cudaStream_t stream) {
+  Step& s = problem.step;
+  Inputs& in = problem.in;
+  const Heads& h = c.shape.heads;
+  const auto places = static_cast<std::int64_t>(c.queries.size());
+  const PrepareCuda whole{.kv = s.device_kv,
+                          .heads = h,
+                          .first = way.fused ? c.decode : 0,
+                          .tokens = s.tokens,
+                          .sequences = places,
+                          .position = in.position.get(),
+                          .sequence = in.sequence.get(),
+                          .frames = in.frames.get(),
+                          .frame_begin = in.frame_begin.get(),
+                          .rope_table = in.rope.get(),
+                          .qkv = in.qkv.get(),
+                          .qkv_stride = problem.stride,
+                          .q_norm = c.shape.norm ? in.norm.get() : nullptr,
+                          .k_norm = c.shape.norm ? in.norm.get() : nullptr};
+  const ParamsCuda params{.kv = s.device_kv,
+                          .heads = h,
+                          .sequences = places,
+                          .decode = c.decode,
+                          .tokens = s.tokens,
+                          .frames = in.frames.get(),
+                          .frame_begin = in.frame_begin.get(),
+                          .query_begin = in.query_begin.get(),
+                          .length = in.length.get(),
+                          .scale = 1.0f / std::sqrt(static_cast<float>(h.size)),
+                          .q = in.qkv.get(),
+                          .q_stride = problem.stride,
+                          .out = outputs.out.get(),
+                          .workspace = outputs.workspace.get(),
+                          .fresh = way.fused ? &whole : nullptr,
+                          .prefill_kernel = way.prefill_kernel,
+                          .decode_kernel = way.decode_kernel};
+  s.device_pool.copy_from(s.fresh_pool, stream);
+  in.qkv.copy_from(in.fresh_qkv, stream);
+  outputs.out.poison(stream);
+  outputs.again.poison(stream);
+  const std::string name = describe(c, way);
+  run_on_gpu(problem, name, whole, params, outputs, late, stream);
+  s.device_pool.fetch_to(outputs.pool);
+  report.error_at_most(pool_difference(outputs.pool, s.pool), 1.01,
+                       name + ": KV in frames, in bf16 steps");
+  compare(c, s, name, problem.host, outputs.out, outputs.again, report);
+}
+
+// The host's side is the same for all ways, and made once.
+void run_case(const Case& c, const std::vector<Way>& ways, testing::Report& report, Late& late,
+              cudaStream_t stream) {
+  Problem problem = make_problem(c);
+  const Heads& h = c.shape.heads;
+  const std::int64_t tokens = problem.step.tokens;
+  const auto places = static_cast<std::int64_t>(c.queries.size());
+  const auto values = static_cast<std::size_t>(tokens * h.query * h.size);
+  Outputs outputs{.out = Device<BFloat16>(values),
+                  .again = Device<BFloat16>(values),
+                  .workspace = Device<char>(to_size(workspace_bytes(h, places, tokens + 5)))};
+  for (const Way& way : ways) run_way(c, way, problem, outputs, report, late, stream);
 }
 
 Case generate(Random& random, const Shape& shape, bool small) {
@@ -306,40 +435,34 @@ Case generate(Random& random, const Shape& shape, bool small) {
   return c;
 }
 
-// Kernels that a shape may be served by, beside the best.
-void run_all_kernels(Case c, testing::Report& report, cudaStream_t stream) {
-  run_case(c, report, stream);
+// By all kernels that may serve the shape.
+void run_all_kernels(const Case& c, testing::Report& report, Late& late, cudaStream_t stream) {
+  std::vector<Way> ways = {{}};
   const auto decode = choose_decode(c.shape.heads, DecodeKernel::kBest);
-  if (decode.ok() && *decode == DecodeKernel::kSplit) {
-    c.fused = true;
-    run_case(c, report, stream);
-    c.fused = false;
-  }
-  c.decode_kernel = DecodeKernel::kReference;
-  c.prefill_kernel = PrefillKernel::kReference;
-  run_case(c, report, stream);
+  if (decode.ok() && *decode == DecodeKernel::kSplit) ways.push_back({.fused = true});
+  ways.push_back(
+      {.prefill_kernel = PrefillKernel::kReference, .decode_kernel = DecodeKernel::kReference});
+  run_case(c, ways, report, late, stream);
 }
 
-// Slots of many sequences, and of many frames: a worker looks further than its plan reaches.
-void run_many(testing::Report& report, cudaStream_t stream, Random& random) {
-  for (const std::int64_t block : {1, 7, 16, 37}) {
-    for (const bool fused : {false, true}) {
-      Case c{.shape = {"many", block, {64, 64, fused && block == 37 ? 128 : 64}, fused},
-             .fused = fused,
-             .seed = random.bits()};
-      for (int i = 0; i < 700; ++i) {
-        const bool is_long = i == 40 || i == 41 || i == 300;
-        c.context.push_back(is_long ? 400 : random.between(0, 2));
-        c.queries.push_back(random.chance(0.1) ? 0 : 1);
-      }
-      c.decode = 700;
-      run_case(c, report, stream);
+// Slots of many sequences, and of many frames: a worker looks further than its plan reaches. Small
+// blocks, because most of them hold a token or two.
+void run_many(testing::Report& report, Late& late, cudaStream_t stream, Random& random) {
+  const auto run = [&](std::int64_t block, std::int64_t size, bool norm) {
+    Case c{.shape = {"many", block, {64, 64, size}, norm}, .decode = 700, .seed = random.bits()};
+    for (int i = 0; i < c.decode; ++i) {
+      const bool is_long = i == 40 || i == 41 || i == 300;
+      c.context.push_back(is_long ? 400 : random.between(0, 2));
+      c.queries.push_back(random.chance(0.1) ? 0 : 1);
     }
-  }
+    run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
+  };
+  for (const std::int64_t block : {1, 3, 7, 12}) run(block, 64, false);
+  run(7, 128, true);
 }
 
 // Workers of a few tiles, whose sequence changes with their first, second, third … tile.
-void run_changes(testing::Report& report, cudaStream_t stream, Random& random) {
+void run_changes(testing::Report& report, Late& late, cudaStream_t stream, Random& random) {
   for (const std::int64_t size : {64, 128}) {
     for (const std::int64_t decode : {3, 12, 40}) {
       Case c{.shape = {"changes", 12, {16, 8, size}}, .decode = decode, .seed = random.bits()};
@@ -347,9 +470,7 @@ void run_changes(testing::Report& report, cudaStream_t stream, Random& random) {
         c.context.push_back(random.between(decode == 3 ? 1500 : 280, decode == 3 ? 1900 : 420));
         c.queries.push_back(1);
       }
-      run_case(c, report, stream);
-      c.fused = true;
-      run_case(c, report, stream);
+      run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
     }
   }
 }
@@ -424,6 +545,7 @@ int run_all(int cases, std::uint64_t seed, bool small) {
   cudaStream_t stream;
   must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   testing::Report report;
+  Late late;
   check_refusals(report);
   Random random(seed);
   for (const Shape& shape : kCatalogue) {
@@ -436,7 +558,7 @@ int run_all(int cases, std::uint64_t seed, bool small) {
         c.context = {small ? 50 : 1023, 0};
         c.decode = 1;
       }
-      run_all_kernels(c, report, stream);
+      run_all_kernels(c, report, late, stream);
     }
   }
   for (int i = 0; i < cases; ++i) {
@@ -445,10 +567,10 @@ int run_all(int cases, std::uint64_t seed, bool small) {
     shape.heads.kv = random.between(1, 10);
     shape.heads.query = shape.heads.kv * random.between(1, random.chance(0.2) ? 16 : 8);
     shape.heads.size = sizes[random.below(10)];
-    run_all_kernels(generate(random, shape, small), report, stream);
+    run_all_kernels(generate(random, shape, small), report, late, stream);
   }
-  if (!small) run_many(report, stream, random);
-  if (!small) run_changes(report, stream, random);
+  if (!small) run_many(report, late, stream, random);
+  if (!small) run_changes(report, late, stream, random);
   if (!small) run_far(report, stream);
   must(cudaStreamDestroy(stream), "stream");
   return report.finish();

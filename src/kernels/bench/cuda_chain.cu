@@ -30,16 +30,21 @@ struct LinkArgs {
   int vector;  // of 16 bytes
   int pieces;  // of the ring
   bool early;
+  unsigned long long* sum;
 };
 
-// This CTA's bytes, as one thread reads them piece by piece through its ring.
+// This CTA's bytes, as one thread reads them piece by piece through its ring; kSums: and adds up.
+template <bool kSums>
 struct Reader {
   std::uint32_t ring, barriers;
   int pieces;
   const char* at;
   std::int64_t left;
   std::uint64_t policy;
+  const char* come;     // the ring, as it is read
+  std::int64_t unseen;  // of kSums
   int asked = 0, seen = 0;
+  unsigned long long sum = 0;
 
   CAUSEWAY_DEVICE bool ask() {
     if (left == 0 || asked - seen == pieces) return false;
@@ -59,18 +64,31 @@ struct Reader {
     while (ask()) {
     }
   }
-  // What has come may be overwritten: nobody looks at it.
+  // What has come may be overwritten: nobody looks at it, or add() has.
   CAUSEWAY_DEVICE void finish() {
     fill();
     while (seen < asked) {
       ptx::barrier_wait(barriers + seen % pieces * 8,
                         static_cast<std::uint32_t>(seen / pieces) & 1);
+      if constexpr (kSums) add();
       ++seen;
       ask();
     }
   }
+  // The words of the piece that has come.
+  CAUSEWAY_DEVICE void add() {
+    const auto* piece = reinterpret_cast<const uint4*>(come + seen % pieces * kPiece);
+    const std::int64_t bytes = min(std::int64_t{kPiece}, unseen);
+    for (int i = 0; i < bytes / 16; ++i) {
+      const uint4 value = piece[i];
+      sum += std::uint64_t{value.x} + value.y + value.z + value.w;
+    }
+    unseen -= bytes;
+    ptx::proxy_fence();  // before a copy overwrites it
+  }
 };
 
+template <bool kSums>
 __global__ void __launch_bounds__(kThreads) read_link(const __grid_constant__ LinkArgs args) {
   extern __shared__ __align__(128) char shared[];
   __shared__ __align__(8) std::uint64_t barriers[kPiecesMax];
@@ -78,12 +96,14 @@ __global__ void __launch_bounds__(kThreads) read_link(const __grid_constant__ Li
   const bool reads = threadIdx.x == 0;
   const std::int64_t vectors = args.bytes / 16, ctas = gridDim.x, cta = blockIdx.x;
   const std::int64_t begin = vectors * cta / ctas * 16, end = vectors * (cta + 1) / ctas * 16;
-  Reader reader = {static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)),
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(barriers)),
-                   args.pieces,
-                   args.memory + begin,
-                   end - begin,
-                   ptx::policy_stream()};
+  Reader<kSums> reader = {static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)),
+                          static_cast<std::uint32_t>(__cvta_generic_to_shared(barriers)),
+                          args.pieces,
+                          args.memory + begin,
+                          end - begin,
+                          ptx::policy_stream(),
+                          shared,
+                          end - begin};
   if (reads) {
     for (int i = 0; i < args.pieces; ++i) ptx::barrier_init(reader.barriers + i * 8, 1);
     ptx::barrier_init_fence();
@@ -95,6 +115,7 @@ __global__ void __launch_bounds__(kThreads) read_link(const __grid_constant__ Li
   ptx::dependency_wait();
   if (reads) {
     reader.finish();
+    if constexpr (kSums) atomicAdd(args.sum, reader.sum);
   } else {
     // All threads but the one that reads: the vector, so that the next one depends on all of it.
     unsigned mixed = 0;
@@ -146,6 +167,7 @@ Status enqueue(const ChainRead& chain, int share, CudaStream stream) {
   const char* base = static_cast<const char*>(chain.memory);
   char* const scratch = static_cast<char*>(chain.scratch);
   const std::size_t vector = to_size(chain.vector);
+  void (*const kernel)(LinkArgs) = chain.sum != nullptr ? read_link<true> : read_link<false>;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < chain.links.size(); ++i) {
     const ChainLink& link = chain.links[i];
@@ -157,8 +179,9 @@ Status enqueue(const ChainRead& chain, int share, CudaStream stream) {
                            .out = reinterpret_cast<uint4*>(scratch + (i + 1) % 2 * vector),
                            .vector = static_cast<int>(chain.vector.count / 16),
                            .pieces = pieces,
-                           .early = link.early};
-    CAUSEWAY_TRY(launch("a link of a chain of reads", stream, shape, read_link, args));
+                           .early = link.early,
+                           .sum = reinterpret_cast<unsigned long long*>(chain.sum)};
+    CAUSEWAY_TRY(launch("a link of a chain of reads", stream, shape, kernel, args));
     at += (bytes + 127) / 128 * 128;
   }
   return {};
@@ -180,9 +203,9 @@ Result<CudaChain> CudaChain::create(const ChainRead& chain, CudaStream stream) {
   CAUSEWAY_TRY(check(chain));
   auto state = std::make_unique<State>();
   for (const int share : kRingShares) {
-    CAUSEWAY_ASSIGN(
-        state->graphs.emplace_back(),
-        capture_graph("a chain", [&] { return enqueue(chain, share, stream); }, stream));
+    CAUSEWAY_ASSIGN(state->graphs.emplace_back(),
+                    capture_graph(
+                        "a chain", [&] { return enqueue(chain, share, stream); }, stream));
   }
   return CudaChain(std::move(state));
 }

@@ -12,6 +12,7 @@
 // lower bound of what has to be read it is not: fewer kernels, or ones that share, may be faster.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,10 +30,15 @@ struct ChainLink {
 
 struct ChainRead {
   std::vector<ChainLink> links;
-  const void* memory = nullptr;  // read one link after the other, from its beginning again at its
-  Bytes memory_bytes;       // end: far more than the L2 holds, or the links would find it there
+  // Read one link after the other, each a multiple of 16 bytes from a multiple of 128, from its
+  // beginning again at its end: far more than the L2 holds, or the links would find it there.
+  const void* memory = nullptr;
+  Bytes memory_bytes;
   void* scratch = nullptr;  // 2 × vector bytes of device memory, which are overwritten
   Bytes vector;             // what a kernel hands to the next: a multiple of 16, at most 64 KiB
+  // For tests: not null, to this in device memory each link adds all 32-bit words it has read, as
+  // they came. The kernels are the same but for that, and far slower.
+  std::uint64_t* sum = nullptr;
 };
 
 // The chain as graphs: with two, three and four kernels' CTAs beside each other on an SM. Not

@@ -49,10 +49,13 @@ class Device {
  public:
   Device() = default;
   explicit Device(std::size_t size) : size_(size) {
-    must(cudaMalloc(&data_, std::max<std::size_t>(size, 1) * sizeof(T)), "allocating");
+    take();
     poison();
   }
-  explicit Device(const std::vector<T>& values) : Device(values.size()) { put(values); }
+  explicit Device(const std::vector<T>& values) : size_(values.size()) {
+    take();
+    put(values);
+  }
   ~Device() { (void)cudaFree(data_); }
   Device(Device&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
@@ -65,6 +68,14 @@ class Device {
   T* get() const { return data_; }
   std::size_t size() const { return size_; }
   void poison() { set(0xFF, "poison"); }
+  // Enqueued.
+  void poison(cudaStream_t stream) {
+    must(cudaMemsetAsync(data_, 0xFF, size_ * sizeof(T), stream), "poison");
+  }
+  void copy_from(const Device& other, cudaStream_t stream) {
+    must(cudaMemcpyAsync(data_, other.data_, size_ * sizeof(T), cudaMemcpyDeviceToDevice, stream),
+         "copy");
+  }
   void zero() { set(0, "zero"); }
   void put(const std::vector<T>& values) {
     must(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
@@ -72,12 +83,19 @@ class Device {
     settle("upload");
   }
   std::vector<T> fetch() const {
-    std::vector<T> values(size_);
-    must(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), "fetch");
+    std::vector<T> values;
+    fetch_to(values);
     return values;
+  }
+  void fetch_to(std::vector<T>& values) const {
+    values.resize(size_);
+    must(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), "fetch");
   }
 
  private:
+  void take() {
+    must(cudaMalloc(&data_, std::max<std::size_t>(size_, 1) * sizeof(T)), "allocating");
+  }
   void set(int byte, const char* what) {
     must(cudaMemset(data_, byte, size_ * sizeof(T)), what);
     settle(what);

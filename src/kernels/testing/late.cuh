@@ -1,0 +1,144 @@
+// Inputs that come late, for tests of kernels that chain by programmatic dependent launch
+// (kernels/cuda_launch.cuh): poison lies in their place until the kernels behind have been enqueued
+// and had time to start; only then a kernel in front writes them. Who reads before it waits for its
+// predecessor, reads poison.
+//
+//   Late late;                          one for many uses: it keeps its memory
+//   late.clear();
+//   late.add(q, bytes, kNan);           memory holds what it should
+//   late.poison(stream);                keeps that, and puts poison there
+//   late.write([&] { … }, …);           enqueues the writer, then what the function does; lets go
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda_launch.cuh"
+#include "kernels/testing/gpu.cuh"
+
+namespace causeway::kernels::testing {
+
+constexpr std::uint32_t kNan = 0xFFFFFFFFu;  // in words of any float type
+
+struct LatePart {
+  std::uint32_t* memory;
+  std::uint32_t* kept;
+  int words;
+  std::uint32_t poison;
+};
+
+// A warp a part.
+template <typename Body>
+__device__ void for_late_words(const LatePart* parts, int count, Body body) {
+  const int warps = static_cast<int>(gridDim.x * blockDim.x / 32);
+  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / 32; i < count;
+       i += warps) {
+    const LatePart part = parts[i];
+    for (int word = static_cast<int>(threadIdx.x) % 32; word < part.words; word += 32) {
+      body(part, word);
+    }
+  }
+}
+
+static __global__ void keep_and_poison(const LatePart* parts, int count) {
+  for_late_words(parts, count, [](const LatePart& part, int word) {
+    part.kept[word] = part.memory[word];
+    part.memory[word] = part.poison;
+  });
+}
+
+__device__ inline std::uint64_t late_nanoseconds() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Not before the host has let go, nor `patience` later whatever it does; and then `delay`, for what
+// it has enqueued last to start.
+static __global__ void write_late(const LatePart* parts, int count, const volatile int* go,
+                                  std::uint64_t patience, std::uint64_t delay) {
+  wait_for_predecessor();
+  if (threadIdx.x == 0) {
+    const std::uint64_t end = late_nanoseconds() + patience;
+    while (*go == 0 && late_nanoseconds() < end) {
+    }
+    const std::uint64_t begin = late_nanoseconds();
+    while (late_nanoseconds() < begin + delay) {
+    }
+  }
+  __syncthreads();
+  for_late_words(parts, count,
+                 [](const LatePart& part, int word) { part.memory[word] = part.kept[word]; });
+}
+
+class Late {
+ public:
+  Late() {
+    void* go = nullptr;
+    must(cudaHostAlloc(&go, sizeof(int), cudaHostAllocMapped), "a flag");
+    go_ = static_cast<volatile int*>(go);
+  }
+  ~Late() { (void)cudaFreeHost(const_cast<int*>(go_)); }
+  Late(const Late&) = delete;
+  Late& operator=(const Late&) = delete;
+
+  void clear() {
+    parts_.clear();
+    words_ = 0;
+  }
+  // Memory of a multiple of 4 bytes, which other parts do not overlap.
+  void add(void* memory, std::int64_t bytes, std::uint32_t poison) {
+    auto* words = static_cast<std::uint32_t*>(memory);
+    for (std::int64_t left = bytes / 4; left > 0; left -= kPartWords) {
+      const int count = static_cast<int>(std::min<std::int64_t>(left, kPartWords));
+      parts_.push_back({words, nullptr, count, poison});
+      words += count;
+      words_ += count;
+    }
+  }
+  template <typename T>
+  void add(const Device<T>& memory, std::uint32_t poison) {
+    add(memory.get(), static_cast<std::int64_t>(memory.size() * sizeof(T)), poison);
+  }
+
+  // Enqueues: begins when all has ended that the stream holds, ends before the writer begins.
+  void poison(cudaStream_t stream) {
+    const auto words = static_cast<std::size_t>(words_);
+    if (kept_.size() < words) kept_ = Device<std::uint32_t>(words + words / 2);
+    if (device_parts_.size() < parts_.size()) device_parts_ = Device<LatePart>(2 * parts_.size());
+    std::uint32_t* kept = kept_.get();
+    for (LatePart& part : parts_) part.kept = std::exchange(kept, kept + part.words);
+    must(cudaMemcpyAsync(device_parts_.get(), parts_.data(), parts_.size() * sizeof(LatePart),
+                         cudaMemcpyHostToDevice, stream),
+         "parts");
+    // Launched without overlap, even if there is nothing to poison.
+    keep_and_poison<<<kCtas * 8, kThreads, 0, stream>>>(device_parts_.get(),
+                                                        static_cast<int>(parts_.size()));
+    must(cudaGetLastError(), "poison");
+  }
+
+  // Behind poison(). Returns when all is done.
+  void write(const std::function<void()>& enqueue, cudaStream_t stream, const char* what) {
+    *go_ = 0;
+    // Few CTAs: those of the kernels behind need the other SMs' registers and shared memory.
+    must(launch("late inputs", stream, {dim3(kCtas), dim3(kThreads)}, write_late,
+                device_parts_.get(), static_cast<int>(parts_.size()), go_, kPatience, kDelay));
+    enqueue();
+    *go_ = 1;
+    must(cudaStreamSynchronize(stream), what);
+  }
+
+ private:
+  static constexpr int kPartWords = 1024, kThreads = 512;
+  static constexpr unsigned kCtas = 8;
+  static constexpr std::uint64_t kPatience = 10'000'000, kDelay = 30'000;  // ns
+
+  volatile int* go_ = nullptr;
+  std::vector<LatePart> parts_;
+  std::int64_t words_ = 0;
+  Device<std::uint32_t> kept_;
+  Device<LatePart> device_parts_;
+};
+
+}  // namespace causeway::kernels::testing
