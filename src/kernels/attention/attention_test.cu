@@ -229,11 +229,23 @@ double pool_difference(const std::vector<BFloat16>& a, const std::vector<BFloat1
   return worst * 128;
 }
 
+// What a case's ways write, one after the other.
+struct Outputs {
+  Device<BFloat16> out;      // of a run that plans
+  Device<BFloat16> planned;  // of one planned before
+  Device<BFloat16> next;     // of one behind others by the same plan, as a step's layers are
+  Device<char> workspace;
+  std::vector<BFloat16> pool;  // fetched
+};
+
 void compare(const Case& c, const Step& s, const std::string& name, const HostStep& host,
-             const Device<BFloat16>& out, const Device<BFloat16>& again, testing::Report& report) {
-  const auto first = out.fetch(), second = again.fetch();
-  report.check(std::memcmp(first.data(), second.data(), first.size() * 2) == 0,
-               name + ": differs between runs");
+             const Outputs& outputs, testing::Report& report) {
+  const auto first = outputs.out.fetch();
+  for (const auto* other : {&outputs.planned, &outputs.next}) {
+    report.check(
+        std::memcmp(first.data(), other->fetch().data(), first.size() * 2) == 0,
+        name + ": differs " + (other == &outputs.next ? "by the same plan" : "if planned"));
+  }
   const auto floats = testing::to_floats(first);
   report.error_at_most(testing::relative_error(floats, host.out), 8e-3, name);
   // A row of a few tokens must not hide behind many.
@@ -316,15 +328,8 @@ Problem make_problem(const Case& c) {
   return p;
 }
 
-// What a case's ways write, one after the other.
-struct Outputs {
-  Device<BFloat16> out, again;
-  Device<char> workspace;
-  std::vector<BFloat16> pool;  // fetched
-};
-
 // prepare(), then run() in both ways, each with poison in its workspace, and wherever the kernel in
-// front may still be writing.
+// front may still be writing; and once more where another has left its pieces.
 void run_on_gpu(const Problem& problem, const std::string& name, const PrepareCuda& whole,
                 ParamsCuda params, Outputs& outputs, Late& late, cudaStream_t stream) {
   const Step& s = problem.step;
@@ -345,7 +350,7 @@ void run_on_gpu(const Problem& problem, const std::string& name, const PrepareCu
   add_kv(late, s, 0, prepared);
   late.poison(stream);  // for good: the kernel writes them itself
   outputs.workspace.poison(stream);
-  params.out = outputs.again.get();
+  params.out = outputs.planned.get();
   params.tables_early = true;
   params.planned = true;
   must(plan(params, stream));
@@ -353,7 +358,13 @@ void run_on_gpu(const Problem& problem, const std::string& name, const PrepareCu
   late.add(in.qkv, testing::kNan);
   add_kv(late, s, prepared, s.tokens);
   late.poison(stream);  // behind the plan: it is complete before the kernel in front begins
-  late.write([&] { must(run(params, stream)); }, stream, name.c_str());
+  ParamsCuda next = params, other = params;
+  next.out = other.out = outputs.next.get();
+  other.scale *= 0.5f;  // leaves other pieces than those wanted
+  const auto layers = [&] {
+    for (const auto& layer : {params, other, next}) must(run(layer, stream));
+  };
+  late.write(layers, stream, name.c_str());
 }
 
 void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
@@ -396,13 +407,14 @@ void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
   s.device_pool.copy_from(s.fresh_pool, stream);
   in.qkv.copy_from(in.fresh_qkv, stream);
   outputs.out.poison(stream);
-  outputs.again.poison(stream);
+  outputs.planned.poison(stream);
+  outputs.next.poison(stream);
   const std::string name = describe(c, way);
   run_on_gpu(problem, name, whole, params, outputs, late, stream);
   s.device_pool.fetch_to(outputs.pool);
   report.error_at_most(pool_difference(outputs.pool, s.pool), 1.01,
                        name + ": KV in frames, in bf16 steps");
-  compare(c, s, name, problem.host, outputs.out, outputs.again, report);
+  compare(c, s, name, problem.host, outputs, report);
 }
 
 // The host's side is the same for all ways, and made once.
@@ -414,7 +426,8 @@ void run_case(const Case& c, const std::vector<Way>& ways, testing::Report& repo
   const auto places = static_cast<std::int64_t>(c.queries.size());
   const auto values = static_cast<std::size_t>(tokens * h.query * h.size);
   Outputs outputs{.out = Device<BFloat16>(values),
-                  .again = Device<BFloat16>(values),
+                  .planned = Device<BFloat16>(values),
+                  .next = Device<BFloat16>(values),
                   .workspace = Device<char>(to_size(workspace_bytes(h, places, tokens + 5)))};
   for (const Way& way : ways) run_way(c, way, problem, outputs, report, late, stream);
 }
@@ -469,6 +482,33 @@ void run_changes(testing::Report& report, Late& late, cudaStream_t stream, Rando
       for (std::int64_t i = 0; i < decode; ++i) {
         c.context.push_back(random.between(decode == 3 ? 1500 : 280, decode == 3 ? 1900 : 420));
         c.queries.push_back(1);
+      }
+      run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
+    }
+  }
+}
+
+// Sequences that many workers share, and whose pieces are added up: more pieces than are asked for
+// at once, many query heads of a KV head or one, ends within a worker's tiles, empty places.
+void run_shared(testing::Report& report, Late& late, cudaStream_t stream, Random& random,
+                bool small) {
+  struct Load {
+    std::int64_t query_heads, kv_heads, decode, shortest, longest;
+    bool also_small;
+  };
+  constexpr Load kLoads[] = {
+      {4, 1, 1, 2200, 2600, true}, {12, 4, 12, 20, 300, true},  {16, 8, 1, 1000, 1400, false},
+      {32, 2, 3, 300, 900, false}, {8, 8, 4, 500, 1000, false}, {16, 1, 12, 250, 400, false},
+  };
+  for (const std::int64_t size : {64, 128}) {
+    for (const Load& load : kLoads) {
+      if (small && !load.also_small) continue;
+      Case c{.shape = {"shared", 12, {load.query_heads, load.kv_heads, size}},
+             .decode = load.decode,
+             .seed = random.bits()};
+      for (std::int64_t i = 0; i < load.decode; ++i) {
+        c.context.push_back(random.between(load.shortest, load.longest));
+        c.queries.push_back(i == 1 || i == 7 ? 0 : 1);
       }
       run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
     }
@@ -569,6 +609,7 @@ int run_all(int cases, std::uint64_t seed, bool small) {
     shape.heads.size = sizes[random.below(10)];
     run_all_kernels(generate(random, shape, small), report, late, stream);
   }
+  run_shared(report, late, stream, random, small);
   if (!small) run_many(report, late, stream, random);
   if (!small) run_changes(report, late, stream, random);
   if (!small) run_far(report, stream);
