@@ -22,6 +22,7 @@ namespace causeway::model {
 namespace {
 
 using kernels::WeightsRef;
+using kernels::gemm::CudaShare;
 
 constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
 
@@ -127,7 +128,7 @@ class CudaForward::State {
   Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
     return kernels::rms_norm::run({.rows = rows,
                                    .size = config_.hidden,
-                                   .residual = a_.x,
+                                   .x = a_.x,
                                    .weight = weight.data,
                                    .epsilon = static_cast<float>(config_.norm_epsilon),
                                    .out = a_.normed,
@@ -136,11 +137,15 @@ class CudaForward::State {
   }
 
   // A product of the residual stream's norm.
-  Status normed_linear(WeightsRef weight, CudaLinear product) {
+  CudaLinear normed(WeightsRef weight, CudaLinear product) const {
     product.x = a_.x;
     product.k = config_.hidden;
     product.norm = {weight, static_cast<float>(config_.norm_epsilon), a_.normed};
-    return linear(product, shape_.rows);
+    // Behind another product the share that this one leaves, else the one of which an SM has no
+    // room for two: CTAs that come when SMs are empty would else lie in pairs.
+    const bool behind_product = fuses_norm(product, shape_.rows, workspace_.sm_count());
+    product.share = behind_product ? CudaShare::kLess : CudaShare::kMore;
+    return product;
   }
 
   Status linear(const CudaLinear& linear, std::int64_t rows) {
@@ -184,8 +189,9 @@ class CudaForward::State {
 
   // x += o(attention(rope(qkv(norm(x)))))
   Status attend(const LayerWeights& w, std::int64_t layer) {
-    CAUSEWAY_TRY(normed_linear(w.input_norm,
-                               {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv}));
+    CAUSEWAY_TRY(linear(
+        normed(w.input_norm, {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv}),
+        shape_.rows));
     const kernels::attention::Heads heads = this->heads();
     // Decode rows are prepared by their attention kernel, where it can.
     const bool fused = kernels::attention::fuses_prepare(heads, shape_.decode);
@@ -215,26 +221,28 @@ class CudaForward::State {
                    .n = config_.hidden,
                    .residual = a_.x,
                    .out = a_.x,
-                   .share = kernels::gemm::CudaShare::kMore},
+                   .share = CudaShare::kMore},
                   shape_.rows);
   }
 
   // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))
   Status feed_forward(const LayerWeights& w) {
-    CAUSEWAY_TRY(normed_linear(w.post_norm, {.w = w.gate_up,
-                                             .bias = w.gate_up_bias,
-                                             .n = config_.intermediate,
-                                             .silu_mul = true,
-                                             .out = a_.active}));
-    return linear({.x = a_.active,
-                   .k = config_.intermediate,
-                   .w = w.down,
-                   .bias = w.down_bias,
-                   .n = config_.hidden,
-                   .residual = a_.x,
-                   .out = a_.x,
-                   .share = kernels::gemm::CudaShare::kMore},
-                  shape_.rows);
+    const CudaLinear gate_up = normed(w.post_norm, {.w = w.gate_up,
+                                                    .bias = w.gate_up_bias,
+                                                    .n = config_.intermediate,
+                                                    .silu_mul = true,
+                                                    .out = a_.active});
+    CAUSEWAY_TRY(linear(gate_up, shape_.rows));
+    return linear(
+        {.x = a_.active,
+         .k = config_.intermediate,
+         .w = w.down,
+         .bias = w.down_bias,
+         .n = config_.hidden,
+         .residual = a_.x,
+         .out = a_.x,
+         .share = gate_up.share == CudaShare::kLess ? CudaShare::kMore : CudaShare::kLess},
+        shape_.rows);
   }
 
   // x += experts(norm(x))
@@ -272,6 +280,7 @@ class CudaForward::State {
                    .w = weights_.lm_head,
                    .n = config_.vocab,
                    .out = a_.logits,
+                   .share = CudaShare::kMore,
                    .type = kernels::gemm::CudaOut::kF32},
                   shape_.sampled);
   }

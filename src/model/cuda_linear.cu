@@ -51,6 +51,11 @@ CudaRequest request_of(const CudaLinear& linear, std::int64_t rows, const CudaOp
           .paired = kernels::gemm::paired(operands)};
 }
 
+bool fuses_norm(const CudaRequest& request, const CudaOperands& operands, int sm_count) {
+  return kernels::gemm::aligned(operands) &&
+         kernels::gemm::fuses_norm(request, {.sm_count = sm_count});
+}
+
 // The norm becomes part of the product, or a kernel in front of it.
 Status normalise(const CudaLinear& linear, int sm_count, CudaRequest& request,
                  CudaOperands& operands, kernels::CudaStream stream) {
@@ -58,14 +63,13 @@ Status normalise(const CudaLinear& linear, int sm_count, CudaRequest& request,
   if (!norm.weight) return {};
   operands.gains = norm.weight.data;
   operands.epsilon = norm.epsilon;
-  request.norm = kernels::gemm::aligned(operands) &&
-                 kernels::gemm::fuses_norm(request, {.sm_count = sm_count});
+  request.norm = fuses_norm(request, operands, sm_count);
   if (request.norm) return {};
   operands.x = norm.scratch;
   operands.gains = nullptr;
   return kernels::rms_norm::run({.rows = request.m,
                                  .size = linear.k,
-                                 .residual = const_cast<void*>(linear.x),  // only read: no delta
+                                 .x = linear.x,
                                  .weight = norm.weight.data,
                                  .epsilon = norm.epsilon,
                                  .out = norm.scratch},
@@ -95,6 +99,12 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
   const CudaRequest head{.n = c.vocab, .k = c.hidden, .out = CudaOut::kF32};
   CAUSEWAY_ASSIGN(const Bytes needed, most(head, sampled, sm_count));
   return std::max(largest, needed);
+}
+
+bool fuses_norm(const CudaLinear& linear, std::int64_t rows, int sm_count) {
+  CudaOperands operands = operands_of(linear);
+  operands.gains = linear.norm.weight.data;
+  return linear.norm.weight && fuses_norm(request_of(linear, rows, operands), operands, sm_count);
 }
 
 Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,

@@ -39,6 +39,9 @@ struct CudaLinear {
 Result<Bytes> linear_workspace(const ModelConfig& config, std::int64_t rows, std::int64_t sampled,
                                int sm_count);
 
+// Whether run_linear() makes the norm part of the product, so that no kernel stands in front.
+bool fuses_norm(const CudaLinear& linear, std::int64_t rows, int sm_count);
+
 Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,
                   kernels::gemm::CudaGemm& gemm, void* workspace, kernels::CudaStream stream);
 

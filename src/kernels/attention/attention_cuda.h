@@ -88,9 +88,8 @@ Status run(const ParamsCuda& params, CudaStream stream);
 
 // Which kernel serves; pure. kBest is resolved, what the build or shape does not allow is refused.
 bool has_flashinfer();
-// Whether the decode kernel is to prepare so many rows itself (ParamsCuda::fresh): it can for the
-// heads that the split kernel serves; of more rows a launch of prepare() costs less.
-constexpr std::int64_t kFusedSequences = 16;
+// Whether the decode kernel is to prepare decoding rows itself (ParamsCuda::fresh): it can for the
+// heads that the split kernel serves.
 bool fuses_prepare(const Heads& heads, std::int64_t decode);
 Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted);
 Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted);

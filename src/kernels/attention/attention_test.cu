@@ -573,8 +573,7 @@ void check_refusals(testing::Report& report) {
   report.check(!choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok(), "split on 96");
   report.check(*choose_decode({4, 2, 96}, DecodeKernel::kBest) == DecodeKernel::kReference, "96");
   report.check(!choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok(), "FlashInfer on 96");
-  report.check(fuses_prepare({32, 8, 128}, 1) && fuses_prepare({32, 8, 128}, 16), "fuse");
-  report.check(!fuses_prepare({32, 8, 128}, 17), "many do not fuse");
+  report.check(fuses_prepare({32, 8, 128}, 1) && fuses_prepare({32, 8, 128}, 300), "fuse");
   report.check(!fuses_prepare({32, 8, 128}, 0), "nothing to fuse");
   report.check(!fuses_prepare({4, 2, 96}, 1), "heads of 96 do not fuse");
 }

@@ -34,7 +34,7 @@ bool has_flashinfer() {
 }
 
 bool fuses_prepare(const Heads& heads, std::int64_t decode) {
-  if (decode < 1 || decode > kFusedSequences) return false;
+  if (decode < 1) return false;
   const auto kernel = choose_decode(heads, DecodeKernel::kBest);
   return kernel.ok() && *kernel == DecodeKernel::kSplit;
 }

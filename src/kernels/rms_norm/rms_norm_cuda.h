@@ -1,9 +1,9 @@
-// Root-mean-square normalisation on a GPU, bf16, fused with the residual's addition before it:
+// Root-mean-square normalisation on a GPU, bf16:
 //
-//   residual[r] += delta[r], rounded to bf16;  out[r] = residual[r] / sqrt(mean(residual[r]²) + ε)
-//   × weight
+//   out[r] = x[r] / sqrt(mean(x[r]²) + ε) × weight
 //
-// With `rows_wanted`, only these rows are taken (those that need logits), and the residual stays.
+// With `rows_wanted`, of these rows of x only (those that need logits). `weight` is read before the
+// kernel in front in the stream has ended.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,10 @@ namespace causeway::kernels::rms_norm {
 struct ParamsCuda {
   std::int64_t rows = 0;         // of out
   std::int64_t size = 0;         // multiple of 8, at most 32,768
-  void* residual = nullptr;      // bf16 [tokens][size]; updated when delta is given
-  const void* delta = nullptr;   // bf16 [tokens][size], or null
+  const void* x = nullptr;       // bf16 [tokens][size]
   const void* weight = nullptr;  // bf16 [size]
   float epsilon = 1e-5f;
-  void* out = nullptr;                        // bf16 [rows][size]; may be delta, not residual
+  void* out = nullptr;                        // bf16 [rows][size], not x
   const std::int32_t* rows_wanted = nullptr;  // [rows] which tokens; negative: out is not written
 };
 
