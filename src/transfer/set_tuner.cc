@@ -111,13 +111,14 @@ void SetTuner::end_window(double rate, Nanos now) {
   if (std::ssize(base_rates_) < options_.windows) return begin_window(now);
   base_rate_ = *std::max_element(base_rates_.begin(), base_rates_.end());
   const bool content = start_.promised > 0 && base_rate_ >= options_.content * start_.promised;
-  if (content) tried_.clear();
-  if (!content && now >= rests_until_) start_trial(now);
+  const bool home = base_ == start_.best;
+  if (content && home) tried_.clear();
+  if (!(content && home) && now >= rests_until_) start_trial(now, content);
   if (!trial_) begin_window(now);
 }
 
-void SetTuner::start_trial(Nanos now) {
-  const std::optional<Trial> next = next_change();
+void SetTuner::start_trial(Nanos now, bool content) {
+  const std::optional<Trial> next = content ? way_home() : next_change();
   if (!next) {
     tried_.clear();
     rests_until_ = now + rest_;
@@ -127,6 +128,12 @@ void SetTuner::start_trial(Nanos now) {
   if (2 * next->loss * static_cast<double>(total().count) > credit_) return;  // saves for it
   trial_ = *next;
   open_later();
+}
+
+// What a disturbance led to may be good enough and yet not what the map's set gives now.
+std::optional<SetTuner::Trial> SetTuner::way_home() const {
+  if (tried_.contains(start_.best)) return std::nullopt;
+  return Trial{start_.best, kLossByAll};
 }
 
 // All links, the map's, the fastest link to add, the one to leave out that moved least.

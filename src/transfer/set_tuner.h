@@ -1,8 +1,9 @@
 // Which links to use while the machine does not behave as its map says: a hill climb over link
 // sets, judged by bytes moved per window. It starts from the map's best set and does nothing while
 // that gives what the map promises. Else it tries all links, then one more, then one less, and
-// keeps what pays. What trials may cost is bounded: a trial is paid for from a credit that grows
-// with the bytes moved. Beyond the paper, which uses all links always.
+// keeps what pays; away from the map's set it tries that again even when it has what was promised.
+// What trials may cost is bounded: a trial is paid for from a credit that grows with the bytes
+// moved. Beyond the paper, which uses all links always.
 //
 // Pure: told what happened and when. Not thread-safe.
 #pragma once
@@ -59,8 +60,9 @@ class SetTuner {
   void give_up_trial();
   void begin_window(Nanos now);
   void end_window(double rate, Nanos now);
-  void start_trial(Nanos now);
+  void start_trial(Nanos now, bool content);
   std::optional<Trial> next_change() const;
+  std::optional<Trial> way_home() const;
   void open_later();
   Bytes total() const;
   double rate() const;

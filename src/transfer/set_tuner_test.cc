@@ -23,9 +23,12 @@ class Links {
   void end_transfer() {
     for (int i = 0; i < 4; ++i) tuner_.pause();
   }
-  void end_chunks(int count, double rate) {
-    const double each = static_cast<double>(kChunk.count) / (kAlone * rate);
+  void end_chunks(int count, double rate) { end_chunks(count, rate, rate); }
+  // `one`: of a link that is the only one.
+  void end_chunks(int count, double both, double one) {
     for (int i = 0; i < count; ++i) {
+      const double rate = tuner_.current().count() == 1 ? one : both;
+      const double each = static_cast<double>(kChunk.count) / (kAlone * rate);
       now_ += nanos_from_seconds(each / tuner_.current().count());
       next_ = 1 - next_;
       const int link = tuner_.current().has(next_) ? next_ : 1 - next_;
@@ -63,13 +66,50 @@ TEST(SetTuner, WhatStaysBelowTheMapIsLookedInto) {
   EXPECT_TRUE(tried);
 }
 
+// The map was measured in a bad moment, and a later one made one link look better than two.
+TEST(SetTuner, WhatADisturbanceLedToIsLeftAgain) {
+  SetTuner tuner({}, {.best = LinkSet::first(2),
+                      .promised = kAlone,
+                      .reach = LinkSet::first(2),
+                      .alone = {kAlone, kAlone}});
+  Links links(tuner);
+  int chunks = 0;
+  for (int single = 0; single < 200 && chunks < 20'000; ++chunks) {
+    links.end_chunks(1, 0.3, 0.8);
+    single = tuner.current().count() == 1 ? single + 1 : 0;
+  }
+  ASSERT_LT(chunks, 20'000);  // one link is the base now, not a trial
+  int last_single = 0;
+  for (int i = 0; i < 4'000; ++i) {
+    links.end_chunks(1, 1);
+    if (tuner.current().count() == 1) last_single = i;
+  }
+  EXPECT_LT(last_single, 1'500);
+}
+
+// And where the map's set is worse for good, asking again costs little.
+TEST(SetTuner, AskingForTheMapsSetCostsLittle) {
+  SetTuner tuner({}, {.best = LinkSet::first(2),
+                      .promised = kAlone,
+                      .reach = LinkSet::first(2),
+                      .alone = {kAlone, kAlone}});
+  Links links(tuner);
+  links.end_chunks(20'000, 0.3, 0.95);
+  int both = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    links.end_chunks(1, 0.3, 0.95);
+    both += tuner.current().count() == 2 ? 1 : 0;
+  }
+  EXPECT_GT(both, 0);
+  EXPECT_LT(both, 1'000);
+}
+
 // Without a map it keeps looking, and a trial may begin near the end of a large transfer.
 TEST(SetTuner, ATrialThatCannotBeJudgedEnds) {
   for (int chunks = 1; chunks <= 8; ++chunks) {
-    SetTuner tuner({}, {.best = LinkSet::first(2),
-                        .promised = 0,
-                        .reach = LinkSet::first(2),
-                        .alone = {0, 0}});
+    SetTuner tuner(
+        {},
+        {.best = LinkSet::first(2), .promised = 0, .reach = LinkSet::first(2), .alone = {0, 0}});
     Links links(tuner);
     int moved = 0;
     for (; tuner.current() == LinkSet::first(2) && moved < 2'000; ++moved) links.end_chunks(1, 1);
