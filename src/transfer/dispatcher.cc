@@ -16,6 +16,9 @@ using device::kCopyPriorities;
 constexpr int kTasksLooked = 16;
 constexpr double kRateSmoothing = 0.25;
 constexpr double kSampleMin = 0.4;  // of the rate so far
+// By then what a link was slow by is forgotten, unless a chunk is on it: who looks slow is given no
+// chunks of small tasks, and would look slow for as long as nothing large comes.
+constexpr Nanos kForget = millis(20);
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -160,7 +163,7 @@ std::optional<Chunk> Dispatcher::take(int target, int link, Direction direction,
   for (const TaskId id : queue_of(target, direction, priority).tasks) {
     if (++looked > kTasksLooked) break;
     Task& task = tasks_.at(id);
-    if (!task.waiting() || !may_take(task, link)) continue;
+    if (!task.waiting() || !may_take(task, link, now)) continue;
     if (link == target && !task.retries.empty()) {
       const Retry retry = task.retries.front();
       task.retries.pop_front();
@@ -174,7 +177,7 @@ std::optional<Chunk> Dispatcher::take(int target, int link, Direction direction,
   return std::nullopt;
 }
 
-bool Dispatcher::may_take(const Task& task, int link) const {
+bool Dispatcher::may_take(const Task& task, int link, Nanos now) const {
   const int target = task.spec.target;
   if (link == target && !task.retries.empty()) return true;
   if (task.cursor >= task.spec.segments.total()) return false;
@@ -196,7 +199,7 @@ bool Dispatcher::may_take(const Task& task, int link) const {
   if (!links_of(task.spec).has(link)) {
     return link == target && own_link_needed(task);
   }
-  return worth_it(task, link);
+  return worth_it(task, link, now);
 }
 
 // A target's own link that is not among the best helps all the same when those are busy with work
@@ -217,21 +220,25 @@ bool Dispatcher::has_own_work(int link, Direction direction) const {
   return false;
 }
 
-double Dispatcher::rate_of(int link, Direction direction) const {
+double Dispatcher::rate_of(int link, Direction direction, Nanos now) const {
   const Link& state = link_at(link, direction);
-  return state.rate > 0 ? state.rate : way(direction).alone[at(link)];
+  const double alone = way(direction).alone[at(link)];
+  if (state.rate <= 0) return alone;
+  const double age = to_seconds(now - state.observed) / to_seconds(kForget);
+  if (state.chunks > state.given_up || (age < 1 && state.rate >= alone)) return state.rate;
+  return age < 1 ? state.rate + age * (alone - state.rate) : alone;
 }
 
 // Not when the other links would be done with all that waits before this one with its chunk. The
 // link that would be done first always takes it, so nothing is left lying.
-bool Dispatcher::worth_it(const Task& task, int link) const {
+bool Dispatcher::worth_it(const Task& task, int link, Nanos now) const {
   const auto [target, direction] = std::pair(task.spec.target, task.spec.direction);
   const Bytes chunk = chunk_size(task, link);
   const auto done_in = [&](int l) {
     const double bytes = static_cast<double>((link_at(l, direction).bytes + chunk).count);
-    return bytes / rate_of(l, direction);
+    return bytes / rate_of(l, direction, now);
   };
-  if (rate_of(link, direction) <= 0) return true;
+  if (rate_of(link, direction, now) <= 0) return true;
   const double mine = done_in(link);
   const LinkSet links = links_of(task.spec);
   Bytes waiting = queue_of(target, direction, task.spec.priority).waiting;
@@ -239,8 +246,8 @@ bool Dispatcher::worth_it(const Task& task, int link) const {
   bool faster = false;
   for (int other = 0; other < facts_.links; ++other) {
     if (other == link || !links.has(other)) continue;
-    if (rate_of(other, direction) <= 0) return true;
-    others += rate_of(other, direction);
+    if (rate_of(other, direction, now) <= 0) return true;
+    others += rate_of(other, direction, now);
     waiting += link_at(other, direction).bytes;
     faster = faster || done_in(other) < mine;
   }
@@ -270,6 +277,7 @@ Chunk Dispatcher::launch(Task& task, int link, Retry part, Nanos now) {
   chunk.range = part.range;
   ++task.in_flight;
   Link& state = link_at(link, chunk.direction);
+  state.rate = rate_of(link, chunk.direction, now);
   ++state.chunks;
   state.bytes += chunk.range.bytes();
   queue_of(chunk.target, chunk.direction, chunk.priority).waiting -= chunk.range.bytes();
@@ -297,9 +305,10 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const Chunk& chunk = flying.chunk;
   const double rate = static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
   // One chunk that met an interruption must not make the link look dead.
-  const double before = rate_of(chunk.link, chunk.direction);
+  const double before = rate_of(chunk.link, chunk.direction, now);
   const double sample = std::max(rate, kSampleMin * before);
   link.rate = before > 0 ? before + kRateSmoothing * (sample - before) : rate;
+  link.observed = now;
   const WayFacts& facts = way(chunk.direction);
   const double alone = facts.alone[at(chunk.link)];
   // What copies of our own take from each other is nobody's turn.

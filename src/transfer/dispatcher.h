@@ -157,9 +157,10 @@ class Dispatcher {
   struct Link {
     int chunks = 0;
     int given_up = 0;  // of them
-    Bytes bytes;  // outstanding
+    Bytes bytes;       // outstanding
     Nanos last_done;
     double rate = 0;  // bytes per second, smoothed; 0: unknown
+    Nanos observed;   // when, last
     Nanos yields_until;
     LinkTurns turns;
     LinkTraffic traffic;
@@ -178,14 +179,14 @@ class Dispatcher {
   std::vector<int> targets_for(int link, Direction direction, device::CopyPriority priority) const;
   std::optional<Chunk> take(int target, int link, Direction direction,
                             device::CopyPriority priority, Nanos now);
-  bool may_take(const Task& task, int link) const;
+  bool may_take(const Task& task, int link, Nanos now) const;
   LinkSet links_of(const TaskSpec& task) const;
   LinkSet usable(int target, LinkSet wanted) const;
   bool may_use_others(const TaskSpec& task) const;
   bool own_link_needed(const Task& task) const;
   bool has_own_work(int link, Direction direction) const;
-  bool worth_it(const Task& task, int link) const;
-  double rate_of(int link, Direction direction) const;
+  bool worth_it(const Task& task, int link, Nanos now) const;
+  double rate_of(int link, Direction direction, Nanos now) const;
   Bytes chunk_size(const Task& task, int link) const;
   Chunk launch(Task& task, int link, Retry part, Nanos now);
 

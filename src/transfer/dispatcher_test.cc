@@ -118,6 +118,47 @@ TEST(Dispatcher, ACopyThatWasGivenUpEndsNoTurns) {
   }
 }
 
+// Who looks slow is given nothing of a small task, but not for ever.
+TEST(Dispatcher, WhatALinkWasSlowByIsForgotten) {
+  PathFacts facts = assume_all_links(2);
+  for (WayFacts& way : facts.ways) way.alone = {50e9, 50e9};
+  DispatchOptions options;
+  options.tune_sets = false;
+  Dispatcher dispatcher(options, facts);
+  Nanos now = kStart;
+  dispatcher.add(task(0, 0, mib(240)), now);
+  for (int chunk = 0; chunk < 24; ++chunk) {  // a relay's take 2 ms, those of the own link 0.1
+    const auto slow = dispatcher.pull(1, Direction::kIn, now);
+    const auto fast = dispatcher.pull(0, Direction::kIn, now);
+    if (fast) dispatcher.finished(fast->id, now + micros(105));
+    if (!slow) break;
+    now = now + millis(2);
+    dispatcher.finished(slow->id, now);
+  }
+  while (const auto rest = dispatcher.pull(0, Direction::kIn, now)) {
+    now = now + micros(105);
+    dispatcher.finished(rest->id, now);
+  }
+  ASSERT_TRUE(dispatcher.idle());
+  const auto relay_helps = [&](std::int64_t id) {
+    dispatcher.add(task(id, 0, mib(12)), now);
+    const auto own = dispatcher.pull(0, Direction::kIn, now);
+    const auto relayed = dispatcher.pull(1, Direction::kIn, now);
+    now = now + micros(105);
+    dispatcher.finished(own.value().id, now);
+    if (relayed) dispatcher.finished(relayed->id, now);
+    while (const auto rest = dispatcher.pull(0, Direction::kIn, now)) {
+      now = now + micros(105);
+      dispatcher.finished(rest->id, now);
+    }
+    return relayed.has_value();
+  };
+  EXPECT_FALSE(relay_helps(1));
+  now = now + millis(25);
+  EXPECT_TRUE(relay_helps(2));
+  EXPECT_TRUE(relay_helps(3));  // it was quick
+}
+
 TEST(Dispatcher, ATaskMaySayWhichLinksItUses) {
   Dispatcher dispatcher({}, assume_all_links(4));
   TaskSpec spec = task(0, 0, mib(8));  // small: it would go direct

@@ -10,9 +10,10 @@ namespace {
 // a processor.
 constexpr std::int64_t kLateMin = 3;  // times its own time
 constexpr Nanos kLateMinTime = micros(250);
-// Of theirs, our turn: less, because where links share a socket our other links slow theirs down:
-// with equal turns native copies kept 0.43 of a link beside transfers out over four of them.
-constexpr double kOurs = 0.85;
+// Others are to be left half of what the link gives alone. Where links share a socket it gives less
+// while ours are busy, and half of the time is not enough (native copies kept 0.43 of a link beside
+// transfers out over four); more than this of the time nobody gets.
+constexpr double kTheirsMax = 0.7;
 
 }  // namespace
 
@@ -23,6 +24,8 @@ void LinkTurns::ended(Bytes bytes, Nanos took, double alone) {
   recent_[next_++ % kRecent] = size / to_seconds(took);
   const double best = *std::max_element(recent_.begin(), recent_.end());
   chunk_ = nanos_from_seconds(size / std::min(alone, best));
+  const double theirs = std::clamp(0.5 * alone / best, 0.5, kTheirsMax);
+  ours_of_theirs_ = (1 - theirs) / theirs;
   const Nanos late = took - chunk_;
   if (late > std::max(chunk_ * kLateMin, kLateMinTime)) {
     theirs_ = late;
@@ -42,7 +45,7 @@ bool LinkTurns::may_pull(int outstanding) {
     first_ = true;
     return true;
   }
-  const auto turn = nanos_from_seconds(kOurs * to_seconds(theirs_));
+  const auto turn = nanos_from_seconds(ours_of_theirs_ * to_seconds(theirs_));
   return ours_ + chunk_ * (outstanding + 1) <= turn;
 }
 

@@ -2,10 +2,10 @@
 // streams in turns: one that always has work keeps the engine for a time slice (2.2 ms on an H200),
 // one that runs dry loses the rest of it. Chunks that follow each other without a gap therefore
 // left native copies that are waited for a third of their link, and a pause after each chunk left
-// us an eighth (docs/measurements/transfer-h200-x2.md). So a turn of ours is nearly as long as
-// theirs was: the time by which a chunk came late. Then the link runs dry for a moment, and whoever
-// else has work takes it. Turns of less than some 300 µs are not seen: short copies that are waited
-// for one by one.
+// us an eighth (docs/measurements/transfer-h200-x2.md). So a turn of ours is as long as theirs
+// was, the time by which a chunk came late, and shorter where the link gives less than alone. Then
+// the link runs dry for a moment, and whoever else has work takes it. Turns of less than some 300
+// µs are not seen: short copies that are waited for one by one.
 //
 // Pure: told what happened. Not thread-safe.
 #pragma once
@@ -35,9 +35,10 @@ class LinkTurns {
   // link is slower now, for other transfers of its set, say.
   std::array<double, kRecent> recent_ = {};
   std::size_t next_ = 0;
-  Nanos theirs_;        // the others' last turn; 0: nobody else is there
-  Nanos ours_;          // of our turn so far
-  Nanos chunk_;         // what the last chunk would have taken alone
+  Nanos theirs_;  // the others' last turn; 0: nobody else is there
+  Nanos ours_;    // of our turn so far
+  Nanos chunk_;   // what the last chunk would have taken alone
+  double ours_of_theirs_ = 1;
   bool first_ = false;  // nothing of our turn has ended yet
 };
 
