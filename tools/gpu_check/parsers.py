@@ -99,9 +99,10 @@ def gemm_rows(name):
     return rows
 
 
-def columns_rows(name, heading, columns, label):
+def columns_rows(name, heading, columns, label, optional=None):
     """Of a bench that prints a table for people: the lines of as many words as `columns` under
-    `heading`. label: function of the line's {column: word} → (what, measured, limit)."""
+    `heading`. label: function of the line's {column: word} → (what, measured, limit). `optional`: the
+    column that a line leaves empty or in which it has the column's name."""
     def rows(outcome):
         made, inside = [], False
         for line in outcome.text.splitlines():
@@ -111,6 +112,8 @@ def columns_rows(name, heading, columns, label):
                 inside = False
             elif inside:
                 words = re.split(r"\s{2,}|(?<=\d)\s+", line.strip())
+                if optional and len(words) == len(columns) - 1 and optional not in words:
+                    words.insert(columns.index(optional), "")
                 if len(words) != len(columns):
                     raise ValueError(f"not a row of {len(columns)} columns: {line!r}")
                 values = dict(zip(columns, words))
@@ -146,11 +149,13 @@ def sampling_rows(name):
 
 
 def moe_rows(name):
-    return columns_rows(name, r"tokens +experts", ("tokens", "experts", "us", "floor_us", "ratio",
-                                                   "tflops"),
-                        lambda v: (f"Qwen3-30B-A3B's experts, {v['tokens']} tokens",
-                                   f"{v['ratio']} × floor ({v['us']} µs a layer)",
-                                   f"{v['floor_us']} µs (HBM read)"))
+    def label(v):
+        front = ", norm and router with them" if v["front"] else ""
+        return (f"{v['model']}'s experts, {v['tokens']} tokens{front}",
+                f"{v['ratio']} × floor ({v['us']} µs a layer)", f"{v['floor_us']} µs (HBM read)")
+    return columns_rows(name, r"model +tokens +experts",
+                        ("model", "tokens", "front", "experts", "us", "floor_us", "ratio", "tflops",
+                         "share"), label, optional="front")
 
 
 def home_rows(name):

@@ -81,6 +81,29 @@ class Parsers(unittest.TestCase):
         rows = parsers.sampling_rows("s")(outcome(text))
         self.assertEqual((rows[0].what, rows[0].measured), ("top-k, top-p, 32 rows", "167.69 µs"))
 
+    def test_moe_table(self):
+        text = ("HBM read 4525 GB/s, cuBLAS 8192³ 791 TFLOP/s\n\n"
+                "model        tokens         experts  us/layer  floor us  x floor  TFLOP/s  of peak\n"
+                "Qwen3-30B         1 front       8.0      27.4      16.7     1.64        3     0.00\n"
+                "Qwen3-30B         1             8.0      29.6      16.7     1.77        3     0.00\n"
+                "Qwen3-30B      8192           128.0    1844.1     266.9     6.91      335     0.42\n"
+                "Mixtral-8x7B      1 front       2.0     191.3     155.7     1.23        4     0.00\n"
+                "Mixtral-8x7B   8192             8.0   15352.2     622.9    24.65      376     0.48\n")
+        rows = parsers.moe_rows("m")(outcome(text))
+        self.assertEqual([(row.what, row.measured, row.limit) for row in rows[:2]],
+                         [("Qwen3-30B's experts, 1 tokens, norm and router with them",
+                           "1.64 × floor (27.4 µs a layer)", "16.7 µs (HBM read)"),
+                          ("Qwen3-30B's experts, 1 tokens", "1.77 × floor (29.6 µs a layer)",
+                           "16.7 µs (HBM read)")])
+        self.assertEqual([row.values["share"] for row in rows], ["0.00", "0.00", "0.42", "0.00", "0.48"])
+        self.assertEqual((rows[4].values["model"], rows[4].values["tokens"]), ("Mixtral-8x7B", "8192"))
+        with self.assertRaises(ValueError):  # a column too few, or a table without rows
+            parsers.moe_rows("m")(outcome(text.replace("     0.48", "")))
+        with self.assertRaises(ValueError):
+            parsers.moe_rows("m")(outcome(text.replace("1.23        4     0.00", "1.23        4")))
+        with self.assertRaises(ValueError):
+            parsers.moe_rows("m")(outcome(text.split("Qwen3")[0]))
+
     def test_engine(self):
         document = {"runs": [{"requests": 300, "ratio": r, "total_s": 9.0, "floor_s": 7.0}
                              for r in (1.5, 1.3, 1.2)],
