@@ -5,7 +5,8 @@
 //
 //   value    cuStreamBatchMemOp: write `started`, wait until `released` reaches it. One call
 //   kernel   the paper's (MMA §4): a host function writes `started`, a kernel of one thread looks
-//            at `released` in mapped memory
+//            at `released` in mapped memory. The driver may run the host functions of all streams
+//            one after the other: the notice comes behind the program's own
 #pragma once
 
 #include <memory>

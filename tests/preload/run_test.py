@@ -4,15 +4,17 @@
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 import programs
+import run
 from programs import Setup
 
 # A program of the kind that program.h makes: a case does what its name says.
 FAKE = r"""#!/bin/sh
 if [ "$1" = --list ]; then
   for name in good also_good bad crash hang watched silent late; do echo "$name shared 1 1"; done
-  for name in exits fails_after unsaid; do echo "$name alone 1 1"; done
+  for name in exits fails_after unsaid huge_copy; do echo "$name alone 1 1"; done
   exit 0
 fi
 wrong=0
@@ -94,9 +96,34 @@ class Judging(unittest.TestCase):
 
     def test_which_cases_a_setup_has(self):
         alone = Setup("fake", self.program, kinds=("alone",))
-        self.assertEqual([case.name for case in alone.cases()], ["exits", "fails_after", "unsaid"])
+        self.assertEqual([case.name for case in alone.cases()], ["exits", "fails_after", "unsaid", "huge_copy"])
+        less = Setup("fake", self.program, kinds=("alone",), without=("huge_copy", "exits"))
+        self.assertEqual([case.name for case in less.cases()], ["fails_after", "unsaid"])
         some = Setup("fake", self.program, kinds=("shared", "alone"), only=("bad", "exits"))
         self.assertEqual([case.name for case in some.cases()], ["bad", "exits"])
+
+    def test_a_known_hole_is_no_other_fault(self):
+        setup = Setup("fake", self.program, known={"bad": "3 bytes differ"})
+        made = programs.judge_known(setup, programs.run_shared(
+            setup, [self.cases[name] for name in ("bad", "good", "crash")]))
+        self.assertEqual([made[name].verdict for name in ("bad", "good", "crash")],
+                         ["known", "ok", "wrong"])
+        setup.known = {"bad": "4 bytes differ", "good": "all right (0.10 s)"}
+        made = programs.judge_known(setup, programs.run_shared(
+            setup, [self.cases[name] for name in ("bad", "good")]))
+        self.assertEqual([made[name].verdict for name in ("bad", "good")], ["wrong", "ok"])
+
+    def test_the_longest_are_first(self):
+        shared = [self.cases[name] for name in ("good", "bad", "hang", "late")]
+        work = [("a", [self.cases["exits"]]), ("b", shared[:1]), ("c", [self.cases["huge_copy"]]),
+                ("d", shared)]
+        self.assertEqual([setup for setup, _ in programs.longest_first(work)], ["c", "d", "a", "b"])
+
+    def test_the_first_gpu_changes(self):
+        seen = [programs.turned("4, 7", index) for index in range(3)]
+        self.assertEqual([one["CUDA_VISIBLE_DEVICES"] for one in seen], ["4,7", "7,4", "4,7"])
+        self.assertEqual(programs.turned("GPU-a", 5), {"CUDA_VISIBLE_DEVICES": "GPU-a"})
+        self.assertEqual([programs.turned(None, 1), programs.turned("", 1)], [{}, {}])
 
     def test_statistics_are_summed(self):
         (self.folder / "statistics").mkdir()
@@ -105,6 +132,42 @@ class Judging(unittest.TestCase):
             (self.folder / "statistics" / str(i)).write_text(text)
         self.assertEqual(programs.statistics_in(self.folder / "statistics"),
                          {"copies multipath": 7, "copies small": 1, "transfers lost": 1})
+
+
+class Plans(unittest.TestCase):
+    """What is run where: every kind of case somewhere bare, and with the library as it is by default."""
+
+    def plan(self, quick=False):
+        options = SimpleNamespace(quick=quick, library=Path("l.so"), folder=Path("f"),
+                                  programs=Path("p"), seconds=5, seed=1)
+        made = run.Plan(options)
+        names = [setup.name for setup in made.setups]
+        self.assertEqual(len(names), len({*names}))
+        for name, bare in made.bare_of.items():
+            self.assertLess(names.index(bare), names.index(name))
+        return {setup.name: setup for setup in made.setups}
+
+    def test_costly_cases_run_bare_preloaded_and_held(self):
+        setups = self.plan()
+        for name in run.ONCE:
+            having = [one.name for one in setups.values() if not one.only
+                      and "exclusive" in one.kinds and name not in one.without]
+            self.assertEqual(having, [f"runtime_shared_legacy_{what}"
+                                      for what in ("bare", "preloaded", "hold")])
+
+    def test_processes_of_their_own(self):
+        having = {name for name, one in self.plan().items() if "alone" in one.kinds and not one.only}
+        self.assertEqual(having, {
+            *(f"runtime_shared_legacy_{what}" for what in ("bare", "preloaded", "hold", "kernel")),
+            *(f"{way}_{what}" for what in ("bare", "preloaded") for way in
+              ("runtime_static_legacy", "driver_dlsym", "driver_proc", "driver_linked"))})
+
+    def test_a_quick_run_has_no_processes_of_their_own(self):
+        self.assertEqual({one.kinds for one in self.plan(quick=True).values()}, {("shared",)})
+
+    def test_a_hole_is_known_of_one_setup_only(self):
+        having = [name for name, one in self.plan().items() if one.known]
+        self.assertEqual(having, ["runtime_shared_legacy_kernel"])
 
 
 if __name__ == "__main__":

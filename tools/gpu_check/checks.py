@@ -28,6 +28,7 @@ SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling":
                        "rms_norm": [], "rope": [], "activation": [], "embedding": []}
 RACECHECK_QUICK = ("rms_norm", "rope", "activation", "embedding")
 ALL_GPUS = ("preload", "preload_shared")  # tests that use each GPU they see
+PROGRAM_GPUS = 2  # that programs see: each process makes contexts on all, which takes seconds with four
 LIBRARY_TOO = ("gemm", "hybrid_gemm")  # tests that also run kernels of cuBLAS, which race by design
 
 
@@ -138,14 +139,15 @@ class Checks:
     def preload_programs(self):
         """Unmodified CUDA programs without and with the preload library."""
         library = self.places.library("libcauseway-preload.so")
+        gpus = ",".join(gpu.name for gpu in machine.gpus()[:PROGRAM_GPUS])
+        environment = {**self.environment, **({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {})}
         part = self.part("preload programs", "preload_runtime_static_legacy", [],
-                         80 if self.quick else 150, parsers.unittest_rows("preload programs"),
-                         alone=True)
+                         80 if self.quick else 160, parsers.unittest_rows("preload programs"),
+                         environment=environment, alone=True)
         part.command = [sys.executable, machine.ROOT / "tests/preload/run.py", "--programs",
                         self.places.bin, "--seed", self.seed,
-                        "--limit", 40 if self.quick else 110,
-                        # They mostly wait, for the GPU and for their own time-outs.
-                        "--jobs", max(2, min(8, machine.processors() // 2)),
+                        "--limit", 40 if self.quick else 130,
+                        "--jobs", max(2, min(16, machine.processors() // 3)),
                         *(["--library", library] if library else []),
                         *(["--quick"] if self.quick else [])]
         return part

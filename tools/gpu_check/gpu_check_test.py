@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import gpu_check
@@ -261,6 +262,14 @@ class Needs(unittest.TestCase):
         self.assertEqual({parts[name].phase() for name in ("gpu faults", "preload programs")},
                          {"alone"})
         self.assertEqual(parts["bench gemm"].phase(), "figures")
+
+    def test_the_preload_programs_see_two_gpus(self):
+        for gpus, wanted in ((4, "0,1"), (1, "0"), (0, None)):
+            named = [Gpu(str(i), 100) for i in range(gpus)]
+            with tempfile.TemporaryDirectory() as folder, \
+                    unittest.mock.patch.object(machine, "gpus", return_value=named):
+                part = Checks(machine.Places(folder, Path(folder)), {}, False, 1).preload_programs()
+            self.assertEqual(part.environment.get("CUDA_VISIBLE_DEVICES"), wanted)
 
 
 if __name__ == "__main__":
