@@ -1,6 +1,7 @@
 """Parts side by side: lanes that run a part at a time, longest first, on GPUs that have room for them."""
 
 import threading
+import time
 from dataclasses import dataclass, field
 
 
@@ -63,6 +64,9 @@ class Lanes:
         # One lane keeps the order in which the parts are given.
         self.waiting = sorted(parts, key=lambda part: -part.typical) if count > 1 else list(parts)
         self.running = 0
+        # Lanes. Not asked of the threads: before Python 3.13 an interrupt of join() makes a thread that runs
+        # look ended (its lock is taken, by itself).
+        self.ended = 0
         self.changed = threading.Condition()
         self.rows = {}  # name → rows
         self.threads = [threading.Thread(target=self._lane, args=(lane,))
@@ -72,15 +76,22 @@ class Lanes:
         """name → rows of every part. An interrupt sets `stop`, which ends what runs and the rest."""
         for thread in self.threads:
             thread.start()
-        while any(thread.is_alive() for thread in self.threads):
+        while True:
             try:
-                for thread in self.threads:
-                    thread.join(0.1)
+                while self.ended < len(self.threads):
+                    time.sleep(0.02)
+                return self.rows
             except KeyboardInterrupt:
                 stop.set()
-        return self.rows
 
     def _lane(self, lane):
+        try:
+            self._parts_of(lane)
+        finally:
+            with self.changed:
+                self.ended += 1
+
+    def _parts_of(self, lane):
         while (taken := self._take()) is not None:
             part, reserved = taken
             try:
