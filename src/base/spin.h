@@ -12,7 +12,7 @@ namespace causeway {
 template <typename Known>
 bool spin_until(Known known, Nanos length) {
   constexpr Nanos kEager = micros(30);
-  constexpr int kLooks = 4;  // between looks at the clock, which take half as long
+  constexpr int kLooks = 4;  // between looks at the clock, which take time, too
   if (known()) return true;
   const RealClock clock;
   const Nanos begin = clock.now();

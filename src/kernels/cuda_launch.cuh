@@ -1,8 +1,10 @@
 // Launching kernels that chain by programmatic dependent launch: a kernel may start while its
 // predecessor of the stream still runs, and waits on the device before it reads what that wrote.
 //
-// Every kernel launched by `launch` begins, in every block, with `wait_for_predecessor()`: a kernel
-// whose blocks do not wait would let its successor overtake its predecessor.
+// Every kernel of such a chain waits, in every block, before it writes, and before it reads what a
+// kernel in front may still write: a kernel whose blocks do not wait would let its successor
+// overtake its predecessor. What it reads earlier is nobody's output (weights), or was complete
+// before a `wait_then_let_successor_start()` in front.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -141,8 +141,9 @@ class CudaForward::State {
     product.x = a_.x;
     product.k = config_.hidden;
     product.norm = {weight, static_cast<float>(config_.norm_epsilon), a_.normed};
-    // Behind another product the share that this one leaves, else the one of which an SM has no
-    // room for two: CTAs that come when SMs are empty would else lie in pairs.
+    // With the norm inside, the share that the product in front leaves; behind a norm of its own
+    // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
+    // in pairs. So it is for the head.
     const bool behind_product = fuses_norm(product, shape_.rows, workspace_.sm_count());
     product.share = behind_product ? CudaShare::kLess : CudaShare::kMore;
     return product;

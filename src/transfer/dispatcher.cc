@@ -16,8 +16,9 @@ using device::kCopyPriorities;
 constexpr int kTasksLooked = 16;
 constexpr double kRateSmoothing = 0.25;
 constexpr double kSampleMin = 0.4;  // of the rate so far
-// By then what a link was slow by is forgotten, unless a chunk is on it: who looks slow is given no
-// chunks of small tasks, and would look slow for as long as nothing large comes.
+// By then a link that was slower than the map says is thought as fast again, unless a chunk is on
+// it: who looks slow is given no chunks of small tasks, and would look slow for as long as nothing
+// large comes. Without a map nothing is forgotten.
 constexpr Nanos kForget = millis(20);
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -224,9 +225,9 @@ double Dispatcher::rate_of(int link, Direction direction, Nanos now) const {
   const Link& state = link_at(link, direction);
   const double alone = way(direction).alone[at(link)];
   if (state.rate <= 0) return alone;
-  const double age = to_seconds(now - state.observed) / to_seconds(kForget);
-  if (state.chunks > state.given_up || (age < 1 && state.rate >= alone)) return state.rate;
-  return age < 1 ? state.rate + age * (alone - state.rate) : alone;
+  if (state.rate >= alone || state.chunks > state.given_up) return state.rate;
+  const double age = std::min(1.0, to_seconds(now - state.observed) / to_seconds(kForget));
+  return state.rate + age * (alone - state.rate);
 }
 
 // Not when the other links would be done with all that waits before this one with its chunk. The
@@ -278,6 +279,7 @@ Chunk Dispatcher::launch(Task& task, int link, Retry part, Nanos now) {
   ++task.in_flight;
   Link& state = link_at(link, chunk.direction);
   state.rate = rate_of(link, chunk.direction, now);
+  state.observed = now;
   ++state.chunks;
   state.bytes += chunk.range.bytes();
   queue_of(chunk.target, chunk.direction, chunk.priority).waiting -= chunk.range.bytes();

@@ -9,7 +9,7 @@ namespace {
 using device::MemoryAddress;
 
 constexpr Nanos kBeginMax = micros(60);  // what the engine's thread takes to wake up
-constexpr int kFaultsMax = 16;  // beyond, the rest grows no more
+constexpr int kFaultsMax = 16;           // beyond, the rest grows no more
 
 bool same_pair_fails_always(const Error& error) { return error.code == ErrorCode::kUnsupported; }
 // The request is wrong, or the chunk fell with another's stream; the link is not to blame.

@@ -12,7 +12,7 @@ constexpr std::int64_t kLateMin = 3;  // times its own time
 constexpr Nanos kLateMinTime = micros(250);
 // Others are to be left half of what the link gives alone. Where links share a socket it gives less
 // while ours are busy, and half of the time is not enough (native copies kept 0.43 of a link beside
-// transfers out over four); more than this of the time nobody gets.
+// transfers out over four). They never get more than this of the time.
 constexpr double kTheirsMax = 0.7;
 
 }  // namespace
@@ -21,7 +21,10 @@ void LinkTurns::ended(Bytes bytes, Nanos took, double alone) {
   if (alone <= 0) theirs_ = Nanos(0);
   if (alone <= 0 || took <= Nanos(0) || bytes <= Bytes(0)) return;
   const auto size = static_cast<double>(bytes.count);
-  recent_[next_++ % kRecent] = size / to_seconds(took);
+  // A turn's first chunk also took its launch and a relay's other half, which say nothing of the
+  // link.
+  if (!first_ || recent_ == decltype(recent_){})
+    recent_[next_++ % kRecent] = size / to_seconds(took);
   const double best = *std::max_element(recent_.begin(), recent_.end());
   chunk_ = nanos_from_seconds(size / std::min(alone, best));
   const double theirs = std::clamp(0.5 * alone / best, 0.5, kTheirsMax);

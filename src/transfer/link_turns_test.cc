@@ -161,6 +161,15 @@ TEST(LinkTurns, ASharedSocketLeavesThemHalfOfTheLink) {
   }
 }
 
+// Turns of few chunks, each with its launch and a relay's other half: the link is no slower for it.
+TEST(LinkTurns, ShortTurnsAreNoSharedSocket) {
+  for (const Nanos copy : {micros(350), micros(450)}) {
+    const Shares fair = share({copy, 1}, {true, micros(12), micros(45)});
+    EXPECT_GT(fair.ours, 0.33) << copy.count;
+    EXPECT_GT(fair.theirs, 0.30) << copy.count;
+  }
+}
+
 TEST(LinkTurns, CopiesThatQueueUpKeepTheirHalf) {
   for (const Nanos copy : {micros(75), micros(600), micros(5000)}) {
     const Shares fair = share({copy, 4});

@@ -112,6 +112,11 @@ void SetTuner::end_window(double rate, Nanos now) {
   base_rate_ = *std::max_element(base_rates_.begin(), base_rates_.end());
   const bool content = start_.promised > 0 && base_rate_ >= options_.content * start_.promised;
   const bool home = base_ == start_.best;
+  if (!content && content_) {  // what asking for the map's set cost in rest says nothing of this
+    rest_ = options_.rest;
+    rests_until_ = now;
+  }
+  content_ = content;
   if (content && home) tried_.clear();
   if (!(content && home) && now >= rests_until_) start_trial(now, content);
   if (!trial_) begin_window(now);

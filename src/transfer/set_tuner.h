@@ -77,6 +77,7 @@ class SetTuner {
   double credit_ = 0;        // bytes
   Nanos rest_;
   Nanos rests_until_;
+  bool content_ = false;  // at the last verdict on the base
   // The open window. Links end chunks in step with each other, so counting all of them together
   // would depend on where in the step a window begins: each link's rate is from its own first end
   // to its last.

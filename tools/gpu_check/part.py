@@ -132,6 +132,8 @@ def _rows_of(part, outcome, seconds):
         rows = part.rows(outcome)
     except (ValueError, KeyError, IndexError, TypeError, OSError) as error:
         rows = [Row(part.name, f"its output was not understood: {error!r}", verdict="fail")]
+    if not rows:
+        rows = [Row(part.name, "it reported nothing", verdict="fail")]
     accepted = any(row.values.get("exit_status") == outcome.status for row in rows)
     if outcome.status != 0 and not accepted and not any(row.verdict == "fail" for row in rows):
         rows.append(Row(part.name, f"exit status {outcome.status}: {outcome.last_line()[:120]}",
