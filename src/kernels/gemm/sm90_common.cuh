@@ -78,9 +78,9 @@ CAUSEWAY_DEVICE float bias_at(const OutputArgs& args, int index, bool inside) {
 // By the approximate division: the other one is a call.
 CAUSEWAY_DEVICE float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
-// What a residual adds to columns (column, column + 1) of rows m, m + 8 …, asked for at once and, by
-// kRows, long before it is stored with, because it comes through L2 behind all the weights on their
-// way; only where pairs are stored. `column` is even, and may lie outside.
+// What a residual adds to columns (column, column + 1) of rows m, m + 8 …: all asked for at once,
+// and by kRows long before it is stored with, because it comes through L2 behind all the weights on
+// their way; only where pairs are stored. `column` is even, and may lie outside.
 template <int kCount>
 CAUSEWAY_DEVICE void ask_residual(uint32_t (&pairs)[kCount], const OutputArgs& args, int m,
                                   int column) {
