@@ -164,7 +164,7 @@ Result<bool> CudaEventBoard::latest_done(std::int64_t event) {
 }
 
 // Several looks with the lock held once: what stands between two of them is how late the end of a
-// small copy is seen.
+// small copy is seen. Not for a record that is only queued: who issues it needs the lock.
 Result<bool> CudaEventBoard::latest_spin(std::int64_t event, Nanos length) {
   constexpr int kLooks = 4;
   Result<bool> last = false;
@@ -173,7 +173,7 @@ Result<bool> CudaEventBoard::latest_spin(std::int64_t event, Nanos length) {
         const std::lock_guard lock(mutex_);
         State& state = events_.at(event);
         last = state.begun == 0 ? Result<bool>(true) : poll(state, kLooks);
-        return !last.ok() || *last;
+        return !last.ok() || *last || state.phase == Phase::kQueued;
       },
       length);
   return last;

@@ -257,7 +257,8 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
                   ErrorCode::kInvalidArgument);  // its last record is not done
         door.open();
       }
-      ASSERT_TRUE(mark->spin(kPatience).value());
+      const bool spun = mark->spin(kPatience).value();
+      EXPECT_TRUE(spun || behind_work);  // what has not begun may be given up
       ASSERT_TRUE(mark->wait(kPatience).ok());
       for (const Copy& copy : copies) {
         const auto sent = host_.subspan(to_size(copy.source.offset), to_size(kib(4)));
@@ -275,8 +276,8 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
   ASSERT_TRUE(s->run([]() -> Status { return corrupt("planted"); }).ok());
   const Copy one{arena(mib(1)), host(Bytes(0)), kib(4)};
   ASSERT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *failed).ok());
-  EXPECT_EQ(failed->spin(kPatience).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(failed->wait(kPatience).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(failed->spin(kPatience).error().code, ErrorCode::kCorrupt);
   // A stream that has failed long ago says so by the event, too.
   EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kCorrupt);
   const auto later = event();
