@@ -8,9 +8,10 @@ namespace {
 constexpr double kAlone = 50e9;
 constexpr Bytes kChunk = mib(4);
 
-SetTuner tuner_of_two() {
+// `promised`: what the map says that both give together.
+SetTuner tuner_of_two(double promised = 2 * kAlone) {
   return SetTuner({}, {.best = LinkSet::first(2),
-                       .promised = 2 * kAlone,
+                       .promised = promised,
                        .reach = LinkSet::first(2),
                        .alone = {kAlone, kAlone}});
 }
@@ -68,10 +69,7 @@ TEST(SetTuner, WhatStaysBelowTheMapIsLookedInto) {
 
 // The map was measured in a bad moment, and a later one made one link look better than two.
 TEST(SetTuner, WhatADisturbanceLedToIsLeftAgain) {
-  SetTuner tuner({}, {.best = LinkSet::first(2),
-                      .promised = kAlone,
-                      .reach = LinkSet::first(2),
-                      .alone = {kAlone, kAlone}});
+  SetTuner tuner = tuner_of_two(kAlone);
   Links links(tuner);
   int chunks = 0;
   for (int single = 0; single < 200 && chunks < 20'000; ++chunks) {
@@ -89,10 +87,7 @@ TEST(SetTuner, WhatADisturbanceLedToIsLeftAgain) {
 
 // And where the map's set is worse for good, asking again costs little.
 TEST(SetTuner, AskingForTheMapsSetCostsLittle) {
-  SetTuner tuner({}, {.best = LinkSet::first(2),
-                      .promised = kAlone,
-                      .reach = LinkSet::first(2),
-                      .alone = {kAlone, kAlone}});
+  SetTuner tuner = tuner_of_two(kAlone);
   Links links(tuner);
   links.end_chunks(20'000, 0.3, 0.95);
   int both = 0;

@@ -129,7 +129,7 @@ class Run:
             lanes = Lanes(phase, [part for part in parts if part.phase() == phase],
                           self.lanes if phase == "lanes" else 1, self.one,
                           self.gpus if phase == "lanes" else Gpus())
-            rows |= lanes.run(self.stop)
+            rows |= lanes.run()
             self.phases[phase] = round(time.monotonic() - begin, 1)
         return [row for part in parts for row in rows[part.name]]
 
@@ -140,6 +140,12 @@ def choose(parts, only):
 
 def now():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+def stop_on_signals(run):
+    """What runs looks at `stop`; an exception would come wherever the main thread happens to be."""
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, lambda *_: run.stop.set())
 
 
 def check(options, folder):
@@ -167,9 +173,7 @@ def check(options, folder):
     # A test's threads share the processors with those of the other lanes.
     run = Run(options.out, seconds, progress, lanes, Gpus(machine.gpus()),
               {"OMP_NUM_THREADS": str(max(1, processors // lanes))})
-    # What runs looks at `stop`; an exception would come wherever the main thread happens to be.
-    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sign, lambda *_: run.stop.set())
+    stop_on_signals(run)
     rows = run.all(parts)
     facts |= {"ended": now(), "seconds": round(time.monotonic() - run.begin, 1), "phases": run.phases}
     report.write_json(options.out / "gpu-check.json", rows, facts)

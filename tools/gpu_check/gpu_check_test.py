@@ -213,7 +213,14 @@ class Runs(InFolder):
                 time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGINT)
         threading.Thread(target=interrupt, daemon=True).start()
-        rows = self.run_all(parts, lanes=2)
+        run = gpu_check.Run(self.folder, 60, Progress(io.StringIO()), lanes=2)
+        before = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            gpu_check.stop_on_signals(run)
+            rows = run.all(parts)
+        finally:
+            for sign, handler in before.items():
+                signal.signal(sign, handler)
         self.assertEqual([(r.verdict, r.what) for r in rows], [("fail", "interrupted")] * 3)
         for pid in pids:
             self.assertTrue(self.gone(pid.read_text()))

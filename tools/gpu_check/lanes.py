@@ -1,7 +1,6 @@
 """Parts side by side: lanes that run a part at a time, longest first, on GPUs that have room for them."""
 
 import threading
-import time
 from dataclasses import dataclass, field
 
 
@@ -64,32 +63,18 @@ class Lanes:
         # One lane keeps the order in which the parts are given.
         self.waiting = sorted(parts, key=lambda part: -part.typical) if count > 1 else list(parts)
         self.running = 0
-        # Lanes. Not asked of the threads: before Python 3.13 an interrupt of join() makes a thread that runs
-        # look ended (its lock is taken, by itself).
-        self.ended = 0
         self.changed = threading.Condition()
         self.rows = {}  # name → rows
-        self.threads = [threading.Thread(target=self._lane, args=(lane,))
+        self.threads = [threading.Thread(target=self._parts_of, args=(lane,))
                         for lane in range(min(count, len(self.waiting)))]
 
-    def run(self, stop):
-        """name → rows of every part. An interrupt sets `stop`, which ends what runs and the rest."""
+    def run(self):
+        """name → rows of every part."""
         for thread in self.threads:
             thread.start()
-        while True:
-            try:
-                while self.ended < len(self.threads):
-                    time.sleep(0.02)
-                return self.rows
-            except KeyboardInterrupt:
-                stop.set()
-
-    def _lane(self, lane):
-        try:
-            self._parts_of(lane)
-        finally:
-            with self.changed:
-                self.ended += 1
+        for thread in self.threads:
+            thread.join()
+        return self.rows
 
     def _parts_of(self, lane):
         while (taken := self._take()) is not None:
