@@ -12,6 +12,8 @@
 #include "device/cuda/cuda_api.h"
 
 struct CUfunc_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 struct CUkern_st;
 struct CUlib_st;
 struct CUmod_st;
@@ -146,9 +148,27 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
     (CUmod_st * *module, const void* image, unsigned count, int* options, void** values),        \
     (module, image, count, options, values))                                                     \
   X(cuModuleGetFunction, (CUfunc_st * *function, CUmod_st * module, const char* name),           \
-    (function, module, name))
+    (function, module, name))                                                                    \
+  X(cuModuleLoad, (CUmod_st * *module, const char* file), (module, file))                        \
+  X(cuLibraryLoadFromFile,                                                                       \
+    (CUlib_st * *library, const char* file, int* jit_options, void** jit_values,                 \
+     unsigned jit_count, int* options, void** values, unsigned count),                           \
+    (library, file, jit_options, jit_values, jit_count, options, values, count))                 \
+  X(cuGraphUpload, (CUgraphExec_st * graph, CUstream_st * stream), (graph, stream))              \
+  X(cuGraphUpload_ptsz, (CUgraphExec_st * graph, CUstream_st * stream), (graph, stream))
 
-// Launches: the first of a kernel may load it.
+// Making executable graphs, whose addresses may be those of others before. X(name, (parameters),
+// (arguments)).
+#define CAUSEWAY_PRELOAD_GRAPHS(X)                                                               \
+  X(cuGraphInstantiateWithFlags,                                                                 \
+    (CUgraphExec_st * *made, CUgraph_st * graph, unsigned long long flags),                      \
+    (made, graph, flags))                                                                        \
+  X(cuGraphInstantiateWithParams,                                                                \
+    (CUgraphExec_st * *made, CUgraph_st * graph, void* settings), (made, graph, settings))       \
+  X(cuGraphInstantiateWithParams_ptsz,                                                           \
+    (CUgraphExec_st * *made, CUgraph_st * graph, void* settings), (made, graph, settings))
+
+// Launches: the first of a kernel, or of a graph, may load code.
 #define CAUSEWAY_PRELOAD_LAUNCHES(X)                                                             \
   X(cuLaunchKernel_ptsz,                                                                         \
     (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
@@ -157,7 +177,17 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
   X(cuLaunchKernelEx,                                                                            \
     (const void* settings, CUfunc_st* function, void** parameters, void** extra))                \
   X(cuLaunchKernelEx_ptsz,                                                                       \
-    (const void* settings, CUfunc_st* function, void** parameters, void** extra))
+    (const void* settings, CUfunc_st* function, void** parameters, void** extra))                \
+  X(cuLaunchCooperativeKernel,                                                                   \
+    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
+     void** parameters))                                                                         \
+  X(cuLaunchCooperativeKernel_ptsz,                                                              \
+    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
+     void** parameters))                                                                         \
+  X(cuGraphLaunch, (CUgraphExec_st * graph, CUstream_st * stream))                               \
+  X(cuGraphLaunch_ptsz, (CUgraphExec_st * graph, CUstream_st * stream))
 
 namespace causeway::preload {
 
@@ -169,6 +199,7 @@ struct Native {
   CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_MEMBER)
+  CAUSEWAY_PRELOAD_GRAPHS(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_LAUNCHES(CAUSEWAY_PRELOAD_MEMBER)
 #undef CAUSEWAY_PRELOAD_MEMBER
   int (*cuDevicePrimaryCtxReset_v2)(int device) = nullptr;

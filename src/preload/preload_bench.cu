@@ -196,6 +196,17 @@ class Blocks {
     during("a pageable copy", [&] {
       CHECK_CUDA(cudaMemcpyAsync(device_, pageable, kLarge, cudaMemcpyDefault, other_));
     });
+    during("a pageable copy in, behind it", [&] {
+      CHECK_CUDA(cudaMemcpyAsync(device_, pageable, kLarge, cudaMemcpyDefault, held_));
+    });
+    during("a pageable copy out, behind it", [&] {
+      CHECK_CUDA(cudaMemcpyAsync(pageable, device_, kLarge, cudaMemcpyDefault, held_));
+    });
+    during("cudaMemcpy of pinned memory, behind it", [&] {
+      CHECK_CUDA(cudaStreamWaitEvent(nullptr, behind_held()));
+      CHECK_CUDA(cudaMemcpy(host_, device_, 4096, cudaMemcpyDefault));
+    });
+    during("cudaStreamSynchronize", [&] { CHECK_CUDA(cudaStreamSynchronize(held_)); });
     during("cudaDeviceSynchronize", [&] { CHECK_CUDA(cudaDeviceSynchronize()); });
     streams();
   }
@@ -238,6 +249,13 @@ class Blocks {
     const bool same = std::memcmp(back.data(), host_, kLarge) == 0;
     std::printf("{\"copies\": \"%s\", \"gbs\": %.1f, \"error\": %d, \"right\": %s}\n", way.name,
                 kLarge / best * 1e-3, failed, same ? "true" : "false");
+  }
+
+  cudaEvent_t behind_held() const {
+    cudaEvent_t event = nullptr;
+    CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventRecord(event, held_));
+    return event;
   }
 
   // Whether a copy gets through within a tenth of a second.
@@ -289,13 +307,18 @@ class Blocks {
     CHECK_CUDA(cudaDeviceSynchronize());
   }
 
-  // How many held streams it takes until a copy in another stream of the context waits, too.
+  // How many held streams it takes until a copy in another stream of the context waits, too. The
+  // streams are made before, as making one may wait for those that are held.
   void streams() {
+    constexpr std::size_t kMost = 64;
+    std::vector<cudaStream_t> all(kMost);
+    for (cudaStream_t& one : all) {
+      CHECK_CUDA(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
+    }
     std::vector<causeway::preload::Turn> turns;
     const char* through = "done";
-    while (turns.size() < 200 && std::strcmp(through, "done") == 0) {
-      cudaStream_t stream = nullptr;
-      CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    while (turns.size() < kMost && std::strcmp(through, "done") == 0) {
+      cudaStream_t const stream = all[turns.size()];
       turns.push_back(*flags_->take());
       causeway::preload::CudaMemoryOperation wait;
       wait.operation = causeway::preload::kCudaWaitValue32;

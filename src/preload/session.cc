@@ -22,7 +22,6 @@ constexpr int kCudaUnknownError = 999;
 constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::max());
 // A stream may be held up by its program for as long as it likes.
 constexpr Nanos kForever = seconds(10LL * 365 * 24 * 3600);
-constexpr Nanos kSettleMax = seconds(2);
 constexpr Nanos kRescueMax = seconds(20);
 constexpr Nanos kSpinMax = millis(50);
 // A stand-in that has not started by then may be in a context that has died.
@@ -141,8 +140,7 @@ Status Session::make_engine() {
   engine.dispatch.depth = settings.depth;
   engine.dispatch.chunk_bytes = {settings.chunk, settings.chunk};
   engine.dispatch.multipath_bytes_min = settings.threshold;
-  engine.dispatch.chunk_bytes_min =
-      std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
+  engine.dispatch.chunk_bytes_min = std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
   engine.staging_bytes_max = settings.staging;
   engine.after_time_max = kForever;
   // A copy that may still write would write wrong bytes once its memory is used for something else.
@@ -151,10 +149,10 @@ Status Session::make_engine() {
   engine.poll_pause_max = micros(20);
   std::vector<transfer::EngineLink> links;
   for (int link = 0; link < gpus_->count(); ++link) links.push_back({{&gpus_->device(link)}});
-  CAUSEWAY_ASSIGN(engine_, transfer::TransferEngine::create(
-                               std::move(engine), std::move(links),
-                               paths_for(*gpus_, settings.link_map, settings.link_map_folder),
-                               clock_));
+  CAUSEWAY_ASSIGN(engine_,
+                  transfer::TransferEngine::create(
+                      std::move(engine), std::move(links),
+                      paths_for(*gpus_, settings.link_map, settings.link_map_folder), clock_));
   return {};
 }
 
@@ -363,10 +361,37 @@ bool Session::wait_until_none(const std::atomic<int>& count, Nanos timeout) {
                            [&] { return count.load() == 0; });
 }
 
-Session::Settled::Settled(Session& session) : session_(session) {
+Session::Settled::Settled(Session& session, Nanos most) : session_(session) {
   const Uncancelled meanwhile;
   session_.settling_.fetch_add(1);
-  (void)session_.wait_until_none(session_.held_count_, kSettleMax);
+  (void)session_.wait_until_none(session_.held_count_, most);
+}
+
+Session::Settled::Settled(Session& session, CUstream_st* stream) : session_(session) {
+  const Uncancelled meanwhile;
+  session_.settling_.fetch_add(1);
+  if (session_.held_count_.load() > 0) session_.wait_outside_driver(stream);
+}
+
+// As long as the stream takes: the native call would wait as long.
+void Session::wait_outside_driver(CUstream_st* stream) {
+  CUevent_st* event = nullptr;
+  if (native_.api.cuEventCreate(&event, device::kCudaEventDisableTiming) != device::kCudaSuccess) {
+    return;
+  }
+  if (native_.api.cuEventRecord(event, stream) == device::kCudaSuccess) {
+    const Nanos spin_until = clock_.now() + kSpinMax;
+    while (held_count_.load() > 0 && !closing_.load() &&
+           native_.api.cuEventQuery(event) == device::kCudaNotReady) {
+      if (clock_.now() < spin_until) {
+        std::this_thread::yield();
+        continue;
+      }
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::chrono::milliseconds(1));
+    }
+  }
+  native_.api.cuEventDestroy_v2(event);
 }
 
 void Session::keep() {
@@ -431,7 +456,8 @@ Status Session::wait_for_rescue(const Pending& pending) {
         }));
         return result == device::kCudaSuccess;
       },
-      kRescueMax, [&](Nanos most) {
+      kRescueMax,
+      [&](Nanos most) {
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, std::chrono::nanoseconds(most.count));
       });

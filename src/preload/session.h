@@ -73,11 +73,20 @@ class Session {
   // later call is to say so.
   int failure() const { return failure_.load(); }
 
-  // While one of these lives no stream is held up, and on its creation none is any more (within a
-  // time limit): around calls that may wait for a whole device, or make its later work wait.
+  // Calls that make later work of a device wait: they wait for held streams first, but may be what
+  // these wait for.
+  static constexpr Nanos kBriefly = seconds(2);
+  // Calls that wait for a whole device themselves.
+  static constexpr Nanos kUntilIdle = seconds(60);
+
+  // While one of these lives no stream begins to be held up.
   class Settled {
    public:
-    explicit Settled(Session& session);
+    // Returns when none is held any more, or after `most`.
+    Settled(Session& session, Nanos most);
+    // Returns when `stream` has come to what it has now, or none is held any more: around calls
+    // that wait for the stream inside the driver, where they would keep the engine out.
+    Settled(Session& session, CUstream_st* stream);
     ~Settled() { session_.settling_.fetch_sub(1); }
     Settled(const Settled&) = delete;
     Settled& operator=(const Settled&) = delete;
@@ -127,6 +136,7 @@ class Session {
   Status wait_for_rescue(const Pending& pending);
   void tell_of_long_copies();
   bool wait_until_none(const std::atomic<int>& count, Nanos timeout);
+  void wait_outside_driver(CUstream_st* stream);
   void close(Nanos grace);
 
   const Native& native_;

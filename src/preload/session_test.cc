@@ -415,12 +415,41 @@ TEST_F(SessionTest, NothingIsTakenOverWhileADeviceIsWaitedFor) {
   unsigned char* const host = pinned(kLarge, 9);
   ASSERT_TRUE(copy(device, address(host), kLarge, stream));
   {
-    const Session::Settled settled(*session_);
+    const Session::Settled settled(*session_, Session::kBriefly);
     EXPECT_EQ(session_->pending(), 0);
     EXPECT_FALSE(copy(device, address(host), kLarge, stream));
     EXPECT_EQ(statistics_.calls(Verdict::kSettling), 1);
   }
   EXPECT_TRUE(copy(device, address(host), kLarge, stream));
+}
+
+TEST_F(SessionTest, CallsThatWaitForAStreamWaitForItOutsideTheDriver) {
+  open();
+  CUstream_st* const stream = make_stream();
+  CUstream_st* const idle = make_stream();
+  Door door;
+  native_.cuLaunchHostFunc(stream, Door::wait, &door);
+  const CudaDevicePointer device = on_gpu(kLarge);
+  unsigned char* const host = pinned(kLarge, 12);
+  ASSERT_TRUE(copy(device, address(host), kLarge, stream));
+  {
+    const Session::Settled settled(*session_, idle);
+    EXPECT_EQ(session_->held(), 1);  // of no concern to that stream
+    EXPECT_FALSE(copy(device, address(host), kLarge, idle));
+  }
+  std::atomic<bool> opened{false};
+  std::thread opener([&] {
+    pause_for(millis(100));
+    opened = true;
+    door.open = true;
+  });
+  {
+    const Session::Settled settled(*session_, stream);
+    EXPECT_TRUE(opened);
+    EXPECT_EQ(native_.api.cuStreamQuery(stream), 0);
+  }
+  opener.join();
+  EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
 }
 
 TEST_F(SessionTest, FreeingMemoryWhileCopiesArePendingEnds) {
@@ -431,7 +460,7 @@ TEST_F(SessionTest, FreeingMemoryWhileCopiesArePendingEnds) {
   for (int i = 0; i < 20; ++i) {
     const CudaDevicePointer other = on_gpu(4096);
     ASSERT_TRUE(copy(device, address(host), kLarge, stream));
-    const Session::Settled settled(*session_);
+    const Session::Settled settled(*session_, Session::kUntilIdle);
     EXPECT_EQ(native_.cuMemFree_v2(other), 0);  // holds the driver's lock
   }
   EXPECT_EQ(cuStreamSynchronize(stream), 0);

@@ -30,6 +30,11 @@ Find by_dlsym(bool per_thread) {
   };
 }
 
+// The CUDA version whose function of that name cuda.h declares.
+int version_of(const std::string& name) {
+  return name == "cuCtxSynchronize" ? 12000 : 13000;  // that of 13.0 takes a context
+}
+
 Find by_proc_address(bool per_thread) {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw Skip("no CUDA driver");
@@ -41,7 +46,7 @@ Find by_proc_address(bool per_thread) {
   return [ask, flags](const char* name, const char*) {
     void* found = nullptr;
     CUdriverProcAddressQueryResult result{};
-    if (ask(name, &found, 13000, flags, &result) != CUDA_SUCCESS)
+    if (ask(name, &found, version_of(name), flags, &result) != CUDA_SUCCESS)
       return static_cast<void*>(nullptr);
     return found;
   };

@@ -96,49 +96,125 @@ int native_call(Member member, Arguments... arguments) {
   return entry_of(*native, member)(arguments...);
 }
 
-template <typename Member, typename... Arguments>
-int settled_call(Member member, Arguments... arguments) {
+// `until`: of Session::Settled.
+template <typename Until, typename Member, typename... Arguments>
+int settled_call(Until until, Member member, Arguments... arguments) {
   Session* const session = Process::get().session();
   if (session == nullptr || !session->holds()) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
-  const Session::Settled settled(*session);
+  const Session::Settled settled(*session, until);
   return native_call(member, arguments...);
 }
 
-// Kernels that need not be loaded any more, each in its context, as far as was seen.
-class LoadedKernels {
- public:
-  using Kernel = std::pair<CUctx_st*, CUfunc_st*>;
+// 0: pageable.
+unsigned type_of(const Native& native, CudaDevicePointer pointer) {
+  unsigned type = kCudaMemoryDevice;
+  int attribute = kCudaPointerMemoryType;
+  void* value = &type;
+  const int result = native.cuPointerGetAttributes(1, &attribute, &value, pointer);
+  return result == 0 ? type : kCudaMemoryDevice;
+}
 
-  static LoadedKernels& get() {
-    static auto& one = *std::make_unique<LoadedKernels>().release();  // used until the very end
+// Whether the driver's asynchronous copy returns when it is done: the processor has a part in it,
+// and waits for what the stream has before it.
+bool waits(const Native& native, CudaDevicePointer target, CudaDevicePointer source) {
+  const unsigned to = type_of(native, target), from = type_of(native, source);
+  return to == 0 || from == 0 || (to == kCudaMemoryHost && from == kCudaMemoryHost);
+}
+
+bool is_capturing(const Native& native, CUstream_st* stream) {
+  int capturing = 0;
+  return native.api.cuStreamIsCapturing(stream, &capturing) == 0 && capturing != 0;
+}
+
+// Copies that were not taken over, here and below: behind a stream that is held up one that waits
+// in the driver would keep the engine out of it (docs/decisions/0005-stand-in.md), as every
+// synchronous one does.
+template <typename Member, typename Target, typename Source>
+int left_copy_async(CUstream_st* named, Member member, Target target, Source source,
+                    std::size_t bytes, CUstream_st* stream) {
+  const Native* const native = Process::get().native();
+  const bool held = native != nullptr && Process::get().holds() && !is_capturing(*native, named);
+  if (held && waits(*native, address(target), address(source))) {
+    return settled_call(named, member, target, source, bytes, stream);
+  }
+  return native_call(member, target, source, bytes, stream);
+}
+
+template <typename Member, typename... Arguments>
+int left_batch(const Batch& batch, CUstream_st* stream, Member member, Arguments... arguments) {
+  const Native* const native = Process::get().native();
+  const bool valid = batch.targets != nullptr && batch.sources != nullptr;
+  if (native == nullptr || !Process::get().holds() || !valid || is_capturing(*native, stream)) {
+    return native_call(member, arguments...);
+  }
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    if (waits(*native, batch.targets[i], batch.sources[i])) {
+      return settled_call(stream, member, arguments...);
+    }
+  }
+  return native_call(member, arguments...);
+}
+
+// Kernels, each in its context, and executable graphs that need not be loaded any more, as far as
+// was seen.
+class LoadedCode {
+ public:
+  using Code = std::pair<CUctx_st*, const void*>;  // of a graph: without its context
+
+  static LoadedCode& get() {
+    static auto& one = *std::make_unique<LoadedCode>().release();  // used until the very end
     return one;
   }
-  bool has(const Kernel& kernel) {
+  bool has(const Code& code) {
     const std::lock_guard lock(mutex_);
-    return kernels_.contains(kernel);
+    return loaded_.contains(code);
   }
-  void add(const Kernel& kernel) {
+  void add(const Code& code) {
     const std::lock_guard lock(mutex_);
-    kernels_.insert(kernel);
+    loaded_.insert(code);
+  }
+  void remove(const Code& code) {
+    const std::lock_guard lock(mutex_);
+    loaded_.erase(code);
   }
 
  private:
   std::mutex mutex_;
-  std::set<Kernel> kernels_;
+  std::set<Code> loaded_;
 };
+
+template <typename Member, typename... Arguments>
+int launch_of(const LoadedCode::Code& code, Member member, Arguments... arguments) {
+  if (LoadedCode::get().has(code)) return native_call(member, arguments...);
+  const int result = settled_call(Session::kBriefly, member, arguments...);
+  // Not before: another thread that launches it meanwhile would not wait, too.
+  if (result == 0) LoadedCode::get().add(code);
+  return result;
+}
 
 template <typename Member, typename... Arguments>
 int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
   Session* const session = Process::get().session();
   if (session == nullptr || !session->holds()) return native_call(member, arguments...);
-  LoadedKernels::Kernel kernel{nullptr, function};
-  const bool known = Process::get().native()->api.cuCtxGetCurrent(&kernel.first) != 0 ||
-                     LoadedKernels::get().has(kernel);
-  if (known) return native_call(member, arguments...);
-  const int result = settled_call(member, arguments...);
-  // Not before: another thread that launches it meanwhile would not wait, too.
-  if (result == 0) LoadedKernels::get().add(kernel);
+  CUctx_st* context = nullptr;
+  if (Process::get().native()->api.cuCtxGetCurrent(&context) != 0) {
+    return native_call(member, arguments...);
+  }
+  return launch_of({context, function}, member, arguments...);
+}
+
+template <typename Member>
+int graph_launch(Member member, CUgraphExec_st* graph, CUstream_st* stream) {
+  Session* const session = Process::get().session();
+  if (session == nullptr || !session->holds()) return native_call(member, graph, stream);
+  return launch_of({nullptr, graph}, member, graph, stream);
+}
+
+template <typename Member, typename... Arguments>
+int make_graph(Member member, CUgraphExec_st** made, Arguments... arguments) {
+  const int result = settled_call(Session::kBriefly, member, made, arguments...);
+  if (result == 0 && made != nullptr) LoadedCode::get().remove({nullptr, *made});
   return result;
 }
 
@@ -147,70 +223,75 @@ int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
 CAUSEWAY_EXPORT int cuMemcpy(CudaDevicePointer target, CudaDevicePointer source,
                              std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return native_call(&Native::cuMemcpy, target, source, bytes);
+  return settled_call(kLegacyStream, &Native::cuMemcpy, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpy_ptds(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return native_call(&Native::cuMemcpy_ptds, target, source, bytes);
+  return settled_call(kThreadStream, &Native::cuMemcpy_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2(CudaDevicePointer target, const void* source,
                                     std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return native_call(&Native::cuMemcpyHtoD_v2, target, source, bytes);
+  return settled_call(kLegacyStream, &Native::cuMemcpyHtoD_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2_ptds(CudaDevicePointer target, const void* source,
                                          std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return native_call(&Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
+  return settled_call(kThreadStream, &Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2(void* target, CudaDevicePointer source, std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return native_call(&Native::cuMemcpyDtoH_v2, target, source, bytes);
+  return settled_call(kLegacyStream, &Native::cuMemcpyDtoH_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2_ptds(void* target, CudaDevicePointer source,
                                          std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return native_call(&Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
+  return settled_call(kThreadStream, &Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
 }
 
 CAUSEWAY_EXPORT int cuMemcpyAsync(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes, CUstream_st* stream) {
   if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
-  return native_call(&CudaApi::cuMemcpyAsync, target, source, bytes, stream);
+  return left_copy_async(legacy(stream), &CudaApi::cuMemcpyAsync, target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyAsync_ptsz(CudaDevicePointer target, CudaDevicePointer source,
                                        std::size_t bytes, CUstream_st* stream) {
   if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
-  return native_call(&Native::cuMemcpyAsync_ptsz, target, source, bytes, stream);
+  return left_copy_async(per_thread(stream), &Native::cuMemcpyAsync_ptsz, target, source, bytes,
+                         stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2(CudaDevicePointer target, const void* source,
                                          std::size_t bytes, CUstream_st* stream) {
   if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
-  return native_call(&Native::cuMemcpyHtoDAsync_v2, target, source, bytes, stream);
+  return left_copy_async(legacy(stream), &Native::cuMemcpyHtoDAsync_v2, target, source, bytes,
+                         stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2_ptsz(CudaDevicePointer target, const void* source,
                                               std::size_t bytes, CUstream_st* stream) {
   if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
-  return native_call(&Native::cuMemcpyHtoDAsync_v2_ptsz, target, source, bytes, stream);
+  return left_copy_async(per_thread(stream), &Native::cuMemcpyHtoDAsync_v2_ptsz, target, source,
+                         bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2(void* target, CudaDevicePointer source, std::size_t bytes,
                                          CUstream_st* stream) {
   if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
-  return native_call(&Native::cuMemcpyDtoHAsync_v2, target, source, bytes, stream);
+  return left_copy_async(legacy(stream), &Native::cuMemcpyDtoHAsync_v2, target, source, bytes,
+                         stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2_ptsz(void* target, CudaDevicePointer source,
                                               std::size_t bytes, CUstream_st* stream) {
   if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
-  return native_call(&Native::cuMemcpyDtoHAsync_v2_ptsz, target, source, bytes, stream);
+  return left_copy_async(per_thread(stream), &Native::cuMemcpyDtoHAsync_v2_ptsz, target, source,
+                         bytes, stream);
 }
 
 #define CAUSEWAY_BARE(...) __VA_ARGS__
-#define CAUSEWAY_BATCH_HOOK(table, name, parameters, arguments)                       \
-  CAUSEWAY_EXPORT int name parameters {                                               \
-    const auto result =                                                               \
-        taken({targets, sources, bytes, count}, attributes, attribute_count, stream); \
-    return result ? *result : native_call(&table::name, CAUSEWAY_BARE arguments);     \
+#define CAUSEWAY_BATCH_HOOK(table, name, parameters, arguments)                                \
+  CAUSEWAY_EXPORT int name parameters {                                                        \
+    const Batch batch{targets, sources, bytes, count};                                         \
+    if (const auto result = taken(batch, attributes, attribute_count, stream)) return *result; \
+    return left_batch(batch, stream, &table::name, CAUSEWAY_BARE arguments);                   \
   }
 #define CAUSEWAY_PRELOAD_BATCH_HOOK(name, parameters, arguments) \
   CAUSEWAY_BATCH_HOOK(Native, name, parameters, arguments)
@@ -223,33 +304,40 @@ CAUSEWAY_BATCH_HOOK(CudaApi, cuMemcpyBatchAsync_v2,
                     (targets, sources, bytes, count, attributes, first_of_attributes,
                      attribute_count, stream))
 
-#define CAUSEWAY_PRELOAD_SETTLING_HOOK(name, parameters, arguments)  \
-  CAUSEWAY_EXPORT int name parameters {                              \
-    return settled_call(&Native::name, CAUSEWAY_BARE arguments);     \
+#define CAUSEWAY_SETTLED_HOOK(until, name, parameters, arguments)       \
+  CAUSEWAY_EXPORT int name parameters {                                 \
+    return settled_call(until, &Native::name, CAUSEWAY_BARE arguments); \
   }
+#define CAUSEWAY_PRELOAD_SETTLING_HOOK(name, parameters, arguments) \
+  CAUSEWAY_SETTLED_HOOK(Session::kUntilIdle, name, parameters, arguments)
+#define CAUSEWAY_PRELOAD_LOADING_HOOK(name, parameters, arguments) \
+  CAUSEWAY_SETTLED_HOOK(Session::kBriefly, name, parameters, arguments)
 CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
-CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
+CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_LOADING_HOOK)
+#define CAUSEWAY_PRELOAD_GRAPH_HOOK(name, parameters, arguments) \
+  CAUSEWAY_EXPORT int name parameters { return make_graph(&Native::name, CAUSEWAY_BARE arguments); }
+CAUSEWAY_PRELOAD_GRAPHS(CAUSEWAY_PRELOAD_GRAPH_HOOK)
 
 CAUSEWAY_EXPORT int cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
-  return settled_call(&Native::cuMemHostAlloc, address, bytes, flags);
+  return settled_call(Session::kBriefly, &Native::cuMemHostAlloc, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
-  return settled_call(&CudaApi::cuMemHostRegister_v2, address, bytes, flags);
+  return settled_call(Session::kBriefly, &CudaApi::cuMemHostRegister_v2, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostUnregister(void* address) {
-  return settled_call(&CudaApi::cuMemHostUnregister, address);
+  return settled_call(Session::kUntilIdle, &CudaApi::cuMemHostUnregister, address);
 }
 CAUSEWAY_EXPORT int cuLibraryLoadData(CUlib_st** library, const void* code, int* jit_options,
                                       void** jit_values, unsigned jit_count, int* options,
                                       void** values, unsigned count) {
-  return settled_call(&Native::cuLibraryLoadData, library, code, jit_options, jit_values,
-                      jit_count, options, values, count);
+  return settled_call(Session::kBriefly, &Native::cuLibraryLoadData, library, code, jit_options,
+                      jit_values, jit_count, options, values, count);
 }
 CAUSEWAY_EXPORT int cuKernelGetFunction(CUfunc_st** function, CUkern_st* kernel) {
-  return settled_call(&Native::cuKernelGetFunction, function, kernel);
+  return settled_call(Session::kBriefly, &Native::cuKernelGetFunction, function, kernel);
 }
 CAUSEWAY_EXPORT int cuFuncLoad(CUfunc_st* function) {
-  return settled_call(&Native::cuFuncLoad, function);
+  return settled_call(Session::kBriefly, &Native::cuFuncLoad, function);
 }
 
 CAUSEWAY_EXPORT int cuLaunchKernel(CUfunc_st* function, unsigned grid_x, unsigned grid_y,
@@ -274,6 +362,27 @@ CAUSEWAY_EXPORT int cuLaunchKernelEx_ptsz(const void* settings, CUfunc_st* funct
                                           void** parameters, void** extra) {
   return launch_call(function, &Native::cuLaunchKernelEx_ptsz, settings, function, parameters,
                      extra);
+}
+CAUSEWAY_EXPORT int cuLaunchCooperativeKernel(CUfunc_st* function, unsigned grid_x, unsigned grid_y,
+                                              unsigned grid_z, unsigned block_x, unsigned block_y,
+                                              unsigned block_z, unsigned shared_bytes,
+                                              CUstream_st* stream, void** parameters) {
+  return launch_call(function, &Native::cuLaunchCooperativeKernel, function, grid_x, grid_y, grid_z,
+                     block_x, block_y, block_z, shared_bytes, stream, parameters);
+}
+CAUSEWAY_EXPORT int cuLaunchCooperativeKernel_ptsz(CUfunc_st* function, unsigned grid_x,
+                                                   unsigned grid_y, unsigned grid_z,
+                                                   unsigned block_x, unsigned block_y,
+                                                   unsigned block_z, unsigned shared_bytes,
+                                                   CUstream_st* stream, void** parameters) {
+  return launch_call(function, &Native::cuLaunchCooperativeKernel_ptsz, function, grid_x, grid_y,
+                     grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters);
+}
+CAUSEWAY_EXPORT int cuGraphLaunch(CUgraphExec_st* graph, CUstream_st* stream) {
+  return graph_launch(&Native::cuGraphLaunch, graph, stream);
+}
+CAUSEWAY_EXPORT int cuGraphLaunch_ptsz(CUgraphExec_st* graph, CUstream_st* stream) {
+  return graph_launch(&Native::cuGraphLaunch_ptsz, graph, stream);
 }
 
 // Our streams, flags and staging memory go with the context.
@@ -305,14 +414,18 @@ struct Hook {
 
 constexpr int kAnyVersion = 1'000'000;
 
-#define CAUSEWAY_HOOK_OF(name, member, base, least, most, threading)                  \
-  {#name, base, least, most, Threading::threading, reinterpret_cast<void*>(&::name), \
-   [](const Native& native) { return reinterpret_cast<void*>(native.member); }}
+#define CAUSEWAY_HOOK_OF(name, member, base, least, most, threading)                    \
+  {                                                                                     \
+#name, base, least, most, Threading::threading, reinterpret_cast < void*>(&::name), \
+        [](const Native& native) { return reinterpret_cast<void*>(native.member); }     \
+  }
 #define CAUSEWAY_HOOK(name, base, least, most, threading) \
   CAUSEWAY_HOOK_OF(name, name, base, least, most, threading)
-#define CAUSEWAY_HOLDING_HOOK_OF(name, member, base, least, threading)                       \
-  {#name, base, least, kAnyVersion, Threading::threading, reinterpret_cast<void*>(&::name), \
-   [](const Native& native) { return reinterpret_cast<void*>(native.member); }, true}
+#define CAUSEWAY_HOLDING_HOOK_OF(name, member, base, least, threading)                         \
+  {                                                                                            \
+#name, base, least, kAnyVersion, Threading::threading, reinterpret_cast < void*>(&::name), \
+        [](const Native& native) { return reinterpret_cast<void*>(native.member); }, true      \
+  }
 #define CAUSEWAY_HOLDING_HOOK(name, base, least, threading) \
   CAUSEWAY_HOLDING_HOOK_OF(name, name, base, least, threading)
 
@@ -334,8 +447,8 @@ const Hook kHooks[] = {
     CAUSEWAY_HOOK(cuMemcpyDtoHAsync_v2_ptsz, "cuMemcpyDtoHAsync", 7'000, kAnyVersion, kPerThread),
     CAUSEWAY_HOOK(cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12'080, 12'999, kLegacy),
     CAUSEWAY_HOOK(cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12'080, 12'999, kPerThread),
-    CAUSEWAY_HOOK_OF(cuMemcpyBatchAsync_v2, api.cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync",
-                     13'000, kAnyVersion, kLegacy),
+    CAUSEWAY_HOOK_OF(cuMemcpyBatchAsync_v2, api.cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13'000,
+                     kAnyVersion, kLegacy),
     CAUSEWAY_HOOK(cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13'000, kAnyVersion,
                   kPerThread),
     CAUSEWAY_HOLDING_HOOK(cuMemAlloc_v2, "cuMemAlloc", 3'020, kEither),
@@ -354,6 +467,22 @@ const Hook kHooks[] = {
     CAUSEWAY_HOLDING_HOOK(cuLaunchKernel_ptsz, "cuLaunchKernel", 7'000, kPerThread),
     CAUSEWAY_HOLDING_HOOK(cuLaunchKernelEx, "cuLaunchKernelEx", 11'060, kLegacy),
     CAUSEWAY_HOLDING_HOOK(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11'060, kPerThread),
+    CAUSEWAY_HOLDING_HOOK(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", 9'000, kLegacy),
+    CAUSEWAY_HOLDING_HOOK(cuLaunchCooperativeKernel_ptsz, "cuLaunchCooperativeKernel", 9'000,
+                          kPerThread),
+    CAUSEWAY_HOLDING_HOOK(cuModuleLoad, "cuModuleLoad", 2'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11'040,
+                          kEither),
+    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12'000,
+                          kLegacy),
+    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12'000,
+                          kPerThread),
+    CAUSEWAY_HOLDING_HOOK(cuGraphUpload, "cuGraphUpload", 11'010, kLegacy),
+    CAUSEWAY_HOLDING_HOOK(cuGraphUpload_ptsz, "cuGraphUpload", 11'010, kPerThread),
+    CAUSEWAY_HOLDING_HOOK(cuGraphLaunch, "cuGraphLaunch", 10'000, kLegacy),
+    CAUSEWAY_HOLDING_HOOK(cuGraphLaunch_ptsz, "cuGraphLaunch", 10'000, kPerThread),
     CAUSEWAY_HOLDING_HOOK(cuMemFree_v2, "cuMemFree", 3'020, kEither),
     CAUSEWAY_HOLDING_HOOK(cuMemFreeHost, "cuMemFreeHost", 2'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuModuleUnload, "cuModuleUnload", 2'000, kEither),

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
 extern "C" {
@@ -216,6 +217,25 @@ void loads(Program& p) {
   p.same();
 }
 
+// Copies that wait in the driver for copies before them, whatever their size: of pageable memory,
+// and within the host.
+void pageable(Program& p) {
+  const auto own = std::make_unique<unsigned char[]>(kBytes);
+  for (int i = 0; i < 10; ++i) {
+    p.fill(static_cast<unsigned>(8 + i));
+    const std::size_t bytes = i % 2 == 0 ? kBytes : 100;
+    expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "in, stream");
+    expect(p.f.out_async(own.get(), p.device, bytes, p.stream) == 0, "out to pageable memory");
+    expect(std::memcmp(own.get(), p.host, bytes) == 0, "other bytes came to pageable memory");
+    expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "in, stream");
+    const auto back = reinterpret_cast<unsigned long long>(p.back);
+    expect(p.f.in_async(back, p.host, kBytes, p.stream) == 0, "within the host");
+    p.same();
+  }
+  expect(p.f.out_of_thread(p.back, p.device, kBytes) == 0, "out");
+  p.same();
+}
+
 // All contexts go, with a copy under way, and come again.
 void resets(Program& p) {
   expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "in, stream");
@@ -247,6 +267,7 @@ int main(int argc, char** argv) {
   if (what == "exits") exits(program);
   if (what == "forks") forks(program);
   if (what == "loads") loads(program);
+  if (what == "pageable") pageable(program);
   if (what == "resets") resets(program);
   if (what == "resets_first") resets_first(program);
   std::fprintf(stderr, "all went well\n");

@@ -260,17 +260,6 @@ bool valid_range(CudaDevicePointer address, std::size_t bytes) {
   return true;
 }
 
-int copy(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,
-         CUstream_st* named) {
-  CUstream_st* const stream = real_stream(named);
-  if (stream == nullptr) return kInvalidContext;
-  if (!valid_range(target, bytes) || !valid_range(source, bytes)) return kInvalidValue;
-  if (faulty(FakeFault::kCopiesFail, stream->context->gpu)) return kInvalidValue;
-  return enqueue(named, [=] {
-    std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<void*>(source), bytes);
-  });
-}
-
 int synchronize(CUstream_st* named) {
   CUstream_st* const stream = real_stream(named);
   if (stream == nullptr) return kInvalidContext;
@@ -280,6 +269,30 @@ int synchronize(CUstream_st* named) {
     nap();
   }
   return stream->context->dead.load() ? kLaunchFailed : 0;
+}
+
+// Pageable memory, and copies within the host: the processor copies.
+bool waits(CudaDevicePointer target, CudaDevicePointer source) {
+  const std::lock_guard lock(driver().memory_mutex);
+  const Block* const to = block_of(target);
+  const Block* const from = block_of(source);
+  if (to == nullptr || from == nullptr) return true;
+  return to->type == causeway::preload::kCudaMemoryHost && to->type == from->type;
+}
+
+int copy(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,
+         CUstream_st* named) {
+  CUstream_st* const stream = real_stream(named);
+  if (stream == nullptr) return kInvalidContext;
+  if (!valid_range(target, bytes) || !valid_range(source, bytes)) return kInvalidValue;
+  if (faulty(FakeFault::kCopiesFail, stream->context->gpu)) return kInvalidValue;
+  const int result = enqueue(named, [=] {
+    std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<void*>(source), bytes);
+  });
+  if (result != 0 || stream->capturing.load()) return result;
+  if (!waits(target, source)) return 0;
+  const std::lock_guard lock(driver().lock);
+  return synchronize(named);
 }
 
 int copy_now(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,

@@ -3,7 +3,8 @@
 // unmodified programs, and into unit tests, which look functions up with fake_symbol().
 //
 // As the real one may, it holds a lock during calls, and keeps it while cuMemFree waits for all
-// streams. Programs choose its faults by fake_fault(), found by dlsym.
+// streams and a copy of pageable memory, or within the host, for its own. Programs choose its
+// faults by fake_fault(), found by dlsym.
 #pragma once
 
 namespace causeway::preload {
