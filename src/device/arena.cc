@@ -91,9 +91,10 @@ bool Arena::allocated(Bytes offset, Bytes bytes) const {
   const Bytes end = extent_bytes_ * extents_;
   if (offset.count < 0 || bytes.count < 0 || bytes > end || offset > end - bytes) return false;
   if (bytes.count == 0) return true;
-  const std::int64_t last = (offset + bytes - Bytes(1)) / extent_bytes_;
-  for (std::int64_t e = offset / extent_bytes_; e <= last; ++e) {
-    if (!used_[static_cast<std::size_t>(e)]) return false;
+  auto extent = static_cast<std::size_t>(offset / extent_bytes_);
+  for (Bytes at = extent_bytes_ * static_cast<std::int64_t>(extent); at < offset + bytes;
+       at += extent_bytes_) {
+    if (!used_[extent++]) return false;
   }
   return true;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -24,7 +23,7 @@ class TransferEngine::State {
         loop(options, movers(links), std::move(facts), board) {
     for (std::size_t link = 0; link < links.size(); ++link) {
       for (const device::Device* slice : links[link].slices) {
-        link_of[slice->id()] = static_cast<int>(link);
+        link_of.emplace_back(slice->id(), static_cast<int>(link));
       }
     }
   }
@@ -60,7 +59,9 @@ class TransferEngine::State {
   }
 
   Result<Completion> submit(TransferRequest&& request) {
-    const auto link = link_of.find(request.target);
+    const auto link = std::find_if(link_of.begin(), link_of.end(), [&](const auto& known) {
+      return known.first == request.target;
+    });
     if (link == link_of.end()) {
       return invalid_argument("a transfer to or from device " +
                               std::to_string(request.target.value) +
@@ -245,7 +246,7 @@ class TransferEngine::State {
  private:
   std::mutex loop_mutex;  // guards the next; taken before `mutex`
   EngineLoop loop;
-  std::map<device::DeviceId, int> link_of;
+  std::vector<std::pair<device::DeviceId, int>> link_of;  // few, and searched for each transfer
   std::vector<std::array<std::unique_ptr<ExpressLane>, kDirections>> express;
   mutable std::mutex mutex;  // guards what follows; a leaf
   std::condition_variable changed;

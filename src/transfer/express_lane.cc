@@ -18,41 +18,41 @@ Result<ExpressTicket> ExpressLane::copy(std::span<const device::Copy> copies,
     failed_.store(false);
     CAUSEWAY_ASSIGN(stream_, device_.make_stream(name_));
   }
-  CAUSEWAY_ASSIGN(auto event, take_event());
-  const Status issued = stream_->copy_marked(copies, priority, *event);
+  // What the caller waits for ends with the copy's call: what can come behind it does.
+  if (free_.empty()) CAUSEWAY_TRY(free_an_event());
+  const Status issued = stream_->copy_marked(copies, priority, *free_.back());
+  auto event = std::move(free_.back());
+  free_.pop_back();
   if (!issued.ok()) {
     // Refused for itself a copy leaves the stream as it was.
     if (issued.error().code != ErrorCode::kInvalidArgument) failed_.store(true);
     return issued.error();
   }
-  std::int64_t moved = moved_.load();
+  std::int64_t moved = moved_.load(std::memory_order_relaxed);
   for (const device::Copy& copy : copies) moved += copy.bytes.count;
   moved_.store(moved, std::memory_order_relaxed);
-  tickets_.store(tickets_.load() + 1, std::memory_order_relaxed);
+  tickets_.store(tickets_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return ExpressTicket(*this, std::move(event));
 }
 
 // With mutex_ held.
-Result<std::unique_ptr<device::Event>> ExpressLane::take_event() {
-  if (!free_.empty()) {
-    auto event = std::move(free_.back());
-    free_.pop_back();
-    return event;
-  }
+Status ExpressLane::free_an_event() {
   if (!events_.empty()) {
     const auto done = events_.front()->done();
     if (!done.ok() || *done) {
-      auto event = std::move(events_.front());
+      free_.push_back(std::move(events_.front()));
       events_.pop_front();
-      return event;
+      return {};
     }
   }
-  return device_.make_mark();
+  CAUSEWAY_ASSIGN(auto made, device_.make_mark());
+  free_.push_back(std::move(made));
+  return {};
 }
 
 void ExpressLane::give_back(std::unique_ptr<device::Event> event, bool done) {
   const std::lock_guard lock(mutex_);
-  tickets_.store(tickets_.load() - 1, std::memory_order_relaxed);
+  tickets_.store(tickets_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   if (done) {
     free_.push_back(std::move(event));
   } else {

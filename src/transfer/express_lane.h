@@ -34,7 +34,7 @@ class ExpressLane {
   bool idle() const { return tickets_.load(std::memory_order_relaxed) == 0; }
 
  private:
-  Result<std::unique_ptr<device::Event>> take_event();
+  Status free_an_event();
 
   device::Device& device_;
   const std::string name_;
@@ -43,7 +43,7 @@ class ExpressLane {
   std::atomic<int> tickets_{0};         // the same
   std::mutex mutex_;                    // guards what follows
   std::unique_ptr<device::Stream> stream_;
-  std::vector<std::unique_ptr<device::Event>> free_;
+  std::vector<std::unique_ptr<device::Event>> free_;   // none is under way
   std::deque<std::unique_ptr<device::Event>> events_;  // the oldest first; may still be under way
 };
 

@@ -7,10 +7,11 @@
 
 namespace causeway::device {
 
-std::int64_t CudaEventBoard::create(bool timed) {
+CudaEventBoard::Created CudaEventBoard::create(bool timed) {
   const std::lock_guard lock(mutex_);
-  events_[next_event_].timed = timed;
-  return next_event_++;
+  State& state = events_[next_event_];
+  state.timed = timed;
+  return {next_event_++, &state};
 }
 
 void CudaEventBoard::destroy(std::int64_t event) {
@@ -46,22 +47,27 @@ void CudaEventBoard::finish(State& state, const std::optional<Error>& failure) {
   changed_.notify_all();
 }
 
-Result<bool> CudaEventBoard::poll(State& state, int looks) {
-  if (state.phase == Phase::kQueued) return false;
-  if (state.phase == Phase::kIssued) {
-    int result = kCudaNotReady;
-    const Status asked = state.context->call("cuEventQuery", [&] {
-      for (int look = 0; look < looks && result == kCudaNotReady; ++look) {
-        result = state.context->api().cuEventQuery(state.native);
-      }
-      return result == kCudaNotReady ? kCudaSuccess : result;
-    });
-    if (asked.ok() && result == kCudaNotReady) {
-      CAUSEWAY_TRY(state.context->physical().health());  // it will never be ready
-      return false;
+bool CudaEventBoard::under_way(State& state, int looks) {
+  if (state.phase != Phase::kIssued) return false;
+  int result = kCudaNotReady;
+  const Status asked = state.context->call("cuEventQuery", [&] {
+    for (int look = 0; look < looks && result == kCudaNotReady; ++look) {
+      result = state.context->api().cuEventQuery(state.native);
     }
-    finish(state, asked.ok() ? std::nullopt : std::optional<Error>(asked.error()));
+    return result == kCudaNotReady ? kCudaSuccess : result;
+  });
+  if (asked.ok() && result == kCudaNotReady) return true;
+  if (!asked.ok()) state.failure = asked.error();
+  finish(state, {});
+  return false;
+}
+
+Result<bool> CudaEventBoard::poll(State& state) {
+  if (under_way(state)) {
+    CAUSEWAY_TRY(state.context->physical().health());  // it will never be ready
+    return false;
   }
+  if (state.phase == Phase::kQueued) return false;
   if (state.failure) return *state.failure;
   return true;
 }
@@ -85,8 +91,8 @@ Result<CudaRecord> CudaEventBoard::begin(std::int64_t event) {
   return CudaRecord{event, state.begun};
 }
 
-Status CudaEventBoard::issue(State& state, CudaContext& context, CUstream_st* stream,
-                             const std::optional<Error>& failure) {
+Status CudaEventBoard::issue(State& state, CudaContext& context, const CudaScope& scope,
+                             CUstream_st* stream, const std::optional<Error>& failure) {
   Status status;
   if (state.native != nullptr && state.context != &context) drop_native(state);
   if (state.native == nullptr) {
@@ -99,8 +105,9 @@ Status CudaEventBoard::issue(State& state, CudaContext& context, CUstream_st* st
     }
   }
   if (status.ok()) {
-    status = context.call("cuEventRecord",
-                          [&] { return context.api().cuEventRecord(state.native, stream); });
+    status = context.call_in(scope, "cuEventRecord", [&] {
+      return context.api().cuEventRecord(state.native, stream);
+    });
   }
   state.failure = failure;
   if (status.ok()) {
@@ -117,19 +124,21 @@ Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUs
   State* state = find(record);
   CAUSEWAY_CHECK(state != nullptr && state->phase == Phase::kQueued,
                  "an event's record is issued twice");
-  Status status = issue(*state, context, stream, failure);
+  const CudaScope scope(context.api(), context.handle());
+  Status status = issue(*state, context, scope, stream, failure);
   changed_.notify_all();
   erase_if_unused(record.event, *state);
   return status;
 }
 
 // Nobody has seen the record queued, so nobody waits for it to be issued.
-Status CudaEventBoard::record(std::int64_t event, CudaContext& context, CUstream_st* stream,
+Status CudaEventBoard::record(const CudaEvent& event, CudaContext& context,
+                              const CudaScope& scope, CUstream_st* stream,
                               StreamFailure& failure) {
   const std::lock_guard lock(mutex_);
-  State& state = events_.at(event);
+  State& state = event.state();
   CAUSEWAY_TRY(begin(state));
-  Status status = issue(state, context, stream, failure.first());
+  Status status = issue(state, context, scope, stream, failure.first());
   if (!status.ok()) failure.set(status.error());
   return status;
 }
@@ -156,27 +165,26 @@ Result<bool> CudaEventBoard::done(const CudaRecord& record) {
   return poll(*state);
 }
 
-Result<bool> CudaEventBoard::latest_done(std::int64_t event) {
+Result<bool> CudaEventBoard::latest_done(State& state) {
   const std::lock_guard lock(mutex_);
-  State& state = events_.at(event);
-  if (state.begun == 0) return true;
   return poll(state);
 }
 
 // Several looks with the lock held once: what stands between two of them is how late the end of a
 // small copy is seen. Not for a record that is only queued: who issues it needs the lock.
-Result<bool> CudaEventBoard::latest_spin(std::int64_t event, Nanos length) {
+Result<bool> CudaEventBoard::latest_spin(State& state, Nanos length) {
   constexpr int kLooks = 4;
-  Result<bool> last = false;
+  bool went_well = false;
   (void)spin_until(
       [&] {
         const std::lock_guard lock(mutex_);
-        State& state = events_.at(event);
-        last = state.begun == 0 ? Result<bool>(true) : poll(state, kLooks);
-        return !last.ok() || *last || state.phase == Phase::kQueued;
+        if (under_way(state, kLooks)) return !state.context->physical().health().ok();
+        went_well = state.phase == Phase::kDone && !state.failure;
+        return true;
       },
       length);
-  return last;
+  if (went_well) return true;
+  return latest_done(state);
 }
 
 Result<Nanos> CudaEventBoard::completed_at(const CudaRecord& record) {

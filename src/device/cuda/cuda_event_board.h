@@ -27,10 +27,17 @@ struct CudaRecord {
   std::int64_t record = 0;  // 0: never recorded
 };
 
+class CudaEvent;
+
 class CudaEventBoard {
  public:
+  struct State;  // of an event; stays where it is until the event is destroyed
+  struct Created {
+    std::int64_t event;
+    State* state;
+  };
   // `timed`: completed_at() is known.
-  std::int64_t create(bool timed = true);
+  Created create(bool timed = true);
   void destroy(std::int64_t event);
 
   // A new record, queued. kInvalidArgument when the last one is not done.
@@ -39,14 +46,15 @@ class CudaEventBoard {
   Status issue(const CudaRecord& record, CudaContext& context, CUstream_st* stream,
                const std::optional<Error>& failure);
   void complete(const CudaRecord& record, const Error& failure);
-  // begin() and issue() in one. What the driver refuses becomes the stream's failure.
-  Status record(std::int64_t event, CudaContext& context, CUstream_st* stream,
-                StreamFailure& failure);
+  // begin() and issue() in one, in an open scope of the context. What the driver refuses becomes
+  // the stream's failure.
+  Status record(const CudaEvent& event, CudaContext& context, const CudaScope& scope,
+                CUstream_st* stream, StreamFailure& failure);
 
   CudaRecord latest(std::int64_t event) const;
   Result<bool> done(const CudaRecord& record);
-  Result<bool> latest_done(std::int64_t event);
-  Result<bool> latest_spin(std::int64_t event, Nanos length);
+  Result<bool> latest_done(State& state);
+  Result<bool> latest_spin(State& state, Nanos length);
   Result<Nanos> completed_at(const CudaRecord& record);
   // Blocks; kDeadlineExceeded, or the error of the work before the record.
   Status wait(const CudaRecord& record, Nanos timeout);
@@ -69,23 +77,14 @@ class CudaEventBoard {
 
  private:
   enum class Phase { kNever, kQueued, kIssued, kDone };
-  struct State {
-    std::int64_t begun = 0;  // records so far
-    Phase phase = Phase::kNever;
-    bool timed = true;
-    CUevent_st* native = nullptr;
-    CudaContext* context = nullptr;  // of `native`
-    std::optional<Error> failure;
-    std::optional<Nanos> at;
-    int waiters = 0;
-    bool destroyed = false;
-  };
 
   // All with mutex_ held. nullptr: the record is over, and with it what was known of it.
   State* find(const CudaRecord& record);
-  Result<bool> poll(State& state, int looks = 1);
+  // Whether it is issued and, asked up to so many times, not over.
+  bool under_way(State& state, int looks = 1);
+  Result<bool> poll(State& state);
   Status begin(State& state);
-  Status issue(State& state, CudaContext& context, CUstream_st* stream,
+  Status issue(State& state, CudaContext& context, const CudaScope& scope, CUstream_st* stream,
                const std::optional<Error>& failure);
   void finish(State& state, const std::optional<Error>& failure);
   void erase_if_unused(std::int64_t event, State& state);
@@ -97,24 +96,37 @@ class CudaEventBoard {
   std::int64_t next_event_ = 0;
 };
 
+struct CudaEventBoard::State {
+  std::int64_t begun = 0;  // records so far
+  Phase phase = Phase::kNever;
+  bool timed = true;
+  CUevent_st* native = nullptr;
+  CudaContext* context = nullptr;  // of `native`
+  std::optional<Error> failure;
+  std::optional<Nanos> at;
+  int waiters = 0;
+  bool destroyed = false;
+};
+
 class CudaEvent final : public Event {
  public:
   explicit CudaEvent(CudaEventBoard& board, bool timed = true)
-      : board_(board), id_(board.create(timed)) {}
-  ~CudaEvent() override { board_.destroy(id_); }
+      : board_(board), made_(board.create(timed)) {}
+  ~CudaEvent() override { board_.destroy(id()); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  Result<bool> done() const override { return board_.latest_done(id_); }
-  Result<bool> spin(Nanos length) const override { return board_.latest_spin(id_, length); }
-  Status wait(Nanos timeout) const override { return board_.wait(board_.latest(id_), timeout); }
-  Result<Nanos> completed_at() const override { return board_.completed_at(board_.latest(id_)); }
+  Result<bool> done() const override { return board_.latest_done(state()); }
+  Result<bool> spin(Nanos length) const override { return board_.latest_spin(state(), length); }
+  Status wait(Nanos timeout) const override { return board_.wait(board_.latest(id()), timeout); }
+  Result<Nanos> completed_at() const override { return board_.completed_at(board_.latest(id())); }
   CudaEventBoard& board() const { return board_; }
-  std::int64_t id() const { return id_; }
+  std::int64_t id() const { return made_.event; }
+  CudaEventBoard::State& state() const { return *made_.state; }  // the board's to look into
 
  private:
   CudaEventBoard& board_;
-  const std::int64_t id_;
+  const CudaEventBoard::Created made_;
 };
 
 }  // namespace causeway::device

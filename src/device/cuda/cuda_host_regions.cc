@@ -10,18 +10,18 @@ CudaHostRegions::~CudaHostRegions() {
 }
 
 Result<CudaDevicePointer> CudaHostRegions::resolve(HostAddress address, Bytes bytes,
-                                                   CudaContext& context) {
+                                                   CudaContext& context, View& view) {
   const std::lock_guard lock(mutex_);
   auto found = regions_.find(address.region);
-  if (found == regions_.end() || address.offset < Bytes(0) || bytes < Bytes(0) ||
-      bytes > found->second.bytes || address.offset > found->second.bytes - bytes) {
+  if (found == regions_.end() || !inside(address.offset, bytes, found->second.bytes)) {
     (void)memory_.resolve(address, bytes);  // checks that the range lies inside
   }
   if (found == regions_.end()) {
     CAUSEWAY_ASSIGN(const Registered registered, register_region(address.region, context));
     found = regions_.emplace(address.region, registered).first;
   }
-  return found->second.seen + static_cast<CudaDevicePointer>(address.offset.count);
+  view = {address.region, found->second.bytes, found->second.seen, releases_.load()};
+  return view.at + static_cast<CudaDevicePointer>(address.offset.count);
 }
 
 Result<CudaHostRegions::Registered> CudaHostRegions::register_region(RegionId region,
@@ -73,6 +73,7 @@ void CudaHostRegions::releasing(RegionId region) {
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(region);
   if (found == regions_.end()) return;
+  releases_.store(releases_.load() + 1, std::memory_order_release);
   unregister(found->second);
   regions_.erase(found);
 }

@@ -5,6 +5,7 @@
 // Private to device/cuda. Thread-safe; must go before the HostMemory and the contexts.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -20,9 +21,23 @@ class CudaHostRegions final : public HostRegionWatcher {
   CudaHostRegions(const CudaHostRegions&) = delete;
   CudaHostRegions& operator=(const CudaHostRegions&) = delete;
 
+  // A region as GPUs see it, for who asks for the same one again and again.
+  struct View {
+    RegionId region;
+    Bytes bytes;
+    CudaDevicePointer at = 0;
+    std::int64_t releases = -1;  // so far when it was looked up
+  };
   // How GPUs see [address, address + bytes), which must lie inside its region. The context's GPU
-  // registers it if need be.
-  Result<CudaDevicePointer> resolve(HostAddress address, Bytes bytes, CudaContext& context);
+  // registers it if need be. What was found is also in `view`.
+  Result<CudaDevicePointer> resolve(HostAddress address, Bytes bytes, CudaContext& context,
+                                    View& view);
+  // Whether a view shows such a range still. Takes no lock: nobody may use a region while it is
+  // released, so what is true now stays so for the caller.
+  bool shows(const View& view, HostAddress address, Bytes bytes) const {
+    return view.region == address.region && inside(address.offset, bytes, view.bytes) &&
+           view.releases == releases_.load(std::memory_order_acquire);
+  }
 
   void releasing(RegionId region) override;
   HostMemory& memory() const { return memory_; }
@@ -34,10 +49,14 @@ class CudaHostRegions final : public HostRegionWatcher {
     CudaDevicePointer seen = 0;
     CudaPhysical* physical = nullptr;
   };
+  static bool inside(Bytes offset, Bytes bytes, Bytes whole) {
+    return offset >= Bytes(0) && bytes >= Bytes(0) && bytes <= whole && offset <= whole - bytes;
+  }
   Result<Registered> register_region(RegionId region, CudaContext& context);
   static void unregister(const Registered& registered);
 
   HostMemory& memory_;
+  std::atomic<std::int64_t> releases_{0};  // written with mutex_ held
   std::mutex mutex_;  // guards what follows
   std::map<RegionId, Registered> regions_;
 };

@@ -121,8 +121,7 @@ void CudaPhysical::give_back(const SmUnits& units) {
   std::fill_n(unit_used_.begin() + units.first, units.count, false);
 }
 
-Status CudaPhysical::check(int result, const char* call) {
-  if (result == kCudaSuccess) return {};
+Status CudaPhysical::failure_of(int result, const char* call) {
   Error error = cuda_error(api_, result, call);
   if (!cuda_context_lost(result)) return error;
   const std::lock_guard lock(mutex_);
@@ -143,8 +142,7 @@ void CudaPhysical::declare_hung(const std::string& what) {
   lose(what);
 }
 
-Status CudaPhysical::health() const {
-  if (well_.load()) return {};  // asked at every look at an event
+Status CudaPhysical::loss() const {
   const std::lock_guard lock(mutex_);
   if (lost_) return *lost_;
   return {};

@@ -55,16 +55,26 @@ class CudaPhysical {
   void give_back(const SmUnits& units);
 
   // The meaning of a call's result; remembers the loss of the GPU.
-  Status check(int result, const char* call);
+  Status check(int result, const char* call) {
+    if (result == kCudaSuccess) [[likely]]
+      return {};
+    return failure_of(result, call);
+  }
   // Work did not end in time and cannot be stopped: the GPU counts as lost, and what such work may
   // still use is left alone.
   void declare_hung(const std::string& what);
-  Status health() const;
+  Status health() const {
+    if (well_.load()) [[likely]]
+      return {};  // asked at every look at an event
+    return loss();
+  }
   bool hung() const;
 
  private:
   // With mutex_ held.
   void lose(const std::string& what);
+  Status failure_of(int result, const char* call);
+  Status loss() const;
 
   Status ask(int count);
   Status split_sms();

@@ -69,7 +69,8 @@ Status cuda_enqueue(Stream& stream, std::function<Status(CUstream_st*)> launch) 
 
 Result<CudaDevicePointer> cuda_address_of(Device& device, HostAddress address, Bytes bytes) {
   const CudaSlice& slice = slice_of(device);
-  return slice.machine().regions.resolve(address, bytes, slice.context());
+  CudaHostRegions::View view;
+  return slice.machine().regions.resolve(address, bytes, slice.context(), view);
 }
 
 HostMemory& cuda_host_memory_of(Device& device) {

@@ -17,10 +17,13 @@ Result<std::unique_ptr<Stream>> CudaStream::create(CudaSlice& slice, std::string
 }
 
 CudaStream::CudaStream(CudaSlice& slice, std::string name)
-    : slice_(slice),
-      arena_(slice.arena()),
-      machine_(slice.machine()),
+    : machine_(slice.machine()),
       context_(slice.context()),
+      api_(context_.api()),
+      id_(slice.id()),
+      gpu_(context_.physical().ordinal()),
+      arena_(slice.arena()),
+      arena_base_(reinterpret_cast<CudaDevicePointer>(arena_.base())),
       failure_(std::move(name)) {}
 
 CudaStream::~CudaStream() {
@@ -44,11 +47,12 @@ CudaStream::~CudaStream() {
 Result<CudaStream::Resolved> CudaStream::resolve(const MemoryAddress& address, Bytes bytes) {
   if (!address.device.valid()) {
     CAUSEWAY_ASSIGN(const CudaDevicePointer seen,
-                    machine_.regions.resolve({address.region, address.offset}, bytes, context_));
+                    machine_.regions.resolve({address.region, address.offset}, bytes, context_,
+                                               region_));
     return Resolved{seen, -1};
   }
-  CudaMachine::State::Opened device{context_.physical().ordinal(), &arena_};
-  if (address.device != slice_.id()) {
+  CudaMachine::State::Opened device{gpu_, &arena_};
+  if (address.device != id_) {
     const auto found = machine_.find(address.device);
     if (!found) {
       return invalid_argument("a copy names device " + std::to_string(address.device.value) +
@@ -68,10 +72,9 @@ Result<CudaStream::Resolved> CudaStream::resolve(const MemoryAddress& address, B
 }
 
 Status CudaStream::check_path(const Resolved& source, const Resolved& target) const {
-  const int mine = context_.physical().ordinal();
   for (const Resolved& end : {source, target}) {
     if (end.gpu >= 0 && !context_.physical().reaches(end.gpu)) {
-      return unsupported("this machine has no direct path between GPU " + std::to_string(mine) +
+      return unsupported("this machine has no direct path between GPU " + std::to_string(gpu_) +
                          " and GPU " + std::to_string(end.gpu));
     }
   }
@@ -88,47 +91,70 @@ Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/)
     return invalid_argument("a batch of " + std::to_string(copies.size()) +
                             " copies; the most is " + std::to_string(kCopiesMax));
   }
+  const std::lock_guard lock(mutex_);
   if (copies.size() == 1) {
-    CAUSEWAY_ASSIGN(const OneCopy copy, resolve_one(copies.front()));
-    const std::lock_guard lock(mutex_);
-    return copy_one(copy, CudaScope(context_.api(), context_.handle()));
+    OneCopy copy;
+    CAUSEWAY_TRY(resolve_one(copies.front(), copy));
+    return copy_one(copy, CudaScope(api_, context_.handle()));
   }
+  CAUSEWAY_ASSIGN(CopyWork work, resolve_all(copies));
+  if (work.bytes.empty()) return {};
+  return push(std::move(work));
+}
+
+Result<CudaStream::CopyWork> CudaStream::resolve_all(std::span<const Copy> copies) {
   CopyWork work;
   for (const Copy& copy : copies) {
-    CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
-    CAUSEWAY_ASSIGN(const Resolved target, resolve(copy.target, copy.bytes));
-    CAUSEWAY_ASSIGN(const Resolved source, resolve(copy.source, copy.bytes));
-    CAUSEWAY_TRY(check_path(source, target));
-    if (copy.bytes.count == 0) continue;
-    work.targets.push_back(target.address);
-    work.sources.push_back(source.address);
-    work.bytes.push_back(to_size(copy.bytes));
+    OneCopy one;
+    CAUSEWAY_TRY(resolve_one(copy, one));
+    if (one.bytes == 0) continue;
+    work.targets.push_back(one.target);
+    work.sources.push_back(one.source);
+    work.bytes.push_back(one.bytes);
   }
-  if (work.bytes.empty()) return {};
-  const std::lock_guard lock(mutex_);
-  return push(std::move(work));
+  return work;
 }
 
 // One copy goes without lists, and with its mark in one go: small transfers, where tenths of a
 // microsecond count.
 Status CudaStream::copy_marked(std::span<const Copy> copies, CopyPriority priority, Event& event) {
   if (copies.size() != 1) return Stream::copy_marked(copies, priority, event);
-  const CudaEvent& end = own(event);
-  CAUSEWAY_ASSIGN(const OneCopy copy, resolve_one(copies.front()));
   const std::lock_guard lock(mutex_);
-  const CudaScope scope(context_.api(), context_.handle());
+  OneCopy copy;
+  if (Status resolved = resolve_one(copies.front(), copy); !resolved.ok()) return resolved;
+  const CudaScope scope(api_, context_.handle());
   if (Status issued = copy_one(copy, scope); !issued.ok()) return issued;
-  return mark(end);
+  return mark(own(event), scope);
 }
 
-Result<CudaStream::OneCopy> CudaStream::resolve_one(const Copy& copy) {
+// Whether it lies in the slice's own memory or in the region that was used last.
+bool CudaStream::at_hand(const MemoryAddress& address, Bytes bytes,
+                         CudaDevicePointer& resolved) const {
+  const auto offset = static_cast<CudaDevicePointer>(address.offset.count);
+  if (address.device == id_) {
+    resolved = arena_base_ + offset;
+    return arena_.allocated(address.offset, bytes);
+  }
+  resolved = region_.at + offset;
+  return !address.device.valid() &&
+         machine_.regions.shows(region_, {address.region, address.offset}, bytes);
+}
+
+Status CudaStream::resolve_one(const Copy& copy, OneCopy& resolved) {
   CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
+  resolved.bytes = to_size(copy.bytes);
+  if (at_hand(copy.target, copy.bytes, resolved.target) &&
+      at_hand(copy.source, copy.bytes, resolved.source)) {
+    return {};
+  }
   CAUSEWAY_ASSIGN(const Resolved target, resolve(copy.target, copy.bytes));
   CAUSEWAY_ASSIGN(const Resolved source, resolve(copy.source, copy.bytes));
-  if (source.gpu != -1 || target.gpu != context_.physical().ordinal()) {
+  if (source.gpu != -1 || target.gpu != gpu_) {
     CAUSEWAY_TRY(check_path(source, target));
   }
-  return OneCopy{target.address, source.address, to_size(copy.bytes)};
+  resolved.target = target.address;
+  resolved.source = source.address;
+  return {};
 }
 
 Status CudaStream::copy_one(const OneCopy& copy, const CudaScope& scope) {
@@ -136,7 +162,7 @@ Status CudaStream::copy_one(const OneCopy& copy, const CudaScope& scope) {
   if (deferred()) return push(CopyWork{{copy.target}, {copy.source}, {copy.bytes}});
   if (failure_.first()) return {};
   Status status = context_.call_in(scope, "cuMemcpyAsync", [&] {
-    return context_.api().cuMemcpyAsync(copy.target, copy.source, copy.bytes, stream_);
+    return api_.cuMemcpyAsync(copy.target, copy.source, copy.bytes, stream_);
   });
   if (!status.ok()) failure_.set(status.error());
   return status;
@@ -167,11 +193,11 @@ const CudaEvent& CudaStream::own(const Event& event) const {
 Status CudaStream::record(Event& event) {
   const CudaEvent& end = own(event);
   const std::lock_guard lock(mutex_);
-  return mark(end);
+  return mark(end, CudaScope(api_, context_.handle()));
 }
 
-Status CudaStream::mark(const CudaEvent& event) {
-  if (!deferred()) return machine_.events.record(event.id(), context_, stream_, failure_);
+Status CudaStream::mark(const CudaEvent& event, const CudaScope& scope) {
+  if (!deferred()) return machine_.events.record(event, context_, scope, stream_, failure_);
   CAUSEWAY_ASSIGN(const CudaRecord record, machine_.events.begin(event.id()));
   const bool full = queue_.size() >= kQueueMax;
   Status pushed = push(RecordWork{record});
@@ -293,13 +319,13 @@ Status CudaStream::issue_copies(CopyWork& work) {
   if (count > 1) {
     int capturing = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
     CAUSEWAY_TRY(context_.call("cuStreamIsCapturing", [&] {
-      return context_.api().cuStreamIsCapturing(stream_, &capturing);
+      return api_.cuStreamIsCapturing(stream_, &capturing);
     }));
     if (capturing == 0) return issue_batch(work);
   }
   for (std::size_t i = 0; i < count; ++i) {
     CAUSEWAY_TRY(context_.call("cuMemcpyAsync", [&] {
-      return context_.api().cuMemcpyAsync(work.targets[i], work.sources[i], work.bytes[i], stream_);
+      return api_.cuMemcpyAsync(work.targets[i], work.sources[i], work.bytes[i], stream_);
     }));
   }
   return {};
@@ -312,7 +338,7 @@ Status CudaStream::issue_batch(CopyWork& work) {
   attributes.source_order = kCudaSourceOrderStream;
   std::size_t first = 0;
   return context_.call("cuMemcpyBatchAsync", [&] {
-    return context_.api().cuMemcpyBatchAsync_v2(work.targets.data(), work.sources.data(),
+    return api_.cuMemcpyBatchAsync_v2(work.targets.data(), work.sources.data(),
                                                 work.bytes.data(), work.bytes.size(), &attributes,
                                                 &first, 1, stream_);
   });
@@ -326,7 +352,7 @@ Status CudaStream::launch(const Launch& launch) {
   }));
   if (launched.ok()) return {};
   // The launcher speaks another language than the table; ask whether the GPU is lost.
-  const int state = context_.api().cuStreamQuery(stream_);
+  const int state = api_.cuStreamQuery(stream_);
   if (cuda_context_lost(state)) return context_.physical().check(state, "cuStreamQuery");
   return launched;
 }
@@ -339,7 +365,7 @@ Status CudaStream::drain(Nanos timeout, bool stoppable) {
         CAUSEWAY_TRY(context_.physical().health());
         int result = kCudaSuccess;
         CAUSEWAY_TRY(context_.call("cuStreamQuery", [&] {
-          result = context_.api().cuStreamQuery(stream_);
+          result = api_.cuStreamQuery(stream_);
           return result == kCudaNotReady ? kCudaSuccess : result;
         }));
         return result == kCudaSuccess;

@@ -75,14 +75,18 @@ class CudaStream final : public Stream {
     CudaDevicePointer source = 0;
     std::size_t bytes = 0;
   };
-  Result<OneCopy> resolve_one(const Copy& copy);
+  // With mutex_ held.
+  Status resolve_one(const Copy& copy, OneCopy& resolved);
+  bool at_hand(const MemoryAddress& address, Bytes bytes, CudaDevicePointer& resolved) const;
   Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes);
+  Result<CopyWork> resolve_all(std::span<const Copy> copies);
+
   Status check_path(const Resolved& source, const Resolved& target) const;
   const CudaEvent& own(const Event& event) const;
 
   // With mutex_ held.
   Status copy_one(const OneCopy& copy, const CudaScope& scope);
-  Status mark(const CudaEvent& event);
+  Status mark(const CudaEvent& event, const CudaScope& scope);
   bool deferred() const { return busy_ || !queue_.empty(); }
   enum class Way { kAsMode, kQueued };
   Status push(Work work, Way way = Way::kAsMode);
@@ -99,15 +103,20 @@ class CudaStream final : public Stream {
   Status launch(const Launch& launch);
   Status drain(Nanos timeout, bool stoppable);
 
-  const CudaSlice& slice_;
-  Arena& arena_;  // the slice's
   CudaMachine::State& machine_;
   CudaContext& context_;
+  const CudaApi& api_;
+  // The slice's; here, because a small copy takes no longer than some cache misses.
+  const DeviceId id_;
+  const int gpu_;
+  Arena& arena_;
+  const CudaDevicePointer arena_base_;
   CUstream_st* stream_ = nullptr;
   std::atomic<bool> stop_{false};
 
   std::mutex mutex_;  // guards what follows; taken before the event board's
   std::condition_variable changed_;
+  CudaHostRegions::View region_;  // that was copied from or to last
   std::deque<Work> queue_;
   bool busy_ = false;  // the thread is at what it took from the queue
   StreamFailure failure_;
