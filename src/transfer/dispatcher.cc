@@ -16,9 +16,13 @@ using device::kCopyPriorities;
 constexpr int kTasksLooked = 16;
 constexpr double kRateSmoothing = 0.25;
 constexpr double kSampleMin = 0.4;  // of the rate so far
-// By then a link that was slower than the map says is thought as fast again, unless a chunk is on
-// it: who looks slow is given no chunks of small tasks, and would look slow for as long as nothing
-// large comes. Without a map nothing is forgotten.
+// A chunk on a link that had nothing also takes its launch, a relay's other half and a sleeping
+// thread's waking, which say nothing of the link. Tasks of a few chunks have no others: by these
+// times all relays had looked slow, and tasks of 12 MiB went over one link.
+constexpr Nanos kStart = micros(150);
+// By then a link is thought to give what the map says again, unless a chunk is on it: who looks
+// slow is given no chunks of small tasks, and would look slow for as long as nothing large comes.
+// Without a map nothing is forgotten.
 constexpr Nanos kForget = millis(20);
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -225,7 +229,7 @@ double Dispatcher::rate_of(int link, Direction direction, Nanos now) const {
   const Link& state = link_at(link, direction);
   const double alone = way(direction).alone[at(link)];
   if (state.rate <= 0) return alone;
-  if (state.rate >= alone || state.chunks > state.given_up) return state.rate;
+  if (alone <= 0 || state.chunks > state.given_up) return state.rate;
   const double age = std::min(1.0, to_seconds(now - state.observed) / to_seconds(kForget));
   return state.rate + age * (alone - state.rate);
 }
@@ -305,14 +309,11 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const Nanos from = std::max(flying.started, link.last_done);
   if (now <= from) return;
   const Chunk& chunk = flying.chunk;
-  const double rate = static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
-  // One chunk that met an interruption must not make the link look dead.
-  const double before = rate_of(chunk.link, chunk.direction, now);
-  const double sample = std::max(rate, kSampleMin * before);
-  link.rate = before > 0 ? before + kRateSmoothing * (sample - before) : rate;
-  link.observed = now;
   const WayFacts& facts = way(chunk.direction);
   const double alone = facts.alone[at(chunk.link)];
+  const double rate = static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
+  learn(link, chunk, now - from, flying.started > link.last_done, alone);
+  link.observed = now;
   // What copies of our own take from each other is nobody's turn.
   link.turns.ended(chunk.range.bytes(), now - from, has_company(chunk) ? 0 : alone);
   if (options_.yield_for <= Nanos(0)) return;
@@ -322,6 +323,23 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
     expected = std::min(expected, facts.best_rate[at(chunk.target)] / best.count());
   }
   if (rate < options_.yield_below * expected) link.yields_until = now + options_.yield_for;
+}
+
+// `first`: on a link that had nothing.
+void Dispatcher::learn(Link& link, const Chunk& chunk, Nanos took, bool first,
+                       double alone) {
+  const auto bytes = static_cast<double>(chunk.range.bytes().count);
+  const double before = link.rate;
+  if (before <= 0) {
+    link.rate = bytes / to_seconds(took);
+    return;
+  }
+  if (first) took = std::max(took - kStart, std::min(took, nanos_from_seconds(bytes / before)));
+  // One chunk whose end was seen late must not make the link look dead, nor the next one, whose end
+  // then seems to come soon, make it look like several: small tasks would be left to it alone.
+  const double most = alone > 0 ? alone : before / kSampleMin;
+  const double sample = std::clamp(bytes / to_seconds(took), kSampleMin * before, most);
+  link.rate = before + kRateSmoothing * (sample - before);
 }
 
 // Other copies of our own: the other way, or for other targets.

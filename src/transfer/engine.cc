@@ -1,6 +1,7 @@
 #include "transfer/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -8,11 +9,18 @@
 #include <thread>
 #include <utility>
 
+#include "base/spin.h"
 #include "transfer/copies.h"
 #include "transfer/engine_loop.h"
 #include "transfer/express_lane.h"
 
 namespace causeway::transfer {
+
+namespace {
+
+constexpr Nanos kLoopSpin = millis(1);
+
+}  // namespace
 
 class TransferEngine::State {
  public:
@@ -157,8 +165,8 @@ class TransferEngine::State {
     return lane.copy(copies, request.priority);
   }
 
-  // The engine's thread takes some 50 µs to wake, so the target's own link is set to work here when
-  // that thread sleeps; when it is at work, it sees the inbox soon.
+  // The engine's thread takes 50 µs to wake, on some hosts 200, so the links are set to work here
+  // when that thread sleeps; when it is at work, it sees the inbox soon.
   void hand_over(Submission submission) {
     const std::unique_lock at_work(loop_mutex, std::try_to_lock);
     const bool here = at_work.owns_lock() && submission.after == nullptr;
@@ -174,54 +182,64 @@ class TransferEngine::State {
       woken = true;
       changed.notify_all();
     }
-    if (here) loop.begin(target, direction, clock);
+    if (here) loop.begin(target, direction, clock, awake);
   }
 
   void run() {
     std::vector<Submission> arrived;
     Nanos pause = options.poll_pause;
-    Nanos spin_until;
+    Nanos busy_until;
     Nanos idle_until;
     Look look;
     while (true) {
       {
         std::unique_lock lock(mutex);
-        if (look.idle && clock.now() >= idle_until)
+        if (look.idle && clock.now() >= idle_until) {
+          awake.store(false, std::memory_order_relaxed);
           changed.wait(lock, [&] { return stop || woken; });
+          awake.store(true, std::memory_order_relaxed);
+        }
         if (stop) return;
         arrived.swap(inbox);
         woken = false;
       }
-      const Nanos now = clock.now();
-      look = look_once(arrived, now);
+      look = look_once(arrived);
       arrived.clear();
       if (look.any) {
         pause = options.poll_pause;
-        spin_until = now + options.poll_spin;
-        idle_until = now + options.idle_spin;
+        busy_until = look.at + options.poll_spin;
+        idle_until = look.at + options.idle_spin;
         continue;
       }
       // A link has only chunks of some 100 µs to work on: a sleeping thread would leave it idle.
-      if ((look.copying && now < spin_until) || (look.idle && now < idle_until)) {
+      if ((look.copying && look.at < busy_until) || (look.idle && look.at < idle_until)) {
         std::this_thread::yield();
         continue;
       }
       if (look.idle) continue;
       std::unique_lock lock(mutex);
+      awake.store(false, std::memory_order_relaxed);
       changed.wait_for(lock, std::chrono::nanoseconds(pause.count), [&] { return stop || woken; });
+      awake.store(true, std::memory_order_relaxed);
       pause = std::min(pause + pause / 8, options.poll_pause_max);
     }
   }
 
   struct Look {
+    Nanos at;
     bool any = false;  // something happened
     bool copying = false;
     bool idle = true;
   };
-  Look look_once(std::vector<Submission>& arrived, Nanos now) {
-    const std::lock_guard at_work(loop_mutex);
+  // A submitter who has the loop gives it back soon: sleeping until then would take longer. The
+  // time is read after that, or ends would seem to be seen before they were.
+  Look look_once(std::vector<Submission>& arrived) {
+    std::unique_lock at_work(loop_mutex, std::defer_lock);
+    if (!spin_until([&] { return at_work.try_lock(); }, kLoopSpin)) at_work.lock();
+    const Nanos now = clock.now();
     for (Submission& submission : arrived) loop.accept(std::move(submission), now);
     Look look;
+    look.at = now;
     look.any = loop.step(now) || !arrived.empty();
     if (look.any) {
       publish();  // before anyone hears of an end
@@ -252,6 +270,8 @@ class TransferEngine::State {
   std::condition_variable changed;
   std::vector<Submission> inbox;
   TransferStats seen;
+  // Whether the engine's thread is at work, or will be without being woken up.
+  std::atomic<bool> awake{true};
   bool woken = false;  // there is something to look at
   bool stop = false;
   std::thread thread;

@@ -8,8 +8,9 @@ namespace {
 
 using device::MemoryAddress;
 
-constexpr Nanos kBeginMax = micros(60);  // what the engine's thread takes to wake up
-constexpr int kFaultsMax = 16;           // beyond, the rest grows no more
+// What a submitter does at most of the engine's thread's work: 12 MiB over four links take as long.
+constexpr Nanos kBeginMax = micros(150);
+constexpr int kFaultsMax = 16;  // beyond, the rest grows no more
 
 bool same_pair_fails_always(const Error& error) { return error.code == ErrorCode::kUnsupported; }
 // The request is wrong, or the chunk fell with another's stream; the link is not to blame.
@@ -102,7 +103,8 @@ void EngineLoop::start(Submission submission, Nanos now) {
   dispatcher_.add(std::move(submission.task), now);
 }
 
-void EngineLoop::begin(int target, Direction direction, const Clock& clock) {
+void EngineLoop::begin(int target, Direction direction, const Clock& clock,
+                       const std::atomic<bool>& awake) {
   const Nanos start = clock.now();
   while (pull_one(target, direction, start)) {
   }
@@ -110,7 +112,7 @@ void EngineLoop::begin(int target, Direction direction, const Clock& clock) {
     any = false;
     for (int link = 0; link < static_cast<int>(links_.size()); ++link) {
       const Nanos now = clock.now();
-      if (now - start > kBeginMax) return;
+      if (awake.load(std::memory_order_relaxed) || now - start > kBeginMax) return;
       any = (link != target && pull_one(link, direction, now)) || any;
     }
   }

@@ -2,6 +2,7 @@
 // looks at everything once. Private to the engine; used by one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,9 +30,9 @@ class EngineLoop {
   Status set_up();
 
   void accept(Submission submission, Nanos now);
-  // Sets the target's own link to work, then the others, while that takes no longer than the
-  // engine's thread to wake up: what a submitter does at once.
-  void begin(int target, Direction direction, const Clock& clock);
+  // Sets the target's own link to work, then the others, until the engine's thread is awake: what a
+  // submitter does at once.
+  void begin(int target, Direction direction, const Clock& clock, const std::atomic<bool>& awake);
   // The first chunk of that.
   void begin_own(int target, Direction direction, Nanos now) { pull_one(target, direction, now); }
   // Whether anything happened.

@@ -112,6 +112,7 @@ class Simulation {
       start_background(background);
     }
     while (next_task_ < setup_.tasks.size() && setup_.tasks[next_task_].at <= now_) {
+      if (dispatcher_.idle()) awake_at_ = now_ + setup_.wake;
       dispatcher_.add(std::move(setup_.tasks[next_task_++].spec), now_);
     }
     while (!notices_.empty() && notices_.begin()->first <= now_) {
@@ -187,7 +188,9 @@ class Simulation {
     cross(chunk);
   }
 
-  void notice(const Chunk& chunk) { notices_.emplace(now_ + setup_.notice, chunk.id); }
+  void notice(const Chunk& chunk) {
+    notices_.emplace(std::max(now_ + setup_.notice, awake_at_), chunk.id);
+  }
 
   void start_background(std::size_t background) {
     const BackgroundTraffic& traffic = setup_.background[background];
@@ -200,6 +203,7 @@ class Simulation {
   Dispatcher dispatcher_;
   LinkModel model_;
   Nanos now_;
+  Nanos awake_at_;
   std::vector<std::array<Link, kDirections>> links_;
   std::map<FlowId, Chunk> crossings_;
   std::map<FlowId, Chunk> peer_moves_;

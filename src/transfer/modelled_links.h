@@ -47,6 +47,8 @@ struct SimulationSetup {
   DispatchOptions options;
   PathFacts facts;
   Nanos notice = micros(5);  // until an end is seen and the next chunk begins its way
+  // Before so long after a task came to an idle engine no end is seen: its thread wakes up.
+  Nanos wake = {};
   std::vector<SimulatedTask> tasks;
   std::vector<BackgroundTraffic> background;
   Nanos limit = seconds(3600);  // virtual; what has not ended then never does
