@@ -326,8 +326,7 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
 }
 
 // `first`: on a link that had nothing.
-void Dispatcher::learn(Link& link, const Chunk& chunk, Nanos took, bool first,
-                       double alone) {
+void Dispatcher::learn(Link& link, const Chunk& chunk, Nanos took, bool first, double alone) {
   const auto bytes = static_cast<double>(chunk.range.bytes().count);
   const double before = link.rate;
   if (before <= 0) {

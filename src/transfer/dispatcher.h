@@ -191,8 +191,7 @@ class Dispatcher {
   Chunk launch(Task& task, int link, Retry part, Nanos now);
 
   void observe(Link& link, const Flying& flying, Nanos now);
-  static void learn(Link& link, const Chunk& chunk, Nanos took, bool first,
-                    double alone);
+  static void learn(Link& link, const Chunk& chunk, Nanos took, bool first, double alone);
   bool has_company(const Chunk& chunk) const;
   Flying land(ChunkId chunk, Nanos now);
   void give_back(const Flying& flying);

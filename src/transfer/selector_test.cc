@@ -2,6 +2,8 @@
 // the long run, found by trying them all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "transfer/modelled_links.h"
 #include "transfer/testing/machines.h"
 
@@ -148,6 +150,47 @@ TEST_P(Selector, FromItsOwnLinkAloneItFindsTheOthers) {
   const BestSet best = exhaustive_best(setup.profile, 2, {GetParam(), {}, 0, {}});
   const auto result = simulate_transfers(std::move(setup));
   EXPECT_GE(rate_of(result, TaskId(23), mib(256), millis(20) * 23), 0.9 * best.rate);
+}
+
+// The share of what native copies of 55 GB/s take that each of so many transfers takes, the slowest
+// first. They come one by one, and each finds the engine's thread asleep: ends are seen late.
+std::vector<double> shares_of_native(Direction direction, Bytes bytes, Nanos launch, Nanos wake) {
+  LinkProfile profile = device::make_link_tree({.devices = 4, .latency = launch});
+  const int memory = static_cast<int>(profile.resources.size());
+  profile.resources.push_back({"memory", 128e9});
+  for (device::LinkPath& path : profile.paths) {
+    if (path.source == kHostEnd || path.target == kHostEnd) path.route.push_back(memory);
+  }
+  SimulationSetup setup = setup_of(profile, 4);
+  setup.wake = wake;
+  for (int i = 0; i < 40; ++i) {
+    setup.tasks.push_back({task(i, 0, direction, bytes), millis(1) * i});
+  }
+  const auto result = simulate_transfers(std::move(setup));
+  std::vector<double> shares;
+  for (int i = 0; i < 40; ++i) {
+    const double native = static_cast<double>(bytes.count) / 55e9;
+    shares.push_back(to_seconds(result.tasks.at(TaskId(i)).at - millis(1) * i) / native);
+  }
+  std::sort(shares.rbegin(), shares.rend());
+  return shares;
+}
+
+// All relays had looked slow by that, and the target's own link fast: transfers of 12 MiB went over
+// it alone for as long as they came (docs/measurements/transfer-h200-x4.md).
+TEST_P(Selector, ShortTransfersThatFindTheEngineAsleepUseManyLinks) {
+  for (const Nanos wake : {Nanos(0), micros(60), micros(120), micros(180)}) {
+    for (const Nanos launch : {micros(5), micros(10), micros(20)}) {
+      for (const Bytes bytes : {mib(12), mib(16)}) {
+        const auto shares = shares_of_native(GetParam(), bytes, launch, wake);
+        const std::string what = std::to_string(bytes.count >> 20) + " MiB, launched in " +
+                                 std::to_string(launch.count) + " ns, seen after " +
+                                 std::to_string(wake.count);
+        EXPECT_LT(shares.front(), 0.85) << what;
+        EXPECT_LT(shares[20], 0.8) << what;
+      }
+    }
+  }
 }
 
 // Paper §5.1.2: native copies on one link keep about half of it.

@@ -105,9 +105,8 @@ Status CudaEventBoard::issue(State& state, CudaContext& context, const CudaScope
     }
   }
   if (status.ok()) {
-    status = context.call_in(scope, "cuEventRecord", [&] {
-      return context.api().cuEventRecord(state.native, stream);
-    });
+    status = context.call_in(scope, "cuEventRecord",
+                             [&] { return context.api().cuEventRecord(state.native, stream); });
   }
   state.failure = failure;
   if (status.ok()) {
@@ -132,9 +131,8 @@ Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUs
 }
 
 // Nobody has seen the record queued, so nobody waits for it to be issued.
-Status CudaEventBoard::record(const CudaEvent& event, CudaContext& context,
-                              const CudaScope& scope, CUstream_st* stream,
-                              StreamFailure& failure) {
+Status CudaEventBoard::record(const CudaEvent& event, CudaContext& context, const CudaScope& scope,
+                              CUstream_st* stream, StreamFailure& failure) {
   const std::lock_guard lock(mutex_);
   State& state = event.state();
   CAUSEWAY_TRY(begin(state));

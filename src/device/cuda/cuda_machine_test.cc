@@ -310,6 +310,36 @@ TEST_F(CudaMachineTest, RegionsAreRegisteredOnceAndReleased) {
       << refused.error().message;
 }
 
+// A stream finds the region that it used last without asking: not once that has been released.
+TEST_F(CudaMachineTest, AStreamForgetsAReleasedRegion) {
+  set_up();
+  const auto s = device_->make_stream("s").value();
+  const RegionId kept = memory_.allocate({.name = "kept", .bytes = mib(2)}).value();
+  const auto kept_bytes = memory_.resolve({kept, Bytes(0)}, mib(2));
+  host_[0] = std::byte{1};
+  kept_bytes[0] = std::byte{2};
+  const MemoryAddress first = MemoryAddress::in_arena(device_->id(), Bytes(0));
+  const MemoryAddress second = MemoryAddress::in_arena(device_->id(), kib(4));
+  const auto move = [&](MemoryAddress target, MemoryAddress source) {
+    const Copy one{target, source, kib(4)};
+    return s->copy({&one, 1}, CopyPriority::kStep).ok() && s->synchronize(kPatience).ok();
+  };
+  ASSERT_TRUE(move(first, MemoryAddress::in_host({region_, Bytes(0)})));
+  ASSERT_TRUE(move(second, MemoryAddress::in_host({kept, Bytes(0)})));
+  ASSERT_TRUE(move(first, MemoryAddress::in_host({region_, Bytes(0)})));
+  ASSERT_TRUE(move(MemoryAddress::in_host({kept, kib(8)}), first));
+  EXPECT_EQ(kept_bytes[8192], std::byte{1});
+  const Copy beyond{first, MemoryAddress::in_host({kept, mib(2)}), kib(4)};
+  EXPECT_DEATH((void)s->copy({&beyond, 1}, CopyPriority::kStep).ok(), "");
+
+  ASSERT_TRUE(move(first, MemoryAddress::in_host({region_, Bytes(0)})));
+  ASSERT_TRUE(memory_.release(region_).ok());
+  const Copy late{first, MemoryAddress::in_host({region_, Bytes(0)}), kib(4)};
+  EXPECT_DEATH((void)s->copy({&late, 1}, CopyPriority::kStep).ok(), "");
+  EXPECT_TRUE(move(MemoryAddress::in_host({kept, kib(12)}), second));
+  EXPECT_EQ(kept_bytes[12288], std::byte{2});
+}
+
 // Everything once; what the faults below are planted in. ok() when all of it worked.
 Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory, RegionId region) {
   CAUSEWAY_ASSIGN(

@@ -46,9 +46,9 @@ CudaStream::~CudaStream() {
 
 Result<CudaStream::Resolved> CudaStream::resolve(const MemoryAddress& address, Bytes bytes) {
   if (!address.device.valid()) {
-    CAUSEWAY_ASSIGN(const CudaDevicePointer seen,
-                    machine_.regions.resolve({address.region, address.offset}, bytes, context_,
-                                               region_));
+    CAUSEWAY_ASSIGN(
+        const CudaDevicePointer seen,
+        machine_.regions.resolve({address.region, address.offset}, bytes, context_, region_));
     return Resolved{seen, -1};
   }
   CudaMachine::State::Opened device{gpu_, &arena_};
@@ -318,9 +318,8 @@ Status CudaStream::issue_copies(CopyWork& work) {
   const std::size_t count = work.bytes.size();
   if (count > 1) {
     int capturing = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
-    CAUSEWAY_TRY(context_.call("cuStreamIsCapturing", [&] {
-      return api_.cuStreamIsCapturing(stream_, &capturing);
-    }));
+    CAUSEWAY_TRY(context_.call("cuStreamIsCapturing",
+                               [&] { return api_.cuStreamIsCapturing(stream_, &capturing); }));
     if (capturing == 0) return issue_batch(work);
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -338,9 +337,8 @@ Status CudaStream::issue_batch(CopyWork& work) {
   attributes.source_order = kCudaSourceOrderStream;
   std::size_t first = 0;
   return context_.call("cuMemcpyBatchAsync", [&] {
-    return api_.cuMemcpyBatchAsync_v2(work.targets.data(), work.sources.data(),
-                                                work.bytes.data(), work.bytes.size(), &attributes,
-                                                &first, 1, stream_);
+    return api_.cuMemcpyBatchAsync_v2(work.targets.data(), work.sources.data(), work.bytes.data(),
+                                      work.bytes.size(), &attributes, &first, 1, stream_);
   });
 }
 

@@ -9,21 +9,30 @@ namespace {
 
 constexpr double kSlowerMax = 0.02;    // from 1 MiB
 constexpr double kLatencyMaxUs = 0.3;  // below 64 KiB
-constexpr int kSmallRuns = 1000;       // up to 1 MiB, where a run takes microseconds
-constexpr int kSmallRunsQuick = 100;
 constexpr Bytes kSwitchSeen = mib(8);  // 0.5 µs are 0.3 % of it
-constexpr Nanos kSmallTime = millis(200);
+
+// How often each way is timed at most, and for how long: the median of a handful is a toss of a
+// coin on a busy host. Up to 1 MiB a run takes microseconds, and tenths of them count.
+struct Effort {
+  int runs;
+  Nanos time;
+};
+constexpr Effort kSmall{1000, millis(200)};
+constexpr Effort kLarge{200, millis(60)};
+constexpr Effort kSmallQuick{100, millis(200)};
+constexpr Effort kLargeQuick{50, millis(20)};
 
 struct Times {
   Spread native, marked, ours;  // microseconds; marked: native with an event behind it
   Spread behind_other;          // ours behind a copy of another stream
 };
 
-int runs_of(const Rig& rig, Bytes bytes, Nanos first) {
-  if (bytes > mib(1)) return rig.setup().runs;
-  const int most = rig.setup().quick ? kSmallRunsQuick : kSmallRuns;
-  const std::int64_t fitting = kSmallTime / std::max(first, Nanos(1));
-  return static_cast<int>(std::clamp<std::int64_t>(fitting, rig.setup().runs, most));
+int runs_of(const Rig& rig, Bytes bytes, Nanos one) {
+  const int least = rig.setup().runs;
+  const Effort large = rig.setup().quick ? kLargeQuick : kLarge;
+  const Effort effort = bytes > mib(1) ? large : rig.setup().quick ? kSmallQuick : kSmall;
+  const std::int64_t fitting = effort.time / std::max(one, Nanos(1));
+  return static_cast<int>(std::clamp<std::int64_t>(fitting, least, std::max(least, effort.runs)));
 }
 
 // In turns, and those in all orders, so that none gains by what it follows. A copy behind one of
@@ -37,8 +46,9 @@ Result<Times> times_of(Rig& rig, NativeCopies& native, TransferEngine& engine, D
   const Clock& clock = *rig.setup().clock;
   CAUSEWAY_TRY(native.prepare({rig.copy(rig.target(), direction, bytes)}));
   CAUSEWAY_ASSIGN(const auto current, native.enter());
-  CAUSEWAY_ASSIGN(const Nanos first, native.time(How::kLoop, clock));
-  const int runs = runs_of(rig, bytes, first);
+  CAUSEWAY_TRY(native.time(How::kLoop, clock));
+  CAUSEWAY_ASSIGN(const Nanos one, native.time(How::kLoop, clock));
+  const int runs = runs_of(rig, bytes, one);
   const auto time = [&](int which) -> Result<Nanos> {
     if (which == 0) return native.time(How::kLoop, clock);
     if (which == 1) return native.time(How::kLoop, clock, NativeCopies::End::kEvent);
