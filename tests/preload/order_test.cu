@@ -11,6 +11,7 @@ namespace program {
 namespace {
 
 constexpr std::size_t kBytes = 48 * kMiB;
+constexpr std::size_t kSmall = 4096;
 
 // One pair of buffers and a stream.
 struct Lane {
@@ -209,6 +210,44 @@ void copies_wait_long_for_their_start(Context& context) {
   expect_host(target.data(), kBytes, pattern, "after twelve seconds");
 }
 
+// Calls that wait in the driver for copies which begin late: longer than the library waits for
+// streams of which it does not know that the driver would.
+void calls_wait_for_late_copies(Context& context) {
+  const auto late_copy = [&](Lane& lane) {
+    const Pattern pattern{context.random.next(), 0};
+    fill_host(lane.host.data(), kBytes, pattern);
+    spin(lane.stream, 2500);
+    lane.up();
+    return pattern;
+  };
+  Lane lane;
+  HostMemory pageable(kBytes, Host::kPageable);
+  HostMemory pinned(kBytes);
+  const Pattern first = late_copy(lane);
+  GPU_OK(cudaMemcpyAsync(pageable.data(), lane.device.data(), kBytes, cudaMemcpyDeviceToHost,
+                         lane.stream));
+  expect_host(pageable.data(), kBytes, first, "pageable memory");
+
+  const Pattern second = late_copy(lane);
+  GPU_OK(cudaMemcpyAsync(pinned.data(), lane.host.data(), kBytes, cudaMemcpyHostToHost,
+                         lane.stream));
+  expect_host(pinned.data(), kBytes, second, "a copy within the host");
+
+  const Pattern third = late_copy(lane);
+  const Event copied;
+  copied.record(lane.stream);
+  copied.make_wait(nullptr);
+  GPU_OK(cudaMemcpy(pinned.data(), lane.device.data(), kSmall, cudaMemcpyDeviceToHost));
+  expect_host(pinned.data(), kSmall, third, "a small copy that the caller waits for");
+
+  const Pattern fourth = late_copy(lane);
+  DeviceMemory(kMiB).release();
+  GPU_OK(cudaMemcpyAsync(pinned.data(), lane.device.data(), kBytes, cudaMemcpyDeviceToHost,
+                         lane.stream));
+  lane.stream.wait();
+  expect_host(pinned.data(), kBytes, fourth, "behind the freeing of memory");
+}
+
 struct Rewrite {
   unsigned char* memory;
   Pattern before;
@@ -334,6 +373,7 @@ Cases order_cases() {
           {"calls_return_at_once", calls_return_at_once},
           {"independent_streams_progress", independent_streams_progress},
           {"copies_wait_long_for_their_start", copies_wait_long_for_their_start, 1, Run::kAlone},
+          {"calls_wait_for_late_copies", calls_wait_for_late_copies, 1, Run::kAlone},
           {"host_function_between_copies", host_function_between_copies},
           {"host_function_waits_for_copy", host_function_waits_for_copy},
           {"priorities", priorities},

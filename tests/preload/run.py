@@ -35,8 +35,9 @@ KERNEL = {**HOLD, "CAUSEWAY_ORDER": "kernel"}
 SAME_WORDS = ("errors_are_the_same", "oversized_copies_are_refused", "state_is_left_alone", "no_context")
 # Judge what the library costs or bears, or take long: once bare, once with the library's defaults, once
 # where it holds streams.
-ONCE = ("copies_wait_long_for_their_start", "huge_copy", "copying_costs_little", "idle_costs_nothing",
-        "relays_without_memory", "little_memory_of_other_gpus")
+ONCE = ("copies_wait_long_for_their_start", "calls_wait_for_late_copies", "huge_copy",
+        "copying_costs_little", "idle_costs_nothing", "relays_without_memory",
+        "little_memory_of_other_gpus")
 # Holes that docs/design/preload.md has under "Known holes": setup → case → what it says.
 KNOWN = {"runtime_shared_legacy_kernel":
          {"host_function_waits_for_copy": "a copy waited for another stream's host function"}}
