@@ -24,6 +24,7 @@ constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::max());
 constexpr Nanos kForever = seconds(10LL * 365 * 24 * 3600);
 constexpr Nanos kRescueMax = seconds(20);
 constexpr Nanos kSpinMax = millis(50);
+constexpr std::chrono::microseconds kPause(200);
 // A stand-in that has not started by then may be in a context that has died.
 constexpr Nanos kSuspicious = millis(100);
 
@@ -50,6 +51,22 @@ class Uncancelled {
 
  private:
   int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+// The program's thread may not ask about events while another one captures a graph, unless it says
+// that it does not mind.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Native& native) : native_(native) {
+    (void)native_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~RelaxedCapture() { (void)native_.cuThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  const Native& native_;
+  int mode_ = kCudaCaptureRelaxed;
 };
 
 }  // namespace
@@ -123,7 +140,7 @@ Status Session::start() {
   const device::CudaScope scope(native_.api, gpus_->context(0).handle());
   CAUSEWAY_ASSIGN(flags_, Flags::create(native_));
   CAUSEWAY_ASSIGN(stand_in_, make_stand_in(native_, settings.order, gpus_->primaries()));
-  CAUSEWAY_TRY(make_rescue_streams());
+  CAUSEWAY_TRY(make_own_streams());
   const OwnThreads ours;
   CAUSEWAY_TRY(make_engine());
   try {
@@ -156,18 +173,22 @@ Status Session::make_engine() {
   return {};
 }
 
-Status Session::make_rescue_streams() {
+Status Session::make_own_streams() {
   for (int link = 0; link < gpus_->count(); ++link) {
-    CAUSEWAY_ASSIGN(CUstream_st* const stream, gpus_->context(link).make_stream(0, 2));
-    rescue_streams_.push_back(stream);
+    for (auto* streams : {&rescue_streams_, &copy_streams_}) {
+      CAUSEWAY_ASSIGN(CUstream_st* const stream, gpus_->context(link).make_stream(0, 2));
+      streams->push_back(stream);
+    }
   }
   return {};
 }
 
 Session::~Session() {
   close(seconds(1));
-  for (std::size_t link = 0; link < rescue_streams_.size() && !gpus_->stopped(); ++link) {
-    gpus_->context(static_cast<int>(link)).destroy_stream(rescue_streams_[link]);
+  for (const auto* streams : {&rescue_streams_, &copy_streams_}) {
+    for (std::size_t link = 0; link < streams->size() && !gpus_->stopped(); ++link) {
+      gpus_->context(static_cast<int>(link)).destroy_stream((*streams)[link]);
+    }
   }
 }
 
@@ -367,31 +388,51 @@ Session::Settled::Settled(Session& session, Nanos most) : session_(session) {
   (void)session_.wait_until_none(session_.held_count_, most);
 }
 
-Session::Settled::Settled(Session& session, CUstream_st* stream) : session_(session) {
-  const Uncancelled meanwhile;
-  session_.settling_.fetch_add(1);
-  if (session_.held_count_.load() > 0) session_.wait_outside_driver(stream);
-}
-
-// As long as the stream takes: the native call would wait as long.
-void Session::wait_outside_driver(CUstream_st* stream) {
+// What the driver said of the work in the stream, once that is done; nullopt: nothing is held any
+// more and only that was to be waited for. As long as it takes: the native call would wait as long.
+std::optional<int> Session::wait_outside(CUstream_st* stream, bool while_held) {
   CUevent_st* event = nullptr;
-  if (native_.api.cuEventCreate(&event, device::kCudaEventDisableTiming) != device::kCudaSuccess) {
-    return;
-  }
-  if (native_.api.cuEventRecord(event, stream) == device::kCudaSuccess) {
-    const Nanos spin_until = clock_.now() + kSpinMax;
-    while (held_count_.load() > 0 && !closing_.load() &&
-           native_.api.cuEventQuery(event) == device::kCudaNotReady) {
-      if (clock_.now() < spin_until) {
-        std::this_thread::yield();
-        continue;
-      }
+  int result = native_.api.cuEventCreate(&event, device::kCudaEventDisableTiming);
+  if (result != device::kCudaSuccess) return result;
+  result = native_.api.cuEventRecord(event, stream);
+  bool held = true;
+  const Nanos spin_until = clock_.now() + kSpinMax;
+  while (result == device::kCudaSuccess && held) {
+    result = native_.api.cuEventQuery(event);
+    if (result != device::kCudaNotReady) break;
+    result = device::kCudaSuccess;
+    held = !while_held || (held_count_.load() > 0 && !closing_.load());
+    if (clock_.now() < spin_until) {
+      std::this_thread::yield();
+    } else {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, std::chrono::milliseconds(1));
+      changed_.wait_for(lock, kPause);
     }
   }
   native_.api.cuEventDestroy_v2(event);
+  if (!held) return {};
+  return result;
+}
+
+std::optional<int> Session::copy_outside(std::span<const CopyCall> copies, CUstream_st* stream) {
+  if (held_count_.load() == 0) return {};
+  CUctx_st* context = nullptr;
+  if (native_.api.cuCtxGetCurrent(&context) != device::kCudaSuccess) return {};
+  const Uncancelled until_it_is_done;
+  const RelaxedCapture meanwhile(native_);
+  for (int link = 0; link < gpus_->count(); ++link) {
+    if (gpus_->context(link).handle() != context) continue;
+    const auto before = wait_outside(stream, true);
+    if (!before) return {};
+    int result = *before;
+    CUstream_st* const own = copy_streams_[static_cast<std::size_t>(link)];
+    for (std::size_t i = 0; i < copies.size() && result == device::kCudaSuccess; ++i) {
+      result = native_.api.cuMemcpyAsync(copies[i].target, copies[i].source, copies[i].bytes, own);
+    }
+    if (result != device::kCudaSuccess) return result;
+    return wait_outside(own, false);
+  }
+  return {};
 }
 
 void Session::keep() {

@@ -82,11 +82,9 @@ class Session {
   // While one of these lives no stream begins to be held up.
   class Settled {
    public:
+    explicit Settled(Session& session) : session_(session) { session_.settling_.fetch_add(1); }
     // Returns when none is held any more, or after `most`.
     Settled(Session& session, Nanos most);
-    // Returns when `stream` has come to what it has now, or none is held any more: around calls
-    // that wait for the stream inside the driver, where they would keep the engine out.
-    Settled(Session& session, CUstream_st* stream);
     ~Settled() { session_.settling_.fetch_sub(1); }
     Settled(const Settled&) = delete;
     Settled& operator=(const Settled&) = delete;
@@ -94,6 +92,13 @@ class Session {
    private:
     Session& session_;
   };
+
+  // Copies that the driver would wait with for what `stream` has before them, held streams among
+  // it, and keep the engine out meanwhile. Waited for outside the driver, then made in a stream of
+  // ours, which waits for nobody; returns when they are done, and what the driver said. nullopt:
+  // nothing is held any more, or the current context is none of ours; the native call is to follow.
+  // Within the life of a Settled.
+  std::optional<int> copy_outside(std::span<const CopyCall> copies, CUstream_st* stream);
 
   // Before the process or the contexts end: nothing is taken over any more, what is pending gets
   // `grace` to finish, then is let go; after that the driver is not called any more. The session
@@ -113,7 +118,7 @@ class Session {
 
   Status start();
   Status make_engine();
-  Status make_rescue_streams();
+  Status make_own_streams();
   Decision decide_for(std::span<const CopyCall> copies, CUstream_st* stream) const;
   // With one of pending_count_ taken, which is given back when it fails. nullopt: taken over.
   std::optional<Verdict> take_over(const Decision& decision, std::span<const CopyCall> copies,
@@ -136,7 +141,7 @@ class Session {
   Status wait_for_rescue(const Pending& pending);
   void tell_of_long_copies();
   bool wait_until_none(const std::atomic<int>& count, Nanos timeout);
-  void wait_outside_driver(CUstream_st* stream);
+  std::optional<int> wait_outside(CUstream_st* stream, bool while_held);
   void close(Nanos grace);
 
   const Native& native_;
@@ -148,6 +153,7 @@ class Session {
   std::unique_ptr<Flags> flags_;
   std::unique_ptr<StandIn> stand_in_;
   std::vector<CUstream_st*> rescue_streams_;  // by link; the keeper's
+  std::vector<CUstream_st*> copy_streams_;    // by link; for copy_outside()
 
   std::atomic<int> settling_{0};
   std::atomic<bool> closing_{false};

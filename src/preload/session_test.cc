@@ -423,7 +423,7 @@ TEST_F(SessionTest, NothingIsTakenOverWhileADeviceIsWaitedFor) {
   EXPECT_TRUE(copy(device, address(host), kLarge, stream));
 }
 
-TEST_F(SessionTest, CallsThatWaitForAStreamWaitForItOutsideTheDriver) {
+TEST_F(SessionTest, CopiesThatWaitInTheDriverAreMadeOutside) {
   open();
   CUstream_st* const stream = make_stream();
   CUstream_st* const idle = make_stream();
@@ -431,12 +431,18 @@ TEST_F(SessionTest, CallsThatWaitForAStreamWaitForItOutsideTheDriver) {
   native_.cuLaunchHostFunc(stream, Door::wait, &door);
   const CudaDevicePointer device = on_gpu(kLarge);
   unsigned char* const host = pinned(kLarge, 12);
+  std::vector<unsigned char> pageable(kLarge);
+  const CopyCall out{address(pageable.data()), device, kLarge};
+  const CopyCall other{address(pageable.data()), address(host), kLarge};
   ASSERT_TRUE(copy(device, address(host), kLarge, stream));
   {
-    const Session::Settled settled(*session_, idle);
+    const Session::Settled settled(*session_);
+    EXPECT_EQ(session_->copy_outside({&other, 1}, idle), 0);
     EXPECT_EQ(session_->held(), 1);  // of no concern to that stream
+    EXPECT_EQ(std::memcmp(pageable.data(), host, kLarge), 0);
     EXPECT_FALSE(copy(device, address(host), kLarge, idle));
   }
+  std::fill(pageable.begin(), pageable.end(), static_cast<unsigned char>(0));
   std::atomic<bool> opened{false};
   std::thread opener([&] {
     pause_for(millis(100));
@@ -444,12 +450,17 @@ TEST_F(SessionTest, CallsThatWaitForAStreamWaitForItOutsideTheDriver) {
     door.open = true;
   });
   {
-    const Session::Settled settled(*session_, stream);
+    const Session::Settled settled(*session_);
+    if (!session_->copy_outside({&out, 1}, stream)) {  // nothing was held any more
+      EXPECT_EQ(native_.cuMemcpyDtoHAsync_v2(pageable.data(), device, kLarge, stream), 0);
+    }
     EXPECT_TRUE(opened);
-    EXPECT_EQ(native_.api.cuStreamQuery(stream), 0);
   }
   opener.join();
-  EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
+  EXPECT_EQ(std::memcmp(pageable.data(), host, kLarge), 0);
+  EXPECT_EQ(session_->held(), 0);
+  const Session::Settled settled(*session_);
+  EXPECT_EQ(session_->copy_outside({&out, 1}, stream), std::nullopt);
 }
 
 TEST_F(SessionTest, FreeingMemoryWhileCopiesArePendingEnds) {

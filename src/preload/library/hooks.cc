@@ -61,6 +61,14 @@ struct Batch {
   std::size_t count;
 };
 
+std::vector<CopyCall> calls_of(const Batch& batch) {
+  std::vector<CopyCall> calls;
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    calls.push_back({batch.targets[i], batch.sources[i], batch.bytes[i]});
+  }
+  return calls;
+}
+
 std::optional<int> taken(const Batch& batch, const CudaCopyAttributes* attributes,
                          std::size_t attribute_count, CUstream_st* stream) {
   constexpr std::size_t kCountMax = std::size_t{1} << 20;
@@ -72,11 +80,7 @@ std::optional<int> taken(const Batch& batch, const CudaCopyAttributes* attribute
       stream == nullptr || !orders_allow(attributes, attribute_count)) {
     return {};  // null streams and the like are errors of these functions: the driver's to tell
   }
-  std::vector<CopyCall> calls;
-  for (std::size_t i = 0; i < batch.count; ++i) {
-    calls.push_back({batch.targets[i], batch.sources[i], batch.bytes[i]});
-  }
-  return Process::get().copy(calls, stream, false);
+  return Process::get().copy(calls_of(batch), stream, false);
 }
 
 template <typename Function>
@@ -96,13 +100,25 @@ int native_call(Member member, Arguments... arguments) {
   return entry_of(*native, member)(arguments...);
 }
 
-// `until`: of Session::Settled.
-template <typename Until, typename Member, typename... Arguments>
-int settled_call(Until until, Member member, Arguments... arguments) {
+// Once nothing is held, or after `most`.
+template <typename Member, typename... Arguments>
+int settled_call(causeway::Nanos most, Member member, Arguments... arguments) {
   Session* const session = Process::get().session();
   if (session == nullptr || !session->holds()) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
-  const Session::Settled settled(*session, until);
+  const Session::Settled settled(*session, most);
+  return native_call(member, arguments...);
+}
+
+// Copies of `stream` that were not taken over, and which the driver would wait with.
+template <typename Member, typename... Arguments>
+int waiting_copies(std::span<const CopyCall> copies, CUstream_st* stream, Member member,
+                   Arguments... arguments) {
+  Session* const session = Process::get().session();
+  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
+  if (const int failure = session->failure()) return failure;
+  const Session::Settled settled(*session);
+  if (const auto result = session->copy_outside(copies, stream)) return *result;
   return native_call(member, arguments...);
 }
 
@@ -127,33 +143,40 @@ bool is_capturing(const Native& native, CUstream_st* stream) {
   return native.api.cuStreamIsCapturing(stream, &capturing) == 0 && capturing != 0;
 }
 
-// Copies that were not taken over, here and below: behind a stream that is held up one that waits
-// in the driver would keep the engine out of it (docs/decisions/0005-stand-in.md), as every
-// synchronous one does.
+// What was not taken over: a synchronous copy, an asynchronous one, a batch. Behind a stream that
+// is held up one that waits in the driver would keep the engine out of it (docs/decisions/
+// 0005-stand-in.md). `named`: the stream, null streams by their names.
+template <typename Member, typename Target, typename Source>
+int left_copy(CUstream_st* named, Member member, Target target, Source source, std::size_t bytes) {
+  const CopyCall call{address(target), address(source), bytes};
+  return waiting_copies({&call, 1}, named, member, target, source, bytes);
+}
+
 template <typename Member, typename Target, typename Source>
 int left_copy_async(CUstream_st* named, Member member, Target target, Source source,
                     std::size_t bytes, CUstream_st* stream) {
   const Native* const native = Process::get().native();
   const bool held = native != nullptr && Process::get().holds() && !is_capturing(*native, named);
-  if (held && waits(*native, address(target), address(source))) {
-    return settled_call(named, member, target, source, bytes, stream);
+  if (!held || !waits(*native, address(target), address(source))) {
+    return native_call(member, target, source, bytes, stream);
   }
-  return native_call(member, target, source, bytes, stream);
+  const CopyCall call{address(target), address(source), bytes};
+  return waiting_copies({&call, 1}, named, member, target, source, bytes, stream);
 }
 
 template <typename Member, typename... Arguments>
 int left_batch(const Batch& batch, CUstream_st* stream, Member member, Arguments... arguments) {
   const Native* const native = Process::get().native();
-  const bool valid = batch.targets != nullptr && batch.sources != nullptr;
+  const bool valid = batch.targets != nullptr && batch.sources != nullptr && batch.bytes != nullptr;
   if (native == nullptr || !Process::get().holds() || !valid || is_capturing(*native, stream)) {
     return native_call(member, arguments...);
   }
-  for (std::size_t i = 0; i < batch.count; ++i) {
-    if (waits(*native, batch.targets[i], batch.sources[i])) {
-      return settled_call(stream, member, arguments...);
-    }
+  bool any = false;
+  for (std::size_t i = 0; i < batch.count && !any; ++i) {
+    any = waits(*native, batch.targets[i], batch.sources[i]);
   }
-  return native_call(member, arguments...);
+  if (!any) return native_call(member, arguments...);
+  return waiting_copies(calls_of(batch), stream, member, arguments...);
 }
 
 // Kernels, each in its context, and executable graphs that need not be loaded any more, as far as
@@ -223,31 +246,31 @@ int make_graph(Member member, CUgraphExec_st** made, Arguments... arguments) {
 CAUSEWAY_EXPORT int cuMemcpy(CudaDevicePointer target, CudaDevicePointer source,
                              std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return settled_call(kLegacyStream, &Native::cuMemcpy, target, source, bytes);
+  return left_copy(kLegacyStream, &Native::cuMemcpy, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpy_ptds(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return settled_call(kThreadStream, &Native::cuMemcpy_ptds, target, source, bytes);
+  return left_copy(kThreadStream, &Native::cuMemcpy_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2(CudaDevicePointer target, const void* source,
                                     std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return settled_call(kLegacyStream, &Native::cuMemcpyHtoD_v2, target, source, bytes);
+  return left_copy(kLegacyStream, &Native::cuMemcpyHtoD_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2_ptds(CudaDevicePointer target, const void* source,
                                          std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return settled_call(kThreadStream, &Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
+  return left_copy(kThreadStream, &Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2(void* target, CudaDevicePointer source, std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return settled_call(kLegacyStream, &Native::cuMemcpyDtoH_v2, target, source, bytes);
+  return left_copy(kLegacyStream, &Native::cuMemcpyDtoH_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2_ptds(void* target, CudaDevicePointer source,
                                          std::size_t bytes) {
   if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return settled_call(kThreadStream, &Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
+  return left_copy(kThreadStream, &Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
 }
 
 CAUSEWAY_EXPORT int cuMemcpyAsync(CudaDevicePointer target, CudaDevicePointer source,
