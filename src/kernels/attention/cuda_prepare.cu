@@ -5,6 +5,7 @@
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/attention/cuda_fresh.cuh"
 #include "kernels/cuda_launch.cuh"
+#include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention {
 namespace {
@@ -29,17 +30,19 @@ struct Args {
   int q_heads, kv_heads, half, block_tokens;
 };
 
+// One access each way, as Bf16x8.
 struct alignas(8) Quad {
-  __nv_bfloat162 pair[2];
+  uint2 words;
 };
 
 __device__ __forceinline__ void widen(const Quad& packed, float (&out)[kQuad]) {
-  const float2 first = __bfloat1622float2(packed.pair[0]);
-  const float2 second = __bfloat1622float2(packed.pair[1]);
-  out[0] = first.x, out[1] = first.y, out[2] = second.x, out[3] = second.y;
+  out[0] = __uint_as_float(packed.words.x << 16);
+  out[1] = __uint_as_float(packed.words.x & 0xFFFF0000u);
+  out[2] = __uint_as_float(packed.words.y << 16);
+  out[3] = __uint_as_float(packed.words.y & 0xFFFF0000u);
 }
 __device__ __forceinline__ Quad narrow(const float (&in)[kQuad]) {
-  return {{__floats2bfloat162_rn(in[0], in[1]), __floats2bfloat162_rn(in[2], in[3])}};
+  return {make_uint2(mma::pack(in[0], in[1]), mma::pack(in[2], in[3]))};
 }
 __device__ __forceinline__ void widen(const float* row, float (&out)[kQuad]) {
   const float4 four = *reinterpret_cast<const float4*>(row);
