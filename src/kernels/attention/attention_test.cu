@@ -515,6 +515,29 @@ void run_shared(testing::Report& report, Late& late, cudaStream_t stream, Random
   }
 }
 
+// So many sequences that merging rehearses (from 33 on, cuda_merge.cu) or goes by a list (from 97
+// on, cuda_merge_many.cu), of fewer sequences than the workers' slots and of more; sequences of two
+// pieces, of one, of none, and one of more pieces than are added up at once.
+void run_many_shared(testing::Report& report, Late& late, cudaStream_t stream, Random& random,
+                     bool small) {
+  std::vector<Heads> shapes = {{32, 8, 128}, {64, 4, 64}, {36, 4, 128}};
+  std::vector<std::int64_t> decodes = {33, 70, 96, 97, 131, 132, 300};
+  if (small) shapes = {{32, 8, 128}, {4, 1, 64}};
+  if (small) decodes = {40, 140};
+  for (const Heads& heads : shapes) {
+    for (const std::int64_t decode : decodes) {
+      Case c{.shape = {"many shared", 16, heads}, .decode = decode, .seed = random.bits()};
+      const std::int64_t longest = small ? 60 : decode == 300 ? 120 : 220;
+      for (std::int64_t i = 0; i < decode; ++i) {
+        const bool is_long = i == 20 && decode != 132;
+        c.context.push_back(is_long ? (small ? 300 : 2100) : random.between(0, longest));
+        c.queries.push_back(i == 1 || i == 40 || i + 1 == decode ? 0 : 1);
+      }
+      run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
+    }
+  }
+}
+
 // Frames far apart: offsets beyond 8 GiB, where 32 bits of elements end. Compared on the device's
 // own reference, because the host has no such memory.
 void run_far(testing::Report& report, cudaStream_t stream) {
@@ -609,6 +632,7 @@ int run_all(int cases, std::uint64_t seed, bool small) {
     run_all_kernels(generate(random, shape, small), report, late, stream);
   }
   run_shared(report, late, stream, random, small);
+  run_many_shared(report, late, stream, random, small);
   if (!small) run_many(report, late, stream, random);
   if (!small) run_changes(report, late, stream, random);
   if (!small) run_far(report, stream);

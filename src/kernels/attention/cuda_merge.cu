@@ -2,60 +2,25 @@
 // slots: the result does not depend on timing.
 #include <algorithm>
 
-#include "kernels/attention/cuda_split.cuh"
-#include "kernels/cuda_mma.cuh"
+#include "kernels/attention/cuda_merge.cuh"
 
 namespace causeway::kernels::attention::parts {
 namespace {
 
-constexpr int kMergeThreads = 256;
-constexpr int kMergeUnroll = 8;  // pieces asked for at once
-constexpr int kMergeTurns = 4;   // or heads of two pieces
-// The product behind is placed when all CTAs of this kernel have been: no more than two an SM.
-constexpr int kMergeCtasMax = 264;
+constexpr int kMergeTurns = 4;  // heads of two pieces at once
 
-// Adds a piece, of which the largest score is at most `above`.
-__device__ void add_piece(const float2& state, const float4& part, float above, float& sum,
-                          float4& value) {
-  const float factor = exp2f(state.x - above);
-  sum += state.y * factor;
-  value.x += part.x * factor;
-  value.y += part.y * factor;
-  value.z += part.z * factor;
-  value.w += part.w * factor;
-}
-
-// What the merging kernel adds up of one element: `above` is the largest score of all.
-struct Merged {
-  float above = -INFINITY, sum = 0;
-  float4 value = {0, 0, 0, 0};
-
-  template <int kCount>
-  __device__ void add(const float2 (&state)[kCount], const float4 (&part)[kCount]) {
-    float next = above;
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) next = fmaxf(next, state[j].x);
-    rescale(next);
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) add_piece(state[j], part[j], above, sum, value);
-  }
-  __device__ void rescale(float next) {
-    const float shrink = exp2f(above - next);
-    above = next;
-    sum *= shrink;
-    value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
-  }
-  __device__ void store(uint2* target) const {
-    const float inverse = 1.0f / sum;
-    *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
-                         mma::pack(value.z * inverse, value.w * inverse));
-  }
-};
+// Beyond so many sequences merge_many_kernel merges. It adds 3.3 µs to a layer of Llama-3.1-8B at
+// 128 and 256 sequences, this file's kernel 4.4 and 4.2; but 6.9 beside 2.6 at 48, and at 64 a step
+// is 2 % slower with it (docs/measurements/model-h200.md).
+constexpr int kManyBeyond = 96;
+// Beyond so many this file's kernel rehearses: 2.6 µs instead of 4.5 at 48. With fewer: not
+// measured.
+constexpr int kRehearsesBeyond = 32;
 
 // With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
 template <int kSize>
 __device__ void merge_pairs(const SplitArgs& a, const SequencePlan& pieces, int sequence, int head,
-                            int step, int turns, int element) {
+                            int step, int turns, int element, bool real) {
   const int heads = a.kv_heads * a.group;
   float2 state[kMergeTurns][2];
   float4 part[kMergeTurns][2];
@@ -77,6 +42,7 @@ __device__ void merge_pairs(const SplitArgs& a, const SequencePlan& pieces, int 
     if (t >= turns || h >= heads) continue;
     Merged merged;
     merged.add(state[t], part[t]);
+    if (!real) continue;
     merged.store(reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize) +
                  element);
   }
@@ -116,69 +82,116 @@ __device__ void join_parties(int parties, int party, MergeShared& shared, Merged
   __syncthreads();
 }
 
-// Merges pieces: `parties` teams of kSize / 4 threads share those of a query head, and a CTA takes
-// as many heads of a sequence at once as it has room for. An item is such a turn; CTAs have items
-// next to each other, so that they look a sequence up once. Also zeroes rows without a sequence.
+// This party's pieces of a query head.
 template <int kSize>
-__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
-  constexpr int kTeam = kSize / 4, kTeams = kMergeThreads / kTeam;
-  __shared__ MergeShared shared;
-  if (!a.tables_early) wait_for_predecessor();
-  const int thread = static_cast<int>(threadIdx.x);
-  const int team = thread / kTeam, element = thread % kTeam, party = team % parties;
-  const int heads = a.kv_heads * a.group, at_once = kTeams / parties;
-  const int turns = (heads + at_once - 1) / at_once, items = a.sequences * turns;
-  int item = static_cast<int>(int64_t{blockIdx.x} * items / gridDim.x);
-  const int end = static_cast<int>((int64_t{blockIdx.x} + 1) * items / gridDim.x);
-  int sequence = item / turns;
-  SequencePlan pieces = read_plan(a, sequence), next = read_plan(a, sequence + 1);
-  if (a.tables_early) wait_for_predecessor();
-  for (; item < end; ++item) {
-    if (item / turns != sequence) {
-      ++sequence;
-      pieces = next;
-      next = read_plan(a, sequence + 1);
+__device__ __forceinline__ void add_pieces(const SplitArgs& a, const SequencePlan& pieces, int head,
+                                           int parties, int party, int element, Merged& merged) {
+  const int kv_head = head / a.group, row = head % a.group;
+  for (int i = party; i < pieces.count; i += parties * kMergeUnroll) {
+    float2 state[kMergeUnroll];
+    float4 part[kMergeUnroll];
+#pragma unroll
+    for (int j = 0; j < kMergeUnroll; ++j) {
+      const int at = i + j * parties;
+      state[j] = make_float2(-INFINITY, 0);
+      part[j] = make_float4(0, 0, 0, 0);
+      if (at >= pieces.count) continue;
+      const int64_t piece =
+          piece_of(a, kv_head, pieces.first + at, at == 0 && pieces.within != 0) * a.group + row;
+      state[j] = __ldcg(a.state + piece);
+      part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
     }
+    merged.add(state, part);
+  }
+}
+
+// What a CTA merges. An item is a turn: so many heads of a sequence as it has room for at once.
+struct Items {
+  int parties;  // teams of kSize / 4 threads that share the pieces of a head
+  int at_once;  // heads
+  int turns;    // of a sequence
+  int begin, end;
+};
+
+template <int kSize>
+__device__ Items items_of(const SplitArgs& a, int parties) {
+  constexpr int kTeams = kMergeThreads / (kSize / 4);
+  const int at_once = kTeams / parties, turns = (a.kv_heads * a.group + at_once - 1) / at_once;
+  const int64_t items = int64_t{a.sequences} * turns;
+  return {.parties = parties,
+          .at_once = at_once,
+          .turns = turns,
+          .begin = static_cast<int>(blockIdx.x * items / gridDim.x),
+          .end = static_cast<int>((blockIdx.x + int64_t{1}) * items / gridDim.x)};
+}
+
+// The sequence of an item, its pieces, and those of the one behind.
+struct Cursor {
+  int sequence;
+  SequencePlan pieces, next;
+};
+
+__device__ Cursor read_cursor(const SplitArgs& a, int sequence) {
+  return {sequence, read_plan(a, sequence), read_plan(a, sequence + 1)};
+}
+
+// All threads of the CTA. `at`: of the first item, then of the last. Not real: nothing is stored.
+template <int kSize>
+__device__ __forceinline__ void merge_items(const SplitArgs& a, const Items& items, Cursor& at,
+                                            MergeShared& shared, bool real) {
+  constexpr int kTeam = kSize / 4;
+  const int thread = static_cast<int>(threadIdx.x), heads = a.kv_heads * a.group;
+  const int parties = items.parties, team = thread / kTeam, element = thread % kTeam;
+  const int party = team % parties;
+  for (int item = items.begin; item < items.end; ++item) {
+    if (item / items.turns != at.sequence) {
+      ++at.sequence;
+      at.pieces = at.next;
+      at.next = read_plan(a, at.sequence + 1);
+    }
+    const SequencePlan& pieces = at.pieces;
     if (pieces.count == 1) continue;  // its worker had all of it
+    const int turn = item % items.turns;
     if (pieces.count == 2 && parties == 1) {
-      const int together = min(kMergeTurns, min(end - item, turns - item % turns));
-      merge_pairs<kSize>(a, pieces, sequence, item % turns * at_once + team, at_once, together,
-                         element);
+      const int together = min(kMergeTurns, min(items.end - item, items.turns - turn));
+      merge_pairs<kSize>(a, pieces, at.sequence, turn * items.at_once + team, items.at_once,
+                         together, element, real);
       item += together - 1;
       continue;
     }
-    const int head = item % turns * at_once + team / parties;
-    const int kv_head = head / a.group, row = head % a.group;
-    const bool inside = head < heads;
+    const int head = turn * items.at_once + team / parties;
+    const bool inside = head < heads, stores = real && inside && party == 0;
     auto* target =
-        reinterpret_cast<uint2*>(a.out + (static_cast<int64_t>(sequence) * heads + head) * kSize) +
-        element;
+        reinterpret_cast<uint2*>(a.out + (int64_t{at.sequence} * heads + head) * kSize) + element;
     if (pieces.count == 0) {
-      if (inside && party == 0) *target = make_uint2(0, 0);
+      if (stores) *target = make_uint2(0, 0);
       continue;
     }
-
-    // ---- this party's pieces --------------------------------------------------------------------
     Merged merged;
-    for (int i = party; inside && i < pieces.count; i += parties * kMergeUnroll) {
-      float2 state[kMergeUnroll];
-      float4 part[kMergeUnroll];
-#pragma unroll
-      for (int j = 0; j < kMergeUnroll; ++j) {
-        const int at = i + j * parties;
-        state[j] = make_float2(-INFINITY, 0);
-        part[j] = make_float4(0, 0, 0, 0);
-        if (at >= pieces.count) continue;
-        const int64_t piece =
-            piece_of(a, kv_head, pieces.first + at, at == 0 && pieces.within != 0) * a.group + row;
-        state[j] = __ldcg(a.state + piece);
-        part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
-      }
-      merged.add(state, part);
-    }
-
+    if (inside) add_pieces<kSize>(a, pieces, head, parties, party, element, merged);
     if (parties > 1) join_parties<kTeam>(parties, party, shared, merged);
-    if (inside && party == 0) merged.store(target);
+    if (stores) merged.store(target);
+  }
+}
+
+// Merges pieces. CTAs have items next to each other, so that they look a sequence up once. Also
+// zeroes rows without a sequence. kRehearses: tables come early, and first all is done once without
+// effect, while the kernel in front still writes what this reads: the instructions are in no cache.
+// Which pieces there are the plan says, which is complete.
+template <int kSize, bool kRehearses>
+__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
+  __shared__ MergeShared shared;
+  if (!a.tables_early) wait_for_predecessor();
+  if (kRehearses) let_successor_start();
+  const Items items = items_of<kSize>(a, parties);
+  const int first = items.begin / items.turns;
+  Cursor at = read_cursor(a, first);
+#pragma unroll 1
+  for (int pass = kRehearses ? 0 : 1; pass < 2; ++pass) {
+    const bool real = pass == 1;
+    if (real && a.tables_early) wait_for_predecessor();
+    if (real && at.sequence != first) at = read_cursor(a, first);
+    merge_items<kSize>(a, items, at, shared, real);
   }
 }
 
@@ -198,14 +211,16 @@ Status launch_merge(const SplitArgs& a, CudaStream stream) {
   const int heads = a.kv_heads * a.group, parties = merge_parties<kSize>(a.sequences, heads);
   const int at_once = kMergeThreads / (kSize / 4) / parties;
   const int grid = std::min(kMergeCtasMax, a.sequences * ((heads + at_once - 1) / at_once));
+  const bool rehearses = a.tables_early && a.sequences > kRehearsesBeyond;
   return launch("attention (merging)", stream,
-                {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)}, merge_kernel<kSize>, a,
-                parties);
+                {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)},
+                rehearses ? merge_kernel<kSize, true> : merge_kernel<kSize, false>, a, parties);
 }
 
 }  // namespace
 
 Status merge_pieces(const SplitArgs& args, std::int64_t size, CudaStream stream) {
+  if (args.sequences > kManyBeyond) return merge_many(args, size, stream);
   return size == 64 ? launch_merge<64>(args, stream) : launch_merge<128>(args, stream);
 }
 

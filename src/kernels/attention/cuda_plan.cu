@@ -57,15 +57,39 @@ __device__ Found find_tile(const SplitArgs& a, int lane, int64_t wanted) {
   return {};
 }
 
+// Of a sequence of `count` > 0 tiles from `start` on.
+__device__ SequencePlan pieces_of(const Share& share, int sequence, int64_t start, int count) {
+  const int64_t first = share.slot_of(start);
+  SequencePlan plan = {};
+  plan.first = static_cast<int>(first);
+  plan.count = static_cast<int>(share.slot_of(start + count - 1) - first) + 1;
+  plan.within = start > share.begin(first) ? 1 : 0;
+  plan.sequence = sequence;
+  return plan;
+}
+
+// What crosses into a slot, of which `found` has the first tile, from the slot in front.
+__device__ void plan_crossing(const SplitArgs& a, const Share& share, int slot,
+                              const Found& found) {
+  if (slot == 0) return;
+  const bool crosses = slot < share.slots && found.start < share.begin(slot) &&
+                       share.slot_of(found.start) == slot - 1;
+  a.crossing[slot - 1] =
+      crosses ? pieces_of(share, found.sequence, found.start, tiles_of(a.length[found.sequence]))
+              : SequencePlan{};
+}
+
 __device__ void plan_slot(const SplitArgs& a, const Share& share, int slot, int lane) {
   SlotPlan& plan = a.slot_plan[slot];
   const int64_t begin = slot < share.slots ? share.begin(slot) : 0;
   const int64_t end = slot < share.slots ? share.begin(slot + 1) : 0;
   if (begin == end) {
     if (lane == 0) plan.count = 0;
+    if (lane == 0) plan_crossing(a, share, slot, {});
     return;
   }
   const Found found = find_tile(a, lane, begin);
+  if (lane == 0) plan_crossing(a, share, slot, found);
   const int tile = static_cast<int>(begin - found.start);
   const int block = tile * kTile / a.block_tokens;
   const int frames_end = a.frame_begin[a.sequences];
@@ -90,14 +114,7 @@ __device__ void plan_sequence(const SplitArgs& a, const Share& share, int sequen
   const int count = tiles_of(a.length[sequence]);
   const int64_t start = count_tiles(a, lane, sequence);
   if (lane != 0) return;
-  SequencePlan plan = {};
-  if (count > 0) {
-    const int64_t first = share.slot_of(start);
-    plan.first = static_cast<int>(first);
-    plan.count = static_cast<int>(share.slot_of(start + count - 1) - first) + 1;
-    plan.within = start > share.begin(first) ? 1 : 0;
-  }
-  a.sequence_plan[sequence] = plan;
+  a.sequence_plan[sequence] = count > 0 ? pieces_of(share, sequence, start, count) : SequencePlan{};
 }
 
 // A warp a slot, then a warp a sequence.
@@ -143,6 +160,7 @@ Bytes split_workspace(const Heads& heads, std::int64_t sequences) {
   if (!split_serves(heads)) return Bytes(0);
   return Bytes(aligned(piece_rows(heads) * 8) + aligned(piece_rows(heads) * heads.size * 4) +
                aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SlotPlan))) +
+               aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SequencePlan))) +
                aligned(sequences * static_cast<std::int64_t>(sizeof(SequencePlan))));
 }
 
@@ -180,6 +198,8 @@ Result<SplitArgs> split_args(const ParamsCuda& p) {
   memory += aligned(piece_rows(p.heads) * p.heads.size * 4);
   a.slot_plan = reinterpret_cast<SlotPlan*>(memory);
   memory += aligned(slots_max(p.heads) * static_cast<std::int64_t>(sizeof(SlotPlan)));
+  a.crossing = reinterpret_cast<SequencePlan*>(memory);
+  memory += aligned(slots_max(p.heads) * static_cast<std::int64_t>(sizeof(SequencePlan)));
   a.sequence_plan = reinterpret_cast<SequencePlan*>(memory);
   return a;
 }

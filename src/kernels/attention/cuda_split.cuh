@@ -30,10 +30,10 @@ struct alignas(16) SlotPlan {
 
 // The pieces of a sequence, for the merging kernel.
 struct alignas(16) SequencePlan {
-  int first;   // the slot that has its beginning
-  int count;   // of slots; 0: no tokens
-  int within;  // it begins within the first
-  int pad;
+  int first;     // the slot that has its beginning
+  int count;     // of slots; 0: no tokens
+  int within;    // it begins within the first
+  int sequence;  // whose they are
 };
 
 struct SplitArgs {
@@ -59,6 +59,9 @@ struct SplitArgs {
   float2* state;   // [slots][kv heads][2][group]: largest score (log 2), Σ 2^(score - largest)
   SlotPlan* slot_plan;          // [slots]
   SequencePlan* sequence_plan;  // [sequences]
+  // [slots - 1] the sequence that began in slot i and goes on in slot i + 1; count 0: there is
+  // none. Every shared sequence is in it once.
+  SequencePlan* crossing;
 };
 
 __device__ inline int tiles_of(int length) { return (length + kTile - 1) / kTile; }
