@@ -19,7 +19,8 @@ int run_all(std::uint64_t seed) {
   testing::Report report;
   for (const std::int64_t size : {8, 768, 3072, 9728, 14336, 18944, 27648, 28672}) {
     const std::int64_t rows = random.between(1, 19);
-    const auto gate_up = testing::random_bf16(random, rows * 2 * size, 6);
+    // Gates of -300 too, whose exponential is beyond f32.
+    const auto gate_up = testing::random_bf16(random, rows * 2 * size, size == 9728 ? 300 : 6);
     std::vector<float> exact(static_cast<std::size_t>(rows * size));
     run({.rows = rows, .size = size, .gate_up = gate_up.f32.data(), .out = exact.data()});
     Device<BFloat16> d_gate_up(gate_up.bf16);

@@ -24,8 +24,9 @@ __global__ void __launch_bounds__(kThreads)
     float gate[8], up[8];
     widen(both[0], gate);
     widen(both[1], up);
+    // By a reciprocal: 0 where the divisor is beyond 2^126, and the quotient would be below 1e-36.
 #pragma unroll
-    for (int i = 0; i < 8; ++i) gate[i] = gate[i] / (1.0f + __expf(-gate[i])) * up[i];
+    for (int i = 0; i < 8; ++i) gate[i] = __fdividef(gate[i], 1.0f + __expf(-gate[i])) * up[i];
     out[row * out_vectors + column] = narrow(gate);
   }
 }
