@@ -101,6 +101,7 @@ class CudaForward::State {
   const std::int32_t* table(std::int64_t offset) const { return tables_ + offset; }
 
   Status enqueue() {
+    pending_ = nullptr;
     CAUSEWAY_TRY(kernels::attention::plan(attention_params(0, nullptr), stream_));
     // These two let nothing behind them start before they have waited for what is in front: plan
     // and table, which attention reads early, are complete when the first layer's product starts.
@@ -126,21 +127,26 @@ class CudaForward::State {
   }
 
   Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
+    const float* const parts = std::exchange(pending_, nullptr);
     return kernels::rms_norm::run({.rows = rows,
                                    .size = config_.hidden,
                                    .x = a_.x,
                                    .weight = weight.data,
                                    .epsilon = static_cast<float>(config_.norm_epsilon),
                                    .out = a_.normed,
-                                   .rows_wanted = wanted},
+                                   .rows_wanted = wanted,
+                                   .parts = parts,
+                                   .tokens = shape_.rows,
+                                   .sum = a_.x},
                                   stream_);
   }
 
-  // A product of the residual stream's norm.
-  CudaLinear normed(WeightsRef weight, CudaLinear product) const {
+  // A product of the residual stream's norm, which adds what is pending.
+  CudaLinear normed(WeightsRef weight, CudaLinear product) {
     product.x = a_.x;
     product.k = config_.hidden;
-    product.norm = {weight, static_cast<float>(config_.norm_epsilon), a_.normed};
+    product.norm = {weight, static_cast<float>(config_.norm_epsilon), a_.normed,
+                    std::exchange(pending_, nullptr), a_.x};
     // With the norm inside, the share that the product in front leaves; behind a norm of its own
     // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
     // in pairs. So it is for the head.
@@ -234,16 +240,24 @@ class CudaForward::State {
                                                     .silu_mul = true,
                                                     .out = a_.active});
     CAUSEWAY_TRY(linear(gate_up, shape_.rows));
-    return linear(
-        {.x = a_.active,
-         .k = config_.intermediate,
-         .w = w.down,
-         .bias = w.down_bias,
-         .n = config_.hidden,
-         .residual = a_.x,
-         .out = a_.x,
-         .share = gate_up.share == CudaShare::kLess ? CudaShare::kMore : CudaShare::kLess},
-        shape_.rows);
+    CudaLinear down = {
+        .x = a_.active,
+        .k = config_.intermediate,
+        .w = w.down,
+        .bias = w.down_bias,
+        .n = config_.hidden,
+        .residual = a_.x,
+        .out = a_.x,
+        .share = gate_up.share == CudaShare::kLess ? CudaShare::kMore : CudaShare::kLess};
+    if (leaves_parts(down, shape_.rows)) {
+      float* const parts = kernels::gemm::CudaGemm::parts_in(workspace_.gemm_workspace());
+      pending_ = parts;
+      down.residual = nullptr;
+      down.out = parts;
+      down.type = kernels::gemm::CudaOut::kF32;
+      down.parts = kernels::gemm::kPartsMax;
+    }
+    return linear(down, shape_.rows);
   }
 
   // x += experts(norm(x))
@@ -256,7 +270,8 @@ class CudaForward::State {
                          .residual = a_.x,
                          .workspace = workspace_.experts_workspace(),
                          .experts_read = options_.experts_read};
-    if (experts_->front_fits(step)) {
+    // The front does not add what is pending.
+    if (pending_ == nullptr && experts_->front_fits(step)) {
       return experts_->run_with_front({.norm_weight = w.post_norm.data,
                                        .router = w.router.data,
                                        .epsilon = static_cast<float>(config_.norm_epsilon)},
@@ -298,6 +313,7 @@ class CudaForward::State {
   const std::byte* captured_kv_ = nullptr;
 
   // Of the step that is being enqueued.
+  const float* pending_ = nullptr;  // parts of the last layer's product that x still lacks
   StepShape shape_;
   KvMemory kv_;
   kernels::CudaStream stream_ = nullptr;

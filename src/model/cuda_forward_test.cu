@@ -1,5 +1,6 @@
 // The forward pass on a GPU against the one on the CPU, on generated models of every family:
-// prompts in chunks, mixed steps, and decode plainly, captured, and from the graph.
+// prompts in chunks, mixed steps, and decode plainly, captured, and from the graph; of few
+// sequences and of as many as have other kernels.
 //   cuda_forward_gpu_test [--seed S]        exit code 77: no GPU
 #include <cuda_runtime.h>
 
@@ -21,7 +22,8 @@ namespace causeway::model {
 namespace {
 
 constexpr Bytes kFrame = kib(256);
-constexpr std::int64_t kFrames = 64;
+constexpr std::int64_t kFrames = 160;
+constexpr std::int32_t kSequences = 112;
 // bf16 keeps 8 bits: 2⁻⁹ a rounding, some dozens of them after each other.
 constexpr double kTolerance = 0.03;
 
@@ -86,7 +88,7 @@ class Story {
   std::int64_t vocab_;
   std::int64_t block_;
   std::int64_t next_frame_ = 1;
-  Sequence sequences_[8];
+  Sequence sequences_[kSequences];
 };
 
 std::vector<std::vector<Part>> script() {
@@ -97,6 +99,19 @@ std::vector<std::vector<Part>> script() {
   };
   for (int i = 0; i < 5; ++i) steps.push_back({{0}, {1}, {2}, {3}});
   for (int i = 0; i < 3; ++i) steps.push_back({{2}, {0}, {3}});
+  // Many, of which every eighth has a prompt: its tiles are shared among workers.
+  for (std::int32_t begin = 8; begin < kSequences; begin += 48) {
+    std::vector<Part> prompts;
+    for (std::int32_t s = begin; s < std::min(begin + 48, kSequences); s += 8) {
+      prompts.push_back({s, 40, s % 16 == 8});
+    }
+    steps.push_back(prompts);
+  }
+  for (const std::int32_t end : {48, 110}) {  // in buckets of 40 and of 112
+    std::vector<Part> all;
+    for (std::int32_t s = 8; s < end; ++s) all.push_back({s});
+    for (int i = 0; i < 3; ++i) steps.push_back(all);
+  }
   return steps;
 }
 
@@ -126,10 +141,10 @@ class Pair {
     must(cudaMemset(kv_.data(), 0xFF, host_kv_.size()), "poisoning KV");
     // The slice's stream does not wait for the default one.
     must(cudaStreamSynchronize(nullptr), "weights and KV");
-    workspace_ =
-        must(CudaWorkspace::create(device, {&config, 1}, {.rows = 256, .places = 8, .frames = 256},
-                                   device.capabilities().processors, stream_),
-             "the workspace");
+    workspace_ = must(CudaWorkspace::create(device, {&config, 1},
+                                            {.rows = 256, .places = kSequences, .frames = 512},
+                                            device.capabilities().processors, stream_),
+                      "the workspace");
     forward_ = must(CudaForward::create(config,
                                         std::make_unique<PlacedModel>(
                                             plan, weights_.data(), weights::WeightPlace::kResident),
@@ -139,7 +154,7 @@ class Pair {
 
   // The relative error of the step's logits.
   double step(const request::Batch& batch) {
-    constexpr std::int64_t kBuckets[] = {1, 2, 4, 8};
+    constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 40, kSequences};
     const StepShape shape = shape_of(batch, kBuckets);
     std::vector<std::int32_t> tables(static_cast<std::size_t>(
         table_elements_max(shape.rows, shape.places, std::ssize(batch.frames))));

@@ -11,6 +11,9 @@ namespace {
 using kernels::gemm::CudaOperands;
 using kernels::gemm::CudaOut;
 using kernels::gemm::CudaRequest;
+using kernels::gemm::kPartsMax;
+
+static_assert(kPartsMax == kernels::rms_norm::kParts);
 
 // The largest workspace over all row counts that a step may have: the way changes with the rows,
 // and so does what it takes.
@@ -46,6 +49,7 @@ CudaRequest request_of(const CudaLinear& linear, std::int64_t rows, const CudaOp
           .bias = static_cast<bool>(linear.bias),
           .residual = linear.residual != nullptr,
           .silu_mul = linear.silu_mul,
+          .parts = linear.parts,
           .share = linear.share,
           .aligned = kernels::gemm::aligned(operands),
           .paired = kernels::gemm::paired(operands)};
@@ -63,7 +67,7 @@ Status normalise(const CudaLinear& linear, int sm_count, CudaRequest& request,
   if (!norm.weight) return {};
   operands.gains = norm.weight.data;
   operands.epsilon = norm.epsilon;
-  request.norm = fuses_norm(request, operands, sm_count);
+  request.norm = norm.parts == nullptr && fuses_norm(request, operands, sm_count);
   if (request.norm) return {};
   operands.x = norm.scratch;
   operands.gains = nullptr;
@@ -72,7 +76,10 @@ Status normalise(const CudaLinear& linear, int sm_count, CudaRequest& request,
                                  .x = linear.x,
                                  .weight = norm.weight.data,
                                  .epsilon = norm.epsilon,
-                                 .out = norm.scratch},
+                                 .out = norm.scratch,
+                                 .parts = norm.parts,
+                                 .tokens = request.m,
+                                 .sum = norm.sum},
                                 stream);
 }
 
@@ -92,6 +99,11 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
     requests.push_back({.n = c.moe->experts, .k = c.hidden, .out = CudaOut::kF32});
   }
   Bytes largest;
+  if (c.intermediate > 0) {
+    const std::int64_t few = std::min(rows, kernels::gemm::kPartsRowsMax), any = 8 * kPartsMax;
+    const CudaRequest parts{.n = c.hidden, .k = any, .out = CudaOut::kF32, .parts = kPartsMax};
+    CAUSEWAY_ASSIGN(largest, most(parts, few, sm_count));
+  }
   for (const CudaRequest& request : requests) {
     CAUSEWAY_ASSIGN(const Bytes needed, most(request, rows, sm_count));
     largest = std::max(largest, needed);
@@ -101,10 +113,16 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
   return std::max(largest, needed);
 }
 
+bool leaves_parts(const CudaLinear& linear, std::int64_t rows) {
+  if (linear.n > kernels::rms_norm::kPartsSizeMax) return false;
+  return kernels::gemm::parts_wanted(request_of(linear, rows, operands_of(linear))) > 1;
+}
+
 bool fuses_norm(const CudaLinear& linear, std::int64_t rows, int sm_count) {
   CudaOperands operands = operands_of(linear);
   operands.gains = linear.norm.weight.data;
-  return linear.norm.weight && fuses_norm(request_of(linear, rows, operands), operands, sm_count);
+  return linear.norm.weight && linear.norm.parts == nullptr &&
+         fuses_norm(request_of(linear, rows, operands), operands, sm_count);
 }
 
 Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,

@@ -17,6 +17,10 @@ struct CudaNorm {
   kernels::WeightsRef weight;  // bf16 [k]; null: no norm
   float epsilon = 0;
   void* scratch = nullptr;  // bf16 [rows][k]
+  // What is still to be added to x, and the place of the sum (rms_norm_cuda.h): by a norm of its
+  // own.
+  const float* parts = nullptr;
+  void* sum = nullptr;
 };
 
 // out [rows][n] = norm(x [rows][k]) · wᵀ (+ bias) (+ residual), or silu(gate) ⊙ up of stacked w.
@@ -32,12 +36,16 @@ struct CudaLinear {
   void* out = nullptr;             // dense
   kernels::gemm::CudaShare share = kernels::gemm::CudaShare::kLess;
   kernels::gemm::CudaOut type = kernels::gemm::CudaOut::kBF16;
+  int parts = 1;  // 2: out is f32 [2][rows][n], without bias and residual (gemm_cuda.h)
 };
 
 // The most workspace that any product of the model takes: `rows` rows through the layers, `sampled`
 // through the head.
 Result<Bytes> linear_workspace(const ModelConfig& config, std::int64_t rows, std::int64_t sampled,
                                int sm_count);
+
+// Whether the product had better be left in parts, which the next norm adds up.
+bool leaves_parts(const CudaLinear& linear, std::int64_t rows);
 
 // Whether run_linear() makes the norm part of the product, so that no kernel stands in front.
 bool fuses_norm(const CudaLinear& linear, std::int64_t rows, int sm_count);

@@ -19,6 +19,10 @@ Status check(const CudaRequest& r) {
   if (r.out == CudaOut::kF32 && (r.residual || r.silu_mul)) {
     return invalid_argument("GEMM: f32 output goes with neither a residual nor silu_mul");
   }
+  if (r.parts < 1 || r.parts > kPartsMax || r.k % r.parts != 0 ||
+      (r.parts > 1 && (r.out != CudaOut::kF32 || r.bias || r.norm))) {
+    return invalid_argument("GEMM: at most 2 parts, equal shares of k, f32, nothing added");
+  }
   if (r.silu_mul && r.residual) {
     return invalid_argument("GEMM: silu_mul does not go with a residual");
   }
@@ -34,7 +38,7 @@ int batch_of(std::int64_t m) {
 std::int64_t weight_rows(const CudaRequest& r) { return r.silu_mul ? 2 * r.n : r.n; }
 
 bool fits_own(const CudaRequest& r) {
-  return r.aligned && r.k % kSplitStepK == 0 && (!r.silu_mul || r.n % 8 == 0);
+  return r.aligned && r.parts == 1 && r.k % kSplitStepK == 0 && (!r.silu_mul || r.n % 8 == 0);
 }
 
 // The share of the SMs' time that goes into rows of w that exist, for tiles of 16·blocks rows.
@@ -88,6 +92,7 @@ Result<CudaPlan> plan_library(CudaPlan plan) {
   if (!r.paired || r.norm) return unsupported("GEMM: kLibrary cannot do this product");
   plan.workspace = kCounterBytes + kLibraryBytes;
   if (r.silu_mul) plan.workspace += Bytes(r.m * weight_rows(r) * 2);
+  if (r.parts > 1) plan.workspace += Bytes(r.parts * r.m * r.n * 4);
   return plan;
 }
 
@@ -105,7 +110,9 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
     case CudaPath::kLibrary: return plan_library(plan);
     case CudaPath::kPlain: break;
   }
-  if (request.norm) return unsupported("GEMM: kPlain does not normalise");
+  if (request.norm || request.parts > 1) {
+    return unsupported("GEMM: kPlain neither normalises nor leaves parts");
+  }
   plan.workspace = kCounterBytes;
   return plan;
 }
@@ -121,6 +128,12 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
     path = CudaPath::kSplit;
   }
   return plan_for(path, request, facts);
+}
+
+int parts_wanted(const CudaRequest& r) {
+  if (r.m <= kRowsMax || r.m > kPartsRowsMax) return 1;
+  if (!r.paired || r.bias || r.silu_mul || r.norm) return 1;
+  return r.k % (8 * kPartsMax) == 0 ? kPartsMax : 1;  // what TMA can address
 }
 
 bool fuses_norm(const CudaRequest& request, const CudaFacts& facts) {

@@ -49,6 +49,50 @@ TEST(ChooseCuda, NormGoesWithFewRowsOnly) {
   EXPECT_FALSE(plan_for(CudaPath::kPlain, norm, {}).ok());
 }
 
+TEST(ChooseCuda, PartsAreForTheLibraryAndMiddlingRows) {
+  for (const std::int64_t m : {33, 64, 256}) {
+    EXPECT_EQ(parts_wanted(request(m, 4096, 14336)), 2);
+    CudaRequest parts = request(m, 4096, 14336);
+    parts.out = CudaOut::kF32;
+    const Bytes whole = choose(parts, {})->workspace;
+    parts.parts = 2;
+    const auto plan = choose(parts, {});
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(plan->path, CudaPath::kLibrary);
+    EXPECT_EQ(plan->workspace.count, whole.count + 2 * m * 4096 * 4);
+    EXPECT_FALSE(plan_for(CudaPath::kRows, parts, {}).ok());
+    EXPECT_FALSE(plan_for(CudaPath::kSplit, parts, {}).ok());
+    EXPECT_FALSE(plan_for(CudaPath::kPlain, parts, {}).ok());
+  }
+  EXPECT_EQ(parts_wanted(request(32, 4096, 14336)), 1);
+  EXPECT_EQ(parts_wanted(request(257, 4096, 14336)), 1);
+  EXPECT_EQ(parts_wanted(request(64, 4096, 14344)), 1);  // a half of 7172: TMA cannot address it
+  CudaRequest other = request(64, 4096, 14336);
+  other.bias = true;
+  EXPECT_EQ(parts_wanted(other), 1);
+  other.bias = false;
+  other.paired = false;
+  EXPECT_EQ(parts_wanted(other), 1);
+}
+
+TEST(ChooseCuda, RefusesPartsThatMakeNoSense) {
+  CudaRequest parts = request(64, 4096, 14336);
+  parts.parts = 2;
+  EXPECT_FALSE(choose(parts, {}).ok());  // bf16
+  parts.out = CudaOut::kF32;
+  EXPECT_TRUE(choose(parts, {}).ok());
+  parts.bias = true;
+  EXPECT_FALSE(choose(parts, {}).ok());
+  parts.bias = false;
+  parts.k = 14337;
+  EXPECT_FALSE(choose(parts, {}).ok());
+  parts.k = 14336;
+  for (const int count : {0, -1, 3, 4}) {
+    parts.parts = count;
+    EXPECT_FALSE(choose(parts, {}).ok());
+  }
+}
+
 TEST(ChooseCuda, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(choose(request(0, 8, 64), {}).ok());
   EXPECT_FALSE(choose(request(1, -8, 64), {}).ok());

@@ -66,9 +66,10 @@ struct Product {
   const void *x, *w, *bias, *add;  // bias: by the epilogue; add: C, null for none
   void* out;
   bool out_f32;
+  std::int64_t parts;  // k is a part's
 
   // Everything that the choice of an algorithm depends on.
-  using Key = std::array<std::int64_t, 14>;
+  using Key = std::array<std::int64_t, 15>;
   Key key() const {
     return {m,
             rows,
@@ -77,18 +78,21 @@ struct Product {
             w_stride,
             add_stride,
             out_stride,
-            alignment(x),
-            alignment(w),
-            alignment(add),
-            alignment(out),
+            alignment(x, k * 2),
+            alignment(w, k * 2),
+            alignment(add, 0),
+            alignment(out, part_bytes()),
             bias != nullptr,
             add != nullptr,
-            out_f32};
+            out_f32,
+            parts};
   }
-  // Of a pointer, in bytes, as far as cuBLAS cares.
-  static unsigned alignment(const void* pointer) {
+  std::int64_t part_bytes() const { return m * out_stride * (out_f32 ? 4 : 2); }  // of out
+  // Of a pointer, in bytes, as far as cuBLAS cares; of all parts, which lie `next` bytes apart.
+  unsigned alignment(const void* pointer, std::int64_t next) const {
     constexpr std::uintptr_t kEnough = 256;
-    const auto address = reinterpret_cast<std::uintptr_t>(pointer) | kEnough;
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer) | kEnough |
+                         (parts > 1 ? static_cast<std::uintptr_t>(next) : 0);
     return static_cast<unsigned>(address & (~address + 1));
   }
 };
@@ -98,7 +102,8 @@ Product make_product(const CudaPlan& plan, const CudaOperands& operands, void* w
   Product p = {};
   p.m = r.m;
   p.rows = r.silu_mul ? 2 * r.n : r.n;
-  p.k = r.k;
+  p.parts = r.parts;
+  p.k = r.k / r.parts;
   p.x = operands.x;
   p.w = operands.w;
   p.x_stride = operands.x_stride;
@@ -138,16 +143,18 @@ class Prepared {
     cublasLtMatmulPreference_t preference = nullptr;
     CAUSEWAY_TRY(blas_status(cublasLtMatmulPreferenceCreate(&preference), "preference"));
     const std::size_t workspace = to_size(kLibraryBytes);
-    const unsigned alignments[4] = {Product::alignment(p.w), Product::alignment(p.x),
-                                    Product::alignment(p.add != nullptr ? p.add : p.out),
-                                    Product::alignment(p.out)};
+    const unsigned of_out = p.alignment(p.out, p.part_bytes());
+    const unsigned alignments[4] = {p.alignment(p.w, p.k * 2), p.alignment(p.x, p.k * 2),
+                                    p.add != nullptr ? p.alignment(p.add, 0) : of_out, of_out};
     const cublasLtMatmulPreferenceAttributes_t names[4] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasStatus_t code = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    // Parts of a split K are added in f32, in a fixed order; never in bf16, in place.
-    const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    // Parts of a split K are added in f32, in a fixed order; never in bf16, in place. A part of
+    // ours is not split again: the kernel that adds up is what parts save.
+    const std::uint32_t reductions =
+        p.parts > 1 ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (code == CUBLAS_STATUS_SUCCESS) {
       code = cublasLtMatmulPreferenceSetAttribute(
           preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
@@ -205,17 +212,27 @@ class Prepared {
       CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF));
       CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias));
     }
+    // `next`: elements from part to part.
     const auto layout = [&](int i, cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                            std::int64_t stride) {
-      return blas_status(cublasLtMatrixLayoutCreate(&layouts_[static_cast<std::size_t>(i)], type,
-                                                    static_cast<std::uint64_t>(rows),
-                                                    static_cast<std::uint64_t>(columns), stride),
-                         "layout");
+                            std::int64_t stride, std::int64_t next) -> Status {
+      cublasLtMatrixLayout_t& made = layouts_[static_cast<std::size_t>(i)];
+      CAUSEWAY_TRY(
+          blas_status(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows),
+                                                 static_cast<std::uint64_t>(columns), stride),
+                      "layout"));
+      if (p.parts == 1) return {};
+      const auto parts = static_cast<std::int32_t>(p.parts);
+      CAUSEWAY_TRY(blas_status(cublasLtMatrixLayoutSetAttribute(
+                                   made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &parts, sizeof parts),
+                               "parts"));
+      return blas_status(cublasLtMatrixLayoutSetAttribute(
+                             made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &next, sizeof next),
+                         "parts");
     };
-    CAUSEWAY_TRY(layout(0, CUDA_R_16BF, p.k, p.rows, p.w_stride));
-    CAUSEWAY_TRY(layout(1, CUDA_R_16BF, p.k, p.m, p.x_stride));
-    CAUSEWAY_TRY(layout(2, out_type, p.rows, p.m, p.add_stride));
-    return layout(3, out_type, p.rows, p.m, p.out_stride);
+    CAUSEWAY_TRY(layout(0, CUDA_R_16BF, p.k, p.rows, p.w_stride, p.k));
+    CAUSEWAY_TRY(layout(1, CUDA_R_16BF, p.k, p.m, p.x_stride, p.k));
+    CAUSEWAY_TRY(layout(2, out_type, p.rows, p.m, p.add_stride, p.m * p.add_stride));
+    return layout(3, out_type, p.rows, p.m, p.out_stride, p.m * p.out_stride);
   }
 
   cublasLtMatmulDesc_t description_ = nullptr;

@@ -47,6 +47,10 @@ struct CudaRequest {
   bool residual = false;  // plain with bf16 out only
   bool silu_mul = false;  // bf16 out only; bias, if any, is [2n]
   bool norm = false;      // kRows only
+  // 2: kLibrary with f32 out only, and nothing is added: out is [2][m] rows out_stride apart, a
+  // part the product over its half of k. Who reads it adds them up (rms_norm_cuda.h): one kernel
+  // less.
+  int parts = 1;
   CudaShare share = CudaShare::kLess;
   bool aligned = true;  // aligned(operands): what TMA can address
   bool paired = true;   // paired(operands): what cuBLASLt can address
@@ -102,6 +106,12 @@ constexpr Bytes kLibraryBytes = mib(32);  // what cuBLASLt wants on Hopper
 // combinations that the request's comments rule out.
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts);
 
+// How many parts a product much deeper than wide (down) had better be left in, if its reader can
+// add them up: 1 or 2. Pure.
+int parts_wanted(const CudaRequest& request);
+constexpr std::int64_t kPartsRowsMax = 256;  // the largest m for which that is 2
+constexpr int kPartsMax = 2;
+
 // The plan for a given way. Errors: as choose(), and kUnsupported when the way cannot do it.
 Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaFacts& facts);
 
@@ -131,6 +141,13 @@ class CudaGemm {
 
   // Zeroes the counters of a new workspace, in stream order. Once, before its first run().
   static Status prepare(void* workspace, CudaStream stream);
+
+  // Where a product of parts may be left, dense: memory of a workspace that is large enough for it,
+  // which the next product with silu_mul or parts overwrites.
+  static float* parts_in(void* workspace) {
+    return reinterpret_cast<float*>(static_cast<char*>(workspace) +
+                                    (kCounterBytes + kLibraryBytes).count);
+  }
 
   // Enqueues the product. `workspace`: at least CudaPlan::workspace bytes, prepared, and used by no
   // other stream at the same time.

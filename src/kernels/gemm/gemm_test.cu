@@ -145,10 +145,10 @@ const char* name_of(CudaPath path) {
 void describe(const Case& c, const CudaPlan& plan) {
   const CudaRequest& r = c.request;
   std::fprintf(stderr,
-               "  m %ld n %ld k %ld %s%s%s%s%s%s path %s batch %d ctas %d pads %ld %ld %ld %ld "
-               "offset %ld seed %lu\n",
-               r.m, r.n, r.k, r.out == CudaOut::kF32 ? "f32" : "bf16", r.bias ? " bias" : "",
-               r.residual ? " residual" : "", c.in_place ? " in place" : "",
+               "  m %ld n %ld k %ld parts %d %s%s%s%s%s%s path %s batch %d ctas %d "
+               "pads %ld %ld %ld %ld offset %ld seed %lu\n",
+               r.m, r.n, r.k, r.parts, r.out == CudaOut::kF32 ? "f32" : "bf16",
+               r.bias ? " bias" : "", r.residual ? " residual" : "", c.in_place ? " in place" : "",
                r.silu_mul ? " silu_mul" : "", r.norm ? " norm" : "", name_of(plan.path), plan.batch,
                plan.ctas, c.x_pad, c.w_pad, c.out_pad, c.residual_pad, c.out_offset, c.seed);
 }
@@ -186,7 +186,7 @@ struct Run {
   std::int64_t width() const { return c.request.out == CudaOut::kF32 ? 4 : 2; }
   std::int64_t rows_of_w() const { return c.request.silu_mul ? 2 * c.request.n : c.request.n; }
   std::size_t out_bytes() const {
-    return static_cast<std::size_t>(c.request.m * operands.out_stride * width());
+    return static_cast<std::size_t>(c.request.parts * c.request.m * operands.out_stride * width());
   }
 
   void fill_inputs() {
@@ -266,6 +266,21 @@ struct Totals {
   double error_max = 0;  // in units of the tolerance
 };
 
+// Each part against its share of k.
+void verify_parts(Check check, int parts, const Buffers& b) {
+  check.k /= parts;
+  for (int part = 0; part < parts; ++part) {
+    verify<<<1056, 128, 0, b.stream>>>(check, b.verdict);
+    const auto moved = [](const void* base, std::int64_t bytes) {
+      return static_cast<const char*>(base) + bytes;
+    };
+    check.operands.x = moved(check.operands.x, check.k * 2);
+    check.operands.w = moved(check.operands.w, check.k * 2);
+    check.operands.out = static_cast<char*>(check.operands.out) +
+                         check.m * check.operands.out_stride * (check.out_f32 ? 4 : 2);
+  }
+}
+
 // A path that cannot do the product is right not to.
 bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, Totals& totals) {
   Run run = {c, b, {}, {}};
@@ -307,7 +322,7 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, To
                  .out_f32 = request.out == CudaOut::kF32,
                  .rounds_between = plan->path == CudaPath::kLibrary};
   if (request.residual) check.residual = reinterpret_cast<const __nv_bfloat16*>(b.residual);
-  verify<<<1056, 128, 0, b.stream>>>(check, b.verdict);
+  verify_parts(check, request.parts, b);
   Verdict verdict = {};
   must(cudaMemcpyAsync(&verdict, b.verdict, sizeof verdict, cudaMemcpyDeviceToHost, b.stream), "v");
   const std::vector<char> first = run.fetch(b.out[0]), second = run.fetch(b.out[1]);
@@ -368,6 +383,18 @@ Case generate(Random& random) {
   return c;
 }
 
+// A product of such sizes in parts, which cuBLASLt can address.
+Case in_parts(Case c) {
+  CudaRequest& r = c.request;
+  r.k = std::max<std::int64_t>(r.k / 16 * 16, 16);
+  c.out_offset = 0;
+  c.out_pad += (r.n + c.out_pad) % 2;
+  r.out = CudaOut::kF32;
+  r.bias = r.norm = r.residual = r.silu_mul = c.in_place = false;
+  r.parts = kPartsMax;
+  return c;
+}
+
 int run(int cases, std::uint64_t seed) {
   std::printf("seed %lu, %d cases\n", seed, cases);
   std::fflush(stdout);
@@ -382,7 +409,8 @@ int run(int cases, std::uint64_t seed) {
   Totals totals;
   int wrong = 0;
   for (int i = 0; i < cases && wrong < 10; ++i) {
-    const Case c = generate(random);
+    Case c = generate(random);
+    if (i % 8 == 3) c = in_parts(c);
     for (const CudaPath path :
          {CudaPath::kRows, CudaPath::kSplit, CudaPath::kLibrary, CudaPath::kPlain}) {
       if (run_case(c, path, buffers, *gemm, totals)) continue;

@@ -15,12 +15,38 @@ struct Args {
   Bf16x8* out;            // [rows][vectors]
   const int32_t* wanted;  // [rows] or null
   float epsilon;
-  int vectors;  // of eight, in a row
+  int vectors;           // of eight, in a row
+  const float4* parts;   // [kParts][tokens][vectors][2]: to be added to x
+  int64_t part_vectors;  // of eight, in a part
+  Bf16x8* sum;           // [tokens][vectors], may be x
 };
+
+// x + parts, which becomes the sum.
+__device__ Bf16x8 add_parts(const Args& a, int64_t at, const Bf16x8& x) {
+  float4 part[kParts][2];
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+    const float4* source = a.parts + 2 * (p * a.part_vectors + at);
+    part[p][0] = __ldcg(source);
+    part[p][1] = __ldcg(source + 1);
+  }
+  float wide[8];
+  widen(x, wide);
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+    const float4 low = part[p][0], high = part[p][1];
+    const float eight[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int j = 0; j < 8; ++j) wide[j] += eight[j];
+  }
+  const Bf16x8 sum = narrow(wide);
+  a.sum[at] = sum;
+  return sum;
+}
 
 // Grid: rows. A row stays in registers between its two passes, kVectors of a thread: few threads
 // leave room on an SM beside the CTAs of products.
-template <int kVectors>
+template <int kVectors, bool kAdds>
 __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
   __shared__ float sums[32];
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -40,6 +66,7 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
   for (int i = 0; i < kVectors; ++i) {
     const int at = thread + i * threads;
     x[i] = at < a.vectors ? row[at] : Bf16x8{};
+    if (kAdds && at < a.vectors) x[i] = add_parts(a, token * a.vectors + at, x[i]);
   }
 
   // ---- squares -------------------------------------------------------------------------------
@@ -79,16 +106,26 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                             " is not a multiple of 8 up to 32768");
   }
   const int vectors = static_cast<int>(p.size / 8);
-  const int of_thread = vectors <= 2 * kThreadsMax ? 2 : 4;
+  const bool adds = p.parts != nullptr;
+  if (adds && (p.size > kPartsSizeMax || p.sum == nullptr)) {
+    return invalid_argument("rms_norm: parts of a row of " + std::to_string(p.size) +
+                            ", which is more than 8192, or no place for the sum");
+  }
+  const int of_thread = adds ? 1 : vectors <= 2 * kThreadsMax ? 2 : 4;
   const int threads = ((vectors + of_thread - 1) / of_thread + 31) / 32 * 32;
   const Args args = {.x = static_cast<const Bf16x8*>(p.x),
                      .weight = static_cast<const Bf16x8*>(p.weight),
                      .out = static_cast<Bf16x8*>(p.out),
                      .wanted = p.rows_wanted,
                      .epsilon = p.epsilon,
-                     .vectors = vectors};
+                     .vectors = vectors,
+                     .parts = reinterpret_cast<const float4*>(p.parts),
+                     .part_vectors = p.tokens * vectors,
+                     .sum = static_cast<Bf16x8*>(p.sum)};
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.rows)), dim3(threads)};
-  auto* kernel = of_thread == 2 ? norm_kernel<2> : norm_kernel<4>;
+  auto* kernel = adds             ? norm_kernel<1, true>
+                 : of_thread == 2 ? norm_kernel<2, false>
+                                  : norm_kernel<4, false>;
   return launch("rms_norm", stream, shape, kernel, args);
 }
 

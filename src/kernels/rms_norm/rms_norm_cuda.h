@@ -22,7 +22,17 @@ struct ParamsCuda {
   float epsilon = 1e-5f;
   void* out = nullptr;                        // bf16 [rows][size], not x
   const std::int32_t* rows_wanted = nullptr;  // [rows] which tokens; negative: out is not written
+  // f32 [kParts][tokens][size]: a product's parts, which are added to x in that order before. Or
+  // null.
+  const float* parts = nullptr;
+  std::int64_t tokens = 0;  // with parts
+  // bf16 [tokens][size], with parts: gets x + parts in the rows wanted. May be x: each wanted once
+  // then.
+  void* sum = nullptr;
 };
+
+constexpr int kParts = 2;
+constexpr std::int64_t kPartsSizeMax = 8192;  // of a row with parts
 
 Status run(const ParamsCuda& params, CudaStream stream);
 

@@ -1,6 +1,9 @@
 // rms_norm on a GPU against the host kernel: rows of the catalogue's sizes and generated ones, all
 // and only the rows wanted.   rms_norm_gpu_test [--seed S]
 #include "kernels/rms_norm/rms_norm.h"
+
+#include <algorithm>
+
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/testing/gpu.cuh"
 
@@ -12,15 +15,33 @@ using testing::must;
 
 enum class Way { kPlain, kWanted };
 
-void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way,
+// Parts to be added to x, which becomes what the sums round to.
+std::vector<float> draw_parts(Random& random, std::vector<float>& x) {
+  std::vector<float> values(kParts * x.size());
+  for (float& value : values) value = static_cast<float>(random.between(-4000, 4000)) * 0x1p-12f;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t p = 0; p < kParts; ++p) x[i] += values[p * x.size() + i];
+    x[i] = to_float(to_bfloat16(x[i]));
+  }
+  return values;
+}
+
+void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, bool adds,
               testing::Report& report) {
   const std::string name = std::to_string(rows) + "×" + std::to_string(size) + " way " +
-                           std::to_string(static_cast<int>(way));
-  const auto x = testing::random_bf16(random, rows * size, 3);
+                           std::to_string(static_cast<int>(way)) + (adds ? " with parts" : "");
+  auto x = testing::random_bf16(random, rows * size, 3);
   const auto weight = testing::random_bf16(random, size);
+  Device<BFloat16> d_x(x.bf16);
+  const std::vector<float> before = x.f32;
+  const std::vector<float> parts = adds ? draw_parts(random, x.f32) : std::vector<float>(1);
   std::vector<std::int32_t> wanted;
   for (std::int64_t r = 0; r < (way == Way::kWanted ? rows / 2 + 1 : rows); ++r) {
     wanted.push_back(static_cast<std::int32_t>(way == Way::kWanted ? random.below(rows) : r));
+  }
+  if (adds) {  // a token once: its x changes
+    std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   }
   const auto count = static_cast<std::int64_t>(wanted.size());
   std::vector<float> exact(static_cast<std::size_t>(count * size)), rows_of(exact.size());
@@ -37,7 +58,8 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way,
        .out = exact.data(),
        .out_outer_stride = size});
 
-  Device<BFloat16> d_x(x.bf16), d_weight(weight.bf16);
+  Device<BFloat16> d_weight(weight.bf16);
+  Device<float> d_parts(parts);
   Device<BFloat16> out(exact.size());
   Device<std::int32_t> d_wanted(wanted);
   must(run(ParamsCuda{.rows = count,
@@ -46,11 +68,18 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way,
                       .weight = d_weight.get(),
                       .epsilon = 1e-5f,
                       .out = out.get(),
-                      .rows_wanted = way == Way::kWanted ? d_wanted.get() : nullptr},
+                      .rows_wanted = way == Way::kWanted ? d_wanted.get() : nullptr,
+                      .parts = adds ? d_parts.get() : nullptr,
+                      .tokens = rows,
+                      .sum = adds ? d_x.get() : nullptr},
            nullptr));
   must(cudaDeviceSynchronize(), name.c_str());
   report.error_at_most(testing::relative_error(testing::to_floats(out.fetch()), exact), 4e-3, name);
-  report.check(testing::to_floats(d_x.fetch()) == x.f32, name + ": x is left alone");
+  std::vector<float> after = before;
+  for (const std::int32_t row : wanted) {
+    std::copy_n(x.f32.begin() + row * size, size, after.begin() + row * size);
+  }
+  report.check(testing::to_floats(d_x.fetch()) == after, name + ": x is left alone or the sum");
 }
 
 int run_all(std::uint64_t seed) {
@@ -61,10 +90,20 @@ int run_all(std::uint64_t seed) {
   for (const std::int64_t size :
        {8, 24, 128, 1024, 2048, 2560, 3072, 3584, 4096, 5120, 8192, 8200, 16392, 32768}) {
     for (const Way way : {Way::kPlain, Way::kWanted}) {
-      run_case(random, random.between(1, 33), size, way, report);
+      for (const bool adds : {false, true}) {
+        if (adds && size > kPartsSizeMax) continue;
+        run_case(random, random.between(1, 33), size, way, adds, report);
+      }
     }
   }
   report.check(!run(ParamsCuda{.rows = 1, .size = 12}, nullptr).ok(), "a row of 12");
+  const float part = 0;
+  BFloat16 sum;
+  ParamsCuda wide{.rows = 1, .size = 8200, .parts = &part, .tokens = 1, .sum = &sum};
+  report.check(!run(wide, nullptr).ok(), "parts of a row of 8200");
+  wide.size = 8192;
+  wide.sum = nullptr;
+  report.check(!run(wide, nullptr).ok(), "parts without a place for the sum");
   return report.finish();
 }
 
