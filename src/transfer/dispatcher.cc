@@ -260,7 +260,10 @@ bool Dispatcher::worth_it(const Task& task, int link, Nanos now) const {
 }
 
 Bytes Dispatcher::chunk_size(const Task& task, int link) const {
-  if (!task.multipath) return options_.chunk_bytes_direct;
+  if (!task.multipath) {
+    const Bytes least = options_.chunk_bytes_direct;
+    return std::clamp(task.spec.segments.total() / 4, least, least * 2);
+  }
   const Bytes most = options_.chunk_bytes[index_of(task.spec.direction)];
   if (!task.quota.empty()) {
     const Bytes quota = task.quota[at(link)];

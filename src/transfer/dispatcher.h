@@ -42,8 +42,10 @@ enum class RelayPolicy {
 struct DispatchOptions {
   int depth = 2;  // outstanding chunks of a link and direction
   std::array<Bytes, kDirections> chunk_bytes = {mib(5), mib(5)};
-  Bytes chunk_bytes_min = mib(2);       // towards a task's end
-  Bytes chunk_bytes_direct = mib(32);   // of tasks that have one path
+  Bytes chunk_bytes_min = mib(2);  // towards a task's end
+  // Of tasks that have one path; twice this of large ones: between two copies of a stream the link
+  // idles for some 10 µs. Longer ones would leave too little room for turns with other traffic.
+  Bytes chunk_bytes_direct = mib(32);
   std::int64_t chunk_segments = 4'096;  // descriptors
   Bytes multipath_bytes_min = mib(12);  // smaller tasks go direct
   bool direct_first = true;

@@ -63,10 +63,11 @@ PathFacts one_known_link() {
   return facts;
 }
 
+// Of 5 MiB.
 DispatchOptions small_direct_chunks(int depth) {
   DispatchOptions options;
   options.depth = depth;
-  options.chunk_bytes_direct = mib(5);
+  options.chunk_bytes_direct = kib(2560);
   return options;
 }
 
@@ -294,10 +295,22 @@ TEST(Dispatcher, AnEmptyTaskEndsAtOnce) {
   EXPECT_TRUE(dispatcher.take_ended().at(0).ok);
 }
 
+TEST(Dispatcher, ChunksOfOnePathGrowWithTheTask) {
+  const std::pair<Bytes, Bytes> chunk_of[] = {
+      {mib(64), mib(32)}, {mib(256), mib(64)}, {gib(1), mib(64)}};
+  for (const auto& [total, chunk] : chunk_of) {
+    Dispatcher dispatcher({}, assume_all_links(1));
+    dispatcher.add(task(0, 0, total), kStart);
+    const auto pulled = dispatcher.pull(0, Direction::kIn, kStart);
+    ASSERT_TRUE(pulled);
+    EXPECT_EQ(pulled->range.bytes(), chunk) << total.count;
+  }
+}
+
 TEST(Dispatcher, AYieldingLinkStandsBack) {
   PathFacts facts = assume_all_links(1);
   facts.way(Direction::kIn).alone = {50e9};
-  Dispatcher dispatcher({.chunk_bytes_direct = mib(16), .yield_for = micros(300)}, facts);
+  Dispatcher dispatcher({.chunk_bytes_direct = mib(8), .yield_for = micros(300)}, facts);
   dispatcher.add(task(0, 0, gib(1)), kStart);
   auto chunk = dispatcher.pull(0, Direction::kIn, kStart);
   Nanos now = micros(340);  // 16 MiB at 50 GB/s

@@ -161,10 +161,10 @@ class Results:
                 work += [(setup, [case]) for case in cases if case.how == "alone"]
                 exclusive += [(setup, [case]) for case in cases if case.how == "exclusive"]
         work = programs.longest_first(work)
-        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            list(pool.map(lambda indexed: self.one(*indexed[1], indexed[0]), enumerate(work)))
         for setup, cases in exclusive:
             self.one(setup, cases, 0)
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            list(pool.map(lambda indexed: self.one(*indexed[1], indexed[0]), enumerate(work)))
 
     def one(self, setup, cases, index):
         """`index`: of the process, to choose its first GPU."""
@@ -264,7 +264,7 @@ def arguments():
     parser.add_argument("--only", action="append", default=[], metavar="TEXT",
                         help="only setups whose name has TEXT; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few setups and cases")
-    parser.add_argument("--jobs", type=int, default=max(2, min(16, (os.cpu_count() or 2) // 3)),
+    parser.add_argument("--jobs", type=int, default=max(2, min(20, (os.cpu_count() or 2) // 3)),
                         help="processes at once (default: %(default)s)")
     parser.add_argument("--limit", type=float, default=840, metavar="SECONDS",
                         help="begin nothing after that (default: %(default)s)")
