@@ -25,6 +25,8 @@ int cuMemFree_v2(unsigned long long);
 int cuMemHostAlloc(void**, std::size_t, unsigned);
 int cuStreamCreateWithPriority(void**, unsigned, int);
 int cuStreamSynchronize(void*);
+int cuStreamBeginCapture_v2(void*, int);
+int cuStreamEndCapture(void*, void**);
 int cuLaunchHostFunc(void*, void (*)(void*), void*);
 int cuMemcpy(unsigned long long, unsigned long long, std::size_t);
 int cuMemcpyHtoD_v2(unsigned long long, const void*, std::size_t);
@@ -79,6 +81,8 @@ struct Functions {
   int (*allocate_host)(void**, std::size_t, unsigned);
   int (*create_stream)(void**, unsigned, int);
   int (*synchronize)(void*);
+  int (*begin_capture)(void*, int);
+  int (*end_capture)(void*, void**);
   int (*launch)(void*, void (*)(void*), void*);
   int (*copy)(unsigned long long, unsigned long long, std::size_t);
   int (*in)(unsigned long long, const void*, std::size_t);
@@ -94,7 +98,8 @@ Functions functions(const std::string& how) {
 #ifdef CAUSEWAY_LINKED
   (void)how;
   return {cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuMemAlloc_v2, cuMemFree_v2,
-          cuMemHostAlloc, cuStreamCreateWithPriority, cuStreamSynchronize, cuLaunchHostFunc,
+          cuMemHostAlloc, cuStreamCreateWithPriority, cuStreamSynchronize,
+          cuStreamBeginCapture_v2, cuStreamEndCapture, cuLaunchHostFunc,
           cuMemcpy, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyDtoH_v2_ptds,
           cuMemcpyDtoHAsync_v2, cuLaunchKernel, cuDevicePrimaryCtxReset_v2};
 #else
@@ -113,6 +118,8 @@ Functions functions(const std::string& how) {
   get(f.allocate_host, "cuMemHostAlloc", 2020, "cuMemHostAlloc");
   get(f.create_stream, "cuStreamCreateWithPriority", 5050, "cuStreamCreateWithPriority");
   get(f.synchronize, "cuStreamSynchronize", 2000, "cuStreamSynchronize");
+  get(f.begin_capture, "cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2");
+  get(f.end_capture, "cuStreamEndCapture", 10000, "cuStreamEndCapture");
   get(f.launch, "cuLaunchHostFunc", 10000, "cuLaunchHostFunc");
   get(f.copy, "cuMemcpy", 4000, "cuMemcpy");
   get(f.in, "cuMemcpyHtoD", 3020, "cuMemcpyHtoD_v2");
@@ -248,6 +255,16 @@ void resets(Program& p) {
   p.same();
 }
 
+// The first large copy of the process becomes part of a graph.
+void captures_first(Program& p) {
+  constexpr int kThreadLocal = 1;
+  void* graph = nullptr;
+  expect(p.f.begin_capture(p.stream, kThreadLocal) == 0, "begin of a capture");
+  expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "a captured copy");
+  expect(p.f.end_capture(p.stream, &graph) == 0, "end of a capture");
+  copies(p);
+}
+
 // As many a program does at its start.
 void resets_first(Program& p) {
   for (int gpu = 0; gpu < 4; ++gpu) expect(p.f.reset(gpu) == 0, "reset");
@@ -268,6 +285,7 @@ int main(int argc, char** argv) {
   if (what == "forks") forks(program);
   if (what == "loads") loads(program);
   if (what == "pageable") pageable(program);
+  if (what == "captures_first") captures_first(program);
   if (what == "resets") resets(program);
   if (what == "resets_first") resets_first(program);
   std::fprintf(stderr, "all went well\n");

@@ -39,6 +39,7 @@ constexpr int kInvalidContext = 201;
 constexpr int kNotReady = 600;
 constexpr int kLaunchFailed = 719;
 constexpr int kNotSupported = 801;
+constexpr int kCaptureInvalidated = 901;
 
 void nap() {
   std::mutex mutex;
@@ -174,6 +175,22 @@ CUctx_st* current() { return contexts.empty() ? nullptr : contexts.back(); }
 
 bool faulty(FakeFault fault, int gpu) {
   return driver().fault.load() == static_cast<int>(fault) && driver().fault_gpu.load() == gpu;
+}
+
+// Of a thread: its capture, which calls that make things end unless its mode is relaxed.
+struct Capture {
+  int mode = 0;
+  CUstream_st* stream = nullptr;
+  bool valid = true;
+};
+Capture& capture() {
+  thread_local Capture of_thread;
+  return of_thread;
+}
+void disturb_capture() {
+  if (capture().stream != nullptr && capture().mode != causeway::preload::kCudaCaptureRelaxed) {
+    capture().valid = false;
+  }
 }
 
 CUstream_st* add_stream(CUctx_st* context, bool blocking) {
@@ -418,7 +435,7 @@ FAKE cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = -5;
   return 0;
 }
-FAKE cuThreadExchangeStreamCaptureMode(int* mode) { return *mode = 0, 0; }
+FAKE cuThreadExchangeStreamCaptureMode(int* mode) { return std::swap(*mode, capture().mode), 0; }
 FAKE cuModuleUnload(CUmod_st*) { return 0; }
 FAKE cuLibraryUnload(CUlib_st*) { return 0; }
 FAKE cuLibraryLoadData(CUlib_st**, const void*, int*, void**, unsigned, int*, void**, unsigned) {
@@ -589,6 +606,7 @@ FAKE cuPointerGetAttributes(unsigned count, int* attributes, void** values,
 FAKE cuStreamCreateWithPriority(CUstream_st** stream, unsigned flags, int) {
   const std::lock_guard lock(driver().lock);
   if (current() == nullptr) return kInvalidContext;
+  disturb_capture();
   return *stream = add_stream(current(), flags == 0), 0;
 }
 FAKE cuStreamDestroy_v2(CUstream_st* stream) {
@@ -608,10 +626,16 @@ FAKE cuStreamIsCapturing(CUstream_st* named, int* status) {
   if (stream == nullptr) return kInvalidContext;
   return *status = stream->capturing.load() ? 1 : 0, 0;
 }
-FAKE cuStreamBeginCapture_v2(CUstream_st* stream, int) { return stream->capturing = true, 0; }
+FAKE cuStreamBeginCapture_v2(CUstream_st* stream, int) {
+  capture().stream = stream;
+  capture().valid = true;
+  return stream->capturing = true, 0;
+}
 FAKE cuStreamEndCapture(CUstream_st* stream, void** graph) {
   *graph = nullptr;
-  return stream->capturing = false, 0;
+  capture().stream = nullptr;
+  stream->capturing = false;
+  return capture().valid ? 0 : kCaptureInvalidated;
 }
 FAKE cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
   CUstream_st* const other = event->stream;
