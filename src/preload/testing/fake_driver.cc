@@ -180,17 +180,12 @@ bool faulty(FakeFault fault, int gpu) {
 // Of a thread: its capture, which calls that make things end unless its mode is relaxed.
 struct Capture {
   int mode = 0;
-  CUstream_st* stream = nullptr;
   bool valid = true;
 };
-Capture& capture() {
-  thread_local Capture of_thread;
-  return of_thread;
-}
+thread_local Capture capture;
+
 void disturb_capture() {
-  if (capture().stream != nullptr && capture().mode != causeway::preload::kCudaCaptureRelaxed) {
-    capture().valid = false;
-  }
+  if (capture.mode != causeway::preload::kCudaCaptureRelaxed) capture.valid = false;
 }
 
 CUstream_st* add_stream(CUctx_st* context, bool blocking) {
@@ -435,7 +430,7 @@ FAKE cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = -5;
   return 0;
 }
-FAKE cuThreadExchangeStreamCaptureMode(int* mode) { return std::swap(*mode, capture().mode), 0; }
+FAKE cuThreadExchangeStreamCaptureMode(int* mode) { return std::swap(*mode, capture.mode), 0; }
 FAKE cuModuleUnload(CUmod_st*) { return 0; }
 FAKE cuLibraryUnload(CUlib_st*) { return 0; }
 FAKE cuLibraryLoadData(CUlib_st**, const void*, int*, void**, unsigned, int*, void**, unsigned) {
@@ -627,15 +622,13 @@ FAKE cuStreamIsCapturing(CUstream_st* named, int* status) {
   return *status = stream->capturing.load() ? 1 : 0, 0;
 }
 FAKE cuStreamBeginCapture_v2(CUstream_st* stream, int) {
-  capture().stream = stream;
-  capture().valid = true;
+  capture.valid = true;
   return stream->capturing = true, 0;
 }
 FAKE cuStreamEndCapture(CUstream_st* stream, void** graph) {
   *graph = nullptr;
-  capture().stream = nullptr;
   stream->capturing = false;
-  return capture().valid ? 0 : kCaptureInvalidated;
+  return capture.valid ? 0 : kCaptureInvalidated;
 }
 FAKE cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
   CUstream_st* const other = event->stream;
