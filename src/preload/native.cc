@@ -26,11 +26,14 @@ Native load_native(LookUp look_up) {
   CAUSEWAY_PRELOAD_COPIES(CAUSEWAY_PRELOAD_LOOK_UP)
   CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_LOOK_UP)
   CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_LOOK_UP)
+  CAUSEWAY_PRELOAD_UNLOADING(CAUSEWAY_PRELOAD_LOOK_UP)
   CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_LOOK_UP)
   CAUSEWAY_PRELOAD_GRAPHS(CAUSEWAY_PRELOAD_LOOK_UP)
   CAUSEWAY_PRELOAD_LAUNCHES(CAUSEWAY_PRELOAD_LOOK_UP)
 #undef CAUSEWAY_PRELOAD_LOOK_UP
 #undef CAUSEWAY_PRELOAD_LOOK_UP_API
+  look_up_into(native.cuDevicePrimaryCtxReset, look_up, "cuDevicePrimaryCtxReset");
+  look_up_into(native.cuStreamGetCtx, look_up, "cuStreamGetCtx");
   look_up_into(native.cuDevicePrimaryCtxReset_v2, look_up, "cuDevicePrimaryCtxReset_v2");
   look_up_into(native.cuMemGetAccess, look_up, "cuMemGetAccess");
   look_up_into(native.cuCtxGetId, look_up, "cuCtxGetId");

@@ -130,10 +130,13 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
     (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, stream))
 
 // Calls that wait for all work of a device, or may hold a lock of the driver meanwhile: while a
-// stand-in is pending they are held back until it is done (Session::settle).
+// stand-in is pending they are held back until it is done (Session::Settled).
 #define CAUSEWAY_PRELOAD_SETTLING(X)                                                             \
   X(cuMemFree_v2, (CudaDevicePointer address), (address))                                        \
-  X(cuMemFreeHost, (void* address), (address))                                                   \
+  X(cuMemFreeHost, (void* address), (address))
+
+// Of them those behind which kernels are gone.
+#define CAUSEWAY_PRELOAD_UNLOADING(X)                                                            \
   X(cuModuleUnload, (CUmod_st * module), (module))                                               \
   X(cuLibraryUnload, (CUlib_st * library), (library))                                            \
   X(cuCtxDestroy_v2, (CUctx_st * context), (context))
@@ -150,6 +153,17 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
   X(cuModuleGetFunction, (CUfunc_st * *function, CUmod_st * module, const char* name),           \
     (function, module, name))                                                                    \
   X(cuModuleLoad, (CUmod_st * *module, const char* file), (module, file))                        \
+  X(cuModuleLoadFatBinary, (CUmod_st * *module, const void* image), (module, image))             \
+  X(cuModuleGetGlobal_v2,                                                                        \
+    (CudaDevicePointer * address, std::size_t * bytes, CUmod_st * module, const char* name),     \
+    (address, bytes, module, name))                                                              \
+  X(cuLibraryGetModule, (CUmod_st * *module, CUlib_st * library), (module, library))             \
+  X(cuLibraryGetGlobal,                                                                          \
+    (CudaDevicePointer * address, std::size_t * bytes, CUlib_st * library, const char* name),    \
+    (address, bytes, library, name))                                                             \
+  X(cuLibraryGetManaged,                                                                         \
+    (CudaDevicePointer * address, std::size_t * bytes, CUlib_st * library, const char* name),    \
+    (address, bytes, library, name))                                                             \
   X(cuLibraryLoadFromFile,                                                                       \
     (CUlib_st * *library, const char* file, int* jit_options, void** jit_values,                 \
      unsigned jit_count, int* options, void** values, unsigned count),                           \
@@ -198,11 +212,14 @@ struct Native {
   CAUSEWAY_PRELOAD_COPIES(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_BATCHES(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_MEMBER)
+  CAUSEWAY_PRELOAD_UNLOADING(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_GRAPHS(CAUSEWAY_PRELOAD_MEMBER)
   CAUSEWAY_PRELOAD_LAUNCHES(CAUSEWAY_PRELOAD_MEMBER)
 #undef CAUSEWAY_PRELOAD_MEMBER
+  int (*cuDevicePrimaryCtxReset)(int device) = nullptr;
   int (*cuDevicePrimaryCtxReset_v2)(int device) = nullptr;
+  int (*cuStreamGetCtx)(CUstream_st* stream, CUctx_st** context) = nullptr;
   int (*cuMemGetAccess)(unsigned long long* flags, const device::CudaMemoryLocation* location,
                         CudaDevicePointer pointer) = nullptr;
   // Of CUDA 12: nullptr before.

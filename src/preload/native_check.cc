@@ -4,6 +4,8 @@
 #include <cuda.h>
 // Macros that give a symbol's name to its successor.
 #undef cuGetProcAddress
+#undef cuDevicePrimaryCtxReset
+#undef cuStreamGetCtx
 #undef cuMemcpyBatchAsync
 #endif
 #if defined(CUDA_VERSION) && CUDA_VERSION >= 13000
@@ -64,6 +66,12 @@ CAUSEWAY_PRELOAD_COMPARE(cuMemAlloc_v2)
 CAUSEWAY_PRELOAD_COMPARE(cuModuleLoadData)
 CAUSEWAY_PRELOAD_COMPARE(cuModuleLoadDataEx)
 CAUSEWAY_PRELOAD_COMPARE(cuModuleGetFunction)
+CAUSEWAY_PRELOAD_COMPARE(cuStreamGetCtx)
+CAUSEWAY_PRELOAD_COMPARE(cuModuleLoadFatBinary)
+CAUSEWAY_PRELOAD_COMPARE(cuModuleGetGlobal_v2)
+CAUSEWAY_PRELOAD_COMPARE(cuLibraryGetModule)
+CAUSEWAY_PRELOAD_COMPARE(cuLibraryGetGlobal)
+CAUSEWAY_PRELOAD_COMPARE(cuLibraryGetManaged)
 CAUSEWAY_PRELOAD_COMPARE(cuModuleLoad)
 CAUSEWAY_PRELOAD_COMPARE(cuLibraryLoadFromFile)
 CAUSEWAY_PRELOAD_COMPARE(cuGraphUpload)

@@ -388,51 +388,71 @@ Session::Settled::Settled(Session& session, Nanos most) : session_(session) {
   (void)session_.wait_until_none(session_.held_count_, most);
 }
 
-// What the driver said of the work in the stream, once that is done; nullopt: nothing is held any
-// more and only that was to be waited for. As long as it takes: the native call would wait as long.
-std::optional<int> Session::wait_outside(CUstream_st* stream, bool while_held) {
-  CUevent_st* event = nullptr;
-  int result = native_.api.cuEventCreate(&event, device::kCudaEventDisableTiming);
-  if (result != device::kCudaSuccess) return result;
-  result = native_.api.cuEventRecord(event, stream);
-  bool held = true;
+// Until the driver's answer is another than that it is not ready.
+template <typename Ask>
+int Session::poll_outside(Ask ask) {
   const Nanos spin_until = clock_.now() + kSpinMax;
-  while (result == device::kCudaSuccess && held) {
-    result = native_.api.cuEventQuery(event);
-    if (result != device::kCudaNotReady) break;
-    result = device::kCudaSuccess;
-    held = !while_held || (held_count_.load() > 0 && !closing_.load());
+  for (int result = ask();; result = ask()) {
+    if (result != device::kCudaNotReady) return result;
     if (clock_.now() < spin_until) {
       std::this_thread::yield();
-    } else {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kPause);
+      continue;
     }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPause);
   }
+}
+
+// What the driver said of the work in the stream, once that is done, as long as it takes: the
+// native call would wait as long. nullopt: nothing is held any more, or it cannot be told.
+std::optional<int> Session::wait_while_held(CUstream_st* stream) {
+  CUevent_st* event = nullptr;
+  if (native_.api.cuEventCreate(&event, device::kCudaEventDisableTiming) != device::kCudaSuccess) {
+    return {};
+  }
+  bool known = native_.api.cuEventRecord(event, stream) == device::kCudaSuccess;
+  const int result = !known ? device::kCudaSuccess : poll_outside([&] {
+    const int answer = native_.api.cuEventQuery(event);
+    if (answer != device::kCudaNotReady) return answer;
+    known = held_count_.load() > 0 && !closing_.load();
+    return known ? answer : device::kCudaSuccess;
+  });
   native_.api.cuEventDestroy_v2(event);
-  if (!held) return {};
+  if (!known) return {};
   return result;
 }
 
-std::optional<int> Session::copy_outside(std::span<const CopyCall> copies, CUstream_st* stream) {
-  if (held_count_.load() == 0) return {};
+// That of the stream's context; null streams are of the current one.
+std::optional<int> Session::link_of(CUstream_st* stream) const {
+  const bool named = stream == kLegacyStream || stream == kThreadStream;
   CUctx_st* context = nullptr;
-  if (native_.api.cuCtxGetCurrent(&context) != device::kCudaSuccess) return {};
-  const Uncancelled until_it_is_done;
-  const RelaxedCapture meanwhile(native_);
+  if (!named && native_.cuStreamGetCtx == nullptr) return {};
+  const int asked =
+      named ? native_.api.cuCtxGetCurrent(&context) : native_.cuStreamGetCtx(stream, &context);
+  if (asked != device::kCudaSuccess) return {};
   for (int link = 0; link < gpus_->count(); ++link) {
-    if (gpus_->context(link).handle() != context) continue;
-    const auto before = wait_outside(stream, true);
-    if (!before) return {};
-    int result = *before;
-    CUstream_st* const own = copy_streams_[static_cast<std::size_t>(link)];
-    for (std::size_t i = 0; i < copies.size() && result == device::kCudaSuccess; ++i) {
-      result = native_.api.cuMemcpyAsync(copies[i].target, copies[i].source, copies[i].bytes, own);
-    }
-    if (result != device::kCudaSuccess) return result;
-    return wait_outside(own, false);
+    if (gpus_->context(link).handle() == context) return link;
   }
   return {};
+}
+
+std::optional<int> Session::copy_outside(std::span<const CopyCall> copies, CUstream_st* stream) {
+  if (held_count_.load() == 0 || closing_.load() || !gpus_->same_contexts()) return {};
+  const auto link = link_of(stream);
+  if (!link) return {};
+  const Uncancelled until_it_is_done;
+  const RelaxedCapture meanwhile(native_);
+  const device::CudaScope scope(native_.api, gpus_->context(*link).handle());
+  if (scope.result() != device::kCudaSuccess) return {};
+  const auto before = wait_while_held(stream);
+  if (!before) return {};
+  CUstream_st* const own = copy_streams_[static_cast<std::size_t>(*link)];
+  int result = *before;
+  for (std::size_t i = 0; i < copies.size() && result == device::kCudaSuccess; ++i) {
+    result = native_.api.cuMemcpyAsync(copies[i].target, copies[i].source, copies[i].bytes, own);
+  }
+  const int ended = poll_outside([&] { return native_.api.cuStreamQuery(own); });
+  return result != device::kCudaSuccess ? result : ended;
 }
 
 void Session::keep() {

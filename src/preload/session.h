@@ -141,7 +141,10 @@ class Session {
   Status wait_for_rescue(const Pending& pending);
   void tell_of_long_copies();
   bool wait_until_none(const std::atomic<int>& count, Nanos timeout);
-  std::optional<int> wait_outside(CUstream_st* stream, bool while_held);
+  std::optional<int> wait_while_held(CUstream_st* stream);
+  std::optional<int> link_of(CUstream_st* stream) const;
+  template <typename Ask>
+  int poll_outside(Ask ask);
   void close(Nanos grace);
 
   const Native& native_;

@@ -458,9 +458,32 @@ TEST_F(SessionTest, CopiesThatWaitInTheDriverAreMadeOutside) {
   }
   opener.join();
   EXPECT_EQ(std::memcmp(pageable.data(), host, kLarge), 0);
-  EXPECT_EQ(session_->held(), 0);
+  ASSERT_TRUE(settles());
   const Session::Settled settled(*session_);
   EXPECT_EQ(session_->copy_outside({&out, 1}, stream), std::nullopt);
+}
+
+TEST_F(SessionTest, CopiesMadeOutsideMayBeOfAnotherGpuThanTheCurrentOne) {
+  open();
+  Door door;
+  CUstream_st* const stream = make_stream();
+  native_.cuLaunchHostFunc(stream, Door::wait, &door);
+  ASSERT_TRUE(copy(on_gpu(kLarge), address(pinned(kLarge)), kLarge, stream));
+  CUctx_st* second = nullptr;
+  ASSERT_EQ(native_.api.cuDevicePrimaryCtxRetain(&second, 1), 0);
+  ASSERT_EQ(native_.api.cuCtxPushCurrent_v2(second), 0);
+  CUstream_st* const there = make_stream();
+  const CudaDevicePointer device = on_gpu(kLarge);
+  ASSERT_EQ(native_.api.cuCtxPopCurrent_v2(&second), 0);
+  const std::vector<unsigned char> pageable(kLarge, 77);
+  const CopyCall in{device, address(pageable.data()), kLarge};
+  {
+    const Session::Settled settled(*session_);
+    EXPECT_EQ(session_->copy_outside({&in, 1}, there), 0);
+  }
+  EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device), pageable.data(), kLarge), 0);
+  door.open = true;
+  EXPECT_TRUE(settles());
 }
 
 TEST_F(SessionTest, FreeingMemoryWhileCopiesArePendingEnds) {

@@ -6,6 +6,7 @@
 // Not part of the library that tests link: only libcauseway-preload.so has these.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -110,18 +111,6 @@ int settled_call(causeway::Nanos most, Member member, Arguments... arguments) {
   return native_call(member, arguments...);
 }
 
-// Copies of `stream` that were not taken over, and which the driver would wait with.
-template <typename Member, typename... Arguments>
-int waiting_copies(std::span<const CopyCall> copies, CUstream_st* stream, Member member,
-                   Arguments... arguments) {
-  Session* const session = Process::get().session();
-  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
-  if (const int failure = session->failure()) return failure;
-  const Session::Settled settled(*session);
-  if (const auto result = session->copy_outside(copies, stream)) return *result;
-  return native_call(member, arguments...);
-}
-
 // 0: pageable.
 unsigned type_of(const Native& native, CudaDevicePointer pointer) {
   unsigned type = kCudaMemoryDevice;
@@ -131,10 +120,11 @@ unsigned type_of(const Native& native, CudaDevicePointer pointer) {
   return result == 0 ? type : kCudaMemoryDevice;
 }
 
-// Whether the driver's asynchronous copy returns when it is done: the processor has a part in it,
-// and waits for what the stream has before it.
-bool waits(const Native& native, CudaDevicePointer target, CudaDevicePointer source) {
-  const unsigned to = type_of(native, target), from = type_of(native, source);
+// Whether the driver's copy returns when it is done: a synchronous one but within GPUs, and one
+// that the processor has a part in, which waits for what the stream has before it.
+bool waits(const Native& native, const CopyCall& call, bool synchronous) {
+  const unsigned to = type_of(native, call.target), from = type_of(native, call.source);
+  if (synchronous) return to != kCudaMemoryDevice || from != kCudaMemoryDevice;
   return to == 0 || from == 0 || (to == kCudaMemoryHost && from == kCudaMemoryHost);
 }
 
@@ -143,40 +133,46 @@ bool is_capturing(const Native& native, CUstream_st* stream) {
   return native.api.cuStreamIsCapturing(stream, &capturing) == 0 && capturing != 0;
 }
 
-// What was not taken over: a synchronous copy, an asynchronous one, a batch. Behind a stream that
-// is held up one that waits in the driver would keep the engine out of it (docs/decisions/
-// 0005-stand-in.md). `named`: the stream, null streams by their names.
+// What was not taken over. Behind a stream that is held up a copy that waits in the driver would
+// keep the engine out of it (docs/decisions/0005-stand-in.md). `stream`: null streams by their
+// names.
+template <typename Member, typename... Arguments>
+int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous,
+                Member member, Arguments... arguments) {
+  Session* const session = Process::get().session();
+  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
+  if (const int failure = session->failure()) return failure;
+  const Native& native = *Process::get().native();
+  const bool any = std::any_of(copies.begin(), copies.end(), [&](const CopyCall& call) {
+    return waits(native, call, synchronous);
+  });
+  if (!any || is_capturing(native, stream)) return native_call(member, arguments...);
+  const Session::Settled settled(*session);
+  if (const auto result = session->copy_outside(copies, stream)) return *result;
+  return native_call(member, arguments...);
+}
+
 template <typename Member, typename Target, typename Source>
 int left_copy(CUstream_st* named, Member member, Target target, Source source, std::size_t bytes) {
   const CopyCall call{address(target), address(source), bytes};
-  return waiting_copies({&call, 1}, named, member, target, source, bytes);
+  return left_copies({&call, 1}, named, true, member, target, source, bytes);
 }
 
 template <typename Member, typename Target, typename Source>
 int left_copy_async(CUstream_st* named, Member member, Target target, Source source,
                     std::size_t bytes, CUstream_st* stream) {
-  const Native* const native = Process::get().native();
-  const bool held = native != nullptr && Process::get().holds() && !is_capturing(*native, named);
-  if (!held || !waits(*native, address(target), address(source))) {
-    return native_call(member, target, source, bytes, stream);
-  }
   const CopyCall call{address(target), address(source), bytes};
-  return waiting_copies({&call, 1}, named, member, target, source, bytes, stream);
+  return left_copies({&call, 1}, named, false, member, target, source, bytes, stream);
 }
 
 template <typename Member, typename... Arguments>
-int left_batch(const Batch& batch, CUstream_st* stream, Member member, Arguments... arguments) {
-  const Native* const native = Process::get().native();
-  const bool valid = batch.targets != nullptr && batch.sources != nullptr && batch.bytes != nullptr;
-  if (native == nullptr || !Process::get().holds() || !valid || is_capturing(*native, stream)) {
-    return native_call(member, arguments...);
-  }
-  bool any = false;
-  for (std::size_t i = 0; i < batch.count && !any; ++i) {
-    any = waits(*native, batch.targets[i], batch.sources[i]);
-  }
-  if (!any) return native_call(member, arguments...);
-  return waiting_copies(calls_of(batch), stream, member, arguments...);
+int left_batch(const Batch& batch, const CudaCopyAttributes* attributes, CUstream_st* stream,
+               Member member, Arguments... arguments) {
+  const bool complete = batch.targets != nullptr && batch.sources != nullptr &&
+                        batch.bytes != nullptr && attributes != nullptr && stream != nullptr;
+  // The rest is an error, which the driver is to tell.
+  if (!complete || !Process::get().holds()) return native_call(member, arguments...);
+  return left_copies(calls_of(batch), stream, false, member, arguments...);
 }
 
 // Kernels, each in its context, and executable graphs that need not be loaded any more, as far as
@@ -196,6 +192,10 @@ class LoadedCode {
   void add(const Code& code) {
     const std::lock_guard lock(mutex_);
     loaded_.insert(code);
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    loaded_.clear();
   }
   void remove(const Code& code) {
     const std::lock_guard lock(mutex_);
@@ -314,7 +314,7 @@ CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2_ptsz(void* target, CudaDevicePointer so
   CAUSEWAY_EXPORT int name parameters {                                                        \
     const Batch batch{targets, sources, bytes, count};                                         \
     if (const auto result = taken(batch, attributes, attribute_count, stream)) return *result; \
-    return left_batch(batch, stream, &table::name, CAUSEWAY_BARE arguments);                   \
+    return left_batch(batch, attributes, stream, &table::name, CAUSEWAY_BARE arguments);       \
   }
 #define CAUSEWAY_PRELOAD_BATCH_HOOK(name, parameters, arguments) \
   CAUSEWAY_BATCH_HOOK(Native, name, parameters, arguments)
@@ -333,9 +333,17 @@ CAUSEWAY_BATCH_HOOK(CudaApi, cuMemcpyBatchAsync_v2,
   }
 #define CAUSEWAY_PRELOAD_SETTLING_HOOK(name, parameters, arguments) \
   CAUSEWAY_SETTLED_HOOK(Session::kUntilIdle, name, parameters, arguments)
+// What comes in an unloaded kernel's place may have its address.
+#define CAUSEWAY_PRELOAD_UNLOADING_HOOK(name, parameters, arguments)                              \
+  CAUSEWAY_EXPORT int name parameters {                                                           \
+    const int result = settled_call(Session::kUntilIdle, &Native::name, CAUSEWAY_BARE arguments); \
+    LoadedCode::get().clear();                                                                    \
+    return result;                                                                                \
+  }
 #define CAUSEWAY_PRELOAD_LOADING_HOOK(name, parameters, arguments) \
   CAUSEWAY_SETTLED_HOOK(Session::kBriefly, name, parameters, arguments)
 CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
+CAUSEWAY_PRELOAD_UNLOADING(CAUSEWAY_PRELOAD_UNLOADING_HOOK)
 CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_LOADING_HOOK)
 #define CAUSEWAY_PRELOAD_GRAPH_HOOK(name, parameters, arguments) \
   CAUSEWAY_EXPORT int name parameters { return make_graph(&Native::name, CAUSEWAY_BARE arguments); }
@@ -409,6 +417,10 @@ CAUSEWAY_EXPORT int cuGraphLaunch_ptsz(CUgraphExec_st* graph, CUstream_st* strea
 }
 
 // Our streams, flags and staging memory go with the context.
+CAUSEWAY_EXPORT int cuDevicePrimaryCtxReset(int device) {
+  Process::get().retire();
+  return native_call(&Native::cuDevicePrimaryCtxReset, device);
+}
 CAUSEWAY_EXPORT int cuDevicePrimaryCtxReset_v2(int device) {
   Process::get().retire();
   return native_call(&Native::cuDevicePrimaryCtxReset_v2, device);
@@ -495,9 +507,14 @@ const Hook kHooks[] = {
                           kPerThread),
     CAUSEWAY_HOLDING_HOOK(cuModuleLoad, "cuModuleLoad", 2'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuModuleGetGlobal_v2, "cuModuleGetGlobal", 3'020, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuLibraryGetModule, "cuLibraryGetModule", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuLibraryGetGlobal, "cuLibraryGetGlobal", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuLibraryGetManaged, "cuLibraryGetManaged", 12'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11'040,
                           kEither),
-    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12'000, kEither),
+    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 11'040, kEither),
     CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12'000,
                           kLegacy),
     CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12'000,
@@ -511,6 +528,8 @@ const Hook kHooks[] = {
     CAUSEWAY_HOLDING_HOOK(cuModuleUnload, "cuModuleUnload", 2'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuLibraryUnload, "cuLibraryUnload", 12'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4'000, kEither),
+    // The runtime of CUDA 13 asks for this one still.
+    CAUSEWAY_HOOK(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7'000, 10'999, kEither),
     CAUSEWAY_HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11'000, kAnyVersion,
                   kEither),
 };

@@ -35,7 +35,7 @@ int cuMemcpyDtoH_v2_ptds(void*, unsigned long long, std::size_t);
 int cuMemcpyDtoHAsync_v2(void*, unsigned long long, std::size_t, void*);
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    void*, void**, void**);
-int cuDevicePrimaryCtxReset_v2(int);
+int cuDevicePrimaryCtxReset(int);
 #endif
 }
 
@@ -101,7 +101,7 @@ Functions functions(const std::string& how) {
           cuMemHostAlloc, cuStreamCreateWithPriority, cuStreamSynchronize,
           cuStreamBeginCapture_v2, cuStreamEndCapture, cuLaunchHostFunc,
           cuMemcpy, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyDtoH_v2_ptds,
-          cuMemcpyDtoHAsync_v2, cuLaunchKernel, cuDevicePrimaryCtxReset_v2};
+          cuMemcpyDtoHAsync_v2, cuLaunchKernel, cuDevicePrimaryCtxReset};
 #else
   Functions f = {};
   const auto get = [&](auto& into, const char* base, int version, const char* symbol,
@@ -127,7 +127,8 @@ Functions functions(const std::string& how) {
   get(f.out_of_thread, "cuMemcpyDtoH", 7000, "cuMemcpyDtoH_v2_ptds", true);
   get(f.out_async, "cuMemcpyDtoHAsync", 3020, "cuMemcpyDtoHAsync_v2");
   get(f.run, "cuLaunchKernel", 4000, "cuLaunchKernel");
-  get(f.reset, "cuDevicePrimaryCtxReset", 11000, "cuDevicePrimaryCtxReset_v2");
+  // As the runtime of CUDA 13 does.
+  get(f.reset, "cuDevicePrimaryCtxReset", 7000, "cuDevicePrimaryCtxReset");
   return f;
 #endif
 }

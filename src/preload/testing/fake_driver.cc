@@ -36,6 +36,7 @@ constexpr int kGpusMax = 16;
 constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 constexpr int kInvalidContext = 201;
+constexpr int kInvalidHandle = 400;
 constexpr int kNotReady = 600;
 constexpr int kLaunchFailed = 719;
 constexpr int kNotSupported = 801;
@@ -408,6 +409,7 @@ FAKE cuDevicePrimaryCtxReset_v2(int device) {
   driver().legacy.erase(&context);
   return 0;
 }
+FAKE cuDevicePrimaryCtxReset(int device) { return cuDevicePrimaryCtxReset_v2(device); }
 FAKE cuCtxGetId(CUctx_st* context, unsigned long long* id) {
   return *id = context->id.load(), 0;
 }
@@ -645,7 +647,12 @@ FAKE cuEventDestroy_v2(CUevent_st* event) {
   const std::unique_ptr<CUevent_st> owned(event);
   return 0;
 }
+FAKE cuStreamGetCtx(CUstream_st* stream, CUctx_st** context) {
+  return *context = stream->context, 0;
+}
 FAKE cuEventRecord(CUevent_st* event, CUstream_st* named) {
+  CUstream_st* const stream = real_stream(named);
+  if (stream != nullptr && event->context != stream->context) return kInvalidHandle;
   if (const int result = enqueue(named, [] {})) return result;
   event->stream = real_stream(named);
   event->position = event->stream->enqueued.load();
@@ -743,56 +750,4 @@ FAKE cuMemcpyBatchAsync_v2(CudaDevicePointer* targets, CudaDevicePointer* source
   return batch(targets, sources, bytes, count, stream);
 }
 
-// ---- Looking functions up.
-
-FAKE cuGetProcAddress_v2(const char* name, void** found, int version, std::uint64_t flags,
-                         int* status) {
-  using causeway::preload::fake_symbol;
-  const std::string base(name);
-  const bool batch_of_12 = base == "cuMemcpyBatchAsync" && version < 13'000;
-  const std::string versioned = batch_of_12 ? base : base + "_v2";
-  std::vector<std::string> names = {versioned, base};
-  if ((flags & 2) != 0) {
-    names = {versioned + "_ptsz", versioned + "_ptds", base + "_ptsz", base + "_ptds", versioned,
-             base};
-  }
-  *found = nullptr;
-  for (const std::string& candidate : names) {
-    if (*found == nullptr) *found = fake_symbol(candidate.c_str());
-  }
-  if (status != nullptr) *status = *found == nullptr ? 1 : 0;
-  return *found == nullptr ? 500 : 0;
-}
-FAKE cuGetProcAddress(const char* name, void** found, int version, std::uint64_t flags) {
-  return cuGetProcAddress_v2(name, found, version, flags, nullptr);
-}
-
-namespace causeway::preload {
-
-void* fake_symbol(const char* name) {
-#define FAKE_SYMBOL(entry) {#entry, reinterpret_cast<void*>(&::entry)},
-#define FAKE_ENTRY(entry, ...) FAKE_SYMBOL(entry)
-  static const std::map<std::string, void*> symbols = {
-      CAUSEWAY_CUDA_ENTRIES(FAKE_ENTRY)
-      CAUSEWAY_PRELOAD_NEEDED(FAKE_ENTRY)
-      CAUSEWAY_PRELOAD_COPIES(FAKE_ENTRY)
-      CAUSEWAY_PRELOAD_SETTLING(FAKE_ENTRY)
-      FAKE_SYMBOL(cuMemcpyBatchAsync)
-      FAKE_SYMBOL(cuDevicePrimaryCtxReset_v2)
-      FAKE_SYMBOL(cuMemGetAccess)
-      FAKE_SYMBOL(cuCtxGetId)
-      FAKE_SYMBOL(cuGetProcAddress)
-      FAKE_SYMBOL(cuGetProcAddress_v2)
-      FAKE_SYMBOL(cuMemAlloc_v2)
-      FAKE_SYMBOL(cuMemAllocManaged)
-      FAKE_SYMBOL(cuCtxSetCurrent)
-      FAKE_SYMBOL(cuCtxSynchronize)
-      FAKE_SYMBOL(cuStreamSynchronize)
-      FAKE_SYMBOL(cuStreamBeginCapture_v2)
-      FAKE_SYMBOL(cuStreamEndCapture)
-  };
-  const auto found = symbols.find(name);
-  return found == symbols.end() ? nullptr : found->second;
-}
-
-}  // namespace causeway::preload
+#include "preload/testing/fake_lookup.inc"
