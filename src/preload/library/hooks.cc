@@ -55,6 +55,8 @@ bool orders_allow(const CudaCopyAttributes* attributes, std::size_t count) {
   return true;
 }
 
+constexpr std::size_t kCountMax = std::size_t{1} << 20;  // of a batch that is looked into
+
 struct Batch {
   const CudaDevicePointer* targets;
   const CudaDevicePointer* sources;
@@ -72,7 +74,6 @@ std::vector<CopyCall> calls_of(const Batch& batch) {
 
 std::optional<int> taken(const Batch& batch, const CudaCopyAttributes* attributes,
                          std::size_t attribute_count, CUstream_st* stream) {
-  constexpr std::size_t kCountMax = std::size_t{1} << 20;
   if (batch.count == 0 || batch.count > kCountMax || batch.bytes == nullptr) return {};
   std::size_t total = 0;
   for (std::size_t i = 0; i < batch.count; ++i) total += batch.bytes[i];
@@ -171,7 +172,9 @@ int left_batch(const Batch& batch, const CudaCopyAttributes* attributes, CUstrea
   const bool complete = batch.targets != nullptr && batch.sources != nullptr &&
                         batch.bytes != nullptr && attributes != nullptr && stream != nullptr;
   // The rest is an error, which the driver is to tell.
-  if (!complete || !Process::get().holds()) return native_call(member, arguments...);
+  if (!complete || batch.count > kCountMax || !Process::get().holds()) {
+    return native_call(member, arguments...);
+  }
   return left_copies(calls_of(batch), stream, false, member, arguments...);
 }
 
@@ -449,18 +452,14 @@ struct Hook {
 
 constexpr int kAnyVersion = 1'000'000;
 
-#define CAUSEWAY_HOOK_OF(name, member, base, least, most, threading)                    \
-  {                                                                                     \
-#name, base, least, most, Threading::threading, reinterpret_cast < void*>(&::name), \
-        [](const Native& native) { return reinterpret_cast<void*>(native.member); }     \
-  }
+#define CAUSEWAY_HOOK_OF(name, member, base, least, most, threading)                  \
+  {#name, base, least, most, Threading::threading, reinterpret_cast<void*>(&::name), \
+   [](const Native& native) { return reinterpret_cast<void*>(native.member); }}
 #define CAUSEWAY_HOOK(name, base, least, most, threading) \
   CAUSEWAY_HOOK_OF(name, name, base, least, most, threading)
-#define CAUSEWAY_HOLDING_HOOK_OF(name, member, base, least, threading)                         \
-  {                                                                                            \
-#name, base, least, kAnyVersion, Threading::threading, reinterpret_cast < void*>(&::name), \
-        [](const Native& native) { return reinterpret_cast<void*>(native.member); }, true      \
-  }
+#define CAUSEWAY_HOLDING_HOOK_OF(name, member, base, least, threading)                       \
+  {#name, base, least, kAnyVersion, Threading::threading, reinterpret_cast<void*>(&::name), \
+   [](const Native& native) { return reinterpret_cast<void*>(native.member); }, true}
 #define CAUSEWAY_HOLDING_HOOK(name, base, least, threading) \
   CAUSEWAY_HOLDING_HOOK_OF(name, name, base, least, threading)
 
