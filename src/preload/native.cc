@@ -42,6 +42,13 @@ Native load_native(LookUp look_up) {
   return native;
 }
 
+bool is_capturing(const Native& native, CUstream_st* stream) {
+  int capturing = 0;
+  return native.api.cuStreamIsCapturing != nullptr &&
+         native.api.cuStreamIsCapturing(stream, &capturing) == device::kCudaSuccess &&
+         capturing != 0;
+}
+
 Status check_complete(const Native& native) {
 #define CAUSEWAY_PRELOAD_CHECK(name, ...) \
   if (native.name == nullptr) return lacks(#name);

@@ -236,6 +236,9 @@ using LookUp = void* (*)(const char* name);
 // Everything that is there; nothing is required, so that any program's driver serves.
 Native load_native(LookUp look_up);
 
+// Whether what is put into `stream` becomes part of a graph; false when that cannot be told.
+bool is_capturing(const Native& native, CUstream_st* stream);
+
 // kUnsupported, naming the function, when a session cannot be opened with what the driver has.
 Status check_complete(const Native& native);
 

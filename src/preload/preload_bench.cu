@@ -282,14 +282,20 @@ class Blocks {
     return words[state->load()];
   }
 
-  template <typename Call>
-  void during(const char* name, Call call) {
-    const auto turn = flags_->take();
+  // Until the turn is released.
+  causeway::preload::Turn hold(cudaStream_t stream) {
+    const causeway::preload::Turn turn = *flags_->take();
     causeway::preload::CudaMemoryOperation wait;
     wait.operation = causeway::preload::kCudaWaitValue32;
-    wait.address = reinterpret_cast<unsigned long long>(&turn->pair->released);
-    wait.value = turn->number;
-    native_.cuStreamBatchMemOp_v2(reinterpret_cast<CUstream_st*>(held_), 1, &wait, 0);
+    wait.address = reinterpret_cast<unsigned long long>(&turn.pair->released);
+    wait.value = turn.number;
+    native_.cuStreamBatchMemOp_v2(reinterpret_cast<CUstream_st*>(stream), 1, &wait, 0);
+    return turn;
+  }
+
+  template <typename Call>
+  void during(const char* name, Call call) {
+    const causeway::preload::Turn turn = hold(held_);
     std::atomic<bool> returned{false};
     threads_.emplace_back([&] {
       CHECK_CUDA(cudaSetDevice(0));
@@ -301,7 +307,7 @@ class Blocks {
     for (const Way& way : ways_) std::printf(", \"%s\": \"%s\"", way.name, try_way(way));
     std::printf("}\n");
     std::fflush(stdout);
-    turn->release();
+    turn.release();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
     CHECK_CUDA(cudaDeviceSynchronize());
@@ -318,13 +324,7 @@ class Blocks {
     std::vector<causeway::preload::Turn> turns;
     const char* through = "done";
     while (turns.size() < kMost && std::strcmp(through, "done") == 0) {
-      cudaStream_t const stream = all[turns.size()];
-      turns.push_back(*flags_->take());
-      causeway::preload::CudaMemoryOperation wait;
-      wait.operation = causeway::preload::kCudaWaitValue32;
-      wait.address = reinterpret_cast<unsigned long long>(&turns.back().pair->released);
-      wait.value = turns.back().number;
-      native_.cuStreamBatchMemOp_v2(reinterpret_cast<CUstream_st*>(stream), 1, &wait, 0);
+      turns.push_back(hold(all[turns.size()]));
       through = try_way(ways_.front());
     }
     std::printf("{\"held_streams\": %zu, \"same context\": \"%s\"}\n", turns.size(), through);

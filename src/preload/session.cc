@@ -157,7 +157,8 @@ Status Session::make_engine() {
   engine.dispatch.depth = settings.depth;
   engine.dispatch.chunk_bytes = {settings.chunk, settings.chunk};
   engine.dispatch.multipath_bytes_min = settings.threshold;
-  engine.dispatch.chunk_bytes_min = std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
+  engine.dispatch.chunk_bytes_min =
+      std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
   engine.staging_bytes_max = settings.staging;
   engine.after_time_max = kForever;
   // A copy that may still write would write wrong bytes once its memory is used for something else.
@@ -166,10 +167,10 @@ Status Session::make_engine() {
   engine.poll_pause_max = micros(20);
   std::vector<transfer::EngineLink> links;
   for (int link = 0; link < gpus_->count(); ++link) links.push_back({{&gpus_->device(link)}});
-  CAUSEWAY_ASSIGN(engine_,
-                  transfer::TransferEngine::create(
-                      std::move(engine), std::move(links),
-                      paths_for(*gpus_, settings.link_map, settings.link_map_folder), clock_));
+  CAUSEWAY_ASSIGN(engine_, transfer::TransferEngine::create(
+                               std::move(engine), std::move(links),
+                               paths_for(*gpus_, settings.link_map, settings.link_map_folder),
+                               clock_));
   return {};
 }
 
@@ -517,8 +518,7 @@ Status Session::wait_for_rescue(const Pending& pending) {
         }));
         return result == device::kCudaSuccess;
       },
-      kRescueMax,
-      [&](Nanos most) {
+      kRescueMax, [&](Nanos most) {
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, std::chrono::nanoseconds(most.count));
       });

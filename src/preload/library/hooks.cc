@@ -11,7 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -35,14 +35,6 @@ CUstream_st* per_thread(CUstream_st* stream) { return stream == nullptr ? kThrea
 CudaDevicePointer address(CudaDevicePointer pointer) { return pointer; }
 CudaDevicePointer address(const void* pointer) {
   return reinterpret_cast<CudaDevicePointer>(pointer);
-}
-
-template <typename Target, typename Source>
-std::optional<int> taken(Target target, Source source, std::size_t bytes, CUstream_st* stream,
-                         bool synchronous) {
-  if (Process::is_small(bytes)) return {};
-  const CopyCall call{address(target), address(source), bytes};
-  return Process::get().copy({&call, 1}, stream, synchronous);
 }
 
 // Whether each copy's source is read in the order of the stream, or whenever.
@@ -72,19 +64,6 @@ std::vector<CopyCall> calls_of(const Batch& batch) {
   return calls;
 }
 
-std::optional<int> taken(const Batch& batch, const CudaCopyAttributes* attributes,
-                         std::size_t attribute_count, CUstream_st* stream) {
-  if (batch.count == 0 || batch.count > kCountMax || batch.bytes == nullptr) return {};
-  std::size_t total = 0;
-  for (std::size_t i = 0; i < batch.count; ++i) total += batch.bytes[i];
-  if (Process::is_small(total) || batch.targets == nullptr || batch.sources == nullptr ||
-      attributes == nullptr || attribute_count == 0 || attribute_count > batch.count ||
-      stream == nullptr || !orders_allow(attributes, attribute_count)) {
-    return {};  // null streams and the like are errors of these functions: the driver's to tell
-  }
-  return Process::get().copy(calls_of(batch), stream, false);
-}
-
 template <typename Function>
 Function entry_of(const Native& native, Function Native::*member) {
   return native.*member;
@@ -102,11 +81,17 @@ int native_call(Member member, Arguments... arguments) {
   return entry_of(*native, member)(arguments...);
 }
 
+// The open session if it holds streams up, or nullptr.
+Session* holding_session() {
+  Session* const session = Process::get().session();
+  return session != nullptr && session->holds() ? session : nullptr;
+}
+
 // Once nothing is held, or after `most`.
 template <typename Member, typename... Arguments>
 int settled_call(causeway::Nanos most, Member member, Arguments... arguments) {
-  Session* const session = Process::get().session();
-  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
+  Session* const session = holding_session();
+  if (session == nullptr) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
   const Session::Settled settled(*session, most);
   return native_call(member, arguments...);
@@ -129,19 +114,13 @@ bool waits(const Native& native, const CopyCall& call, bool synchronous) {
   return to == 0 || from == 0 || (to == kCudaMemoryHost && from == kCudaMemoryHost);
 }
 
-bool is_capturing(const Native& native, CUstream_st* stream) {
-  int capturing = 0;
-  return native.api.cuStreamIsCapturing(stream, &capturing) == 0 && capturing != 0;
-}
-
 // What was not taken over. Behind a stream that is held up a copy that waits in the driver would
-// keep the engine out of it (docs/decisions/0005-stand-in.md). `stream`: null streams by their
-// names.
+// keep the engine out of it (docs/decisions/0005-stand-in.md).
 template <typename Member, typename... Arguments>
 int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous,
                 Member member, Arguments... arguments) {
-  Session* const session = Process::get().session();
-  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
+  Session* const session = holding_session();
+  if (session == nullptr) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
   const Native& native = *Process::get().native();
   const bool any = std::any_of(copies.begin(), copies.end(), [&](const CopyCall& call) {
@@ -153,29 +132,38 @@ int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool sync
   return native_call(member, arguments...);
 }
 
-template <typename Member, typename Target, typename Source>
-int left_copy(CUstream_st* named, Member member, Target target, Source source, std::size_t bytes) {
+// A copy of `named`, which is the program's stream, null streams by their names. `rest`: what the
+// call has behind the bytes.
+template <typename Member, typename Target, typename Source, typename... Rest>
+int copy_call(CUstream_st* named, bool synchronous, Member member, Target target, Source source,
+              std::size_t bytes, Rest... rest) {
   const CopyCall call{address(target), address(source), bytes};
-  return left_copies({&call, 1}, named, true, member, target, source, bytes);
+  if (!Process::is_small(bytes)) {
+    if (const auto result = Process::get().copy({&call, 1}, named, synchronous)) return *result;
+  }
+  return left_copies({&call, 1}, named, synchronous, member, target, source, bytes, rest...);
 }
 
-template <typename Member, typename Target, typename Source>
-int left_copy_async(CUstream_st* named, Member member, Target target, Source source,
-                    std::size_t bytes, CUstream_st* stream) {
-  const CopyCall call{address(target), address(source), bytes};
-  return left_copies({&call, 1}, named, false, member, target, source, bytes, stream);
-}
-
+// Null streams and the like are errors of these functions: the driver's to tell.
 template <typename Member, typename... Arguments>
-int left_batch(const Batch& batch, const CudaCopyAttributes* attributes, CUstream_st* stream,
-               Member member, Arguments... arguments) {
-  const bool complete = batch.targets != nullptr && batch.sources != nullptr &&
-                        batch.bytes != nullptr && attributes != nullptr && stream != nullptr;
-  // The rest is an error, which the driver is to tell.
-  if (!complete || batch.count > kCountMax || !Process::get().holds()) {
+int batch_call(const Batch& batch, const CudaCopyAttributes* attributes,
+               std::size_t attribute_count, CUstream_st* stream, Member member,
+               Arguments... arguments) {
+  if (batch.count == 0 || batch.count > kCountMax || batch.targets == nullptr ||
+      batch.sources == nullptr || batch.bytes == nullptr || attributes == nullptr ||
+      stream == nullptr) {
     return native_call(member, arguments...);
   }
-  return left_copies(calls_of(batch), stream, false, member, arguments...);
+  const bool large =
+      !Process::is_small(std::accumulate(batch.bytes, batch.bytes + batch.count, std::size_t{0})) &&
+      attribute_count > 0 && attribute_count <= batch.count &&
+      orders_allow(attributes, attribute_count);
+  if (!large && !Process::get().holds()) return native_call(member, arguments...);
+  const std::vector<CopyCall> calls = calls_of(batch);
+  if (large) {
+    if (const auto result = Process::get().copy(calls, stream, false)) return *result;
+  }
+  return left_copies(calls, stream, false, member, arguments...);
 }
 
 // Kernels, each in its context, and executable graphs that need not be loaded any more, as far as
@@ -221,10 +209,9 @@ int launch_of(const LoadedCode::Code& code, Member member, Arguments... argument
 
 template <typename Member, typename... Arguments>
 int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
-  Session* const session = Process::get().session();
-  if (session == nullptr || !session->holds()) return native_call(member, arguments...);
   CUctx_st* context = nullptr;
-  if (Process::get().native()->api.cuCtxGetCurrent(&context) != 0) {
+  if (holding_session() == nullptr ||
+      Process::get().native()->api.cuCtxGetCurrent(&context) != 0) {
     return native_call(member, arguments...);
   }
   return launch_of({context, function}, member, arguments...);
@@ -232,8 +219,7 @@ int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
 
 template <typename Member>
 int graph_launch(Member member, CUgraphExec_st* graph, CUstream_st* stream) {
-  Session* const session = Process::get().session();
-  if (session == nullptr || !session->holds()) return native_call(member, graph, stream);
+  if (holding_session() == nullptr) return native_call(member, graph, stream);
   return launch_of({nullptr, graph}, member, graph, stream);
 }
 
@@ -248,76 +234,63 @@ int make_graph(Member member, CUgraphExec_st** made, Arguments... arguments) {
 
 CAUSEWAY_EXPORT int cuMemcpy(CudaDevicePointer target, CudaDevicePointer source,
                              std::size_t bytes) {
-  if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return left_copy(kLegacyStream, &Native::cuMemcpy, target, source, bytes);
+  return copy_call(kLegacyStream, true, &Native::cuMemcpy, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpy_ptds(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes) {
-  if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return left_copy(kThreadStream, &Native::cuMemcpy_ptds, target, source, bytes);
+  return copy_call(kThreadStream, true, &Native::cuMemcpy_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2(CudaDevicePointer target, const void* source,
                                     std::size_t bytes) {
-  if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return left_copy(kLegacyStream, &Native::cuMemcpyHtoD_v2, target, source, bytes);
+  return copy_call(kLegacyStream, true, &Native::cuMemcpyHtoD_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoD_v2_ptds(CudaDevicePointer target, const void* source,
                                          std::size_t bytes) {
-  if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return left_copy(kThreadStream, &Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
+  return copy_call(kThreadStream, true, &Native::cuMemcpyHtoD_v2_ptds, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2(void* target, CudaDevicePointer source, std::size_t bytes) {
-  if (const auto result = taken(target, source, bytes, kLegacyStream, true)) return *result;
-  return left_copy(kLegacyStream, &Native::cuMemcpyDtoH_v2, target, source, bytes);
+  return copy_call(kLegacyStream, true, &Native::cuMemcpyDtoH_v2, target, source, bytes);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoH_v2_ptds(void* target, CudaDevicePointer source,
                                          std::size_t bytes) {
-  if (const auto result = taken(target, source, bytes, kThreadStream, true)) return *result;
-  return left_copy(kThreadStream, &Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
+  return copy_call(kThreadStream, true, &Native::cuMemcpyDtoH_v2_ptds, target, source, bytes);
 }
 
 CAUSEWAY_EXPORT int cuMemcpyAsync(CudaDevicePointer target, CudaDevicePointer source,
                                   std::size_t bytes, CUstream_st* stream) {
-  if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
-  return left_copy_async(legacy(stream), &CudaApi::cuMemcpyAsync, target, source, bytes, stream);
+  return copy_call(legacy(stream), false, &CudaApi::cuMemcpyAsync, target, source, bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyAsync_ptsz(CudaDevicePointer target, CudaDevicePointer source,
                                        std::size_t bytes, CUstream_st* stream) {
-  if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
-  return left_copy_async(per_thread(stream), &Native::cuMemcpyAsync_ptsz, target, source, bytes,
-                         stream);
+  return copy_call(per_thread(stream), false, &Native::cuMemcpyAsync_ptsz, target, source, bytes,
+                   stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2(CudaDevicePointer target, const void* source,
                                          std::size_t bytes, CUstream_st* stream) {
-  if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
-  return left_copy_async(legacy(stream), &Native::cuMemcpyHtoDAsync_v2, target, source, bytes,
-                         stream);
+  return copy_call(legacy(stream), false, &Native::cuMemcpyHtoDAsync_v2, target, source, bytes,
+                   stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyHtoDAsync_v2_ptsz(CudaDevicePointer target, const void* source,
                                               std::size_t bytes, CUstream_st* stream) {
-  if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
-  return left_copy_async(per_thread(stream), &Native::cuMemcpyHtoDAsync_v2_ptsz, target, source,
-                         bytes, stream);
+  return copy_call(per_thread(stream), false, &Native::cuMemcpyHtoDAsync_v2_ptsz, target, source,
+                   bytes, stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2(void* target, CudaDevicePointer source, std::size_t bytes,
                                          CUstream_st* stream) {
-  if (const auto result = taken(target, source, bytes, legacy(stream), false)) return *result;
-  return left_copy_async(legacy(stream), &Native::cuMemcpyDtoHAsync_v2, target, source, bytes,
-                         stream);
+  return copy_call(legacy(stream), false, &Native::cuMemcpyDtoHAsync_v2, target, source, bytes,
+                   stream);
 }
 CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2_ptsz(void* target, CudaDevicePointer source,
                                               std::size_t bytes, CUstream_st* stream) {
-  if (const auto result = taken(target, source, bytes, per_thread(stream), false)) return *result;
-  return left_copy_async(per_thread(stream), &Native::cuMemcpyDtoHAsync_v2_ptsz, target, source,
-                         bytes, stream);
+  return copy_call(per_thread(stream), false, &Native::cuMemcpyDtoHAsync_v2_ptsz, target, source,
+                   bytes, stream);
 }
 
 #define CAUSEWAY_BARE(...) __VA_ARGS__
 #define CAUSEWAY_BATCH_HOOK(table, name, parameters, arguments)                                \
   CAUSEWAY_EXPORT int name parameters {                                                        \
-    const Batch batch{targets, sources, bytes, count};                                         \
-    if (const auto result = taken(batch, attributes, attribute_count, stream)) return *result; \
-    return left_batch(batch, attributes, stream, &table::name, CAUSEWAY_BARE arguments);       \
+    return batch_call({targets, sources, bytes, count}, attributes, attribute_count, stream,   \
+                      &table::name, CAUSEWAY_BARE arguments);                                  \
   }
 #define CAUSEWAY_PRELOAD_BATCH_HOOK(name, parameters, arguments) \
   CAUSEWAY_BATCH_HOOK(Native, name, parameters, arguments)

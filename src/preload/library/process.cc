@@ -111,8 +111,10 @@ std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* 
                                  bool synchronous) {
   const bool never_ours = !synchronous && settings_.async == Async::kNative;
   Session* session = session_.load(std::memory_order_acquire);
-  if (session == nullptr && !never_ours && !is_capturing(stream)) {
-    begin_opening();
+  if (session == nullptr && !never_ours) {
+    // A copy that is captured is never ours, and what opens a session ends a capture of its thread.
+    const Native* const table = native();
+    if (table == nullptr || !is_capturing(*table, stream)) begin_opening();
     session = session_.load(std::memory_order_acquire);
   }
   if (session != nullptr) {
@@ -125,15 +127,6 @@ std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* 
   const Verdict otherwise = phase_.load() == Phase::kOff ? Verdict::kOff : Verdict::kOpening;
   statistics_.count(never_ours ? Verdict::kAsynchronous : otherwise, Bytes(total));
   return {};
-}
-
-// A copy that is captured is never ours, and what opens a session ends a capture of its thread.
-bool Process::is_capturing(CUstream_st* stream) {
-  const Native* table = native();
-  if (table == nullptr || table->api.cuStreamIsCapturing == nullptr) return false;
-  int capturing = 0;
-  const int asked = table->api.cuStreamIsCapturing(stream, &capturing);
-  return asked == device::kCudaSuccess && capturing != 0;
 }
 
 void Process::begin_opening() {

@@ -46,7 +46,6 @@ class Process {
   enum class Phase { kClosed, kOpening, kOpen, kOff };
 
   void open();
-  bool is_capturing(CUstream_st* stream);
   void begin_opening();
   void switch_off(const std::string& why);
   void write_statistics();
