@@ -142,11 +142,11 @@ class Checks:
         gpus = ",".join(gpu.name for gpu in machine.gpus()[:PROGRAM_GPUS])
         environment = {**self.environment, **({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {})}
         part = self.part("preload programs", "preload_runtime_static_legacy", [],
-                         80 if self.quick else 160, parsers.unittest_rows("preload programs"),
+                         80 if self.quick else 175, parsers.unittest_rows("preload programs"),
                          environment=environment, alone=True)
         part.command = [sys.executable, machine.ROOT / "tests/preload/run.py", "--programs",
                         self.places.bin, "--seed", self.seed,
-                        "--limit", 40 if self.quick else 130,
+                        "--limit", 40 if self.quick else 145,
                         "--jobs", max(2, min(16, machine.processors() // 3)),
                         *(["--library", library] if library else []),
                         *(["--quick"] if self.quick else [])]
