@@ -21,14 +21,25 @@ using testing::kGpuPatience;
 using testing::Pieces;
 
 constexpr int kSkipped = 77;
+constexpr Nanos kProgressEvery = seconds(15);
 
-// What went wrong, and how much was done. Thread-safe.
+std::string gib_text(Bytes bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes.count) / (1 << 30));
+  return text;
+}
+
+// What went wrong, and how much was done. Each line at once and with the seconds since the start,
+// so that a run that a time limit cut off says where it was. Thread-safe.
 class Report {
  public:
-  void fail(const std::string& what) {
+  void say(const std::string& what) {
     const std::lock_guard lock(mutex_);
-    std::printf("WRONG: %s\n", what.c_str());
+    std::printf("%7.1f s  %s\n", to_seconds(clock_.now() - start_), what.c_str());
     std::fflush(stdout);
+  }
+  void fail(const std::string& what) {
+    say("WRONG: " + what);
     ++failures_;
   }
   void check(bool right, const std::string& what) {
@@ -38,15 +49,21 @@ class Report {
     if (!status.ok()) fail(what + ": " + status.error().message);
   }
   void count(Bytes bytes) {
-    ++transfers;
-    moved += bytes.count;
+    ++transfers_;
+    moved_ += bytes.count;
   }
   bool failed() const { return failures_.load() > 0; }
-
-  std::atomic<std::int64_t> transfers{0};
-  std::atomic<std::int64_t> moved{0};
+  // So far.
+  std::string done() const {
+    return std::to_string(transfers_.load()) + " transfers, " +
+           gib_text(Bytes(moved_.load()));
+  }
 
  private:
+  std::atomic<std::int64_t> transfers_{0};
+  std::atomic<std::int64_t> moved_{0};
+  const RealClock clock_;
+  const Nanos start_ = clock_.now();
   std::mutex mutex_;
   std::atomic<int> failures_{0};
 };
@@ -241,6 +258,7 @@ PathFacts random_facts(Random& random, int gpus) {
 
 // Sizes around what changes the path, both ways, to every GPU.
 void sizes(GpuRig& rig, Report& report) {
+  report.say("sizes: begins, " + std::to_string(rig.gpus()) + " GPUs");
   if (auto started = rig.start({}); !started.ok()) return report.must(started, "sizes");
   auto mover = Mover::make(rig, 0, 1);
   if (!mover.ok()) return report.fail("sizes: " + mover.error().message);
@@ -258,8 +276,7 @@ void sizes(GpuRig& rig, Report& report) {
   }
   const Bytes through_peers = relayed(rig.engine->stats());
   report.check(rig.gpus() == 1 || through_peers > Bytes(0), "sizes: no link relayed");
-  std::printf("sizes: %d GPUs, %.1f MiB through relays\n", rig.gpus(),
-              static_cast<double>(through_peers.count) / (1 << 20));
+  report.say("sizes: " + report.done() + ", " + gib_text(through_peers) + " through relays");
 }
 
 // One round: an engine with random options, every area's thread for a while, now and then a copy
@@ -293,23 +310,30 @@ void stress_round(GpuRig& rig, std::uint64_t seed, Nanos until, Report& report) 
 }
 
 void stress(GpuRig& rig, std::uint64_t seed, double length, Report& report) {
+  report.say("stress: begins, seed " + std::to_string(seed));
   const Nanos end = rig.clock.now() + nanos_from_seconds(length);
+  Nanos said = rig.clock.now();
   Bytes through_peers;
   int rounds = 0;
   for (; rig.clock.now() < end && !report.failed(); ++rounds) {
+    if (rig.clock.now() - said >= kProgressEvery) {
+      report.say("stress: " + std::to_string(rounds) + " engines, " + report.done());
+      said = rig.clock.now();
+    }
     const Nanos until = std::min(end, rig.clock.now() + seconds(2));
     stress_round(rig, mix64(seed + static_cast<std::uint64_t>(rounds)), until, report);
     if (rig.engine != nullptr) through_peers += relayed(rig.engine->stats());
   }
   report.check(rig.gpus() == 1 || length < 5 || through_peers > Bytes(0),
                "stress: no link relayed");
-  std::printf("stress: %.0f s, %d engines, %.1f GiB through relays\n", length, rounds,
-              static_cast<double>(through_peers.count) / (1 << 30));
+  report.say("stress: " + std::to_string(rounds) + " engines, " + report.done() + ", " +
+             gib_text(through_peers) + " through relays");
 }
 
 // A chunk that fails, is refused or hangs: on the target's own link, then on a relay. The transfer
 // ends well all the same.
 void faults(GpuRig& rig, Report& report) {
+  report.say("faults: begins");
   struct Fault {
     const char* name;
     FaultPlan::Kind kind;
@@ -345,12 +369,14 @@ void faults(GpuRig& rig, Report& report) {
       }
     }
   }
-  std::printf("faults: refused, failing and hanging chunks on %d links\n", std::min(2, rig.gpus()));
+  report.say("faults: refused, failing and hanging chunks on " +
+             std::to_string(std::min(2, rig.gpus())) + " links");
 }
 
 // GPU 1 has no memory left for staging: GPU 0 gets its bytes without it.
 void full_relay(GpuRig& rig, Report& report) {
   if (rig.gpus() < 2) return;
+  report.say("full relay: begins, takes all memory of GPU 1");
   rig.engine.reset();  // its staging goes
   auto hog = rig.machine->open({.name = "hog", .physical_device = 1, .arena_bytes = gib(400)});
   if (!hog.ok()) return report.fail("full relay: " + hog.error().message);
@@ -363,6 +389,8 @@ void full_relay(GpuRig& rig, Report& report) {
       count /= 2;
     }
   }
+  report.say("full relay: GPU 1 has no memory left after " + std::to_string(taken.size()) +
+             " allocations");
   report.must(rig.start({}), "full relay");
   auto mover = Mover::make(rig, 0, 11);
   if (!mover.ok()) return report.fail("full relay: " + mover.error().message);
@@ -371,18 +399,19 @@ void full_relay(GpuRig& rig, Report& report) {
     report.count(rig.area_bytes());
   }
   report.check(relayed(rig.engine->stats(), 1) == Bytes(0), "full relay: GPU 1 relayed");
-  std::printf("full relay: %zu allocations left GPU 1 without memory\n", taken.size());
   rig.engine.reset();
+  taken.clear();
+  report.say("full relay: GPU 1 has its memory back");
 }
 
 int run_all(double length, std::uint64_t seed) {
-  std::printf("seed %lu\n", seed);
+  Report report;
+  report.say("seed " + std::to_string(seed));
   auto rig = GpuRig::make({});
   if (!rig.ok() && rig.error().code == ErrorCode::kUnavailable) {
-    std::printf("no GPU: %s\n", rig.error().message.c_str());
+    report.say("no GPU: " + rig.error().message);
     return kSkipped;
   }
-  Report report;
   if (rig.ok()) {
     sizes(**rig, report);
     faults(**rig, report);
@@ -391,9 +420,8 @@ int run_all(double length, std::uint64_t seed) {
   } else {
     report.fail(rig.error().message);
   }
-  std::printf("%s: %ld transfers, %.1f GiB, every byte compared, seed %lu\n",
-              report.failed() ? "FAILED" : "PASSED", report.transfers.load(),
-              static_cast<double>(report.moved.load()) / (1 << 30), seed);
+  report.say(std::string(report.failed() ? "FAILED: " : "PASSED: ") + report.done() +
+             ", every byte compared, seed " + std::to_string(seed));
   return report.failed() ? 1 : 0;
 }
 
