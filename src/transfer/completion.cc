@@ -92,27 +92,35 @@ std::int64_t CompletionBoard::size() const {
   return std::ssize(entries_);
 }
 
-void ExpressTicket::give_back() { lane_->give_back(std::move(event_), seen_done_); }
-
 Result<bool> ExpressTicket::done() const {
-  Result<bool> done = event_->done();
-  if (!done.ok()) lane_->note_failure();
-  seen_done_ = !done.ok() || *done;
+  Result<bool> done = mark_->event->done();
+  if (!done.ok()) mark_->lane.note_failure();
+  mark_->seen_done = !done.ok() || *done;
   return done;
 }
 
+// What stands after the last look is on every small transfer's way, so the usual end comes first.
 Status ExpressTicket::wait(Nanos timeout) const {
-  const Result<bool> done = event_->spin(std::min(timeout, kExpressSpin));
-  seen_done_ = !done.ok() || *done;
-  Status waited = done.ok() ? Status() : Status(done.error());
-  if (!seen_done_) waited = event_->wait(timeout);
-  if (!waited.ok() && waited.error().code != ErrorCode::kDeadlineExceeded) lane_->note_failure();
+  const Result<bool> done = mark_->event->spin(std::min(timeout, kExpressSpin));
+  if (!done.ok() || !*done) [[unlikely]] {
+    return wait_on(done, timeout);
+  }
+  mark_->seen_done = true;
+  return {};
+}
+
+Status ExpressTicket::wait_on(const Result<bool>& done, Nanos timeout) const {
+  mark_->seen_done = !done.ok();
+  Status waited = done.ok() ? mark_->event->wait(timeout) : Status(done.error());
+  if (!waited.ok() && waited.error().code != ErrorCode::kDeadlineExceeded) {
+    mark_->lane.note_failure();
+  }
   return waited;
 }
 
 Status Completion::join(device::Stream& stream) const {
-  if (express_) return stream.wait(express_->event());
-  return stream.run([ticket = *ticket_] { return ticket.wait(kWaitMax); });
+  if (express_) return stream.wait(express_.event());
+  return stream.run([ticket = ticket_] { return ticket.wait(kWaitMax); });
 }
 
 }  // namespace causeway::transfer

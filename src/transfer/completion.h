@@ -6,11 +6,13 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "base/result.h"
 #include "base/units.h"
@@ -54,6 +56,7 @@ class CompletionBoard {
 // A counted reference to a ticket.
 class TicketReference {
  public:
+  TicketReference() = default;  // to nothing
   TicketReference(CompletionBoard& board, CompletionBoard::Ticket adopted)
       : board_(&board), ticket_(adopted) {}
   TicketReference(const TicketReference& other) : board_(other.board_), ticket_(other.ticket_) {
@@ -74,38 +77,49 @@ class TicketReference {
   Status wait(Nanos timeout) const { return board_->wait(ticket_, timeout); }
 
  private:
-  CompletionBoard* board_;
+  CompletionBoard* board_ = nullptr;
   CompletionBoard::Ticket ticket_;
 };
 
 class ExpressLane;
 
-// The event of a small transfer, given back to its lane for reuse.
+// Apart by so much, what one thread writes does not slow down another that works beside it.
+inline constexpr std::size_t kCacheLine = 64;
+
+// The mark behind a small transfer: its lane's, lent to a ticket.
+struct alignas(kCacheLine) ExpressMark {
+  ExpressMark(ExpressLane& its_lane, std::unique_ptr<device::Event> made)
+      : lane(its_lane), event(std::move(made)) {}
+  ExpressLane& lane;
+  const std::unique_ptr<device::Event> event;
+  bool seen_done = false;         // else it is asked before it is used again
+  std::atomic<bool> lent{false};  // while it is, all else is the ticket's
+};
+
+// A small transfer. Its mark goes back for reuse.
 class ExpressTicket {
  public:
-  ExpressTicket(ExpressLane& lane, std::unique_ptr<device::Event> event)
-      : lane_(&lane), event_(std::move(event)) {}
-  ExpressTicket(ExpressTicket&&) noexcept = default;
+  ExpressTicket() = default;  // of nothing
+  explicit ExpressTicket(ExpressMark& mark) : mark_(&mark) {}
+  ExpressTicket(ExpressTicket&& other) noexcept : mark_(std::exchange(other.mark_, nullptr)) {}
   ExpressTicket& operator=(ExpressTicket&& other) noexcept {
-    std::swap(lane_, other.lane_);
-    std::swap(event_, other.event_);
-    std::swap(seen_done_, other.seen_done_);
+    std::swap(mark_, other.mark_);
     return *this;
   }
+  // Takes no lock.
   ~ExpressTicket() {
-    if (event_ != nullptr) give_back();
+    if (mark_ != nullptr) mark_->lent.store(false, std::memory_order_release);
   }
 
+  explicit operator bool() const { return mark_ != nullptr; }
   Result<bool> done() const;
   Status wait(Nanos timeout) const;
-  const device::Event& event() const { return *event_; }
+  const device::Event& event() const { return *mark_->event; }
 
  private:
-  void give_back();
+  Status wait_on(const Result<bool>& done, Nanos timeout) const;
 
-  ExpressLane* lane_;
-  std::unique_ptr<device::Event> event_;
-  mutable bool seen_done_ = false;
+  ExpressMark* mark_ = nullptr;
 };
 
 class Completion {
@@ -115,19 +129,20 @@ class Completion {
 
   // Whether all bytes are at their target; the transfer's error when it failed. kDeadlineExceeded
   // from done() means that a copy is stuck: then the memory must not be used again.
-  Result<bool> done() const { return express_ ? express_->done() : ticket_->done(); }
+  Result<bool> done() const { return express_ ? express_.done() : ticket_.done(); }
   // Blocks until done, or for `timeout` of real time: kDeadlineExceeded. Polls for the first
   // milliseconds.
   Status wait(Nanos timeout) const {
-    return express_ ? express_->wait(timeout) : ticket_->wait(timeout);
+    return express_ ? express_.wait(timeout) : ticket_.wait(timeout);
   }
   // Later work of the stream waits for the transfer, and is skipped if that fails. The engine must
   // outlive what the stream has queued.
   Status join(device::Stream& stream) const;
 
  private:
-  std::optional<TicketReference> ticket_;
-  std::optional<ExpressTicket> express_;
+  // One of them.
+  TicketReference ticket_;
+  ExpressTicket express_;
 };
 
 }  // namespace causeway::transfer

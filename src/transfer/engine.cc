@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -28,7 +29,8 @@ class TransferEngine::State {
         const Clock& engine_clock)
       : options(std::move(engine_options)),
         clock(engine_clock),
-        loop(options, movers(links), std::move(facts), board) {
+        loop(options, movers(links), std::move(facts), board),
+        express_bytes_end(end_of_express(options.dispatch, links.size())) {
     for (std::size_t link = 0; link < links.size(); ++link) {
       for (const device::Device* slice : links[link].slices) {
         link_of.emplace_back(slice->id(), static_cast<int>(link));
@@ -67,31 +69,49 @@ class TransferEngine::State {
   }
 
   Result<Completion> submit(TransferRequest&& request) {
-    const auto link = std::find_if(link_of.begin(), link_of.end(), [&](const auto& known) {
-      return known.first == request.target;
-    });
-    if (link == link_of.end()) {
+    const std::optional<int> link = link_to(request.target);
+    if (!link || !well_formed(request)) [[unlikely]]
+      return what_is_wrong(request);
+    auto& lane = *express[static_cast<std::size_t>(*link)][index_of(request.direction)];
+    if (is_small(request, lane)) {
+      if (ExpressTicket ticket = copy_at_once(lane, request)) return Completion(std::move(ticket));
+      // What its stream cannot do may still go another way, or be said better.
+    }
+    return submit_to_loop(std::move(request), *link);
+  }
+
+  // These two are on every small transfer's way; the words for what is wrong are not.
+  std::optional<int> link_to(device::DeviceId target) const {
+    for (const auto& [device, link] : link_of) {
+      if (device == target) return link;
+    }
+    return std::nullopt;
+  }
+  bool well_formed(const TransferRequest& request) const {
+    for (const Segment& segment : request.segments) {
+      if (!segment.host.device.valid() && segment.device.device != request.target) return false;
+    }
+    return request.only.empty() || (request.only & all_links()) == request.only;
+  }
+  LinkSet all_links() const { return LinkSet::first(static_cast<int>(express.size())); }
+
+  Error what_is_wrong(const TransferRequest& request) const {
+    if (!link_to(request.target)) {
       return invalid_argument("a transfer to or from device " +
                               std::to_string(request.target.value) +
                               ", which the engine does not serve");
     }
-    for (const Segment& segment : request.segments) {
-      if (segment.host.device.valid() || segment.device.device == request.target) continue;
-      return invalid_argument("a segment lies on another device than the transfer's target");
-    }
-    if ((request.only & LinkSet::first(static_cast<int>(express.size()))) != request.only) {
+    if ((request.only & all_links()) != request.only) {
       return invalid_argument("a transfer asks for links " + text_of(request.only) +
                               "; the engine has " + std::to_string(express.size()));
     }
-    if (request.listener == nullptr && is_small(request)) {
-      auto& lane = *express[static_cast<std::size_t>(link->second)][index_of(request.direction)];
-      auto ticket = copy_at_once(lane, request);
-      // What its stream cannot do may still go another way, or be said better.
-      if (ticket.ok()) return Completion(std::move(ticket).value());
-    }
+    return invalid_argument("a segment lies on another device than the transfer's target");
+  }
+
+  Result<Completion> submit_to_loop(TransferRequest&& request, int link) {
     CAUSEWAY_ASSIGN(SegmentTable segments, SegmentTable::make(std::move(request.segments)));
     Submission submission;
-    submission.task.target = link->second;
+    submission.task.target = link;
     submission.task.direction = request.direction;
     submission.task.priority = request.priority;
     submission.task.only = request.only;
@@ -126,25 +146,30 @@ class TransferEngine::State {
   }
 
   // Waiting in a stream that others share would hold them up, so only what can go at once does.
-  bool is_small(const TransferRequest& request) const {
-    if (!request.only.empty() || std::ssize(request.segments) > options.dispatch.chunk_segments) {
+  bool is_small(const TransferRequest& request, ExpressLane& lane) const {
+    if (request.listener != nullptr || !request.only.empty() ||
+        std::ssize(request.segments) > options.dispatch.chunk_segments) {
       return false;
     }
-    // Where nobody can relay, what would be a single chunk needs no thread of the engine either:
-    // one at a time, so that no more of it stands before an urgent copy than a chunk would.
-    const DispatchOptions& dispatch = options.dispatch;
-    const bool alone = express.size() == 1 && express[0][index_of(request.direction)]->idle();
-    const Bytes limit = std::max(dispatch.multipath_bytes_min,
-                                 alone ? dispatch.chunk_bytes_direct + Bytes(1) : Bytes(0));
     Bytes total;
     for (const Segment& segment : request.segments) {
-      if (segment.bytes < Bytes(0) || segment.bytes >= limit) return false;
+      if (segment.bytes < Bytes(0) || segment.bytes >= express_bytes_end) return false;
       total += segment.bytes;
     }
-    if (total == Bytes(0) || total >= limit) return false;
-    if (request.after == nullptr) return true;
-    const Result<bool> done = request.after->done();
+    if (total == Bytes(0) || total >= express_bytes_end) return false;
+    // One at a time, so that no more of it stands before an urgent copy than a chunk would.
+    if (total >= options.dispatch.multipath_bytes_min && !lane.idle()) return false;
+    return request.after == nullptr || is_done(*request.after);
+  }
+  static bool is_done(const device::Event& event) {
+    const Result<bool> done = event.done();
     return done.ok() && *done;
+  }
+
+  // Where nobody can relay, what would be a single chunk needs no thread of the engine either.
+  static Bytes end_of_express(const DispatchOptions& dispatch, std::size_t links) {
+    if (links > 1) return dispatch.multipath_bytes_min;
+    return std::max(dispatch.multipath_bytes_min, dispatch.chunk_bytes_direct + Bytes(1));
   }
 
   static device::Copy copy_of(const Segment& segment, Direction direction) {
@@ -152,11 +177,12 @@ class TransferEngine::State {
     return {in ? segment.device : segment.host, in ? segment.host : segment.device, segment.bytes};
   }
 
-  static Result<ExpressTicket> copy_at_once(ExpressLane& lane, const TransferRequest& request) {
-    if (request.segments.size() == 1) {
-      const device::Copy one = copy_of(request.segments.front(), request.direction);
-      return lane.copy({&one, 1}, request.priority);
-    }
+  static ExpressTicket copy_at_once(ExpressLane& lane, const TransferRequest& request) {
+    if (request.segments.size() != 1) return copy_many(lane, request);
+    const device::Copy one = copy_of(request.segments.front(), request.direction);
+    return lane.copy({&one, 1}, request.priority);
+  }
+  static ExpressTicket copy_many(ExpressLane& lane, const TransferRequest& request) {
     std::vector<device::Copy> copies;
     copies.reserve(request.segments.size());
     for (const Segment& segment : request.segments) {
@@ -264,9 +290,12 @@ class TransferEngine::State {
  private:
   std::mutex loop_mutex;  // guards the next; taken before `mutex`
   EngineLoop loop;
+  // Never changes once the engine has started: every submitter reads it, so it stands apart from
+  // what the engine's thread writes.
+  alignas(kCacheLine) const Bytes express_bytes_end;
   std::vector<std::pair<device::DeviceId, int>> link_of;  // few, and searched for each transfer
   std::vector<std::array<std::unique_ptr<ExpressLane>, kDirections>> express;
-  mutable std::mutex mutex;  // guards what follows; a leaf
+  alignas(kCacheLine) mutable std::mutex mutex;  // guards what follows; a leaf
   std::condition_variable changed;
   std::vector<Submission> inbox;
   TransferStats seen;

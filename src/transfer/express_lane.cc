@@ -1,63 +1,90 @@
 #include "transfer/express_lane.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace causeway::transfer {
+namespace {
+
+constexpr int kLooksMax = 4;
+
+bool is_free(const ExpressMark& mark) {
+  if (mark.lent.load(std::memory_order_acquire)) return false;
+  if (mark.seen_done) return true;
+  const auto done = mark.event->done();
+  return !done.ok() || *done;
+}
+
+}  // namespace
 
 ExpressLane::ExpressLane(device::Device& device, std::string name)
     : device_(device), name_(std::move(name)) {}
 
 Result<std::unique_ptr<ExpressLane>> ExpressLane::create(device::Device& device, std::string name) {
   auto lane = std::make_unique<ExpressLane>(device, std::move(name));
-  CAUSEWAY_ASSIGN(lane->stream_, device.make_stream(lane->name_));
+  CAUSEWAY_TRY(lane->renew_stream());
   return lane;
 }
 
-Result<ExpressTicket> ExpressLane::copy(std::span<const device::Copy> copies,
-                                        device::CopyPriority priority) {
-  const std::lock_guard lock(mutex_);
-  if (failed_.load()) {
-    failed_.store(false);
-    CAUSEWAY_ASSIGN(stream_, device_.make_stream(name_));
+Status ExpressLane::renew_stream() {
+  failed_.store(false);
+  auto made = device_.make_stream(name_);
+  if (!made.ok()) {
+    note_failure();
+    return made.error();
   }
-  // What the caller waits for ends with the copy's call: what can come behind it does.
-  if (free_.empty()) CAUSEWAY_TRY(free_an_event());
-  const Status issued = stream_->copy_marked(copies, priority, *free_.back());
-  auto event = std::move(free_.back());
-  free_.pop_back();
-  if (!issued.ok()) {
-    // Refused for itself a copy leaves the stream as it was.
-    if (issued.error().code != ErrorCode::kInvalidArgument) failed_.store(true);
-    return issued.error();
-  }
-  std::int64_t moved = moved_.load(std::memory_order_relaxed);
-  for (const device::Copy& copy : copies) moved += copy.bytes.count;
-  moved_.store(moved, std::memory_order_relaxed);
-  tickets_.store(tickets_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  return ExpressTicket(*this, std::move(event));
-}
-
-// With mutex_ held.
-Status ExpressLane::free_an_event() {
-  if (!events_.empty()) {
-    const auto done = events_.front()->done();
-    if (!done.ok() || *done) {
-      free_.push_back(std::move(events_.front()));
-      events_.pop_front();
-      return {};
-    }
-  }
-  CAUSEWAY_ASSIGN(auto made, device_.make_mark());
-  free_.push_back(std::move(made));
+  stream_ = std::move(made).value();
   return {};
 }
 
-void ExpressLane::give_back(std::unique_ptr<device::Event> event, bool done) {
+ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies,
+                                device::CopyPriority priority) {
   const std::lock_guard lock(mutex_);
-  tickets_.store(tickets_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  if (done) {
-    free_.push_back(std::move(event));
-  } else {
-    events_.push_back(std::move(event));
+  if (failed_.load(std::memory_order_relaxed) && !renew_stream().ok()) return {};
+  if (used_ == marks_.size() && !find_free()) return {};
+  ExpressMark& mark = *marks_[used_++];
+  const Status issued = stream_->copy_marked(copies, priority, *mark.event);
+  // What the caller waits for ends with the copy's call: what can come behind it does.
+  mark.seen_done = false;
+  if (!issued.ok()) {
+    // Refused for itself a copy leaves the stream as it was.
+    if (issued.error().code != ErrorCode::kInvalidArgument) note_failure();
+    return {};
   }
+  mark.lent.store(true, std::memory_order_relaxed);
+  std::int64_t moved = moved_.load(std::memory_order_relaxed);
+  for (const device::Copy& copy : copies) moved += copy.bytes.count;
+  moved_.store(moved, std::memory_order_relaxed);
+  if (used_ == marks_.size()) (void)find_free();  // for the next copy, which tries again
+  return ExpressTicket(mark);
+}
+
+// Going round, a few looks for each copy find what comes back as fast as it is lent; so of marks
+// that come back there are never many more than of those that do not.
+bool ExpressLane::find_free() {
+  for (int look = 0; look < kLooksMax && used_ > 0; ++look) {
+    if (hand_ >= used_) hand_ = 0;
+    if (is_free(*marks_[hand_])) {
+      std::swap(marks_[hand_], marks_[--used_]);
+      return true;
+    }
+    ++hand_;
+  }
+  auto event = device_.make_mark();
+  if (!event.ok()) return false;
+  marks_.push_back(std::make_unique<ExpressMark>(*this, std::move(event).value()));
+  return true;
+}
+
+std::int64_t ExpressLane::marks() const {
+  const std::lock_guard lock(mutex_);
+  return std::ssize(marks_);
+}
+
+bool ExpressLane::idle() const {
+  const std::lock_guard lock(mutex_);
+  return std::none_of(marks_.begin(), marks_.end(),
+                      [](const auto& mark) { return mark->lent.load(std::memory_order_relaxed); });
 }
 
 }  // namespace causeway::transfer

@@ -55,14 +55,13 @@ class Report {
   bool failed() const { return failures_.load() > 0; }
   // So far.
   std::string done() const {
-    return std::to_string(transfers_.load()) + " transfers, " +
-           gib_text(Bytes(moved_.load()));
+    return std::to_string(transfers_.load()) + " transfers, " + gib_text(Bytes(moved_.load()));
   }
 
  private:
   std::atomic<std::int64_t> transfers_{0};
   std::atomic<std::int64_t> moved_{0};
-  const RealClock clock_;
+  RealClock clock_;
   const Nanos start_ = clock_.now();
   std::mutex mutex_;
   std::atomic<int> failures_{0};

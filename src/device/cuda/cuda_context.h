@@ -38,7 +38,7 @@ class CudaContext {
   // The same in a scope of this context that is open already.
   template <typename Call>
   Status call_in(const CudaScope& scope, const char* name, Call&& call) {
-    if (scope.result() != kCudaSuccess) return physical_.check(scope.result(), "cuCtxPushCurrent");
+    if (!scope.ok()) return physical_.check(scope.result(), "cuCtxPushCurrent");
     return physical_.check(call(), name);
   }
 

@@ -41,24 +41,29 @@ CudaEventBoard::State* CudaEventBoard::find(const CudaRecord& record) {
   return &found->second;
 }
 
-void CudaEventBoard::finish(State& state, const std::optional<Error>& failure) {
+void CudaEventBoard::finish(State& state) {
   state.phase = Phase::kDone;
-  if (failure) state.failure = failure;
-  changed_.notify_all();
+  notify();
+}
+
+// Nobody sleeps while small copies are polled for, and even that call takes its time then.
+void CudaEventBoard::notify() {
+  if (sleepers_ > 0) changed_.notify_all();
 }
 
 bool CudaEventBoard::under_way(State& state, int looks) {
   if (state.phase != Phase::kIssued) return false;
+  CudaContext& context = *state.context;
+  const CudaScope scope(context.api(), context.handle());
   int result = kCudaNotReady;
-  const Status asked = state.context->call("cuEventQuery", [&] {
-    for (int look = 0; look < looks && result == kCudaNotReady; ++look) {
-      result = state.context->api().cuEventQuery(state.native);
-    }
-    return result == kCudaNotReady ? kCudaSuccess : result;
-  });
-  if (asked.ok() && result == kCudaNotReady) return true;
-  if (!asked.ok()) state.failure = asked.error();
-  finish(state, {});
+  for (int look = 0; look < looks && scope.ok() && result == kCudaNotReady; ++look) {
+    result = context.api().cuEventQuery(state.native);
+  }
+  if (scope.ok() && result == kCudaNotReady) return true;
+  if (result != kCudaSuccess) [[unlikely]] {
+    state.failure = context.call_in(scope, "cuEventQuery", [&] { return result; }).error();
+  }
+  finish(state);
   return false;
 }
 
@@ -73,9 +78,11 @@ Result<bool> CudaEventBoard::poll(State& state) {
 }
 
 Status CudaEventBoard::begin(State& state) {
-  const Result<bool> over = poll(state);
-  if (over.ok() && !*over) {
-    return invalid_argument("an event is recorded again before its last record is done");
+  if (state.phase == Phase::kQueued || state.phase == Phase::kIssued) {
+    const Result<bool> over = poll(state);
+    if (over.ok() && !*over) {
+      return invalid_argument("an event is recorded again before its last record is done");
+    }
   }
   state.phase = Phase::kQueued;
   state.failure.reset();
@@ -93,28 +100,26 @@ Result<CudaRecord> CudaEventBoard::begin(std::int64_t event) {
 
 Status CudaEventBoard::issue(State& state, CudaContext& context, const CudaScope& scope,
                              CUstream_st* stream, const std::optional<Error>& failure) {
-  Status status;
-  if (state.native != nullptr && state.context != &context) drop_native(state);
-  if (state.native == nullptr) {
-    auto native = context.make_event(state.timed);
-    if (native.ok()) {
-      state.native = *native;
-      state.context = &context;
-    } else {
-      status = native.error();
-    }
-  }
-  if (status.ok()) {
-    status = context.call_in(scope, "cuEventRecord",
-                             [&] { return context.api().cuEventRecord(state.native, stream); });
-  }
+  Status status = record_native(state, context, scope, stream);
   state.failure = failure;
   if (status.ok()) {
     state.phase = Phase::kIssued;
-  } else {
-    finish(state, failure ? failure : std::optional<Error>(status.error()));
+    return status;
   }
+  if (!failure) state.failure = status.error();
+  finish(state);
   return status;
+}
+
+Status CudaEventBoard::record_native(State& state, CudaContext& context, const CudaScope& scope,
+                                     CUstream_st* stream) {
+  if (state.native == nullptr || state.context != &context) {
+    drop_native(state);
+    CAUSEWAY_ASSIGN(state.native, context.make_event(state.timed));
+    state.context = &context;
+  }
+  return context.call_in(scope, "cuEventRecord",
+                         [&] { return context.api().cuEventRecord(state.native, stream); });
 }
 
 Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUstream_st* stream,
@@ -125,7 +130,7 @@ Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUs
                  "an event's record is issued twice");
   const CudaScope scope(context.api(), context.handle());
   Status status = issue(*state, context, scope, stream, failure);
-  changed_.notify_all();
+  notify();
   erase_if_unused(record.event, *state);
   return status;
 }
@@ -146,7 +151,8 @@ void CudaEventBoard::complete(const CudaRecord& record, const Error& failure) {
   State* state = find(record);
   CAUSEWAY_CHECK(state != nullptr && state->phase == Phase::kQueued,
                  "an event's record is done twice");
-  finish(*state, failure);
+  state->failure = failure;
+  finish(*state);
   erase_if_unused(record.event, *state);
 }
 
@@ -236,10 +242,12 @@ void CudaEventBoard::drop_waiter(const CudaRecord& record) {
 
 void CudaEventBoard::wait_issued(const CudaRecord& record, const std::atomic<bool>& stop) {
   std::unique_lock lock(mutex_);
+  ++sleepers_;
   changed_.wait(lock, [&] {
     const State* state = find(record);
     return stop.load() || state == nullptr || state->phase != Phase::kQueued;
   });
+  --sleepers_;
 }
 
 void CudaEventBoard::forget(CudaContext& context) {
@@ -247,8 +255,10 @@ void CudaEventBoard::forget(CudaContext& context) {
   for (auto& [event, state] : events_) {
     if (state.native == nullptr || state.context != &context) continue;
     const bool over = poll(state).ok() && state.phase == Phase::kDone;
-    if (!over && state.phase == Phase::kIssued)
-      finish(state, unavailable("the event's device was closed"));
+    if (!over && state.phase == Phase::kIssued) {
+      state.failure = unavailable("the event's device was closed");
+      finish(state);
+    }
     if (state.phase == Phase::kDone && !state.failure && !state.at && state.timed) {
       if (const auto at = context.time_of(state.native); at.ok()) state.at = *at;
     }
@@ -259,12 +269,14 @@ void CudaEventBoard::forget(CudaContext& context) {
 
 void CudaEventBoard::wake() {
   const std::lock_guard lock(mutex_);
-  changed_.notify_all();
+  notify();
 }
 
 void CudaEventBoard::pause(Nanos most) {
   std::unique_lock lock(mutex_);
+  ++sleepers_;
   changed_.wait_for(lock, std::chrono::nanoseconds(most.count));
+  --sleepers_;
 }
 
 }  // namespace causeway::device

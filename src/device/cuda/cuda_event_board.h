@@ -86,12 +86,16 @@ class CudaEventBoard {
   Status begin(State& state);
   Status issue(State& state, CudaContext& context, const CudaScope& scope, CUstream_st* stream,
                const std::optional<Error>& failure);
-  void finish(State& state, const std::optional<Error>& failure);
+  Status record_native(State& state, CudaContext& context, const CudaScope& scope,
+                       CUstream_st* stream);
+  void finish(State& state);
+  void notify();
   void erase_if_unused(std::int64_t event, State& state);
   void drop_native(State& state);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  int sleepers_ = 0;  // on changed_
   std::unordered_map<std::int64_t, State> events_;
   std::int64_t next_event_ = 0;
 };

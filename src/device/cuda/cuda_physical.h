@@ -113,6 +113,7 @@ class CudaScope {
   CudaScope(const CudaScope&) = delete;
   CudaScope& operator=(const CudaScope&) = delete;
   int result() const { return result_; }
+  bool ok() const { return result_ == kCudaSuccess; }
 
  private:
   const CudaApi& api_;

@@ -121,7 +121,7 @@ Status CudaStream::copy_marked(std::span<const Copy> copies, CopyPriority priori
   if (copies.size() != 1) return Stream::copy_marked(copies, priority, event);
   const std::lock_guard lock(mutex_);
   OneCopy copy;
-  if (Status resolved = resolve_one(copies.front(), copy); !resolved.ok()) return resolved;
+  if (!at_hand(copies.front(), copy)) CAUSEWAY_TRY(look_up(copies.front(), copy));
   const CudaScope scope(api_, context_.handle());
   if (Status issued = copy_one(copy, scope); !issued.ok()) return issued;
   return mark(own(event), scope);
@@ -140,13 +140,19 @@ bool CudaStream::at_hand(const MemoryAddress& address, Bytes bytes,
          machine_.regions.shows(region_, {address.region, address.offset}, bytes);
 }
 
-Status CudaStream::resolve_one(const Copy& copy, OneCopy& resolved) {
+bool CudaStream::at_hand(const Copy& copy, OneCopy& resolved) const {
   CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
   resolved.bytes = to_size(copy.bytes);
-  if (at_hand(copy.target, copy.bytes, resolved.target) &&
-      at_hand(copy.source, copy.bytes, resolved.source)) {
-    return {};
-  }
+  return at_hand(copy.target, copy.bytes, resolved.target) &&
+         at_hand(copy.source, copy.bytes, resolved.source);
+}
+
+Status CudaStream::resolve_one(const Copy& copy, OneCopy& resolved) {
+  if (at_hand(copy, resolved)) return {};
+  return look_up(copy, resolved);
+}
+
+Status CudaStream::look_up(const Copy& copy, OneCopy& resolved) {
   CAUSEWAY_ASSIGN(const Resolved target, resolve(copy.target, copy.bytes));
   CAUSEWAY_ASSIGN(const Resolved source, resolve(copy.source, copy.bytes));
   if (source.gpu != -1 || target.gpu != gpu_) {
@@ -159,13 +165,18 @@ Status CudaStream::resolve_one(const Copy& copy, OneCopy& resolved) {
 
 Status CudaStream::copy_one(const OneCopy& copy, const CudaScope& scope) {
   if (copy.bytes == 0) return {};
-  if (deferred()) return push(CopyWork{{copy.target}, {copy.source}, {copy.bytes}});
+  if (deferred()) return push_one(copy);
   if (failure_.first()) return {};
   Status status = context_.call_in(scope, "cuMemcpyAsync", [&] {
     return api_.cuMemcpyAsync(copy.target, copy.source, copy.bytes, stream_);
   });
   if (!status.ok()) failure_.set(status.error());
   return status;
+}
+
+// Apart from copy_one(), whose way to the driver is short.
+Status CudaStream::push_one(const OneCopy& copy) {
+  return push(CopyWork{{copy.target}, {copy.source}, {copy.bytes}});
 }
 
 Status CudaStream::run(std::function<Status()> work) {

@@ -77,7 +77,9 @@ class CudaStream final : public Stream {
   };
   // With mutex_ held.
   Status resolve_one(const Copy& copy, OneCopy& resolved);
+  bool at_hand(const Copy& copy, OneCopy& resolved) const;
   bool at_hand(const MemoryAddress& address, Bytes bytes, CudaDevicePointer& resolved) const;
+  Status look_up(const Copy& copy, OneCopy& resolved);  // what is not at hand
   Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes);
   Result<CopyWork> resolve_all(std::span<const Copy> copies);
 
@@ -86,6 +88,7 @@ class CudaStream final : public Stream {
 
   // With mutex_ held.
   Status copy_one(const OneCopy& copy, const CudaScope& scope);
+  Status push_one(const OneCopy& copy);
   Status mark(const CudaEvent& event, const CudaScope& scope);
   bool deferred() const { return busy_ || !queue_.empty(); }
   enum class Way { kAsMode, kQueued };
@@ -114,11 +117,11 @@ class CudaStream final : public Stream {
   CUstream_st* stream_ = nullptr;
   std::atomic<bool> stop_{false};
 
-  std::mutex mutex_;  // guards what follows; taken before the event board's
-  std::condition_variable changed_;
+  std::mutex mutex_;              // guards what follows; taken before the event board's
   CudaHostRegions::View region_;  // that was copied from or to last
+  bool busy_ = false;             // the thread is at what it took from the queue
   std::deque<Work> queue_;
-  bool busy_ = false;  // the thread is at what it took from the queue
+  std::condition_variable changed_;
   StreamFailure failure_;
   std::thread thread_;
 };
