@@ -246,9 +246,10 @@ Status CudaExecutor::submit(request::Batch batch) {
 std::optional<request::StepResult> CudaExecutor::wait(Nanos timeout) {
   CAUSEWAY_CHECK(state_->models.step_in_flight(), "no step is in flight");
   const Flight& flight = state_->oldest();
-  Status ended = flight.abandoned ? state_->settle(timeout) : flight.ended->wait(timeout);
-  if (!ended.ok() && ended.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
-  if (flight.abandoned && ended.ok()) ended = *flight.abandoned;
+  const Status waited = flight.abandoned ? state_->settle(timeout) : flight.ended->wait(timeout);
+  if (!waited.ok() && waited.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
+  const bool fails = flight.abandoned && waited.ok();
+  const Status ended = fails ? Status(*flight.abandoned) : waited;
   request::StepResult result = state_->finish_step(flight, ended);
   ++state_->returned;
   state_->models.end_step();
