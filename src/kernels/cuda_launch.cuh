@@ -7,7 +7,6 @@
 // a `wait_then_let_successor_start()` in front, or is dropped (attention's merging rehearses).
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -82,32 +81,6 @@ Status launch(const char* what, CudaStream stream, const LaunchShape& shape,
   }
   return launch_status(cudaLaunchKernelEx(&config, kernel, static_cast<Formal>(arguments)...),
                        what);
-}
-
-// Eight bf16 as they are loaded and stored in one go: a struct of __nv_bfloat162 would be copied by
-// four accesses of four bytes.
-struct alignas(16) Bf16x8 {
-  uint4 words;
-};
-
-__device__ __forceinline__ void widen(const Bf16x8& packed, float (&out)[8]) {
-  const uint32_t words[4] = {packed.words.x, packed.words.y, packed.words.z, packed.words.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    out[2 * i] = __uint_as_float(words[i] << 16);
-    out[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
-  }
-}
-
-__device__ __forceinline__ Bf16x8 narrow(const float (&in)[8]) {
-  uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(in[2 * i], in[2 * i + 1]);
-    words[i] =
-        __bfloat16_as_ushort(pair.x) | (static_cast<uint32_t>(__bfloat16_as_ushort(pair.y)) << 16);
-  }
-  return {make_uint4(words[0], words[1], words[2], words[3])};
 }
 
 __device__ __forceinline__ float warp_sum(float x) {

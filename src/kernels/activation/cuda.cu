@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/activation/activation_cuda.h"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::activation {

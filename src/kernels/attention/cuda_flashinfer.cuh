@@ -11,6 +11,7 @@
 #endif
 
 #include "kernels/attention/cuda_parts.h"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::attention::parts {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_mma.cuh"
 
@@ -97,8 +98,8 @@ __device__ __forceinline__ void prepare_queries(const FreshArgs& fresh,
       }
       rotate(low.x, high.x, cosine.x, sine.x);
       rotate(low.y, high.y, cosine.y, sine.y);
-      q[i][part] = mma::pack(low.x, low.y);
-      q[i + kHalf][part] = mma::pack(high.x, high.y);
+      q[i][part] = pack(low.x, low.y);
+      q[i + kHalf][part] = pack(high.x, high.y);
     }
   }
 }

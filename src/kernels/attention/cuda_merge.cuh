@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/cuda_split.cuh"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention::parts {
@@ -44,8 +45,8 @@ struct Merged {
   }
   __device__ void store(uint2* target) const {
     const float inverse = 1.0f / sum;
-    *target = make_uint2(mma::pack(value.x * inverse, value.y * inverse),
-                         mma::pack(value.z * inverse, value.w * inverse));
+    *target = make_uint2(pack(value.x * inverse, value.y * inverse),
+                         pack(value.z * inverse, value.w * inverse));
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/attention/cuda_fresh.cuh"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_mma.cuh"
 
@@ -42,7 +43,7 @@ __device__ __forceinline__ void widen(const Quad& packed, float (&out)[kQuad]) {
   out[3] = __uint_as_float(packed.words.y & 0xFFFF0000u);
 }
 __device__ __forceinline__ Quad narrow(const float (&in)[kQuad]) {
-  return {make_uint2(mma::pack(in[0], in[1]), mma::pack(in[2], in[3]))};
+  return {make_uint2(pack(in[0], in[1]), pack(in[2], in[3]))};
 }
 __device__ __forceinline__ void widen(const float* row, float (&out)[kQuad]) {
   const float4 four = *reinterpret_cast<const float4*>(row);

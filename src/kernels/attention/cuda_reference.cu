@@ -1,5 +1,6 @@
 // Attention as it is defined, for any head size and grouping: a warp a query token and head.
 #include "kernels/attention/cuda_parts.h"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::attention::parts {

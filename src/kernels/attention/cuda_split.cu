@@ -22,6 +22,7 @@
 // Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
 // before the first ends, adds them up (cuda_merge.cu).
 #include "kernels/attention/cuda_split.cuh"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention::parts {
@@ -386,9 +387,8 @@ struct Worker {
     }
 
     // ---- values -------------------------------------------------------------------------------
-    const uint32_t weight[4] = {
-        mma::pack(score[0][0], score[0][1]), mma::pack(score[0][2], score[0][3]),
-        mma::pack(score[1][0], score[1][1]), mma::pack(score[1][2], score[1][3])};
+    const uint32_t weight[4] = {pack(score[0][0], score[0][1]), pack(score[0][2], score[0][3]),
+                                pack(score[1][0], score[1][1]), pack(score[1][2], score[1][3])};
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t v[4];
@@ -418,7 +418,7 @@ struct Worker {
 #pragma unroll
         for (int i = 0; i < kSize / 8; ++i) {
           *reinterpret_cast<uint32_t*>(target + i * 8) =
-              mma::pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse);
+              pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse);
         }
         continue;
       }

@@ -5,6 +5,7 @@
 
 #include "kernels/attention/cuda_fresh.cuh"
 #include "kernels/attention/cuda_parts.h"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::attention::parts {

@@ -1,8 +1,7 @@
 #include "kernels/bench/cuda_limits.h"
 
-#include <cuda_bf16.h>
-
 #include "kernels/bench/cuda_timer.h"
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 
@@ -51,8 +50,7 @@ __global__ void fill(unsigned* memory, std::int64_t words, std::uint64_t seed, f
     bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
     const float low = (static_cast<int>(bits & 0xFFFF) - 32768) * (scale / 32768);
     const float high = (static_cast<int>((bits >> 32) & 0xFFFF) - 32768) * (scale / 32768);
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    memory[i] = *reinterpret_cast<const unsigned*>(&pair);
+    memory[i] = pack(low, high);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/hybrid_gemm/sm90_ptx.cuh"
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
@@ -105,7 +106,7 @@ CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float
       value.x += to_float(residual, 0);
       value.y += to_float(residual, 1);
     }
-    *reinterpret_cast<uint32_t*>(target) = hybrid_gemm::pack(value.x, value.y);
+    *reinterpret_cast<uint32_t*>(target) = pack(value.x, value.y);
     return;
   }
 #pragma unroll 1

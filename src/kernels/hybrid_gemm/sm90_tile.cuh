@@ -2,6 +2,7 @@
 // the store of a 64×128 block of f32 sums as bf16.
 #pragma once
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
 #include "kernels/hybrid_gemm/sm90_ptx.cuh"
 
@@ -72,12 +73,6 @@ struct Cursor {
 };
 
 CAUSEWAY_DEVICE int ceil_div_int(int a, int b) { return (a + b - 1) / b; }
-
-// Two f32 → two bf16, the first in the low half; round to nearest even.
-CAUSEWAY_DEVICE uint32_t pack(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const uint32_t&>(both);
-}
 
 // 4×4 transposition of words within each quad of lanes: lane t receives word t of every lane.
 CAUSEWAY_DEVICE void transpose_quad(uint32_t (&w)[4], int lane) {

@@ -2,6 +2,7 @@
 // choice in this one.
 #pragma once
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/moe/cuda_few_place.cuh"
 
 namespace causeway::kernels::moe {

@@ -1,6 +1,7 @@
 // The warps that multiply, in the kernel for few tokens, and how active goes from CTA to CTA.
 #pragma once
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/moe/cuda_few_place.cuh"
 
 namespace causeway::kernels::moe {
@@ -124,7 +125,7 @@ struct FewWorker {
     if (lane != 0) return;
     const int64_t at = int64_t{row_of(item, 0).pair} * args.intermediate + tile * 8 + 2 * warp;
     relaxed_store(args.sync->active + at / 2,
-                  static_cast<unsigned long long>(launch + 1) << 32 | mma::pack(mine, next));
+                  static_cast<unsigned long long>(launch + 1) << 32 | pack(mine, next));
   }
 
   // All CTAs' words, as they come.
@@ -276,8 +277,8 @@ struct FewWorker {
     const float* sums = place.of<float>(place.at.sums);
     for (int i = thread(); i < args.tokens * kWeightRows / 2; i += 32 * kFewWarps) {
       if (i != thread()) residual = residual_at(begin, i);
-      *reinterpret_cast<__nv_bfloat162*>(args.out + place_of(begin, i)) =
-          __floats2bfloat162_rn(sums[i * 2] + residual.x, sums[i * 2 + 1] + residual.y);
+      *reinterpret_cast<uint32_t*>(args.out + place_of(begin, i)) =
+          pack(sums[i * 2] + residual.x, sums[i * 2 + 1] + residual.y);
     }
   }
 };

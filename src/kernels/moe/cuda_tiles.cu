@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_status.cuh"
 #include "kernels/moe/cuda_tiles.cuh"

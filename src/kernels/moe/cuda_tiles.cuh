@@ -11,6 +11,7 @@
 // goes on while results are stored.
 #pragma once
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_mma.cuh"
 #include "kernels/gemm/sm90_ptx.cuh"
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
@@ -222,8 +223,8 @@ struct TileWorker {
   // Eight tokens from `token` on, 16 features from `feature` on, of this lane's four sums. Turned
   // about, a lane has two neighbouring features of one token.
   CAUSEWAY_DEVICE void store(const int4& chunk, int token, int feature, const float (&v)[4]) {
-    const uint32_t upper = ptx::transpose(hybrid_gemm::pack(v[0], v[1]));
-    const uint32_t lower = ptx::transpose(hybrid_gemm::pack(v[2], v[3]));
+    const uint32_t upper = ptx::transpose(pack(v[0], v[1]));
+    const uint32_t lower = ptx::transpose(pack(v[2], v[3]));
     const int in_chunk = token + lane / 4;
     if (in_chunk >= chunk.z || feature >= args.features) return;
     __nv_bfloat16* out =

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 
