@@ -125,7 +125,20 @@ Product make_product(const CudaPlan& plan, const CudaOperands& operands, void* w
   return p;
 }
 
-// cuBLASLt's descriptions of a product, and what its heuristics offer.
+// One part of a product of several, as a product of its own.
+Product part_of(const Product& p, std::int64_t part) {
+  const auto moved = [&](const void* base, std::int64_t bytes) {
+    return static_cast<const char*>(base) + part * bytes;
+  };
+  Product one = p;
+  one.parts = 1;
+  one.x = moved(p.x, p.k * 2);
+  one.w = moved(p.w, p.k * 2);
+  one.out = static_cast<char*>(p.out) + part * p.part_bytes();
+  return one;
+}
+
+// cuBLASLt's descriptions of a product, and what its heuristics offer: perhaps nothing.
 class Prepared {
  public:
   Prepared() = default;
@@ -171,14 +184,15 @@ class Prepared {
                                             offers.data(), &count);
     }
     cublasLtMatmulPreferenceDestroy(preference);
+    if (code == CUBLAS_STATUS_NOT_SUPPORTED) return {};  // how it says that it has nothing
     CAUSEWAY_TRY(blas_status(code, "heuristics"));
     for (int i = 0; i < count; ++i) {
       if (offers[i].state == CUBLAS_STATUS_SUCCESS) algorithms_[count_++] = offers[i].algo;
     }
-    if (count_ == 0) return unsupported("cuBLASLt: no algorithm for this product");
     return {};
   }
 
+  // One that is offered.
   Status run(cublasLtHandle_t handle, const Product& p, void* workspace, cudaStream_t stream) {
     if (p.bias != nullptr) {
       CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias));
@@ -257,13 +271,25 @@ class CublasLt::State {
     std::unique_ptr<Prepared>& place = products_[p.key()];
     if (place == nullptr) {
       auto fresh = std::make_unique<Prepared>();
-      CAUSEWAY_TRY(fresh->prepare(handle, p));
+      if (batches || p.parts == 1) CAUSEWAY_TRY(fresh->prepare(handle, p));
       place = std::move(fresh);
     }
     return place.get();
   }
 
+  // Enqueues a product: its parts together where cuBLASLt offers that, else one after the other.
+  Status run(const Product& p, void* workspace, cudaStream_t stream) {
+    CAUSEWAY_ASSIGN(Prepared* const prepared, this->prepared(p));
+    if (prepared->count() > 0) return prepared->run(handle, p, workspace, stream);
+    if (p.parts == 1) return unsupported("cuBLASLt: no algorithm for this product");
+    for (std::int64_t part = 0; part < p.parts; ++part) {
+      CAUSEWAY_TRY(run(part_of(p, part), workspace, stream));
+    }
+    return {};
+  }
+
   cublasLtHandle_t handle = nullptr;
+  bool batches = true;  // false: as if it offered none
 
  private:
   std::map<Product::Key, std::unique_ptr<Prepared>> products_;
@@ -284,7 +310,6 @@ Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* w
                      CudaStream stream) {
   const CudaRequest& r = plan.request;
   const Product product = make_product(plan, operands, workspace);
-  CAUSEWAY_ASSIGN(Prepared* const prepared, state_->prepared(product));
   const int m = static_cast<int>(r.m), n = static_cast<int>(r.n);
   if (r.bias && product.out_f32) {
     broadcast_bias<<<element_grid(r.m, r.n), kElementThreads, 0, stream>>>(
@@ -292,8 +317,7 @@ Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* w
         operands.out_stride, m, n);
     CAUSEWAY_TRY(cuda_status(cudaGetLastError(), "bias"));
   }
-  CAUSEWAY_TRY(prepared->run(state_->handle, product,
-                             static_cast<char*>(workspace) + kCounterBytes.count, stream));
+  CAUSEWAY_TRY(state_->run(product, static_cast<char*>(workspace) + kCounterBytes.count, stream));
   if (!r.silu_mul) return {};
   const bool vectors = r.n % 8 == 0 && operands.out_stride % 8 == 0 &&
                        reinterpret_cast<std::uintptr_t>(operands.out) % 16 == 0;
@@ -310,6 +334,8 @@ Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* w
       operands.out_stride, m, n);
   return cuda_status(cudaGetLastError(), "silu");
 }
+
+void CublasLt::use_batches(bool use) { state_->batches = use; }
 
 Result<int> CublasLt::algorithms(const CudaPlan& plan, const CudaOperands& operands) {
   CAUSEWAY_ASSIGN(Prepared* const prepared,

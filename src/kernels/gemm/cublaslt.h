@@ -17,7 +17,9 @@ class CublasLt {
   CublasLt(CublasLt&&) noexcept;
   CublasLt& operator=(CublasLt&&) noexcept;
 
-  // Enqueues the product of a kLibrary plan; workspace as in CudaGemm::run.
+  // Enqueues the product of a kLibrary plan; workspace as in CudaGemm::run. Parts are a batch, or,
+  // where cuBLASLt offers no algorithm for that, products one after the other. kUnsupported when it
+  // offers none for one product either; kDevice.
   Status run(const CudaPlan& plan, const CudaOperands& operands, void* workspace,
              CudaStream stream);
 
@@ -25,6 +27,9 @@ class CublasLt {
   // from now on (0, the first, unless told). For benchmarks.
   Result<int> algorithms(const CudaPlan& plan, const CudaOperands& operands);
   Status select(const CudaPlan& plan, const CudaOperands& operands, int algorithm);
+
+  // False, before the first run(): as if cuBLASLt offered no algorithm for any batch. For tests.
+  void use_batches(bool use);
 
  private:
   class State;
