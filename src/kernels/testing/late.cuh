@@ -8,6 +8,15 @@
 //   late.add(q, bytes, kNan);           memory holds what it should
 //   late.poison(stream);                keeps that, and puts poison there
 //   late.write([&] { … }, …);           enqueues the writer, then what the function does; lets go
+//
+// What holds the host up while it enqueues (a kernel's code is loaded at its first launch, which
+// may wait for the GPU) would hold up the writer for ever, so that has an end; but then all was
+// there before who might have read too early, and nothing is shown. So:
+//
+//   report.check(late.repeat([&] { … poison, write … }), …);
+//
+// Where every launch waits for the kernel in front (some tools have it so) no kernel can read too
+// early: Late finds that out, says so on stderr, and holds nothing back.
 #pragma once
 
 #include <functional>
@@ -54,15 +63,22 @@ __device__ inline std::uint64_t late_nanoseconds() {
   return now;
 }
 
-// Not before the host has let go, nor `patience` later whatever it does; and then `delay`, for what
-// it has enqueued last to start.
-static __global__ void write_late(const LatePart* parts, int count, const volatile int* go,
+// What host and writer tell each other, in the host's memory.
+struct LateFlags {
+  int go;     // the host's: all is enqueued
+  int early;  // the writer's: it has not waited for that
+};
+
+// Not before the host has let go, nor `patience` later whatever it does, which it says; and then
+// `delay`, for what it has enqueued last to start.
+static __global__ void write_late(const LatePart* parts, int count, volatile LateFlags* flags,
                                   std::uint64_t patience, std::uint64_t delay) {
   wait_for_predecessor();
   if (threadIdx.x == 0) {
     const std::uint64_t end = late_nanoseconds() + patience;
-    while (*go == 0 && late_nanoseconds() < end) {
+    while (flags->go == 0 && late_nanoseconds() < end) {
     }
+    if (flags->go == 0) flags->early = 1;
     const std::uint64_t begin = late_nanoseconds();
     while (late_nanoseconds() < begin + delay) {
     }
@@ -75,22 +91,32 @@ static __global__ void write_late(const LatePart* parts, int count, const volati
 class Late {
  public:
   Late() {
-    void* go = nullptr;
-    must(cudaHostAlloc(&go, sizeof(int), cudaHostAllocMapped), "a flag");
-    go_ = static_cast<volatile int*>(go);
+    void* flags = nullptr;
+    must(cudaHostAlloc(&flags, sizeof(LateFlags), cudaHostAllocMapped), "flags");
+    flags_ = static_cast<volatile LateFlags*>(flags);
+    cudaStream_t stream;
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    const auto nothing = [&] { keep_and_poison<<<1, 32, 0, stream>>>(nullptr, 0); };
+    overlaps_ = repeat([&] { write(nothing, stream, "trying late inputs"); });
+    must(cudaStreamDestroy(stream), "stream");
+    if (!overlaps_) std::fprintf(stderr, "late inputs: every launch waits here: nothing is late\n");
   }
-  ~Late() { (void)cudaFreeHost(const_cast<int*>(go_)); }
+  ~Late() { (void)cudaFreeHost(const_cast<LateFlags*>(flags_)); }
   Late(const Late&) = delete;
   Late& operator=(const Late&) = delete;
+
+  bool overlaps() const { return overlaps_; }
 
   void clear() {
     parts_.clear();
     words_ = 0;
   }
-  // Memory of a multiple of 4 bytes, which other parts do not overlap.
+  // The words of 4 bytes that lie wholly in this memory, which other parts do not overlap.
   void add(void* memory, std::int64_t bytes, std::uint32_t poison) {
-    auto* words = static_cast<std::uint32_t*>(memory);
-    for (std::int64_t left = bytes / 4; left > 0; left -= kPartWords) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory), first = (begin + 3) / 4 * 4;
+    auto* words = reinterpret_cast<std::uint32_t*>(first);
+    for (std::int64_t left = (bytes - static_cast<std::int64_t>(first - begin)) / 4; left > 0;
+         left -= kPartWords) {
       const int count = static_cast<int>(std::min<std::int64_t>(left, kPartWords));
       parts_.push_back({words, nullptr, count, poison});
       words += count;
@@ -118,23 +144,40 @@ class Late {
     must(cudaGetLastError(), "poison");
   }
 
-  // Behind poison(). Returns when all is done.
+  // Behind poison(). Returns when all is done. By repeat(), which says whether it shows anything.
   void write(const std::function<void()>& enqueue, cudaStream_t stream, const char* what) {
-    *go_ = 0;
+    flags_->go = overlaps_ ? 0 : 1;
+    flags_->early = 0;
     // Few CTAs: those of the kernels behind need the other SMs' registers and shared memory.
     must(launch("late inputs", stream, {dim3(kCtas), dim3(kThreads)}, write_late,
-                device_parts_.get(), static_cast<int>(parts_.size()), go_, kPatience, kDelay));
+                device_parts_.get(), static_cast<int>(parts_.size()), flags_, kPatience, kDelay));
     enqueue();
-    *go_ = 1;
+    flags_->go = 1;
     must(cudaStreamSynchronize(stream), what);
+    if (flags_->early != 0) ++early_;
+  }
+
+  // Does `attempt`, which puts everything as it was before, until no write in it came before all
+  // was enqueued. False if some did each time, so that a kernel that reads too early might have
+  // found what it needs.
+  [[nodiscard]] bool repeat(const std::function<void()>& attempt) {
+    for (int i = 0; i < kAttempts; ++i) {
+      const int before = early_;
+      attempt();
+      if (early_ == before) return true;
+    }
+    return false;
   }
 
  private:
   static constexpr int kPartWords = 1024, kThreads = 512;
   static constexpr unsigned kCtas = 8;
   static constexpr std::uint64_t kPatience = 10'000'000, kDelay = 30'000;  // ns
+  static constexpr int kAttempts = 5;
 
-  volatile int* go_ = nullptr;
+  volatile LateFlags* flags_ = nullptr;
+  bool overlaps_ = true;  // until the trial says otherwise
+  int early_ = 0;         // writes that did not wait
   std::vector<LatePart> parts_;
   std::int64_t words_ = 0;
   Device<std::uint32_t> kept_;
