@@ -1,7 +1,8 @@
 // The resident-weight product on a GPU: generated shapes, strides and epilogues on every path, with
 // fresh random inputs, outputs and workspaces poisoned, paddings full of NaN; against f64 sums.
-// Every case is run twice, launched with and without overlap, and must repeat to the bit; within
-// each own kernel a row must not depend on the number of rows.
+// Every case is run twice, launched with and without overlap, and must repeat to the bit; with
+// overlap x and the residual are poison until just before they must be there (testing/late.cuh).
+// Within each own kernel a row must not depend on the number of rows.
 //   gemm_gpu_test [--cases N] [--seed S]        exit code 77: no GPU
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -10,21 +11,22 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/random.h"
+#include "kernels/gemm/cublaslt.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/testing/late.cuh"
 
 namespace causeway::kernels::gemm {
 namespace {
 
-void must(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return;
-  std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
-  std::exit(1);
-}
+using testing::Late;
+using testing::must;
 
 constexpr std::uint16_t kPoison = 0xFFFF;  // a bf16 NaN; twice: an f32 NaN
 
@@ -163,6 +165,7 @@ struct Buffers {
   char* workspace = nullptr;
   Verdict* verdict = nullptr;
   cudaStream_t stream = nullptr;
+  std::unique_ptr<Late> late;
 };
 
 Buffers make_buffers() {
@@ -174,7 +177,19 @@ Buffers make_buffers() {
   must(cudaMalloc(&b.workspace, kWorkspaceMax), "workspace");
   must(cudaMalloc(&b.verdict, sizeof(Verdict)), "verdict");
   must(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking), "stream");
+  b.late = std::make_unique<Late>();
   return b;
+}
+
+Verdict fetch_verdict(const Buffers& b) {
+  Verdict verdict = {};
+  must(cudaMemcpyAsync(&verdict, b.verdict, sizeof verdict, cudaMemcpyDeviceToHost, b.stream), "v");
+  must(cudaStreamSynchronize(b.stream), "verdict");
+  return verdict;
+}
+
+void clear_verdict(const Buffers& b) {
+  must(cudaMemsetAsync(b.verdict, 0, sizeof(Verdict), b.stream), "verdict");
 }
 
 struct Run {
@@ -211,7 +226,8 @@ struct Run {
     matrix(b.residual, r.m, r.n, operands.residual_stride, c.seed + 2);
   }
 
-  Status launch(CudaGemm& gemm, const CudaPlan& with, char* out, Overlap overlap) {
+  // Poison wherever the product writes.
+  void lay_out(const CudaPlan& with, char* out) {
     operands.out = out + c.out_offset * width();
     must(
         cudaMemsetAsync(b.workspace + kCounterBytes.count, 0xFF,
@@ -225,7 +241,37 @@ struct Run {
            "residual");
       operands.residual = operands.out;
     }
-    return gemm.run(with, operands, b.workspace, b.stream, overlap);
+  }
+
+  // What a kernel in front may write: not weights, nor bias and gains.
+  void hold_back(std::int64_t m) {
+    b.late->clear();
+    b.late->add(b.x, m * operands.x_stride * 2, testing::kNan);
+    if (c.request.residual) {
+      b.late->add(const_cast<void*>(operands.residual), m * operands.residual_stride * 2,
+                  testing::kNan);
+    }
+    b.late->poison(b.stream);
+  }
+
+  Status launch(CudaGemm& gemm, const CudaPlan& with, char* out, Overlap overlap) {
+    if (overlap == Overlap::kNo) {
+      lay_out(with, out);
+      return gemm.run(with, operands, b.workspace, b.stream, overlap);
+    }
+    std::optional<Error> failed;
+    const auto enqueue = [&] {
+      const Status status = gemm.run(with, operands, b.workspace, b.stream, overlap);
+      if (!status.ok()) failed = status.error();
+    };
+    const bool shown = b.late->repeat([&] {
+      lay_out(with, out);
+      hold_back(with.request.m);
+      b.late->write(enqueue, b.stream, "product");
+    });
+    if (failed) return *failed;
+    if (shown) return {};
+    return Error{ErrorCode::kDeadlineExceeded, "inputs came before all was enqueued, each time"};
   }
 
   std::vector<char> fetch(const char* out) const {
@@ -281,8 +327,28 @@ void verify_parts(Check check, int parts, const Buffers& b) {
   }
 }
 
+// Parts once more, by products one after the other, as where cuBLASLt offers no batch.
+bool right_one_by_one(Run& run, CublasLt& library, Check check) {
+  const Buffers& b = run.b;
+  const auto offered = library.algorithms(run.plan, run.operands);
+  if (!offered.ok() || *offered != 0) return false;  // it would be a batch
+  run.lay_out(run.plan, b.out[2]);
+  if (!library.run(run.plan, run.operands, b.workspace, b.stream).ok()) return false;
+  check.operands.out = run.operands.out;
+  clear_verdict(b);
+  verify_parts(check, run.c.request.parts, b);
+  const Verdict verdict = fetch_verdict(b);
+  return verdict.wrong == 0 && verdict.trampled == 0;
+}
+
+// The library's ways: of CudaGemm, and of its own where batches are refused.
+struct Ways {
+  CudaGemm gemm;
+  CublasLt no_batches;
+};
+
 // A path that cannot do the product is right not to.
-bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, Totals& totals) {
+bool run_case(const Case& c, CudaPath path, const Buffers& b, Ways& ways, Totals& totals) {
   Run run = {c, b, {}, {}};
   run.fill_inputs();
   run.operands.out = b.out[0] + c.out_offset * run.width();
@@ -298,9 +364,9 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, To
   }
   if (plan->workspace.count > kWorkspaceMax) return true;
   run.plan = *plan;
-  must(cudaMemsetAsync(b.verdict, 0, sizeof(Verdict), b.stream), "verdict");
   for (int i = 0; i < 2; ++i) {
-    const Status status = run.launch(gemm, *plan, b.out[i], i == 0 ? Overlap::kNo : Overlap::kYes);
+    const Status status =
+        run.launch(ways.gemm, *plan, b.out[i], i == 0 ? Overlap::kNo : Overlap::kYes);
     if (!status.ok()) {
       std::fprintf(stderr, "  %s\n", status.error().message.c_str());
       describe(c, *plan);
@@ -320,15 +386,18 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, To
                  .silu_mul = request.silu_mul,
                  .norm = request.norm,
                  .out_f32 = request.out == CudaOut::kF32,
-                 .rounds_between = plan->path == CudaPath::kLibrary};
+                 .rounds_between = plan->path == CudaPath::kLibrary && request.parts == 1 &&
+                                   request.out == CudaOut::kBF16 &&
+                                   (request.bias || request.residual)};
   if (request.residual) check.residual = reinterpret_cast<const __nv_bfloat16*>(b.residual);
+  clear_verdict(b);
   verify_parts(check, request.parts, b);
-  Verdict verdict = {};
-  must(cudaMemcpyAsync(&verdict, b.verdict, sizeof verdict, cudaMemcpyDeviceToHost, b.stream), "v");
+  const Verdict verdict = fetch_verdict(b);
   const std::vector<char> first = run.fetch(b.out[0]), second = run.fetch(b.out[1]);
   const bool same = first == second;
   const bool own = plan->path == CudaPath::kRows || plan->path == CudaPath::kSplit;
-  const bool alone = !own || same_alone(gemm, run, second);
+  const bool alone = !own || same_alone(ways.gemm, run, second);
+  const bool one_by_one = request.parts == 1 || right_one_by_one(run, ways.no_batches, check);
   const bool zero = counters_zero(b);
   ++totals.cases[static_cast<int>(plan->path)];
   double error = 0;
@@ -336,10 +405,11 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, CudaGemm& gemm, To
   totals.error_max = std::max(totals.error_max, error);
   // A residual in place is trampled padding by design: the copy filled it.
   const bool trampled = verdict.trampled != 0 && !c.in_place;
-  if (verdict.wrong == 0 && !trampled && same && alone && zero) return true;
-  std::fprintf(stderr, "WRONG: %llu wrong (error %.2f), %llu trampled%s%s%s\n", verdict.wrong,
+  if (verdict.wrong == 0 && !trampled && same && alone && one_by_one && zero) return true;
+  std::fprintf(stderr, "WRONG: %llu wrong (error %.2f), %llu trampled%s%s%s%s\n", verdict.wrong,
                error, verdict.trampled, same ? "" : ", differs between runs",
-               alone ? "" : ", a row depends on the others", zero ? "" : ", counters left");
+               alone ? "" : ", a row depends on the others",
+               one_by_one ? "" : ", parts one by one are wrong", zero ? "" : ", counters left");
   describe(c, *plan);
   return false;
 }
@@ -395,25 +465,68 @@ Case in_parts(Case c) {
   return c;
 }
 
+// Parts where a step leaves them, in a workspace of just the bytes that the plan says: at the most
+// rows at which they are wanted, and at one more.
+bool run_in_workspace(std::int64_t rows, const Buffers& b, CudaGemm& gemm) {
+  constexpr std::size_t kBehind = 1 << 20;
+  Case c;
+  c.request = {.m = rows, .n = 1024, .k = 2048, .out = CudaOut::kF32, .parts = kPartsMax};
+  c.seed = static_cast<std::uint64_t>(rows);
+  const auto plan = choose(c.request, c.facts);
+  if (!plan.ok() || plan->path != CudaPath::kLibrary) return false;
+  Run run = {c, b, *plan, {}};
+  run.fill_inputs();
+  char* const behind = b.workspace + plan->workspace.count;
+  must(cudaMemsetAsync(behind, 0xFF, kBehind, b.stream), "poison");
+  char* const parts = reinterpret_cast<char*>(CudaGemm::parts_in(b.workspace));
+  if (!run.launch(gemm, *plan, parts, Overlap::kYes).ok()) return false;
+  clear_verdict(b);
+  verify_parts({.operands = run.operands,
+                .residual = nullptr,
+                .m = rows,
+                .n = c.request.n,
+                .k = c.request.k,
+                .out_f32 = true},
+               kPartsMax, b);
+  const Verdict verdict = fetch_verdict(b);
+  std::vector<char> left(kBehind);
+  must(cudaMemcpy(left.data(), behind, left.size(), cudaMemcpyDeviceToHost), "behind");
+  const bool inside = left == std::vector<char>(kBehind, '\xFF');
+  const bool right = verdict.wrong == 0 && inside && counters_zero(b);
+  if (!right) {
+    std::fprintf(stderr, "WRONG: parts in the workspace: %llu wrong%s\n", verdict.wrong,
+                 inside ? "" : ", written behind it");
+    describe(c, *plan);
+  }
+  return right;
+}
+
 int run(int cases, std::uint64_t seed) {
   std::printf("seed %lu, %d cases\n", seed, cases);
   std::fflush(stdout);
   const Buffers buffers = make_buffers();
   auto gemm = CudaGemm::create();
-  if (!gemm.ok()) {
-    std::fprintf(stderr, "FAILED: %s\n", gemm.error().message.c_str());
+  auto library = CublasLt::create();
+  if (!gemm.ok() || !library.ok()) {
+    const Error& error = gemm.ok() ? library.error() : gemm.error();
+    std::fprintf(stderr, "FAILED: %s\n", error.message.c_str());
     return 1;
   }
+  Ways ways = {std::move(*gemm), std::move(*library)};
+  ways.no_batches.use_batches(false);
   if (!CudaGemm::prepare(buffers.workspace, buffers.stream).ok()) return 1;
   Random random(seed);
   Totals totals;
   int wrong = 0;
+  for (const std::int64_t rows : {kPartsRowsMax, kPartsRowsMax + 1}) {
+    if (!run_in_workspace(rows, buffers, ways.gemm)) ++wrong;
+  }
   for (int i = 0; i < cases && wrong < 10; ++i) {
     Case c = generate(random);
     if (i % 8 == 3) c = in_parts(c);
     for (const CudaPath path :
          {CudaPath::kRows, CudaPath::kSplit, CudaPath::kLibrary, CudaPath::kPlain}) {
-      if (run_case(c, path, buffers, *gemm, totals)) continue;
+      if (run_case(c, path, buffers, ways, totals)) continue;
       std::fprintf(stderr, "  (case %d)\n", i);
       ++wrong;
     }
