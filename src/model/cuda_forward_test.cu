@@ -1,9 +1,10 @@
 // The forward pass on a GPU against the one on the CPU, on generated models of every family:
 // prompts in chunks, mixed steps, and decode plainly, captured, and from the graph; of few
-// sequences and of as many as have other kernels.
+// sequences and of as many as have other kernels, alone and beside a prompt.
 //   cuda_forward_gpu_test [--seed S]        exit code 77: no GPU
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,16 +17,28 @@
 #include "device/cuda/cuda_machine.h"
 #include "model/bench_model.h"
 #include "model/cuda_forward.h"
+#include "model/cuda_linear.h"
 #include "model/random_model.h"
 
 namespace causeway::model {
 namespace {
 
 constexpr Bytes kFrame = kib(256);
-constexpr std::int64_t kFrames = 160;
-constexpr std::int32_t kSequences = 112;
-// bf16 keeps 8 bits: 2⁻⁹ a rounding, some dozens of them after each other.
-constexpr double kTolerance = 0.03;
+constexpr std::int64_t kFrames = 256;
+constexpr std::int32_t kSequences = 160;
+constexpr std::int64_t kRows = 320;
+constexpr std::int64_t kPartsRows = kernels::gemm::kPartsRowsMax;  // beyond: no parts of a product
+
+// Of a step's logits, relative to what they should be.
+struct Errors {
+  double all = 0;
+  double row = 0;  // of the worst row
+};
+// bf16 keeps 8 bits: 2⁻⁹ a rounding, some dozens of them after each other. A row that lacks 16 of
+// its 47 tokens is wrong by 0.3, and a hundred others beside it hide that: 0.025 of all.
+constexpr Errors kTolerance = {.all = 0.03, .row = 0.06};
+// Where two experts score alike, rounding may choose the other.
+constexpr Errors kToleranceMoe = {.all = 0.03, .row = 0.15};
 
 void must(const Status& status, const char* what) {
   if (status.ok()) return;
@@ -60,6 +73,10 @@ class Story {
     for (const Part& part : parts) {
       Sequence& sequence = sequences_[part.sequence];
       while (std::ssize(sequence.frames) * block_ < sequence.tokens + part.tokens) {
+        if (next_frame_ > kFrames) {  // two would write one
+          std::fprintf(stderr, "FAILED: a step needs more than %ld frames\n", long{kFrames});
+          std::exit(1);
+        }
         sequence.frames.emplace_back(next_frame_++ * 7 % kFrames);
       }
       request::BatchEntry entry;
@@ -91,6 +108,14 @@ class Story {
   Sequence sequences_[kSequences];
 };
 
+constexpr std::int32_t kMany = 150;
+
+std::vector<Part> decoding(std::int32_t begin, std::int32_t end) {
+  std::vector<Part> parts;
+  for (std::int32_t s = begin; s < end; ++s) parts.push_back({s});
+  return parts;
+}
+
 std::vector<std::vector<Part>> script() {
   std::vector<std::vector<Part>> steps = {
       {{0, 37}, {1, 5, false}, {2, 1}},
@@ -99,20 +124,50 @@ std::vector<std::vector<Part>> script() {
   };
   for (int i = 0; i < 5; ++i) steps.push_back({{0}, {1}, {2}, {3}});
   for (int i = 0; i < 3; ++i) steps.push_back({{2}, {0}, {3}});
-  // Many, of which every eighth has a prompt: its tiles are shared among workers.
-  for (std::int32_t begin = 8; begin < kSequences; begin += 48) {
+  // Many, of which every eighth has a prompt: its tiles are shared among workers. One has so many
+  // tiles that more of them share it than are added up at once.
+  for (std::int32_t begin = 8; begin < kMany; begin += 48) {
     std::vector<Part> prompts;
-    for (std::int32_t s = begin; s < std::min(begin + 48, kSequences); s += 8) {
+    for (std::int32_t s = begin; s < std::min(begin + 48, kMany); s += 8) {
       prompts.push_back({s, 40, s % 16 == 8});
     }
     steps.push_back(prompts);
   }
-  for (const std::int32_t end : {48, 110}) {  // in buckets of 40 and of 112
-    std::vector<Part> all;
-    for (std::int32_t s = 8; s < end; ++s) all.push_back({s});
-    for (int i = 0; i < 3; ++i) steps.push_back(all);
+  steps.push_back({{16, 250}});
+  // In buckets of 40, of 112, and of as many as have their pieces listed: beyond the 132 workers
+  // that a head of eight has.
+  for (const std::int32_t end : {48, 110, kMany}) {
+    for (int i = 0; i < 3; ++i) steps.push_back(decoding(8, end));
+  }
+  // Beside a prompt's chunk; so that all rows are the most with parts of a product, and one more.
+  for (const std::int64_t rows : {std::int64_t{150}, kPartsRows, kPartsRows + 1}) {
+    for (const std::int32_t end : {90, kMany}) {
+      std::vector<Part> mixed = decoding(8, end);
+      const auto chunk = static_cast<std::int32_t>(rows - std::ssize(mixed));
+      if (chunk > 0) mixed.push_back({0, chunk});
+      steps.push_back(mixed);
+    }
   }
   return steps;
+}
+
+Errors compare(const std::vector<float>& got, const std::vector<float>& want, std::int64_t row) {
+  const auto finite = [](double error) { return std::isfinite(error) ? error : INFINITY; };
+  double difference = 0, size = 0;
+  Errors errors;
+  const auto step = static_cast<std::size_t>(row);
+  for (std::size_t begin = 0; begin < want.size(); begin += step) {
+    double difference_here = 0, size_here = 0;
+    for (std::size_t i = begin; i < begin + step; ++i) {
+      difference_here += std::pow(double{got[i]} - double{want[i]}, 2);
+      size_here += std::pow(double{want[i]}, 2);
+    }
+    difference += difference_here;
+    size += size_here;
+    errors.row = std::max(errors.row, finite(std::sqrt(difference_here / size_here)));
+  }
+  errors.all = finite(std::sqrt(difference / size));
+  return errors;
 }
 
 // The same weights on both sides.
@@ -142,7 +197,7 @@ class Pair {
     // The slice's stream does not wait for the default one.
     must(cudaStreamSynchronize(nullptr), "weights and KV");
     workspace_ = must(CudaWorkspace::create(device, {&config, 1},
-                                            {.rows = 256, .places = kSequences, .frames = 512},
+                                            {.rows = kRows, .places = kSequences, .frames = 512},
                                             device.capabilities().processors, stream_),
                       "the workspace");
     forward_ = must(CudaForward::create(config,
@@ -152,9 +207,8 @@ class Pair {
                     "the forward pass");
   }
 
-  // The relative error of the step's logits.
-  double step(const request::Batch& batch) {
-    constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 40, kSequences};
+  Errors step(const request::Batch& batch) {
+    constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 40, 112, kSequences};
     const StepShape shape = shape_of(batch, kBuckets);
     std::vector<std::int32_t> tables(static_cast<std::size_t>(
         table_elements_max(shape.rows, shape.places, std::ssize(batch.frames))));
@@ -172,12 +226,7 @@ class Pair {
                     cudaMemcpyDeviceToHost),
          "copying logits");
     must(host_->run(batch, {.base = host_kv_.data(), .layout = layout_}, want), "the CPU's step");
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      difference += std::pow(double{got[i]} - double{want[i]}, 2);
-      size += std::pow(double{want[i]}, 2);
-    }
-    return std::sqrt(difference / size);  // NaN fails every comparison
+    return compare(got, want, config_.vocab);
   }
 
   std::int64_t block() const { return layout_.tokens.count; }
@@ -211,9 +260,10 @@ struct Case {
   Family family;
   std::int64_t heads, kv_heads, head_dim;
   bool tied, bias;
+  std::vector<std::int64_t> dense = {};  // layers of a mixture of experts that are not
 };
 
-bool check(const Case& c, device::Device& device, std::uint64_t seed) {
+ModelConfig config_of(const Case& c) {
   ModelConfig config = random_model_config(c.family);
   config.layers = 3;
   config.vocab = 1000;
@@ -222,26 +272,61 @@ bool check(const Case& c, device::Device& device, std::uint64_t seed) {
   config.head_dim = c.head_dim;
   config.tied_embeddings = c.tied;
   config.attention_bias = config.mlp_bias = c.bias;
+  if (config.moe) config.moe->dense_layers = c.dense;
+  return config;
+}
+
+bool check(const Case& c, device::Device& device, std::uint64_t seed) {
+  const ModelConfig config = config_of(c);
   const auto stream = must(device.make_stream("test"), "a stream");
   Pair pair(config, device, *stream, seed);
   Story story(config.vocab, pair.block(), seed);
   bool good = true;
-  double worst = 0;
+  const Errors& allowed = config.moe ? kToleranceMoe : kTolerance;
+  Errors worst;
   int index = 0;
   for (const auto& parts : script()) {
-    const double error = pair.step(story.step(parts));
-    if (!(error <= kTolerance)) {
-      std::printf("FAILED %s, step %d: relative error %g\n", c.name, index, error);
+    const Errors errors = pair.step(story.step(parts));
+    if (errors.all > allowed.all || errors.row > allowed.row) {
+      std::printf("FAILED %s, step %d: relative error %g, of a row %g\n", c.name, index, errors.all,
+                  errors.row);
       good = false;
     }
-    worst = std::max(worst, error);
+    worst.all = std::max(worst.all, errors.all);
+    worst.row = std::max(worst.row, errors.row);
     ++index;
   }
-  std::printf("%s: worst relative error of %d steps %.2e\n", c.name, index, worst);
+  std::printf("%s: worst relative error of %d steps %.2e, of a row %.2e\n", c.name, index,
+              worst.all, worst.row);
+  return good;
+}
+
+// Parts lie in the workspace that is made for a model, whatever else it is made for: here they are
+// the most that any product takes. Needs no GPU.
+bool check_parts_fit() {
+  constexpr int kSms = 132;
+  ModelConfig config = random_model_config(Family::kLlama);
+  config.hidden = 2048;
+  config.intermediate = 512;
+  bool good = true;
+  for (const std::int64_t rows : {kPartsRows - 1, kPartsRows, kPartsRows + 1}) {
+    const Bytes made = must(linear_workspace(config, rows, 1, kSms), "a workspace");
+    const kernels::gemm::CudaRequest down{.m = std::min(rows, kPartsRows),
+                                          .n = config.hidden,
+                                          .k = config.intermediate,
+                                          .out = kernels::gemm::CudaOut::kF32,
+                                          .parts = kernels::gemm::kPartsMax};
+    const auto plan = must(kernels::gemm::choose(down, {.sm_count = kSms}), "parts");
+    if (made >= plan.workspace) continue;
+    std::printf("FAILED: %ld rows: a workspace of %ld bytes, parts need %ld\n", long{rows},
+                long{made.count}, long{plan.workspace.count});
+    good = false;
+  }
   return good;
 }
 
 int run(std::uint64_t seed) {
+  if (!check_parts_fit()) return 1;
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     std::printf("SKIPPED: no GPU\n");
@@ -260,7 +345,16 @@ int run(std::uint64_t seed) {
       {"llama, 6/2 heads of 128", Family::kLlama, 6, 2, 128, true, false},
       {"qwen3, 8/1 heads of 128", Family::kQwen3, 8, 1, 128, false, false},
       {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false},
-      {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false}};
+      {"llama, 16/8 heads of 64", Family::kLlama, 16, 8, 64, false, false},
+      {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false},
+      {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
+       Family::kQwen3Moe,
+       8,
+       8,
+       64,
+       true,
+       false,
+       {0, 2}}};
   bool good = true;
   for (const Case& c : cases) good = check(c, *device, seed++) && good;
   std::printf(good ? "PASSED\n" : "FAILED\n");
