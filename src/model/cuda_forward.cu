@@ -1,5 +1,6 @@
 #include "model/cuda_forward.h"
 
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -90,7 +91,7 @@ class CudaForward::State {
     if (kv.base != captured_kv_) graphs_.drop();
     captured_kv_ = kv.base;
     return graphs_.run(
-        shape.places, [this] { return enqueue(); }, stream);
+        shape.places * 2 + (shape.brief ? 1 : 0), [this] { return enqueue(); }, stream);
   }
 
  private:
@@ -191,7 +192,14 @@ class CudaForward::State {
             .workspace = workspace_.attention_workspace(),
             .tables_early = true,
             .planned = true,
-            .fresh = fresh};
+            .fresh = fresh,
+            .cluster = shape_.brief ? cluster_of(shape_.decode) : 0};
+  }
+  // Of attention's kernel for few sequences; the driver is asked once.
+  int cluster_of(std::int64_t sequences) const {
+    std::optional<int>& known = clusters_.at(static_cast<std::size_t>(sequences));
+    if (!known) known = kernels::attention::few_cluster(heads(), sequences);
+    return *known;
   }
 
   // x += o(attention(rope(qkv(norm(x)))))
@@ -311,6 +319,7 @@ class CudaForward::State {
   const CudaActivations a_;
   CudaGraphs graphs_{workspace_.device()};
   const std::byte* captured_kv_ = nullptr;
+  mutable std::array<std::optional<int>, kernels::attention::kFewSequences + 1> clusters_;
 
   // Of the step that is being enqueued.
   const float* pending_ = nullptr;  // parts of the last layer's product that x still lacks

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/attention/attention_cuda.h"
 
 namespace causeway::model {
 namespace {
@@ -140,17 +141,24 @@ std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int
 }
 
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets) {
+  using kernels::attention::kFewSequences, kernels::attention::kFewTokens;
   StepShape shape;
+  std::int64_t longest = 0;
   shape.places = static_cast<std::int64_t>(batch.entries.size());
   for (const request::BatchEntry& entry : batch.entries) {
     shape.rows += entry.token_count;
     shape.decode += is_decode(entry) ? 1 : 0;
+    if (is_decode(entry)) longest = std::max<std::int64_t>(longest, entry.context + 1);
     shape.sampled += entry.samples ? 1 : 0;
   }
-  if (!shape.decode_only()) return shape;
-  const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), shape.places);
-  if (bucket == buckets.end()) return shape;
-  return {.rows = *bucket, .places = *bucket, .decode = *bucket, .sampled = *bucket};
+  if (shape.decode_only()) {
+    const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), shape.places);
+    if (bucket != buckets.end()) {
+      shape.rows = shape.places = shape.decode = shape.sampled = *bucket;
+    }
+  }
+  shape.brief = shape.decode > 0 && shape.decode <= kFewSequences && longest <= kFewTokens;
+  return shape;
 }
 
 std::int64_t write_tables(const request::Batch& batch, const StepShape& shape,

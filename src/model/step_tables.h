@@ -27,6 +27,8 @@ struct StepShape {
   std::int64_t places = 0;   // sequences, padding included
   std::int64_t decode = 0;   // places of one row each, which are the first
   std::int64_t sampled = 0;  // rows of logits, padding included
+  // The decoding sequences are as few and as short as attention has a kernel of its own for.
+  bool brief = false;
 
   // Steps of single tokens only have a shape that comes again.
   bool decode_only() const { return decode == places; }

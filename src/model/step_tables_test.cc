@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "kernels/attention/attention_cuda.h"
+
 namespace causeway::model {
 namespace {
 
@@ -60,7 +62,7 @@ constexpr std::array<std::int64_t, 3> kBuckets = {1, 4, 8};
 TEST(StepTables, DecodeIsPaddedToItsBucket) {
   const Batch batch = make_batch({{1, 5, 2}, {1, 9, 3}, {1, 0, 1, false}});
   const StepShape shape = shape_of(batch, kBuckets);
-  EXPECT_EQ(shape, (StepShape{.rows = 4, .places = 4, .decode = 4, .sampled = 4}));
+  EXPECT_EQ(shape, (StepShape{.rows = 4, .places = 4, .decode = 4, .sampled = 4, .brief = true}));
   const Tables tables(batch, shape);
   EXPECT_THAT(tables.table(tables.at.token, 4), ElementsAre(100, 101, 102, 0));
   EXPECT_THAT(tables.table(tables.at.position, 4), ElementsAre(5, 9, 0, -1));
@@ -76,7 +78,7 @@ TEST(StepTables, DecodeIsPaddedToItsBucket) {
 TEST(StepTables, SingleTokensComeFirstAndLogitsInTheBatchsOrder) {
   const Batch batch = make_batch({{3, 4, 2}, {1, 7, 1}, {2, 0, 1, false}, {1, 2, 1}});
   const StepShape shape = shape_of(batch, kBuckets);
-  EXPECT_EQ(shape, (StepShape{.rows = 7, .places = 4, .decode = 2, .sampled = 3}));
+  EXPECT_EQ(shape, (StepShape{.rows = 7, .places = 4, .decode = 2, .sampled = 3, .brief = true}));
   EXPECT_FALSE(shape.decode_only());
   const Tables tables(batch, shape);
   EXPECT_THAT(tables.table(tables.at.token, 7), ElementsAre(103, 106, 100, 101, 102, 104, 105));
@@ -93,6 +95,20 @@ TEST(StepTables, BeyondTheLargestBucketTheShapeIsExact) {
   const Batch batch = make_batch(std::vector<Part>(9, Part{}));
   EXPECT_EQ(shape_of(batch, kBuckets).places, 9);
   EXPECT_EQ(shape_of(batch, {}).rows, 9);
+}
+
+TEST(StepTables, FewShortSequencesAreBrief) {
+  const int most = static_cast<int>(kernels::attention::kFewTokens);
+  const auto brief = [](const std::vector<Part>& parts) {
+    return shape_of(make_batch(parts), kBuckets).brief;
+  };
+  EXPECT_TRUE(brief({{1, most - 1, 1}}));
+  EXPECT_FALSE(brief({{1, most, 1}}));
+  EXPECT_FALSE(brief({{1, 5, 1}, {1, most, 1}}));
+  EXPECT_TRUE(brief({{3, most, 1}, {1, 5, 1}}));  // a prompt's length does not matter
+  EXPECT_FALSE(brief({{3, 0, 1}}));
+  EXPECT_TRUE(brief(std::vector<Part>(kernels::attention::kFewSequences, Part{1, 5, 1})));
+  EXPECT_FALSE(brief(std::vector<Part>(kernels::attention::kFewSequences + 1, Part{1, 5, 1})));
 }
 
 TEST(StepTablesDeath, TooLittleRoom) {

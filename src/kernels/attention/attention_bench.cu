@@ -5,6 +5,7 @@
 #include <cublas_v2.h>
 
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/cuda_parts.h"
 #include "kernels/testing/gpu.cuh"
 
 namespace causeway::kernels::attention {
@@ -177,6 +178,38 @@ int profile() {
   return 0;
 }
 
+// Decode of few sequences, by the split kernel and by clusters.
+int bench_few() {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  cudaStream_t stream;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  Device<BFloat16> pool(std::size_t{20} << 30 >> 1);
+  testing::fill(pool, 1);
+  Device<BFloat16> q(std::size_t{8} * 64 * 128), out(q.size());
+  testing::fill(q, 2);
+  for (const int cluster : {4, 8, 16}) {
+    std::printf("room for %ld clusters of %d\n",
+                static_cast<long>(parts::few_room({32, 4, 128}, cluster)), cluster);
+  }
+  std::printf("us/layer              batch  context   split  clusters of 4       8      16\n");
+  for (const Model& m : {Model{"Qwen3-30B-A3B", {32, 4, 128}, 48, 42},
+                         Model{"Llama-3.1-8B", {32, 8, 128}, 32, 32}}) {
+    const Load loads[] = {{1, 1025}, {2, 1025}, {4, 1025}, {1, 128}, {1, 4096}, {1, 16384}};
+    for (const auto& [batch, context, ragged] : loads) {
+      Setup s = make(m, pool, q, out, batch, context, 1, ragged);
+      s.params.decode_kernel = DecodeKernel::kSplit;
+      must(plan(s.params, stream));
+      std::printf("%-20s %6d %8d %7.2f", m.name, batch, context, layers_us(s, stream, m.layers));
+      for (const int cluster : {4, 8, 16}) {
+        s.params.cluster = cluster;
+        std::printf(" %*.2f", cluster == 4 ? 14 : 7, layers_us(s, stream, m.layers));
+      }
+      std::printf("\n");
+    }
+  }
+  return 0;
+}
+
 int bench() {
   if (!testing::has_gpu()) return testing::kSkipped;
   cudaStream_t stream;
@@ -231,6 +264,9 @@ int bench() {
 }  // namespace
 }  // namespace causeway::kernels::attention
 
-int main(int argc, char**) {
-  return argc > 1 ? causeway::kernels::attention::profile() : causeway::kernels::attention::bench();
+//   attention_gpu_bench [few | profile]
+int main(int argc, char** argv) {
+  using namespace causeway::kernels::attention;
+  const std::string what = argc > 1 ? argv[1] : "";
+  return what == "few" ? bench_few() : what.empty() ? bench() : profile();
 }

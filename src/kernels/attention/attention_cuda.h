@@ -70,11 +70,21 @@ struct ParamsCuda {
   // the layer; with tables_early, it is among what was complete. Else run() plans.
   bool planned = false;
   // Not null: decode rows have not been through prepare(); the decode kernel does that for them on
-  // its way, by `fresh`, whose qkv is q. Only the split kernel can.
+  // its way, by `fresh`, whose qkv is q. Only the split kernel and the one for few sequences can.
   const PrepareCuda* fresh = nullptr;
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
+  // Not 0: decode sequences are served by the kernel for few of them, so many CTAs (a cluster: 2,
+  // 4, 8 or 16) a sequence and KV head, instead of decode_kernel; few_cluster() says how many.
+  int cluster = 0;
 };
+
+// The kernel for few sequences is the fastest for at most so many decode sequences, none longer
+// than so many tokens: it has one cluster of CTAs for each, the split kernel has all SMs.
+constexpr std::int64_t kFewSequences = 4, kFewTokens = 4096;
+// ParamsCuda::cluster for so many; 0: the split kernel serves them. Asks the driver what the
+// current context has room for: keep the answer.
+int few_cluster(const Heads& heads, std::int64_t sequences);
 
 // For any step of at most so many sequences and tokens. One launch at a time uses a workspace.
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens);

@@ -2,10 +2,12 @@
 // from the catalogue's configurations, and generated ones; mixed steps of decode, prompts and empty
 // places; norm, rope and KV writes included; frames poisoned with NaN where no token lies, and each
 // input until just before it must be there (testing/late.cuh).
-//   attention_gpu_test [--cases N] [--seed S] [--small]     --small: for compute-sanitizer
+//   attention_gpu_test [--cases N] [--seed S] [--small] [--few]
+// --small: for compute-sanitizer; --few: the kernel for few sequences and what chooses only
 #include <optional>
 
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/cuda_parts.h"
 #include "kernels/parallel.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
@@ -48,6 +50,7 @@ struct Way {
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
   bool fused = false;  // decode rows are prepared by their attention kernel
+  int cluster = 0;     // of the kernel for few sequences
 };
 
 // A case's memory on both sides. Frames of two layers, of which the second is used.
@@ -151,6 +154,7 @@ std::string describe(const Case& c, const Way& way) {
   }
   return text + " kernels " + std::to_string(static_cast<int>(way.decode_kernel)) + "," +
          std::to_string(static_cast<int>(way.prefill_kernel)) + (way.fused ? " fused" : "") +
+         (way.cluster > 0 ? " clusters of " + std::to_string(way.cluster) : std::string()) +
          " seed " + std::to_string(c.seed);
 }
 
@@ -403,7 +407,8 @@ void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
                           .workspace = outputs.workspace.get(),
                           .fresh = way.fused ? &whole : nullptr,
                           .prefill_kernel = way.prefill_kernel,
-                          .decode_kernel = way.decode_kernel};
+                          .decode_kernel = way.decode_kernel,
+                          .cluster = way.cluster};
   const std::string name = describe(c, way);
   const auto attempt = [&] {
     s.device_pool.copy_from(s.fresh_pool, stream);
@@ -451,11 +456,29 @@ Case generate(Random& random, const Shape& shape, bool small) {
   return c;
 }
 
+std::vector<Way> split_ways() {
+  return {{.decode_kernel = DecodeKernel::kSplit},
+          {.decode_kernel = DecodeKernel::kSplit, .fused = true}};
+}
+
+// Both kernels of decode, for heads that they serve; clusters as `turn` says.
+std::vector<Way> decode_ways(std::uint64_t turn) {
+  const int cluster = 2 << turn % 4;
+  std::vector<Way> ways = split_ways();
+  for (const bool fused : {false, true}) {
+    ways.push_back({.fused = fused, .cluster = cluster});
+  }
+  return ways;
+}
+
 // By all kernels that may serve the shape.
 void run_all_kernels(const Case& c, testing::Report& report, Late& late, cudaStream_t stream) {
   std::vector<Way> ways = {{}};
   const auto decode = choose_decode(c.shape.heads, DecodeKernel::kBest);
-  if (decode.ok() && *decode == DecodeKernel::kSplit) ways.push_back({.fused = true});
+  if (decode.ok() && *decode == DecodeKernel::kSplit) {
+    ways = decode_ways(c.seed);
+    ways.push_back({.fused = true});
+  }
   ways.push_back(
       {.prefill_kernel = PrefillKernel::kReference, .decode_kernel = DecodeKernel::kReference});
   run_case(c, ways, report, late, stream);
@@ -471,7 +494,7 @@ void run_many(testing::Report& report, Late& late, cudaStream_t stream, Random& 
       c.context.push_back(is_long ? 400 : random.between(0, 2));
       c.queries.push_back(random.chance(0.1) ? 0 : 1);
     }
-    run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
+    run_case(c, split_ways(), report, late, stream);
   };
   for (const std::int64_t block : {1, 3, 7, 12}) run(block, 64, false);
   run(7, 128, true);
@@ -486,7 +509,7 @@ void run_changes(testing::Report& report, Late& late, cudaStream_t stream, Rando
         c.context.push_back(random.between(decode == 3 ? 1500 : 280, decode == 3 ? 1900 : 420));
         c.queries.push_back(1);
       }
-      run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
+      run_case(c, split_ways(), report, late, stream);
     }
   }
 }
@@ -513,8 +536,50 @@ void run_shared(testing::Report& report, Late& late, cudaStream_t stream, Random
         c.context.push_back(random.between(load.shortest, load.longest));
         c.queries.push_back(i == 1 || i == 7 ? 0 : 1);
       }
-      run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
+      run_case(c, decode_ways(c.seed), report, late, stream);
     }
+  }
+}
+
+// Few sequences, by clusters of any size: fewer tiles than CTAs, tiles that they do not share
+// evenly, more than one round, lengths around the borders of tiles, frames and rounds.
+void run_few(testing::Report& report, Late& late, cudaStream_t stream, Random& random, bool small) {
+  struct Load {
+    Shape shape;
+    std::vector<std::int64_t> lengths;  // 0: an empty place
+  };
+  std::vector<Load> loads = {
+      {{"few", 12, {32, 4, 128}, true}, {1, 15, 16, 17}},
+      {{"few", 42, {32, 4, 128}, true}, {1024}},
+      {{"few", 42, {32, 4, 128}, true}, {1025, 0, 129, 2300}},
+      {{"few", 32, {32, 8, 128}}, {1025}},
+      {{"few", 1, {4, 2, 128}}, {127, 128, 129}},
+      {{"few", 128, {32, 8, 64}}, {1025, 33, 0}},
+      {{"few", 7, {16, 1, 128}, true}, {700, 161}},
+      {{"few", 16, {18, 2, 64}, true}, {515, 1}},
+      {{"few", 5, {10, 1, 64}}, {2049}},
+      {{"few", 32, {8, 8, 128}}, {160, 1281}},
+  };
+  if (small) {
+    loads = {{{"few", 12, {8, 1, 128}, true}, {1, 40}}, {{"few", 5, {11, 1, 64}, true}, {90}}};
+  } else {
+    loads.push_back({{"few", 42, {32, 4, 128}, true}, {16384}});
+    loads.push_back({{"few", 16, {9, 1, 64}}, {16385}});
+  }
+  for (const Load& load : loads) {
+    Case c{.shape = load.shape, .seed = random.bits()};
+    c.decode = static_cast<std::int64_t>(load.lengths.size());
+    for (const std::int64_t length : load.lengths) {
+      c.context.push_back(std::max<std::int64_t>(length - 1, 0));
+      c.queries.push_back(length == 0 ? 0 : 1);
+    }
+    std::vector<Way> ways;
+    for (const int cluster : {2, 4, 8, 16}) {
+      if (small && cluster % 3 != 2) continue;
+      ways.push_back({.fused = true, .cluster = cluster});
+    }
+    ways.push_back({.cluster = small ? 2 : 8});
+    run_case(c, ways, report, late, stream);
   }
 }
 
@@ -536,7 +601,7 @@ void run_many_shared(testing::Report& report, Late& late, cudaStream_t stream, R
         c.context.push_back(is_long ? (small ? 300 : 2100) : random.between(0, longest));
         c.queries.push_back(i == 1 || i == 40 || i + 1 == decode ? 0 : 1);
       }
-      run_case(c, {{.fused = false}, {.fused = true}}, report, late, stream);
+      run_case(c, split_ways(), report, late, stream);
     }
   }
 }
@@ -604,7 +669,19 @@ void check_refusals(testing::Report& report) {
   report.check(!fuses_prepare({4, 2, 96}, 1), "heads of 96 do not fuse");
 }
 
-int run_all(int cases, std::uint64_t seed, bool small) {
+void check_clusters(testing::Report& report) {
+  using parts::choose_few_cluster;
+  report.check(choose_few_cluster({32, 4, 128}, 1, 30, 15) == 8, "clusters of one sequence");
+  report.check(choose_few_cluster({32, 4, 128}, 4, 30, 15) == 4, "clusters of four sequences");
+  report.check(choose_few_cluster({32, 8, 128}, 4, 30, 15) == 0, "four sequences, more heads");
+  report.check(choose_few_cluster({32, 1, 128}, 5, 30, 15) == 0, "too many sequences");
+  report.check(choose_few_cluster({32, 8, 128}, 1, 7, 3) == 0, "too few multiprocessors");
+  report.check(choose_few_cluster({32, 8, 96}, 1, 30, 15) == 0, "heads of 96 in clusters");
+  report.check(choose_few_cluster({34, 2, 64}, 1, 30, 15) == 0, "17 heads on one");
+  report.check(choose_few_cluster({32, 8, 128}, 0, 30, 15) == 0, "no sequence");
+}
+
+int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu, FlashInfer %s\n", seed, has_flashinfer() ? "on" : "off");
   cudaStream_t stream;
@@ -612,7 +689,10 @@ int run_all(int cases, std::uint64_t seed, bool small) {
   testing::Report report;
   Late late;
   check_refusals(report);
+  check_clusters(report);
   Random random(seed);
+  run_few(report, late, stream, random, small);
+  if (only_few) return report.finish();
   for (const Shape& shape : kCatalogue) {
     for (int i = 0; i < (small ? 1 : 3); ++i) {
       Case c = generate(random, shape, small);
@@ -649,12 +729,13 @@ int run_all(int cases, std::uint64_t seed, bool small) {
 int main(int argc, char** argv) {
   int cases = 40;
   std::uint64_t seed = 20260101;
-  bool small = false;
+  bool small = false, only_few = false;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--small") small = true;
+    if (flag == "--few") only_few = true;
     if (flag == "--cases" && i + 1 < argc) cases = std::atoi(argv[++i]);
     if (flag == "--seed" && i + 1 < argc) seed = std::strtoull(argv[++i], nullptr, 10);
   }
-  return causeway::kernels::attention::run_all(cases, seed, small);
+  return causeway::kernels::attention::run_all(cases, seed, small, only_few);
 }

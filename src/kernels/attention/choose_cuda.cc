@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "kernels/attention/cuda_parts.h"
@@ -63,5 +64,17 @@ Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
   if (wanted != DecodeKernel::kBest) return wanted;
   return serves ? DecodeKernel::kSplit : DecodeKernel::kReference;
 }
+
+namespace parts {
+
+int choose_few_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
+                       std::int64_t room_of_8) {
+  if (!split_serves(heads) || sequences < 1 || sequences > kFewSequences) return 0;
+  const std::int64_t clusters = sequences * heads.kv;
+  // Of two CTAs the split kernel has as many workers, and no rounds.
+  return clusters <= room_of_8 ? 8 : clusters <= room_of_4 ? 4 : 0;
+}
+
+}  // namespace parts
 
 }  // namespace causeway::kernels::attention

@@ -104,18 +104,42 @@ __device__ __forceinline__ void prepare_queries(const FreshArgs& fresh,
   }
 }
 
-// One KV head's k of one token, in a warp's registers: of each half of a head, lane l holds kPairs
-// elements from l × kPairs on.
+// Cosines and sines of a token for the elements that a lane holds of a FreshHead.
 template <int kSize>
-struct FreshKey {
+struct HeadTurn {
+  static constexpr int kPairs = kSize / 64;
+  float cosine[kPairs], sine[kPairs];
+
+  // `row`: the token's of the table.
+  __device__ __forceinline__ void load(const float* row, int lane) {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      cosine[i] = row[lane * kPairs + i];
+      sine[i] = row[kSize / 2 + lane * kPairs + i];
+    }
+  }
+};
+
+// One head of one token, in a warp's registers: of each half of a head, lane l holds kPairs
+// elements from l × kPairs on. Gains of a norm are held in the same way.
+template <int kSize>
+struct FreshHead {
   static constexpr int kPairs = kSize / 64;
   struct alignas(2 * kPairs) Pack {
     __nv_bfloat16 x[kPairs];
   };
   Pack half[2];
 
-  // All lanes. `row`: the token's of the table.
-  __device__ __forceinline__ void prepare(const FreshArgs& fresh, const float* row, int lane) {
+  __device__ __forceinline__ void load_gains(const __nv_bfloat16* from, int lane) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      half[i] = *reinterpret_cast<const Pack*>(from + i * (kSize / 2) + lane * kPairs);
+    }
+  }
+
+  // All lanes.
+  __device__ __forceinline__ void prepare(bool norm, const FreshHead& gains, float epsilon,
+                                          const HeadTurn<kSize>& turn) {
     float low[kPairs], high[kPairs], squares = 0;
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
@@ -124,15 +148,14 @@ struct FreshKey {
       squares += low[i] * low[i] + high[i] * high[i];
     }
     float factor = 1.0f;
-    if (fresh.k_norm != nullptr) factor = norm_factor(warp_sum(squares), kSize, fresh.epsilon);
+    if (norm) factor = norm_factor(warp_sum(squares), kSize, epsilon);
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const int at = lane * kPairs + i;
-      if (fresh.k_norm != nullptr) {
-        low[i] *= factor * __bfloat162float(fresh.k_norm[at]);
-        high[i] *= factor * __bfloat162float(fresh.k_norm[at + kSize / 2]);
+      if (norm) {
+        low[i] *= factor * __bfloat162float(gains.half[0].x[i]);
+        high[i] *= factor * __bfloat162float(gains.half[1].x[i]);
       }
-      rotate(low[i], high[i], row[at], row[kSize / 2 + at]);
+      rotate(low[i], high[i], turn.cosine[i], turn.sine[i]);
       half[0].x[i] = __float2bfloat16_rn(low[i]);
       half[1].x[i] = __float2bfloat16_rn(high[i]);
     }

@@ -20,6 +20,18 @@ constexpr bool split_serves(const Heads& heads) {
          heads.kv <= 512;
 }
 
+// Sequences [0, decode) by clusters of CTAs, one launch and no plan: for heads that the split
+// kernel serves, any number of sequences, and fast for few.
+constexpr int kFewClusterMax = 16;  // CTAs
+// How many clusters of so many CTAs the current context has room for at once, each CTA on an SM of
+// its own: those of a cluster lie together. 0: the driver does not say.
+std::int64_t few_room(const Heads& heads, int cluster);
+// CTAs of a cluster, where there is room for so many clusters of 4 and of 8; 0: the split kernel
+// serves. Pure.
+int choose_few_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
+                       std::int64_t room_of_8);
+Status run_few(const ParamsCuda& params, CudaStream stream);
+
 // Sequences [decode, sequences). `tiles` is what run_tiles wrote.
 constexpr int kPrefillTileRows = 128;  // query tokens × query heads a KV head, of a tile
 struct PrefillTiles {

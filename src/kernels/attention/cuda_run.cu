@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/attention/cuda_parts.h"
+#include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::attention {
 namespace {
@@ -17,6 +18,13 @@ Status check(const ParamsCuda& p) {
     return invalid_argument(
         "attention: frames, their parts and the rows of q must be aligned to 16 bytes");
   }
+  if (p.cluster < 0 || p.cluster == 1 || p.cluster > parts::kFewClusterMax ||
+      (p.cluster & (p.cluster - 1)) != 0 || (p.cluster > 0 && !parts::split_serves(p.heads))) {
+    return invalid_argument("attention: no clusters of " + std::to_string(p.cluster) +
+                            " CTAs serve " + std::to_string(p.heads.query) + "/" +
+                            std::to_string(p.heads.kv) + " heads of " +
+                            std::to_string(p.heads.size));
+  }
   const std::int64_t limit = std::int64_t{1} << 30;
   if (p.decode < 0 || p.decode > p.sequences || p.tokens < p.decode || p.sequences > limit ||
       p.tokens > limit) {
@@ -27,6 +35,16 @@ Status check(const ParamsCuda& p) {
   return {};
 }
 
+Status run_decode(const ParamsCuda& p, CudaStream stream) {
+  if (p.cluster > 0) return parts::run_few(p, stream);
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel));
+  if (decode == DecodeKernel::kSplit) return parts::run_split(p, stream);
+  if (p.fresh != nullptr) {
+    return invalid_argument("attention: the reference kernel does not prepare rows itself");
+  }
+  return parts::run_reference(p, 0, p.decode, stream);
+}
+
 }  // namespace
 
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens) {
@@ -34,25 +52,23 @@ Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t t
          parts::prefill_workspace(heads, sequences, tokens);
 }
 
+int few_cluster(const Heads& heads, std::int64_t sequences) {
+  if (sequences > kFewSequences || !parts::split_serves(heads)) return 0;
+  return parts::choose_few_cluster(heads, sequences, parts::few_room(heads, 4),
+                                   parts::few_room(heads, 8));
+}
+
 Status plan(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_TRY(check(params));
   CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(params.heads, params.decode_kernel));
-  if (params.decode == 0 || decode != DecodeKernel::kSplit) return {};
+  if (params.decode == 0 || params.cluster > 0 || decode != DecodeKernel::kSplit) return {};
   return parts::run_split_plan(params, stream);
 }
 
 Status run(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_TRY(check(params));
-  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(params.heads, params.decode_kernel));
-  if (params.fresh != nullptr && decode != DecodeKernel::kSplit) {
-    return invalid_argument("attention: only the split kernel prepares rows itself");
-  }
   CAUSEWAY_ASSIGN(const PrefillKernel prefill, choose_prefill(params.heads, params.prefill_kernel));
-  if (params.decode > 0) {
-    CAUSEWAY_TRY(decode == DecodeKernel::kSplit
-                     ? parts::run_split(params, stream)
-                     : parts::run_reference(params, 0, params.decode, stream));
-  }
+  if (params.decode > 0) CAUSEWAY_TRY(run_decode(params, stream));
   if (params.decode < params.sequences) {
     CAUSEWAY_TRY(prefill == PrefillKernel::kFlashInfer
                      ? parts::run_flashinfer(params, stream)

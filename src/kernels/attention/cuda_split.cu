@@ -301,7 +301,7 @@ struct Worker {
   // The sequence's own token, which lies in its row of the last tile: its k is prepared there, and
   // both go into its frame.
   __device__ void place_own(const Cursor& at, int stage) {
-    using Key = FreshKey<kSize>;
+    using Key = FreshHead<kSize>;
     using Pack = typename Key::Pack;
     const int token = at.length - 1, row = token % kTile;
     const int64_t frame = __shfl_sync(kAll, own_frame, stage);
@@ -318,7 +318,11 @@ struct Worker {
       key.half[half] = *reinterpret_cast<const Pack*>(in_tile + offset[half]);
       value[half] = *reinterpret_cast<const Pack*>(in_tile + kTileBytes + offset[half]);
     }
-    key.prepare(a.fresh, turn_in(stage, at), lane);
+    HeadTurn<kSize> turn;
+    turn.load(turn_in(stage, at), lane);
+    Key gains = {};
+    if (a.fresh.k_norm != nullptr) gains.load_gains(a.fresh.k_norm, lane);
+    key.prepare(a.fresh.k_norm != nullptr, gains, a.fresh.epsilon, turn);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       char* target = in_frame + (half * (kSize / 2) + lane * Key::kPairs) * 2;

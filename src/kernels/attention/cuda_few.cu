@@ -1,0 +1,627 @@
+// Decode of few sequences: one launch, and from the queries to the output as few steps as there
+// are that wait for one another.
+//
+// A cluster of CTAs serves one KV head of one sequence. Each CTA takes a range of its tiles of 16
+// tokens, in rounds of as many as its shared memory holds:
+//
+//   tiles of the sequence  │ CTA 0 ······ │ CTA 1 ····· │ … │ CTA n-1 ··· own token │
+//   of a CTA               └ round 0 ┴ round 1 ┴ …
+//
+// In a round a warp makes the scores of a tile or two, [tokens × query heads] = K · qᵀ, and leaves
+// weights by the tile's own largest score; behind a barrier it adds up 16 elements of the heads
+// over all of the round's tiles, [elements × query heads] = Vᵀ · weights. So the query heads are
+// the eight columns of a tensor-core tile, and no sum of values crosses a warp. At the end each CTA
+// sends to each of its cluster what that is to finish, in 16-byte words that an mbarrier counts:
+// whoever has received all writes. Nothing waits for a CTA of another cluster.
+//
+// K and V of earlier tokens are asked for before the kernel in front has ended, all that a round
+// holds. The own token's q, k and v come from the product as they are: a warp prepares a head.
+#include "kernels/attention/cuda_cluster.cuh"
+#include "kernels/attention/cuda_few.cuh"
+#include "kernels/cuda_bf16.cuh"
+#include "kernels/cuda_mma.cuh"
+
+namespace causeway::kernels::attention::parts {
+namespace {
+
+constexpr unsigned kAll = 0xFFFFFFFFu;
+
+// A CTA's place in its cluster, of a power of two of CTAs: a division would be a hundred
+// instructions.
+struct FewRank {
+  int rank, log_ctas;
+
+  __device__ int ctas() const { return 1 << log_ctas; }
+};
+
+// The part of a sequence's tiles that a CTA has. The last with any has the own token.
+struct FewRange {
+  int length, begin, end;  // tokens; tiles
+  bool owns;
+
+  __device__ FewRange(int length_, const FewRank& at) : length(length_) {
+    const auto tiles = static_cast<unsigned>(tiles_of(length));
+    const unsigned rank = static_cast<unsigned>(at.rank), more = (1u << at.log_ctas) - 1;
+    begin = static_cast<int>((tiles * rank + more) >> at.log_ctas);
+    end = static_cast<int>((tiles * (rank + 1) + more) >> at.log_ctas);
+    owns = begin < end && end == static_cast<int>(tiles);
+  }
+};
+
+// Bytes of a head's element from its row's beginning on, in rows of 16-byte pieces, swizzled: piece
+// c of row r lies at place c ^ (r mod 8).
+template <int kSize>
+__device__ __forceinline__ uint32_t place(int row, int chunk) {
+  return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
+}
+
+// A warp's own tiles of a round, numbers warp and warp + kFewWarps: where their rows lie, a lane
+// each, and copies of them on their way.
+template <int kSize, int kEights>
+struct FewRows {
+  using Place = FewPlace<kSize, kEights>;
+  static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
+  static constexpr int kRowsAtOnce = 32 / kChunks;
+
+  const FewArgs& a;
+  const FewRange& range;
+  const int32_t* frames;  // of the sequence
+  uint32_t memory;
+  int kv_head, warp, lane;
+  uint64_t once;
+  int frame, within;  // of the next round: read before it is needed
+  int64_t offset;     // of this round, bytes
+
+  // How many of a tile's tokens have been written.
+  __device__ int written(int tile) const {
+    return range.length - (a.fresh.table != nullptr ? 1 : 0) - tile * kTile;
+  }
+  __device__ void look_up(int round) {
+    const int tile = range.begin + round * Place::kTiles + warp + lane / kTile * kFewWarps;
+    const int row = lane % kTile, token = tile * kTile + row;
+    const bool valid = tile < range.end && row < written(tile);
+    const int block =
+        valid ? static_cast<int>(static_cast<unsigned>(token) / unsigned(a.block_tokens)) : 0;
+    within = valid ? token - block * a.block_tokens : 0;
+    frame = valid ? frames[block] : 0;
+  }
+  // All lanes. Half-rounds: K, then V. Zeros for rows without a written token.
+  __device__ void load(int half_round) {
+    const int round = half_round / 2, part = half_round % 2;
+    const int first = range.begin + round * Place::kTiles;
+    const int tiles = min(Place::kTiles, range.end - first);
+    if (part == 0) offset = frame * a.frame_bytes + within * a.token_stride;
+    const char* source = a.keys + part * a.value_offset + kv_head * kSize * 2 + lane % kChunks * 16;
+    uint32_t target = memory + (part == 0 ? Place::kKeys : Place::kValues);
+    target += static_cast<uint32_t>(warp * Place::kTileBytes);
+#pragma unroll 1
+    for (int turn = 0; turn < 2; ++turn) {
+      const int index = warp + turn * kFewWarps;
+      if (index >= tiles) break;
+      const int count = written(first + index);
+#pragma unroll
+      for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
+        const int row = i * kRowsAtOnce + lane / kChunks;
+        const int64_t at = __shfl_sync(kAll, offset, turn * kTile + row);
+        mma::copy_async(target + place<kSize>(row, lane % kChunks), source + at, row < count, once);
+      }
+      target += kFewWarps * Place::kTileBytes;
+    }
+    if (part == 1) look_up(round + 1);
+  }
+};
+
+// The own token's rows: queries, and in the CTA that has its tile k and v. A warp prepares a row.
+template <int kSize, int kEights>
+struct FewOwn {
+  using Place = FewPlace<kSize, kEights>;
+  using Head = FreshHead<kSize>;
+  using Pack = typename Head::Pack;
+  static constexpr int kTurns = kEights + 1;  // rows of a warp at most
+
+  HeadTurn<kSize> turn;
+  Head q_gains, k_gains;
+  char* in_frame;  // K of the token
+
+  // What does not depend on the kernel in front.
+  __device__ void load_early(const FewArgs& a, const FewRange& range, const int32_t* frames,
+                             int sequence, int kv_head, int lane) {
+    in_frame = nullptr;
+    if (a.fresh.table == nullptr) return;
+    turn.load(a.fresh.table + static_cast<int64_t>(sequence) * kSize, lane);
+    if (a.fresh.q_norm != nullptr) q_gains.load_gains(a.fresh.q_norm, lane);
+    if (a.fresh.k_norm != nullptr) k_gains.load_gains(a.fresh.k_norm, lane);
+    if (!range.owns) return;
+    const int token = range.length - 1, block = token / a.block_tokens;
+    in_frame = a.keys + frames[block] * a.frame_bytes +
+               (token - block * a.block_tokens) * a.token_stride + kv_head * kSize * 2;
+  }
+
+  // All threads of the CTA; a barrier must follow.
+  __device__ void place_rows(const FewArgs& a, char* shared, int sequence, int kv_head, int warp,
+                             int lane) const {
+    const bool fresh = a.fresh.table != nullptr;
+    const int rows = a.group + (in_frame != nullptr ? 2 : 0);
+    Head head[kTurns] = {};
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
+      const int row = warp + i * kFewWarps, part = row - a.group;
+      const int number =
+          part < 0 ? kv_head * a.group + row : a.kv_heads * (a.group + part) + kv_head;
+      const __nv_bfloat16* source =
+          a.q + sequence * a.q_stride + number * kSize + lane * Head::kPairs;
+      if (row >= rows) continue;
+      head[i].half[0] = *reinterpret_cast<const Pack*>(source);
+      head[i].half[1] = *reinterpret_cast<const Pack*>(source + kSize / 2);
+    }
+#pragma unroll 1
+    for (int row = warp; row < rows; row += kFewWarps) {
+      const int part = row - a.group;  // 0: k, 1: v
+      Head mine = head[0];
+#pragma unroll
+      for (int i = 0; i + 1 < kTurns; ++i) head[i] = head[i + 1];
+      if (fresh && part < 1) {
+        Head gains = q_gains;  // by value: a choice of two places would put both into memory
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          if (part == 0) gains.half[half] = k_gains.half[half];
+        }
+        const bool norm = part == 0 ? a.fresh.k_norm != nullptr : a.fresh.q_norm != nullptr;
+        mine.prepare(norm, gains, a.fresh.epsilon, turn);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int element = half * (kSize / 2) + lane * Head::kPairs;
+        const auto at = part < 0
+                            ? Place::kQueries + place<kSize>(row, element / 8) + element % 8 * 2
+                            : Place::kOwn + (part * kSize + element) * 2;
+        *reinterpret_cast<Pack*>(shared + at) = mine.half[half];
+        if (part >= 0) {
+          *reinterpret_cast<Pack*>(in_frame + part * a.value_offset + element * 2) =
+              mine.half[half];
+        }
+      }
+    }
+  }
+};
+
+template <int kSize, int kEights>
+struct FewWorker {
+  using Place = FewPlace<kSize, kEights>;
+  static constexpr int kChunks = kSize / 8;
+  static constexpr int kAtOnce = 4;  // tiles, and CTAs, that are added up at once
+
+  const FewArgs& a;
+  const FewRange& range;
+  char* shared;
+  uint32_t memory;  // its address
+  int warp, lane;
+  uint32_t q[kEights][kSize / 16][2];  // as the right operand
+  // Of 16 elements from warp × 16 on: rows are elements, columns query heads.
+  float out[kEights][4];
+  float above[kEights][2], total[kEights][2];  // of heads lane % 4 × 2 and the next
+
+  __device__ bool adds() const { return warp < kSize / 16; }
+
+  __device__ void clear() {
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) {
+#pragma unroll
+      for (float& x : out[n]) x = 0;
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        above[n][c] = -INFINITY;
+        total[n][c] = 0;
+      }
+    }
+  }
+  // Heads behind the group's are copies of its last; what becomes of them is not written.
+  __device__ void read_queries() {
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) {
+      const int row = min(n * 8 + lane % 8, a.group - 1);
+#pragma unroll
+      for (int i = 0; i < kSize / 16; i += 2) {
+        uint32_t four[4];
+        mma::load_matrices(four, memory + Place::kQueries + place<kSize>(row, i * 2 + lane / 8));
+        q[n][i][0] = four[0];
+        q[n][i][1] = four[1];
+        q[n][i + 1][0] = four[2];
+        q[n][i + 1][1] = four[3];
+      }
+    }
+  }
+
+  // k (part 0) or v of the own token into its row of tile number `index` of the round.
+  __device__ void place_own(int part, int index) const {
+    if (lane < kChunks) {
+      char* tile = shared + (part == 0 ? Place::kKeys : Place::kValues) + index * Place::kTileBytes;
+      const char* own = shared + Place::kOwn + part * kSize * 2 + lane * 16;
+      *reinterpret_cast<uint4*>(tile + place<kSize>((range.length - 1) % kTile, lane)) =
+          *reinterpret_cast<const uint4*>(own);
+    }
+    __syncwarp();
+  }
+
+  // Scores of tile number `index` of the round: its weights, and the largest score of each head.
+  __device__ void score(int tile, int index) const {
+    const uint32_t keys = memory + Place::kKeys + static_cast<uint32_t>(index * Place::kTileBytes);
+    // Two sums each, or the products would wait for one another.
+    float sums[kEights][2][4] = {};
+#pragma unroll
+    for (int i = 0; i < kSize / 16; ++i) {
+      uint32_t k[4];
+      mma::load_matrices(k, keys + place<kSize>(lane % 16, i * 2 + lane / 16));
+#pragma unroll
+      for (int n = 0; n < kEights; ++n) {
+        mma::multiply_add(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
+      }
+    }
+    const int left = range.length - tile * kTile - lane / 4;  // tokens from this lane's on
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) {
+      float s[4], largest[2];
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const float sum = (sums[n][0][c] + sums[n][1][c]) * a.scale_log2;
+        s[c] = left > c / 2 * 8 ? sum : -INFINITY;
+      }
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        largest[c] = fmaxf(s[c], s[c + 2]);
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2) {
+          largest[c] = fmaxf(largest[c], __shfl_xor_sync(kAll, largest[c], lanes));
+        }
+      }
+      char* weights = shared + Place::kWeights + (index * kEights + n) * Place::kWeightBytes;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        *reinterpret_cast<uint32_t*>(weights + half * 128 + lane * 4) =
+            pack(exp2f(s[2 * half] - largest[0]), exp2f(s[2 * half + 1] - largest[1]));
+      }
+      if (lane < 4) {
+        float* target = reinterpret_cast<float*>(shared + Place::kLargest) + index * Place::kHeads;
+        *reinterpret_cast<float2*>(target + n * 8 + lane * 2) = make_float2(largest[0], largest[1]);
+      }
+    }
+  }
+
+  // Adds the values of a round's tiles, kAtOnce together: places behind the last are the last
+  // again, with no weight.
+  __device__ void add_values(int tiles) {
+#pragma unroll 1
+    for (int from = 0; from < tiles; from += kAtOnce) {
+      uint32_t v[kAtOnce][4];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int index = min(from + j, tiles - 1);
+        const uint32_t tile = memory + Place::kValues + index * Place::kTileBytes;
+        mma::load_matrices_transposed(
+            v[j], tile + place<kSize>(lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
+      }
+#pragma unroll
+      for (int n = 0; n < kEights; ++n) add_weighted(v, from, tiles, n);
+    }
+  }
+  __device__ __forceinline__ void add_weighted(const uint32_t (&v)[kAtOnce][4], int from, int tiles,
+                                               int n) {
+    constexpr uint32_t kOnes[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
+    uint32_t weight[kAtOnce][2];
+    float2 largest[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; j += 2) {
+      const int index = min(from + j + lane / 16, tiles - 1);
+      uint32_t four[4];
+      mma::load_matrices_transposed(
+          four,
+          memory + Place::kWeights + (index * kEights + n) * Place::kWeightBytes + lane % 16 * 16);
+      weight[j][0] = four[0];
+      weight[j][1] = four[1];
+      weight[j + 1][0] = four[2];
+      weight[j + 1][1] = four[3];
+    }
+    float next[2] = {above[n][0], above[n][1]};
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int index = min(from + j, tiles - 1);
+      largest[j] = *reinterpret_cast<const float2*>(
+          shared + Place::kLargest + (index * Place::kHeads + n * 8) * 4 + lane % 4 * 8);
+      next[0] = fmaxf(next[0], largest[j].x);
+      next[1] = fmaxf(next[1], largest[j].y);
+    }
+    rescale(n, next);
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      float sums[4] = {}, totals[4] = {};
+      mma::multiply_add(sums, v[j], weight[j][0], weight[j][1]);
+      mma::multiply_add(totals, kOnes, weight[j][0], weight[j][1]);
+      const bool there = from + j < tiles;
+      const float factor[2] = {there ? exp2f(largest[j].x - next[0]) : 0,
+                               there ? exp2f(largest[j].y - next[1]) : 0};
+#pragma unroll
+      for (int c = 0; c < 4; ++c) out[n][c] += sums[c] * factor[c % 2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) total[n][c] += totals[c] * factor[c];
+    }
+  }
+  // To a largest score that is at least the one so far, and finite.
+  __device__ void rescale(int n, const float (&next)[2]) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const float shrink = exp2f(above[n][c] - next[c]);
+      above[n][c] = next[c];
+      total[n][c] *= shrink;
+      out[n][c] *= shrink;
+      out[n][c + 2] *= shrink;
+    }
+  }
+
+  // ---- between CTAs -----------------------------------------------------------------------------
+
+  // Sends to each CTA its share of the warps' and lanes' sums, kSize × 2 / CTAs of 16 bytes each.
+  __device__ void send(const FewRank& rank) const {
+    const int log_share = log_share_of(rank), number = warp * 32 + lane;
+    if (!adds()) return;
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) {
+      const int to = number >> log_share, in_share = number & ((1 << log_share) - 1);
+      const int row = n * rank.ctas() + rank.rank;
+      const uint32_t barrier = cluster::address_in(memory + Place::kBarrier, to);
+      const uint32_t target =
+          cluster::address_in(memory + Place::kPieces + ((row << log_share) + in_share) * 16, to);
+      cluster::send(target, barrier, make_float4(out[n][0], out[n][1], out[n][2], out[n][3]));
+      if (warp != n) continue;
+#pragma unroll 1
+      for (int other = lane / 4; other < rank.ctas(); other += 8) {
+        const uint32_t state =
+            cluster::address_in(memory + Place::kStates + (row * 4 + lane % 4) * 16, other);
+        const uint32_t counts = cluster::address_in(memory + Place::kBarrier, other);
+        cluster::send(state, counts,
+                      make_float4(above[n][0], total[n][0], above[n][1], total[n][1]));
+      }
+    }
+  }
+  static __device__ uint32_t bytes_of(const FewRank& rank) {
+    return static_cast<uint32_t>(kEights * (2 * kSize + rank.ctas() * 4) * 16);
+  }
+  static __device__ int log_share_of(const FewRank& rank) {
+    return (kSize == 64 ? 7 : 8) - rank.log_ctas;
+  }
+
+  // Adds up what this CTA has been sent, in the order of CTAs, and writes it. `target`: of the
+  // group's first head.
+  __device__ void finish(const FewRank& rank, __nv_bfloat16* target) {
+    const int log_share = log_share_of(rank), count = kEights << log_share;
+#pragma unroll 1
+    for (int from = warp * 32; from < count; from += kFewThreads) {
+      cluster::wait_for_bytes(memory + Place::kBarrier);
+      const int at = min(from + lane, count - 1), n = at >> log_share;
+      const int in_share = at - (n << log_share);
+      const int number = (rank.rank << log_share) + in_share;
+      add_sent(n, in_share, log_share, rank.ctas());
+      // A pair of elements lies in two lanes: each keeps one of its two heads.
+      const int odd = number / 4 % 2;
+      const int head = n * 8 + number % 4 * 2 + odd;
+      const int element = number / 32 * 16 + number % 32 / 4 - odd;
+      const float inverse[2] = {1.0f / total[0][0], 1.0f / total[0][1]};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float first = out[0][2 * half] * inverse[0];
+        const float second = out[0][2 * half + 1] * inverse[1];
+        const float other = __shfl_xor_sync(kAll, odd != 0 ? first : second, 4);
+        const uint32_t pair = odd != 0 ? pack(other, second) : pack(first, other);
+        if (from + lane >= count || head >= a.group) continue;
+        *reinterpret_cast<uint32_t*>(target + head * kSize + element + half * 8) = pair;
+      }
+    }
+  }
+  // Into out[0], total[0].
+  __device__ void add_sent(int n, int in_share, int log_share, int ctas) {
+    const auto* states = reinterpret_cast<const float4*>(shared + Place::kStates) + n * ctas * 4;
+    const auto* pieces = reinterpret_cast<const float4*>(shared + Place::kPieces) +
+                         (n * ctas << log_share) + in_share;
+    clear();
+#pragma unroll 1
+    for (int from = 0; from < ctas; from += kAtOnce) {
+      float4 state[kAtOnce], piece[kAtOnce];
+      float next[2] = {above[0][0], above[0][1]};
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int index = min(from + j, ctas - 1);
+        state[j] = states[index * 4 + lane % 4];
+        piece[j] = pieces[index << log_share];
+        next[0] = fmaxf(next[0], state[j].x);
+        next[1] = fmaxf(next[1], state[j].z);
+      }
+      rescale(0, next);
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const bool there = from + j < ctas;
+        const float factor[2] = {there ? exp2f(state[j].x - next[0]) : 0,
+                                 there ? exp2f(state[j].z - next[1]) : 0};
+        total[0][0] += state[j].y * factor[0];
+        total[0][1] += state[j].w * factor[1];
+        out[0][0] += piece[j].x * factor[0];
+        out[0][1] += piece[j].y * factor[1];
+        out[0][2] += piece[j].z * factor[0];
+        out[0][3] += piece[j].w * factor[1];
+      }
+    }
+  }
+};
+
+// A place without a sequence. All threads of the cluster.
+__device__ void zero_rows(uint4* rows, int count, const FewRank& rank) {
+  for (int i = rank.rank * kFewThreads + static_cast<int>(threadIdx.x); i < count;
+       i += kFewThreads << rank.log_ctas) {
+    rows[i] = make_uint4(0, 0, 0, 0);
+  }
+}
+
+// Grid: CTAs of a cluster × KV heads × sequences. As in the split kernel the code of each part is
+// there once: instructions come from HBM, launch by launch.
+template <int kSize, int kEights>
+__global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs a) {
+  extern __shared__ __align__(128) char shared[];
+  if (a.early) {
+    let_successor_start();
+  } else {
+    wait_for_predecessor();
+  }
+  using Place = FewPlace<kSize, kEights>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const FewRank rank = {static_cast<int>(blockIdx.x), 31 - __clz(static_cast<int>(gridDim.x))};
+  const int kv_head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
+  const uint32_t memory = mma::shared_address(shared);
+  using Worker = FewWorker<kSize, kEights>;
+  if (threadIdx.x == 0) cluster::expect(memory + Place::kBarrier, Worker::bytes_of(rank));
+  cluster::arrive();
+  const FewRange range(a.length[sequence], rank);
+  const int32_t* frames = a.frames + a.frame_begin[sequence];
+  __nv_bfloat16* target =
+      a.out + (static_cast<int64_t>(sequence) * a.kv_heads + kv_head) * a.group * kSize;
+  if (range.length == 0) {
+    if (a.early) wait_for_predecessor();
+    zero_rows(reinterpret_cast<uint4*>(target), a.group * kSize / 8, rank);
+    cluster::wait();
+    return;
+  }
+
+  FewRows<kSize, kEights> rows = {a, range, frames, memory, kv_head, warp, lane};
+  rows.once = mma::policy_of_once();
+  rows.look_up(0);
+  FewOwn<kSize, kEights> own = {};
+  own.load_early(a, range, frames, sequence, kv_head, lane);
+  Worker w = {a, range, shared, memory, warp, lane};
+
+  // Two half-rounds a round: K and scores, V and sums. The two before the first only ask.
+  const int count = range.end - range.begin;
+  const int half_rounds = (count + Place::kTiles - 1) / Place::kTiles * 2;
+  const int end = max(1, half_rounds);
+#pragma unroll 1
+  for (int half_round = -2; half_round < end; ++half_round) {
+    // ---- the own token, when the kernel in front has ended --------------------------------------
+    if (half_round == 0) {
+      cluster::wait();  // all its CTAs are there
+      if (a.early) wait_for_predecessor();
+      own.place_rows(a, shared, sequence, kv_head, warp, lane);
+      __syncthreads();
+      w.clear();
+      if (count > 0) w.read_queries();
+    }
+    const int first = range.begin + half_round / 2 * Place::kTiles;
+    const int tiles = min(Place::kTiles, range.end - first);
+    const int own_index = own.in_frame != nullptr ? range.end - 1 - first : -1;
+    const bool places = own_index < tiles && own_index >= 0 && own_index % kFewWarps == warp;
+    if (half_round >= 0) mma::wait_copies<1>();
+    __syncwarp();
+    if (half_round >= 0 && half_round < half_rounds && places) {
+      w.place_own(half_round % 2, own_index);
+    }
+    // ---- scores ---------------------------------------------------------------------------------
+    if (half_round >= 0 && half_round % 2 == 0) {
+#pragma unroll 1
+      for (int index = warp; index < tiles; index += kFewWarps) w.score(first + index, index);
+      __syncwarp();  // their K may be overwritten
+    }
+    // ---- values ---------------------------------------------------------------------------------
+    if (half_round >= 0 && half_round % 2 == 1) {
+      __syncthreads();
+      if (w.adds()) w.add_values(tiles);
+      if (half_round + 1 < half_rounds) __syncthreads();
+    }
+    if (half_round + 2 < half_rounds) rows.load(half_round + 2);
+    mma::commit_copies();
+  }
+  w.send(rank);
+  w.finish(rank, target);
+}
+
+FewArgs few_args(const ParamsCuda& p) {
+  FewArgs a = {};
+  a.q = static_cast<const __nv_bfloat16*>(p.q);
+  a.q_stride = p.q_stride;
+  a.out = static_cast<__nv_bfloat16*>(p.out);
+  a.keys = reinterpret_cast<char*>(p.kv.base) + p.kv.key_offset.count;
+  a.value_offset = p.kv.value_offset.count;
+  a.frame_bytes = p.kv.frame_bytes.count;
+  a.token_stride = p.kv.token_stride.count;
+  a.frames = p.frames;
+  a.frame_begin = p.frame_begin;
+  a.length = p.length;
+  a.kv_heads = static_cast<int>(p.heads.kv);
+  a.group = static_cast<int>(p.heads.query / p.heads.kv);
+  a.block_tokens = static_cast<int>(p.kv.block_tokens);
+  a.early = p.tables_early && p.fresh != nullptr;
+  if (p.fresh != nullptr) {
+    a.fresh = {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
+               static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
+  }
+  a.scale_log2 = p.scale * 1.4426950408889634f;
+  return a;
+}
+
+struct FewKernel {
+  void (*kernel)(FewArgs);
+  int shared_bytes;
+};
+
+FewKernel few_kernel_of(const Heads& heads) {
+  const bool one = heads.query / heads.kv <= 8;
+  if (heads.size == 64) {
+    return one ? FewKernel{few_kernel<64, 1>, FewPlace<64, 1>::kBytes}
+               : FewKernel{few_kernel<64, 2>, FewPlace<64, 2>::kBytes};
+  }
+  return one ? FewKernel{few_kernel<128, 1>, FewPlace<128, 1>::kBytes}
+             : FewKernel{few_kernel<128, 2>, FewPlace<128, 2>::kBytes};
+}
+
+// More than eight CTAs are not portable: a kernel must say that it can live with that.
+Status allow(const FewKernel& kernel, int cluster) {
+  constexpr const char* kWhat = "attention (few)";
+  CAUSEWAY_TRY(
+      launch_status(cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         kFewSharedAlone),
+                    kWhat));
+  if (cluster <= 8) return {};
+  return launch_status(
+      cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+      kWhat);
+}
+
+}  // namespace
+
+std::int64_t few_room(const Heads& heads, int cluster) {
+  const FewKernel kernel = few_kernel_of(heads);
+  if (!allow(kernel, cluster).ok()) return 0;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
+  config.blockDim = dim3(kFewThreads);
+  config.dynamicSmemBytes = kFewSharedAlone;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  if (cudaOccupancyMaxActiveClusters(&clusters, kernel.kernel, &config) == cudaSuccess) {
+    return clusters;
+  }
+  (void)cudaGetLastError();  // so that a later check does not report it
+  return 0;
+}
+
+Status run_few(const ParamsCuda& params, CudaStream stream) {
+  const FewKernel kernel = few_kernel_of(params.heads);
+  CAUSEWAY_TRY(allow(kernel, params.cluster));
+  const LaunchShape shape = {
+      dim3(static_cast<unsigned>(params.cluster), static_cast<unsigned>(params.heads.kv),
+           static_cast<unsigned>(params.decode)),
+      dim3(kFewThreads), kernel.shared_bytes, kFewSharedAlone, params.cluster};
+  return launch("attention (few)", stream, shape, kernel.kernel, few_args(params));
+}
+
+}  // namespace causeway::kernels::attention::parts

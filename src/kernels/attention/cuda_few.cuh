@@ -1,0 +1,58 @@
+// Arguments of the kernel for few sequences (cuda_few.cu), and where things lie in its shared
+// memory.
+#pragma once
+
+#include "kernels/attention/cuda_fresh.cuh"
+#include "kernels/attention/cuda_parts.h"
+#include "kernels/attention/cuda_split.cuh"
+
+namespace causeway::kernels::attention::parts {
+
+constexpr int kFewWarps = 8;
+constexpr int kFewThreads = kFewWarps * 32;
+// With so many bytes of shared memory a CTA would be alone on its SM.
+constexpr int kFewSharedAlone = 116 * 1024;
+
+struct FewArgs {
+  const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
+  int64_t q_stride;
+  __nv_bfloat16* out;    // [sequences][kv heads][group][size]
+  char* keys;            // K of the layer in frame 0
+  int64_t value_offset;  // bytes
+  int64_t frame_bytes;
+  int64_t token_stride;   // bytes
+  const int32_t* frames;  // as ParamsCuda has them
+  const int32_t* frame_begin;
+  const int32_t* length;
+  int kv_heads, group, block_tokens;
+  bool early;      // all but q's rows may be read before the kernel in front has ended
+  FreshArgs fresh;
+  float scale_log2;
+};
+
+// Shared memory of a CTA, in bytes. kEights: query heads of a KV head in eights, rounded up.
+template <int kSize, int kEights>
+struct FewPlace {
+  static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
+  // Tiles of a round: of as many heads as a CTA has within 96 KiB beside what is below. Not more
+  // than two a warp (FewRows).
+  static constexpr int kTiles = kSize == 64 ? 16 : kEights == 1 ? 10 : 9;
+  static constexpr int kHeads = 8 * kEights;
+  static constexpr int kWeightBytes = kTile * 8 * 2;  // of a tile and eight heads: [token][head]
+
+  static constexpr int kKeys = 0;
+  static constexpr int kValues = kKeys + kTiles * kTileBytes;
+  static constexpr int kQueries = kValues + kTiles * kTileBytes;  // as a tile's rows
+  static constexpr int kOwn = kQueries + kHeads * kSize * 2;      // [k, v][size]
+  static constexpr int kWeights = kOwn + 2 * kSize * 2;           // [tile][eight] of bf16
+  static constexpr int kLargest = kWeights + kTiles * kEights * kWeightBytes;  // f32 [tile][head]
+  // What CTAs of the cluster send, 16 bytes each: [eight][CTA][pair of heads] and [eight][CTA][of
+  // this CTA's share].
+  static constexpr int kStates = kLargest + kTiles * kHeads * 4;
+  static constexpr int kPieces = kStates + kEights * kFewClusterMax * 4 * 16;
+  static constexpr int kBarrier = kPieces + kEights * 2 * kSize * 16;
+  static constexpr int kBytes = kBarrier + 16;
+  static_assert(kTiles <= 2 * kFewWarps && kBytes <= 98 * 1024);
+};
+
+}  // namespace causeway::kernels::attention::parts
