@@ -70,7 +70,7 @@ FewLayout layout_of_columns(const Need& need, const Way& way, std::int64_t colum
     at.active = take((pairs * s.intermediate + kGroup) * 2);
     at.down_parts = take(pairs * kFewWarps * kWeightRows * 4);
   }
-  at.words = take(4 * (4 + kFewWarps));
+  at.words = take(4 * (4 + kExpertsMax / 32));
   at.barriers = take(8 * (2 * kStagesMax + 3));
   const uint32_t room = end < way.bytes ? (way.bytes - end) / at.stage_bytes : 0;
   at.stages = static_cast<int>(std::min<uint32_t>(kStagesMax, room));
@@ -151,8 +151,10 @@ Status run_few(const ParamsCuda& p, const FrontCuda* front, const Scratch& scrat
   args.normalise = p.normalise_top_k;
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.sm_count)), dim3(kFewThreads),
                              static_cast<int>(args.layout.bytes), static_cast<int>(kSharedMax)};
-  return launch("experts of few tokens", stream, shape,
-                front != nullptr ? few_kernel<true> : few_kernel<false>, args);
+  const auto kernel = front == nullptr      ? few_kernel<false, false>
+                      : args.layout.direct ? few_kernel<true, true>
+                                           : few_kernel<true, false>;
+  return launch("experts of few tokens", stream, shape, kernel, args);
 }
 
 }  // namespace causeway::kernels::moe

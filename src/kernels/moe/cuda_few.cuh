@@ -3,6 +3,8 @@
 //
 //   [norm, router's scores | exchanged | choice]  gate and up → active  |handed over|  down → out
 //
+// kOne: the kernel for one token with a front, whose active is handed over directly.
+//
 // The bracket is the front, or else a kernel of its own left its result in Groups. An expert's
 // tokens are cut into items of up to eight. Gate and up: the tiles (item, 8 features) make one line
 // that is dealt out in equal shares. Down: a CTA owns columns of out, 16 at a time, and walks all
@@ -39,7 +41,7 @@
 
 namespace causeway::kernels::moe {
 
-template <bool kFront>
+template <bool kFront, bool kOne>
 __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_constant__ FewArgs args) {
   extern __shared__ __align__(128) char shared[];
   const FewPlace place = {args.layout, shared,
@@ -55,31 +57,42 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
       ptx::barrier_init(place.empty(stage), kFewWarps * 32);
     }
     ptx::barrier_init(place.front_full(), 1);
-    ptx::barrier_init(place.tables_there(), kFewFeeders * 32);
+    ptx::barrier_init(place.launch_read(), kFewFeeders * 32);
     ptx::barrier_init(place.chosen(), kFewWarps * 32);
     ptx::barrier_init_fence();
-    if (kFront) FewFront::ask(args, place);
+    if (kFront) FewFront<kOne>::ask(args, place);
     ptx::dependents_launch();
   }
+  if (kFront && part >= 0) FewFront<kOne>::take_table(args, place, part, lane);
   __syncthreads();
-  ptx::dependency_wait();
 
   // ---- who chose what --------------------------------------------------------------------------
-  const uint32_t launch = args.sync->launches[blockIdx.x];
+  FewFront<kOne> front{args, place, warp, lane};
+  uint32_t launch = 0;
+#pragma unroll 1
+  for (int pass = kOne && part < 0 ? 0 : 1; pass < 2; ++pass) {
+    const bool real = pass == 1;
+    if (real) {
+      ptx::dependency_wait();
+      launch = args.sync->launches[blockIdx.x];
+      front.tag = launch + 1;
+    }
+    if (kOne && part < 0) front.score_one(real);
+  }
   if (part >= 0) {
     const int ctas = static_cast<int>(gridDim.x);
     for (int i = static_cast<int>(blockIdx.x) + lane * ctas; part == 0 && i < kItemsMax;
          i += 32 * ctas) {
       args.sync->tiles_done[(launch + 1) % 2][i] = 0;
     }
-    if (kFront) FewFront::take_table(args, place, part, lane);
-    ptx::barrier_arrive(place.tables_there());  // and each has read the launch's number
+    ptx::barrier_arrive(place.launch_read());
     ptx::barrier_wait(place.chosen(), 0);
   } else if (kFront) {
-    FewFront{args, place, warp, lane, launch + 1}.run();
+    if (!kOne) front.score_all();
+    front.choose();
   } else {
     take_groups(args, place, static_cast<int>(threadIdx.x));
-    ptx::barrier_wait(place.tables_there(), 0);
+    ptx::barrier_wait(place.launch_read(), 0);
   }
   if (part < 0) {
     ptx::barrier_arrive(place.chosen());
@@ -89,11 +102,11 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
 
   // ---- roles -----------------------------------------------------------------------------------
   if (part >= 0) {
-    FewFeeder<kFront>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
+    FewFeeder<kFront, kOne>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
     return;
   }
-  if (kFront) FewFront{args, place, warp, lane, launch + 1}.weigh();
-  FewWorker<kFront> worker{args, place, warp, lane, launch, {args.layout.stages}};
+  if (kFront) front.weigh();
+  FewWorker<kFront, kOne> worker{args, place, warp, lane, launch, {args.layout.stages}};
   worker.gate_and_up();
   worker.down();
 }

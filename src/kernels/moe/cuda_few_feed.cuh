@@ -15,13 +15,15 @@ CAUSEWAY_DEVICE void bulk_load(uint32_t target, const void* source, uint32_t byt
 }
 
 // One of the three warps; each has its part of every stage.
-template <bool kFront>
+template <bool kFront, bool kOne>
 struct FewFeeder {
   const FewArgs& args;
   const FewPlace& place;
   int part, lane;   // part: 0, 1: eight rows of weights each; 2: tokens
   uint32_t parity;  // of the launch
   FewCursor cursor;
+
+  CAUSEWAY_DEVICE bool direct() const { return kOne || place.at.direct; }
 
   // Waits until the stage may be written. Each asking lane says for itself how many bytes it will
   // bring, if none too.
@@ -72,7 +74,7 @@ struct FewFeeder {
   }
 
   CAUSEWAY_DEVICE void gated(uint64_t policy) {
-    const GatedShare share(args, place.items());
+    const GatedShare share(args, kOne ? args.k : place.items());
     const int step = place.at.gated_step;
     for (int tile = share.begin; tile < share.end; ++tile) {
       const FewItem& item = place.item(tile / share.tiles);
@@ -109,7 +111,7 @@ struct FewFeeder {
         if (part < 2) {
           feed_weights(item.weight[2] + (row + part * 8) * row_bytes, args.intermediate, step,
                        policy);
-        } else if (place.at.direct) {
+        } else if (direct()) {
           feed_no_tokens(args.intermediate, step);
         } else {
           feed_tokens(args.active + int64_t{row_of(item).pair} * args.intermediate, item.rows,
@@ -124,7 +126,7 @@ struct FewFeeder {
     hybrid_gemm::ptx::proxy_fence();  // the front wrote to the ring
     gated(policy);
     if (int64_t{blockIdx.x} * kWeightRows >= args.hidden) return;
-    if (part == 2 && !place.at.direct) wait_for_active();
+    if (part == 2 && !direct()) wait_for_active();
     down(policy);
   }
 };

@@ -31,12 +31,14 @@ CAUSEWAY_DEVICE void take_groups(const FewArgs& args, const FewPlace& place, int
 // Norm, router, choice. Every CTA computes all tokens' norms and keeps them, the scores of its own
 // experts (every gridDim.x-th), which it hands to all others, and every CTA chooses for itself.
 // The norm's weight and the CTA's rows of the router, which do not depend on the kernel in front,
-// lie in the ring, which has nothing else to do yet.
+// lie in the ring, which has nothing else to do yet. kOne: of one token.
+template <bool kOne>
 struct FewFront {
+  static constexpr int kWorkers = 32 * kFewWarps, kVectors = kFrontHiddenMax / 8;
   const FewArgs& args;
   const FewPlace& place;
   int warp, lane;
-  uint32_t tag;  // of this launch
+  uint32_t tag = 0;  // of this launch
   int turn = 0;
 
   static CAUSEWAY_DEVICE int router_rows(const FewArgs& args) {
@@ -44,6 +46,7 @@ struct FewFront {
     return cta < args.experts ? (args.experts - 1 - cta) / ctas + 1 : 0;
   }
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
+  CAUSEWAY_DEVICE int tokens() const { return kOne ? 1 : args.tokens; }
 
   // One thread, before it waits for the kernel in front.
   static CAUSEWAY_DEVICE void ask(const FewArgs& args, const FewPlace& place) {
@@ -73,9 +76,9 @@ struct FewFront {
     return value;
   }
 
-  // A token's x stays in registers, kEach vectors of eight a lane.
+  // A token's x stays in registers, kEach vectors of eight a lane. Not real: without effect.
   template <int kTeam, int kEach>
-  CAUSEWAY_DEVICE void score_token(int token) {
+  CAUSEWAY_DEVICE void score_token(int token, bool real) {
     const int self = kTeam == 32 ? lane : thread(), vectors = args.hidden / 8;
     const auto* source = reinterpret_cast<const Bf16x8*>(args.residual) + int64_t{token} * vectors;
     const auto* weight = place.of<const Bf16x8>(0);
@@ -84,7 +87,8 @@ struct FewFront {
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (self + i * kTeam < vectors) kept[i] = source[self + i * kTeam];
+      kept[i] = {};
+      if (real && self + i * kTeam < vectors) kept[i] = source[self + i * kTeam];
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -125,7 +129,7 @@ struct FewFront {
       }
       score = team_sum<kTeam>(score);
       const int64_t expert = blockIdx.x + int64_t{r} * gridDim.x;
-      if (self == 0) {
+      if (real && self == 0) {
         relaxed_store(args.sync->scores + token * int64_t{args.experts} + expert,
                       static_cast<unsigned long long>(tag) << 32 | __float_as_uint(score));
       }
@@ -134,8 +138,8 @@ struct FewFront {
 
   // All CTAs' scores, as they come: a word says itself whether it is of this launch.
   CAUSEWAY_DEVICE void collect() {
-    constexpr int kEach = 8, kWorkers = 32 * kFewWarps;
-    const int words = args.tokens * args.experts;
+    constexpr int kEach = 8;
+    const int words = tokens() * args.experts;
     auto* keys = place.of<uint32_t>(place.at.keys);
     const int pitch = keys_pitch(args.experts);
     for (int begin = thread(); begin < words; begin += kEach * kWorkers) {
@@ -157,7 +161,7 @@ struct FewFront {
         for (int i = 0; i < kEach; ++i) {
           if ((missing >> i & 1) == 0 || static_cast<uint32_t>(word[i] >> 32) != tag) continue;
           const int at = begin + i * kWorkers;
-          keys[at / args.experts * pitch + at % args.experts] =
+          keys[kOne ? at : at / args.experts * pitch + at % args.experts] =
               order_key(__uint_as_float(static_cast<uint32_t>(word[i])));
           missing &= ~(1u << i);
         }
@@ -170,21 +174,24 @@ struct FewFront {
   // counted than one choice after the other is found.
   CAUSEWAY_DEVICE int rank_of(const uint32_t* keys, int expert) const {
     const uint32_t key = keys[expert];
+    const int own = expert & ~3;
     int better = 0;
 #pragma unroll 8
     for (int e = 0; e < args.experts; e += 4) {
       const uint4 four = *reinterpret_cast<const uint4*>(keys + e);
-      better += four.x > (e < expert ? key - 1 : key) ? 1 : 0;  // the lower index among equals
-      better += four.y > (e + 1 < expert ? key - 1 : key) ? 1 : 0;
-      better += four.z > (e + 2 < expert ? key - 1 : key) ? 1 : 0;
-      better += four.w > (e + 3 < expert ? key - 1 : key) ? 1 : 0;
+      const uint32_t than = e < own ? key - 1 : key;  // the lower index among equals
+      better += four.x > than ? 1 : 0;
+      better += four.y > than ? 1 : 0;
+      better += four.z > than ? 1 : 0;
+      better += four.w > than ? 1 : 0;
     }
+    for (int e = own; e < expert; ++e) better += keys[e] == key ? 1 : 0;
     return better;
   }
 
   CAUSEWAY_DEVICE void clear_padding() {
     const int pitch = keys_pitch(args.experts), padding = pitch - args.experts;
-    for (int i = thread(); i < args.tokens * padding; i += 32 * kFewWarps) {
+    for (int i = thread(); i < tokens() * padding; i += 32 * kFewWarps) {
       place.of<uint32_t>(place.at.keys)[i / padding * pitch + args.experts + i % padding] = 0;
     }
   }
@@ -201,6 +208,53 @@ struct FewFront {
     return expf(score_of(chosen[choice]) - top) / total;
   }
 
+  CAUSEWAY_DEVICE void say_items(int items) {
+    place.items() = items;
+    if (blockIdx.x == 0 && args.experts_read != nullptr) {
+      *args.experts_read += static_cast<unsigned long long>(items);
+    }
+  }
+  CAUSEWAY_DEVICE void make_item(int index, int expert, int first, int rows) {
+    FewItem& made = place.of<FewItem>(place.at.items)[index];
+    for (int w = 0; w < 3; ++w) {
+      made.weight[w] = place.of<const char*>(place.at.tables)[w * args.experts + expert];
+    }
+    made.first = first;
+    made.rows = rows;
+  }
+
+  // Chooses one token's experts; the items rise by expert, one row each.
+  CAUSEWAY_DEVICE void choose_one() {
+    const auto* keys = place.of<const uint32_t>(place.at.keys);
+    auto* ranks = place.of<uint8_t>(place.at.choices);
+    auto* masks = place.of<uint32_t>(place.at.words) + 4;  // which of 32 experts are chosen
+#pragma unroll 1
+    for (int begin = 0; begin < args.experts; begin += kWorkers) {
+      const int expert = begin + thread();
+      const int rank = expert < args.experts ? rank_of(keys, expert) : kChosenMax;
+      if (rank < args.k) {
+        ranks[expert] = static_cast<uint8_t>(rank);
+        place.of<uint32_t>(place.at.pair_key)[rank] = keys[expert];
+      }
+      const uint32_t mask = __ballot_sync(0xFFFFFFFFu, rank < args.k);
+      if (lane == 0) masks[begin / 32 + warp] = mask;
+    }
+    workers_sync();
+    ptx::barrier_wait(place.launch_read(), 0);
+    if (thread() == 0) say_items(args.k);
+    int before = 0;
+#pragma unroll 1
+    for (int group = 0; group * 32 < args.experts; ++group) {
+      const uint32_t mask = masks[group];
+      if (group % kFewWarps == warp && (mask >> lane & 1) != 0) {
+        const int expert = group * 32 + lane, item = before + __popc(mask & ((1u << lane) - 1));
+        place.of<FewRow>(place.at.rows)[item] = {0, ranks[expert]};
+        make_item(item, expert, item, 1);
+      }
+      before += __popc(mask);
+    }
+  }
+
   // Chooses, and sorts the pairs by expert, a counting sort; a thread has neighbouring experts.
   CAUSEWAY_DEVICE void group() {
     const int each = (args.experts + 32 * kFewWarps - 1) / (32 * kFewWarps);
@@ -209,7 +263,7 @@ struct FewFront {
     int count = 0;  // items << 16 | rows
     for (int expert = first; expert < end; ++expert) {
       int rows = 0;
-      for (int token = 0; token < args.tokens; ++token) {
+      for (int token = 0; token < tokens(); ++token) {
         const uint32_t* keys = place.of<uint32_t>(place.at.keys) + token * keys_pitch(args.experts);
         const int choice = min(rank_of(keys, expert), kChosenMax);
         choices[token * args.experts + expert] = static_cast<uint8_t>(choice);
@@ -227,38 +281,27 @@ struct FewFront {
     int* of_warp = place.of<int>(place.at.words) + 4;
     if (lane == 31) of_warp[warp] = before;
     workers_sync();
-    ptx::barrier_wait(place.tables_there(), 0);
+    ptx::barrier_wait(place.launch_read(), 0);
     for (int w = 0; w < warp; ++w) before += of_warp[w];
-    if (thread() == 32 * kFewWarps - 1) {
-      place.items() = before >> 16;
-      if (blockIdx.x == 0 && args.experts_read != nullptr) {
-        *args.experts_read += static_cast<unsigned long long>(before >> 16);
-      }
-    }
+    if (thread() == 32 * kFewWarps - 1) say_items(before >> 16);
     before -= count;
     int item = before >> 16, row = before & 0xFFFF;
     for (int expert = first; expert < end; ++expert) {
       const int begin = row;
-      for (int token = 0; token < args.tokens; ++token) {
+      for (int token = 0; token < tokens(); ++token) {
         const int choice = choices[token * args.experts + expert];
         if (choice >= args.k) continue;
         place.of<FewRow>(place.at.rows)[row] = {static_cast<uint16_t>(token),
                                                 static_cast<uint16_t>(token * args.k + choice)};
         ++row;
       }
-      if (row == begin) continue;
-      FewItem& made = place.of<FewItem>(place.at.items)[item++];
-      for (int w = 0; w < 3; ++w) {
-        made.weight[w] = place.of<const char*>(place.at.tables)[w * args.experts + expert];
-      }
-      made.first = begin;
-      made.rows = row - begin;
+      if (row > begin) make_item(item++, expert, begin, row - begin);
     }
   }
 
   // The pairs' weights, once the grouping is there: nobody needs them before down.
   CAUSEWAY_DEVICE void weigh() const {
-    for (int r = thread(); r < args.tokens * args.k; r += 32 * kFewWarps) {
+    for (int r = thread(); r < tokens() * args.k; r += 32 * kFewWarps) {
       const FewRow& row = place.of<FewRow>(place.at.rows)[r];
       place.of<float>(place.at.row_weight)[r] = weight_of(row.token, row.pair % args.k);
     }
@@ -271,19 +314,30 @@ struct FewFront {
     for (int e = lane; e < args.experts; e += 32) table[e] = args.tables[which][e];
   }
 
-  CAUSEWAY_DEVICE void run() {
-    constexpr int kWorkers = 32 * kFewWarps, kVectors = kFrontHiddenMax / 8;
-    if (args.tokens == 1) {
-      score_token<kWorkers, kVectors / kWorkers>(0);
+  // One token's score, which is so short that fetching its instructions takes as long as it does:
+  // the weights on their way have driven them out of all caches. So it goes once without effect
+  // while the kernel in front still runs.
+  CAUSEWAY_DEVICE void score_one(bool real) {
+    score_token<kWorkers, kVectors / kWorkers>(0, real);
+  }
+  CAUSEWAY_DEVICE void score_all() {
+    if (tokens() == 1) {
+      score_one(true);
     } else {
-      for (int token = warp; token < args.tokens; token += kFewWarps) {
-        score_token<32, kVectors / 32>(token);
+      for (int token = warp; token < tokens(); token += kFewWarps) {
+        score_token<32, kVectors / 32>(token, true);
       }
     }
+  }
+  CAUSEWAY_DEVICE void choose() {
     clear_padding();
     collect();
     workers_sync();
-    group();
+    if constexpr (kOne) {
+      choose_one();
+    } else {
+      group();
+    }
   }
 };
 

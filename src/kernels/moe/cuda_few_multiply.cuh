@@ -6,7 +6,7 @@
 
 namespace causeway::kernels::moe {
 
-template <bool kFront>
+template <bool kFront, bool kOne>
 struct FewWorker {
   const FewArgs& args;
   const FewPlace& place;
@@ -17,6 +17,8 @@ struct FewWorker {
   float sum[4][4] = {};  // four that take turns: a chain of products is long
 
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
+  CAUSEWAY_DEVICE int tokens() const { return kOne ? 1 : args.tokens; }
+  CAUSEWAY_DEVICE bool direct() const { return kOne || place.at.direct; }
   CAUSEWAY_DEVICE const FewRow& row_of(const FewItem& item, int in_item) const {
     return place.of<FewRow>(place.at.rows)[item.first + in_item];
   }
@@ -214,7 +216,7 @@ struct FewWorker {
       for (int column = 0; column < args.hidden; column += step) {
         multiply(row, kFront ? x + column * 2 : nullptr, min(step, args.hidden - column));
       }
-      if (place.at.direct) {
+      if (direct()) {
         hand_over_active(item, tile % share.tiles, add_up());
         continue;
       }
@@ -232,11 +234,11 @@ struct FewWorker {
   CAUSEWAY_DEVICE void down() {
     const int items = place.items(), step = place.at.down_step;
     float* sums = place.of<float>(place.at.sums);
-    const bool direct = place.at.direct;
+    const bool direct = this->direct();
     if (direct && int64_t{blockIdx.x} * kWeightRows < args.hidden) collect_active();
     for (int64_t begin = int64_t{blockIdx.x} * kWeightRows; begin < args.hidden;
          begin += int64_t{gridDim.x} * kWeightRows) {
-      for (int i = thread(); i < args.tokens * kWeightRows; i += 32 * kFewWarps) sums[i] = 0.0f;
+      for (int i = thread(); i < tokens() * kWeightRows; i += 32 * kFewWarps) sums[i] = 0.0f;
       const float2 first_residual = residual_at(begin, thread());  // early: it takes a while
       for (int index = 0; index < items; ++index) {
         const FewItem item = place.item(index);
@@ -269,13 +271,13 @@ struct FewWorker {
     return i / (kWeightRows / 2) * int64_t{args.hidden} + begin + i % (kWeightRows / 2) * 2;
   }
   CAUSEWAY_DEVICE float2 residual_at(int64_t begin, int i) const {
-    if (args.residual == nullptr || i >= args.tokens * kWeightRows / 2) return make_float2(0, 0);
+    if (args.residual == nullptr || i >= tokens() * kWeightRows / 2) return make_float2(0, 0);
     const __nv_bfloat16* from = args.residual + place_of(begin, i);
     return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
   }
   CAUSEWAY_DEVICE void store(int64_t begin, float2 residual) {
     const float* sums = place.of<float>(place.at.sums);
-    for (int i = thread(); i < args.tokens * kWeightRows / 2; i += 32 * kFewWarps) {
+    for (int i = thread(); i < tokens() * kWeightRows / 2; i += 32 * kFewWarps) {
       if (i != thread()) residual = residual_at(begin, i);
       *reinterpret_cast<uint32_t*>(args.out + place_of(begin, i)) =
           pack(sums[i * 2] + residual.x, sums[i * 2 + 1] + residual.y);

@@ -47,7 +47,7 @@ struct FewLayout {
   uint32_t x;           // front: bf16 [tokens], x_pitch bytes apart
   uint32_t active;      // direct: bf16 [pairs][intermediate]
   uint32_t down_parts;  // direct: float [pairs][kFewWarps][kWeightRows]
-  uint32_t words;       // int [4 + kFewWarps]: items; front: of a scan
+  uint32_t words;       // int [4 + kExpertsMax / 32]: items; front: of a scan, masks of experts
   uint32_t barriers;    // full and empty [stages], and three that are used once
   uint32_t bytes;
   uint32_t tables;   // front: in the ring, const char* [3][experts]
@@ -94,7 +94,7 @@ struct FewPlace {
   CAUSEWAY_DEVICE uint32_t full(int stage) const { return address + at.barriers + stage * 8; }
   CAUSEWAY_DEVICE uint32_t empty(int stage) const { return full(at.stages + stage); }
   CAUSEWAY_DEVICE uint32_t front_full() const { return full(2 * at.stages); }
-  CAUSEWAY_DEVICE uint32_t tables_there() const { return full(2 * at.stages + 1); }
+  CAUSEWAY_DEVICE uint32_t launch_read() const { return full(2 * at.stages + 1); }
   CAUSEWAY_DEVICE uint32_t chosen() const { return full(2 * at.stages + 2); }
   CAUSEWAY_DEVICE int& items() const { return *of<int>(at.words); }
   CAUSEWAY_DEVICE const FewItem& item(int index) const { return of<FewItem>(at.items)[index]; }

@@ -3,7 +3,8 @@
 // learns which experts were chosen. Experts that nobody chose are not read.
 //
 // Experts are reached through tables of pointers in device memory, so that each may lie anywhere
-// (HBM, mapped host memory, a peer) and move between steps.
+// (HBM, mapped host memory, a peer) and move between steps. With a front the tables are read before
+// the kernel in front has ended: that one does not write them.
 //
 // Deterministic, and within one way neither timing nor the other tokens change a bit of a token's
 // result. The ways: up to kFewTokens, with and without the front, the sum over experts by rising
