@@ -31,6 +31,9 @@ class CompletionBoard {
   void release(Ticket ticket);
   // Once per ticket; its references may be gone. Tells the ticket's listener, on this thread.
   void complete(Ticket ticket, const Status& outcome);
+  // The last of its bytes are on their way: who sleeps until its end gets up and polls again,
+  // because to wake takes longer than is left to lose. Before complete(), any number of times.
+  void ends_soon(Ticket ticket);
 
   Result<bool> done(Ticket ticket) const;
   Status wait(Ticket ticket, Nanos timeout) const;
@@ -42,6 +45,7 @@ class CompletionBoard {
   struct Entry {
     int references = 1;
     TransferListener* listener = nullptr;
+    bool soon = false;
     std::optional<Status> outcome;
   };
   // Counts outcomes: who polls looks here, because a mutex that somebody takes all the time is one
@@ -130,8 +134,8 @@ class Completion {
   // Whether all bytes are at their target; the transfer's error when it failed. kDeadlineExceeded
   // from done() means that a copy is stuck: then the memory must not be used again.
   Result<bool> done() const { return express_ ? express_.done() : ticket_.done(); }
-  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded. Polls for the first
-  // milliseconds.
+  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded. Polls for the first and
+  // the last milliseconds.
   Status wait(Nanos timeout) const {
     return express_ ? express_.wait(timeout) : ticket_.wait(timeout);
   }

@@ -125,6 +125,8 @@ class Dispatcher {
 
   bool idle() const { return tasks_.empty() && chunks_.empty(); }
   bool knows(TaskId task) const { return tasks_.contains(task); }
+  // Whether some of its bytes are not on their way yet.
+  bool waits(TaskId task) const { return tasks_.at(task).waiting(); }
   const SegmentTable& segments(TaskId task) const { return tasks_.at(task).spec.segments; }
   int outstanding(int link, Direction direction) const { return link_at(link, direction).chunks; }
   LinkTraffic traffic(int link, Direction direction) const {

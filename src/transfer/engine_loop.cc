@@ -324,6 +324,7 @@ bool EngineLoop::pull_one(int index, Direction direction, Nanos now) {
   const Status launched = lane.launch(*chunk, dispatcher_.segments(chunk->task), now);
   if (launched.ok()) {
     flying_.emplace(chunk->id, *chunk);
+    if (!dispatcher_.waits(chunk->task)) board_.ends_soon(running_.at(chunk->task).ticket);
   } else {
     chunk_failed(*chunk, launched.error(), now);
   }

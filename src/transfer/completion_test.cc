@@ -1,0 +1,117 @@
+#include "transfer/completion.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <time.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace causeway::transfer {
+namespace {
+
+constexpr Nanos kPatience = seconds(60);
+constexpr Nanos kAsleep = millis(12);  // by then who waits has stopped polling
+
+// Somebody who waits for a ticket, on a thread of its own.
+class Waiter {
+ public:
+  explicit Waiter(const CompletionBoard& board, CompletionBoard::Ticket ticket)
+      : thread_([this, &board, ticket] {
+          outcome_ = board.wait(ticket, kPatience);
+          returned_.store(true);
+        }) {}
+  ~Waiter() {
+    if (thread_.joinable()) thread_.join();
+  }
+  Status outcome() {
+    thread_.join();
+    return outcome_;
+  }
+  bool returned() const { return returned_.load(); }
+  // Processor time so far.
+  Nanos worked() {
+    clockid_t clock;
+    timespec time{};
+    if (pthread_getcpuclockid(thread_.native_handle(), &clock) != 0) return Nanos(0);
+    clock_gettime(clock, &time);
+    return seconds(time.tv_sec) + Nanos(time.tv_nsec);
+  }
+
+ private:
+  Status outcome_;
+  std::atomic<bool> returned_{false};
+  std::thread thread_;
+};
+
+void pass(Nanos time) {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, std::chrono::nanoseconds(time.count), [] { return false; });
+}
+
+TEST(CompletionBoard, WhoWaitsHearsOfTheEnd) {
+  CompletionBoard board;
+  for (const bool soon : {false, true}) {
+    for (const Nanos before : {Nanos(0), kAsleep}) {
+      const auto ticket = board.open();
+      Waiter waiter(board, ticket);
+      pass(before);
+      if (soon) board.ends_soon(ticket);
+      EXPECT_FALSE(waiter.returned());
+      pass(before);  // longer than it polls
+      board.complete(ticket, {});
+      EXPECT_TRUE(waiter.outcome().ok());
+      board.release(ticket);
+    }
+  }
+  EXPECT_EQ(board.size(), 0);
+}
+
+TEST(CompletionBoard, WhoSleepsPollsAgainWhenTheEndIsNear) {
+  CompletionBoard board;
+  const auto ticket = board.open();
+  Waiter waiter(board, ticket);
+  // It polls at first: then it sleeps, which this sees on a busy machine too, if later.
+  const RealClock clock;
+  Nanos worked = waiter.worked(), last;
+  const Nanos begin = clock.now();
+  do {
+    last = worked;
+    pass(kAsleep);
+    worked = waiter.worked();
+  } while (worked - last > micros(300) && clock.now() - begin < kPatience);
+  board.ends_soon(ticket);
+  while (waiter.worked() - worked < millis(1) && clock.now() - begin < kPatience) pass(millis(1));
+  EXPECT_GE(waiter.worked() - worked, millis(1));
+  board.complete(ticket, {});
+  EXPECT_TRUE(waiter.outcome().ok());
+  board.release(ticket);
+}
+
+TEST(CompletionBoard, WaitingEndsInTime) {
+  CompletionBoard board;
+  const RealClock clock;
+  const auto ticket = board.open();
+  for (const bool soon : {false, true}) {
+    if (soon) board.ends_soon(ticket);
+    for (const Nanos limit : {Nanos(0), millis(1), millis(20)}) {
+      const Nanos begin = clock.now();
+      const Status status = board.wait(ticket, limit);
+      EXPECT_EQ(status.error().code, ErrorCode::kDeadlineExceeded);
+      EXPECT_GE(clock.now() - begin, limit);
+    }
+  }
+  board.complete(ticket, Error{ErrorCode::kDevice, "broken"});
+  EXPECT_EQ(board.wait(ticket, Nanos(0)).error().message, "broken");
+  board.release(ticket);
+}
+
+}  // namespace
+}  // namespace causeway::transfer
