@@ -141,7 +141,7 @@ std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int
 }
 
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets) {
-  using kernels::attention::kFewSequences, kernels::attention::kFewTokens;
+  using kernels::attention::few_tokens, kernels::attention::kFewSequences;
   StepShape shape;
   std::int64_t longest = 0;
   shape.places = static_cast<std::int64_t>(batch.entries.size());
@@ -157,7 +157,8 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
       shape.rows = shape.places = shape.decode = shape.sampled = *bucket;
     }
   }
-  shape.brief = shape.decode > 0 && shape.decode <= kFewSequences && longest <= kFewTokens;
+  shape.brief = shape.decode > 0 && shape.decode <= kFewSequences &&
+                longest <= few_tokens(shape.decode);
   return shape;
 }
 

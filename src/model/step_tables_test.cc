@@ -98,17 +98,21 @@ TEST(StepTables, BeyondTheLargestBucketTheShapeIsExact) {
 }
 
 TEST(StepTables, FewShortSequencesAreBrief) {
-  const int most = static_cast<int>(kernels::attention::kFewTokens);
+  using kernels::attention::few_tokens, kernels::attention::kFewSequences;
   const auto brief = [](const std::vector<Part>& parts) {
     return shape_of(make_batch(parts), kBuckets).brief;
   };
-  EXPECT_TRUE(brief({{1, most - 1, 1}}));
-  EXPECT_FALSE(brief({{1, most, 1}}));
-  EXPECT_FALSE(brief({{1, 5, 1}, {1, most, 1}}));
-  EXPECT_TRUE(brief({{3, most, 1}, {1, 5, 1}}));  // a prompt's length does not matter
-  EXPECT_FALSE(brief({{3, 0, 1}}));
-  EXPECT_TRUE(brief(std::vector<Part>(kernels::attention::kFewSequences, Part{1, 5, 1})));
-  EXPECT_FALSE(brief(std::vector<Part>(kernels::attention::kFewSequences + 1, Part{1, 5, 1})));
+  const auto of_length = [](std::int64_t tokens) {
+    return Part{1, static_cast<std::int32_t>(tokens - 1), 1};
+  };
+  EXPECT_TRUE(brief({of_length(few_tokens(1))}));
+  EXPECT_FALSE(brief({of_length(few_tokens(1) + 1)}));
+  EXPECT_TRUE(brief({of_length(5), of_length(few_tokens(2))}));
+  EXPECT_FALSE(brief({of_length(5), of_length(few_tokens(2) + 1)}));
+  EXPECT_TRUE(brief({Part{3, 5000, 1}, of_length(5)}));  // a prompt's length does not matter
+  EXPECT_FALSE(brief({Part{3, 0, 1}}));
+  EXPECT_TRUE(brief(std::vector<Part>(kFewSequences, of_length(6))));
+  EXPECT_FALSE(brief(std::vector<Part>(kFewSequences + 1, of_length(6))));
 }
 
 TEST(StepTablesDeath, TooLittleRoom) {

@@ -54,8 +54,7 @@ void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
 
 void CompletionBoard::ends_soon(Ticket ticket) {
   const std::lock_guard lock(mutex_);
-  entries_.at(ticket).soon = true;
-  changed_.notify_all();
+  if (!std::exchange(entries_.at(ticket).soon, true)) changed_.notify_all();
 }
 
 Result<bool> CompletionBoard::done(Ticket ticket) const {
@@ -84,9 +83,10 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   (void)spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
+  const bool sleeps = !entry.outcome && !entry.soon;
   changed_.wait_for(lock, std::chrono::nanoseconds(left().count),
                     [&] { return entry.outcome || entry.soon; });
-  if (!entry.outcome) {
+  if (sleeps && !entry.outcome) {
     lock.unlock();
     (void)spin_until(look, std::min(left(), kSpin));
     lock.lock();

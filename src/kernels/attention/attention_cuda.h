@@ -75,13 +75,16 @@ struct ParamsCuda {
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
   // Not 0: decode sequences are served by the kernel for few of them, so many CTAs (a cluster: 2,
-  // 4, 8 or 16) a sequence and KV head, instead of decode_kernel; few_cluster() says how many.
+  // 4, 8 or 16) a sequence and KV head, instead of decode_kernel; few_cluster() says how many. They
+  // need no plan, and plan() makes none; the same in plan() and all run() that follow it.
   int cluster = 0;
 };
 
-// The kernel for few sequences is the fastest for at most so many decode sequences, none longer
-// than so many tokens: it has one cluster of CTAs for each, the split kernel has all SMs.
-constexpr std::int64_t kFewSequences = 4, kFewTokens = 4096;
+// The kernel for few sequences is the faster one for at most so many decode sequences, none longer
+// than few_tokens(): its clusters cannot help each other, the split kernel shares all SMs.
+// (Measured at one sequence up to the limit, at more with 1,025 tokens.)
+constexpr std::int64_t kFewSequences = 4;
+constexpr std::int64_t few_tokens(std::int64_t sequences) { return sequences == 1 ? 4096 : 2048; }
 // ParamsCuda::cluster for so many; 0: the split kernel serves them. Asks the driver what the
 // current context has room for: keep the answer.
 int few_cluster(const Heads& heads, std::int64_t sequences);

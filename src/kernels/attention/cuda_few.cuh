@@ -34,8 +34,8 @@ struct FewArgs {
 template <int kSize, int kEights>
 struct FewPlace {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
-  // Tiles of a round: of as many heads as a CTA has within 96 KiB beside what is below. Not more
-  // than two a warp (FewRows).
+  // Tiles of a round: as many as leave the CTA below 98 KiB with what is behind them. Not more than
+  // two a warp (FewRows).
   static constexpr int kTiles = kSize == 64 ? 16 : kEights == 1 ? 10 : 9;
   static constexpr int kHeads = 8 * kEights;
   static constexpr int kWeightBytes = kTile * 8 * 2;  // of a tile and eight heads: [token][head]

@@ -16,12 +16,12 @@ Bytes split_workspace(const Heads& heads, std::int64_t sequences);
 // Query heads of a KV head that the split kernel serves at most, and its head sizes.
 constexpr std::int64_t kSplitGroupMax = 16;
 constexpr bool split_serves(const Heads& heads) {
-  return (heads.size == 64 || heads.size == 128) && heads.query / heads.kv <= kSplitGroupMax &&
-         heads.kv <= 512;
+  return (heads.size == 64 || heads.size == 128) && heads.kv >= 1 && heads.kv <= 512 &&
+         heads.query / heads.kv <= kSplitGroupMax;
 }
 
 // Sequences [0, decode) by clusters of CTAs, one launch and no plan: for heads that the split
-// kernel serves, any number of sequences, and fast for few.
+// kernel serves, at most 65,535 sequences, and fast for few.
 constexpr int kFewClusterMax = 16;  // CTAs
 // How many clusters of so many CTAs the current context has room for at once, each CTA on an SM of
 // its own: those of a cluster lie together. 0: the driver does not say.

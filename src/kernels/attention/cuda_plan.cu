@@ -144,13 +144,13 @@ std::int64_t piece_rows(const Heads& heads) {
 // How the work is cut: by the heads, and how many sequences there are. The same for the plan and
 // for those who follow it.
 void cut(const Heads& heads, int sms, SplitArgs& a) {
-  const bool few = a.sequences <= kFewSequences;
+  const bool few = a.sequences <= kSplitFewSequences;
   a.early_tiles = few ? 8 : 1;
   a.ctas = std::min(sms, kCtasMax);
   a.slot_bytes = few ? 0 : a.group * static_cast<int>(heads.size) * 2;
   const int of_worker = heads.size == 64 ? Ring<64>::worker_bytes(a.slot_bytes)
                                          : Ring<128>::worker_bytes(a.slot_bytes);
-  a.warps = few ? kWarpsFew : std::min(kWarpsMax, kSharedMax / of_worker);
+  a.warps = few ? kSplitWarpsFew : std::min(kWarpsMax, kSharedMax / of_worker);
   a.slots = a.ctas * a.warps / a.kv_heads;
 }
 

@@ -178,13 +178,15 @@ class Prepared {
     }
     std::array<cublasLtMatmulHeuristicResult_t, kAlgorithmsMax> offers = {};
     int count = 0;
+    bool none = false;
     if (code == CUBLAS_STATUS_SUCCESS) {
       code = cublasLtMatmulAlgoGetHeuristic(handle, description_, layouts_[0], layouts_[1],
                                             layouts_[2], layouts_[3], preference, kAlgorithmsMax,
                                             offers.data(), &count);
+      none = code == CUBLAS_STATUS_NOT_SUPPORTED;  // how it says that it has nothing
     }
     cublasLtMatmulPreferenceDestroy(preference);
-    if (code == CUBLAS_STATUS_NOT_SUPPORTED) return {};  // how it says that it has nothing
+    if (none) return {};
     CAUSEWAY_TRY(blas_status(code, "heuristics"));
     for (int i = 0; i < count; ++i) {
       if (offers[i].state == CUBLAS_STATUS_SUCCESS) algorithms_[count_++] = offers[i].algo;

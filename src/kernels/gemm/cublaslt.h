@@ -23,8 +23,8 @@ class CublasLt {
   Status run(const CudaPlan& plan, const CudaOperands& operands, void* workspace,
              CudaStream stream);
 
-  // How many algorithms the heuristics offer for this product (at most 8), and which run() takes
-  // from now on (0, the first, unless told). For benchmarks.
+  // How many algorithms the heuristics offer for this product (0: none; at most 8), and which run()
+  // takes from now on (0, the first, unless told). For benchmarks.
   Result<int> algorithms(const CudaPlan& plan, const CudaOperands& operands);
   Status select(const CudaPlan& plan, const CudaOperands& operands, int algorithm);
 

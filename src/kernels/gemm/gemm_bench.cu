@@ -256,6 +256,7 @@ LibraryTimes measure_library(Bench& b, const Weight& w, std::int64_t m, int laun
   plan.path = CudaPath::kLibrary;
   const int count = must(b.library.algorithms(plan, operands_of(b, plain, plan.request, 0)));
   LibraryTimes result;
+  if (count == 0) return result;
   for (int i = 0; i < count; ++i) {
     must(b.library.select(plan, operands_of(b, plain, plan.request, 0), i));
     const Times t = time(b, launches, [&] {

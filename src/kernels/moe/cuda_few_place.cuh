@@ -42,7 +42,7 @@ struct FewLayout {
   uint32_t rows;        // FewRow [pairs]
   uint32_t row_weight;  // float [pairs]
   uint32_t keys;        // front: uint32_t [tokens][keys_pitch], order_key of the scores
-  uint32_t choices;     // front: uint8_t [tokens][experts], which choice of the token it is
+  uint32_t choices;     // front: uint8_t [tokens][experts], which choice it is; one token: if it is
   uint32_t pair_key;    // front: uint32_t [pairs]
   uint32_t x;           // front: bf16 [tokens], x_pitch bytes apart
   uint32_t active;      // direct: bf16 [pairs][intermediate]

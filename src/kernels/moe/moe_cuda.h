@@ -4,7 +4,8 @@
 //
 // Experts are reached through tables of pointers in device memory, so that each may lie anywhere
 // (HBM, mapped host memory, a peer) and move between steps. With a front the tables are read before
-// the kernel in front has ended: that one does not write them.
+// kernels in front have ended: none of the chain's kernels writes them that is not followed by one
+// that lets nothing behind it start before it has waited (`wait_then_let_successor_start`).
 //
 // Deterministic, and within one way neither timing nor the other tokens change a bit of a token's
 // result. The ways: up to kFewTokens, with and without the front, the sum over experts by rising

@@ -9,8 +9,8 @@ constexpr int kThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     table_kernel(const double* frequencies, const int32_t* position, float* out, int64_t count,
                  int half) {
-  // Behind a step's plan: no kernel behind this one starts before the plan, and the step in front,
-  // have ended. Attention reads the plan before it waits (attention_cuda.h).
+  // Behind a step's plan, if it has one: no kernel behind this one starts before the plan, and the
+  // step in front, have ended. Attention reads the plan before it waits (attention_cuda.h).
   wait_then_let_successor_start();
   const int64_t index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (index >= count) return;
