@@ -83,10 +83,10 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   (void)spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
-  const bool sleeps = !entry.outcome && !entry.soon;
   changed_.wait_for(lock, std::chrono::nanoseconds(left().count),
                     [&] { return entry.outcome || entry.soon; });
-  if (sleeps && !entry.outcome) {
+  // Also when the end has been near since before: what takes 5 ms would else sleep for the last.
+  if (!entry.outcome) {
     lock.unlock();
     (void)spin_until(look, std::min(left(), kSpin));
     lock.lock();
