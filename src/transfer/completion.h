@@ -139,7 +139,8 @@ class Completion {
   Status wait(Nanos timeout) const {
     return express_ ? express_.wait(timeout) : ticket_.wait(timeout);
   }
-  // Later work of the stream waits for the transfer, and is skipped if that fails. The engine must
+  // Later work of the stream waits for the transfer, and is skipped if that fails (of a small one
+  // that a stream with a queue waits for later: as long as this handle is there). The engine must
   // outlive what the stream has queued.
   Status join(device::Stream& stream) const;
 

@@ -157,7 +157,8 @@ class TransferEngine::State {
       total += segment.bytes;
     }
     if (total == Bytes(0) || total >= express_bytes_end) return false;
-    // One at a time, so that no more of it stands before an urgent copy than a chunk would.
+    // One at a time, so that no more of it stands before an urgent copy than a chunk would; but who
+    // drops the handle before the end lets the next one in.
     if (total >= options.dispatch.multipath_bytes_min && !lane.idle()) return false;
     return request.after == nullptr || is_done(*request.after);
   }
