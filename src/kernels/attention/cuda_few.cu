@@ -541,25 +541,13 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
 
 FewArgs few_args(const ParamsCuda& p) {
   FewArgs a = {};
-  a.q = static_cast<const __nv_bfloat16*>(p.q);
-  a.q_stride = p.q_stride;
-  a.out = static_cast<__nv_bfloat16*>(p.out);
-  a.keys = reinterpret_cast<char*>(p.kv.base) + p.kv.key_offset.count;
-  a.value_offset = p.kv.value_offset.count;
-  a.frame_bytes = p.kv.frame_bytes.count;
-  a.token_stride = p.kv.token_stride.count;
-  a.frames = p.frames;
-  a.frame_begin = p.frame_begin;
-  a.length = p.length;
+  static_cast<DecodeArgs&>(a) = decode_args(p);
   a.kv_heads = static_cast<int>(p.heads.kv);
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   a.early = p.tables_early && p.fresh != nullptr;
-  if (p.fresh != nullptr) {
-    a.fresh = {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
-               static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
-  }
-  a.scale_log2 = p.scale * 1.4426950408889634f;
+  a.fresh = fresh_args(p);
+  a.scale_log2 = scale_log2_of(p);
   return a;
 }
 

@@ -2,9 +2,7 @@
 // memory.
 #pragma once
 
-#include "kernels/attention/cuda_fresh.cuh"
-#include "kernels/attention/cuda_parts.h"
-#include "kernels/attention/cuda_split.cuh"
+#include "kernels/attention/cuda_decode.cuh"
 
 namespace causeway::kernels::attention::parts {
 
@@ -13,20 +11,10 @@ constexpr int kFewThreads = kFewWarps * 32;
 // With so many bytes of shared memory a CTA would be alone on its SM.
 constexpr int kFewSharedAlone = 116 * 1024;
 
-struct FewArgs {
-  const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
-  int64_t q_stride;
-  __nv_bfloat16* out;    // [sequences][kv heads][group][size]
-  char* keys;            // K of the layer in frame 0
-  int64_t value_offset;  // bytes
-  int64_t frame_bytes;
-  int64_t token_stride;   // bytes
-  const int32_t* frames;  // as ParamsCuda has them
-  const int32_t* frame_begin;
-  const int32_t* length;
+struct FewArgs : DecodeArgs {
   int kv_heads, group, block_tokens;
-  bool early;      // all but q's rows may be read before the kernel in front has ended
-  FreshArgs fresh;
+  bool early;       // all but q's rows may be read before the kernel in front has ended
+  FreshArgs fresh;  // as SplitArgs has them
   float scale_log2;
 };
 

@@ -170,27 +170,15 @@ Result<SplitArgs> split_args(const ParamsCuda& p) {
   CAUSEWAY_TRY(launch_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device),
                              "attention (split)"));
   SplitArgs a = {};
-  a.q = static_cast<const __nv_bfloat16*>(p.q);
-  a.q_stride = p.q_stride;
-  a.out = static_cast<__nv_bfloat16*>(p.out);
-  a.keys = reinterpret_cast<char*>(p.kv.base) + p.kv.key_offset.count;
-  a.value_offset = p.kv.value_offset.count;
-  a.frame_bytes = p.kv.frame_bytes.count;
-  a.token_stride = p.kv.token_stride.count;
-  a.frames = p.frames;
-  a.frame_begin = p.frame_begin;
-  a.length = p.length;
+  static_cast<DecodeArgs&>(a) = decode_args(p);
   a.sequences = static_cast<int>(p.decode);
   a.kv_heads = static_cast<int>(p.heads.kv);
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   cut(p.heads, sms, a);
   a.tables_early = p.tables_early && p.planned;
-  if (p.fresh != nullptr) {
-    a.fresh = {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
-               static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
-  }
-  a.scale_log2 = p.scale * 1.4426950408889634f;
+  a.fresh = fresh_args(p);
+  a.scale_log2 = scale_log2_of(p);
   char* memory = static_cast<char*>(p.workspace);
   a.state = reinterpret_cast<float2*>(memory);
   memory += aligned(piece_rows(p.heads) * 8);

@@ -1,16 +1,14 @@
-// What the kernels of decode know: the one that plans a step (cuda_plan.cu), the one that reads KV
-// (cuda_split.cu), and the one that merges the pieces of sequences that several workers share
-// (cuda_merge.cu).
+// What the kernels of the split way of decode know: the one that plans a step (cuda_plan.cu), the
+// one that reads KV (cuda_split.cu), and the one that merges the pieces of sequences that several
+// workers share (cuda_merge.cu).
 #pragma once
 
-#include "kernels/attention/cuda_fresh.cuh"
-#include "kernels/attention/cuda_parts.h"
+#include "kernels/attention/cuda_decode.cuh"
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 
 namespace causeway::kernels::attention::parts {
 
-constexpr int kTile = 16;      // tokens
 constexpr int kCtasMax = 160;  // SMs that are used at most
 // Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
 // and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
@@ -37,17 +35,7 @@ struct alignas(16) SequencePlan {
   int sequence;  // whose they are
 };
 
-struct SplitArgs {
-  const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
-  int64_t q_stride;
-  __nv_bfloat16* out;    // [sequences][kv heads][group][size]
-  char* keys;            // K of the layer in frame 0
-  int64_t value_offset;  // bytes
-  int64_t frame_bytes;
-  int64_t token_stride;   // bytes
-  const int32_t* frames;  // as ParamsCuda has them
-  const int32_t* frame_begin;
-  const int32_t* length;
+struct SplitArgs : DecodeArgs {
   int sequences, kv_heads, group, block_tokens;
   int ctas, warps;  // of the decode kernel
   int slots;        // workers of a KV head
@@ -64,8 +52,6 @@ struct SplitArgs {
   // none. Every shared sequence is in it once.
   SequencePlan* crossing;
 };
-
-__device__ inline int tiles_of(int length) { return (length + kTile - 1) / kTile; }
 
 // Where a worker leaves its partial result. A slot has at most two shared sequences: one that
 // reaches into it or begins with it, and one that begins within it.

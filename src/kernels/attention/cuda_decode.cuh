@@ -1,0 +1,50 @@
+// What the ways of decode have in common: where a step's operands lie, and the tiles of tokens.
+#pragma once
+
+#include "kernels/attention/cuda_fresh.cuh"
+#include "kernels/attention/cuda_parts.h"
+
+namespace causeway::kernels::attention::parts {
+
+constexpr int kTile = 16;  // tokens
+
+__device__ inline int tiles_of(int length) { return (length + kTile - 1) / kTile; }
+
+struct DecodeArgs {
+  const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
+  int64_t q_stride;
+  __nv_bfloat16* out;    // [sequences][kv heads][group][size]
+  char* keys;            // K of the layer in frame 0
+  int64_t value_offset;  // bytes
+  int64_t frame_bytes;
+  int64_t token_stride;   // bytes
+  const int32_t* frames;  // as ParamsCuda has them
+  const int32_t* frame_begin;
+  const int32_t* length;
+};
+
+inline DecodeArgs decode_args(const ParamsCuda& p) {
+  DecodeArgs a = {};
+  a.q = static_cast<const __nv_bfloat16*>(p.q);
+  a.q_stride = p.q_stride;
+  a.out = static_cast<__nv_bfloat16*>(p.out);
+  a.keys = reinterpret_cast<char*>(p.kv.base) + p.kv.key_offset.count;
+  a.value_offset = p.kv.value_offset.count;
+  a.frame_bytes = p.kv.frame_bytes.count;
+  a.token_stride = p.kv.token_stride.count;
+  a.frames = p.frames;
+  a.frame_begin = p.frame_begin;
+  a.length = p.length;
+  return a;
+}
+
+inline FreshArgs fresh_args(const ParamsCuda& p) {
+  if (p.fresh == nullptr) return {};
+  return {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
+          static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
+}
+
+// Of scores whose exponentials have the base 2.
+inline float scale_log2_of(const ParamsCuda& p) { return p.scale * 1.4426950408889634f; }
+
+}  // namespace causeway::kernels::attention::parts
