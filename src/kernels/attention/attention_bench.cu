@@ -27,6 +27,18 @@ struct Load {
   bool ragged = false;
 };
 
+// A stream, frames, and so many rows of queries of at most 64 heads.
+struct Memory {
+  explicit Memory(std::size_t rows)
+      : pool(std::size_t{20} << 30 >> 1), q(rows * 64 * 128), out(q.size()) {
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    testing::fill(pool, 1);
+    testing::fill(q, 2);
+  }
+  cudaStream_t stream = nullptr;
+  Device<BFloat16> pool, q, out;
+};
+
 struct Setup {
   Device<std::int32_t> frames, frame_begin, query_begin, length, position, sequence;
   Device<char> workspace;
@@ -71,12 +83,11 @@ void prepare_tokens(Setup& s, const std::vector<std::int32_t>& lengths, const De
                .qkv_stride = p.q_stride};
 }
 
-Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>& q,
-           const Device<BFloat16>& out, std::int64_t sequences, std::int64_t context,
+Setup make(const Model& m, const Memory& memory, std::int64_t sequences, std::int64_t context,
            std::int64_t queries, bool ragged = false) {
   Setup s;
   const std::vector<std::int32_t> lengths = lengths_of(sequences, context, ragged);
-  const std::int64_t pool_frames = static_cast<std::int64_t>(pool.size()) * 2 / kFrame;
+  const std::int64_t pool_frames = static_cast<std::int64_t>(memory.pool.size()) * 2 / kFrame;
   std::vector<std::int32_t> frames, frame_begin = {0}, query_begin = {0};
   for (std::int64_t i = 0; i < sequences; ++i) {
     const std::int64_t blocks =
@@ -94,7 +105,7 @@ Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>&
   s.workspace = Device<char>(to_size(workspace_bytes(m.heads, sequences, sequences * queries)));
   s.workspace.zero();
   const std::int64_t part = m.block_tokens * m.heads.kv * m.heads.size * 2;
-  s.params = {.kv = {.base = reinterpret_cast<std::byte*>(pool.get()),
+  s.params = {.kv = {.base = reinterpret_cast<std::byte*>(memory.pool.get()),
                      .frame_bytes = Bytes(kFrame),
                      .key_offset = Bytes(0),
                      .value_offset = Bytes(part),
@@ -110,13 +121,13 @@ Setup make(const Model& m, const Device<BFloat16>& pool, const Device<BFloat16>&
               .query_begin = s.query_begin.get(),
               .length = s.length.get(),
               .scale = 0.088f,
-              .q = q.get(),
+              .q = memory.q.get(),
               .q_stride = (m.heads.query + 2 * m.heads.kv) * m.heads.size,
-              .out = out.get(),
+              .out = memory.out.get(),
               .workspace = s.workspace.get(),
               .tables_early = true,
               .planned = true};
-  if (queries == 1) prepare_tokens(s, lengths, q);
+  if (queries == 1) prepare_tokens(s, lengths, memory.q);
   must(plan(s.params, nullptr));
   must(cudaDeviceSynchronize(), "plan");
   return s;
@@ -165,14 +176,10 @@ double cublas_tflops(cudaStream_t stream) {
 
 // Llama-3.1-8B at 128 × 1,024, four launches and nothing else: for a profiler.
 int profile() {
-  cudaStream_t stream;
-  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-  Device<BFloat16> pool(std::size_t{20} << 30 >> 1);
-  testing::fill(pool, 1);
-  Device<BFloat16> q(std::size_t{128} * 64 * 128), out(q.size());
-  testing::fill(q, 2);
+  const Memory memory(128);
+  cudaStream_t const stream = memory.stream;
   const Model m = {"Llama-3.1-8B", {32, 8, 128}, 32, 32};
-  Setup s = make(m, pool, q, out, 128, 1024, 1);
+  Setup s = make(m, memory, 128, 1024, 1);
   for (int i = 0; i < 4; ++i) must(run(s.params, stream));
   must(cudaStreamSynchronize(stream), "profile");
   return 0;
@@ -181,12 +188,8 @@ int profile() {
 // Decode of few sequences, by the split kernel and by clusters.
 int bench_few() {
   if (!testing::has_gpu()) return testing::kSkipped;
-  cudaStream_t stream;
-  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-  Device<BFloat16> pool(std::size_t{20} << 30 >> 1);
-  testing::fill(pool, 1);
-  Device<BFloat16> q(std::size_t{8} * 64 * 128), out(q.size());
-  testing::fill(q, 2);
+  const Memory memory(8);
+  cudaStream_t const stream = memory.stream;
   for (const int cluster : {4, 8, 16}) {
     std::printf("room for %ld clusters of %d\n",
                 static_cast<long>(parts::few_room({32, 4, 128}, cluster)), cluster);
@@ -196,7 +199,7 @@ int bench_few() {
                          Model{"Llama-3.1-8B", {32, 8, 128}, 32, 32}}) {
     const Load loads[] = {{1, 1025}, {2, 1025}, {4, 1025}, {1, 128}, {1, 4096}, {1, 16384}};
     for (const auto& [batch, context, ragged] : loads) {
-      Setup s = make(m, pool, q, out, batch, context, 1, ragged);
+      Setup s = make(m, memory, batch, context, 1, ragged);
       s.params.decode_kernel = DecodeKernel::kSplit;
       must(plan(s.params, stream));
       std::printf("%-20s %6d %8d %7.2f", m.name, batch, context, layers_us(s, stream, m.layers));
@@ -212,13 +215,9 @@ int bench_few() {
 
 int bench() {
   if (!testing::has_gpu()) return testing::kSkipped;
-  cudaStream_t stream;
-  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-  Device<BFloat16> pool(std::size_t{20} << 30 >> 1);
-  testing::fill(pool, 1);
-  Device<BFloat16> q(std::size_t{8192} * 64 * 128), out(q.size());
-  testing::fill(q, 2);
-  const double hbm = testing::hbm_read_gb_per_s(stream, pool.get(), std::int64_t{8} << 30);
+  const Memory memory(8192);
+  cudaStream_t const stream = memory.stream;
+  const double hbm = testing::hbm_read_gb_per_s(stream, memory.pool.get(), std::int64_t{8} << 30);
   const double peak = cublas_tflops(stream);
   std::printf("HBM read %.0f GB/s, cuBLAS bf16 8192³ %.0f TFLOP/s\n\n", hbm, peak);
 
@@ -232,7 +231,7 @@ int bench() {
                           {128, 1024}, {1, 16384}, {4, 8192},  {96, 700},  {256, 880, true}};
     for (const auto& [batch, context, ragged] : loads) {
       if (&m != models && context != 1024) continue;
-      Setup s = make(m, pool, q, out, batch, context, 1, ragged);
+      Setup s = make(m, memory, batch, context, 1, ragged);
       const double us = layers_us(s, stream, m.layers);
       const double bytes =
           2.0 * 2 * batch * context * static_cast<double>(m.heads.kv * m.heads.size);
@@ -247,7 +246,7 @@ int bench() {
       for (const std::int64_t tokens : {1024, 8192}) {
         if (kernel == PrefillKernel::kReference && (tokens > 1024 || &m == nullptr)) continue;
         if (!choose_prefill(m.heads, kernel).ok()) continue;
-        Setup s = make(m, pool, q, out, 1, tokens, tokens);
+        Setup s = make(m, memory, 1, tokens, tokens);
         s.params.prefill_kernel = kernel;
         const double us = layers_us(s, stream, 4);
         const double flop = 2.0 * static_cast<double>(tokens) * static_cast<double>(tokens) *
