@@ -7,6 +7,8 @@ namespace causeway::kernels::gemm {
 namespace {
 
 constexpr std::int64_t kManyRows = 16384;
+// The largest m for which kSplit is faster than the library with its pass for SiLU.
+constexpr std::int64_t kSplitBest = 64;
 constexpr std::int64_t kSizeMax = std::int64_t{1} << 31;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -75,15 +77,15 @@ Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
 Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
   const std::int64_t tiles = ceil_div(weight_rows(r), kSplitRows);
-  if (!fits_own(r) || r.norm || r.m > kSplitMax || tiles * 2 * 4 > kCounterBytes.count) {
+  if (!fits_own(r) || r.norm || r.m > kSplitMax || sms * 4 > kCounterBytes.count) {
     return unsupported("GEMM: kSplit cannot do this product");
   }
   plan.batch = batch_of(r.m);
   plan.tiles = static_cast<int>(tiles);
   plan.k_steps = static_cast<int>(r.k / kSplitStepK);
-  plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles * plan.k_steps));
-  // Two partial tiles a CTA: of the tile it begins in and of the one it ends in.
-  plan.workspace = kCounterBytes + Bytes(std::int64_t{plan.ctas} * 2 * kSplitRows * plan.batch * 4);
+  plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles));
+  // A part of the tile that a CTA begins in.
+  plan.workspace = kCounterBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
   return plan;
 }
 
@@ -119,13 +121,13 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
 
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   CudaPath path = request.paired ? CudaPath::kLibrary : CudaPath::kPlain;
+  // Where x is many rows it takes as much of L2's bandwidth as w, of which kSplit has taller tiles;
+  // it shares a tile only where there are more of them than CTAs, so the weight must be large.
+  const bool large = weight_rows(request) >= kManyRows;
   if (fits_own(request) && request.m <= kRowsMax) {
-    // Above 16 rows x takes as much of L2's bandwidth as w; kSplit reads it less often, but pays
-    // for adding up, which a large weight hides.
-    const bool many = request.m > 16 && weight_rows(request) >= kManyRows;
-    path = many ? CudaPath::kSplit : CudaPath::kRows;
-  } else if (fits_own(request) && request.m <= kSplitMax && !request.paired) {
-    path = CudaPath::kSplit;
+    path = request.m > 16 && large ? CudaPath::kSplit : CudaPath::kRows;
+  } else if (fits_own(request) && request.m <= kSplitMax) {
+    if (!request.paired || (large && request.m <= kSplitBest)) path = CudaPath::kSplit;
   }
   return plan_for(path, request, facts);
 }

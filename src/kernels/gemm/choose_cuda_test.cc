@@ -17,7 +17,11 @@ TEST(ChooseCuda, FewRowsGoToOwnKernels) {
     EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kRows);
   }
   EXPECT_EQ(choose(request(32, 4096, 4096), {})->path, CudaPath::kRows);
-  EXPECT_EQ(choose(request(32, 128256, 4096), {})->path, CudaPath::kSplit);
+  for (const std::int64_t m : {17, 32, 33, 64}) {
+    EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kSplit);
+  }
+  EXPECT_EQ(choose(request(33, 4096, 4096), {})->path, CudaPath::kLibrary);
+  EXPECT_EQ(choose(request(65, 128256, 4096), {})->path, CudaPath::kLibrary);
   EXPECT_EQ(choose(request(256, 4096, 4096), {})->path, CudaPath::kLibrary);
 }
 
@@ -129,6 +133,10 @@ TEST(ChooseCuda, PlansCoverTheProduct) {
     EXPECT_GE(std::int64_t{plan->k_steps} * (by_rows ? kRowsStepK : kSplitStepK), r.k);
     EXPECT_LE(plan->ctas, facts.sm_count);
     EXPECT_GE(plan->ctas, 1);
+    // kSplit: a tile is shared by two at most.
+    if (!by_rows) {
+      EXPECT_LE(plan->ctas, plan->tiles);
+    }
   }
 }
 

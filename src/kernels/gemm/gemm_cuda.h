@@ -79,7 +79,7 @@ struct CudaFacts {
 
 // kRows: w is cut into tiles of 16·blocks rows, dealt out to the CTAs in equal shares.
 // kSplit: w is cut into tiles of kSplitRows rows, a tile into k_steps steps of kSplitStepK columns;
-// the steps of all tiles in a row are dealt out in equal shares.
+// the steps of all tiles in a row are dealt out in equal shares, each of at least a tile.
 struct CudaPlan {
   CudaRequest request;
   CudaPath path = CudaPath::kLibrary;
@@ -98,7 +98,7 @@ constexpr int kRowsStepK = 128;    // columns of a step
 constexpr int kSplitMax = 128;     // largest m of kSplit
 constexpr int kSplitRows = 128;    // rows of w in a tile
 constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle's width
-// The first bytes of every workspace count arrivals at tiles; they are zero between launches.
+// The first bytes of every workspace say whose sums are there; they are zero between launches.
 constexpr Bytes kCounterBytes = kib(64);
 constexpr Bytes kLibraryBytes = mib(32);  // what cuBLASLt wants on Hopper
 

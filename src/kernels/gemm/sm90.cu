@@ -55,8 +55,8 @@ TensorShape weight_shape(const CudaPlan& plan, const CudaOperands& operands) {
           {kSlab, 8, 2, map_box(plan.blocks), kSlabs}};
 }
 
-bool multiple(const void* pointer, std::int64_t stride) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % 4 == 0 && stride % 2 == 0;
+bool multiple(const void* pointer, std::int64_t stride, std::uintptr_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0 && stride % 2 == 0;
 }
 
 OutputArgs output_args(const CudaRequest& r, const CudaOperands& operands) {
@@ -70,8 +70,9 @@ OutputArgs output_args(const CudaRequest& r, const CudaOperands& operands) {
   args.n = static_cast<int>(r.n);
   args.out_f32 = r.out == CudaOut::kF32;
   args.silu_mul = r.silu_mul;
-  args.pairs = r.n % 2 == 0 && multiple(operands.out, operands.out_stride) &&
-               (!r.residual || multiple(operands.residual, operands.residual_stride));
+  const std::uintptr_t pair = args.out_f32 ? 8 : 4;
+  args.pairs = r.n % 2 == 0 && multiple(operands.out, operands.out_stride, pair) &&
+               (!r.residual || multiple(operands.residual, operands.residual_stride, 4));
   return args;
 }
 
@@ -198,7 +199,7 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   }
   SplitArgs args = {};
   args.output = output;
-  args.counters = static_cast<uint32_t*>(workspace);
+  args.left = static_cast<uint32_t*>(workspace);
   args.partials = reinterpret_cast<float4*>(static_cast<char*>(workspace) + kCounterBytes.count);
   args.tiles = plan.tiles;
   args.k_steps = plan.k_steps;

@@ -23,7 +23,10 @@ constexpr uint32_t kSharedLess = 104 * 1024;
 constexpr uint32_t kSharedMore = 120 * 1024;
 
 constexpr uint32_t kSharedOfSm = 228 * 1024, kSharedOfSystem = 1024;
-static_assert(kSharedLess + kSharedMore + 2 * kSharedOfSystem <= kSharedOfSm);
+// What there is beside a CTA that takes less: worth a stage more to kSplit.
+constexpr uint32_t kSharedMost = 122 * 1024;
+static_assert(kSharedLess + kSharedMost + 2 * kSharedOfSystem <= kSharedOfSm);
+static_assert(kSharedMore <= kSharedMost);
 static_assert(2 * (kSharedMore + kSharedOfSystem) > kSharedOfSm);
 static_assert(2 * kSharedLess + kSharedMore + 3 * kSharedOfSystem > kSharedOfSm);
 
@@ -65,7 +68,7 @@ struct OutputArgs {
   int64_t residual_stride;
   int m, n;
   bool out_f32, silu_mul;
-  bool pairs;  // out and residual allow 4-byte accesses to even columns of bf16; n is even
+  bool pairs;  // out and residual allow accesses to pairs from even columns on; n is even
 };
 
 CAUSEWAY_DEVICE float to_float(uint32_t pair, int half) {
@@ -118,18 +121,27 @@ CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float
   }
 }
 
-CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value,
-                                 uint32_t residual) {
-  const bool inside[2] = {column < args.n, column + 1 < args.n};
-  value.x += bias_at(args, column, inside[0]);
-  value.y += bias_at(args, column + 1, inside[1]);
+// The same with out as it is.
+CAUSEWAY_DEVICE void store_sum(const OutputArgs& args, int m, int column, float2 value,
+                               uint32_t residual) {
   if (!args.out_f32) {
     store_bf16(args, m, column, value, residual);
     return;
   }
   float* target = static_cast<float*>(args.out) + m * args.out_stride + column;
-  if (inside[0]) target[0] = value.x;
-  if (inside[1]) target[1] = value.y;
+  if (args.pairs) {
+    if (column < args.n) *reinterpret_cast<float2*>(target) = value;
+    return;
+  }
+  if (column < args.n) target[0] = value.x;
+  if (column + 1 < args.n) target[1] = value.y;
+}
+
+CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value,
+                                 uint32_t residual) {
+  value.x += bias_at(args, column, column < args.n);
+  value.y += bias_at(args, column + 1, column + 1 < args.n);
+  store_sum(args, m, column, value, residual);
 }
 
 CAUSEWAY_DEVICE void store_silu_mul(const OutputArgs& args, int m, int column, float2 gate,

@@ -37,19 +37,6 @@ CAUSEWAY_DEVICE void dependents_launch() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// ---- flags in global memory ------------------------------------------------------------------
-
-// Adds and returns what was there. Releases what this thread has seen (other threads' writes
-// before a barrier too) and acquires what earlier adders released.
-CAUSEWAY_DEVICE uint32_t flag_exchange_add(uint32_t* flag, uint32_t value) {
-  uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(flag), "r"(value)
-               : "memory");
-  return before;
-}
-
 // ---- copies ----------------------------------------------------------------------------------
 
 // Cache policy for bytes that are read once: they leave L2 first.

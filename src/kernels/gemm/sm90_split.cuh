@@ -5,15 +5,19 @@
 // that is dealt out to the CTAs in equal shares ("stream-K"):
 //
 //   steps  |--- tile 0 ---|--- tile 1 ---|--- tile 2 ---| …
-//   CTAs   |<-- 0 -->|<-- 1 -->|<-- 2 -->|<-- 3 -->| …
+//   CTAs   |<--- 3 --->|<--- 2 --->|<--- 1 --->| …
 //
-// A tile that several CTAs share is added up by whichever arrives last, always in the order of
-// CTAs, so that the result depends neither on timing nor on the rows of x.
+// There are no more CTAs than tiles, so at most two share a tile. The one whose share ends with its
+// later steps has it as its first tile, leaves its sums in memory and goes on; the other one, for
+// which it is the last tile, adds them to its own long after. So nobody stops for an answer of L2,
+// which comes behind all the weights on their way, and the result depends neither on timing nor on
+// the rows of x. The line is dealt out from the last CTA on: a CTA waits only for one of a lower
+// index, which is there before it.
 //
 // One warp feeds w and one x into a ring of stages [w 128×64 | x kBatch×64] by TMA; two warpgroups
-// multiply, 64 rows of w each. The ring takes a share of an SM's shared memory (CudaShare) up to 32
-// rows of x: the next kernel's CTAs fit beside, fill their rings with weights, and only then wait
-// for this one.
+// multiply, 64 rows of w each; one thread tells the other CTA and hears from it. The ring takes a
+// share of an SM's shared memory (CudaShare) up to 32 rows of x: the next kernel's CTAs fit beside,
+// fill their rings with weights, and only then wait for this one.
 #pragma once
 
 #include "kernels/gemm/gemm_cuda.h"
@@ -24,7 +28,7 @@
 namespace causeway::kernels::gemm {
 
 constexpr int kSplitGroups = 2;  // warpgroups that multiply
-constexpr int kSplitThreads = 128 * kSplitGroups + 64;
+constexpr int kSplitThreads = 128 * kSplitGroups + 96;
 
 template <int kBatch>
 struct SplitRing {
@@ -32,38 +36,38 @@ struct SplitRing {
   static constexpr uint32_t kInputBytes = kBatch * kSplitStepK * 2;
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
   static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
-  // Stages, a full and an empty barrier each; 1,024 bytes are for aligning the whole.
-  // Above 32 rows all that a CTA may have, less what is declared (`last_words`).
+  // Stages, a full and an empty barrier each, and two more; 1,024 bytes are for aligning the whole.
   static constexpr uint32_t shared_bytes(CudaShare share) {
-    return kBatch > 32 ? 226 * 1024 : shared_max(share);
+    return kBatch > 32 ? 226 * 1024 : share == CudaShare::kMore ? kSharedMost : kSharedLess;
   }
   static constexpr uint32_t stages(CudaShare share) {
-    return (shared_bytes(share) - 1024) / (kStageBytes + 16);
+    return (shared_bytes(share) - 1024 - 16) / (kStageBytes + 16);
   }
   static_assert(stages(CudaShare::kLess) >= 2);
 };
 
 struct SplitArgs {
   OutputArgs output;
-  float4* partials;    // [ctas][first tile, last tile][groups][kBatch/8][128 threads]
-  uint32_t* counters;  // [tiles][groups], zero
+  float4* partials;  // [ctas][groups][kBatch/8][128 threads], of the CTA's first tile
+  uint32_t* left;    // [ctas], zero: whether they are there
   int tiles, k_steps;
   uint32_t stages;
 };
 
-// This CTA's share of the line of steps, and who shares a tile.
+// A CTA's share of the line of steps.
 struct SplitShare {
-  int64_t steps;
-  int k_steps, ctas;
+  int begin, end;
+  int k_steps;
 
-  CAUSEWAY_DEVICE explicit SplitShare(const SplitArgs& args)
-      : steps(static_cast<int64_t>(args.tiles) * args.k_steps),
-        k_steps(args.k_steps),
-        ctas(static_cast<int>(gridDim.x)) {}
-  CAUSEWAY_DEVICE int begin(int cta) const { return static_cast<int>(cta * steps / ctas); }
-  CAUSEWAY_DEVICE int owner(int step) const {
-    return static_cast<int>(((step + int64_t{1}) * ctas - 1) / steps);
+  CAUSEWAY_DEVICE explicit SplitShare(const SplitArgs& args) : k_steps(args.k_steps) {
+    const int64_t steps = static_cast<int64_t>(args.tiles) * args.k_steps;
+    const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+    begin = static_cast<int>(place * steps / gridDim.x);
+    end = static_cast<int>((place + 1) * steps / gridDim.x);
   }
+  // Whether the first tile's earlier steps, and the last one's later steps, are another CTA's.
+  CAUSEWAY_DEVICE bool leaves() const { return begin % k_steps != 0; }
+  CAUSEWAY_DEVICE bool hears() const { return end % k_steps != 0; }
 };
 
 // Shared-memory addresses of one CTA.
@@ -83,6 +87,8 @@ struct SplitPlace {
     return memory + stages * Ring::kStageBytes + stage * 8;
   }
   CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + stages * 8; }
+  CAUSEWAY_DEVICE uint32_t left() const { return full(2 * stages); }       // this CTA's sums
+  CAUSEWAY_DEVICE uint32_t heard() const { return full(2 * stages + 1); }  // of the other one's
 };
 
 // ---- feeding -----------------------------------------------------------------------------------
@@ -143,38 +149,51 @@ struct SplitFeeder {
 
 // ---- results -----------------------------------------------------------------------------------
 
-// An 8×8 block of sums (lane: column l/4 of out, rows 2(l%4) + {0,1}) turned about: row l/4,
-// columns 2(l%4) + {0,1}.
-CAUSEWAY_DEVICE float2 turned(float low, float high, int lane) {
-  // Lane l needs the sums of columns c = 2(l%4) + {0,1} for row r = l/4: they are in the lanes
-  // 4c + r/2, low for even r.
-  const int row = lane / 4, source = lane % 4 * 8 + row / 2;
-  const float a = __shfl_sync(0xFFFFFFFFu, low, source);
-  const float b = __shfl_sync(0xFFFFFFFFu, high, source);
-  const float c = __shfl_sync(0xFFFFFFFFu, low, source + 4);
-  const float d = __shfl_sync(0xFFFFFFFFu, high, source + 4);
-  return row % 2 == 0 ? make_float2(a, c) : make_float2(b, d);
+// Lanes l and l ^ 4 hold neighbouring columns of out for the same two rows; now each holds both
+// columns of one row: the lane of the even column of the first.
+CAUSEWAY_DEVICE float2 paired(float first, float second, int lane) {
+  const bool odd = lane / 4 % 2 != 0;
+  const float other = __shfl_xor_sync(0xFFFFFFFFu, odd ? first : second, 4);
+  return odd ? make_float2(other, second) : make_float2(first, other);
 }
 
 // ---- multiplying -------------------------------------------------------------------------------
+
+// The one thread that tells the CTA which has a tile's earlier steps that this one's sums are
+// there, and hears of those that this one's last tile lacks.
+template <int kBatch>
+CAUSEWAY_DEVICE void split_tell(const SplitArgs& args, const SplitShare& share,
+                                const SplitPlace<kBatch>& place) {
+  if (share.leaves()) {
+    ptx::barrier_wait(place.left(), 0);
+    ptx::flag_add(args.left + blockIdx.x, 1);
+  }
+  if (share.hears()) {
+    ptx::SpinGuard guard;
+    uint32_t* flag = args.left + blockIdx.x - 1;
+    while (ptx::flag_load(flag) == 0) guard.spin();
+    *flag = 0;
+    ptx::barrier_arrive(place.heard());
+  }
+}
 
 // One of the warpgroups.
 template <int kBatch>
 struct SplitWorker {
   using Ring = SplitRing<kBatch>;
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
-  static constexpr int kFlight = kQuads > 8 ? 1 : kQuads > 2 ? 16 / kQuads : 8;
+  static constexpr int kAhead = 8;           // steps in which what another CTA left is on its way
   const SplitArgs& args;
   const SplitShare& share;
   SplitPlace<kBatch> place;
-  uint32_t* last_word;  // shared; of this warpgroup
   int group, thread, lane;
   RingCursor cursor = {place.stages};
 
-  CAUSEWAY_DEVICE void multiply(float (&sums)[kBatch / 2], int steps) {
+  // `ask_step`: the step behind which what another CTA left is asked for.
+  CAUSEWAY_DEVICE void multiply(float (&sums)[kBatch / 2], int steps, int ask_step,
+                                float4 (&parts)[kQuads]) {
 #pragma unroll
     for (int i = 0; i < kBatch / 2; ++i) sums[i] = 0.0f;
-    uint32_t previous = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
@@ -185,135 +204,126 @@ struct SplitWorker {
 #pragma unroll
       for (int k16 = 0; k16 < kSplitStepK / 16; ++k16) ptx::mma(sums, w + k16 * 2, x + k16 * 2);
       ptx::mma_commit();
-      ptx::mma_wait<1>();
-      // The products of the step before have been read: its stage is free.
-      if (step > 0 && lane == 0) ptx::barrier_arrive(place.empty(previous));
-      previous = cursor.stage;
+      // At once, not a step later: the memory is what is waited for, and a stage that is free is
+      // asked for.
+      ptx::mma_wait<0>();
+      ptx::hold(sums);
+      if (lane == 0) ptx::barrier_arrive(place.empty(cursor.stage));
       cursor.advance();
-    }
-    ptx::mma_wait<0>();
-    ptx::hold(sums);
-    if (lane == 0) ptx::barrier_arrive(place.empty(previous));
-  }
-
-  CAUSEWAY_DEVICE float4* partial(int cta, int slot) const {
-    return args.partials + ((cta * 2 + slot) * kSplitGroups + group) * (kQuads * 128) + thread;
-  }
-  // The parts [from, from + kFlight) of a tile's contributors, in flight together, then added in
-  // order. Every contributor but the first begins in this tile.
-  CAUSEWAY_DEVICE void add_parts(float (&sums)[kBatch / 2], int from, int last, int first,
-                                 int first_slot) {
-    float4 parts[kFlight][kQuads];
-#pragma unroll
-    for (int p = 0; p < kFlight; ++p) {
-      const int cta = min(from + p, last);
-      const float4* theirs = partial(cta, cta == first ? first_slot : 0);
-#pragma unroll
-      for (int i = 0; i < kQuads; ++i) parts[p][i] = __ldcg(theirs + i * 128);
-    }
-#pragma unroll
-    for (int p = 0; p < kFlight; ++p) {
-      if (from + p > last) break;
-#pragma unroll
-      for (int i = 0; i < kQuads; ++i) {
-        sums[i * 4] += parts[p][i].x;
-        sums[i * 4 + 1] += parts[p][i].y;
-        sums[i * 4 + 2] += parts[p][i].z;
-        sums[i * 4 + 3] += parts[p][i].w;
-      }
+      if (step == ask_step) ask(parts);
     }
   }
 
-  // Hands on this CTA's part of a tile. True for the last to arrive, whose sums are then all
-  // parts'.
-  CAUSEWAY_DEVICE bool add_up(float (&sums)[kBatch / 2], int tile) {
-    const int tile_begin = tile * share.k_steps;
-    const int first = share.owner(tile_begin);
-    const int last = share.owner(tile_begin + share.k_steps - 1);
-    const int first_slot = share.begin(first) < tile_begin ? 1 : 0;
-    const int self = static_cast<int>(blockIdx.x);
-    float4* mine = partial(self, self == first ? first_slot : 0);
+  CAUSEWAY_DEVICE float4* partial(int cta) const {
+    return args.partials + (cta * kSplitGroups + group) * (kQuads * 128) + thread;
+  }
+  CAUSEWAY_DEVICE void leave(const float (&sums)[kBatch / 2]) const {
+    float4* mine = partial(static_cast<int>(blockIdx.x));
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
       __stcg(mine + i * 128,
              make_float4(sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2], sums[i * 4 + 3]));
     }
-    ptx::warpgroup_sync(1 + group);
-    if (thread == 0) {
-      uint32_t* counter = args.counters + tile * kSplitGroups + group;
-      const bool complete =
-          ptx::flag_exchange_add(counter, 1) == static_cast<uint32_t>(last - first);
-      if (complete) *counter = 0;
-      *last_word = complete;
-    }
-    ptx::warpgroup_sync(1 + group);
-    if (*static_cast<volatile uint32_t*>(last_word) == 0) return false;
+    ptx::barrier_arrive(place.left());
+  }
+  CAUSEWAY_DEVICE void ask(float4 (&parts)[kQuads]) const {
+    ptx::barrier_wait(place.heard(), 0);
+    const float4* theirs = partial(static_cast<int>(blockIdx.x) - 1);
 #pragma unroll
-    for (int i = 0; i < kBatch / 2; ++i) sums[i] = 0.0f;
-#pragma unroll 1
-    for (int cta = first; cta <= last; cta += kFlight) {
-      add_parts(sums, cta, last, first, first_slot);
+    for (int i = 0; i < kQuads; ++i) parts[i] = __ldcg(theirs + i * 128);
+  }
+  static CAUSEWAY_DEVICE void add(float (&sums)[kBatch / 2], const float4 (&parts)[kQuads]) {
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      sums[i * 4] += parts[i].x;
+      sums[i * 4 + 1] += parts[i].y;
+      sums[i * 4 + 2] += parts[i].z;
+      sums[i * 4 + 3] += parts[i].w;
     }
-    return true;
   }
 
   // ---- the end of a tile
 
-  // Blocks of 8 rows of x whose sums go out at a time, by one copy of the code, which the others
-  // move up to: another copy would be fetched behind all the weights on their way (0.8 µs).
-  static constexpr int kLeave = kQuads > 8 ? kQuads / 8 : 1;
-
-  // Rows m … m + 7 of x with a warp's 16 rows of w: 8 and the 8 below (silu_mul: of gate and of
-  // up).
-  CAUSEWAY_DEVICE void store_block(const float* quad, int m, int column, uint32_t residual,
-                                   uint32_t residual_below) {
+  // Where this lane stores: a pair of columns of rows m, m + 8 … of out, and for a plain product
+  // one 8 columns on.
+  struct Target {
+    int m, column;
+    float bias[2];  // of the column that this lane's sums are of; silu_mul: of gate and of up
+  };
+  CAUSEWAY_DEVICE Target target(int tile) const {
     const OutputArgs& output = args.output;
-    const float2 upper = turned(quad[0], quad[1], lane);
-    const float2 lower = turned(quad[2], quad[3], lane);
-    m += lane / 4;
-    if (m >= output.m) return;
-    if (output.silu_mul) {
-      store_silu_mul(output, m, column, upper, lower);
-    } else {
-      store_plain(output, m, column, upper, residual);
-      store_plain(output, m, column + 8, lower, residual_below);
+    const int blocks = (tile * kSplitGroups + group) * 4 + thread / 32;  // of 16 rows of w
+    const int own = blocks * (output.silu_mul ? 8 : 16) + lane / 4, second = own + 8;
+    Target at = {lane % 4 * 2 + lane / 4 % 2, own - lane / 4 % 2, {}};
+    at.bias[0] = bias_at(output, own, own < output.n);
+    at.bias[1] = output.silu_mul ? bias_at(output, output.n + own, own < output.n)
+                                 : bias_at(output, second, second < output.n);
+    return at;
+  }
+
+  // Rows m of out, eight apart.
+  CAUSEWAY_DEVICE void store_gated(const float* quad, int m, const Target& at) const {
+    const float2 value = paired(silu(quad[0] + at.bias[0]) * (quad[2] + at.bias[1]),
+                                silu(quad[1] + at.bias[0]) * (quad[3] + at.bias[1]), lane);
+    if (m < args.output.m) store_bf16(args.output, m, at.column, value, 0);
+  }
+  CAUSEWAY_DEVICE void store_plain(const float* quad, int m, const Target& at, uint32_t residual,
+                                   uint32_t residual_on) const {
+    const float2 first = paired(quad[0] + at.bias[0], quad[1] + at.bias[0], lane);
+    const float2 on = paired(quad[2] + at.bias[1], quad[3] + at.bias[1], lane);
+    if (m >= args.output.m) return;
+    store_sum(args.output, m, at.column, first, residual);
+    store_sum(args.output, m, at.column + 8, on, residual_on);
+  }
+
+  // Where pairs can be stored, which most often they can: all rows at once, because one after the
+  // other each takes as long as all.
+  CAUSEWAY_DEVICE void store_pairs(const float (&sums)[kBatch / 2], const Target& at) const {
+    if (args.output.silu_mul) {
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) store_gated(sums + i * 4, at.m + i * 8, at);
+      return;
+    }
+    uint32_t residual[kQuads] = {}, residual_on[kQuads] = {};
+    ask_residual(residual, args.output, at.m, at.column);
+    ask_residual(residual_on, args.output, at.m, at.column + 8);
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      store_plain(sums + i * 4, at.m + i * 8, at, residual[i], residual_on[i]);
     }
   }
 
-  CAUSEWAY_DEVICE void store(float (&sums)[kBatch / 2], int tile) {
-    const int blocks = (tile * kSplitGroups + group) * 4 + thread / 32;  // of 16 rows of w
-    const int column = blocks * (args.output.silu_mul ? 8 : 16) + lane % 4 * 2;
-    uint32_t residual[kQuads] = {}, residual_below[kQuads] = {};
-    ask_residual(residual, args.output, lane / 4, column);
-    ask_residual(residual_below, args.output, lane / 4, column + 8);
+  CAUSEWAY_DEVICE void store(float (&sums)[kBatch / 2], int tile) const {
+    const Target at = target(tile);
+    if (args.output.pairs) return store_pairs(sums, at);
 #pragma unroll 1
-    for (int i = 0; i * 8 < args.output.m; i += kLeave) {
-#pragma unroll
-      for (int j = 0; j < kLeave; ++j) {
-        store_block(sums + j * 4, (i + j) * 8, column, residual[j], residual_below[j]);
+    for (int m = at.m; m < kBatch; m += 8) {
+      if (args.output.silu_mul) {
+        store_gated(sums, m, at);
+      } else {
+        store_plain(sums, m, at, 0, 0);
       }
 #pragma unroll
-      for (int j = 0; j + kLeave < kQuads; ++j) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums[j * 4 + e] = sums[(j + kLeave) * 4 + e];
-        residual[j] = residual[j + kLeave];
-        residual_below[j] = residual_below[j + kLeave];
-      }
+      for (int j = 0; j + 4 < kBatch / 2; ++j) sums[j] = sums[j + 4];
     }
   }
 
   CAUSEWAY_DEVICE void work() {
-    const int self = static_cast<int>(blockIdx.x);
-    const int end = share.begin(self + 1);
-    float sums[kBatch / 2];
 #pragma unroll 1
-    for (int step = share.begin(self); step < end;) {
-      const int tile = step / share.k_steps;
-      const int steps = min(end, (tile + 1) * share.k_steps) - step;
-      multiply(sums, steps);
-      step += steps;
-      if (steps < share.k_steps && !add_up(sums, tile)) continue;
-      store(sums, tile);
+    for (int step = share.begin; step < share.end;) {
+      const int tile = step / share.k_steps, next = (tile + 1) * share.k_steps;
+      const int steps = min(next, share.end) - step;
+      const bool hears = next > share.end;
+      float sums[kBatch / 2];
+      float4 parts[kQuads] = {};
+      multiply(sums, steps, hears ? max(steps - kAhead, 0) : -1, parts);
+      if (tile * share.k_steps < step) {
+        leave(sums);
+      } else {
+        add(sums, parts);
+        store(sums, tile);
+      }
+      step = next;
     }
   }
 };
@@ -324,7 +334,6 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
                  const __grid_constant__ CUtensorMap w_map,
                  const __grid_constant__ SplitArgs args) {
   extern __shared__ char shared[];
-  __shared__ uint32_t last_words[kSplitGroups];
   const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   const SplitPlace<kBatch> place = {(base + 1023) & ~1023u, args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
@@ -332,13 +341,11 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
   const SplitShare share(args);
   const bool feeds_weights = warp == 4 * kSplitGroups && lane == 0;
   const bool feeds_inputs = warp == 4 * kSplitGroups + 1 && lane == 0;
-  const int begin = share.begin(static_cast<int>(blockIdx.x));
-  const int count = share.begin(static_cast<int>(blockIdx.x) + 1) - begin;
   SplitFeeder<kBatch> feeder{args,
                              feeds_weights ? &w_map : &x_map,
                              place,
-                             {begin / args.k_steps, begin % args.k_steps},
-                             count};
+                             {share.begin / args.k_steps, share.begin % args.k_steps},
+                             share.end - share.begin};
 
   // ---- weights are asked for before anything else ----------------------------------------------
   if (feeds_weights) {
@@ -347,6 +354,8 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), 4 * kSplitGroups);
     }
+    ptx::barrier_init(place.left(), 128 * kSplitGroups);
+    ptx::barrier_init(place.heard(), 1);
     ptx::barrier_init_fence();
     feeder.start_weights();
     ptx::dependents_launch();
@@ -361,7 +370,9 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
     feeder.feed_inputs();
   } else if (warp < 4 * kSplitGroups) {
     const int group = warp / 4, thread = static_cast<int>(threadIdx.x) % 128;
-    SplitWorker<kBatch>{args, share, place, last_words + group, group, thread, lane}.work();
+    SplitWorker<kBatch>{args, share, place, group, thread, lane}.work();
+  } else if (warp == 4 * kSplitGroups + 2 && lane == 0) {
+    split_tell<kBatch>(args, share, place);
   }
 }
 
