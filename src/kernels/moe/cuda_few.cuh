@@ -3,16 +3,12 @@
 //
 //   [norm, router's scores | exchanged | choice]  gate and up → active  |handed over|  down → out
 //
-// kOne: the kernel for one token with a front, whose active is handed over directly.
-//
 // The bracket is the front, or else a kernel of its own left its result in Groups. An expert's
 // tokens are cut into items of up to eight. Gate and up: the tiles (item, 8 features) make one line
 // that is dealt out in equal shares. Down: a CTA owns columns of out, 16 at a time, and walks all
 // items, so that the sum over experts crosses no CTA.
 //
-// Active is handed over in one of two ways. One token's, where it fits into shared memory: in words
-// that say their launch, as scores are, so that a value takes one trip through L2. Else: written,
-// counted, and copied into the ring as tokens are.
+// Active is written, counted, and copied into the ring as tokens are.
 //
 // Three warps feed a ring of stages [16 rows of weights | 8 of tokens] by bulk copies of rows, the
 // weights' across the border between the phases: while active is still being handed over, the first
@@ -31,8 +27,6 @@
 // rows lie a multiple of 128 bytes apart, and so they do not meet in a bank.
 //
 // The ring takes an SM's shared memory, so that the memory does not idle while active is counted.
-// One token with front takes less than half, because it waits less, and the kernels around it gain
-// more than it loses (cuda_few.cu; README.md has the figures).
 #pragma once
 
 #include "kernels/moe/cuda_few_feed.cuh"
@@ -41,72 +35,61 @@
 
 namespace causeway::kernels::moe {
 
-template <bool kFront, bool kOne>
+template <bool kFront>
 __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_constant__ FewArgs args) {
   extern __shared__ __align__(128) char shared[];
-  const FewPlace place = {args.layout, shared,
-                          static_cast<uint32_t>(__cvta_generic_to_shared(shared))};
+  const FewPlace place = {shared_place(shared), args.layout};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int part = warp - kFewWarps;  // of a feeding warp
+  const ScorePlace score_place = {
+      place, 0, args.layout.x, args.layout.x_pitch, args.layout.partial, place.front_full()};
 
   // ---- what does not depend on the kernel in front ---------------------------------------------
   if (part == 0 && lane == 0) {
     for (int stage = 0; stage < args.layout.stages; ++stage) {
       ptx::barrier_init(place.full(stage), kFewFeeders * kAskers);
-      ptx::barrier_init(place.empty(stage), kFewWarps * 32);
+      ptx::barrier_init(place.empty(stage), kWorkers);
     }
     ptx::barrier_init(place.front_full(), 1);
     ptx::barrier_init(place.launch_read(), kFewFeeders * 32);
-    ptx::barrier_init(place.chosen(), kFewWarps * 32);
+    ptx::barrier_init(place.chosen(), kWorkers);
     ptx::barrier_init_fence();
-    if (kFront) FewFront<kOne>::ask(args, place);
+    if (kFront) FewScore::ask(args, score_place);
     ptx::dependents_launch();
   }
-  if (kFront && part >= 0) FewFront<kOne>::take_table(args, place, part, lane);
+  if (kFront && part >= 0) FewFront::take_table(args, place, part, lane);
   __syncthreads();
+  ptx::dependency_wait();
+  const uint32_t launch = args.sync->launches[blockIdx.x];
 
-  // ---- who chose what --------------------------------------------------------------------------
-  FewFront<kOne> front{args, place, warp, lane};
-  uint32_t launch = 0;
-#pragma unroll 1
-  for (int pass = kOne && part < 0 ? 0 : 1; pass < 2; ++pass) {
-    const bool real = pass == 1;
-    if (real) {
-      ptx::dependency_wait();
-      launch = args.sync->launches[blockIdx.x];
-      front.tag = launch + 1;
-    }
-    if (kOne && part < 0) front.score_one(real);
-  }
+  // ---- feeding warps ---------------------------------------------------------------------------
   if (part >= 0) {
-    const int ctas = static_cast<int>(gridDim.x);
-    for (int i = static_cast<int>(blockIdx.x) + lane * ctas; part == 0 && i < kItemsMax;
-         i += 32 * ctas) {
-      args.sync->tiles_done[(launch + 1) % 2][i] = 0;
-    }
+    if (part == 0) clear_next_counts(args, launch, lane);
     ptx::barrier_arrive(place.launch_read());
     ptx::barrier_wait(place.chosen(), 0);
-  } else if (kFront) {
-    if (!kOne) front.score_all();
+    FewFeeder<kFront>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
+    return;
+  }
+
+  // ---- multiplying warps: who chose what -------------------------------------------------------
+  const FewFront front{args, place, warp, lane, launch + 1};
+  if (kFront) {
+    score_all(args, {args, score_place, warp, lane}, launch + 1);
     front.choose();
   } else {
     take_groups(args, place, static_cast<int>(threadIdx.x));
+  }
+  ptx::barrier_arrive(place.chosen());
+  workers_sync();
+  if (threadIdx.x == 0) {
     ptx::barrier_wait(place.launch_read(), 0);
+    args.sync->launches[blockIdx.x] = launch + 1;
   }
-  if (part < 0) {
-    ptx::barrier_arrive(place.chosen());
-    workers_sync();
-  }
-  if (threadIdx.x == 0) args.sync->launches[blockIdx.x] = launch + 1;
 
-  // ---- roles -----------------------------------------------------------------------------------
-  if (part >= 0) {
-    FewFeeder<kFront, kOne>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
-    return;
-  }
+  // ---- and their products ----------------------------------------------------------------------
   if (kFront) front.weigh();
-  FewWorker<kFront, kOne> worker{args, place, warp, lane, launch, {args.layout.stages}};
+  FewWorker<kFront> worker{args, place, warp, lane, launch, {args.layout.stages}};
   worker.gate_and_up();
   worker.down();
 }

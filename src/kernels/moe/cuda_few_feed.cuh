@@ -5,25 +5,14 @@
 
 namespace causeway::kernels::moe {
 
-CAUSEWAY_DEVICE void bulk_load(uint32_t target, const void* source, uint32_t bytes,
-                               uint32_t barrier, uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
-      " [%0], [%1], %2, [%3], %4;" ::"r"(target),
-      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
-      : "memory");
-}
-
 // One of the three warps; each has its part of every stage.
-template <bool kFront, bool kOne>
+template <bool kFront>
 struct FewFeeder {
   const FewArgs& args;
   const FewPlace& place;
   int part, lane;   // part: 0, 1: eight rows of weights each; 2: tokens
   uint32_t parity;  // of the launch
   FewCursor cursor;
-
-  CAUSEWAY_DEVICE bool direct() const { return kOne || place.at.direct; }
 
   // Waits until the stage may be written. Each asking lane says for itself how many bytes it will
   // bring, if none too.
@@ -74,7 +63,7 @@ struct FewFeeder {
   }
 
   CAUSEWAY_DEVICE void gated(uint64_t policy) {
-    const GatedShare share(args, kOne ? args.k : place.items());
+    const GatedShare share(args, place.items());
     const int step = place.at.gated_step;
     for (int tile = share.begin; tile < share.end; ++tile) {
       const FewItem& item = place.item(tile / share.tiles);
@@ -111,8 +100,6 @@ struct FewFeeder {
         if (part < 2) {
           feed_weights(item.weight[2] + (row + part * 8) * row_bytes, args.intermediate, step,
                        policy);
-        } else if (direct()) {
-          feed_no_tokens(args.intermediate, step);
         } else {
           feed_tokens(args.active + int64_t{row_of(item).pair} * args.intermediate, item.rows,
                       args.intermediate, step);
@@ -126,7 +113,7 @@ struct FewFeeder {
     hybrid_gemm::ptx::proxy_fence();  // the front wrote to the ring
     gated(policy);
     if (int64_t{blockIdx.x} * kWeightRows >= args.hidden) return;
-    if (part == 2 && !direct()) wait_for_active();
+    if (part == 2) wait_for_active();
     down(policy);
   }
 };

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "kernels/cuda_bf16.cuh"
+#include "kernels/cuda_mma.cuh"
 #include "kernels/moe/cuda_few_place.cuh"
 
 namespace causeway::kernels::moe {
 
-template <bool kFront, bool kOne>
+template <bool kFront>
 struct FewWorker {
   const FewArgs& args;
   const FewPlace& place;
@@ -17,8 +18,6 @@ struct FewWorker {
   float sum[4][4] = {};  // four that take turns: a chain of products is long
 
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
-  CAUSEWAY_DEVICE int tokens() const { return kOne ? 1 : args.tokens; }
-  CAUSEWAY_DEVICE bool direct() const { return kOne || place.at.direct; }
   CAUSEWAY_DEVICE const FewRow& row_of(const FewItem& item, int in_item) const {
     return place.of<FewRow>(place.at.rows)[item.first + in_item];
   }
@@ -59,7 +58,9 @@ struct FewWorker {
       multiply_half(top[i], bottom[i], token[i], 1);
     }
   }
+  // Rare (sizes that are no multiples of kRound), so it shall be short: instructions are fetched.
   CAUSEWAY_DEVICE void multiply_some(const char* weights, const char* tokens, int columns) {
+#pragma unroll 1
     for (int column = warp * kBlock; column < columns; column += kRound) {
       const Halves top = load_block(weights + column * 2);
       const Halves bottom = load_block(weights + 8 * place.at.pitch + column * 2);
@@ -109,91 +110,12 @@ struct FewWorker {
   CAUSEWAY_DEVICE int total_row() const { return thread() / 16 + thread() % 4 / 2 * 8; }
   CAUSEWAY_DEVICE int total_token() const { return thread() / 4 % 4 * 2 + thread() % 2; }
 
-  static CAUSEWAY_DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
-
   CAUSEWAY_DEVICE void store_active(const FewItem& item, int tile, float total) {
     const float up = __shfl_down_sync(0xFFFFFFFFu, total, 2);  // eight rows further
     if (total_row() >= 8 || total_token() >= item.rows) return;
     const int64_t pair = row_of(item, total_token()).pair;
     args.active[pair * args.intermediate + tile * 8 + total_row()] =
         __float2bfloat16(silu(total) * up);
-  }
-
-  // One token's two features of this warp as one word.
-  CAUSEWAY_DEVICE void hand_over_active(const FewItem& item, int tile, float total) {
-    const float up = __shfl_down_sync(0xFFFFFFFFu, total, 2);
-    const float mine = silu(total) * up;
-    const float next = __shfl_down_sync(0xFFFFFFFFu, mine, 16);
-    if (lane != 0) return;
-    const int64_t at = int64_t{row_of(item, 0).pair} * args.intermediate + tile * 8 + 2 * warp;
-    relaxed_store(args.sync->active + at / 2,
-                  static_cast<unsigned long long>(launch + 1) << 32 | pack(mine, next));
-  }
-
-  // All CTAs' words, as they come.
-  CAUSEWAY_DEVICE void collect_active() {
-    constexpr int kEach = 12, kStep = 2 * 32 * kFewWarps;
-    const int words = args.k * args.intermediate / 2;
-    auto* target = place.of<uint2>(place.at.active);
-    for (int begin = 2 * thread(); begin < words; begin += kEach * kStep) {
-      uint32_t missing = 0;
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        if (begin + i * kStep < words) missing |= 1u << i;
-      }
-      hybrid_gemm::ptx::SpinGuard guard;
-      while (missing != 0) {
-        ulonglong2 two[kEach];
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-          if ((missing >> i & 1) != 0) {
-            two[i] = relaxed_load_two(args.sync->active + begin + i * kStep);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-          if ((missing >> i & 1) == 0 || static_cast<uint32_t>(two[i].x >> 32) != launch + 1 ||
-              static_cast<uint32_t>(two[i].y >> 32) != launch + 1) {
-            continue;
-          }
-          target[(begin + i * kStep) / 2] =
-              make_uint2(static_cast<uint32_t>(two[i].x), static_cast<uint32_t>(two[i].y));
-          missing &= ~(1u << i);
-        }
-        guard.spin();
-      }
-    }
-    workers_sync();
-  }
-
-  // The sums of one token's row of weights, of this warp's columns.
-  CAUSEWAY_DEVICE void leave_part(int index) {
-    float* part = place.of<float>(place.at.down_parts) + (index * kFewWarps + warp) * kWeightRows;
-    float mine[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      mine[i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
-      sum[0][i] = sum[1][i] = sum[2][i] = sum[3][i] = 0.0f;
-    }
-    if (lane % 4 != 0) return;
-    part[lane / 4] = mine[0];
-    part[lane / 4 + 8] = mine[2];
-  }
-  // As add_up and add_weighted do it item by item.
-  CAUSEWAY_DEVICE void add_parts(int items) {
-    if (thread() >= kWeightRows) return;
-    const float* part = place.of<float>(place.at.down_parts) + thread();
-    float total = 0.0f;
-#pragma unroll 8
-    for (int index = 0; index < items; ++index) {
-      float of_item = part[index * kFewWarps * kWeightRows];
-#pragma unroll
-      for (int w = 1; w < kFewWarps; ++w) {
-        of_item += part[(index * kFewWarps + w) * kWeightRows];
-      }
-      total += place.of<float>(place.at.row_weight)[place.item(index).first] * of_item;
-    }
-    place.of<float>(place.at.sums)[thread()] = total;
   }
 
   CAUSEWAY_DEVICE void add_weighted(const FewItem& item, float total) {
@@ -216,10 +138,6 @@ struct FewWorker {
       for (int column = 0; column < args.hidden; column += step) {
         multiply(row, kFront ? x + column * 2 : nullptr, min(step, args.hidden - column));
       }
-      if (direct()) {
-        hand_over_active(item, tile % share.tiles, add_up());
-        continue;
-      }
       store_active(item, tile % share.tiles, add_up());
       if (tile + 1 != share.end && (tile + 1) % share.tiles != 0) continue;
       workers_sync();
@@ -234,33 +152,18 @@ struct FewWorker {
   CAUSEWAY_DEVICE void down() {
     const int items = place.items(), step = place.at.down_step;
     float* sums = place.of<float>(place.at.sums);
-    const bool direct = this->direct();
-    if (direct && int64_t{blockIdx.x} * kWeightRows < args.hidden) collect_active();
     for (int64_t begin = int64_t{blockIdx.x} * kWeightRows; begin < args.hidden;
          begin += int64_t{gridDim.x} * kWeightRows) {
-      for (int i = thread(); i < tokens() * kWeightRows; i += 32 * kFewWarps) sums[i] = 0.0f;
+      for (int i = thread(); i < args.tokens * kWeightRows; i += 32 * kFewWarps) sums[i] = 0.0f;
       const float2 first_residual = residual_at(begin, thread());  // early: it takes a while
       for (int index = 0; index < items; ++index) {
         const FewItem item = place.item(index);
-        const char* x = nullptr;
-        if (direct) {
-          x = place.memory + place.at.active + row_of(item, 0).pair * args.intermediate * 2;
-        }
         for (int column = 0; column < args.intermediate; column += step) {
-          multiply(min(lane / 4, item.rows - 1), direct ? x + column * 2 : nullptr,
-                   min(step, args.intermediate - column));
+          multiply(min(lane / 4, item.rows - 1), nullptr, min(step, args.intermediate - column));
         }
-        if (direct) {
-          leave_part(index);
-        } else {
-          add_weighted(item, add_up());
-        }
+        add_weighted(item, add_up());
       }
       workers_sync();
-      if (direct) {
-        add_parts(items);
-        __syncwarp();
-      }
       store(begin, first_residual);
       workers_sync();
     }
@@ -271,13 +174,13 @@ struct FewWorker {
     return i / (kWeightRows / 2) * int64_t{args.hidden} + begin + i % (kWeightRows / 2) * 2;
   }
   CAUSEWAY_DEVICE float2 residual_at(int64_t begin, int i) const {
-    if (args.residual == nullptr || i >= tokens() * kWeightRows / 2) return make_float2(0, 0);
+    if (args.residual == nullptr || i >= args.tokens * kWeightRows / 2) return make_float2(0, 0);
     const __nv_bfloat16* from = args.residual + place_of(begin, i);
     return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
   }
   CAUSEWAY_DEVICE void store(int64_t begin, float2 residual) {
     const float* sums = place.of<float>(place.at.sums);
-    for (int i = thread(); i < tokens() * kWeightRows / 2; i += 32 * kFewWarps) {
+    for (int i = thread(); i < args.tokens * kWeightRows / 2; i += 32 * kFewWarps) {
       if (i != thread()) residual = residual_at(begin, i);
       *reinterpret_cast<uint32_t*>(args.out + place_of(begin, i)) =
           pack(sums[i * 2] + residual.x, sums[i * 2 + 1] + residual.y);

@@ -6,26 +6,20 @@
 
 #include <cstdint>
 
-#include "kernels/moe/moe_cuda.h"
+#include "kernels/moe/cuda_limits.h"
 
 namespace causeway::kernels::moe {
 
-constexpr int kExpertsMax = 512;
-constexpr int kChosenMax = 32;
-constexpr int kCtasMax = 512;
-constexpr int kActiveWords = 8192;
-constexpr int kItemsMax = 1024;  // of few tokens
-
-// At the beginning of a workspace, zero before the first run. `Few` kernels of a workspace have the
-// same number of CTAs, and each CTA counts its launches: all know the launch's number, which says
-// what of the rest belongs to it.
+// At the beginning of a workspace, zero before the first run. Kernels for few tokens and for one of
+// a workspace have the same number of CTAs, and each CTA counts its launches: all know the launch's
+// number, which says what of the rest belongs to it.
 struct Sync {
   uint32_t launches[kCtasMax];
   uint32_t tiles_done[2][kItemsMax];  // by the launch's parity; the other one is cleared
   // (launch's number + 1) << 32 | bits of the score
   unsigned long long scores[kFrontTokens * kExpertsMax];
-  // (launch's number + 1) << 32 | two neighbours of active
-  unsigned long long active[kActiveWords];
+  // (launch's number + 1) << 32 | two neighbours of active, of one token
+  unsigned long long active[kChosenMax * kWovenIntermediateMax / 2];
 };
 
 // What routing and grouping leave for the experts' kernels. A pair is (token, choice), numbered
@@ -60,9 +54,15 @@ std::int64_t chunks_max(const ShapeCuda& shape, std::int64_t tokens, Chunking ch
 Status enqueue_groups(const ParamsCuda& params, const Scratch& scratch, Chunking chunking,
                       CudaStream stream);
 
-// Up to kFewTokens, after enqueue_groups of kItems. With a front nothing goes before.
+// Up to kFewTokens, after enqueue_groups of kItems. With a front, where it fits, nothing goes
+// before.
+bool few_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
 Status run_few(const ParamsCuda& params, const FrontCuda* front, const Scratch& scratch,
                CudaStream stream);
+
+// One token of a shape that woven_fits (cuda_woven_layout.h).
+Status run_woven(const ParamsCuda& params, const FrontCuda& front, const Scratch& scratch,
+                 CudaStream stream);
 
 // Any number of tokens; groups them itself.
 bool tiles_fit(const ShapeCuda& shape);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda_status.cuh"
 #include "kernels/moe/cuda_parts.cuh"
+#include "kernels/moe/cuda_woven_layout.h"
 
 namespace causeway::kernels::moe {
 namespace {
@@ -97,13 +98,23 @@ Status run(const ParamsCuda& p, CudaStream stream) {
   return run_tiles(p, carve(p.shape, p.tokens, p.workspace).scratch, stream);
 }
 
+bool front_fits(const ShapeCuda& shape, std::int64_t tokens, int sm_count) {
+  if (tokens < 1 || tokens > kFrontTokens || sm_count < 1 || sm_count > kCtasMax ||
+      shape.hidden > kFrontHiddenMax) {
+    return false;
+  }
+  return woven_fits(shape, tokens, sm_count) || few_front_fits(shape, tokens, sm_count);
+}
+
 Status run_with_front(const FrontCuda& front, const ParamsCuda& p, CudaStream stream) {
   CAUSEWAY_TRY(check(p));
   if (!front_fits(p.shape, p.tokens, p.sm_count)) {
     return unsupported("moe: norm and router of " + std::to_string(p.tokens) +
                        " tokens do not fit into the experts' kernel");
   }
-  return run_few(p, &front, carve(p.shape, p.tokens, p.workspace).scratch, stream);
+  const Scratch scratch = carve(p.shape, p.tokens, p.workspace).scratch;
+  if (woven_fits(p.shape, p.tokens, p.sm_count)) return run_woven(p, front, scratch, stream);
+  return run_few(p, &front, scratch, stream);
 }
 
 }  // namespace causeway::kernels::moe

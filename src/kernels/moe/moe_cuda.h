@@ -9,7 +9,8 @@
 //
 // Deterministic, and within one way neither timing nor the other tokens change a bit of a token's
 // result. The ways: up to kFewTokens, with and without the front, the sum over experts by rising
-// expert; more tokens, the sum in the order of the token's choices.
+// expert; one token with front of a shape that has a kernel of its own (README.md), likewise, but
+// the sums of a product in another order; more tokens, the sum in the order of the token's choices.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,19 @@
 // Mixture of experts on a GPU against sums in double precision over the host's routing: the
 // catalogue's shapes (fewer, smaller experts where the host would take long) and generated ones,
 // from one token to prompts, all tokens on one expert too, with and without the norm and router in
-// front.                                                       moe_gpu_test [--seed S] [--small]
-#include "kernels/moe/cuda_few_place.cuh"
+// front. What a kernel in front may write is poison until just before it must be there
+// (testing/late.cuh).                                          moe_gpu_test [--seed S] [--small]
+#include "kernels/moe/cuda_woven_layout.h"
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_cuda.h"
 #include "kernels/testing/gpu.cuh"
+#include "kernels/testing/late.cuh"
 
 namespace causeway::kernels::moe {
 namespace {
 
 using testing::Device;
+using testing::Late;
 using testing::must;
 
 struct Case {
@@ -167,14 +170,44 @@ std::vector<BFloat16> run_twice(const std::string& name, const ParamsCuda& p, st
   Device<BFloat16> out(size), again(size);
   ParamsCuda q = p;
   q.out = out.get();
-  must(once(q));
+  must(once(q, nullptr));
   q.out = again.get();
-  must(once(q));
+  must(once(q, nullptr));
   must(cudaDeviceSynchronize(), name.c_str());
   const auto got = out.fetch(), second = again.fetch();
   report.check(std::memcmp(got.data(), second.data(), got.size() * 2) == 0,
                name + ": differs between runs");
   return got;
+}
+
+// What all cases use.
+struct Bench {
+  Random random;
+  testing::Report report;
+  Late late;
+  cudaStream_t stream = nullptr;
+
+  explicit Bench(std::uint64_t seed) : random(seed) {
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  }
+  ~Bench() { (void)cudaStreamDestroy(stream); }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+};
+
+// Once more, `renew` first, with inputs that come late: what p.out is, with the same bits.
+template <typename Renew, typename Run>
+void run_late(Bench& bench, const std::string& name, const ParamsCuda& p, Renew renew,
+              const Device<BFloat16>& out, const std::vector<BFloat16>& wanted, Run once) {
+  const auto attempt = [&] {
+    renew();
+    bench.late.poison(bench.stream);
+    bench.late.write([&] { must(once(p, bench.stream)); }, bench.stream, name.c_str());
+  };
+  bench.report.check(bench.late.repeat(attempt),
+                     name + ": inputs came before all was enqueued, each time");
+  bench.report.check(std::memcmp(out.fetch().data(), wanted.data(), wanted.size() * 2) == 0,
+                     name + ": differs when inputs come late");
 }
 
 struct Weights {
@@ -189,9 +222,9 @@ Weights random_weights(Random& random, const ShapeCuda& s) {
 }
 
 // Scores given.
-void run_plain(Random& random, const Case& c, const Weights& weights, Memory& memory,
-               testing::Report& report) {
+void run_plain(Bench& bench, const Case& c, const Weights& weights, Memory& memory) {
   const ShapeCuda& s = c.shape;
+  Random& random = bench.random;
   const std::string name = name_of(c, "");
   const auto x = testing::random_bf16(random, c.tokens * s.hidden);
   const auto residual = testing::random_bf16(random, c.tokens * s.hidden, 0.1);
@@ -210,13 +243,20 @@ void run_plain(Random& random, const Case& c, const Weights& weights, Memory& me
   p.scores = d_scores.get();
   if (adds) p.residual = d_residual.get();
   memory.experts_read.zero();
-  const auto got = run_twice(name, p, x.bf16.size(), report,
-                             [](const ParamsCuda& q) { return run(q, nullptr); });
-  report.check(
+  const auto got = run_twice(name, p, x.bf16.size(), bench.report, run);
+  bench.report.check(
       c.tokens > kFewTokens || memory.experts_read.fetch()[0] == 2 * experts_chosen(c, in.scores),
       name + ": experts read");
   compare_some(c, in, {weights.gate.f32, weights.up.f32, weights.down.f32}, true, got, name,
-               report);
+               bench.report);
+  bench.late.clear();
+  bench.late.add(d_x, testing::kNan);
+  bench.late.add(d_residual, testing::kNan);
+  bench.late.add(d_scores, testing::kNan);
+  Device<BFloat16> out(got.size());
+  p.out = out.get();
+  run_late(
+      bench, name, p, [&out] { out.poison(); }, out, got, run);
 }
 
 // Many experts' rows of the router are others', next to them and far away.
@@ -230,9 +270,9 @@ void make_equals(Random& random, const ShapeCuda& s, testing::BothTypes& router)
 }
 
 // The norm and the router's product too.
-void run_front(Random& random, const Case& c, const Weights& weights, Memory& memory,
-               testing::Report& report) {
+void run_front(Bench& bench, const Case& c, const Weights& weights, Memory& memory) {
   const ShapeCuda& s = c.shape;
+  Random& random = bench.random;
   if (!front_fits(s, c.tokens, c.sms)) return;
   const std::string name = name_of(c, ", with front");
   constexpr float kEpsilon = 1e-5f;
@@ -257,54 +297,65 @@ void run_front(Random& random, const Case& c, const Weights& weights, Memory& me
   p.residual = d_residual.get();
   const FrontCuda front{d_norm.get(), d_router.get(), kEpsilon};
   memory.experts_read.zero();
-  const auto got = run_twice(name, p, residual.bf16.size(), report, [&front](const ParamsCuda& q) {
-    return run_with_front(front, q, nullptr);
-  });
-  report.check(c.tokens > 1 || memory.experts_read.fetch()[0] ==
-                                   2 * static_cast<std::uint64_t>(s.experts_per_token),
-               name + ": experts read");
-  // In place, as the model does it.
-  p.out = d_residual.get();
-  must(run_with_front(front, p, nullptr));
-  must(cudaDeviceSynchronize(), name.c_str());
-  const auto in_place = d_residual.fetch();
-  report.check(std::memcmp(got.data(), in_place.data(), got.size() * 2) == 0,
-               name + ": differs in place");
-  compare_some(c, in, {weights.gate.f32, weights.up.f32, weights.down.f32}, false, got, name,
-               report);
-}
-
-void run_case(Random& random, const Case& c, testing::Report& report) {
-  const Weights weights = random_weights(random, c.shape);
-  Memory memory(c, weights.gate, weights.up, weights.down);
-  run_plain(random, c, weights, memory, report);
-  run_front(random, c, weights, memory, report);
-  run_plain(random, c, weights, memory, report);
-}
-
-// One token in each of the ways that shared memory is used; that it is the way named is checked,
-// because limits of the kernel decide it.
-void run_one_token_ways(Random& random, testing::Report& report) {
-  constexpr std::uint32_t kHalf = 104 * 1024;  // room for CTAs of other kernels
-  const auto run = [&](const Case& c, bool direct, bool half) {
-    const FewLayout plain = few_layout(c.shape, 1, false, c.sms);
-    const FewLayout front = few_layout(c.shape, 1, true, c.sms);
-    report.check(front_fits(c.shape, 1, c.sms), name_of(c, ": front does not fit"));
-    report.check(plain.direct == direct && front.direct == direct,
-                 name_of(c, ": active in words or counted"));
-    report.check((front.bytes <= kHalf) == half, name_of(c, ": shared memory with front"));
-    run_case(random, c, report);
+  const auto once = [&front](const ParamsCuda& q, cudaStream_t stream) {
+    return run_with_front(front, q, stream);
   };
-  run({{512, 256, 8, 2}, 1}, true, true);
-  // More of active than there are words.
-  run({{512, 8704, 4, 2}, 1}, false, false);
-  // More rows of the router a CTA than the smaller ring holds.
-  run({{1024, 64, 240, 8}, 1, true, false, 4}, true, false);
+  const auto got = run_twice(name, p, residual.bf16.size(), bench.report, once);
+  bench.report.check(c.tokens > 1 || memory.experts_read.fetch()[0] ==
+                                         2 * static_cast<std::uint64_t>(s.experts_per_token),
+                     name + ": experts read");
+  compare_some(c, in, {weights.gate.f32, weights.up.f32, weights.down.f32}, false, got, name,
+               bench.report);
+  // In place, as the model does it.
+  bench.late.clear();
+  bench.late.add(d_residual, testing::kNan);
+  p.out = d_residual.get();
+  run_late(
+      bench, name, p, [&] { d_residual.put(residual.bf16); }, d_residual, got, once);
+}
+
+// With front an odd number of launches, so that what the one in front left of its counts would be
+// found by the one behind.
+void run_case(Bench& bench, const Case& c) {
+  const Weights weights = random_weights(bench.random, c.shape);
+  Memory memory(c, weights.gate, weights.up, weights.down);
+  run_plain(bench, c, weights, memory);
+  run_front(bench, c, weights, memory);
+  run_plain(bench, c, weights, memory);
+}
+
+// One token with front, whose shape decides which kernel it goes through: that it is the one
+// wanted, and shares that do not come out even, few CTAs, CTAs without a part in down or in gate
+// and up.
+void run_one_token_shapes(Bench& bench, bool small) {
+  const auto run = [&](const Case& c, bool woven) {
+    bench.report.check(front_fits(c.shape, 1, c.sms), name_of(c, ": front does not fit"));
+    bench.report.check(woven_fits(c.shape, 1, c.sms) == woven, name_of(c, ": which kernel"));
+    run_case(bench, c);
+  };
+  run({{512, 256, 16, 8}, 1}, true);
+  run({{512, 96, 9, 8}, 1, false, false, 7}, true);
+  run({{256, 32, 2, 1}, 1, true, false, 131}, true);
+  run({{96, 64, 5, 3}, 1, true, true, 1}, true);
+  run({{256, 64, 160, 8}, 1}, false);  // more experts than threads multiply
+  if (small) return;
+  // Of Qwen3-30B-A3B's sizes, with fewer experts.
+  for (const int sms : {132, 16, 8}) run({{2048, 768, 9, 8}, 1, true, sms == 16, sms}, true);
+  run({{1024, 768, 12, 8}, 1, true, false, 50}, true);
+  run({{2048, 768, 8, 1}, 1}, true);
+  run({{2048, 736, 8, 2}, 1, false, false, 33}, true);
+  run({{256, 768, 33, 32}, 1}, true);
+  run({{256, 256, 128, 32}, 1, false}, true);
+  run({{2048, 832, 8, 2}, 1}, false);  // a lane's columns of active
+  run({{4096, 64, 8, 2}, 1}, false);   // four stages
+  run({{512, 8704, 4, 2}, 1}, false);
+  run({{1024, 64, 240, 8}, 1, true, false, 4}, false);
+  run({{1024, 64, 120, 8}, 1, true, false, 2}, false);  // the CTA's rows of the router
 }
 
 // A token alone and among others, on the same way: the same bits.
-void run_neighbours(Random& random, const ShapeCuda& s, std::int64_t few, std::int64_t many,
-                    testing::Report& report) {
+void run_neighbours(Bench& bench, const ShapeCuda& s, std::int64_t few, std::int64_t many) {
+  Random& random = bench.random;
   Case c{s, many};
   const Weights weights = random_weights(random, s);
   Memory memory(c, weights.gate, weights.up, weights.down);
@@ -316,11 +367,10 @@ void run_neighbours(Random& random, const ShapeCuda& s, std::int64_t few, std::i
   ParamsCuda p = memory.params(c);
   p.x = d_x.get();
   p.scores = d_scores.get();
-  const auto once = [](const ParamsCuda& q) { return run(q, nullptr); };
-  const auto all = run_twice(name_of(c, ""), p, x.bf16.size(), report, once);
+  const auto all = run_twice(name_of(c, ""), p, x.bf16.size(), bench.report, run);
   p.tokens = few;
-  const auto alone = run_twice(name_of(c, ""), p, x.bf16.size(), report, once);
-  report.check(
+  const auto alone = run_twice(name_of(c, ""), p, x.bf16.size(), bench.report, run);
+  bench.report.check(
       std::memcmp(all.data(), alone.data(), static_cast<std::size_t>(few * s.hidden * 2)) == 0,
       name_of(c, "") + ": bits depend on other tokens");
 }
@@ -328,25 +378,25 @@ void run_neighbours(Random& random, const ShapeCuda& s, std::int64_t few, std::i
 int run_all(std::uint64_t seed, bool small) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu\n", seed);
-  Random random(seed);
-  testing::Report report;
+  Bench bench(seed);
+  Random& random = bench.random;
   const ShapeCuda qwen{2048, 768, 32, 8}, few{256, 384, 128, 8}, mixtral{512, 1792, 8, 2};
+  run_one_token_shapes(bench, small);
   // One token and several on few CTAs, so that each goes around its ring often.
-  run_case(random, {{1024, 256, 4, 2}, 1, true, false, 3}, report);
-  run_case(random, {{1024, 256, 8, 2}, 5, true, false, 5}, report);
-  run_case(random, {{320, 96, 24, 4}, 9, false, false, 7}, report);
+  run_case(bench, {{1024, 256, 4, 2}, 1, true, false, 3});
+  run_case(bench, {{1024, 256, 8, 2}, 5, true, false, 5});
+  run_case(bench, {{320, 96, 24, 4}, 9, false, false, 7});
   if (!small) {
-    run_one_token_ways(random, report);
-    run_case(random, {qwen, 1}, report);
-    run_case(random, {qwen, 32}, report);
-    run_case(random, {{4096, 1024, 8, 2}, 2}, report);
-    run_case(random, {{256, 64, 512, 32}, 1}, report);
-    run_case(random, {{256, 64, 512, 32}, 5}, report);
-    run_case(random, {{256, 64, 512, 32}, 64, true, true}, report);
-    run_case(random, {{256, 64, 1, 1}, 40}, report);
+    run_case(bench, {qwen, 1});
+    run_case(bench, {qwen, 32});
+    run_case(bench, {{4096, 1024, 8, 2}, 2});
+    run_case(bench, {{256, 64, 512, 32}, 1});
+    run_case(bench, {{256, 64, 512, 32}, 5});
+    run_case(bench, {{256, 64, 512, 32}, 64, true, true});
+    run_case(bench, {{256, 64, 1, 1}, 40});
     for (const std::int64_t tokens : {1, 2, 7, 8, 9, 33, 64, 65, 257, 1000, 3001}) {
-      run_case(random, {few, tokens, random.chance(0.5), random.chance(0.3)}, report);
-      run_case(random, {mixtral, tokens, random.chance(0.5), random.chance(0.3)}, report);
+      run_case(bench, {few, tokens, random.chance(0.5), random.chance(0.3)});
+      run_case(bench, {mixtral, tokens, random.chance(0.5), random.chance(0.3)});
     }
   }
   for (int i = 0; i < (small ? 3 : 30); ++i) {
@@ -359,17 +409,17 @@ int run_all(std::uint64_t seed, bool small) {
     c.normalise = random.chance(0.5);
     c.crowded = random.chance(0.3);
     c.sms = static_cast<int>(random.chance(0.5) ? 132 : random.between(1, 132));
-    run_case(random, c, report);
+    run_case(bench, c);
   }
-  run_neighbours(random, {512, 256, 32, 4}, 1, 64, report);
-  run_neighbours(random, {256, 384, 16, 4}, 9, 33, report);
-  const auto refuses = [&report](const ParamsCuda& p, const char* what) {
-    report.check(!run(p, nullptr).ok(), what);
+  run_neighbours(bench, {512, 256, 32, 4}, 1, 64);
+  run_neighbours(bench, {256, 384, 16, 4}, 9, 33);
+  const auto refuses = [&bench](const ParamsCuda& p, const char* what) {
+    bench.report.check(!run(p, nullptr).ok(), what);
   };
   refuses({.shape = {48, 32, 4, 2}, .tokens = 1, .sm_count = 132}, "hidden 48");
   refuses({.shape = {64, 32, 4, 5}, .tokens = 1, .sm_count = 132}, "5 of 4");
   refuses({.shape = {64, 32, 4, 2}, .tokens = 1}, "no SMs");
-  return report.finish();
+  return bench.report.finish();
 }
 
 }  // namespace

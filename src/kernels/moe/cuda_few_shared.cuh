@@ -1,0 +1,128 @@
+// What the kernel for few tokens (cuda_few.cuh) and the one for one token (cuda_woven.cuh) share:
+// arguments, words that say which launch they are of, the ring's cursor.
+#pragma once
+
+#include "kernels/gemm/sm90_ptx.cuh"
+#include "kernels/moe/cuda_parts.cuh"
+
+namespace causeway::kernels::moe {
+
+namespace ptx = gemm::ptx;
+
+struct ExpertsArgs {
+  FrontCuda front;
+  Sync* sync;
+  const void* const* tables[3];   // gate, up, down
+  const __nv_bfloat16* residual;  // [tokens][hidden]
+  __nv_bfloat16* out;             // [tokens][hidden]
+  unsigned long long* experts_read;
+  int hidden, intermediate, experts, k;
+  bool normalise;
+};
+
+inline ExpertsArgs experts_args(const ParamsCuda& p, const FrontCuda* front,
+                                const Scratch& scratch) {
+  return {.front = front != nullptr ? *front : FrontCuda{},
+          .sync = scratch.sync,
+          .tables = {p.gate, p.up, p.down},
+          .residual = static_cast<const __nv_bfloat16*>(p.residual),
+          .out = static_cast<__nv_bfloat16*>(p.out),
+          .experts_read = reinterpret_cast<unsigned long long*>(p.experts_read),
+          .hidden = static_cast<int>(p.shape.hidden),
+          .intermediate = static_cast<int>(p.shape.intermediate),
+          .experts = static_cast<int>(p.shape.experts),
+          .k = static_cast<int>(p.shape.experts_per_token),
+          .normalise = p.normalise_top_k};
+}
+
+// A CTA's shared memory, with types.
+struct SharedPlace {
+  char* memory;
+  uint32_t address;
+
+  template <typename T>
+  CAUSEWAY_DEVICE T* of(uint32_t offset) const {
+    return reinterpret_cast<T*>(memory + offset);
+  }
+};
+
+CAUSEWAY_DEVICE SharedPlace shared_place(char* memory) {
+  return {memory, static_cast<uint32_t>(__cvta_generic_to_shared(memory))};
+}
+
+// ---- words that CTAs hand to each other --------------------------------------------------------
+
+// The upper half says the launch that the lower half is of, so that no fence is needed and nothing
+// has to be cleared.
+CAUSEWAY_DEVICE unsigned long long relaxed_load(const unsigned long long* word) {
+  unsigned long long value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+// Each word by itself, in no order.
+CAUSEWAY_DEVICE ulonglong2 relaxed_load_two(const unsigned long long* words) {
+  ulonglong2 two;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(two.x), "=l"(two.y)
+               : "l"(words)
+               : "memory");
+  return two;
+}
+CAUSEWAY_DEVICE void relaxed_store(unsigned long long* word, unsigned long long value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+CAUSEWAY_DEVICE unsigned long long tagged(uint32_t tag, uint32_t value) {
+  return static_cast<unsigned long long>(tag) << 32 | value;
+}
+CAUSEWAY_DEVICE uint32_t tag_of(unsigned long long word) {
+  return static_cast<uint32_t>(word >> 32);
+}
+
+// One warp: the next launch's counts of active that is counted begin at nought.
+CAUSEWAY_DEVICE void clear_next_counts(const ExpertsArgs& args, uint32_t launch, int lane) {
+  const int ctas = static_cast<int>(gridDim.x);
+  for (int i = static_cast<int>(blockIdx.x) + lane * ctas; i < kItemsMax; i += 32 * ctas) {
+    args.sync->tiles_done[(launch + 1) % 2][i] = 0;
+  }
+}
+
+// ---- in a CTA ----------------------------------------------------------------------------------
+
+// The multiplying warps.
+CAUSEWAY_DEVICE void workers_sync() {
+  __syncwarp();
+  asm volatile("bar.sync 1, %0;" ::"n"(kWorkers) : "memory");
+}
+
+CAUSEWAY_DEVICE void bulk_load(uint32_t target, const void* source, uint32_t bytes,
+                               uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], %4;" ::"r"(target),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+// Place in a ring of so many stages.
+struct FewCursor {
+  int stages, stage = 0;
+  uint32_t phase = 0;
+
+  CAUSEWAY_DEVICE void advance() {
+    if (++stage == stages) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+  CAUSEWAY_DEVICE void advance(int count) {
+    stage += count;
+    while (stage >= stages) {
+      stage -= stages;
+      phase ^= 1;
+    }
+  }
+};
+
+CAUSEWAY_DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
+
+}  // namespace causeway::kernels::moe

@@ -1,0 +1,20 @@
+// What the experts' kernels are built for.
+#pragma once
+
+#include "kernels/moe/moe_cuda.h"
+
+namespace causeway::kernels::moe {
+
+constexpr int kExpertsMax = 512;
+constexpr int kChosenMax = 32;
+constexpr int kCtasMax = 512;
+
+// Of the kernels for few tokens and for one.
+constexpr int kFewWarps = 4;  // that multiply
+constexpr int kWorkers = 32 * kFewWarps;
+constexpr int kItemsMax = 1024;
+constexpr int kFrontHiddenMax = 4096;
+constexpr int kWovenVectors = 3;  // of eight columns of active, a lane
+constexpr int kWovenIntermediateMax = kWovenVectors * 32 * 8;
+
+}  // namespace causeway::kernels::moe

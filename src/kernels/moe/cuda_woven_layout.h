@@ -1,0 +1,50 @@
+// Which runs go through the kernel for one token (cuda_woven.cuh), and what lies where in the
+// shared memory of its CTAs. Plain arithmetic, tested on the host.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/moe/cuda_limits.h"
+
+namespace causeway::kernels::moe {
+
+// Less than half of an SM's: with all of it the kernels around this one lose more than it gains.
+constexpr int kWovenSharedMax = 104 * 1024;
+
+struct WovenItem {
+  const char* weight[3];  // gate, up, down
+};
+
+// What is added next: an item's sums, with this weight.
+struct WovenAddend {
+  float weight;
+  int item;
+};
+
+// Offsets. Items are the chosen experts, in the order of choice.
+struct WovenLayout {
+  std::uint32_t ring;  // stages, a multiple of 128; at first the norm's weight and rows of router
+  std::uint32_t x;     // bf16 [hidden], normed
+  std::uint32_t partial;         // float [2][kFewWarps]
+  std::uint32_t keys;            // uint32_t [kWorkers], order_key of the experts' scores
+  std::uint32_t sorted;          // uint32_t [kFewWarps][32], a warp's keys from the best on
+  std::uint32_t items;           // WovenItem [k]
+  std::uint32_t chosen_keys;     // uint32_t [k]
+  std::uint32_t chosen_experts;  // int [k]
+  std::uint32_t addends;         // WovenAddend [k], by rising expert
+  std::uint32_t down_sums;       // float [k][the CTA's rows of down]
+  std::uint32_t barriers;        // full and empty [stages], and four that are used once
+  std::uint32_t bytes;
+  std::uint32_t stage_bytes;
+  int stages;
+  int lag;
+};
+
+// None where the shape is not for this kernel. `ctas`: of the launch.
+std::optional<WovenLayout> woven_layout(const ShapeCuda& shape, int ctas);
+
+// Of a run with a front.
+bool woven_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
+
+}  // namespace causeway::kernels::moe
