@@ -68,7 +68,9 @@ Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
     }
   }
   plan.tiles = static_cast<int>(ceil_div(rows, 16 * plan.blocks));
-  plan.k_steps = static_cast<int>(ceil_div(r.k, kRowsStepK));
+  const bool twice = plan.blocks == 1 && plan.batch == 8 && r.k % (2 * kRowsStepK) == 0;
+  plan.step_k = twice ? 2 * kRowsStepK : kRowsStepK;
+  plan.k_steps = static_cast<int>(ceil_div(r.k, plan.step_k));
   plan.ctas = sms;
   plan.workspace = kCounterBytes;
   return plan;
@@ -82,6 +84,7 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   }
   plan.batch = batch_of(r.m);
   plan.tiles = static_cast<int>(tiles);
+  plan.step_k = kSplitStepK;
   plan.k_steps = static_cast<int>(r.k / kSplitStepK);
   plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles));
   // A part of the tile that a CTA begins in.

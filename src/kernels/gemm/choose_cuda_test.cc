@@ -130,7 +130,8 @@ TEST(ChooseCuda, PlansCoverTheProduct) {
     EXPECT_GE(plan->batch, r.m);
     EXPECT_GE(plan->tiles * tile, rows);
     EXPECT_LT((plan->tiles - 1) * tile, rows);
-    EXPECT_GE(std::int64_t{plan->k_steps} * (by_rows ? kRowsStepK : kSplitStepK), r.k);
+    EXPECT_GE(std::int64_t{plan->k_steps} * plan->step_k, r.k);
+    EXPECT_LT(std::int64_t{plan->k_steps - 1} * plan->step_k, r.k);
     EXPECT_LE(plan->ctas, facts.sm_count);
     EXPECT_GE(plan->ctas, 1);
     // kSplit: a tile is shared by two at most.

@@ -77,7 +77,8 @@ struct CudaFacts {
   int sm_count = 132;  // SMs that the stream's context owns
 };
 
-// kRows: w is cut into tiles of 16·blocks rows, dealt out to the CTAs in equal shares.
+// kRows: w is cut into tiles of 16·blocks rows, dealt out to the CTAs in equal shares; a step has
+// kRowsStepK columns or twice as many.
 // kSplit: w is cut into tiles of kSplitRows rows, a tile into k_steps steps of kSplitStepK columns;
 // the steps of all tiles in a row are dealt out in equal shares, each of at least a tile.
 struct CudaPlan {
@@ -85,6 +86,7 @@ struct CudaPlan {
   CudaPath path = CudaPath::kLibrary;
   int batch = 0;   // rows of x that the kernel is built for: m rounded up to 8, 16, 32, 64 or 128
   int blocks = 0;  // kRows
+  int step_k = 0;  // columns of a step
   int tiles = 0;
   int k_steps = 0;
   int ctas = 0;
@@ -94,7 +96,7 @@ struct CudaPlan {
 constexpr int kRowsMax = 32;       // largest m of kRows
 constexpr int kNormRowsMax = 16;   // largest m of kRows with a norm
 constexpr int kRowsBlocksMax = 3;  // largest CudaPlan::blocks
-constexpr int kRowsStepK = 128;    // columns of a step
+constexpr int kRowsStepK = 128;    // columns that its four warps share
 constexpr int kSplitMax = 128;     // largest m of kSplit
 constexpr int kSplitRows = 128;    // rows of w in a tile
 constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle's width

@@ -28,7 +28,7 @@ TensorShape input_shape(const CudaPlan& plan, const CudaOperands& operands) {
   return {3,
           {kSlab, map_size(r.m), map_size(r.k / kSlab)},
           {row, kSlabBytes},
-          {kSlab, map_box(plan.batch), kRowsStepK / kSlab}};
+          {kSlab, map_box(plan.batch), map_box(plan.step_k / kSlab)}};
 }
 
 // silu_mul: 8 rows of gate, 8 rows of up, by turns, so that one lane's sums hold both.
@@ -42,17 +42,17 @@ TensorShape weight_shape(const CudaPlan& plan, const CudaOperands& operands) {
             {row, row * map_size(r.n), row * 8},
             {kSlab, 8, 2, kSplitRows / 16}};
   }
-  constexpr cuuint32_t kSlabs = kRowsStepK / kSlab;
+  const cuuint32_t slabs = map_box(plan.step_k / kSlab);
   if (!r.silu_mul) {
     return {3,
             {kSlab, map_size(r.n), map_size(r.k / kSlab)},
             {row, kSlabBytes},
-            {kSlab, map_box(16 * plan.blocks), kSlabs}};
+            {kSlab, map_box(16 * plan.blocks), slabs}};
   }
   return {5,
           {kSlab, 8, 2, map_size(r.n / 8), map_size(r.k / kSlab)},
           {row, row * map_size(r.n), row * 8, kSlabBytes},
-          {kSlab, 8, 2, map_box(plan.blocks), kSlabs}};
+          {kSlab, 8, 2, map_box(plan.blocks), slabs}};
 }
 
 bool multiple(const void* pointer, std::int64_t stride, std::uintptr_t bytes) {
@@ -98,34 +98,44 @@ Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   }
 }
 
-template <int kBatch, int kBlocks, bool kNorm>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves = 1>
 Choice<RowsArgs> rows_choice(CudaShare share) {
-  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
-  return {rows_kernel<kBatch, kBlocks, kNorm>, kRowsThreads, Ring::stages(share),
+  using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
+  return {rows_kernel<kBatch, kBlocks, kNorm, kHalves>, kRowsThreads, Ring::stages(share),
           Ring::shared_bytes(share)};
 }
 
+// What of a plan says which kernel of kRows.
+struct RowsKind {
+  int batch, blocks;
+  bool norm, twice;  // twice: the columns of a step
+  CudaShare share;
+};
+
 template <int kBatch, bool kNorm>
-Choice<RowsArgs> rows_choice(int blocks, CudaShare share) {
-  switch (blocks) {
-    case 1: return rows_choice<kBatch, 1, kNorm>(share);
-    case 2: return rows_choice<kBatch, 2, kNorm>(share);
-    default: return rows_choice<kBatch, 3, kNorm>(share);
+Choice<RowsArgs> rows_choice(const RowsKind& kind) {
+  if constexpr (kBatch == 8) {
+    if (kind.twice) return rows_choice<kBatch, 1, kNorm, 2>(kind.share);
+  }
+  switch (kind.blocks) {
+    case 1: return rows_choice<kBatch, 1, kNorm>(kind.share);
+    case 2: return rows_choice<kBatch, 2, kNorm>(kind.share);
+    default: return rows_choice<kBatch, 3, kNorm>(kind.share);
   }
 }
 
 template <bool kNorm>
-Choice<RowsArgs> rows_choice(int batch, int blocks, CudaShare share) {
-  if (batch == 8) return rows_choice<8, kNorm>(blocks, share);
+Choice<RowsArgs> rows_choice(const RowsKind& kind) {
+  if (kind.batch == 8) return rows_choice<8, kNorm>(kind);
   if constexpr (!kNorm) {
-    if (batch == 32) return rows_choice<32, kNorm>(blocks, share);
+    if (kind.batch == 32) return rows_choice<32, kNorm>(kind);
   }
   static_assert(kNormRowsMax == 16);
-  return rows_choice<16, kNorm>(blocks, share);
+  return rows_choice<16, kNorm>(kind);
 }
 
-Choice<RowsArgs> rows_choice(int batch, int blocks, bool norm, CudaShare share) {
-  return norm ? rows_choice<true>(batch, blocks, share) : rows_choice<false>(batch, blocks, share);
+Choice<RowsArgs> rows_choice(const RowsKind& kind) {
+  return kind.norm ? rows_choice<true>(kind) : rows_choice<false>(kind);
 }
 
 // The whole of the SM's memory as shared memory: two kernels' CTAs beside each other need it, and
@@ -145,9 +155,11 @@ Status allow_shared_memory(const Choice<Args>& choice) {
 Status allow_shared_memory() {
   for (const int batch : {8, 16, 32, 64, 128}) {
     CAUSEWAY_TRY(allow_shared_memory(split_choice(batch, CudaShare::kMore)));
-    for (int blocks = 1; blocks <= kRowsBlocksMax && batch <= kRowsMax; ++blocks) {
-      CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, false, CudaShare::kMore)));
-      CAUSEWAY_TRY(allow_shared_memory(rows_choice(batch, blocks, true, CudaShare::kMore)));
+  }
+  for (const int batch : {8, 16, 32}) {
+    for (int i = 0; i < 4 * kRowsBlocksMax; ++i) {
+      const RowsKind kind = {batch, 1 + i / 4, i % 2 != 0, i % 4 >= 2, CudaShare::kMore};
+      CAUSEWAY_TRY(allow_shared_memory(rows_choice(kind)));
     }
   }
   return {};
@@ -188,7 +200,8 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   CAUSEWAY_ASSIGN(const Maps maps, encode_maps(encoder, plan, operands));
   const OutputArgs output = output_args(plan.request, operands);
   if (plan.path == CudaPath::kRows) {
-    const auto choice = rows_choice(plan.batch, plan.blocks, plan.request.norm, plan.request.share);
+    const auto choice = rows_choice(
+        {plan.batch, plan.blocks, plan.request.norm, plan.step_k > kRowsStepK, plan.request.share});
     const RowsArgs args = {.output = output,
                            .tiles = plan.tiles,
                            .k_steps = plan.k_steps,

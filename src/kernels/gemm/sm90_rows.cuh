@@ -1,10 +1,11 @@
 // The product for few rows of x: sumsᵀ [rows of w × rows of x] = w · xᵀ, w streamed once from HBM,
 // every CTA owning whole rows of w, so that no sum crosses a CTA.
 //
-// A CTA's tiles of 16·kBlocks rows are read one after the other in steps of 128 columns. One warp
-// feeds w and one x into a ring of stages [w kRows×128 | x kBatch×128] by TMA; four warps multiply,
-// each 32 of a step's columns, and at the end of a tile their sums are added through shared memory
-// in the order of warps. So the order of adding depends on k alone.
+// A CTA's tiles of 16·kBlocks rows are read one after the other in steps of kHalves · 128 columns:
+// 128 of a tile of 16 rows are so few bytes that a step takes longer than the memory needs. One
+// warp feeds w and one x into a ring of stages [w kRows×step | x kBatch×step] by TMA; four warps
+// multiply, each 32 of 128 columns, and at the end of a tile their sums are added through shared
+// memory in the order of warps. So the order of adding depends on k alone.
 //
 // With kNorm x is normalised on the way (RMSNorm): fragments of x are multiplied by the gains where
 // they are read, their squares are added up along the first tile, and 1 / rms is a factor of the
@@ -24,18 +25,19 @@ namespace causeway::kernels::gemm {
 constexpr int kRowsWarps = 4;  // that multiply
 constexpr int kRowsThreads = 32 * (kRowsWarps + 2);
 
-template <int kBatch, int kBlocks, bool kNorm>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves>
 struct RowsRing {
   static constexpr int kRows = 16 * kBlocks;
-  static constexpr uint32_t kSlabs = kRowsStepK / 64;  // 128 bytes wide each, swizzled
-  static constexpr uint32_t kWeightBytes = kRows * kRowsStepK * 2;
-  static constexpr uint32_t kInputBytes = kBatch * kRowsStepK * 2;
+  static constexpr uint32_t kStepK = kHalves * kRowsStepK;
+  static constexpr uint32_t kSlabs = kStepK / 64;  // 128 bytes wide each, swizzled
+  static constexpr uint32_t kWeightBytes = kRows * kStepK * 2;
+  static constexpr uint32_t kInputBytes = kBatch * kStepK * 2;
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
   // Sums of a tile for 8 rows of x [warps][8][kPitch]; the pitch spreads a warp's stores over the
   // banks.
   static constexpr int kPitch = kRows + 4;
   static constexpr uint32_t kSumBytes = kRowsWarps * 8 * kPitch * 4;
-  static constexpr uint32_t kGainBytes = kNorm ? kRowsStepK * 2 : 0;  // of a stage
+  static constexpr uint32_t kGainBytes = kNorm ? kStepK * 2 : 0;  // of a stage
   static constexpr uint32_t kSquareBytes = kNorm ? kRowsWarps * kBatch * 4 : 0;
   // Behind the stages: gains of each, two barriers of each, sums, squares [warps][kBatch].
   static constexpr uint32_t kPerStage = kStageBytes + kGainBytes + 16;
@@ -56,9 +58,9 @@ struct RowsArgs {
   float epsilon;
 };
 
-template <int kBatch, int kBlocks, bool kNorm>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves>
 struct RowsPlace {
-  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
   uint32_t memory;  // 1,024-byte aligned
   uint32_t stages;
 
@@ -82,12 +84,12 @@ struct RowsPlace {
 // ---- feeding -----------------------------------------------------------------------------------
 
 // One thread feeds w, another one x.
-template <int kBatch, int kBlocks, bool kNorm>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves>
 struct RowsFeeder {
-  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
   const RowsArgs& args;
   const CUtensorMap* map;
-  RowsPlace<kBatch, kBlocks, kNorm> place;
+  RowsPlace<kBatch, kBlocks, kNorm, kHalves> place;
   FeedStep at;
   int count;  // steps left
   RingCursor cursor = {place.stages};
@@ -131,7 +133,7 @@ struct RowsFeeder {
       ptx::load_slabs(place.inputs(cursor.stage), map, 0, at.step * static_cast<int>(Ring::kSlabs),
                       full);
       if constexpr (kNorm) {
-        ptx::load_bytes(place.gains(cursor.stage), args.gains + at.step * kRowsStepK,
+        ptx::load_bytes(place.gains(cursor.stage), args.gains + at.step * Ring::kStepK,
                         Ring::kGainBytes, full);
       }
       at.advance(args.k_steps);
@@ -143,15 +145,15 @@ struct RowsFeeder {
 // ---- multiplying -------------------------------------------------------------------------------
 
 // One of the four warps.
-template <int kBatch, int kBlocks, bool kNorm>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves>
 struct RowsWorker {
-  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
   static constexpr int kColumns = kBatch / 8;  // blocks of 8 rows of x
   // Pairs of columns that a thread stores of 8 rows of out.
   static constexpr int kItems = (8 * Ring::kRows / 2 + 32 * kRowsWarps - 1) / (32 * kRowsWarps);
   static_assert(kItems <= 2);
   const RowsArgs& args;
-  RowsPlace<kBatch, kBlocks, kNorm> place;
+  RowsPlace<kBatch, kBlocks, kNorm, kHalves> place;
   float* shared_sums;
   float* shared_squares;
   int warp, lane;
@@ -165,9 +167,15 @@ struct RowsWorker {
     return static_cast<uint32_t>(row * 128 + ((chunk ^ (row & 7)) << 4));
   }
 
+  // What a warp multiplies of 128 columns: 32, half a slab.
+  struct Fragments {
+    uint32_t b[kColumns][4], a[2][kBlocks][4];
+  };
+
   // Multiplies fragments of x by the gains of their columns; their squares as they were count.
-  CAUSEWAY_DEVICE void normalise(uint32_t (&b)[kColumns][4], bool count) {
-    const uint32_t gains = place.gains(cursor.stage) + warp * 64 + lane % 4 * 4;
+  CAUSEWAY_DEVICE void normalise(uint32_t (&b)[kColumns][4], int half, bool count) {
+    const uint32_t gains =
+        place.gains(cursor.stage) + half * (kRowsStepK * 2) + warp * 64 + lane % 4 * 4;
 #pragma unroll
     for (int chunk = 0; chunk < 4; ++chunk) {
       const uint32_t gain = ptx::load_word(gains + chunk * 16);
@@ -182,39 +190,47 @@ struct RowsWorker {
     }
   }
 
-  // This warp's 32 columns of a step: half a slab.
-  CAUSEWAY_DEVICE void multiply_step(bool count) {
-    const int slab = warp / 2, chunk = warp % 2 * 4;
+  CAUSEWAY_DEVICE void load(Fragments& f, int half, bool count) {
+    const int slab = half * 2 + warp / 2, chunk = warp % 2 * 4;
     const uint32_t w = place.weights(cursor.stage) + slab * Ring::kRows * 128;
     const uint32_t x = place.inputs(cursor.stage) + slab * kBatch * 128;
-    ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
-    uint32_t b[kColumns][4], a[2][kBlocks][4];
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      ptx::load_matrices(b[j], x + chunk_at(j * 8 + lane % 8, chunk + lane / 8));
+      ptx::load_matrices(f.b[j], x + chunk_at(j * 8 + lane % 8, chunk + lane / 8));
     }
 #pragma unroll
     for (int k16 = 0; k16 < 2; ++k16) {
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
-        ptx::load_matrices(a[k16][i],
+        ptx::load_matrices(f.a[k16][i],
                            w + chunk_at(i * 16 + lane % 16, chunk + k16 * 2 + lane / 16));
       }
     }
-    if constexpr (kNorm) normalise(b, count);
-    __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(place.empty(cursor.stage));
-    cursor.advance();
+    if constexpr (kNorm) normalise(f.b, half, count);
+  }
+  CAUSEWAY_DEVICE void multiply(const Fragments& f) {
 #pragma unroll
     for (int k16 = 0; k16 < 2; ++k16) {
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
-          ptx::mma_16x8x16(sums[i][j], a[k16][i], b[j][k16 * 2], b[j][k16 * 2 + 1]);
+          ptx::mma_16x8x16(sums[i][j], f.a[k16][i], f.b[j][k16 * 2], f.b[j][k16 * 2 + 1]);
         }
       }
     }
+  }
+
+  CAUSEWAY_DEVICE void multiply_step(bool count) {
+    ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
+    Fragments fragments[kHalves];
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) load(fragments[half], half, count);
+    __syncwarp();
+    if (lane == 0) ptx::barrier_arrive(place.empty(cursor.stage));
+    cursor.advance();
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) multiply(fragments[half]);
   }
 
   // The sums of the first eight rows of x.
@@ -246,7 +262,7 @@ struct RowsWorker {
     float sum = 0.0f;
 #pragma unroll
     for (int w = 0; w < kRowsWarps; ++w) sum += shared_squares[w * kBatch + m];
-    return rsqrtf(__fdividef(sum, static_cast<float>(args.k_steps * kRowsStepK)) + args.epsilon);
+    return rsqrtf(__fdividef(sum, static_cast<float>(args.k_steps * Ring::kStepK)) + args.epsilon);
   }
 
   // The warps' sums of rows (row, row + 1) of the tile for row m of the eight handed over.
@@ -359,14 +375,14 @@ struct RowsWorker {
   }
 };
 
-template <int kBatch, int kBlocks, bool kNorm>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves>
 __global__ void __launch_bounds__(kRowsThreads, 2)
     rows_kernel(const __grid_constant__ CUtensorMap x_map,
                 const __grid_constant__ CUtensorMap w_map, const __grid_constant__ RowsArgs args) {
-  using Ring = RowsRing<kBatch, kBlocks, kNorm>;
+  using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
   extern __shared__ char shared[];
   const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  const RowsPlace<kBatch, kBlocks, kNorm> place = {(base + 1023) & ~1023u, args.stages};
+  const RowsPlace<kBatch, kBlocks, kNorm, kHalves> place = {(base + 1023) & ~1023u, args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t tiles = args.tiles;
@@ -375,11 +391,11 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
 
   const bool feeds_weights = warp == kRowsWarps && lane == 0;
   const bool feeds_inputs = warp == kRowsWarps + 1 && lane == 0;
-  RowsFeeder<kBatch, kBlocks, kNorm> feeder{args,
-                                            feeds_weights ? &w_map : &x_map,
-                                            place,
-                                            {first_tile, 0},
-                                            (end_tile - first_tile) * args.k_steps};
+  RowsFeeder<kBatch, kBlocks, kNorm, kHalves> feeder{args,
+                                                     feeds_weights ? &w_map : &x_map,
+                                                     place,
+                                                     {first_tile, 0},
+                                                     (end_tile - first_tile) * args.k_steps};
 
   // ---- weights are asked for before anything else ----------------------------------------------
   if (feeds_weights) {
@@ -403,8 +419,8 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
   } else if (warp < kRowsWarps) {
     float* sums = reinterpret_cast<float*>(shared + (place.sums() - base));
     float* squares = reinterpret_cast<float*>(shared + (place.squares() - base));
-    RowsWorker<kBatch, kBlocks, kNorm>{args, place, sums, squares, warp, lane}.work(first_tile,
-                                                                                    end_tile);
+    RowsWorker<kBatch, kBlocks, kNorm, kHalves>{args, place, sums, squares, warp, lane}.work(
+        first_tile, end_tile);
   }
 }
 
