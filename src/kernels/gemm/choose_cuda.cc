@@ -7,7 +7,7 @@ namespace causeway::kernels::gemm {
 namespace {
 
 constexpr std::int64_t kManyRows = 16384;
-// The largest m for which kSplit is faster than the library with its pass for SiLU.
+// The largest m for which a step is faster with kSplit for its large weights than with the library.
 constexpr std::int64_t kSplitBest = 64;
 constexpr std::int64_t kSizeMax = std::int64_t{1} << 31;
 
@@ -72,14 +72,14 @@ Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
   plan.step_k = twice ? 2 * kRowsStepK : kRowsStepK;
   plan.k_steps = static_cast<int>(ceil_div(r.k, plan.step_k));
   plan.ctas = sms;
-  plan.workspace = kCounterBytes;
+  plan.workspace = kFlagBytes;
   return plan;
 }
 
 Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
   const std::int64_t tiles = ceil_div(weight_rows(r), kSplitRows);
-  if (!fits_own(r) || r.norm || r.m > kSplitMax || sms * 4 > kCounterBytes.count) {
+  if (!fits_own(r) || r.norm || r.m > kSplitMax || sms * 4 > kFlagBytes.count) {
     return unsupported("GEMM: kSplit cannot do this product");
   }
   plan.batch = batch_of(r.m);
@@ -88,14 +88,14 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   plan.k_steps = static_cast<int>(r.k / kSplitStepK);
   plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles));
   // A part of the tile that a CTA begins in.
-  plan.workspace = kCounterBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
+  plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
   return plan;
 }
 
 Result<CudaPlan> plan_library(CudaPlan plan) {
   const CudaRequest& r = plan.request;
   if (!r.paired || r.norm) return unsupported("GEMM: kLibrary cannot do this product");
-  plan.workspace = kCounterBytes + kLibraryBytes;
+  plan.workspace = kFlagBytes + kLibraryBytes;
   if (r.silu_mul) plan.workspace += Bytes(r.m * weight_rows(r) * 2);
   if (r.parts > 1) plan.workspace += Bytes(r.parts * r.m * r.n * 4);
   return plan;
@@ -118,14 +118,15 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
   if (request.norm || request.parts > 1) {
     return unsupported("GEMM: kPlain neither normalises nor leaves parts");
   }
-  plan.workspace = kCounterBytes;
+  plan.workspace = kFlagBytes;
   return plan;
 }
 
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   CudaPath path = request.paired ? CudaPath::kLibrary : CudaPath::kPlain;
-  // Where x is many rows it takes as much of L2's bandwidth as w, of which kSplit has taller tiles;
-  // it shares a tile only where there are more of them than CTAs, so the weight must be large.
+  // Where x is many rows it takes as much of L2's bandwidth as w, of which kSplit has taller tiles:
+  // one a CTA at least, so the weight must be large. Of a small one that only kSplit can do, with
+  // fewer tiles than SMs, the others stay idle.
   const bool large = weight_rows(request) >= kManyRows;
   if (fits_own(request) && request.m <= kRowsMax) {
     path = request.m > 16 && large ? CudaPath::kSplit : CudaPath::kRows;

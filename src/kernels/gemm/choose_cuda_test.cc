@@ -25,6 +25,42 @@ TEST(ChooseCuda, FewRowsGoToOwnKernels) {
   EXPECT_EQ(choose(request(256, 4096, 4096), {})->path, CudaPath::kLibrary);
 }
 
+TEST(ChooseCuda, LowTilesOfFewRowsHaveLongSteps) {
+  const auto step = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return choose(request(m, n, k), {})->step_k;
+  };
+  for (const std::int64_t m : {1, 8}) EXPECT_EQ(step(m, 2048, 4096), 2 * kRowsStepK);
+  EXPECT_EQ(step(9, 2048, 4096), kRowsStepK);
+  EXPECT_EQ(step(32, 2048, 4096), kRowsStepK);
+  EXPECT_EQ(step(1, 2048, 4096 + kRowsStepK), kRowsStepK);
+  EXPECT_EQ(step(1, 4096, 4096), kRowsStepK);  // tiles of 32 rows
+}
+
+TEST(ChooseCuda, LargeWeightsAreSharedUpTo64Rows) {
+  for (const std::int64_t m : {17, 33, 64}) {
+    CudaRequest gated = request(m, 14336, 4096);  // 28,672 rows of w
+    gated.silu_mul = true;
+    const auto plan = choose(gated, {});
+    EXPECT_EQ(plan->path, CudaPath::kSplit);
+    EXPECT_EQ(plan->ctas, 132);
+    EXPECT_EQ(plan->workspace.count, kFlagBytes.count + 132 * kSplitRows * plan->batch * 4);
+    EXPECT_EQ(choose(request(m, 14336, 4096), {})->path,
+              m <= 32 ? CudaPath::kRows : CudaPath::kLibrary);
+  }
+  CudaRequest unpaired = request(33, 4096, 4096);  // no other way but the slow one
+  unpaired.paired = false;
+  EXPECT_EQ(choose(unpaired, {})->path, CudaPath::kSplit);
+  EXPECT_EQ(choose(unpaired, {})->ctas, 32);
+  unpaired.m = 128;
+  EXPECT_EQ(choose(unpaired, {})->path, CudaPath::kSplit);
+  unpaired.m = 129;
+  EXPECT_EQ(choose(unpaired, {})->path, CudaPath::kPlain);
+  // A flag a CTA.
+  const int most = static_cast<int>(kFlagBytes.count / 4);
+  EXPECT_TRUE(plan_for(CudaPath::kSplit, request(32, 128256, 4096), {.sm_count = most}).ok());
+  EXPECT_FALSE(plan_for(CudaPath::kSplit, request(32, 128256, 4096), {.sm_count = most + 1}).ok());
+}
+
 TEST(ChooseCuda, WhatTmaCannotAddressGoesToTheLibrary) {
   CudaRequest odd = request(1, 4096, 4096);
   odd.aligned = false;
@@ -122,7 +158,7 @@ TEST(ChooseCuda, PlansCoverTheProduct) {
     const CudaFacts facts = {.sm_count = static_cast<int>(random.between(1, 200))};
     const auto plan = choose(r, facts);
     ASSERT_TRUE(plan.ok()) << plan.error().message;
-    EXPECT_GE(plan->workspace, kCounterBytes);
+    EXPECT_GE(plan->workspace, kFlagBytes);
     if (plan->path == CudaPath::kLibrary || plan->path == CudaPath::kPlain) continue;
     const std::int64_t rows = r.silu_mul ? 2 * r.n : r.n;
     const bool by_rows = plan->path == CudaPath::kRows;

@@ -112,7 +112,7 @@ Product make_product(const CudaPlan& plan, const CudaOperands& operands, void* w
   p.out = operands.out;
   p.out_stride = operands.out_stride;
   if (r.silu_mul) {
-    p.out = static_cast<char*>(workspace) + (kCounterBytes + kLibraryBytes).count;
+    p.out = static_cast<char*>(workspace) + (kFlagBytes + kLibraryBytes).count;
     p.out_stride = p.rows;
   }
   p.add_stride = p.out_stride;
@@ -319,7 +319,7 @@ Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* w
         operands.out_stride, m, n);
     CAUSEWAY_TRY(cuda_status(cudaGetLastError(), "bias"));
   }
-  CAUSEWAY_TRY(state_->run(product, static_cast<char*>(workspace) + kCounterBytes.count, stream));
+  CAUSEWAY_TRY(state_->run(product, static_cast<char*>(workspace) + kFlagBytes.count, stream));
   if (!r.silu_mul) return {};
   const bool vectors = r.n % 8 == 0 && operands.out_stride % 8 == 0 &&
                        reinterpret_cast<std::uintptr_t>(operands.out) % 16 == 0;

@@ -101,7 +101,7 @@ constexpr int kSplitMax = 128;     // largest m of kSplit
 constexpr int kSplitRows = 128;    // rows of w in a tile
 constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle's width
 // The first bytes of every workspace say whose sums are there; they are zero between launches.
-constexpr Bytes kCounterBytes = kib(64);
+constexpr Bytes kFlagBytes = kib(64);
 constexpr Bytes kLibraryBytes = mib(32);  // what cuBLASLt wants on Hopper
 
 // Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, sizes of 2^31 and more, and
@@ -141,14 +141,14 @@ class CudaGemm {
   CudaGemm(CudaGemm&&) noexcept;
   CudaGemm& operator=(CudaGemm&&) noexcept;
 
-  // Zeroes the counters of a new workspace, in stream order. Once, before its first run().
+  // Zeroes the flags of a new workspace, in stream order. Once, before its first run().
   static Status prepare(void* workspace, CudaStream stream);
 
   // Where a product of parts may be left, dense: memory of a workspace that is large enough for it,
   // which the next product with silu_mul or parts overwrites.
   static float* parts_in(void* workspace) {
     return reinterpret_cast<float*>(static_cast<char*>(workspace) +
-                                    (kCounterBytes + kLibraryBytes).count);
+                                    (kFlagBytes + kLibraryBytes).count);
   }
 
   // Enqueues the product. `workspace`: at least CudaPlan::workspace bytes, prepared, and used by no

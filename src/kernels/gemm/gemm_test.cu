@@ -157,6 +157,7 @@ void describe(const Case& c, const CudaPlan& plan) {
 
 constexpr std::int64_t kElementsMax = 40 << 20;
 constexpr std::int64_t kWorkspaceMax = 160 << 20;
+constexpr std::size_t kBehind = 1 << 20;  // bytes behind a workspace that nobody may write
 
 struct Buffers {
   std::uint16_t *x = nullptr, *w = nullptr, *bias = nullptr, *residual = nullptr;
@@ -174,7 +175,7 @@ Buffers make_buffers() {
     must(cudaMalloc(p, kElementsMax * 2), "inputs");
   }
   for (char*& p : b.out) must(cudaMalloc(&p, kElementsMax * 4), "out");
-  must(cudaMalloc(&b.workspace, kWorkspaceMax), "workspace");
+  must(cudaMalloc(&b.workspace, kWorkspaceMax + kBehind), "workspace");
   must(cudaMalloc(&b.verdict, sizeof(Verdict)), "verdict");
   must(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking), "stream");
   b.late = std::make_unique<Late>();
@@ -190,6 +191,19 @@ Verdict fetch_verdict(const Buffers& b) {
 
 void clear_verdict(const Buffers& b) {
   must(cudaMemsetAsync(b.verdict, 0, sizeof(Verdict), b.stream), "verdict");
+}
+
+void poison_behind(const Buffers& b, const CudaPlan& plan) {
+  must(cudaMemsetAsync(b.workspace + plan.workspace.count, 0xFF, kBehind, b.stream), "poison");
+}
+
+bool kept_behind(const Buffers& b, const CudaPlan& plan) {
+  std::vector<char> behind(kBehind);
+  must(cudaMemcpyAsync(behind.data(), b.workspace + plan.workspace.count, kBehind,
+                       cudaMemcpyDeviceToHost, b.stream),
+       "behind");
+  must(cudaStreamSynchronize(b.stream), "kernel");
+  return behind == std::vector<char>(kBehind, '\xFF');
 }
 
 struct Run {
@@ -229,10 +243,9 @@ struct Run {
   // Poison wherever the product writes.
   void lay_out(const CudaPlan& with, char* out) {
     operands.out = out + c.out_offset * width();
-    must(
-        cudaMemsetAsync(b.workspace + kCounterBytes.count, 0xFF,
-                        static_cast<std::size_t>((with.workspace - kCounterBytes).count), b.stream),
-        "poison");
+    must(cudaMemsetAsync(b.workspace + kFlagBytes.count, 0xFF,
+                         static_cast<std::size_t>((with.workspace - kFlagBytes).count), b.stream),
+         "poison");
     must(cudaMemsetAsync(out, 0xFF, out_bytes() + 64, b.stream), "poison");
     operands.residual = b.residual;
     if (c.in_place) {
@@ -295,13 +308,12 @@ bool same_alone(CudaGemm& gemm, Run& run, const std::vector<char>& all) {
                      static_cast<std::size_t>(run.c.request.n * run.width())) == 0;
 }
 
-bool counters_zero(const Buffers& b) {
-  std::vector<char> counters(to_size(kCounterBytes));
-  must(cudaMemcpyAsync(counters.data(), b.workspace, counters.size(), cudaMemcpyDeviceToHost,
-                       b.stream),
-       "counters");
-  must(cudaStreamSynchronize(b.stream), "counters");
-  for (const char c : counters) {
+bool flags_zero(const Buffers& b) {
+  std::vector<char> flags(to_size(kFlagBytes));
+  must(cudaMemcpyAsync(flags.data(), b.workspace, flags.size(), cudaMemcpyDeviceToHost, b.stream),
+       "flags");
+  must(cudaStreamSynchronize(b.stream), "flags");
+  for (const char c : flags) {
     if (c != 0) return false;
   }
   return true;
@@ -309,6 +321,7 @@ bool counters_zero(const Buffers& b) {
 
 struct Totals {
   int cases[4] = {};     // by path
+  int shared = 0;        // of kSplit: those whose CTAs share tiles
   double error_max = 0;  // in units of the tolerance
 };
 
@@ -364,6 +377,7 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, Ways& ways, Totals
   }
   if (plan->workspace.count > kWorkspaceMax) return true;
   run.plan = *plan;
+  poison_behind(b, *plan);
   for (int i = 0; i < 2; ++i) {
     const Status status =
         run.launch(ways.gemm, *plan, b.out[i], i == 0 ? Overlap::kNo : Overlap::kYes);
@@ -394,22 +408,24 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, Ways& ways, Totals
   verify_parts(check, request.parts, b);
   const Verdict verdict = fetch_verdict(b);
   const std::vector<char> first = run.fetch(b.out[0]), second = run.fetch(b.out[1]);
-  const bool same = first == second;
+  const bool same = first == second, inside = kept_behind(b, *plan);
   const bool own = plan->path == CudaPath::kRows || plan->path == CudaPath::kSplit;
   const bool alone = !own || same_alone(ways.gemm, run, second);
   const bool one_by_one = request.parts == 1 || right_one_by_one(run, ways.no_batches, check);
-  const bool zero = counters_zero(b);
+  const bool zero = flags_zero(b);
   ++totals.cases[static_cast<int>(plan->path)];
+  if (plan->path == CudaPath::kSplit && plan->tiles % plan->ctas != 0) ++totals.shared;
   double error = 0;
   std::memcpy(&error, &verdict.error_max, sizeof error);
   totals.error_max = std::max(totals.error_max, error);
   // A residual in place is trampled padding by design: the copy filled it.
   const bool trampled = verdict.trampled != 0 && !c.in_place;
-  if (verdict.wrong == 0 && !trampled && same && alone && one_by_one && zero) return true;
-  std::fprintf(stderr, "WRONG: %llu wrong (error %.2f), %llu trampled%s%s%s%s\n", verdict.wrong,
+  if (verdict.wrong == 0 && !trampled && same && inside && alone && one_by_one && zero) return true;
+  std::fprintf(stderr, "WRONG: %llu wrong (error %.2f), %llu trampled%s%s%s%s%s\n", verdict.wrong,
                error, verdict.trampled, same ? "" : ", differs between runs",
+               inside ? "" : ", written behind the workspace",
                alone ? "" : ", a row depends on the others",
-               one_by_one ? "" : ", parts one by one are wrong", zero ? "" : ", counters left");
+               one_by_one ? "" : ", parts one by one are wrong", zero ? "" : ", flags left");
   describe(c, *plan);
   return false;
 }
@@ -465,10 +481,58 @@ Case in_parts(Case c) {
   return c;
 }
 
+// A weight of more tiles than there are SMs, so that kSplit's CTAs share some.
+Case of_many_tiles(Case c, Random& random) {
+  CudaRequest& r = c.request;
+  r.m = random.between(17, 64);
+  r.n = random.between(17000, 36000);
+  if (r.silu_mul) r.n = r.n / 16 * 8;
+  r.k = 64 * random.between(1, 8);
+  r.norm = false;
+  c.facts.sm_count = static_cast<int>(pick(random, {132, 132, 114}));
+  return c;
+}
+
+// Products of kSplit one behind the other on one workspace, as in a step: flags and sums of one are
+// there when the next one comes. Each must be to the bit what it is alone.
+bool run_in_turns(const Buffers& b, CudaGemm& gemm) {
+  constexpr int kTimes = 20;
+  constexpr std::int64_t kApart = 2 << 20;  // bytes between their results
+  Case cases[2];
+  cases[0].request = {.m = 32, .n = 14336, .k = 256, .silu_mul = true};
+  cases[1].request = {.m = 20, .n = 20000, .k = 192, .out = CudaOut::kF32};
+  Run runs[2] = {{cases[0], b, {}, {}}, {cases[1], b, {}, {}}};
+  for (Run& run : runs) run.fill_inputs();
+  std::vector<char> alone[2];
+  for (int i = 0; i < 2; ++i) {
+    const auto plan = plan_for(CudaPath::kSplit, cases[i].request, cases[i].facts);
+    if (!plan.ok() || plan->tiles % plan->ctas == 0) return false;
+    runs[i].plan = *plan;
+    if (!runs[i].launch(gemm, *plan, b.out[0], Overlap::kNo).ok()) return false;
+    alone[i] = runs[i].fetch(b.out[0]);
+  }
+  must(cudaMemsetAsync(b.out[1], 0xFF, kTimes * kApart, b.stream), "poison");
+  for (int t = 0; t < kTimes; ++t) {
+    Run& run = runs[t % 2];
+    run.operands.out = b.out[1] + t * kApart;
+    const Status status = gemm.run(run.plan, run.operands, b.workspace, b.stream, Overlap::kYes);
+    if (!status.ok()) return false;
+  }
+  int wrong = 0;
+  for (int t = 0; t < kTimes; ++t) {
+    if (runs[t % 2].fetch(b.out[1] + t * kApart) != alone[t % 2]) ++wrong;
+  }
+  const bool zero = flags_zero(b);
+  if (wrong != 0 || !zero) {
+    std::fprintf(stderr, "WRONG: %d of %d products in turns differ%s\n", wrong, kTimes,
+                 zero ? "" : ", flags left");
+  }
+  return wrong == 0 && zero;
+}
+
 // Parts where a step leaves them, in a workspace of just the bytes that the plan says: at the most
 // rows at which they are wanted, and at one more.
 bool run_in_workspace(std::int64_t rows, const Buffers& b, CudaGemm& gemm) {
-  constexpr std::size_t kBehind = 1 << 20;
   Case c;
   c.request = {.m = rows, .n = 1024, .k = 2048, .out = CudaOut::kF32, .parts = kPartsMax};
   c.seed = static_cast<std::uint64_t>(rows);
@@ -476,8 +540,7 @@ bool run_in_workspace(std::int64_t rows, const Buffers& b, CudaGemm& gemm) {
   if (!plan.ok() || plan->path != CudaPath::kLibrary) return false;
   Run run = {c, b, *plan, {}};
   run.fill_inputs();
-  char* const behind = b.workspace + plan->workspace.count;
-  must(cudaMemsetAsync(behind, 0xFF, kBehind, b.stream), "poison");
+  poison_behind(b, *plan);
   char* const parts = reinterpret_cast<char*>(CudaGemm::parts_in(b.workspace));
   if (!run.launch(gemm, *plan, parts, Overlap::kYes).ok()) return false;
   clear_verdict(b);
@@ -489,10 +552,8 @@ bool run_in_workspace(std::int64_t rows, const Buffers& b, CudaGemm& gemm) {
                 .out_f32 = true},
                kPartsMax, b);
   const Verdict verdict = fetch_verdict(b);
-  std::vector<char> left(kBehind);
-  must(cudaMemcpy(left.data(), behind, left.size(), cudaMemcpyDeviceToHost), "behind");
-  const bool inside = left == std::vector<char>(kBehind, '\xFF');
-  const bool right = verdict.wrong == 0 && inside && counters_zero(b);
+  const bool inside = kept_behind(b, *plan);
+  const bool right = verdict.wrong == 0 && inside && flags_zero(b);
   if (!right) {
     std::fprintf(stderr, "WRONG: parts in the workspace: %llu wrong%s\n", verdict.wrong,
                  inside ? "" : ", written behind it");
@@ -521,9 +582,11 @@ int run(int cases, std::uint64_t seed) {
   for (const std::int64_t rows : {kPartsRowsMax, kPartsRowsMax + 1}) {
     if (!run_in_workspace(rows, buffers, ways.gemm)) ++wrong;
   }
+  if (!run_in_turns(buffers, ways.gemm)) ++wrong;
   for (int i = 0; i < cases && wrong < 10; ++i) {
     Case c = generate(random);
     if (i % 8 == 3) c = in_parts(c);
+    if (i % 8 == 5) c = of_many_tiles(c, random);
     for (const CudaPath path :
          {CudaPath::kRows, CudaPath::kSplit, CudaPath::kLibrary, CudaPath::kPlain}) {
       if (run_case(c, path, buffers, ways, totals)) continue;
@@ -531,11 +594,15 @@ int run(int cases, std::uint64_t seed) {
       ++wrong;
     }
   }
+  if (cases >= 8 && totals.shared == 0) {
+    std::fprintf(stderr, "WRONG: no case in which kSplit's CTAs share a tile\n");
+    ++wrong;
+  }
   std::printf(
-      "%s: %d wrong; rows %d, split %d, library %d, plain %d; largest error %.3f of the "
-      "tolerance\n",
-      wrong == 0 ? "PASSED" : "FAILED", wrong, totals.cases[0], totals.cases[1], totals.cases[2],
-      totals.cases[3], totals.error_max);
+      "%s: %d wrong; rows %d, split %d (%d with shared tiles), library %d, plain %d; largest error "
+      "%.3f of the tolerance\n",
+      wrong == 0 ? "PASSED" : "FAILED", wrong, totals.cases[0], totals.cases[1], totals.shared,
+      totals.cases[2], totals.cases[3], totals.error_max);
   return wrong == 0 ? 0 : 1;
 }
 

@@ -115,7 +115,7 @@ struct RowsKind {
 template <int kBatch, bool kNorm>
 Choice<RowsArgs> rows_choice(const RowsKind& kind) {
   if constexpr (kBatch == 8) {
-    if (kind.twice) return rows_choice<kBatch, 1, kNorm, 2>(kind.share);
+    if (kind.twice && kind.blocks == 1) return rows_choice<kBatch, 1, kNorm, 2>(kind.share);
   }
   switch (kind.blocks) {
     case 1: return rows_choice<kBatch, 1, kNorm>(kind.share);
@@ -157,9 +157,13 @@ Status allow_shared_memory() {
     CAUSEWAY_TRY(allow_shared_memory(split_choice(batch, CudaShare::kMore)));
   }
   for (const int batch : {8, 16, 32}) {
-    for (int i = 0; i < 4 * kRowsBlocksMax; ++i) {
-      const RowsKind kind = {batch, 1 + i / 4, i % 2 != 0, i % 4 >= 2, CudaShare::kMore};
-      CAUSEWAY_TRY(allow_shared_memory(rows_choice(kind)));
+    for (int blocks = 1; blocks <= kRowsBlocksMax; ++blocks) {
+      for (const bool norm : {false, true}) {
+        for (const bool twice : {false, true}) {
+          const RowsKind kind = {batch, blocks, norm, twice, CudaShare::kMore};
+          CAUSEWAY_TRY(allow_shared_memory(rows_choice(kind)));
+        }
+      }
     }
   }
   return {};
@@ -212,13 +216,19 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   }
   SplitArgs args = {};
   args.output = output;
-  args.left = static_cast<uint32_t*>(workspace);
-  args.partials = reinterpret_cast<float4*>(static_cast<char*>(workspace) + kCounterBytes.count);
+  args.flags = static_cast<uint32_t*>(workspace);
+  args.partials = reinterpret_cast<float4*>(static_cast<char*>(workspace) + kFlagBytes.count);
   args.tiles = plan.tiles;
   args.k_steps = plan.k_steps;
   const auto choice = split_choice(plan.batch, plan.request.share);
   args.stages = choice.stages;
   return launch(choice, maps, args, plan.ctas, stream, overlap);
+}
+
+// What rows_choice() has a kernel for.
+bool step_fits(const CudaPlan& plan) {
+  if (plan.path != CudaPath::kRows || plan.step_k == kRowsStepK) return true;
+  return plan.step_k == 2 * kRowsStepK && plan.batch == 8 && plan.blocks == 1;
 }
 
 Status check(const CudaPlan& plan, const CudaOperands& operands, const void* workspace) {
@@ -232,6 +242,7 @@ Status check(const CudaPlan& plan, const CudaOperands& operands, const void* wor
       (r.residual && operands.residual_stride < r.n)) {
     return invalid_argument("GEMM: a row stride is shorter than its row");
   }
+  if (!step_fits(plan)) return invalid_argument("GEMM: no kernel has such steps");
   if (plan.path == CudaPath::kLibrary && !paired(operands)) {
     return invalid_argument("GEMM: kLibrary needs operands that cuBLASLt can address");
   }
@@ -270,8 +281,7 @@ Result<CudaGemm> CudaGemm::create() {
 }
 
 Status CudaGemm::prepare(void* workspace, CudaStream stream) {
-  return cuda_status(cudaMemsetAsync(workspace, 0, to_size(kCounterBytes), stream),
-                     "GEMM: workspace");
+  return cuda_status(cudaMemsetAsync(workspace, 0, to_size(kFlagBytes), stream), "GEMM: workspace");
 }
 
 Status CudaGemm::run(const CudaPlan& plan, const CudaOperands& operands, void* workspace,

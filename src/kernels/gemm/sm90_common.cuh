@@ -121,7 +121,7 @@ CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float
   }
 }
 
-// The same with out as it is.
+// The same in whichever type out has.
 CAUSEWAY_DEVICE void store_sum(const OutputArgs& args, int m, int column, float2 value,
                                uint32_t residual) {
   if (!args.out_f32) {
@@ -137,23 +137,6 @@ CAUSEWAY_DEVICE void store_sum(const OutputArgs& args, int m, int column, float2
   }
   if (column < args.n) target[0] = value.x;
   if (column + 1 < args.n) target[1] = value.y;
-}
-
-CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value,
-                                 uint32_t residual) {
-  value.x += bias_at(args, column, column < args.n);
-  value.y += bias_at(args, column + 1, column + 1 < args.n);
-  store_sum(args, m, column, value, residual);
-}
-
-CAUSEWAY_DEVICE void store_silu_mul(const OutputArgs& args, int m, int column, float2 gate,
-                                    float2 up) {
-  const bool inside[2] = {column < args.n, column + 1 < args.n};
-  gate.x += bias_at(args, column, inside[0]);
-  gate.y += bias_at(args, column + 1, inside[1]);
-  up.x += bias_at(args, args.n + column, inside[0]);
-  up.y += bias_at(args, args.n + column + 1, inside[1]);
-  store_bf16(args, m, column, make_float2(silu(gate.x) * up.x, silu(gate.y) * up.y), 0);
 }
 
 }  // namespace causeway::kernels::gemm

@@ -20,8 +20,6 @@ using hybrid_gemm::ptx::mma_commit;
 using hybrid_gemm::ptx::mma_fence;
 using hybrid_gemm::ptx::mma_wait;
 using hybrid_gemm::ptx::proxy_fence;
-using hybrid_gemm::ptx::registers_give;
-using hybrid_gemm::ptx::registers_take;
 using hybrid_gemm::ptx::SpinGuard;
 using hybrid_gemm::ptx::tile_descriptor;
 using hybrid_gemm::ptx::warpgroup_sync;

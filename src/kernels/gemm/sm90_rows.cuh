@@ -142,6 +142,25 @@ struct RowsFeeder {
   }
 };
 
+// ---- results -----------------------------------------------------------------------------------
+
+CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value,
+                                 uint32_t residual) {
+  value.x += bias_at(args, column, column < args.n);
+  value.y += bias_at(args, column + 1, column + 1 < args.n);
+  store_sum(args, m, column, value, residual);
+}
+
+CAUSEWAY_DEVICE void store_silu_mul(const OutputArgs& args, int m, int column, float2 gate,
+                                    float2 up) {
+  const bool inside[2] = {column < args.n, column + 1 < args.n};
+  gate.x += bias_at(args, column, inside[0]);
+  gate.y += bias_at(args, column + 1, inside[1]);
+  up.x += bias_at(args, args.n + column, inside[0]);
+  up.y += bias_at(args, args.n + column + 1, inside[1]);
+  store_bf16(args, m, column, make_float2(silu(gate.x) * up.x, silu(gate.y) * up.y), 0);
+}
+
 // ---- multiplying -------------------------------------------------------------------------------
 
 // One of the four warps.

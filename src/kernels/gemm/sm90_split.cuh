@@ -7,12 +7,13 @@
 //   steps  |--- tile 0 ---|--- tile 1 ---|--- tile 2 ---| …
 //   CTAs   |<--- 3 --->|<--- 2 --->|<--- 1 --->| …
 //
-// There are no more CTAs than tiles, so at most two share a tile. The one whose share ends with its
-// later steps has it as its first tile, leaves its sums in memory and goes on; the other one, for
-// which it is the last tile, adds them to its own long after. So nobody stops for an answer of L2,
-// which comes behind all the weights on their way, and the result depends neither on timing nor on
-// the rows of x. The line is dealt out from the last CTA on: a CTA waits only for one of a lower
-// index, which is there before it.
+// There are no more CTAs than tiles, so at most two share a tile. The one whose share begins with
+// its later steps has it as its first tile, leaves its sums in memory and goes on; the other one,
+// for which it is the last tile, adds them to its own long after. So nobody stops for an answer of
+// L2, which comes behind all the weights on their way, and the result depends neither on timing nor
+// on the rows of x. The wait has an end: what is waited for waits for nobody, there is at most one
+// CTA an SM, and kernels behind this one get SMs only when all of its CTAs have one. The line is
+// dealt out from the last CTA on, so that what is waited for has the lower index.
 //
 // One warp feeds w and one x into a ring of stages [w 128×64 | x kBatch×64] by TMA; two warpgroups
 // multiply, 64 rows of w each; one thread tells the other CTA and hears from it. The ring takes a
@@ -49,7 +50,7 @@ struct SplitRing {
 struct SplitArgs {
   OutputArgs output;
   float4* partials;  // [ctas][groups][kBatch/8][128 threads], of the CTA's first tile
-  uint32_t* left;    // [ctas], zero: whether they are there
+  uint32_t* flags;   // [ctas], zero: whether they are there
   int tiles, k_steps;
   uint32_t stages;
 };
@@ -87,7 +88,7 @@ struct SplitPlace {
     return memory + stages * Ring::kStageBytes + stage * 8;
   }
   CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + stages * 8; }
-  CAUSEWAY_DEVICE uint32_t left() const { return full(2 * stages); }       // this CTA's sums
+  CAUSEWAY_DEVICE uint32_t told() const { return full(2 * stages); }       // this CTA's sums
   CAUSEWAY_DEVICE uint32_t heard() const { return full(2 * stages + 1); }  // of the other one's
 };
 
@@ -151,7 +152,7 @@ struct SplitFeeder {
 
 // Lanes l and l ^ 4 hold neighbouring columns of out for the same two rows; now each holds both
 // columns of one row: the lane of the even column of the first.
-CAUSEWAY_DEVICE float2 paired(float first, float second, int lane) {
+CAUSEWAY_DEVICE float2 neighbours(float first, float second, int lane) {
   const bool odd = lane / 4 % 2 != 0;
   const float other = __shfl_xor_sync(0xFFFFFFFFu, odd ? first : second, 4);
   return odd ? make_float2(other, second) : make_float2(first, other);
@@ -165,12 +166,12 @@ template <int kBatch>
 CAUSEWAY_DEVICE void split_tell(const SplitArgs& args, const SplitShare& share,
                                 const SplitPlace<kBatch>& place) {
   if (share.leaves()) {
-    ptx::barrier_wait(place.left(), 0);
-    ptx::flag_add(args.left + blockIdx.x, 1);
+    ptx::barrier_wait(place.told(), 0);
+    ptx::flag_add(args.flags + blockIdx.x, 1);
   }
   if (share.hears()) {
     ptx::SpinGuard guard;
-    uint32_t* flag = args.left + blockIdx.x - 1;
+    uint32_t* flag = args.flags + blockIdx.x - 1;
     while (ptx::flag_load(flag) == 0) guard.spin();
     *flag = 0;
     ptx::barrier_arrive(place.heard());
@@ -182,7 +183,7 @@ template <int kBatch>
 struct SplitWorker {
   using Ring = SplitRing<kBatch>;
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
-  static constexpr int kAhead = 8;           // steps in which what another CTA left is on its way
+  static constexpr int kAhead = 7;           // steps in which what another CTA left is on its way
   const SplitArgs& args;
   const SplitShare& share;
   SplitPlace<kBatch> place;
@@ -224,7 +225,7 @@ struct SplitWorker {
       __stcg(mine + i * 128,
              make_float4(sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2], sums[i * 4 + 3]));
     }
-    ptx::barrier_arrive(place.left());
+    ptx::barrier_arrive(place.told());
   }
   CAUSEWAY_DEVICE void ask(float4 (&parts)[kQuads]) const {
     ptx::barrier_wait(place.heard(), 0);
@@ -263,14 +264,14 @@ struct SplitWorker {
 
   // Rows m of out, eight apart.
   CAUSEWAY_DEVICE void store_gated(const float* quad, int m, const Target& at) const {
-    const float2 value = paired(silu(quad[0] + at.bias[0]) * (quad[2] + at.bias[1]),
-                                silu(quad[1] + at.bias[0]) * (quad[3] + at.bias[1]), lane);
+    const float2 value = neighbours(silu(quad[0] + at.bias[0]) * (quad[2] + at.bias[1]),
+                                    silu(quad[1] + at.bias[0]) * (quad[3] + at.bias[1]), lane);
     if (m < args.output.m) store_bf16(args.output, m, at.column, value, 0);
   }
-  CAUSEWAY_DEVICE void store_plain(const float* quad, int m, const Target& at, uint32_t residual,
-                                   uint32_t residual_on) const {
-    const float2 first = paired(quad[0] + at.bias[0], quad[1] + at.bias[0], lane);
-    const float2 on = paired(quad[2] + at.bias[1], quad[3] + at.bias[1], lane);
+  CAUSEWAY_DEVICE void store_two(const float* quad, int m, const Target& at, uint32_t residual,
+                                 uint32_t residual_on) const {
+    const float2 first = neighbours(quad[0] + at.bias[0], quad[1] + at.bias[0], lane);
+    const float2 on = neighbours(quad[2] + at.bias[1], quad[3] + at.bias[1], lane);
     if (m >= args.output.m) return;
     store_sum(args.output, m, at.column, first, residual);
     store_sum(args.output, m, at.column + 8, on, residual_on);
@@ -289,7 +290,7 @@ struct SplitWorker {
     ask_residual(residual_on, args.output, at.m, at.column + 8);
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
-      store_plain(sums + i * 4, at.m + i * 8, at, residual[i], residual_on[i]);
+      store_two(sums + i * 4, at.m + i * 8, at, residual[i], residual_on[i]);
     }
   }
 
@@ -301,7 +302,7 @@ struct SplitWorker {
       if (args.output.silu_mul) {
         store_gated(sums, m, at);
       } else {
-        store_plain(sums, m, at, 0, 0);
+        store_two(sums, m, at, 0, 0);
       }
 #pragma unroll
       for (int j = 0; j + 4 < kBatch / 2; ++j) sums[j] = sums[j + 4];
@@ -316,7 +317,7 @@ struct SplitWorker {
       const bool hears = next > share.end;
       float sums[kBatch / 2];
       float4 parts[kQuads] = {};
-      multiply(sums, steps, hears ? max(steps - kAhead, 0) : -1, parts);
+      multiply(sums, steps, hears ? max(steps - kAhead - 1, 0) : -1, parts);
       if (tile * share.k_steps < step) {
         leave(sums);
       } else {
@@ -354,7 +355,7 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), 4 * kSplitGroups);
     }
-    ptx::barrier_init(place.left(), 128 * kSplitGroups);
+    ptx::barrier_init(place.told(), 128 * kSplitGroups);
     ptx::barrier_init(place.heard(), 1);
     ptx::barrier_init_fence();
     feeder.start_weights();

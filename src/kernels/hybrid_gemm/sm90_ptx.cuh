@@ -56,7 +56,8 @@ CAUSEWAY_DEVICE bool barrier_try_wait(uint32_t barrier, uint32_t parity) {
   return done != 0;
 }
 
-// A wait that never ends is a bug of the protocol; test builds turn it into a launch failure.
+// A wait that never ends is a bug of the protocol; builds that define
+// CAUSEWAY_HYBRID_GEMM_SPIN_LIMIT, to look for one, turn it into a launch failure.
 struct SpinGuard {
   CAUSEWAY_DEVICE void spin() {
 #ifdef CAUSEWAY_HYBRID_GEMM_SPIN_LIMIT
