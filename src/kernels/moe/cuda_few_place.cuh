@@ -32,7 +32,7 @@ struct FewRow {
 struct FewLayout {
   uint32_t partial;     // float4 [2][kFewWarps][32]
   uint32_t sums;        // float [tokens][kWeightRows]
-  uint32_t items;       // FewItem [few_items_max]
+  uint32_t items;       // FewItem [chunks_max, of kItems]
   uint32_t rows;        // FewRow [pairs]
   uint32_t row_weight;  // float [pairs]
   uint32_t keys;        // front: uint32_t [tokens][keys_pitch], order_key of the scores

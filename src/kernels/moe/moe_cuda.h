@@ -9,8 +9,10 @@
 //
 // Deterministic, and within one way neither timing nor the other tokens change a bit of a token's
 // result. The ways: up to kFewTokens, with and without the front, the sum over experts by rising
-// expert; one token with front of a shape that has a kernel of its own (README.md), likewise, but
-// the sums of a product in another order; more tokens, the sum in the order of the token's choices.
+// expert; one token with front that has a kernel of its own, which shape and sm_count decide
+// (README.md), likewise, but the sums of a product in another order; more tokens, the sum in the
+// order of the token's choices. Between ways bits may differ: of a token with front, alone and
+// beside another one, too.
 #pragma once
 
 #include <cstdint>
@@ -61,15 +63,16 @@ Bytes workspace_bytes(const ShapeCuda& shape, std::int64_t tokens);
 // serves one stream.
 Status prepare(void* workspace, CudaStream stream);
 
-// The CTAs of the kernel for few tokens, one an SM, wait for each other: sm_count beyond what the
-// context has, or kernels of other streams that never leave its SMs, would make it hang.
+// The CTAs of the kernels for few tokens and for one, one an SM, wait for each other, here and in
+// run_with_front: sm_count beyond what the context has, or kernels of other streams that never
+// leave its SMs, would make them hang.
 Status run(const ParamsCuda& params, CudaStream stream);
 
 // Can run_with_front do it? Else norm, router's product and run.
 bool front_fits(const ShapeCuda& shape, std::int64_t tokens, int sm_count);
 
 // x = norm(residual) and scores = x · routerᵀ too, in the same kernel: params.x and params.scores
-// are not used, params.residual is the norm's input.
+// are not used, params.residual is the norm's input. As run, it needs all of sm_count's SMs.
 Status run_with_front(const FrontCuda& front, const ParamsCuda& params, CudaStream stream);
 
 }  // namespace causeway::kernels::moe

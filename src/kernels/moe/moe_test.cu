@@ -16,19 +16,29 @@ using testing::Device;
 using testing::Late;
 using testing::must;
 
+// Rows of the router that are others' again, so that their scores are equal to the bit.
+enum class Equals {
+  kSome,      // in every other case, some, anywhere
+  kAll,       // one row for all experts
+  kFarApart,  // row e is row e % 32: equals are never in one warp of those that choose
+};
+
 struct Case {
   ShapeCuda shape;
   std::int64_t tokens = 0;
   bool normalise = true;
-  bool crowded = false;  // every token prefers the same experts
-  int sms = 132;         // CTAs of the kernel that needs all its CTAs at once
+  bool crowded = false;           // every token prefers the same experts
+  int sms = 132;                  // CTAs of the kernel that needs all its CTAs at once
+  Equals equals = Equals::kSome;  // with front
 };
 
 std::string name_of(const Case& c, const char* way) {
   const ShapeCuda& s = c.shape;
   return std::to_string(s.experts_per_token) + " of " + std::to_string(s.experts) + " experts " +
          std::to_string(s.hidden) + "×" + std::to_string(s.intermediate) + ", " +
-         std::to_string(c.tokens) + " tokens" + (c.crowded ? ", crowded" : "") + ", " +
+         std::to_string(c.tokens) + " tokens" + (c.crowded ? ", crowded" : "") +
+         (c.equals == Equals::kAll ? ", all equal" : "") +
+         (c.equals == Equals::kFarApart ? ", equals far apart" : "") + ", " +
          std::to_string(c.sms) + " CTAs" + way;
 }
 
@@ -101,7 +111,7 @@ bool nearly_tied(const Case& c, const Inputs& in, std::int64_t token) {
          });
 }
 
-// Seven tokens or all, computed on the host.
+// Seven tokens or all, computed on the host; at least one that is not nearly tied.
 void compare_some(const Case& c, const Inputs& in, const HostWeights& w, bool exact_scores,
                   const std::vector<BFloat16>& got, const std::string& name,
                   testing::Report& report) {
@@ -114,6 +124,7 @@ void compare_some(const Case& c, const Inputs& in, const HostWeights& w, bool ex
       mine.push_back(to_float(got[static_cast<std::size_t>(t * c.shape.hidden + h)]));
     }
   }
+  report.check(!exact.empty(), name + ": every token nearly tied, nothing compared");
   report.error_at_most(testing::relative_error(mine, exact), 8e-3, name);
 }
 
@@ -259,14 +270,76 @@ void run_plain(Bench& bench, const Case& c, const Weights& weights, Memory& memo
       bench, name, p, [&out] { out.poison(); }, out, got, run);
 }
 
+void copy_row(testing::BothTypes& router, std::int64_t hidden, std::int64_t from, std::int64_t to) {
+  std::copy_n(router.bf16.begin() + from * hidden, hidden, router.bf16.begin() + to * hidden);
+  std::copy_n(router.f32.begin() + from * hidden, hidden, router.f32.begin() + to * hidden);
+}
+
 // Many experts' rows of the router are others', next to them and far away.
 void make_equals(Random& random, const ShapeCuda& s, testing::BothTypes& router) {
   for (std::int64_t e = 1; e < s.experts; ++e) {
     if (random.chance(0.4)) continue;
-    const std::int64_t of = random.chance(0.5) ? e - 1 : random.between(0, e - 1);
-    std::copy_n(router.bf16.begin() + of * s.hidden, s.hidden, router.bf16.begin() + e * s.hidden);
-    std::copy_n(router.f32.begin() + of * s.hidden, s.hidden, router.f32.begin() + e * s.hidden);
+    copy_row(router, s.hidden, random.chance(0.5) ? e - 1 : random.between(0, e - 1), e);
   }
+}
+
+struct HostFront {
+  testing::BothTypes norm, router;
+};
+
+HostFront random_front(Random& random, const Case& c) {
+  const ShapeCuda& s = c.shape;
+  HostFront front = {
+      testing::random_bf16(random, s.hidden),
+      testing::random_bf16(random, s.experts * s.hidden, 2 / std::sqrt(double(s.hidden)))};
+  if (c.equals == Equals::kSome) {
+    if (random.chance(0.5)) make_equals(random, s, front.router);
+    return front;
+  }
+  const std::int64_t rows = c.equals == Equals::kAll ? 1 : 32;
+  for (std::int64_t e = rows; e < s.experts; ++e) copy_row(front.router, s.hidden, e % rows, e);
+  return front;
+}
+
+constexpr float kEpsilon = 1e-5f;
+
+Inputs behind_front(const Case& c, const HostFront& front, const testing::BothTypes& residual) {
+  const ShapeCuda& s = c.shape;
+  Inputs in{residual.f32, {}, residual.f32};
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    float* row = in.x.data() + t * s.hidden;
+    const double mean = double{dot(row, row, s.hidden)} / static_cast<double>(s.hidden);
+    const auto factor = static_cast<float>(1 / std::sqrt(mean + kEpsilon));
+    for (std::int64_t h = 0; h < s.hidden; ++h) {
+      const float weight = front.norm.f32[static_cast<std::size_t>(h)];
+      row[h] = to_float(to_bfloat16(row[h] * (factor * weight)));
+    }
+    for (std::int64_t e = 0; e < s.experts; ++e) {
+      in.scores.push_back(dot(row, front.router.f32.data() + e * s.hidden, s.hidden));
+    }
+  }
+  return in;
+}
+
+testing::BothTypes random_residual(Random& random, const Case& c) {
+  return testing::random_bf16(random, c.tokens * c.shape.hidden, 0.5);
+}
+
+struct Drawn {
+  testing::BothTypes residual;
+  Inputs in;
+};
+
+// Again where the first token is nearly tied, so that there is one to compare; compare_some says if
+// that was in vain.
+Drawn draw(Random& random, const Case& c, const HostFront& front) {
+  Drawn drawn;
+  for (int i = 0; i < 30; ++i) {
+    drawn.residual = random_residual(random, c);
+    drawn.in = behind_front(c, front, drawn.residual);
+    if (!nearly_tied(c, drawn.in, 0)) break;
+  }
+  return drawn;
 }
 
 // The norm and the router's product too.
@@ -275,24 +348,10 @@ void run_front(Bench& bench, const Case& c, const Weights& weights, Memory& memo
   Random& random = bench.random;
   if (!front_fits(s, c.tokens, c.sms)) return;
   const std::string name = name_of(c, ", with front");
-  constexpr float kEpsilon = 1e-5f;
-  const auto residual = testing::random_bf16(random, c.tokens * s.hidden, 0.5);
-  const auto norm = testing::random_bf16(random, s.hidden);
-  auto router = testing::random_bf16(random, s.experts * s.hidden, 2 / std::sqrt(double(s.hidden)));
-  if (random.chance(0.5)) make_equals(random, s, router);
-  Inputs in{residual.f32, {}, residual.f32};
-  for (std::int64_t t = 0; t < c.tokens; ++t) {
-    float* row = in.x.data() + t * s.hidden;
-    const double mean = double{dot(row, row, s.hidden)} / static_cast<double>(s.hidden);
-    const auto factor = static_cast<float>(1 / std::sqrt(mean + kEpsilon));
-    for (std::int64_t h = 0; h < s.hidden; ++h) {
-      row[h] = to_float(to_bfloat16(row[h] * (factor * norm.f32[static_cast<std::size_t>(h)])));
-    }
-    for (std::int64_t e = 0; e < s.experts; ++e) {
-      in.scores.push_back(dot(row, router.f32.data() + e * s.hidden, s.hidden));
-    }
-  }
-  Device<BFloat16> d_residual(residual.bf16), d_norm(norm.bf16), d_router(router.bf16);
+  const HostFront host = random_front(random, c);
+  const Drawn drawn = draw(random, c, host);
+  const std::vector<BFloat16>& residual = drawn.residual.bf16;
+  Device<BFloat16> d_residual(residual), d_norm(host.norm.bf16), d_router(host.router.bf16);
   ParamsCuda p = memory.params(c);
   p.residual = d_residual.get();
   const FrontCuda front{d_norm.get(), d_router.get(), kEpsilon};
@@ -300,18 +359,24 @@ void run_front(Bench& bench, const Case& c, const Weights& weights, Memory& memo
   const auto once = [&front](const ParamsCuda& q, cudaStream_t stream) {
     return run_with_front(front, q, stream);
   };
-  const auto got = run_twice(name, p, residual.bf16.size(), bench.report, once);
+  const auto got = run_twice(name, p, residual.size(), bench.report, once);
   bench.report.check(c.tokens > 1 || memory.experts_read.fetch()[0] ==
                                          2 * static_cast<std::uint64_t>(s.experts_per_token),
                      name + ": experts read");
-  compare_some(c, in, {weights.gate.f32, weights.up.f32, weights.down.f32}, false, got, name,
+  compare_some(c, drawn.in, {weights.gate.f32, weights.up.f32, weights.down.f32}, false, got, name,
                bench.report);
+  // What a launch leaves in the workspace would be right for the next one of the same residual: who
+  // takes it for its own, is seen between others.
+  const Device<BFloat16> d_other(random_residual(random, c).bf16);
+  ParamsCuda other = p;
+  other.residual = d_other.get();
+  run_twice(name + ", another residual", other, residual.size(), bench.report, once);
   // In place, as the model does it.
   bench.late.clear();
   bench.late.add(d_residual, testing::kNan);
   p.out = d_residual.get();
   run_late(
-      bench, name, p, [&] { d_residual.put(residual.bf16); }, d_residual, got, once);
+      bench, name, p, [&] { d_residual.put(residual); }, d_residual, got, once);
 }
 
 // With front an odd number of launches, so that what the one in front left of its counts would be
@@ -338,6 +403,9 @@ void run_one_token_shapes(Bench& bench, bool small) {
   run({{256, 32, 2, 1}, 1, true, false, 131}, true);
   run({{96, 64, 5, 3}, 1, true, true, 1}, true);
   run({{256, 64, 160, 8}, 1}, false);  // more experts than threads multiply
+  // The choice's border lies among equals, in one warp and across warps: the lower ones.
+  run({{256, 64, 128, 8}, 1, true, false, 132, Equals::kAll}, true);
+  run({{256, 64, 128, 6}, 1, true, false, 132, Equals::kFarApart}, true);
   if (small) return;
   // Of Qwen3-30B-A3B's sizes, with fewer experts.
   for (const int sms : {132, 16, 8}) run({{2048, 768, 9, 8}, 1, true, sms == 16, sms}, true);
@@ -351,6 +419,51 @@ void run_one_token_shapes(Bench& bench, bool small) {
   run({{512, 8704, 4, 2}, 1}, false);
   run({{1024, 64, 240, 8}, 1, true, false, 4}, false);
   run({{1024, 64, 120, 8}, 1, true, false, 2}, false);  // the CTA's rows of the router
+}
+
+// One token and three with front in turns on one workspace, as a model's steps may be: two kernels,
+// each behind what the other left, of other inputs. All twice: the same bits.
+void run_in_turns(Bench& bench, const ShapeCuda& s) {
+  Random& random = bench.random;
+  const Case one{s, 1}, three{s, 3};
+  bench.report.check(woven_fits(s, 1, one.sms) && !woven_fits(s, 3, three.sms),
+                     name_of(three, ", in turns with one: which kernels"));
+  const Weights weights = random_weights(random, s);
+  const Memory memory(three, weights.gate, weights.up, weights.down);
+  const HostFront host = random_front(random, three);
+  const Device<BFloat16> d_norm(host.norm.bf16), d_router(host.router.bf16);
+  const FrontCuda front{d_norm.get(), d_router.get(), kEpsilon};
+  struct Turn {
+    Case c;
+    Drawn drawn;
+    Device<BFloat16> residual, out, again;
+  };
+  std::vector<Turn> turns;
+  for (int i = 0; i < 6; ++i) {
+    const Case& c = i % 2 == 0 ? one : three;
+    Drawn drawn = draw(random, c, host);
+    Device<BFloat16> residual(drawn.residual.bf16);
+    const std::size_t size = residual.size();
+    turns.push_back(
+        {c, std::move(drawn), std::move(residual), Device<BFloat16>(size), Device<BFloat16>(size)});
+  }
+  for (const auto out : {&Turn::out, &Turn::again}) {
+    for (const Turn& turn : turns) {
+      ParamsCuda p = memory.params(turn.c);
+      p.residual = turn.residual.get();
+      p.out = (turn.*out).get();
+      must(run_with_front(front, p, nullptr));
+    }
+  }
+  must(cudaDeviceSynchronize(), "in turns");
+  for (const Turn& turn : turns) {
+    const std::string name = name_of(turn.c, ", with front, in turns");
+    const auto got = turn.out.fetch(), again = turn.again.fetch();
+    bench.report.check(std::memcmp(got.data(), again.data(), got.size() * 2) == 0,
+                       name + ": differs between runs");
+    compare_some(turn.c, turn.drawn.in, {weights.gate.f32, weights.up.f32, weights.down.f32}, false,
+                 got, name, bench.report);
+  }
 }
 
 // A token alone and among others, on the same way: the same bits.
@@ -411,6 +524,7 @@ int run_all(std::uint64_t seed, bool small) {
     c.sms = static_cast<int>(random.chance(0.5) ? 132 : random.between(1, 132));
     run_case(bench, c);
   }
+  run_in_turns(bench, {512, 256, 16, 4});
   run_neighbours(bench, {512, 256, 32, 4}, 1, 64);
   run_neighbours(bench, {256, 384, 16, 4}, 9, 33);
   const auto refuses = [&bench](const ParamsCuda& p, const char* what) {
