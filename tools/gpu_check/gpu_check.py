@@ -107,7 +107,7 @@ class Run:
         self.progress.say(f"{part.name}: {worst} in {time.monotonic() - begin:.1f} s")
         for row in rows:
             row.values |= {"phase": place.phase, "lane": place.lane,
-                           "began": round(begin - self.begin, 1)}
+                           "began": round(begin - self.begin, 3)}
             if place.gpus:
                 row.values["gpus"] = [gpu.name for gpu in place.gpus]
         return rows
