@@ -7,7 +7,6 @@ namespace causeway::kernels::moe {
 namespace {
 
 constexpr uint32_t kSharedMax = 227 * 1024;
-constexpr int kStagesMax = 12;
 constexpr int kStagesWanted = 4;  // of the widest; narrower ones where they do not fit
 constexpr int kStagesLeast = 3;
 

@@ -9,7 +9,7 @@ namespace causeway::kernels::moe {
 // As the kernels in front left it.
 CAUSEWAY_DEVICE void take_groups(const FewArgs& args, const FewPlace& place, int thread) {
   const int items = *args.groups.chunks, pairs = args.tokens * args.k;
-  for (int i = thread; i < items; i += 32 * kFewWarps) {
+  for (int i = thread; i < items; i += kWorkers) {
     const int4 chunk = args.groups.chunk[i];
     FewItem& item = place.of<FewItem>(place.at.items)[i];
     for (int w = 0; w < 3; ++w) {
@@ -18,7 +18,7 @@ CAUSEWAY_DEVICE void take_groups(const FewArgs& args, const FewPlace& place, int
     item.first = chunk.y;
     item.rows = chunk.z;
   }
-  for (int r = thread; r < pairs; r += 32 * kFewWarps) {
+  for (int r = thread; r < pairs; r += kWorkers) {
     const int pair = args.groups.row_pair[r];
     place.of<FewRow>(place.at.rows)[r] = {static_cast<uint16_t>(pair / args.k),
                                           static_cast<uint16_t>(pair)};
@@ -91,7 +91,7 @@ struct FewFront {
 
   CAUSEWAY_DEVICE void clear_padding() const {
     const int pitch = keys_pitch(args.experts), padding = pitch - args.experts;
-    for (int i = thread(); i < args.tokens * padding; i += 32 * kFewWarps) {
+    for (int i = thread(); i < args.tokens * padding; i += kWorkers) {
       place.of<uint32_t>(place.at.keys)[i / padding * pitch + args.experts + i % padding] = 0;
     }
   }
@@ -113,7 +113,7 @@ struct FewFront {
 
   // Chooses, and sorts the pairs by expert, a counting sort; a thread has neighbouring experts.
   CAUSEWAY_DEVICE void group() const {
-    const int each = (args.experts + 32 * kFewWarps - 1) / (32 * kFewWarps);
+    const int each = (args.experts + kWorkers - 1) / (kWorkers);
     const int first = thread() * each, end = min(first + each, args.experts);
     auto* choices = place.of<uint8_t>(place.at.choices);
     int count = 0;  // items << 16 | rows
@@ -138,7 +138,7 @@ struct FewFront {
     if (lane == 31) of_warp[warp] = before;
     workers_sync();
     for (int w = 0; w < warp; ++w) before += of_warp[w];
-    if (thread() == 32 * kFewWarps - 1) say_items(before >> 16);
+    if (thread() == kWorkers - 1) say_items(before >> 16);
     before -= count;
     int item = before >> 16, row = before & 0xFFFF;
     for (int expert = first; expert < end; ++expert) {
@@ -156,7 +156,7 @@ struct FewFront {
 
   // The pairs' weights, once the grouping is there: nobody needs them before down.
   CAUSEWAY_DEVICE void weigh() const {
-    for (int r = thread(); r < args.tokens * args.k; r += 32 * kFewWarps) {
+    for (int r = thread(); r < args.tokens * args.k; r += kWorkers) {
       const FewRow& row = place.of<FewRow>(place.at.rows)[r];
       const ChosenKeys keys = {
           place.of<uint32_t>(place.at.pair_key) + row.token * args.k,

@@ -154,7 +154,7 @@ struct FewWorker {
     float* sums = place.of<float>(place.at.sums);
     for (int64_t begin = int64_t{blockIdx.x} * kWeightRows; begin < args.hidden;
          begin += int64_t{gridDim.x} * kWeightRows) {
-      for (int i = thread(); i < args.tokens * kWeightRows; i += 32 * kFewWarps) sums[i] = 0.0f;
+      for (int i = thread(); i < args.tokens * kWeightRows; i += kWorkers) sums[i] = 0.0f;
       const float2 first_residual = residual_at(begin, thread());  // early: it takes a while
       for (int index = 0; index < items; ++index) {
         const FewItem item = place.item(index);
@@ -180,7 +180,7 @@ struct FewWorker {
   }
   CAUSEWAY_DEVICE void store(int64_t begin, float2 residual) {
     const float* sums = place.of<float>(place.at.sums);
-    for (int i = thread(); i < args.tokens * kWeightRows / 2; i += 32 * kFewWarps) {
+    for (int i = thread(); i < args.tokens * kWeightRows / 2; i += kWorkers) {
       if (i != thread()) residual = residual_at(begin, i);
       *reinterpret_cast<uint32_t*>(args.out + place_of(begin, i)) =
           pack(sums[i * 2] + residual.x, sums[i * 2 + 1] + residual.y);

@@ -63,14 +63,7 @@ struct FewArgs : ExpertsArgs {
 };
 
 // This CTA's shared memory.
-struct FewPlace : SharedPlace {
-  const FewLayout& at;
-
-  CAUSEWAY_DEVICE uint32_t full(int stage) const { return address + at.barriers + stage * 8; }
-  CAUSEWAY_DEVICE uint32_t empty(int stage) const { return full(at.stages + stage); }
-  CAUSEWAY_DEVICE uint32_t front_full() const { return full(2 * at.stages); }
-  CAUSEWAY_DEVICE uint32_t launch_read() const { return full(2 * at.stages + 1); }
-  CAUSEWAY_DEVICE uint32_t chosen() const { return full(2 * at.stages + 2); }
+struct FewPlace : RingPlace<FewLayout> {
   CAUSEWAY_DEVICE int& items() const { return *of<int>(at.words); }
   CAUSEWAY_DEVICE const FewItem& item(int index) const { return of<FewItem>(at.items)[index]; }
 };

@@ -46,6 +46,19 @@ struct SharedPlace {
   }
 };
 
+// With a layout that says where the barriers lie: full and empty of every stage, then those that
+// are used once.
+template <typename Layout>
+struct RingPlace : SharedPlace {
+  const Layout& at;
+
+  CAUSEWAY_DEVICE uint32_t full(int stage) const { return address + at.barriers + stage * 8; }
+  CAUSEWAY_DEVICE uint32_t empty(int stage) const { return full(at.stages + stage); }
+  CAUSEWAY_DEVICE uint32_t front_full() const { return full(2 * at.stages); }
+  CAUSEWAY_DEVICE uint32_t launch_read() const { return full(2 * at.stages + 1); }
+  CAUSEWAY_DEVICE uint32_t chosen() const { return full(2 * at.stages + 2); }
+};
+
 CAUSEWAY_DEVICE SharedPlace shared_place(char* memory) {
   return {memory, static_cast<uint32_t>(__cvta_generic_to_shared(memory))};
 }

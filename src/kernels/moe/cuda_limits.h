@@ -13,6 +13,7 @@ constexpr int kCtasMax = 512;
 constexpr int kFewWarps = 4;  // that multiply
 constexpr int kWorkers = 32 * kFewWarps;
 constexpr int kItemsMax = 1024;
+constexpr int kStagesMax = 12;  // of a ring
 constexpr int kFrontHiddenMax = 4096;
 constexpr int kWovenVectors = 3;  // of eight columns of active, a lane
 constexpr int kWovenIntermediateMax = kWovenVectors * 32 * 8;

@@ -7,7 +7,6 @@
 namespace causeway::kernels::moe {
 namespace {
 
-constexpr std::int64_t kStagesMax = 12;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -51,7 +50,7 @@ std::optional<WovenLayout> woven_layout(const ShapeCuda& s, int ctas) {
   at.barriers = pieces.take(8 * (2 * kStagesMax + 4));
   const std::int64_t ring = ceil_div(pieces.end(), 128) * 128, room = kWovenSharedMax - ring;
   const std::int64_t stage = 2 * std::max(4 * s.hidden, kDownRows * s.intermediate);
-  const std::int64_t stages = std::min(kStagesMax, room / stage);
+  const std::int64_t stages = std::min<std::int64_t>(kStagesMax, room / stage);
   const std::int64_t front = (1 + ceil_div(s.experts, ctas)) * s.hidden * 2;
   // A warp has every kFewWarps-th stage to itself, and relies on as many places.
   if (stages < kFewWarps || front > room) return std::nullopt;

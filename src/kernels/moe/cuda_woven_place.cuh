@@ -11,14 +11,7 @@ struct WovenArgs : ExpertsArgs {
   WovenLayout layout;
 };
 
-struct WovenPlace : SharedPlace {
-  const WovenLayout& at;
-
-  CAUSEWAY_DEVICE uint32_t full(int stage) const { return address + at.barriers + stage * 8; }
-  CAUSEWAY_DEVICE uint32_t empty(int stage) const { return full(at.stages + stage); }
-  CAUSEWAY_DEVICE uint32_t front_full() const { return full(2 * at.stages); }
-  CAUSEWAY_DEVICE uint32_t launch_read() const { return full(2 * at.stages + 1); }
-  CAUSEWAY_DEVICE uint32_t chosen() const { return full(2 * at.stages + 2); }
+struct WovenPlace : RingPlace<WovenLayout> {
   CAUSEWAY_DEVICE uint32_t weighed() const { return full(2 * at.stages + 3); }
   CAUSEWAY_DEVICE uint32_t offset_of(int stage) const {
     return at.ring + static_cast<uint32_t>(stage) * at.stage_bytes;
