@@ -13,8 +13,8 @@ constexpr int kMergeTurns = 4;  // heads of two pieces at once
 // 128 and 256 sequences, this file's kernel 4.4 and 4.2; but 6.9 beside 2.6 at 48, and at 64 a step
 // is 2 % slower with it (docs/measurements/model-h200.md).
 constexpr int kManyBeyond = 96;
-// Beyond so many this file's kernel rehearses: 2.6 µs instead of 4.5 at 48. With fewer: not
-// measured.
+// Beyond so many this file's kernel rehearses: 2.6 µs instead of 4.5 at 48. A step of 16 sequences
+// is 3 % slower with it, one of 24 or 32 0.3 %.
 constexpr int kRehearsesBeyond = 32;
 
 // With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
@@ -182,7 +182,7 @@ template <int kSize, bool kRehearses>
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
   __shared__ MergeShared shared;
   if (!a.tables_early) wait_for_predecessor();
-  if (kRehearses) let_successor_start();
+  let_successor_start();
   const Items items = items_of<kSize>(a, parties);
   const int first = items.begin / items.turns;
   Cursor at = read_cursor(a, first);
