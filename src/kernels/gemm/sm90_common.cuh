@@ -130,9 +130,7 @@ CAUSEWAY_DEVICE void store_sum(const OutputArgs& args, int m, int column, float2
   }
   float* target = static_cast<float*>(args.out) + m * args.out_stride + column;
   if (args.pairs) {
-    // First to leave L2, as the weights are: what is read long after need not wait there until it
-    // is in their way.
-    if (column < args.n) __stcs(reinterpret_cast<float2*>(target), value);
+    if (column < args.n) *reinterpret_cast<float2*>(target) = value;
     return;
   }
   if (column < args.n) target[0] = value.x;

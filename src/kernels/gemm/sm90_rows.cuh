@@ -209,10 +209,11 @@ struct RowsWorker {
     }
   }
 
-  CAUSEWAY_DEVICE void load(Fragments& f, int half, bool count) {
-    const int slab = half * 2 + warp / 2, chunk = warp % 2 * 4;
-    const uint32_t w = place.weights(cursor.stage) + slab * Ring::kRows * 128;
-    const uint32_t x = place.inputs(cursor.stage) + slab * kBatch * 128;
+  // `w`, `x`: this warp's slab of the first 128 columns of a stage.
+  CAUSEWAY_DEVICE void load(Fragments& f, uint32_t w, uint32_t x, int half, bool count) {
+    const int chunk = warp % 2 * 4;
+    w += half * 2 * Ring::kRows * 128;
+    x += half * 2 * kBatch * 128;
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
       ptx::load_matrices(f.b[j], x + chunk_at(j * 8 + lane % 8, chunk + lane / 8));
@@ -240,13 +241,25 @@ struct RowsWorker {
     }
   }
 
+  // The stage that this warp has read. With a norm every lane for itself: gains come by a copy that
+  // only the barrier orders behind the lanes' reads.
+  CAUSEWAY_DEVICE void give_back() const {
+    if constexpr (!kNorm) {
+      __syncwarp();
+      if (lane != 0) return;
+    }
+    ptx::barrier_arrive(place.empty(cursor.stage));
+  }
+
   CAUSEWAY_DEVICE void multiply_step(bool count) {
+    // In front of the wait: there is time.
+    const uint32_t w = place.weights(cursor.stage) + warp / 2 * Ring::kRows * 128;
+    const uint32_t x = place.inputs(cursor.stage) + warp / 2 * kBatch * 128;
     ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
     Fragments fragments[kHalves];
 #pragma unroll
-    for (int half = 0; half < kHalves; ++half) load(fragments[half], half, count);
-    __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(place.empty(cursor.stage));
+    for (int half = 0; half < kHalves; ++half) load(fragments[half], w, x, half, count);
+    give_back();
     cursor.advance();
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) multiply(fragments[half]);
@@ -421,7 +434,7 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
 #pragma unroll 1
     for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
-      ptx::barrier_init(place.empty(stage), kRowsWarps);
+      ptx::barrier_init(place.empty(stage), kRowsWarps * (kNorm ? 32 : 1));
     }
     ptx::barrier_init_fence();
     feeder.start_weights();
