@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "transfer/testing/bench_machine.h"
 
 namespace causeway::transfer {
@@ -156,6 +158,27 @@ TEST_P(Engine, ADirectCopyIsTriedAgain) {
   machine.faults(0).next(FaultPlan::Kind::kFail, 1);
   EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
   EXPECT_EQ(machine.faults(0).happened(), 1);
+}
+
+// Also where there is no other link; and one that hangs is waited for, and moved again.
+TEST_P(Engine, AChunkOfTheOnlyLinkIsMovedAgain) {
+  for (const FaultPlan::Kind kind :
+       {FaultPlan::Kind::kRefuse, FaultPlan::Kind::kFail, FaultPlan::Kind::kHang}) {
+    BenchMachine machine({.devices = 1});
+    TransferEngineOptions options = small_chunks();
+    options.dispatch.chunk_bytes_direct = kib(512);
+    options.chunk_time_max = millis(100);
+    machine.start(options);
+    machine.faults(0).next(kind, 1, 1);
+    std::thread release;
+    if (kind == FaultPlan::Kind::kHang) {
+      release = std::thread([&] { machine.faults(0).release_after(millis(200)); });
+    }
+    EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
+    if (release.joinable()) release.join();
+    EXPECT_EQ(machine.faults(0).happened(), 1);
+    EXPECT_GE(machine.engine->stats().retries, 1);
+  }
 }
 
 TEST_P(Engine, ADirectWayThatAlwaysFailsFailsTheTransferOnly) {

@@ -348,6 +348,7 @@ void faults(GpuRig& rig, Report& report) {
         options.chunk_time_max = millis(200);
         options.relay_rest = millis(50);
         options.dispatch.multipath_bytes_min = mib(1);
+        options.dispatch.chunk_bytes_direct = mib(4);  // of one GPU alone: several all the same
         if (auto started = rig.start(options); !started.ok()) return report.must(started, what);
         auto mover = Mover::make(rig, 0, 7);
         if (!mover.ok()) return report.fail(what + ": " + mover.error().message);
