@@ -1,12 +1,12 @@
 """What parts take: seconds on one H200 beside others, for the order; GPU memory at most, for their company."""
 
-# Of docs/measurements/gpu-check-h200.md, at 0bf3071.
+# Of docs/measurements/gpu-check-h200.md, at cbcc226, on 16 processors; racecheck attention since has fewer cases.
 SECONDS = {
-    "racecheck sampling": 40, "racecheck moe": 36, "racecheck attention": 35, "racecheck gemm": 35,
-    "attention_plain_gpu_test": 36, "attention_gpu_test": 34, "moe_gpu_test": 20,
-    "logits qwen3_moe": 30, "logits llama": 29, "logits qwen3": 26,
-    "memcheck gemm": 16, "end to end": 11, "racecheck hybrid_gemm": 10, "cuda_executor_gpu_test": 9,
-    "sampling_gpu_test": 6, "openai client": 5,
+    "racecheck attention": 95, "racecheck sampling": 93, "racecheck moe": 79, "logits qwen3_moe": 76,
+    "attention_plain_gpu_test": 45, "racecheck gemm": 41, "attention_gpu_test": 39,
+    "cuda_executor_gpu_test": 28, "moe_gpu_test": 26, "logits llama": 20, "logits qwen3": 16,
+    "memcheck attention": 14, "end to end": 12, "gemm_gpu_test": 7, "racecheck hybrid_gemm": 7,
+    "memcheck gemm": 7, "sampling_gpu_test": 5, "openai client": 5,
 }
 OTHER_SECONDS = 4
 
