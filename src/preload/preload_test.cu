@@ -587,6 +587,13 @@ int run_case(const Case& test, const std::string& program, const std::string& li
   return passed ? 0 : 1;
 }
 
+const Case* find_case(const char* name) {
+  for (const Case& test : kCases) {
+    if (std::strcmp(name, test.name) == 0) return &test;
+  }
+  return nullptr;
+}
+
 int gpus_of_another_process(const std::string& program) {
   const pid_t child = fork();
   if (child == 0) {
@@ -607,13 +614,20 @@ int main(int argc, char** argv) {
     return cudaGetDeviceCount(&gpus) == cudaSuccess ? gpus : 0;
   }
   if (what == "--case") {
-    for (const Case& test : kCases) {
-      if (argc > 2 && std::strcmp(argv[2], test.name) == 0) {
-        const int wanted = test.run();
-        return 100 + (wanted > 100 ? 100 : wanted);
-      }
-    }
-    return 1;
+    const Case* const test = argc > 2 ? find_case(argv[2]) : nullptr;
+    if (test == nullptr) return 1;
+    const int wanted = test->run();
+    return 100 + (wanted > 100 ? 100 : wanted);
+  }
+  std::vector<const Case*> tests;
+  for (int i = 1; i < argc; ++i) {
+    tests.push_back(find_case(argv[i]));
+    if (tests.back() != nullptr) continue;
+    std::printf("no such case: %s\n", argv[i]);
+    return 2;
+  }
+  for (const Case& test : kCases) {
+    if (argc < 2) tests.push_back(&test);
   }
   const std::string self = own_path();
   if (self.empty()) return 1;
@@ -627,11 +641,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   int failed = 0;
-  for (const Case& test : kCases) {
-    bool wanted = argc < 2;
-    for (int i = 1; i < argc; ++i) wanted = wanted || std::strcmp(argv[i], test.name) == 0;
-    if (wanted) failed += run_case(test, self, library);
-  }
-  std::printf("%d failed\n", failed);
+  for (const Case* test : tests) failed += run_case(*test, self, library);
+  std::printf("%zu cases, %d failed\n", tests.size(), failed);
   return failed == 0 ? 0 : 1;
 }

@@ -5,6 +5,7 @@ SECONDS = {
     "racecheck attention": 95, "racecheck sampling": 93, "racecheck moe": 79, "logits qwen3_moe": 76,
     "attention_plain_gpu_test": 45, "racecheck gemm": 41, "attention_gpu_test": 39,
     "cuda_executor_gpu_test": 28, "moe_gpu_test": 26, "logits llama": 20, "logits qwen3": 16,
+    "preload_gpu_test": 30, "preload_shared_gpu_test": 30,  # not measured: they did not run
     "memcheck attention": 14, "end to end": 12, "gemm_gpu_test": 7, "racecheck hybrid_gemm": 7,
     "memcheck gemm": 7, "sampling_gpu_test": 5, "openai client": 5,
 }
