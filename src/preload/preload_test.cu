@@ -557,7 +557,7 @@ int run_case(const Case& test, const std::string& program, const std::string& li
   bool hung = false;
   while (waitpid(child, &status, WNOHANG) == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    hung = std::chrono::steady_clock::now() - begin > std::chrono::seconds(10);
+    hung = std::chrono::steady_clock::now() - begin > std::chrono::seconds(30);
     if (!hung) continue;
     kill(child, SIGKILL);
     waitpid(child, &status, 0);

@@ -357,7 +357,7 @@ void faults(GpuRig& rig, Report& report) {
         rig.faults(gpu).next(fault.kind, 1, 1);
         std::thread release;
         if (fault.kind == FaultPlan::Kind::kHang) {
-          release = std::thread([&] { rig.faults(gpu).release_after(millis(300)); });
+          release = std::thread([&] { rig.faults(gpu).release_after(millis(600)); });
         }
         const Ask ask{.direction = direction, .look_from_cpu = true};
         report.must((*mover)->move(ask, whole(rig.area_bytes())), what);

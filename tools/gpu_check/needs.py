@@ -1,8 +1,9 @@
 """What parts take: seconds on one H200 beside others, for the order; GPU memory at most, for their company."""
 
-# Of docs/measurements/gpu-check-h200.md, at cbcc226, on 16 processors; racecheck attention since has fewer cases.
+# Of docs/measurements/gpu-check-h200.json, at cbcc226, on 16 processors.
 SECONDS = {
-    "racecheck attention": 95, "racecheck sampling": 93, "racecheck moe": 79, "logits qwen3_moe": 76,
+    "racecheck attention": 95,  # a guess: it had not ended after 176 s, and has fewer cases since
+    "racecheck sampling": 93, "racecheck moe": 79, "logits qwen3_moe": 76,
     "attention_plain_gpu_test": 45, "racecheck gemm": 41, "attention_gpu_test": 39,
     "cuda_executor_gpu_test": 28, "moe_gpu_test": 26, "logits llama": 20, "logits qwen3": 16,
     "preload_gpu_test": 30, "preload_shared_gpu_test": 30,  # not measured: they did not run

@@ -590,8 +590,8 @@ void run_many_shared(testing::Report& report, Late& late, cudaStream_t stream, R
                      bool small) {
   std::vector<Heads> shapes = {{32, 8, 128}, {64, 4, 64}, {36, 4, 128}};
   std::vector<std::int64_t> decodes = {33, 70, 96, 97, 131, 132, 300};
-  if (small) shapes = {{8, 2, 128}, {4, 1, 64}};  // under racecheck a case takes seconds
-  if (small) decodes = {36, 100};
+  if (small) shapes = {{8, 8, 128}, {4, 1, 64}};  // under racecheck a case takes seconds
+  if (small) decodes = {36, 140};
   for (const Heads& heads : shapes) {
     for (const std::int64_t decode : decodes) {
       Case c{.shape = {"many shared", 16, heads}, .decode = decode, .seed = random.bits()};

@@ -14,7 +14,7 @@ constexpr int kMergeTurns = 4;  // heads of two pieces at once
 // is 2 % slower with it (docs/measurements/model-h200.md).
 constexpr int kManyBeyond = 96;
 // Beyond so many this file's kernel rehearses: 2.6 µs instead of 4.5 at 48. A step of 16 sequences
-// is 3 % slower with it, one of 24 or 32 0.3 %.
+// is 3 % slower with it, of 24 and 32 0.4 and 0.2 %.
 constexpr int kRehearsesBeyond = 32;
 
 // With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
@@ -181,8 +181,11 @@ __device__ __forceinline__ void merge_items(const SplitArgs& a, const Items& ite
 template <int kSize, bool kRehearses>
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
   __shared__ MergeShared shared;
-  if (!a.tables_early) wait_for_predecessor();
-  let_successor_start();
+  if (a.tables_early) {
+    let_successor_start();
+  } else {
+    wait_for_predecessor();
+  }
   const Items items = items_of<kSize>(a, parties);
   const int first = items.begin / items.turns;
   Cursor at = read_cursor(a, first);
