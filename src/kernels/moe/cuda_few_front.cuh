@@ -80,10 +80,7 @@ struct FewFront {
     for (int e = 0; e < args.experts; e += 4) {
       const uint4 four = *reinterpret_cast<const uint4*>(keys + e);
       const uint32_t than = e < own ? key - 1 : key;  // the lower index among equals
-      better += four.x > than ? 1 : 0;
-      better += four.y > than ? 1 : 0;
-      better += four.z > than ? 1 : 0;
-      better += four.w > than ? 1 : 0;
+      better = better_of(four, than, better);
     }
     for (int e = own; e < expert; ++e) better += keys[e] == key ? 1 : 0;
     return better;

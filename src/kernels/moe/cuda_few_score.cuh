@@ -100,35 +100,37 @@ struct FewScore {
       return rsqrtf(mean + score.args.front.epsilon);
     }
 
-    CAUSEWAY_DEVICE void norm(float factor) {
-      const auto* weight = score.place.shared.of<const Bf16x8>(score.place.ring);
-      auto* normed = score.place.shared.of<Bf16x8>(score.place.x + token * score.place.x_pitch);
+    // Each of this thread's vectors beside the one of `weights` at its place, widened.
+    template <typename Body>
+    CAUSEWAY_DEVICE void beside(const Bf16x8* weights, Body body) {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const int v = self + i * kTeam;
         if (v >= vectors) continue;
         float x[8], w[8];
         widen(kept[i], x);
-        widen(weight[v], w);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) x[j] *= factor * w[j];
-        kept[i] = narrow(x);
-        normed[v] = kept[i];
+        widen(weights[v], w);
+        body(i, v, x, w);
       }
+    }
+
+    CAUSEWAY_DEVICE void norm(float factor) {
+      auto* normed = score.place.shared.of<Bf16x8>(score.place.x + token * score.place.x_pitch);
+      beside(score.place.shared.of<const Bf16x8>(score.place.ring),
+             [&](int i, int v, float (&x)[8], const float (&w)[8]) {
+#pragma unroll
+               for (int j = 0; j < 8; ++j) x[j] *= factor * w[j];
+               kept[i] = narrow(x);
+               normed[v] = kept[i];
+             });
     }
 
     CAUSEWAY_DEVICE float product(const Bf16x8* router) {
       float sum = 0;
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int v = self + i * kTeam;
-        if (v >= vectors) continue;
-        float x[8], w[8];
-        widen(kept[i], x);
-        widen(router[v], w);
+      beside(router, [&](int, int, const float (&x)[8], const float (&w)[8]) {
 #pragma unroll
         for (int j = 0; j < 8; ++j) sum += x[j] * w[j];
-      }
+      });
       return score.team_sum<kTeam>(sum);
     }
   };
@@ -156,6 +158,15 @@ struct FewScore {
 struct ChosenKeys {
   const uint32_t *chosen, *all;
 };
+
+// `better`, and how many of four keys are better than one.
+CAUSEWAY_DEVICE int better_of(const uint4& four, uint32_t than, int better = 0) {
+  better += four.x > than ? 1 : 0;
+  better += four.y > than ? 1 : 0;
+  better += four.z > than ? 1 : 0;
+  better += four.w > than ? 1 : 0;
+  return better;
+}
 
 // A choice's weight: softmax over the token's choices, or over all experts.
 CAUSEWAY_DEVICE float weight_of(const ExpertsArgs& args, const ChosenKeys& keys, int choice) {

@@ -36,11 +36,6 @@ struct WovenChoice {
     return order_key(__uint_as_float(static_cast<uint32_t>(word)));
   }
 
-  static CAUSEWAY_DEVICE int better_of(const uint4& four, uint32_t than) {
-    return (four.x > than ? 1 : 0) + (four.y > than ? 1 : 0) + (four.z > than ? 1 : 0) +
-           (four.w > than ? 1 : 0);
-  }
-
   // The lower index goes first among equals.
   CAUSEWAY_DEVICE int rank_in_warp(uint32_t own) const {
     auto* keys = place.of<uint32_t>(place.at.keys);
