@@ -150,31 +150,22 @@ TEST_P(Engine, ARelayThatFailedOnceRestsAndReturns) {
   EXPECT_GT(machine.engine->stats().links[1][index_of(GetParam())].relayed, kib(512));
 }
 
-TEST_P(Engine, ADirectCopyIsTriedAgain) {
-  BenchMachine machine({.devices = 1});
-  machine.start();
-  machine.faults(0).next(FaultPlan::Kind::kFail, 1);
-  EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
-  EXPECT_EQ(machine.faults(0).happened(), 1);
-}
-
 TEST_P(Engine, AChunkOfTheOnlyLinkIsMovedAgain) {
   for (const FaultPlan::Kind kind : {FaultPlan::Kind::kRefuse, FaultPlan::Kind::kFail}) {
-    BenchMachine machine({.devices = 1});
-    TransferEngineOptions options = small_chunks();
-    options.dispatch.chunk_bytes_direct = kib(512);
-    machine.start(options);
-    machine.faults(0).next(kind, 1, 1);
-    EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
-    EXPECT_EQ(machine.faults(0).happened(), 1);
-    EXPECT_GE(machine.engine->stats().retries, 1);
+    for (const int skip : {0, 1}) {
+      BenchMachine machine({.devices = 1});
+      machine.start();
+      machine.faults(0).next(kind, 1, skip);
+      EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
+      EXPECT_EQ(machine.faults(0).happened(), 1);
+      EXPECT_GE(machine.engine->stats().retries, 1);
+    }
   }
 }
 
 TEST_P(Engine, AStuckChunkOfTheOnlyLinkIsWaitedFor) {
   BenchMachine machine({.devices = 1});
   TransferEngineOptions options = small_chunks();
-  options.dispatch.chunk_bytes_direct = kib(512);
   options.chunk_time_max = millis(300);
   machine.start(options);
   machine.faults(0).next(FaultPlan::Kind::kHang, 1, 1);
