@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/gemm/even_shares.h"
 #include "kernels/gemm/gemm_cuda.h"
 
 namespace causeway::kernels::gemm {
@@ -79,7 +80,9 @@ Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
 Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
   const std::int64_t tiles = ceil_div(weight_rows(r), kSplitRows);
-  if (!fits_own(r) || r.norm || r.m > kSplitMax || sms * 4 > kFlagBytes.count) {
+  const std::int64_t steps = tiles * (r.k / kSplitStepK);
+  if (!fits_own(r) || r.norm || r.m > kSplitMax || sms * 4 > kFlagBytes.count ||
+      steps > EvenShares::kTotalMax) {
     return unsupported("GEMM: kSplit cannot do this product");
   }
   plan.batch = batch_of(r.m);
@@ -106,6 +109,7 @@ Result<CudaPlan> plan_library(CudaPlan plan) {
 Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaFacts& facts) {
   CAUSEWAY_TRY(check(request));
   if (facts.sm_count <= 0) return invalid_argument("GEMM: no SMs");
+  if (facts.sm_count > EvenShares::kCountMax) return invalid_argument("GEMM: too many SMs");
   CudaPlan plan;
   plan.request = request;
   plan.path = path;

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/random.h"
+#include "kernels/gemm/even_shares.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/testing/near.h"
 
@@ -59,6 +62,34 @@ TEST(ChooseCuda, LargeWeightsAreSharedUpTo64Rows) {
   const int most = static_cast<int>(kFlagBytes.count / 4);
   EXPECT_TRUE(plan_for(CudaPath::kSplit, request(32, 128256, 4096), {.sm_count = most}).ok());
   EXPECT_FALSE(plan_for(CudaPath::kSplit, request(32, 128256, 4096), {.sm_count = most + 1}).ok());
+}
+
+TEST(ChooseCuda, EvenSharesAreWholeAndEven) {
+  Random random(7);
+  for (int i = 0; i < 2000; ++i) {
+    const std::int64_t bits = random.between(1, 31);
+    const std::int64_t total = random.between(1, (std::int64_t{1} << bits) - 1);
+    const std::int64_t count = random.between(1, i % 2 == 0 ? 300 : EvenShares::kCountMax);
+    const EvenShares shares = EvenShares::of(total, count);
+    EXPECT_EQ(shares.begin(0), 0);
+    EXPECT_EQ(shares.begin(static_cast<unsigned>(count)), total);
+    std::int64_t least = total, most = 0;
+    for (std::int64_t share = 0; share < std::min<std::int64_t>(count, 300); ++share) {
+      const std::int64_t size = std::int64_t{shares.begin(static_cast<unsigned>(share + 1))} -
+                                shares.begin(static_cast<unsigned>(share));
+      least = std::min(least, size);
+      most = std::max(most, size);
+    }
+    EXPECT_GE(least, total / count) << total << " to " << count;
+    EXPECT_LE(most, total / count + 1) << total << " to " << count;
+  }
+}
+
+TEST(ChooseCuda, RefusesMoreStepsOrSmsThanCanBeDealtOut) {
+  EXPECT_TRUE(plan_for(CudaPath::kSplit, request(32, 1 << 24, 1 << 19), {}).ok());
+  EXPECT_FALSE(plan_for(CudaPath::kSplit, request(32, 1 << 27, 1 << 19), {}).ok());
+  EXPECT_TRUE(plan_for(CudaPath::kRows, request(1, 4096, 4096), {.sm_count = 65535}).ok());
+  EXPECT_FALSE(plan_for(CudaPath::kRows, request(1, 4096, 4096), {.sm_count = 65536}).ok());
 }
 
 TEST(ChooseCuda, WhatTmaCannotAddressGoesToTheLibrary) {

@@ -82,27 +82,38 @@ struct Choice {
   uint32_t threads, stages, shared_bytes;
 };
 
-template <int kBatch>
-Choice<SplitArgs> split_choice(CudaShare share) {
-  using Ring = SplitRing<kBatch>;
-  return {split_kernel<kBatch>, kSplitThreads, Ring::stages(share), Ring::shared_bytes(share)};
+Finish finish_of(const OutputArgs& args) {
+  if (args.bias != nullptr || !args.pairs) return Finish::kAny;
+  if (args.silu_mul) return Finish::kGated;
+  return args.out_f32 ? Finish::kF32 : Finish::kPlain;
 }
 
+template <Finish kFinish, int kBatch>
+Choice<SplitArgs> split_choice(CudaShare share) {
+  using Ring = SplitRing<kBatch>;
+  return {split_kernel<kBatch, kFinish>, kSplitThreads, Ring::stages(share),
+          Ring::shared_bytes(share)};
+}
+
+template <Finish kFinish>
 Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   switch (batch) {
-    case 8: return split_choice<8>(share);
-    case 16: return split_choice<16>(share);
-    case 32: return split_choice<32>(share);
-    case 64: return split_choice<64>(share);
-    default: return split_choice<128>(share);
+    case 8: return split_choice<kFinish, 8>(share);
+    case 16: return split_choice<kFinish, 16>(share);
+    case 32: return split_choice<kFinish, 32>(share);
+    case 64: return split_choice<kFinish, 64>(share);
+    default: return split_choice<kFinish, 128>(share);
   }
 }
 
-template <int kBatch, int kBlocks, bool kNorm, int kHalves = 1>
-Choice<RowsArgs> rows_choice(CudaShare share) {
-  using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
-  return {rows_kernel<kBatch, kBlocks, kNorm, kHalves>, kRowsThreads, Ring::stages(share),
-          Ring::shared_bytes(share)};
+Choice<SplitArgs> split_choice(Finish finish, int batch, CudaShare share) {
+  switch (finish) {
+    case Finish::kPlain: return split_choice<Finish::kPlain>(batch, share);
+    case Finish::kGated: return split_choice<Finish::kGated>(batch, share);
+    case Finish::kF32: return split_choice<Finish::kF32>(batch, share);
+    case Finish::kAny: break;
+  }
+  return split_choice<Finish::kAny>(batch, share);
 }
 
 // What of a plan says which kernel of kRows.
@@ -112,30 +123,50 @@ struct RowsKind {
   CudaShare share;
 };
 
-template <int kBatch, bool kNorm>
+template <Finish kFinish, int kBatch, int kBlocks, bool kNorm, int kHalves = 1>
+Choice<RowsArgs> rows_choice(CudaShare share) {
+  using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
+  return {rows_kernel<kBatch, kBlocks, kNorm, kHalves, kFinish>, kRowsThreads, Ring::stages(share),
+          Ring::shared_bytes(share)};
+}
+
+template <Finish kFinish, int kBatch, bool kNorm>
 Choice<RowsArgs> rows_choice(const RowsKind& kind) {
   if constexpr (kBatch == 8) {
-    if (kind.twice && kind.blocks == 1) return rows_choice<kBatch, 1, kNorm, 2>(kind.share);
+    if (kind.twice && kind.blocks == 1) {
+      return rows_choice<kFinish, kBatch, 1, kNorm, 2>(kind.share);
+    }
   }
   switch (kind.blocks) {
-    case 1: return rows_choice<kBatch, 1, kNorm>(kind.share);
-    case 2: return rows_choice<kBatch, 2, kNorm>(kind.share);
-    default: return rows_choice<kBatch, 3, kNorm>(kind.share);
+    case 1: return rows_choice<kFinish, kBatch, 1, kNorm>(kind.share);
+    case 2: return rows_choice<kFinish, kBatch, 2, kNorm>(kind.share);
+    default: return rows_choice<kFinish, kBatch, 3, kNorm>(kind.share);
   }
 }
 
-template <bool kNorm>
+template <Finish kFinish, bool kNorm>
 Choice<RowsArgs> rows_choice(const RowsKind& kind) {
-  if (kind.batch == 8) return rows_choice<8, kNorm>(kind);
+  if (kind.batch == 8) return rows_choice<kFinish, 8, kNorm>(kind);
   if constexpr (!kNorm) {
-    if (kind.batch == 32) return rows_choice<32, kNorm>(kind);
+    if (kind.batch == 32) return rows_choice<kFinish, 32, kNorm>(kind);
   }
   static_assert(kNormRowsMax == 16);
-  return rows_choice<16, kNorm>(kind);
+  return rows_choice<kFinish, 16, kNorm>(kind);
 }
 
+template <Finish kFinish>
 Choice<RowsArgs> rows_choice(const RowsKind& kind) {
-  return kind.norm ? rows_choice<true>(kind) : rows_choice<false>(kind);
+  return kind.norm ? rows_choice<kFinish, true>(kind) : rows_choice<kFinish, false>(kind);
+}
+
+Choice<RowsArgs> rows_choice(Finish finish, const RowsKind& kind) {
+  switch (finish) {
+    case Finish::kPlain: return rows_choice<Finish::kPlain>(kind);
+    case Finish::kGated: return rows_choice<Finish::kGated>(kind);
+    case Finish::kF32: return rows_choice<Finish::kF32>(kind);
+    case Finish::kAny: break;
+  }
+  return rows_choice<Finish::kAny>(kind);
 }
 
 // The whole of the SM's memory as shared memory: two kernels' CTAs beside each other need it, and
@@ -152,16 +183,16 @@ Status allow_shared_memory(const Choice<Args>& choice) {
       "GEMM: carve-out");
 }
 
-Status allow_shared_memory() {
+Status allow_shared_memory(Finish finish) {
   for (const int batch : {8, 16, 32, 64, 128}) {
-    CAUSEWAY_TRY(allow_shared_memory(split_choice(batch, CudaShare::kMore)));
+    CAUSEWAY_TRY(allow_shared_memory(split_choice(finish, batch, CudaShare::kMore)));
   }
   for (const int batch : {8, 16, 32}) {
     for (int blocks = 1; blocks <= kRowsBlocksMax; ++blocks) {
       for (const bool norm : {false, true}) {
         for (const bool twice : {false, true}) {
           const RowsKind kind = {batch, blocks, norm, twice, CudaShare::kMore};
-          CAUSEWAY_TRY(allow_shared_memory(rows_choice(kind)));
+          CAUSEWAY_TRY(allow_shared_memory(rows_choice(finish, kind)));
         }
       }
     }
@@ -205,9 +236,10 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   const OutputArgs output = output_args(plan.request, operands);
   if (plan.path == CudaPath::kRows) {
     const auto choice = rows_choice(
+        finish_of(output),
         {plan.batch, plan.blocks, plan.request.norm, plan.step_k > kRowsStepK, plan.request.share});
     const RowsArgs args = {.output = output,
-                           .tiles = plan.tiles,
+                           .tiles = EvenShares::of(plan.tiles, plan.ctas),
                            .k_steps = plan.k_steps,
                            .stages = choice.stages,
                            .gains = static_cast<const __nv_bfloat16*>(operands.gains),
@@ -218,9 +250,9 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
   args.output = output;
   args.flags = static_cast<uint32_t*>(workspace);
   args.partials = reinterpret_cast<float4*>(static_cast<char*>(workspace) + kFlagBytes.count);
-  args.tiles = plan.tiles;
+  args.steps = EvenShares::of(std::int64_t{plan.tiles} * plan.k_steps, plan.ctas);
   args.k_steps = plan.k_steps;
-  const auto choice = split_choice(plan.batch, plan.request.share);
+  const auto choice = split_choice(finish_of(output), plan.batch, plan.request.share);
   args.stages = choice.stages;
   return launch(choice, maps, args, plan.ctas, stream, overlap);
 }
@@ -274,7 +306,9 @@ CudaGemm::CudaGemm(CudaGemm&&) noexcept = default;
 CudaGemm& CudaGemm::operator=(CudaGemm&&) noexcept = default;
 
 Result<CudaGemm> CudaGemm::create() {
-  CAUSEWAY_TRY(allow_shared_memory());
+  for (const Finish finish : {Finish::kPlain, Finish::kGated, Finish::kF32, Finish::kAny}) {
+    CAUSEWAY_TRY(allow_shared_memory(finish));
+  }
   CAUSEWAY_ASSIGN(CublasLt library, CublasLt::create());
   CAUSEWAY_ASSIGN(const EncodeTiled encoder, find_encoder());
   return CudaGemm(std::make_unique<State>(std::move(library), encoder));

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda_bf16.cuh"
+#include "kernels/gemm/even_shares.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/hybrid_gemm/sm90_ptx.cuh"
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
@@ -60,6 +61,16 @@ struct FeedStep {
   }
 };
 
+// What a kernel does with finished sums. A kernel's code takes time at every launch whether it runs
+// or not (README), so kernels for what models here need have nothing else: pairs of columns, no
+// bias.
+enum class Finish {
+  kPlain,  // bf16, with or without a residual
+  kGated,  // silu_mul
+  kF32,
+  kAny,  // whatever OutputArgs says
+};
+
 struct OutputArgs {
   void* out;  // bf16 or f32 [m][n], row stride out_stride
   int64_t out_stride;
@@ -71,11 +82,30 @@ struct OutputArgs {
   bool pairs;  // out and residual allow accesses to pairs from even columns on; n is even
 };
 
+template <Finish kFinish>
+CAUSEWAY_DEVICE bool gates(const OutputArgs& args) {
+  return kFinish == Finish::kGated || (kFinish == Finish::kAny && args.silu_mul);
+}
+template <Finish kFinish>
+CAUSEWAY_DEVICE bool stores_f32(const OutputArgs& args) {
+  return kFinish == Finish::kF32 || (kFinish == Finish::kAny && args.out_f32);
+}
+template <Finish kFinish>
+CAUSEWAY_DEVICE bool stores_pairs(const OutputArgs& args) {
+  return kFinish != Finish::kAny || args.pairs;
+}
+template <Finish kFinish>
+CAUSEWAY_DEVICE bool adds_residual(const OutputArgs& args) {
+  return (kFinish == Finish::kPlain || kFinish == Finish::kAny) && args.residual != nullptr;
+}
+
 CAUSEWAY_DEVICE float to_float(uint32_t pair, int half) {
   return __uint_as_float(half == 0 ? pair << 16 : pair & 0xFFFF0000u);
 }
 
+template <Finish kFinish>
 CAUSEWAY_DEVICE float bias_at(const OutputArgs& args, int index, bool inside) {
+  if constexpr (kFinish != Finish::kAny) return 0.0f;
   return args.bias != nullptr && inside ? __bfloat162float(args.bias[index]) : 0.0f;
 }
 
@@ -85,10 +115,10 @@ CAUSEWAY_DEVICE float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 // What a residual adds to columns (column, column + 1) of rows m, m + 8 …: all asked for at once,
 // and by kRows long before it is stored with, because it comes through L2 behind all the weights on
 // their way; only where pairs are stored. `column` is even, and may lie outside.
-template <int kCount>
+template <Finish kFinish, int kCount>
 CAUSEWAY_DEVICE void ask_residual(uint32_t (&pairs)[kCount], const OutputArgs& args, int m,
                                   int column) {
-  if (args.residual == nullptr || !args.pairs || column >= args.n) return;
+  if (!adds_residual<kFinish>(args) || !stores_pairs<kFinish>(args) || column >= args.n) return;
   const __nv_bfloat16* from = args.residual + m * args.residual_stride + column;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -99,19 +129,20 @@ CAUSEWAY_DEVICE void ask_residual(uint32_t (&pairs)[kCount], const OutputArgs& a
 
 // Columns (column, column + 1) of row m; column is even, and may lie outside. `residual`: what
 // ask_residual() brought.
+template <Finish kFinish>
 CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float2 value,
                                 uint32_t residual) {
   auto* target = static_cast<__nv_bfloat16*>(args.out) + m * args.out_stride + column;
-  const __nv_bfloat16* add = args.residual + m * args.residual_stride + column;
-  if (args.pairs) {
+  if (stores_pairs<kFinish>(args)) {
     if (column >= args.n) return;
-    if (args.residual != nullptr) {
+    if (adds_residual<kFinish>(args)) {
       value.x += to_float(residual, 0);
       value.y += to_float(residual, 1);
     }
     *reinterpret_cast<uint32_t*>(target) = pack(value.x, value.y);
     return;
   }
+  const __nv_bfloat16* add = args.residual + m * args.residual_stride + column;
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
     if (column + i >= args.n) break;
@@ -122,14 +153,15 @@ CAUSEWAY_DEVICE void store_bf16(const OutputArgs& args, int m, int column, float
 }
 
 // The same in whichever type out has.
+template <Finish kFinish>
 CAUSEWAY_DEVICE void store_sum(const OutputArgs& args, int m, int column, float2 value,
                                uint32_t residual) {
-  if (!args.out_f32) {
-    store_bf16(args, m, column, value, residual);
+  if (!stores_f32<kFinish>(args)) {
+    store_bf16<kFinish>(args, m, column, value, residual);
     return;
   }
   float* target = static_cast<float*>(args.out) + m * args.out_stride + column;
-  if (args.pairs) {
+  if (stores_pairs<kFinish>(args)) {
     if (column < args.n) *reinterpret_cast<float2*>(target) = value;
     return;
   }

@@ -35,6 +35,18 @@ CAUSEWAY_DEVICE void dependents_launch() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// True in one lane of the warp, all of which call this. Chosen so, the compiler knows that it is
+// one, and issues its copies without a loop over lanes.
+CAUSEWAY_DEVICE bool elect_one() {
+  uint32_t chosen;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xFFFFFFFF;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(chosen));
+  return chosen != 0;
+}
+
 // ---- copies ----------------------------------------------------------------------------------
 
 // Cache policy for bytes that are read once: they leave L2 first.

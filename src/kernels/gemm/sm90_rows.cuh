@@ -52,7 +52,8 @@ struct RowsRing {
 
 struct RowsArgs {
   OutputArgs output;
-  int tiles, k_steps;
+  EvenShares tiles;
+  int k_steps;
   uint32_t stages;
   const __nv_bfloat16* gains;  // kNorm: [k]
   float epsilon;
@@ -84,7 +85,7 @@ struct RowsPlace {
 // ---- feeding -----------------------------------------------------------------------------------
 
 // One thread feeds w, another one x.
-template <int kBatch, int kBlocks, bool kNorm, int kHalves>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves, Finish kFinish>
 struct RowsFeeder {
   using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
   const RowsArgs& args;
@@ -98,7 +99,7 @@ struct RowsFeeder {
     const uint32_t full = place.full(cursor.stage), target = place.weights(cursor.stage);
     const int slab = at.step * static_cast<int>(Ring::kSlabs);
     ptx::barrier_arrive_expect(full, Ring::kWeightBytes);
-    if (args.output.silu_mul) {
+    if (gates<kFinish>(args.output)) {
       ptx::load_pair_slabs(target, map, at.tile * kBlocks, slab, full, policy);
     } else {
       ptx::load_slabs_streamed(target, map, at.tile * Ring::kRows, slab, full, policy);
@@ -107,20 +108,17 @@ struct RowsFeeder {
     cursor.advance();
   }
 
-  // Weights do not depend on the kernel in front: as many as there is room for. Then the rest.
-  CAUSEWAY_DEVICE void start_weights() {
-    const int first = min(count, static_cast<int>(place.stages));
-    const uint64_t policy = ptx::policy_stream();
-#pragma unroll 1
-    for (int i = 0; i < first; ++i) load_weights(policy);
-    count -= first;
-  }
+  // Weights do not depend on the kernel in front, so nothing here waits for it. The kernel behind
+  // may come when the ring is full.
   CAUSEWAY_DEVICE void feed_weights() {
     const uint64_t policy = ptx::policy_stream();
+    int room = min(count, static_cast<int>(place.stages));
+    if (room == 0) ptx::dependents_launch();
 #pragma unroll 1
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
+      if (--room == 0) ptx::dependents_launch();
     }
   }
 
@@ -144,27 +142,29 @@ struct RowsFeeder {
 
 // ---- results -----------------------------------------------------------------------------------
 
+template <Finish kFinish>
 CAUSEWAY_DEVICE void store_plain(const OutputArgs& args, int m, int column, float2 value,
                                  uint32_t residual) {
-  value.x += bias_at(args, column, column < args.n);
-  value.y += bias_at(args, column + 1, column + 1 < args.n);
-  store_sum(args, m, column, value, residual);
+  value.x += bias_at<kFinish>(args, column, column < args.n);
+  value.y += bias_at<kFinish>(args, column + 1, column + 1 < args.n);
+  store_sum<kFinish>(args, m, column, value, residual);
 }
 
+template <Finish kFinish>
 CAUSEWAY_DEVICE void store_silu_mul(const OutputArgs& args, int m, int column, float2 gate,
                                     float2 up) {
   const bool inside[2] = {column < args.n, column + 1 < args.n};
-  gate.x += bias_at(args, column, inside[0]);
-  gate.y += bias_at(args, column + 1, inside[1]);
-  up.x += bias_at(args, args.n + column, inside[0]);
-  up.y += bias_at(args, args.n + column + 1, inside[1]);
-  store_bf16(args, m, column, make_float2(silu(gate.x) * up.x, silu(gate.y) * up.y), 0);
+  gate.x += bias_at<kFinish>(args, column, inside[0]);
+  gate.y += bias_at<kFinish>(args, column + 1, inside[1]);
+  up.x += bias_at<kFinish>(args, args.n + column, inside[0]);
+  up.y += bias_at<kFinish>(args, args.n + column + 1, inside[1]);
+  store_bf16<kFinish>(args, m, column, make_float2(silu(gate.x) * up.x, silu(gate.y) * up.y), 0);
 }
 
 // ---- multiplying -------------------------------------------------------------------------------
 
 // One of the four warps.
-template <int kBatch, int kBlocks, bool kNorm, int kHalves>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves, Finish kFinish>
 struct RowsWorker {
   using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
   static constexpr int kColumns = kBatch / 8;  // blocks of 8 rows of x
@@ -321,7 +321,7 @@ struct RowsWorker {
   CAUSEWAY_DEVICE Pair pair_of(int item) const {
     // Twice as many without silu_mul; one division by a constant for both.
     constexpr int kPairs = Ring::kRows / 4;
-    const int twice = args.output.silu_mul ? 0 : 1;
+    const int twice = gates<kFinish>(args.output) ? 0 : 1;
     const int i = warp * 32 + lane + item * 32 * kRowsWarps;
     const int m = (i / kPairs) >> twice;
     return {m, (i - m * (kPairs << twice)) * 2};
@@ -332,7 +332,7 @@ struct RowsWorker {
     for (int item = 0; item < kItems; ++item) {
       const Pair at = pair_of(item);
       if (at.m >= 8) continue;
-      ask_residual(residual[item], args.output, at.m, tile * Ring::kRows + at.c);
+      ask_residual<kFinish>(residual[item], args.output, at.m, tile * Ring::kRows + at.c);
     }
   }
   CAUSEWAY_DEVICE void store(int tile, int j) {
@@ -344,13 +344,13 @@ struct RowsWorker {
       const int m = j * 8 + at.m;
       if (at.m >= 8 || m >= output.m) continue;
       const float scale = kNorm ? factor(m) : 1.0f;
-      if (output.silu_mul) {
+      if (gates<kFinish>(output)) {
         // Rows of gate and up lie in turns of 8.
         const int row = at.c / 8 * 16 + at.c % 8;
-        store_silu_mul(output, m, tile * (Ring::kRows / 2) + at.c, total(at.m, row, scale),
-                       total(at.m, row + 8, scale));
+        store_silu_mul<kFinish>(output, m, tile * (Ring::kRows / 2) + at.c, total(at.m, row, scale),
+                                total(at.m, row + 8, scale));
       } else {
-        store_plain(output, m, tile * Ring::kRows + at.c, total(at.m, at.c, scale), add);
+        store_plain<kFinish>(output, m, tile * Ring::kRows + at.c, total(at.m, at.c, scale), add);
       }
     }
   }
@@ -407,7 +407,7 @@ struct RowsWorker {
   }
 };
 
-template <int kBatch, int kBlocks, bool kNorm, int kHalves>
+template <int kBatch, int kBlocks, bool kNorm, int kHalves, Finish kFinish>
 __global__ void __launch_bounds__(kRowsThreads, 2)
     rows_kernel(const __grid_constant__ CUtensorMap x_map,
                 const __grid_constant__ CUtensorMap w_map, const __grid_constant__ RowsArgs args) {
@@ -417,42 +417,39 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
   const RowsPlace<kBatch, kBlocks, kNorm, kHalves> place = {(base + 1023) & ~1023u, args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t tiles = args.tiles;
-  const int first_tile = static_cast<int>(blockIdx.x * tiles / gridDim.x);
-  const int end_tile = static_cast<int>((blockIdx.x + 1) * tiles / gridDim.x);
+  const int first_tile = args.tiles.begin(blockIdx.x), end_tile = args.tiles.begin(blockIdx.x + 1);
 
-  const bool feeds_weights = warp == kRowsWarps && lane == 0;
-  const bool feeds_inputs = warp == kRowsWarps + 1 && lane == 0;
-  RowsFeeder<kBatch, kBlocks, kNorm, kHalves> feeder{args,
-                                                     feeds_weights ? &w_map : &x_map,
-                                                     place,
-                                                     {first_tile, 0},
-                                                     (end_tile - first_tile) * args.k_steps};
+  const bool feeds_weights = warp == kRowsWarps, chosen = ptx::elect_one();
+  RowsFeeder<kBatch, kBlocks, kNorm, kHalves, kFinish> feeder{
+      args,
+      feeds_weights ? &w_map : &x_map,
+      place,
+      {first_tile, 0},
+      (end_tile - first_tile) * args.k_steps};
 
-  // ---- weights are asked for before anything else ----------------------------------------------
-  if (feeds_weights) {
+  if (feeds_weights && chosen) {
 #pragma unroll 1
     for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), kRowsWarps * (kNorm ? 32 : 1));
     }
     ptx::barrier_init_fence();
-    feeder.start_weights();
-    ptx::dependents_launch();
   }
   __syncthreads();
-  ptx::dependency_wait();
 
   // ---- roles -----------------------------------------------------------------------------------
   if (feeds_weights) {
-    feeder.feed_weights();
-  } else if (feeds_inputs) {
-    feeder.feed_inputs();
+    if (chosen) feeder.feed_weights();
+    return;
+  }
+  ptx::dependency_wait();
+  if (warp == kRowsWarps + 1) {
+    if (chosen) feeder.feed_inputs();
   } else if (warp < kRowsWarps) {
     float* sums = reinterpret_cast<float*>(shared + (place.sums() - base));
     float* squares = reinterpret_cast<float*>(shared + (place.squares() - base));
-    RowsWorker<kBatch, kBlocks, kNorm, kHalves>{args, place, sums, squares, warp, lane}.work(
-        first_tile, end_tile);
+    RowsWorker<kBatch, kBlocks, kNorm, kHalves, kFinish>{args, place, sums, squares, warp, lane}
+        .work(first_tile, end_tile);
   }
 }
 

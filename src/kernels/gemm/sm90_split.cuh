@@ -51,7 +51,8 @@ struct SplitArgs {
   OutputArgs output;
   float4* partials;  // [ctas][groups][kBatch/8][128 threads], of the CTA's first tile
   uint32_t* flags;   // [ctas], zero: whether they are there
-  int tiles, k_steps;
+  EvenShares steps;  // of all tiles
+  int k_steps;       // of a tile
   uint32_t stages;
 };
 
@@ -61,10 +62,9 @@ struct SplitShare {
   int k_steps;
 
   CAUSEWAY_DEVICE explicit SplitShare(const SplitArgs& args) : k_steps(args.k_steps) {
-    const int64_t steps = static_cast<int64_t>(args.tiles) * args.k_steps;
-    const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x);
-    begin = static_cast<int>(place * steps / gridDim.x);
-    end = static_cast<int>((place + 1) * steps / gridDim.x);
+    const unsigned place = gridDim.x - 1 - blockIdx.x;
+    begin = args.steps.begin(place);
+    end = args.steps.begin(place + 1);
   }
   // Whether the first tile's earlier steps, and the last one's later steps, are another CTA's.
   CAUSEWAY_DEVICE bool leaves() const { return begin % k_steps != 0; }
@@ -95,7 +95,7 @@ struct SplitPlace {
 // ---- feeding -----------------------------------------------------------------------------------
 
 // One thread feeds w, another one x.
-template <int kBatch>
+template <int kBatch, Finish kFinish>
 struct SplitFeeder {
   using Ring = SplitRing<kBatch>;
   const SplitArgs& args;
@@ -109,7 +109,7 @@ struct SplitFeeder {
     const uint32_t full = place.full(cursor.stage), target = place.weights(cursor.stage);
     const int column = at.step * kSplitStepK;
     ptx::barrier_arrive_expect(full, Ring::kWeightBytes);
-    if (args.output.silu_mul) {
+    if (gates<kFinish>(args.output)) {
       ptx::load_pair_streamed(target, map, column, at.tile * (kSplitRows / 16), full, policy);
     } else {
       ptx::load_box_streamed(target, map, column, at.tile * kSplitRows, full, policy);
@@ -118,20 +118,17 @@ struct SplitFeeder {
     cursor.advance();
   }
 
-  // Weights do not depend on the kernel in front: as many as there is room for. Then the rest.
-  CAUSEWAY_DEVICE void start_weights() {
-    const int first = min(count, static_cast<int>(place.stages));
-    const uint64_t policy = ptx::policy_stream();
-#pragma unroll 1
-    for (int i = 0; i < first; ++i) load_weights(policy);
-    count -= first;
-  }
+  // Weights do not depend on the kernel in front, so nothing here waits for it. The kernel behind
+  // may come when the ring is full.
   CAUSEWAY_DEVICE void feed_weights() {
     const uint64_t policy = ptx::policy_stream();
+    int room = min(count, static_cast<int>(place.stages));
+    if (room == 0) ptx::dependents_launch();
 #pragma unroll 1
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
+      if (--room == 0) ptx::dependents_launch();
     }
   }
 
@@ -179,7 +176,7 @@ CAUSEWAY_DEVICE void split_tell(const SplitArgs& args, const SplitShare& share,
 }
 
 // One of the warpgroups.
-template <int kBatch>
+template <int kBatch, Finish kFinish>
 struct SplitWorker {
   using Ring = SplitRing<kBatch>;
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
@@ -254,11 +251,11 @@ struct SplitWorker {
   CAUSEWAY_DEVICE Target target(int tile) const {
     const OutputArgs& output = args.output;
     const int blocks = (tile * kSplitGroups + group) * 4 + thread / 32;  // of 16 rows of w
-    const int own = blocks * (output.silu_mul ? 8 : 16) + lane / 4, second = own + 8;
+    const int own = blocks * (gates<kFinish>(output) ? 8 : 16) + lane / 4, second = own + 8;
     Target at = {lane % 4 * 2 + lane / 4 % 2, own - lane / 4 % 2, {}};
-    at.bias[0] = bias_at(output, own, own < output.n);
-    at.bias[1] = output.silu_mul ? bias_at(output, output.n + own, own < output.n)
-                                 : bias_at(output, second, second < output.n);
+    at.bias[0] = bias_at<kFinish>(output, own, own < output.n);
+    at.bias[1] = gates<kFinish>(output) ? bias_at<kFinish>(output, output.n + own, own < output.n)
+                                        : bias_at<kFinish>(output, second, second < output.n);
     return at;
   }
 
@@ -266,28 +263,28 @@ struct SplitWorker {
   CAUSEWAY_DEVICE void store_gated(const float* quad, int m, const Target& at) const {
     const float2 value = neighbours(silu(quad[0] + at.bias[0]) * (quad[2] + at.bias[1]),
                                     silu(quad[1] + at.bias[0]) * (quad[3] + at.bias[1]), lane);
-    if (m < args.output.m) store_bf16(args.output, m, at.column, value, 0);
+    if (m < args.output.m) store_bf16<kFinish>(args.output, m, at.column, value, 0);
   }
   CAUSEWAY_DEVICE void store_two(const float* quad, int m, const Target& at, uint32_t residual,
                                  uint32_t residual_on) const {
     const float2 first = neighbours(quad[0] + at.bias[0], quad[1] + at.bias[0], lane);
     const float2 on = neighbours(quad[2] + at.bias[1], quad[3] + at.bias[1], lane);
     if (m >= args.output.m) return;
-    store_sum(args.output, m, at.column, first, residual);
-    store_sum(args.output, m, at.column + 8, on, residual_on);
+    store_sum<kFinish>(args.output, m, at.column, first, residual);
+    store_sum<kFinish>(args.output, m, at.column + 8, on, residual_on);
   }
 
   // Where pairs can be stored, which most often they can: all rows at once, because one after the
   // other each takes as long as all.
   CAUSEWAY_DEVICE void store_pairs(const float (&sums)[kBatch / 2], const Target& at) const {
-    if (args.output.silu_mul) {
+    if (gates<kFinish>(args.output)) {
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) store_gated(sums + i * 4, at.m + i * 8, at);
       return;
     }
     uint32_t residual[kQuads] = {}, residual_on[kQuads] = {};
-    ask_residual(residual, args.output, at.m, at.column);
-    ask_residual(residual_on, args.output, at.m, at.column + 8);
+    ask_residual<kFinish>(residual, args.output, at.m, at.column);
+    ask_residual<kFinish>(residual_on, args.output, at.m, at.column + 8);
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
       store_two(sums + i * 4, at.m + i * 8, at, residual[i], residual_on[i]);
@@ -296,10 +293,10 @@ struct SplitWorker {
 
   CAUSEWAY_DEVICE void store(float (&sums)[kBatch / 2], int tile) const {
     const Target at = target(tile);
-    if (args.output.pairs) return store_pairs(sums, at);
+    if (stores_pairs<kFinish>(args.output)) return store_pairs(sums, at);
 #pragma unroll 1
     for (int m = at.m; m < kBatch; m += 8) {
-      if (args.output.silu_mul) {
+      if (gates<kFinish>(args.output)) {
         store_gated(sums, m, at);
       } else {
         store_two(sums, m, at, 0, 0);
@@ -329,8 +326,9 @@ struct SplitWorker {
   }
 };
 
-template <int kBatch>
-__global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
+template <int kBatch, Finish kFinish>
+__global__ void __launch_bounds__(kSplitThreads,
+                                  kFinish == Finish::kAny ? 1 : SplitRing<kBatch>::kCtasPerSm)
     split_kernel(const __grid_constant__ CUtensorMap x_map,
                  const __grid_constant__ CUtensorMap w_map,
                  const __grid_constant__ SplitArgs args) {
@@ -340,16 +338,15 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const SplitShare share(args);
-  const bool feeds_weights = warp == 4 * kSplitGroups && lane == 0;
-  const bool feeds_inputs = warp == 4 * kSplitGroups + 1 && lane == 0;
-  SplitFeeder<kBatch> feeder{args,
-                             feeds_weights ? &w_map : &x_map,
-                             place,
-                             {share.begin / args.k_steps, share.begin % args.k_steps},
-                             share.end - share.begin};
+  const bool feeds_weights = warp == 4 * kSplitGroups, chosen = ptx::elect_one();
+  const int first_tile = share.begin / args.k_steps;
+  SplitFeeder<kBatch, kFinish> feeder{args,
+                                      feeds_weights ? &w_map : &x_map,
+                                      place,
+                                      {first_tile, share.begin - first_tile * args.k_steps},
+                                      share.end - share.begin};
 
-  // ---- weights are asked for before anything else ----------------------------------------------
-  if (feeds_weights) {
+  if (feeds_weights && chosen) {
 #pragma unroll 1
     for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
@@ -358,20 +355,20 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
     ptx::barrier_init(place.told(), 128 * kSplitGroups);
     ptx::barrier_init(place.heard(), 1);
     ptx::barrier_init_fence();
-    feeder.start_weights();
-    ptx::dependents_launch();
   }
   __syncthreads();
-  ptx::dependency_wait();
 
   // ---- roles -----------------------------------------------------------------------------------
   if (feeds_weights) {
-    feeder.feed_weights();
-  } else if (feeds_inputs) {
-    feeder.feed_inputs();
+    if (chosen) feeder.feed_weights();
+    return;
+  }
+  ptx::dependency_wait();
+  if (warp == 4 * kSplitGroups + 1) {
+    if (chosen) feeder.feed_inputs();
   } else if (warp < 4 * kSplitGroups) {
     const int group = warp / 4, thread = static_cast<int>(threadIdx.x) % 128;
-    SplitWorker<kBatch>{args, share, place, group, thread, lane}.work();
+    SplitWorker<kBatch, kFinish>{args, share, place, group, thread, lane}.work();
   } else if (warp == 4 * kSplitGroups + 2 && lane == 0) {
     split_tell<kBatch>(args, share, place);
   }
