@@ -7,7 +7,7 @@
 namespace causeway::kernels::attention::parts {
 namespace {
 
-constexpr int kMergeTurns = 4;  // heads of two pieces at once
+constexpr int kMergeTurns = kMergeUnroll / 2;  // heads of two pieces at once
 
 // Beyond so many sequences merge_many_kernel merges. It adds 3.3 µs to a layer of Llama-3.1-8B at
 // 128 and 256 sequences, this file's kernel 4.4 and 4.2; but 6.9 beside 2.6 at 48, and at 64 a step
@@ -17,42 +17,90 @@ constexpr int kManyBeyond = 96;
 // is 3 % slower with it, of 24 and 32 0.4 and 0.2 %.
 constexpr int kRehearsesBeyond = 32;
 
-// With many sequences most have two pieces: kMergeTurns heads of one at a time, all loads together.
-template <int kSize>
-__device__ void merge_pairs(const SplitArgs& a, const SequencePlan& pieces, int sequence, int head,
-                            int step, int turns, int element, bool real) {
-  const int heads = a.kv_heads * a.group;
-  float2 state[kMergeTurns][2];
-  float4 part[kMergeTurns][2];
-#pragma unroll
-  for (int t = 0; t < kMergeTurns; ++t) {
-    const int h = min(head + t * step, heads - 1);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int64_t piece =
-          piece_of(a, h / a.group, pieces.first + j, j == 0 && pieces.within != 0) * a.group +
-          h % a.group;
-      state[t][j] = __ldcg(a.state + piece);
-      part[t][j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
-    }
-  }
-#pragma unroll
-  for (int t = 0; t < kMergeTurns; ++t) {
-    const int h = head + t * step;
-    if (t >= turns || h >= heads) continue;
-    Merged merged;
-    merged.add(state[t], part[t]);
-    if (!real) continue;
-    merged.store(reinterpret_cast<uint2*>(a.out + (int64_t{sequence} * heads + h) * kSize) +
-                 element);
-  }
+// What a CTA merges. An item is a turn: so many heads of a sequence as it has room for at once.
+struct Items {
+  int parties, party_bits;  // teams of kSize / 4 threads that share the pieces of a head; log 2
+  int at_once;              // heads
+  int turns;                // of a sequence
+  int each, rest;           // items of a CTA; so many CTAs have one more
+  Divider by_turns;
+  bool rehearses;
+};
+
+// Where a sequence's pieces lie.
+struct Pieces {
+  int count;
+  int row;    // of the first slot, in `state` and `partial`
+  int inner;  // the first piece lies so many rows further
+};
+
+__device__ __forceinline__ Pieces read_pieces(const MergeArgs& a, int sequence) {
+  const int4 plan = *reinterpret_cast<const int4*>(a.plan + sequence);
+  return {plan.y, 2 * plan.x * a.heads, plan.z != 0 ? a.group : 0};
 }
 
-// Or of the last sequence, where there is none.
-__device__ SequencePlan read_plan(const SplitArgs& a, int sequence) {
-  const int4 four =
-      *reinterpret_cast<const int4*>(a.sequence_plan + min(sequence, a.sequences - 1));
-  return {four.x, four.y, four.z, four.w};
+// A thread's place in its CTA, and the rows of its elements.
+struct Place {
+  int team, party;
+  const char* partial;
+  char* out;
+};
+
+// A team's part of an item: a head's pieces, or with a step those of several heads of two pieces.
+struct HeadRange {
+  int first, end;
+  int step;  // from one of kMergeTurns heads to the next; 0: there is one
+};
+
+// This party's pieces of a head; or (not kShared) those of several heads of two pieces, which are
+// stored. All loads of a round together.
+template <int kSize, bool kShared>
+__device__ __forceinline__ void add_pieces(const MergeArgs& a, const Items& items,
+                                           const Place& place, const Pieces& pieces,
+                                           const HeadRange& heads, char* target, bool real,
+                                           Merged& merged) {
+  const int parties = kShared ? items.parties : 1;
+  const bool pairs = !kShared && heads.step > 0;
+  const int stored = real ? heads.end : 0;
+  const int next = parties * 2 * a.heads;  // from a piece's row to this party's next
+  const int step = pairs ? 0 : 2 * parties;
+#pragma unroll 1
+  for (int at = place.party; at < pieces.count; at += parties * kMergeUnroll) {
+    float2 states[kMergeUnroll];
+    float4 values[kMergeUnroll];
+#pragma unroll
+    for (int t = 0; t < kMergeTurns; ++t) {
+      const int head = min(heads.first + t * (pairs ? heads.step : 0), a.heads - 1),
+                piece = at + t * step;
+      const int row = pieces.row + piece * 2 * a.heads + row_of(a, head);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int at_row = j == 1 ? row + next : piece == 0 ? row + pieces.inner : row;
+        const bool wanted = piece + j * parties < pieces.count;
+        values[2 * t + j] = read_value<kSize>(place.partial, at_row, wanted);
+        states[2 * t + j] = read_state(a, at_row, wanted);
+      }
+    }
+    float above[kMergeTurns], all = merged.above;
+#pragma unroll
+    for (int t = 0; t < kMergeTurns; ++t) {
+      above[t] = fmaxf(states[2 * t].x, states[2 * t + 1].x);
+      all = fmaxf(all, above[t]);
+    }
+    merged.rescale(all);  // of pairs: nothing
+#pragma unroll
+    for (int t = 0; t < kMergeTurns; ++t) {
+      if (pairs) merged.above = above[t];
+      merged.add(states[2 * t], values[2 * t]);
+      merged.add(states[2 * t + 1], values[2 * t + 1]);
+      if (!pairs) continue;
+      if (heads.first + t * heads.step < stored) {
+        merged.store(target + t * heads.step * (kSize * 2));
+      }
+      merged.sum = 0;
+      merged.value = make_float4(0, 0, 0, 0);
+    }
+  }
 }
 
 // What the threads of a CTA share.
@@ -63,161 +111,161 @@ struct MergeShared {
 
 // All threads of the CTA: party 0's `merged` gets what the other parties have.
 template <int kTeam>
-__device__ void join_parties(int parties, int party, MergeShared& shared, Merged& merged) {
+__device__ __forceinline__ void join_parties(int parties, int party, MergeShared& shared,
+                                             Merged& merged) {
+  constexpr int kTeams = kMergeThreads / kTeam, kAtOnce = 4;
   const int thread = static_cast<int>(threadIdx.x);
   shared.values[thread] = merged.value;
   shared.states[thread] = make_float2(merged.above, merged.sum);
   __syncthreads();
   if (party == 0) {
     float above = merged.above;
-    for (int other = 1; other < parties; ++other) {
-      above = fmaxf(above, shared.states[thread + other * kTeam].x);
+#pragma unroll
+    for (int other = 1; other < kTeams; ++other) {
+      if (other < parties) above = fmaxf(above, shared.states[thread + other * kTeam].x);
     }
-    merged.rescale(above);
-    for (int other = 1; other < parties; ++other) {
-      const int at = thread + other * kTeam;
-      add_piece(shared.states[at], shared.values[at], above, merged.sum, merged.value);
+    merged = {.above = above};
+#pragma unroll 1
+    for (int first = 0; first < parties; first += kAtOnce) {
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int at = thread + (first + j) * kTeam;
+        float2 state = make_float2(-INFINITY, 0);
+        float4 value = make_float4(0, 0, 0, 0);
+        if (first + j < parties) state = shared.states[at], value = shared.values[at];
+        merged.add(state, value);
+      }
     }
   }
   __syncthreads();
 }
 
-// This party's pieces of a query head.
-template <int kSize>
-__device__ __forceinline__ void add_pieces(const SplitArgs& a, const SequencePlan& pieces, int head,
-                                           int parties, int party, int element, Merged& merged) {
-  const int kv_head = head / a.group, row = head % a.group;
-  for (int i = party; i < pieces.count; i += parties * kMergeUnroll) {
-    float2 state[kMergeUnroll];
-    float4 part[kMergeUnroll];
-#pragma unroll
-    for (int j = 0; j < kMergeUnroll; ++j) {
-      const int at = i + j * parties;
-      state[j] = make_float2(-INFINITY, 0);
-      part[j] = make_float4(0, 0, 0, 0);
-      if (at >= pieces.count) continue;
-      const int64_t piece =
-          piece_of(a, kv_head, pieces.first + at, at == 0 && pieces.within != 0) * a.group + row;
-      state[j] = __ldcg(a.state + piece);
-      part[j] = __ldcg(reinterpret_cast<const float4*>(a.partial + piece * kSize) + element);
-    }
-    merged.add(state, part);
-  }
-}
-
-// What a CTA merges. An item is a turn: so many heads of a sequence as it has room for at once.
-struct Items {
-  int parties;  // teams of kSize / 4 threads that share the pieces of a head
-  int at_once;  // heads
-  int turns;    // of a sequence
-  int begin, end;
-};
-
-template <int kSize>
-__device__ Items items_of(const SplitArgs& a, int parties) {
-  constexpr int kTeams = kMergeThreads / (kSize / 4);
-  const int at_once = kTeams / parties, turns = (a.kv_heads * a.group + at_once - 1) / at_once;
-  const int64_t items = int64_t{a.sequences} * turns;
-  return {.parties = parties,
-          .at_once = at_once,
-          .turns = turns,
-          .begin = static_cast<int>(blockIdx.x * items / gridDim.x),
-          .end = static_cast<int>((blockIdx.x + int64_t{1}) * items / gridDim.x)};
-}
-
-// The sequence of an item, its pieces, and those of the one behind.
+// A place in the items, and its sequence's pieces.
 struct Cursor {
-  int sequence;
-  SequencePlan pieces, next;
+  int sequence, turn;
+  Pieces pieces;
 };
 
-__device__ Cursor read_cursor(const SplitArgs& a, int sequence) {
-  return {sequence, read_plan(a, sequence), read_plan(a, sequence + 1)};
+__device__ __forceinline__ Cursor read_cursor(const MergeArgs& a, int sequence, int turn) {
+  return {sequence, turn, read_pieces(a, sequence)};
 }
 
-// All threads of the CTA. `at`: of the first item, then of the last. Not real: nothing is stored.
-template <int kSize>
-__device__ __forceinline__ void merge_items(const SplitArgs& a, const Items& items, Cursor& at,
+// All threads of the CTA. `at`: of the first of `left` items, then behind the last. Not real:
+// nothing is stored.
+template <int kSize, bool kShared>
+__device__ __forceinline__ void merge_items(const MergeArgs& a, const Items& items,
+                                            const Place& place, int left, Cursor& at,
                                             MergeShared& shared, bool real) {
-  constexpr int kTeam = kSize / 4;
-  const int thread = static_cast<int>(threadIdx.x), heads = a.kv_heads * a.group;
-  const int parties = items.parties, team = thread / kTeam, element = thread % kTeam;
-  const int party = team % parties;
-  for (int item = items.begin; item < items.end; ++item) {
-    if (item / items.turns != at.sequence) {
-      ++at.sequence;
-      at.pieces = at.next;
-      at.next = read_plan(a, at.sequence + 1);
-    }
-    const SequencePlan& pieces = at.pieces;
+  int done;
+#pragma unroll 1
+  for (; left > 0; left -= done, at.turn += done) {
+    if (at.turn == items.turns) at = read_cursor(a, at.sequence + 1, 0);
+    done = 1;
+    const Pieces& pieces = at.pieces;
     if (pieces.count == 1) continue;  // its worker had all of it
-    const int turn = item % items.turns;
-    if (pieces.count == 2 && parties == 1) {
-      const int together = min(kMergeTurns, min(items.end - item, items.turns - turn));
-      merge_pairs<kSize>(a, pieces, at.sequence, turn * items.at_once + team, items.at_once,
-                         together, element, real);
-      item += together - 1;
-      continue;
+    const int first = at.turn * items.at_once;
+    HeadRange heads = {.first = first + (kShared ? place.team >> items.party_bits : place.team),
+                       .end = a.heads,
+                       .step = 0};
+    const bool pairs = !kShared && pieces.count == 2;
+    if (pairs) {
+      done = min(kMergeTurns, min(left, items.turns - at.turn));
+      heads.end = min(a.heads, first + done * items.at_once);
+      heads.step = items.at_once;
     }
-    const int head = turn * items.at_once + team / parties;
-    const bool inside = head < heads, stores = real && inside && party == 0;
-    auto* target =
-        reinterpret_cast<uint2*>(a.out + (int64_t{at.sequence} * heads + head) * kSize) + element;
-    if (pieces.count == 0) {
-      if (stores) *target = make_uint2(0, 0);
-      continue;
-    }
+    char* target = place.out + int64_t{at.sequence * a.heads + heads.first} * (kSize * 2);
     Merged merged;
-    if (inside) add_pieces<kSize>(a, pieces, head, parties, party, element, merged);
-    if (parties > 1) join_parties<kTeam>(parties, party, shared, merged);
-    if (stores) merged.store(target);
+    if (pieces.count == 0) {
+      merged.sum = 1;
+    } else {
+      add_pieces<kSize, kShared>(a, items, place, pieces, heads, target, real, merged);
+      if constexpr (kShared) {
+        join_parties<kSize / 4>(items.parties, place.party, shared, merged);
+      }
+    }
+    if (real && !pairs && heads.first < heads.end && place.party == 0) merged.store(target);
   }
 }
 
 // Merges pieces. CTAs have items next to each other, so that they look a sequence up once. Also
-// zeroes rows without a sequence. kRehearses: tables come early, and first all is done once without
+// zeroes rows without a sequence. Rehearsing: tables come early, and first all is done once without
 // effect, while the kernel in front still writes what this reads: the instructions are in no cache.
 // Which pieces there are the plan says, which is complete.
-template <int kSize, bool kRehearses>
-__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const SplitArgs a, int parties) {
+//
+// kShared: several teams have a head's pieces; else one, and several heads of two pieces at once.
+template <int kSize, bool kShared, bool kRehearses>
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_kernel(const MergeArgs a, const Items items) {
   __shared__ MergeShared shared;
-  if (a.tables_early) {
+  if (a.early) {
     let_successor_start();
   } else {
     wait_for_predecessor();
   }
-  const Items items = items_of<kSize>(a, parties);
-  const int first = items.begin / items.turns;
-  Cursor at = read_cursor(a, first);
+  const unsigned team = threadIdx.x / (kSize / 4), element = threadIdx.x % (kSize / 4);
+  Place place = {.team = static_cast<int>(team),
+                 .party = kShared ? static_cast<int>(team) & (items.parties - 1) : 0,
+                 .partial = reinterpret_cast<const char*>(a.partial) + element * 16,
+                 .out = reinterpret_cast<char*>(a.out) + element * 8};
+  asm("" : "+l"(place.partial));  // kept: else each load adds the element to the row anew
+  const int cta = static_cast<int>(blockIdx.x);
+  const int begin = cta * items.each + min(cta, items.rest);
+  const int count = items.each + (cta < items.rest ? 1 : 0);
+  const int sequence = items.by_turns.of(begin), turn = begin - sequence * items.turns;
+  Cursor at = read_cursor(a, sequence, turn);
 #pragma unroll 1
-  for (int pass = kRehearses ? 0 : 1; pass < 2; ++pass) {
+  for (int pass = kRehearses && items.rehearses ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
-    if (real && a.tables_early) wait_for_predecessor();
-    if (real && at.sequence != first) at = read_cursor(a, first);
-    merge_items<kSize>(a, items, at, shared, real);
+    if (real && a.early) wait_for_predecessor();
+    if (real && kRehearses) {
+      if (at.sequence != sequence) at = read_cursor(a, sequence, turn);
+      at.turn = turn;
+    }
+    merge_items<kSize, kShared>(a, items, place, count, at, shared, real);
   }
 }
 
-// How many teams share a head: as many as keep the items within kMergeCtasMax, and at least a warp.
+// How many teams share a head, log 2: as many as keep the items within kMergeCtasMax, and at least
+// a warp.
 template <int kSize>
-int merge_parties(int sequences, int heads) {
+int merge_party_bits(int sequences, int heads) {
   constexpr int kTeams = kMergeThreads / (kSize / 4);
-  int parties = kTeams;
-  while (parties > 128 / kSize && sequences * heads > kMergeCtasMax * (kTeams / parties)) {
-    parties /= 2;
+  int bits = kTeams == 8 ? 3 : 4;
+  static_assert(kTeams == 8 || kTeams == 16);
+  while (1 << bits > 128 / kSize && sequences * heads > kMergeCtasMax * (kTeams >> bits)) --bits;
+  return bits;
+}
+
+// What few sequences of few heads run has neither of what others need.
+template <int kSize>
+auto choose_merge(const Items& items) {
+  if constexpr (kSize == 64) {
+    return merge_kernel<64, true, true>;
+  } else {
+    if (items.parties == 1) return merge_kernel<kSize, false, true>;
+    return items.rehearses ? merge_kernel<kSize, true, true> : merge_kernel<kSize, true, false>;
   }
-  return parties;
 }
 
 template <int kSize>
-Status launch_merge(const SplitArgs& a, CudaStream stream) {
-  const int heads = a.kv_heads * a.group, parties = merge_parties<kSize>(a.sequences, heads);
-  const int at_once = kMergeThreads / (kSize / 4) / parties;
-  const int grid = std::min(kMergeCtasMax, a.sequences * ((heads + at_once - 1) / at_once));
-  const bool rehearses = a.tables_early && a.sequences > kRehearsesBeyond;
+Status launch_merge(const SplitArgs& split, CudaStream stream) {
+  const MergeArgs a = merge_args(split);
+  const int bits = merge_party_bits<kSize>(a.sequences, a.heads);
+  const int at_once = kMergeThreads / (kSize / 4) >> bits;
+  const int turns = (a.heads + at_once - 1) / at_once, count = a.sequences * turns;
+  const int grid = std::min(kMergeCtasMax, count);
+  if (grid == 0) return {};
+  const Items items = {.parties = 1 << bits,
+                       .party_bits = bits,
+                       .at_once = at_once,
+                       .turns = turns,
+                       .each = count / grid,
+                       .rest = count % grid,
+                       .by_turns = divider(turns),
+                       .rehearses = a.early && a.sequences > kRehearsesBeyond};
   return launch("attention (merging)", stream,
                 {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)},
-                rehearses ? merge_kernel<kSize, true> : merge_kernel<kSize, false>, a, parties);
+                choose_merge<kSize>(items), a, items);
 }
 
 }  // namespace

@@ -12,41 +12,114 @@ constexpr int kMergeUnroll = 8;  // pieces asked for at once
 // The product behind is placed when all CTAs of this kernel have been: no more than two an SM.
 constexpr int kMergeCtasMax = 264;
 
-// Adds a piece, of which the largest score is at most `above`.
-__device__ inline void add_piece(const float2& state, const float4& part, float above, float& sum,
-                                 float4& value) {
-  const float factor = exp2f(state.x - above);
-  sum += state.y * factor;
-  value.x += part.x * factor;
-  value.y += part.y * factor;
-  value.z += part.z * factor;
-  value.w += part.w * factor;
+// Division by what the host knows, as a multiplication: exact while x × (divisor - 1) < 2^31, and
+// beyond never too small.
+struct Divider {
+  uint32_t factor;
+  __device__ int of(int x) const {
+    return static_cast<int>(__umulhi(2u * static_cast<uint32_t>(x), factor));
+  }
+};
+inline Divider divider(int divisor) {
+  const auto d = static_cast<uint32_t>(divisor);
+  return {((uint32_t{1} << 31) + d - 1) / d};
 }
 
-// What the merging kernel adds up of one element: `above` is the largest score of all.
+// What both kernels know of SplitArgs.
+struct MergeArgs {
+  const float2* state;
+  const float* partial;
+  __nv_bfloat16* out;
+  const SequencePlan* plan;  // [sequences]
+  int sequences, heads, group;
+  Divider by_group;
+  bool early;  // the plan may be read before the kernel in front has ended
+};
+
+inline MergeArgs merge_args(const SplitArgs& a) {
+  return {.state = a.state,
+          .partial = a.partial,
+          .out = a.out,
+          .plan = a.sequence_plan,
+          .sequences = a.sequences,
+          .heads = a.kv_heads * a.group,
+          .group = a.group,
+          .by_group = divider(a.group),
+          .early = a.tables_early};
+}
+
+// What a head adds to a slot's row of `state` and `partial`, as piece_of() says: a KV head's are
+// those of its group's pieces not within, then of the others. All rows are less than 2^16.
+__device__ inline int row_of(const MergeArgs& a, int head) {
+  return a.by_group.of(head) * a.group + head;
+}
+
+// 2^x for x ≤ 0 in one instruction: 0 below 2^-126, which is nothing beside the largest piece's 1.
+__device__ __forceinline__ float power_of_2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 1 / x to the bit, for x of a sum of pieces (1 to the number of tokens): what the compiler makes
+// of the division, without its call for numbers close to the ends of the range.
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fmaf(y, -fmaf(x, y, -1.0f), y);
+}
+
+// Of a piece: what its worker left, where `wanted`, else nothing to add. Relaxed: past the first
+// cache, where a rehearsal may have left what lay there before, and in the order written: of weak
+// loads the assembler puts half behind the use of others. What a use waits for first, the states,
+// is to be asked for last.
+template <int kSize>
+__device__ __forceinline__ float4 read_value(const char* partial, int row, bool wanted) {
+  float4 value = make_float4(0, 0, 0, 0);
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+      "@p ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];\n}"
+      : "+f"(value.x), "+f"(value.y), "+f"(value.z), "+f"(value.w)
+      : "l"(partial + int64_t{row} * (kSize * 4)), "r"(wanted ? 1 : 0)
+      : "memory");
+  return value;
+}
+
+__device__ __forceinline__ float2 read_state(const MergeArgs& a, int row, bool wanted) {
+  float2 state = make_float2(-INFINITY, 0);
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n"
+      "@p ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];\n}"
+      : "+f"(state.x), "+f"(state.y)
+      : "l"(a.state + row), "r"(wanted ? 1 : 0)
+      : "memory");
+  return state;
+}
+
+// What the merging kernels add up of four elements: `above` is the largest score of all.
 struct Merged {
   float above = -INFINITY, sum = 0;
   float4 value = {0, 0, 0, 0};
 
-  template <int kCount>
-  __device__ void add(const float2 (&state)[kCount], const float4 (&part)[kCount]) {
-    float next = above;
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) next = fmaxf(next, state[j].x);
-    rescale(next);
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) add_piece(state[j], part[j], above, sum, value);
+  // A piece, of which the largest score is at most `above`.
+  __device__ void add(const float2& state, const float4& part) {
+    const float factor = power_of_2(state.x - above);
+    sum += state.y * factor;
+    value.x += part.x * factor;
+    value.y += part.y * factor;
+    value.z += part.z * factor;
+    value.w += part.w * factor;
   }
   __device__ void rescale(float next) {
-    const float shrink = exp2f(above - next);
+    const float shrink = power_of_2(above - next);
     above = next;
     sum *= shrink;
     value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
   }
-  __device__ void store(uint2* target) const {
-    const float inverse = 1.0f / sum;
-    *target = make_uint2(pack(value.x * inverse, value.y * inverse),
-                         pack(value.z * inverse, value.w * inverse));
+  __device__ void store(char* target) const {
+    const float inverse = reciprocal(sum);
+    *reinterpret_cast<uint2*>(target) = make_uint2(pack(value.x * inverse, value.y * inverse),
+                                                   pack(value.z * inverse, value.w * inverse));
   }
 };
 
