@@ -1,3 +1,4 @@
+#include <cfloat>
 #include <string>
 
 #include "kernels/cuda_bf16.cuh"
@@ -16,21 +17,40 @@ struct Args {
   Bf16x8* out;            // [rows][vectors]
   const int32_t* wanted;  // [rows] or null
   float epsilon;
-  int vectors;           // of eight, in a row
-  const float4* parts;   // [kParts][tokens][vectors][2]: to be added to x
-  int64_t part_vectors;  // of eight, in a part
-  Bf16x8* sum;           // [tokens][vectors], may be x
+  float size, inverse;  // of a row; 1 / size
+  int vectors;          // of eight, in a row
+  const float4* parts;  // [kParts][tokens][vectors][2]: to be added to x
+  int64_t part_stride;  // of float4
+  Bf16x8* sum;          // [tokens][vectors], may be x
 };
 
-// x + parts, which becomes the sum.
-__device__ Bf16x8 add_parts(const Args& a, int64_t at, const Bf16x8& x) {
+// Relaxed: the assembler keeps such loads in the order written. Of others it puts the last behind
+// the use of the first, a round trip more.
+__device__ __forceinline__ uint4 read_relaxed(const void* source) {
+  uint4 words;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "l"(source)
+               : "memory");
+  return words;
+}
+
+__device__ __forceinline__ float4 read_floats(const float4* source) {
+  const uint4 words = read_relaxed(source);
+  return make_float4(__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z),
+                     __uint_as_float(words.w));
+}
+
+// x + parts, which becomes the sum. x is asked for last: the first sum needs it.
+__device__ __forceinline__ Bf16x8 add_parts(const Args& a, int64_t at) {
   float4 part[kParts][2];
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {
-    const float4* source = a.parts + 2 * (p * a.part_vectors + at);
-    part[p][0] = __ldcg(source);
-    part[p][1] = __ldcg(source + 1);
+    const float4* source = a.parts + 2 * at + p * a.part_stride;
+    part[p][0] = read_floats(source);
+    part[p][1] = read_floats(source + 1);
   }
+  const Bf16x8 x = {read_relaxed(a.x + at)};
   float wide[8];
   widen(x, wide);
 #pragma unroll
@@ -45,12 +65,21 @@ __device__ Bf16x8 add_parts(const Args& a, int64_t at, const Bf16x8& x) {
   return sum;
 }
 
+// total / a.size to the bit (Markstein: the inverse is rounded correctly), without the paths of a
+// division for the ends of the range: below it epsilon is all, beyond it total is infinite.
+__device__ __forceinline__ float mean(const Args& a, float total) {
+  const float near = total * a.inverse;
+  const float exact = fmaf(fmaf(-near, a.size, total), a.inverse, near);
+  return total <= FLT_MAX ? exact : total;
+}
+
 // Grid: rows. A row stays in registers between its two passes, kVectors of a thread: few threads
 // leave room on an SM beside the CTAs of products.
 template <int kVectors, bool kAdds>
 __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
   __shared__ float sums[32];
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int lane = thread & 31, warp = thread >> 5;
   // Weights are nobody's output: they come from HBM while the kernel in front ends.
   let_successor_start();
   Bf16x8 weights[kVectors], x[kVectors];
@@ -66,8 +95,8 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const int at = thread + i * threads;
-    x[i] = at < a.vectors ? row[at] : Bf16x8{};
-    if (kAdds && at < a.vectors) x[i] = add_parts(a, token * a.vectors + at, x[i]);
+    x[i] = Bf16x8{};
+    if (at < a.vectors) x[i] = kAdds ? add_parts(a, token * a.vectors + at) : row[at];
   }
 
   // ---- squares -------------------------------------------------------------------------------
@@ -79,11 +108,10 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
     for (int j = 0; j < 8; ++j) squares += wide[j] * wide[j];
   }
   squares = warp_sum(squares);
-  if (thread % 32 == 0) sums[thread / 32] = squares;
+  if (lane == 0) sums[warp] = squares;
   __syncthreads();
-  const int warps = threads / 32, lane = thread % 32;
-  const float total = warp_sum(lane < warps ? sums[lane] : 0.0f);
-  const float factor = rsqrtf(total / static_cast<float>(a.vectors * 8) + a.epsilon);
+  const float total = warp_sum(lane < threads >> 5 ? sums[lane] : 0.0f);
+  const float factor = rsqrtf(mean(a, total) + a.epsilon);
 
   // ---- out -----------------------------------------------------------------------------------
 #pragma unroll
@@ -119,9 +147,11 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                      .out = static_cast<Bf16x8*>(p.out),
                      .wanted = p.rows_wanted,
                      .epsilon = p.epsilon,
+                     .size = static_cast<float>(p.size),
+                     .inverse = 1.0f / static_cast<float>(p.size),
                      .vectors = vectors,
                      .parts = reinterpret_cast<const float4*>(p.parts),
-                     .part_vectors = p.tokens * vectors,
+                     .part_stride = p.tokens * vectors * 2,
                      .sum = static_cast<Bf16x8*>(p.sum)};
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.rows)), dim3(threads)};
   auto* kernel = adds             ? norm_kernel<1, true>
