@@ -194,9 +194,10 @@ __device__ __forceinline__ void merge_items(const MergeArgs& a, const Items& ite
 //
 // kShared: several teams have a head's pieces; else one, and several heads of two pieces at once.
 template <int kSize, bool kShared, bool kRehearses>
-__global__ void __launch_bounds__(kMergeThreads)
+__global__ void __launch_bounds__(kMergeLaunched)
     merge_kernel(const MergeArgs a, const Items items) {
   __shared__ MergeShared shared;
+  if (threadIdx.x >= kMergeThreads) return;
   if (a.early) {
     let_successor_start();
   } else {
@@ -264,7 +265,7 @@ Status launch_merge(const SplitArgs& split, CudaStream stream) {
                        .by_turns = divider(turns),
                        .rehearses = a.early && a.sequences > kRehearsesBeyond};
   return launch("attention (merging)", stream,
-                {dim3(static_cast<unsigned>(grid)), dim3(kMergeThreads)},
+                {dim3(static_cast<unsigned>(grid)), dim3(kMergeLaunched)},
                 choose_merge<kSize>(items), a, items);
 }
 
