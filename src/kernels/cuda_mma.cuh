@@ -68,6 +68,13 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&d)[4], uint3
                : "memory");
 }
 
+// An 8 × 8 matrix transposed: lane l holds row l / 4, columns l % 4 × 2 and the next.
+__device__ __forceinline__ uint32_t transposed(uint32_t matrix) {
+  uint32_t d;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(d) : "r"(matrix));
+  return d;
+}
+
 // c [16 × 8] += a [16 × 16] · b [16 × 8]. Lane l holds of c: rows l / 4 (c0, c1) and l / 4 + 8
 // (c2, c3), columns l % 4 × 2 and the next; of a: the same rows (a0, a1), columns l % 4 × 2 and the
 // next, and 8 further (a2, a3); of b: rows l % 4 × 2 and the next (b0), 8 further (b1), column l

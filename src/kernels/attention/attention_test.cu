@@ -500,13 +500,24 @@ void run_many(testing::Report& report, Late& late, cudaStream_t stream, Random& 
   run(7, 128, true);
 }
 
-// Workers of a few tiles, whose sequence changes with their first, second, third … tile.
+// Workers of a few tiles, whose sequence changes with their first, second, third … tile. Frames
+// smaller than a tile, and larger, where a tile lies in two: these the split kernel serves by
+// instances of their own, with norms and without.
 void run_changes(testing::Report& report, Late& late, cudaStream_t stream, Random& random) {
+  struct Load {
+    std::int64_t block, decode;
+    bool norm;
+  };
+  constexpr Load kLoads[] = {{12, 3, false},  {12, 12, false}, {12, 40, false}, {23, 3, true},
+                             {23, 12, false}, {23, 40, true},  {16, 40, false}, {31, 12, true}};
   for (const std::int64_t size : {64, 128}) {
-    for (const std::int64_t decode : {3, 12, 40}) {
-      Case c{.shape = {"changes", 12, {16, 8, size}}, .decode = decode, .seed = random.bits()};
-      for (std::int64_t i = 0; i < decode; ++i) {
-        c.context.push_back(random.between(decode == 3 ? 1500 : 280, decode == 3 ? 1900 : 420));
+    for (const Load& load : kLoads) {
+      Case c{.shape = {"changes", load.block, {16, 8, size}, load.norm},
+             .decode = load.decode,
+             .seed = random.bits()};
+      const bool few = load.decode == 3;
+      for (std::int64_t i = 0; i < load.decode; ++i) {
+        c.context.push_back(random.between(few ? 1500 : 280, few ? 1900 : 420));
         c.queries.push_back(1);
       }
       run_case(c, split_ways(), report, late, stream);

@@ -10,6 +10,14 @@ constexpr int kTile = 16;  // tokens
 
 __device__ inline int tiles_of(int length) { return (length + kTile - 1) / kTile; }
 
+// 2^x, x ≤ 0, by the instruction that exp2f() is made of. That scales around it for results below
+// 2^-126, in three instructions more; here they are 0. All others are the same to the bit.
+__device__ __forceinline__ float exp2_flushed(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 struct DecodeArgs {
   const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
   int64_t q_stride;

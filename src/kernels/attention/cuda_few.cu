@@ -48,13 +48,6 @@ struct FewRange {
   }
 };
 
-// Bytes of a head's element from its row's beginning on, in rows of 16-byte pieces, swizzled: piece
-// c of row r lies at place c ^ (r mod 8).
-template <int kSize>
-__device__ __forceinline__ uint32_t place(int row, int chunk) {
-  return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
-}
-
 // A warp's own tiles of a round, numbers warp and warp + kFewWarps: where their rows lie, a lane
 // each, and copies of them on their way.
 template <int kSize, int kEights>

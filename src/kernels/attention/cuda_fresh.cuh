@@ -1,5 +1,6 @@
-// A token's own q, k and v as the product left them, prepared in the registers of a warp: norm of
-// heads (Qwen3), rotary embedding. What prepare() does in a launch of its own.
+// A token's own q and k as the product left them, prepared by a warp, in its registers or where
+// they lie in shared memory: norm of heads (Qwen3), rotary embedding. What prepare() does in a
+// launch of its own.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,7 +9,6 @@
 
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
-#include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 
@@ -31,78 +31,6 @@ struct FreshArgs {
   const __nv_bfloat16* k_norm;
   float epsilon;
 };
-
-__device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from) {
-  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
-}
-
-// Cosines and sines of a token for the columns that a lane holds of a left operand.
-template <int kSize>
-struct QueryTurn {
-  static constexpr int kHalf = kSize / 32;  // blocks of 16 columns in half a head
-  float2 cosine[kHalf][2], sine[kHalf][2];
-
-  // `row`: the token's of the table, in global or shared memory.
-  __device__ __forceinline__ void load(const float* row, int lane) {
-    const float* turn = row + lane % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < kHalf; ++i) {
-#pragma unroll
-      for (int part = 0; part < 2; ++part) {
-        const int column = i * 16 + part * 8;
-        cosine[i][part] = *reinterpret_cast<const float2*>(turn + column);
-        sine[i][part] = *reinterpret_cast<const float2*>(turn + kSize / 2 + column);
-      }
-    }
-  }
-};
-
-// Query heads of one token as the left operand of a tensor-core tile (cuda_mma.cuh): rows are
-// heads, a lane holds rows lane / 4 and lane / 4 + 8. Rows without a head are 0 and stay so.
-template <int kSize>
-__device__ __forceinline__ void prepare_queries(const FreshArgs& fresh,
-                                                const QueryTurn<kSize>& turn, int lane,
-                                                uint32_t (&q)[kSize / 16][4]) {
-  constexpr int kHalf = QueryTurn<kSize>::kHalf;
-  float factor[2] = {1.0f, 1.0f};
-  if (fresh.q_norm != nullptr) {
-    float squares[2] = {};
-#pragma unroll
-    for (int i = 0; i < kSize / 16; ++i) {
-#pragma unroll
-      for (int part = 0; part < 4; ++part) {
-        const float2 two = __bfloat1622float2(reinterpret_cast<__nv_bfloat162&>(q[i][part]));
-        squares[part & 1] += two.x * two.x + two.y * two.y;
-      }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      squares[half] += __shfl_xor_sync(0xFFFFFFFFu, squares[half], 1);
-      squares[half] += __shfl_xor_sync(0xFFFFFFFFu, squares[half], 2);
-      factor[half] = norm_factor(squares[half], kSize, fresh.epsilon);
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kHalf; ++i) {
-#pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      const int column = i * 16 + part / 2 * 8 + lane % 4 * 2;
-      const float2 cosine = turn.cosine[i][part / 2], sine = turn.sine[i][part / 2];
-      float2 low = __bfloat1622float2(reinterpret_cast<__nv_bfloat162&>(q[i][part]));
-      float2 high = __bfloat1622float2(reinterpret_cast<__nv_bfloat162&>(q[i + kHalf][part]));
-      if (fresh.q_norm != nullptr) {
-        const float2 l = load_pair(fresh.q_norm + column);
-        const float2 h = load_pair(fresh.q_norm + kSize / 2 + column);
-        low = make_float2(low.x * (factor[part & 1] * l.x), low.y * (factor[part & 1] * l.y));
-        high = make_float2(high.x * (factor[part & 1] * h.x), high.y * (factor[part & 1] * h.y));
-      }
-      rotate(low.x, high.x, cosine.x, sine.x);
-      rotate(low.y, high.y, cosine.y, sine.y);
-      q[i][part] = pack(low.x, low.y);
-      q[i + kHalf][part] = pack(high.x, high.y);
-    }
-  }
-}
 
 // Cosines and sines of a token for the elements that a lane holds of a FreshHead.
 template <int kSize>
@@ -158,6 +86,88 @@ struct FreshHead {
       rotate(low[i], high[i], turn.cosine[i], turn.sine[i]);
       half[0].x[i] = __float2bfloat16_rn(low[i]);
       half[1].x[i] = __float2bfloat16_rn(high[i]);
+    }
+  }
+};
+
+// Bytes from the first of rows of heads in shared memory on: 16-byte pieces, swizzled, piece c of
+// row r at place c ^ (r mod 8).
+template <int kSize>
+__device__ __forceinline__ uint32_t place(int row, int chunk) {
+  return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
+}
+
+// Heads of one token, prepared where they lie in such rows: some rows at once, a team of lanes a
+// row, a piece of each half a lane. In shared memory it is a loop over rows; in the registers of
+// a tensor-core operand every element would be an instruction of its own.
+template <int kSize>
+struct FreshRows {
+  static constexpr int kTeam = kSize / 16;
+  static constexpr int kAtOnce = 32 / kTeam;
+
+  struct Gains {
+    Bf16x8 half[2];
+
+    __device__ __forceinline__ void load(const __nv_bfloat16* from, int lane) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        half[i] = *reinterpret_cast<const Bf16x8*>(from + i * (kSize / 2) + lane % kTeam * 8);
+      }
+    }
+  };
+
+  // All lanes: rows [first, first + count). `turn`: the token's row of the table.
+  static __device__ __forceinline__ void prepare(char* rows, int first, int count,
+                                                 const float* turn, bool norm, const Gains& gains,
+                                                 float epsilon, int lane) {
+    const int chunk = lane % kTeam;
+#pragma unroll 1
+    for (int from = 0; from < count; from += kAtOnce) {
+      const int index = from + lane / kTeam;
+      const uint32_t at = place<kSize>(first + min(index, count - 1), chunk);
+      auto* low_place = reinterpret_cast<Bf16x8*>(rows + at);
+      auto* high_place = reinterpret_cast<Bf16x8*>(rows + (at ^ kSize));
+      float low[8], high[8];
+      widen(*low_place, low);
+      widen(*high_place, high);
+      if (norm) scale(low, high, gains, epsilon);
+#pragma unroll
+      for (int i = 0; i < 8; i += 4) {
+        const auto* four = reinterpret_cast<const float4*>(turn + chunk * 8 + i);
+        const float4 cosine = four[0], sine = four[kSize / 2 / 4];
+        rotate(low[i], high[i], cosine.x, sine.x);
+        rotate(low[i + 1], high[i + 1], cosine.y, sine.y);
+        rotate(low[i + 2], high[i + 2], cosine.z, sine.z);
+        rotate(low[i + 3], high[i + 3], cosine.w, sine.w);
+      }
+      if (index < count) {
+        *low_place = narrow(low);
+        *high_place = narrow(high);
+      }
+    }
+  }
+
+  // The norm. Sums in instructions: every instance of a kernel must round alike.
+  static __device__ __forceinline__ void scale(float (&low)[8], float (&high)[8],
+                                               const Gains& gains, float epsilon) {
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      squares = __fmaf_rn(low[i], low[i], squares);
+      squares = __fmaf_rn(high[i], high[i], squares);
+    }
+#pragma unroll
+    for (int lanes = kTeam / 2; lanes > 0; lanes /= 2) {
+      squares += __shfl_xor_sync(0xFFFFFFFFu, squares, lanes);
+    }
+    const float factor = norm_factor(squares, kSize, epsilon);
+    float gain[2][8];
+    widen(gains.half[0], gain[0]);
+    widen(gains.half[1], gain[1]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      low[i] = __fmul_rn(low[i], __fmul_rn(factor, gain[0][i]));
+      high[i] = __fmul_rn(high[i], __fmul_rn(factor, gain[1][i]));
     }
   }
 };

@@ -18,7 +18,8 @@
 // sequence's last tile prepares its k in the tile, and puts k and v into their frame. Tokens of
 // earlier steps are asked for before the kernel in front has ended.
 //
-// The query heads that share the KV head are the rows of a 16-row tensor-core tile.
+// The query heads that share the KV head are the eight columns of the tensor cores' product, or two
+// of eight: scores are [tokens × heads] = K · qᵀ, sums [elements × heads] = Vᵀ · weights.
 // Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
 // before the first ends, adds them up (cuda_merge.cu).
 #include "kernels/attention/cuda_split.cuh"
@@ -30,11 +31,28 @@ namespace {
 
 constexpr unsigned kAll = 0xFFFFFFFFu;
 
-// A tile of a sequence.
-struct Cursor {
-  int sequence, tile, length;
+// What an instance of the kernel serves. Code costs time even where nobody runs it: what most
+// launches are has instances that have nothing else.
+enum class Serves {
+  kAll,
+  // Tokens that come fresh, a plan that may be read early, frames of at least a tile, up to eight
+  // query heads, places for queries.
+  kCommon,
+  kCommonWithNorms,  // of q and of k
+};
 
-  __device__ bool last() const { return tile + 1 == tiles_of(length); }
+// A tile of a sequence.
+struct Tile {
+  int sequence;
+  int rest;     // tokens of the sequence from the tile's first on
+  bool begins;  // it is the first of its sequence that the worker has
+
+  __device__ bool last() const { return rest <= kTile; }
+};
+
+// The tile to be loaded next, and where it lies: token `within` of frame number frame_at.
+struct Loading : Tile {
+  int frame_at, within;
 };
 
 // What lies where, as far as a worker needs it: a lane each of the next frames and sequences.
@@ -46,20 +64,10 @@ struct Tables {
   int sequences_from;           // number of lane 0's
   int lengths, frame_begins;
 
-  __device__ Tables(const SplitArgs& args, const SlotPlan& plan, int lane_)
-      : a(args),
-        lane(lane_),
-        frames_from(plan.frame_at),
-        frames_end(plan.frames_end),
-        frames_now(plan.frames[lane_]),
-        sequences_from(plan.sequence + 1),
-        lengths(plan.lengths[lane_]),
-        frame_begins(plan.frame_begins[lane_]) {}
-
   __device__ int read_frames(int from) const {
     return from + lane < frames_end ? a.frames[from + lane] : 0;
   }
-  // All lanes: from now on, frame() is asked for `from` to `from` + 31, or what lies behind.
+  // All lanes: from now on, frames() is asked for `from` on.
   __device__ void move_to(int from) {
     const int passed = from - frames_from;
     if (passed < 32) return;
@@ -68,60 +76,42 @@ struct Tables {
     frames_now = far ? read_frames(from) : frames_next;
     frames_next = read_frames(frames_from + 32);
   }
+  // All lanes: what frame() is asked of. A lane has one of the 32 frames from `from` on.
+  __device__ int frames(int from) const {
+    return lane >= from - frames_from ? frames_now : frames_next;
+  }
   // All lanes; each may ask for another index.
-  __device__ int frame(int index) const {
-    const int at = index - frames_from;
-    const int now = __shfl_sync(kAll, frames_now, at & 31);
-    const int next = __shfl_sync(kAll, frames_next, at & 31);
-    return at < 32 ? now : next;
+  __device__ int frame(int held, int index) const {
+    return __shfl_sync(kAll, held, (index - frames_from) & 31);
   }
   // All lanes, of a sequence behind the worker's first.
-  __device__ int length(int sequence) const {
+  __device__ int of_sequence(int held, const int32_t* all, int sequence) const {
     const int at = sequence - sequences_from;
-    const int held = __shfl_sync(kAll, lengths, at & 31);
-    return at < 32 ? held : a.length[sequence];
+    const int near = __shfl_sync(kAll, held, at & 31);
+    return at < 32 ? near : all[sequence];
   }
-  __device__ int frame_begin(int sequence) const {
-    const int at = sequence - sequences_from;
-    const int held = __shfl_sync(kAll, frame_begins, at & 31);
-    return at < 32 ? held : a.frame_begin[sequence];
-  }
-  // To the next tile. True when that enters another sequence.
-  __device__ bool advance(Cursor& at) const {
-    if (!at.last()) {
-      ++at.tile;
-      return false;
+  // All lanes: to the next tile, which there is.
+  __device__ void advance(Loading& at) {
+    at.rest -= kTile;
+    at.within += kTile;
+    at.begins = at.rest <= 0;
+    if (at.begins) {
+      do at.rest = of_sequence(lengths, a.length, ++at.sequence);
+      while (at.rest == 0);
+      at.frame_at = of_sequence(frame_begins, a.frame_begin, at.sequence);
+      at.within = 0;
     }
-    at.tile = 0;
-    do {
-      if (++at.sequence >= a.sequences) return false;
-      at.length = length(at.sequence);
-    } while (at.length == 0);
-    return true;
+    for (; at.within >= a.block_tokens; ++at.frame_at) at.within -= a.block_tokens;
+    move_to(at.frame_at);
   }
 };
 
-// The tile to be loaded next, and where it lies: token `within` of frame number frame_at.
-struct Loading : Cursor {
-  int frame_at, within;
-
-  __device__ bool advance(Tables& tables) {
-    const bool enters = tables.advance(*this);
-    if (enters) {
-      frame_at = tables.frame_begin(sequence);
-      within = 0;
-    } else {
-      within += kTile;
-      for (; within >= tables.a.block_tokens; ++frame_at) within -= tables.a.block_tokens;
-    }
-    tables.move_to(frame_at);
-    return enters;
-  }
-};
-
-template <int kSize>
+template <int kSize, Serves kServes>
 struct Worker {
   using Shared = Ring<kSize>;
+  using Rows = FreshRows<kSize>;
+  static constexpr bool kCommon = kServes != Serves::kAll;
+  static constexpr int kEights = kCommon ? 1 : kSplitGroupMax / 8;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
@@ -131,82 +121,95 @@ struct Worker {
   char* memory;   // shared, of this warp: tiles of K and V, then slots, then turns
   uint32_t ring;  // its address
   int lane;
-  int kv_head;
-  uint64_t once;              // L2 policy of what is read once
-  int own_frame;              // lane i: where the own token of the tile in stage i belongs
-  uint32_t q[kSize / 16][4];  // as the left operand
-  float out[kSize / 8][4];
-  float largest[2], total[2];  // of rows lane / 4 and lane / 4 + 8
+  int worker, kv_head;
+  uint64_t once;  // L2 policy of what is read once
+  typename Rows::Gains q_gains, k_gains;
+  // Lane i, of the tile in stage i: its sequence × 2, + 1 if it begins; where its own token
+  // belongs.
+  int held_sequence, held_rest, own_frame, own_position;
+  uint32_t q[kEights][kSize / 16][2];  // as the right operand
+  // Rows are elements, columns query heads: a lane has heads lane % 4 × 2 and the next.
+  float out[kEights][kSize / 16][4];
+  float largest[kEights][2], total[kEights][2];
 
-  __device__ bool fresh() const { return a.fresh.table != nullptr; }
-
-  // How many of a tile's tokens have been written: its own is none of them when it is fresh.
-  __device__ int written(const Cursor& at) const {
-    return at.length - (fresh() ? 1 : 0) - at.tile * kTile;
+  static __device__ bool early(const SplitArgs& a) { return kCommon || a.tables_early; }
+  __device__ bool fresh() const { return kCommon || a.fresh.table != nullptr; }
+  __device__ bool has_slots() const { return kCommon || a.slot_bytes != 0; }
+  __device__ bool norm(const __nv_bfloat16* gains) const {
+    return kCommon ? kServes == Serves::kCommonWithNorms : gains != nullptr;
   }
 
-  // Rows of 16-byte pieces, swizzled: piece c of row r lies at place c ^ (r mod 8).
-  static __device__ uint32_t place(int row, int chunk) {
-    return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
-  }
+  __device__ int stage_offset(int stage) const { return stage * 2 * kTileBytes; }
   __device__ uint32_t tile_of(int stage) const {
-    return ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
+    return ring + static_cast<uint32_t>(stage_offset(stage));
   }
 
   // ---- KV of earlier tokens ---------------------------------------------------------------------
 
   // Zeros for rows without a token, but the row of a token that is fresh is left to load_own().
   __device__ void load(const Loading& at, int stage) {
-    const int chunk = lane % kChunks, count = written(at);
-    const int own_row = fresh() ? count : kTile;
-    const uint32_t target = tile_of(stage);
-    const char* source = a.keys + kv_head * kSize * 2 + chunk * 16;
-    const auto copy = [&](int row, int64_t offset) {
-      if (row == own_row) return;
-      const char* from = source + offset;
-      const bool valid = row < count;
-      mma::copy_async(target + place(row, chunk), from, valid, once);
-      mma::copy_async(target + kTileBytes + place(row, chunk), from + a.value_offset, valid, once);
-    };
-    if (a.block_tokens < kTile) {
-      const int token = at.within + lane % kTile, block = token / a.block_tokens;
-      const int frame = tables.frame(at.frame_at + block);
-      const int64_t mine =
-          lane % kTile < count
-              ? frame * a.frame_bytes + (token - block * a.block_tokens) * a.token_stride
-              : 0;
-#pragma unroll
-      for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
-        const int row = i * kRowsAtOnce + lane / kChunks;
-        copy(row, __shfl_sync(kAll, mine, row));
-      }
-      keep_own_frame(__shfl_sync(kAll, frame, own_row & (kTile - 1)), stage);
+    const int count = at.rest - (fresh() ? 1 : 0), own_row = fresh() ? count : kTile;
+    const int held = tables.frames(at.frame_at);
+    if (lane == stage) {
+      held_sequence = at.sequence * 2 + (at.begins ? 1 : 0);
+      held_rest = at.rest;
+    }
+    if (!kCommon && a.block_tokens < kTile) {
+      load_rows(at, held, stage, count, own_row);
       return;
     }
     // Two frames at most: rows before the cut lie in the first.
-    const int cut = a.block_tokens - at.within;
-    const int first = tables.frame(at.frame_at), second = tables.frame(at.frame_at + 1);
-    const int64_t low = first * a.frame_bytes + at.within * a.token_stride;
-    const int64_t high = second * a.frame_bytes;
-    const int stride = static_cast<int>(a.token_stride);
+    const int cut = a.block_tokens - at.within, stride = static_cast<int>(a.token_stride);
+    const int first = tables.frame(held, at.frame_at), second = tables.frame(held, at.frame_at + 1);
+    if (lane == stage) {
+      own_frame = own_row < cut ? first : second;
+      own_position = own_row < cut ? at.within + own_row : own_row - cut;
+    }
+    int row = lane / kChunks;
+    const char* from = a.keys + (kv_head * kSize * 2 + lane % kChunks * 16) +
+                       first * a.frame_bytes + int64_t{at.within + row} * stride;
+    const int64_t jump = (second - first) * a.frame_bytes - int64_t{a.block_tokens} * stride;
+    const uint32_t target = tile_of(stage);
 #pragma unroll
     for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
-      const int row = i * kRowsAtOnce + lane / kChunks;
-      const bool behind = row >= cut && row < count;
-      const int rows = row < count ? row - (behind ? cut : 0) : 0;
-      copy(row, (behind ? high : low) + int64_t{rows} * stride);
+      // A row behind the last token is not read, wherever it would be.
+      const char* mine = row < cut ? from : from + jump;
+      if (row != own_row) copy_row(target, row, mine, row < count);
+      row += kRowsAtOnce;
+      from += kRowsAtOnce * stride;
     }
-    keep_own_frame(own_row >= cut ? second : first, stage);
   }
-  __device__ void keep_own_frame(int frame, int stage) {
-    if (lane == stage) own_frame = frame;
+  // The lane's pieces of K and V.
+  __device__ void copy_row(uint32_t target, int row, const char* from, bool valid) const {
+    const uint32_t to = target + place<kSize>(row, lane % kChunks);
+    mma::copy_async(to, from, valid, once);
+    mma::copy_async(to + kTileBytes, from + a.value_offset, valid, once);
+  }
+  // Of frames smaller than a tile.
+  __device__ void load_rows(const Loading& at, int held, int stage, int count, int own_row) {
+    const int token = at.within + lane % kTile, block = token / a.block_tokens;
+    const int frame = tables.frame(held, at.frame_at + block);
+    const int position = token - block * a.block_tokens;
+    const int64_t mine =
+        lane % kTile < count ? frame * a.frame_bytes + position * a.token_stride : 0;
+    const int frame_of_own = __shfl_sync(kAll, frame, own_row & (kTile - 1));
+    const int position_of_own = __shfl_sync(kAll, position, own_row & (kTile - 1));
+    if (lane == stage) {
+      own_frame = frame_of_own;
+      own_position = position_of_own;
+    }
+    const char* source = a.keys + (kv_head * kSize * 2 + lane % kChunks * 16);
+#pragma unroll 1
+    for (int row = lane / kChunks; row < kTile; row += kRowsAtOnce) {
+      const int64_t offset = __shfl_sync(kAll, mine, row);
+      if (row != own_row) copy_row(tile_of(stage), row, source + offset, row < count);
+    }
   }
 
-  __device__ const __nv_bfloat16* queries_of(const Cursor& at) const {
-    return a.q + at.sequence * a.q_stride + static_cast<int64_t>(kv_head) * a.group * kSize;
-  }
-  __device__ const float* turn_of(const Cursor& at) const {
-    return a.fresh.table + static_cast<int64_t>(at.sequence) * kSize;
+  // All lanes.
+  __device__ Tile tile_in(int stage) const {
+    const int sequence = __shfl_sync(kAll, held_sequence, stage);
+    return {sequence >> 1, __shfl_sync(kAll, held_rest, stage), (sequence & 1) != 0};
   }
 
   // ---- what comes with a tile beside it ---------------------------------------------------------
@@ -216,228 +219,273 @@ struct Worker {
   __device__ int turn_offset(int stage) const {
     return Shared::kBytes + kSlots * a.slot_bytes + stage * Shared::kTurnBytes;
   }
+  __device__ const __nv_bfloat16* row_of(int sequence) const { return a.q + sequence * a.q_stride; }
+  __device__ const __nv_bfloat16* queries_of(int sequence) const {
+    return row_of(sequence) + kv_head * a.group * kSize;
+  }
+  __device__ const float* turn_of(int sequence) const {
+    return a.fresh.table + static_cast<int64_t>(sequence) * kSize;
+  }
 
   // Of a sequence that begins with the tile. Without slots, into L2 at least.
-  __device__ void ask_for_queries(const Cursor& at, int slot) const {
-    const __nv_bfloat16* source = queries_of(at);
-    if (a.slot_bytes == 0) {
+  __device__ void ask_for_queries(const Tile& at, int slot) const {
+    const __nv_bfloat16* source = queries_of(at.sequence);
+    if (!has_slots()) {
       if (lane * 64 < a.group * kSize) mma::prefetch(source + lane * 64);
       return;
     }
     const uint32_t target = ring + static_cast<uint32_t>(slot_offset(slot));
+#pragma unroll 1
     for (int i = lane; i < a.group * kChunks; i += 32) {
-      mma::copy_async(target + place(i / kChunks, i % kChunks), source + i * 8, true);
+      mma::copy_async(target + place<kSize>(i / kChunks, i % kChunks), source + i * 8, true);
     }
   }
-  __device__ void ask_for_turn(const Cursor& at, int stage) const {
-    if (a.slot_bytes == 0 || lane * 4 >= kSize) return;
+  __device__ void ask_for_turn(const Tile& at, int stage) const {
+    if (!has_slots() || lane * 4 >= kSize) return;
     mma::copy_async(ring + static_cast<uint32_t>(turn_offset(stage) + lane * 16),
-                    turn_of(at) + lane * 4, true);
+                    turn_of(at.sequence) + lane * 4, true);
   }
   // k and v of the token as the product left them, into their rows of the sequence's last tile.
-  __device__ void load_own(const Cursor& at, int stage) const {
+  __device__ void load_own(const Tile& at, int stage) const {
     if (lane >= 2 * kChunks) return;
     const int chunk = lane % kChunks, part = lane / kChunks;
     const int head = a.kv_heads * (a.group + part) + kv_head;
-    mma::copy_async(tile_of(stage) + part * kTileBytes + place((at.length - 1) % kTile, chunk),
-                    a.q + at.sequence * a.q_stride + head * kSize + chunk * 8, true);
+    mma::copy_async(tile_of(stage) + part * kTileBytes + place<kSize>(at.rest - 1, chunk),
+                    row_of(at.sequence) + head * kSize + chunk * 8, true);
   }
   // All of that. `slot` is for the queries if the tile begins a sequence. True if there was any.
-  __device__ bool load_beside(const Cursor& at, int stage, bool begins, int slot) const {
-    if (begins) ask_for_queries(at, slot);
+  __device__ bool load_beside(const Tile& at, int stage, int slot) const {
+    if (at.begins) ask_for_queries(at, slot);
     const bool own = fresh() && at.last();
     if (own) load_own(at, stage);
-    if (own || (begins && fresh())) ask_for_turn(at, stage);
-    return own || (begins && a.slot_bytes != 0);
-  }
-  // Of the token of a sequence that begins or ends with the tile in the stage.
-  __device__ const float* turn_in(int stage, const Cursor& at) const {
-    if (a.slot_bytes == 0) return turn_of(at);
-    return reinterpret_cast<const float*>(memory + turn_offset(stage));
+    if (own || (at.begins && fresh())) ask_for_turn(at, stage);
+    return own || (at.begins && has_slots());
   }
 
-  // Rows behind the group's are copies of its last; what becomes of them is not written.
-  __device__ void read_queries(const __nv_bfloat16* source) {
+  // Without slots: queries and turn into a stage that nothing is in, as its K and its V.
+  __device__ void fetch_beside(const Tile& at, int stage) const {
+    constexpr int kPieces = kSplitGroupMax * kChunks / 32;
+    __syncwarp();
+    if (fresh() && lane * 4 < kSize) {
+      *reinterpret_cast<float4*>(memory + stage_offset(stage) + kTileBytes + lane * 16) =
+          *reinterpret_cast<const float4*>(turn_of(at.sequence) + lane * 4);
+    }
+    if (at.begins) {
+      const uint4* source = reinterpret_cast<const uint4*>(queries_of(at.sequence));
+      uint4 piece[kPieces];
 #pragma unroll
-    for (int i = 0; i < kSize / 16; ++i) {
-#pragma unroll
-      for (int part = 0; part < 4; ++part) {
-        const int r = min(lane / 4 + (part & 1) * 8, a.group - 1);
-        const int column = i * 16 + (part / 2) * 8 + lane % 4 * 2;
-        q[i][part] = *reinterpret_cast<const uint32_t*>(source + r * kSize + column);
+      for (int i = 0; i < kPieces; ++i) {
+        if (lane + i * 32 < a.group * kChunks) piece[i] = source[lane + i * 32];
       }
-    }
-  }
-  __device__ void read_slot(int slot) {
-    const uint32_t source = ring + static_cast<uint32_t>(slot_offset(slot));
-    const int row = min(lane % 16, a.group - 1);
 #pragma unroll
-    for (int i = 0; i < kSize / 16; ++i) {
-      mma::load_matrices(q[i], source + place(row, i * 2 + lane / 16));
-    }
-  }
-
-  // ---- a sequence -------------------------------------------------------------------------------
-
-  // One that begins with the tile in the stage.
-  __device__ void begin(const Cursor& at, int stage, int slot) {
-    if (a.slot_bytes == 0) {
-      read_queries(queries_of(at));
-    } else {
-      read_slot(slot);
-    }
-    if (fresh()) {
-      QueryTurn<kSize> turn;
-      turn.load(turn_in(stage, at), lane);
-      prepare_queries<kSize>(a.fresh, turn, lane, q);
-    }
-    __syncwarp();  // the slot may be written again
-#pragma unroll
-    for (auto& four : out) four[0] = four[1] = four[2] = four[3] = 0;
-    largest[0] = largest[1] = -INFINITY;
-    total[0] = total[1] = 0;
-  }
-
-  // The sequence's own token, which lies in its row of the last tile: its k is prepared there, and
-  // both go into its frame.
-  __device__ void place_own(const Cursor& at, int stage) {
-    using Key = FreshHead<kSize>;
-    using Pack = typename Key::Pack;
-    const int token = at.length - 1, row = token % kTile;
-    const int64_t frame = __shfl_sync(kAll, own_frame, stage);
-    char* in_tile = memory + stage * 2 * kTileBytes;
-    char* in_frame = a.keys + frame * a.frame_bytes + token % a.block_tokens * a.token_stride +
-                     kv_head * kSize * 2;
-    Key key;
-    Pack value[2];
-    uint32_t offset[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int element = half * (kSize / 2) + lane * Key::kPairs;
-      offset[half] = place(row, element / 8) + element % 8 * 2;
-      key.half[half] = *reinterpret_cast<const Pack*>(in_tile + offset[half]);
-      value[half] = *reinterpret_cast<const Pack*>(in_tile + kTileBytes + offset[half]);
-    }
-    HeadTurn<kSize> turn;
-    turn.load(turn_in(stage, at), lane);
-    Key gains = {};
-    if (a.fresh.k_norm != nullptr) gains.load_gains(a.fresh.k_norm, lane);
-    key.prepare(a.fresh.k_norm != nullptr, gains, a.fresh.epsilon, turn);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      char* target = in_frame + (half * (kSize / 2) + lane * Key::kPairs) * 2;
-      *reinterpret_cast<Pack*>(in_tile + offset[half]) = key.half[half];
-      *reinterpret_cast<Pack*>(target) = key.half[half];
-      *reinterpret_cast<Pack*>(target + a.value_offset) = value[half];
+      for (int i = 0; i < kPieces; ++i) {
+        const int at_piece = lane + i * 32;
+        char* target =
+            memory + stage_offset(stage) + place<kSize>(at_piece / kChunks, at_piece % kChunks);
+        if (at_piece < a.group * kChunks) *reinterpret_cast<uint4*>(target) = piece[i];
+      }
     }
     __syncwarp();
   }
 
-  __device__ void add_tile(const Cursor& at, int stage) {
-    const uint32_t keys = ring + static_cast<uint32_t>(stage * 2 * kTileBytes);
-    const uint32_t values = keys + kTileBytes;
-    const int of_eight = lane % 8;
+  // ---- a sequence -------------------------------------------------------------------------------
 
-    // ---- scores: 16 rows × 16 tokens ----------------------------------------------------------
+  // Once tile `at` of the stage is there, or for queries what comes beside it, in this order: the
+  // queries of a sequence that begins, from `queries` on, as an operand; and k of one that ends,
+  // whose own token then goes into its frame. One piece of code prepares both.
+  __device__ void prepare(bool of_queries, int queries, const char* turn, const Tile& at,
+                          int stage) {
+    if (fresh()) {
+      typename Rows::Gains gains = k_gains;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (of_queries) gains.half[i] = q_gains.half[i];
+      }
+      Rows::prepare(
+          memory + (of_queries ? queries : stage_offset(stage)), of_queries ? 0 : at.rest - 1,
+          of_queries ? a.group : 1, reinterpret_cast<const float*>(turn),
+          norm(of_queries ? a.fresh.q_norm : a.fresh.k_norm), gains, a.fresh.epsilon, lane);
+      __syncwarp();
+    }
+    if (of_queries) {
+      begin(queries);
+    } else {
+      store_own(at, stage);
+    }
+  }
+  // Heads behind the group's are copies of its last; what becomes of them is not written.
+  __device__ void begin(int queries) {
+    const uint32_t source = ring + static_cast<uint32_t>(queries);
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) {
+      const int row = min(n * 8 + lane % 8, a.group - 1);
+#pragma unroll
+      for (int i = 0; i < kSize / 16; i += 2) {
+        uint32_t four[4];
+        mma::load_matrices(four, source + place<kSize>(row, i * 2 + lane / 8));
+        q[n][i][0] = four[0];
+        q[n][i][1] = four[1];
+        q[n][i + 1][0] = four[2];
+        q[n][i + 1][1] = four[3];
+      }
+#pragma unroll
+      for (auto& four : out[n]) four[0] = four[1] = four[2] = four[3] = 0;
+      largest[n][0] = largest[n][1] = -INFINITY;
+      total[n][0] = total[n][1] = 0;
+    }
+    __syncwarp();  // the queries' place may be written again
+  }
+  __device__ void store_own(const Tile& at, int stage) const {
+    const int chunk = lane % kChunks, part = lane / kChunks;
+    const int64_t frame = __shfl_sync(kAll, own_frame, stage);
+    const int64_t position = __shfl_sync(kAll, own_position, stage);
+    char* in_frame = a.keys + frame * a.frame_bytes + position * a.token_stride +
+                     (kv_head * kSize * 2 + chunk * 16);
+    if (lane >= 2 * kChunks) return;
+    *reinterpret_cast<uint4*>(in_frame + (part == 0 ? 0 : a.value_offset)) =
+        *reinterpret_cast<const uint4*>(memory + stage_offset(stage) + part * kTileBytes +
+                                        place<kSize>(at.rest - 1, chunk));
+  }
+
+  __device__ void add_tile(int rest, int stage) {
+    const uint32_t keys = tile_of(stage), values = keys + kTileBytes;
+
+    // ---- scores: 16 tokens × 8 heads ----------------------------------------------------------
     // Two sums each, or the products would wait for one another.
-    float score[2][4] = {}, other[2][4] = {};
+    float sums[kEights][2][4] = {};
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
-      mma::load_matrices(k, keys + place(lane / 16 * 8 + of_eight, i * 2 + (lane / 8 & 1)));
-      mma::multiply_add(i % 2 == 0 ? score[0] : other[0], q[i], k[0], k[1]);
-      mma::multiply_add(i % 2 == 0 ? score[1] : other[1], q[i], k[2], k[3]);
-    }
+      mma::load_matrices(k, keys + place<kSize>(lane % 16, i * 2 + lane / 16));
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      score[0][c] += other[0][c];
-      score[1][c] += other[1][c];
+      for (int n = 0; n < kEights; ++n) {
+        mma::multiply_add(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
+      }
     }
-    const int left = at.length - at.tile * kTile - lane % 4 * 2;  // tokens from this lane's on
+    const int left = rest - lane / 4;  // tokens from this lane's on
+    uint32_t weight[kEights][2];
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
+    for (int n = 0; n < kEights; ++n) {
+      float score[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        score[j][c] = j * 8 + (c & 1) < left ? score[j][c] * a.scale_log2 : -INFINITY;
+        const float sum = __fmul_rn(sums[n][0][c] + sums[n][1][c], a.scale_log2);
+        score[c] = left > c / 2 * 8 ? sum : -INFINITY;
       }
+      add_weights(n, score);
+      weight[n][0] = mma::transposed(pack(score[0], score[1]));
+      weight[n][1] = mma::transposed(pack(score[2], score[3]));
     }
 
-    // ---- softmax so far -----------------------------------------------------------------------
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float above = fmaxf(fmaxf(score[0][2 * half], score[0][2 * half + 1]),
-                          fmaxf(score[1][2 * half], score[1][2 * half + 1]));
-      above = fmaxf(above, __shfl_xor_sync(0xFFFFFFFFu, above, 1));
-      above = fmaxf(above, __shfl_xor_sync(0xFFFFFFFFu, above, 2));
-      above = fmaxf(above, largest[half]);
-      const float shrink = exp2f(largest[half] - above);
-      const bool same = __all_sync(0xFFFFFFFFu, above == largest[half]);
-      largest[half] = above;
-      total[half] *= shrink;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-#pragma unroll
-        for (int c = 2 * half; c < 2 * half + 2; ++c) {
-          score[j][c] = exp2f(score[j][c] - above);
-          total[half] += score[j][c];
-        }
-      }
-      if (same) continue;
-#pragma unroll
-      for (auto& four : out) {
-        four[2 * half] *= shrink;
-        four[2 * half + 1] *= shrink;
-      }
-    }
-
-    // ---- values -------------------------------------------------------------------------------
-    const uint32_t weight[4] = {pack(score[0][0], score[0][1]), pack(score[0][2], score[0][3]),
-                                pack(score[1][0], score[1][1]), pack(score[1][2], score[1][3])};
+    // ---- values: elements × 8 heads -----------------------------------------------------------
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t v[4];
       mma::load_matrices_transposed(
-          v, values + place((lane / 8 & 1) * 8 + of_eight, i * 2 + lane / 16));
-      mma::multiply_add(out[2 * i], weight, v[0], v[1]);
-      mma::multiply_add(out[2 * i + 1], weight, v[2], v[3]);
+          v, values + place<kSize>(lane / 16 * 8 + lane % 8, i * 2 + lane / 8 % 2));
+#pragma unroll
+      for (int n = 0; n < kEights; ++n) {
+        mma::multiply_add(out[n][i], v, weight[n][0], weight[n][1]);
+      }
+    }
+  }
+  // Makes weights of the scores, and what is so far one of their largest score.
+  __device__ __forceinline__ void add_weights(int n, float (&score)[4]) {
+    float above[2], shrink[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      above[c] = fmaxf(score[c], score[c + 2]);
+#pragma unroll
+      for (int lanes = 4; lanes < 32; lanes *= 2) {
+        above[c] = fmaxf(above[c], __shfl_xor_sync(kAll, above[c], lanes));
+      }
+      above[c] = fmaxf(above[c], largest[n][c]);
+    }
+    const bool same = __all_sync(kAll, above[0] == largest[n][0] && above[1] == largest[n][1]);
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      shrink[c] = exp2_flushed(largest[n][c] - above[c]);
+      largest[n][c] = above[c];
+      score[c] = exp2_flushed(score[c] - above[c]);
+      score[c + 2] = exp2_flushed(score[c + 2] - above[c]);
+      total[n][c] = __fmaf_rn(total[n][c], shrink[c], score[c] + score[c + 2]);
+    }
+    if (same) return;
+#pragma unroll
+    for (auto& four : out[n]) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) four[c] *= shrink[c % 2];
     }
   }
 
-  // Writes the output when the worker had the `whole` sequence, else its piece of it. `within`: it
-  // was not the worker's first sequence.
-  __device__ void end_sequence(int sequence, bool whole, bool within, int64_t slot) {
+  // ---- the end of a sequence --------------------------------------------------------------------
+
+  // Where a float of a row lies in memory that a tile was in: the rows of eight elements are
+  // swizzled, so that the lanes of spread_out() meet no bank twice.
+  static __device__ int sum_place(int head, int eight) {
+    return head * kSize * 4 + ((eight ^ (head / 2 % 4)) << 5);
+  }
+  __device__ void spread_out(char* sums) const {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      total[half] += __shfl_xor_sync(kAll, total[half], 1);
-      total[half] += __shfl_xor_sync(kAll, total[half], 2);
-    }
-    const int64_t piece = piece_of(a, kv_head, slot, within) * a.group;
+    for (int n = 0; n < kEights; ++n) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int r = lane / 4 + 8 * half;
-      if (r >= a.group) continue;
-      if (whole) {
-        __nv_bfloat16* target = row_of(sequence) + r * kSize + lane % 4 * 2;
-        const float inverse = 1.0f / total[half];
+      for (int i = 0; i < kSize / 16; ++i) {
 #pragma unroll
-        for (int i = 0; i < kSize / 8; ++i) {
-          *reinterpret_cast<uint32_t*>(target + i * 8) =
-              pack(out[i][2 * half] * inverse, out[i][2 * half + 1] * inverse);
+        for (int c = 0; c < 4; ++c) {
+          const int head = n * 8 + lane % 4 * 2, eight = i * 2 + c / 2;
+          char* target = sums + sum_place(head, eight) + lane / 4 * 4 + c % 2 * kSize * 4;
+          *reinterpret_cast<float*>(target) = out[n][i][c];
         }
-        continue;
       }
-      float* target = a.partial + (piece + r) * kSize + lane % 4 * 2;
-#pragma unroll
-      for (int i = 0; i < kSize / 8; ++i) {
-        __stcg(reinterpret_cast<float2*>(target + i * 8),
-               make_float2(out[i][2 * half], out[i][2 * half + 1]));
-      }
-      if (lane % 4 == 0) __stcg(a.state + piece + r, make_float2(largest[half], total[half]));
     }
   }
-
-  __device__ __nv_bfloat16* row_of(int sequence) const {
-    return a.out + (static_cast<int64_t>(sequence) * a.kv_heads + kv_head) * a.group * kSize;
+  // Writes the output when the worker had the `whole` sequence, else its piece of it. `within`: it
+  // was not the worker's first sequence. The sums pass through the stage of the last tile: then
+  // rows of heads are rows in either place, and there is one loop.
+  __device__ void end_sequence(int sequence, bool whole, bool within, int stage) {
+    const int64_t piece = (worker * 2 + (within ? 1 : 0)) * a.group;  // as piece_of()
+    float inverse[kEights][2];
+    __syncwarp();
+    spread_out(memory + stage_offset(stage));
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2) {
+          total[n][c] += __shfl_xor_sync(kAll, total[n][c], lanes);
+        }
+        inverse[n][c] = __frcp_rn(total[n][c]);
+        const int head = n * 8 + lane * 2 + c;
+        if (!whole && lane < 4 && head < a.group) {
+          __stcg(a.state + piece + head, make_float2(largest[n][c], total[n][c]));
+        }
+      }
+    }
+    __syncwarp();
+    constexpr int kFours = kSize / 4;
+    __nv_bfloat16* row =
+        a.out + static_cast<int64_t>(sequence * a.kv_heads + kv_head) * (a.group * kSize);
+    float* partial = a.partial + piece * kSize;
+#pragma unroll 1
+    for (int from = 0; from < a.group * kFours; from += 32) {
+      const int index = from + lane, head = index / kFours, four = index % kFours;
+      const char* sums = memory + stage_offset(stage) + sum_place(head, four / 2) + four % 2 * 16;
+      const float4 x = *reinterpret_cast<const float4*>(sums);
+      const int n = kEights == 1 ? 0 : from / kFours / 8;  // the same in all lanes
+      const float even =
+          __shfl_sync(kAll, n == 0 ? inverse[0][0] : inverse[kEights - 1][0], head % 8 / 2);
+      const float odd =
+          __shfl_sync(kAll, n == 0 ? inverse[0][1] : inverse[kEights - 1][1], head % 8 / 2);
+      if (head >= a.group) continue;
+      if (whole) {
+        const float factor = head % 2 == 0 ? even : odd;
+        *reinterpret_cast<uint2*>(row + index * 4) =
+            make_uint2(pack(x.x * factor, x.y * factor), pack(x.z * factor, x.w * factor));
+      } else {
+        __stcg(reinterpret_cast<float4*>(partial + index * 4), x);
+      }
+    }
   }
 };
 
@@ -447,10 +495,11 @@ struct Worker {
 // layers the weights drive the kernel's instructions out of all caches; while the first tiles had
 // their own copy of the loads, and sequences to come another, the first warp there waited for its
 // instructions behind the KV of all, up to 13 µs, and the others with it.
-template <int kSize>
+template <int kSize, Serves kServes>
 __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArgs a) {
   extern __shared__ __align__(128) char shared[];
-  if (a.tables_early) {
+  using W = Worker<kSize, kServes>;
+  if (W::early(a)) {
     let_successor_start();
   } else {
     wait_for_predecessor();
@@ -459,66 +508,76 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
   constexpr int kStages = Shared::kStages;
   constexpr int kAhead = kStages - 1;  // tiles on their way while one is added
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  // Said so that the compiler sees that it is the same in all lanes: else each shuffle would be
+  // there twice, for lanes that have parted.
+  const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / 32, 0);
   const int worker = static_cast<int>(blockIdx.x * blockDim.x / 32) + warp;
-  const int64_t slot = worker / a.kv_heads;
+  const int slot = worker / a.kv_heads;
   const SlotPlan& plan = a.slot_plan[slot < a.slots ? slot : 0];
   const int4 begin = *reinterpret_cast<const int4*>(&plan.sequence);
+  const int4 where = *reinterpret_cast<const int4*>(&plan.frame_at);
   const int count = slot < a.slots ? begin.z : 0;
   if (count == 0) {
-    if (a.tables_early) wait_for_predecessor();
+    if (W::early(a)) wait_for_predecessor();
     return;
   }
-  Tables tables(a, plan, lane);
+  Tables tables = {a, lane};
+  tables.frames_from = where.x;
+  tables.frames_end = where.z;
+  tables.frames_now = plan.frames[lane];
+  tables.sequences_from = begin.x + 1;
+  tables.lengths = plan.lengths[lane];
+  tables.frame_begins = plan.frame_begins[lane];
   Loading loading;
   loading.sequence = begin.x;
-  loading.tile = begin.y;
-  loading.length = begin.w;
-  loading.frame_at = plan.frame_at;
-  loading.within = plan.within;
-  Cursor compute = loading;
-  Worker<kSize> w = {a, tables};
+  loading.rest = begin.w - begin.y * kTile;
+  loading.begins = true;
+  loading.frame_at = where.x;
+  loading.within = where.y;
+  W w = {a, tables};
   w.memory = shared + warp * Shared::worker_bytes(a.slot_bytes);
   w.ring = mma::shared_address(w.memory);
   w.lane = lane;
   w.once = mma::policy_of_once();
-  w.kv_head = worker % a.kv_heads;
+  w.worker = worker;
+  w.kv_head = worker - slot * a.kv_heads;
+  if (w.norm(a.fresh.q_norm)) w.q_gains.load(a.fresh.q_norm, lane);
+  if (w.norm(a.fresh.k_norm)) w.k_gains.load(a.fresh.k_norm, lane);
   tables.frames_next = tables.read_frames(tables.frames_from + 32);
 
   // ---- before the kernel in front has ended ----------------------------------------------------
   // Tiles: of earlier steps' tokens only. Own tokens of prepared rows are of the kernel in front.
-  int before = a.tables_early ? min(a.early_tiles, kAhead) : 0;
-  if (!w.fresh()) before = min(before, tiles_of(compute.length) - 1 - compute.tile);
+  int before = W::kCommon ? 1 : W::early(a) ? min(a.early_tiles, kAhead) : 0;
+  if (!w.fresh()) before = min(before, tiles_of(loading.rest) - 1);
   before = min(before, count);
-  bool waited = !a.tables_early;
-  int loaded = 0, entered = 0, begun = 0;  // tiles; sequences
-  bool begins = true;                      // `loading` is the first that the worker has of one
-  bool joined = false;  // what belongs to early tiles may come behind the last of them
-  const auto wait = [&] {
+  bool waited = !W::early(a);
+  int loaded = 0, asked = 0;        // tiles; those whose queries and so on have been asked for
+  unsigned entered = 0, begun = 0;  // sequences
+  bool joined = false;              // what belongs to early tiles may come behind the last of them
+  int stage = 1;                    // of the tile to be added; step -kAhead loads the first stage
+  if (!waited && before == 0) {
     wait_for_predecessor();
     waited = true;
-    Cursor passed = compute;
-    bool enters = true;
-    for (int i = 0; i < loaded; ++i) {
-      joined |= w.load_beside(passed, i, enters, entered % Shared::kSlots);
-      if (enters) ++entered;
-      enters = i + 1 < loaded && tables.advance(passed);
-    }
-    mma::commit_copies();
-  };
-  const auto load_next = [&] {
+  }
+  const auto load_next = [&](int target) {
     if (loaded < count) {
-      const int stage = loaded % kStages;
-      w.load(loading, stage);
-      if (waited) {
-        w.load_beside(loading, stage, begins, entered % Shared::kSlots);
-        if (begins) ++entered;
+      w.load(loading, target);
+      if (++loaded < count) tables.advance(loading);
+      if (!waited && loaded == before) {
+        wait_for_predecessor();
+        waited = true;
       }
-      begins = ++loaded < count && loading.advance(tables);
+      // With the last early tile comes what belongs to those in front, which have the first stages.
+      for (; waited && asked < loaded; ++asked) {
+        const int at = asked + 1 < before ? asked : target;
+        const Tile tile = w.tile_in(at);
+        const bool any = w.load_beside(tile, at, static_cast<int>(entered % Shared::kSlots));
+        joined |= any && asked + 1 < before;
+        if (tile.begins) ++entered;
+      }
     }
     mma::commit_copies();
   };
-
   const auto wait_for_tile = [&](int done) {
     if (joined && done + 1 < before) {
       mma::wait_copies<0>();
@@ -529,37 +588,56 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
   };
 
   // ---- tile by tile ----------------------------------------------------------------------------
-  int first = compute.tile;
-  bool enters = true;
+  bool from_start = begin.y == 0;
   // Steps before 0 only ask for tiles.
 #pragma unroll 1
   for (int done = -kAhead; done < count; ++done) {
-    const bool adds = done >= 0, ends = compute.last();
-    const int stage = done % kStages;
-    if (!waited && loaded == before) wait();
-    if (adds) {
-      if (a.slot_bytes != 0) wait_for_tile(done);  // the queries come with it
-      if (enters) w.begin(compute, stage, begun++ % Shared::kSlots);
-      if (a.slot_bytes == 0) wait_for_tile(done);
-      if (ends && w.fresh()) w.place_own(compute, stage);
+    const int target = stage == 0 ? kStages - 1 : stage - 1;  // nothing is in it
+    const Tile tile = w.tile_in(stage);
+    if (done >= 0) {
+      int queries = w.slot_offset(static_cast<int>(begun % Shared::kSlots));
+      int turn = w.turn_offset(stage);
+      if (!w.has_slots()) {
+        queries = w.stage_offset(target);
+        turn = queries + W::kTileBytes;
+        if (tile.begins || tile.last()) w.fetch_beside(tile, target);
+      }
+      if (tile.begins) ++begun;
+        // In slots the queries come with the tile; otherwise they are there before it.
+#pragma unroll 1
+      for (int part = 0; part < 2; ++part) {
+        if ((part == 0) == w.has_slots()) wait_for_tile(done);
+        if (part == 0 ? tile.begins : tile.last() && w.fresh()) {
+          w.prepare(part == 0, queries, w.memory + turn, tile, stage);
+        }
+      }
     }
-    load_next();
-    if (!adds) continue;
-    w.add_tile(compute, stage);
-    if (ends || done + 1 == count) {
-      w.end_sequence(compute.sequence, first == 0 && ends, begun > 1, slot);
+    load_next(target);
+    if (done >= 0) {
+      w.add_tile(tile.rest, stage);
+      const bool ends = tile.last();
+      if (ends || done + 1 == count) {
+        w.end_sequence(tile.sequence, from_start && ends, begun > 1, stage);
+      }
+      if (ends) from_start = true;
     }
-    if (ends) first = 0;
-    enters = done + 1 < count && tables.advance(compute);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
   }
 }
 
 template <int kSize>
 Status launch_split(const SplitArgs& a, CudaStream stream) {
+  const bool norms = a.fresh.q_norm != nullptr;
+  const bool common = a.fresh.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
+                      a.group <= 8 && a.slot_bytes != 0 && a.early_tiles == 1 &&
+                      norms == (a.fresh.k_norm != nullptr);
   const LaunchShape shape = {dim3(static_cast<unsigned>(a.ctas)),
                              dim3(static_cast<unsigned>(a.warps * 32)),
                              a.warps * Ring<kSize>::worker_bytes(a.slot_bytes), kSharedMax};
-  CAUSEWAY_TRY(launch("attention (split)", stream, shape, split_kernel<kSize>, a));
+  auto* kernel = !common ? split_kernel<kSize, Serves::kAll>
+                 : norms ? split_kernel<kSize, Serves::kCommonWithNorms>
+                         : split_kernel<kSize, Serves::kCommon>;
+  CAUSEWAY_TRY(launch("attention (split)", stream, shape, kernel, a));
   return merge_pieces(a, kSize, stream);
 }
 
