@@ -34,6 +34,18 @@ __device__ __forceinline__ void copy_async(uint32_t target, const void* source, 
       : "memory");
 }
 
+// The same where `copies`: in one instruction, while a branch around it would take everything that
+// makes the addresses with it, instruction by instruction.
+__device__ __forceinline__ void copy_async_if(bool copies, uint32_t target, const void* source,
+                                              bool valid, uint64_t policy) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %4, 0;\n"
+      "@p cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;\n}" ::"r"(
+          target),
+      "l"(source), "r"(valid ? 16 : 0), "l"(policy), "r"(copies ? 1 : 0)
+      : "memory");
+}
+
 __device__ __forceinline__ void prefetch(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }

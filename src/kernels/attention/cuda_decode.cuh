@@ -18,6 +18,14 @@ __device__ __forceinline__ float exp2_flushed(float x) {
   return y;
 }
 
+// 1 / x, rounded as 1.0f / x is, x ≥ 1 and finite: what a division by a sum of weights comes to
+// without the paths for tiny, huge and odd numbers. The largest weight is 1.
+__device__ __forceinline__ float inverse_of_sum(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return __fmaf_rn(y, -__fmaf_rn(x, y, -1.0f), y);
+}
+
 struct DecodeArgs {
   const __nv_bfloat16* q;  // [sequences][kv heads][group][size], rows q_stride apart
   int64_t q_stride;

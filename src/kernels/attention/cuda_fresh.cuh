@@ -97,6 +97,14 @@ __device__ __forceinline__ uint32_t place(int row, int chunk) {
   return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
 }
 
+// Where the piece lies that is `chunks` behind one at `address`, of rows that begin at multiples of
+// 128 bytes. `chunks` is a constant whose bits the piece's own number has not: then this is an
+// instruction or none.
+__device__ __forceinline__ uint32_t further(uint32_t address, int chunks) {
+  return (address ^ static_cast<uint32_t>(chunks % 8 << 4)) +
+         static_cast<uint32_t>(chunks / 8 * 128);
+}
+
 // Heads of one token, prepared where they lie in such rows: some rows at once, a team of lanes a
 // row, a piece of each half a lane. In shared memory it is a loop over rows; in the registers of
 // a tensor-core operand every element would be an instruction of its own.

@@ -132,6 +132,9 @@ struct Worker {
   float out[kEights][kSize / 16][4];
   float largest[kEights][2], total[kEights][2];
 
+  // Leaves the rest as it is: zeros for registers that nobody reads would be instructions.
+  __device__ Worker(const SplitArgs& args, Tables& its_tables) : a(args), tables(its_tables) {}
+
   static __device__ bool early(const SplitArgs& a) { return kCommon || a.tables_early; }
   __device__ bool fresh() const { return kCommon || a.fresh.table != nullptr; }
   __device__ bool has_slots() const { return kCommon || a.slot_bytes != 0; }
@@ -170,20 +173,21 @@ struct Worker {
                        first * a.frame_bytes + int64_t{at.within + row} * stride;
     const int64_t jump = (second - first) * a.frame_bytes - int64_t{a.block_tokens} * stride;
     const uint32_t target = tile_of(stage);
-#pragma unroll
+#pragma unroll 2
     for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
       // A row behind the last token is not read, wherever it would be.
       const char* mine = row < cut ? from : from + jump;
-      if (row != own_row) copy_row(target, row, mine, row < count);
+      copy_row(target, row, mine, row < count, row != own_row);
       row += kRowsAtOnce;
       from += kRowsAtOnce * stride;
     }
   }
-  // The lane's pieces of K and V.
-  __device__ void copy_row(uint32_t target, int row, const char* from, bool valid) const {
+  // The lane's pieces of K and V, if it `copies` any.
+  __device__ void copy_row(uint32_t target, int row, const char* from, bool valid,
+                           bool copies) const {
     const uint32_t to = target + place<kSize>(row, lane % kChunks);
-    mma::copy_async(to, from, valid, once);
-    mma::copy_async(to + kTileBytes, from + a.value_offset, valid, once);
+    mma::copy_async_if(copies, to, from, valid, once);
+    mma::copy_async_if(copies, to + kTileBytes, from + a.value_offset, valid, once);
   }
   // Of frames smaller than a tile.
   __device__ void load_rows(const Loading& at, int held, int stage, int count, int own_row) {
@@ -202,7 +206,7 @@ struct Worker {
 #pragma unroll 1
     for (int row = lane / kChunks; row < kTile; row += kRowsAtOnce) {
       const int64_t offset = __shfl_sync(kAll, mine, row);
-      if (row != own_row) copy_row(tile_of(stage), row, source + offset, row < count);
+      copy_row(tile_of(stage), row, source + offset, row < count, row != own_row);
     }
   }
 
@@ -235,9 +239,11 @@ struct Worker {
       return;
     }
     const uint32_t target = ring + static_cast<uint32_t>(slot_offset(slot));
+    source += lane * 8;
 #pragma unroll 1
-    for (int i = lane; i < a.group * kChunks; i += 32) {
-      mma::copy_async(target + place<kSize>(i / kChunks, i % kChunks), source + i * 8, true);
+    for (int row = lane / kChunks; row < a.group; row += kRowsAtOnce) {
+      mma::copy_async(target + place<kSize>(row, lane % kChunks), source, true);
+      source += 32 * 8;
     }
   }
   __device__ void ask_for_turn(const Tile& at, int stage) const {
@@ -319,10 +325,11 @@ struct Worker {
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
       const int row = min(n * 8 + lane % 8, a.group - 1);
+      const uint32_t first = source + place<kSize>(row, lane / 8);
 #pragma unroll
       for (int i = 0; i < kSize / 16; i += 2) {
         uint32_t four[4];
-        mma::load_matrices(four, source + place<kSize>(row, i * 2 + lane / 8));
+        mma::load_matrices(four, further(first, i * 2));
         q[n][i][0] = four[0];
         q[n][i][1] = four[1];
         q[n][i + 1][0] = four[2];
@@ -348,7 +355,9 @@ struct Worker {
   }
 
   __device__ void add_tile(int rest, int stage) {
-    const uint32_t keys = tile_of(stage), values = keys + kTileBytes;
+    const uint32_t keys = tile_of(stage) + place<kSize>(lane % 16, lane / 16);
+    const uint32_t values =
+        tile_of(stage) + kTileBytes + place<kSize>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 
     // ---- scores: 16 tokens × 8 heads ----------------------------------------------------------
     // Two sums each, or the products would wait for one another.
@@ -356,7 +365,7 @@ struct Worker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
-      mma::load_matrices(k, keys + place<kSize>(lane % 16, i * 2 + lane / 16));
+      mma::load_matrices(k, further(keys, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
         mma::multiply_add(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
@@ -381,8 +390,7 @@ struct Worker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t v[4];
-      mma::load_matrices_transposed(
-          v, values + place<kSize>(lane / 16 * 8 + lane % 8, i * 2 + lane / 8 % 2));
+      mma::load_matrices_transposed(v, further(values, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
         mma::multiply_add(out[n][i], v, weight[n][0], weight[n][1]);
@@ -420,20 +428,25 @@ struct Worker {
 
   // ---- the end of a sequence --------------------------------------------------------------------
 
-  // Where a float of a row lies in memory that a tile was in: the rows of eight elements are
-  // swizzled, so that the lanes of spread_out() meet no bank twice.
+  // Where eight elements of a head's sums lie in memory that a tile was in: swizzled, so that the
+  // lanes of spread_out() meet no bank twice.
   static __device__ int sum_place(int head, int eight) {
     return head * kSize * 4 + ((eight ^ (head / 2 % 4)) << 5);
   }
   __device__ void spread_out(char* sums) const {
+    char* first[4];
+#pragma unroll
+    for (int eight = 0; eight < 4; ++eight) {
+      first[eight] = sums + sum_place(lane % 4 * 2, eight) + lane / 4 * 4;
+    }
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
 #pragma unroll
       for (int i = 0; i < kSize / 16; ++i) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const int head = n * 8 + lane % 4 * 2, eight = i * 2 + c / 2;
-          char* target = sums + sum_place(head, eight) + lane / 4 * 4 + c % 2 * kSize * 4;
+          const int eight = i * 2 + c / 2, head = n * 8 + c % 2;  // beside those of `first`
+          char* target = first[eight % 4] + eight / 4 * 128 + head * kSize * 4;
           *reinterpret_cast<float*>(target) = out[n][i][c];
         }
       }
@@ -455,7 +468,7 @@ struct Worker {
         for (int lanes = 4; lanes < 32; lanes *= 2) {
           total[n][c] += __shfl_xor_sync(kAll, total[n][c], lanes);
         }
-        inverse[n][c] = __frcp_rn(total[n][c]);
+        inverse[n][c] = inverse_of_sum(total[n][c]);
         const int head = n * 8 + lane * 2 + c;
         if (!whole && lane < 4 && head < a.group) {
           __stcg(a.state + piece + head, make_float2(largest[n][c], total[n][c]));
@@ -464,30 +477,37 @@ struct Worker {
     }
     __syncwarp();
     constexpr int kFours = kSize / 4;
-    __nv_bfloat16* row =
-        a.out + static_cast<int64_t>(sequence * a.kv_heads + kv_head) * (a.group * kSize);
-    float* partial = a.partial + piece * kSize;
+    const int64_t row = static_cast<int64_t>(sequence * a.kv_heads + kv_head) * a.group;
+    char* target = whole ? reinterpret_cast<char*>(a.out + row * kSize) + lane * 8
+                         : reinterpret_cast<char*>(a.partial + piece * kSize) + lane * 16;
+    const int four = lane % kFours;
 #pragma unroll 1
-    for (int from = 0; from < a.group * kFours; from += 32) {
-      const int index = from + lane, head = index / kFours, four = index % kFours;
-      const char* sums = memory + stage_offset(stage) + sum_place(head, four / 2) + four % 2 * 16;
-      const float4 x = *reinterpret_cast<const float4*>(sums);
-      const int n = kEights == 1 ? 0 : from / kFours / 8;  // the same in all lanes
-      const float even =
-          __shfl_sync(kAll, n == 0 ? inverse[0][0] : inverse[kEights - 1][0], head % 8 / 2);
-      const float odd =
-          __shfl_sync(kAll, n == 0 ? inverse[0][1] : inverse[kEights - 1][1], head % 8 / 2);
+    for (int first = 0; first < a.group; first += 32 / kFours) {
+      const int head = first + lane / kFours;
+      const float4 x = *reinterpret_cast<const float4*>(memory + stage_offset(stage) +
+                                                        sum_place(head, four / 2) + four % 2 * 16);
+      const int n = first / 8;
+      const float even = __shfl_sync(kAll, inverse[n == 0 ? 0 : kEights - 1][0], head % 8 / 2);
+      const float odd = __shfl_sync(kAll, inverse[n == 0 ? 0 : kEights - 1][1], head % 8 / 2);
+      const float factor = head % 2 == 0 ? even : odd;
       if (head >= a.group) continue;
       if (whole) {
-        const float factor = head % 2 == 0 ? even : odd;
-        *reinterpret_cast<uint2*>(row + index * 4) =
+        *reinterpret_cast<uint2*>(target) =
             make_uint2(pack(x.x * factor, x.y * factor), pack(x.z * factor, x.w * factor));
       } else {
-        __stcg(reinterpret_cast<float4*>(partial + index * 4), x);
+        __stcg(reinterpret_cast<float4*>(target), x);
       }
+      target += whole ? 32 * 8 : 32 * 16;
     }
   }
 };
+
+// A division by the KV heads, as a product: workers are so few that it is exact.
+constexpr int kOfWorkerBits = 20;
+constexpr unsigned of_worker_by(unsigned kv_heads) {
+  return ((1u << kOfWorkerBits) + kv_heads - 1) / kv_heads;
+}
+static_assert(kCtasMax * kWarpsMax * 512 <= 1 << kOfWorkerBits);  // of split_serves()
 
 // Grid: one CTA an SM. A warp is a worker; warps share nothing but the instruction cache.
 //
@@ -496,7 +516,8 @@ struct Worker {
 // their own copy of the loads, and sequences to come another, the first warp there waited for its
 // instructions behind the KV of all, up to 13 µs, and the others with it.
 template <int kSize, Serves kServes>
-__global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArgs a) {
+__global__ void __launch_bounds__(kWarpsMax * 32, 1)
+    split_kernel(const SplitArgs a, const unsigned of_worker) {
   extern __shared__ __align__(128) char shared[];
   using W = Worker<kSize, kServes>;
   if (W::early(a)) {
@@ -507,12 +528,12 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
   using Shared = Ring<kSize>;
   constexpr int kStages = Shared::kStages;
   constexpr int kAhead = kStages - 1;  // tiles on their way while one is added
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   // Said so that the compiler sees that it is the same in all lanes: else each shuffle would be
   // there twice, for lanes that have parted.
-  const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / 32, 0);
+  const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x / 32), 0);
   const int worker = static_cast<int>(blockIdx.x * blockDim.x / 32) + warp;
-  const int slot = worker / a.kv_heads;
+  const int slot = static_cast<int>(static_cast<unsigned>(worker) * of_worker >> kOfWorkerBits);
   const SlotPlan& plan = a.slot_plan[slot < a.slots ? slot : 0];
   const int4 begin = *reinterpret_cast<const int4*>(&plan.sequence);
   const int4 where = *reinterpret_cast<const int4*>(&plan.frame_at);
@@ -534,7 +555,7 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
   loading.begins = true;
   loading.frame_at = where.x;
   loading.within = where.y;
-  W w = {a, tables};
+  W w(a, tables);
   w.memory = shared + warp * Shared::worker_bytes(a.slot_bytes);
   w.ring = mma::shared_address(w.memory);
   w.lane = lane;
@@ -547,39 +568,42 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1) split_kernel(const SplitArg
 
   // ---- before the kernel in front has ended ----------------------------------------------------
   // Tiles: of earlier steps' tokens only. Own tokens of prepared rows are of the kernel in front.
-  int before = W::kCommon ? 1 : W::early(a) ? min(a.early_tiles, kAhead) : 0;
-  if (!w.fresh()) before = min(before, tiles_of(loading.rest) - 1);
-  before = min(before, count);
-  bool waited = !W::early(a);
+  int before = 1;
+  if (!W::kCommon) {
+    before = W::early(a) ? min(a.early_tiles, kAhead) : 0;
+    if (!w.fresh()) before = min(before, tiles_of(loading.rest) - 1);
+    before = min(before, count);
+  }
   int loaded = 0, asked = 0;        // tiles; those whose queries and so on have been asked for
   unsigned entered = 0, begun = 0;  // sequences
   bool joined = false;              // what belongs to early tiles may come behind the last of them
   int stage = 1;                    // of the tile to be added; step -kAhead loads the first stage
-  if (!waited && before == 0) {
-    wait_for_predecessor();
-    waited = true;
-  }
+  if (before == 0 && W::early(a)) wait_for_predecessor();
+  const auto load_beside = [&](int at) {
+    const Tile tile = w.tile_in(at);
+    const bool any = w.load_beside(tile, at, static_cast<int>(entered % Shared::kSlots));
+    if (tile.begins) ++entered;
+    return any;
+  };
   const auto load_next = [&](int target) {
     if (loaded < count) {
       w.load(loading, target);
       if (++loaded < count) tables.advance(loading);
-      if (!waited && loaded == before) {
-        wait_for_predecessor();
-        waited = true;
-      }
-      // With the last early tile comes what belongs to those in front, which have the first stages.
-      for (; waited && asked < loaded; ++asked) {
-        const int at = asked + 1 < before ? asked : target;
-        const Tile tile = w.tile_in(at);
-        const bool any = w.load_beside(tile, at, static_cast<int>(entered % Shared::kSlots));
-        joined |= any && asked + 1 < before;
-        if (tile.begins) ++entered;
+      if (loaded == before && W::early(a)) wait_for_predecessor();
+      if (W::kCommon) {
+        load_beside(target);
+      } else {
+        // With the last early tile comes what belongs to those in front, in the first stages.
+        for (; loaded >= before && asked < loaded; ++asked) {
+          const bool in_front = asked + 1 < before;
+          joined |= load_beside(in_front ? asked : target) && in_front;
+        }
       }
     }
     mma::commit_copies();
   };
   const auto wait_for_tile = [&](int done) {
-    if (joined && done + 1 < before) {
+    if (!W::kCommon && joined && done + 1 < before) {
       mma::wait_copies<0>();
     } else {
       mma::wait_copies<kAhead - 1>();
@@ -637,7 +661,8 @@ Status launch_split(const SplitArgs& a, CudaStream stream) {
   auto* kernel = !common ? split_kernel<kSize, Serves::kAll>
                  : norms ? split_kernel<kSize, Serves::kCommonWithNorms>
                          : split_kernel<kSize, Serves::kCommon>;
-  CAUSEWAY_TRY(launch("attention (split)", stream, shape, kernel, a));
+  CAUSEWAY_TRY(launch("attention (split)", stream, shape, kernel, a,
+                      of_worker_by(static_cast<unsigned>(a.kv_heads))));
   return merge_pieces(a, kSize, stream);
 }
 
