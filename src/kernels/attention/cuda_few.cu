@@ -48,6 +48,13 @@ struct FewRange {
   }
 };
 
+// A token's frame: the quotient by the tokens of a frame, of which the product is at most one
+// short.
+__device__ __forceinline__ int block_of(const FewArgs& a, int token) {
+  const int block = static_cast<int>(__umulhi(static_cast<unsigned>(token), a.of_block));
+  return token - block * a.block_tokens < a.block_tokens ? block : block + 1;
+}
+
 // A warp's own tiles of a round, numbers warp and warp + kFewWarps: where their rows lie, a lane
 // each, and copies of them on their way.
 template <int kSize, int kEights>
@@ -73,14 +80,13 @@ struct FewRows {
     const int tile = range.begin + round * Place::kTiles + warp + lane / kTile * kFewWarps;
     const int row = lane % kTile, token = tile * kTile + row;
     const bool valid = tile < range.end && row < written(tile);
-    const int block =
-        valid ? static_cast<int>(static_cast<unsigned>(token) / unsigned(a.block_tokens)) : 0;
+    const int block = valid ? block_of(a, token) : 0;
     within = valid ? token - block * a.block_tokens : 0;
     frame = valid ? frames[block] : 0;
   }
   // All lanes. Half-rounds: K, then V. Zeros for rows without a written token.
   __device__ void load(int half_round) {
-    const int round = half_round / 2, part = half_round % 2;
+    const int round = half_round >> 1, part = half_round & 1;
     const int first = range.begin + round * Place::kTiles;
     const int tiles = min(Place::kTiles, range.end - first);
     if (part == 0) offset = frame * a.frame_bytes + within * a.token_stride;
@@ -92,7 +98,7 @@ struct FewRows {
       const int index = warp + turn * kFewWarps;
       if (index >= tiles) break;
       const int count = written(first + index);
-#pragma unroll
+#pragma unroll 4
       for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
         const int row = i * kRowsAtOnce + lane / kChunks;
         const int64_t at = __shfl_sync(kAll, offset, turn * kTile + row);
@@ -125,7 +131,7 @@ struct FewOwn {
     if (a.fresh.q_norm != nullptr) q_gains.load_gains(a.fresh.q_norm, lane);
     if (a.fresh.k_norm != nullptr) k_gains.load_gains(a.fresh.k_norm, lane);
     if (!range.owns) return;
-    const int token = range.length - 1, block = token / a.block_tokens;
+    const int token = range.length - 1, block = block_of(a, token);
     in_frame = a.keys + frames[block] * a.frame_bytes +
                (token - block * a.block_tokens) * a.token_stride + kv_head * kSize * 2;
   }
@@ -194,6 +200,16 @@ struct FewWorker {
   float out[kEights][4];
   float above[kEights][2], total[kEights][2];  // of heads lane % 4 × 2 and the next
 
+  // Leaves the rest as it is: zeros that nobody reads would be instructions.
+  __device__ FewWorker(const FewArgs& args, const FewRange& its_range, char* its_shared,
+                       uint32_t its_memory, int its_warp, int its_lane)
+      : a(args),
+        range(its_range),
+        shared(its_shared),
+        memory(its_memory),
+        warp(its_warp),
+        lane(its_lane) {}
+
   __device__ bool adds() const { return warp < kSize / 16; }
 
   __device__ void clear() {
@@ -213,10 +229,11 @@ struct FewWorker {
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
       const int row = min(n * 8 + lane % 8, a.group - 1);
+      const uint32_t first = memory + Place::kQueries + place<kSize>(row, lane / 8);
 #pragma unroll
       for (int i = 0; i < kSize / 16; i += 2) {
         uint32_t four[4];
-        mma::load_matrices(four, memory + Place::kQueries + place<kSize>(row, i * 2 + lane / 8));
+        mma::load_matrices(four, further(first, i * 2));
         q[n][i][0] = four[0];
         q[n][i][1] = four[1];
         q[n][i + 1][0] = four[2];
@@ -230,7 +247,7 @@ struct FewWorker {
     if (lane < kChunks) {
       char* tile = shared + (part == 0 ? Place::kKeys : Place::kValues) + index * Place::kTileBytes;
       const char* own = shared + Place::kOwn + part * kSize * 2 + lane * 16;
-      *reinterpret_cast<uint4*>(tile + place<kSize>((range.length - 1) % kTile, lane)) =
+      *reinterpret_cast<uint4*>(tile + place<kSize>((range.length - 1) & (kTile - 1), lane)) =
           *reinterpret_cast<const uint4*>(own);
     }
     __syncwarp();
@@ -238,13 +255,14 @@ struct FewWorker {
 
   // Scores of tile number `index` of the round: its weights, and the largest score of each head.
   __device__ void score(int tile, int index) const {
-    const uint32_t keys = memory + Place::kKeys + static_cast<uint32_t>(index * Place::kTileBytes);
+    const uint32_t keys = memory + Place::kKeys + static_cast<uint32_t>(index * Place::kTileBytes) +
+                          place<kSize>(lane % 16, lane / 16);
     // Two sums each, or the products would wait for one another.
     float sums[kEights][2][4] = {};
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
-      mma::load_matrices(k, keys + place<kSize>(lane % 16, i * 2 + lane / 16));
+      mma::load_matrices(k, further(keys, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
         mma::multiply_add(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
@@ -270,8 +288,8 @@ struct FewWorker {
       char* weights = shared + Place::kWeights + (index * kEights + n) * Place::kWeightBytes;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        *reinterpret_cast<uint32_t*>(weights + half * 128 + lane * 4) =
-            pack(exp2f(s[2 * half] - largest[0]), exp2f(s[2 * half + 1] - largest[1]));
+        *reinterpret_cast<uint32_t*>(weights + half * 128 + lane * 4) = pack(
+            exp2_flushed(s[2 * half] - largest[0]), exp2_flushed(s[2 * half + 1] - largest[1]));
       }
       if (lane < 4) {
         float* target = reinterpret_cast<float*>(shared + Place::kLargest) + index * Place::kHeads;
@@ -330,8 +348,8 @@ struct FewWorker {
       mma::multiply_add(sums, v[j], weight[j][0], weight[j][1]);
       mma::multiply_add(totals, kOnes, weight[j][0], weight[j][1]);
       const bool there = from + j < tiles;
-      const float factor[2] = {there ? exp2f(largest[j].x - next[0]) : 0,
-                               there ? exp2f(largest[j].y - next[1]) : 0};
+      const float factor[2] = {there ? exp2_flushed(largest[j].x - next[0]) : 0,
+                               there ? exp2_flushed(largest[j].y - next[1]) : 0};
 #pragma unroll
       for (int c = 0; c < 4; ++c) out[n][c] += sums[c] * factor[c % 2];
 #pragma unroll
@@ -342,7 +360,7 @@ struct FewWorker {
   __device__ void rescale(int n, const float (&next)[2]) {
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      const float shrink = exp2f(above[n][c] - next[c]);
+      const float shrink = exp2_flushed(above[n][c] - next[c]);
       above[n][c] = next[c];
       total[n][c] *= shrink;
       out[n][c] *= shrink;
@@ -394,10 +412,10 @@ struct FewWorker {
       const int number = (rank.rank << log_share) + in_share;
       add_sent(n, in_share, log_share, rank.ctas());
       // A pair of elements lies in two lanes: each keeps one of its two heads.
-      const int odd = number / 4 % 2;
-      const int head = n * 8 + number % 4 * 2 + odd;
-      const int element = number / 32 * 16 + number % 32 / 4 - odd;
-      const float inverse[2] = {1.0f / total[0][0], 1.0f / total[0][1]};
+      const int odd = number >> 2 & 1;
+      const int head = n * 8 + (number & 3) * 2 + odd;
+      const int element = (number >> 5) * 16 + (number >> 2 & 7) - odd;
+      const float inverse[2] = {inverse_of_sum(total[0][0]), inverse_of_sum(total[0][1])};
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float first = out[0][2 * half] * inverse[0];
@@ -431,8 +449,8 @@ struct FewWorker {
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j) {
         const bool there = from + j < ctas;
-        const float factor[2] = {there ? exp2f(state[j].x - next[0]) : 0,
-                                 there ? exp2f(state[j].z - next[1]) : 0};
+        const float factor[2] = {there ? exp2_flushed(state[j].x - next[0]) : 0,
+                                 there ? exp2_flushed(state[j].z - next[1]) : 0};
         total[0][0] += state[j].y * factor[0];
         total[0][1] += state[j].w * factor[1];
         out[0][0] += piece[j].x * factor[0];
@@ -446,6 +464,7 @@ struct FewWorker {
 
 // A place without a sequence. All threads of the cluster.
 __device__ void zero_rows(uint4* rows, int count, const FewRank& rank) {
+#pragma unroll 1
   for (int i = rank.rank * kFewThreads + static_cast<int>(threadIdx.x); i < count;
        i += kFewThreads << rank.log_ctas) {
     rows[i] = make_uint4(0, 0, 0, 0);
@@ -463,8 +482,9 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
     wait_for_predecessor();
   }
   using Place = FewPlace<kSize, kEights>;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  // As in the split kernel: so that the compiler sees that it is the same in all lanes.
+  const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x / 32), 0);
   const FewRank rank = {static_cast<int>(blockIdx.x), 31 - __clz(static_cast<int>(gridDim.x))};
   const int kv_head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const uint32_t memory = mma::shared_address(shared);
@@ -485,9 +505,9 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
   FewRows<kSize, kEights> rows = {a, range, frames, memory, kv_head, warp, lane};
   rows.once = mma::policy_of_once();
   rows.look_up(0);
-  FewOwn<kSize, kEights> own = {};
+  FewOwn<kSize, kEights> own;
   own.load_early(a, range, frames, sequence, kv_head, lane);
-  Worker w = {a, range, shared, memory, warp, lane};
+  Worker w(a, range, shared, memory, warp, lane);
 
   // Two half-rounds a round: K and scores, V and sums. The two before the first only ask.
   const int count = range.end - range.begin;
@@ -504,23 +524,24 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
       w.clear();
       if (count > 0) w.read_queries();
     }
-    const int first = range.begin + half_round / 2 * Place::kTiles;
+    const int first = range.begin + (half_round >> 1) * Place::kTiles;
     const int tiles = min(Place::kTiles, range.end - first);
     const int own_index = own.in_frame != nullptr ? range.end - 1 - first : -1;
-    const bool places = own_index < tiles && own_index >= 0 && own_index % kFewWarps == warp;
+    const bool places =
+        own_index < tiles && own_index >= 0 && (own_index & (kFewWarps - 1)) == warp;
     if (half_round >= 0) mma::wait_copies<1>();
     __syncwarp();
     if (half_round >= 0 && half_round < half_rounds && places) {
-      w.place_own(half_round % 2, own_index);
+      w.place_own(half_round & 1, own_index);
     }
     // ---- scores ---------------------------------------------------------------------------------
-    if (half_round >= 0 && half_round % 2 == 0) {
+    if (half_round >= 0 && (half_round & 1) == 0) {
 #pragma unroll 1
       for (int index = warp; index < tiles; index += kFewWarps) w.score(first + index, index);
       __syncwarp();  // their K may be overwritten
     }
     // ---- values ---------------------------------------------------------------------------------
-    if (half_round >= 0 && half_round % 2 == 1) {
+    if (half_round >= 0 && (half_round & 1) == 1) {
       __syncthreads();
       if (w.adds()) w.add_values(tiles);
       if (half_round + 1 < half_rounds) __syncthreads();
@@ -538,6 +559,7 @@ FewArgs few_args(const ParamsCuda& p) {
   a.kv_heads = static_cast<int>(p.heads.kv);
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
+  a.of_block = 0xFFFFFFFFu / static_cast<unsigned>(a.block_tokens);
   a.early = p.tables_early && p.fresh != nullptr;
   a.fresh = fresh_args(p);
   a.scale_log2 = scale_log2_of(p);
