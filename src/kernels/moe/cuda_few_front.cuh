@@ -2,6 +2,7 @@
 // choice in this one.
 #pragma once
 
+#include "kernels/cuda_mma.cuh"
 #include "kernels/moe/cuda_few_place.cuh"
 
 namespace causeway::kernels::moe {
@@ -177,13 +178,24 @@ struct FewFront {
   }
 };
 
-// Norm and scores of all tokens: a warp has one, or all warps the only one.
+// Norm and scores of all tokens: a warp has one, or all warps the only one. Every lane copies what
+// it will read, of all its tokens at once.
 CAUSEWAY_DEVICE void score_all(const FewArgs& args, FewScore score, uint32_t tag) {
-  if (args.tokens == 1) {
-    score.run<kWorkers>(0, tag);
-    return;
+  FewScore::Token token = args.tokens == 1 ? score.of_all(0) : score.of_warp(score.warp);
+#pragma unroll 1
+  for (FewScore::Token t = token; t.number < args.tokens; t.number += kFewWarps) {
+    const uint32_t target = mma::shared_address(score.x_of(t));
+#pragma unroll 1
+    for (int v = t.self; v < args.hidden / 8; v += t.team) {
+      mma::copy_async(target + v * 16, score.residual_of(t) + v, true);
+    }
   }
-  for (int token = score.warp; token < args.tokens; token += kFewWarps) score.run<32>(token, tag);
+  mma::commit_copies();
+  mma::wait_copies<0>();
+#pragma unroll 1
+  for (; token.number < args.tokens; token.number += kFewWarps) {
+    score.run(token, score.x_of(token), tag);
+  }
 }
 
 }  // namespace causeway::kernels::moe

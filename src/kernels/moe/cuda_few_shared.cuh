@@ -136,6 +136,18 @@ struct FewCursor {
   }
 };
 
+// a / b, to the bit as `/` has it where b, a and the quotient are normal numbers with exponents
+// between -100 and 100, and b not infinite: without the code for the others. Where those give
+// infinity or NaN, so does this.
+CAUSEWAY_DEVICE float divide(float a, float b) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+  const float better = fmaf(inverse, fmaf(-b, inverse, 1.0f), inverse);
+  const float quotient = a * better;
+  const float exact = fmaf(better, fmaf(-b, quotient, a), quotient);
+  return isnan(exact) ? a * inverse : exact;
+}
+
 CAUSEWAY_DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
 
 }  // namespace causeway::kernels::moe

@@ -83,6 +83,7 @@ __global__ void __launch_bounds__(kWovenThreads, 2)
   // their way have driven them out of all caches. So it goes once without effect while the kernel
   // in front still runs.
   FewScore score{args, score_place, warp, lane};
+  const auto token = score.of_all(0);
   uint32_t launch = 0;
 #pragma unroll 1
   for (int pass = 0; pass < 2; ++pass) {
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kWovenThreads, 2)
       ptx::dependency_wait();
       launch = args.sync->launches[blockIdx.x];
     }
-    score.run<kWorkers>(0, launch + 1, pass == 1);
+    score.run(token, score.residual_of(token), launch + 1, pass == 1);
   }
   choice.choose(launch + 1);
   if (threadIdx.x == 0) {  // all have read it
