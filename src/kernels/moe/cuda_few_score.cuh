@@ -17,6 +17,12 @@ struct ScorePlace {
   uint32_t full;     // barrier: what lies in the ring has come
 };
 
+// A token's scores, as words and as keys: experts, and what fills up 16 (never better than one that
+// is).
+__host__ __device__ constexpr int keys_pitch(int64_t experts) {
+  return static_cast<int>((experts + 15) / 16 * 16);
+}
+
 // Every CTA computes all tokens' norms and keeps them, and the scores of its own experts (every
 // gridDim.x-th), which it hands to all others. The norm's weight and the CTA's rows of the router,
 // which do not depend on the kernel in front, lie in the ring, which has nothing else to do yet.
@@ -78,15 +84,16 @@ struct FewScore {
   // The sum of squares of this thread's vectors, every team-th, which go to shared memory as they
   // are. Loops over vectors are not unrolled, because all code is fetched for every launch; instead
   // the next vector is on its way while one is used.
-  CAUSEWAY_DEVICE float take(const Token& token, const Bf16x8* source, int vectors) const {
+  CAUSEWAY_DEVICE float take(const Token& token, const Bf16x8* source, bool real) const {
+    const int vectors = args.hidden / 8, readable = real ? vectors : 0;
     Bf16x8* x = x_of(token);
     Bf16x8 own = {};
-    if (token.self < vectors) own = source[token.self];
+    if (token.self < readable) own = source[token.self];
     float squares = 0;
 #pragma unroll 1
     for (int v = token.self; v < vectors; v += token.team) {
       const Bf16x8 now = own;
-      if (v + token.team < vectors) own = source[v + token.team];
+      if (v + token.team < readable) own = source[v + token.team];
       x[v] = now;
       float values[8];
       widen(now, values);
@@ -118,26 +125,31 @@ struct FewScore {
   // effect.
   CAUSEWAY_DEVICE void run(const Token& token, const Bf16x8* source, uint32_t tag,
                            bool real = true) {
-    const float squares = take(token, source, real ? args.hidden / 8 : 0);
+    const float squares = take(token, source, real);
     const float mean = divide(team_sum(token, squares), static_cast<float>(args.hidden));
     const float factor = rsqrtf(mean + args.front.epsilon);
     ptx::barrier_wait(place.full, 0);  // not before: residual and weights come together
     const auto* weights = place.shared.of<const Bf16x8>(place.ring);
-    beside(token, weights, [&](int v, float(&x)[8], const float(&w)[8]) {
+    beside(token, weights, [&](int v, float (&x)[8], const float (&w)[8]) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) x[j] *= factor * w[j];
       x_of(token)[v] = narrow(x);
     });
-    unsigned long long* words = args.sync->scores + token.number * args.experts;
+    const int pitch = keys_pitch(args.experts);
+    unsigned long long* words = args.sync->scores + token.number * pitch;
 #pragma unroll 1
-    for (int e = static_cast<int>(blockIdx.x); e < args.experts; e += gridDim.x) {
+    for (int e = static_cast<int>(blockIdx.x); e < pitch; e += gridDim.x) {
       weights += args.hidden / 8;
-      float sum = 0;
-      beside(token, weights, [&](int, const float(&x)[8], const float(&w)[8]) {
+      float score = 0;
+      if (e < args.experts) {
+        beside(token, weights, [&](int, const float (&x)[8], const float (&w)[8]) {
 #pragma unroll
-        for (int j = 0; j < 8; ++j) sum += x[j] * w[j];
-      });
-      const float score = team_sum(token, sum);
+          for (int j = 0; j < 8; ++j) score += x[j] * w[j];
+        });
+        score = team_sum(token, score);
+      } else {
+        score = __int_as_float(0x7FC00000);  // NaN: never better than one that is
+      }
       if (real && token.self == 0) relaxed_store(words + e, tagged(tag, __float_as_uint(score)));
     }
   }
