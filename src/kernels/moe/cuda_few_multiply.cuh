@@ -14,7 +14,7 @@ struct FewWorker {
   int warp, lane;
   uint32_t launch;
   FewCursor cursor;
-  int turn = 0;          // of adding up
+  uint32_t turn = 0;     // of adding up
   float sum[4][4] = {};  // four that take turns: a chain of products is long
 
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }

@@ -30,7 +30,7 @@ struct FewScore {
   const ExpertsArgs& args;
   const ScorePlace place;
   int warp, lane;
-  int turn = 0;  // of adding up
+  uint32_t turn = 0;  // of adding up
 
   // A token of a team: a warp, or all multiplying threads.
   struct Token {
@@ -160,12 +160,16 @@ struct ChosenKeys {
   const uint32_t *chosen, *all;
 };
 
-// `better`, and how many of four keys are better than one.
+// `better`, and how many of four keys are better than one: of so many the sum with its complement
+// carries.
 CAUSEWAY_DEVICE int better_of(const uint4& four, uint32_t than, int better = 0) {
-  better += four.x > than ? 1 : 0;
-  better += four.y > than ? 1 : 0;
-  better += four.z > than ? 1 : 0;
-  better += four.w > than ? 1 : 0;
+  asm("{\n.reg .u32 sum;\n"
+      "add.cc.u32 sum, %1, %5;\naddc.u32 %0, %0, 0;\n"
+      "add.cc.u32 sum, %2, %5;\naddc.u32 %0, %0, 0;\n"
+      "add.cc.u32 sum, %3, %5;\naddc.u32 %0, %0, 0;\n"
+      "add.cc.u32 sum, %4, %5;\naddc.u32 %0, %0, 0;\n}"
+      : "+r"(better)
+      : "r"(four.x), "r"(four.y), "r"(four.z), "r"(four.w), "r"(~than));
   return better;
 }
 

@@ -88,6 +88,7 @@ CAUSEWAY_DEVICE void relaxed_store(unsigned long long* word, unsigned long long 
 CAUSEWAY_DEVICE unsigned long long tagged(uint32_t tag, uint32_t value) {
   return static_cast<unsigned long long>(tag) << 32 | value;
 }
+CAUSEWAY_DEVICE uint32_t value_of(unsigned long long word) { return static_cast<uint32_t>(word); }
 CAUSEWAY_DEVICE uint32_t tag_of(unsigned long long word) {
   return static_cast<uint32_t>(word >> 32);
 }

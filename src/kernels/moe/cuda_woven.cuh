@@ -44,9 +44,11 @@ CAUSEWAY_DEVICE void init_barriers(const WovenPlace& place) {
   ptx::barrier_init_fence();
 }
 
-__global__ void __launch_bounds__(kWovenThreads, 2)
-    woven_kernel(const __grid_constant__ WovenArgs args) {
+// No more registers than let kernels of the chain in beside it.
+template <bool kLean>
+__global__ void __maxnreg__(128) woven_kernel(const __grid_constant__ WovenArgs given) {
   extern __shared__ __align__(128) char shared[];
+  const WovenArgs args = kLean ? lean_args(given) : given;
   const WovenPlace place = {shared_place(shared), args.layout};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
