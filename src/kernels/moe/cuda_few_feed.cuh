@@ -53,25 +53,16 @@ struct FewFeeder {
     hybrid_gemm::ptx::proxy_fence();
   }
 
-  CAUSEWAY_DEVICE void feed_weights(const FewWalk& walk, uint64_t policy) {
-    const FewItem& item = place.item(walk.item);
+  // Where this lane's row of the walk's next product begins: of weights, or of tokens.
+  CAUSEWAY_DEVICE const char* source_of(const FewWalk& walk, const FewItem& item, int depth) const {
     const bool gated = walk.gated();
-    const int depth = gated ? args.hidden : args.intermediate;
-    const int row = (gated ? walk.at : walk.at * 2 + part) * kAskers + lane % kAskers;
-    feed(item.weight[gated ? part : 2] + int64_t{row} * depth * 2, kAskers, depth,
-         gated ? place.at.gated_step : place.at.down_step, policy);
-  }
-
-  // With a front gate's and up's lie in shared memory already.
-  CAUSEWAY_DEVICE void feed_tokens(const FewWalk& walk, uint64_t policy) {
-    const FewItem& item = place.item(walk.item);
+    if (part < 2) {
+      const int row = (gated ? walk.at : walk.at * 2 + part) * kAskers + lane % kAskers;
+      return item.weight[gated ? part : 2] + int64_t{row} * depth * 2;
+    }
     const FewRow row = place.of<FewRow>(place.at.rows)[item.first + min(lane, item.rows - 1)];
-    const bool gated = walk.gated();
-    const int depth = gated ? args.hidden : args.intermediate;
     const __nv_bfloat16* from = gated ? args.x : args.active;
-    from += int64_t{gated ? row.token : row.pair} * depth;
-    feed(reinterpret_cast<const char*>(from), kFront && gated ? 0 : item.rows, depth,
-         gated ? place.at.gated_step : place.at.down_step, policy);
+    return reinterpret_cast<const char*>(from + int64_t{gated ? row.token : row.pair} * depth);
   }
 
   CAUSEWAY_DEVICE void run() {
@@ -85,11 +76,13 @@ struct FewFeeder {
         wait_for_active();
         waited = true;
       }
-      if (part < 2) {
-        feed_weights(walk, policy);
-      } else {
-        feed_tokens(walk, policy);
-      }
+      const FewItem& item = place.item(walk.item);
+      const bool gated = walk.gated();
+      const int depth = gated ? args.hidden : args.intermediate;
+      const int step = gated ? place.at.gated_step : place.at.down_step;
+      int rows = part < 2 ? kAskers : item.rows;
+      if (kFront && part == 2 && gated) rows = 0;  // lie in shared memory already
+      feed(source_of(walk, item, depth), rows, depth, step, policy);
     }
   }
 };
