@@ -49,8 +49,8 @@ FewLayout layout_of_columns(const Need& need, std::int64_t columns) {
   at.rows = take(pairs * std::int64_t{sizeof(FewRow)});
   at.row_weight = take(pairs * 4);
   if (need.front) {
-    at.keys = take(need.tokens * keys_pitch(s.experts) * 4);
-    at.choices = take(need.tokens * s.experts);
+    at.keys = take(need.tokens * keys_pitch(s.experts) * 4 + 64);  // 64: are read, and not used
+    at.choices = take(s.experts * 8);
     at.pair_key = take(pairs * 4);
   }
   at.words = take(4 * (1 + kFewWarps));
@@ -92,6 +92,9 @@ Status run_few(const ParamsCuda& p, const FrontCuda* front, const Scratch& scrat
   args.x = static_cast<const __nv_bfloat16*>(p.x);
   args.active = scratch.active;
   args.tokens = static_cast<int>(p.tokens);
+  args.by_ctas = Divider(p.sm_count);
+  args.by_tiles = Divider(args.intermediate / 8);
+  args.by_k = Divider(args.k);
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.sm_count)), dim3(kFewThreads),
                              static_cast<int>(args.layout.bytes), static_cast<int>(kSharedMax)};
   const auto kernel = front == nullptr ? few_kernel<false> : few_kernel<true>;

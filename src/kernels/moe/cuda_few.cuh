@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
 
   // ---- what does not depend on the kernel in front ---------------------------------------------
   if (part == 0 && lane == 0) {
+#pragma unroll 1
     for (int stage = 0; stage < args.layout.stages; ++stage) {
       ptx::barrier_init(place.full(stage), kFewFeeders * kAskers);
       ptx::barrier_init(place.empty(stage), kWorkers);
@@ -89,9 +90,7 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
 
   // ---- and their products ----------------------------------------------------------------------
   if (kFront) front.weigh();
-  FewWorker<kFront> worker{args, place, warp, lane, launch, {args.layout.stages}};
-  worker.gate_and_up();
-  worker.down();
+  FewWorker<kFront>{args, place, warp, lane, launch, {args.layout.stages}}.run();
 }
 
 }  // namespace causeway::kernels::moe

@@ -20,68 +20,31 @@ struct FewFeeder {
     ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
     if (lane < kAskers) ptx::barrier_arrive_expect(place.full(cursor.stage), bytes);
   }
-  CAUSEWAY_DEVICE uint32_t target(int row) const {
-    return place.address + cursor.stage * place.at.stage_bytes + row * place.at.pitch;
-  }
 
-  // Eight rows from `rows` on, `depth` wide, a stage for each step.
-  CAUSEWAY_DEVICE void feed_weights(const char* rows, int depth, int step, uint64_t policy) {
-    const char* source = rows + int64_t{lane % kAskers} * depth * 2;
+  // So many rows, at most eight, from this lane's `source` on; a stage for each step.
+  CAUSEWAY_DEVICE void feed(const char* source, int rows, int depth, int step, uint64_t policy) {
+    if (part < 2 && step == depth && step * 2 == static_cast<int>(place.at.pitch)) {
+      depth = step = depth * rows;  // the rows are neighbours: one copy
+      rows = 1;
+    }
+    const bool asks = lane < rows;
+#pragma unroll 1
     for (int column = 0; column < depth; column += step) {
       const uint32_t bytes = static_cast<uint32_t>(min(step, depth - column)) * 2;
-      const uint32_t full = place.full(cursor.stage);
-      if (step == depth && bytes == place.at.pitch) {  // the rows are neighbours: one copy
-        enter(lane == 0 ? kAskers * bytes : 0);
-        if (lane == 0) bulk_load(target(part * kAskers), rows, kAskers * bytes, full, policy);
-      } else {
-        enter(bytes);
-        if (lane < kAskers) {
-          bulk_load(target(part * kAskers + lane), source + column * 2, bytes, full, policy);
-        }
+      enter(asks ? bytes : 0);
+      if (asks) {
+        const uint32_t target = place.address + cursor.stage * place.at.stage_bytes +
+                                (part * kAskers + lane) * place.at.pitch;
+        bulk_load(target, source + column * 2, bytes, place.full(cursor.stage), policy);
       }
       cursor.advance();
-    }
-  }
-
-  // Up to eight rows; this lane's `source`.
-  CAUSEWAY_DEVICE void feed_tokens(const __nv_bfloat16* source, int rows, int depth, int step) {
-    for (int column = 0; column < depth; column += step) {
-      const uint32_t bytes = static_cast<uint32_t>(min(step, depth - column)) * 2;
-      enter(lane < rows ? bytes : 0);
-      if (lane < rows) {
-        hybrid_gemm::ptx::load_bytes(target(kWeightRows + lane), source + column, bytes,
-                                     place.full(cursor.stage));
-      }
-      cursor.advance();
-    }
-  }
-  // Stages whose tokens lie in shared memory already.
-  CAUSEWAY_DEVICE void feed_no_tokens(int depth, int step) { feed_tokens(nullptr, 0, depth, step); }
-
-  CAUSEWAY_DEVICE FewRow row_of(const FewItem& item) const {
-    return place.of<FewRow>(place.at.rows)[item.first + min(lane, item.rows - 1)];
-  }
-
-  CAUSEWAY_DEVICE void gated(uint64_t policy) {
-    const GatedShare share(args, place.items());
-    const int step = place.at.gated_step;
-    for (int tile = share.begin; tile < share.end; ++tile) {
-      const FewItem& item = place.item(tile / share.tiles);
-      if (part < 2) {
-        const int64_t row = int64_t{tile % share.tiles} * 8 * args.hidden * 2;
-        feed_weights(item.weight[part] + row, args.hidden, step, policy);
-      } else if (kFront) {
-        feed_no_tokens(args.hidden, step);
-      } else {
-        feed_tokens(args.x + int64_t{row_of(item).token} * args.hidden, item.rows, args.hidden,
-                    step);
-      }
     }
   }
 
   // Until all that gate and up leave is there, and the copy engine sees it.
   CAUSEWAY_DEVICE void wait_for_active() {
     const uint32_t tiles = static_cast<uint32_t>(args.intermediate / 8);
+#pragma unroll 1
     for (int i = lane; i < place.items(); i += 32) {
       hybrid_gemm::ptx::SpinGuard guard;
       while (hybrid_gemm::ptx::flag_load(args.sync->tiles_done[parity] + i) < tiles) guard.spin();
@@ -90,31 +53,37 @@ struct FewFeeder {
     hybrid_gemm::ptx::proxy_fence();
   }
 
-  CAUSEWAY_DEVICE void down(uint64_t policy) {
-    const int64_t row_bytes = int64_t{args.intermediate} * 2;
-    const int items = place.items(), step = place.at.down_step;
-    for (int64_t row = int64_t{blockIdx.x} * kWeightRows; row < args.hidden;
-         row += int64_t{gridDim.x} * kWeightRows) {
-      for (int i = 0; i < items; ++i) {
-        const FewItem& item = place.item(i);
-        if (part < 2) {
-          feed_weights(item.weight[2] + (row + part * 8) * row_bytes, args.intermediate, step,
-                       policy);
-        } else {
-          feed_tokens(args.active + int64_t{row_of(item).pair} * args.intermediate, item.rows,
-                      args.intermediate, step);
-        }
-      }
+  // Where this lane's row of the walk's next product begins: of weights, or of tokens.
+  CAUSEWAY_DEVICE const char* source_of(const FewWalk& walk, const FewItem& item, int depth) const {
+    const bool gated = walk.gated();
+    if (part < 2) {
+      const int row = (gated ? walk.at : walk.at * 2 + part) * kAskers + lane % kAskers;
+      return item.weight[gated ? part : 2] + int64_t{row} * depth * 2;
     }
+    const FewRow row = place.of<FewRow>(place.at.rows)[item.first + min(lane, item.rows - 1)];
+    const __nv_bfloat16* from = gated ? args.x : args.active;
+    return reinterpret_cast<const char*>(from + int64_t{gated ? row.token : row.pair} * depth);
   }
 
   CAUSEWAY_DEVICE void run() {
-    const uint64_t policy = ptx::policy_stream();
+    const uint64_t policy = part < 2 ? ptx::policy_stream() : policy_normal();
     hybrid_gemm::ptx::proxy_fence();  // the front wrote to the ring
-    gated(policy);
-    if (int64_t{blockIdx.x} * kWeightRows >= args.hidden) return;
-    if (part == 2) wait_for_active();
-    down(policy);
+    bool waited = part < 2;
+    FewWalk walk(args, place.items());
+#pragma unroll 1
+    for (; !walk.done(); walk.advance()) {
+      if (!waited && !walk.gated()) {
+        wait_for_active();
+        waited = true;
+      }
+      const FewItem& item = place.item(walk.item);
+      const bool gated = walk.gated();
+      const int depth = gated ? args.hidden : args.intermediate;
+      const int step = gated ? place.at.gated_step : place.at.down_step;
+      int rows = part < 2 ? kAskers : item.rows;
+      if (kFront && part == 2 && gated) rows = 0;  // lie in shared memory already
+      feed(source_of(walk, item, depth), rows, depth, step, policy);
+    }
   }
 };
 

@@ -2,27 +2,45 @@
 // choice in this one.
 #pragma once
 
+#include "kernels/cuda_mma.cuh"
 #include "kernels/moe/cuda_few_place.cuh"
 
 namespace causeway::kernels::moe {
 
-// As the kernels in front left it.
+// As the kernels in front left it. What a thread reads of rows does not wait for what it read
+// before.
 CAUSEWAY_DEVICE void take_groups(const FewArgs& args, const FewPlace& place, int thread) {
+  constexpr int kAhead = 4;
   const int items = *args.groups.chunks, pairs = args.tokens * args.k;
+#pragma unroll 1
   for (int i = thread; i < items; i += kWorkers) {
     const int4 chunk = args.groups.chunk[i];
     FewItem& item = place.of<FewItem>(place.at.items)[i];
+#pragma unroll
     for (int w = 0; w < 3; ++w) {
       item.weight[w] = static_cast<const char*>(args.tables[w][chunk.x]);
     }
     item.first = chunk.y;
     item.rows = chunk.z;
   }
-  for (int r = thread; r < pairs; r += kWorkers) {
-    const int pair = args.groups.row_pair[r];
-    place.of<FewRow>(place.at.rows)[r] = {static_cast<uint16_t>(pair / args.k),
-                                          static_cast<uint16_t>(pair)};
-    place.of<float>(place.at.row_weight)[r] = args.groups.weight[pair];
+#pragma unroll 1
+  for (int begin = thread; begin < pairs; begin += kAhead * kWorkers) {
+    int pair[kAhead];
+    float weight[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      pair[i] = args.groups.row_pair[min(begin + i * kWorkers, pairs - 1)];
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) weight[i] = args.groups.weight[pair[i]];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int row = begin + i * kWorkers;
+      if (row >= pairs) break;
+      place.of<FewRow>(place.at.rows)[row] = {static_cast<uint16_t>(args.by_k.of(pair[i])),
+                                              static_cast<uint16_t>(pair[i])};
+      place.of<float>(place.at.row_weight)[row] = weight[i];
+    }
   }
   if (thread == 0) place.items() = items;
 }
@@ -39,58 +57,58 @@ struct FewFront {
   // All CTAs' scores, as they come: a word says itself whether it is of this launch.
   CAUSEWAY_DEVICE void collect() const {
     constexpr int kEach = 8;
-    const int words = args.tokens * args.experts;
+    const int words = args.tokens * keys_pitch(args.experts);
     auto* keys = place.of<uint32_t>(place.at.keys);
-    const int pitch = keys_pitch(args.experts);
+#pragma unroll 1
     for (int begin = thread(); begin < words; begin += kEach * kWorkers) {
-      uint32_t missing = 0;
+      unsigned long long word[kEach];
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        if (begin + i * kWorkers < words) missing |= 1u << i;
+        word[i] = tagged(begin + i * kWorkers < words ? tag - 1 : tag, 0);
       }
       hybrid_gemm::ptx::SpinGuard guard;
-      while (missing != 0) {
-        unsigned long long word[kEach];
+      for (bool missing = true; missing; guard.spin()) {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) {
-          if ((missing >> i & 1) != 0) {
-            word[i] = relaxed_load(args.sync->scores + begin + i * kWorkers);
-          }
+          if (tag_of(word[i]) == tag) continue;
+          word[i] = relaxed_load(args.sync->scores + begin + i * kWorkers);
         }
+        missing = false;
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-          if ((missing >> i & 1) == 0 || tag_of(word[i]) != tag) continue;
-          const int at = begin + i * kWorkers;
-          keys[at / args.experts * pitch + at % args.experts] =
-              order_key(__uint_as_float(static_cast<uint32_t>(word[i])));
-          missing &= ~(1u << i);
-        }
-        guard.spin();
+        for (int i = 0; i < kEach; ++i) missing |= tag_of(word[i]) != tag;
+      }
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (begin + i * kWorkers >= words) break;
+        keys[begin + i * kWorkers] = order_key(__uint_as_float(static_cast<uint32_t>(word[i])));
       }
     }
   }
 
   // An expert is the token's n-th choice when n others are better: all experts at once are sooner
-  // counted than one choice after the other is found.
+  // counted than one choice after the other is found. Of 16 keys the next ones are asked for as
+  // soon as they are counted; behind the last ones there is something too.
   CAUSEWAY_DEVICE int rank_of(const uint32_t* keys, int expert) const {
+    const auto* fours = reinterpret_cast<const uint4*>(keys);
     const uint32_t key = keys[expert];
-    const int own = expert & ~3;
+    const int own = expert / 4;
+    uint4 four[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) four[i] = fours[i];
+    const uint4 equals = fours[own];  // the lower index goes first among them
     int better = 0;
-#pragma unroll 8
-    for (int e = 0; e < args.experts; e += 4) {
-      const uint4 four = *reinterpret_cast<const uint4*>(keys + e);
-      const uint32_t than = e < own ? key - 1 : key;  // the lower index among equals
-      better = better_of(four, than, better);
+#pragma unroll 1
+    for (int n = 0; n < args.experts; n += 16) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        better = better_of(four[i], n / 4 + i < own ? key - 1 : key, better);
+        four[i] = fours[n / 4 + 4 + i];
+      }
     }
-    for (int e = own; e < expert; ++e) better += keys[e] == key ? 1 : 0;
+    better += expert % 4 > 0 && equals.x == key ? 1 : 0;
+    better += expert % 4 > 1 && equals.y == key ? 1 : 0;
+    better += expert % 4 > 2 && equals.z == key ? 1 : 0;
     return better;
-  }
-
-  CAUSEWAY_DEVICE void clear_padding() const {
-    const int pitch = keys_pitch(args.experts), padding = pitch - args.experts;
-    for (int i = thread(); i < args.tokens * padding; i += kWorkers) {
-      place.of<uint32_t>(place.at.keys)[i / padding * pitch + args.experts + i % padding] = 0;
-    }
   }
 
   CAUSEWAY_DEVICE void say_items(int items) const {
@@ -112,21 +130,15 @@ struct FewFront {
   CAUSEWAY_DEVICE void group() const {
     const int each = (args.experts + kWorkers - 1) / (kWorkers);
     const int first = thread() * each, end = min(first + each, args.experts);
-    auto* choices = place.of<uint8_t>(place.at.choices);
+    auto* choices = place.of<uint64_t>(place.at.choices);
     int count = 0;  // items << 16 | rows
+#pragma unroll 1
     for (int expert = first; expert < end; ++expert) {
-      int rows = 0;
-      for (int token = 0; token < args.tokens; ++token) {
-        const uint32_t* keys = place.of<uint32_t>(place.at.keys) + token * keys_pitch(args.experts);
-        const int choice = min(rank_of(keys, expert), kChosenMax);
-        choices[token * args.experts + expert] = static_cast<uint8_t>(choice);
-        if (choice >= args.k) continue;
-        place.of<uint32_t>(place.at.pair_key)[token * args.k + choice] = keys[expert];
-        ++rows;
-      }
+      const int rows = choose_expert(expert, choices[expert]);
       count += rows > 0 ? rows | 1 << 16 : 0;
     }
     int before = count;
+#pragma unroll
     for (int lanes = 1; lanes < 32; lanes *= 2) {
       const int more = __shfl_up_sync(0xFFFFFFFFu, before, lanes);
       if (lane >= lanes) before += more;
@@ -134,14 +146,18 @@ struct FewFront {
     int* of_warp = place.of<int>(place.at.words) + 1;
     if (lane == 31) of_warp[warp] = before;
     workers_sync();
-    for (int w = 0; w < warp; ++w) before += of_warp[w];
+#pragma unroll
+    for (int w = 0; w < kFewWarps - 1; ++w) before += w < warp ? of_warp[w] : 0;
     if (thread() == kWorkers - 1) say_items(before >> 16);
     before -= count;
     int item = before >> 16, row = before & 0xFFFF;
+#pragma unroll 1
     for (int expert = first; expert < end; ++expert) {
       const int begin = row;
-      for (int token = 0; token < args.tokens; ++token) {
-        const int choice = choices[token * args.experts + expert];
+      uint64_t left = choices[expert];
+#pragma unroll 1
+      for (int token = 0; token < args.tokens; ++token, left >>= 8) {
+        const int choice = static_cast<int>(left & 0xFF);
         if (choice >= args.k) continue;
         place.of<FewRow>(place.at.rows)[row] = {static_cast<uint16_t>(token),
                                                 static_cast<uint16_t>(token * args.k + choice)};
@@ -151,14 +167,34 @@ struct FewFront {
     }
   }
 
+  // All tokens' choices of an expert, and how many they are.
+  CAUSEWAY_DEVICE int choose_expert(int expert, uint64_t& choices) const {
+    static_assert(kFrontTokens == sizeof(choices) && kChosenMax < 256);
+    const uint32_t* keys = place.of<uint32_t>(place.at.keys);
+    uint64_t all = 0;
+    int rows = 0;
+#pragma unroll 1
+    for (int token = 0; token < args.tokens; ++token, keys += keys_pitch(args.experts)) {
+      const int choice = min(rank_of(keys, expert), kChosenMax);
+      all |= uint64_t{static_cast<uint32_t>(choice)} << (8 * token);
+      if (choice >= args.k) continue;
+      place.of<uint32_t>(place.at.pair_key)[token * args.k + choice] = keys[expert];
+      ++rows;
+    }
+    choices = all;
+    return rows;
+  }
+
   // The pairs' weights, once the grouping is there: nobody needs them before down.
   CAUSEWAY_DEVICE void weigh() const {
+#pragma unroll 1
     for (int r = thread(); r < args.tokens * args.k; r += kWorkers) {
       const FewRow& row = place.of<FewRow>(place.at.rows)[r];
       const ChosenKeys keys = {
           place.of<uint32_t>(place.at.pair_key) + row.token * args.k,
           place.of<uint32_t>(place.at.keys) + row.token * keys_pitch(args.experts)};
-      place.of<float>(place.at.row_weight)[r] = weight_of(args, keys, row.pair % args.k);
+      place.of<float>(place.at.row_weight)[r] =
+          weight_of(args, keys, row.pair - row.token * args.k);
     }
   }
 
@@ -166,24 +202,42 @@ struct FewFront {
   static CAUSEWAY_DEVICE void take_table(const FewArgs& args, const FewPlace& place, int which,
                                          int lane) {
     const void** table = place.of<const void*>(place.at.tables) + which * args.experts;
-    for (int e = lane; e < args.experts; e += 32) table[e] = args.tables[which][e];
+    const uint32_t target = mma::shared_address(table);
+#pragma unroll 1
+    for (int e = lane; e < args.experts; e += 32) {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(target + e * 8),
+                   "l"(args.tables[which] + e)
+                   : "memory");
+    }
+    mma::commit_copies();
+    mma::wait_copies<0>();
   }
 
   CAUSEWAY_DEVICE void choose() const {
-    clear_padding();
     collect();
     workers_sync();
     group();
   }
 };
 
-// Norm and scores of all tokens: a warp has one, or all warps the only one.
+// Norm and scores of all tokens: a warp has one, or all warps the only one. Every lane copies what
+// it will read, of all its tokens at once.
 CAUSEWAY_DEVICE void score_all(const FewArgs& args, FewScore score, uint32_t tag) {
-  if (args.tokens == 1) {
-    score.run<kWorkers>(0, tag);
-    return;
+  FewScore::Token token = args.tokens == 1 ? score.of_all(0) : score.of_warp(score.warp);
+#pragma unroll 1
+  for (FewScore::Token t = token; t.number < args.tokens; t.number += kFewWarps) {
+    const uint32_t target = mma::shared_address(score.x_of(t));
+#pragma unroll 1
+    for (int v = t.self; v < args.hidden / 8; v += t.team) {
+      mma::copy_async(target + v * 16, score.residual_of(t) + v, true);
+    }
   }
-  for (int token = score.warp; token < args.tokens; token += kFewWarps) score.run<32>(token, tag);
+  mma::commit_copies();
+  mma::wait_copies<0>();
+#pragma unroll 1
+  for (; token.number < args.tokens; token.number += kFewWarps) {
+    score.run(token, score.x_of(token), tag);
+  }
 }
 
 }  // namespace causeway::kernels::moe

@@ -14,7 +14,7 @@ struct FewWorker {
   int warp, lane;
   uint32_t launch;
   FewCursor cursor;
-  int turn = 0;          // of adding up
+  uint32_t turn = 0;     // of adding up
   float sum[4][4] = {};  // four that take turns: a chain of products is long
 
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
@@ -40,26 +40,9 @@ struct FewWorker {
     mma::multiply_add(sum[2 * h + 1], high, x.z, x.w);
   }
 
-  // This warp's blocks of so many rounds. Pointers: to the lane's piece of the stage's first
-  // column.
-  template <int kRounds>
-  CAUSEWAY_DEVICE void multiply_rounds(const char* weights, const char* tokens) {
-    Halves top[kRounds], bottom[kRounds], token[kRounds];
-#pragma unroll
-    for (int i = 0; i < kRounds; ++i) {
-      const int at = (warp + kFewWarps * i) * kBlock * 2;
-      top[i] = load_block(weights + at);
-      bottom[i] = load_block(weights + 8 * place.at.pitch + at);
-      token[i] = load_block(tokens + at);
-    }
-#pragma unroll
-    for (int i = 0; i < kRounds; ++i) {
-      multiply_half(top[i], bottom[i], token[i], 0);
-      multiply_half(top[i], bottom[i], token[i], 1);
-    }
-  }
-  // Rare (sizes that are no multiples of kRound), so it shall be short: instructions are fetched.
-  CAUSEWAY_DEVICE void multiply_some(const char* weights, const char* tokens, int columns) {
+  // This warp's blocks. Pointers: to the lane's piece of the stage's first column. Not unrolled: a
+  // stage's bytes take longer to come than its products, and all code is fetched for every launch.
+  CAUSEWAY_DEVICE void multiply_blocks(const char* weights, const char* tokens, int columns) {
 #pragma unroll 1
     for (int column = warp * kBlock; column < columns; column += kRound) {
       const Halves top = load_block(weights + column * 2);
@@ -78,12 +61,7 @@ struct FewWorker {
     const char* weights = stage + lane / 4 * place.at.pitch + piece;
     const char* tokens = (x != nullptr ? x : stage + (kWeightRows + row) * place.at.pitch) + piece;
     ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
-    switch (columns) {
-      case 3 * kRound: multiply_rounds<3>(weights, tokens); break;
-      case 2 * kRound: multiply_rounds<2>(weights, tokens); break;
-      case kRound: multiply_rounds<1>(weights, tokens); break;
-      default: multiply_some(weights, tokens, columns); break;
-    }
+    multiply_blocks(weights, tokens, columns);
     ptx::barrier_arrive(place.empty(cursor.stage));  // each lane, for what it has read
     cursor.advance();
   }
@@ -125,65 +103,80 @@ struct FewWorker {
     sums[row_of(item, total_token()).token * kWeightRows + total_row()] += weight * total;
   }
 
-  CAUSEWAY_DEVICE void gate_and_up() {
-    const GatedShare share(args, place.items());
-    const int step = place.at.gated_step;
-    int since = share.begin;
-    for (int tile = share.begin; tile < share.end; ++tile) {
-      const int index = tile / share.tiles;
-      const FewItem item = place.item(index);
-      const int row = min(lane / 4, item.rows - 1);
-      const char* x = nullptr;
-      if (kFront) x = place.memory + place.at.x + row_of(item, row).token * place.at.x_pitch;
-      for (int column = 0; column < args.hidden; column += step) {
-        multiply(row, kFront ? x + column * 2 : nullptr, min(step, args.hidden - column));
-      }
-      store_active(item, tile % share.tiles, add_up());
-      if (tile + 1 != share.end && (tile + 1) % share.tiles != 0) continue;
-      workers_sync();
-      if (thread() == 0) {
-        hybrid_gemm::ptx::flag_add(args.sync->tiles_done[launch % 2] + index,
-                                   static_cast<uint32_t>(tile + 1 - since));
-      }
-      since = tile + 1;
+  CAUSEWAY_DEVICE void multiply_all(const FewWalk& walk, const FewItem& item) {
+    const bool gated = walk.gated();
+    const int depth = gated ? args.hidden : args.intermediate;
+    const int step = gated ? place.at.gated_step : place.at.down_step;
+    const int row = min(lane / 4, item.rows - 1);
+    const char* x = nullptr;
+    if (kFront && gated) x = place.memory + place.at.x + row_of(item, row).token * place.at.x_pitch;
+#pragma unroll 1
+    for (int column = 0; column < depth; column += step) {
+      multiply(row, x, min(step, depth - column));
+      if (kFront && gated) x += step * 2;
     }
   }
 
-  CAUSEWAY_DEVICE void down() {
-    const int items = place.items(), step = place.at.down_step;
+  CAUSEWAY_DEVICE void clear_sums() {
     float* sums = place.of<float>(place.at.sums);
-    for (int64_t begin = int64_t{blockIdx.x} * kWeightRows; begin < args.hidden;
-         begin += int64_t{gridDim.x} * kWeightRows) {
-      for (int i = thread(); i < args.tokens * kWeightRows; i += kWorkers) sums[i] = 0.0f;
-      const float2 first_residual = residual_at(begin, thread());  // early: it takes a while
-      for (int index = 0; index < items; ++index) {
-        const FewItem item = place.item(index);
-        for (int column = 0; column < args.intermediate; column += step) {
-          multiply(min(lane / 4, item.rows - 1), nullptr, min(step, args.intermediate - column));
-        }
-        add_weighted(item, add_up());
+#pragma unroll 1
+    for (int i = thread(); i < args.tokens * kWeightRows; i += kWorkers) sums[i] = 0.0f;
+  }
+
+  CAUSEWAY_DEVICE void say_done(int item, int tiles) {
+    workers_sync();
+    if (thread() != 0) return;
+    hybrid_gemm::ptx::flag_add(args.sync->tiles_done[launch % 2] + item,
+                               static_cast<uint32_t>(tiles));
+  }
+
+  CAUSEWAY_DEVICE void run() {
+    int tiles = 0;  // of the item, since it was said how many are done
+    float2 residual = make_float2(0, 0);
+    FewWalk walk(args, place.items());
+#pragma unroll 1
+    for (; !walk.done(); walk.advance()) {
+      const FewItem& item = place.item(walk.item);
+      const int column = walk.at * kWeightRows;  // of down
+      if (!walk.gated() && walk.item == 0) {
+        clear_sums();
+        residual = residual_at(column, thread());  // early: it takes a while
       }
-      workers_sync();
-      store(begin, first_residual);
-      workers_sync();
+      multiply_all(walk, item);
+      const float total = add_up();
+      if (walk.gated()) {
+        store_active(item, walk.at, total);
+        ++tiles;
+        if (!walk.last()) continue;
+        say_done(walk.item, tiles);
+        tiles = 0;
+      } else {
+        add_weighted(item, total);
+        if (!walk.last()) continue;
+        workers_sync();
+        store(column, residual);
+        workers_sync();
+      }
     }
   }
 
   // Where the pair `i` of sums goes: in the 16 columns of out from `begin` on.
-  CAUSEWAY_DEVICE int64_t place_of(int64_t begin, int i) const {
-    return i / (kWeightRows / 2) * int64_t{args.hidden} + begin + i % (kWeightRows / 2) * 2;
+  CAUSEWAY_DEVICE int place_of(int begin, int i) const {
+    return i / (kWeightRows / 2) * args.hidden + begin + i % (kWeightRows / 2) * 2;
   }
-  CAUSEWAY_DEVICE float2 residual_at(int64_t begin, int i) const {
+  CAUSEWAY_DEVICE float2 residual_at(int begin, int i) const {
     if (args.residual == nullptr || i >= args.tokens * kWeightRows / 2) return make_float2(0, 0);
     const __nv_bfloat16* from = args.residual + place_of(begin, i);
     return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
   }
-  CAUSEWAY_DEVICE void store(int64_t begin, float2 residual) {
-    const float* sums = place.of<float>(place.at.sums);
+  CAUSEWAY_DEVICE void store(int begin, float2 residual) {
+    const auto* sums = place.of<float2>(place.at.sums);
+#pragma unroll 1
     for (int i = thread(); i < args.tokens * kWeightRows / 2; i += kWorkers) {
       if (i != thread()) residual = residual_at(begin, i);
+      const float2 two = sums[i];
       *reinterpret_cast<uint32_t*>(args.out + place_of(begin, i)) =
-          pack(sums[i * 2] + residual.x, sums[i * 2 + 1] + residual.y);
+          pack(two.x + residual.x, two.y + residual.y);
     }
   }
 };

@@ -2,6 +2,7 @@
 // shared memory.
 #pragma once
 
+#include "kernels/moe/cuda_divider.h"
 #include "kernels/moe/cuda_few_score.cuh"
 
 namespace causeway::kernels::moe {
@@ -36,7 +37,7 @@ struct FewLayout {
   uint32_t rows;        // FewRow [pairs]
   uint32_t row_weight;  // float [pairs]
   uint32_t keys;        // front: uint32_t [tokens][keys_pitch], order_key of the scores
-  uint32_t choices;     // front: uint8_t [tokens][experts], which choice it is
+  uint32_t choices;     // front: uint64_t [experts], a byte a token: which choice it is
   uint32_t pair_key;    // front: uint32_t [pairs]
   uint32_t x;           // front: bf16 [tokens], x_pitch bytes apart
   uint32_t words;       // int [1 + kFewWarps]: items; front: of a scan
@@ -50,16 +51,13 @@ struct FewLayout {
   int gated_step, down_step;  // columns of a stage
 };
 
-__host__ __device__ constexpr int keys_pitch(int64_t experts) {
-  return static_cast<int>((experts + 3) / 4 * 4);
-}
-
 struct FewArgs : ExpertsArgs {
   FewLayout layout;
   Groups groups;           // without a front
   const __nv_bfloat16* x;  // [tokens][hidden], without a front
   __nv_bfloat16* active;   // [pairs][intermediate]
   int tokens;
+  Divider by_ctas, by_tiles, by_k;  // tiles: of an item
 };
 
 // This CTA's shared memory.
@@ -68,17 +66,48 @@ struct FewPlace : RingPlace<FewLayout> {
   CAUSEWAY_DEVICE const FewItem& item(int index) const { return of<FewItem>(at.items)[index]; }
 };
 
-// The tiles of gate and up that this CTA does: a range of the line.
-struct GatedShare {
-  int tiles;  // of an item
-  int begin, end;
+// A CTA's products, in their order, for the warps that feed as for those that multiply: its share
+// of the line of tiles of gate and up, then its columns of down. One loop does both, so that its
+// code is there once.
+struct FewWalk {
+  int items, tiles, groups;  // tiles: of an item; groups: of kWeightRows columns of out
+  int left;                  // tiles of gate and up
+  int item, at;              // at: the item's tile, or the group
 
-  CAUSEWAY_DEVICE GatedShare(const FewArgs& args, int items) : tiles(args.intermediate / 8) {
+  CAUSEWAY_DEVICE FewWalk(const FewArgs& args, int count)
+      : items(count), tiles(args.intermediate / 8), groups(args.hidden / kWeightRows) {
     // all × cta ÷ ctas, in 32 bits.
-    const uint32_t all = static_cast<uint32_t>(items * tiles), ctas = gridDim.x;
-    const uint32_t cta = blockIdx.x, each = all / ctas, left = all - each * ctas;
-    begin = static_cast<int>(each * cta + left * cta / ctas);
-    end = static_cast<int>(each * (cta + 1) + left * (cta + 1) / ctas);
+    const int all = items * tiles, ctas = static_cast<int>(gridDim.x);
+    const int cta = static_cast<int>(blockIdx.x);
+    const int each = args.by_ctas.of(all), more = all - each * ctas;
+    const int begin = each * cta + args.by_ctas.of(more * cta);
+    left = each * (cta + 1) + args.by_ctas.of(more * (cta + 1)) - begin;
+    item = args.by_tiles.of(begin);
+    at = begin - item * tiles;
+    if (left == 0) begin_down();
+  }
+
+  CAUSEWAY_DEVICE void begin_down() {
+    item = 0;
+    at = static_cast<int>(blockIdx.x);
+  }
+  CAUSEWAY_DEVICE bool gated() const { return left > 0; }
+  CAUSEWAY_DEVICE bool done() const { return left == 0 && at >= groups; }
+  // Of gate and up: the CTA's last tile of the item. Of down: the group's last item.
+  CAUSEWAY_DEVICE bool last() const {
+    return gated() ? left == 1 || at + 1 == tiles : item + 1 == items;
+  }
+  CAUSEWAY_DEVICE void advance() {
+    if (gated()) {
+      if (++at == tiles) {
+        at = 0;
+        ++item;
+      }
+      if (--left == 0) begin_down();
+    } else if (++item == items) {
+      item = 0;
+      at += static_cast<int>(gridDim.x);
+    }
   }
 };
 

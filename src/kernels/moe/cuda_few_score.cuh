@@ -17,44 +17,53 @@ struct ScorePlace {
   uint32_t full;     // barrier: what lies in the ring has come
 };
 
+// A token's scores, as words and as keys: experts, and what fills up 16 (never better than one that
+// is).
+__host__ __device__ constexpr int keys_pitch(int64_t experts) {
+  return static_cast<int>((experts + 15) / 16 * 16);
+}
+
 // Every CTA computes all tokens' norms and keeps them, and the scores of its own experts (every
 // gridDim.x-th), which it hands to all others. The norm's weight and the CTA's rows of the router,
 // which do not depend on the kernel in front, lie in the ring, which has nothing else to do yet.
 struct FewScore {
-  static constexpr int kVectors = kFrontHiddenMax / 8;
   const ExpertsArgs& args;
   const ScorePlace place;
   int warp, lane;
-  int turn = 0;  // of adding up
+  uint32_t turn = 0;  // of adding up
 
-  static CAUSEWAY_DEVICE int router_rows(const ExpertsArgs& args) {
-    const int cta = static_cast<int>(blockIdx.x), ctas = static_cast<int>(gridDim.x);
-    return cta < args.experts ? (args.experts - 1 - cta) / ctas + 1 : 0;
-  }
-  static CAUSEWAY_DEVICE int64_t expert_of(int row) {
-    return blockIdx.x + int64_t{row} * gridDim.x;
-  }
+  // A token of a team: a warp, or all multiplying threads.
+  struct Token {
+    int number, self, team;
+  };
+
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
+  CAUSEWAY_DEVICE Token of_warp(int number) const { return {number, lane, 32}; }
+  CAUSEWAY_DEVICE Token of_all(int number) const { return {number, thread(), kWorkers}; }
 
   // One thread, before it waits for the kernel in front.
   static CAUSEWAY_DEVICE void ask(const ExpertsArgs& args, const ScorePlace& place) {
-    const uint32_t bytes = static_cast<uint32_t>(args.hidden) * 2;
-    const uint32_t target = place.shared.address + place.ring;
-    const int rows = router_rows(args);
-    ptx::barrier_arrive_expect(place.full, static_cast<uint32_t>(rows + 1) * bytes);
-    hybrid_gemm::ptx::load_bytes(target, args.front.norm_weight, bytes, place.full);
-    for (int r = 0; r < rows; ++r) {
-      hybrid_gemm::ptx::load_bytes(
-          target + static_cast<uint32_t>(r + 1) * bytes,
-          static_cast<const char*>(args.front.router) + expert_of(r) * bytes, bytes, place.full);
+    const int bytes = args.hidden * 2, ctas = static_cast<int>(gridDim.x);
+    int all = bytes;
+#pragma unroll 1
+    for (int e = static_cast<int>(blockIdx.x); e < args.experts; e += ctas) all += bytes;
+    ptx::barrier_arrive_expect(place.full, static_cast<uint32_t>(all));
+    uint32_t target = place.shared.address + place.ring;
+    const char* source = static_cast<const char*>(args.front.norm_weight);
+    int expert = static_cast<int>(blockIdx.x);
+#pragma unroll 1
+    for (; all > 0; all -= bytes) {
+      hybrid_gemm::ptx::load_bytes(target, source, static_cast<uint32_t>(bytes), place.full);
+      target += static_cast<uint32_t>(bytes);
+      source = static_cast<const char*>(args.front.router) + int64_t{expert} * bytes;
+      expert += ctas;
     }
   }
 
   // Of a warp, or of all four in their order.
-  template <int kTeam>
-  CAUSEWAY_DEVICE float team_sum(float value) {
+  CAUSEWAY_DEVICE float team_sum(const Token& token, float value) {
     value = warp_sum(value);
-    if (kTeam == 32) return value;
+    if (token.team == 32) return value;
     float* parts = place.shared.of<float>(place.partial) + turn++ % 2 * kFewWarps;
     if (lane == 0) parts[warp] = value;
     workers_sync();
@@ -64,92 +73,84 @@ struct FewScore {
     return value;
   }
 
-  // One token by a team: a warp, or all multiplying threads. Its x stays in registers. Not real:
-  // without effect.
-  template <int kTeam>
-  struct Token {
-    static constexpr int kEach = kVectors / kTeam;  // vectors of eight a lane
-    FewScore& score;
-    int token, self, vectors;
-    Bf16x8 kept[kEach];
+  CAUSEWAY_DEVICE const Bf16x8* residual_of(const Token& token) const {
+    return reinterpret_cast<const Bf16x8*>(args.residual) +
+           int64_t{token.number} * (args.hidden / 8);
+  }
+  CAUSEWAY_DEVICE Bf16x8* x_of(const Token& token) const {
+    return place.shared.of<Bf16x8>(place.x + token.number * place.x_pitch);
+  }
 
-    CAUSEWAY_DEVICE Token(FewScore& s, int t)
-        : score(s), token(t), self(kTeam == 32 ? s.lane : s.thread()), vectors(s.args.hidden / 8) {}
-
-    CAUSEWAY_DEVICE void load(bool real) {
-      const auto* source = reinterpret_cast<const Bf16x8*>(score.args.residual);
-      source += int64_t{token} * vectors;
+  // The sum of squares of this thread's vectors, every team-th, which go to shared memory as they
+  // are. Loops over vectors are not unrolled, because all code is fetched for every launch; instead
+  // the next vector is on its way while one is used.
+  CAUSEWAY_DEVICE float take(const Token& token, const Bf16x8* source, bool real) const {
+    const int vectors = args.hidden / 8, readable = real ? vectors : 0;
+    Bf16x8* x = x_of(token);
+    Bf16x8 own = {};
+    if (token.self < readable) own = source[token.self];
+    float squares = 0;
+#pragma unroll 1
+    for (int v = token.self; v < vectors; v += token.team) {
+      const Bf16x8 now = own;
+      if (v + token.team < readable) own = source[v + token.team];
+      x[v] = now;
+      float values[8];
+      widen(now, values);
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        kept[i] = {};
-        if (real && self + i * kTeam < vectors) kept[i] = source[self + i * kTeam];
-      }
+      for (int j = 0; j < 8; ++j) squares += values[j] * values[j];
     }
+    return squares;
+  }
 
-    CAUSEWAY_DEVICE float factor() {
-      float squares = 0;
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        if (self + i * kTeam >= vectors) continue;
-        float x[8];
-        widen(kept[i], x);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) squares += x[j] * x[j];
-      }
-      const float mean = score.team_sum<kTeam>(squares) / static_cast<float>(score.args.hidden);
-      return rsqrtf(mean + score.args.front.epsilon);
+  // Each of this thread's vectors of x beside the one of `weights` at its place, widened.
+  template <typename Body>
+  CAUSEWAY_DEVICE void beside(const Token& token, const Bf16x8* weights, Body body) const {
+    const int vectors = args.hidden / 8;
+    const Bf16x8* x = x_of(token);
+    Bf16x8 own = {}, other = {};
+    if (token.self < vectors) own = x[token.self], other = weights[token.self];
+#pragma unroll 1
+    for (int v = token.self; v < vectors; v += token.team) {
+      float a[8], w[8];
+      widen(own, a);
+      widen(other, w);
+      const int next = v + token.team;
+      if (next < vectors) own = x[next], other = weights[next];
+      body(v, a, w);
     }
+  }
 
-    // Each of this thread's vectors beside the one of `weights` at its place, widened.
-    template <typename Body>
-    CAUSEWAY_DEVICE void beside(const Bf16x8* weights, Body body) {
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int v = self + i * kTeam;
-        if (v >= vectors) continue;
-        float x[8], w[8];
-        widen(kept[i], x);
-        widen(weights[v], w);
-        body(i, v, x, w);
-      }
-    }
-
-    CAUSEWAY_DEVICE void norm(float factor) {
-      auto* normed = score.place.shared.of<Bf16x8>(score.place.x + token * score.place.x_pitch);
-      beside(score.place.shared.of<const Bf16x8>(score.place.ring),
-             [&](int i, int v, float (&x)[8], const float (&w)[8]) {
-#pragma unroll
-               for (int j = 0; j < 8; ++j) x[j] *= factor * w[j];
-               kept[i] = narrow(x);
-               normed[v] = kept[i];
-             });
-    }
-
-    CAUSEWAY_DEVICE float product(const Bf16x8* router) {
-      float sum = 0;
-      beside(router, [&](int, int, const float (&x)[8], const float (&w)[8]) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) sum += x[j] * w[j];
-      });
-      return score.team_sum<kTeam>(sum);
-    }
-  };
-
-  // Its norm, and the words with its scores by this CTA's experts.
-  template <int kTeam>
-  CAUSEWAY_DEVICE void run(int index, uint32_t tag, bool real = true) {
-    Token<kTeam> token(*this, index);
-    token.load(real);
-    const float factor = token.factor();
+  // The token's norm, and the words with its scores by this CTA's experts. Not real: without
+  // effect.
+  CAUSEWAY_DEVICE void run(const Token& token, const Bf16x8* source, uint32_t tag,
+                           bool real = true) {
+    const float squares = take(token, source, real);
+    const float mean = divide(team_sum(token, squares), static_cast<float>(args.hidden));
+    const float factor = rsqrtf(mean + args.front.epsilon);
     ptx::barrier_wait(place.full, 0);  // not before: residual and weights come together
-    token.norm(factor);
-    const int rows = router_rows(args);
-    for (int r = 0; r < rows; ++r) {
-      const auto* router = place.shared.of<const Bf16x8>(place.ring);
-      const float score = token.product(router + int64_t{r + 1} * token.vectors);
-      if (!real || token.self != 0) continue;
-      relaxed_store(args.sync->scores + index * int64_t{args.experts} + expert_of(r),
-                    tagged(tag, __float_as_uint(score)));
+    const auto* weights = place.shared.of<const Bf16x8>(place.ring);
+    beside(token, weights, [&](int v, float (&x)[8], const float (&w)[8]) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) x[j] *= factor * w[j];
+      x_of(token)[v] = narrow(x);
+    });
+    const int pitch = keys_pitch(args.experts);
+    unsigned long long* words = args.sync->scores + token.number * pitch;
+#pragma unroll 1
+    for (int e = static_cast<int>(blockIdx.x); e < pitch; e += gridDim.x) {
+      weights += args.hidden / 8;
+      float score = 0;
+      if (e < args.experts) {
+        beside(token, weights, [&](int, const float (&x)[8], const float (&w)[8]) {
+#pragma unroll
+          for (int j = 0; j < 8; ++j) score += x[j] * w[j];
+        });
+        score = team_sum(token, score);
+      } else {
+        score = __int_as_float(0x7FC00000);  // NaN: never better than one that is
+      }
+      if (real && token.self == 0) relaxed_store(words + e, tagged(tag, __float_as_uint(score)));
     }
   }
 };
@@ -159,12 +160,16 @@ struct ChosenKeys {
   const uint32_t *chosen, *all;
 };
 
-// `better`, and how many of four keys are better than one.
+// `better`, and how many of four keys are better than one: of so many the sum with its complement
+// carries.
 CAUSEWAY_DEVICE int better_of(const uint4& four, uint32_t than, int better = 0) {
-  better += four.x > than ? 1 : 0;
-  better += four.y > than ? 1 : 0;
-  better += four.z > than ? 1 : 0;
-  better += four.w > than ? 1 : 0;
+  asm("{\n.reg .u32 sum;\n"
+      "add.cc.u32 sum, %1, %5;\naddc.u32 %0, %0, 0;\n"
+      "add.cc.u32 sum, %2, %5;\naddc.u32 %0, %0, 0;\n"
+      "add.cc.u32 sum, %3, %5;\naddc.u32 %0, %0, 0;\n"
+      "add.cc.u32 sum, %4, %5;\naddc.u32 %0, %0, 0;\n}"
+      : "+r"(better)
+      : "r"(four.x), "r"(four.y), "r"(four.z), "r"(four.w), "r"(~than));
   return better;
 }
 
@@ -174,8 +179,9 @@ CAUSEWAY_DEVICE float weight_of(const ExpertsArgs& args, const ChosenKeys& keys,
   const int count = args.normalise ? args.k : args.experts;
   const float top = score_of(keys.chosen[0]);
   float total = 0;
+#pragma unroll 1
   for (int i = 0; i < count; ++i) total += expf(score_of(over[i]) - top);
-  return expf(score_of(keys.chosen[choice]) - top) / total;
+  return divide(expf(score_of(keys.chosen[choice]) - top), total);
 }
 
 }  // namespace causeway::kernels::moe

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/gemm/sm90_ptx.cuh"
+#include "kernels/moe/cuda_divide.cuh"
 #include "kernels/moe/cuda_parts.cuh"
 
 namespace causeway::kernels::moe {
@@ -87,6 +88,7 @@ CAUSEWAY_DEVICE void relaxed_store(unsigned long long* word, unsigned long long 
 CAUSEWAY_DEVICE unsigned long long tagged(uint32_t tag, uint32_t value) {
   return static_cast<unsigned long long>(tag) << 32 | value;
 }
+CAUSEWAY_DEVICE uint32_t value_of(unsigned long long word) { return static_cast<uint32_t>(word); }
 CAUSEWAY_DEVICE uint32_t tag_of(unsigned long long word) {
   return static_cast<uint32_t>(word >> 32);
 }
@@ -94,6 +96,7 @@ CAUSEWAY_DEVICE uint32_t tag_of(unsigned long long word) {
 // One warp: the next launch's counts of active that is counted begin at nought.
 CAUSEWAY_DEVICE void clear_next_counts(const ExpertsArgs& args, uint32_t launch, int lane) {
   const int ctas = static_cast<int>(gridDim.x);
+#pragma unroll 1
   for (int i = static_cast<int>(blockIdx.x) + lane * ctas; i < kItemsMax; i += 32 * ctas) {
     args.sync->tiles_done[(launch + 1) % 2][i] = 0;
   }
@@ -116,6 +119,13 @@ CAUSEWAY_DEVICE void bulk_load(uint32_t target, const void* source, uint32_t byt
       : "memory");
 }
 
+// Cache policy as without one.
+CAUSEWAY_DEVICE uint64_t policy_normal() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // Place in a ring of so many stages.
 struct FewCursor {
   int stages, stage = 0;
@@ -136,6 +146,11 @@ struct FewCursor {
   }
 };
 
-CAUSEWAY_DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
+// x / (1 + e^-x). What divides may be as large as 2^128: beyond 2^64 it is made smaller and the
+// quotient, which then is no smaller than 2^-123, likewise.
+CAUSEWAY_DEVICE float silu(float x) {
+  const float by = 1.0f + __expf(-x), scale = by > 0x1p64f ? 0x1p-64f : 1.0f;
+  return divide(x, by * scale) * scale;
+}
 
 }  // namespace causeway::kernels::moe

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda_launch.cuh"
+#include "kernels/moe/cuda_divide.cuh"
 #include "kernels/moe/cuda_parts.cuh"
 
 namespace causeway::kernels::moe {
@@ -32,7 +33,7 @@ __device__ __forceinline__ float score_of(uint32_t key) {
 
 // The best k, the lower index among equals. `kEach`: experts a lane.
 template <int kEach>
-__device__ Choice route_token(const Scores& s, int lane) {
+__device__ __forceinline__ Choice route_token(const Scores& s, int lane) {
   constexpr uint32_t kAll = 0xFFFFFFFFu;
   uint32_t keys[kEach];
 #pragma unroll
@@ -42,39 +43,39 @@ __device__ Choice route_token(const Scores& s, int lane) {
   }
   uint32_t mine = 0, largest = 0;
   int my_expert = 0;
+#pragma unroll 1
   for (int choice = 0; choice < s.k; ++choice) {
     uint32_t best = keys[0];
 #pragma unroll
     for (int i = 1; i < kEach; ++i) best = max(best, keys[i]);
     best = __reduce_max_sync(kAll, best);
-    uint32_t at = kAll;
+    int at = kExpertsMax;
 #pragma unroll
     for (int i = kEach - 1; i >= 0; --i) {
-      if (keys[i] == best) at = static_cast<uint32_t>(lane + 32 * i);
+      if (keys[i] == best) at = lane + 32 * i;
     }
     at = __reduce_min_sync(kAll, at);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (static_cast<uint32_t>(lane + 32 * i) == at) keys[i] = 0;
+      if (lane + 32 * i == at) keys[i] = 0;
     }
     if (choice == 0) largest = best;
     if (lane == choice) {
       mine = best;
-      my_expert = static_cast<int>(at);
+      my_expert = at;
     }
   }
   const float top = score_of(largest);
   const float weight = lane < s.k ? expf(score_of(mine) - top) : 0.0f;
-  if (s.normalise) return {my_expert, weight / warp_sum(weight)};
-  float total = 0;
-  for (int expert = lane; expert < s.experts; expert += 32) {
-    total += expf(s.of_token[expert] - top);
+  float total = weight;
+  if (!s.normalise) {
+    total = 0;
+#pragma unroll 1
+    for (int expert = lane; expert < s.experts; expert += 32) {
+      total += expf(s.of_token[expert] - top);
+    }
   }
-  return {my_expert, weight / warp_sum(total)};
-}
-
-__device__ __forceinline__ Choice route_any(const Scores& s, int lane) {
-  return s.experts <= 128 ? route_token<4>(s, lane) : route_token<kExpertsMax / 32>(s, lane);
+  return {my_expert, divide(weight, warp_sum(total))};
 }
 
 }  // namespace causeway::kernels::moe

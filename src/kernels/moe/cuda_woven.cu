@@ -10,7 +10,8 @@ Status run_woven(const ParamsCuda& p, const FrontCuda& front, const Scratch& scr
   const WovenArgs args = {experts_args(p, &front, scratch), *layout};
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.sm_count)), dim3(kWovenThreads),
                              static_cast<int>(layout->bytes), kWovenSharedMax};
-  return launch("experts of one token", stream, shape, woven_kernel, args);
+  return launch("experts of one token", stream, shape,
+                is_lean(args) ? woven_kernel<true> : woven_kernel<false>, args);
 }
 
 }  // namespace causeway::kernels::moe

@@ -44,9 +44,11 @@ CAUSEWAY_DEVICE void init_barriers(const WovenPlace& place) {
   ptx::barrier_init_fence();
 }
 
-__global__ void __launch_bounds__(kWovenThreads, 2)
-    woven_kernel(const __grid_constant__ WovenArgs args) {
+// No more registers than let kernels of the chain in beside it.
+template <bool kLean>
+__global__ void __maxnreg__(128) woven_kernel(const __grid_constant__ WovenArgs given) {
   extern __shared__ __align__(128) char shared[];
+  const WovenArgs args = kLean ? lean_args(given) : given;
   const WovenPlace place = {shared_place(shared), args.layout};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -83,6 +85,7 @@ __global__ void __launch_bounds__(kWovenThreads, 2)
   // their way have driven them out of all caches. So it goes once without effect while the kernel
   // in front still runs.
   FewScore score{args, score_place, warp, lane};
+  const auto token = score.of_all(0);
   uint32_t launch = 0;
 #pragma unroll 1
   for (int pass = 0; pass < 2; ++pass) {
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(kWovenThreads, 2)
       ptx::dependency_wait();
       launch = args.sync->launches[blockIdx.x];
     }
-    score.run<kWorkers>(0, launch + 1, pass == 1);
+    score.run(token, score.residual_of(token), launch + 1, pass == 1);
   }
   choice.choose(launch + 1);
   if (threadIdx.x == 0) {  // all have read it

@@ -42,9 +42,9 @@ struct WovenChoice {
     keys[expert()] = own;
     __syncwarp();
     int rank = __popc(__match_any_sync(0xFFFFFFFFu, own) & ((1u << lane) - 1));
-#pragma unroll
+#pragma unroll 4
     for (int i = 0; i < 32; i += 4) {
-      rank += better_of(*reinterpret_cast<const uint4*>(keys + warp * 32 + i), own);
+      rank = better_of(*reinterpret_cast<const uint4*>(keys + warp * 32 + i), own, rank);
     }
     return rank;
   }
@@ -58,7 +58,7 @@ struct WovenChoice {
 #pragma unroll
       for (int w = 0; w < kFewWarps; ++w) {
         const uint4 four = *reinterpret_cast<const uint4*>(sorted + w * 32 + begin);
-        if (w != warp) better += better_of(four, w < warp ? own - 1 : own);
+        if (w != warp) better = better_of(four, w < warp ? own - 1 : own, better);
       }
     }
     return better;

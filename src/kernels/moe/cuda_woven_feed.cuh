@@ -35,22 +35,31 @@ struct WovenFeeder {
     return place.address + place.offset_of(stage);
   }
 
+  // So many copies, of as many matrices from the `first` one on, `at` bytes from where they begin.
+  struct Stage {
+    int expert, first, copies;
+    uint32_t bytes;
+    int64_t at;
+  };
   // Two features' rows of gate and of up.
-  CAUSEWAY_DEVICE void gated(bool real, int stage, int expert, int pair) const {
-    const uint32_t full = place.full(stage), rows = static_cast<uint32_t>(args.hidden) * 4;
-    expect_if(real, full, 2 * rows);
-#pragma unroll
-    for (int w = 0; w < 2; ++w) {
-      const char* from = real ? item(expert).weight[w] : nullptr;
-      bulk_load_if(real, target(stage) + w * rows, from + int64_t{pair} * rows, rows, full, policy);
-    }
+  CAUSEWAY_DEVICE Stage gated(int expert, int pair) const {
+    const uint32_t bytes = static_cast<uint32_t>(args.hidden) * 4;
+    return {expert, 0, 2, bytes, int64_t{pair} * bytes};
+  }
+  CAUSEWAY_DEVICE Stage down(int expert, int group) const {
+    const uint32_t bytes = static_cast<uint32_t>(args.intermediate) * (kDownRows * 2);
+    return {expert, 2, 1, bytes, int64_t{group} * bytes};
   }
 
-  CAUSEWAY_DEVICE void down(int stage, int expert, int group) const {
-    const uint32_t full = place.full(stage);
-    const uint32_t bytes = static_cast<uint32_t>(args.intermediate) * (kDownRows * 2);
-    ptx::barrier_arrive_expect(full, bytes);
-    bulk_load(target(stage), item(expert).weight[2] + int64_t{group} * bytes, bytes, full, policy);
+  CAUSEWAY_DEVICE void ask(bool real, int place_in_ring, const Stage& stage) const {
+    const uint32_t full = place.full(place_in_ring);
+    expect_if(real, full, stage.bytes * stage.copies);
+    uint32_t to = target(place_in_ring);
+#pragma unroll 1
+    for (int w = stage.first; w < stage.first + stage.copies; ++w, to += stage.bytes) {
+      const char* from = real ? item(stage.expert).weight[w] : nullptr;
+      bulk_load_if(real, to, from + stage.at, stage.bytes, full, policy);
+    }
   }
 
   // All stages, the first one without effect before the choice is known: for its instructions.
@@ -64,12 +73,10 @@ struct WovenFeeder {
       ptx::barrier_wait(place.empty(slot.stage), slot.phase ^ 1);
 #pragma unroll 1
       for (; pair >= at.tiles; pair -= at.tiles) ++expert;
-      if (real && at.is_down()) {
-        down(slot.stage, at.expert, static_cast<int>(blockIdx.x) + at.group * at.ctas);
-      } else {
-        gated(real, slot.stage, expert, pair);
-        if (real) pair += at.ctas;
-      }
+      const bool is_down = at.is_down();
+      const int group = static_cast<int>(blockIdx.x) + at.group * at.ctas;
+      ask(real, slot.stage, is_down ? down(at.expert, group) : gated(expert, pair));
+      if (real && !is_down) pair += at.ctas;
       if (real) {
         at.advance();
         slot.advance();

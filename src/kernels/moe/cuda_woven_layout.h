@@ -6,6 +6,13 @@
 #include <optional>
 
 #include "kernels/moe/cuda_limits.h"
+#include "kernels/moe/cuda_woven_stream.h"
+
+#ifdef __CUDACC__
+#define CAUSEWAY_LAYOUT __host__ __device__ __forceinline__
+#else
+#define CAUSEWAY_LAYOUT inline
+#endif
 
 namespace causeway::kernels::moe {
 
@@ -24,8 +31,7 @@ struct WovenAddend {
 
 // Offsets. Items are the chosen experts, in the order of choice.
 struct WovenLayout {
-  std::uint32_t ring;  // stages, a multiple of 128; at first the norm's weight and rows of router
-  std::uint32_t x;     // bf16 [hidden], normed
+  std::uint32_t x;               // bf16 [hidden], normed
   std::uint32_t partial;         // float [2][kFewWarps]
   std::uint32_t keys;            // uint32_t [kWorkers], order_key of the experts' scores
   std::uint32_t sorted;          // uint32_t [kFewWarps][32], a warp's keys from the best on
@@ -33,13 +39,41 @@ struct WovenLayout {
   std::uint32_t chosen_keys;     // uint32_t [k]
   std::uint32_t chosen_experts;  // int [k]
   std::uint32_t addends;         // WovenAddend [k], by rising expert
-  std::uint32_t down_sums;       // float [k][the CTA's rows of down]
   std::uint32_t barriers;        // full and empty [stages], and four that are used once
-  std::uint32_t bytes;
+  std::uint32_t ring;  // stages, a multiple of 128; at first the norm's weight and rows of router
   std::uint32_t stage_bytes;
-  int stages;
   int lag;
+  // What depends on the number of CTAs.
+  int stages;
+  Divider by_ctas;
+  std::uint32_t down_sums;  // float [k][the CTA's rows of down]
+  std::uint32_t bytes;
 };
+
+// What does not.
+CAUSEWAY_LAYOUT WovenLayout woven_pieces(int hidden, int intermediate, int k) {
+  WovenLayout at = {};
+  std::uint32_t end = 0;
+  const auto take = [&end](int bytes) {
+    const std::uint32_t begin = end;
+    end += static_cast<std::uint32_t>((bytes + 15) / 16 * 16);
+    return begin;
+  };
+  at.x = take(hidden * 2);
+  at.partial = take(2 * kFewWarps * 4);
+  at.keys = take(kWorkers * 4);
+  at.sorted = take(kWorkers * 4);
+  at.items = take(k * static_cast<int>(sizeof(WovenItem)));
+  at.chosen_keys = take(k * 4);
+  at.chosen_experts = take(k * 4);
+  at.addends = take(k * static_cast<int>(sizeof(WovenAddend)));
+  at.barriers = take(8 * (2 * kStagesMax + 4));
+  at.ring = (end + 127) / 128 * 128;
+  const int gate = 4 * hidden, down = kDownRows * intermediate;
+  at.stage_bytes = static_cast<std::uint32_t>(2 * (gate > down ? gate : down));
+  at.lag = woven_lag(k);
+  return at;
+}
 
 // None where the shape is not for this kernel. `ctas`: of the launch.
 std::optional<WovenLayout> woven_layout(const ShapeCuda& shape, int ctas);
@@ -48,3 +82,5 @@ std::optional<WovenLayout> woven_layout(const ShapeCuda& shape, int ctas);
 bool woven_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
 
 }  // namespace causeway::kernels::moe
+
+#undef CAUSEWAY_LAYOUT

@@ -31,20 +31,37 @@ CAUSEWAY_DEVICE float warp_sums(float (&value)[kCount], int lane) {
   return value[0];
 }
 
-// The scalar products of so many rows with x, by a warp.
+// The scalar products of so many rows with x, by a warp, eight columns a lane at a time. The lower
+// eight rows of the tensor core's first operand are others than the upper eight's, or nobody's.
 template <int kRows>
 struct RowProducts {
-  static constexpr int kSums = 8 / kRows;  // that take turns: a chain of products is long
+  // Sums that take turns: a chain of products is long.
+  static constexpr int kSums = 8 / kRows;
   float sum[kRows][kSums][4] = {};
 
-  // Eight columns a lane.
-  CAUSEWAY_DEVICE void add(const uint4& x, const char* rows, int pitch) {
-    const uint32_t low[4] = {x.x, 0, x.y, 0}, high[4] = {x.z, 0, x.w, 0};
+  // One sum a row: `low` and `high` have x's columns 0 to 3, 4 to 7 in words 0 and 2, anything in
+  // 1 and 3.
+  CAUSEWAY_DEVICE void add(const uint32_t (&low)[4], const uint32_t (&high)[4], const char* rows,
+                           int pitch) {
+    static_assert(kSums == 1);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const uint4 weights = *reinterpret_cast<const uint4*>(rows + r * pitch);
       mma::multiply_add(sum[r][0], low, weights.x, weights.y);
-      mma::multiply_add(sum[r][kSums - 1], high, weights.z, weights.w);
+      mma::multiply_add(sum[r][0], high, weights.z, weights.w);
+    }
+  }
+
+  // Two sums a row: of columns 0 to 3 in the upper half of the first one, of 4 to 7 in the lower
+  // half of the second one.
+  CAUSEWAY_DEVICE void add(const uint4& x, const char* rows, int pitch) {
+    static_assert(kSums == 2);
+    const uint32_t both[4] = {x.x, x.z, x.y, x.w};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const uint4 weights = *reinterpret_cast<const uint4*>(rows + r * pitch);
+      mma::multiply_add(sum[r][0], both, weights.x, weights.y);
+      mma::multiply_add(sum[r][1], both, weights.z, weights.w);
     }
   }
 
@@ -55,12 +72,9 @@ struct RowProducts {
     float value[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      float even_sum = sum[r][0][0], odd_sum = sum[r][0][1];
-      if (kSums == 2) {
-        even_sum += sum[r][kSums - 1][0];
-        odd_sum += sum[r][kSums - 1][1];
-      }
-      value[r] = !own ? 0.0f : odd ? odd_sum : even_sum;
+      value[r] = odd ? sum[r][0][1] : sum[r][0][0];
+      if (kSums == 2) value[r] += odd ? sum[r][kSums - 1][3] : sum[r][kSums - 1][2];
+      if (!own) value[r] = 0.0f;
     }
     return warp_sums(value, lane);
   }
@@ -93,7 +107,7 @@ struct WovenWorker {
     const int vectors = args.hidden / 8;
     const char* x = place.memory + place.at.x;
     RowProducts<4> products;
-#pragma unroll 2
+#pragma unroll 1
     for (int begin = 0; begin < vectors; begin += 32) {
       const int at = min(begin + lane, vectors - 1) * 16;
       uint4 columns = *reinterpret_cast<const uint4*>(x + at);
@@ -169,10 +183,10 @@ struct WovenWorker {
 #pragma unroll
     for (int j = 0; j < kWovenVectors; ++j) {
       const ulonglong2 a = active.two[2 * j], b = active.two[2 * j + 1];
-      uint4 x = make_uint4(static_cast<uint32_t>(a.x), static_cast<uint32_t>(a.y),
-                           static_cast<uint32_t>(b.x), static_cast<uint32_t>(b.y));
-      if (lane + j * 32 >= vectors) x = make_uint4(0, 0, 0, 0);
-      products.add(x, rows + min(lane + j * 32, vectors - 1) * 16, args.intermediate * 2);
+      const bool there = lane + j * 32 < vectors;
+      products.add({there ? value_of(a.x) : 0, tag_of(a.x), there ? value_of(a.y) : 0, tag_of(a.y)},
+                   {there ? value_of(b.x) : 0, tag_of(b.x), there ? value_of(b.y) : 0, tag_of(b.y)},
+                   rows + min(lane + j * 32, vectors - 1) * 16, args.intermediate * 2);
     }
     return products.total(lane);
   }
@@ -189,8 +203,9 @@ struct WovenWorker {
   // ---- out -------------------------------------------------------------------------------------
 
   // Two columns.
-  CAUSEWAY_DEVICE int64_t column_of(int i) const {
-    const int64_t group = blockIdx.x + int64_t{i / (kDownRows / 2)} * gridDim.x;
+  CAUSEWAY_DEVICE int column_of(int i) const {
+    const int ctas = static_cast<int>(gridDim.x);
+    const int group = static_cast<int>(blockIdx.x) + i / (kDownRows / 2) * ctas;
     return group * kDownRows + i % (kDownRows / 2) * 2;
   }
   CAUSEWAY_DEVICE float2 residual_of(int i) const {

@@ -8,6 +8,8 @@
 // latest behind the last expert's. So a stage is behind all of gate and up that it depends on.
 #pragma once
 
+#include "kernels/moe/cuda_divider.h"
+
 #ifdef __CUDACC__
 #define CAUSEWAY_STREAM __host__ __device__ __forceinline__
 #else
@@ -22,12 +24,13 @@ constexpr int kDownRows = 8;  // of a stage of down
 // the time its down is next: on an H200 that takes 2 to 3 µs, an expert's gate and up 1.4 µs, and
 // the CTAs are not all at the same place. From 4 of 8 on nobody waits; more would only leave more
 // of down for the end, where the memory has nothing else to do.
-constexpr int woven_lag(int experts) { return experts < 4 ? 1 : experts / 2; }
+CAUSEWAY_STREAM int woven_lag(int experts) { return experts < 4 ? 1 : experts / 2; }
 
 struct WovenShape {
   int hidden, intermediate, experts;  // experts: that were chosen
   int lag;
   int ctas;
+  Divider by_ctas = Divider(ctas);
 };
 
 struct WovenStream {
@@ -42,7 +45,7 @@ struct WovenStream {
     ctas = shape.ctas;
     // From the last CTA on: the first ones have more of down.
     pair = ctas - 1 - cta;
-    groups = (shape.hidden / kDownRows + ctas - 1 - cta) / ctas;
+    groups = shape.by_ctas.of(shape.hidden / kDownRows + ctas - 1 - cta);
     group = 0;
     expert = groups == 0 ? experts : 0;
     limit = groups == 0 ? all : (shape.lag + 1) * tiles;

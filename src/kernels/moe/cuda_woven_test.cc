@@ -184,15 +184,15 @@ TEST(WovenLayout, ItsPiecesLieApart) {
                   {at->chosen_keys, 4 * k},
                   {at->chosen_experts, 4 * k},
                   {at->addends, 8 * k},
-                  {at->down_sums, 4 * k * rows},
                   {at->barriers, 8 * (2 * at->stages + 4)},
                   {at->ring, at->stages * std::int64_t{at->stage_bytes}},
+                  {at->down_sums, 4 * k * rows},
                   {at->bytes, 0}});
     EXPECT_EQ(at->ring % 128, 0u);
     EXPECT_LE(at->bytes, static_cast<std::uint32_t>(kWovenSharedMax));
     EXPECT_GE(at->stages, kFewWarps);
     const std::int64_t front = (1 + (s.experts + ctas - 1) / ctas) * s.hidden * 2;
-    EXPECT_LE(at->ring + front, at->bytes);
+    EXPECT_LE(at->ring + front, at->down_sums);
     EXPECT_GE(at->stage_bytes, 8 * s.hidden);
     EXPECT_GE(at->stage_bytes, 16 * s.intermediate);
   }
