@@ -39,8 +39,8 @@ template <bool kFront>
 __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_constant__ FewArgs args) {
   extern __shared__ __align__(128) char shared[];
   const FewPlace place = {shared_place(shared), args.layout};
-  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0);
+  const int lane = static_cast<int>(threadIdx.x % 32);
   const int part = warp - kFewWarps;  // of a feeding warp
   const ScorePlace score_place = {
       place, 0, args.layout.x, args.layout.x_pitch, args.layout.partial, place.front_full()};

@@ -92,13 +92,14 @@ struct FewScore {
     float squares = 0;
 #pragma unroll 1
     for (int v = token.self; v < vectors; v += token.team) {
-      const Bf16x8 now = own;
-      if (v + token.team < readable) own = source[v + token.team];
-      x[v] = now;
+      Bf16x8 next = {};
+      if (v + token.team < readable) next = source[v + token.team];
+      x[v] = own;
       float values[8];
-      widen(now, values);
+      widen(own, values);
 #pragma unroll
       for (int j = 0; j < 8; ++j) squares += values[j] * values[j];
+      own = next;
     }
     return squares;
   }
@@ -112,12 +113,15 @@ struct FewScore {
     if (token.self < vectors) own = x[token.self], other = weights[token.self];
 #pragma unroll 1
     for (int v = token.self; v < vectors; v += token.team) {
+      const int next = v + token.team;
+      Bf16x8 next_own = {}, next_other = {};
+      if (next < vectors) next_own = x[next], next_other = weights[next];
       float a[8], w[8];
       widen(own, a);
       widen(other, w);
-      const int next = v + token.team;
-      if (next < vectors) own = x[next], other = weights[next];
       body(v, a, w);
+      own = next_own;
+      other = next_other;
     }
   }
 

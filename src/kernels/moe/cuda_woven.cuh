@@ -50,8 +50,8 @@ __global__ void __maxnreg__(128) woven_kernel(const __grid_constant__ WovenArgs 
   extern __shared__ __align__(128) char shared[];
   const WovenArgs args = kLean ? lean_args(given) : given;
   const WovenPlace place = {shared_place(shared), args.layout};
-  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0);
+  const int lane = static_cast<int>(threadIdx.x % 32);
   const ScorePlace score_place = {place, args.layout.ring,    args.layout.x,
                                   0,     args.layout.partial, place.front_full()};
 
