@@ -25,6 +25,10 @@ namespace {
 using kernels::WeightsRef;
 using kernels::gemm::CudaShare;
 
+CudaShare other(CudaShare share) {
+  return share == CudaShare::kLess ? CudaShare::kMore : CudaShare::kLess;
+}
+
 constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
 
 Status check_served(const ModelConfig& c, const weights::PinnedModel& model) {
@@ -103,6 +107,7 @@ class CudaForward::State {
 
   Status enqueue() {
     pending_ = nullptr;
+    in_front_ = CudaShare::kMore;
     CAUSEWAY_TRY(kernels::attention::plan(attention_params(0, nullptr), stream_));
     // These two let nothing behind them start before they have waited for what is in front: plan
     // and table, which attention reads early, are complete when the first layer's product starts.
@@ -123,6 +128,7 @@ class CudaForward::State {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       CAUSEWAY_TRY(attend(layer, i));
       CAUSEWAY_TRY(layer.sparse ? mix_experts(layer, i) : feed_forward(layer));
+      if (layer.sparse) in_front_ = CudaShare::kMore;  // experts are no product of this kind
     }
     return shape_.sampled > 0 ? head() : Status();
   }
@@ -152,11 +158,12 @@ class CudaForward::State {
     // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
     // in pairs. So it is for the head.
     const bool behind_product = fuses_norm(product, shape_.rows, workspace_.sm_count());
-    product.share = behind_product ? CudaShare::kLess : CudaShare::kMore;
+    product.share = behind_product ? other(in_front_) : CudaShare::kMore;
     return product;
   }
 
   Status linear(const CudaLinear& linear, std::int64_t rows) {
+    in_front_ = linear.share;
     return run_linear(linear, rows, workspace_.sm_count(), workspace_.gemm(),
                       workspace_.gemm_workspace(), stream_);
   }
@@ -248,15 +255,14 @@ class CudaForward::State {
                                                     .silu_mul = true,
                                                     .out = a_.active});
     CAUSEWAY_TRY(linear(gate_up, shape_.rows));
-    CudaLinear down = {
-        .x = a_.active,
-        .k = config_.intermediate,
-        .w = w.down,
-        .bias = w.down_bias,
-        .n = config_.hidden,
-        .residual = a_.x,
-        .out = a_.x,
-        .share = gate_up.share == CudaShare::kLess ? CudaShare::kMore : CudaShare::kLess};
+    CudaLinear down = {.x = a_.active,
+                       .k = config_.intermediate,
+                       .w = w.down,
+                       .bias = w.down_bias,
+                       .n = config_.hidden,
+                       .residual = a_.x,
+                       .out = a_.x,
+                       .share = other(gate_up.share)};
     if (leaves_parts(down, shape_.rows)) {
       float* const parts = kernels::gemm::CudaGemm::parts_in(workspace_.gemm_workspace());
       pending_ = parts;
@@ -322,7 +328,8 @@ class CudaForward::State {
   mutable std::array<std::optional<int>, kernels::attention::kFewSequences + 1> clusters_;
 
   // Of the step that is being enqueued.
-  const float* pending_ = nullptr;  // parts of the last layer's product that x still lacks
+  const float* pending_ = nullptr;         // parts of the last layer's product that x still lacks
+  CudaShare in_front_ = CudaShare::kMore;  // what the last kernel takes of an SM
   StepShape shape_;
   KvMemory kv_;
   kernels::CudaStream stream_ = nullptr;

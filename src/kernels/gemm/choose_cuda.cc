@@ -8,8 +8,9 @@ namespace causeway::kernels::gemm {
 namespace {
 
 constexpr std::int64_t kManyRows = 16384;
-// The largest m for which a step is faster with kSplit for its large weights than with the library.
-constexpr std::int64_t kSplitBest = 64;
+// Whether a step of m rows is faster with kSplit for its large weights than with the library: from
+// 65 rows on kSplit takes the time of 128 (docs/measurements/model-h200.md).
+bool split_best(std::int64_t m) { return m <= 64 || (m > 112 && m <= kSplitMax); }
 constexpr std::int64_t kSizeMax = std::int64_t{1} << 31;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -135,7 +136,7 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   if (fits_own(request) && request.m <= kRowsMax) {
     path = request.m > 16 && large ? CudaPath::kSplit : CudaPath::kRows;
   } else if (fits_own(request) && request.m <= kSplitMax) {
-    if (!request.paired || (large && request.m <= kSplitBest)) path = CudaPath::kSplit;
+    if (!request.paired || (large && split_best(request.m))) path = CudaPath::kSplit;
   }
   return plan_for(path, request, facts);
 }

@@ -24,7 +24,12 @@ TEST(ChooseCuda, FewRowsGoToOwnKernels) {
     EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kSplit);
   }
   EXPECT_EQ(choose(request(33, 4096, 4096), {})->path, CudaPath::kLibrary);
-  EXPECT_EQ(choose(request(65, 128256, 4096), {})->path, CudaPath::kLibrary);
+  for (const std::int64_t m : {65, 112, 129}) {
+    EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kLibrary);
+  }
+  for (const std::int64_t m : {113, 128}) {
+    EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kSplit);
+  }
   EXPECT_EQ(choose(request(256, 4096, 4096), {})->path, CudaPath::kLibrary);
 }
 
@@ -39,8 +44,8 @@ TEST(ChooseCuda, LowTilesOfFewRowsHaveLongSteps) {
   EXPECT_EQ(step(1, 4096, 4096), kRowsStepK);  // tiles of 32 rows
 }
 
-TEST(ChooseCuda, LargeWeightsAreSharedUpTo64Rows) {
-  for (const std::int64_t m : {17, 33, 64}) {
+TEST(ChooseCuda, LargeWeightsAreShared) {
+  for (const std::int64_t m : {17, 33, 64, 128}) {
     CudaRequest gated = request(m, 14336, 4096);  // 28,672 rows of w
     gated.silu_mul = true;
     const auto plan = choose(gated, {});
@@ -105,12 +110,13 @@ TEST(ChooseCuda, WhatTmaCannotAddressGoesToTheLibrary) {
 }
 
 TEST(ChooseCuda, NormGoesWithFewRowsOnly) {
-  for (const std::int64_t m : {1, 16}) {
+  for (const std::int64_t m : {1, 16, 17, 32}) {
     EXPECT_TRUE(fuses_norm(request(m, 6144, 4096), {}));
     EXPECT_FALSE(fuses_norm(request(m, 6144, 4096 + 64), {}));  // half a step of gains
   }
-  EXPECT_FALSE(fuses_norm(request(17, 6144, 4096), {}));
-  EXPECT_FALSE(fuses_norm(request(32, 28672, 4096), {}));
+  EXPECT_TRUE(fuses_norm(request(16, 28672, 4096), {}));
+  EXPECT_FALSE(fuses_norm(request(17, 28672, 4096), {}));  // kSplit
+  EXPECT_FALSE(fuses_norm(request(33, 6144, 4096), {}));
   EXPECT_FALSE(fuses_norm(request(64, 6144, 4096), {}));
   CudaRequest norm = request(8, 6144, 4096);
   norm.norm = true;

@@ -94,7 +94,7 @@ struct CudaPlan {
 };
 
 constexpr int kRowsMax = 32;       // largest m of kRows
-constexpr int kNormRowsMax = 16;   // largest m of kRows with a norm
+constexpr int kNormRowsMax = 32;   // largest m of kRows with a norm
 constexpr int kRowsBlocksMax = 3;  // largest CudaPlan::blocks
 constexpr int kRowsStepK = 128;    // columns that its four warps share
 constexpr int kSplitMax = 128;     // largest m of kSplit

@@ -147,11 +147,9 @@ Choice<RowsArgs> rows_choice(const RowsKind& kind) {
 template <Finish kFinish, bool kNorm>
 Choice<RowsArgs> rows_choice(const RowsKind& kind) {
   if (kind.batch == 8) return rows_choice<kFinish, 8, kNorm>(kind);
-  if constexpr (!kNorm) {
-    if (kind.batch == 32) return rows_choice<kFinish, 32, kNorm>(kind);
-  }
-  static_assert(kNormRowsMax == 16);
-  return rows_choice<kFinish, 16, kNorm>(kind);
+  if (kind.batch == 16) return rows_choice<kFinish, 16, kNorm>(kind);
+  static_assert(kRowsMax == 32 && kNormRowsMax == 32);
+  return rows_choice<kFinish, 32, kNorm>(kind);
 }
 
 template <Finish kFinish>

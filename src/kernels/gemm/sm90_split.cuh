@@ -180,6 +180,8 @@ template <int kBatch, Finish kFinish>
 struct SplitWorker {
   using Ring = SplitRing<kBatch>;
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
+  // Of those that are stored together; more are more code.
+  static constexpr int kAtOnce = kFinish == Finish::kAny ? 1 : kQuads < 4 ? kQuads : 4;
   static constexpr int kAhead = 7;           // steps in which what another CTA left is on its way
   const SplitArgs& args;
   const SplitShare& share;
@@ -274,35 +276,29 @@ struct SplitWorker {
     store_sum<kFinish>(args.output, m, at.column + 8, on, residual_on);
   }
 
-  // Where pairs can be stored, which most often they can: all rows at once, because one after the
-  // other each takes as long as all.
-  CAUSEWAY_DEVICE void store_pairs(const float (&sums)[kBatch / 2], const Target& at) const {
+  // The first kAtOnce quads: together, because one after the other each takes as long as all.
+  CAUSEWAY_DEVICE void store_some(const float (&sums)[kBatch / 2], int m, const Target& at) const {
     if (gates<kFinish>(args.output)) {
 #pragma unroll
-      for (int i = 0; i < kQuads; ++i) store_gated(sums + i * 4, at.m + i * 8, at);
+      for (int i = 0; i < kAtOnce; ++i) store_gated(sums + i * 4, m + i * 8, at);
       return;
     }
-    uint32_t residual[kQuads] = {}, residual_on[kQuads] = {};
-    ask_residual<kFinish>(residual, args.output, at.m, at.column);
-    ask_residual<kFinish>(residual_on, args.output, at.m, at.column + 8);
+    uint32_t residual[kAtOnce] = {}, residual_on[kAtOnce] = {};
+    ask_residual<kFinish>(residual, args.output, m, at.column);
+    ask_residual<kFinish>(residual_on, args.output, m, at.column + 8);
 #pragma unroll
-    for (int i = 0; i < kQuads; ++i) {
-      store_two(sums + i * 4, at.m + i * 8, at, residual[i], residual_on[i]);
+    for (int i = 0; i < kAtOnce; ++i) {
+      store_two(sums + i * 4, m + i * 8, at, residual[i], residual_on[i]);
     }
   }
 
   CAUSEWAY_DEVICE void store(float (&sums)[kBatch / 2], int tile) const {
     const Target at = target(tile);
-    if (stores_pairs<kFinish>(args.output)) return store_pairs(sums, at);
 #pragma unroll 1
-    for (int m = at.m; m < kBatch; m += 8) {
-      if (gates<kFinish>(args.output)) {
-        store_gated(sums, m, at);
-      } else {
-        store_two(sums, m, at, 0, 0);
-      }
+    for (int quad = 0; quad < kQuads; quad += kAtOnce) {
+      store_some(sums, at.m + quad * 8, at);
 #pragma unroll
-      for (int j = 0; j + 4 < kBatch / 2; ++j) sums[j] = sums[j + 4];
+      for (int j = 0; j + 4 * kAtOnce < kBatch / 2; ++j) sums[j] = sums[j + 4 * kAtOnce];
     }
   }
 
