@@ -3,7 +3,7 @@
 // places; norm, rope and KV writes included; frames poisoned with NaN where no token lies, and each
 // input until just before it must be there (testing/late.cuh).
 //   attention_gpu_test [--cases N] [--seed S] [--small] [--few]
-// --small: for compute-sanitizer; --few: the kernel for few sequences and what chooses only
+// --small: for compute-sanitizer, at most 4 cases; --few: the kernel for few sequences only
 #include <optional>
 
 #include "kernels/attention/attention_cuda.h"
@@ -601,7 +601,7 @@ void run_many_shared(testing::Report& report, Late& late, cudaStream_t stream, R
                      bool small) {
   std::vector<Heads> shapes = {{32, 8, 128}, {64, 4, 64}, {36, 4, 128}};
   std::vector<std::int64_t> decodes = {33, 70, 96, 97, 131, 132, 300};
-  if (small) shapes = {{8, 8, 128}, {4, 1, 64}};  // under racecheck a case takes seconds
+  if (small) shapes = {{4, 1, 128}, {4, 1, 64}};  // under racecheck a case takes seconds
   if (small) decodes = {36, 140};
   for (const Heads& heads : shapes) {
     for (const std::int64_t decode : decodes) {
@@ -710,6 +710,12 @@ void check_clusters(testing::Report& report) {
   report.check(choose_few_cluster({32, 8, 128}, 0, 30, 15) == 0, "no sequence");
 }
 
+// For who waits: under compute-sanitizer this takes minutes.
+void progress(const char* what) {
+  std::printf("%s\n", what);
+  std::fflush(stdout);
+}
+
 int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu, FlashInfer %s\n", seed, has_flashinfer() ? "on" : "off");
@@ -723,6 +729,7 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
   run_few(report, late, stream, random, small);
   if (only_few) return report.finish();
   for (const Shape& shape : kCatalogue) {
+    if (small && shape.heads.query * shape.heads.size > 28 * 128) continue;
     for (int i = 0; i < (small ? 1 : 3); ++i) {
       Case c = generate(random, shape, small);
       if (i == 0) c.decode = std::min<std::int64_t>(c.decode, 1);
@@ -735,6 +742,7 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
       run_all_kernels(c, report, late, stream);
     }
   }
+  if (small) cases = std::min(cases, 4);
   for (int i = 0; i < cases; ++i) {
     Shape shape{"generated", random.between(1, 50), {}, random.chance(0.5)};
     const std::int64_t sizes[] = {64, 128, 64, 128, 8, 40, 80, 96, 256, 192};
@@ -743,7 +751,9 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
     shape.heads.size = sizes[random.below(10)];
     run_all_kernels(generate(random, shape, small), report, late, stream);
   }
+  progress("few sequences and shapes done");
   run_shared(report, late, stream, random, small);
+  progress("shared sequences done");
   run_many_shared(report, late, stream, random, small);
   if (!small) run_many(report, late, stream, random);
   if (!small) run_changes(report, late, stream, random);

@@ -148,6 +148,7 @@ struct FreshRows {
         rotate(low[i + 2], high[i + 2], cosine.z, sine.z);
         rotate(low[i + 3], high[i + 3], cosine.w, sine.w);
       }
+      __syncwarp();  // lanes beyond the last row have read it too
       if (index < count) {
         *low_place = narrow(low);
         *high_place = narrow(high);

@@ -11,10 +11,6 @@ constexpr int kMergeThreads = 256;
 constexpr int kMergeUnroll = 8;  // pieces asked for at once
 // The product behind is placed when all CTAs of this kernel have been: no more than two an SM.
 constexpr int kMergeCtasMax = 264;
-// A warp more than works: with its registers an SM has room for two CTAs, and not for a third.
-// Three would lie where attention ends first, and leave no room there for the product behind: steps
-// of 8 and 16 sequences of Llama-3.1-8B are 1.7 % slower then (docs/measurements/model-h200.md).
-constexpr int kMergeLaunched = kMergeThreads + 32;
 
 // Division by what the host knows, as a multiplication: exact while x × (divisor - 1) < 2^31, and
 // beyond never too small.
