@@ -40,9 +40,27 @@ struct FewWorker {
     mma::multiply_add(sum[2 * h + 1], high, x.z, x.w);
   }
 
-  // This warp's blocks. Pointers: to the lane's piece of the stage's first column. Not unrolled: a
-  // stage's bytes take longer to come than its products, and all code is fetched for every launch.
+  // This warp's blocks. Pointers: to the lane's piece of the stage's first column. The usual stage
+  // has its loads on their way together; others are short instead, because all code is fetched for
+  // every launch.
   CAUSEWAY_DEVICE void multiply_blocks(const char* weights, const char* tokens, int columns) {
+    constexpr int kRounds = 3;
+    if (columns == kRounds * kRound) {
+      Halves top[kRounds], bottom[kRounds], token[kRounds];
+#pragma unroll
+      for (int i = 0; i < kRounds; ++i) {
+        const int at = (warp * kBlock + kRound * i) * 2;
+        top[i] = load_block(weights + at);
+        bottom[i] = load_block(weights + 8 * place.at.pitch + at);
+        token[i] = load_block(tokens + at);
+      }
+#pragma unroll
+      for (int i = 0; i < kRounds; ++i) {
+        multiply_half(top[i], bottom[i], token[i], 0);
+        multiply_half(top[i], bottom[i], token[i], 1);
+      }
+      return;
+    }
 #pragma unroll 1
     for (int column = warp * kBlock; column < columns; column += kRound) {
       const Halves top = load_block(weights + column * 2);
