@@ -1,5 +1,5 @@
 // Dealing `total` things out to `count` CTAs in contiguous shares of which none is longer than
-// another by more than one, without a division on the device: a 64-bit one alone is 2 KB of code.
+// another by more than one, without a division on the device: two 64-bit ones are 2 KB of code.
 #pragma once
 
 #include <cstdint>
