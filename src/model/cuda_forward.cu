@@ -107,7 +107,7 @@ class CudaForward::State {
 
   Status enqueue() {
     pending_ = nullptr;
-    in_front_ = CudaShare::kMore;
+    in_front_ = behind_others();
     CAUSEWAY_TRY(kernels::attention::plan(attention_params(0, nullptr), stream_));
     // These two let nothing behind them start before they have waited for what is in front: plan
     // and table, which attention reads early, are complete when the first layer's product starts.
@@ -128,7 +128,7 @@ class CudaForward::State {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       CAUSEWAY_TRY(attend(layer, i));
       CAUSEWAY_TRY(layer.sparse ? mix_experts(layer, i) : feed_forward(layer));
-      if (layer.sparse) in_front_ = CudaShare::kMore;  // experts are no product of this kind
+      if (layer.sparse) in_front_ = behind_others();
     }
     return shape_.sampled > 0 ? head() : Status();
   }
@@ -148,6 +148,10 @@ class CudaForward::State {
                                   stream_);
   }
 
+  // What counts as the share in front of a product behind another kernel (experts, embedding).
+  // Above 16 rows such a product may find SMs empty, and had better fit each only once.
+  CudaShare behind_others() const { return shape_.rows > 16 ? CudaShare::kLess : CudaShare::kMore; }
+
   // A product of the residual stream's norm, which adds what is pending.
   CudaLinear normed(WeightsRef weight, CudaLinear product) {
     product.x = a_.x;
@@ -157,8 +161,8 @@ class CudaForward::State {
     // With the norm inside, the share that the product in front leaves; behind a norm of its own
     // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
     // in pairs. So it is for the head.
-    const bool behind_product = fuses_norm(product, shape_.rows, workspace_.sm_count());
-    product.share = behind_product ? other(in_front_) : CudaShare::kMore;
+    const bool fused = fuses_norm(product, shape_.rows, workspace_.sm_count());
+    product.share = fused ? other(in_front_) : CudaShare::kMore;
     return product;
   }
 
@@ -329,7 +333,7 @@ class CudaForward::State {
 
   // Of the step that is being enqueued.
   const float* pending_ = nullptr;         // parts of the last layer's product that x still lacks
-  CudaShare in_front_ = CudaShare::kMore;  // what the last kernel takes of an SM
+  CudaShare in_front_ = CudaShare::kMore;  // what the last product was to take of an SM
   StepShape shape_;
   KvMemory kv_;
   kernels::CudaStream stream_ = nullptr;

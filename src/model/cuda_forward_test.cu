@@ -134,9 +134,9 @@ std::vector<std::vector<Part>> script() {
     steps.push_back(prompts);
   }
   steps.push_back({{16, 250}});
-  // In buckets of 40, of 112, and of as many as have their pieces listed: beyond the 132 workers
-  // that a head of eight has.
-  for (const std::int32_t end : {48, 110, kMany}) {
+  // In buckets of 24, 40, 112, 128, and of as many as have their pieces listed: beyond the 132
+  // workers that a head of eight has.
+  for (const std::int32_t end : {32, 48, 110, 132, kMany}) {
     for (int i = 0; i < 3; ++i) steps.push_back(decoding(8, end));
   }
   // Beside a prompt's chunk; so that all rows are the most with parts of a product, and one more.
@@ -208,7 +208,7 @@ class Pair {
   }
 
   Errors step(const request::Batch& batch) {
-    constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 40, 112, kSequences};
+    constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 24, 40, 112, 128, kSequences};
     StepShape shape = shape_of(batch, kBuckets);
     // Every other brief step as if it were long: both ways have graphs, in turns.
     shape.brief = shape.brief && ++briefs_ % 2 == 1;
@@ -264,12 +264,13 @@ struct Case {
   std::int64_t heads, kv_heads, head_dim;
   bool tied, bias;
   std::vector<std::int64_t> dense = {};  // layers of a mixture of experts that are not
+  std::int64_t vocab = 1000;
 };
 
 ModelConfig config_of(const Case& c) {
   ModelConfig config = random_model_config(c.family);
   config.layers = 3;
-  config.vocab = 1000;
+  config.vocab = c.vocab;
   config.heads = c.heads;
   config.kv_heads = c.kv_heads;
   config.head_dim = c.head_dim;
@@ -348,7 +349,8 @@ int run(std::uint64_t seed) {
       {"llama, 6/2 heads of 128", Family::kLlama, 6, 2, 128, true, false},
       {"qwen3, 8/1 heads of 128", Family::kQwen3, 8, 1, 128, false, false},
       {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false},
-      {"llama, 16/8 heads of 64", Family::kLlama, 16, 8, 64, false, false},
+      // A head so large that its products are shared along k.
+      {"llama, 16/8 heads of 64", Family::kLlama, 16, 8, 64, false, false, {}, 16'640},
       {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false},
       {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
        Family::kQwen3Moe,

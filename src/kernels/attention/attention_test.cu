@@ -599,21 +599,34 @@ void run_few(testing::Report& report, Late& late, cudaStream_t stream, Random& r
 // pieces, of one, of none, and one of more pieces than are added up at once.
 void run_many_shared(testing::Report& report, Late& late, cudaStream_t stream, Random& random,
                      bool small) {
-  std::vector<Heads> shapes = {{32, 8, 128}, {64, 4, 64}, {36, 4, 128}};
-  std::vector<std::int64_t> decodes = {33, 70, 96, 97, 131, 132, 300};
-  if (small) shapes = {{4, 1, 128}, {4, 1, 64}};  // under racecheck a case takes seconds
-  if (small) decodes = {36, 140};
-  for (const Heads& heads : shapes) {
-    for (const std::int64_t decode : decodes) {
-      Case c{.shape = {"many shared", 16, heads}, .decode = decode, .seed = random.bits()};
-      const std::int64_t longest = small ? 24 : decode == 300 ? 120 : 220;
-      for (std::int64_t i = 0; i < decode; ++i) {
-        const bool is_long = i == 20 && decode != 132;
-        c.context.push_back(is_long ? (small ? 200 : 2100) : random.between(0, longest));
-        c.queries.push_back(i == 1 || i == 40 || i + 1 == decode ? 0 : 1);
-      }
-      run_case(c, split_ways(), report, late, stream);
+  struct Load {
+    Heads heads;
+    std::int64_t decode;
+    bool norm;
+  };
+  std::vector<Load> loads;
+  for (const Heads& heads : {Heads{32, 8, 128}, Heads{64, 4, 64}, Heads{36, 4, 128}}) {
+    for (const std::int64_t decode : {17, 32, 33, 70, 96, 97, 131, 132, 300}) {
+      loads.push_back({heads, decode, false});
     }
+  }
+  loads.push_back({{64, 8, 128}, 32, true});
+  if (small) {  // under racecheck a case takes seconds
+    loads = {{{32, 4, 128}, 36, true},
+             {{4, 1, 64}, 36, true},
+             {{4, 1, 128}, 20, false},
+             {{4, 1, 128}, 140, false},
+             {{4, 1, 64}, 140, false}};
+  }
+  for (const auto& [heads, decode, norm] : loads) {
+    Case c{.shape = {"many shared", 16, heads, norm}, .decode = decode, .seed = random.bits()};
+    const std::int64_t longest = small ? 24 : decode == 300 ? 120 : 220;
+    for (std::int64_t i = 0; i < decode; ++i) {
+      const bool is_long = i == 20 && decode != 132;
+      c.context.push_back(is_long ? (small ? 200 : 2100) : random.between(0, longest));
+      c.queries.push_back(i == 1 || i == 40 || i + 1 == decode ? 0 : 1);
+    }
+    run_case(c, split_ways(), report, late, stream);
   }
 }
 
@@ -694,9 +707,9 @@ void check_refusals(testing::Report& report) {
 
 void check_clusters(testing::Report& report) {
   const Heads heads{32, 4, 128};
-  report.check(parts::few_room(heads, 8) > 0 &&
-                   parts::few_room(heads, 4) >= parts::few_room(heads, 8),
-               "room for clusters");
+  report.check(
+      parts::few_room(heads, 8) > 0 && parts::few_room(heads, 4) >= parts::few_room(heads, 8),
+      "room for clusters");
   report.check(few_cluster(heads, 1) == 8 || parts::few_room(heads, 8) < heads.kv,
                "one sequence is not served by clusters of 8");
   using parts::choose_few_cluster;

@@ -14,8 +14,8 @@ constexpr int kFewSharedAlone = 116 * 1024;
 struct FewArgs : DecodeArgs {
   int kv_heads, group, block_tokens;
   unsigned of_block;  // (2^32 - 1) / block_tokens (block_of)
-  bool early;       // all but q's rows may be read before the kernel in front has ended
-  FreshArgs fresh;  // as SplitArgs has them
+  bool early;         // all but q's rows may be read before the kernel in front has ended
+  FreshArgs fresh;    // as SplitArgs has them
   float scale_log2;
 };
 

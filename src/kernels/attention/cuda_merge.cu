@@ -17,10 +17,14 @@ constexpr int kManyBeyond = 96;
 // is 3 % slower with it, of 24 and 32 0.4 and 0.2 %.
 constexpr int kRehearsesBeyond = 32;
 
-// With a warp more than works an SM has registers for two CTAs, and not for a third. Three lie
-// where attention ends first, and leave no room there for the product behind: a step is 1.7 %
-// slower at 8 and 16 sequences and 0.5 % at 64. At 24 and 32 it is 0.6 % faster with three.
+// With a warp more than works an SM has registers for two CTAs of the kernel for few sequences (80
+// a thread), and not for a third. Three lie where attention ends first, and leave no room there for
+// the product behind: a step is 1.7 % slower at 8 and 16 sequences, and at 64, of the other kernel,
+// 0.5 %. At 24 and 32 it is 0.6 % faster with room for three.
 constexpr int kMergeLaunched = kMergeThreads + 32;
+constexpr int merge_registers(bool shared, bool rehearses) {
+  return shared && !rehearses ? 80 : 96;
+}
 bool fits_thrice(int sequences) { return sequences > 16 && sequences <= kRehearsesBeyond; }
 
 // What a CTA merges. An item is a turn: so many heads of a sequence as it has room for at once.
@@ -200,7 +204,7 @@ __device__ __forceinline__ void merge_items(const MergeArgs& a, const Items& ite
 //
 // kShared: several teams have a head's pieces; else one, and several heads of two pieces at once.
 template <int kSize, bool kShared, bool kRehearses>
-__global__ void __launch_bounds__(kMergeLaunched)
+__global__ void __maxnreg__(merge_registers(kShared, kRehearses))
     merge_kernel(const MergeArgs a, const Items items) {
   __shared__ MergeShared shared;
   if (threadIdx.x >= kMergeThreads) return;

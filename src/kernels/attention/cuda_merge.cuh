@@ -48,25 +48,10 @@ inline MergeArgs merge_args(const SplitArgs& a) {
           .early = a.tables_early};
 }
 
-// What a head adds to a slot's row of `state` and `partial`, as piece_of() says: a KV head's are
+// What a head adds to a slot's row of `state` and `partial` (SplitArgs): a KV head's are
 // those of its group's pieces not within, then of the others. All rows are less than 2^16.
 __device__ inline int row_of(const MergeArgs& a, int head) {
   return a.by_group.of(head) * a.group + head;
-}
-
-// 2^x for x ≤ 0 in one instruction: 0 below 2^-126, which is nothing beside the largest piece's 1.
-__device__ __forceinline__ float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// 1 / x to the bit, for x of a sum of pieces (1 to the number of tokens): what the compiler makes
-// of the division, without its call for numbers close to the ends of the range.
-__device__ __forceinline__ float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return fmaf(y, -fmaf(x, y, -1.0f), y);
 }
 
 // Of a piece: what its worker left, where `wanted`, else nothing to add. Relaxed: past the first
@@ -103,7 +88,7 @@ struct Merged {
 
   // A piece, of which the largest score is at most `above`.
   __device__ void add(const float2& state, const float4& part) {
-    const float factor = power_of_2(state.x - above);
+    const float factor = exp2_flushed(state.x - above);
     sum += state.y * factor;
     value.x += part.x * factor;
     value.y += part.y * factor;
@@ -111,13 +96,13 @@ struct Merged {
     value.w += part.w * factor;
   }
   __device__ void rescale(float next) {
-    const float shrink = power_of_2(above - next);
+    const float shrink = exp2_flushed(above - next);
     above = next;
     sum *= shrink;
     value = make_float4(value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink);
   }
   __device__ void store(char* target) const {
-    const float inverse = reciprocal(sum);
+    const float inverse = inverse_of_sum(sum);
     *reinterpret_cast<uint2*>(target) = make_uint2(pack(value.x * inverse, value.y * inverse),
                                                    pack(value.z * inverse, value.w * inverse));
   }

@@ -15,8 +15,9 @@ Status run_split_plan(const ParamsCuda& params, CudaStream stream);
 Bytes split_workspace(const Heads& heads, std::int64_t sequences);
 // Query heads of a KV head that the split kernel serves at most, and its head sizes.
 constexpr std::int64_t kSplitGroupMax = 16;
+constexpr std::int64_t kSplitKvMax = 512;
 constexpr bool split_serves(const Heads& heads) {
-  return (heads.size == 64 || heads.size == 128) && heads.kv >= 1 && heads.kv <= 512 &&
+  return (heads.size == 64 || heads.size == 128) && heads.kv >= 1 && heads.kv <= kSplitKvMax &&
          heads.query / heads.kv <= kSplitGroupMax;
 }
 

@@ -34,7 +34,7 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 // What an instance of the kernel serves. Code costs time even where nobody runs it: what most
 // launches are has instances that have nothing else.
 enum class Serves {
-  kAll,
+  kAny,
   // Tokens that come fresh, a plan that may be read early, frames of at least a tile, up to eight
   // query heads, places for queries.
   kCommon,
@@ -110,7 +110,7 @@ template <int kSize, Serves kServes>
 struct Worker {
   using Shared = Ring<kSize>;
   using Rows = FreshRows<kSize>;
-  static constexpr bool kCommon = kServes != Serves::kAll;
+  static constexpr bool kCommon = kServes != Serves::kAny;
   static constexpr int kEights = kCommon ? 1 : kSplitGroupMax / 8;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
@@ -456,7 +456,7 @@ struct Worker {
   // was not the worker's first sequence. The sums pass through the stage of the last tile: then
   // rows of heads are rows in either place, and there is one loop.
   __device__ void end_sequence(int sequence, bool whole, bool within, int stage) {
-    const int64_t piece = (worker * 2 + (within ? 1 : 0)) * a.group;  // as piece_of()
+    const int64_t piece = (worker * 2 + (within ? 1 : 0)) * a.group;
     float inverse[kEights][2];
     __syncwarp();
     spread_out(memory + stage_offset(stage));
@@ -507,7 +507,7 @@ constexpr int kOfWorkerBits = 20;
 constexpr unsigned of_worker_by(unsigned kv_heads) {
   return ((1u << kOfWorkerBits) + kv_heads - 1) / kv_heads;
 }
-static_assert(kCtasMax * kWarpsMax * 512 <= 1 << kOfWorkerBits);  // of split_serves()
+static_assert(kCtasMax * kWarpsMax * kSplitKvMax <= 1 << kOfWorkerBits);
 
 // Grid: one CTA an SM. A warp is a worker; warps share nothing but the instruction cache.
 //
@@ -627,6 +627,7 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
         if (tile.begins || tile.last()) w.fetch_beside(tile, target);
       }
       if (tile.begins) ++begun;
+
         // In slots the queries come with the tile; otherwise they are there before it.
 #pragma unroll 1
       for (int part = 0; part < 2; ++part) {
@@ -658,7 +659,7 @@ Status launch_split(const SplitArgs& a, CudaStream stream) {
   const LaunchShape shape = {dim3(static_cast<unsigned>(a.ctas)),
                              dim3(static_cast<unsigned>(a.warps * 32)),
                              a.warps * Ring<kSize>::worker_bytes(a.slot_bytes), kSharedMax};
-  auto* kernel = !common ? split_kernel<kSize, Serves::kAll>
+  auto* kernel = !common ? split_kernel<kSize, Serves::kAny>
                  : norms ? split_kernel<kSize, Serves::kCommonWithNorms>
                          : split_kernel<kSize, Serves::kCommon>;
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, kernel, a,

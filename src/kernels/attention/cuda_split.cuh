@@ -44,6 +44,8 @@ struct SplitArgs : DecodeArgs {
   bool tables_early;
   FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
   float scale_log2;
+  // Where a worker leaves its partial results. A slot has at most two shared sequences: one that
+  // reaches into it or begins with it, and one that begins within it.
   float* partial;  // [slots][kv heads][2][group][size]
   float2* state;   // [slots][kv heads][2][group]: largest score (log 2), Σ 2^(score - largest)
   SlotPlan* slot_plan;          // [slots]
@@ -52,12 +54,6 @@ struct SplitArgs : DecodeArgs {
   // none. Every shared sequence is in it once.
   SequencePlan* crossing;
 };
-
-// Where a worker leaves its partial result. A slot has at most two shared sequences: one that
-// reaches into it or begins with it, and one that begins within it.
-__device__ inline int64_t piece_of(const SplitArgs& a, int kv_head, int64_t slot, bool within) {
-  return (slot * a.kv_heads + kv_head) * 2 + (within ? 1 : 0);
-}
 
 // Bytes of shared memory that a worker takes beside its queries to come: a ring of tiles.
 template <int kSize>

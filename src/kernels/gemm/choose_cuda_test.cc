@@ -82,6 +82,9 @@ TEST(ChooseCuda, EvenSharesAreWholeAndEven) {
     for (std::int64_t share = 0; share < std::min<std::int64_t>(count, 300); ++share) {
       const std::int64_t size = std::int64_t{shares.begin(static_cast<unsigned>(share + 1))} -
                                 shares.begin(static_cast<unsigned>(share));
+      if (count <= 256) {
+        EXPECT_EQ(shares.begin(static_cast<unsigned>(share)), share * total / count);
+      }
       least = std::min(least, size);
       most = std::max(most, size);
     }

@@ -12,7 +12,7 @@
 
 namespace causeway::kernels::gemm {
 
-// Shares of at least total / count, rounded down.
+// Shares of at least total / count, rounded down; of up to 256 the same as index · total / count.
 struct EvenShares {
   static constexpr std::int64_t kTotalMax = (std::int64_t{1} << 31) - 1;
   static constexpr std::int64_t kCountMax = (1 << 16) - 1;

@@ -104,8 +104,8 @@ constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle'
 constexpr Bytes kFlagBytes = kib(64);
 constexpr Bytes kLibraryBytes = mib(32);  // what cuBLASLt wants on Hopper
 
-// Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, sizes of 2^31 and more, and
-// combinations that the request's comments rule out.
+// Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, sizes of 2^31 and more, SMs of
+// 2^16 and more, and combinations that the request's comments rule out.
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts);
 
 // How many parts a product much deeper than wide (down) had better be left in, if its reader can
@@ -128,7 +128,8 @@ bool aligned(const CudaOperands& operands);
 bool paired(const CudaOperands& operands);
 
 // May this launch start before the kernel in front of it in the stream has ended? Safe behind any
-// kernel; pays off behind kernels that let their dependents start early.
+// kernel that does not write w, which is read without waiting; pays off behind kernels that let
+// their dependents start early.
 enum class Overlap { kNo, kYes };
 
 // Runs plans on the device that was current at create(). One call at a time. No launch allocates

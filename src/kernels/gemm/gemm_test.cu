@@ -488,13 +488,67 @@ Case in_parts(Case c) {
 // A weight of more tiles than there are SMs, so that kSplit's CTAs share some.
 Case of_many_tiles(Case c, Random& random) {
   CudaRequest& r = c.request;
-  r.m = random.between(17, 64);
+  r.m = random.between(17, 128);
   r.n = random.between(17000, 36000);
   if (r.silu_mul) r.n = r.n / 16 * 8;
   r.k = 64 * random.between(1, 8);
   r.norm = false;
   c.facts.sm_count = static_cast<int>(pick(random, {132, 132, 114}));
   return c;
+}
+
+// What a sweep asks of one kernel.
+struct Swept {
+  Case c;
+  CudaPath path;
+  int blocks;  // of kRows, else 0
+};
+
+// Results of each kind, for each of which there are kernels: with a residual, gated, f32, and what
+// is left to the general ones.
+Case of_finish(std::int64_t m, std::int64_t rows, std::int64_t k, int finish) {
+  Case c;
+  c.request = {.m = m, .n = finish == 1 ? rows / 2 : rows, .k = k};
+  if (finish == 0) c.request.residual = true;
+  if (finish == 1) c.request.silu_mul = true;
+  if (finish == 2) c.request.out = CudaOut::kF32;
+  if (finish == 3) c.request.bias = true;
+  return c;
+}
+
+// Every own kernel once, which random cases do not reach.
+std::vector<Swept> sweep() {
+  std::vector<Swept> all;
+  for (int finish = 0; finish < 4; ++finish) {
+    for (const std::int64_t m : {3, 12, 27}) {
+      for (const int blocks : {1, 2, 3}) {
+        for (const bool norm : {false, true}) {
+          Case c = of_finish(m, 2048 * blocks, 384, finish);
+          c.request.norm = norm;
+          all.push_back({c, CudaPath::kRows, blocks});
+          c.request.k = 512;  // steps of 256 columns up to 8 rows
+          if (m == 3 && blocks == 1) all.push_back({c, CudaPath::kRows, blocks});
+        }
+      }
+    }
+    for (const std::int64_t m : {5, 12, 27, 50, 120}) {
+      all.push_back({of_finish(m, 17104, 192, finish), CudaPath::kSplit, 0});
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].c.seed = i;
+    if (i % 2 == 0) all[i].c.request.share = CudaShare::kMore;
+  }
+  return all;
+}
+
+bool run_swept(const Swept& swept, const Buffers& b, Ways& ways, Totals& totals) {
+  const auto plan = plan_for(swept.path, swept.c.request, swept.c.facts);
+  if (!plan.ok() || plan->blocks != swept.blocks) {
+    std::fprintf(stderr, "WRONG: the sweep's product has another plan than it is there for\n");
+    return false;
+  }
+  return run_case(swept.c, swept.path, b, ways, totals);
 }
 
 // Products of kSplit one behind the other on one workspace, as in a step: flags and sums of one are
@@ -587,6 +641,14 @@ int run(int cases, std::uint64_t seed) {
     if (!run_in_workspace(rows, buffers, ways.gemm)) ++wrong;
   }
   if (!run_in_turns(buffers, ways.gemm)) ++wrong;
+  // Of few cases (under compute-sanitizer) a part, another one with another seed.
+  const std::vector<Swept> swept = sweep();
+  const std::size_t apart = cases < 100 ? 6 : 1;
+  for (std::size_t i = seed % apart; i < swept.size() && wrong < 10; i += apart) {
+    if (run_swept(swept[i], buffers, ways, totals)) continue;
+    std::fprintf(stderr, "  (sweep, %zu)\n", i);
+    ++wrong;
+  }
   for (int i = 0; i < cases && wrong < 10; ++i) {
     Case c = generate(random);
     if (i % 8 == 3) c = in_parts(c);

@@ -62,7 +62,7 @@ struct FeedStep {
 };
 
 // What a kernel does with finished sums. A kernel's code takes time at every launch whether it runs
-// or not (README), so kernels for what models here need have nothing else: pairs of columns, no
+// or not (README), so kernels for what common models need have nothing else: pairs of columns, no
 // bias.
 enum class Finish {
   kPlain,  // bf16, with or without a residual

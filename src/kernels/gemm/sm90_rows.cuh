@@ -12,7 +12,7 @@
 // finished sums. So no kernel stands between the product that wrote x and this one.
 //
 // The ring takes a share of an SM's shared memory (CudaShare): the next kernel's CTAs fit beside,
-// fill their rings with weights, and only then wait for this one.
+// fill their rings with weights, and multiply when this one has ended.
 #pragma once
 
 #include "kernels/gemm/gemm_cuda.h"

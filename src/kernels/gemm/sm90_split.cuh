@@ -18,7 +18,7 @@
 // One warp feeds w and one x into a ring of stages [w 128×64 | x kBatch×64] by TMA; two warpgroups
 // multiply, 64 rows of w each; one thread tells the other CTA and hears from it. The ring takes a
 // share of an SM's shared memory (CudaShare) up to 32 rows of x: the next kernel's CTAs fit beside,
-// fill their rings with weights, and only then wait for this one.
+// fill their rings with weights, and multiply when this one has ended.
 #pragma once
 
 #include "kernels/gemm/gemm_cuda.h"
@@ -122,8 +122,7 @@ struct SplitFeeder {
   // may come when the ring is full.
   CAUSEWAY_DEVICE void feed_weights() {
     const uint64_t policy = ptx::policy_stream();
-    int room = min(count, static_cast<int>(place.stages));
-    if (room == 0) ptx::dependents_launch();
+    int room = min(count, static_cast<int>(place.stages));  // at least a step
 #pragma unroll 1
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
@@ -181,8 +180,8 @@ struct SplitWorker {
   using Ring = SplitRing<kBatch>;
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
   // Of those that are stored together; more are more code.
-  static constexpr int kAtOnce = kFinish == Finish::kAny ? 1 : kQuads < 4 ? kQuads : 4;
-  static constexpr int kAhead = 7;           // steps in which what another CTA left is on its way
+  static constexpr int kAtOnce = kFinish == Finish::kAny ? 1 : (kQuads < 4 ? kQuads : 4);
+  static constexpr int kAhead = 7;  // steps in which what another CTA left is on its way
   const SplitArgs& args;
   const SplitShare& share;
   SplitPlace<kBatch> place;
@@ -323,8 +322,7 @@ struct SplitWorker {
 };
 
 template <int kBatch, Finish kFinish>
-__global__ void __launch_bounds__(kSplitThreads,
-                                  kFinish == Finish::kAny ? 1 : SplitRing<kBatch>::kCtasPerSm)
+__global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
     split_kernel(const __grid_constant__ CUtensorMap x_map,
                  const __grid_constant__ CUtensorMap w_map,
                  const __grid_constant__ SplitArgs args) {

@@ -1,4 +1,4 @@
-// Division of whole numbers by what a launch knows before, in three instructions. For kernels whose
+// Division of whole numbers by what a launch knows before, without dividing. For kernels whose
 // code is fetched for every launch.
 #pragma once
 

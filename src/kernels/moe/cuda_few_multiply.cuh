@@ -44,7 +44,7 @@ struct FewWorker {
   // has its loads on their way together; others are short instead, because all code is fetched for
   // every launch.
   CAUSEWAY_DEVICE void multiply_blocks(const char* weights, const char* tokens, int columns) {
-    constexpr int kRounds = 3;
+    constexpr int kRounds = kRoundsMax;
     if (columns == kRounds * kRound) {
       Halves top[kRounds], bottom[kRounds], token[kRounds];
 #pragma unroll

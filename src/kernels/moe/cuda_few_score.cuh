@@ -10,7 +10,7 @@ namespace causeway::kernels::moe {
 // What it uses of shared memory.
 struct ScorePlace {
   SharedPlace shared;
-  uint32_t ring;     // bf16 [1 + router_rows][hidden]: the norm's weight, the CTA's rows of router
+  uint32_t ring;     // bf16 [rows][hidden]: the norm's weight, then the CTA's rows of router
   uint32_t x;        // bf16 [tokens], x_pitch bytes apart: normed
   uint32_t x_pitch;  // a multiple of 16
   uint32_t partial;  // float [2][kFewWarps]

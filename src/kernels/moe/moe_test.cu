@@ -406,6 +406,7 @@ void run_one_token_shapes(Bench& bench, bool small) {
   // The choice's border lies among equals, in one warp and across warps: the lower ones.
   run({{256, 64, 128, 8}, 1, true, false, 132, Equals::kAll}, true);
   run({{256, 64, 128, 6}, 1, true, false, 132, Equals::kFarApart}, true);
+  run({{2048, 768, 8, 8}, 1}, true);  // the instance for Qwen3-30B-A3B
   if (small) return;
   // Of Qwen3-30B-A3B's sizes, with fewer experts: the instance for them; not normalised: another.
   for (const int sms : {132, 16, 8}) run({{2048, 768, 9, 8}, 1, true, sms == 16, sms}, true);
@@ -500,6 +501,8 @@ int run_all(std::uint64_t seed, bool small) {
   run_case(bench, {{1024, 256, 4, 2}, 1, true, false, 3});
   run_case(bench, {{1024, 256, 8, 2}, 5, true, false, 5});
   run_case(bench, {{320, 96, 24, 4}, 9, false, false, 7});
+  run_case(bench, {{768, 768, 4, 2}, 3});    // stages of three rounds
+  run_case(bench, {{64, 64, 200, 8}, 100});  // more than 128 experts and 64 tokens
   if (!small) {
     run_case(bench, {qwen, 1});
     run_case(bench, {qwen, 32});
@@ -513,7 +516,7 @@ int run_all(std::uint64_t seed, bool small) {
       run_case(bench, {mixtral, tokens, random.chance(0.5), random.chance(0.3)});
     }
   }
-  for (int i = 0; i < (small ? 3 : 30); ++i) {
+  for (int i = 0; i < (small ? 2 : 30); ++i) {
     Case c;
     c.shape.hidden = 32 * random.between(1, 12);
     c.shape.intermediate = 32 * random.between(1, 12);
