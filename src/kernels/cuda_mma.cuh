@@ -20,7 +20,8 @@ __device__ __forceinline__ uint64_t policy_of_once() {
   return policy;
 }
 
-// 16 bytes to shared memory, past L1; zeros when not `valid` (then nothing is read, and the source may lie anywhere).
+// 16 bytes to shared memory, past L1; zeros when not `valid`: then nothing is read, and the source
+// may lie anywhere.
 __device__ __forceinline__ void copy_async(uint32_t target, const void* source, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source),
                "r"(valid ? 16 : 0)

@@ -5,6 +5,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "base/log.h"
@@ -52,6 +53,7 @@ class Server::Impl final : public engine::OutputSink {
 
  private:
   Status listen();
+  Status start_threads();
   asio::awaitable<void> accept();
   void admit(Worker& worker, tcp::socket socket);
   void abort_all(bool connections);
@@ -64,7 +66,8 @@ class Server::Impl final : public engine::OutputSink {
   std::unique_ptr<asio::thread_pool> pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::optional<tcp::acceptor> acceptor_;  // of the first worker's thread, once started
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_;       // of workers and of the pool
+  bool serves_ = false;                    // all of them run
   std::uint16_t port_ = 0;
 };
 
@@ -100,12 +103,28 @@ Status Server::Impl::start(fleet::Fleet& fleet) {
   CAUSEWAY_CHECK(threads_.empty(), "Server::start is for once");
   CAUSEWAY_TRY(listen());
   metrics_ = std::make_unique<Metrics>(fleet);
-  pool_ = std::make_unique<asio::thread_pool>(workers_.size());
   context_.fleet = &fleet;
   context_.metrics = metrics_.get();
+  // Its threads are ours: a pool that cannot start all of its own waits for the others for ever.
+  pool_ = std::make_unique<asio::thread_pool>(0);
   context_.pool = pool_.get();
+  Status started = start_threads();
+  if (!started.ok()) stop();
+  return started;
+}
+
+Status Server::Impl::start_threads() {
+  try {
+    for (auto& worker : workers_) {
+      threads_.emplace_back([this] { pool_->attach(); });
+      threads_.emplace_back([&worker] { worker->run(); });
+    }
+  } catch (const std::system_error& error) {
+    return exhausted(std::string("the server's threads could not be started: ") + error.what() +
+                     "; allow this user or container more processes (ulimit -u, pids.max)");
+  }
   asio::co_spawn(workers_[0]->io(), accept(), asio::detached);
-  for (auto& worker : workers_) threads_.emplace_back([&worker] { worker->run(); });
+  serves_ = true;
   return {};
 }
 
@@ -169,16 +188,17 @@ bool Server::Impl::drain(Nanos grace) {
 }
 
 void Server::Impl::stop() {
-  if (threads_.empty()) return;
+  if (!acceptor_) return;
   context_.draining = true;
-  asio::post(workers_[0]->io(), [this] {
-    error_code ignored;
-    acceptor_->close(ignored);
-  });
-  abort_all(true);
-  wait_for_none(&ServerContext::connections, kNoticeTime);
-  pool_->stop();
-  pool_->join();
+  if (serves_) {
+    asio::post(workers_[0]->io(), [this] {
+      error_code ignored;
+      acceptor_->close(ignored);
+    });
+    abort_all(true);
+    wait_for_none(&ServerContext::connections, kNoticeTime);
+  }
+  if (pool_) pool_->stop();
   for (auto& worker : workers_) worker->stop();
   for (std::thread& thread : threads_) thread.join();
   acceptor_.reset();

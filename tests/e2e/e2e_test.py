@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -192,6 +193,41 @@ class Lifecycle(unittest.TestCase):
             done = run_causeway(*arguments)
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertNotEqual(done.stderr.strip(), "", arguments)
+
+    @unittest.skipUnless(os.geteuid() == 0, "to become a user with a limit of threads takes root")
+    def test_threads_that_cannot_be_started_end_it_with_a_message(self):
+        nobody = 65534
+        with tempfile.TemporaryDirectory() as folder:
+            program, model = Path(folder) / "causeway", Path(folder) / "model"
+            shutil.copy(BINARY, program)
+            shutil.copytree(self.model, model)
+            subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+
+            def limited(threads):
+                os.setgroups([])
+                os.setgid(nobody)
+                os.setuid(nobody)
+                resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
+
+            ended = []
+            for threads in range(1, 13):
+                process = subprocess.Popen(
+                    [program, "serve", model, "--device", "cpu", "--port", "0", *TINY_MEMORY],
+                    stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+                    preexec_fn=lambda threads=threads: limited(threads))
+                log = []
+                for line in process.stderr:
+                    log.append(line)
+                    if "serving" in line:
+                        process.terminate()
+                process.wait(60)
+                self.assertIn(process.returncode, (0, 1), log)
+                if process.returncode == 1:
+                    self.assertIn("thread", log[-1])
+                    ended.append(threads)
+                process.stderr.close()
+            self.assertIn(1, ended)
+            self.assertGreater(len(ended), 3, "the server's own threads were never short")
 
     def test_config_file_and_environment(self):
         config = Path(self.folder.name) / "config.yaml"

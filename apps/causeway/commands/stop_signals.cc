@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "base/log.h"
@@ -31,15 +33,24 @@ bool StopSignals::wait(const std::function<bool()>& give_up) const {
 
 void StopSignals::drain(const std::function<bool()>& drain) const {
   std::atomic<bool> done = false;
-  std::thread drainer([&] {
+  const auto work = [&] {
     if (!drain()) spdlog::warn("some requests did not end within the grace time");
     done = true;
-  });
+  };
+  std::optional<std::thread> drainer;
+  try {
+    drainer.emplace(work);
+  } catch (const std::system_error&) {
+    // No thread is to be had: here, and a second signal ends the process by itself.
+    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+    work();
+    return;
+  }
   const timespec poll{.tv_sec = 0, .tv_nsec = 50'000'000};
   while (!done) {
     if (sigtimedwait(&signals_, nullptr, &poll) > 0) _exit(130);
   }
-  drainer.join();
+  drainer->join();
 }
 
 }  // namespace causeway::app

@@ -16,7 +16,7 @@ class StopSignals {
   bool wait(const std::function<bool()>& give_up) const;
 
   // Runs `drain` on a thread of its own and returns when that is done; a second signal meanwhile
-  // ends the process with status 130.
+  // ends the process with status 130 (where no thread is to be had, by itself).
   void drain(const std::function<bool()>& drain) const;
 
  private:
