@@ -1,14 +1,13 @@
 """What parts take: seconds on one H200 beside others, for the order; GPU memory at most, for their company."""
 
-# Of docs/measurements/gpu-check-h200.json, at cbcc226, on 16 processors.
+# Of docs/measurements/gpu-check-h200.json, at d5fec76, on 16 processors.
 SECONDS = {
-    "racecheck attention": 95,  # a guess: it had not ended after 176 s, and has fewer cases since
-    "racecheck sampling": 93, "racecheck moe": 79, "logits qwen3_moe": 76,
-    "attention_plain_gpu_test": 45, "racecheck gemm": 41, "attention_gpu_test": 39,
-    "cuda_executor_gpu_test": 28, "moe_gpu_test": 26, "logits llama": 20, "logits qwen3": 16,
-    "preload_gpu_test": 30, "preload_shared_gpu_test": 30,  # not measured: they did not run
-    "memcheck attention": 14, "end to end": 12, "gemm_gpu_test": 7, "racecheck hybrid_gemm": 7,
-    "memcheck gemm": 7, "sampling_gpu_test": 5, "openai client": 5,
+    "logits qwen3_moe": 120, "racecheck moe": 118, "racecheck attention": 100,
+    "racecheck sampling": 84, "racecheck gemm": 53, "attention_plain_gpu_test": 46,
+    "attention_gpu_test": 34, "preload_gpu_test": 30, "preload_shared_gpu_test": 30,  # not measured
+    "moe_gpu_test": 24, "cuda_executor_gpu_test": 19, "logits llama": 19, "logits qwen3": 16,
+    "end to end": 9, "racecheck hybrid_gemm": 7, "memcheck gemm": 7, "openai client": 6,
+    "sampling_gpu_test": 5,
 }
 OTHER_SECONDS = 4
 

@@ -40,27 +40,27 @@ struct FewWorker {
     mma::multiply_add(sum[2 * h + 1], high, x.z, x.w);
   }
 
-  // This warp's blocks. Pointers: to the lane's piece of the stage's first column. The usual stage
-  // has its loads on their way together; others are short instead, because all code is fetched for
-  // every launch.
-  CAUSEWAY_DEVICE void multiply_blocks(const char* weights, const char* tokens, int columns) {
-    constexpr int kRounds = kRoundsMax;
-    if (columns == kRounds * kRound) {
-      Halves top[kRounds], bottom[kRounds], token[kRounds];
+  // This warp's blocks of so many rounds. Pointers: to the lane's piece of the stage's first
+  // column. All loads are on their way together: with 32 tokens one round after the other takes a
+  // sixth longer (docs/measurements/gpu-check-h200.md).
+  template <int kRounds>
+  CAUSEWAY_DEVICE void multiply_rounds(const char* weights, const char* tokens) {
+    Halves top[kRounds], bottom[kRounds], token[kRounds];
 #pragma unroll
-      for (int i = 0; i < kRounds; ++i) {
-        const int at = (warp * kBlock + kRound * i) * 2;
-        top[i] = load_block(weights + at);
-        bottom[i] = load_block(weights + 8 * place.at.pitch + at);
-        token[i] = load_block(tokens + at);
-      }
-#pragma unroll
-      for (int i = 0; i < kRounds; ++i) {
-        multiply_half(top[i], bottom[i], token[i], 0);
-        multiply_half(top[i], bottom[i], token[i], 1);
-      }
-      return;
+    for (int i = 0; i < kRounds; ++i) {
+      const int at = (warp * kBlock + kRound * i) * 2;
+      top[i] = load_block(weights + at);
+      bottom[i] = load_block(weights + 8 * place.at.pitch + at);
+      token[i] = load_block(tokens + at);
     }
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      multiply_half(top[i], bottom[i], token[i], 0);
+      multiply_half(top[i], bottom[i], token[i], 1);
+    }
+  }
+  // One round, and what is no multiple of one.
+  CAUSEWAY_DEVICE void multiply_some(const char* weights, const char* tokens, int columns) {
 #pragma unroll 1
     for (int column = warp * kBlock; column < columns; column += kRound) {
       const Halves top = load_block(weights + column * 2);
@@ -79,7 +79,12 @@ struct FewWorker {
     const char* weights = stage + lane / 4 * place.at.pitch + piece;
     const char* tokens = (x != nullptr ? x : stage + (kWeightRows + row) * place.at.pitch) + piece;
     ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
-    multiply_blocks(weights, tokens, columns);
+    static_assert(kRoundsMax == 3);
+    switch (columns) {
+      case 3 * kRound: multiply_rounds<3>(weights, tokens); break;
+      case 2 * kRound: multiply_rounds<2>(weights, tokens); break;
+      default: multiply_some(weights, tokens, columns); break;
+    }
     ptx::barrier_arrive(place.empty(cursor.stage));  // each lane, for what it has read
     cursor.advance();
   }
