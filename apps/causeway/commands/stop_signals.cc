@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -37,9 +36,9 @@ void StopSignals::drain(const std::function<bool()>& drain) const {
     if (!drain()) spdlog::warn("some requests did not end within the grace time");
     done = true;
   };
-  std::optional<std::thread> drainer;
+  std::thread drainer;
   try {
-    drainer.emplace(work);
+    drainer = std::thread(work);
   } catch (const std::system_error&) {
     // No thread is to be had: here, and a second signal ends the process by itself.
     pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
@@ -50,7 +49,7 @@ void StopSignals::drain(const std::function<bool()>& drain) const {
   while (!done) {
     if (sigtimedwait(&signals_, nullptr, &poll) > 0) _exit(130);
   }
-  drainer->join();
+  drainer.join();
 }
 
 }  // namespace causeway::app

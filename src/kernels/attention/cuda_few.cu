@@ -228,17 +228,7 @@ struct FewWorker {
   __device__ void read_queries() {
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
-      const int row = min(n * 8 + lane % 8, a.group - 1);
-      const uint32_t first = memory + Place::kQueries + place<kSize>(row, lane / 8);
-#pragma unroll
-      for (int i = 0; i < kSize / 16; i += 2) {
-        uint32_t four[4];
-        mma::load_matrices(four, further(first, i * 2));
-        q[n][i][0] = four[0];
-        q[n][i][1] = four[1];
-        q[n][i + 1][0] = four[2];
-        q[n][i + 1][1] = four[3];
-      }
+      read_operand<kSize>(q[n], memory + Place::kQueries, min(n * 8 + lane % 8, a.group - 1), lane);
     }
   }
 

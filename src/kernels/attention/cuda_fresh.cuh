@@ -9,6 +9,7 @@
 
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
+#include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 
@@ -103,6 +104,23 @@ __device__ __forceinline__ uint32_t place(int row, int chunk) {
 __device__ __forceinline__ uint32_t further(uint32_t address, int chunks) {
   return (address ^ static_cast<uint32_t>(chunks % 8 << 4)) +
          static_cast<uint32_t>(chunks / 8 * 128);
+}
+
+// Eight heads as a right operand of the tensor cores: this lane reads row `row` of those that begin
+// at `source`.
+template <int kSize>
+__device__ __forceinline__ void read_operand(uint32_t (&q)[kSize / 16][2], uint32_t source, int row,
+                                             int lane) {
+  const uint32_t first = source + place<kSize>(row, lane / 8);
+#pragma unroll
+  for (int i = 0; i < kSize / 16; i += 2) {
+    uint32_t four[4];
+    mma::load_matrices(four, further(first, i * 2));
+    q[i][0] = four[0];
+    q[i][1] = four[1];
+    q[i + 1][0] = four[2];
+    q[i + 1][1] = four[3];
+  }
 }
 
 // Heads of one token, prepared where they lie in such rows: some rows at once, a team of lanes a

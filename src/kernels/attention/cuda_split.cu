@@ -324,17 +324,7 @@ struct Worker {
     const uint32_t source = ring + static_cast<uint32_t>(queries);
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
-      const int row = min(n * 8 + lane % 8, a.group - 1);
-      const uint32_t first = source + place<kSize>(row, lane / 8);
-#pragma unroll
-      for (int i = 0; i < kSize / 16; i += 2) {
-        uint32_t four[4];
-        mma::load_matrices(four, further(first, i * 2));
-        q[n][i][0] = four[0];
-        q[n][i][1] = four[1];
-        q[n][i + 1][0] = four[2];
-        q[n][i + 1][1] = four[3];
-      }
+      read_operand<kSize>(q[n], source, min(n * 8 + lane % 8, a.group - 1), lane);
 #pragma unroll
       for (auto& four : out[n]) four[0] = four[1] = four[2] = four[3] = 0;
       largest[n][0] = largest[n][1] = -INFINITY;
