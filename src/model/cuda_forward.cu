@@ -107,6 +107,7 @@ class CudaForward::State {
 
   Status enqueue() {
     pending_ = nullptr;
+    spent_ = {};
     in_front_ = behind_others();
     CAUSEWAY_TRY(kernels::attention::plan(attention_params(0, nullptr), stream_));
     // These two let nothing behind them start before they have waited for what is in front: plan
@@ -135,6 +136,7 @@ class CudaForward::State {
 
   Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
     const float* const parts = std::exchange(pending_, nullptr);
+    const kernels::SpentList spent = std::exchange(spent_, {});
     return kernels::rms_norm::run({.rows = rows,
                                    .size = config_.hidden,
                                    .x = a_.x,
@@ -144,8 +146,15 @@ class CudaForward::State {
                                    .rows_wanted = wanted,
                                    .parts = parts,
                                    .tokens = shape_.rows,
-                                   .sum = a_.x},
+                                   .sum = a_.x,
+                                   .spent = spent},
                                   stream_);
+  }
+
+  // What nobody reads any more, for the norm behind. Of more rows it leaves L2 at once.
+  kernels::Spent spent(void* data, std::int64_t columns) const {
+    constexpr std::int64_t kRowsMax = 256;
+    return {data, shape_.rows <= kRowsMax ? shape_.rows * columns * 2 : 0};
   }
 
   // What counts as the share in front of a product behind another kernel (experts, embedding).
@@ -156,8 +165,9 @@ class CudaForward::State {
   CudaLinear normed(WeightsRef weight, CudaLinear product) {
     product.x = a_.x;
     product.k = config_.hidden;
-    product.norm = {weight, static_cast<float>(config_.norm_epsilon), a_.normed,
-                    std::exchange(pending_, nullptr), a_.x};
+    product.norm = {weight,    static_cast<float>(config_.norm_epsilon),
+                    a_.normed, std::exchange(pending_, nullptr),
+                    a_.x,      std::exchange(spent_, {})};
     // With the norm inside, the share that the product in front leaves; behind a norm of its own
     // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
     // in pairs. So it is for the head.
@@ -240,6 +250,7 @@ class CudaForward::State {
     CAUSEWAY_TRY(kernels::attention::prepare(prepare, stream_));
     CAUSEWAY_TRY(
         kernels::attention::run(attention_params(layer, fused ? &prepare : nullptr), stream_));
+    spent_ = {spent(a_.qkv, qkv_size()), spent(a_.attended, q_size())};
     return linear({.x = a_.attended,
                    .k = q_size(),
                    .w = w.o,
@@ -275,6 +286,7 @@ class CudaForward::State {
       down.type = kernels::gemm::CudaOut::kF32;
       down.parts = kernels::gemm::kPartsMax;
     }
+    spent_ = {spent(a_.active, config_.intermediate)};
     return linear(down, shape_.rows);
   }
 
@@ -333,6 +345,7 @@ class CudaForward::State {
 
   // Of the step that is being enqueued.
   const float* pending_ = nullptr;         // parts of the last layer's product that x still lacks
+  kernels::SpentList spent_ = {};          // by the last product
   CudaShare in_front_ = CudaShare::kMore;  // what the last product was to take of an SM
   StepShape shape_;
   KvMemory kv_;

@@ -52,7 +52,8 @@ CudaRequest request_of(const CudaLinear& linear, std::int64_t rows, const CudaOp
           .parts = linear.parts,
           .share = linear.share,
           .aligned = kernels::gemm::aligned(operands),
-          .paired = kernels::gemm::paired(operands)};
+          .paired = kernels::gemm::paired(operands),
+          .boxed = kernels::gemm::boxed(operands, linear.type)};
 }
 
 bool fuses_norm(const CudaRequest& request, const CudaOperands& operands, int sm_count) {
@@ -79,7 +80,8 @@ Status normalise(const CudaLinear& linear, int sm_count, CudaRequest& request,
                                  .out = norm.scratch,
                                  .parts = norm.parts,
                                  .tokens = request.m,
-                                 .sum = norm.sum},
+                                 .sum = norm.sum,
+                                 .spent = norm.spent},
                                 stream);
 }
 

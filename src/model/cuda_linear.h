@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/spent.h"
 #include "kernels/weights_ref.h"
 #include "model/config.h"
 
@@ -21,6 +22,7 @@ struct CudaNorm {
   // own.
   const float* parts = nullptr;
   void* sum = nullptr;
+  kernels::SpentList spent = {};  // for a norm of its own (rms_norm_cuda.h)
 };
 
 // out [rows][n] = norm(x [rows][k]) · wᵀ (+ bias) (+ residual), or silu(gate) ⊙ up of stacked w.

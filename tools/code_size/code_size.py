@@ -19,7 +19,7 @@ MACHINE_CUDA = 190
 # What a step of a common model launches: a regular expression of the mangled name, and bytes. About
 # a twentieth above what they have.
 BUDGETS = (
-    # Products of Llama-3.1-8B: up to 8 rows, 16, 32, 64, 128.
+    # Products of Llama-3.1-8B: up to 8 rows, 16, 32, 64, 96, 128; in pairs.
     (r"rows_kernelILi8ELi[23]ELb0ELi1E.*FinishE0", 7_300),
     (r"rows_kernelILi8ELi3ELb1ELi1E.*FinishE[01]", 8_500),
     (r"rows_kernelILi16ELi[23]ELb0ELi1E.*FinishE0", 8_000),
@@ -28,14 +28,17 @@ BUDGETS = (
     (r"rows_kernelILi32ELi3ELb1ELi1E.*FinishE0", 12_300),
     (r"gemm12split_kernelILi32E.*FinishE[12]", 11_700),
     (r"gemm12split_kernelILi64E.*FinishE[12]", 12_700),
+    (r"gemm12split_kernelILi96E.*FinishE[12]", 13_500),
     (r"gemm12split_kernelILi128E.*FinishE[12]", 14_500),
+    (r"gemm12split_kernelILi64E.*FinishE[02]ELb1E", 10_100),
+    (r"gemm12split_kernelILi128E.*FinishE[02]ELb1E", 13_000),
     # Attention, without and with norms of heads.
     (r"parts.*split_kernelILi128E.*ServesE1", 15_100),
     (r"parts.*split_kernelILi128E.*ServesE2", 17_100),
     (r"few_kernelILi128ELi1E", 19_600),
     (r"12merge_kernelILi128E", 8_900),
-    (r"merge_many_kernelILi128E", 5_600),
-    (r"norm_kernelILi[12]E", 3_800),
+    (r"merge_many_kernelILi128E", 6_200),
+    (r"norm_kernelILi[12]E", 4_200),
     # Experts of Qwen3-30B-A3B: one token, up to 8, more.
     (r"woven_kernelILb1E", 23_600),
     (r"moe10few_kernelILb1E", 35_500),

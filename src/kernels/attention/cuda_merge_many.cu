@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/attention/cuda_merge.cuh"
+#include "kernels/cuda_discard.cuh"
 
 namespace causeway::kernels::attention::parts {
 namespace {
@@ -31,6 +32,20 @@ __device__ __forceinline__ Item find_item(const MergeArgs& a, const Divider& by_
           .row = 2 * plan.x * a.heads + row_of(a, head),
           .inner = plan.z != 0 ? a.group : 0,
           .target = plan.w * a.heads + head};
+}
+
+// An item's pieces, which its team alone reads, are spent: `base` is that of `partial`, in lines.
+template <int kSize>
+__device__ __forceinline__ void drop_pieces(const char* base, const Item& item, int step,
+                                            unsigned element) {
+  constexpr unsigned kLines = kSize * 4 / kDiscardLine, kTeam = kSize / 4;
+  const auto lines = static_cast<unsigned>(item.count) * kLines;
+#pragma unroll 1
+  for (unsigned i = element; i < lines; i += kTeam) {
+    const int piece = static_cast<int>(i / kLines);
+    const int row = item.row + piece * step + (piece == 0 ? item.inner : 0);
+    discard_line(base + (static_cast<unsigned>(row) * kLines + i % kLines) * kDiscardLine);
+  }
 }
 
 // A team of kSize / 4 threads merges up to kManyItems query heads of the `count` entries of
@@ -91,6 +106,11 @@ __global__ void __launch_bounds__(kMergeThreads)
 #pragma unroll
   for (int t = 0; t < kManyItems; ++t) {
     if (items[t].count > 0) merged[t].store(out + int64_t{items[t].target} * (kSize * 2));
+  }
+  __syncwarp();  // all have read
+#pragma unroll
+  for (int t = 0; t < kManyItems; ++t) {
+    drop_pieces<kSize>(reinterpret_cast<const char*>(a.partial), items[t], step, element);
   }
   if (!empty) return;
   out += int64_t{team} * a.heads * (kSize * 2);

@@ -39,7 +39,7 @@ int batch_of(std::int64_t m) {
 std::int64_t weight_rows(const CudaRequest& r) { return r.silu_mul ? 2 * r.n : r.n; }
 
 bool fits_own(const CudaRequest& r) {
-  return r.aligned && r.parts == 1 && r.k % kSplitStepK == 0 && (!r.silu_mul || r.n % 8 == 0);
+  return r.aligned && r.k % (kSplitStepK * r.parts) == 0 && (!r.silu_mul || r.n % 8 == 0);
 }
 
 // The share of the SMs' time that goes into rows of w that exist, for tiles of 16·blocks rows.
@@ -51,7 +51,7 @@ double balance(std::int64_t rows, int blocks, int sms) {
 Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
   const bool norm_fits = !r.norm || (r.m <= kNormRowsMax && r.k % kRowsStepK == 0);
-  if (!fits_own(r) || r.m > kRowsMax || !norm_fits)
+  if (!fits_own(r) || r.parts > 1 || r.m > kRowsMax || !norm_fits)
     return unsupported("GEMM: kRows cannot do this product");
   plan.batch = batch_of(r.m);
   const std::int64_t rows = weight_rows(r);
@@ -75,21 +75,38 @@ Result<CudaPlan> plan_rows(CudaPlan plan, int sms) {
   return plan;
 }
 
+// Behind the flags and all that a product of parts itself takes.
+Bytes parts_end(const CudaRequest& r) {
+  return kFlagBytes + kLibraryBytes + Bytes(r.parts * r.m * r.n * 4);
+}
+
+std::int64_t split_tiles(const CudaRequest& r) {
+  return ceil_div(weight_rows(r), kSplitRows) * r.parts;
+}
+
+// Whether two CTAs can share each tile: when all tiles have an SM twice.
+bool pairs_serve(const CudaRequest& r, int sms) {
+  return fits_own(r) && r.boxed && r.n % 8 == 0 && !r.bias && !r.residual && !r.silu_mul &&
+         !r.norm && r.m > kRowsMax && r.m <= kSplitMax && 2 * split_tiles(r) <= sms &&
+         r.k % (2 * r.parts * kSplitStepK) == 0;
+}
+
 Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
-  const std::int64_t tiles = ceil_div(weight_rows(r), kSplitRows);
-  const std::int64_t steps = tiles * (r.k / kSplitStepK);
+  const std::int64_t tiles = split_tiles(r), k_steps = r.k / kSplitStepK / r.parts;
   if (!fits_own(r) || r.norm || r.m > kSplitMax || sms * 4 > kFlagBytes.count ||
-      steps > EvenShares::kTotalMax) {
+      tiles * k_steps > EvenShares::kTotalMax) {
     return unsupported("GEMM: kSplit cannot do this product");
   }
-  plan.batch = batch_of(r.m);
+  plan.pairs = pairs_serve(r, sms);
+  plan.batch = !plan.pairs && r.m > 64 && r.m <= 96 ? 96 : batch_of(r.m);
   plan.tiles = static_cast<int>(tiles);
   plan.step_k = kSplitStepK;
-  plan.k_steps = static_cast<int>(r.k / kSplitStepK);
-  plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles));
+  plan.k_steps = static_cast<int>(plan.pairs ? k_steps / 2 : k_steps);
+  plan.ctas = static_cast<int>(plan.pairs ? 2 * tiles : std::min<std::int64_t>(sms, tiles));
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
+  if (r.parts > 1) plan.workspace = parts_end(r);
   return plan;
 }
 
@@ -98,7 +115,7 @@ Result<CudaPlan> plan_library(CudaPlan plan) {
   if (!r.paired || r.norm) return unsupported("GEMM: kLibrary cannot do this product");
   plan.workspace = kFlagBytes + kLibraryBytes;
   if (r.silu_mul) plan.workspace += Bytes(r.m * weight_rows(r) * 2);
-  if (r.parts > 1) plan.workspace += Bytes(r.parts * r.m * r.n * 4);
+  if (r.parts > 1) plan.workspace = parts_end(r);
   return plan;
 }
 
@@ -126,23 +143,25 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
 
 namespace {
 
-// Whether a step of m rows is faster with kSplit for its large weights than with the library. From
-// 65 rows on kSplit takes the time of 128: at 96 the library is 1.8 % of a step faster, at 112 they
-// are alike, at 128 kSplit is 1.1 % faster (Llama-3.1-8B, docs/measurements/model-h200.md).
-bool split_best(std::int64_t m) { return m <= 64 || (m > 112 && m <= kSplitMax); }
+// Whether a product of 33 to 128 rows is faster with kSplit than with the library: of a large
+// weight always, of another one where pairs of CTAs take most SMs. Measured with Llama-3.1-8B
+// (docs/measurements/model-h200.md): pairs have no kernel for 96 rows, and at 80 the library is 0.5
+// % of a step faster; qkv, which takes three quarters of the SMs, gains up to 64 rows.
+bool split_best(const CudaRequest& r, int sms) {
+  if (weight_rows(r) >= kManyRows) return true;
+  if (!pairs_serve(r, sms) || 3 * split_tiles(r) < sms) return false;
+  return r.m <= 64 || (r.parts > 1 && r.m > 88);
+}
 
 }  // namespace
 
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   CudaPath path = request.paired ? CudaPath::kLibrary : CudaPath::kPlain;
-  // Where x is many rows it takes as much of L2's bandwidth as w, of which kSplit has taller tiles:
-  // one a CTA at least, so the weight must be large. Of a small one that only kSplit can do, with
-  // fewer tiles than SMs, the others stay idle.
-  const bool large = weight_rows(request) >= kManyRows;
-  if (fits_own(request) && request.m <= kRowsMax) {
+  if (fits_own(request) && request.m <= kRowsMax && request.parts == 1) {
+    const bool large = weight_rows(request) >= kManyRows;
     path = request.m > 16 && large ? CudaPath::kSplit : CudaPath::kRows;
   } else if (fits_own(request) && request.m <= kSplitMax) {
-    if (!request.paired || (large && split_best(request.m))) path = CudaPath::kSplit;
+    if (!request.paired || split_best(request, facts.sm_count)) path = CudaPath::kSplit;
   }
   return plan_for(path, request, facts);
 }
@@ -165,6 +184,12 @@ bool aligned(const CudaOperands& operands) {
   };
   return fits(operands.x, operands.x_stride) && fits(operands.w, operands.w_stride) &&
          fits(operands.gains, 0);
+}
+
+bool boxed(const CudaOperands& operands, CudaOut type) {
+  const std::int64_t in_16_bytes = type == CudaOut::kF32 ? 4 : 8;
+  return reinterpret_cast<std::uintptr_t>(operands.out) % 16 == 0 &&
+         operands.out_stride % in_16_bytes == 0;
 }
 
 bool paired(const CudaOperands& operands) {

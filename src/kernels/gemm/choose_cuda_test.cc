@@ -20,16 +20,12 @@ TEST(ChooseCuda, FewRowsGoToOwnKernels) {
     EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kRows);
   }
   EXPECT_EQ(choose(request(32, 4096, 4096), {})->path, CudaPath::kRows);
-  for (const std::int64_t m : {17, 32, 33, 64}) {
+  for (const std::int64_t m : {17, 32, 33, 64, 65, 96, 97, 128}) {
     EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kSplit);
   }
+  EXPECT_EQ(choose(request(80, 128256, 4096), {})->batch, 96);
   EXPECT_EQ(choose(request(33, 4096, 4096), {})->path, CudaPath::kLibrary);
-  for (const std::int64_t m : {65, 112, 129}) {
-    EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kLibrary);
-  }
-  for (const std::int64_t m : {113, 128}) {
-    EXPECT_EQ(choose(request(m, 128256, 4096), {})->path, CudaPath::kSplit);
-  }
+  EXPECT_EQ(choose(request(129, 128256, 4096), {})->path, CudaPath::kLibrary);
   EXPECT_EQ(choose(request(256, 4096, 4096), {})->path, CudaPath::kLibrary);
 }
 
@@ -58,7 +54,7 @@ TEST(ChooseCuda, LargeWeightsAreShared) {
   CudaRequest unpaired = request(33, 4096, 4096);  // no other way but the slow one
   unpaired.paired = false;
   EXPECT_EQ(choose(unpaired, {})->path, CudaPath::kSplit);
-  EXPECT_EQ(choose(unpaired, {})->ctas, 32);
+  EXPECT_EQ(choose(unpaired, {})->ctas, 64);
   unpaired.m = 128;
   EXPECT_EQ(choose(unpaired, {})->path, CudaPath::kSplit);
   unpaired.m = 129;
@@ -67,6 +63,47 @@ TEST(ChooseCuda, LargeWeightsAreShared) {
   const int most = static_cast<int>(kFlagBytes.count / 4);
   EXPECT_TRUE(plan_for(CudaPath::kSplit, request(32, 128256, 4096), {.sm_count = most}).ok());
   EXPECT_FALSE(plan_for(CudaPath::kSplit, request(32, 128256, 4096), {.sm_count = most + 1}).ok());
+}
+
+TEST(ChooseCuda, PairsShareTilesOfNarrowWeights) {
+  const auto qkv = choose(request(64, 6144, 4096), {});
+  EXPECT_EQ(qkv->path, CudaPath::kSplit);
+  EXPECT_TRUE(qkv->pairs);
+  EXPECT_EQ(qkv->ctas, 96);
+  EXPECT_EQ(qkv->k_steps, 32);
+  EXPECT_EQ(choose(request(65, 6144, 4096), {})->path, CudaPath::kLibrary);
+  EXPECT_EQ(choose(request(64, 6144, 4096), {.sm_count = 95})->path, CudaPath::kLibrary);
+  EXPECT_EQ(choose(request(64, 5120, 4096), {})->path, CudaPath::kLibrary);  // 80 of 132 SMs
+  EXPECT_TRUE(plan_for(CudaPath::kSplit, request(64, 5120, 4096), {})->pairs);
+  CudaRequest down = request(64, 4096, 14336);
+  EXPECT_EQ(choose(down, {})->path, CudaPath::kLibrary);  // 64 CTAs
+  down.out = CudaOut::kF32;
+  down.parts = 2;
+  EXPECT_EQ(choose(down, {})->path, CudaPath::kSplit);
+  EXPECT_EQ(choose(down, {})->ctas, 128);
+  EXPECT_EQ(choose(down, {})->k_steps, 56);
+  for (const auto& [m, path] : {std::pair{65, CudaPath::kLibrary},
+                                {88, CudaPath::kLibrary},
+                                {89, CudaPath::kSplit},
+                                {129, CudaPath::kLibrary}}) {
+    down.m = m;
+    EXPECT_EQ(choose(down, {})->path, path);
+  }
+}
+
+TEST(ChooseCuda, PairsNeedWhatTheCopyEngineStoresAndNothingAdded) {
+  const auto pairs = [](const CudaRequest& r) { return plan_for(CudaPath::kSplit, r, {})->pairs; };
+  const CudaRequest fits = request(33, 6144, 4096);
+  EXPECT_TRUE(pairs(fits));
+  for (const auto& change : std::initializer_list<void (*)(CudaRequest&)>{
+           [](CudaRequest& r) { r.m = 32; }, [](CudaRequest& r) { r.n = 6148; },
+           [](CudaRequest& r) { r.n = 8456; }, [](CudaRequest& r) { r.k = 4096 + 64; },
+           [](CudaRequest& r) { r.bias = true; }, [](CudaRequest& r) { r.residual = true; },
+           [](CudaRequest& r) { r.silu_mul = true; }, [](CudaRequest& r) { r.boxed = false; }}) {
+    CudaRequest r = fits;
+    change(r);
+    EXPECT_FALSE(pairs(r));
+  }
 }
 
 TEST(ChooseCuda, EvenSharesAreWholeAndEven) {
@@ -129,8 +166,8 @@ TEST(ChooseCuda, NormGoesWithFewRowsOnly) {
   EXPECT_FALSE(plan_for(CudaPath::kPlain, norm, {}).ok());
 }
 
-TEST(ChooseCuda, PartsAreForTheLibraryAndMiddlingRows) {
-  for (const std::int64_t m : {33, 64, 256}) {
+TEST(ChooseCuda, PartsAreForMiddlingRows) {
+  for (const std::int64_t m : {65, 88, 256}) {
     EXPECT_EQ(parts_wanted(request(m, 4096, 14336)), 2);
     CudaRequest parts = request(m, 4096, 14336);
     parts.out = CudaOut::kF32;
@@ -141,7 +178,6 @@ TEST(ChooseCuda, PartsAreForTheLibraryAndMiddlingRows) {
     EXPECT_EQ(plan->path, CudaPath::kLibrary);
     EXPECT_EQ(plan->workspace.count, whole.count + 2 * m * 4096 * 4);
     EXPECT_FALSE(plan_for(CudaPath::kRows, parts, {}).ok());
-    EXPECT_FALSE(plan_for(CudaPath::kSplit, parts, {}).ok());
     EXPECT_FALSE(plan_for(CudaPath::kPlain, parts, {}).ok());
   }
   EXPECT_EQ(parts_wanted(request(32, 4096, 14336)), 1);

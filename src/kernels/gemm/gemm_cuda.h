@@ -54,6 +54,7 @@ struct CudaRequest {
   CudaShare share = CudaShare::kLess;
   bool aligned = true;  // aligned(operands): what TMA can address
   bool paired = true;   // paired(operands): what cuBLASLt can address
+  bool boxed = true;    // boxed(operands, out): what TMA can store
 };
 
 // Strides are in elements. All pointers are memory of the device.
@@ -84,13 +85,15 @@ struct CudaFacts {
 struct CudaPlan {
   CudaRequest request;
   CudaPath path = CudaPath::kLibrary;
-  int batch = 0;   // rows of x that the kernel is built for: m rounded up to 8, 16, 32, 64 or 128
+  int batch =
+      0;  // rows of x that the kernel is built for: m rounded up to 8, 16, 32, 64, 96 or 128
   int blocks = 0;  // kRows
   int step_k = 0;  // columns of a step
   int tiles = 0;
   int k_steps = 0;
   int ctas = 0;
-  Bytes workspace;  // device memory, 256-byte aligned, shared by all products of a stream
+  bool pairs = false;  // kSplit: two CTAs share each tile, half of its k each
+  Bytes workspace;     // device memory, 256-byte aligned, shared by all products of a stream
 };
 
 constexpr int kRowsMax = 32;       // largest m of kRows
@@ -126,6 +129,9 @@ bool aligned(const CudaOperands& operands);
 // True when x, w, out and residual (where there is one) are 16-byte aligned and their strides even:
 // the value for CudaRequest::paired. cuBLASLt accesses pairs, whatever alignment it is told.
 bool paired(const CudaOperands& operands);
+
+// True when out is 16-byte aligned and so are its rows: the value for CudaRequest::boxed.
+bool boxed(const CudaOperands& operands, CudaOut type);
 
 // May this launch start before the kernel in front of it in the stream has ended? Safe behind any
 // kernel that does not write w, which is read without waiting; pays off behind kernels that let

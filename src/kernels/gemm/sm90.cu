@@ -76,10 +76,17 @@ OutputArgs output_args(const CudaRequest& r, const CudaOperands& operands) {
   return args;
 }
 
+// Of what the copy engine stores; no columns: it does not.
+struct OutBox {
+  cuuint32_t columns = 0, rows = 0;
+};
+
 template <typename Args>
 struct Choice {
   void (*kernel)(CUtensorMap, CUtensorMap, Args);
   uint32_t threads, stages, shared_bytes;
+  OutBox box = {};
+  unsigned cluster = 1;
 };
 
 Finish finish_of(const OutputArgs& args) {
@@ -88,22 +95,38 @@ Finish finish_of(const OutputArgs& args) {
   return args.out_f32 ? Finish::kF32 : Finish::kPlain;
 }
 
-template <Finish kFinish, int kBatch>
+// kSplit's special kernels store by the copy engine, which adds nothing, and keep stages for it.
+Finish split_finish(const CudaPlan& plan, const OutputArgs& args) {
+  const bool fits = plan.request.boxed && args.n % (args.out_f32 ? 4 : 8) == 0 &&
+                    args.residual == nullptr && plan.k_steps >= kSplitKeptMax;
+  return fits ? finish_of(args) : Finish::kAny;
+}
+
+template <int kBatch, Finish kFinish, bool kPairs>
 Choice<SplitArgs> split_choice(CudaShare share) {
   using Ring = SplitRing<kBatch>;
-  return {split_kernel<kBatch, kFinish>, kSplitThreads, Ring::stages(share),
-          Ring::shared_bytes(share)};
+  Choice<SplitArgs> choice = {split_kernel<kBatch, kFinish, kPairs>, kSplitThreads,
+                              Ring::stages(share), Ring::shared_bytes(share)};
+  if constexpr (kFinish != Finish::kAny) {
+    using Boxes = SplitBoxes<kBatch, kFinish, kPairs ? kBatch / 2 : kBatch>;
+    static_assert(Boxes::kStages <= kSplitKeptMax &&
+                  Boxes::kStages < Ring::stages(CudaShare::kLess));
+    choice.box = {Boxes::kBoxColumns, Boxes::kBoxRows};
+    choice.cluster = kPairs ? 2 : 1;
+  }
+  return choice;
 }
 
 template <Finish kFinish>
 Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   switch (batch) {
     // Where kRows serves: by the general kernels, for whoever asks for kSplit all the same.
-    case 8: return split_choice<Finish::kAny, 8>(share);
-    case 16: return split_choice<Finish::kAny, 16>(share);
-    case 32: return split_choice<kFinish, 32>(share);
-    case 64: return split_choice<kFinish, 64>(share);
-    default: return split_choice<kFinish, 128>(share);
+    case 8: return split_choice<8, Finish::kAny, false>(share);
+    case 16: return split_choice<16, Finish::kAny, false>(share);
+    case 32: return split_choice<32, kFinish, false>(share);
+    case 64: return split_choice<64, kFinish, false>(share);
+    case 96: return split_choice<96, kFinish, false>(share);
+    default: return split_choice<128, kFinish, false>(share);
   }
 }
 
@@ -115,6 +138,29 @@ Choice<SplitArgs> split_choice(Finish finish, int batch, CudaShare share) {
     case Finish::kAny: break;
   }
   return split_choice<Finish::kAny>(batch, share);
+}
+
+template <Finish kFinish>
+Choice<SplitArgs> pairs_choice(int batch, CudaShare share) {
+  return batch == 64 ? split_choice<64, kFinish, true>(share)
+                     : split_choice<128, kFinish, true>(share);
+}
+
+Choice<SplitArgs> pairs_choice(Finish finish, int batch, CudaShare share) {
+  return finish == Finish::kF32 ? pairs_choice<Finish::kF32>(batch, share)
+                                : pairs_choice<Finish::kPlain>(batch, share);
+}
+
+// A plane for each part.
+TensorShape out_shape(const CudaPlan& plan, const CudaOperands& operands, const OutBox& box) {
+  const CudaRequest& r = plan.request;
+  const bool f32 = r.out == CudaOut::kF32;
+  const cuuint64_t row = map_size(operands.out_stride) * (f32 ? 4 : 2);
+  return {3,
+          {map_size(r.n), map_size(r.m), map_size(r.parts)},
+          {row, row * map_size(r.m)},
+          {box.columns, box.rows, 1},
+          f32};
 }
 
 // What of a plan says which kernel of kRows.
@@ -185,8 +231,11 @@ Status allow_shared_memory(const Choice<Args>& choice) {
 }
 
 Status allow_shared_memory(Finish finish) {
-  for (const int batch : {8, 16, 32, 64, 128}) {
+  for (const int batch : {8, 16, 32, 64, 96, 128}) {
     CAUSEWAY_TRY(allow_shared_memory(split_choice(finish, batch, CudaShare::kMore)));
+  }
+  for (const int batch : {64, 128}) {
+    CAUSEWAY_TRY(allow_shared_memory(pairs_choice(finish, batch, CudaShare::kMore)));
   }
   for (const int batch : {8, 16, 32}) {
     for (int blocks = 1; blocks <= kRowsBlocksMax; ++blocks) {
@@ -218,16 +267,20 @@ Result<Maps> encode_maps(EncodeTiled encoder, const CudaPlan& plan, const CudaOp
 template <typename Args>
 Status launch(const Choice<Args>& choice, const Maps& maps, const Args& args, int ctas,
               cudaStream_t stream, Overlap overlap) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = overlap == Overlap::kYes ? 1 : 0;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = overlap == Overlap::kYes ? 1 : 0;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = choice.cluster;
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(choice.threads);
   config.dynamicSmemBytes = choice.shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = choice.cluster > 1 ? 2 : 1;
   return cuda_status(cudaLaunchKernelEx(&config, choice.kernel, maps.x, maps.w, args),
                      "GEMM: launch");
 }
@@ -248,13 +301,21 @@ Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands&
                            .epsilon = operands.epsilon};
     return launch(choice, maps, args, plan.ctas, stream, overlap);
   }
+  const Finish finish = split_finish(plan, output);
+  if (plan.pairs && finish == Finish::kAny) return unsupported("GEMM: no pairs");
+  const auto choice = plan.pairs ? pairs_choice(finish, plan.batch, plan.request.share)
+                                 : split_choice(finish, plan.batch, plan.request.share);
   SplitArgs args = {};
+  if (choice.box.columns > 0) {
+    CAUSEWAY_ASSIGN(args.out_map,
+                    encode(encoder, operands.out, out_shape(plan, operands, choice.box)));
+  }
   args.output = output;
   args.flags = static_cast<uint32_t*>(workspace);
   args.partials = reinterpret_cast<float4*>(static_cast<char*>(workspace) + kFlagBytes.count);
   args.steps = EvenShares::of(std::int64_t{plan.tiles} * plan.k_steps, plan.ctas);
+  args.tiles = plan.tiles / plan.request.parts;
   args.k_steps = plan.k_steps;
-  const auto choice = split_choice(finish_of(output), plan.batch, plan.request.share);
   args.stages = choice.stages;
   return launch(choice, maps, args, plan.ctas, stream, overlap);
 }

@@ -11,6 +11,8 @@ using hybrid_gemm::ptx::barrier_arrive_expect;
 using hybrid_gemm::ptx::barrier_init;
 using hybrid_gemm::ptx::barrier_init_fence;
 using hybrid_gemm::ptx::barrier_wait;
+using hybrid_gemm::ptx::cluster_rank;
+using hybrid_gemm::ptx::cluster_sync;
 using hybrid_gemm::ptx::flag_add;
 using hybrid_gemm::ptx::flag_load;
 using hybrid_gemm::ptx::load_box;
@@ -103,6 +105,70 @@ CAUSEWAY_DEVICE void load_pair_slabs(uint32_t target, const CUtensorMap* map, in
       : "memory");
 }
 
+// Shared memory → the box of a 3-D tensor at (column, row, plane), in a bulk group of the calling
+// thread.
+CAUSEWAY_DEVICE void store_box(const CUtensorMap* map, int column, int row, int plane,
+                               uint32_t source) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(
+          map),
+      "r"(column), "r"(row), "r"(plane), "r"(source)
+      : "memory");
+}
+CAUSEWAY_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// What the calling thread's stores read of shared memory may be overwritten.
+CAUSEWAY_DEVICE void store_read_wait() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// Orders this thread's writes to shared memory before what the copy engine reads of it.
+CAUSEWAY_DEVICE void shared_proxy_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- shared memory ---------------------------------------------------------------------------
+
+CAUSEWAY_DEVICE void barrier_arrive(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(arrivals)
+               : "memory");
+}
+
+// Four 8×8 matrices of bf16, of which lane l holds row l/4, columns 2(l%4) + {0,1}, transposed:
+// lane l points to where column l%8 of matrix l/8 goes.
+CAUSEWAY_DEVICE void store_transposed(uint32_t address, uint32_t a, uint32_t b, uint32_t c,
+                                      uint32_t d) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
+}
+
+CAUSEWAY_DEVICE float4 load_floats(uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
+// Where an address of shared memory lies in the CTA of `rank` of the cluster.
+CAUSEWAY_DEVICE uint32_t cluster_address(uint32_t address, uint32_t rank) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+CAUSEWAY_DEVICE void store_cluster(uint32_t address, float4 v) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x),
+               "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+}
+
+CAUSEWAY_DEVICE void store_float(uint32_t address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
 // ---- matrix products -------------------------------------------------------------------------
 
 // The 8×8 matrix of bf16 that a warp holds (lane l: row l/4, columns 2(l%4) + {0,1}), transposed.
@@ -190,6 +256,26 @@ CAUSEWAY_DEVICE void mma(float (&d)[32], uint64_t a, uint64_t b) {
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
         "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "l"(a), "l"(b));
+}
+
+CAUSEWAY_DEVICE void mma(float (&d)[48], uint64_t a, uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, "
+      "%8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, "
+      "%40, %41, %42, %43, %44, %45, %46, %47}, "
+      "%48, %49, 1, 1, 1, 0, 0;"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
+        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
       : "l"(a), "l"(b));
 }
 

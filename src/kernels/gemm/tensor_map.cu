@@ -23,9 +23,11 @@ Result<EncodeTiled> find_encoder() {
 Result<CUtensorMap> encode(EncodeTiled encoder, const void* data, const TensorShape& shape) {
   CUtensorMap map;
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  const CUresult code = encoder(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, shape.rank,
-                                const_cast<void*>(data), shape.sizes, shape.strides, shape.box,
-                                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  const auto type = shape.f32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const bool wide = shape.box[0] * (shape.f32 ? 4 : 2) > 64;
+  const CUresult code = encoder(&map, type, shape.rank, const_cast<void*>(data), shape.sizes,
+                                shape.strides, shape.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                wide ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
                                 CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code == CUDA_SUCCESS) return map;
   return Error{ErrorCode::kDevice, "GEMM: tensor map: CUresult " + std::to_string(code)};

@@ -1,4 +1,5 @@
-// Tensor maps of bf16 matrices for the copy engine (TMA), all read in 128-byte swizzled boxes.
+// Tensor maps of matrices for the copy engine (TMA), which swizzles their boxes: by 128 bytes, or
+// by 64 where a box is that wide.
 #pragma once
 
 #include <cuda.h>
@@ -14,12 +15,13 @@ using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 // The driver's encoder, found through the runtime: nothing links libcuda.
 Result<EncodeTiled> find_encoder();
 
-// A bf16 tensor of up to five dimensions, innermost first.
+// A tensor of up to five dimensions, innermost first.
 struct TensorShape {
   cuuint32_t rank;
   cuuint64_t sizes[5];
   cuuint64_t strides[4];  // bytes, of dimensions 1 …
   cuuint32_t box[5];
+  bool f32 = false;  // else bf16
 };
 
 Result<CUtensorMap> encode(EncodeTiled encoder, const void* data, const TensorShape& shape);

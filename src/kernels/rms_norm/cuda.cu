@@ -2,6 +2,7 @@
 #include <string>
 
 #include "kernels/cuda_bf16.cuh"
+#include "kernels/cuda_discard.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 
@@ -22,7 +23,16 @@ struct Args {
   const float4* parts;  // [kParts][tokens][vectors][2]: to be added to x
   int64_t part_stride;  // of float4
   Bf16x8* sum;          // [tokens][vectors], may be x
+  bool drops;           // parts are dropped: their rows are whole lines
+  SpentLines spent[kSpentMax];
 };
+
+// Of a vector's parts four threads share a line: the first of them, when all have read theirs.
+__device__ __forceinline__ void drop_parts(const Args& a, int64_t at) {
+  if (!a.drops || at % 4 != 0) return;
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) discard_line(a.parts + 2 * at + p * a.part_stride);
+}
 
 // Relaxed: the assembler keeps such loads in the order written. Of others it puts the last behind
 // the use of the first, a round trip more.
@@ -99,6 +109,10 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
     if (at < a.vectors) x[i] = kAdds ? add_parts(a, token * a.vectors + at) : row[at];
   }
 
+  // Beside the loads, which are on their way.
+#pragma unroll
+  for (const SpentLines& lines : a.spent) discard(lines);
+
   // ---- squares -------------------------------------------------------------------------------
   float squares = 0, wide[8];
 #pragma unroll
@@ -124,6 +138,7 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) wide[j] *= factor * weight[j];
     a.out[static_cast<int64_t>(blockIdx.x) * a.vectors + at] = narrow(wide);
+    if constexpr (kAdds) drop_parts(a, token * a.vectors + at);
   }
 }
 
@@ -152,7 +167,9 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                      .vectors = vectors,
                      .parts = reinterpret_cast<const float4*>(p.parts),
                      .part_stride = p.tokens * vectors * 2,
-                     .sum = static_cast<Bf16x8*>(p.sum)};
+                     .sum = static_cast<Bf16x8*>(p.sum),
+                     .drops = vectors % 4 == 0 && reinterpret_cast<uintptr_t>(p.parts) % 128 == 0,
+                     .spent = {spent_lines(p.spent[0]), spent_lines(p.spent[1])}};
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.rows)), dim3(threads)};
   auto* kernel = adds             ? norm_kernel<1, true>
                  : of_thread == 2 ? norm_kernel<2, false>

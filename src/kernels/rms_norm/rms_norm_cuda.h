@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "kernels/cuda_stream.h"
+#include "kernels/spent.h"
 
 namespace causeway::kernels::rms_norm {
 
@@ -23,12 +24,14 @@ struct ParamsCuda {
   void* out = nullptr;                        // bf16 [rows][size], not x
   const std::int32_t* rows_wanted = nullptr;  // [rows] which tokens; negative: out is not written
   // f32 [kParts][tokens][size]: a product's parts, which are added to x in that order before. Or
-  // null.
+  // null. They are spent then.
   const float* parts = nullptr;
   std::int64_t tokens = 0;  // with parts
   // bf16 [tokens][size], with parts: gets x + parts in the rows wanted. May be x: each wanted once
   // then.
   void* sum = nullptr;
+  // What the kernels in front were the last to read is dropped from L2 meanwhile.
+  SpentList spent = {};
 };
 
 constexpr int kParts = 2;
