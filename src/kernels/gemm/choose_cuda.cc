@@ -84,11 +84,15 @@ std::int64_t split_tiles(const CudaRequest& r) {
   return ceil_div(weight_rows(r), kSplitRows) * r.parts;
 }
 
+// Whether the copy engine can store the sums: nothing is added, and rows are of 16 bytes.
+bool stores_boxes(const CudaRequest& r) {
+  return r.boxed && r.n % (r.out == CudaOut::kF32 ? 4 : 8) == 0 && !r.bias && !r.residual;
+}
+
 // Whether two CTAs can share each tile: when all tiles have an SM twice.
 bool pairs_serve(const CudaRequest& r, int sms) {
-  return fits_own(r) && r.boxed && r.n % 8 == 0 && !r.bias && !r.residual && !r.silu_mul &&
-         !r.norm && r.m > kRowsMax && r.m <= kSplitMax && 2 * split_tiles(r) <= sms &&
-         r.k % (2 * r.parts * kSplitStepK) == 0;
+  return fits_own(r) && stores_boxes(r) && !r.silu_mul && !r.norm && r.m > kRowsMax &&
+         r.m <= kSplitMax && 2 * split_tiles(r) <= sms && r.k % (2 * r.parts * kSplitStepK) == 0;
 }
 
 Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
@@ -103,6 +107,7 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   plan.tiles = static_cast<int>(tiles);
   plan.step_k = kSplitStepK;
   plan.k_steps = static_cast<int>(plan.pairs ? k_steps / 2 : k_steps);
+  plan.boxes = stores_boxes(r) && (plan.pairs || k_steps >= kSplitKeptMax);
   plan.ctas = static_cast<int>(plan.pairs ? 2 * tiles : std::min<std::int64_t>(sms, tiles));
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);

@@ -106,6 +106,16 @@ TEST(ChooseCuda, PairsNeedWhatTheCopyEngineStoresAndNothingAdded) {
   }
 }
 
+TEST(ChooseCuda, BoxesNeedStepsForTheStagesThatTheyKeep) {
+  const auto boxes = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return plan_for(CudaPath::kSplit, request(m, n, k), {})->boxes;
+  };
+  EXPECT_TRUE(boxes(32, 17104, 256));
+  EXPECT_FALSE(boxes(32, 17104, 192));
+  EXPECT_TRUE(boxes(64, 4096, 256));  // pairs, of two steps, end with their only tile
+  EXPECT_FALSE(boxes(32, 17108, 256));
+}
+
 TEST(ChooseCuda, EvenSharesAreWholeAndEven) {
   Random random(7);
   for (int i = 0; i < 2000; ++i) {

@@ -93,6 +93,7 @@ struct CudaPlan {
   int k_steps = 0;
   int ctas = 0;
   bool pairs = false;  // kSplit: two CTAs share each tile, half of its k each
+  bool boxes = false;  // kSplit: sums go out by the copy engine, which adds nothing
   Bytes workspace;     // device memory, 256-byte aligned, shared by all products of a stream
 };
 
@@ -102,6 +103,7 @@ constexpr int kRowsBlocksMax = 3;  // largest CudaPlan::blocks
 constexpr int kRowsStepK = 128;    // columns that its four warps share
 constexpr int kSplitMax = 128;     // largest m of kSplit
 constexpr int kSplitRows = 128;    // rows of w in a tile
+constexpr int kSplitKeptMax = 4;   // stages that a tile's end keeps: so many steps, or no boxes
 constexpr int kSplitStepK = 64;    // columns of a step: 128 bytes, the swizzle's width
 // The first bytes of every workspace say whose sums are there; they are zero between launches.
 constexpr Bytes kFlagBytes = kib(64);

@@ -547,6 +547,17 @@ std::vector<Swept> sweep() {
       all.push_back({of_finish(m, 17104, 320, finish), CudaPath::kSplit, 0});
     }
   }
+  for (const int finish : {0, 2}) {  // pairs
+    for (const std::int64_t m : {40, 64, 65, 128}) {
+      for (int parts = 1; parts <= (finish == 2 ? kPartsMax : 1); ++parts) {
+        for (const std::int64_t k : {256, 1536}) {
+          Case c = of_finish(m, 4104, k, finish);
+          c.request.parts = parts;
+          all.push_back({c, CudaPath::kSplit, 0});
+        }
+      }
+    }
+  }
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].c.seed = i;
     if (i % 2 == 0) all[i].c.request.share = CudaShare::kMore;

@@ -95,13 +95,6 @@ Finish finish_of(const OutputArgs& args) {
   return args.out_f32 ? Finish::kF32 : Finish::kPlain;
 }
 
-// kSplit's special kernels store by the copy engine, which adds nothing, and keep stages for it.
-Finish split_finish(const CudaPlan& plan, const OutputArgs& args) {
-  const bool fits = plan.request.boxed && args.n % (args.out_f32 ? 4 : 8) == 0 &&
-                    args.residual == nullptr && plan.k_steps >= kSplitKeptMax;
-  return fits ? finish_of(args) : Finish::kAny;
-}
-
 template <int kBatch, Finish kFinish, bool kPairs>
 Choice<SplitArgs> split_choice(CudaShare share) {
   using Ring = SplitRing<kBatch>;
@@ -285,28 +278,29 @@ Status launch(const Choice<Args>& choice, const Maps& maps, const Args& args, in
                      "GEMM: launch");
 }
 
-Status launch_own(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands& operands,
-                  void* workspace, cudaStream_t stream, Overlap overlap) {
-  CAUSEWAY_ASSIGN(const Maps maps, encode_maps(encoder, plan, operands));
+Status launch_rows(const CudaPlan& plan, const CudaOperands& operands, const Maps& maps,
+                   cudaStream_t stream, Overlap overlap) {
   const OutputArgs output = output_args(plan.request, operands);
-  if (plan.path == CudaPath::kRows) {
-    const auto choice = rows_choice(
-        finish_of(output),
-        {plan.batch, plan.blocks, plan.request.norm, plan.step_k > kRowsStepK, plan.request.share});
-    const RowsArgs args = {.output = output,
-                           .tiles = EvenShares::of(plan.tiles, plan.ctas),
-                           .k_steps = plan.k_steps,
-                           .stages = choice.stages,
-                           .gains = static_cast<const __nv_bfloat16*>(operands.gains),
-                           .epsilon = operands.epsilon};
-    return launch(choice, maps, args, plan.ctas, stream, overlap);
-  }
-  const Finish finish = split_finish(plan, output);
-  if (plan.pairs && finish == Finish::kAny) return unsupported("GEMM: no pairs");
+  const auto choice = rows_choice(
+      finish_of(output),
+      {plan.batch, plan.blocks, plan.request.norm, plan.step_k > kRowsStepK, plan.request.share});
+  const RowsArgs args = {.output = output,
+                         .tiles = EvenShares::of(plan.tiles, plan.ctas),
+                         .k_steps = plan.k_steps,
+                         .stages = choice.stages,
+                         .gains = static_cast<const __nv_bfloat16*>(operands.gains),
+                         .epsilon = operands.epsilon};
+  return launch(choice, maps, args, plan.ctas, stream, overlap);
+}
+
+Status launch_split(EncodeTiled encoder, const CudaPlan& plan, const CudaOperands& operands,
+                    const Maps& maps, void* workspace, cudaStream_t stream, Overlap overlap) {
+  const OutputArgs output = output_args(plan.request, operands);
+  const Finish finish = plan.boxes ? finish_of(output) : Finish::kAny;
   const auto choice = plan.pairs ? pairs_choice(finish, plan.batch, plan.request.share)
                                  : split_choice(finish, plan.batch, plan.request.share);
   SplitArgs args = {};
-  if (choice.box.columns > 0) {
+  if (plan.boxes) {
     CAUSEWAY_ASSIGN(args.out_map,
                     encode(encoder, operands.out, out_shape(plan, operands, choice.box)));
   }
@@ -338,6 +332,9 @@ Status check(const CudaPlan& plan, const CudaOperands& operands, const void* wor
     return invalid_argument("GEMM: a row stride is shorter than its row");
   }
   if (!step_fits(plan)) return invalid_argument("GEMM: no kernel has such steps");
+  if (plan.boxes && !boxed(operands, r.out)) {
+    return invalid_argument("GEMM: the plan needs an out that TMA can store to");
+  }
   if (plan.path == CudaPath::kLibrary && !paired(operands)) {
     return invalid_argument("GEMM: kLibrary needs operands that cuBLASLt can address");
   }
@@ -355,7 +352,9 @@ class CudaGemm::State {
     CAUSEWAY_TRY(check(plan, operands, workspace));
     if (plan.path == CudaPath::kLibrary) return library_.run(plan, operands, workspace, stream);
     if (plan.path == CudaPath::kPlain) return run_plain(plan, operands, stream);
-    return launch_own(encoder_, plan, operands, workspace, stream, overlap);
+    CAUSEWAY_ASSIGN(const Maps maps, encode_maps(encoder_, plan, operands));
+    if (plan.path == CudaPath::kRows) return launch_rows(plan, operands, maps, stream, overlap);
+    return launch_split(encoder_, plan, operands, maps, workspace, stream, overlap);
   }
 
  private:

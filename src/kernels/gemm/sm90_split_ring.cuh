@@ -26,9 +26,6 @@ struct SplitRing {
   static_assert(stages(CudaShare::kLess) >= 2);
 };
 
-// Stages that a tile's end keeps at most.
-constexpr int kSplitKeptMax = 4;
-
 struct SplitArgs {
   CUtensorMap out_map;  // [parts][m][n], where the copy engine stores
   OutputArgs output;
