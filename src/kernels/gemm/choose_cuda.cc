@@ -12,7 +12,9 @@ constexpr std::int64_t kSizeMax = std::int64_t{1} << 31;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-Status check(const CudaRequest& r) {
+Status check(const CudaRequest& r, const CudaFacts& facts) {
+  if (facts.sm_count <= 0) return invalid_argument("GEMM: no SMs");
+  if (facts.sm_count > EvenShares::kCountMax) return invalid_argument("GEMM: too many SMs");
   if (r.m <= 0 || r.n <= 0 || r.k <= 0) return invalid_argument("GEMM: a size is not positive");
   if (r.m >= kSizeMax || 2 * r.n >= kSizeMax || r.k >= kSizeMax) {
     return invalid_argument("GEMM: a size is 2^31 or more");
@@ -107,7 +109,8 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   plan.tiles = static_cast<int>(tiles);
   plan.step_k = kSplitStepK;
   plan.k_steps = static_cast<int>(plan.pairs ? k_steps / 2 : k_steps);
-  plan.boxes = stores_boxes(r) && (plan.pairs || k_steps >= kSplitKeptMax);
+  // Kernels of up to 16 rows are general ones.
+  plan.boxes = stores_boxes(r) && plan.batch > 16 && (plan.pairs || k_steps >= kSplitKeptMax);
   plan.ctas = static_cast<int>(plan.pairs ? 2 * tiles : std::min<std::int64_t>(sms, tiles));
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
@@ -127,9 +130,7 @@ Result<CudaPlan> plan_library(CudaPlan plan) {
 }  // namespace
 
 Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaFacts& facts) {
-  CAUSEWAY_TRY(check(request));
-  if (facts.sm_count <= 0) return invalid_argument("GEMM: no SMs");
-  if (facts.sm_count > EvenShares::kCountMax) return invalid_argument("GEMM: too many SMs");
+  CAUSEWAY_TRY(check(request, facts));
   CudaPlan plan;
   plan.request = request;
   plan.path = path;
@@ -161,6 +162,7 @@ bool split_best(const CudaRequest& r, int sms) {
 }  // namespace
 
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
+  CAUSEWAY_TRY(check(request, facts));
   CudaPath path = request.paired ? CudaPath::kLibrary : CudaPath::kPlain;
   if (fits_own(request) && request.m <= kRowsMax && request.parts == 1) {
     const bool large = weight_rows(request) >= kManyRows;

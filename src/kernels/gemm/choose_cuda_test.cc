@@ -114,6 +114,7 @@ TEST(ChooseCuda, BoxesNeedStepsForTheStagesThatTheyKeep) {
   EXPECT_FALSE(boxes(32, 17104, 192));
   EXPECT_TRUE(boxes(64, 4096, 256));  // pairs, of two steps, end with their only tile
   EXPECT_FALSE(boxes(32, 17108, 256));
+  EXPECT_FALSE(boxes(16, 17104, 256));
 }
 
 TEST(ChooseCuda, EvenSharesAreWholeAndEven) {
@@ -252,13 +253,14 @@ TEST(ChooseCuda, PlansCoverTheProduct) {
     EXPECT_GE(plan->batch, r.m);
     EXPECT_GE(plan->tiles * tile, rows);
     EXPECT_LT((plan->tiles - 1) * tile, rows);
-    EXPECT_GE(std::int64_t{plan->k_steps} * plan->step_k, r.k);
-    EXPECT_LT(std::int64_t{plan->k_steps - 1} * plan->step_k, r.k);
+    const int halves = plan->pairs ? 2 : 1;  // of a tile's k
+    EXPECT_GE(std::int64_t{plan->k_steps} * plan->step_k * halves, r.k);
+    EXPECT_LT(std::int64_t{plan->k_steps - 1} * plan->step_k * halves, r.k);
     EXPECT_LE(plan->ctas, facts.sm_count);
     EXPECT_GE(plan->ctas, 1);
     // kSplit: a tile is shared by two at most.
     if (!by_rows) {
-      EXPECT_LE(plan->ctas, plan->tiles);
+      EXPECT_LE(plan->ctas, plan->tiles * halves);
     }
   }
 }
