@@ -17,27 +17,9 @@
 
 namespace causeway::kernels {
 
-constexpr std::int64_t kDiscardLine = 128;
-
 // `line`: 128 bytes, so aligned.
 __device__ __forceinline__ void discard_line(const void* line) {
   asm volatile("discard.global.L2 [%0], 128;" ::"l"(line) : "memory");
-}
-
-// The whole lines of a span.
-struct SpentLines {
-  char* first = nullptr;
-  int count = 0;
-};
-
-inline SpentLines spent_lines(const Spent& spent) {
-  const auto address = reinterpret_cast<std::uintptr_t>(spent.data);
-  const auto line = static_cast<std::uintptr_t>(kDiscardLine);
-  const std::uintptr_t begin = (address + line - 1) / line * line;
-  const std::uintptr_t end = (address + static_cast<std::uintptr_t>(spent.bytes)) / line * line;
-  if (end <= begin) return {};
-  return {static_cast<char*>(spent.data) + (begin - address),
-          static_cast<int>((end - begin) / line)};
 }
 
 // Drops them; all threads of a grid along x.
@@ -46,7 +28,7 @@ __device__ __forceinline__ void discard(const SpentLines& lines) {
 #pragma unroll 1
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < static_cast<unsigned>(lines.count);
        i += all) {
-    discard_line(lines.first + static_cast<std::int64_t>(i) * kDiscardLine);
+    discard_line(lines.first + static_cast<std::int64_t>(i) * kSpentLine);
   }
 }
 

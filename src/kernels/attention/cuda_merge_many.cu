@@ -38,13 +38,13 @@ __device__ __forceinline__ Item find_item(const MergeArgs& a, const Divider& by_
 template <int kSize>
 __device__ __forceinline__ void drop_pieces(const char* base, const Item& item, int step,
                                             unsigned element) {
-  constexpr unsigned kLines = kSize * 4 / kDiscardLine, kTeam = kSize / 4;
+  constexpr unsigned kLines = kSize * 4 / kSpentLine, kTeam = kSize / 4;
   const auto lines = static_cast<unsigned>(item.count) * kLines;
 #pragma unroll 1
   for (unsigned i = element; i < lines; i += kTeam) {
     const int piece = static_cast<int>(i / kLines);
     const int row = item.row + piece * step + (piece == 0 ? item.inner : 0);
-    discard_line(base + (static_cast<unsigned>(row) * kLines + i % kLines) * kDiscardLine);
+    discard_line(base + (static_cast<unsigned>(row) * kLines + i % kLines) * kSpentLine);
   }
 }
 

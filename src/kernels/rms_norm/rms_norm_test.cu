@@ -29,6 +29,34 @@ std::vector<float> draw_parts(Random& random, std::vector<float>& x) {
   return values;
 }
 
+// Memory of which the norm drops a part; the rest must stay.
+class Partly {
+ public:
+  explicit Partly(Random& random) {
+    const std::int64_t from = random.between(0, kCount), to = random.between(from, kCount);
+    spent_ = {memory_.get() + from, (to - from) * 4};
+  }
+  const Spent& spent() const { return spent_; }
+  bool rest_is_kept() {
+    const SpentLines lines = spent_lines(spent_);
+    const std::int64_t begin =
+        lines.count > 0 ? reinterpret_cast<float*>(lines.first) - memory_.get() : 0;
+    const std::int64_t end = begin + lines.count * kSpentLine / 4;
+    const std::vector<float> now = memory_.fetch();
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const bool dropped = i >= begin && i < end;
+      if (!dropped && now[static_cast<std::size_t>(i)] != kValue) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::int64_t kCount = 5000;
+  static constexpr float kValue = 1.5f;
+  Device<float> memory_{std::vector<float>(kCount, kValue)};
+  Spent spent_;
+};
+
 // A row at a time: one that is wrong would hide among many. Half a step of bf16 is 2⁻⁸ at most.
 void compare(const std::vector<float>& got, const std::vector<float>& exact, std::int64_t size,
              const std::string& name, testing::Report& report) {
@@ -75,6 +103,7 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
   Device<float> d_parts(parts);
   Device<BFloat16> out(exact.size());
   Device<std::int32_t> d_wanted(wanted);
+  Partly partly(random);
   const ParamsCuda params{.rows = count,
                           .size = size,
                           .x = d_x.get(),
@@ -84,7 +113,8 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
                           .rows_wanted = way == Way::kWanted ? d_wanted.get() : nullptr,
                           .parts = adds ? d_parts.get() : nullptr,
                           .tokens = rows,
-                          .sum = adds ? d_x.get() : nullptr};
+                          .sum = adds ? d_x.get() : nullptr,
+                          .spent = {partly.spent()}};
   late.clear();  // all but the weight
   late.add(d_x, testing::kNan);
   late.add(d_parts, testing::kNan);
@@ -102,6 +132,7 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
     std::copy_n(x.f32.begin() + row * size, size, after.begin() + row * size);
   }
   report.check(testing::to_floats(d_x.fetch()) == after, name + ": x is left alone or the sum");
+  report.check(partly.rest_is_kept(), name + ": what is not spent is kept");
 }
 
 int run_all(std::uint64_t seed) {
