@@ -174,7 +174,7 @@ Errors compare(const std::vector<float>& got, const std::vector<float>& want, st
 class Pair {
  public:
   Pair(const ModelConfig& config, device::Device& device, device::Stream& stream,
-       std::uint64_t seed)
+       std::uint64_t seed, int sm_count)
       : config_(config), stream_(device::cuda_stream_of(stream)) {
     const auto plan = plan_weights(config, DType::kBF16);
     layout_ = must(kv::plan_block(kv_shape(config, DType::kBF16), kFrame), "the block");
@@ -198,7 +198,7 @@ class Pair {
     must(cudaStreamSynchronize(nullptr), "weights and KV");
     workspace_ = must(CudaWorkspace::create(device, {&config, 1},
                                             {.rows = kRows, .places = kSequences, .frames = 512},
-                                            device.capabilities().processors, stream_),
+                                            sm_count, stream_),
                       "the workspace");
     forward_ = must(CudaForward::create(config,
                                         std::make_unique<PlacedModel>(
@@ -265,12 +265,15 @@ struct Case {
   bool tied, bias;
   std::vector<std::int64_t> dense = {};  // layers of a mixture of experts that are not
   std::int64_t vocab = 1000;
+  std::int64_t intermediate = 704;
+  int sm_count = 0;  // of which products are dealt out; 0: all
 };
 
 ModelConfig config_of(const Case& c) {
   ModelConfig config = random_model_config(c.family);
   config.layers = 3;
   config.vocab = c.vocab;
+  config.intermediate = c.intermediate;
   config.heads = c.heads;
   config.kv_heads = c.kv_heads;
   config.head_dim = c.head_dim;
@@ -283,7 +286,8 @@ ModelConfig config_of(const Case& c) {
 bool check(const Case& c, device::Device& device, std::uint64_t seed) {
   const ModelConfig config = config_of(c);
   const auto stream = must(device.make_stream("test"), "a stream");
-  Pair pair(config, device, *stream, seed);
+  const int all = device.capabilities().processors;
+  Pair pair(config, device, *stream, seed, c.sm_count > 0 ? c.sm_count : all);
   Story story(config.vocab, pair.block(), seed);
   bool good = true;
   const Errors& allowed = config.moe ? kToleranceMoe : kTolerance;
@@ -351,6 +355,19 @@ int run(std::uint64_t seed) {
       {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false},
       // A head so large that its products are shared along k.
       {"llama, 16/8 heads of 64", Family::kLlama, 16, 8, 64, false, false, {}, 16'640},
+      // So few SMs that pairs of CTAs fill them: qkv up to 64 rows, and down, whose parts the next
+      // norm adds.
+      {"llama, 4/2 heads of 64, in pairs",
+       Family::kLlama,
+       4,
+       2,
+       64,
+       false,
+       false,
+       {},
+       16'640,
+       768,
+       8},
       {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false},
       {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
        Family::kQwen3Moe,

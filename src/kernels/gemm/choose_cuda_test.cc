@@ -238,11 +238,18 @@ TEST(ChooseCuda, RefusesWhatMakesNoSense) {
 // covers the rows of x, whatever the shape.
 TEST(ChooseCuda, PlansCoverTheProduct) {
   Random random(testing::fresh_seed());
+  int pairs = 0;
   for (int i = 0; i < 20000; ++i) {
     CudaRequest r = request(random.between(1, 300), random.between(1, 200000),
                             random.between(1, 300) * (random.chance(0.8) ? 64 : 8));
     r.silu_mul = random.chance(0.3);
     const CudaFacts facts = {.sm_count = static_cast<int>(random.between(1, 200))};
+    if (i % 4 == 0) {  // often for pairs
+      r = request(random.between(33, 128), 8 * random.between(1, 16 * facts.sm_count),
+                  random.between(1, 60) * 256);
+      r.parts = static_cast<int>(random.between(1, 2));
+      if (r.parts > 1) r.out = CudaOut::kF32;
+    }
     const auto plan = choose(r, facts);
     ASSERT_TRUE(plan.ok()) << plan.error().message;
     EXPECT_GE(plan->workspace, kFlagBytes);
@@ -251,18 +258,20 @@ TEST(ChooseCuda, PlansCoverTheProduct) {
     const bool by_rows = plan->path == CudaPath::kRows;
     const std::int64_t tile = by_rows ? 16 * plan->blocks : kSplitRows;
     EXPECT_GE(plan->batch, r.m);
-    EXPECT_GE(plan->tiles * tile, rows);
-    EXPECT_LT((plan->tiles - 1) * tile, rows);
-    const int halves = plan->pairs ? 2 : 1;  // of a tile's k
+    EXPECT_GE(plan->tiles / r.parts * tile, rows);
+    EXPECT_LT((plan->tiles / r.parts - 1) * tile, rows);
+    const int halves = (plan->pairs ? 2 : 1) * r.parts;  // shares of a row's k
+    if (plan->pairs) ++pairs;
     EXPECT_GE(std::int64_t{plan->k_steps} * plan->step_k * halves, r.k);
     EXPECT_LT(std::int64_t{plan->k_steps - 1} * plan->step_k * halves, r.k);
     EXPECT_LE(plan->ctas, facts.sm_count);
     EXPECT_GE(plan->ctas, 1);
     // kSplit: a tile is shared by two at most.
     if (!by_rows) {
-      EXPECT_LE(plan->ctas, plan->tiles * halves);
+      EXPECT_LE(plan->ctas, plan->tiles * (plan->pairs ? 2 : 1));
     }
   }
+  EXPECT_GT(pairs, 100);
 }
 
 }  // namespace

@@ -220,6 +220,18 @@ struct Run {
   std::size_t out_bytes() const {
     return static_cast<std::size_t>(c.request.parts * c.request.m * operands.out_stride * width());
   }
+  // Rows behind the last one that a kernel's batch has room for: nobody may write them.
+  std::size_t below_bytes() const {
+    return static_cast<std::size_t>(kSplitMax * operands.out_stride * width());
+  }
+  bool kept_below(const char* out) const {
+    std::vector<char> below(below_bytes());
+    must(cudaMemcpyAsync(below.data(), out + c.out_offset * width() + out_bytes(), below.size(),
+                         cudaMemcpyDeviceToHost, b.stream),
+         "below");
+    must(cudaStreamSynchronize(b.stream), "kernel");
+    return below == std::vector<char>(below.size(), '\xFF');
+  }
 
   void fill_inputs() {
     const CudaRequest& r = c.request;
@@ -249,7 +261,7 @@ struct Run {
     must(cudaMemsetAsync(b.workspace + kFlagBytes.count, 0xFF,
                          static_cast<std::size_t>((with.workspace - kFlagBytes).count), b.stream),
          "poison");
-    must(cudaMemsetAsync(out, 0xFF, out_bytes() + 64, b.stream), "poison");
+    must(cudaMemsetAsync(out, 0xFF, out_bytes() + below_bytes() + 64, b.stream), "poison");
     operands.residual = b.residual;
     if (c.in_place) {
       must(cudaMemcpyAsync(operands.out, b.residual, out_bytes(), cudaMemcpyDeviceToDevice,
@@ -425,7 +437,8 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, Ways& ways, Totals
   verify_parts(check, request.parts, b);
   const Verdict verdict = fetch_verdict(b);
   const std::vector<char> first = run.fetch(b.out[0]), second = run.fetch(b.out[1]);
-  const bool same = first == second, inside = kept_behind(b, *plan);
+  const bool same = first == second;
+  const bool inside = kept_behind(b, *plan) && run.kept_below(b.out[0]);
   const bool own = plan->path == CudaPath::kRows || plan->path == CudaPath::kSplit;
   const bool alone = !own || same_alone(ways.gemm, run, second);
   const bool one_by_one = request.parts == 1 || right_one_by_one(run, ways.no_batches, check);
@@ -438,7 +451,7 @@ bool run_case(const Case& c, CudaPath path, const Buffers& b, Ways& ways, Totals
   if (verdict.wrong == 0 && !trampled && same && inside && alone && one_by_one && zero) return true;
   std::fprintf(stderr, "WRONG: %llu wrong (error %.2f), %llu trampled%s%s%s%s%s\n", verdict.wrong,
                error, verdict.trampled, same ? "" : ", differs between runs",
-               inside ? "" : ", written behind the workspace",
+               inside ? "" : ", written behind the workspace or below out",
                alone ? "" : ", a row depends on the others",
                one_by_one ? "" : ", parts one by one are wrong", zero ? "" : ", flags left");
   describe(c, *plan);
@@ -513,7 +526,8 @@ Case of_many_tiles(Case c, Random& random) {
 struct Swept {
   Case c;
   CudaPath path;
-  int blocks;  // of kRows, else 0
+  int blocks;          // of kRows, else 0
+  bool pairs = false;  // of kSplit
 };
 
 // Results of each kind, for each of which there are kernels: bf16, gated, f32, and what is left to
@@ -553,7 +567,7 @@ std::vector<Swept> sweep() {
         for (const std::int64_t k : {256, 1536}) {
           Case c = of_finish(m, 4104, k, finish);
           c.request.parts = parts;
-          all.push_back({c, CudaPath::kSplit, 0});
+          all.push_back({c, CudaPath::kSplit, 0, true});
         }
       }
     }
@@ -567,7 +581,10 @@ std::vector<Swept> sweep() {
 
 bool run_swept(const Swept& swept, const Buffers& b, Ways& ways, Totals& totals) {
   const auto plan = plan_for(swept.path, swept.c.request, swept.c.facts);
-  if (!plan.ok() || plan->blocks != swept.blocks) {
+  const bool boxes =
+      swept.path == CudaPath::kSplit && plan.ok() && plan->batch > 16 && !swept.c.request.bias;
+  if (!plan.ok() || plan->blocks != swept.blocks || plan->pairs != swept.pairs ||
+      plan->boxes != boxes) {
     std::fprintf(stderr, "WRONG: the sweep's product has another plan than it is there for\n");
     return false;
   }
@@ -579,29 +596,32 @@ bool run_swept(const Swept& swept, const Buffers& b, Ways& ways, Totals& totals)
 bool run_in_turns(const Buffers& b, CudaGemm& gemm) {
   constexpr int kTimes = 16;
   constexpr std::int64_t kApart = 10 << 20;  // bytes between their results
-  Case cases[2];
+  constexpr int kKinds = 3;
+  Case cases[kKinds];
   cases[0].request = {.m = 32, .n = 14336, .k = 256, .silu_mul = true};
   cases[1].request = {.m = 120, .n = 20000, .k = 320, .out = CudaOut::kF32};
-  Run runs[2] = {{cases[0], b, {}, {}}, {cases[1], b, {}, {}}};
+  cases[2].request = {.m = 100, .n = 4096, .k = 1024, .out = CudaOut::kF32, .parts = 2};
+  Run runs[kKinds] = {{cases[0], b, {}, {}}, {cases[1], b, {}, {}}, {cases[2], b, {}, {}}};
   for (Run& run : runs) run.fill_inputs();
-  std::vector<char> alone[2];
-  for (int i = 0; i < 2; ++i) {
+  std::vector<char> alone[kKinds];
+  for (int i = 0; i < kKinds; ++i) {
     const auto plan = plan_for(CudaPath::kSplit, cases[i].request, cases[i].facts);
-    if (!plan.ok() || plan->tiles % plan->ctas == 0) return false;
+    if (!plan.ok() || plan->pairs != (i == 2)) return false;
+    if (!plan->pairs && plan->tiles % plan->ctas == 0) return false;
     runs[i].plan = *plan;
     if (!runs[i].launch(gemm, *plan, b.out[0], Overlap::kNo).ok()) return false;
     alone[i] = runs[i].fetch(b.out[0]);
   }
   must(cudaMemsetAsync(b.out[1], 0xFF, kTimes * kApart, b.stream), "poison");
   for (int t = 0; t < kTimes; ++t) {
-    Run& run = runs[t % 2];
+    Run& run = runs[t % kKinds];
     run.operands.out = b.out[1] + t * kApart;
     const Status status = gemm.run(run.plan, run.operands, b.workspace, b.stream, Overlap::kYes);
     if (!status.ok()) return false;
   }
   int wrong = 0;
   for (int t = 0; t < kTimes; ++t) {
-    if (runs[t % 2].fetch(b.out[1] + t * kApart) != alone[t % 2]) ++wrong;
+    if (runs[t % kKinds].fetch(b.out[1] + t * kApart) != alone[t % kKinds]) ++wrong;
   }
   const bool zero = flags_zero(b);
   if (wrong != 0 || !zero) {
@@ -611,14 +631,14 @@ bool run_in_turns(const Buffers& b, CudaGemm& gemm) {
   return wrong == 0 && zero;
 }
 
-// Parts where a step leaves them, in a workspace of just the bytes that the plan says: at the most
-// rows at which they are wanted, and at one more.
-bool run_in_workspace(std::int64_t rows, const Buffers& b, CudaGemm& gemm) {
+// Parts where a step leaves them, in a workspace of just the bytes that the plan says.
+bool run_in_workspace(std::int64_t rows, std::int64_t n, CudaPath path, const Buffers& b,
+                      CudaGemm& gemm) {
   Case c;
-  c.request = {.m = rows, .n = 1024, .k = 2048, .out = CudaOut::kF32, .parts = kPartsMax};
+  c.request = {.m = rows, .n = n, .k = 2048, .out = CudaOut::kF32, .parts = kPartsMax};
   c.seed = static_cast<std::uint64_t>(rows);
   const auto plan = choose(c.request, c.facts);
-  if (!plan.ok() || plan->path != CudaPath::kLibrary) return false;
+  if (!plan.ok() || plan->path != path) return false;
   Run run = {c, b, *plan, {}};
   run.fill_inputs();
   poison_behind(b, *plan);
@@ -660,8 +680,12 @@ int run(int cases, std::uint64_t seed) {
   Random random(seed);
   Totals totals;
   int wrong = 0;
+  // The most rows at which they are wanted, and one more; of pairs.
   for (const std::int64_t rows : {kPartsRowsMax, kPartsRowsMax + 1}) {
-    if (!run_in_workspace(rows, buffers, ways.gemm)) ++wrong;
+    if (!run_in_workspace(rows, 1024, CudaPath::kLibrary, buffers, ways.gemm)) ++wrong;
+  }
+  for (const std::int64_t rows : {33, 64, 128}) {
+    if (!run_in_workspace(rows, 4096, CudaPath::kSplit, buffers, ways.gemm)) ++wrong;
   }
   if (!run_in_turns(buffers, ways.gemm)) ++wrong;
   // Of few cases (under compute-sanitizer) a part, another one with another seed.
