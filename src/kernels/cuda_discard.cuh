@@ -22,7 +22,7 @@ __device__ __forceinline__ void discard_line(const void* line) {
   asm volatile("discard.global.L2 [%0], 128;" ::"l"(line) : "memory");
 }
 
-// Drops them; all threads of a grid along x.
+// Drops them: each thread of a grid along x its share.
 __device__ __forceinline__ void discard(const SpentLines& lines) {
   const unsigned all = gridDim.x * blockDim.x;
 #pragma unroll 1

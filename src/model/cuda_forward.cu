@@ -135,7 +135,7 @@ class CudaForward::State {
   }
 
   Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
-    const float* const parts = std::exchange(pending_, nullptr);
+    float* const parts = std::exchange(pending_, nullptr);
     const kernels::SpentList spent = std::exchange(spent_, {});
     return kernels::rms_norm::run({.rows = rows,
                                    .size = config_.hidden,
@@ -151,10 +151,11 @@ class CudaForward::State {
                                   stream_);
   }
 
-  // What nobody reads any more, for the norm behind. Of more rows it leaves L2 at once.
+  // What nobody reads any more, for the norm behind. Of more rows than these L2 has written most of
+  // it by then.
   kernels::Spent spent(void* data, std::int64_t columns) const {
-    constexpr std::int64_t kRowsMax = 256;
-    return {data, shape_.rows <= kRowsMax ? shape_.rows * columns * 2 : 0};
+    constexpr std::int64_t kSpentRowsMax = 256;
+    return {data, shape_.rows <= kSpentRowsMax ? shape_.rows * columns * 2 : 0};
   }
 
   // What counts as the share in front of a product behind another kernel (experts, embedding).
@@ -344,8 +345,8 @@ class CudaForward::State {
   mutable std::array<std::optional<int>, kernels::attention::kFewSequences + 1> clusters_;
 
   // Of the step that is being enqueued.
-  const float* pending_ = nullptr;         // parts of the last layer's product that x still lacks
-  kernels::SpentList spent_ = {};          // by the last product
+  float* pending_ = nullptr;               // parts of the last layer's product that x still lacks
+  kernels::SpentList spent_ = {};          // for the next norm
   CudaShare in_front_ = CudaShare::kMore;  // what the last product was to take of an SM
   StepShape shape_;
   KvMemory kv_;

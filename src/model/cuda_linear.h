@@ -20,7 +20,7 @@ struct CudaNorm {
   void* scratch = nullptr;  // bf16 [rows][k]
   // What is still to be added to x, and the place of the sum (rms_norm_cuda.h): by a norm of its
   // own.
-  const float* parts = nullptr;
+  float* parts = nullptr;
   void* sum = nullptr;
   kernels::SpentList spent = {};  // for a norm of its own (rms_norm_cuda.h)
 };

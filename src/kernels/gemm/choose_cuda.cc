@@ -114,7 +114,7 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   plan.ctas = static_cast<int>(plan.pairs ? 2 * tiles : std::min<std::int64_t>(sms, tiles));
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
-  if (r.parts > 1) plan.workspace = parts_end(r);
+  if (r.parts > 1) plan.workspace = std::max(plan.workspace, parts_end(r));
   return plan;
 }
 

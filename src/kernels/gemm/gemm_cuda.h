@@ -18,8 +18,9 @@
 // The own kernels start reading w before the kernel in front of them in the stream has ended
 // (programmatic dependent launch), so that a chain of products keeps the memory busy across their
 // borders. choose() is pure and says which way, how it is launched, and how much workspace it
-// takes; CudaGemm runs it. Every way is deterministic. Within kRows, and within kSplit, a row's
-// result is the same to the bit whatever the other rows are and however many there are.
+// takes; CudaGemm runs it. Every way is deterministic. Within kRows, and within one kernel of
+// kSplit (CudaPlan::batch, pairs), a row's result is the same to the bit whatever the other rows
+// are and however many there are.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +48,9 @@ struct CudaRequest {
   bool residual = false;  // plain with bf16 out only
   bool silu_mul = false;  // bf16 out only; bias, if any, is [2n]
   bool norm = false;      // kRows only
-  // 2: kLibrary with f32 out only, and nothing is added: out is [2][m] rows out_stride apart, a
-  // part the product over its half of k. Who reads it adds them up (rms_norm_cuda.h): one kernel
-  // less.
+  // 2: kLibrary and kSplit with f32 out only, and nothing is added: out is [2][m] rows out_stride
+  // apart, a part the product over its half of k. Who reads it adds them up (rms_norm_cuda.h): one
+  // kernel less.
   int parts = 1;
   CudaShare share = CudaShare::kLess;
   bool aligned = true;  // aligned(operands): what TMA can address
@@ -81,12 +82,13 @@ struct CudaFacts {
 // kRows: w is cut into tiles of 16·blocks rows, dealt out to the CTAs in equal shares; a step has
 // kRowsStepK columns or twice as many.
 // kSplit: w is cut into tiles of kSplitRows rows, a tile into k_steps steps of kSplitStepK columns;
-// the steps of all tiles in a row are dealt out in equal shares, each of at least a tile.
+// the steps of all tiles in a row are dealt out in equal shares, each of at least a tile. In pairs
+// each CTA has one tile, over half of its k. Of parts there are so many times the tiles.
 struct CudaPlan {
   CudaRequest request;
   CudaPath path = CudaPath::kLibrary;
-  int batch =
-      0;  // rows of x that the kernel is built for: m rounded up to 8, 16, 32, 64, 96 or 128
+  // Rows of x that the kernel is built for: m rounded up to 8, 16, 32, 64, 96 (kSplit) or 128.
+  int batch = 0;
   int blocks = 0;  // kRows
   int step_k = 0;  // columns of a step
   int tiles = 0;

@@ -65,7 +65,7 @@ struct FeedStep {
 // or not (README), so kernels for what common models need have nothing else: pairs of columns, no
 // bias.
 enum class Finish {
-  kPlain,  // bf16, with or without a residual
+  kPlain,  // bf16; of kRows with or without a residual
   kGated,  // silu_mul
   kF32,
   kAny,  // whatever OutputArgs says

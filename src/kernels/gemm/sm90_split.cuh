@@ -8,12 +8,17 @@
 //   CTAs   |<--- 3 --->|<--- 2 --->|<--- 1 --->| …
 //
 // There are no more CTAs than tiles, so at most two share a tile. The one whose share begins with
-// its later steps has it as its first tile, leaves its sums in memory and goes on; the other one,
-// for which it is the last tile, adds them to its own long after. So nobody stops for an answer of
-// L2, which comes behind all the weights on their way, and the result depends neither on timing nor
-// on the rows of x. The wait has an end: what is waited for waits for nobody, there is at most one
-// CTA an SM, and kernels behind this one get SMs only when all of its CTAs have one. The line is
-// dealt out from the last CTA on, so that what is waited for has the lower index.
+// its later steps has it as its first tile, leaves its sums in memory and goes on; for the other
+// one it is the last tile, long after, which adds them to its own: at the tile's end, asked for
+// before, or above 32 rows of x, where registers are short, at its beginning. So nobody stops for
+// long for an answer of L2, which comes behind all the weights on their way, and the result depends
+// neither on timing nor on the other rows of x. The wait has an end: what is waited for waits for
+// nobody, there is at most one CTA an SM, and kernels behind this one get SMs only when all of its
+// CTAs have one. The line is dealt out from the last CTA on, so that what is waited for has the
+// lower index.
+//
+// Or, of so few tiles that each has two SMs, pairs of CTAs (clusters) share every tile: each has
+// half of its k, and they exchange halves of the sums at the end.
 //
 // A product may be left in parts (CudaRequest::parts): a tile is then rows of w over a share of k,
 // and there are as many more tiles.
@@ -46,10 +51,7 @@ struct SplitFeeder {
   RingCursor cursor = {place.stages};
 
   CAUSEWAY_DEVICE int column() {
-    while (at.tile >= args.tiles) {
-      at.tile -= args.tiles;
-      passed += args.k_steps;
-    }
+    for (; at.tile >= args.tiles; at.tile -= args.tiles) passed += args.k_steps;
     return (passed + at.step) * kSplitStepK;
   }
 
@@ -198,10 +200,9 @@ struct SplitWorker {
   // `kept`: the step from which on stages are not given back.
   CAUSEWAY_DEVICE void sum_up(float (&sums)[kBatch / 2], int count, int kept, bool hears) {
     float4 parts[kQuads] = {};
-    int ask_step = hears ? max(count - kAhead - 1, 0) : -1;
+    const int ask_step = hears && !kBegins ? max(count - kAhead - 1, 0) : -1;
     if constexpr (kBegins) {
       if (hears) ask(parts);
-      ask_step = -1;
     }
 #pragma unroll
     for (int i = 0; i < kBatch / 2; ++i) sums[i] = 0.0f;
@@ -213,7 +214,7 @@ struct SplitWorker {
     for (int step = 0; step < count; ++step) {
       steps.multiply(sums, step >= kept);
       if (step == 0) out.give_back();
-      if (!kBegins && step == ask_step) ask(parts);
+      if (step == ask_step) ask(parts);
     }
     if constexpr (!kBegins) {
       add(sums, parts);
@@ -266,15 +267,14 @@ struct SplitPairWorker {
     const uint32_t other = ptx::cluster_address(landing(0), rank ^ 1) - landing(0);
 #pragma unroll
     for (int i = 0; i < kHalf / 8; ++i) {
-      float4 gone, stays;
-      float* to[2] = {&gone.x, &stays.x};
+      float gone[4];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const float low = sums[i * 4 + e], high = sums[kHalf / 2 + i * 4 + e];
-        to[0][e] = rank == 0 ? high : low;
+        gone[e] = rank == 0 ? high : low;
         kept[i * 4 + e] = rank == 0 ? low : high;
       }
-      ptx::store_cluster(other + landing(i), gone);
+      ptx::store_cluster(other + landing(i), make_float4(gone[0], gone[1], gone[2], gone[3]));
     }
     ptx::cluster_sync();
 #pragma unroll
@@ -294,9 +294,11 @@ struct SplitPairWorker {
 #pragma unroll 1
     for (int step = 0; step < share.k_steps; ++step) steps.multiply(sums, false);
     exchange(sums, kept);
-    int tile = static_cast<int>(blockIdx.x / 2), part = 0;
+    int tile = static_cast<int>(blockIdx.x / 2);
+    int part = 0;
     for (; tile >= args.tiles; tile -= args.tiles) ++part;
     out.put(kept, tile, part, steps.cursor.stage, static_cast<int>(rank) * kHalf);
+    // Not before: a norm's CTAs gather on the SMs that end first, attention's lie there in pairs.
     ptx::dependents_launch();
     out.end();
   }

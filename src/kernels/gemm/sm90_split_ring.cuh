@@ -16,7 +16,8 @@ struct SplitRing {
   static constexpr uint32_t kInputBytes = kBatch * kSplitStepK * 2;
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
   static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
-  // Stages, a full and an empty barrier each, and two more; 1,024 bytes are for aligning the whole.
+  // Stages, a full and an empty barrier each, and two more. Above 32 rows of x all that leaves room
+  // for a norm's CTA.
   static constexpr uint32_t shared_bytes(CudaShare share) {
     return kBatch > 32 ? 225 * 1024 : share == CudaShare::kMore ? kSharedMost : kSharedLess;
   }

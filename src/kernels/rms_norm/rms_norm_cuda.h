@@ -25,10 +25,10 @@ struct ParamsCuda {
   const std::int32_t* rows_wanted = nullptr;  // [rows] which tokens; negative: out is not written
   // f32 [kParts][tokens][size]: a product's parts, which are added to x in that order before. Or
   // null. They are spent then.
-  const float* parts = nullptr;
+  float* parts = nullptr;
   std::int64_t tokens = 0;  // with parts
-  // bf16 [tokens][size], with parts: gets x + parts in the rows wanted. May be x: each wanted once
-  // then.
+  // bf16 [tokens][size], with parts: gets x + parts in the rows wanted, each of them once. May be
+  // x.
   void* sum = nullptr;
   // What the kernels in front were the last to read is dropped from L2 meanwhile.
   SpentList spent = {};
