@@ -150,9 +150,9 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
 namespace {
 
 // Whether a product of 33 to 128 rows is faster with kSplit than with the library: of a large
-// weight always, of another one where pairs of CTAs take most SMs. Measured with Llama-3.1-8B
-// (docs/measurements/model-h200.md): pairs have no kernel for 96 rows, and at 80 the library is 0.5
-// % of a step faster; qkv, which takes three quarters of the SMs, gains up to 64 rows.
+// weight always, of another one where pairs of CTAs take most SMs. By steps of Llama-3.1-8B
+// (docs/measurements/model-h200.md): pairs have no kernel for 96 rows, so at 80 the library is
+// faster; qkv, which takes three quarters of the SMs, gains up to 64 rows.
 bool split_best(const CudaRequest& r, int sms) {
   if (weight_rows(r) >= kManyRows) return true;
   if (!pairs_serve(r, sms) || 3 * split_tiles(r) < sms) return false;

@@ -104,8 +104,8 @@ struct SplitBoxes {
     ptx::store_commit();
   }
 
-  // `next`: the stage behind those that were read last. All of the warpgroup: its warps read each
-  // other's rows of x, and their weights are overwritten here.
+  // `next`: the stage behind those that were read last. What is laid lies over all warps' weights,
+  // so all of the warpgroup must have multiplied.
   CAUSEWAY_DEVICE void put(float (&sums)[kOut / 2], int tile, int part, uint32_t next,
                            int row = 0) {
     first = static_cast<int>(next) - kStages;
