@@ -200,13 +200,16 @@ void poison_behind(const Buffers& b, const CudaPlan& plan) {
   must(cudaMemsetAsync(b.workspace + plan.workspace.count, 0xFF, kBehind, b.stream), "poison");
 }
 
-bool kept_behind(const Buffers& b, const CudaPlan& plan) {
-  std::vector<char> behind(kBehind);
-  must(cudaMemcpyAsync(behind.data(), b.workspace + plan.workspace.count, kBehind,
-                       cudaMemcpyDeviceToHost, b.stream),
-       "behind");
+// Still poison.
+bool untouched(const Buffers& b, const char* memory, std::size_t bytes) {
+  std::vector<char> now(bytes);
+  must(cudaMemcpyAsync(now.data(), memory, bytes, cudaMemcpyDeviceToHost, b.stream), "poison");
   must(cudaStreamSynchronize(b.stream), "kernel");
-  return behind == std::vector<char>(kBehind, '\xFF');
+  return now == std::vector<char>(bytes, '\xFF');
+}
+
+bool kept_behind(const Buffers& b, const CudaPlan& plan) {
+  return untouched(b, b.workspace + plan.workspace.count, kBehind);
 }
 
 struct Run {
@@ -225,12 +228,7 @@ struct Run {
     return static_cast<std::size_t>(kSplitMax * operands.out_stride * width());
   }
   bool kept_below(const char* out) const {
-    std::vector<char> below(below_bytes());
-    must(cudaMemcpyAsync(below.data(), out + c.out_offset * width() + out_bytes(), below.size(),
-                         cudaMemcpyDeviceToHost, b.stream),
-         "below");
-    must(cudaStreamSynchronize(b.stream), "kernel");
-    return below == std::vector<char>(below.size(), '\xFF');
+    return untouched(b, out + c.out_offset * width() + out_bytes(), below_bytes());
   }
 
   void fill_inputs() {
