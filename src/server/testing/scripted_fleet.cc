@@ -1,5 +1,6 @@
 #include "server/testing/scripted_fleet.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "server/bench/byte_model.h"
@@ -124,7 +125,14 @@ void ScriptedFleet::play() {
     lock.unlock();
     sink_.on_outputs(std::move(outputs));
     lock.lock();
+    // Else a reader that the system keeps waiting for some milliseconds finds thousands.
+    if (plays_endlessly()) changed_.wait_for(lock, kStepTime);
   }
+}
+
+bool ScriptedFleet::plays_endlessly() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& entry) { return entry.second.script.endless; });
 }
 
 std::vector<request::Output> ScriptedFleet::step() {

@@ -68,6 +68,7 @@ class ScriptedFleet final : public fleet::Fleet {
     bool cancelled = false;
   };
   void play();
+  bool plays_endlessly() const;
   // One output of each running request that is not held.
   std::vector<request::Output> step();
   static request::Output advance(RequestId id, Running& running);
