@@ -42,7 +42,35 @@ struct LaunchShape {
   int shared_bytes = 0;
   int shared_bytes_max = 0;  // the most that any launch of the kernel takes, where that varies
   int cluster = 1;           // CTAs of a cluster, along x
+  // The kernel in front is a library's, which does not let its successor start. In a graph this one
+  // is placed all the same once all CTAs of that one have been; it waits for its end as ever.
+  bool behind_library = false;
 };
+
+// While `stream` is captured and its last node is a kernel: what is captured next depends on that
+// kernel's CTAs having started (and waits for its end itself). Not with programmatic serialization,
+// which would replace that dependency. False: nothing is changed.
+inline bool depend_on_start(CudaStream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  std::size_t count = 0;
+  const auto fails = [](cudaError_t code) {
+    if (code != cudaSuccess) (void)cudaGetLastError();
+    return code != cudaSuccess;
+  };
+  if (fails(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, nullptr, &count)) ||
+      status != cudaStreamCaptureStatusActive || count != 1) {
+    return false;
+  }
+  cudaGraphNode_t last = nodes[0];
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  if (fails(cudaGraphNodeGetType(last, &type)) || type != cudaGraphNodeTypeKernel) return false;
+  cudaGraphEdgeData edge = {};
+  edge.from_port = cudaGraphKernelNodePortLaunchCompletion;
+  edge.type = cudaGraphDependencyTypeProgrammatic;
+  return !fails(cudaStreamUpdateCaptureDependencies(stream, &last, &edge, 1,
+                                                    cudaStreamSetCaptureDependencies));
+}
 
 inline Status launch_status(cudaError_t code, const char* what) {
   if (code == cudaSuccess) return {};
@@ -57,7 +85,8 @@ Status launch(const char* what, CudaStream stream, const LaunchShape& shape,
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return {};
   cudaLaunchAttribute attributes[3] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[0].val.programmaticStreamSerializationAllowed =
+      shape.behind_library && depend_on_start(stream) ? 0 : 1;
   // The matrix products' split of an SM's memory: to change it an SM must run empty, which would
   // end the overlap of neighbours.
   attributes[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;

@@ -72,6 +72,8 @@ struct ParamsCuda {
   // Not null: decode rows have not been through prepare(); the decode kernel does that for them on
   // its way, by `fresh`, whose qkv is q. Only the split kernel and the one for few sequences can.
   const PrepareCuda* fresh = nullptr;
+  // Of steps that only decode: the kernel in front is a library's (cuda_launch.cuh).
+  bool behind_library = false;
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
   // Not 0: decode sequences are served by the kernel for few of them, so many CTAs (a cluster: 2,

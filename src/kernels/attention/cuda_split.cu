@@ -641,14 +641,16 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
 }
 
 template <int kSize>
-Status launch_split(const SplitArgs& a, CudaStream stream) {
+Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) {
   const bool norms = a.fresh.q_norm != nullptr;
   const bool common = a.fresh.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
                       a.group <= 8 && a.slot_bytes != 0 && a.early_tiles == 1 &&
                       norms == (a.fresh.k_norm != nullptr);
-  const LaunchShape shape = {dim3(static_cast<unsigned>(a.ctas)),
-                             dim3(static_cast<unsigned>(a.warps * 32)),
-                             a.warps * Ring<kSize>::worker_bytes(a.slot_bytes), kSharedMax};
+  const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(a.ctas)),
+                             .block = dim3(static_cast<unsigned>(a.warps * 32)),
+                             .shared_bytes = a.warps * Ring<kSize>::worker_bytes(a.slot_bytes),
+                             .shared_bytes_max = kSharedMax,
+                             .behind_library = behind_library};
   auto* kernel = !common ? split_kernel<kSize, Serves::kAny>
                  : norms ? split_kernel<kSize, Serves::kCommonWithNorms>
                          : split_kernel<kSize, Serves::kCommon>;
@@ -667,7 +669,8 @@ Status run_split_plan(const ParamsCuda& params, CudaStream stream) {
 Status run_split(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_ASSIGN(const SplitArgs args, split_args(params));
   if (!params.planned) CAUSEWAY_TRY(run_plan(args, stream));
-  return params.heads.size == 64 ? launch_split<64>(args, stream) : launch_split<128>(args, stream);
+  return params.heads.size == 64 ? launch_split<64>(args, params.behind_library, stream)
+                                 : launch_split<128>(args, params.behind_library, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts
