@@ -22,14 +22,17 @@ __device__ __forceinline__ void discard_line(const void* line) {
   asm volatile("discard.global.L2 [%0], 128;" ::"l"(line) : "memory");
 }
 
-// Drops them: each thread of a grid along x its share.
-__device__ __forceinline__ void discard(const SpentLines& lines) {
-  const unsigned all = gridDim.x * blockDim.x;
+// Drops the share of thread `index` of `all`.
+__device__ __forceinline__ void discard(const SpentLines& lines, unsigned index, unsigned all) {
 #pragma unroll 1
-  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < static_cast<unsigned>(lines.count);
-       i += all) {
+  for (unsigned i = index; i < static_cast<unsigned>(lines.count); i += all) {
     discard_line(lines.first + static_cast<std::int64_t>(i) * kSpentLine);
   }
+}
+
+// Each thread of a grid along x its share.
+__device__ __forceinline__ void discard(const SpentLines& lines) {
+  discard(lines, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
 }
 
 }  // namespace causeway::kernels

@@ -12,7 +12,7 @@ struct Spent {
   std::int64_t bytes = 0;  // less than 2^37
 };
 
-constexpr std::size_t kSpentMax = 2;
+constexpr std::size_t kSpentMax = 3;
 using SpentList = std::array<Spent, kSpentMax>;
 
 constexpr std::int64_t kSpentLine = 128;  // bytes of L2 that can be dropped, so aligned

@@ -226,9 +226,9 @@ class CudaForward::State {
 
   // x += o(attention(rope(qkv(norm(x)))))
   Status attend(const LayerWeights& w, std::int64_t layer) {
-    CAUSEWAY_TRY(linear(
-        normed(w.input_norm, {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv}),
-        shape_.rows));
+    const CudaLinear qkv =
+        normed(w.input_norm, {.w = w.qkv, .bias = w.qkv_bias, .n = qkv_size(), .out = a_.qkv});
+    CAUSEWAY_TRY(linear(qkv, shape_.rows));
     const kernels::attention::Heads heads = this->heads();
     // Decode rows are prepared by their attention kernel, where it can.
     const bool fused = kernels::attention::fuses_prepare(heads, shape_.decode);
@@ -249,18 +249,30 @@ class CudaForward::State {
         .k_norm = w.k_norm.data,
         .epsilon = static_cast<float>(config_.norm_epsilon)};
     CAUSEWAY_TRY(kernels::attention::prepare(prepare, stream_));
-    CAUSEWAY_TRY(
-        kernels::attention::run(attention_params(layer, fused ? &prepare : nullptr), stream_));
+    kernels::attention::ParamsCuda params = attention_params(layer, fused ? &prepare : nullptr);
+    params.behind_library = fused && shape_.rows == shape_.decode &&
+                            by_library(qkv, shape_.rows, workspace_.sm_count());
+    CAUSEWAY_TRY(kernels::attention::run(params, stream_));
     spent_ = {spent(a_.qkv, qkv_size()), spent(a_.attended, q_size())};
-    return linear({.x = a_.attended,
-                   .k = q_size(),
-                   .w = w.o,
-                   .bias = w.o_bias,
-                   .n = config_.hidden,
-                   .residual = a_.x,
-                   .out = a_.x,
-                   .share = CudaShare::kMore},
-                  shape_.rows);
+    return add_to_stream({.x = a_.attended,
+                          .k = q_size(),
+                          .w = w.o,
+                          .bias = w.o_bias,
+                          .n = config_.hidden,
+                          .share = CudaShare::kMore});
+  }
+
+  // x += the product; or it is left in parts, which the next norm adds.
+  Status add_to_stream(CudaLinear product) {
+    product.residual = product.out = a_.x;
+    if (leaves_parts(product, shape_.rows, workspace_.sm_count())) {
+      pending_ = kernels::gemm::CudaGemm::parts_in(workspace_.gemm_workspace());
+      product.residual = nullptr;
+      product.out = pending_;
+      product.type = kernels::gemm::CudaOut::kF32;
+      product.parts = kernels::gemm::kPartsMax;
+    }
+    return linear(product, shape_.rows);
   }
 
   // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))
@@ -271,24 +283,13 @@ class CudaForward::State {
                                                     .silu_mul = true,
                                                     .out = a_.active});
     CAUSEWAY_TRY(linear(gate_up, shape_.rows));
-    CudaLinear down = {.x = a_.active,
-                       .k = config_.intermediate,
-                       .w = w.down,
-                       .bias = w.down_bias,
-                       .n = config_.hidden,
-                       .residual = a_.x,
-                       .out = a_.x,
-                       .share = other(gate_up.share)};
-    if (leaves_parts(down, shape_.rows)) {
-      float* const parts = kernels::gemm::CudaGemm::parts_in(workspace_.gemm_workspace());
-      pending_ = parts;
-      down.residual = nullptr;
-      down.out = parts;
-      down.type = kernels::gemm::CudaOut::kF32;
-      down.parts = kernels::gemm::kPartsMax;
-    }
     spent_ = {spent(a_.active, config_.intermediate)};
-    return linear(down, shape_.rows);
+    return add_to_stream({.x = a_.active,
+                          .k = config_.intermediate,
+                          .w = w.down,
+                          .bias = w.down_bias,
+                          .n = config_.hidden,
+                          .share = other(gate_up.share)});
   }
 
   // x += experts(norm(x))

@@ -262,7 +262,7 @@ struct Case {
   const char* name;
   Family family;
   std::int64_t heads, kv_heads, head_dim;
-  bool tied, bias;
+  bool tied = false, bias = false;
   std::vector<std::int64_t> dense = {};  // layers of a mixture of experts that are not
   std::int64_t vocab = 1000;
   std::int64_t intermediate = 704;
@@ -355,20 +355,31 @@ int run(std::uint64_t seed) {
       {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false},
       // A head so large that its products are shared along k.
       {"llama, 16/8 heads of 64", Family::kLlama, 16, 8, 64, false, false, {}, 16'640},
-      // So few SMs that pairs of CTAs fill them: qkv up to 64 rows, and down, whose parts the next
-      // norm adds.
-      {"llama, 4/2 heads of 64, in pairs",
-       Family::kLlama,
-       4,
-       2,
-       64,
-       false,
-       false,
-       {},
-       16'640,
-       768,
-       8},
+      // So few SMs that pairs of CTAs fill them: qkv up to 64 rows, and o and down, whose parts the
+      // next norm adds.
+      {.name = "llama, 4/2 heads of 64, in pairs",
+       .family = Family::kLlama,
+       .heads = 4,
+       .kv_heads = 2,
+       .head_dim = 64,
+       .vocab = 16'640,
+       .intermediate = 768,
+       .sm_count = 8},
+      // Gate and up so large that they drop what is spent.
+      {.name = "llama, 4/2 heads of 64, in pairs, 8,192 in between",
+       .family = Family::kLlama,
+       .heads = 4,
+       .kv_heads = 2,
+       .head_dim = 64,
+       .intermediate = 8192,
+       .sm_count = 8},
       {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false},
+      {.name = "qwen3-moe, 4/2 heads of 64, in pairs",
+       .family = Family::kQwen3Moe,
+       .heads = 4,
+       .kv_heads = 2,
+       .head_dim = 64,
+       .sm_count = 8},
       {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
        Family::kQwen3Moe,
        8,

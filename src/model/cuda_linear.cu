@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace causeway::model {
@@ -56,32 +57,34 @@ CudaRequest request_of(const CudaLinear& linear, std::int64_t rows, const CudaOp
           .boxed = kernels::gemm::boxed(operands, linear.type)};
 }
 
-bool fuses_norm(const CudaRequest& request, const CudaOperands& operands, int sm_count) {
-  return kernels::gemm::aligned(operands) &&
-         kernels::gemm::fuses_norm(request, {.sm_count = sm_count});
+kernels::Spent spent_parts(const CudaLinear& linear, std::int64_t rows) {
+  if (linear.norm.parts == nullptr) return {};
+  return {linear.norm.parts, kPartsMax * rows * linear.k * 4};
 }
 
-// The norm becomes part of the product, or a kernel in front of it.
-Status normalise(const CudaLinear& linear, int sm_count, CudaRequest& request,
+// x's norm by a kernel in front of the product. What is spent is dropped by the product where that
+// can: beside its stream it costs nothing, and the norm runs alone.
+Status normalise(const CudaLinear& linear, const kernels::gemm::CudaPlan& plan,
                  CudaOperands& operands, kernels::CudaStream stream) {
   const CudaNorm& norm = linear.norm;
-  if (!norm.weight) return {};
-  operands.gains = norm.weight.data;
-  operands.epsilon = norm.epsilon;
-  request.norm = norm.parts == nullptr && fuses_norm(request, operands, sm_count);
-  if (request.norm) return {};
+  const std::int64_t rows = plan.request.m;
   operands.x = norm.scratch;
-  operands.gains = nullptr;
-  return kernels::rms_norm::run({.rows = request.m,
+  if (plan.drops) {
+    operands.spent = norm.spent;
+    CAUSEWAY_CHECK(operands.spent.back().bytes == 0);  // the place of the parts
+    operands.spent.back() = spent_parts(linear, rows);
+  }
+  return kernels::rms_norm::run({.rows = rows,
                                  .size = linear.k,
                                  .x = linear.x,
                                  .weight = norm.weight.data,
                                  .epsilon = norm.epsilon,
                                  .out = norm.scratch,
                                  .parts = norm.parts,
-                                 .tokens = request.m,
+                                 .parts_stay = plan.drops,
+                                 .tokens = rows,
                                  .sum = norm.sum,
-                                 .spent = norm.spent},
+                                 .spent = plan.drops ? kernels::SpentList{} : norm.spent},
                                 stream);
 }
 
@@ -101,11 +104,9 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
     requests.push_back({.n = c.moe->experts, .k = c.hidden, .out = CudaOut::kF32});
   }
   Bytes largest;
-  if (c.intermediate > 0) {
-    const std::int64_t few = std::min(rows, kernels::gemm::kPartsRowsMax), any = 8 * kPartsMax;
-    const CudaRequest parts{.n = c.hidden, .k = any, .out = CudaOut::kF32, .parts = kPartsMax};
-    CAUSEWAY_ASSIGN(largest, most(parts, few, sm_count));
-  }
+  const std::int64_t few = std::min(rows, kernels::gemm::kPartsRowsMax), any = 8 * kPartsMax;
+  const CudaRequest parts{.n = c.hidden, .k = any, .out = CudaOut::kF32, .parts = kPartsMax};
+  CAUSEWAY_ASSIGN(largest, most(parts, few, sm_count));
   for (const CudaRequest& request : requests) {
     CAUSEWAY_ASSIGN(const Bytes needed, most(request, rows, sm_count));
     largest = std::max(largest, needed);
@@ -115,24 +116,39 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
   return std::max(largest, needed);
 }
 
-bool leaves_parts(const CudaLinear& linear, std::int64_t rows) {
+bool leaves_parts(const CudaLinear& linear, std::int64_t rows, int sm_count) {
   if (linear.n > kernels::rms_norm::kPartsSizeMax) return false;
-  return kernels::gemm::parts_wanted(request_of(linear, rows, operands_of(linear))) > 1;
+  return kernels::gemm::parts_wanted(request_of(linear, rows, operands_of(linear)),
+                                     {.sm_count = sm_count}) > 1;
+}
+
+bool by_library(const CudaLinear& linear, std::int64_t rows, int sm_count) {
+  if (linear.silu_mul || fuses_norm(linear, rows, sm_count)) return false;
+  const auto plan =
+      kernels::gemm::choose(request_of(linear, rows, operands_of(linear)), {.sm_count = sm_count});
+  return plan.ok() && plan->path == kernels::gemm::CudaPath::kLibrary;
 }
 
 bool fuses_norm(const CudaLinear& linear, std::int64_t rows, int sm_count) {
+  if (!linear.norm.weight || linear.norm.parts != nullptr) return false;
   CudaOperands operands = operands_of(linear);
   operands.gains = linear.norm.weight.data;
-  return linear.norm.weight && linear.norm.parts == nullptr &&
-         fuses_norm(request_of(linear, rows, operands), operands, sm_count);
+  return kernels::gemm::aligned(operands) &&
+         kernels::gemm::fuses_norm(request_of(linear, rows, operands), {.sm_count = sm_count});
 }
 
 Status run_linear(const CudaLinear& linear, std::int64_t rows, int sm_count,
                   kernels::gemm::CudaGemm& gemm, void* workspace, kernels::CudaStream stream) {
   CudaOperands operands = operands_of(linear);
   CudaRequest request = request_of(linear, rows, operands);
-  CAUSEWAY_TRY(normalise(linear, sm_count, request, operands, stream));
+  request.norm = fuses_norm(linear, rows, sm_count);
   CAUSEWAY_ASSIGN(const auto plan, kernels::gemm::choose(request, {.sm_count = sm_count}));
+  if (request.norm) {
+    operands.gains = linear.norm.weight.data;
+    operands.epsilon = linear.norm.epsilon;
+  } else if (linear.norm.weight) {
+    CAUSEWAY_TRY(normalise(linear, plan, operands, stream));
+  }
   return gemm.run(plan, operands, workspace, stream, kernels::gemm::Overlap::kYes);
 }
 

@@ -22,7 +22,7 @@ struct CudaNorm {
   // own.
   float* parts = nullptr;
   void* sum = nullptr;
-  kernels::SpentList spent = {};  // for a norm of its own (rms_norm_cuda.h)
+  kernels::SpentList spent = {};  // dropped by a norm of its own, or by the product
 };
 
 // out [rows][n] = norm(x [rows][k]) · wᵀ (+ bias) (+ residual), or silu(gate) ⊙ up of stacked w.
@@ -47,7 +47,11 @@ Result<Bytes> linear_workspace(const ModelConfig& config, std::int64_t rows, std
                                int sm_count);
 
 // Whether the product had better be left in parts, which the next norm adds up.
-bool leaves_parts(const CudaLinear& linear, std::int64_t rows);
+bool leaves_parts(const CudaLinear& linear, std::int64_t rows, int sm_count);
+
+// Whether run_linear() ends with a kernel of the library (LaunchShape::behind_library): not with
+// silu_mul, which ends with SiLU.
+bool by_library(const CudaLinear& linear, std::int64_t rows, int sm_count);
 
 // Whether run_linear() makes the norm part of the product, so that no kernel stands in front.
 bool fuses_norm(const CudaLinear& linear, std::int64_t rows, int sm_count);

@@ -91,8 +91,8 @@ bool stores_boxes(const CudaRequest& r) {
   return r.boxed && r.n % (r.out == CudaOut::kF32 ? 4 : 8) == 0 && !r.bias && !r.residual;
 }
 
-// Whether two CTAs can share each tile: when all tiles have an SM twice.
-bool pairs_serve(const CudaRequest& r, int sms) {
+// Whether two CTAs can halve each tile's k: when all tiles have an SM twice.
+bool halves_serve(const CudaRequest& r, int sms) {
   return fits_own(r) && stores_boxes(r) && !r.silu_mul && !r.norm && r.m > kRowsMax &&
          r.m <= kSplitMax && 2 * split_tiles(r) <= sms && r.k % (2 * r.parts * kSplitStepK) == 0;
 }
@@ -104,16 +104,29 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
       tiles * k_steps > EvenShares::kTotalMax) {
     return unsupported("GEMM: kSplit cannot do this product");
   }
-  plan.pairs = pairs_serve(r, sms);
-  plan.batch = !plan.pairs && r.m > 64 && r.m <= 96 ? 96 : batch_of(r.m);
+  const bool halves = halves_serve(r, sms);
+  plan.batch = !halves && r.m > 64 && r.m <= 96 ? 96 : batch_of(r.m);
   plan.tiles = static_cast<int>(tiles);
   plan.step_k = kSplitStepK;
-  plan.k_steps = static_cast<int>(plan.pairs ? k_steps / 2 : k_steps);
+  plan.k_steps = static_cast<int>(halves ? k_steps / 2 : k_steps);
   // Kernels of up to 16 rows are general ones.
-  plan.boxes = stores_boxes(r) && plan.batch > 16 && (plan.pairs || k_steps >= kSplitKeptMax);
-  plan.ctas = static_cast<int>(plan.pairs ? 2 * tiles : std::min<std::int64_t>(sms, tiles));
+  plan.boxes = stores_boxes(r) && plan.batch > 16 && (halves || k_steps >= kSplitKeptMax) &&
+               (plan.batch <= 32 || sms > 1);
+  if (halves) {
+    plan.pairs = CudaPairs::kHalves;
+    plan.ctas = static_cast<int>(2 * tiles);
+  } else if (plan.boxes && plan.batch > 32) {
+    plan.pairs = CudaPairs::kInputs;
+    plan.tiles = static_cast<int>(ceil_div(split_tiles(r) / r.parts, 2) * r.parts);
+    plan.ctas = static_cast<int>(2 * std::min<std::int64_t>(sms / 2, plan.tiles));
+  } else {
+    plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles));
+  }
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
+  // Spent parts lie behind what these sums may take.
+  plan.drops = plan.pairs == CudaPairs::kInputs && r.silu_mul &&
+               plan.workspace <= kFlagBytes + kLibraryBytes;
   if (r.parts > 1) plan.workspace = std::max(plan.workspace, parts_end(r));
   return plan;
 }
@@ -150,12 +163,12 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
 namespace {
 
 // Whether a product of 33 to 128 rows is faster with kSplit than with the library: of a large
-// weight always, of another one where pairs of CTAs take most SMs. By steps of Llama-3.1-8B
-// (docs/measurements/model-h200.md): pairs have no kernel for 96 rows, so at 80 the library is
-// faster; qkv, which takes three quarters of the SMs, gains up to 64 rows.
+// weight always, of another one where pairs of CTAs that halve k take most SMs. By steps of
+// Llama-3.1-8B (docs/measurements/model-h200.md): these have no kernel for 96 rows, so at 80 the
+// library is faster; qkv, which takes three quarters of the SMs, gains up to 64 rows.
 bool split_best(const CudaRequest& r, int sms) {
   if (weight_rows(r) >= kManyRows) return true;
-  if (!pairs_serve(r, sms) || 3 * split_tiles(r) < sms) return false;
+  if (!halves_serve(r, sms) || 3 * split_tiles(r) < sms) return false;
   return r.m <= 64 || (r.parts > 1 && r.m > 88);
 }
 
@@ -173,10 +186,17 @@ Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts) {
   return plan_for(path, request, facts);
 }
 
-int parts_wanted(const CudaRequest& r) {
+int parts_wanted(const CudaRequest& r, const CudaFacts& facts) {
   if (r.m <= kRowsMax || r.m > kPartsRowsMax) return 1;
   if (!r.paired || r.bias || r.silu_mul || r.norm) return 1;
-  return r.k % (8 * kPartsMax) == 0 ? kPartsMax : 1;  // what TMA can address
+  if (r.k % (8 * kPartsMax) != 0) return 1;  // what TMA can address
+  if (r.k > 2 * r.n) return kPartsMax;
+  CudaRequest parts = r;
+  parts.parts = kPartsMax;
+  parts.out = CudaOut::kF32;
+  parts.residual = false;
+  const Result<CudaPlan> plan = choose(parts, facts);
+  return plan.ok() && plan->pairs == CudaPairs::kHalves ? kPartsMax : 1;
 }
 
 bool fuses_norm(const CudaRequest& request, const CudaFacts& facts) {

@@ -68,13 +68,13 @@ TEST(ChooseCuda, LargeWeightsAreShared) {
 TEST(ChooseCuda, PairsShareTilesOfNarrowWeights) {
   const auto qkv = choose(request(64, 6144, 4096), {});
   EXPECT_EQ(qkv->path, CudaPath::kSplit);
-  EXPECT_TRUE(qkv->pairs);
+  EXPECT_EQ(qkv->pairs, CudaPairs::kHalves);
   EXPECT_EQ(qkv->ctas, 96);
   EXPECT_EQ(qkv->k_steps, 32);
   EXPECT_EQ(choose(request(65, 6144, 4096), {})->path, CudaPath::kLibrary);
   EXPECT_EQ(choose(request(64, 6144, 4096), {.sm_count = 95})->path, CudaPath::kLibrary);
   EXPECT_EQ(choose(request(64, 5120, 4096), {})->path, CudaPath::kLibrary);  // 80 of 132 SMs
-  EXPECT_TRUE(plan_for(CudaPath::kSplit, request(64, 5120, 4096), {})->pairs);
+  EXPECT_EQ(plan_for(CudaPath::kSplit, request(64, 5120, 4096), {})->pairs, CudaPairs::kHalves);
   CudaRequest down = request(64, 4096, 14336);
   EXPECT_EQ(choose(down, {})->path, CudaPath::kLibrary);  // 64 CTAs
   down.out = CudaOut::kF32;
@@ -92,9 +92,11 @@ TEST(ChooseCuda, PairsShareTilesOfNarrowWeights) {
 }
 
 TEST(ChooseCuda, PairsNeedWhatTheCopyEngineStoresAndNothingAdded) {
-  const auto pairs = [](const CudaRequest& r) { return plan_for(CudaPath::kSplit, r, {})->pairs; };
+  const auto halves = [](const CudaRequest& r) {
+    return plan_for(CudaPath::kSplit, r, {})->pairs == CudaPairs::kHalves;
+  };
   const CudaRequest fits = request(33, 6144, 4096);
-  EXPECT_TRUE(pairs(fits));
+  EXPECT_TRUE(halves(fits));
   for (const auto& change : std::initializer_list<void (*)(CudaRequest&)>{
            [](CudaRequest& r) { r.m = 32; }, [](CudaRequest& r) { r.n = 6148; },
            [](CudaRequest& r) { r.n = 8456; }, [](CudaRequest& r) { r.k = 4096 + 64; },
@@ -102,7 +104,7 @@ TEST(ChooseCuda, PairsNeedWhatTheCopyEngineStoresAndNothingAdded) {
            [](CudaRequest& r) { r.silu_mul = true; }, [](CudaRequest& r) { r.boxed = false; }}) {
     CudaRequest r = fits;
     change(r);
-    EXPECT_FALSE(pairs(r));
+    EXPECT_FALSE(halves(r));
   }
 }
 
@@ -179,7 +181,7 @@ TEST(ChooseCuda, NormGoesWithFewRowsOnly) {
 
 TEST(ChooseCuda, PartsAreForMiddlingRows) {
   for (const std::int64_t m : {65, 88, 256}) {
-    EXPECT_EQ(parts_wanted(request(m, 4096, 14336)), 2);
+    EXPECT_EQ(parts_wanted(request(m, 4096, 14336), {}), 2);
     CudaRequest parts = request(m, 4096, 14336);
     parts.out = CudaOut::kF32;
     const Bytes whole = choose(parts, {})->workspace;
@@ -191,15 +193,43 @@ TEST(ChooseCuda, PartsAreForMiddlingRows) {
     EXPECT_FALSE(plan_for(CudaPath::kRows, parts, {}).ok());
     EXPECT_FALSE(plan_for(CudaPath::kPlain, parts, {}).ok());
   }
-  EXPECT_EQ(parts_wanted(request(32, 4096, 14336)), 1);
-  EXPECT_EQ(parts_wanted(request(257, 4096, 14336)), 1);
-  EXPECT_EQ(parts_wanted(request(64, 4096, 14344)), 1);  // a half of 7172: TMA cannot address it
+  EXPECT_EQ(parts_wanted(request(32, 4096, 14336), {}), 1);
+  EXPECT_EQ(parts_wanted(request(257, 4096, 14336), {}), 1);
+  EXPECT_EQ(parts_wanted(request(64, 4096, 14344), {}),
+            1);  // a half of 7172: TMA cannot address it
   CudaRequest other = request(64, 4096, 14336);
   other.bias = true;
-  EXPECT_EQ(parts_wanted(other), 1);
+  EXPECT_EQ(parts_wanted(other, {}), 1);
   other.bias = false;
   other.paired = false;
-  EXPECT_EQ(parts_wanted(other), 1);
+  EXPECT_EQ(parts_wanted(other, {}), 1);
+}
+
+// o, not deeper than wide: where pairs of CTAs take its parts.
+TEST(ChooseCuda, PartsOfShallowProductsAreForPairs) {
+  const auto parts = [](std::int64_t m, std::int64_t n, std::int64_t k, int sms = 132) {
+    CudaRequest r = request(m, n, k);
+    r.residual = true;
+    return parts_wanted(r, {.sm_count = sms});
+  };
+  for (const std::int64_t m : {33, 64, 89, 128}) EXPECT_EQ(parts(m, 4096, 4096), 2);
+  for (const std::int64_t m : {1, 32, 65, 88, 129, 256}) EXPECT_EQ(parts(m, 4096, 4096), 1);
+  EXPECT_EQ(parts(128, 2048, 4096), 1);  // 64 of 132 SMs
+  EXPECT_EQ(parts(128, 2048, 4096, 66), 2);
+  EXPECT_EQ(parts(128, 8192, 8192), 1);  // 128 tiles for 66 pairs
+  EXPECT_EQ(parts(128, 4096, 4096 + 128), 1);
+  EXPECT_EQ(parts(80, 2048, 8192), 2);  // deep
+}
+
+TEST(ChooseCuda, GateAndUpDropWhatIsSpentBesideTheirStream) {
+  const auto drops = [](std::int64_t m, bool silu_mul) {
+    CudaRequest r = request(m, 14336, 4096);
+    r.silu_mul = silu_mul;
+    return choose(r, {})->drops;
+  };
+  for (const std::int64_t m : {33, 96, 128}) EXPECT_TRUE(drops(m, true));
+  for (const std::int64_t m : {1, 32, 129}) EXPECT_FALSE(drops(m, true));
+  EXPECT_FALSE(drops(128, false));
 }
 
 TEST(ChooseCuda, RefusesPartsThatMakeNoSense) {
@@ -238,7 +268,7 @@ TEST(ChooseCuda, RefusesWhatMakesNoSense) {
 // covers the rows of x, whatever the shape.
 TEST(ChooseCuda, PlansCoverTheProduct) {
   Random random(testing::fresh_seed());
-  int pairs = 0;
+  int pairs[3] = {};
   for (int i = 0; i < 20000; ++i) {
     CudaRequest r = request(random.between(1, 300), random.between(1, 200000),
                             random.between(1, 300) * (random.chance(0.8) ? 64 : 8));
@@ -258,20 +288,26 @@ TEST(ChooseCuda, PlansCoverTheProduct) {
     const bool by_rows = plan->path == CudaPath::kRows;
     const std::int64_t tile = by_rows ? 16 * plan->blocks : kSplitRows;
     EXPECT_GE(plan->batch, r.m);
-    EXPECT_GE(plan->tiles / r.parts * tile, rows);
-    EXPECT_LT((plan->tiles / r.parts - 1) * tile, rows);
-    const int halves = (plan->pairs ? 2 : 1) * r.parts;  // shares of a row's k
-    if (plan->pairs) ++pairs;
-    EXPECT_GE(std::int64_t{plan->k_steps} * plan->step_k * halves, r.k);
-    EXPECT_LT(std::int64_t{plan->k_steps - 1} * plan->step_k * halves, r.k);
+    const bool halves = plan->pairs == CudaPairs::kHalves;
+    const int of_tile = plan->pairs == CudaPairs::kInputs ? 2 : 1;  // rows of w
+    EXPECT_GE(plan->tiles / r.parts * of_tile * tile, rows);
+    EXPECT_LT((plan->tiles / r.parts - 1) * of_tile * tile, rows);
+    const int shares = (halves ? 2 : 1) * r.parts;  // of a row's k
+    ++pairs[static_cast<int>(plan->pairs)];
+    EXPECT_GE(std::int64_t{plan->k_steps} * plan->step_k * shares, r.k);
+    EXPECT_LT(std::int64_t{plan->k_steps - 1} * plan->step_k * shares, r.k);
     EXPECT_LE(plan->ctas, facts.sm_count);
     EXPECT_GE(plan->ctas, 1);
-    // kSplit: a tile is shared by two at most.
+    // kSplit: a tile is shared by two at most, in pairs by two pairs.
     if (!by_rows) {
-      EXPECT_LE(plan->ctas, plan->tiles * (plan->pairs ? 2 : 1));
+      EXPECT_LE(plan->ctas, plan->tiles * (plan->pairs == CudaPairs::kNone ? 1 : 2));
+    }
+    if (plan->pairs != CudaPairs::kNone) {
+      EXPECT_EQ(plan->ctas % 2, 0);
     }
   }
-  EXPECT_GT(pairs, 100);
+  EXPECT_GT(pairs[static_cast<int>(CudaPairs::kHalves)], 100);
+  EXPECT_GT(pairs[static_cast<int>(CudaPairs::kInputs)], 100);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "kernels/cuda_stream.h"
+#include "kernels/spent.h"
 
 namespace causeway::kernels::gemm {
 
@@ -66,7 +67,9 @@ struct CudaOperands {
   const void* residual = nullptr;  // bf16 [m][n], row stride residual_stride; may be out itself
   const void* gains = nullptr;     // norm: bf16 [k], 16-byte aligned
   float epsilon = 0;               // norm
-  void* out = nullptr;             // bf16 or f32 [m][n], row stride out_stride
+  // CudaPlan::drops: what the kernels in front were the last to read is dropped from L2 meanwhile.
+  SpentList spent = {};
+  void* out = nullptr;  // bf16 or f32 [m][n], row stride out_stride
   std::int64_t x_stride = 0;
   std::int64_t w_stride = 0;
   std::int64_t residual_stride = 0;
@@ -79,11 +82,19 @@ struct CudaFacts {
   int sm_count = 132;  // SMs that the stream's context owns
 };
 
+// How CTAs of kSplit go in pairs (clusters of two).
+enum class CudaPairs {
+  kNone,
+  kHalves,  // two CTAs have one tile, half of its k each
+  kInputs,  // tiles have twice the rows, half of them each, in step: x is read once for both
+};
+
 // kRows: w is cut into tiles of 16·blocks rows, dealt out to the CTAs in equal shares; a step has
 // kRowsStepK columns or twice as many.
-// kSplit: w is cut into tiles of kSplitRows rows, a tile into k_steps steps of kSplitStepK columns;
-// the steps of all tiles in a row are dealt out in equal shares, each of at least a tile. In pairs
-// each CTA has one tile, over half of its k. Of parts there are so many times the tiles.
+// kSplit: w is cut into tiles of kSplitRows rows (kInputs: 2·kSplitRows), a tile into k_steps steps
+// of kSplitStepK columns; the steps of all tiles in a row are dealt out to the CTAs (kInputs: the
+// pairs) in equal shares, each of at least a tile; of kHalves each pair has one tile. Of parts
+// there are so many times the tiles.
 struct CudaPlan {
   CudaRequest request;
   CudaPath path = CudaPath::kLibrary;
@@ -94,9 +105,10 @@ struct CudaPlan {
   int tiles = 0;
   int k_steps = 0;
   int ctas = 0;
-  bool pairs = false;  // kSplit: two CTAs share each tile, half of its k each
-  bool boxes = false;  // kSplit: sums go out by the copy engine, which adds nothing
-  Bytes workspace;     // device memory, 256-byte aligned, shared by all products of a stream
+  CudaPairs pairs = CudaPairs::kNone;  // kSplit
+  bool boxes = false;                  // kSplit: sums go out by the copy engine, which adds nothing
+  bool drops = false;                  // kSplit: what is spent, beside the stream of w
+  Bytes workspace;  // device memory, 256-byte aligned, shared by all products of a stream
 };
 
 constexpr int kRowsMax = 32;       // largest m of kRows
@@ -115,9 +127,10 @@ constexpr Bytes kLibraryBytes = mib(32);  // what cuBLASLt wants on Hopper
 // 2^16 and more, and combinations that the request's comments rule out.
 Result<CudaPlan> choose(const CudaRequest& request, const CudaFacts& facts);
 
-// How many parts a product much deeper than wide (down) had better be left in, if its reader can
-// add them up: 1 or 2. Pure.
-int parts_wanted(const CudaRequest& request);
+// How many parts a product of the residual stream (o, down) had better be left in, if its reader
+// can add them up: 1 or 2. One much deeper than wide always, another one where pairs of CTAs halve
+// the parts' k once more. Pure.
+int parts_wanted(const CudaRequest& request, const CudaFacts& facts);
 constexpr std::int64_t kPartsRowsMax = 256;  // the largest m for which that is 2
 constexpr int kPartsMax = 2;
 

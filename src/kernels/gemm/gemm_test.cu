@@ -21,6 +21,7 @@
 #include "kernels/gemm/cublaslt.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/testing/late.cuh"
+#include "kernels/testing/partly.cuh"
 
 namespace causeway::kernels::gemm {
 namespace {
@@ -158,6 +159,8 @@ void describe(const Case& c, const CudaPlan& plan) {
                plan.ctas, c.x_pad, c.w_pad, c.out_pad, c.residual_pad, c.out_offset, c.seed);
 }
 
+// So few that shares of small weights have more steps than a ring has stages.
+constexpr int kFewSms = 8;
 constexpr std::int64_t kElementsMax = 40 << 20;
 constexpr std::int64_t kWorkspaceMax = 160 << 20;
 constexpr std::size_t kBehind = 1 << 20;  // bytes behind a workspace that nobody may write
@@ -336,16 +339,25 @@ bool flags_zero(const Buffers& b) {
   return true;
 }
 
+// Whether a tile, or two next to each other, are shared along k by CTAs or pairs that do not halve
+// it.
+bool shares_tiles(const CudaPlan& plan) {
+  if (plan.path != CudaPath::kSplit || plan.pairs == CudaPairs::kHalves) return false;
+  return plan.tiles % (plan.pairs == CudaPairs::kInputs ? plan.ctas / 2 : plan.ctas) != 0;
+}
+
 struct Totals {
   int cases[4] = {};     // by path
   int shared = 0;        // of kSplit: those whose CTAs share tiles
-  int pairs = 0;         // of kSplit: those in pairs
+  int halves = 0;        // of kSplit: those in pairs that halve k
+  int inputs = 0;        // and that read x together
   double error_max = 0;  // in units of the tolerance
 
   void count(const CudaPlan& plan, double error) {
     ++cases[static_cast<int>(plan.path)];
-    if (plan.pairs) ++pairs;
-    if (plan.path == CudaPath::kSplit && !plan.pairs && plan.tiles % plan.ctas != 0) ++shared;
+    if (plan.pairs == CudaPairs::kHalves) ++halves;
+    if (plan.pairs == CudaPairs::kInputs) ++inputs;
+    if (shares_tiles(plan)) ++shared;
     error_max = std::max(error_max, error);
   }
 };
@@ -524,8 +536,8 @@ Case of_many_tiles(Case c, Random& random) {
 struct Swept {
   Case c;
   CudaPath path;
-  int blocks;          // of kRows, else 0
-  bool pairs = false;  // of kSplit
+  int blocks;  // of kRows, else 0
+  CudaPairs pairs = CudaPairs::kNone;
 };
 
 // Results of each kind, for each of which there are kernels: bf16, gated, f32, and what is left to
@@ -556,16 +568,28 @@ std::vector<Swept> sweep() {
       }
     }
     for (const std::int64_t m : {5, 12, 27, 50, 90, 120}) {
-      all.push_back({of_finish(m, 17104, 320, finish), CudaPath::kSplit, 0});
+      const bool pairs = m > 32 && finish != 3;
+      all.push_back({of_finish(m, 17104, 320, finish), CudaPath::kSplit, 0,
+                     pairs ? CudaPairs::kInputs : CudaPairs::kNone});
     }
   }
-  for (const int finish : {0, 2}) {  // pairs
+  // Shares of more steps than the ring has stages, which pairs tell each other of; and in parts.
+  for (const int finish : {0, 1, 2}) {
+    Case c = of_finish(finish == 0 ? 50 : finish == 1 ? 90 : 120, 1296, 1024, finish);
+    c.facts.sm_count = kFewSms;
+    all.push_back({c, CudaPath::kSplit, 0, CudaPairs::kInputs});
+  }
+  Case parts = of_finish(70, 1296, 2048, 2);
+  parts.facts.sm_count = kFewSms;
+  parts.request.parts = 2;
+  all.push_back({parts, CudaPath::kSplit, 0, CudaPairs::kInputs});
+  for (const int finish : {0, 2}) {
     for (const std::int64_t m : {40, 64, 65, 128}) {
       for (int parts = 1; parts <= (finish == 2 ? kPartsMax : 1); ++parts) {
         for (const std::int64_t k : {256, 1536}) {
           Case c = of_finish(m, 4104, k, finish);
           c.request.parts = parts;
-          all.push_back({c, CudaPath::kSplit, 0, true});
+          all.push_back({c, CudaPath::kSplit, 0, CudaPairs::kHalves});
         }
       }
     }
@@ -597,15 +621,16 @@ bool run_in_turns(const Buffers& b, CudaGemm& gemm) {
   constexpr int kKinds = 3;
   Case cases[kKinds];
   cases[0].request = {.m = 32, .n = 14336, .k = 256, .silu_mul = true};
-  cases[1].request = {.m = 120, .n = 20000, .k = 320, .out = CudaOut::kF32};
+  cases[1].request = {.m = 120, .n = 1296, .k = 1024, .out = CudaOut::kF32};
+  cases[1].facts.sm_count = kFewSms;
   cases[2].request = {.m = 100, .n = 4096, .k = 1024, .out = CudaOut::kF32, .parts = 2};
   Run runs[kKinds] = {{cases[0], b, {}, {}}, {cases[1], b, {}, {}}, {cases[2], b, {}, {}}};
   for (Run& run : runs) run.fill_inputs();
   std::vector<char> alone[kKinds];
   for (int i = 0; i < kKinds; ++i) {
     const auto plan = plan_for(CudaPath::kSplit, cases[i].request, cases[i].facts);
-    if (!plan.ok() || plan->pairs != (i == 2)) return false;
-    if (!plan->pairs && plan->tiles % plan->ctas == 0) return false;
+    constexpr CudaPairs kPairs[] = {CudaPairs::kNone, CudaPairs::kInputs, CudaPairs::kHalves};
+    if (!plan.ok() || plan->pairs != kPairs[i] || shares_tiles(*plan) != (i < 2)) return false;
     runs[i].plan = *plan;
     if (!runs[i].launch(gemm, *plan, b.out[0], Overlap::kNo).ok()) return false;
     alone[i] = runs[i].fetch(b.out[0]);
@@ -627,6 +652,29 @@ bool run_in_turns(const Buffers& b, CudaGemm& gemm) {
                  zero ? "" : ", flags left");
   }
   return wrong == 0 && zero;
+}
+
+// A product that drops what is spent beside its work: the result is as without, the rest stays.
+bool run_dropping(const Buffers& b, CudaGemm& gemm, Random& random) {
+  Case c;
+  c.request = {.m = random.between(33, 128), .n = 648, .k = 1024, .silu_mul = true};
+  c.facts.sm_count = kFewSms;
+  const auto plan = plan_for(CudaPath::kSplit, c.request, c.facts);
+  if (!plan.ok() || !plan->drops) return false;
+  Run run = {c, b, *plan, {}};
+  run.fill_inputs();
+  if (!run.launch(gemm, *plan, b.out[0], Overlap::kNo).ok()) return false;
+  std::vector<testing::Partly> parts;
+  for (std::size_t i = 0; i < kSpentMax; ++i) {
+    parts.emplace_back(random);
+    run.operands.spent[i] = parts.back().spent();
+  }
+  for (testing::Partly& part : parts) part.write(b.stream);
+  if (!run.launch(gemm, *plan, b.out[1], Overlap::kNo).ok()) return false;
+  bool kept = run.fetch(b.out[1]) == run.fetch(b.out[0]);
+  for (const testing::Partly& part : parts) kept = kept && part.rest_is_kept();
+  if (!kept) std::fprintf(stderr, "WRONG: dropping what is spent changes something else\n");
+  return kept;
 }
 
 // Parts where a step leaves them, in a workspace of just the bytes that the plan says.
@@ -686,6 +734,7 @@ int run(int cases, std::uint64_t seed) {
     if (!run_in_workspace(rows, 4096, CudaPath::kSplit, buffers, ways.gemm)) ++wrong;
   }
   if (!run_in_turns(buffers, ways.gemm)) ++wrong;
+  if (!run_dropping(buffers, ways.gemm, random)) ++wrong;
   // Of few cases (under compute-sanitizer) a part, another one with another seed.
   const std::vector<Swept> swept = sweep();
   const std::size_t apart = cases < 100 ? 6 : 1;
@@ -705,16 +754,18 @@ int run(int cases, std::uint64_t seed) {
       ++wrong;
     }
   }
-  if (cases >= 8 && (totals.shared == 0 || totals.pairs == 0)) {
-    std::fprintf(stderr, "WRONG: no case in which kSplit's CTAs share a tile, or none in pairs\n");
+  if (cases >= 8 && (totals.shared == 0 || totals.halves == 0 || totals.inputs == 0)) {
+    std::fprintf(stderr,
+                 "WRONG: no case in which kSplit's CTAs share a tile, halve k or share x\n");
     ++wrong;
   }
   std::printf(
-      "%s: %d wrong; rows %d, split %d (%d with shared tiles, %d in pairs), library %d, plain %d; "
+      "%s: %d wrong; rows %d, split %d (%d with shared tiles, %d in pairs that halve k, %d that "
+      "share x), library %d, plain %d; "
       "largest error "
       "%.3f of the tolerance\n",
       wrong == 0 ? "PASSED" : "FAILED", wrong, totals.cases[0], totals.cases[1], totals.shared,
-      totals.pairs, totals.cases[2], totals.cases[3], totals.error_max);
+      totals.halves, totals.inputs, totals.cases[2], totals.cases[3], totals.error_max);
   return wrong == 0 ? 0 : 1;
 }
 

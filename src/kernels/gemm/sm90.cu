@@ -19,11 +19,16 @@ namespace {
 constexpr std::int64_t kSlab = 64;
 constexpr cuuint64_t kSlabBytes = kSlab * 2;
 
+// Rows of x that a CTA reads at once.
+std::int64_t input_box(const CudaPlan& plan) {
+  return plan.pairs == CudaPairs::kInputs ? plan.batch / 2 : plan.batch;
+}
+
 TensorShape input_shape(const CudaPlan& plan, const CudaOperands& operands) {
   const CudaRequest& r = plan.request;
   const cuuint64_t row = map_size(operands.x_stride) * 2;
   if (plan.path == CudaPath::kSplit) {
-    return {2, {map_size(r.k), map_size(r.m)}, {row}, {kSlab, map_box(plan.batch)}};
+    return {2, {map_size(r.k), map_size(r.m)}, {row}, {kSlab, map_box(input_box(plan))}};
   }
   return {3,
           {kSlab, map_size(r.m), map_size(r.k / kSlab)},
@@ -95,31 +100,35 @@ Finish finish_of(const OutputArgs& args) {
   return args.out_f32 ? Finish::kF32 : Finish::kPlain;
 }
 
-template <int kBatch, Finish kFinish, bool kPairs>
+template <int kBatch, Finish kFinish, CudaPairs kPairs>
 Choice<SplitArgs> split_choice(CudaShare share) {
   using Ring = SplitRing<kBatch>;
   Choice<SplitArgs> choice = {split_kernel<kBatch, kFinish, kPairs>, kSplitThreads,
                               Ring::stages(share), Ring::shared_bytes(share)};
   if constexpr (kFinish != Finish::kAny) {
-    using Boxes = SplitBoxes<kBatch, kFinish, kPairs ? kBatch / 2 : kBatch>;
+    using Boxes = SplitBoxes<kBatch, kFinish, kPairs == CudaPairs::kHalves ? kBatch / 2 : kBatch>;
     static_assert(Boxes::kStages <= kSplitKeptMax &&
                   Boxes::kStages < Ring::stages(CudaShare::kLess));
     choice.box = {Boxes::kBoxColumns, Boxes::kBoxRows};
-    choice.cluster = kPairs ? 2 : 1;
+    choice.cluster = kPairs == CudaPairs::kNone ? 1 : 2;
   }
   return choice;
 }
+
+// How CTAs of more than 32 rows go that do not halve a tile's k.
+template <Finish kFinish>
+constexpr CudaPairs kUndivided = kFinish == Finish::kAny ? CudaPairs::kNone : CudaPairs::kInputs;
 
 template <Finish kFinish>
 Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   switch (batch) {
     // Where kRows serves: by the general kernels, for whoever asks for kSplit all the same.
-    case 8: return split_choice<8, Finish::kAny, false>(share);
-    case 16: return split_choice<16, Finish::kAny, false>(share);
-    case 32: return split_choice<32, kFinish, false>(share);
-    case 64: return split_choice<64, kFinish, false>(share);
-    case 96: return split_choice<96, kFinish, false>(share);
-    default: return split_choice<128, kFinish, false>(share);
+    case 8: return split_choice<8, Finish::kAny, CudaPairs::kNone>(share);
+    case 16: return split_choice<16, Finish::kAny, CudaPairs::kNone>(share);
+    case 32: return split_choice<32, kFinish, CudaPairs::kNone>(share);
+    case 64: return split_choice<64, kFinish, kUndivided<kFinish>>(share);
+    case 96: return split_choice<96, kFinish, kUndivided<kFinish>>(share);
+    default: return split_choice<128, kFinish, kUndivided<kFinish>>(share);
   }
 }
 
@@ -134,14 +143,14 @@ Choice<SplitArgs> split_choice(Finish finish, int batch, CudaShare share) {
 }
 
 template <Finish kFinish>
-Choice<SplitArgs> pairs_choice(int batch, CudaShare share) {
-  return batch == 64 ? split_choice<64, kFinish, true>(share)
-                     : split_choice<128, kFinish, true>(share);
+Choice<SplitArgs> halves_choice(int batch, CudaShare share) {
+  return batch == 64 ? split_choice<64, kFinish, CudaPairs::kHalves>(share)
+                     : split_choice<128, kFinish, CudaPairs::kHalves>(share);
 }
 
-Choice<SplitArgs> pairs_choice(Finish finish, int batch, CudaShare share) {
-  return finish == Finish::kF32 ? pairs_choice<Finish::kF32>(batch, share)
-                                : pairs_choice<Finish::kPlain>(batch, share);
+Choice<SplitArgs> halves_choice(Finish finish, int batch, CudaShare share) {
+  return finish == Finish::kF32 ? halves_choice<Finish::kF32>(batch, share)
+                                : halves_choice<Finish::kPlain>(batch, share);
 }
 
 // A plane for each part.
@@ -228,7 +237,7 @@ Status allow_shared_memory(Finish finish) {
     CAUSEWAY_TRY(allow_shared_memory(split_choice(finish, batch, CudaShare::kMore)));
   }
   for (const int batch : {64, 128}) {
-    CAUSEWAY_TRY(allow_shared_memory(pairs_choice(finish, batch, CudaShare::kMore)));
+    CAUSEWAY_TRY(allow_shared_memory(halves_choice(finish, batch, CudaShare::kMore)));
   }
   for (const int batch : {8, 16, 32}) {
     for (int blocks = 1; blocks <= kRowsBlocksMax; ++blocks) {
@@ -297,8 +306,9 @@ Status launch_split(EncodeTiled encoder, const CudaPlan& plan, const CudaOperand
                     const Maps& maps, void* workspace, cudaStream_t stream, Overlap overlap) {
   const OutputArgs output = output_args(plan.request, operands);
   const Finish finish = plan.boxes ? finish_of(output) : Finish::kAny;
-  const auto choice = plan.pairs ? pairs_choice(finish, plan.batch, plan.request.share)
-                                 : split_choice(finish, plan.batch, plan.request.share);
+  const auto choice = plan.pairs == CudaPairs::kHalves
+                          ? halves_choice(finish, plan.batch, plan.request.share)
+                          : split_choice(finish, plan.batch, plan.request.share);
   SplitArgs args = {};
   if (plan.boxes) {
     CAUSEWAY_ASSIGN(args.out_map,
@@ -307,10 +317,12 @@ Status launch_split(EncodeTiled encoder, const CudaPlan& plan, const CudaOperand
   args.output = output;
   args.flags = static_cast<uint32_t*>(workspace);
   args.partials = reinterpret_cast<float4*>(static_cast<char*>(workspace) + kFlagBytes.count);
-  args.steps = EvenShares::of(std::int64_t{plan.tiles} * plan.k_steps, plan.ctas);
+  args.steps = EvenShares::of(std::int64_t{plan.tiles} * plan.k_steps,
+                              plan.pairs == CudaPairs::kInputs ? plan.ctas / 2 : plan.ctas);
   args.tiles = plan.tiles / plan.request.parts;
   args.k_steps = plan.k_steps;
   args.stages = choice.stages;
+  for (std::size_t i = 0; i < kSpentMax; ++i) args.spent[i] = spent_lines(operands.spent[i]);
   return launch(choice, maps, args, plan.ctas, stream, overlap);
 }
 

@@ -11,8 +11,10 @@ using hybrid_gemm::ptx::barrier_arrive_expect;
 using hybrid_gemm::ptx::barrier_init;
 using hybrid_gemm::ptx::barrier_init_fence;
 using hybrid_gemm::ptx::barrier_wait;
+using hybrid_gemm::ptx::cluster_arrive_relaxed;
 using hybrid_gemm::ptx::cluster_rank;
 using hybrid_gemm::ptx::cluster_sync;
+using hybrid_gemm::ptx::cluster_wait;
 using hybrid_gemm::ptx::flag_add;
 using hybrid_gemm::ptx::flag_load;
 using hybrid_gemm::ptx::load_box;
@@ -105,6 +107,17 @@ CAUSEWAY_DEVICE void load_pair_slabs(uint32_t target, const CUtensorMap* map, in
       : "memory");
 }
 
+// The box at (column, row) into this CTA's and the other one's memory of a cluster of two, and the
+// bytes counted at the barriers of both: the same addresses in each.
+CAUSEWAY_DEVICE void load_box_both(uint32_t target, const CUtensorMap* map, int column, int row,
+                                   uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(target),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(static_cast<uint16_t>(3))
+      : "memory");
+}
+
 // Shared memory → the box of a 3-D tensor at (column, row, plane), in a bulk group of the calling
 // thread.
 CAUSEWAY_DEVICE void store_box(const CUtensorMap* map, int column, int row, int plane,
@@ -162,6 +175,14 @@ CAUSEWAY_DEVICE uint32_t cluster_address(uint32_t address, uint32_t rank) {
 CAUSEWAY_DEVICE void store_cluster(uint32_t address, float4 v) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x),
                "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+}
+
+// At a barrier of another CTA of the cluster. It orders reads of this thread's that have ended;
+// with
+// `.release.cluster` it would be a fence to L2.
+CAUSEWAY_DEVICE void barrier_arrive_cluster(uint32_t address, uint32_t arrivals) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0], %1;" ::"r"(address), "r"(arrivals)
                : "memory");
 }
 

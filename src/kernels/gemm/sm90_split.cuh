@@ -17,8 +17,12 @@
 // CTAs have one. The line is dealt out from the last CTA on, so that what is waited for has the
 // lower index.
 //
-// Or, of so few tiles that each has two SMs, pairs of CTAs (clusters) share every tile: each has
-// half of its k, and they exchange halves of the sums at the end.
+// Above 32 rows of x, L2 gives x as often as HBM gives w, and not fast enough. So pairs of CTAs
+// (clusters) take their shares in step, of tiles of twice as many rows of w, half of them each, and
+// each reads half of x for both (multicast).
+//
+// Or, of so few tiles that each has two SMs, pairs of CTAs share every tile: each has half of its
+// k, and they exchange halves of the sums at the end.
 //
 // A product may be left in parts (CudaRequest::parts): a tile is then rows of w over a share of k,
 // and there are as many more tiles.
@@ -39,7 +43,7 @@ namespace causeway::kernels::gemm {
 // ---- feeding -----------------------------------------------------------------------------------
 
 // One thread feeds w, another one x.
-template <int kBatch, Finish kFinish, bool kPairs>
+template <int kBatch, Finish kFinish, CudaPairs kPairs>
 struct SplitFeeder {
   using Ring = SplitRing<kBatch>;
   const SplitArgs& args;
@@ -47,6 +51,7 @@ struct SplitFeeder {
   SplitPlace<kBatch> place;
   FeedStep at;
   int count;       // steps left
+  uint32_t rank;   // in the pair
   int passed = 0;  // steps of a row that are other parts', in front of this one's
   RingCursor cursor = {place.stages};
 
@@ -55,14 +60,19 @@ struct SplitFeeder {
     return (passed + at.step) * kSplitStepK;
   }
 
+  // Of kSplitRows rows of w.
+  CAUSEWAY_DEVICE int tile() const {
+    return kPairs == CudaPairs::kInputs ? at.tile * 2 + static_cast<int>(rank) : at.tile;
+  }
+
   CAUSEWAY_DEVICE void load_weights(uint64_t policy) {
     const uint32_t full = place.full(cursor.stage), target = place.weights(cursor.stage);
     const int column = this->column();
     ptx::barrier_arrive_expect(full, Ring::kWeightBytes);
     if (gates<kFinish>(args.output)) {
-      ptx::load_pair_streamed(target, map, column, at.tile * (kSplitRows / 16), full, policy);
+      ptx::load_pair_streamed(target, map, column, tile() * (kSplitRows / 16), full, policy);
     } else {
-      ptx::load_box_streamed(target, map, column, at.tile * kSplitRows, full, policy);
+      ptx::load_box_streamed(target, map, column, tile() * kSplitRows, full, policy);
     }
     at.advance(args.k_steps);
     cursor.advance();
@@ -77,8 +87,16 @@ struct SplitFeeder {
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
-      if (--room == 0 && !kPairs) ptx::dependents_launch();
+      if (--room == 0 && kPairs != CudaPairs::kHalves) ptx::dependents_launch();
     }
+  }
+
+  // Half of the rows of x, for both CTAs, when the stage is empty in both.
+  CAUSEWAY_DEVICE void load_half(uint32_t full) {
+    ptx::barrier_arrive_expect(full, Ring::kInputBytes);
+    ptx::barrier_wait(place.ready(cursor.stage), cursor.phase ^ 1);
+    ptx::load_box_both(place.inputs(cursor.stage) + rank * (Ring::kInputBytes / 2), map, column(),
+                       static_cast<int>(rank) * (kBatch / 2), full);
   }
 
   CAUSEWAY_DEVICE void feed_inputs() {
@@ -86,8 +104,12 @@ struct SplitFeeder {
     for (; count > 0; --count) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       const uint32_t full = place.full(cursor.stage);
-      ptx::barrier_arrive_expect(full, Ring::kInputBytes);
-      ptx::load_box(place.inputs(cursor.stage), map, column(), 0, full);
+      if constexpr (kPairs == CudaPairs::kInputs) {
+        load_half(full);
+      } else {
+        ptx::barrier_arrive_expect(full, Ring::kInputBytes);
+        ptx::load_box(place.inputs(cursor.stage), map, column(), 0, full);
+      }
       at.advance(args.k_steps);
       cursor.advance();
     }
@@ -96,9 +118,15 @@ struct SplitFeeder {
 
 // ---- multiplying -------------------------------------------------------------------------------
 
+// The CTA that leaves what this one's last tile lacks.
+template <CudaPairs kPairs>
+CAUSEWAY_DEVICE int split_neighbour() {
+  return static_cast<int>(blockIdx.x) - (kPairs == CudaPairs::kInputs ? 2 : 1);
+}
+
 // The one thread that tells the CTA which has a tile's earlier steps that this one's sums are
 // there, and hears of those that this one's last tile lacks.
-template <int kBatch>
+template <int kBatch, CudaPairs kPairs>
 CAUSEWAY_DEVICE void split_tell(const SplitArgs& args, const SplitShare& share,
                                 const SplitPlace<kBatch>& place) {
   if (share.leaves()) {
@@ -107,7 +135,7 @@ CAUSEWAY_DEVICE void split_tell(const SplitArgs& args, const SplitShare& share,
   }
   if (share.hears()) {
     ptx::SpinGuard guard;
-    uint32_t* flag = args.flags + blockIdx.x - 1;
+    uint32_t* flag = args.flags + split_neighbour<kPairs>();
     while (ptx::flag_load(flag) == 0) guard.spin();
     *flag = 0;
     ptx::barrier_arrive(place.heard());
@@ -115,11 +143,12 @@ CAUSEWAY_DEVICE void split_tell(const SplitArgs& args, const SplitShare& share,
 }
 
 // What a warpgroup does with a stage.
-template <int kBatch>
+template <int kBatch, CudaPairs kPairs>
 struct SplitSteps {
   using Ring = SplitRing<kBatch>;
   SplitPlace<kBatch> place;
   SplitThread who;
+  SplitOther<kPairs> other = {};
   RingCursor cursor = {place.stages};
 
   // `keep`: the stage is not given back.
@@ -136,13 +165,17 @@ struct SplitSteps {
     // asked for.
     ptx::mma_wait<0>();
     ptx::hold(sums);
-    if (who.lane == 0 && !keep) ptx::barrier_arrive(place.empty(cursor.stage));
+    if (who.lane == 0 && !keep) {
+      ptx::barrier_arrive(place.empty(cursor.stage));
+      other.tell(place.ready(cursor.stage), 1);
+    }
+    other.pass();
     cursor.advance();
   }
 };
 
 // One of the warpgroups.
-template <int kBatch, Finish kFinish>
+template <int kBatch, Finish kFinish, CudaPairs kPairs>
 struct SplitWorker {
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
   static constexpr int kAhead = 7;           // steps in which what another CTA left is on its way
@@ -153,7 +186,7 @@ struct SplitWorker {
   SplitPlace<kBatch> place;
   SplitThread who;
   typename SplitEnd<kBatch, kFinish>::Type out;
-  SplitSteps<kBatch> steps = {place, who};
+  SplitSteps<kBatch, kPairs> steps = {place, who, SplitOther<kPairs>::of(share, place.stages)};
 
   CAUSEWAY_DEVICE float4* partial(int cta) const {
     return args.partials + (cta * kSplitGroups + who.group) * (kQuads * 128) + who.thread;
@@ -169,7 +202,7 @@ struct SplitWorker {
   }
   CAUSEWAY_DEVICE void ask(float4 (&parts)[kQuads]) const {
     ptx::barrier_wait(place.heard(), 0);
-    const float4* theirs = partial(static_cast<int>(blockIdx.x) - 1);
+    const float4* theirs = partial(split_neighbour<kPairs>());
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) parts[i] = __ldcg(theirs + i * 128);
   }
@@ -177,7 +210,7 @@ struct SplitWorker {
   CAUSEWAY_DEVICE void drop() const {
     __syncwarp();
     if (who.lane % 8 != 0) return;
-    const float4* theirs = partial(static_cast<int>(blockIdx.x) - 1);
+    const float4* theirs = partial(split_neighbour<kPairs>());
 #pragma unroll 1
     for (int i = 0; i < kQuads; ++i) discard_line(theirs + i * 128);
   }
@@ -194,6 +227,7 @@ struct SplitWorker {
   CAUSEWAY_DEVICE void put(float (&sums)[kBatch / 2], int tile) {
     int part = 0;
     for (; tile >= args.tiles; tile -= args.tiles) ++part;
+    if (kPairs == CudaPairs::kInputs) tile = tile * 2 + static_cast<int>(blockIdx.x % 2);
     out.put(sums, tile, part, steps.cursor.stage);
   }
 
@@ -213,7 +247,7 @@ struct SplitWorker {
 #pragma unroll 1
     for (int step = 0; step < count; ++step) {
       steps.multiply(sums, step >= kept);
-      if (step == 0) out.give_back();
+      if (step == 0) out.give_back(steps.other);
       if (step == ask_step) ask(parts);
     }
     if constexpr (!kBegins) {
@@ -242,10 +276,10 @@ struct SplitWorker {
   }
 };
 
-// One of the warpgroups of a pair's CTA: half of the tile's k, for all rows of x, then all of it
-// for half of them; the other half's sums go to the other CTA, through its shared memory.
+// One of the warpgroups of a CTA of kHalves: half of the tile's k, for all rows of x, then all of
+// it for half of them; the other half's sums go to the other CTA, through its shared memory.
 template <int kBatch, Finish kFinish>
-struct SplitPairWorker {
+struct SplitHalvesWorker {
   static constexpr int kHalf = kBatch / 2;  // rows of out
   const SplitArgs& args;
   const SplitShare& share;
@@ -253,7 +287,7 @@ struct SplitPairWorker {
   SplitThread who;
   uint32_t rank;
   SplitBoxes<kBatch, kFinish, kHalf> out;
-  SplitSteps<kBatch> steps = {place, who};
+  SplitSteps<kBatch, CudaPairs::kHalves> steps = {place, who};
 
   // This warpgroup's halves of the first stages' weights, when they have been read.
   CAUSEWAY_DEVICE uint32_t landing(int quad) const {
@@ -263,7 +297,9 @@ struct SplitPairWorker {
   }
 
   CAUSEWAY_DEVICE void exchange(const float (&sums)[kBatch / 2], float (&kept)[kHalf / 2]) const {
-    ptx::cluster_sync();  // the other CTA has read all stages
+    // The other CTA has read all stages. Relaxed: reads that have ended need no fence.
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
     const uint32_t other = ptx::cluster_address(landing(0), rank ^ 1) - landing(0);
 #pragma unroll
     for (int i = 0; i < kHalf / 8; ++i) {
@@ -304,7 +340,7 @@ struct SplitPairWorker {
   }
 };
 
-template <int kBatch, Finish kFinish, bool kPairs>
+template <int kBatch, Finish kFinish, CudaPairs kPairs>
 __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
     split_kernel(const __grid_constant__ CUtensorMap x_map,
                  const __grid_constant__ CUtensorMap w_map,
@@ -314,45 +350,61 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
                                     args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const uint32_t rank = kPairs ? ptx::cluster_rank() : 0;
-  const SplitShare share = kPairs ? SplitShare(args, rank) : SplitShare(args);
+  constexpr bool kHalves = kPairs == CudaPairs::kHalves, kInputs = kPairs == CudaPairs::kInputs;
+  const uint32_t rank = kPairs == CudaPairs::kNone ? 0 : ptx::cluster_rank();
+  constexpr unsigned kTogether = kInputs ? 2 : 1;
+  const SplitShare share = kHalves
+                               ? SplitShare(args, rank)
+                               : SplitShare(args, blockIdx.x / kTogether, gridDim.x / kTogether);
   const bool feeds_weights = warp == 4 * kSplitGroups, chosen = ptx::elect_one();
   const int first_tile = share.begin / args.k_steps;
   SplitFeeder<kBatch, kFinish, kPairs> feeder{args,
                                               feeds_weights ? &w_map : &x_map,
                                               place,
                                               {first_tile, share.begin - first_tile * args.k_steps},
-                                              share.end - share.begin};
+                                              share.end - share.begin,
+                                              rank};
 
   if (feeds_weights && chosen) {
 #pragma unroll 1
     for (uint32_t stage = 0; stage < args.stages; ++stage) {
       ptx::barrier_init(place.full(stage), 2);
       ptx::barrier_init(place.empty(stage), 4 * kSplitGroups);
+      if (kInputs) ptx::barrier_init(place.ready(stage), 4 * kSplitGroups);
     }
     ptx::barrier_init(place.told(), 128 * kSplitGroups);
     ptx::barrier_init(place.heard(), 1);
     ptx::barrier_init_fence();
   }
   __syncthreads();
+  if (kInputs) ptx::cluster_arrive_relaxed();
 
   // ---- roles -----------------------------------------------------------------------------------
   if (feeds_weights) {
     if (chosen) feeder.feed_weights();
+    __syncwarp();
+    if (kInputs) ptx::cluster_wait();
     return;
   }
+  if (kInputs) ptx::cluster_wait();  // the other CTA's barriers are there
   ptx::dependency_wait();
   if (warp == 4 * kSplitGroups + 1) {
     if (chosen) feeder.feed_inputs();
   } else if (warp < 4 * kSplitGroups) {
     const SplitThread who = {warp / 4, static_cast<int>(threadIdx.x) % 128, lane};
-    if constexpr (kPairs) {
-      SplitPairWorker<kBatch, kFinish>{args, share, place, who, rank, {args, place, who}}.work();
+    if constexpr (kHalves) {
+      SplitHalvesWorker<kBatch, kFinish>{args, share, place, who, rank, {args, place, who}}.work();
     } else {
-      SplitWorker<kBatch, kFinish>{args, share, place, who, {args, place, who}}.work();
+      SplitWorker<kBatch, kFinish, kPairs>{args, share, place, who, {args, place, who}}.work();
     }
-  } else if (!kPairs && warp == 4 * kSplitGroups + 2 && lane == 0) {
-    split_tell<kBatch>(args, share, place);
+  } else if (!kHalves && warp == 4 * kSplitGroups + 2) {
+    if constexpr (kFinish == Finish::kGated && kInputs) {  // CudaPlan::drops
+#pragma unroll 1
+      for (const SpentLines& lines : args.spent) {
+        discard(lines, blockIdx.x * 32 + lane, gridDim.x * 32);
+      }
+    }
+    if (lane == 0) split_tell<kBatch, kPairs>(args, share, place);
   }
 }
 

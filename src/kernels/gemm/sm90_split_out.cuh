@@ -21,6 +21,26 @@ struct SplitThread {
   CAUSEWAY_DEVICE int warp() const { return thread / 32; }
 };
 
+// The other CTA of a pair that shares x, which loads half of it for both; or nobody.
+template <CudaPairs kPairs>
+struct SplitOther {
+  uint32_t rank = 0;
+  int left = 0;  // steps whose stages are used again
+
+  static CAUSEWAY_DEVICE SplitOther of(const SplitShare& share, uint32_t stages) {
+    if constexpr (kPairs != CudaPairs::kInputs) return {};
+    return {(blockIdx.x % 2) ^ 1, share.end - share.begin - static_cast<int>(stages)};
+  }
+  // That a stage, of so many steps ago, is empty. Not of those that are not used again: nobody
+  // waits for it, and the other CTA may be gone.
+  CAUSEWAY_DEVICE void tell(uint32_t ready, uint32_t arrivals, int ago = 0) const {
+    if constexpr (kPairs == CudaPairs::kInputs) {
+      if (left + ago > 0) ptx::barrier_arrive_cluster(ptx::cluster_address(ready, rank), arrivals);
+    }
+  }
+  CAUSEWAY_DEVICE void pass() { --left; }
+};
+
 // The first sums go, those behind them take their place: one copy of the code that uses sums serves
 // all, and cold code takes long to fetch.
 template <int kGone, int kCount>
@@ -121,11 +141,15 @@ struct SplitBoxes {
     if (who.thread == 0) send(tile, part, row);
   }
 
-  CAUSEWAY_DEVICE void give_back() {
+  template <CudaPairs kPairs>
+  CAUSEWAY_DEVICE void give_back(const SplitOther<kPairs>& other) {
     if (first >= 0 && who.thread == 0) {
       ptx::store_read_wait();
 #pragma unroll 1
-      for (int i = 0; i < kStages; ++i) ptx::barrier_arrive(place.empty(stage(i)), 4);
+      for (int i = 0; i < kStages; ++i) {
+        ptx::barrier_arrive(place.empty(stage(i)), 4);
+        other.tell(place.ready(stage(i)), 4, kStages + 1 - i);
+      }
     }
     first = -1;
   }
@@ -205,7 +229,7 @@ struct SplitStores {
     }
   }
 
-  CAUSEWAY_DEVICE void give_back() const {}
+  CAUSEWAY_DEVICE void give_back(const SplitOther<CudaPairs::kNone>&) const {}
   CAUSEWAY_DEVICE void end() const {}
 };
 

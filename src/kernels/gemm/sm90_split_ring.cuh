@@ -1,6 +1,7 @@
 // What a CTA of kSplit (sm90_split.cuh) is told, its share of the steps, and its shared memory.
 #pragma once
 
+#include "kernels/cuda_discard.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/sm90_common.cuh"
 #include "kernels/gemm/sm90_ptx.cuh"
@@ -16,13 +17,13 @@ struct SplitRing {
   static constexpr uint32_t kInputBytes = kBatch * kSplitStepK * 2;
   static constexpr uint32_t kStageBytes = kWeightBytes + kInputBytes;
   static constexpr int kCtasPerSm = kBatch > 32 ? 1 : 2;
-  // Stages, a full and an empty barrier each, and two more. Above 32 rows of x all that leaves room
+  // Stages, three barriers each, and two more. Above 32 rows of x all that leaves room
   // for a norm's CTA.
   static constexpr uint32_t shared_bytes(CudaShare share) {
     return kBatch > 32 ? 225 * 1024 : share == CudaShare::kMore ? kSharedMost : kSharedLess;
   }
   static constexpr uint32_t stages(CudaShare share) {
-    return (shared_bytes(share) - 16) / (kStageBytes + 16);
+    return (shared_bytes(share) - 16) / (kStageBytes + 24);
   }
   static_assert(stages(CudaShare::kLess) >= 2);
 };
@@ -36,6 +37,7 @@ struct SplitArgs {
   int tiles;         // of a part
   int k_steps;       // of a tile
   uint32_t stages;
+  SpentLines spent[kSpentMax];  // CudaPlan::drops
 };
 
 // A CTA's share of the line of steps.
@@ -43,8 +45,10 @@ struct SplitShare {
   int begin, end;
   int k_steps;
 
-  CAUSEWAY_DEVICE explicit SplitShare(const SplitArgs& args) : k_steps(args.k_steps) {
-    const unsigned place = gridDim.x - 1 - blockIdx.x;
+  // `places`: of those that deal the steps out, CTAs or pairs of them, this one being `index`.
+  CAUSEWAY_DEVICE SplitShare(const SplitArgs& args, unsigned index, unsigned places)
+      : k_steps(args.k_steps) {
+    const unsigned place = places - 1 - index;
     begin = args.steps.begin(place);
     end = args.steps.begin(place + 1);
   }
@@ -79,6 +83,8 @@ struct SplitPlace {
   CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + stages * 8; }
   CAUSEWAY_DEVICE uint32_t told() const { return full(2 * stages); }       // this CTA's sums
   CAUSEWAY_DEVICE uint32_t heard() const { return full(2 * stages + 1); }  // of the other one's
+  // Of a pair that shares x: that the stage is empty in the other CTA.
+  CAUSEWAY_DEVICE uint32_t ready(uint32_t stage) const { return full(2 * stages + 2 + stage); }
 };
 
 }  // namespace causeway::kernels::gemm

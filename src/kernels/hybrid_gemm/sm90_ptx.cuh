@@ -83,11 +83,16 @@ CAUSEWAY_DEVICE uint32_t cluster_rank() {
   return rank;
 }
 
+// Relaxed: publishes nothing, and so waits for no write of the thread's to reach L2.
+CAUSEWAY_DEVICE void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+CAUSEWAY_DEVICE void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 CAUSEWAY_DEVICE void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  cluster_wait();
 }
 
 // All 128 threads of a warpgroup; ids 1 … 15, id 0 is __syncthreads.

@@ -109,7 +109,8 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
     if (at < a.vectors) x[i] = kAdds ? add_parts(a, token * a.vectors + at) : row[at];
   }
 
-  // Beside the loads, which are on their way.
+  // Beside the loads, which are on their way. Unrolled: what is indexed by a variable of the
+  // arguments lies in the thread's own memory.
 #pragma unroll
   for (const SpentLines& lines : a.spent) discard(lines);
 
@@ -157,19 +158,20 @@ Status run(const ParamsCuda& p, CudaStream stream) {
   }
   const int of_thread = adds ? 1 : vectors <= 2 * kThreadsMax ? 2 : 4;
   const int threads = ((vectors + of_thread - 1) / of_thread + 31) / 32 * 32;
-  const Args args = {.x = static_cast<const Bf16x8*>(p.x),
-                     .weight = static_cast<const Bf16x8*>(p.weight),
-                     .out = static_cast<Bf16x8*>(p.out),
-                     .wanted = p.rows_wanted,
-                     .epsilon = p.epsilon,
-                     .size = static_cast<float>(p.size),
-                     .inverse = 1.0f / static_cast<float>(p.size),
-                     .vectors = vectors,
-                     .parts = reinterpret_cast<const float4*>(p.parts),
-                     .part_stride = p.tokens * vectors * 2,
-                     .sum = static_cast<Bf16x8*>(p.sum),
-                     .drops = vectors % 4 == 0 && reinterpret_cast<uintptr_t>(p.parts) % 128 == 0,
-                     .spent = {spent_lines(p.spent[0]), spent_lines(p.spent[1])}};
+  Args args = {.x = static_cast<const Bf16x8*>(p.x),
+               .weight = static_cast<const Bf16x8*>(p.weight),
+               .out = static_cast<Bf16x8*>(p.out),
+               .wanted = p.rows_wanted,
+               .epsilon = p.epsilon,
+               .size = static_cast<float>(p.size),
+               .inverse = 1.0f / static_cast<float>(p.size),
+               .vectors = vectors,
+               .parts = reinterpret_cast<const float4*>(p.parts),
+               .part_stride = p.tokens * vectors * 2,
+               .sum = static_cast<Bf16x8*>(p.sum),
+               .drops = !p.parts_stay && vectors % 4 == 0 &&
+                        reinterpret_cast<uintptr_t>(p.parts) % 128 == 0};
+  for (std::size_t i = 0; i < kSpentMax; ++i) args.spent[i] = spent_lines(p.spent[i]);
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.rows)), dim3(threads)};
   auto* kernel = adds             ? norm_kernel<1, true>
                  : of_thread == 2 ? norm_kernel<2, false>

@@ -24,8 +24,9 @@ struct ParamsCuda {
   void* out = nullptr;                        // bf16 [rows][size], not x
   const std::int32_t* rows_wanted = nullptr;  // [rows] which tokens; negative: out is not written
   // f32 [kParts][tokens][size]: a product's parts, which are added to x in that order before. Or
-  // null. They are spent then.
+  // null. They are spent then, and dropped unless `parts_stay`.
   float* parts = nullptr;
+  bool parts_stay = false;
   std::int64_t tokens = 0;  // with parts
   // bf16 [tokens][size], with parts: gets x + parts in the rows wanted, each of them once. May be
   // x.

@@ -8,6 +8,7 @@
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/testing/gpu.cuh"
 #include "kernels/testing/late.cuh"
+#include "kernels/testing/partly.cuh"
 
 namespace causeway::kernels::rms_norm {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using testing::Device;
 using testing::Late;
 using testing::must;
+using testing::Partly;
 
 enum class Way { kPlain, kWanted };
 
@@ -29,41 +31,6 @@ std::vector<float> draw_parts(Random& random, std::vector<float>& x) {
   return values;
 }
 
-// Memory of which the norm drops a part; the rest must stay. It is written just before, and what
-// HBM has is something else, so that a line too many would come back as that.
-class Partly {
- public:
-  explicit Partly(Random& random) {
-    const std::int64_t from = random.between(0, kBytes), to = random.between(from, kBytes);
-    spent_ = {memory_.get() + from, to - from};
-    must(cudaMemset(memory_.get(), kBefore, kBytes), "what HBM has");
-    Device<char> flood(std::size_t{256} << 20);  // drives it out of L2
-    must(cudaMemset(flood.get(), 0, std::size_t{256} << 20), "a flood");
-    must(cudaDeviceSynchronize(), "a flood");
-  }
-  const Spent& spent() const { return spent_; }
-  void write(cudaStream_t stream) {
-    must(cudaMemsetAsync(memory_.get(), kValue, kBytes, stream), "what is spent");
-  }
-  bool rest_is_kept() const {
-    const SpentLines lines = spent_lines(spent_);
-    const std::int64_t begin = lines.count > 0 ? lines.first - memory_.get() : 0;
-    const std::int64_t end = begin + lines.count * kSpentLine;
-    const std::vector<char> now = memory_.fetch();
-    for (std::int64_t i = 0; i < kBytes; ++i) {
-      const bool dropped = i >= begin && i < end;
-      if (!dropped && now[static_cast<std::size_t>(i)] != kValue) return false;
-    }
-    return true;
-  }
-
- private:
-  static constexpr std::int64_t kBytes = 20000;
-  static constexpr char kBefore = 17, kValue = 34;
-  Device<char> memory_{std::size_t{kBytes}};
-  Spent spent_;
-};
-
 // A row at a time: one that is wrong would hide among many. Half a step of bf16 is 2⁻⁸ at most.
 void compare(const std::vector<float>& got, const std::vector<float>& exact, std::int64_t size,
              const std::string& name, testing::Report& report) {
@@ -72,6 +39,11 @@ void compare(const std::vector<float>& got, const std::vector<float>& exact, std
     worst = std::max(worst, testing::relative_error({row, row + size}, {want, want + size}));
   }
   report.error_at_most(worst, 4e-3, name);
+}
+
+void keep_one_of_each(std::vector<std::int32_t>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
 void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, bool adds,
@@ -87,10 +59,7 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
   for (std::int64_t r = 0; r < (way == Way::kWanted ? rows / 2 + 1 : rows); ++r) {
     wanted.push_back(static_cast<std::int32_t>(way == Way::kWanted ? random.below(rows) : r));
   }
-  if (adds) {  // a token once: its x changes
-    std::sort(wanted.begin(), wanted.end());
-    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-  }
+  if (adds) keep_one_of_each(wanted);  // a token's x changes
   const auto count = static_cast<std::int64_t>(wanted.size());
   std::vector<float> exact(static_cast<std::size_t>(count * size)), rows_of(exact.size());
   for (std::int64_t r = 0; r < count; ++r) {
@@ -110,7 +79,9 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
   Device<float> d_parts(parts);
   Device<BFloat16> out(exact.size());
   Device<std::int32_t> d_wanted(wanted);
-  Partly partly(random), other(random);
+  std::vector<Partly> partly;
+  while (partly.size() < kSpentMax) partly.emplace_back(random);
+  const bool parts_stay = adds && random.chance(0.5);
   const ParamsCuda params{.rows = count,
                           .size = size,
                           .x = d_x.get(),
@@ -119,9 +90,10 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
                           .out = out.get(),
                           .rows_wanted = way == Way::kWanted ? d_wanted.get() : nullptr,
                           .parts = adds ? d_parts.get() : nullptr,
+                          .parts_stay = parts_stay,
                           .tokens = rows,
                           .sum = adds ? d_x.get() : nullptr,
-                          .spent = {partly.spent(), other.spent()}};
+                          .spent = {partly[0].spent(), partly[1].spent(), partly[2].spent()}};
   late.clear();  // all but the weight
   late.add(d_x, testing::kNan);
   late.add(d_parts, testing::kNan);
@@ -129,8 +101,7 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
   const auto attempt = [&] {
     d_x.put(x.bf16);
     out.poison();
-    partly.write(stream);
-    other.write(stream);
+    for (Partly& memory : partly) memory.write(stream);
     late.poison(stream);
     late.write([&] { must(run(params, stream)); }, stream, name.c_str());
   };
@@ -141,7 +112,10 @@ void run_case(Random& random, std::int64_t rows, std::int64_t size, Way way, boo
     std::copy_n(x.f32.begin() + row * size, size, after.begin() + row * size);
   }
   report.check(testing::to_floats(d_x.fetch()) == after, name + ": x is left alone or the sum");
-  report.check(partly.rest_is_kept() && other.rest_is_kept(), name + ": what is not spent is kept");
+  for (const Partly& memory : partly) {
+    report.check(memory.rest_is_kept(), name + ": what is not spent is kept");
+  }
+  report.check(!parts_stay || d_parts.fetch() == parts, name + ": parts that stay");
 }
 
 int run_all(std::uint64_t seed) {
