@@ -1,8 +1,10 @@
 // What the forward pass makes of a GPU: decode against the HBM's read bandwidth, prefill against
 // cuBLASLt's bf16 peak, both measured in the same run. Weights and KV are random, made on the spot.
 //
-// Beside decode's floor, a further figure of the same run: "chain_read", the step's bytes read by a
-// chain of dependent kernels that do nothing else (decode_chain.h, kernels/bench/cuda_chain.h).
+// Beside decode's floor, further figures of the same run: "chain_read", the step's bytes read by a
+// chain of dependent kernels that do nothing else (decode_chain.h, kernels/bench/cuda_chain.h), and
+// "bulk_read", all weights read by one such kernel: the limit, by ordinary loads, is not all that
+// memory gives.
 #pragma once
 
 #include <vector>

@@ -29,6 +29,7 @@ using kernels::bench::KernelBenchRow;
 
 constexpr Bytes kFrame = mib(4);
 constexpr int kChainTimes = 10;  // of each of its graphs, in a run
+constexpr int kBulkTimes = 2;
 
 struct FreeHost {
   void operator()(std::int32_t* memory) const { cudaFreeHost(memory); }
@@ -72,6 +73,7 @@ class Bench {
   Result<KernelBenchRow> prefill();
 
  private:
+  Result<kernels::bench::CudaChain> chain_of(std::vector<kernels::bench::ChainLink> links);
   Result<kernels::bench::CudaChain> chain_of(const DecodeReads& reads);
   Status step(const request::Batch& batch, const StepShape& shape);
   template <typename Measure>
@@ -167,15 +169,21 @@ Result<double> Bench::take_experts_read() {
 }
 
 // Over the weights' memory; what it writes goes where the limit of prompts is measured later.
+Result<kernels::bench::CudaChain> Bench::chain_of(std::vector<kernels::bench::ChainLink> links) {
+  return kernels::bench::CudaChain::create({.links = std::move(links),
+                                            .memory = weights_memory_.data(),
+                                            .memory_bytes = weights_memory_.bytes(),
+                                            .scratch = matmul_memory_.data(),
+                                            .vector = Bytes(2 * options_.config.hidden)},
+                                           stream_);
+}
+
 Result<kernels::bench::CudaChain> Bench::chain_of(const DecodeReads& reads) {
-  kernels::bench::ChainRead chain{.memory = weights_memory_.data(),
-                                  .memory_bytes = weights_memory_.bytes(),
-                                  .scratch = matmul_memory_.data(),
-                                  .vector = Bytes(2 * options_.config.hidden)};
+  std::vector<kernels::bench::ChainLink> links;
   for (const ChainStage& stage : decode_chain(options_.config, reads)) {
-    chain.links.push_back({stage.bytes, stage.early});
+    links.push_back({stage.bytes, stage.early});
   }
-  return kernels::bench::CudaChain::create(chain, stream_);
+  return chain_of(std::move(links));
 }
 
 Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
@@ -189,10 +197,12 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
       .shape = "batch " + std::to_string(batch) + ", context " + std::to_string(context),
       .unit = "GB/s",
       .limit_name = "hbm_read",
+      .further = {{"chain_read"}, {"bulk_read"}},
       .ratio_wanted = c.moe ? 1 / 1.5 : batch == 1 ? 1 / 1.20 : 1 / 1.15};
   double experts = 0;  // of a step, as the device counted them
   std::optional<kernels::bench::CudaChain> chain;
   double chained = 0;  // the experts that `chain` reads
+  CAUSEWAY_ASSIGN(auto bulk, chain_of({{weights_memory_.bytes()}}));
   CAUSEWAY_ASSIGN(row, measure(std::move(row), [&]() -> Result<BenchSample> {
     CAUSEWAY_ASSIGN(const double limit,
                     kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
@@ -212,8 +222,11 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
       CAUSEWAY_ASSIGN(chain, chain_of({.storage = DType::kBF16, .experts = experts, .kv = kv}));
     }
     CAUSEWAY_ASSIGN(const Nanos linked, chain->time(kChainTimes, stream_));
-    return BenchSample{read / to_seconds(took), limit,
-                       static_cast<double>(bytes.count) / to_seconds(linked)};
+    CAUSEWAY_ASSIGN(const Nanos whole, bulk.time(kBulkTimes, stream_));
+    return BenchSample{read / to_seconds(took),
+                       limit,
+                       {static_cast<double>(bytes.count) / to_seconds(linked),
+                        static_cast<double>(weights_memory_.bytes().count) / to_seconds(whole)}};
   }));
   if (c.moe) {
     const auto tenths = std::llround(10 * experts / static_cast<double>(sparse_layers(c)));

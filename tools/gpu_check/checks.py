@@ -219,7 +219,7 @@ class Checks:
                           missing="" if gpus > 1 else "it needs a second GPU")
         return [llama, self.engine_figures(),
                 self.model_figures("Qwen3-30B-A3B", MOE_BARS, ["--prefill", "2048"]),
-                self.bench("bench gemm", "gemm_gpu_bench", ["--what", "read,peak,chain"], 60,
+                self.bench("bench gemm", "gemm_gpu_bench", ["--what", "read,weights,peak,chain"], 60,
                            parsers.gemm_rows("bench gemm")),
                 self.bench("bench attention", "attention_gpu_bench", [], 60,
                            parsers.attention_rows("bench attention")),

@@ -60,6 +60,9 @@ def unittest_rows(name):
     return rows
 
 
+FURTHER_LIMITS = ("chain_read", "bulk_read")
+
+
 def model_rows(name, bars):
     """Of `causeway bench model --json`; bars: first word of a shape's key → × floor at most."""
     def rows(outcome):
@@ -67,10 +70,11 @@ def model_rows(name, bars):
         for row in json.loads(outcome.files["json"].read_text()):
             times = row["limit"] / row["measured"] if row["measured"] else float("inf")
             bar = bars.get((row["name"], row["shape"].split(",")[0]))
-            chain = f"; chain_read {row['chain_read']:.0f}" if row.get("chain_read") else ""
+            further = "".join(f"; {limit} {row[limit]:.0f}" for limit in FURTHER_LIMITS
+                              if row.get(limit))
             made.append(Row(name, f"{row['name']}, {row['shape']}",
                             f"{times:.2f} × floor ({row['measured']:.0f} {row['unit']})",
-                            f"{row['limit']:.0f} {row['unit']} ({row['limit_name']}){chain}",
+                            f"{row['limit']:.0f} {row['unit']} ({row['limit_name']}){further}",
                             f"≤ {bar:.2f} ×" if bar else "",
                             "measured" if bar is None else "pass" if times <= bar else "miss",
                             {**row, "times_floor": times, "bar": bar}))
@@ -88,6 +92,9 @@ def gemm_rows(name):
         lines = json_lines(outcome.text)
         read = next(line["gb_per_s"] for line in lines if line["what"] == "read")
         made = [Row(name, "HBM read", f"{read:.0f} GB/s", values={"gb_per_s": read})]
+        made += [Row(name, f"weights by the copy engine, {line['way']}, {line['together']} at once",
+                     f"{line['gb_per_s']:.0f} GB/s", f"{read:.0f} GB/s", values=line)
+                 for line in lines if line["what"] == "weights"]
         made += [Row(name, "cuBLASLt bf16 8192³", f"{line['tflop_per_s']:.0f} TFLOP/s", values=line)
                  for line in lines if line["what"] == "peak"]
         for line in lines:

@@ -53,7 +53,7 @@ class Parsers(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump([{"name": "decode", "shape": f"batch {b}, context 1024", "measured": m,
                         "limit": 4400.0, "unit": "GB/s", "limit_name": "hbm_read",
-                        **({"chain_read": 3500.0} if b == 8 else {})}
+                        **({"chain_read": 3500.0, "bulk_read": 4700.0} if b == 8 else {})}
                        for b, m in ((1, 4000.0), (8, 3000.0), (2, 1.0))], file)
             file.flush()
             rows = parsers.model_rows("m", {("decode", "batch 1"): 1.2, ("decode", "batch 8"): 1.15})(
@@ -61,7 +61,21 @@ class Parsers(unittest.TestCase):
         self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured"])
         self.assertTrue(rows[0].measured.startswith("1.10 × floor"))
         self.assertEqual([r.limit for r in rows[:2]],
-                         ["4400 GB/s (hbm_read)", "4400 GB/s (hbm_read); chain_read 3500"])
+                         ["4400 GB/s (hbm_read)", "4400 GB/s (hbm_read); chain_read 3500; bulk_read 4700"])
+
+    def test_gemm_lines(self):
+        lines = [{"what": "read", "gb_per_s": 4400.0},
+                 {"what": "weights", "way": "as they lie", "together": 2, "gb_per_s": 4700.0},
+                 {"what": "peak", "tflop_per_s": 750.0},
+                 {"what": "chain", "way": "chosen", "m": 8, "us": 3600.0, "floor_us": 3000.0,
+                  "ratio": 1.2},
+                 {"what": "chain", "way": "rows", "m": 8}]
+        rows = parsers.gemm_rows("g")(outcome("\n".join(map(json.dumps, lines))))
+        self.assertEqual([(r.what, r.measured, r.limit) for r in rows], [
+            ("HBM read", "4400 GB/s", ""),
+            ("weights by the copy engine, as they lie, 2 at once", "4700 GB/s", "4400 GB/s"),
+            ("cuBLASLt bf16 8192³", "750 TFLOP/s", ""),
+            ("decode step's products, M 8, chosen", "1.20 × floor (3600 µs)", "3000 µs")])
 
     def test_attention_table(self):
         text = ("HBM read 4628 GB/s\n\ndecode            batch  context  us/layer    MB  floor us\n"

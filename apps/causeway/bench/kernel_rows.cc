@@ -9,16 +9,16 @@ namespace causeway::app {
 using kernels::bench::KernelBenchRow;
 
 void print_kernel_rows(const std::vector<KernelBenchRow>& rows) {
-  fmt::print("{:<24} {:<30} {:>10} {:>10} {:<8} {:>6} {:>6} {:>7} {:>5} {:>10}  {}\n", "kernel",
-             "shape", "median", "limit", "unit", "ratio", "wanted", "spread", "runs", "chain_read",
-             "the limit is");
+  fmt::print("{:<24} {:<30} {:>10} {:>10} {:<8} {:>6} {:>6} {:>7} {:>5}  {}\n", "kernel", "shape",
+             "median", "limit", "unit", "ratio", "wanted", "spread", "runs", "the limit is");
   for (const KernelBenchRow& row : rows) {
     fmt::print("{:<24} {:<30} {:>10.1f} {:>10.1f} {:<8} {:>6.2f} {:>6} {:>6.0f}% {:>5} ", row.name,
                row.shape, row.measured, row.limit, row.unit, row.ratio,
                row.ratio_wanted > 0 ? fmt::format("{:.2f}", row.ratio_wanted) : "",
                100 * row.spread, row.runs);
-    fmt::print("{:>10}  {}\n", row.chain > 0 ? fmt::format("{:.1f}", row.chain) : "",
-               row.limit_name);
+    fmt::print(" {}", row.limit_name);
+    for (const auto& [name, value] : row.further) fmt::print("; {} {:.1f}", name, value);
+    fmt::print("\n");
   }
 }
 
@@ -35,7 +35,7 @@ nlohmann::ordered_json kernel_rows_json(const std::vector<KernelBenchRow>& rows)
                     {"spread", row.spread},
                     {"runs", row.runs},
                     {"limit_name", row.limit_name}});
-    if (row.chain > 0) list.back()["chain_read"] = row.chain;
+    for (const auto& [name, value] : row.further) list.back()[name] = value;
   }
   return list;
 }

@@ -51,11 +51,7 @@ struct Reader {
     const int slot = asked++ % pieces;
     const auto bytes = static_cast<std::uint32_t>(min(std::int64_t{kPiece}, left));
     ptx::barrier_arrive_expect(barriers + slot * 8, bytes);
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
-        " [%0], [%1], %2, [%3], %4;" ::"r"(ring + slot * kPiece),
-        "l"(at), "r"(bytes), "r"(barriers + slot * 8), "l"(policy)
-        : "memory");
+    ptx::load_bytes(ring + slot * kPiece, at, bytes, barriers + slot * 8, policy);
     at += bytes;
     left -= bytes;
     return true;

@@ -14,6 +14,12 @@
 
 namespace causeway::kernels::bench {
 
+// What else was measured in the same run; the ratio is not to it.
+struct FurtherLimit {
+  std::string name;
+  double value = 0;  // median, in the row's unit
+};
+
 struct KernelBenchRow {
   std::string name;
   std::string shape;
@@ -24,7 +30,7 @@ struct KernelBenchRow {
   double spread = 0;    // (largest - smallest) ÷ median, of measured
   std::int64_t runs = 0;
   std::string limit_name;   // what the limit is
-  double chain = 0;         // median of the further limit "chain_read", in `unit`; 0: none
+  std::vector<FurtherLimit> further = {};
   double ratio_wanted = 0;  // the ratio that the project demands; 0: none
 };
 
@@ -41,10 +47,10 @@ using BenchProgress =
 struct BenchSample {
   double measured = 0;
   double limit = 0;
-  double chain = 0;  // a further limit; 0: none
+  std::vector<double> further = {};  // as many as the row's, in that order
 };
 
-// Fills measured, limit, ratio, spread and runs of `row` from samples; `scale` to the row's unit.
+// Fills all but the names and the wish of `row` from samples; `scale` to the row's unit.
 void summarise(const std::vector<BenchSample>& samples, double scale, KernelBenchRow& row);
 
 // kResourceExhausted when the machine has no room for the buffers. Uses all threads; minutes.

@@ -261,17 +261,20 @@ class Bench {
 }  // namespace
 
 void summarise(const std::vector<BenchSample>& samples, double scale, KernelBenchRow& row) {
-  std::vector<double> measured, limits, ratios, chains;
+  std::vector<double> measured, limits, ratios;
   for (const BenchSample& sample : samples) {
     measured.push_back(sample.measured * scale);
     limits.push_back(sample.limit * scale);
     ratios.push_back(sample.measured / sample.limit);
-    chains.push_back(sample.chain * scale);
   }
   row.measured = median(measured);
   row.limit = median(limits);
   row.ratio = median(ratios);
-  row.chain = median(chains);
+  for (std::size_t i = 0; i < row.further.size(); ++i) {
+    std::vector<double> values;
+    for (const BenchSample& sample : samples) values.push_back(sample.further.at(i) * scale);
+    row.further[i].value = median(values);
+  }
   const auto [low, high] = std::minmax_element(measured.begin(), measured.end());
   row.spread = (*high - *low) / row.measured;
   row.runs = std::ssize(samples);

@@ -1,5 +1,6 @@
 // The resident-weight product against its limits, all measured in one run:
 //   read       a kernel that only reads, over buffers larger than L2: the floor's bandwidth
+//   weights    all weights by the copy engine alone, in kSplit's steps and otherwise
 //   peak       cuBLASLt at 8192³
 //   shapes     per weight shape and m: ours (both kernels), the best that cuBLASLt's
 //              heuristics offer, the first that they offer, and the floor; weights rotate, so that
@@ -7,7 +8,7 @@
 //   chain      the products of a whole decode step of Llama-3.1-8B, every weight at its own place
 //              (15 GB), in one CUDA graph, against bytes ÷ read bandwidth
 //
-//   gemm_gpu_bench [--what read,peak,shapes,chain] [--rows M,M,…] [--reps R]
+//   gemm_gpu_bench [--what read,weights,peak,shapes,chain] [--rows M,M,…] [--reps R]
 // One line of JSON a measurement on stdout, a readable one on stderr.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -23,6 +24,8 @@
 
 #include "kernels/gemm/cublaslt.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/read_weights.cuh"
+#include "kernels/gemm/tensor_map.cuh"
 
 namespace causeway::kernels::gemm {
 namespace {
@@ -45,7 +48,7 @@ T must(Result<T> result) {
 }
 
 struct Options {
-  std::string what = "read,peak,shapes,chain";
+  std::string what = "read,weights,peak,shapes,chain";
   std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 8192};
   int reps = 7;
 };
@@ -194,6 +197,34 @@ void measure_read(Bench& b) {
   b.read_bytes_per_us = static_cast<double>(bytes) / best;
   std::printf("{\"what\":\"read\",\"gb_per_s\":%.1f}\n", b.read_bytes_per_us / 1e3);
   std::fprintf(stderr, "read: %.0f GB/s\n", b.read_bytes_per_us / 1e3);
+}
+
+// All of the pool as one matrix of Llama-3.1-8B's k.
+void measure_weights(Bench& b) {
+  constexpr std::int64_t kColumns = 4096;
+  const std::int64_t tiles = b.pool_elements / (kColumns * kSplitRows);
+  const TensorShape shape = {.rank = 2,
+                             .sizes = {map_size(kColumns), map_size(tiles * kSplitRows)},
+                             .strides = {map_size(kColumns * 2)},
+                             .box = {map_box(kSplitStepK), map_box(kSplitRows)}};
+  const CUtensorMap map = must(encode(must(find_encoder()), b.pool, shape));
+  must(cudaFuncSetAttribute(read_weights, cudaFuncAttributeMaxDynamicSharedMemorySize, kReadShared),
+       "shared memory");
+  const auto bytes = static_cast<double>(tiles * kSplitRows * kColumns * 2);
+  for (const bool boxes : {false, true}) {
+    for (const int together : {1, 2, 4}) {
+      const ReadWeights args = {b.pool, tiles, kColumns / kSplitStepK, boxes, together};
+      const Times t = time(b, 1, [&] {
+        read_weights<<<static_cast<unsigned>(b.facts.sm_count), 32, kReadShared, b.stream>>>(map,
+                                                                                             args);
+      });
+      const char* way = boxes ? "boxes of 128 rows" : "as they lie";
+      std::printf("{\"what\":\"weights\",\"way\":\"%s\",\"together\":%d,\"gb_per_s\":%.1f}\n", way,
+                  together, bytes / t.median / 1e3);
+      std::fprintf(stderr, "weights: %s, %d at once: %.0f GB/s\n", way, together,
+                   bytes / t.median / 1e3);
+    }
+  }
 }
 
 struct Weight {
@@ -393,6 +424,7 @@ int run(const Options& options) {
     return options.what.find(what) != std::string::npos;
   };
   measure_read(b);
+  if (wanted("weights")) measure_weights(b);
   if (wanted("peak")) measure_peak(b);
   if (wanted("chain")) {
     for (const std::int64_t m : {1, 8, 16, 32, 64, 128}) measure_chain(b, m);

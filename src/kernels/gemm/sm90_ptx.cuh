@@ -60,6 +60,16 @@ CAUSEWAY_DEVICE uint64_t policy_stream() {
   return policy;
 }
 
+// Bytes as they lie, by such a policy.
+CAUSEWAY_DEVICE void load_bytes(uint32_t target, const void* source, uint32_t bytes,
+                                uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], %4;" ::"r"(target),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
 CAUSEWAY_DEVICE void load_box_streamed(uint32_t target, const CUtensorMap* map, int column, int row,
                                        uint32_t barrier, uint64_t policy) {
   asm volatile(

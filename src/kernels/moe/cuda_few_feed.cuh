@@ -35,7 +35,7 @@ struct FewFeeder {
       if (asks) {
         const uint32_t target = place.address + cursor.stage * place.at.stage_bytes +
                                 (part * kAskers + lane) * place.at.pitch;
-        bulk_load(target, source + column * 2, bytes, place.full(cursor.stage), policy);
+        ptx::load_bytes(target, source + column * 2, bytes, place.full(cursor.stage), policy);
       }
       cursor.advance();
     }

@@ -110,15 +110,6 @@ CAUSEWAY_DEVICE void workers_sync() {
   asm volatile("bar.sync 1, %0;" ::"n"(kWorkers) : "memory");
 }
 
-CAUSEWAY_DEVICE void bulk_load(uint32_t target, const void* source, uint32_t bytes,
-                               uint32_t barrier, uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
-      " [%0], [%1], %2, [%3], %4;" ::"r"(target),
-      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
-      : "memory");
-}
-
 // Cache policy as without one.
 CAUSEWAY_DEVICE uint64_t policy_normal() {
   uint64_t policy;
