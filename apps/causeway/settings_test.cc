@@ -6,6 +6,8 @@
 #include <fstream>
 #include <map>
 
+#include "base/testing/temporary_directory.h"
+
 namespace causeway::app {
 namespace {
 
@@ -21,7 +23,6 @@ class Settings : public ::testing::Test {
     command_.add_option("--api-key", keys_);
     command_.add_option("--config", config_);
   }
-  ~Settings() override { std::remove(file_.c_str()); }
 
   Status apply(const std::vector<std::string>& arguments, std::map<std::string, std::string> env,
                const std::string& yaml) {
@@ -35,8 +36,8 @@ class Settings : public ::testing::Test {
   }
 
   CLI::App command_{"", "serve"};
-  std::string file_ = ::testing::TempDir() + "settings_" +
-                      ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml";
+  TemporaryDirectory directory_;
+  std::string file_ = directory_.path() / "settings.yaml";
   std::int64_t length_ = 1;
   bool flag_ = false;
   std::vector<std::string> keys_;

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/temporary_directory.h"
 #include "device/memory_headroom.h"
 
 namespace causeway::device {
@@ -142,17 +143,15 @@ TEST(HostMemoryDeath, AddressesAreChecked) {
 class MemoryHeadroomTest : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(testing::TempDir()) / ("headroom_" + std::to_string(::getpid()));
-    fs::remove_all(root_);
     paths_ = {(root_ / "proc").string(), (root_ / "cgroup").string()};
     write("proc/meminfo", "MemTotal: 999999 kB\nMemAvailable:   2048 kB\nSwapFree: 5 kB\n");
   }
-  void TearDown() override { fs::remove_all(root_); }
   void write(const std::string& path, const std::string& text) {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
-  fs::path root_;
+  TemporaryDirectory directory_;
+  fs::path root_ = directory_.path();
   SystemPaths paths_;
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/temporary_directory.h"
 #include "fleet/testing/snapshot.h"
 
 namespace causeway::fleet {
@@ -11,7 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 using testing::write_file;
 using testing::write_snapshot;
 
@@ -22,7 +22,7 @@ std::vector<std::string> names(const std::vector<ModelSource>& sources) {
 }
 
 TEST(FindModels, SubfoldersAndHubCacheByName) {
-  TemporaryFolder folder;
+  TemporaryDirectory folder;
   write_snapshot(folder.path() / "b");
   write_snapshot(folder.path() / "a");
   write_file(folder.path() / "notes" / "readme.txt", "no model");
@@ -36,7 +36,7 @@ TEST(FindModels, SubfoldersAndHubCacheByName) {
 }
 
 TEST(FindModels, HubRevisionCannotLeaveTheCache) {
-  TemporaryFolder folder;
+  TemporaryDirectory folder;
   write_snapshot(folder.path() / "outside");
   const fs::path hub = folder.path() / "cache" / "models--org--name";
   write_snapshot(hub / "snapshots" / "111");
@@ -47,13 +47,13 @@ TEST(FindModels, HubRevisionCannotLeaveTheCache) {
 }
 
 TEST(FindModels, EmptyAndMissingFolders) {
-  TemporaryFolder folder;
+  TemporaryDirectory folder;
   EXPECT_EQ(find_models(folder.path()).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(find_models(folder.path() / "nowhere").error().code, ErrorCode::kNotFound);
 }
 
 TEST(SingleModel, NameIsTheFolderUnlessGiven) {
-  TemporaryFolder folder;
+  TemporaryDirectory folder;
   write_snapshot(folder.path() / "llama");
   EXPECT_EQ(single_model(folder.path() / "llama", "").value().name, "llama");
   EXPECT_EQ(single_model(folder.path() / "llama", "x").value().name, "x");
@@ -66,7 +66,7 @@ class LoadEntry : public ::testing::Test {
   Result<std::unique_ptr<CatalogueEntry>> load(const EntryOptions& options = {}) {
     return load_entry(ModelId(0), {"m", folder_.path()}, options);
   }
-  TemporaryFolder folder_;
+  TemporaryDirectory folder_;
 };
 
 TEST_F(LoadEntry, ReadsWhatTheServerNeeds) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "base/testing/temporary_directory.h"
 #include "fleet/testing/snapshot.h"
 
 namespace causeway::fleet {
@@ -123,7 +124,7 @@ class LocalFleetTest : public ::testing::Test {
     return request;
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryDirectory folder_;
   RealClock clock_;
   InstantExecutor executor_;
   CollectingSink collected_;

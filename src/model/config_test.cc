@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temporary_directory.h"
 #include "base/testing/test_data.h"
 
 namespace causeway::model {
@@ -171,9 +172,8 @@ TEST(Config, HostileTextIsRefused) {
 }
 
 TEST(Config, LoadsAndAddsTheEosOfGeneration) {
-  const auto directory = std::filesystem::path(::testing::TempDir()) / "causeway_config_test";
-  std::filesystem::remove_all(directory);
-  std::filesystem::create_directories(directory);
+  const TemporaryDirectory temporary;
+  const std::filesystem::path& directory = temporary.path();
   EXPECT_EQ(load_config(directory).error().code, ErrorCode::kNotFound);
   std::ofstream(directory / "config.json") << with(llama(), "eos_token_id", 7).dump();
   EXPECT_THAT(load_config(directory)->eos, ::testing::ElementsAre(7));
@@ -185,7 +185,6 @@ TEST(Config, LoadsAndAddsTheEosOfGeneration) {
   EXPECT_THAT(broken.error().message, HasSubstr("generation_config.json"));
   std::ofstream(directory / "config.json") << "{";
   EXPECT_THAT(load_config(directory).error().message, HasSubstr("config.json"));
-  std::filesystem::remove_all(directory);
 }
 
 TEST(Config, HostTypeIsExact) {

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temporary_directory.h"
 #include "text/chat_template.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
@@ -23,7 +24,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using weights::testing::read_file;
-using weights::testing::TemporaryDirectory;
 
 constexpr Family kFamilies[] = {Family::kLlama, Family::kQwen3, Family::kQwen3Moe};
 

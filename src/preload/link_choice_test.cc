@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/temporary_directory.h"
 #include "preload/testing/fake_driver.h"
 
 namespace causeway::preload {
@@ -52,8 +53,8 @@ TEST(RanksOf, CountsAmongAllGpusOfTheMachine) {
 }
 
 TEST(OnlyMap, IsTakenWhenThereIsNoOther) {
-  const std::string folder = testing::TempDir() + "/causeway_maps";
-  std::filesystem::remove_all(folder);
+  const TemporaryDirectory directory;
+  const std::string folder = directory.path() / "maps";
   EXPECT_EQ(only_map_in("", 2), "");
   EXPECT_EQ(only_map_in(folder, 2), "");
   std::filesystem::create_directories(folder);
@@ -65,7 +66,6 @@ TEST(OnlyMap, IsTakenWhenThereIsNoOther) {
   EXPECT_EQ(only_map_in(folder, 8), "");
   put("links-2x-b-2.json");
   EXPECT_EQ(only_map_in(folder, 2), "");
-  std::filesystem::remove_all(folder);
 }
 
 TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
@@ -75,7 +75,8 @@ TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
   const RealClock clock;
   auto gpus = Gpus::open(native, {{0, 1, 2}, {1}, mib(4)}, clock);
   ASSERT_TRUE(gpus.ok()) << gpus.error().message;
-  const std::string broken = testing::TempDir() + "/causeway_broken_map.json";
+  const TemporaryDirectory directory;
+  const std::string broken = directory.path() / "broken.json";
   std::ofstream(broken) << "{\"causeway_link_map\": 1, \"links\": 99";
   for (const std::string& file : {std::string("none"), std::string("/not/there"), broken}) {
     const transfer::PathFacts facts = paths_for(**gpus, file, "");
@@ -84,7 +85,6 @@ TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
     EXPECT_EQ(facts.way(Direction::kOut).reach[1], LinkSet::of(1)) << file;
     EXPECT_EQ(facts.way(Direction::kOut).best[2], LinkSet::of(1).with(2)) << file;
   }
-  std::filesystem::remove(broken);
 }
 
 }  // namespace

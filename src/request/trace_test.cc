@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "base/testing/temporary_directory.h"
 #include "base/testing/test_data.h"
 
 namespace causeway::request {
@@ -14,13 +15,11 @@ namespace fs = std::filesystem;
 class TraceFile : public testing::Test {
  protected:
   fs::path write(const std::string& content) {
-    path_ = fs::path(testing::TempDir()) /
-            (std::string("trace_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::ofstream(path_) << content;
-    return path_;
+    const fs::path path = directory_.path() / "trace";
+    std::ofstream(path) << content;
+    return path;
   }
-  void TearDown() override { fs::remove(path_); }
-  fs::path path_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(TraceFile, Azure) {

@@ -1,9 +1,10 @@
 #include "server/metrics.h"
 
-#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <regex>
 
+#include "base/testing/temporary_directory.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server {
@@ -59,10 +60,10 @@ TEST_F(ServerTest, MetricsPassPromtool) {
   // servers use one as prefix all the same, and so do we: that one opinion is left out.
   const std::string text = std::regex_replace(Client(server->port()).get("/metrics").body,
                                               std::regex("causeway:"), "causeway_");
-  const std::string path = ::testing::TempDir() + "/metrics.txt";
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() / "metrics.txt";
   std::ofstream(path) << text;
   EXPECT_EQ(std::system(("promtool check metrics < " + path).c_str()), 0) << text;
-  std::remove(path.c_str());
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temporary_directory.h"
+
 namespace causeway::text {
 namespace {
 
@@ -17,15 +19,6 @@ using testing::HasSubstr;
 
 class ChatTemplateFiles : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    directory_ =
-        std::filesystem::path(testing::TempDir()) / (std::string("chat_template_") + test->name());
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(directory_ / name, std::ios::binary) << text;
   }
@@ -42,7 +35,8 @@ class ChatTemplateFiles : public testing::Test {
     return loaded.ok() ? ErrorCode::kIo : loaded.error().code;
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_;
+  const std::filesystem::path& directory_ = temporary_.path();
 };
 
 TEST_F(ChatTemplateFiles, TheFileOfItsOwnWins) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "base/testing/temporary_directory.h"
 #include "text/bpe_model.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
@@ -418,7 +419,8 @@ TEST(Hostile, ExplodingDecoderIsAnError) {
 }
 
 TEST(LoadTokenizer, NamesWhatIsMissing) {
-  const auto tokenizer = load_tokenizer(::testing::TempDir());
+  const TemporaryDirectory directory;
+  const auto tokenizer = load_tokenizer(directory.path());
   ASSERT_FALSE(tokenizer.ok());
   EXPECT_EQ(tokenizer.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.json"));

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/random.h"
+#include "base/testing/temporary_directory.h"
 #include "topology/discover.h"
 #include "topology/render.h"
 #include "topology/snapshot.h"
@@ -216,8 +217,8 @@ TEST(Render, ShowsTreeTableAndNotes) {
 
 TEST(CpuQuota, TheTightestGroupCounts) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::path(testing::TempDir()) / "causeway_cpu_quota";
-  fs::remove_all(root);
+  const TemporaryDirectory directory;
+  const fs::path& root = directory.path();
   const auto write = [&](const std::string& path, const std::string& text) {
     fs::create_directories((root / path).parent_path());
     std::ofstream(root / path) << text;

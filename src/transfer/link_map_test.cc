@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/random.h"
+#include "base/testing/temporary_directory.h"
 #include "transfer/testing/machines.h"
 
 namespace causeway::transfer {
@@ -152,12 +153,8 @@ TEST(LinkMap, DamagedTextIsRefusedOrMakesSense) {
 
 class LinkMapCache : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "link_map_cache";
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string folder_;
+  const TemporaryDirectory directory_;
+  const std::string folder_ = directory_.path() / "maps";
 };
 
 TEST_F(LinkMapCache, KeepsAMapByMachine) {

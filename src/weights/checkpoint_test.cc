@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temporary_directory.h"
 #include "weights/testing/checkpoints.h"
 
 namespace causeway::weights {
@@ -13,7 +14,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using testing::write_file;
 using testing::write_tensors;
 

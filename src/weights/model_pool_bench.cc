@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/testing/temporary_directory.h"
 #include "weights/checkpoint.h"
 #include "weights/model_pool.h"
 #include "weights/parallel_read.h"
@@ -36,7 +37,7 @@ constexpr Bytes kPiece = mib(8);
 
 // A Llama-3.2-1B in small: 1.4 GiB of bf16 in one file of adjacent tensors, as published files are.
 struct Files {
-  testing::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   LoadPlan plan{DType::kBF16, {}};
 
   Files() {

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temporary_directory.h"
 #include "base/testing/test_data.h"
 #include "weights/checkpoint.h"
 #include "weights/convert.h"
@@ -19,7 +20,6 @@ namespace causeway::weights {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using testing::write_tensors;
 
 constexpr ModelId kModel(3);

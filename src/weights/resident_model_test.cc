@@ -5,13 +5,12 @@
 
 #include <cstring>
 
+#include "base/testing/temporary_directory.h"
 #include "device/host/host_machine.h"
 #include "weights/testing/checkpoints.h"
 
 namespace causeway::weights {
 namespace {
-
-using testing::TemporaryDirectory;
 
 constexpr ModelId kModel{1};
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/testing/temporary_directory.h"
 #include "weights/checkpoint.h"
 #include "weights/testing/checkpoints.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::raw_safetensors;
-using testing::TemporaryDirectory;
 using testing::write_file;
 
 Result<SafetensorsHeader> parse(std::string_view header, std::int64_t data_bytes) {

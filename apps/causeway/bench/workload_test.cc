@@ -5,6 +5,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/testing/temporary_directory.h"
+
 namespace causeway::bench {
 namespace {
 
@@ -55,7 +57,8 @@ TEST(Workload, PoissonRate) {
 }
 
 TEST(Workload, EqualTraceBlocksGiveEqualPrefixes) {
-  const std::string file = ::testing::TempDir() + "workload_blocks.jsonl";
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "blocks.jsonl";
   std::ofstream(file)
       << R"({"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [7, 8]})"
       << "\n"
@@ -66,7 +69,6 @@ TEST(Workload, EqualTraceBlocksGiveEqualPrefixes) {
   options.time_scale = 0.5;
   options.output_tokens_max = 5;
   const auto requests = make_workload(options).value();
-  std::remove(file.c_str());
   ASSERT_EQ(requests.size(), 2u);
   EXPECT_EQ(requests[1].arrival, seconds(1));
   EXPECT_EQ(requests[1].output_tokens, 5);

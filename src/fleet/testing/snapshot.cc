@@ -1,11 +1,7 @@
 #include "fleet/testing/snapshot.h"
 
-#include <stdlib.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
-
-#include "base/check.h"
 
 namespace causeway::fleet::testing {
 namespace {
@@ -46,17 +42,6 @@ std::string byte_tokenizer_json() {
       {"decoder", {{"type", "ByteLevel"}}},
       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}
       .dump();
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (fs::temp_directory_path() / "causeway-fleet-XXXXXX").string();
-  CAUSEWAY_CHECK(mkdtemp(pattern.data()) != nullptr, "a temporary folder");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code error;
-  fs::remove_all(path_, error);
 }
 
 void write_file(const fs::path& file, const std::string& content) {

@@ -10,19 +10,6 @@ namespace causeway::fleet::testing {
 // "<s>" (256) and "</s>" (257).
 std::string byte_tokenizer_json();
 
-// A folder that removes itself.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 void write_file(const std::filesystem::path& file, const std::string& content);
 
 // config.json of a tiny Llama with a context of 128 tokens, and the tokenizer.

@@ -1,9 +1,6 @@
-// Checkpoints for tests: directories that vanish, files with any header, generated tensors.
+// Checkpoints for tests: files with any header, generated tensors.
 #pragma once
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,30 +13,6 @@
 #include "weights/safetensors_writer.h"
 
 namespace causeway::weights::testing {
-
-// A new empty directory, removed with all it holds at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "causeway-XXXXXX").string();
-  CAUSEWAY_CHECK(::mkdtemp(name.data()) != nullptr, std::strerror(errno));
-  path_ = name;
-}
-
-inline TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 inline void write_file(const std::filesystem::path& path, std::string_view content) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
