@@ -97,31 +97,52 @@ bool halves_serve(const CudaRequest& r, int sms) {
          r.m <= kSplitMax && 2 * split_tiles(r) <= sms && r.k % (2 * r.parts * kSplitStepK) == 0;
 }
 
+std::int64_t split_steps(const CudaRequest& r) { return r.k / kSplitStepK / r.parts; }
+
+CudaPairs pairs_for(const CudaRequest& r, int sms) {
+  if (halves_serve(r, sms)) return CudaPairs::kHalves;
+  const bool inputs =
+      stores_boxes(r) && r.m > kRowsMax && split_steps(r) >= kSplitKeptMax && sms > 1;
+  return inputs ? CudaPairs::kInputs : CudaPairs::kNone;
+}
+
+// Tiles, their steps and the CTAs that share them.
+void deal_out(CudaPlan& plan, int sms) {
+  const CudaRequest& r = plan.request;
+  const auto tiles = static_cast<int>(split_tiles(r));
+  const auto steps = static_cast<int>(split_steps(r));
+  switch (plan.pairs) {
+    case CudaPairs::kNone:
+      plan.tiles = tiles;
+      plan.k_steps = steps;
+      plan.ctas = std::min(sms, tiles);
+      return;
+    case CudaPairs::kHalves:
+      plan.tiles = tiles;
+      plan.k_steps = steps / 2;
+      plan.ctas = 2 * tiles;
+      return;
+    case CudaPairs::kInputs:
+      plan.tiles = static_cast<int>(ceil_div(tiles / r.parts, 2) * r.parts);
+      plan.k_steps = steps;
+      plan.ctas = 2 * std::min(sms / 2, plan.tiles);
+      return;
+  }
+}
+
 Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
-  const std::int64_t tiles = split_tiles(r), k_steps = r.k / kSplitStepK / r.parts;
   if (!fits_own(r) || r.norm || r.m > kSplitMax || sms * 4 > kFlagBytes.count ||
-      tiles * k_steps > EvenShares::kTotalMax) {
+      split_tiles(r) * split_steps(r) > EvenShares::kTotalMax) {
     return unsupported("GEMM: kSplit cannot do this product");
   }
-  const bool halves = halves_serve(r, sms);
-  plan.batch = !halves && r.m > 64 && r.m <= 96 ? 96 : batch_of(r.m);
-  plan.tiles = static_cast<int>(tiles);
+  plan.pairs = pairs_for(r, sms);
+  plan.batch = plan.pairs != CudaPairs::kHalves && r.m > 64 && r.m <= 96 ? 96 : batch_of(r.m);
   plan.step_k = kSplitStepK;
-  plan.k_steps = static_cast<int>(halves ? k_steps / 2 : k_steps);
+  deal_out(plan, sms);
   // Kernels of up to 16 rows are general ones.
-  plan.boxes = stores_boxes(r) && plan.batch > 16 && (halves || k_steps >= kSplitKeptMax) &&
-               (plan.batch <= 32 || sms > 1);
-  if (halves) {
-    plan.pairs = CudaPairs::kHalves;
-    plan.ctas = static_cast<int>(2 * tiles);
-  } else if (plan.boxes && plan.batch > 32) {
-    plan.pairs = CudaPairs::kInputs;
-    plan.tiles = static_cast<int>(ceil_div(split_tiles(r) / r.parts, 2) * r.parts);
-    plan.ctas = static_cast<int>(2 * std::min<std::int64_t>(sms / 2, plan.tiles));
-  } else {
-    plan.ctas = static_cast<int>(std::min<std::int64_t>(sms, tiles));
-  }
+  plan.boxes = plan.pairs != CudaPairs::kNone ||
+               (plan.batch == 32 && stores_boxes(r) && split_steps(r) >= kSplitKeptMax);
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
   // Spent parts lie behind what these sums may take.
