@@ -654,7 +654,8 @@ bool run_in_turns(const Buffers& b, CudaGemm& gemm) {
   return wrong == 0 && zero;
 }
 
-// A product that drops what is spent beside its work: the result is as without, the rest stays.
+// A product that drops what is spent beside its work: that is gone, the rest stays, and the result
+// is as without.
 bool run_dropping(const Buffers& b, CudaGemm& gemm, Random& random) {
   Case c;
   c.request = {.m = random.between(33, 128), .n = 648, .k = 1024, .silu_mul = true};
@@ -672,9 +673,17 @@ bool run_dropping(const Buffers& b, CudaGemm& gemm, Random& random) {
   for (testing::Partly& part : parts) part.write(b.stream);
   if (!run.launch(gemm, *plan, b.out[1], Overlap::kNo).ok()) return false;
   bool kept = run.fetch(b.out[1]) == run.fetch(b.out[0]);
-  for (const testing::Partly& part : parts) kept = kept && part.rest_is_kept();
+  std::int64_t lines = 0, dropped = 0;
+  for (const testing::Partly& part : parts) {
+    const testing::Partly::Outcome outcome = part.outcome();
+    kept = kept && outcome.rest_is_kept;
+    lines += outcome.lines;
+    dropped += outcome.dropped;
+  }
   if (!kept) std::fprintf(stderr, "WRONG: dropping what is spent changes something else\n");
-  return kept;
+  const bool drops = dropped > 0 || lines == 0;
+  if (!drops) std::fprintf(stderr, "WRONG: of %ld lines that are spent none is dropped\n", lines);
+  return kept && drops;
 }
 
 // Parts where a step leaves them, in a workspace of just the bytes that the plan says.

@@ -8,7 +8,7 @@
 namespace causeway::kernels::testing {
 
 // The rest must stay. It is written just before, and what HBM has is something else, so that a line
-// too many would come back as that.
+// that is dropped comes back as that: each, if nobody else uses the GPU.
 class Partly {
  public:
   explicit Partly(Random& random) {
@@ -23,16 +23,23 @@ class Partly {
   void write(cudaStream_t stream) {
     must(cudaMemsetAsync(memory_.get(), kValue, kBytes, stream), "what is spent");
   }
-  bool rest_is_kept() const {
+  // What has come of it.
+  struct Outcome {
+    bool rest_is_kept = true;
+    std::int64_t lines = 0, dropped = 0;  // to drop; of them, those that no longer are as written
+  };
+  Outcome outcome() const {
     const SpentLines lines = spent_lines(spent_);
     const std::int64_t begin = lines.count > 0 ? lines.first - memory_.get() : 0;
     const std::int64_t end = begin + lines.count * kSpentLine;
     const std::vector<char> now = memory_.fetch();
+    const auto changed = [&](std::int64_t i) { return now[static_cast<std::size_t>(i)] != kValue; };
+    Outcome outcome = {.lines = lines.count};
     for (std::int64_t i = 0; i < kBytes; ++i) {
-      const bool dropped = i >= begin && i < end;
-      if (!dropped && now[static_cast<std::size_t>(i)] != kValue) return false;
+      if (changed(i) && (i < begin || i >= end)) outcome.rest_is_kept = false;
     }
-    return true;
+    for (std::int64_t i = begin; i < end; i += kSpentLine) outcome.dropped += changed(i) ? 1 : 0;
+    return outcome;
   }
 
  private:
