@@ -99,11 +99,14 @@ bool halves_serve(const CudaRequest& r, int sms) {
 
 std::int64_t split_steps(const CudaRequest& r) { return r.k / kSplitStepK / r.parts; }
 
+// Of tiles that are not halved: steps for the stages that a tile's end keeps, too.
+bool keeps_stages(const CudaRequest& r) {
+  return stores_boxes(r) && split_steps(r) >= kSplitKeptMax;
+}
+
 CudaPairs pairs_for(const CudaRequest& r, int sms) {
   if (halves_serve(r, sms)) return CudaPairs::kHalves;
-  const bool inputs =
-      stores_boxes(r) && r.m > kRowsMax && split_steps(r) >= kSplitKeptMax && sms > 1;
-  return inputs ? CudaPairs::kInputs : CudaPairs::kNone;
+  return r.m > kRowsMax && keeps_stages(r) && sms > 1 ? CudaPairs::kInputs : CudaPairs::kNone;
 }
 
 // Tiles, their steps and the CTAs that share them.
@@ -141,8 +144,7 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   plan.step_k = kSplitStepK;
   deal_out(plan, sms);
   // Kernels of up to 16 rows are general ones.
-  plan.boxes = plan.pairs != CudaPairs::kNone ||
-               (plan.batch == 32 && stores_boxes(r) && split_steps(r) >= kSplitKeptMax);
+  plan.boxes = plan.pairs != CudaPairs::kNone || (plan.batch == 32 && keeps_stages(r));
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
   // Spent parts lie behind what these sums may take.

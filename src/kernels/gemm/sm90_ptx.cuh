@@ -189,8 +189,7 @@ CAUSEWAY_DEVICE void store_cluster(uint32_t address, float4 v) {
 }
 
 // At a barrier of another CTA of the cluster. It orders reads of this thread's that have ended;
-// with
-// `.release.cluster` it would be a fence to L2.
+// with `.release.cluster` it would be a fence to L2.
 CAUSEWAY_DEVICE void barrier_arrive_cluster(uint32_t address, uint32_t arrivals) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0], %1;" ::"r"(address), "r"(arrivals)
                : "memory");
