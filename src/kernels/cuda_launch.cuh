@@ -16,23 +16,22 @@
 
 #include "base/result.h"
 #include "kernels/cuda_stream.h"
+#include "kernels/ptx/launch.cuh"
 
 namespace causeway::kernels {
 
-__device__ __forceinline__ void let_successor_start() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
+__device__ __forceinline__ void let_successor_start() { ptx::dependents_launch(); }
 
 // Lets the successor start, and returns once all that the predecessor wrote is visible.
 __device__ __forceinline__ void wait_for_predecessor() {
   let_successor_start();
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  ptx::dependency_wait();
 }
 
 // As wait_for_predecessor(), but no kernel behind this one starts before the predecessor has ended:
 // kernels behind may then read before they wait what kernels in front of this one wrote.
 __device__ __forceinline__ void wait_then_let_successor_start() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  ptx::dependency_wait();
   let_successor_start();
 }
 

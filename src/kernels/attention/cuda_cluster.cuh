@@ -7,29 +7,26 @@
 
 #include <cstdint>
 
+#include "kernels/ptx/barrier.cuh"
+
 namespace causeway::kernels::attention::cluster {
 
 // All threads of all CTAs of the cluster, once each. What a thread wrote before is not published:
 // only that it has come.
-__device__ __forceinline__ void arrive() {
-  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-}
-__device__ __forceinline__ void wait() {
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
+CAUSEWAY_DEVICE void arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+CAUSEWAY_DEVICE void wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 // A barrier of one phase, complete once `bytes` have been sent to it. One thread, before arrive():
 // the other CTAs may send behind wait().
-__device__ __forceinline__ void expect(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
+CAUSEWAY_DEVICE void expect(uint32_t barrier, uint32_t bytes) {
+  ptx::barrier_init(barrier, 1);
+  ptx::barrier_init_fence();
+  ptx::barrier_arrive_expect(barrier, bytes);
 }
 
 // Returns once all has come, and is visible. The others send without waiting for anything that is
 // not in their own CTA or in front of the kernel, so that it does come.
-__device__ __forceinline__ void wait_for_bytes(uint32_t barrier) {
+CAUSEWAY_DEVICE void wait_for_bytes(uint32_t barrier) {
   uint32_t done = 0;
   while (done == 0) {
     asm volatile(
@@ -42,15 +39,9 @@ __device__ __forceinline__ void wait_for_bytes(uint32_t barrier) {
   }
 }
 
-// What lies at this CTA's `address`, in the CTA of `rank`.
-__device__ __forceinline__ uint32_t address_in(uint32_t address, uint32_t rank) {
-  uint32_t there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
-
-// 16 bytes to `target`, counted by `barrier`; both are addresses in the same CTA (address_in).
-__device__ __forceinline__ void send(uint32_t target, uint32_t barrier, const float4& value) {
+// 16 bytes to `target`, counted by `barrier`; both are addresses in the same CTA
+// (ptx::cluster_address).
+CAUSEWAY_DEVICE void send(uint32_t target, uint32_t barrier, const float4& value) {
   asm volatile(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
       "[%5];" ::"r"(target),

@@ -19,7 +19,10 @@
 #include "kernels/attention/cuda_cluster.cuh"
 #include "kernels/attention/cuda_few.cuh"
 #include "kernels/cuda_bf16.cuh"
-#include "kernels/cuda_mma.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 namespace {
@@ -102,7 +105,7 @@ struct FewRows {
       for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
         const int row = i * kRowsAtOnce + lane / kChunks;
         const int64_t at = __shfl_sync(kAll, offset, turn * kTile + row);
-        mma::copy_async(target + place<kSize>(row, lane % kChunks), source + at, row < count, once);
+        ptx::copy_async(target + place<kSize>(row, lane % kChunks), source + at, row < count, once);
       }
       target += kFewWarps * Place::kTileBytes;
     }
@@ -252,10 +255,10 @@ struct FewWorker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
-      mma::load_matrices(k, further(keys, i * 2));
+      ptx::load_matrices(k, further(keys, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
-        mma::multiply_add(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
+        ptx::mma_16x8x16(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
       }
     }
     const int left = range.length - tile * kTile - lane / 4;  // tokens from this lane's on
@@ -298,7 +301,7 @@ struct FewWorker {
       for (int j = 0; j < kAtOnce; ++j) {
         const int index = min(from + j, tiles - 1);
         const uint32_t tile = memory + Place::kValues + index * Place::kTileBytes;
-        mma::load_matrices_transposed(
+        ptx::load_matrices_transposed(
             v[j], tile + place<kSize>(lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
       }
 #pragma unroll
@@ -314,7 +317,7 @@ struct FewWorker {
     for (int j = 0; j < kAtOnce; j += 2) {
       const int index = min(from + j + lane / 16, tiles - 1);
       uint32_t four[4];
-      mma::load_matrices_transposed(
+      ptx::load_matrices_transposed(
           four,
           memory + Place::kWeights + (index * kEights + n) * Place::kWeightBytes + lane % 16 * 16);
       weight[j][0] = four[0];
@@ -335,8 +338,8 @@ struct FewWorker {
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
       float sums[4] = {}, totals[4] = {};
-      mma::multiply_add(sums, v[j], weight[j][0], weight[j][1]);
-      mma::multiply_add(totals, kOnes, weight[j][0], weight[j][1]);
+      ptx::mma_16x8x16(sums, v[j], weight[j][0], weight[j][1]);
+      ptx::mma_16x8x16(totals, kOnes, weight[j][0], weight[j][1]);
       const bool there = from + j < tiles;
       const float factor[2] = {there ? exp2_flushed(largest[j].x - next[0]) : 0,
                                there ? exp2_flushed(largest[j].y - next[1]) : 0};
@@ -368,16 +371,16 @@ struct FewWorker {
     for (int n = 0; n < kEights; ++n) {
       const int to = number >> log_share, in_share = number & ((1 << log_share) - 1);
       const int row = n * rank.ctas() + rank.rank;
-      const uint32_t barrier = cluster::address_in(memory + Place::kBarrier, to);
+      const uint32_t barrier = ptx::cluster_address(memory + Place::kBarrier, to);
       const uint32_t target =
-          cluster::address_in(memory + Place::kPieces + ((row << log_share) + in_share) * 16, to);
+          ptx::cluster_address(memory + Place::kPieces + ((row << log_share) + in_share) * 16, to);
       cluster::send(target, barrier, make_float4(out[n][0], out[n][1], out[n][2], out[n][3]));
       if (warp != n) continue;
 #pragma unroll 1
       for (int other = lane / 4; other < rank.ctas(); other += 8) {
         const uint32_t state =
-            cluster::address_in(memory + Place::kStates + (row * 4 + lane % 4) * 16, other);
-        const uint32_t counts = cluster::address_in(memory + Place::kBarrier, other);
+            ptx::cluster_address(memory + Place::kStates + (row * 4 + lane % 4) * 16, other);
+        const uint32_t counts = ptx::cluster_address(memory + Place::kBarrier, other);
         cluster::send(state, counts,
                       make_float4(above[n][0], total[n][0], above[n][1], total[n][1]));
       }
@@ -477,7 +480,7 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
   const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x / 32), 0);
   const FewRank rank = {static_cast<int>(blockIdx.x), 31 - __clz(static_cast<int>(gridDim.x))};
   const int kv_head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
-  const uint32_t memory = mma::shared_address(shared);
+  const uint32_t memory = ptx::shared_address(shared);
   using Worker = FewWorker<kSize, kEights>;
   if (threadIdx.x == 0) cluster::expect(memory + Place::kBarrier, Worker::bytes_of(rank));
   cluster::arrive();
@@ -493,7 +496,7 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
   }
 
   FewRows<kSize, kEights> rows = {a, range, frames, memory, kv_head, warp, lane};
-  rows.once = mma::policy_of_once();
+  rows.once = ptx::policy_stream();
   rows.look_up(0);
   FewOwn<kSize, kEights> own;
   own.load_early(a, range, frames, sequence, kv_head, lane);
@@ -519,7 +522,7 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
     const int own_index = own.in_frame != nullptr ? range.end - 1 - first : -1;
     const bool places =
         own_index < tiles && own_index >= 0 && (own_index & (kFewWarps - 1)) == warp;
-    if (half_round >= 0) mma::wait_copies<1>();
+    if (half_round >= 0) ptx::wait_copies<1>();
     __syncwarp();
     if (half_round >= 0 && half_round < half_rounds && places) {
       w.place_own(half_round & 1, own_index);
@@ -537,7 +540,7 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
       if (half_round + 1 < half_rounds) __syncthreads();
     }
     if (half_round + 2 < half_rounds) rows.load(half_round + 2);
-    mma::commit_copies();
+    ptx::commit_copies();
   }
   w.send(rank);
   w.finish(rank, target);

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
-#include "kernels/cuda_mma.cuh"
+#include "kernels/ptx/mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 
@@ -115,7 +115,7 @@ __device__ __forceinline__ void read_operand(uint32_t (&q)[kSize / 16][2], uint3
 #pragma unroll
   for (int i = 0; i < kSize / 16; i += 2) {
     uint32_t four[4];
-    mma::load_matrices(four, further(first, i * 2));
+    ptx::load_matrices(four, further(first, i * 2));
     q[i][0] = four[0];
     q[i][1] = four[1];
     q[i + 1][0] = four[2];

@@ -3,7 +3,6 @@
 
 #include "kernels/attention/cuda_split.cuh"
 #include "kernels/cuda_bf16.cuh"
-#include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 

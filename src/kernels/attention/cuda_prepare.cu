@@ -6,7 +6,6 @@
 #include "kernels/attention/cuda_fresh.cuh"
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
-#include "kernels/cuda_mma.cuh"
 
 namespace causeway::kernels::attention {
 namespace {

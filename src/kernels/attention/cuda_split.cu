@@ -24,7 +24,9 @@
 // before the first ends, adds them up (cuda_merge.cu).
 #include "kernels/attention/cuda_split.cuh"
 #include "kernels/cuda_bf16.cuh"
-#include "kernels/cuda_mma.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
 
 namespace causeway::kernels::attention::parts {
 namespace {
@@ -186,8 +188,8 @@ struct Worker {
   __device__ void copy_row(uint32_t target, int row, const char* from, bool valid,
                            bool copies) const {
     const uint32_t to = target + place<kSize>(row, lane % kChunks);
-    mma::copy_async_if(copies, to, from, valid, once);
-    mma::copy_async_if(copies, to + kTileBytes, from + a.value_offset, valid, once);
+    ptx::copy_async_if(copies, to, from, valid, once);
+    ptx::copy_async_if(copies, to + kTileBytes, from + a.value_offset, valid, once);
   }
   // Of frames smaller than a tile.
   __device__ void load_rows(const Loading& at, int held, int stage, int count, int own_row) {
@@ -235,20 +237,20 @@ struct Worker {
   __device__ void ask_for_queries(const Tile& at, int slot) const {
     const __nv_bfloat16* source = queries_of(at.sequence);
     if (!has_slots()) {
-      if (lane * 64 < a.group * kSize) mma::prefetch(source + lane * 64);
+      if (lane * 64 < a.group * kSize) ptx::prefetch(source + lane * 64);
       return;
     }
     const uint32_t target = ring + static_cast<uint32_t>(slot_offset(slot));
     source += lane * 8;
 #pragma unroll 1
     for (int row = lane / kChunks; row < a.group; row += kRowsAtOnce) {
-      mma::copy_async(target + place<kSize>(row, lane % kChunks), source, true);
+      ptx::copy_async(target + place<kSize>(row, lane % kChunks), source, true);
       source += 32 * 8;
     }
   }
   __device__ void ask_for_turn(const Tile& at, int stage) const {
     if (!has_slots() || lane * 4 >= kSize) return;
-    mma::copy_async(ring + static_cast<uint32_t>(turn_offset(stage) + lane * 16),
+    ptx::copy_async(ring + static_cast<uint32_t>(turn_offset(stage) + lane * 16),
                     turn_of(at.sequence) + lane * 4, true);
   }
   // k and v of the token as the product left them, into their rows of the sequence's last tile.
@@ -256,7 +258,7 @@ struct Worker {
     if (lane >= 2 * kChunks) return;
     const int chunk = lane % kChunks, part = lane / kChunks;
     const int head = a.kv_heads * (a.group + part) + kv_head;
-    mma::copy_async(tile_of(stage) + part * kTileBytes + place<kSize>(at.rest - 1, chunk),
+    ptx::copy_async(tile_of(stage) + part * kTileBytes + place<kSize>(at.rest - 1, chunk),
                     row_of(at.sequence) + head * kSize + chunk * 8, true);
   }
   // All of that. `slot` is for the queries if the tile begins a sequence. True if there was any.
@@ -355,10 +357,10 @@ struct Worker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
-      mma::load_matrices(k, further(keys, i * 2));
+      ptx::load_matrices(k, further(keys, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
-        mma::multiply_add(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
+        ptx::mma_16x8x16(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
       }
     }
     const int left = rest - lane / 4;  // tokens from this lane's on
@@ -372,18 +374,18 @@ struct Worker {
         score[c] = left > c / 2 * 8 ? sum : -INFINITY;
       }
       add_weights(n, score);
-      weight[n][0] = mma::transposed(pack(score[0], score[1]));
-      weight[n][1] = mma::transposed(pack(score[2], score[3]));
+      weight[n][0] = ptx::transpose(pack(score[0], score[1]));
+      weight[n][1] = ptx::transpose(pack(score[2], score[3]));
     }
 
     // ---- values: elements × 8 heads -----------------------------------------------------------
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t v[4];
-      mma::load_matrices_transposed(v, further(values, i * 2));
+      ptx::load_matrices_transposed(v, further(values, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
-        mma::multiply_add(out[n][i], v, weight[n][0], weight[n][1]);
+        ptx::mma_16x8x16(out[n][i], v, weight[n][0], weight[n][1]);
       }
     }
   }
@@ -547,9 +549,9 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
   loading.within = where.y;
   W w(a, tables);
   w.memory = shared + warp * Shared::worker_bytes(a.slot_bytes);
-  w.ring = mma::shared_address(w.memory);
+  w.ring = ptx::shared_address(w.memory);
   w.lane = lane;
-  w.once = mma::policy_of_once();
+  w.once = ptx::policy_stream();
   w.worker = worker;
   w.kv_head = worker - slot * a.kv_heads;
   if (w.norm(a.fresh.q_norm)) w.q_gains.load(a.fresh.q_norm, lane);
@@ -590,13 +592,13 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
         }
       }
     }
-    mma::commit_copies();
+    ptx::commit_copies();
   };
   const auto wait_for_tile = [&](int done) {
     if (!W::kCommon && joined && done + 1 < before) {
-      mma::wait_copies<0>();
+      ptx::wait_copies<0>();
     } else {
-      mma::wait_copies<kAhead - 1>();
+      ptx::wait_copies<kAhead - 1>();
     }
     __syncwarp();
   };

@@ -9,12 +9,13 @@
 #include "kernels/cuda_graph.h"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_status.cuh"
-#include "kernels/gemm/sm90_ptx.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/launch.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::bench {
 namespace {
-
-namespace ptx = gemm::ptx;
 
 constexpr int kThreads = 256;
 constexpr std::uint32_t kPiece = 8192;  // of one bulk copy
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(kThreads) read_link(const __grid_constant__ Li
   const bool reads = threadIdx.x == 0;
   const std::int64_t vectors = args.bytes / 16, ctas = gridDim.x, cta = blockIdx.x;
   const std::int64_t begin = vectors * cta / ctas * 16, end = vectors * (cta + 1) / ctas * 16;
-  Reader<kSums> reader = {static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)),
-                          static_cast<std::uint32_t>(__cvta_generic_to_shared(barriers)),
+  Reader<kSums> reader = {ptx::shared_address(shared),
+                          ptx::shared_address(barriers),
                           args.pieces,
                           args.memory + begin,
                           end - begin,
@@ -116,11 +117,7 @@ __global__ void __launch_bounds__(kThreads) read_link(const __grid_constant__ Li
     // All threads but the one that reads: the vector, so that the next one depends on all of it.
     unsigned mixed = 0;
     for (int i = static_cast<int>(threadIdx.x) - 1; i < args.vector; i += kThreads - 1) {
-      uint4 value;
-      asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                   : "l"(args.in + i)
-                   : "memory");
+      const uint4 value = ptx::load_relaxed(args.in + i);
       mixed ^= value.x ^ value.y ^ value.z ^ value.w;
     }
     if (mixed != 0) atomicXor(&mixed_shared, mixed);

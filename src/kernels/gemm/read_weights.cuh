@@ -9,8 +9,11 @@
 
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/sm90_common.cuh"
-#include "kernels/gemm/sm90_ptx.cuh"
 #include "kernels/gemm/sm90_split_ring.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/launch.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::gemm {
 
@@ -30,9 +33,9 @@ inline __global__ void __launch_bounds__(32)
     read_weights(const __grid_constant__ CUtensorMap map, const ReadWeights args) {
   extern __shared__ __align__(1024) char shared[];
   __shared__ __align__(8) std::uint64_t barriers[kReadStages];
-  const auto memory = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  const auto memory = ptx::shared_address(shared);
   const std::uint32_t ring = (memory + 1023) / 1024 * 1024;  // of the swizzle
-  const auto full = static_cast<std::uint32_t>(__cvta_generic_to_shared(barriers));
+  const auto full = ptx::shared_address(barriers);
   if (!ptx::elect_one()) return;
   for (int i = 0; i < kReadStages; ++i) ptx::barrier_init(full + i * 8, 1);
   ptx::barrier_init_fence();

@@ -10,8 +10,7 @@
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/gemm/even_shares.h"
 #include "kernels/gemm/gemm_cuda.h"
-#include "kernels/hybrid_gemm/sm90_ptx.cuh"
-#include "kernels/hybrid_gemm/sm90_tile.cuh"
+#include "kernels/ptx/device.cuh"
 
 namespace causeway::kernels::gemm {
 
@@ -34,19 +33,6 @@ static_assert(2 * kSharedLess + kSharedMore + 3 * kSharedOfSystem > kSharedOfSm)
 constexpr uint32_t shared_max(CudaShare share) {
   return share == CudaShare::kMore ? kSharedMore : kSharedLess;
 }
-
-// Position in a ring of `count` stages.
-struct RingCursor {
-  uint32_t count;
-  uint32_t stage = 0, phase = 0;
-
-  CAUSEWAY_DEVICE void advance() {
-    if (++stage == count) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-};
 
 // Where a feeding thread is in its CTA's steps; counted along, because a division a step is time
 // that the memory waits.

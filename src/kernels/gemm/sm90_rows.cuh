@@ -17,8 +17,12 @@
 
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/sm90_common.cuh"
-#include "kernels/gemm/sm90_ptx.cuh"
-#include "kernels/hybrid_gemm/sm90_tile.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/launch.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
+#include "kernels/ring_cursor.cuh"
 
 namespace causeway::kernels::gemm {
 
@@ -413,7 +417,7 @@ __global__ void __launch_bounds__(kRowsThreads, 2)
                 const __grid_constant__ CUtensorMap w_map, const __grid_constant__ RowsArgs args) {
   using Ring = RowsRing<kBatch, kBlocks, kNorm, kHalves>;
   extern __shared__ char shared[];
-  const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const uint32_t base = ptx::shared_address(shared);
   const RowsPlace<kBatch, kBlocks, kNorm, kHalves> place = {(base + 1023) & ~1023u, args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;

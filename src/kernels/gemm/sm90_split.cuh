@@ -34,11 +34,18 @@
 #pragma once
 
 #include "kernels/cuda_discard.cuh"
-#include "kernels/gemm/sm90_ptx.cuh"
 #include "kernels/gemm/sm90_split_out.cuh"
 #include "kernels/gemm/sm90_split_ring.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/launch.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
+#include "kernels/ring_cursor.cuh"
 
 namespace causeway::kernels::gemm {
+
+constexpr uint16_t kBothCtas = 3;  // of a cluster of two
 
 // ---- feeding -----------------------------------------------------------------------------------
 
@@ -95,8 +102,8 @@ struct SplitFeeder {
   CAUSEWAY_DEVICE void load_half(uint32_t full) {
     ptx::barrier_arrive_expect(full, Ring::kInputBytes);
     ptx::barrier_wait(place.ready(cursor.stage), cursor.phase ^ 1);
-    ptx::load_box_both(place.inputs(cursor.stage) + rank * (Ring::kInputBytes / 2), map, column(),
-                       static_cast<int>(rank) * (kBatch / 2), full);
+    ptx::load_box_multicast(place.inputs(cursor.stage) + rank * (Ring::kInputBytes / 2), map,
+                            column(), static_cast<int>(rank) * (kBatch / 2), full, kBothCtas);
   }
 
   CAUSEWAY_DEVICE void feed_inputs() {
@@ -346,8 +353,7 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
                  const __grid_constant__ CUtensorMap w_map,
                  const __grid_constant__ SplitArgs args) {
   extern __shared__ __align__(1024) char shared[];
-  const SplitPlace<kBatch> place = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)),
-                                    args.stages};
+  const SplitPlace<kBatch> place = {ptx::shared_address(shared), args.stages};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   constexpr bool kHalves = kPairs == CudaPairs::kHalves, kInputs = kPairs == CudaPairs::kInputs;

@@ -7,8 +7,11 @@
 #pragma once
 
 #include "kernels/gemm/sm90_common.cuh"
-#include "kernels/gemm/sm90_ptx.cuh"
 #include "kernels/gemm/sm90_split_ring.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
 
 namespace causeway::kernels::gemm {
 

@@ -4,7 +4,7 @@
 #include "kernels/cuda_discard.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/sm90_common.cuh"
-#include "kernels/gemm/sm90_ptx.cuh"
+#include "kernels/ptx/device.cuh"
 
 namespace causeway::kernels::gemm {
 

@@ -7,6 +7,10 @@
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
 #include "kernels/hybrid_gemm/sm90_panel.cuh"
 #include "kernels/hybrid_gemm/sm90_stream.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/launch.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::hybrid_gemm {
 namespace {
@@ -20,7 +24,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // ---- place --------------------------------------------------------------------------------
   extern __shared__ char shared[];
   Place place;
-  place.memory = (static_cast<uint32_t>(__cvta_generic_to_shared(shared)) + 1023) & ~1023u;
+  place.memory = (ptx::shared_address(shared) + 1023) & ~1023u;
   place.barriers = place.memory + kTileMemory;
   place.rank = args.cluster > 1 ? ptx::cluster_rank() : 0;
   place.warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);

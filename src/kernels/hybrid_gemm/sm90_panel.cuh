@@ -7,6 +7,11 @@
 #pragma once
 
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
+#include "kernels/ring_cursor.cuh"
 
 namespace causeway::kernels::hybrid_gemm {
 
@@ -84,7 +89,7 @@ CAUSEWAY_DEVICE uint32_t* turn_flag(const KernelArgs& args) {
 CAUSEWAY_DEVICE void panel_produce(const KernelArgs& args, const CUtensorMap* x_map,
                                    const Place& place) {
   const PanelWalk walk(args);
-  Cursor<kPanelStages> cursor;
+  FixedRingCursor<kPanelStages> cursor;
   for (int round = 0; round < walk.rounds(args); ++round) {
     for (int pass = 0; pass < args.passes; ++pass) {
       const PanelWalk::Panel panel = walk.at(args, round, pass);
@@ -164,11 +169,11 @@ CAUSEWAY_DEVICE bool panel_take_over(const Handover& from, bool first, bool wait
     if (wait) {
       ptx::flag_wait(from.flag, from.turn);
     } else {
-      ptx::word_store(verdict, ptx::flag_load(from.flag) >= from.turn);
+      ptx::store_word(verdict, ptx::flag_load(from.flag) >= from.turn);
     }
   }
   ptx::warpgroup_sync(group);
-  if (!wait && ptx::word_load(verdict) == 0) return false;
+  if (!wait && ptx::load_word(verdict) == 0) return false;
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
     next[i] = first ? make_float4(0, 0, 0, 0) : __ldcg(from.sums + i * 128);
@@ -187,7 +192,7 @@ CAUSEWAY_DEVICE void panel_multiply(float (&sums)[64], const Place& place, uint3
     ptx::mma_fence();
 #pragma unroll
     for (int k16 = 0; k16 < kStepK / 16; ++k16) {
-      ptx::mma_64x128x16(sums, x + k16 * 2, w + k16 * 2);
+      ptx::mma(sums, x + k16 * 2, w + k16 * 2);
     }
     ptx::mma_commit();
     ptx::mma_wait<1>();
@@ -196,7 +201,7 @@ CAUSEWAY_DEVICE void panel_multiply(float (&sums)[64], const Place& place, uint3
     }
   }
   ptx::mma_wait<0>();
-  ptx::mma_hold(sums);
+  ptx::hold(sums);
   if (place.lane == 0) {
     ptx::barrier_arrive(x_empty_barrier(place, (position + kPanelSteps - 1) % kPanelStages));
   }
@@ -232,7 +237,7 @@ CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
           sums[i * 4 + 2] = next[i].z;
           sums[i * 4 + 3] = next[i].w;
         }
-        ptx::mma_hold(sums);
+        ptx::hold(sums);
         const int t_next = t + kConsumerGroups;
         taken = t_next < walk.m_tiles &&
                 panel_take_over(Handover(args, walk, panel.index, round, t_next), first, false,

@@ -5,6 +5,10 @@
 #pragma once
 
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/mma.cuh"
+#include "kernels/ring_cursor.cuh"
 
 namespace causeway::kernels::hybrid_gemm {
 
@@ -94,7 +98,7 @@ CAUSEWAY_DEVICE void stream_produce(const KernelArgs& args, bool ring, const CUt
   const uint32_t part_bytes = part_rows * kStepK * 2;
   const uint32_t part_offset = place.rank * part_bytes;
   const uint16_t everyone = static_cast<uint16_t>((1u << args.cluster) - 1);
-  Cursor<kStages> cursor;
+  FixedRingCursor<kStages> cursor;
   for (int index = walk.first; index < walk.tiles; index += walk.stride) {
     const StreamWalk::Tile tile = walk.at(index, args, place.rank);
     const int slot = ring ? tile.n_index % args.slots : 0;
@@ -193,13 +197,14 @@ CAUSEWAY_DEVICE void ring_relay(const KernelArgs& args, const CUtensorMap* w_map
 // A warpgroup's share of one tile: kBlocks blocks of 64 rows, blocks `group` and `group + 2`.
 template <int kBlocks>
 CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64],
-                                     Cursor<kStages>& cursor, const Place& place, int group) {
+                                     FixedRingCursor<kStages>& cursor, const Place& place,
+                                     int group) {
   uint32_t previous = 0;
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) sums[b][i] = 0.0f;
-    ptx::mma_hold(sums[b]);
+    ptx::hold(sums[b]);
   }
   for (int step = 0; step < args.k_steps; ++step, cursor.advance()) {
     ptx::barrier_wait(full_barrier(place, cursor.stage), cursor.phase);
@@ -213,7 +218,7 @@ CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64
 #pragma unroll
         for (int b = 0; b < kBlocks; ++b) {
           const uint64_t x = ptx::tile_descriptor(x_tile + b * 2 * kBoxBytes);
-          ptx::mma_64x128x16(sums[b], x + k16 * 2, w + k16 * 2);
+          ptx::mma(sums[b], x + k16 * 2, w + k16 * 2);
         }
       }
       ptx::mma_commit();
@@ -229,7 +234,7 @@ CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64
   if constexpr (kBlocks > 0) {
     ptx::mma_wait<0>();
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) ptx::mma_hold(sums[b]);
+    for (int b = 0; b < kBlocks; ++b) ptx::hold(sums[b]);
   }
   if (place.lane < args.cluster) {
     ptx::barrier_arrive_at(empty_barrier(place, previous), place.lane);
@@ -240,7 +245,7 @@ CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64
 CAUSEWAY_DEVICE void stream_consume(const KernelArgs& args, bool ring, const Place& place) {
   const StreamWalk walk(args, ring);
   const int group = place.warp / 4 - 1;
-  Cursor<kStages> cursor;
+  FixedRingCursor<kStages> cursor;
   float sums[2][64];
   for (int index = walk.first; index < walk.tiles; index += walk.stride) {
     const StreamWalk::Tile tile = walk.at(index, args, place.rank);

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
-#include "kernels/hybrid_gemm/sm90_ptx.cuh"
+#include "kernels/ptx/device.cuh"
 
 namespace causeway::kernels::hybrid_gemm {
 
@@ -56,20 +56,6 @@ struct Place {
   int warp, lane;     // of this thread in the CTA
 
   CAUSEWAY_DEVICE uint32_t barrier(uint32_t index) const { return barriers + index * 8; }
-};
-
-// Position in a ring of `kCount` stages.
-template <uint32_t kCount>
-struct Cursor {
-  uint32_t stage = 0;
-  uint32_t phase = 0;
-
-  CAUSEWAY_DEVICE void advance() {
-    if (++stage == kCount) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
 };
 
 CAUSEWAY_DEVICE int ceil_div_int(int a, int b) { return (a + b - 1) / b; }

@@ -32,6 +32,8 @@
 #include "kernels/moe/cuda_few_feed.cuh"
 #include "kernels/moe/cuda_few_front.cuh"
 #include "kernels/moe/cuda_few_multiply.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/launch.cuh"
 
 namespace causeway::kernels::moe {
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/moe/cuda_few_place.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
 
 namespace causeway::kernels::moe {
 
@@ -46,11 +48,11 @@ struct FewFeeder {
     const uint32_t tiles = static_cast<uint32_t>(args.intermediate / 8);
 #pragma unroll 1
     for (int i = lane; i < place.items(); i += 32) {
-      hybrid_gemm::ptx::SpinGuard guard;
-      while (hybrid_gemm::ptx::flag_load(args.sync->tiles_done[parity] + i) < tiles) guard.spin();
+      ptx::SpinGuard guard;
+      while (ptx::flag_load(args.sync->tiles_done[parity] + i) < tiles) guard.spin();
     }
     __syncwarp();
-    hybrid_gemm::ptx::proxy_fence();
+    ptx::proxy_fence();
   }
 
   // Where this lane's row of the walk's next product begins: of weights, or of tokens.
@@ -66,8 +68,8 @@ struct FewFeeder {
   }
 
   CAUSEWAY_DEVICE void run() {
-    const uint64_t policy = part < 2 ? ptx::policy_stream() : policy_normal();
-    hybrid_gemm::ptx::proxy_fence();  // the front wrote to the ring
+    const uint64_t policy = part < 2 ? ptx::policy_stream() : ptx::policy_normal();
+    ptx::proxy_fence();  // the front wrote to the ring
     bool waited = part < 2;
     FewWalk walk(args, place.items());
 #pragma unroll 1

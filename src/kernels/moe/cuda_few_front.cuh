@@ -2,8 +2,10 @@
 // choice in this one.
 #pragma once
 
-#include "kernels/cuda_mma.cuh"
 #include "kernels/moe/cuda_few_place.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::moe {
 
@@ -66,12 +68,12 @@ struct FewFront {
       for (int i = 0; i < kEach; ++i) {
         word[i] = tagged(begin + i * kWorkers < words ? tag - 1 : tag, 0);
       }
-      hybrid_gemm::ptx::SpinGuard guard;
+      ptx::SpinGuard guard;
       for (bool missing = true; missing; guard.spin()) {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) {
           if (tag_of(word[i]) == tag) continue;
-          word[i] = relaxed_load(args.sync->scores + begin + i * kWorkers);
+          word[i] = ptx::load_relaxed_long(args.sync->scores + begin + i * kWorkers);
         }
         missing = false;
 #pragma unroll
@@ -202,15 +204,15 @@ struct FewFront {
   static CAUSEWAY_DEVICE void take_table(const FewArgs& args, const FewPlace& place, int which,
                                          int lane) {
     const void** table = place.of<const void*>(place.at.tables) + which * args.experts;
-    const uint32_t target = mma::shared_address(table);
+    const uint32_t target = ptx::shared_address(table);
 #pragma unroll 1
     for (int e = lane; e < args.experts; e += 32) {
       asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(target + e * 8),
                    "l"(args.tables[which] + e)
                    : "memory");
     }
-    mma::commit_copies();
-    mma::wait_copies<0>();
+    ptx::commit_copies();
+    ptx::wait_copies<0>();
   }
 
   CAUSEWAY_DEVICE void choose() const {
@@ -226,14 +228,14 @@ CAUSEWAY_DEVICE void score_all(const FewArgs& args, FewScore score, uint32_t tag
   FewScore::Token token = args.tokens == 1 ? score.of_all(0) : score.of_warp(score.warp);
 #pragma unroll 1
   for (FewScore::Token t = token; t.number < args.tokens; t.number += kFewWarps) {
-    const uint32_t target = mma::shared_address(score.x_of(t));
+    const uint32_t target = ptx::shared_address(score.x_of(t));
 #pragma unroll 1
     for (int v = t.self; v < args.hidden / 8; v += t.team) {
-      mma::copy_async(target + v * 16, score.residual_of(t) + v, true);
+      ptx::copy_async(target + v * 16, score.residual_of(t) + v, true);
     }
   }
-  mma::commit_copies();
-  mma::wait_copies<0>();
+  ptx::commit_copies();
+  ptx::wait_copies<0>();
 #pragma unroll 1
   for (; token.number < args.tokens; token.number += kFewWarps) {
     score.run(token, score.x_of(token), tag);

@@ -2,8 +2,9 @@
 #pragma once
 
 #include "kernels/cuda_bf16.cuh"
-#include "kernels/cuda_mma.cuh"
 #include "kernels/moe/cuda_few_place.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/mma.cuh"
 
 namespace causeway::kernels::moe {
 
@@ -36,8 +37,8 @@ struct FewWorker {
                                      int h) {
     const uint4 t = top.half[h], b = bottom.half[h], x = token.half[h];
     const uint32_t low[4] = {t.x, b.x, t.y, b.y}, high[4] = {t.z, b.z, t.w, b.w};
-    mma::multiply_add(sum[2 * h], low, x.x, x.y);
-    mma::multiply_add(sum[2 * h + 1], high, x.z, x.w);
+    ptx::mma_16x8x16(sum[2 * h], low, x.x, x.y);
+    ptx::mma_16x8x16(sum[2 * h + 1], high, x.z, x.w);
   }
 
   // This warp's blocks of so many rounds. Pointers: to the lane's piece of the stage's first
@@ -149,8 +150,7 @@ struct FewWorker {
   CAUSEWAY_DEVICE void say_done(int item, int tiles) {
     workers_sync();
     if (thread() != 0) return;
-    hybrid_gemm::ptx::flag_add(args.sync->tiles_done[launch % 2] + item,
-                               static_cast<uint32_t>(tiles));
+    ptx::flag_add(args.sync->tiles_done[launch % 2] + item, static_cast<uint32_t>(tiles));
   }
 
   CAUSEWAY_DEVICE void run() {

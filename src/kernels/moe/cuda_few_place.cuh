@@ -4,6 +4,7 @@
 
 #include "kernels/moe/cuda_divider.h"
 #include "kernels/moe/cuda_few_score.cuh"
+#include "kernels/ptx/device.cuh"
 
 namespace causeway::kernels::moe {
 

@@ -4,6 +4,9 @@
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/moe/cuda_few_shared.cuh"
 #include "kernels/moe/cuda_route.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::moe {
 
@@ -53,7 +56,7 @@ struct FewScore {
     int expert = static_cast<int>(blockIdx.x);
 #pragma unroll 1
     for (; all > 0; all -= bytes) {
-      hybrid_gemm::ptx::load_bytes(target, source, static_cast<uint32_t>(bytes), place.full);
+      ptx::load_bytes(target, source, static_cast<uint32_t>(bytes), place.full);
       target += static_cast<uint32_t>(bytes);
       source = static_cast<const char*>(args.front.router) + int64_t{expert} * bytes;
       expert += ctas;
@@ -154,7 +157,9 @@ struct FewScore {
       } else {
         score = __int_as_float(0x7FC00000);  // NaN: never better than one that is
       }
-      if (real && token.self == 0) relaxed_store(words + e, tagged(tag, __float_as_uint(score)));
+      if (real && token.self == 0) {
+        ptx::store_relaxed_long(words + e, tagged(tag, __float_as_uint(score)));
+      }
     }
   }
 };

@@ -2,13 +2,11 @@
 // arguments, words that say which launch they are of, the ring's cursor.
 #pragma once
 
-#include "kernels/gemm/sm90_ptx.cuh"
 #include "kernels/moe/cuda_divide.cuh"
 #include "kernels/moe/cuda_parts.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::moe {
-
-namespace ptx = gemm::ptx;
 
 struct ExpertsArgs {
   FrontCuda front;
@@ -61,30 +59,13 @@ struct RingPlace : SharedPlace {
 };
 
 CAUSEWAY_DEVICE SharedPlace shared_place(char* memory) {
-  return {memory, static_cast<uint32_t>(__cvta_generic_to_shared(memory))};
+  return {memory, ptx::shared_address(memory)};
 }
 
 // ---- words that CTAs hand to each other --------------------------------------------------------
 
 // The upper half says the launch that the lower half is of, so that no fence is needed and nothing
 // has to be cleared.
-CAUSEWAY_DEVICE unsigned long long relaxed_load(const unsigned long long* word) {
-  unsigned long long value;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
-  return value;
-}
-// Each word by itself, in no order.
-CAUSEWAY_DEVICE ulonglong2 relaxed_load_two(const unsigned long long* words) {
-  ulonglong2 two;
-  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-               : "=l"(two.x), "=l"(two.y)
-               : "l"(words)
-               : "memory");
-  return two;
-}
-CAUSEWAY_DEVICE void relaxed_store(unsigned long long* word, unsigned long long value) {
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
-}
 CAUSEWAY_DEVICE unsigned long long tagged(uint32_t tag, uint32_t value) {
   return static_cast<unsigned long long>(tag) << 32 | value;
 }
@@ -108,13 +89,6 @@ CAUSEWAY_DEVICE void clear_next_counts(const ExpertsArgs& args, uint32_t launch,
 CAUSEWAY_DEVICE void workers_sync() {
   __syncwarp();
   asm volatile("bar.sync 1, %0;" ::"n"(kWorkers) : "memory");
-}
-
-// Cache policy as without one.
-CAUSEWAY_DEVICE uint64_t policy_normal() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
 }
 
 // Place in a ring of so many stages.

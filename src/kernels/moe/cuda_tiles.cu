@@ -6,6 +6,7 @@
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_status.cuh"
 #include "kernels/moe/cuda_tiles.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::moe {
 namespace {
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(32) map_kernel(const __grid_constant__ MapArgs
   const auto* source = reinterpret_cast<const uint32_t*>(which < 2 ? &args.gated : &args.down);
   reinterpret_cast<uint32_t*>(&map)[lane] = source[lane];
   __syncwarp();
-  const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(&map));
+  const uint32_t shared = ptx::shared_address(&map);
   if (lane == 0) {
     const void* weight = args.tables[which][blockIdx.x];
     asm volatile(

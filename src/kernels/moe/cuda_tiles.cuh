@@ -12,14 +12,15 @@
 #pragma once
 
 #include "kernels/cuda_bf16.cuh"
-#include "kernels/cuda_mma.cuh"
-#include "kernels/gemm/sm90_ptx.cuh"
-#include "kernels/hybrid_gemm/sm90_tile.cuh"
 #include "kernels/moe/cuda_parts.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/launch.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
+#include "kernels/ring_cursor.cuh"
 
 namespace causeway::kernels::moe {
-
-namespace ptx = gemm::ptx;
 
 constexpr int kTileTokens = 160;
 constexpr int kTileUnit = 32;   // what a chunk is rounded up to
@@ -59,7 +60,7 @@ struct TilePlace {
   CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + kTileStages * 8; }
 };
 
-using TileCursor = hybrid_gemm::Cursor<kTileStages>;
+using TileCursor = FixedRingCursor<kTileStages>;
 
 // The tiles that a CTA does.
 struct TileWalk {
@@ -90,8 +91,8 @@ struct TileFeeder {
 
   template <int kOpen>
   CAUSEWAY_DEVICE void tell() {
-    mma::wait_copies<kOpen>();
-    hybrid_gemm::ptx::proxy_fence();
+    ptx::wait_copies<kOpen>();
+    ptx::proxy_fence();
     ptx::barrier_arrive(place.full(arrived.stage));
     arrived.advance();
     --open;
@@ -118,9 +119,9 @@ struct TileFeeder {
       const bool there = row[i] != ~0u;
       const __nv_bfloat16* source =
           args.x + (there ? int64_t{row[i]} * args.depth : 0) + column + piece * 8;
-      mma::copy_async(target + r * 128 + ((piece ^ (r & 7)) << 4), source, there);
+      ptx::copy_async(target + r * 128 + ((piece ^ (r & 7)) << 4), source, there);
     }
-    mma::commit_copies();
+    ptx::commit_copies();
     cursor.advance();
     if (++open > kLag) tell<kLag>();
   }
@@ -288,7 +289,7 @@ template <bool kGated>
 __global__ void __launch_bounds__(kTileThreads, 1)
     tile_kernel(const __grid_constant__ TileArgs args) {
   extern __shared__ char shared[];
-  const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const uint32_t base = ptx::shared_address(shared);
   const TilePlace place = {(base + 1023) & ~1023u};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -302,10 +303,10 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   __syncthreads();
   wait_for_predecessor();
   if (warp < 4) {
-    hybrid_gemm::ptx::registers_give<56>();
+    ptx::registers_give<56>();
     TileFeeder<kGated>{args, place, static_cast<int>(threadIdx.x)}.run();
   } else {
-    hybrid_gemm::ptx::registers_take<224>();
+    ptx::registers_take<224>();
     TileWorker<kGated>{args, place, warp / 4 - 1, warp % 4, lane}.run();
   }
 }

@@ -25,6 +25,9 @@
 #include "kernels/moe/cuda_woven_choose.cuh"
 #include "kernels/moe/cuda_woven_feed.cuh"
 #include "kernels/moe/cuda_woven_multiply.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/copy.cuh"
+#include "kernels/ptx/launch.cuh"
 
 namespace causeway::kernels::moe {
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/moe/cuda_woven_place.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/memory.cuh"
 
 namespace causeway::kernels::moe {
 
@@ -27,11 +29,11 @@ struct WovenChoice {
   // This expert's score, as it comes; 0 of a thread that is none.
   CAUSEWAY_DEVICE uint32_t wait_for_key(uint32_t tag) const {
     if (expert() >= args.experts) return 0;
-    hybrid_gemm::ptx::SpinGuard guard;
-    unsigned long long word = relaxed_load(args.sync->scores + expert());
+    ptx::SpinGuard guard;
+    unsigned long long word = ptx::load_relaxed_long(args.sync->scores + expert());
     while (tag_of(word) != tag) {
       guard.spin();
-      word = relaxed_load(args.sync->scores + expert());
+      word = ptx::load_relaxed_long(args.sync->scores + expert());
     }
     return order_key(__uint_as_float(static_cast<uint32_t>(word)));
   }

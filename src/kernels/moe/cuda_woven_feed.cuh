@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/moe/cuda_woven_place.cuh"
+#include "kernels/ptx/barrier.cuh"
 
 namespace causeway::kernels::moe {
 

@@ -7,8 +7,10 @@
 // lane likes to load.
 #pragma once
 
-#include "kernels/cuda_mma.cuh"
 #include "kernels/moe/cuda_woven_place.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/memory.cuh"
+#include "kernels/ptx/mma.cuh"
 
 namespace causeway::kernels::moe {
 
@@ -47,8 +49,8 @@ struct RowProducts {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const uint4 weights = *reinterpret_cast<const uint4*>(rows + r * pitch);
-      mma::multiply_add(sum[r][0], low, weights.x, weights.y);
-      mma::multiply_add(sum[r][0], high, weights.z, weights.w);
+      ptx::mma_16x8x16(sum[r][0], low, weights.x, weights.y);
+      ptx::mma_16x8x16(sum[r][0], high, weights.z, weights.w);
     }
   }
 
@@ -60,8 +62,8 @@ struct RowProducts {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const uint4 weights = *reinterpret_cast<const uint4*>(rows + r * pitch);
-      mma::multiply_add(sum[r][0], both, weights.x, weights.y);
-      mma::multiply_add(sum[r][1], both, weights.z, weights.w);
+      ptx::mma_16x8x16(sum[r][0], both, weights.x, weights.y);
+      ptx::mma_16x8x16(sum[r][1], both, weights.z, weights.w);
     }
   }
 
@@ -124,7 +126,7 @@ struct WovenWorker {
     const float mine = silu(value) * up;
     const float next = __shfl_down_sync(0xFFFFFFFFu, mine, 8);
     if (lane != 0) return;
-    relaxed_store(args.sync->active + word, tagged(tag, pack(mine, next)));
+    ptx::store_relaxed_long(args.sync->active + word, tagged(tag, pack(mine, next)));
   }
 
   CAUSEWAY_DEVICE void gate_stage(const WovenStream& at, const FewCursor& slot) const {
@@ -151,7 +153,7 @@ struct WovenWorker {
     for (int i = 0; i < 2 * kWovenVectors; ++i) {
       const int vector = min(lane + i / 2 * 32, vectors - 1);
       if (!fresh(active.two[i])) {
-        active.two[i] = relaxed_load_two(words + vector * 4 + i % 2 * 2);
+        active.two[i] = ptx::load_relaxed_longs(words + vector * 4 + i % 2 * 2);
       }
     }
   }
@@ -167,7 +169,7 @@ struct WovenWorker {
     Active active;
 #pragma unroll
     for (ulonglong2& old : active.two) old = make_ulonglong2(tagged(tag - 1, 0), 0);
-    hybrid_gemm::ptx::SpinGuard guard;
+    ptx::SpinGuard guard;
     for (bool first = true;; first = false) {
       load_missing(active, expert);
       if (first) wait_for(slot);

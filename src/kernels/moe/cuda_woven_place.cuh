@@ -4,6 +4,7 @@
 #include "kernels/moe/cuda_few_score.cuh"
 #include "kernels/moe/cuda_woven_layout.h"
 #include "kernels/moe/cuda_woven_stream.h"
+#include "kernels/ptx/device.cuh"
 
 namespace causeway::kernels::moe {
 

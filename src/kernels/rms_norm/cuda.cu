@@ -4,6 +4,7 @@
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_discard.cuh"
 #include "kernels/cuda_launch.cuh"
+#include "kernels/ptx/memory.cuh"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace causeway::kernels::rms_norm {
@@ -34,19 +35,10 @@ __device__ __forceinline__ void drop_parts(const Args& a, int64_t at) {
   for (int p = 0; p < kParts; ++p) discard_line(a.parts + 2 * at + p * a.part_stride);
 }
 
-// Relaxed: the assembler keeps such loads in the order written. Of others it puts the last behind
-// the use of the first, a round trip more.
-__device__ __forceinline__ uint4 read_relaxed(const void* source) {
-  uint4 words;
-  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "l"(source)
-               : "memory");
-  return words;
-}
-
+// Relaxed: with ordinary loads, of which the last is put behind the use of the first, a vector
+// costs a round trip more.
 __device__ __forceinline__ float4 read_floats(const float4* source) {
-  const uint4 words = read_relaxed(source);
+  const uint4 words = ptx::load_relaxed(source);
   return make_float4(__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z),
                      __uint_as_float(words.w));
 }
@@ -60,7 +52,7 @@ __device__ __forceinline__ Bf16x8 add_parts(const Args& a, int64_t at) {
     part[p][0] = read_floats(source);
     part[p][1] = read_floats(source + 1);
   }
-  const Bf16x8 x = {read_relaxed(a.x + at)};
+  const Bf16x8 x = {ptx::load_relaxed(a.x + at)};
   float wide[8];
   widen(x, wide);
 #pragma unroll
