@@ -15,6 +15,8 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/testing/arguments.h"
+#include "base/testing/must.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
 #include "engine/cuda_executor.h"
@@ -32,17 +34,6 @@ constexpr double kLogprobTolerance = 0.02;
 // within such an error at one token in a hundred, and a draw falls where rounding moved a boundary.
 // Who computes something else parts at the first.
 constexpr double kPartedMax = 0.05;
-
-void must(const Status& status, const char* what) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "FAILED: %s: %s\n", what, status.error().message.c_str());
-  std::exit(1);
-}
-template <typename T>
-T must(Result<T> result, const char* what) {
-  if (!result.ok()) must(Status(result.error()), what);
-  return std::move(result).value();
-}
 
 class Report {
  public:
@@ -408,8 +399,4 @@ int run(std::uint64_t seed) {
 }  // namespace
 }  // namespace causeway::engine
 
-int main(int argc, char** argv) {
-  std::uint64_t seed = 1;
-  if (argc == 3 && std::strcmp(argv[1], "--seed") == 0) seed = std::strtoull(argv[2], nullptr, 10);
-  return causeway::engine::run(seed);
-}
+int main(int argc, char** argv) { return causeway::engine::run(causeway::seed_of(argc, argv)); }

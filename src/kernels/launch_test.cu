@@ -2,6 +2,7 @@
 // (LaunchShape::behind_library), and a third behind both, in a graph and outside: the second must
 // be there before the first ends, and neither may see what it is to wait for.
 //   launch_gpu_test        exit code 77: no GPU
+#include "base/testing/arguments.h"
 #include "kernels/cuda_graph.h"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/testing/gpu.cuh"
@@ -125,4 +126,7 @@ int run_all() {
 }  // namespace
 }  // namespace causeway::kernels
 
-int main() { return causeway::kernels::run_all(); }
+int main(int argc, char** argv) {
+  causeway::Arguments(argc, argv).finish();
+  return causeway::kernels::run_all();
+}

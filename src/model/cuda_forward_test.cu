@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/arguments.h"
+#include "base/testing/must.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
 #include "model/bench_model.h"
@@ -40,20 +42,11 @@ constexpr Errors kTolerance = {.all = 0.03, .row = 0.06};
 // Where two experts score alike, rounding may choose the other.
 constexpr Errors kToleranceMoe = {.all = 0.03, .row = 0.15};
 
-void must(const Status& status, const char* what) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "FAILED: %s: %s\n", what, status.error().message.c_str());
-  std::exit(1);
-}
+using causeway::must;
 void must(cudaError_t code, const char* what) {
   if (code == cudaSuccess) return;
   std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
   std::exit(1);
-}
-template <typename T>
-T must(Result<T> result, const char* what) {
-  if (!result.ok()) must(Status(result.error()), what);
-  return std::move(result).value();
 }
 
 struct Part {
@@ -397,8 +390,4 @@ int run(std::uint64_t seed) {
 }  // namespace
 }  // namespace causeway::model
 
-int main(int argc, char** argv) {
-  std::uint64_t seed = 1;
-  if (argc == 3 && std::strcmp(argv[1], "--seed") == 0) seed = std::strtoull(argv[2], nullptr, 10);
-  return causeway::model::run(seed);
-}
+int main(int argc, char** argv) { return causeway::model::run(causeway::seed_of(argc, argv)); }

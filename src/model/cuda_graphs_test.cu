@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/testing/arguments.h"
+#include "base/testing/must.h"
 #include "device/cuda/cuda_machine.h"
 #include "kernels/cuda_status.cuh"
 
@@ -23,14 +25,6 @@ void expect(bool good, const char* what) {
   if (good) return;
   std::printf("FAILED: %s\n", what);
   ++failures;
-}
-template <typename T>
-T must(Result<T> result, const char* what) {
-  if (!result.ok()) {
-    std::printf("FAILED: %s: %s\n", what, result.error().message.c_str());
-    std::exit(1);
-  }
-  return std::move(result).value();
 }
 
 __global__ void add_one(int* counter) { *counter += 1; }
@@ -195,4 +189,7 @@ int run() {
 }  // namespace
 }  // namespace causeway::model
 
-int main() { return causeway::model::run(); }
+int main(int argc, char** argv) {
+  causeway::Arguments(argc, argv).finish();
+  return causeway::model::run();
+}

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/testing/arguments.h"
 #include "transfer/testing/gpu_rig.cuh"
 
 namespace causeway::transfer {
@@ -429,11 +430,9 @@ int run_all(double length, std::uint64_t seed) {
 }  // namespace causeway::transfer
 
 int main(int argc, char** argv) {
-  double length = 10;
-  std::uint64_t seed = 20260101;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--seconds") == 0) length = std::atof(argv[i + 1]);
-    if (std::strcmp(argv[i], "--seed") == 0) seed = std::strtoull(argv[i + 1], nullptr, 10);
-  }
+  causeway::Arguments arguments(argc, argv);
+  const auto seed = arguments.number("--seed", std::uint64_t{20260101});
+  const double length = arguments.number("--seconds", 10.0);
+  arguments.finish();
   return causeway::transfer::run_all(length, seed);
 }

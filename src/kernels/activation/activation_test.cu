@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/testing/arguments.h"
 #include "kernels/activation/activation_cuda.h"
 #include "kernels/testing/gpu.cuh"
 
@@ -52,6 +53,5 @@ int run_all(std::uint64_t seed) {
 }  // namespace causeway::kernels::activation
 
 int main(int argc, char** argv) {
-  return causeway::kernels::activation::run_all(argc > 2 ? std::strtoull(argv[2], nullptr, 10)
-                                                         : 20260101);
+  return causeway::kernels::activation::run_all(causeway::seed_of(argc, argv));
 }

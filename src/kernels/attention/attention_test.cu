@@ -6,6 +6,7 @@
 // --small: for compute-sanitizer, at most 4 cases; --few: the kernel for few sequences only
 #include <optional>
 
+#include "base/testing/arguments.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/attention/cuda_parts.h"
 #include "kernels/parallel.h"
@@ -779,15 +780,10 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
 }  // namespace causeway::kernels::attention
 
 int main(int argc, char** argv) {
-  int cases = 40;
-  std::uint64_t seed = 20260101;
-  bool small = false, only_few = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--small") small = true;
-    if (flag == "--few") only_few = true;
-    if (flag == "--cases" && i + 1 < argc) cases = std::atoi(argv[++i]);
-    if (flag == "--seed" && i + 1 < argc) seed = std::strtoull(argv[++i], nullptr, 10);
-  }
+  causeway::Arguments arguments(argc, argv);
+  const auto seed = arguments.number("--seed", std::uint64_t{20260101});
+  const int cases = arguments.number("--cases", 40);
+  const bool small = arguments.flag("--small"), only_few = arguments.flag("--few");
+  arguments.finish();
   return causeway::kernels::attention::run_all(cases, seed, small, only_few);
 }

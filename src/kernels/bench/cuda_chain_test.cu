@@ -2,6 +2,7 @@
 // after the other, so that each has waited for the one in front; and what came of its reads adds up
 // to what the memory holds: time alone says little on a GPU that others use too.
 //                                                              cuda_chain_gpu_test [--seed S]
+#include "base/testing/arguments.h"
 #include "kernels/bench/cuda_chain.h"
 #include "kernels/bench/cuda_limits.h"
 #include "kernels/testing/gpu.cuh"
@@ -165,9 +166,5 @@ int run_all(std::uint64_t seed) {
 }  // namespace causeway::kernels::bench
 
 int main(int argc, char** argv) {
-  std::uint64_t seed = 20260101;
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
-  }
-  return causeway::kernels::bench::run_all(seed);
+  return causeway::kernels::bench::run_all(causeway::seed_of(argc, argv));
 }

@@ -1,5 +1,6 @@
 // Rows of a table on a GPU: equal to the bit; what is outside gives zeros.
 //   embedding_gpu_test [--seed S]
+#include "base/testing/arguments.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/testing/gpu.cuh"
 
@@ -47,6 +48,5 @@ int run_all(std::uint64_t seed) {
 }  // namespace causeway::kernels::embedding
 
 int main(int argc, char** argv) {
-  return causeway::kernels::embedding::run_all(argc > 2 ? std::strtoull(argv[2], nullptr, 10)
-                                                        : 20260101);
+  return causeway::kernels::embedding::run_all(causeway::seed_of(argc, argv));
 }

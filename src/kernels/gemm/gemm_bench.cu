@@ -26,26 +26,13 @@
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/read_weights.cuh"
 #include "kernels/gemm/tensor_map.cuh"
+#include "kernels/testing/gpu.cuh"
 
 namespace causeway::kernels::gemm {
 namespace {
 
-void must(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return;
-  std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
-  std::exit(1);
-}
-void must(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "FAILED: %s\n", status.error().message.c_str());
-  std::exit(1);
-}
-template <typename T>
-T must(Result<T> result) {
-  if (result.ok()) return std::move(result).value();
-  std::fprintf(stderr, "FAILED: %s\n", result.error().message.c_str());
-  std::exit(1);
-}
+using testing::fill_random;
+using testing::must;
 
 struct Options {
   std::string what = "read,weights,peak,shapes,chain";
@@ -76,18 +63,6 @@ Options parse(int argc, char** argv) {
     }
   }
   return options;
-}
-
-// Random bf16 in (-scale, scale).
-__global__ void fill(__nv_bfloat16* matrix, int64_t size, unsigned seed, float scale) {
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < size;
-       i += int64_t{gridDim.x} * blockDim.x) {
-    unsigned long long z = (i + 1) * 0x9E3779B97F4A7C15ull + seed;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    matrix[i] = __float2bfloat16_rn(
-        (static_cast<float>(static_cast<int>(z >> 40)) * 0x1.0p-23f - 1.0f) * scale);
-  }
 }
 
 // Reads `size` 16-byte words once.
@@ -141,9 +116,9 @@ Bench make_bench(const Options& options) {
   must(cudaEventCreate(&b.begin), "event");
   must(cudaEventCreate(&b.end), "event");
   must(CudaGemm::prepare(b.workspace, b.stream));
-  fill<<<2048, 256, 0, b.stream>>>(b.pool, b.pool_elements, 1, 0.027f);  // ≈ 1/√4096 · √3
+  fill_random<<<2048, 256, 0, b.stream>>>(b.pool, b.pool_elements, 1, 0.027f);  // ≈ 1/√4096 · √3
   for (__nv_bfloat16* p : {b.x, b.hidden, b.other}) {
-    fill<<<2048, 256, 0, b.stream>>>(p, kActivations, 2, 1.0f);
+    fill_random<<<2048, 256, 0, b.stream>>>(p, kActivations, 2, 1.0f);
   }
   must(cudaStreamSynchronize(b.stream), "inputs");
   std::fprintf(stderr, "%s, %d SMs, L2 %.0f MB\n", properties.name, b.facts.sm_count,

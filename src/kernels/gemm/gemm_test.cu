@@ -18,37 +18,20 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/arguments.h"
 #include "kernels/gemm/cublaslt.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/testing/late.cuh"
 #include "kernels/testing/partly.cuh"
+#include "kernels/testing/random.cuh"
 
 namespace causeway::kernels::gemm {
 namespace {
 
+using testing::fill_padded;
+using testing::kPoison;
 using testing::Late;
 using testing::must;
-
-constexpr std::uint16_t kPoison = 0xFFFF;  // a bf16 NaN; twice: an f32 NaN
-
-__device__ std::uint64_t mix_device(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ull;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
-
-// Values in (-1, 1) inside [rows × columns], NaN in the padding of each row.
-__global__ void fill(std::uint16_t* matrix, int64_t rows, int64_t columns, int64_t stride,
-                     std::uint64_t seed) {
-  const int64_t size = rows * stride;
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < size;
-       i += int64_t{gridDim.x} * blockDim.x) {
-    const float value =
-        static_cast<float>(static_cast<int>(mix_device(seed ^ i) >> 40)) * 0x1.0p-23f - 1.0f;
-    matrix[i] = i % stride < columns ? __bfloat16_as_ushort(__float2bfloat16_rn(value)) : kPoison;
-  }
-}
 
 struct Verdict {
   unsigned long long wrong;      // elements outside the tolerance, or not written
@@ -247,7 +230,7 @@ struct Run {
     operands.residual_stride = c.in_place ? operands.out_stride : r.n + c.residual_pad;
     const auto matrix = [&](std::uint16_t* p, std::int64_t rows, std::int64_t columns,
                             std::int64_t stride, std::uint64_t seed) {
-      fill<<<264, 256, 0, b.stream>>>(p, rows, columns, stride, seed);
+      fill_padded<<<264, 256, 0, b.stream>>>(p, rows, columns, stride, seed);
     };
     matrix(b.x, r.m, r.k, operands.x_stride, c.seed);
     matrix(b.w, rows_of_w(), r.k, operands.w_stride, ~c.seed);
@@ -719,6 +702,7 @@ bool run_in_workspace(std::int64_t rows, std::int64_t n, CudaPath path, const Bu
 }
 
 int run(int cases, std::uint64_t seed) {
+  if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu, %d cases\n", seed, cases);
   std::fflush(stdout);
   const Buffers buffers = make_buffers();
@@ -782,16 +766,9 @@ int run(int cases, std::uint64_t seed) {
 }  // namespace causeway::kernels::gemm
 
 int main(int argc, char** argv) {
-  int cases = 400;
-  std::uint64_t seed = 20260101;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string(argv[i]) == "--cases") cases = std::atoi(argv[i + 1]);
-    if (std::string(argv[i]) == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
-  }
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("SKIPPED: no GPU\n");
-    return 77;
-  }
+  causeway::Arguments arguments(argc, argv);
+  const auto seed = arguments.number("--seed", std::uint64_t{20260101});
+  const int cases = arguments.number("--cases", 400);
+  arguments.finish();
   return causeway::kernels::gemm::run(cases, seed);
 }

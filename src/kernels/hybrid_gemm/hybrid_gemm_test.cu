@@ -1,7 +1,7 @@
 // HybridGEMM on a GPU: generated shapes, splits and slices, W in HBM and in mapped host memory,
 // with fresh random inputs, outputs and workspaces poisoned, paddings full of NaN; against f64
 // sums.
-//   hybrid_gemm_cuda_test [--cases N] [--seed S]
+//   hybrid_gemm_gpu_test [--cases N] [--seed S]        exit code 77: no GPU
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -13,38 +13,18 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/arguments.h"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
+#include "kernels/testing/gpu.cuh"
+#include "kernels/testing/random.cuh"
 
 namespace causeway::kernels::hybrid_gemm {
 namespace {
 
-void must(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return;
-  std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
-  std::exit(1);
-}
-
-constexpr std::uint16_t kPoison = 0xFFFF;  // a bf16 NaN
-
-__device__ std::uint64_t mix_device(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ull;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
-
-// Values in (-1, 1) inside [rows × columns], NaN in the padding of each row.
-__global__ void fill(std::uint16_t* matrix, int64_t rows, int64_t columns, int64_t stride,
-                     std::uint64_t seed) {
-  const int64_t size = rows * stride;
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < size;
-       i += int64_t{gridDim.x} * blockDim.x) {
-    const float value =
-        static_cast<float>(static_cast<int>(mix_device(seed ^ i) >> 40)) * 0x1.0p-23f - 1.0f;
-    matrix[i] = i % stride < columns ? __bfloat16_as_ushort(__float2bfloat16_rn(value)) : kPoison;
-  }
-}
+using testing::fill_padded;
+using testing::kPoison;
+using testing::must;
 
 struct Verdict {
   unsigned long long wrong;     // elements outside the tolerance, or not written
@@ -141,8 +121,8 @@ bool run_case(const Case& c, const Buffers& b) {
     return false;
   }
   if (plan->workspace.count > kWorkspaceMax) return true;
-  fill<<<264, 256, 0, b.stream>>>(b.x, s.m, s.k, operands.x_stride, c.seed);
-  fill<<<264, 256, 0, b.stream>>>(b.w_device, s.n, s.k, operands.w_stride, ~c.seed);
+  fill_padded<<<264, 256, 0, b.stream>>>(b.x, s.m, s.k, operands.x_stride, c.seed);
+  fill_padded<<<264, 256, 0, b.stream>>>(b.w_device, s.n, s.k, operands.w_stride, ~c.seed);
   if (c.home == Home::kHost) {
     must(cudaMemcpyAsync(b.w_host, b.w_device, s.n * operands.w_stride * 2, cudaMemcpyDeviceToHost,
                          b.stream),
@@ -216,18 +196,18 @@ Case generate(Random& random, const std::array<int, 4>& clusters) {
 }
 
 int run(int cases, std::uint64_t seed) {
+  if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu, %d cases\n", seed, cases);
   std::fflush(stdout);
   const Buffers buffers = make_buffers();
-  const auto clusters = clusters_that_fit(buffers.stream);
-  if (!clusters.ok()) std::fprintf(stderr, "%s\n", clusters.error().message.c_str());
-  std::printf("clusters of 1, 2, 4, 8 that fit: %d %d %d %d\n", (*clusters)[0], (*clusters)[1],
-              (*clusters)[2], (*clusters)[3]);
+  const auto clusters = must(clusters_that_fit(buffers.stream));
+  std::printf("clusters of 1, 2, 4, 8 that fit: %d %d %d %d\n", clusters[0], clusters[1],
+              clusters[2], clusters[3]);
   std::fflush(stdout);
   Random random(seed);
   int wrong = 0;
   for (int i = 0; i < cases && wrong < 10; ++i) {
-    if (!run_case(generate(random, *clusters), buffers)) {
+    if (!run_case(generate(random, clusters), buffers)) {
       std::fprintf(stderr, "  (case %d)\n", i);
       ++wrong;
     }
@@ -240,11 +220,9 @@ int run(int cases, std::uint64_t seed) {
 }  // namespace causeway::kernels::hybrid_gemm
 
 int main(int argc, char** argv) {
-  int cases = 300;
-  std::uint64_t seed = 20260101;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string(argv[i]) == "--cases") cases = std::atoi(argv[i + 1]);
-    if (std::string(argv[i]) == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
-  }
+  causeway::Arguments arguments(argc, argv);
+  const auto seed = arguments.number("--seed", std::uint64_t{20260101});
+  const int cases = arguments.number("--cases", 300);
+  arguments.finish();
   return causeway::kernels::hybrid_gemm::run(cases, seed);
 }

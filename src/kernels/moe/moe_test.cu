@@ -3,6 +3,7 @@
 // from one token to prompts, all tokens on one expert too, with and without the norm and router in
 // front. What a kernel in front may write is poison until just before it must be there
 // (testing/late.cuh).                                          moe_gpu_test [--seed S] [--small]
+#include "base/testing/arguments.h"
 #include "kernels/moe/cuda_woven_layout.h"
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_cuda.h"
@@ -544,12 +545,9 @@ int run_all(std::uint64_t seed, bool small) {
 }  // namespace causeway::kernels::moe
 
 int main(int argc, char** argv) {
-  std::uint64_t seed = 20260101;
-  bool small = false;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--small") small = true;
-    if (std::string(argv[i]) == "--seed" && i + 1 < argc)
-      seed = std::strtoull(argv[++i], nullptr, 10);
-  }
+  causeway::Arguments arguments(argc, argv);
+  const auto seed = arguments.number("--seed", std::uint64_t{20260101});
+  const bool small = arguments.flag("--small");
+  arguments.finish();
   return causeway::kernels::moe::run_all(seed, small);
 }

@@ -1,4 +1,5 @@
 // Pending tokens on a GPU: equal to the host's.     pending_tokens_gpu_test [--seed S]
+#include "base/testing/arguments.h"
 #include "kernels/pending_tokens/pending_tokens.h"
 #include "kernels/testing/gpu.cuh"
 
@@ -40,6 +41,5 @@ int run_all(std::uint64_t seed) {
 }  // namespace causeway::kernels::pending_tokens
 
 int main(int argc, char** argv) {
-  return causeway::kernels::pending_tokens::run_all(argc > 2 ? std::strtoull(argv[2], nullptr, 10)
-                                                             : 20260101);
+  return causeway::kernels::pending_tokens::run_all(causeway::seed_of(argc, argv));
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/testing/arguments.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/testing/gpu.cuh"
 #include "kernels/testing/late.cuh"
@@ -143,8 +144,7 @@ int run_all(std::uint64_t seed) {
     for (const Way way : {Way::kPlain, Way::kWanted}) {
       for (const bool adds : {false, true}) {
         if (adds && size > kPartsSizeMax) continue;
-        dropped +=
-            run_case(random, random.between(1, 33), size, way, adds, report, late, stream);
+        dropped += run_case(random, random.between(1, 33), size, way, adds, report, late, stream);
       }
     }
   }
@@ -165,6 +165,5 @@ int run_all(std::uint64_t seed) {
 }  // namespace causeway::kernels::rms_norm
 
 int main(int argc, char** argv) {
-  return causeway::kernels::rms_norm::run_all(argc > 2 ? std::strtoull(argv[2], nullptr, 10)
-                                                       : 20260101);
+  return causeway::kernels::rms_norm::run_all(causeway::seed_of(argc, argv));
 }

@@ -1,5 +1,6 @@
 // The table of sines and cosines on a GPU against the host's: equal to a rounding of f32.
 //   rope_gpu_test [--seed S]
+#include "base/testing/arguments.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope/rope_cuda.h"
 #include "kernels/testing/gpu.cuh"
@@ -58,6 +59,5 @@ int run_all(std::uint64_t seed) {
 }  // namespace causeway::kernels::rope
 
 int main(int argc, char** argv) {
-  return causeway::kernels::rope::run_all(argc > 2 ? std::strtoull(argv[2], nullptr, 10)
-                                                   : 20260101);
+  return causeway::kernels::rope::run_all(causeway::seed_of(argc, argv));
 }

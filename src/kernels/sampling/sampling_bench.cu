@@ -13,9 +13,7 @@ __global__ void fill_logits(float* x, int64_t count) {
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count;
        i += int64_t{gridDim.x} * blockDim.x) {
     // A sum of uniforms: bell-shaped, spread 3.
-    uint64_t h = static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15ull;
-    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9ull;
-    h ^= h >> 27;
+    const std::uint64_t h = testing::mix(static_cast<std::uint64_t>(i));
     float sum = -2;
     for (int j = 0; j < 4; ++j) sum += static_cast<float>((h >> (16 * j)) & 0xFFFF) / 65536.0f;
     x[i] = sum * 5.2f;

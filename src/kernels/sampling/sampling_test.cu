@@ -1,6 +1,7 @@
 // Sampling on a GPU against the host's definition: every parameter alone and mixed, vocabularies of
 // the catalogue and awkward ones, ties, infinities and NaN; a row's token must not depend on its
 // batch; draws must follow the distribution.     sampling_gpu_test [--seed S] [--small]
+#include "base/testing/arguments.h"
 #include "kernels/sampling/sampling.h"
 #include "kernels/sampling/sampling_cuda.h"
 #include "kernels/testing/gpu.cuh"
@@ -224,12 +225,9 @@ int run_all(std::uint64_t seed, bool small) {
 }  // namespace causeway::kernels::sampling
 
 int main(int argc, char** argv) {
-  std::uint64_t seed = 20260101;
-  bool small = false;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--small") small = true;
-    if (std::string(argv[i]) == "--seed" && i + 1 < argc)
-      seed = std::strtoull(argv[++i], nullptr, 10);
-  }
+  causeway::Arguments arguments(argc, argv);
+  const auto seed = arguments.number("--seed", std::uint64_t{20260101});
+  const bool small = arguments.flag("--small");
+  arguments.finish();
   return causeway::kernels::sampling::run_all(seed, small);
 }

@@ -14,25 +14,24 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "base/testing/must.h"
+#include "kernels/testing/random.cuh"
 
 namespace causeway::kernels::testing {
+
+using causeway::must;
 
 inline void must(cudaError_t code, const char* what) {
   if (code == cudaSuccess) return;
   std::fprintf(stderr, "FAILED: %s: %s\n", what, cudaGetErrorString(code));
   std::exit(1);
 }
-inline void must(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "FAILED: %s\n", status.error().message.c_str());
-  std::exit(1);
-}
-
 constexpr int kSkipped = 77;  // exit code of a test that could not run
 
 inline bool has_gpu() {
@@ -225,16 +224,6 @@ static __global__ void __launch_bounds__(512)
     }
   }
   if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x12345678u) *sink = 1;
-}
-
-static __global__ void fill_random(__nv_bfloat16* data, int64_t count, uint64_t seed) {
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count;
-       i += int64_t{gridDim.x} * blockDim.x) {
-    uint64_t x = (seed ^ static_cast<uint64_t>(i)) * 0x9E3779B97F4A7C15ull;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    x ^= x >> 27;
-    data[i] = __float2bfloat16(static_cast<float>(static_cast<int>(x >> 40)) * 0x1.0p-23f - 1.0f);
-  }
 }
 
 inline void fill(Device<BFloat16>& memory, std::uint64_t seed) {

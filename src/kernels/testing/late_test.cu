@@ -1,6 +1,7 @@
 // Whether late inputs (late.cuh) find what they are for: a kernel that reads before it waits must
 // get poison, one that waits what was meant; and who is held up while it enqueues must hear of it.
 //   late_gpu_test        exit code 77: no GPU
+#include "base/testing/arguments.h"
 #include "kernels/testing/late.cuh"
 
 #include <chrono>
@@ -110,4 +111,7 @@ int run_all() {
 }  // namespace
 }  // namespace causeway::kernels::testing
 
-int main() { return causeway::kernels::testing::run_all(); }
+int main(int argc, char** argv) {
+  causeway::Arguments(argc, argv).finish();
+  return causeway::kernels::testing::run_all();
+}
