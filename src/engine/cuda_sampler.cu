@@ -167,6 +167,7 @@ std::vector<request::SampledToken> CudaSampler::State::collect() const {
     chosen.token.logprob = logprob_.host()[i];
     for (std::int64_t t = 0; t < std::min<std::int64_t>(wanted, vocab_); ++t) {
       const auto at = i * static_cast<std::size_t>(top_stride_) + static_cast<std::size_t>(t);
+      if (top_token_.host()[at] < 0) break;  // fewer logits are numbers
       chosen.token.top.push_back({top_token_.host()[at], top_logprob_.host()[at]});
     }
   }

@@ -7,6 +7,7 @@
 // point, so that sums do not depend on the order of additions.
 #include <cooperative_groups.h>
 
+#include <cfloat>
 #include <string>
 
 #include "kernels/cuda_launch.cuh"
@@ -86,6 +87,15 @@ struct Shared {
   int top_count;
   int answer;
 };
+
+constexpr int slice_of(int vocab) { return (vocab + 4 * kCluster - 1) / (4 * kCluster) * 4; }
+
+// With penalties a slice has counts beside its logits.
+constexpr int shared_bytes(int slice, bool penalties) {
+  return static_cast<int>(sizeof(Shared)) + slice * 4 * (penalties ? 2 : 1);
+}
+constexpr int kSharedMax = 227 * 1024;
+static_assert(shared_bytes(slice_of(kVocabMax), true) <= kSharedMax);
 
 // One row, one CTA of its cluster.
 struct Row {
@@ -352,7 +362,12 @@ struct Row {
     }
     cluster.sync();
     const int found = min(shared.top_count, wanted);
-    if (cluster.block_rank() != 0 || thread() >= found) return normaliser;
+    if (cluster.block_rank() != 0 || thread() >= wanted) return normaliser;
+    if (thread() >= found) {  // there are no more that are numbers
+      a.top_token[index * a.top_stride + thread()] = -1;
+      a.top_logprob[index * a.top_stride + thread()] = -INFINITY;
+      return normaliser;
+    }
     const u64 mine = shared.top[thread()];
     int place = 0;
     for (int i = 0; i < found; ++i) place += shared.top[i] > mine ? 1 : 0;
@@ -363,7 +378,9 @@ struct Row {
   }
 
   __device__ int draw(uint32_t high) {
-    const float largest = value_of(high), inverse = 1.0f / row.temperature;
+    const float largest = value_of(high);
+    // Finite: of a temperature below 2^-128 it would not be, and the best logit's weight a NaN.
+    const float inverse = fminf(1.0f / row.temperature, FLT_MAX);
     const auto weight = [=](float x) { return expf((x - largest) * inverse); };
     Prefix k_best, p_best;
     if (row.top_k > 0 && row.top_k < a.vocab) {
@@ -532,12 +549,13 @@ Status run(const ParamsCuda& p, CudaStream stream) {
   a.top_logprob = p.top_logprob;
   a.top_stride = p.top_stride;
   a.vocab = static_cast<int>(p.vocab);
-  a.slice = (a.vocab + 4 * kCluster - 1) / (4 * kCluster) * 4;
+  a.slice = slice_of(a.vocab);
   a.penalties = p.penalties && p.history != nullptr;
   LaunchShape shape = {dim3(static_cast<unsigned>(p.rows * kCluster)), dim3(kThreads)};
   shape.cluster = kCluster;
   if (p.all_greedy) return launch("greedy sampling", stream, shape, greedy_kernel, a);
-  shape.shared_bytes = static_cast<int>(sizeof(Shared)) + a.slice * 4 * (a.penalties ? 2 : 1);
+  shape.shared_bytes = shared_bytes(a.slice, a.penalties);
+  shape.shared_bytes_max = kSharedMax;
   return launch("sampling", stream, shape, sample_kernel, a);
 }
 

@@ -33,7 +33,7 @@ struct RowCuda {
 };
 
 constexpr std::int32_t kTopLogprobsMax = 64;
-constexpr std::int64_t kVocabMax = 200'000;
+constexpr std::int64_t kVocabMax = 192 << 10;  // what fits a cluster's shared memory
 
 struct ParamsCuda {
   std::int64_t rows = 0;
@@ -44,9 +44,10 @@ struct ParamsCuda {
   const TokenId* history = nullptr;  // of all rows that have penalties
   TokenId* token = nullptr;          // [rows]
   float* logprob = nullptr;          // [rows], written where top_logprobs ≥ 0; or null
-  TokenId* top_token = nullptr;      // [rows][top_stride], descending; or null
-  float* top_logprob = nullptr;      // likewise
-  std::int64_t top_stride = 0;       // ≥ the largest top_logprobs
+  TokenId* top_token = nullptr;  // [rows][top_stride], descending, -1 where no logit is left that
+                                 // is a number; or null
+  float* top_logprob = nullptr;  // likewise
+  std::int64_t top_stride = 0;   // ≥ the largest top_logprobs
   // What the rows ask for at most: a batch of greedy rows takes one pass. Part of a captured graph.
   bool all_greedy = false;  // temperature 0, no penalties, no log-probabilities
   bool penalties = true;

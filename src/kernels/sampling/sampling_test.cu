@@ -142,8 +142,8 @@ void compare_row(const Batch& b, std::size_t r, const Answers& got, Tally& tally
         row.temperature > 0 && got.token[r] >= 0 && got.token[r] < b.vocab,
         name + ": token " + std::to_string(got.token[r]) + " not " + std::to_string(want.token));
   }
-  if (row.top_logprobs < 0 || !std::isfinite(want.logprob)) return;
-  if (got.token[r] == want.token) {
+  if (row.top_logprobs < 0) return;
+  if (got.token[r] == want.token && std::isfinite(want.logprob)) {
     report.error_at_most(std::abs(double{got.logprob[r]} - want.logprob), 2e-5, name + ": logprob");
   }
   for (std::size_t i = 0; i < want.top.size(); ++i) {
@@ -152,6 +152,10 @@ void compare_row(const Batch& b, std::size_t r, const Answers& got, Tally& tally
     if (!std::isfinite(want.top[i].second)) continue;
     report.error_at_most(std::abs(double{got.top_logprob[at]} - want.top[i].second), 2e-5,
                          name + ": top logprob " + std::to_string(i));
+  }
+  for (auto i = want.top.size(); i < static_cast<std::size_t>(row.top_logprobs); ++i) {
+    report.check(got.top_token[r * kTopLogprobsMax + i] == -1,
+                 name + ": no top " + std::to_string(i));
   }
 }
 
@@ -170,6 +174,28 @@ void check_greedy(Random& random, std::int64_t vocab, std::int64_t rows, testing
   for (RowCuda& row : b.rows) row = RowCuda{.temperature = 0};
   const Answers fast = run_on_gpu(b, true), full = run_on_gpu(b);
   report.check(fast.token == full.token, "greedy differs, vocab " + std::to_string(vocab));
+}
+
+// Temperatures whose inverse is beyond f32 leave the best logits, of which a few are equal here.
+void check_cold(Random& random, testing::Report& report) {
+  Batch b{.vocab = 4099, .stride = 4099};
+  for (const float temperature : {1e-30f, 3e-39f, 1e-39f, 1.4e-45f}) {
+    for (int i = 0; i < 8; ++i) {
+      for (int id = 0; id < b.vocab; ++id) {
+        b.logits.push_back(static_cast<float>(random.between(-40, 4)));
+      }
+      b.rows.push_back({.temperature = temperature,
+                        .top_p = i % 2 == 0 ? 1.0f : 0.5f,
+                        .min_p = i / 2 % 2 == 0 ? 0.0f : 0.2f,
+                        .top_logprobs = i < 4 ? -1 : 5,
+                        .seed = random.bits(),
+                        .position = i});
+    }
+  }
+  const Answers got = run_on_gpu(b);
+  Tally tally;
+  for (std::size_t r = 0; r < b.rows.size(); ++r) compare_row(b, r, got, tally, report);
+  report.check(tally.differ == 0, "tokens at temperatures near nought");
 }
 
 // 4,096 draws of one row by position: within five standard deviations of what is expected.
@@ -202,7 +228,7 @@ int run_all(std::uint64_t seed, bool small) {
   Tally tally;
   const std::vector<std::int64_t> few = {1, 33, 400},
                                   all = {1,    2,    7,     31,     32,     33,
-                                         1000, 4099, 32000, 128256, 151936, 152064};
+                                         1000, 4099, 32000, 128256, 151936, kVocabMax};
   for (const std::int64_t vocab : small ? few : all) {
     const Batch b = random_batch(random, vocab, small ? 6 : vocab > 5000 ? 96 : 257);
     const Answers got = run_on_gpu(b);
@@ -214,6 +240,7 @@ int run_all(std::uint64_t seed, bool small) {
     }
     check_greedy(random, vocab, small ? 3 : 9, report);
   }
+  check_cold(random, report);
   if (!small) check_distribution(report);
   std::printf("%d of %d tokens differ from the host's, by rounding\n", tally.differ, tally.draws);
   report.error_at_most(tally.differ, 2 + 0.01 * tally.draws, "tokens that differ from the host's");
