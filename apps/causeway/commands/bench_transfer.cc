@@ -59,13 +59,20 @@ class ChildOnLinks final : public SecondProcess {
 class MapFile {
  public:
   static Result<MapFile> write(const LinkMap& map) {
-    const auto path =
-        std::filesystem::temp_directory_path() / fmt::format("causeway-links-{}.json", getpid());
+    std::error_code fault;
+    const auto directory = std::filesystem::temp_directory_path(fault);
+    if (fault) return io_error("cannot use TMPDIR for the map of links", fault.value());
+    // A name that nobody can foresee, so that nobody can put a link in its place.
+    std::string path = (directory / "causeway-links-XXXXXX").string();
+    const int descriptor = ::mkstemp(path.data());
+    if (descriptor < 0) return io_error("cannot make a file in " + directory.string(), errno);
+    ::close(descriptor);
+    MapFile file(path);
     std::ofstream out(path);
     out << transfer::write_link_map(map);
     out.flush();
-    if (!out) return io_error("cannot write " + path.string(), errno);
-    return MapFile(path.string());
+    if (!out) return io_error("cannot write " + path, errno);
+    return file;
   }
   explicit MapFile(std::string path) : path_(std::move(path)) {}
   MapFile(MapFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
