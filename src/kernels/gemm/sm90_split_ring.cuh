@@ -1,6 +1,8 @@
 // What a CTA of kSplit (sm90_split.cuh) is told, its share of the steps, and its shared memory.
 #pragma once
 
+#include <cuda.h>
+
 #include "kernels/cuda_discard.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/sm90_common.cuh"
