@@ -232,7 +232,9 @@ void EngineLoop::give_up_old_chunks(Nanos now) {
         flying_.erase(found);
         given_up_.emplace(id, GivenUp{chunk, now});
         ++retries_;
-        if (chunk.relayed()) rest_relay(chunk.link, now);
+        // Also when the chunk was the link's own: its slots may stay taken for ever, and transfers
+        // for others, to which no other link may be left, would wait for it.
+        rest_relay(chunk.link, now);
         if (const auto running = running_.find(chunk.task); running != running_.end()) {
           running->second.error =
               Error{ErrorCode::kDeadlineExceeded,

@@ -249,6 +249,34 @@ TEST_P(Engine, ACopyThatNeverEndsFailsItsTransferAndThoseBehindIt) {
   machine.faults(0).release();
 }
 
+// Not asked for, a target's own link would leave its transfer to that one.
+TEST_P(Engine, OthersDoNotWaitForALinkThatIsStuckWithItsOwnChunks) {
+  for (const bool by_request : {true, false}) {
+    BenchMachine machine;
+    TransferEngineOptions options = small_chunks();
+    options.chunk_time_max = millis(50);
+    options.drain_max = millis(100);
+    options.dispatch.tune_sets = false;
+    PathFacts facts = assume_all_links(3);
+    for (WayFacts& way : facts.ways) {
+      way.best[0] = LinkSet::of(1);
+      way.best_rate[0] = 40e6;
+      way.alone = {20e6, 40e6, 20e6};
+    }
+    machine.start(options, by_request ? assume_all_links(3) : facts);
+    machine.faults(1).next(FaultPlan::Kind::kHang, 1'000'000);
+    TransferRequest own = machine.request(GetParam(), 1, mib(1));
+    own.only = LinkSet::of(1);
+    const Completion stuck = machine.engine->submit(std::move(own)).value();
+    EXPECT_FALSE(stuck.wait(kPatience).ok());
+    TransferRequest other = machine.request(GetParam(), 0, mib(1), mib(4));
+    if (by_request) other.only = LinkSet::of(1);
+    const Completion completion = machine.engine->submit(std::move(other)).value();
+    EXPECT_TRUE(completion.wait(seconds(20)).ok());
+    machine.faults(1).release();
+  }
+}
+
 TEST_P(Engine, ALostRelayIsNotWaitedFor) {
   BenchMachine machine;
   TransferEngineOptions options = small_chunks();
