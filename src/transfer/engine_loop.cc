@@ -11,6 +11,8 @@ using device::MemoryAddress;
 // What a submitter does at most of the engine's thread's work: 12 MiB over four links take as long.
 constexpr Nanos kBeginMax = micros(150);
 constexpr int kFaultsMax = 16;  // beyond, the rest grows no more
+// Between attempts to make new streams: each may take as long as many chunks.
+constexpr Nanos kRepairPause = millis(10);
 
 bool same_pair_fails_always(const Error& error) { return error.code == ErrorCode::kUnsupported; }
 // The request is wrong, or the chunk fell with another's stream; the link is not to blame.
@@ -204,6 +206,8 @@ void EngineLoop::chunk_failed(const Chunk& chunk, const Error& error, Nanos now)
 
 void EngineLoop::rest_relay(int index, Nanos now) {
   Link& link = links_[static_cast<std::size_t>(index)];
+  // What comes of the same fault is no further one.
+  if (link.rests_until) return;
   link.rests_until = now + options_.relay_rest * (std::int64_t{1} << link.faults);
   link.faults = std::min(link.faults + 1, kFaultsMax);
   dispatcher_.set_relay(index, false);
@@ -309,16 +313,21 @@ bool EngineLoop::pull(Nanos now) {
   return any;
 }
 
+void EngineLoop::repair(int index, Direction direction, Nanos now) {
+  Link& link = links_[static_cast<std::size_t>(index)];
+  Nanos& from = link.repairs_from[index_of(direction)];
+  if (now < from) return;
+  const Status repaired = link.lanes[index_of(direction)]->repair();
+  if (repaired.ok()) return;
+  from = now + kRepairPause;
+  rest_relay(index, now);
+  fail_tasks_of(index, direction, repaired.error());
+}
+
 bool EngineLoop::pull_one(int index, Direction direction, Nanos now) {
   Link& link = links_[static_cast<std::size_t>(index)];
   LinkLane& lane = *link.lanes[index_of(direction)];
-  if (!lane.ready()) {
-    const Status repaired = lane.repair();
-    if (!repaired.ok()) {
-      rest_relay(index, now);
-      fail_tasks_of(index, direction, repaired.error());
-    }
-  }
+  if (!lane.ready()) repair(index, direction, now);
   // A lost GPU's slots stay taken although the dispatcher has settled their chunks.
   if (!lane.ready() || lane.busy() >= options_.dispatch.depth) return false;
   const auto chunk = dispatcher_.pull(index, direction, now);

@@ -70,7 +70,8 @@ class EngineLoop {
     device::Device* device = nullptr;
     device::Extents staging;
     std::array<std::unique_ptr<LinkLane>, kDirections> lanes;
-    bool relays = false;  // as set up
+    std::array<Nanos, kDirections> repairs_from = {};  // by direction, after a failure to repair
+    bool relays = false;                               // as set up
     bool lost = false;
     int faults = 0;                    // as a relay
     std::optional<Nanos> rests_until;  // as a relay
@@ -91,6 +92,7 @@ class EngineLoop {
   void wake_relays(Nanos now);
   void rest_relay(int link, Nanos now);
   bool pull(Nanos now);
+  void repair(int link, Direction direction, Nanos now);
   bool pull_one(int link, Direction direction, Nanos now);
   void end(CompletionBoard::Ticket ticket, Status outcome);
   void collect_ended_tasks();

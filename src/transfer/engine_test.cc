@@ -150,6 +150,29 @@ TEST_P(Engine, ARelayThatFailedOnceRestsAndReturns) {
   EXPECT_GT(machine.engine->stats().links[1][index_of(GetParam())].relayed, kib(512));
 }
 
+// Asked for streams all the time, the relay's rests had grown to hours.
+TEST_P(Engine, ARelayReturnsWhenItsStreamsCouldNotBeMadeForAMoment) {
+  BenchMachine machine({.links = device::make_link_tree(
+                            {.devices = 3, .link = 40e6, .link_duplex = 80e6, .peer_link = 2e9})});
+  TransferEngineOptions options = small_chunks();
+  options.relay_rest = millis(5);
+  machine.start(options);
+  machine.faults(1).next(FaultPlan::Kind::kFail, 1);
+  machine.faults(1).refuse_streams(true);
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(8)).ok());
+  ASSERT_EQ(machine.faults(1).happened(), 1);
+  EXPECT_EQ(machine.engine->stats().relays_off, 1);
+  EXPECT_EQ(machine.move_and_compare(GetParam(), 1, mib(1)).error().code,
+            ErrorCode::kResourceExhausted);
+  machine.faults(1).refuse_streams(false);
+  EXPECT_TRUE(machine.move_and_compare(GetParam(), 1, mib(1)).ok()) << "its own link works at once";
+  const Nanos end = machine.clock.now() + kPatience;
+  while (machine.engine->stats().relays_off > 0 && machine.clock.now() < end) {
+    ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(1)).ok());
+  }
+  EXPECT_EQ(machine.engine->stats().relays_off, 0);
+}
+
 TEST_P(Engine, AChunkOfTheOnlyLinkIsMovedAgain) {
   for (const FaultPlan::Kind kind : {FaultPlan::Kind::kRefuse, FaultPlan::Kind::kFail}) {
     for (const int skip : {0, 1}) {

@@ -95,12 +95,23 @@ bool FaultPlan::lost() const {
   return lost_;
 }
 
+void FaultPlan::refuse_streams(bool refuse) {
+  const std::lock_guard lock(mutex_);
+  refuses_streams_ = refuse;
+}
+
+bool FaultPlan::refuses_streams() const {
+  const std::lock_guard lock(mutex_);
+  return refuses_streams_;
+}
+
 int FaultPlan::happened() const {
   const std::lock_guard lock(mutex_);
   return happened_;
 }
 
 Result<std::unique_ptr<Stream>> FaultyDevice::make_stream(const std::string& name) {
+  if (plan_.refuses_streams()) return exhausted("no memory for a stream");
   CAUSEWAY_ASSIGN(auto inner, inner_.make_stream(name));
   return std::unique_ptr<Stream>(std::make_unique<FaultyStream>(std::move(inner), plan_));
 }

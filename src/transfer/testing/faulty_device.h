@@ -1,4 +1,5 @@
-// A device whose copies fail, are refused or hang on command; everything else is the real one's.
+// A device whose copies fail, are refused or hang on command, and that makes no streams on command;
+// everything else is the real one's.
 #pragma once
 
 #include <condition_variable>
@@ -21,10 +22,12 @@ class FaultPlan {
   void release_after(Nanos delay);
   void reopen();
   void lose();  // health() fails from now on
+  void refuse_streams(bool refuse);
 
   Kind take();
   Status wait_for_release();
   bool lost() const;
+  bool refuses_streams() const;
   int happened() const;
 
  private:
@@ -36,6 +39,7 @@ class FaultPlan {
   int happened_ = 0;
   bool released_ = false;
   bool lost_ = false;
+  bool refuses_streams_ = false;
 };
 
 // `inner` and `plan` must outlive the device.
