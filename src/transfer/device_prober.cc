@@ -45,14 +45,41 @@ Status DeviceProber::set_up() {
     CAUSEWAY_ASSIGN(auto extents, device->arena().allocate(count, device::Arena::End::kLow));
     extents_.push_back(std::move(extents));
   }
+  return find_peers();
+}
+
+// A device only says whether it reaches any other. Of GPUs that are joined in pairs each reaches
+// one, which shows when it is tried.
+Status DeviceProber::find_peers() {
+  peers_.resize(devices_.size());
+  for (int source = 0; source < links(); ++source) {
+    device::Device& mover = *devices_[static_cast<std::size_t>(source)];
+    for (int target = 0; target < links(); ++target) {
+      const device::Device& other = *devices_[static_cast<std::size_t>(target)];
+      if (source == target || !mover.capabilities().peer_copies ||
+          !other.capabilities().peer_copies) {
+        continue;
+      }
+      const Status copied = copy_once(between(source, target));
+      if (!copied.ok() && copied.error().code == ErrorCode::kUnsupported) continue;
+      CAUSEWAY_TRY(copied);
+      LinkSet& reached = peers_[static_cast<std::size_t>(source)];
+      reached = reached.with(target);
+    }
+  }
   return {};
 }
 
+Status DeviceProber::copy_once(const Lane& lane) {
+  device::Device& mover = *devices_[static_cast<std::size_t>(lane.mover)];
+  CAUSEWAY_ASSIGN(const auto stream, mover.make_stream("link-map"));
+  const Copy copy{lane.target, lane.source, options_.copy_bytes};
+  CAUSEWAY_TRY(stream->copy({&copy, 1}, device::CopyPriority::kStep));
+  return stream->synchronize(kRunMax);
+}
+
 bool DeviceProber::can_copy(int source, int target) const {
-  const auto peers = [&](int link) {
-    return devices_[static_cast<std::size_t>(link)]->capabilities().peer_copies;
-  };
-  return source != target && peers(source) && peers(target);
+  return peers_[static_cast<std::size_t>(source)].has(target);
 }
 
 MemoryAddress DeviceProber::host(int link) const {
@@ -64,6 +91,13 @@ DeviceProber::Lane DeviceProber::crossing(Direction direction, int link) const {
   const auto arena = MemoryAddress::in_arena(devices_[l]->id(), extents_[l].offset());
   if (direction == Direction::kIn) return {link, arena, host(link)};
   return {link, host(link), arena};
+}
+
+DeviceProber::Lane DeviceProber::between(int source, int target) const {
+  const auto s = static_cast<std::size_t>(source);
+  const auto t = static_cast<std::size_t>(target);
+  return {source, MemoryAddress::in_arena(devices_[t]->id(), extents_[t].offset()),
+          MemoryAddress::in_arena(devices_[s]->id(), extents_[s].offset() + options_.bytes)};
 }
 
 // From the first begin to the last end, by the devices' events.
@@ -152,10 +186,7 @@ Result<double> DeviceProber::duplex_rate(int link) {
 }
 
 Result<double> DeviceProber::peer_rate(int source, int target) {
-  const auto s = static_cast<std::size_t>(source);
-  const auto t = static_cast<std::size_t>(target);
-  return run({{source, MemoryAddress::in_arena(devices_[t]->id(), extents_[t].offset()),
-               MemoryAddress::in_arena(devices_[s]->id(), extents_[s].offset() + options_.bytes)}});
+  return run({between(source, target)});
 }
 
 }  // namespace causeway::transfer

@@ -49,11 +49,14 @@ class DeviceProber final : public LinkProber {
     device::MemoryAddress source;
   };
   Status set_up();
+  Status find_peers();
+  Status copy_once(const Lane& lane);
   Result<double> run(const std::vector<Lane>& lanes);
   Result<double> run_relayed(Direction direction, LinkSet links, int target);
   Status make_engine();
   device::MemoryAddress host(int link) const;
   Lane crossing(Direction direction, int link) const;
+  Lane between(int source, int target) const;
 
   const std::vector<device::Device*> devices_;
   device::HostMemory& memory_;
@@ -61,6 +64,7 @@ class DeviceProber final : public LinkProber {
   const DeviceProberOptions options_;
   RegionId region_;
   std::vector<device::Extents> extents_;
+  std::vector<LinkSet> peers_;              // by source: the links that it can copy to
   std::unique_ptr<TransferEngine> engine_;  // for relayed probes; once it is needed
 };
 

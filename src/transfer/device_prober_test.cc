@@ -13,12 +13,14 @@ using device::LinkTree;
 class Measured : public ::testing::Test {
  protected:
   void open(LinkTree tree, Bytes arena = mib(8)) {
-    machine_ = device::HostMachine::create({.devices = tree.devices,
-                                            .links = device::make_link_tree(tree),
-                                            .extent_bytes = kib(256)},
-                                           clock_, memory_)
+    open(tree.devices, device::make_link_tree(tree), arena);
+  }
+  void open(int devices, device::LinkProfile links, Bytes arena = mib(8)) {
+    machine_ = device::HostMachine::create(
+                   {.devices = devices, .links = std::move(links), .extent_bytes = kib(256)},
+                   clock_, memory_)
                    .value();
-    for (int d = 0; d < tree.devices; ++d) {
+    for (int d = 0; d < devices; ++d) {
       devices_.push_back(
           machine_->open({.name = "d", .physical_device = d, .arena_bytes = arena}).value());
       pointers_.push_back(devices_.back().get());
@@ -62,6 +64,24 @@ TEST_F(Measured, AMapOfModelledLinks) {
   for (const double rate : map.duplex) EXPECT_LE(rate, 63e6);
   EXPECT_EQ(memory_.total_bytes(), Bytes(0));  // all given back
   EXPECT_EQ(devices_[0]->arena().free_extents(), 32);
+}
+
+TEST_F(Measured, PairsWithoutAPathAreLeftOut) {
+  device::LinkProfile profile = device::make_link_tree(
+      {.devices = 4, .link = 400e6, .link_duplex = 600e6, .peer_link = 4000e6});
+  // Bridges join 0 with 1, and 2 with 3.
+  std::erase_if(profile.paths, [](const device::LinkPath& path) {
+    return path.source != device::kHostEnd && path.target != device::kHostEnd &&
+           path.source / 2 != path.target / 2;
+  });
+  open(4, std::move(profile));
+  const auto map = measure(kib(512));
+  ASSERT_TRUE(map.ok()) << map.error().message;
+  ASSERT_EQ(map->peers.size(), 4U);
+  for (const PeerRate& peer : map->peers) {
+    EXPECT_EQ(peer.source / 2, peer.target / 2);
+    EXPECT_GT(peer.rate, 0);
+  }
 }
 
 TEST_F(Measured, TooLittleMemoryIsSaid) {
