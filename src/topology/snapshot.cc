@@ -16,6 +16,8 @@ constexpr std::size_t kNodesMax = 16'384;
 constexpr std::size_t kGpusMax = 1'024;
 constexpr std::size_t kListMax = 1'024;
 constexpr std::size_t kStringMax = 512;
+// Of a list of CPUs: where they alternate between nodes each is named, 384 in 712 bytes.
+constexpr std::size_t kCpusMax = 8'192;
 constexpr std::int64_t kIntMax = 1 << 30;
 
 constexpr std::initializer_list<NodeKind> kNodeKinds = {
@@ -116,18 +118,18 @@ class Reader {
     if (!(number >= 0 && number < 1e12)) return fail(key, "is out of range"), 0;
     return number;
   }
-  std::string text(const char* key) {
+  std::string text(const char* key, std::size_t most = kStringMax) {
     const Json* value = find(key);
     if (value == nullptr) return "";
-    return text_of(*value, key);
+    return text_of(*value, key, most);
   }
-  std::string text_of(const Json& value, const char* key) {
+  std::string text_of(const Json& value, const char* key, std::size_t most = kStringMax) {
     if (!value.is_string()) return fail(key, "is no string"), "";
     const auto& string = value.get_ref<const std::string&>();
     const bool plain = std::none_of(string.begin(), string.end(), [](char c) {
       return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
     });
-    if (string.size() > kStringMax || !plain) {
+    if (string.size() > most || !plain) {
       return fail(key, "is too long or has control characters"), "";
     }
     return string;
@@ -217,7 +219,7 @@ Node read_node(const Json& json, const std::string& where, Status& status) {
   node.parent = reader.small("parent", -1);
   node.name = reader.text("name");
   node.index = reader.small("index", -1);
-  node.cpus = reader.text("cpus");
+  node.cpus = reader.text("cpus", kCpusMax);
   node.memory = reader.bytes("memory");
   return node;
 }

@@ -119,6 +119,22 @@ std::string message_of(const std::string& text) {
   return read.ok() ? "ok" : read.error().message;
 }
 
+TEST(Snapshot, KeepsListsOfManyCpus) {
+  Machine machine = small_cluster();
+  for (Node& node : machine.nodes) {
+    if (node.kind != NodeKind::kNuma) continue;
+    // Two nodes that take turns.
+    for (int cpu = node.index; cpu < 1'024; cpu += 2) {
+      node.cpus += (node.cpus.empty() ? "" : ",") + std::to_string(cpu);
+    }
+  }
+  const auto again = read_snapshot(write_snapshot(machine));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  for (std::size_t i = 0; i < machine.nodes.size(); ++i) {
+    EXPECT_EQ(again->nodes[i].cpus, machine.nodes[i].cpus);
+  }
+}
+
 TEST(Snapshot, HostileInputIsNamed) {
   const std::string head = R"({"causeway_topology": 1, "nodes": [{"kind": "machine")";
   EXPECT_EQ(message_of(head + R"(, "parent": -1}]})"), "ok");
