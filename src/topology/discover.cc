@@ -19,6 +19,7 @@ struct Unload {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
 };
 using Hwloc = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, Unload>;
+using Cpus = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
 Result<Hwloc> load_hwloc(const std::string& xml) {
   hwloc_topology_t raw = nullptr;
@@ -36,6 +37,19 @@ Result<Hwloc> load_hwloc(const std::string& xml) {
     return Error{ErrorCode::kIo, "hwloc cannot read this machine's topology"};
   }
   return topology;
+}
+
+// By control group, and by the affinity of the calling thread, which those it starts inherit. A
+// machine that is only described, or a system that does not say, has no affinity. nullptr: out of
+// memory.
+Cpus usable_cpus(hwloc_topology_t topology) {
+  Cpus usable(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology)), hwloc_bitmap_free);
+  const Cpus bound(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  if (usable == nullptr || bound == nullptr) return usable;
+  if (hwloc_get_cpubind(topology, bound.get(), HWLOC_CPUBIND_THREAD) == 0) {
+    hwloc_bitmap_and(usable.get(), usable.get(), bound.get());
+  }
+  return usable;
 }
 
 std::string list_of(hwloc_const_bitmap_t set) {
@@ -60,7 +74,8 @@ bool is_gpu(hwloc_obj_t object) {
 // Turns hwloc's objects into nodes of the machine.
 class Builder {
  public:
-  Builder(hwloc_topology_t topology, Machine& machine) : topology_(topology), machine_(machine) {}
+  Builder(hwloc_topology_t topology, Machine& machine)
+      : topology_(topology), machine_(machine), usable_(usable_cpus(topology)) {}
 
   void build() {
     hwloc_obj_t root = hwloc_get_root_obj(topology_);
@@ -68,8 +83,9 @@ class Builder {
     machine_.memory = Bytes(static_cast<std::int64_t>(root->total_memory));
     machine_.cores = std::max(0, hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_CORE));
     machine_.cpus = std::max(0, hwloc_bitmap_weight(root->complete_cpuset));
-    machine_.cpus_usable =
-        std::max(0, hwloc_bitmap_weight(hwloc_topology_get_allowed_cpuset(topology_)));
+    if (usable_ != nullptr) {
+      machine_.cpus_usable = std::max(0, hwloc_bitmap_weight(usable_.get()));
+    }
     add_cpus(root, 0, 0);
     add_devices(root, 0);
     add_strays();
@@ -88,11 +104,9 @@ class Builder {
   Node& node(int index) { return machine_.nodes[static_cast<std::size_t>(index)]; }
 
   std::string usable(hwloc_obj_t object) {
-    if (object->cpuset == nullptr) return "";
-    const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> set(hwloc_bitmap_alloc(),
-                                                                            hwloc_bitmap_free);
-    if (set == nullptr) return "";
-    hwloc_bitmap_and(set.get(), object->cpuset, hwloc_topology_get_allowed_cpuset(topology_));
+    const Cpus set(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+    if (object->cpuset == nullptr || usable_ == nullptr || set == nullptr) return "";
+    hwloc_bitmap_and(set.get(), object->cpuset, usable_.get());
     return list_of(set.get());
   }
 
@@ -191,6 +205,7 @@ class Builder {
 
   hwloc_topology_t topology_;
   Machine& machine_;
+  const Cpus usable_;                    // by this process
   std::map<hwloc_obj_t, int> packages_;  // the node that stands for an object or what it is in
   std::map<int, int> numas_;             // by the system's number
   std::vector<std::string> unmanaged_;

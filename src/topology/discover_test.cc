@@ -2,16 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "topology/render.h"
 
 namespace causeway::topology {
 namespace {
 
+using testing::AnyOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -266,6 +269,24 @@ TEST_F(DiscoverTest, GpusThatTheBusHidesAreListed) {
   EXPECT_GT(machine.memory, mib(64));
   options.hwloc_xml = "<no topology>";
   EXPECT_FALSE(discover(options).ok());
+}
+
+TEST(Discover, AThreadBoundToACpuMayUseThatOne) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &before)) ++cpu;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  Machine machine;
+  std::thread([&] {
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    machine = discover({}).value();
+  }).join();
+  EXPECT_EQ(machine.cpus_usable, 1);
+  for (const Node& node : machine.nodes) {
+    EXPECT_THAT(node.cpus, AnyOf("", std::to_string(cpu)));
+  }
 }
 
 TEST(LoadNvml, OtherLibrariesAreRefused) {
