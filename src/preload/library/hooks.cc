@@ -486,7 +486,8 @@ const Hook kHooks[] = {
     CAUSEWAY_HOLDING_HOOK(cuLibraryGetManaged, "cuLibraryGetManaged", 12'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11'040,
                           kEither),
-    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 11'040, kEither),
+    // Before 12000 that name is another function's, of five arguments.
+    CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12'000,
                           kLegacy),
     CAUSEWAY_HOLDING_HOOK(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12'000,

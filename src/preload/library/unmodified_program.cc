@@ -273,6 +273,26 @@ void resets_first(Program& p) {
   copies(p);
 }
 
+#ifndef CAUSEWAY_LINKED
+bool is_of(const char* library, void* function) {
+  Dl_info info = {};
+  return dladdr(function, &info) != 0 && std::strstr(info.dli_fname, library) != nullptr;
+}
+
+// One name, two functions: which depends on the version asked for.
+void looks_up(Program& p) {
+  for (const int version : {10'000, 11'000, 11'040, 11'999}) {
+    void* const found = find("runtime", "cuGraphInstantiate", version, false, "");
+    expect(is_of("libcuda.so", found), "the function of five arguments is the driver's");
+  }
+  for (const int version : {12'000, 13'000}) {
+    void* const found = find("runtime", "cuGraphInstantiate", version, false, "");
+    expect(is_of("causeway-preload", found), "the function of three arguments is hooked");
+  }
+  copies(p);
+}
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -289,6 +309,9 @@ int main(int argc, char** argv) {
   if (what == "captures_first") captures_first(program);
   if (what == "resets") resets(program);
   if (what == "resets_first") resets_first(program);
+#ifndef CAUSEWAY_LINKED
+  if (what == "looks_up") looks_up(program);
+#endif
   std::fprintf(stderr, "all went well\n");
   return 0;
 }

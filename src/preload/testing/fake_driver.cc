@@ -409,6 +409,13 @@ FAKE cuDevicePrimaryCtxReset_v2(int device) {
   driver().legacy.erase(&context);
   return 0;
 }
+FAKE cuGraphInstantiateWithFlags(CUgraphExec_st**, CUgraph_st*, unsigned long long) {
+  return kNotSupported;
+}
+// What cuGraphInstantiate was before CUDA 12.
+FAKE cuGraphInstantiate_v2(CUgraphExec_st**, CUgraph_st*, void**, char*, std::size_t) {
+  return kNotSupported;
+}
 FAKE cuDevicePrimaryCtxReset(int device) { return cuDevicePrimaryCtxReset_v2(device); }
 FAKE cuCtxGetId(CUctx_st* context, unsigned long long* id) {
   return *id = context->id.load(), 0;
