@@ -59,23 +59,23 @@ std::optional<std::vector<int>> links_of(const Gpus& gpus) {
   return ranks_of(ids, std::move(machine));
 }
 
-std::optional<LinkMap> map_for(const Gpus& gpus, const std::string& wanted,
-                               const std::string& folder) {
-  const std::string file =
-      wanted.empty() ? only_map_in(folder, gpus_of_machine().size()) : wanted;
-  if (file.empty() || file == "none") return std::nullopt;
+// The part of a file's map that is about these GPUs.
+Result<LinkMap> read_map(const std::string& file, const Gpus& gpus) {
   std::ifstream stream(file, std::ios::binary);
+  if (!stream) return Error{ErrorCode::kIo, "it cannot be read"};
   std::string text;
   text.resize(kMapBytesMax);
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  auto map = transfer::read_link_map(text);
+  CAUSEWAY_ASSIGN(const LinkMap map, transfer::read_link_map(text));
   const auto links = links_of(gpus);
-  if (!map.ok() || !links) return std::nullopt;
-  const bool fits = std::all_of(links->begin(), links->end(),
-                                [&](int link) { return link < map->links; });
-  if (!fits) return std::nullopt;
-  return part_of(*map, *links);
+  if (!links) return unsupported("which of the machine's GPUs these are is not known");
+  const bool fits =
+      std::all_of(links->begin(), links->end(), [&](int link) { return link < map.links; });
+  if (!fits) return invalid_argument("the machine has more GPUs than it is about");
+  LinkMap part = part_of(map, *links);
+  CAUSEWAY_TRY(transfer::check(part));
+  return part;
 }
 
 }  // namespace
@@ -130,11 +130,17 @@ std::string only_map_in(const std::string& folder, std::size_t gpus) {
   return maps.size() == 1 ? maps.front() : "";
 }
 
-transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file,
-                              const std::string& folder) {
+transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file, const std::string& folder,
+                              const std::function<void(const std::string&)>& say) {
   const transfer::PathFacts assumed = assumed_paths(gpus);
-  const auto map = map_for(gpus, file, folder);
-  if (!map || !transfer::check(*map).ok()) return assumed;
+  const std::string found = file.empty() ? only_map_in(folder, gpus_of_machine().size()) : file;
+  if (found.empty() || found == "none") return assumed;
+  const Result<LinkMap> map = read_map(found, gpus);
+  if (!map.ok()) {
+    // Nobody asked for one that is only found.
+    if (!file.empty()) say("CAUSEWAY_LINK_MAP=" + file + " is ignored: " + map.error().message);
+    return assumed;
+  }
   transfer::PathFacts facts = transfer::facts_of(*map);
   for (const transfer::Direction direction : transfer::kBothDirections) {
     transfer::WayFacts& way = facts.way(direction);

@@ -3,6 +3,7 @@
 // another order (CUDA_VISIBLE_DEVICES), so a map is read as far as it is about the visible ones.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,8 +27,8 @@ std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
 std::string only_map_in(const std::string& folder, std::size_t gpus);
 
 // `file`: of a map; "": the only one in `folder`; "none", or not fit for this machine: paths are
-// assumed.
-transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file,
-                              const std::string& folder);
+// assumed, and why a `file` does not fit is said.
+transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file, const std::string& folder,
+                              const std::function<void(const std::string&)>& say);
 
 }  // namespace causeway::preload

@@ -79,7 +79,14 @@ TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
   const std::string broken = directory.path() / "broken.json";
   std::ofstream(broken) << "{\"causeway_link_map\": 1, \"links\": 99";
   for (const std::string& file : {std::string("none"), std::string("/not/there"), broken}) {
-    const transfer::PathFacts facts = paths_for(**gpus, file, "");
+    std::vector<std::string> said;
+    const transfer::PathFacts facts =
+        paths_for(**gpus, file, "", [&](const std::string& text) { said.push_back(text); });
+    EXPECT_EQ(said.size(), file == "none" ? 0U : 1U) << file;
+    for (const std::string& text : said) {
+      EXPECT_NE(text.find("CAUSEWAY_LINK_MAP=" + file + " is ignored: "), std::string::npos)
+          << text;
+    }
     // GPU 1 relays for the others, and nobody for it.
     EXPECT_EQ(facts.way(Direction::kIn).reach[0], LinkSet::of(0).with(1)) << file;
     EXPECT_EQ(facts.way(Direction::kOut).reach[1], LinkSet::of(1)) << file;

@@ -169,7 +169,8 @@ Status Session::make_engine() {
   for (int link = 0; link < gpus_->count(); ++link) links.push_back({{&gpus_->device(link)}});
   CAUSEWAY_ASSIGN(engine_, transfer::TransferEngine::create(
                                std::move(engine), std::move(links),
-                               paths_for(*gpus_, settings.link_map, settings.link_map_folder),
+                               paths_for(*gpus_, settings.link_map, settings.link_map_folder,
+                                         options_.say),
                                clock_));
   return {};
 }
