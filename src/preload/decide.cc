@@ -21,6 +21,7 @@ std::string_view name_of(Verdict verdict) {
     case Verdict::kAsynchronous: return "asynchronous";
     case Verdict::kBusy: return "behind other work";
     case Verdict::kUnreached: return "not for all GPUs";
+    case Verdict::kSynchronous: return "synchronous";
   }
   return "?";
 }

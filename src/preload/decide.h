@@ -51,8 +51,9 @@ enum class Verdict : std::uint8_t {
   kAsynchronous,  // CAUSEWAY_ASYNC=native
   kBusy,          // its stream was not free at once (CAUSEWAY_ASYNC=wait)
   kUnreached,     // memory that is not mapped, or pinned, for all GPUs that would move it
+  kSynchronous,   // CAUSEWAY_SYNC=native
 };
-inline constexpr int kVerdicts = 17;
+inline constexpr int kVerdicts = 18;
 std::string_view name_of(Verdict verdict);
 
 struct Decision {

@@ -237,6 +237,7 @@ bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool s
   const Bytes total = total_of(copies);
   const Async async = options_.settings.async;
   if (!synchronous && async == Async::kNative) return leave(Verdict::kAsynchronous, total);
+  if (synchronous && options_.settings.native_sync) return leave(Verdict::kSynchronous, total);
   if (!closing_.load() && !gpus_->same_contexts()) {
     gpus_->stop();
     retire(Nanos());

@@ -353,6 +353,15 @@ TEST_F(SessionTest, AsynchronousCopiesAreTheDriversUnlessAskedFor) {
   EXPECT_TRUE(copy(device, address(pinned(kLarge)), kLarge, kLegacyStream, true));
 }
 
+TEST_F(SessionTest, SynchronousCopiesAreTheDriversIfAskedFor) {
+  options_.settings.native_sync = true;
+  open();
+  const CudaDevicePointer device = on_gpu(kLarge);
+  EXPECT_FALSE(copy(device, address(pinned(kLarge)), kLarge, kLegacyStream, true));
+  EXPECT_EQ(statistics_.calls(Verdict::kSynchronous), 1);
+  EXPECT_TRUE(copy(device, address(pinned(kLarge)), kLarge, make_stream()));
+}
+
 TEST_F(SessionTest, ACopyThatIsWaitedForDoesNotWaitBehindOtherWork) {
   options_.settings.async = Async::kWait;
   options_.start_max = millis(50);

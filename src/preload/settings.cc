@@ -127,6 +127,7 @@ Settings read_settings(const std::function<const char*(const char*)>& variable) 
                                   std::to_string(buffers.count) +
                                   " bytes, more than CAUSEWAY_STAGING");
   }
+  settings.native_sync = reader.word("CAUSEWAY_SYNC", {"wait", "native"}) != 0;
   settings.async =
       static_cast<Async>(reader.word("CAUSEWAY_ASYNC", {"native", "wait", "hold"}));
   settings.order = static_cast<Order>(reader.word("CAUSEWAY_ORDER", {"value", "kernel"}));

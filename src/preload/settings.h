@@ -8,6 +8,8 @@
 //   CAUSEWAY_GPUS=0,1               that take part, as CUDA counts in this process (default: all)
 //   CAUSEWAY_RELAYS=1               of them, that carry bytes of others (default: all of them)
 //   CAUSEWAY_STAGING=64M            of each relay's memory at most
+//   CAUSEWAY_SYNC=wait|native       synchronous copies: ours, or the driver's, which are in order
+//                                   with what other threads enqueue meanwhile
 //   CAUSEWAY_ASYNC=native|wait|hold asynchronous copies: see Async, and docs/design/preload.md
 //   CAUSEWAY_ORDER=value|kernel     how the stream waits (docs/decisions/0005-stand-in.md)
 //   CAUSEWAY_OPEN=background|wait   whether the first large copy waits for the session
@@ -39,6 +41,7 @@ struct Settings {
   std::optional<std::vector<int>> gpus;
   std::optional<std::vector<int>> relays;
   Bytes staging = mib(64);
+  bool native_sync = false;
   Async async = Async::kNative;
   Order order = Order::kValue;
   bool wait_for_opening = false;

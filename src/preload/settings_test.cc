@@ -21,6 +21,7 @@ TEST(Settings, DefaultsWithoutAnyVariable) {
   EXPECT_FALSE(settings.gpus.has_value());
   EXPECT_FALSE(settings.wait_for_opening);
   EXPECT_EQ(settings.order, Order::kValue);
+  EXPECT_FALSE(settings.native_sync);
   EXPECT_EQ(settings.async, Async::kNative);
   EXPECT_TRUE(settings.complaints.empty());
 }
@@ -33,6 +34,7 @@ TEST(Settings, WhatIsSaidIsDone) {
                                   {"CAUSEWAY_GPUS", "0,2,5"},
                                   {"CAUSEWAY_RELAYS", "none"},
                                   {"CAUSEWAY_STAGING", "0"},
+                                  {"CAUSEWAY_SYNC", "native"},
                                   {"CAUSEWAY_ASYNC", "hold"},
                                   {"CAUSEWAY_ORDER", "kernel"},
                                   {"CAUSEWAY_OPEN", "wait"},
@@ -44,6 +46,7 @@ TEST(Settings, WhatIsSaidIsDone) {
   EXPECT_EQ(settings.gpus, (std::vector<int>{0, 2, 5}));
   EXPECT_EQ(settings.relays, std::vector<int>{});
   EXPECT_EQ(settings.staging, Bytes(0));
+  EXPECT_TRUE(settings.native_sync);
   EXPECT_EQ(settings.async, Async::kHold);
   EXPECT_EQ(settings.order, Order::kKernel);
   EXPECT_TRUE(settings.wait_for_opening);
@@ -65,6 +68,7 @@ TEST(Settings, NonsenseIsNamedAndIgnored) {
       {"CAUSEWAY_GPUS", "0,,1"},         {"CAUSEWAY_RELAYS", "1,64"},
       {"CAUSEWAY_STAGING", "-1"},        {"CAUSEWAY_ORDER", "Kernel"},
       {"CAUSEWAY_OPEN", "later please"}, {"CAUSEWAY_ASYNC", "both"},
+      {"CAUSEWAY_SYNC", "hold"},
   };
   const Settings settings = read(nonsense);
   EXPECT_EQ(settings.complaints.size(), nonsense.size());

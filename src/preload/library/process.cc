@@ -109,7 +109,7 @@ void Process::switch_off(const std::string& why) {
 
 std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* stream,
                                  bool synchronous) {
-  const bool never_ours = !synchronous && settings_.async == Async::kNative;
+  const bool never_ours = synchronous ? settings_.native_sync : settings_.async == Async::kNative;
   Session* session = session_.load(std::memory_order_acquire);
   if (session == nullptr && !never_ours) {
     // A copy that is captured is never ours, and what opens a session ends a capture of its thread.
@@ -125,7 +125,8 @@ std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* 
   std::int64_t total = 0;
   for (const CopyCall& copy : copies) total += static_cast<std::int64_t>(copy.bytes);
   const Verdict otherwise = phase_.load() == Phase::kOff ? Verdict::kOff : Verdict::kOpening;
-  statistics_.count(never_ours ? Verdict::kAsynchronous : otherwise, Bytes(total));
+  const Verdict native = synchronous ? Verdict::kSynchronous : Verdict::kAsynchronous;
+  statistics_.count(never_ours ? native : otherwise, Bytes(total));
   return {};
 }
 
