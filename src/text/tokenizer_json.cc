@@ -169,6 +169,25 @@ Result<std::vector<AddedToken>> read_added_tokens(Element root) {
   return tokens;
 }
 
+// Appends the tokens that only tokenizer_config.json lists: saving a tokenizer that has got more of
+// them need not write tokenizer.json anew. Tokens that both list are as tokenizer.json has them.
+Status append_configured(const TokenizerConfig& config, const Vocabulary& vocabulary,
+                         std::vector<AddedToken>& added) {
+  Vocabulary listed;
+  for (const AddedToken& token : added) listed.add(token.id, token.content);
+  for (const AddedToken& token : config.added) {
+    if (listed.contains(token.id) && listed.content(token.id) == token.content) continue;
+    const auto known = vocabulary.find(token.content);
+    if ((known ? *known != token.id : vocabulary.contains(token.id)) ||
+        !listed.add(token.id, token.content)) {
+      return corrupt("added_tokens_decoder of tokenizer_config.json: '" + token.content +
+                     "' with id " + std::to_string(token.id) + " contradicts tokenizer.json");
+    }
+    added.push_back(token);
+  }
+  return {};
+}
+
 // All contents with what they decode to. Special and purely added tokens decode to themselves.
 Status fill_table(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
                   const ContentDecoder& decoder, TokenTable& table) {
@@ -236,6 +255,7 @@ Result<std::unique_ptr<Tokenizer>> build(Element root, const TokenizerConfig& co
   CAUSEWAY_ASSIGN(const auto merges, read_merges(*model));
   CAUSEWAY_ASSIGN(BpeModel bpe, BpeModel::build(vocabulary, merges, options));
   CAUSEWAY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(root));
+  CAUSEWAY_TRY(append_configured(config, vocabulary, added));
   TokenTable& table = parts.table;
   CAUSEWAY_TRY(fill_table(vocabulary, added, decoder, table));
   CAUSEWAY_TRY(sort_added(std::move(added), parts));

@@ -244,6 +244,40 @@ TEST(AddedTokens, NormalizedOnesAreFoundInNormalizedText) {
   EXPECT_THAT(encode(*tokenizer, "o\xCC\x81"), ElementsAre(257));
 }
 
+TEST(AddedTokens, ComeFromTheConfigurationToo) {
+  Json file = byte_level_file();
+  file["model"]["vocab"]["ab"] = 256;
+  file["added_tokens"] = {added(257, "<s>")};
+  const auto tokenizer = load(file, R"({"added_tokens_decoder": {
+      "256": {"content": "ab", "special": false},
+      "257": {"content": "<s>", "special": true, "normalized": false},
+      "258": {"content": "<tool>", "special": false, "normalized": false},
+      "259": {"content": "<end>", "special": true, "normalized": false}}})");
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 260);
+  EXPECT_THAT(encode(*tokenizer, "a<tool>b<s><end>", kParse), ElementsAre('a', 258, 'b', 257, 259));
+  EXPECT_THAT(encode(*tokenizer, "a<tool>"), ElementsAre('a', 258));
+  EXPECT_EQ(encode(*tokenizer, "<end>").size(), 5u) << "special: text of strangers stays text";
+  EXPECT_EQ(decode(*tokenizer, {'a', 258, 259}), "a<tool><end>");
+  EXPECT_FALSE(tokenizer->is_special(258));
+  EXPECT_TRUE(tokenizer->is_special(259));
+  // The vocabulary has it, but no merge makes it: now it is looked for in the text as it stands.
+  EXPECT_THAT(encode(*tokenizer, "xab"), ElementsAre('x', 256));
+}
+
+TEST(AddedTokens, OfTheConfigurationMustNotContradictTheFile) {
+  Json file = byte_level_file();
+  file["added_tokens"] = {added(256, "<s>")};
+  for (const auto* listed : {R"("97": {"content": "<x>"})", R"("300": {"content": "a"})",
+                             R"("256": {"content": "<x>"})", R"("300": {"content": "<s>"})",
+                             R"("300": {"content": "<x>"}, "301": {"content": "<x>"})"}) {
+    const Error error =
+        error_of(file.dump(), std::string(R"({"added_tokens_decoder": {)") + listed + "}}");
+    EXPECT_EQ(error.code, ErrorCode::kCorrupt) << listed;
+    EXPECT_THAT(error.message, HasSubstr("added_tokens_decoder of tokenizer_config.json: '"));
+  }
+}
+
 TEST(Encode, InvalidTextIsAnErrorWithItsPlace) {
   const auto tokenizer = load(byte_level_file());
   const auto ids = tokenizer->encode("ab\xFFz", {});
