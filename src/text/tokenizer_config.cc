@@ -9,7 +9,7 @@ namespace {
 
 const std::string kWhere = "tokenizer_config.json";
 
-// A token is written as its content or as an object that has it.
+// A token is written as its content or as an object that has it; some files write "" for none.
 Result<std::optional<std::string>> token_field(json::Element root, std::string_view name) {
   const auto value = json::member(root, name);
   if (!value) return std::optional<std::string>();
@@ -20,6 +20,7 @@ Result<std::optional<std::string>> token_field(json::Element root, std::string_v
   } else if (value->get(content) != simdjson::SUCCESS) {
     return corrupt(where + " is neither a string nor an object with `content`");
   }
+  if (content.empty()) return std::optional<std::string>();
   return std::optional<std::string>(content);
 }
 

@@ -278,6 +278,16 @@ TEST(AddedTokens, OfTheConfigurationMustNotContradictTheFile) {
   }
 }
 
+TEST(Configuration, AnEmptyTokenIsNone) {
+  for (const auto* config : {R"({"bos_token": "", "eos_token": {"content": ""}})",
+                             R"({"eos_token": "", "add_bos_token": true})"}) {
+    const auto tokenizer = load(byte_level_file(), config);
+    ASSERT_NE(tokenizer, nullptr) << config;
+    EXPECT_FALSE(tokenizer->bos() || tokenizer->eos()) << config;
+    EXPECT_THAT(encode(*tokenizer, "a", {}), ElementsAre('a')) << config;
+  }
+}
+
 TEST(Encode, InvalidTextIsAnErrorWithItsPlace) {
   const auto tokenizer = load(byte_level_file());
   const auto ids = tokenizer->encode("ab\xFFz", {});
