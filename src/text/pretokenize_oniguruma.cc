@@ -118,12 +118,14 @@ class Rewriter {
     return {};
   }
 
-  // Letters with their marks, decimal digits and connecting punctuation.
+  // Letters with their marks, decimal digits and connecting punctuation. Outside a class Oniguruma
+  // takes what is below U+0100 from a table that has the superscript digits and the fractions too.
   Status word(bool negated) {
     constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+    constexpr std::string_view kOfTheTable = "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
     if (in_class_ && negated) return refuse("'\\W' in a class");
     if (in_class_) return replace(2, kWord);
-    return replace(2, (negated ? "[^" : "[") + std::string(kWord) + "]");
+    return replace(2, std::string(negated ? "[^" : "[").append(kWord).append(kOfTheTable) + "]");
   }
 
   // \p{L} and \p{Lu} as they are; anything longer is taken for a script.
