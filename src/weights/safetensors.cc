@@ -27,6 +27,8 @@ constexpr std::array kStoredTypes = {
     StoredType{"F8_E5M2", 8, {}},
     StoredType{"F8_E4M3", 8, {}},
     StoredType{"F8_E8M0", 8, {}},
+    StoredType{"F8_E4M3FNUZ", 8, {}},
+    StoredType{"F8_E5M2FNUZ", 8, {}},
     StoredType{"I16", 16, {}},
     StoredType{"U16", 16, {}},
     StoredType{"F16", 16, DType::kF16},
@@ -56,7 +58,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader tensors;
   std::optional<Error> error;
 
-  bool null() override { return unexpected("null"); }
+  // Some writers put it where there are no metadata, and the reference reads it as none.
+  bool null() override {
+    return (place_ == Place::kTop && entry_.info.name == "__metadata__") || unexpected("null");
+  }
   bool boolean(bool) override { return unexpected("a boolean"); }
   bool number_float(number_float_t, const string_t&) override { return unexpected("a fraction"); }
   bool binary(binary_t&) override { return unexpected("binary data"); }
@@ -254,6 +259,10 @@ Result<Bytes> safetensors_header_bytes(std::span<const std::byte, 8> begin, Byte
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, Bytes file_bytes) {
   const Bytes data_begin(8 + static_cast<std::int64_t>(json.size()));
   if (file_bytes < data_begin) return corrupt("the file is shorter than its header");
+  // The parser takes a NUL for the end of its input and would not see what stands behind it.
+  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) {
+    return corrupt("header: not valid JSON at byte " + std::to_string(nul));
+  }
   HeaderReader reader;
   const bool parsed = nlohmann::json::sax_parse(json, &reader);
   if (reader.error) return *reader.error;

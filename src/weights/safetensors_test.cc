@@ -51,6 +51,18 @@ TEST(Safetensors, ReadsTensorsInOrderOfTheirBytes) {
   EXPECT_TRUE(parse("{}", 0).ok());
 }
 
+TEST(Safetensors, ReadsWhatTheReferenceReads) {
+  EXPECT_TRUE(parse(R"({"__metadata__": null})", 0).ok());
+  for (const char* type : {"F8_E4M3FNUZ", "F8_E5M2FNUZ"}) {
+    const auto tensors = parse(
+        std::string(R"({"w": {"dtype": ")") + type + R"(", "shape": [3], "data_offsets": [0, 3]}})",
+        3);
+    ASSERT_TRUE(tensors.ok()) << tensors.error().message;
+    EXPECT_EQ(tensors->front().stored_type, type);
+    EXPECT_FALSE(tensors->front().dtype.has_value());
+  }
+}
+
 TEST(Safetensors, LengthIsCheckedAgainstFileAndCap) {
   const auto length = [](std::uint64_t value, std::int64_t file) {
     std::array<std::byte, 8> begin{};
@@ -113,9 +125,12 @@ TEST(Safetensors, HostileHeadersAreRefused) {
   expect_corrupt("7", 0, "a number");
   expect_corrupt("{", 0, "not valid JSON");
   expect_corrupt("{} {}", 0, "not valid JSON");
+  expect_corrupt(std::string("{}\0\0", 4), 0, "not valid JSON at byte 2");
   expect_corrupt("{\"a\": 1}", 0, "a: has a number");
   expect_corrupt("{\"a\": {}}", 0, "a: must have");
   expect_corrupt("{\"a\": null}", 0, "null");
+  expect_corrupt(R"({"__metadata__": {"a": null}})", 0, "null");
+  expect_corrupt(R"({"__metadata__": {}, "__metadata__": null})", 0, "named twice");
   expect_corrupt("{\"\xff\": {}}", 0, "not valid JSON");
   expect_corrupt(R"({"a": {"dtype": "U8", "dtype": "U8"}})", 0, "second field \"dtype\"");
   expect_corrupt(R"({"a": {"shape": [], "shape": []}})", 0, "second field \"shape\"");
