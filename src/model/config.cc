@@ -233,9 +233,23 @@ void read_dense_layers(Fields& fields, std::int64_t layers, std::vector<std::int
   }
 }
 
+// transformers 5 saves it under the name that its families share; files published before have
+// "num_experts".
+std::int64_t read_experts(Fields& fields) {
+  if (fields.find("num_local_experts") == nullptr) {
+    return fields.integer("num_experts", kExpertsMax);
+  }
+  const std::int64_t experts = fields.integer("num_local_experts", kExpertsMax);
+  if (fields.integer("num_experts", kExpertsMax, experts) != experts) {
+    fields.fail("num_experts",
+                "is another number than \"num_local_experts\"; one of them is wrong");
+  }
+  return experts;
+}
+
 void read_moe(Fields& fields, ModelConfig& config) {
   MoeConfig moe;
-  moe.experts = fields.integer("num_experts", kExpertsMax);
+  moe.experts = read_experts(fields);
   moe.experts_per_token = fields.integer("num_experts_per_tok", kExpertsMax);
   moe.intermediate = fields.integer("moe_intermediate_size", kWidthMax);
   moe.normalise_top_k = fields.boolean("norm_topk_prob", false);

@@ -89,6 +89,17 @@ TEST(Config, SparseLayersFollowStepAndList) {
   EXPECT_TRUE(parse_config(without(qwen3_moe(), "intermediate_size").dump()).ok());
 }
 
+TEST(Config, ExpertsAreCountedUnderEitherName) {
+  const json shared = without(with(qwen3_moe(), "num_local_experts", 6), "num_experts");
+  const auto config = parse_config(shared.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->moe->experts, 6);
+  EXPECT_EQ(parse_config(with(shared, "num_experts", 6).dump())->moe->experts, 6);
+  expect_error(with(shared, "num_experts", 8).dump(), ErrorCode::kCorrupt, "num_local_experts");
+  expect_error(with(shared, "num_local_experts", 0).dump(), ErrorCode::kCorrupt,
+               "num_local_experts");
+}
+
 TEST(Config, BadFieldsAreNamed) {
   for (const char* name :
        {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
