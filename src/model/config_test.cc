@@ -167,6 +167,7 @@ TEST(Config, HostileTextIsRefused) {
   const auto bad = ErrorCode::kCorrupt;
   expect_error("", bad, "not valid JSON");
   expect_error("[]", bad, "not a JSON object");
+  expect_error(llama().dump() + std::string("\0{", 2), bad, "not valid JSON at byte");
   expect_error("{\"architectures\": [\"LlamaForCausalLM\"]", bad, "not valid JSON");
   expect_error("{\"hidden_size\": 1e999}", bad, "not valid JSON");
   expect_error("{\"a\": \"\xff\xfe\"}", bad, "not valid JSON");

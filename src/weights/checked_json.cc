@@ -50,6 +50,10 @@ class DepthCheck final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Result<nlohmann::json> parse_json(std::string_view text, int depth_max) {
+  // The parser takes a NUL for the end of its input and would not see what stands behind it.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return corrupt("not valid JSON at byte " + std::to_string(nul));
+  }
   DepthCheck check(depth_max);
   if (!nlohmann::json::sax_parse(text, &check)) return corrupt(check.reason);
   nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
