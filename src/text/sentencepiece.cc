@@ -192,9 +192,8 @@ std::string decoded(const SentencePieceModel::Piece& piece) {
   return text.append(rest);
 }
 
-// Fills `table` and collects what is to be found in texts as it stands: control pieces and the
-// configuration's added tokens.
-Status fill_table(const SentencePieceModel& model, const TokenizerConfig& config, TokenTable& table,
+// Fills `table` and collects what is to be found in texts as it stands: control pieces.
+Status add_pieces(const SentencePieceModel& model, TokenTable& table,
                   std::vector<AddedToken>& added) {
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const auto& piece = model.pieces[i];
@@ -210,7 +209,13 @@ Status fill_table(const SentencePieceModel& model, const TokenizerConfig& config
     token.special = true;
     added.push_back(std::move(token));
   }
-  for (const AddedToken& token : config.added) {
+  return {};
+}
+
+// The same for the added tokens of the file that `where` names.
+Status add_listed(const std::vector<AddedToken>& tokens, const std::string& where,
+                  TokenTable& table, std::vector<AddedToken>& added) {
+  for (const AddedToken& token : tokens) {
     if (table.contents().content(token.id) == token.content) {
       const bool listed = table.is_special(token.id);
       if (token.special) table.set_special(token.id);
@@ -219,8 +224,8 @@ Status fill_table(const SentencePieceModel& model, const TokenizerConfig& config
       if (token.special) table.set_special(token.id);
       added.push_back(token);
     } else {
-      return corrupt("added_tokens_decoder of tokenizer_config.json: '" + token.content +
-                     "' with id " + std::to_string(token.id) + " contradicts the pieces");
+      return corrupt(where + ": '" + token.content + "' with id " + std::to_string(token.id) +
+                     " contradicts the pieces");
     }
   }
   return {};
@@ -233,10 +238,14 @@ std::optional<TokenId> control_piece(const SentencePieceModel& model, std::int64
 }
 
 Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
-                                         const TokenizerConfig& config) {
+                                         const TokenizerConfig& config,
+                                         const std::vector<AddedToken>& added_file) {
   TokenTable table;
   std::vector<AddedToken> added;
-  CAUSEWAY_TRY(fill_table(model, config, table, added));
+  CAUSEWAY_TRY(add_pieces(model, table, added));
+  CAUSEWAY_TRY(
+      add_listed(config.added, "added_tokens_decoder of tokenizer_config.json", table, added));
+  CAUSEWAY_TRY(add_listed(added_file, "added_tokens.json", table, added));
   table.strips_leading_space = model.add_dummy_prefix;
   table.bos = control_piece(model, model.bos_id);
   table.eos = control_piece(model, model.eos_id);
@@ -250,12 +259,12 @@ Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
 
 }  // namespace
 
-Result<std::unique_ptr<Tokenizer>> load_sentencepiece(std::string_view bytes,
-                                                      std::string_view config_json) {
-  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(config_json));
+Result<std::unique_ptr<Tokenizer>> load_sentencepiece(const SentencePieceFiles& files) {
+  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(files.config));
+  CAUSEWAY_ASSIGN(const auto added, parse_added_tokens(files.added, config));
   CAUSEWAY_ASSIGN(const SentencePieceModel model,
-                  parse_sentencepiece(bytes).with_context("tokenizer.model"));
-  return build(model, config).with_context("tokenizer.model");
+                  parse_sentencepiece(files.model).with_context("tokenizer.model"));
+  return build(model, config, added).with_context("tokenizer.model");
 }
 
 }  // namespace causeway::text

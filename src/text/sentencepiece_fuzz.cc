@@ -11,7 +11,7 @@ using namespace causeway::text;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  const auto tokenizer = load_sentencepiece(input);
+  const auto tokenizer = load_sentencepiece({input});
   if (!tokenizer.ok()) {
     CAUSEWAY_CHECK(!tokenizer.error().message.empty(), "an error without words");
     return 0;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <fstream>
 #include <limits>
 
 #include "base/random.h"
+#include "base/testing/temporary_directory.h"
 #include "text/detokenizer.h"
 #include "text/sentencepiece_model.h"
 #include "text/tokenizer.h"
@@ -46,8 +48,9 @@ std::string bpe(const std::string& more = "") { return bytes(2, number(3, 2) + m
 // Extra spaces stay, as in the models in use.
 std::string identity() { return bytes(3, number(4, 0)); }
 
-std::unique_ptr<Tokenizer> load(const std::string& model, const std::string& config = "") {
-  auto tokenizer = load_sentencepiece(model, config);
+std::unique_ptr<Tokenizer> load(const std::string& model, const std::string& config = "",
+                                const std::string& added_tokens = "") {
+  auto tokenizer = load_sentencepiece({model, config, added_tokens});
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
   return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
 }
@@ -127,6 +130,39 @@ TEST(SentencePiece, HonoursTheConfiguration) {
   EXPECT_THAT(encode(*tokenizer, "a[INST]a[t]", {}), ElementsAre(7, 10, 4, 11, 2));
 }
 
+TEST(SentencePiece, HonoursTheFileOfAddedTokens) {
+  const auto tokenizer = load(small_model(),
+                              R"({"pad_token": "<pad>", "eos_token": {"content": "<|end|>"},
+                                  "additional_special_tokens": ["<|user|>"]})",
+                              R"({"<s>": 1, "<|start|>": 10, "<|end|>": 11, "<pad>": 12,
+                                  "<|user|>": 13})");
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 14);
+  EXPECT_EQ(tokenizer->eos(), 11);
+  EXPECT_THAT(encode(*tokenizer, "<s>a<|start|>a<|end|>", {false, true}),
+              ElementsAre(1, 7, 10, 7, 11));
+  EXPECT_EQ(tokenizer->token_bytes(10), "<|start|>");
+  EXPECT_FALSE(tokenizer->is_special(10)) << "nothing names it";
+  for (const TokenId id : {1, 11, 12, 13}) EXPECT_TRUE(tokenizer->is_special(id)) << id;
+  // What both files list is as the configuration has it.
+  const auto both = load(small_model(), R"({"added_tokens_decoder": {
+      "10": {"content": "<x>", "special": true, "rstrip": true}}})",
+                         R"({"<x>": 10, "<y>": 11})");
+  ASSERT_NE(both, nullptr);
+  EXPECT_TRUE(both->is_special(10));
+  EXPECT_THAT(encode(*both, "<x>  <y>", {false, true}), ElementsAre(10, 11));
+}
+
+TEST(SentencePiece, LoadsTheFileOfAddedTokens) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory.path() / "tokenizer.model", std::ios::binary) << small_model();
+  EXPECT_FALSE((*load_tokenizer(directory.path()))->find("<|im_start|>"));
+  std::ofstream(directory.path() / "added_tokens.json") << R"({"<|im_start|>": 10})";
+  const auto tokenizer = load_tokenizer(directory.path());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  EXPECT_THAT(encode(**tokenizer, "<|im_start|>a"), ElementsAre(10, 7));
+}
+
 TEST(SentencePiece, CuttingAtMarksChangesNothing) {
   Random random(9);
   const std::string pieces = controls() + piece("▁", -10) + piece("a", -11) + piece("b", -12) +
@@ -145,12 +181,12 @@ TEST(SentencePiece, CuttingAtMarksChangesNothing) {
 TEST(Hostile, TruncatedModelsAreErrors) {
   const std::string model = small_model();
   for (std::size_t size = 0; size < model.size(); ++size) {
-    const auto tokenizer = load_sentencepiece(model.substr(0, size));
+    const auto tokenizer = load_sentencepiece({model.substr(0, size)});
     if (tokenizer.ok()) continue;  // cut between two fields, behind the trainer's
     EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.model")) << size;
   }
-  EXPECT_FALSE(load_sentencepiece("").ok());
-  EXPECT_FALSE(load_sentencepiece(model.substr(0, model.size() - 1)).ok());
+  EXPECT_FALSE(load_sentencepiece({""}).ok());
+  EXPECT_FALSE(load_sentencepiece({model.substr(0, model.size() - 1)}).ok());
 }
 
 TEST(Hostile, RandomChangesNeverCrash) {
@@ -161,7 +197,7 @@ TEST(Hostile, RandomChangesNeverCrash) {
       const auto at = random.below(static_cast<std::int64_t>(model.size()));
       model[static_cast<std::size_t>(at)] = static_cast<char>(random.below(256));
     }
-    const auto tokenizer = load_sentencepiece(model);
+    const auto tokenizer = load_sentencepiece({model});
     if (!tokenizer.ok()) {
       EXPECT_FALSE(tokenizer.error().message.empty());
     } else {
@@ -195,7 +231,7 @@ TEST(Hostile, ContradictionsAreNamed) {
            {number(1, 5), "wire type"},
            {std::string(12, '\xFF'), "64 bits"},
            {base + "\x0B", "wire type"}}) {
-    const auto tokenizer = load_sentencepiece(model);
+    const auto tokenizer = load_sentencepiece({model});
     ASSERT_FALSE(tokenizer.ok()) << message;
     EXPECT_THAT(tokenizer.error().message, HasSubstr(message));
     EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.model"));
@@ -204,6 +240,31 @@ TEST(Hostile, ContradictionsAreNamed) {
   const auto tokenizer = load(base + bpe(number(41, -1) + number(42, 1 << 30)));
   EXPECT_FALSE(tokenizer->bos());
   EXPECT_FALSE(tokenizer->eos());
+}
+
+TEST(Hostile, WrongAddedTokensAreNamed) {
+  const std::string config = R"({"added_tokens_decoder": {"10": {"content": "<x>"}}})";
+  const std::string deep(100'000, '[');
+  for (const auto& [file, message] : std::vector<std::pair<std::string, std::string>>{
+           {"[]", "not an object"},
+           {"{", "JSON"},
+           {deep, "JSON"},
+           {R"({"": 11})", "a token of 0 bytes"},
+           {"{\"" + std::string(2000, 'x') + "\": 11}", "a token of 2000 bytes"},
+           {R"({"<y>": "11"})", "'<y>' is not an id"},
+           {R"({"<y>": -1})", "'<y>' is not an id"},
+           {R"({"<y>": 4194304})", "'<y>' is not an id"},
+           {R"({"<y>": 4})", "'<y>' with id 4 contradicts"},
+           {R"({"ab": 11})", "'ab' with id 11 contradicts"},
+           {R"({"<y>": 10})", "'<y>' or its id 10"},
+           {R"({"<x>": 11})", "'<x>' or its id 11"},
+           {R"({"<y>": 11, "<z>": 11})", "'<z>' or its id 11"}}) {
+    const auto tokenizer = load_sentencepiece({small_model(), config, file});
+    ASSERT_FALSE(tokenizer.ok()) << message;
+    EXPECT_EQ(tokenizer.error().code, ErrorCode::kCorrupt) << message;
+    EXPECT_THAT(tokenizer.error().message, HasSubstr("added_tokens.json"));
+    EXPECT_THAT(tokenizer.error().message, HasSubstr(message));
+  }
 }
 
 }  // namespace

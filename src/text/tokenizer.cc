@@ -47,21 +47,26 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
+// The same, but "" when it is absent.
+Result<std::string> read_optional_file(const std::filesystem::path& path) {
+  auto bytes = read_file(path);
+  if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound) return std::string();
+  return bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
-  std::string config;
-  auto config_file = read_file(directory / "tokenizer_config.json");
-  if (config_file.ok()) {
-    config = std::move(config_file).value();
-  } else if (config_file.error().code != ErrorCode::kNotFound) {
-    return config_file.error();
-  }
+  CAUSEWAY_ASSIGN(const std::string config,
+                  read_optional_file(directory / "tokenizer_config.json"));
   auto json = read_file(directory / "tokenizer.json");
   if (json.ok()) return load_tokenizer_json(*json, config).with_context(directory.string());
   if (json.error().code != ErrorCode::kNotFound) return json.error();
   auto model = read_file(directory / "tokenizer.model");
-  if (model.ok()) return load_sentencepiece(*model, config).with_context(directory.string());
+  if (model.ok()) {
+    CAUSEWAY_ASSIGN(const std::string added, read_optional_file(directory / "added_tokens.json"));
+    return load_sentencepiece({*model, config, added}).with_context(directory.string());
+  }
   if (model.error().code != ErrorCode::kNotFound) return model.error();
   return not_found(directory.string() +
                    " has neither tokenizer.json nor tokenizer.model; one of them is needed");

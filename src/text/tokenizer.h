@@ -59,15 +59,22 @@ class Tokenizer {
   virtual bool strips_leading_space() const = 0;
 };
 
-// `directory` is a Hugging Face snapshot: tokenizer.json if there, else tokenizer.model;
-// tokenizer_config.json for BOS, EOS and whether to add them, if there. Reads files: blocks.
+// `directory` is a Hugging Face snapshot: tokenizer.json if there, else tokenizer.model and, if
+// there, added_tokens.json; tokenizer_config.json for BOS, EOS, whether to add them, and more added
+// tokens, if there. Reads files: blocks.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory);
+
+// What a SentencePiece tokenizer is made of; "" for a file that is not there.
+struct SentencePieceFiles {
+  std::string_view model;        // tokenizer.model
+  std::string_view config = {};  // tokenizer_config.json
+  std::string_view added = {};   // added_tokens.json
+};
 
 // The same from bytes in memory; `config_json` is tokenizer_config.json, "" for none. All input is
 // treated as hostile.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_json(std::string_view json,
                                                        std::string_view config_json = {});
-Result<std::unique_ptr<Tokenizer>> load_sentencepiece(std::string_view model,
-                                                      std::string_view config_json = {});
+Result<std::unique_ptr<Tokenizer>> load_sentencepiece(const SentencePieceFiles& files);
 
 }  // namespace causeway::text

@@ -1,5 +1,6 @@
 #include "text/tokenizer_config.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "text/tokenizer_json_fields.h"
@@ -8,6 +9,7 @@ namespace causeway::text {
 namespace {
 
 const std::string kWhere = "tokenizer_config.json";
+const std::string kAddedFile = "added_tokens.json";
 
 // A token is written as its content or as an object that has it; some files write "" for none.
 Result<std::optional<std::string>> token_field(json::Element root, std::string_view name) {
@@ -22,6 +24,26 @@ Result<std::optional<std::string>> token_field(json::Element root, std::string_v
   }
   if (content.empty()) return std::optional<std::string>();
   return std::optional<std::string>(content);
+}
+
+// The contents of all special tokens that are written as they should be: more than BOS and EOS are
+// needed only to tell what is special in added_tokens.json.
+std::vector<std::string> special_names(json::Element root) {
+  std::vector<std::string> names;
+  const auto add = [&](json::Element value) {
+    std::string_view content;
+    const json::Element text = json::member(value, "content").value_or(value);
+    if (text.get(content) == simdjson::SUCCESS) names.emplace_back(content);
+  };
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                           "cls_token", "mask_token"}) {
+    if (const auto value = json::member(root, name)) add(*value);
+  }
+  simdjson::dom::array more;
+  const auto list = json::member(root, "additional_special_tokens");
+  if (list && list->get(more) == simdjson::SUCCESS) std::for_each(more.begin(), more.end(), add);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 Result<std::optional<bool>> flag(json::Element root, std::string_view name) {
@@ -71,7 +93,38 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view text) {
   CAUSEWAY_ASSIGN(config.add_eos_token, flag(root, "add_eos_token"));
   CAUSEWAY_ASSIGN(config.legacy, json::get_bool(root, "legacy", true, kWhere));
   CAUSEWAY_TRY(read_added(root, config.added));
+  config.special_names = special_names(root);
   return config;
+}
+
+Result<std::vector<AddedToken>> parse_added_tokens(std::string_view text,
+                                                   const TokenizerConfig& config) {
+  std::vector<AddedToken> added;
+  if (text.empty()) return added;
+  simdjson::dom::parser parser;
+  CAUSEWAY_ASSIGN(const json::Element root, json::parse(parser, text).with_context(kAddedFile));
+  simdjson::dom::object tokens;
+  if (root.get(tokens) != simdjson::SUCCESS) return corrupt(kAddedFile + " is not an object");
+  Vocabulary listed;
+  for (const AddedToken& token : config.added) listed.add(token.id, token.content);
+  for (const auto& [content, value] : tokens) {
+    if (content.empty() || content.size() > kAddedTokenBytesMax) {
+      return corrupt(kAddedFile + ": a token of " + std::to_string(content.size()) +
+                     " bytes; 1 to " + std::to_string(kAddedTokenBytesMax) + " are supported");
+    }
+    AddedToken token;
+    token.content = content;
+    CAUSEWAY_ASSIGN(token.id, json::token_id(value, kAddedFile + ": '" + token.content + "'"));
+    if (listed.content(token.id) == content) continue;
+    if (!listed.add(token.id, content)) {
+      return corrupt(kAddedFile + ": '" + token.content + "' or its id " +
+                     std::to_string(token.id) + " stands for something else there or in " + kWhere);
+    }
+    token.special =
+        std::binary_search(config.special_names.begin(), config.special_names.end(), token.content);
+    added.push_back(std::move(token));
+  }
+  return added;
 }
 
 Status apply_config(const TokenizerConfig& config, TokenTable& table) {

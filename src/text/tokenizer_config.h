@@ -18,10 +18,16 @@ struct TokenizerConfig {
   std::optional<bool> add_eos_token;
   bool legacy = true;             // SentencePiece: a space before every stretch, not the first only
   std::vector<AddedToken> added;  // added_tokens_decoder
+  std::vector<std::string> special_names;  // contents that it names as special: of pad_token, …
 };
 
 // "" is an empty configuration. kCorrupt names the field.
 Result<TokenizerConfig> parse_tokenizer_config(std::string_view json);
+
+// added_tokens.json, {"content": id}: what it has beyond the configuration's `added`. A token is
+// special when the configuration names it so. "" has none. kCorrupt names the token.
+Result<std::vector<AddedToken>> parse_added_tokens(std::string_view json,
+                                                   const TokenizerConfig& config);
 
 // Sets the table's bos, eos, prefix and suffix as the configuration asks; what it leaves open
 // stays. kCorrupt when a token that it names is not in the table.
