@@ -1,11 +1,13 @@
 // Loads the input as tokenizer.json and, when that works, encodes and decodes with it. The part of
-// the input behind a 0xFF byte, which JSON cannot contain, is the text and the configuration.
+// the input behind a 0xFF byte, which JSON cannot contain, is the text and the configuration; that
+// is read as added_tokens.json too.
 #include <algorithm>
 #include <cstdint>
 
 #include "base/check.h"
 #include "text/testing/use_tokenizer.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_config.h"
 
 using namespace causeway::text;
 
@@ -14,8 +16,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t cut = std::min(input.find('\xFF'), size);
   const std::string_view rest = input.substr(std::min(cut + 1, size));
   const std::size_t second = std::min(rest.find('\xFF'), rest.size());
-  const auto tokenizer =
-      load_tokenizer_json(input.substr(0, cut), rest.substr(std::min(second + 1, rest.size())));
+  const std::string_view config = rest.substr(std::min(second + 1, rest.size()));
+  if (const auto added = parse_added_tokens(config, {}); !added.ok()) {
+    CAUSEWAY_CHECK(!added.error().message.empty(), "an error without words");
+  }
+  const auto tokenizer = load_tokenizer_json(input.substr(0, cut), config);
   if (!tokenizer.ok()) {
     CAUSEWAY_CHECK(!tokenizer.error().message.empty(), "an error without words");
     return 0;
