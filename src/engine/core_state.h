@@ -60,6 +60,7 @@ class EngineCore::State {
         steps_in_flight_max(std::clamp(std::min(options_in.steps_in_flight_max,
                                                 executor_in.capabilities().steps_in_flight_max),
                                        1, kStepsInFlightMax)),
+        step_timeout(options_in.step_timeout.value_or(executor_in.capabilities().step_timeout)),
         scheduler(options_in.schedule) {}
 
   static std::size_t slot_of(std::int64_t step) {
@@ -109,6 +110,7 @@ class EngineCore::State {
   StepExecutor& executor;
   kv::KvCache kv;
   const int steps_in_flight_max;
+  const Nanos step_timeout;
   schedule::Scheduler scheduler;
   std::map<ModelId, ModelEntry> models;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;

@@ -58,7 +58,7 @@ Status check_options(const EngineOptions& options) {
   if (options.core.schedule.tokens_per_step_max < 1 || options.core.schedule.running_max < 1) {
     return invalid_argument("tokens_per_step_max and running_max must be at least 1");
   }
-  if (options.core.step_timeout <= Nanos(0)) {
+  if (options.core.step_timeout.value_or(Nanos(1)) <= Nanos(0)) {
     return invalid_argument("step_timeout must be longer than 0");
   }
   if (options.requests_max < 1) return invalid_argument("requests_max must be at least 1");
@@ -328,8 +328,7 @@ void Engine::cancel(RequestId request) {
 
 request::Observation Engine::observe() const {
   const Nanos beat(state_->beat.load());
-  const bool held =
-      beat.count >= 0 && state_->clock.now() - beat > state_->options.core.step_timeout;
+  const bool held = beat.count >= 0 && state_->clock.now() - beat > state_->core.step_timeout();
   const std::lock_guard lock(state_->snapshot_mutex);
   request::Observation seen = state_->observation;
   seen.hung = seen.hung || held;

@@ -109,15 +109,17 @@ void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
 
 std::optional<Nanos> EngineCore::next_wakeup() const {
   if (!step_in_flight() || state_->hung) return std::nullopt;
-  return state_->oldest().started + state_->options.step_timeout;
+  return state_->oldest().started + state_->step_timeout;
 }
+
+Nanos EngineCore::step_timeout() const { return state_->step_timeout; }
 
 void EngineCore::check_timeout(Nanos now) {
   const std::optional<Nanos> deadline = next_wakeup();
   if (!deadline || now < *deadline) return;
   state_->hung = true;
   const std::string why = "the device hangs: a step has not ended within " +
-                          std::to_string(state_->options.step_timeout.count / 1'000'000) + " ms";
+                          std::to_string(state_->step_timeout.count / 1'000'000) + " ms";
   for (const RequestId request : state_->all_requests()) {
     state_->end(state_->sequence_of(request), FinishReason::kError, why);
   }

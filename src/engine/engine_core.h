@@ -32,8 +32,9 @@ struct CoreOptions {
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
   schedule::Options schedule;
-  Nanos step_timeout = seconds(60);  // a step running longer is taken to hang
-  int steps_in_flight_max = 2;       // at most: the executor may allow fewer
+  // A step running longer is taken to hang; nullopt: as the executor says of its own steps.
+  std::optional<Nanos> step_timeout = std::nullopt;
+  int steps_in_flight_max = 2;  // at most: the executor may allow fewer
 };
 
 class EngineCore {
@@ -64,7 +65,9 @@ class EngineCore {
   void finish_step(const request::StepResult& result, Nanos now);
   // When check_timeout() must be called at the latest; nullopt: only a new event changes anything.
   std::optional<Nanos> next_wakeup() const;
-  // When the oldest step in flight has run longer than step_timeout, the device is taken to hang:
+  // The one that holds, of the options or the executor. Never changes: any thread may ask.
+  Nanos step_timeout() const;
+  // When the oldest step in flight has run longer than step_timeout(), the device is taken to hang:
   // every request ends with kError, and new ones are refused until the step returns after all.
   void check_timeout(Nanos now);
 

@@ -208,6 +208,24 @@ TEST_F(Core, AStepThatHangsIsReportedAndMayStillReturn) {
   EXPECT_EQ(core_.kv().counts().quarantined, 0);
 }
 
+TEST(CorePatience, IsTheExecutorsWhereTheOptionsNameNone) {
+  const Nanos usual = StepExecutor::Capabilities{}.step_timeout;
+  FakeExecutor slow(1, usual * 10);
+  EngineCore core({.frames = 16, .schedule = {}}, slow);
+  ASSERT_TRUE(core.add_model(kModel, kFacts).ok());
+  ASSERT_TRUE(core.submit(make_request(1, 5, 1), Nanos(1)).ok());
+  ASSERT_TRUE(core.start_step(Nanos(1)));
+  core.check_timeout(Nanos(1) + usual * 2);
+  EXPECT_FALSE(core.observe().hung);
+  core.finish_step(*slow.wait(Nanos(0)), Nanos(1) + usual * 2);
+  const auto outputs = core.take_outputs();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].reason, FinishReason::kLength);
+
+  const EngineCore stricter({.frames = 16, .schedule = {}, .step_timeout = seconds(2)}, slow);
+  EXPECT_EQ(stricter.step_timeout(), seconds(2));
+}
+
 TEST_F(Core, ALostDeviceEndsWhatRunsWaitsAndComes) {
   ASSERT_TRUE(core_.submit(make_request(1, 5, 9), now_).ok());
   ASSERT_TRUE(core_.start_step(now_));

@@ -222,6 +222,7 @@ TEST_F(EngineThread, ALostDeviceEndsEveryRequestAndRefusesMore) {
 // As the driver does when its queue is full and the device takes nothing more.
 class BlockingExecutor final : public StepExecutor {
  public:
+  explicit BlockingExecutor(Nanos step_timeout) : capabilities_{.step_timeout = step_timeout} {}
   const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch) override {
     blocked_.count_down();
@@ -240,11 +241,10 @@ class BlockingExecutor final : public StepExecutor {
 
 TEST(EngineLoop, HeldByItsDeviceIsSeenToHang) {
   const RealClock clock;
-  BlockingExecutor executor;
+  BlockingExecutor executor(millis(50));
   CollectingSink sink;
   EngineOptions options;
   options.core.frames = 16;
-  options.core.step_timeout = millis(50);
   const auto engine = Engine::start(options, clock, executor, sink).value();
   ASSERT_TRUE(engine->add_model(kModel, kFacts).ok());
   ASSERT_TRUE(engine->submit(make_request(1, 5)).ok());

@@ -19,6 +19,9 @@ namespace causeway::engine {
 namespace {
 
 constexpr Nanos kWaitMax = seconds(86'400);  // longer waits would overflow the system's clocks
+// A step on the CPU is bounded work that always ends: a long prompt of a large model takes minutes
+// on few cores, and who gave it up would only come back and wait again.
+constexpr Nanos kStepTimeout = seconds(86'400);
 
 kernels::sampling::Params sampling_params(const request::BatchEntry& entry) {
   const request::SamplingParams& wanted = entry.sampling;
@@ -59,7 +62,7 @@ class HostExecutor::State {
 
   const HostFrames frames;
   const Clock& clock;
-  const Capabilities capabilities;
+  const Capabilities capabilities{.step_timeout = kStepTimeout};
   ExecutorModels<HostModel> models;
   std::vector<float> logits;  // the worker's own
 

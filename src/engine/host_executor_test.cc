@@ -107,6 +107,15 @@ TEST_F(HostEngine, AnswersAsTheGoldenFile) {
   EXPECT_EQ(slice.engine().observe().generated_tokens, static_cast<std::int64_t>(answer_.size()));
 }
 
+// A prompt of thousands of tokens through billions of parameters takes minutes on two cores.
+TEST(HostExecutor, IsPatientWithSlowSteps) {
+  const RealClock clock;
+  alignas(64) std::byte frame[64];
+  const auto executor = HostExecutor::start({.base = frame, .bytes = Bytes(64), .count = 1}, clock);
+  ASSERT_TRUE(executor.ok()) << executor.error().message;
+  EXPECT_GE((*executor)->capabilities().step_timeout, seconds(3600));
+}
+
 // Preempted sequences are recomputed in chunks beside others: the same answer for everybody.
 TEST_F(HostEngine, CompanyChunksAndPreemptionChangeNothing) {
   constexpr std::int64_t kFrames = 40;  // an answer takes 17

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "request/batch.h"
 
 namespace causeway::engine {
@@ -16,6 +17,9 @@ class StepExecutor {
     // tokens that the step submitted before it has yet to choose (request::pending_token): the
     // executor puts them there when that step is done.
     int steps_in_flight_max = 1;
+    // A step that runs longer is taken to hang. An executor whose steps always end, be they slow,
+    // says so with a time that none of them takes.
+    Nanos step_timeout = seconds(60);
   };
 
   virtual ~StepExecutor() = default;

@@ -12,7 +12,10 @@ namespace causeway::engine {
 
 class AheadExecutor final : public StepExecutor {
  public:
-  explicit AheadExecutor(StepExecutor& inner) : inner_(inner) {}
+  explicit AheadExecutor(StepExecutor& inner)
+      : inner_(inner),
+        capabilities_{.steps_in_flight_max = 2, .step_timeout = inner.capabilities().step_timeout} {
+  }
 
   const Capabilities& capabilities() const override { return capabilities_; }
 
@@ -53,7 +56,7 @@ class AheadExecutor final : public StepExecutor {
   }
 
   StepExecutor& inner_;
-  const Capabilities capabilities_{.steps_in_flight_max = 2};
+  const Capabilities capabilities_;
   bool running_ = false;
   std::optional<request::Batch> queued_;
   std::optional<request::StepResult> failed_;  // what the inner one refused

@@ -16,8 +16,9 @@ class FakeExecutor final : public StepExecutor {
  public:
   static constexpr TokenId kTokenBase = 1000;
 
-  explicit FakeExecutor(int steps_in_flight_max = 1)
-      : capabilities_{.steps_in_flight_max = steps_in_flight_max} {}
+  explicit FakeExecutor(int steps_in_flight_max = 1,
+                        Nanos step_timeout = Capabilities{}.step_timeout)
+      : capabilities_{.steps_in_flight_max = steps_in_flight_max, .step_timeout = step_timeout} {}
 
   const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch batch) override;
