@@ -57,10 +57,11 @@ StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
     const double miss = 1 - static_cast<double>(shape.experts_per_token) / all;
     experts_hit = all * (1 - std::pow(std::max(miss, 0.0), tokens));
   }
+  const double weights = static_cast<double>(shape.weights_always.count) +
+                         experts_hit * static_cast<double>(shape.expert.count);
   return {.flops = tokens * shape.flops_per_token + pairs * shape.flops_per_context_token,
-          .memory_bytes = static_cast<double>(shape.weights_always.count) +
-                          experts_hit * static_cast<double>(shape.expert.count) +
-                          kv_tokens * static_cast<double>(shape.kv_per_token.count)};
+          .weights = Bytes(std::llround(weights)),
+          .memory_bytes = weights + kv_tokens * static_cast<double>(shape.kv_per_token.count)};
 }
 
 Nanos step_duration(const StepWork& work, Bytes link, const HardwareProfile& profile) {

@@ -38,7 +38,8 @@ Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& c
 // What a step has to move and compute.
 struct StepWork {
   double flops = 0;
-  double memory_bytes = 0;
+  Bytes weights;            // that it reads: those of every step, and of the experts that are hit
+  double memory_bytes = 0;  // weights and KV
 };
 
 StepWork work_of(const request::Batch& batch, const ModelShape& shape);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace causeway::simulate {
 namespace {
@@ -88,6 +89,33 @@ TEST(CostModel, MixtureOfExpertsReadsTheExpertsThatAreHit) {
   EXPECT_NEAR(one - 15e9, 2e9, 1e6);
   batch.tokens.resize(1000);
   EXPECT_NEAR(work_of(batch, shape).memory_bytes - 15e9, 8e9, 1e6);
+}
+
+TEST(SimulatedExecutor, AModelTooLargeForItsRoomIsStreamedWithTheExpertsThatAStepHits) {
+  ModelShape shape = make_shape("moe");
+  shape.weights = Bytes(24'000'000'000);
+  shape.experts = 8;
+  shape.experts_per_token = 2;
+  shape.expert = Bytes(1'000'000'000);
+  for (const auto& [tokens, gigabytes] : {std::pair(1, 17.0), std::pair(1000, 23.0)}) {
+    ManualClock clock;
+    const HardwareProfile h200 = find_profile("h200").value();
+    SimulatedExecutor executor({.profile = h200, .weight_memory = gib(8), .faults = {}}, clock);
+    executor.add_model(ModelId(0), shape);
+    request::Batch batch;
+    batch.step = StepId(0);
+    batch.model = ModelId(0);
+    batch.tokens.assign(static_cast<std::size_t>(tokens), 1);
+    batch.frames = {FrameId(0)};
+    batch.entries.resize(1);
+    batch.entries[0].token_count = tokens;
+    batch.entries[0].frame_count = 1;
+    const StepWork work = work_of(batch, shape);
+    ASSERT_TRUE(executor.submit(batch).ok());
+    EXPECT_EQ(executor.counters().link_bytes, work.weights);
+    EXPECT_NEAR(static_cast<double>(work.weights.count), gigabytes * 1e9, 1e6);
+    EXPECT_GE(to_millis(*executor.ends_at()), gigabytes / 55 * 1e3);  // 55 GB/s
+  }
 }
 
 TEST(Simulate, CompletesALightLoadWithinItsTargets) {

@@ -29,14 +29,14 @@ void SimulatedExecutor::remove_model(ModelId model) {
   models_.erase(at);
 }
 
-Bytes SimulatedExecutor::make_resident(ModelId model, const ModelShape& shape) {
+Bytes SimulatedExecutor::make_resident(ModelId model, const ModelShape& shape, Bytes read) {
   if (options_.profile.link_bytes_per_second <= 0) return Bytes(0);
   const auto at = std::find(resident_.begin(), resident_.end(), model);
   if (at != resident_.end()) {
     resident_.splice(resident_.begin(), resident_, at);
     return Bytes(0);
   }
-  if (shape.weights > options_.weight_memory) return shape.weights_always;  // streamed every step
+  if (shape.weights > options_.weight_memory) return read;  // streamed every step
   while (resident_bytes_ + shape.weights > options_.weight_memory) {
     resident_bytes_ -= models_.at(resident_.back()).weights;
     resident_.pop_back();
@@ -116,9 +116,10 @@ Status SimulatedExecutor::begin(Step& step, Nanos at) {
       return Error{ErrorCode::kDevice, "simulated: a batch that breaks the rules: " + wrong};
     }
   }
-  const Bytes link = make_resident(step.batch.model, shape);
+  const StepWork work = work_of(step.batch, shape);
+  const Bytes link = make_resident(step.batch.model, shape, work.weights);
   counters_.link_bytes += link;
-  Nanos duration = step_duration(work_of(step.batch, shape), link, options_.profile);
+  Nanos duration = step_duration(work, link, options_.profile);
   duration = Nanos(static_cast<std::int64_t>(static_cast<double>(duration.count) * step.slowed));
   if (step.hangs) duration = options_.faults.hang;
   counters_.busy += duration;

@@ -84,7 +84,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
     Nanos ends_at;  // once it has begun
   };
 
-  Bytes make_resident(ModelId model, const ModelShape& shape);
+  // What comes over the link for a step that reads `read` of the model's weights.
+  Bytes make_resident(ModelId model, const ModelShape& shape, Bytes read);
   void sample(const request::Batch& batch, const ModelShape& shape, request::StepResult& result);
   std::string check_hands_off(const request::Batch& batch) const;
   Step draw(request::Batch batch);
