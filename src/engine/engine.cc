@@ -21,6 +21,8 @@ namespace {
 
 // While a step runs, the loop looks for new requests and cancellations this often.
 constexpr Nanos kInboxPoll = millis(5);
+// While it stops, an engine looks this often whether its loop is held.
+constexpr Nanos kHeldPoll = millis(20);
 // Longer waits would overflow the system's clocks.
 constexpr Nanos kWaitMax = seconds(86'400);
 
@@ -86,6 +88,11 @@ class Engine::State {
   void publish();
   // A step that hangs cannot be waited for; the executor keeps what it uses.
   bool finished() const { return core.idle() || core.hung(); }
+  // The loop has not come round for longer than a step may take. Any thread.
+  bool held() const {
+    const Nanos last(beat.load());
+    return last.count >= 0 && clock.now() - last > core.step_timeout();
+  }
 
   const EngineOptions options;
   const Clock& clock;
@@ -107,6 +114,7 @@ class Engine::State {
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
   bool cancel_everything = false;
+  bool loop_ended = false;
 
   // When the loop last came round, in nanoseconds; negative while it sleeps. A loop that does not
   // is held by the driver, which may block once the device takes no more work.
@@ -223,6 +231,10 @@ void Engine::State::run() {
   // A device that began to hang in the last round is known to whoever stops the engine.
   publish();
   deliver(core.take_outputs());
+  const std::lock_guard lock(mutex);
+  beat = -1;  // ended is not held
+  loop_ended = true;
+  settled.notify_all();
 }
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -239,7 +251,11 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options, cons
   return std::make_unique<Engine>(std::move(state));
 }
 
-Engine::~Engine() { stop(Nanos(0)); }
+Engine::~Engine() {
+  stop(Nanos(0));
+  // A loop that is held still uses what the engine borrowed.
+  if (state_->thread.joinable()) state_->thread.join();
+}
 
 Status Engine::add_model(ModelId model, const ModelFacts& facts) {
   if (!model.valid() || facts.tokens_per_block.count < 1 || facts.max_model_len.count < 1 ||
@@ -327,8 +343,7 @@ void Engine::cancel(RequestId request) {
 }
 
 request::Observation Engine::observe() const {
-  const Nanos beat(state_->beat.load());
-  const bool held = beat.count >= 0 && state_->clock.now() - beat > state_->core.step_timeout();
+  const bool held = state_->held();
   const std::lock_guard lock(state_->snapshot_mutex);
   request::Observation seen = state_->observation;
   seen.hung = seen.hung || held;
@@ -349,6 +364,11 @@ void Engine::stop(Nanos grace) {
     state_->settled.wait_for(lock, wait_time(grace), [&] { return state_->live.empty(); });
     state_->cancel_everything = true;
     state_->wake.notify_one();
+    // A driver that holds the loop may do so for ever: the thread is left to it.
+    while (!state_->loop_ended && !state_->held()) {
+      state_->settled.wait_for(lock, wait_time(kHeldPoll));
+    }
+    if (!state_->loop_ended) return;
   }
   state_->thread.join();
 }

@@ -38,7 +38,7 @@ class Engine final : public SliceHandle {
   static Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const Clock& clock,
                                                StepExecutor& executor, OutputSink& sink);
   explicit Engine(std::unique_ptr<State> state);  // for start()
-  // As stop(Nanos(0)).
+  // As stop(Nanos(0)), but waits for a loop that its driver holds, however long.
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -59,7 +59,8 @@ class Engine final : public SliceHandle {
 
   // Refuses new requests (kUnavailable), lets those it has end within `grace`, cancels the rest,
   // waits for the step in flight (step_timeout at the longest) and ends the thread. When it
-  // returns, every request has had its finished Output. Idempotent.
+  // returns, every request has had its finished Output, unless the driver holds the loop: then
+  // observe() says that it hangs, and the thread is left. Idempotent.
   void stop(Nanos grace);
 
  private:

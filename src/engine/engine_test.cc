@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <latch>
 #include <thread>
 
@@ -256,6 +258,24 @@ TEST(EngineLoop, HeldByItsDeviceIsSeenToHang) {
   ASSERT_TRUE(sink.wait_for_ends(1));
   while (engine->observe().hung && clock.now() - start < seconds(40)) std::this_thread::yield();
   EXPECT_FALSE(engine->observe().hung);  // asleep is not held
+}
+
+TEST(EngineLoop, HeldByItsDeviceIsLeftWhenTheEngineStops) {
+  const RealClock clock;
+  BlockingExecutor executor(millis(50));
+  CollectingSink sink;
+  EngineOptions options;
+  options.core.frames = 16;
+  const auto engine = Engine::start(options, clock, executor, sink).value();
+  ASSERT_TRUE(engine->add_model(kModel, kFacts).ok());
+  ASSERT_TRUE(engine->submit(make_request(1, 5)).ok());
+  executor.wait_until_blocked();
+  auto stopped = std::async(std::launch::async, [&] { engine->stop(Nanos(0)); });
+  EXPECT_EQ(stopped.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_TRUE(engine->observe().hung);
+  executor.free();
+  stopped.wait();
+  EXPECT_TRUE(sink.wait_for_ends(1));  // by the loop, which ends now
 }
 
 }  // namespace
