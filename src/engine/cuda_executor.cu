@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,9 +20,6 @@
 namespace causeway::engine {
 namespace {
 
-// A graph each: one costs some megabytes, and padding to the next costs less than a tenth.
-constexpr std::array<std::int64_t, 20> kBuckets = {1,  2,  4,  8,  12, 16, 20,  24,  28,  32,
-                                                   40, 48, 56, 64, 80, 96, 128, 160, 192, 256};
 constexpr Nanos kSettle = seconds(10);  // for what a failed submit() left behind
 
 constexpr int kStepsInFlightMax = 2;
@@ -91,8 +87,7 @@ Status CudaExecutor::State::open() {
   CAUSEWAY_ASSIGN(stream, device::make_cuda_stream(slice, "steps", device::CopyPriority::kStep));
   CAUSEWAY_ASSIGN(uploads, device::make_cuda_stream(slice, "tables", device::CopyPriority::kStep));
   const model::CudaStepLimits& limits = workspace.limits();
-  std::copy_if(kBuckets.begin(), kBuckets.end(), std::back_inserter(buckets),
-               [&](std::int64_t bucket) { return bucket <= limits.places; });
+  buckets = model::decode_buckets(limits.places);
   table_elements = static_cast<std::size_t>(
       model::table_elements_max(limits.rows, limits.places, limits.frames));
   for (Flight& flight : flights) CAUSEWAY_TRY(open(flight));

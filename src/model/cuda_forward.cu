@@ -365,6 +365,7 @@ Result<std::unique_ptr<CudaForward>> CudaForward::create(
     ModelConfig config, std::unique_ptr<weights::PinnedModel> resident, CudaWorkspace& workspace,
     const CudaForwardOptions& options) {
   CAUSEWAY_TRY(check_served(config, *resident));
+  CAUSEWAY_TRY(workspace.check_room(config));
   auto state = std::make_unique<State>(std::move(config), std::move(resident), workspace, options);
   CAUSEWAY_TRY(state->upload_constants());
   return std::make_unique<CudaForward>(std::move(state));

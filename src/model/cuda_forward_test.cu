@@ -193,6 +193,11 @@ class Pair {
                                             {.rows = kRows, .places = kSequences, .frames = 512},
                                             sm_count, stream_),
                       "the workspace");
+    ModelConfig larger = config;
+    larger.hidden *= 2;
+    if (workspace_->check_room(larger).ok() || !workspace_->check_room(config).ok()) {
+      must(invalid_argument("room for another model, or none for its own"), "the workspace");
+    }
     forward_ = must(CudaForward::create(config,
                                         std::make_unique<PlacedModel>(
                                             plan, weights_.data(), weights::WeightPlace::kResident),

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/cuda_status.cuh"
@@ -117,6 +118,21 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
     CAUSEWAY_TRY(kernels::moe::prepare(made->experts_workspace(), stream));
   }
   return std::move(made);
+}
+
+Status CudaWorkspace::check_room(const ModelConfig& model) const {
+  CAUSEWAY_ASSIGN(const Parts needed, parts_of({&model, 1}, limits_, sm_count_));
+  constexpr Bytes Parts::*kBounds[] = {&Parts::gemm, &Parts::attention, &Parts::experts,
+                                       &Parts::activations, &Parts::end};
+  for (std::size_t i = 1; i < std::size(kBounds); ++i) {
+    const Bytes there = parts_.*kBounds[i] - parts_.*kBounds[i - 1];
+    if (needed.*kBounds[i] - needed.*kBounds[i - 1] > there) {
+      return invalid_argument(
+          "the model is larger than when the program started: its files have changed since; start "
+          "the program anew");
+    }
+  }
+  return {};
 }
 
 CudaActivations CudaWorkspace::activations(const ModelConfig& model) const {

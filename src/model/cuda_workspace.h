@@ -59,6 +59,9 @@ class CudaWorkspace {
         library_(device, std::move(library)),
         pieces_(device.arena()) {}
 
+  // kInvalidArgument when this model needs more than those for which the workspace was made.
+  Status check_room(const ModelConfig& model) const;
+
   const CudaStepLimits& limits() const { return limits_; }
   int sm_count() const { return sm_count_; }
   Bytes bytes() const { return extents_.bytes() + pieces_.bytes(); }

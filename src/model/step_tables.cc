@@ -1,6 +1,8 @@
 #include "model/step_tables.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 #include "base/check.h"
 #include "kernels/attention/attention_cuda.h"
@@ -140,6 +142,17 @@ std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int
   return offsets_of(largest).frames + aligned(frames);
 }
 
+std::vector<std::int64_t> decode_buckets(std::int64_t places) {
+  constexpr std::array<std::int64_t, 20> kSizes = {1,  2,  4,  8,  12, 16, 20,  24,  28,  32,
+                                                   40, 48, 56, 64, 80, 96, 128, 160, 192, 256};
+  std::vector<std::int64_t> buckets;
+  std::copy_if(kSizes.begin(), kSizes.end(), std::back_inserter(buckets),
+               [&](std::int64_t size) { return size < places; });
+  // Without one for the most there are, each count beyond the last would have a graph of its own.
+  if (places <= kSizes.back()) buckets.push_back(places);
+  return buckets;
+}
+
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets) {
   using kernels::attention::few_tokens, kernels::attention::kFewSequences;
   StepShape shape;
@@ -157,8 +170,8 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
       shape.rows = shape.places = shape.decode = shape.sampled = *bucket;
     }
   }
-  shape.brief = shape.decode > 0 && shape.decode <= kFewSequences &&
-                longest <= few_tokens(shape.decode);
+  shape.brief =
+      shape.decode > 0 && shape.decode <= kFewSequences && longest <= few_tokens(shape.decode);
   return shape;
 }
 

@@ -51,6 +51,11 @@ TableOffsets offsets_of(const StepShape& shape);
 // Elements of the tables of any step of at most so many rows, places and frames.
 std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int64_t frames);
 
+// Sizes of steps of single tokens, ascending, for which there is a graph each where steps have at
+// most so many places: one costs some megabytes, and padding to the next costs less than a tenth.
+// Larger steps than the last come seldom and have none.
+std::vector<std::int64_t> decode_buckets(std::int64_t places);
+
 // The shape of a batch: padded to the smallest of `buckets` (ascending) that holds it when it is of
 // single tokens only; exact when none does, or when it has prompt chunks.
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "kernels/attention/attention_cuda.h"
@@ -73,6 +74,17 @@ TEST(StepTables, DecodeIsPaddedToItsBucket) {
   EXPECT_THAT(tables.table(tables.at.frame_begin, 5), ElementsAre(0, 2, 5, 6, 6));
   EXPECT_THAT(tables.table(tables.at.frames, 6), ElementsAre(10, 11, 12, 13, 14, 15));
   EXPECT_EQ(tables.count, tables.at.frames + 6);
+}
+
+TEST(StepTables, EveryCountOfAStepHasABucket) {
+  for (const std::int64_t places : {1, 3, 31, 100, 255, 256}) {
+    const auto buckets = decode_buckets(places);
+    EXPECT_TRUE(std::is_sorted(buckets.begin(), buckets.end())) << places;
+    EXPECT_EQ(buckets.back(), places);
+  }
+  EXPECT_EQ(decode_buckets(100), (std::vector<std::int64_t>{1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40,
+                                                            48, 56, 64, 80, 96, 100}));
+  EXPECT_EQ(decode_buckets(1000), decode_buckets(256));
 }
 
 TEST(StepTables, SingleTokensComeFirstAndLogitsInTheBatchsOrder) {
