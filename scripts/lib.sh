@@ -1,7 +1,9 @@
 # Shared by the scripts of this folder: saying where they are, installing what is missing, building.
-# Source it; it changes to the root of the checkout.
+# Source it; it changes to the root of the checkout. Paths that the user gives are the caller's:
+# take them through from_caller.
 
 set -euo pipefail
+kCaller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 kBuildJobs=${CAUSEWAY_BUILD_JOBS:-$(nproc)}
@@ -10,6 +12,18 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 say() { printf '\n\033[1m== [%4ds] %s\033[0m\n' "$SECONDS" "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# from_caller PATH: the same file, seen from here.
+from_caller() {
+  case $1 in
+    /*) echo "$1" ;;
+    *) echo "$kCaller/$1" ;;
+  esac
+}
+if [ -n "${CAUSEWAY_TEST_DATA:-}" ]; then
+  CAUSEWAY_TEST_DATA=$(from_caller "$CAUSEWAY_TEST_DATA")
+  export CAUSEWAY_TEST_DATA
+fi
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""scripts/bundle and scripts/demo in a copy of the checkout, where nothing is built or installed and
+the program is a stand-in."""
+
+import gzip
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTHING_BUILT = """
+install_packages() { :; }
+install_python() { :; }
+install_flashinfer() { :; }
+configure() { :; }
+build() { :; }
+"""
+TOOLS = {
+    "ninja": "exit 0",
+    "strip": 'while [ $# -gt 2 ]; do [ "$1" = -o ] && out=$2; shift; done; cp "$2" "$out"',
+    "ldd": 'echo "liblocal.so.1 => ${LD_LIBRARY_PATH:-$(dirname "$0")/..}/liblocal.so.1 (0x1)"',
+    "nvidia-smi": "exit 1",
+}
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/bash\n" + text + "\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+class Checkout(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.root = self.folder / "checkout"
+        self.caller = self.folder / "caller"
+        self.caller.mkdir()
+        for name in ("scripts", "tools", "tests"):
+            shutil.copytree(ROOT / name, self.root / name)
+        shutil.copy(ROOT / "LICENSE", self.root)
+        with open(self.root / "scripts/lib.sh", "a", encoding="utf-8") as library:
+            library.write(NOTHING_BUILT)
+        for name, text in TOOLS.items():
+            program(self.folder / "tools" / name, text)
+        program(self.root / "build/release/bin/causeway", "echo 'causeway of tests'")
+        program(self.root / "build/release/tests/e2e/libfaulty_driver.so", "")
+        program(self.folder / "liblocal.so.1", "")
+        self.environment = {"PATH": f"{self.folder / 'tools'}:/usr/bin:/bin",
+                            "HOME": str(self.folder)}
+        self.git("init", "-q")
+        self.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty",
+                 "-m", "first")
+
+    def git(self, *arguments):
+        subprocess.run(["git", *arguments], cwd=self.root, env=self.environment, check=True)
+
+    def run_script(self, name, *arguments):
+        return subprocess.run([str(self.root / "scripts" / name), *arguments], cwd=self.caller,
+                              env=self.environment, capture_output=True, text=True, timeout=60,
+                              check=False)
+
+
+class Bundle(Checkout):
+    def bundle(self, *arguments):
+        return self.run_script("bundle", "--no-python", *arguments)
+
+    def test_is_made_where_the_caller_says_and_replaces_a_bundle(self):
+        for _ in range(2):
+            done = self.bundle("--out", "made")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(gzip.open(self.caller / "made/bin/causeway.gz").read(),
+                         (self.root / "build/release/bin/causeway").read_bytes())
+        self.assertFalse((self.root / "made").exists())
+
+    def test_nothing_but_a_bundle_is_deleted(self):
+        for out in (self.caller / "work", self.root / "docs"):
+            out.mkdir()
+            (out / "mine").write_text("dear", encoding="utf-8")
+        (self.caller / "file").write_text("dear", encoding="utf-8")
+        for out in ("work", str(self.root / "docs"), "../checkout/docs", ".", "file"):
+            done = self.bundle("--out", out)
+            self.assertEqual(done.returncode, 1, out)
+            self.assertIn("no", done.stderr)
+        for kept in ("caller/work/mine", "checkout/docs/mine", "caller/file"):
+            self.assertEqual((self.folder / kept).read_text(encoding="utf-8"), "dear")
+
+
+class Demo(Checkout):
+    def test_models_of_the_caller(self):
+        program(self.root / "build/release/bin/causeway", 'echo "$@"; exit 1')
+        done = self.run_script("demo", "--models-dir", "mine")
+        self.assertIn(f"models list --models-dir {self.caller}/mine", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
