@@ -9,6 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kBuildJobs=${CAUSEWAY_BUILD_JOBS:-$(nproc)}
 # Checkouts in different folders share what ccache has compiled.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# ccache fails, and the compilation with it, where it cannot make its folder, as under a read-only HOME.
+if [ -z "${CCACHE_DIR:-}" ] && ! mkdir -p "${XDG_CACHE_HOME:-${HOME:-}/.cache}/ccache" 2>/dev/null; then
+  export CCACHE_DIR=$PWD/.cache/ccache
+fi
 
 say() { printf '\n\033[1m== [%4ds] %s\033[0m\n' "$SECONDS" "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }

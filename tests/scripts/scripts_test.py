@@ -76,6 +76,16 @@ class Bundle(Checkout):
                          (self.root / "build/release/bin/causeway").read_bytes())
         self.assertFalse((self.root / "made").exists())
 
+    def test_is_everybodys_once_unpacked(self):
+        self.assertEqual(self.bundle("--out", "made").returncode, 0)
+        subprocess.run([str(self.caller / "made/causeway")], env=self.environment, check=True)
+        self.assertEqual((self.caller / "made/unpacked").stat().st_mode & 0o777, 0o755)
+
+    def test_a_commit_is_needed(self):
+        shutil.rmtree(self.root / ".git")
+        self.assertEqual(self.bundle("--out", "made").returncode, 1)
+        self.assertFalse((self.caller / "made").exists())
+
     def test_nothing_but_a_bundle_is_deleted(self):
         for out in (self.caller / "work", self.root / "docs"):
             out.mkdir()
@@ -94,6 +104,27 @@ class Demo(Checkout):
         program(self.root / "build/release/bin/causeway", 'echo "$@"; exit 1')
         done = self.run_script("demo", "--models-dir", "mine")
         self.assertIn(f"models list --models-dir {self.caller}/mine", done.stdout)
+
+    def test_half_made_models_are_made_again(self):
+        program(self.root / "build/release/bin/causeway",
+                '[ "$3" = make-model ] || exit 1; [ -z "$(ls -A "$4" 2>/dev/null)" ] || exit 3\n'
+                'mkdir -p "$4" && echo {} >"$4/config.json"')
+        half = self.root / "demo/models/tiny-llama"
+        half.mkdir(parents=True)
+        (half / "model.safetensors.partial").write_text("", encoding="utf-8")
+        self.run_script("demo")
+        self.assertEqual(len(list(self.root.glob("demo/models/*/config.json"))), 4)
+
+
+class Library(Checkout):
+    def test_compiler_cache_where_home_cannot_be_written(self):
+        (self.folder / "file").write_text("", encoding="utf-8")
+        for home, wanted in ((self.folder, ""), (self.folder / "file", ".cache/ccache")):
+            self.environment["HOME"] = str(home)
+            done = subprocess.run(["bash", "-c", 'source scripts/lib.sh; echo "${CCACHE_DIR:-}"'],
+                                  cwd=self.root, env=self.environment, capture_output=True,
+                                  text=True, check=True)
+            self.assertEqual(done.stdout.strip(), wanted and str(self.root / wanted))
 
 
 if __name__ == "__main__":
