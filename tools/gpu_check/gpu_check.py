@@ -142,13 +142,16 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
-def stop_on_signals(run):
-    """What runs looks at `stop`; an exception would come wherever the main thread happens to be."""
+def stop_on_signals():
+    """Set by them. What runs looks at it; an exception would come wherever the main thread happens
+    to be."""
+    stop = threading.Event()
     for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sign, lambda *_: run.stop.set())
+        signal.signal(sign, lambda *_: stop.set())
+    return stop
 
 
-def check(options, folder):
+def check(options, folder, stop):
     places = machine.Places(options.build, folder)
     environment = places.environment()
     processors = machine.processors()
@@ -173,7 +176,7 @@ def check(options, folder):
     # A test's threads share the processors with those of the other lanes.
     run = Run(options.out, seconds, progress, lanes, Gpus(machine.gpus()),
               {"OMP_NUM_THREADS": str(max(1, processors // lanes))})
-    stop_on_signals(run)
+    run.stop = stop
     rows = run.all(parts)
     facts |= {"ended": now(), "seconds": round(time.monotonic() - run.begin, 1), "phases": run.phases}
     report.write_json(options.out / "gpu-check.json", rows, facts)
@@ -192,8 +195,11 @@ def exit_status(rows):
 
 def main():
     options = arguments()
+    for stream in (sys.stdout, sys.stderr):  # "µs" must not end a run where the locale lacks it
+        stream.reconfigure(errors="replace")
+    stop = stop_on_signals()  # before bundles are unpacked and sanitizers tried, which takes a while
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
-        return check(options, Path(folder))
+        return check(options, Path(folder), stop)
 
 
 if __name__ == "__main__":

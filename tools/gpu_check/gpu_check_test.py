@@ -216,7 +216,7 @@ class Runs(InFolder):
         run = gpu_check.Run(self.folder, 60, Progress(io.StringIO()), lanes=2)
         before = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         try:
-            gpu_check.stop_on_signals(run)
+            run.stop = gpu_check.stop_on_signals()
             rows = run.all(parts)
         finally:
             for sign, handler in before.items():
@@ -243,6 +243,20 @@ class Program(unittest.TestCase):
         self.assertEqual((done.returncode, document["lanes"]), (1, 2), done.stderr)
         self.assertEqual(list(document["phases"]), ["alone", "lanes", "figures"])
         self.assertTrue(all(row["verdict"] == "skip" for row in document["rows"]))
+
+    def test_symbols_that_the_locale_lacks_lose_nothing(self):
+        locale = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+        with unittest.mock.patch.dict(os.environ, locale):
+            write = ("import sys; sys.path.insert(0, sys.argv[1]); import report\n"
+                     "from pathlib import Path; from part import Row\n"
+                     "report.write_json(Path(sys.argv[2]), [Row('a', '5 \\u00b5s')], {})")
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, "gpu-check.json")
+                subprocess.run([sys.executable, "-c", write, Path(__file__).parent, file],
+                               check=True)
+                self.assertIn("5 µs", file.read_text(encoding="utf-8"))
+            done, document = self.run_it("--lanes", "2", "--only", "rope", "--only", "bench gemm")
+        self.assertEqual((done.returncode, document["lanes"]), (1, 2), done.stderr)
 
     def test_refuses_no_lanes(self):
         done, _ = self.run_it("--lanes", "0")

@@ -55,7 +55,7 @@ class Places:
     def __init__(self, build, folder):
         """`folder`: empty; a bundle is unpacked there."""
         manifest = ROOT / "bundle.json"
-        self.manifest = json.loads(manifest.read_text()) if manifest.exists() else None
+        self.manifest = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else None
         self.lib = self.python = None
         if self.manifest:
             unpack(ROOT, folder)

@@ -67,7 +67,7 @@ def model_rows(name, bars):
     """Of `causeway bench model --json`; bars: first word of a shape's key → × floor at most."""
     def rows(outcome):
         made = []
-        for row in json.loads(outcome.files["json"].read_text()):
+        for row in json.loads(outcome.files["json"].read_text(encoding="utf-8")):
             times = row["limit"] / row["measured"] if row["measured"] else float("inf")
             bar = bars.get((row["name"], row["shape"].split(",")[0]))
             further = "".join(f"; {limit} {row[limit]:.0f}" for limit in FURTHER_LIMITS
@@ -171,7 +171,7 @@ def home_rows(name):
     ours, rivals = ("symmetric", "panel", "ring"), ("in-place", "copy+gemm", "chunked")
 
     def rows(outcome):
-        lines = json.loads(outcome.files["json"].read_text())
+        lines = json.loads(outcome.files["json"].read_text(encoding="utf-8"))
         made = []
         for sms, m in sorted({(line["sms"], line["m"]) for line in lines if line["m"]},
                              key=lambda key: (-key[0], key[1])):
@@ -195,7 +195,7 @@ def engine_rows(name, ratio_max, idle_max):
         return "pass" if value <= bar else "miss"
 
     def rows(outcome):
-        document = json.loads(outcome.files["json"].read_text())
+        document = json.loads(outcome.files["json"].read_text(encoding="utf-8"))
         made = []
         runs = sorted(document["runs"], key=lambda run: run["ratio"])
         if runs:
@@ -216,7 +216,7 @@ def engine_rows(name, ratio_max, idle_max):
 def workload_rows(name):
     """Of tools/workloads/preload_workloads.py --json."""
     def rows(outcome):
-        document = json.loads(outcome.files["json"].read_text())
+        document = json.loads(outcome.files["json"].read_text(encoding="utf-8"))
         return [Row(name, f"{row['workload']}: {row['what']}, {row['phase']}",
                     f"{1e3 * row['preloaded']:.1f} ms, {row['speed_up']:.2f} × bare",
                     f"{1e3 * row['limit']:.1f} ms (best set of links)", values=row)
@@ -240,7 +240,7 @@ def transfer_rows(name):
 
     def rows(outcome):
         made = []
-        for row in json.loads(outcome.files["json"].read_text())["rows"]:
+        for row in json.loads(outcome.files["json"].read_text(encoding="utf-8"))["rows"]:
             bar = row.get("bar")
             if bar is None and row["part"] != "gpus":
                 continue
@@ -268,5 +268,5 @@ def comparison_rows(name):
     def rows(outcome):
         return [Row(name, row["what"], row["measured"], row["limit"], row["wanted"],
                     verdicts[row["right"]], row)
-                for row in json.loads(outcome.files["json"].read_text())]
+                for row in json.loads(outcome.files["json"].read_text(encoding="utf-8"))]
     return rows

@@ -75,7 +75,7 @@ def run_part(part, seconds, folder, stop, environment=None):
     begin = time.monotonic()
     mark = f"{part.name} {os.getpid()} {time.monotonic_ns()}"
     with open(log, "wb") as out:
-        out.write(("$ " + " ".join(command) + "\n").encode())
+        out.write(("$ " + " ".join(command) + "\n").encode(errors="replace"))
         out.flush()
         try:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT,
@@ -90,7 +90,7 @@ def run_part(part, seconds, folder, stop, environment=None):
             end_marked(mark)
     if status is None and stop.is_set():
         return [Row(part.name, INTERRUPTED, verdict="fail")]
-    text = log.read_text(errors="replace").split("\n", 1)[1]
+    text = log.read_text(encoding="utf-8", errors="replace").split("\n", 1)[1]
     outcome = Outcome(status, text, time.monotonic() - begin, paths)
     return _rows_of(part, outcome, seconds)
 

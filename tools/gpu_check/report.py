@@ -28,4 +28,5 @@ def document(rows, facts):
 
 
 def write_json(path, rows, facts):
-    path.write_text(json.dumps(document(rows, facts), indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(document(rows, facts), indent=1, ensure_ascii=False) + "\n",
+                    encoding="utf-8")

@@ -22,11 +22,11 @@ def main():
     options = parser.parse_args()
     document = {"rows": []}
     for file in options.json:
-        document["rows"] += json.loads(file.read_text())["rows"]
+        document["rows"] += json.loads(file.read_text(encoding="utf-8"))["rows"]
     made = 0
     for name, text in transfer.charts(document):
         path = Path(f"{options.prefix}-{name}.svg")
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         print(path)
         made += 1
     if made == 0:
