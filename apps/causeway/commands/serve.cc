@@ -234,6 +234,7 @@ class Serve final : public Command {
         ->group("Server")
         ->capture_default_str();
     app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
+        ->allow_extra_args(false)  // one key each: what follows is the model
         ->group("Server");
     app.add_option("--seed", set_.server.seed, "of requests that give none")->group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
