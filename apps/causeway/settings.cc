@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <string_view>
 #include <vector>
 
 namespace causeway::app {
@@ -74,6 +75,21 @@ Status set(CLI::Option& option, const Values& values, const std::string& origin)
   return {};
 }
 
+// What the environment says of an option; nullptr: nothing. Not counted is what is empty, what
+// Kubernetes sets in pods beside a service named "causeway" (CAUSEWAY_PORT=tcp://…), and what
+// libcauseway-preload.so reads, whose values are others (src/preload/settings.h).
+const char* value_in(const Environment& environment, const std::string& variable) {
+  constexpr std::string_view kOfPreload[] = {"CAUSEWAY_CHUNK", "CAUSEWAY_DEPTH",
+                                             "CAUSEWAY_LINK_MAP", "CAUSEWAY_THRESHOLD"};
+  if (std::find(std::begin(kOfPreload), std::end(kOfPreload), variable) != std::end(kOfPreload)) {
+    return nullptr;
+  }
+  const char* const value = environment(variable.c_str());
+  if (value == nullptr || *value == '\0') return nullptr;
+  const bool service = std::string_view(value).find("://") != std::string_view::npos;
+  return variable == "CAUSEWAY_PORT" && service ? nullptr : value;
+}
+
 }  // namespace
 
 Status apply_settings(CLI::App& command, const std::string& config_file,
@@ -85,7 +101,7 @@ Status apply_settings(CLI::App& command, const std::string& config_file,
     const auto in_file = file.find(name);
     if (option->count() == 0) {
       const std::string variable = variable_name(name);
-      if (const char* value = environment(variable.c_str())) {
+      if (const char* value = value_in(environment, variable)) {
         CAUSEWAY_TRY(set(*option, {value}, variable));
       } else if (in_file != file.end()) {
         CAUSEWAY_TRY(set(*option, in_file->second, config_file + ": '" + name + "'"));

@@ -1,5 +1,7 @@
 // Options of a command from four places: command line > environment CAUSEWAY_<OPTION> > YAML file >
 // default. The option --max-model-len is CAUSEWAY_MAX_MODEL_LEN there and `max-model-len:` here.
+// Variables that are empty, that Kubernetes sets for a service named "causeway", or that the
+// preload library reads are not options.
 #pragma once
 
 #include <CLI/CLI.hpp>

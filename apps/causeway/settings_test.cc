@@ -22,6 +22,8 @@ class Settings : public ::testing::Test {
     command_.add_flag("--load-on-demand", flag_);
     command_.add_option("--api-key", keys_);
     command_.add_option("--config", config_);
+    command_.add_option("--port", port_);
+    command_.add_option("--depth", depth_)->check(CLI::Range(1, 8));
   }
 
   Status apply(const std::vector<std::string>& arguments, std::map<std::string, std::string> env,
@@ -42,6 +44,7 @@ class Settings : public ::testing::Test {
   bool flag_ = false;
   std::vector<std::string> keys_;
   std::string config_;
+  int port_ = 8000, depth_ = 2;
 };
 
 TEST_F(Settings, CommandLineThenEnvironmentThenFileThenDefault) {
@@ -70,6 +73,20 @@ TEST_F(Settings, FlagsListsAndUnderscoresInTheFile) {
 TEST_F(Settings, FlagFromTheEnvironment) {
   ASSERT_TRUE(apply({}, {{"CAUSEWAY_LOAD_ON_DEMAND", "1"}}, "").ok());
   EXPECT_TRUE(flag_);
+}
+
+TEST_F(Settings, VariablesThatOthersSetAreNotOptions) {
+  ASSERT_TRUE(apply({},
+                    {{"CAUSEWAY_PORT", "tcp://10.96.0.7:80"},
+                     {"CAUSEWAY_DEPTH", "16"},
+                     {"CAUSEWAY_API_KEY", ""}},
+                    "depth: 3")
+                  .ok());
+  EXPECT_EQ(port_, 8000);
+  EXPECT_EQ(depth_, 3);
+  EXPECT_TRUE(keys_.empty());
+  ASSERT_TRUE(apply({}, {{"CAUSEWAY_PORT", "81"}}, "").ok());
+  EXPECT_EQ(port_, 81);
 }
 
 TEST_F(Settings, ErrorsNameWhereTheValueCameFrom) {
