@@ -1,6 +1,6 @@
 """What parts take: seconds on one H200 beside others, for the order; GPU memory at most, for their company."""
 
-# Of docs/measurements/gpu-check-h200.json, at d5fec76, on 16 processors.
+# Of a run at d5fec76 on 16 processors.
 SECONDS = {
     "logits qwen3_moe": 120, "racecheck moe": 118, "racecheck attention": 100,
     "racecheck sampling": 84, "racecheck gemm": 53, "attention_plain_gpu_test": 46,
