@@ -39,12 +39,13 @@ void add(const LoadRecord& record, const Targets& targets, ModelReport& report, 
   const Nanos ttft = times.front() - record.scheduled;
   samples.ttft.record(ttft.count);
   Nanos tpot;  // of a single token: nothing to wait for
-  if (times.size() > 1) {
-    tpot = (times.back() - times.front()) / static_cast<std::int64_t>(times.size() - 1);
+  // An event may carry several tokens; without usage completion_tokens counts events.
+  if (outcome.completion_tokens > 1) {
+    tpot = (times.back() - times.front()) / (outcome.completion_tokens - 1);
     samples.tpot.record(tpot.count);
-    for (std::size_t i = 1; i < times.size(); ++i) {
-      samples.itl.record((times[i] - times[i - 1]).count);
-    }
+  }
+  for (std::size_t i = 1; i < times.size(); ++i) {
+    samples.itl.record((times[i] - times[i - 1]).count);
   }
   samples.ttft_met += ttft <= targets.ttft;
   samples.tpot_met += tpot <= targets.tpot;

@@ -27,7 +27,7 @@ struct ModelReport {
   std::int64_t output_tokens = 0;
   Percentiles ttft_ms;  // arrival to first token
   Percentiles tpot_ms;  // after the first token, a request's mean
-  Percentiles itl_ms;   // between consecutive tokens
+  Percentiles itl_ms;   // between consecutive events
   Percentiles e2e_ms;
   double ttft_attained = 0;  // share of requests within the target; a failed one is not
   double tpot_attained = 0;

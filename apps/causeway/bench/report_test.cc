@@ -29,6 +29,15 @@ TEST(Report, LatenciesCountFromTheScheduledArrival) {
   EXPECT_EQ(report.duration, millis(500));
 }
 
+TEST(Report, TimePerTokenCountsTokensNotEvents) {
+  LoadRecord doubled = record("a", seconds(1), {millis(1200), millis(1300), millis(1600)});
+  doubled.outcome.completion_tokens = 5;
+  const auto report = make_report({doubled}, {.ttft = millis(250), .tpot = millis(110)});
+  EXPECT_NEAR(report.all.tpot_ms.p50, 100, 2);
+  EXPECT_NEAR(report.all.itl_ms.mean, 200, 2);
+  EXPECT_EQ(report.all.tpot_attained, 1.0);
+}
+
 TEST(Report, SloCountsFailuresAndMisses) {
   LoadRecord failed = record("b", seconds(1), {});
   failed.outcome.error = "HTTP 429: full";
