@@ -68,8 +68,7 @@ ApiError no_such_path(std::string_view path) {
 
 MaybeError check_method(std::string_view method, Routed& out) {
   const bool post = takes_body(out.route);
-  out.head = !post && method == "HEAD";
-  if (out.head || method == (post ? "POST" : "GET")) return {};
+  if ((out.head && !post) || method == (post ? "POST" : "GET")) return {};
   ApiError error =
       bad_request(std::string("this path answers ") + (post ? "POST" : "GET") + " only");
   error.status = 405;
@@ -81,6 +80,8 @@ MaybeError check_method(std::string_view method, Routed& out) {
 }  // namespace
 
 MaybeError find_route(std::string_view method, std::string_view target, Routed& out) {
+  // Of errors, too: a body after an answer to HEAD would be read as the next answer.
+  out.head = method == "HEAD";
   const std::string_view path = path_of(target);
   const auto known = std::find_if(kKnown.begin(), kKnown.end(),
                                   [path](const Known& entry) { return entry.path == path; });
