@@ -212,6 +212,20 @@ TEST_F(TimedServerTest, SlowBodiesGet408) {
   EXPECT_EQ(client.read_answer().status, 408);
 }
 
+// A sender so fast that there is always something to read when the limit passes.
+TEST_F(ServerTest, FastSendersThatStopGet408) {
+  options.limits.body_time_max = millis(300);
+  options.limits.body_bytes_max = std::size_t{1} << 30;
+  start();
+  Client client(server->port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+  std::string chunks;
+  for (int i = 0; i < 1000; ++i) chunks += "1\r\n \r\n";
+  const Nanos until = clock.now() + millis(450);
+  while (clock.now() < until && !client.readable_within(0)) ASSERT_TRUE(client.send(chunks));
+  EXPECT_EQ(client.read_answer().status, 408);
+}
+
 TEST_F(TimedServerTest, IdleConnectionsAreClosed) {
   start_timed();
   Client client(server->port());

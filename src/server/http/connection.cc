@@ -136,7 +136,8 @@ asio::awaitable<void> Connection::unwatch() {
 
 void Connection::sweep(Nanos now) {
   if (deadline_ && now >= *deadline_) {
-    deadline_.reset();
+    // At every sweep until unlimit(): where a piece has just arrived there is nothing to cancel,
+    // and reading goes on.
     timed_out_ = true;
     cancel();
   }
