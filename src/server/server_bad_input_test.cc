@@ -187,6 +187,41 @@ TEST_F(BadInput, UnknownPathsAndMethods) {
 
 TEST_F(BadInput, EncodedBodies) {
   start();
+TEST_F(BadInput, ErrorsOfHeadHaveNoBody) {
+  start();
+  for (const auto& [path, status] : {std::pair("/", 404), std::pair("/v1/chat/completions", 405)}) {
+    Client client(server->port());
+    client.send(std::string("HEAD ") + path + " HTTP/1.1\r\nHost: t\r\n\r\n");
+    EXPECT_EQ(client.read_answer(true).status, status);
+    // The next answer begins where that of HEAD ended.
+    EXPECT_EQ(client.get("/health").status, 200) << path;
+  }
+}
+
+TEST_F(BadInput, TransferEncodingsOtherThanChunkedEndTheConnection) {
+  start();
+  const auto expect_refused = [&](const std::string& head, int status) {
+    Client client(server->port());
+    client.send(head + "\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: t\r\n\r\n");
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, status) << head;
+    EXPECT_EQ(answer.headers.at("connection"), "close") << head;
+    // What a proxy may have taken for the body is not answered as a request.
+    EXPECT_EQ(client.read_answer().status, 0) << head;
+  };
+  const std::string path = "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: ";
+  for (const char* value :
+       {"xchunked", "identity", "chunked, identity", "gzip, chunked", "chunked, chunked"}) {
+    expect_refused(path + value, 501);
+  }
+  expect_refused(path + "chunked\r\nTransfer-Encoding: x", 400);
+  expect_refused("POST /v1/none HTTP/1.1\r\nTransfer-Encoding: xchunked", 501);
+  expect_refused("POST /v1/completions HTTP/1.0\r\nTransfer-Encoding: chunked", 400);
+  Client client(server->port());
+  client.send(path + "Chunked\r\n\r\n1d\r\n{\"model\":\"tiny\",\"prompt\":\"a\"}\r\n0\r\n\r\n");
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
   EXPECT_EQ(post(chat_body(), "Content-Encoding: gzip\r\n").status, 415);
 }
 

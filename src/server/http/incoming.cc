@@ -3,6 +3,7 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
 #include <charconv>
+#include <iterator>
 
 namespace causeway::server {
 namespace {
@@ -52,6 +53,19 @@ MaybeError examine_expect(const Parser& parser, Incoming& out) {
   return {};
 }
 
+// Beast takes a body as chunked when the last coding is, and as absent when the last is unknown. A
+// proxy before this server may see it otherwise, and what one takes for a body would be the other's
+// next request: nothing but plain chunked is let through, and the connection ends.
+MaybeError examine_transfer_encoding(const Parser& parser, Incoming& out) {
+  const auto [first, end] = parser.get().equal_range(http::field::transfer_encoding);
+  if (first == end) return {};
+  const bool plain = std::next(first) == end && boost::beast::iequals(first->value(), "chunked");
+  if (plain && out.http_1_1) return {};
+  out.keep_alive = false;
+  if (!out.http_1_1) return bad_request("header Transfer-Encoding: HTTP/1.0 has none");
+  return with_status(501, "header Transfer-Encoding: only chunked is supported");
+}
+
 }  // namespace
 
 void configure(Parser& parser, const ServerLimits& limits) {
@@ -67,7 +81,9 @@ MaybeError examine(const Parser& parser, const ServerOptions& options, Incoming&
   out.slo = options.slo;
   const std::string_view method(head.method_string().data(), head.method_string().size());
   const std::string_view target(head.target().data(), head.target().size());
-  if (auto error = find_route(method, target, out.routed)) return error;
+  MaybeError unroutable = find_route(method, target, out.routed);
+  if (auto error = examine_transfer_encoding(parser, out)) return error;
+  if (unroutable) return unroutable;
   if (needs_key(out.routed.route) &&
       !authorised(header(parser, http::field::authorization), options.api_keys)) {
     return unauthorised();
