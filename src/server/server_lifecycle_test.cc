@@ -60,6 +60,21 @@ TEST_F(ServerTest, DrainingLetsTheRunningEnd) {
   EXPECT_TRUE(drained.get());
 }
 
+TEST_F(ServerTest, StoppingTellsThoseWhoAreStillSending) {
+  start();
+  Client body(server->port());
+  body.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n{");
+  Client head(server->port());
+  head.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\n");
+  ASSERT_FALSE(head.closed_within(200));  // both are being read by now
+  server->stop();
+  for (Client* client : {&body, &head}) {
+    const Answer answer = client->read_answer();
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_EQ(error(answer)["code"], "draining");
+  }
+}
+
 TEST_F(ServerTest, DrainingEndsWhatOutlastsTheGrace) {
   start();
   fleet->on_submit = hold;

@@ -60,6 +60,7 @@ asio::awaitable<MaybeError> Connection::read_head(Parser& parser) {
                                    asio::redirect_error(asio::use_awaitable, error));
   const bool late = unlimit();
   if (!error) co_return std::nullopt;
+  if (closing_) co_return draining();
   if (late) co_return too_slow("header");
   co_return parse_failure(error, context_.options.limits);
 }
@@ -74,6 +75,7 @@ asio::awaitable<MaybeError> Connection::read_body(Parser& parser, bool expects_c
                             asio::redirect_error(asio::use_awaitable, error));
   const bool late = unlimit();
   if (!error) co_return std::nullopt;
+  if (closing_) co_return draining();
   if (late) co_return too_slow("body");
   co_return parse_failure(error, context_.options.limits);
 }
