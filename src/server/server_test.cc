@@ -276,6 +276,8 @@ TEST_F(ServerTest, IgnoreEosLeavesOnlyTheRequestsOwnStops) {
 
 TEST_F(ServerTest, ListsModels) {
   start({"tiny", "org/big model"});
+  // The chosen token is told even where it is not among the best.
+  EXPECT_EQ(logprobs["top_logprobs"][0], json({{"!", -0.5}, {"bytes:\\xc3", -0.5}}));
   Client client(server->port());
   const json list = json::parse(client.get("/v1/models").body);
   EXPECT_EQ(list["object"], "list");

@@ -1,5 +1,6 @@
 // The two forms in which OpenAI's API gives log-probabilities.
 #include <algorithm>
+#include <utility>
 
 #include "server/api/answer_writer.h"
 #include "server/api/json_write.h"
@@ -69,13 +70,18 @@ void AnswerWriter::append_completion_logprobs(std::string& out,
   list(",\"token_logprobs\":[",
        [&](const auto& placed) { append_json_logprob(out, placed.token.logprob); });
   list(",\"top_logprobs\":[", [&](const auto& placed) {
-    out += '{';
-    for (const auto& best : placed.token.top) {
-      if (&best != placed.token.top.data()) out += ',';
-      append_completion_token(out, best.token);
+    char before = '{';
+    bool chosen_told = false;
+    const auto append_one = [&](TokenId id, float logprob) {
+      out += std::exchange(before, ',');
+      append_completion_token(out, id);
       out += ':';
-      append_json_logprob(out, best.logprob);
-    }
+      append_json_logprob(out, logprob);
+      chosen_told = chosen_told || id == placed.token.token;
+    };
+    for (const auto& best : placed.token.top) append_one(best.token, best.logprob);
+    // The API always tells the chosen token's, so that there may be one more than was asked for.
+    if (!chosen_told) append_one(placed.token.token, placed.token.logprob);
     out += '}';
   });
   list(",\"text_offset\":[",
