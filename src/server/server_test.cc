@@ -233,6 +233,18 @@ TEST_F(ServerTest, LengthIsAFinishReason) {
   EXPECT_EQ(json::parse(chat().body)["choices"][0]["finish_reason"], "length");
 }
 
+TEST_F(ServerTest, CachedTokensAreSummedOverPrompts) {
+  start();
+  fleet->on_submit = [](const request::Request& request) -> Result<Script> {
+    Script script = says("x");
+    script.cached = static_cast<std::int64_t>(request.prompt.size());
+    return script;
+  };
+  const json body = json::parse(completion(R"("prompt":[[1,2],[1,2,3]],"n":2)").body);
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(body["usage"]["prompt_tokens_details"]["cached_tokens"], 5);
+}
+
 TEST_F(ServerTest, ChatLogprobs) {
   start();
   fleet->on_submit = [](const request::Request&) -> Result<Script> {
@@ -264,6 +276,8 @@ TEST_F(ServerTest, CompletionLogprobs) {
   const json& logprobs = body["choices"][0]["logprobs"];
   EXPECT_EQ(logprobs["tokens"], json::array({"bytes:\\xc3", "bytes:\\xa9", "!"}));
   EXPECT_EQ(logprobs["token_logprobs"], json::array({-0.5, -0.5, -0.5}));
+  // The chosen token is told even where it is not among the best.
+  EXPECT_EQ(logprobs["top_logprobs"][0], json({{"!", -0.5}, {"bytes:\\xc3", -0.5}}));
   EXPECT_EQ(logprobs["top_logprobs"][2], json({{"!", -0.5}}));
   EXPECT_EQ(logprobs["text_offset"], json::array({0, 0, 1}));
 }
@@ -276,8 +290,6 @@ TEST_F(ServerTest, IgnoreEosLeavesOnlyTheRequestsOwnStops) {
 
 TEST_F(ServerTest, ListsModels) {
   start({"tiny", "org/big model"});
-  // The chosen token is told even where it is not among the best.
-  EXPECT_EQ(logprobs["top_logprobs"][0], json({{"!", -0.5}, {"bytes:\\xc3", -0.5}}));
   Client client(server->port());
   const json list = json::parse(client.get("/v1/models").body);
   EXPECT_EQ(list["object"], "list");

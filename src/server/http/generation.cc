@@ -74,7 +74,7 @@ class Generation {
   MaybeError failure_;
   std::vector<ChoiceRun> runs_;
   std::size_t open_runs_ = 0;
-  std::int64_t cached_tokens_ = 0;
+  std::vector<std::int64_t> cached_tokens_;  // of each prompt: the most that a choice found
   std::optional<AnswerWriter> writer_;
   bool begun_ = false;  // the head of the events has been written
   Nanos next_keep_alive_;
@@ -126,6 +126,7 @@ void Generation::begin_runs() {
   head.logprobs = asked_.top_logprobs >= 0;
   head.include_usage = asked_.include_usage;
   writer_.emplace(head, *prepared_.model->tokenizer);
+  cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
   for (const request::Request& request : prepared_.requests) {
     runs_.emplace_back(*prepared_.model, asked_, request, arrival_);
@@ -162,7 +163,8 @@ void Generation::absorb() {
   for (StreamItem& item : stream_.take()) {
     ChoiceRun& run = runs_[item.choice];
     if (!run.open) continue;
-    cached_tokens_ = std::max(cached_tokens_, item.output.cached_prompt.count);
+    std::int64_t& cached = cached_tokens_[item.choice / static_cast<std::size_t>(asked_.n)];
+    cached = std::max(cached, item.output.cached_prompt.count);
     if (auto error = run.absorb(std::move(item.output), item.at, *context_.metrics)) {
       failure_ = std::move(error);
     }
@@ -178,7 +180,8 @@ void Generation::absorb() {
 }
 
 Usage Generation::usage() const {
-  Usage usage{prepared_.prompt_tokens, 0, cached_tokens_};
+  Usage usage{prepared_.prompt_tokens, 0, 0};
+  for (const std::int64_t cached : cached_tokens_) usage.cached_tokens += cached;
   for (const ChoiceRun& run : runs_) usage.completion_tokens += run.choice.generated();
   return usage;
 }
