@@ -79,6 +79,8 @@ TEST_F(BadInput, ParametersOutOfRange) {
   start();
   EXPECT_EQ(error(chat(R"("temperature":-1)"))["param"], "temperature");
   EXPECT_EQ(error(chat(R"("max_tokens":-1)"))["param"], "max_tokens");
+  // Above 0, but not as the float that it becomes.
+  EXPECT_EQ(error(chat(R"("top_p":1e-60)"))["param"], "top_p");
   EXPECT_EQ(chat(R"("temperature":NaN)").status, 400);
   for (const char* value : {"0", "-5", "NaN", "nan", "inf", "1e99", "x", "", "5ms"}) {
     const Answer answer = chat("", std::string("x-slo-ttft-ms: ") + value + "\r\n");
@@ -185,8 +187,6 @@ TEST_F(BadInput, UnknownPathsAndMethods) {
   EXPECT_EQ(client.get("/ping").status, 200);
 }
 
-TEST_F(BadInput, EncodedBodies) {
-  start();
 TEST_F(BadInput, ErrorsOfHeadHaveNoBody) {
   start();
   for (const auto& [path, status] : {std::pair("/", 404), std::pair("/v1/chat/completions", 405)}) {
@@ -222,6 +222,8 @@ TEST_F(BadInput, TransferEncodingsOtherThanChunkedEndTheConnection) {
   EXPECT_EQ(client.read_answer().status, 200);
 }
 
+TEST_F(BadInput, EncodedBodies) {
+  start();
   EXPECT_EQ(post(chat_body(), "Content-Encoding: gzip\r\n").status, 415);
 }
 

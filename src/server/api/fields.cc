@@ -64,15 +64,17 @@ std::optional<float> Fields::number(std::string_view name, Range range) {
     return {};
   }
   const double number = found->get<double>();
+  // Looked at as it will be used: a double above 0 may be 0 as a float.
+  const auto used = static_cast<float>(std::clamp(number, -1e30, 1e30));
   const bool in = std::isfinite(number) && number <= range.high &&
-                  (range.above_low ? number > range.low : number >= range.low);
+                  (range.above_low ? used > static_cast<float>(range.low) : number >= range.low);
   if (!in) {
     fail(name, std::string("must be ") + (range.above_low ? "above " : "from ") + shown(range.low) +
                    (range.above_low ? " and at most " : " to ") + shown(range.high) + ", not " +
                    shown(number));
     return {};
   }
-  return static_cast<float>(number);
+  return used;
 }
 
 std::optional<std::string> Fields::string(std::string_view name) {
