@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "kv/block_layout.h"
 
 namespace causeway::app {
 namespace {
@@ -57,6 +58,13 @@ Result<fleet::AttachedModel> PooledBackend::attach(const fleet::CatalogueEntry& 
                                         .max_model_len = entry.max_model_len,
                                         .vocab = config.vocab},
                               .bytes = pinned->bytes()};
+}
+
+Result<Tokens> PooledBackend::kv_capacity(const fleet::ModelSource& source) const {
+  CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(source.directory));
+  CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
+                  kv::plan_block(model::kv_shape(config, storage_of(config)), kv_frame()));
+  return Tokens(layout.tokens.count * frames());
 }
 
 void PooledBackend::detach(ModelId model) {

@@ -16,6 +16,8 @@ class Backend : public fleet::SliceBackend {
  public:
   virtual engine::StepExecutor& executor() = 0;
   virtual std::int64_t frames() const = 0;
+  // Tokens of this model that all frames together hold: no request can have more.
+  virtual Result<Tokens> kv_capacity(const fleet::ModelSource& source) const = 0;
 };
 
 struct PoolOptions {
@@ -34,10 +36,12 @@ class PooledBackend : public Backend {
                                       const fleet::ModelSource& source,
                                       const std::function<bool()>& cancelled) override;
   void detach(ModelId model) override;
+  Result<Tokens> kv_capacity(const fleet::ModelSource& source) const override;
 
  protected:
   // The type that the pool keeps a model's weights in.
   virtual DType storage_of(const model::ModelConfig& config) const = 0;
+  virtual Bytes kv_frame() const = 0;
   // Makes the executor able to run a model that the pool has; returns the tokens of its block.
   virtual Result<Tokens> add(ModelId model, const model::ModelConfig& config) = 0;
   virtual Status remove(ModelId model) = 0;

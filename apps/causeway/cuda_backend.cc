@@ -77,6 +77,7 @@ class CudaBackend final : public PooledBackend {
   Status make_workspace();
   Status make_frames();
   DType storage_of(const model::ModelConfig&) const override { return kStorage; }
+  Bytes kv_frame() const override { return options_.kv_frame; }
   Result<Tokens> add(ModelId model, const model::ModelConfig& config) override;
   Status remove(ModelId model) override { return executor_->remove_model(model); }
 

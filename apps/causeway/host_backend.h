@@ -37,6 +37,7 @@ class HostBackend final : public PooledBackend {
  private:
   Status start();
   DType storage_of(const model::ModelConfig& config) const override;
+  Bytes kv_frame() const override { return options_.kv_frame; }
   Result<Tokens> add(ModelId model, const model::ModelConfig& config) override;
   Status remove(ModelId model) override;
 

@@ -167,13 +167,23 @@ class Lifecycle(unittest.TestCase):
             self.assertEqual(result["answer"]["usage"]["completion_tokens"], 400)
 
     def test_one_model_under_a_served_name_with_a_key(self):
-        with RunningServer(self.model, "--served-model-name", "org/name", "--api-key", "secret",
+        with RunningServer("--served-model-name", "org/name", "--api-key", "secret", self.model,
                            *TINY_MEMORY) as server:
             self.assertEqual(server.request("/v1/models")[0], 401)
             status, models = server.request("/v1/models",
                                             headers={"Authorization": "Bearer secret"})
             self.assertEqual((status, models["data"][0]["id"]), (200, "org/name"))
             self.assertEqual(server.request("/health")[0], 200)
+
+    def test_a_context_that_the_kv_cache_cannot_hold_is_not_promised(self):
+        with RunningServer(self.model, "--kv-frame-bytes", "16kb", "--kv-cache-memory-bytes",
+                           "128kb", "--pool-memory-bytes", "256mb") as server:
+            promised = server.request("/v1/models")[1]["data"][0]["max_model_len"]
+            context = json.loads((self.model / "config.json").read_text())
+            self.assertLess(promised, context["max_position_embeddings"])
+            # Without max_tokens all of the context is asked for.
+            chat = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+            self.assertEqual(server.request("/v1/chat/completions", chat)[0], 200)
 
     def test_taken_port(self):
         with socket.socket() as taken:

@@ -69,6 +69,7 @@ class Serve final : public Command {
     CAUSEWAY_TRY(allow_connections());
     CAUSEWAY_ASSIGN(const auto backend, make_backend(models));
     set_.engine.core.frames = backend->frames();
+    limit_contexts(*backend, models);
 
     server::Server server(set_.server, clock_);
     fleet::SerialSink sink(server.sink());
@@ -290,6 +291,20 @@ class Serve final : public Command {
     }
     if (models.empty()) return not_found(set_.models_dir + ": none of its models can be served");
     return models;
+  }
+
+  // A context that the KV cache cannot hold is not promised: who gives no max_tokens asks for all.
+  static void limit_contexts(const Backend& backend, std::vector<fleet::CatalogueModel>& models) {
+    for (fleet::CatalogueModel& model : models) {
+      const auto held = backend.kv_capacity(model.source);
+      // What is wrong with a model is told when it is loaded.
+      if (!held.ok() || *held >= model.entry->max_model_len) continue;
+      spdlog::warn(
+          "{}: the KV cache holds {} tokens, and so is its context, not {}: see "
+          "--kv-cache-memory-bytes and --max-model-len",
+          model.entry->name, held->count, model.entry->max_model_len.count);
+      model.entry->max_model_len = *held;
+    }
   }
 
   const Clock& clock_;
