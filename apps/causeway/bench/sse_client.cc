@@ -63,8 +63,19 @@ class SseSplitter {
   std::string pending_;
 };
 
+// Any server may answer, so nothing is taken to have the type that it should: what has another,
+// null too, is as if it were not there.
+std::string text_of(const nlohmann::json& object, const char* name, std::string otherwise) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+std::int64_t count_of(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
 bool carries_token(const nlohmann::json& choice) {
-  if (choice.contains("text")) return true;
+  if (choice.contains("text")) return choice["text"].is_string();
   const auto delta = choice.find("delta");
   return delta != choice.end() && delta->contains("content") && !(*delta)["content"].is_null();
 }
@@ -72,11 +83,11 @@ bool carries_token(const nlohmann::json& choice) {
 void take_usage(const nlohmann::json& event, StreamOutcome& outcome) {
   const auto usage = event.find("usage");
   if (usage == event.end() || !usage->is_object()) return;
-  outcome.prompt_tokens = usage->value("prompt_tokens", std::int64_t{0});
-  outcome.completion_tokens = usage->value("completion_tokens", std::int64_t{0});
+  outcome.prompt_tokens = count_of(*usage, "prompt_tokens");
+  outcome.completion_tokens = count_of(*usage, "completion_tokens");
   const auto details = usage->find("prompt_tokens_details");
   if (details != usage->end() && details->is_object()) {
-    outcome.cached_tokens = details->value("cached_tokens", std::int64_t{0});
+    outcome.cached_tokens = count_of(*details, "cached_tokens");
   }
 }
 
@@ -88,7 +99,7 @@ void take_event(std::string_view data, Nanos now, StreamOutcome& outcome) {
     return;
   }
   if (const auto error = event.find("error"); error != event.end()) {
-    outcome.error = error->is_object() ? error->value("message", error->dump()) : error->dump();
+    outcome.error = text_of(*error, "message", error->dump());
     return;
   }
   take_usage(event, outcome);
@@ -96,18 +107,22 @@ void take_event(std::string_view data, Nanos now, StreamOutcome& outcome) {
   if (choices == event.end() || !choices->is_array()) return;
   for (const auto& choice : *choices) {
     const bool finishes = choice.contains("finish_reason") && !choice["finish_reason"].is_null();
-    const bool empty =
-        finishes && choice.value("text", std::string()).empty() && !choice.contains("delta");
+    const bool empty = finishes && text_of(choice, "text", "").empty() && !choice.contains("delta");
     if (carries_token(choice) && !empty) outcome.token_times.push_back(now);
   }
 }
 
 std::string http_error(int status, std::string body) {
   const auto parsed = nlohmann::json::parse(body, nullptr, false);
-  if (parsed.is_object() && parsed.contains("error") && parsed["error"].is_object()) {
-    body = parsed["error"].value("message", body);
+  if (parsed.is_object() && parsed.contains("error")) {
+    body = text_of(parsed["error"], "message", body);
   }
   return "HTTP " + std::to_string(status) + ": " + body.substr(0, kErrorBodyMax);
+}
+
+// An address of IPv6 is in brackets in a URL, and without them for the resolver.
+std::string resolvable(const std::string& host) {
+  return host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
 }
 
 using StreamParser = http::response_parser<http::buffer_body>;
@@ -164,7 +179,7 @@ asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path, 
   error_code error;
   tcp::resolver resolver(co_await asio::this_coro::executor);
   const auto addresses =
-      co_await resolver.async_resolve(endpoint.host, endpoint.port, result_in(error));
+      co_await resolver.async_resolve(resolvable(endpoint.host), endpoint.port, result_in(error));
   beast::tcp_stream stream(co_await asio::this_coro::executor);
   stream.expires_after(std::chrono::nanoseconds(timeout.count));
   if (!error) co_await stream.async_connect(addresses, result_in(error));
@@ -190,23 +205,31 @@ asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path, 
   co_return outcome;
 }
 
+namespace {
+
+// Asynchronous, since the stream's time limit holds for nothing else.
+asio::awaitable<void> fetch(const Endpoint& endpoint, const std::string& path, Nanos timeout,
+                            http::response<http::string_body>& response, error_code& error) {
+  tcp::resolver resolver(co_await asio::this_coro::executor);
+  const auto addresses =
+      co_await resolver.async_resolve(resolvable(endpoint.host), endpoint.port, result_in(error));
+  beast::tcp_stream stream(co_await asio::this_coro::executor);
+  stream.expires_after(std::chrono::nanoseconds(timeout.count));
+  if (!error) co_await stream.async_connect(addresses, result_in(error));
+  const auto request = make_request(endpoint, http::verb::get, path, "");
+  if (!error) co_await http::async_write(stream, request, result_in(error));
+  beast::flat_buffer buffer;
+  if (!error) co_await http::async_read(stream, buffer, response, result_in(error));
+}
+
+}  // namespace
+
 Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout) {
   asio::io_context io;
-  std::string body;
-  error_code error;
-  beast::tcp_stream stream(io);
-  stream.expires_after(std::chrono::nanoseconds(timeout.count));
-  tcp::resolver resolver(io);
-  const auto addresses = resolver.resolve(endpoint.host, endpoint.port, error);
-  if (!error) stream.connect(addresses, error);
   http::response<http::string_body> response;
-  if (!error) {
-    http::write(stream, make_request(endpoint, http::verb::get, path, ""), error);
-  }
-  if (!error) {
-    beast::flat_buffer buffer;
-    http::read(stream, buffer, response, error);
-  }
+  error_code error;
+  asio::co_spawn(io, fetch(endpoint, path, timeout, response, error), asio::detached);
+  io.run();
   if (error) {
     return unavailable("cannot reach " + endpoint.host + ":" + endpoint.port + ": " +
                        error.message() + "; is the server running?");

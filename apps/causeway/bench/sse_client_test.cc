@@ -1,0 +1,110 @@
+#include "bench/sse_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/streambuf.hpp>
+#include <boost/asio/write.hpp>
+#include <optional>
+#include <thread>
+
+namespace causeway::bench {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using ::testing::HasSubstr;
+
+// Answers one request with these bytes, or, without any, never.
+class OneAnswer {
+ public:
+  explicit OneAnswer(const char* address, std::optional<std::string> answer)
+      : acceptor_(io_, tcp::endpoint(asio::ip::make_address(address), 0)),
+        thread_([this, answer = std::move(answer)] {
+          tcp::socket socket = acceptor_.accept();
+          asio::streambuf request;
+          boost::system::error_code error;
+          asio::read_until(socket, request, "\r\n\r\n", error);
+          if (answer) asio::write(socket, asio::buffer(*answer), error);
+          // Until the client has gone, when it has all or has waited long enough.
+          char last;
+          if (!answer) socket.read_some(asio::buffer(&last, 1), error);
+        }) {}
+  ~OneAnswer() { thread_.join(); }
+  std::string port() const { return std::to_string(acceptor_.local_endpoint().port()); }
+
+ private:
+  asio::io_context io_;
+  tcp::acceptor acceptor_;
+  std::thread thread_;
+};
+
+Endpoint at(const OneAnswer& server) {
+  Endpoint endpoint;
+  endpoint.port = server.port();
+  return endpoint;
+}
+
+StreamOutcome stream_of(const std::string& events) {
+  OneAnswer server("127.0.0.1",
+                   "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\n"
+                   "Content-Length: " +
+                       std::to_string(events.size()) + "\r\n\r\n" + events);
+  const RealClock clock;
+  asio::io_context io;
+  std::optional<StreamOutcome> outcome;
+  asio::co_spawn(io, post_stream(at(server), "/completions", "{}", &clock, seconds(20)),
+                 [&](const std::exception_ptr& thrown, StreamOutcome got) {
+                   EXPECT_EQ(thrown, nullptr);
+                   outcome = std::move(got);
+                 });
+  io.run();
+  return outcome.value_or(StreamOutcome());
+}
+
+TEST(SseClient, ValuesOfOtherTypesAreAsIfAbsent) {
+  const auto outcome = stream_of(
+      "data: {\"choices\":[{\"text\":\"a\"},{\"text\":null},7]}\n\n"
+      "data: {\"choices\":[{\"text\":null,\"finish_reason\":\"stop\"}]}\n\n"
+      "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":null,"
+      "\"prompt_tokens_details\":{\"cached_tokens\":\"x\"}}}\n\n"
+      "data: [DONE]\n\n");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.token_times.size(), 1u);
+  EXPECT_EQ(outcome.prompt_tokens, 3);
+  EXPECT_EQ(outcome.completion_tokens, 1);
+  EXPECT_EQ(outcome.cached_tokens, 0);
+}
+
+TEST(SseClient, ErrorsWithoutAMessageAreToldWhole) {
+  EXPECT_THAT(stream_of("data: {\"error\":{\"message\":null,\"code\":5}}\n\n").error,
+              HasSubstr("\"code\":5"));
+}
+
+TEST(SseClient, AServerThatNeverAnswersIsLeft) {
+  OneAnswer server("127.0.0.1", std::nullopt);
+  const auto got = get(at(server), "/models", millis(200));
+  ASSERT_FALSE(got.ok());
+  EXPECT_EQ(got.error().code, ErrorCode::kUnavailable);
+}
+
+TEST(SseClient, AddressesInBrackets) {
+  std::optional<OneAnswer> server;
+  try {
+    server.emplace("::1", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+  } catch (const boost::system::system_error&) {
+    GTEST_SKIP() << "this machine has no IPv6";
+  }
+  const auto endpoint = parse_base_url("http://[::1]:" + server->port(), "");
+  ASSERT_TRUE(endpoint.ok());
+  const auto got = get(*endpoint, "/models", seconds(20));
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  EXPECT_EQ(*got, "ok");
+}
+
+}  // namespace
+}  // namespace causeway::bench
