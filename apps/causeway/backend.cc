@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "kv/block_layout.h"
 
 namespace causeway::app {
 namespace {
@@ -62,9 +61,12 @@ Result<fleet::AttachedModel> PooledBackend::attach(const fleet::CatalogueEntry& 
 
 Result<Tokens> PooledBackend::kv_capacity(const fleet::ModelSource& source) const {
   CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(source.directory));
-  CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
-                  kv::plan_block(model::kv_shape(config, storage_of(config)), kv_frame()));
+  CAUSEWAY_ASSIGN(const kv::BlockLayout layout, layout_of(config));
   return Tokens(layout.tokens.count * frames());
+}
+
+Result<kv::BlockLayout> PooledBackend::layout_of(const model::ModelConfig& config) const {
+  return kv::plan_block(model::kv_shape(config, storage_of(config)), kv_frame());
 }
 
 void PooledBackend::detach(ModelId model) {

@@ -7,6 +7,7 @@
 #include "device/host_memory.h"
 #include "engine/step_executor.h"
 #include "fleet/slice_backend.h"
+#include "kv/block_layout.h"
 #include "model/config.h"
 #include "weights/model_pool.h"
 
@@ -42,6 +43,8 @@ class PooledBackend : public Backend {
   // The type that the pool keeps a model's weights in.
   virtual DType storage_of(const model::ModelConfig& config) const = 0;
   virtual Bytes kv_frame() const = 0;
+  // How a model's KV lies in a frame.
+  Result<kv::BlockLayout> layout_of(const model::ModelConfig& config) const;
   // Makes the executor able to run a model that the pool has; returns the tokens of its block.
   virtual Result<Tokens> add(ModelId model, const model::ModelConfig& config) = 0;
   virtual Status remove(ModelId model) = 0;

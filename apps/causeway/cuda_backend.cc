@@ -202,8 +202,7 @@ Result<fleet::AttachedModel> CudaBackend::attach(const fleet::CatalogueEntry& en
 }
 
 Result<Tokens> CudaBackend::add(ModelId model, const model::ModelConfig& config) {
-  CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
-                  kv::plan_block(model::kv_shape(config, kStorage), options_.kv_frame));
+  CAUSEWAY_ASSIGN(const kv::BlockLayout layout, layout_of(config));
   CAUSEWAY_ASSIGN(auto home, pool().pin(model));
   CAUSEWAY_ASSIGN(auto resident,
                   weights::make_resident(std::move(home), memory(), *slice_, kCopyPatience));

@@ -40,14 +40,12 @@ DType HostBackend::storage_of(const model::ModelConfig& config) const {
 }
 
 Result<Tokens> HostBackend::add(ModelId model, const model::ModelConfig& config) {
-  const DType kv_dtype = storage_of(config);
-  CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
-                  kv::plan_block(model::kv_shape(config, kv_dtype), options_.kv_frame));
+  CAUSEWAY_ASSIGN(const kv::BlockLayout layout, layout_of(config));
   CAUSEWAY_ASSIGN(auto pinned, pool().pin(model));
   CAUSEWAY_TRY(executor_->add_model(
       model, {.forward = std::make_unique<model::HostForward>(config, std::move(pinned)),
               .layout = layout,
-              .kv_dtype = kv_dtype}));
+              .kv_dtype = storage_of(config)}));
   return layout.tokens;
 }
 

@@ -241,16 +241,27 @@ class BlockingExecutor final : public StepExecutor {
   std::latch freed_{1};
 };
 
-TEST(EngineLoop, HeldByItsDeviceIsSeenToHang) {
+// An engine whose loop the driver holds with one request.
+class HeldEngine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(engine->add_model(kModel, kFacts).ok());
+    ASSERT_TRUE(engine->submit(make_request(1, 5)).ok());
+    executor.wait_until_blocked();
+  }
+  static EngineOptions options() {
+    EngineOptions options;
+    options.core.frames = 16;
+    return options;
+  }
+
   const RealClock clock;
-  BlockingExecutor executor(millis(50));
+  BlockingExecutor executor{millis(50)};
   CollectingSink sink;
-  EngineOptions options;
-  options.core.frames = 16;
-  const auto engine = Engine::start(options, clock, executor, sink).value();
-  ASSERT_TRUE(engine->add_model(kModel, kFacts).ok());
-  ASSERT_TRUE(engine->submit(make_request(1, 5)).ok());
-  executor.wait_until_blocked();
+  const std::unique_ptr<Engine> engine = Engine::start(options(), clock, executor, sink).value();
+};
+
+TEST_F(HeldEngine, IsSeenToHang) {
   const Nanos start = clock.now();
   while (!engine->observe().hung && clock.now() - start < seconds(20)) std::this_thread::yield();
   EXPECT_TRUE(engine->observe().hung);
@@ -260,16 +271,7 @@ TEST(EngineLoop, HeldByItsDeviceIsSeenToHang) {
   EXPECT_FALSE(engine->observe().hung);  // asleep is not held
 }
 
-TEST(EngineLoop, HeldByItsDeviceIsLeftWhenTheEngineStops) {
-  const RealClock clock;
-  BlockingExecutor executor(millis(50));
-  CollectingSink sink;
-  EngineOptions options;
-  options.core.frames = 16;
-  const auto engine = Engine::start(options, clock, executor, sink).value();
-  ASSERT_TRUE(engine->add_model(kModel, kFacts).ok());
-  ASSERT_TRUE(engine->submit(make_request(1, 5)).ok());
-  executor.wait_until_blocked();
+TEST_F(HeldEngine, IsLeftWhenItStops) {
   auto stopped = std::async(std::launch::async, [&] { engine->stop(Nanos(0)); });
   EXPECT_EQ(stopped.wait_for(std::chrono::seconds(20)), std::future_status::ready);
   EXPECT_TRUE(engine->observe().hung);

@@ -125,6 +125,16 @@ std::string resolvable(const std::string& host) {
   return host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
 }
 
+// `stream` gives up `timeout` from now.
+asio::awaitable<void> connect(beast::tcp_stream& stream, const Endpoint& endpoint, Nanos timeout,
+                              error_code& error) {
+  tcp::resolver resolver(co_await asio::this_coro::executor);
+  const auto addresses =
+      co_await resolver.async_resolve(resolvable(endpoint.host), endpoint.port, result_in(error));
+  stream.expires_after(std::chrono::nanoseconds(timeout.count));
+  if (!error) co_await stream.async_connect(addresses, result_in(error));
+}
+
 using StreamParser = http::response_parser<http::buffer_body>;
 
 // Reads the body to its end, handing each piece to the splitter (or, for an error, collecting it).
@@ -177,12 +187,8 @@ asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path, 
   StreamOutcome outcome;
   outcome.sent = clock->now();
   error_code error;
-  tcp::resolver resolver(co_await asio::this_coro::executor);
-  const auto addresses =
-      co_await resolver.async_resolve(resolvable(endpoint.host), endpoint.port, result_in(error));
   beast::tcp_stream stream(co_await asio::this_coro::executor);
-  stream.expires_after(std::chrono::nanoseconds(timeout.count));
-  if (!error) co_await stream.async_connect(addresses, result_in(error));
+  co_await connect(stream, endpoint, timeout, error);
   if (!error) {
     stream.socket().set_option(tcp::no_delay(true), error);
     auto request = make_request(endpoint, http::verb::post, path, std::move(body));
@@ -210,12 +216,8 @@ namespace {
 // Asynchronous, since the stream's time limit holds for nothing else.
 asio::awaitable<void> fetch(const Endpoint& endpoint, const std::string& path, Nanos timeout,
                             http::response<http::string_body>& response, error_code& error) {
-  tcp::resolver resolver(co_await asio::this_coro::executor);
-  const auto addresses =
-      co_await resolver.async_resolve(resolvable(endpoint.host), endpoint.port, result_in(error));
   beast::tcp_stream stream(co_await asio::this_coro::executor);
-  stream.expires_after(std::chrono::nanoseconds(timeout.count));
-  if (!error) co_await stream.async_connect(addresses, result_in(error));
+  co_await connect(stream, endpoint, timeout, error);
   const auto request = make_request(endpoint, http::verb::get, path, "");
   if (!error) co_await http::async_write(stream, request, result_in(error));
   beast::flat_buffer buffer;
