@@ -76,6 +76,7 @@ void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
     }
     if (model.requests == 0 && demand.requests > 0) {
       model.ticket = ++state_->tickets;
+      model.left_at = State::kNever;
       if (!contended && model.groups.serves()) model.served_since = now;
     }
     model.requests = demand.requests;
@@ -174,11 +175,12 @@ double Residency::link_rate() const { return state_->link_rate(); }
 Residency::Counters Residency::counters() const { return state_->counters; }
 
 std::optional<Nanos> Residency::next_turn_end(Nanos now) const {
-  if (state_->first_waiting() == nullptr) return std::nullopt;
+  const State::Model* waiting = state_->first_waiting();
+  if (waiting == nullptr) return std::nullopt;
   std::optional<Nanos> next;
   for (const auto& [id, model] : state_->models) {
     if (model.requests == 0 || !model.groups.serves() || model.pinned) continue;
-    const Nanos end = state_->turn_end(model);
+    const Nanos end = state_->turn_end(model, *waiting);
     if (end > now && (!next || end < *next)) next = end;
   }
   return next;

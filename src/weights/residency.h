@@ -14,9 +14,11 @@
 // - The queue is first come, first served: by when a model's requests began to wait. An arrival
 //   gets all the room that its required groups lack, or evicts nothing.
 // - Room is taken from cached groups that a step can also read at home; then from models without
-//   requests, cheapest to bring back first (bytes × rate of requests); then from models in the
-//   queue behind; then from models whose turn is over, longest served first. Groups are dropped
-//   from the end of the reading order, only as many as are needed.
+//   requests, cheapest to bring back first (bytes × rate of requests); then from models whose turn
+//   is over, longest served first; then from what models further back in the queue still have.
+//   Groups are dropped from the end of the reading order, only as many as are needed.
+// - A model that left when its turn was over takes no other's place before the other has had a
+//   whole turn since: two models do not swap for the sake of a third.
 // - Pinned models keep their place from when all that a step needs is cached; models with a step in
 //   flight are left to drain first ("leaving"), and are not stepped meanwhile.
 // - Groups that a step can read at home come along when no model waits for room, into free extents

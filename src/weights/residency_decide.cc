@@ -35,7 +35,7 @@ void Residency::State::shrink(Nanos now) {
     if (model.steps > 0) {
       model.leaving = true;
     } else {
-      evict(model);
+      evict(model, now);
     }
   }
 }
@@ -47,7 +47,7 @@ void Residency::State::start_arrivals(Nanos now) {
     RoomWanted wanted;
     wanted.extents = front->groups.lacks_required() - (budget - used());
     wanted.taker = front;
-    if (wanted.extents > 0 && !(plan_room(wanted, now) && execute_plan())) return;
+    if (wanted.extents > 0 && !(plan_room(wanted, now) && execute_plan(now))) return;
     begin_arrival(*front, now);
   }
 }
@@ -87,7 +87,7 @@ void Residency::State::bring_optional(Model& model, Nanos now) {
     wanted.taker = &model;
     wanted.last = Victims::kIdle;
     wanted.optional = true;
-    if (wanted.extents > 0 && !(plan_room(wanted, now) && execute_plan())) continue;
+    if (wanted.extents > 0 && !(plan_room(wanted, now) && execute_plan(now))) continue;
     bring(model, group, now);
     model.under_way.optional = true;
   }
@@ -109,9 +109,11 @@ void Residency::State::bring_optional_alone(Nanos now) {
 
 // Sets Model::planned of those whose room would be taken. False: not all that is wanted.
 bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
+  const std::int64_t pinned = pinned_extents();
   for (auto& [id, model] : models) {
     model.planned = 0;
     model.plan_leaves = false;
+    model.idle = model.requests == 0 || model.gave_up || !fits(model, pinned);
   }
   std::int64_t left = wanted.extents;
   for (int i = 0; i <= static_cast<int>(wanted.last) && left > 0; ++i) {
@@ -130,15 +132,15 @@ bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
 std::int64_t Residency::State::room_of(const Model& model, Victims kind, const RoomWanted& wanted,
                                        Nanos now) const {
   if (&model == wanted.taker || pinned_down(model) || model.groups.arriving() > 0) return 0;
-  const bool idle = model.requests == 0 || model.gave_up;
   if (wanted.optional) {
     const bool rarer = 2 * heat(model, now) < heat(*wanted.taker, now);
-    if (!idle || !rarer || model.steps > 0 || kind != Victims::kIdle) return 0;
+    if (!model.idle || !rarer || model.steps > 0 || kind != Victims::kIdle) return 0;
   }
   if (kind == Victims::kOptional) return model.steps > 0 ? 0 : model.groups.optional_used();
-  Victims own = now >= turn_end(model) ? Victims::kTurnOver : Victims::kInTurn;
+  Victims own = Victims::kInTurn;
+  if (wanted.taker != nullptr && now >= turn_end(model, *wanted.taker)) own = Victims::kTurnOver;
   if (!model.groups.serves()) own = Victims::kQueued;
-  if (idle) own = Victims::kIdle;
+  if (model.idle) own = Victims::kIdle;
   return kind == own ? model.groups.used() - model.planned : 0;
 }
 
@@ -200,7 +202,7 @@ void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
 }
 
 // All or nothing. False: steps must end first; the victims are marked as leaving.
-bool Residency::State::execute_plan() {
+bool Residency::State::execute_plan(Nanos now) {
   bool drained = true;
   for (auto& [id, model] : models) {
     if (model.planned == 0) continue;
@@ -209,18 +211,20 @@ bool Residency::State::execute_plan() {
   }
   if (!drained) return false;
   for (auto& [id, model] : models) {
-    if (model.planned > 0) evict(model);
+    if (model.planned > 0) evict(model, now);
   }
   return true;
 }
 
-void Residency::State::evict(Model& model) {
+void Residency::State::evict(Model& model, Nanos now) {
   const bool served = model.groups.serves();
   model.groups.drop_from_end(model.planned);
   model.planned = 0;
   model.leaving = false;
   counters.evictions += 1;
-  if (served && !model.groups.serves() && model.requests > 0) model.ticket = ++tickets;
+  if (!served || model.groups.serves() || model.requests == 0) return;
+  model.ticket = ++tickets;
+  model.left_at = now;
 }
 
 }  // namespace causeway::weights

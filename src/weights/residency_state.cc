@@ -77,9 +77,9 @@ Nanos Residency::State::copy_time(Bytes bytes) const {
   return nanos_from_seconds(static_cast<double>(bytes.count) / link_rate());
 }
 
-Nanos Residency::State::turn_end(const Model& model) const {
+Nanos Residency::State::turn_end(const Model& model, const Model& waiting) const {
   const double brings = to_seconds(copy_time(model.groups.required_bytes()));
-  return model.served_since +
+  return std::max(model.served_since, waiting.left_at) +
          std::max(options.turn_min, nanos_from_seconds(options.turn_factor * brings));
 }
 

@@ -1,6 +1,8 @@
 // The state behind weights/residency.h. Internal to this room.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -11,6 +13,8 @@ namespace causeway::weights {
 
 class Residency::State {
  public:
+  static constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::min());
+
   // What an arrival brings, and how that went.
   struct Arrival {
     bool required = false, required_failed = false;
@@ -32,6 +36,7 @@ class Residency::State {
     bool pinned = false;
     bool leaving = false;
     Nanos served_since{};
+    Nanos left_at = kNever;  // when its turn was ended for another, if it waits since
 
     int steps = 0;     // in flight
     int poisoned = 0;  // the oldest of them
@@ -42,6 +47,8 @@ class Residency::State {
     int optional_attempts = 0;  // in which another did
     bool gave_up = false;
 
+    // As plan_room() found it.
+    bool idle = false;         // has no requests that could be served
     std::int64_t planned = 0;  // extents that plan_room() would take
     bool plan_leaves = false;  // more than what its steps can do without
   };
@@ -53,11 +60,11 @@ class Residency::State {
   };
 
   // Whose room may be taken, in this order.
-  enum class Victims : std::uint8_t { kOptional, kIdle, kQueued, kTurnOver, kInTurn };
+  enum class Victims : std::uint8_t { kOptional, kIdle, kTurnOver, kQueued, kInTurn };
   struct RoomWanted {
     std::int64_t extents = 0;
     const Model* taker = nullptr;  // null: the budget
-    Victims last = Victims::kTurnOver;
+    Victims last = Victims::kQueued;
     bool optional = false;  // for a group that a step can do without
   };
 
@@ -74,7 +81,8 @@ class Residency::State {
   double heat(const Model& model, Nanos now) const;
   double link_rate() const;
   Nanos copy_time(Bytes bytes) const;
-  Nanos turn_end(const Model& model) const;
+  // Against one that waits. The turn of a model counts anew against one that left before it.
+  Nanos turn_end(const Model& model, const Model& waiting) const;
 
   // The copy's end is taken off the link, and the time since the link's last event is returned.
   Nanos end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now);
@@ -114,8 +122,8 @@ class Residency::State {
   double rank_of(const Model& model, Victims kind, std::int64_t extents, Nanos now) const;
   std::int64_t take_from(Victims kind, std::int64_t wanted, Nanos now);
   void choose(Victims kind, std::int64_t wanted, Nanos now);
-  bool execute_plan();
-  void evict(Model& model);
+  bool execute_plan(Nanos now);
+  void evict(Model& model, Nanos now);
 
   std::vector<Candidate> candidates_;
   std::vector<Candidate> chosen_;
