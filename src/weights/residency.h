@@ -25,7 +25,8 @@
 //   or those of models without requests that are asked for less than half as often.
 //
 // The wait of a model is bounded. With n models, arrivals that succeed and steps that end, a model
-// is served after at most the turns of the others, n arrivals, and n times the longest steps.
+// is served after at most the turns of the others, n arrivals, and 5 n of the longest steps. The
+// queue is strict: a model that would fit now still waits for a larger one before it.
 //
 // An extent that neighbouring groups share is committed while one of them needs it. After
 // set_budget() to less than is committed, committed extents only ever shrink until they fit.

@@ -291,6 +291,30 @@ TEST(Residency, AllOrNothingIsEvicted) {
   EXPECT_FALSE(cache.ready(kB));
 }
 
+TEST(Residency, ATurnIsNotRenewedWhileAnotherModelWaits) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.add(kC, model_of(4, 1));
+  const std::vector<ModelDemand> first = {{.model = kA, .requests = 1},
+                                          {.model = kB, .requests = 1}};
+  cache.demand(first);
+  cache.decide();
+  cache.copies_end();
+  const Nanos turns_end = cache.now + millis(500);
+  const std::vector<ModelDemand> all = {
+      {.model = kA, .requests = 1}, {.model = kB, .requests = 1}, {.model = kC, .requests = 1}};
+  cache.demand(all);
+  EXPECT_TRUE(cache.decide().empty());
+  cache.now += millis(400);
+  cache.demand(std::vector<ModelDemand>(all.begin() + 1, all.end()));
+  EXPECT_TRUE(cache.decide().empty());  // B is in its turn, and A alone is not enough
+  cache.demand(all);
+  cache.now = turns_end;
+  ASSERT_EQ(cache.decide().size(), 7u);
+  EXPECT_EQ(cache.copies.front().model, kC);
+}
+
 TEST(Residency, TheQueueIsServedInOrderByTwoArrivalsAtOnce) {
   Cache cache(options_of(6));
   for (const ModelId model : {kA, kB, kC}) cache.add(model, model_of(2, 1));
@@ -398,6 +422,20 @@ TEST(Residency, TwoFailedArrivalsInARowAreGivenUpUntilTheNextRequest) {
   cache.copies_end();
   EXPECT_TRUE(cache.ready(kA));
   EXPECT_FALSE(cache.residency.gave_up(kA));
+}
+
+TEST(Residency, FailuresCountInARow) {
+  Cache cache(options_of(2));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  for (int i = 0; i < 3; ++i) {
+    cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+    cache.decide();
+    cache.copies_end(millis(1), false);
+    EXPECT_FALSE(cache.residency.gave_up(kA));
+    cache.use(kA);
+    cache.use(kB);  // takes A's place
+  }
 }
 
 TEST(Residency, APinnedModelNeverLeaves) {
