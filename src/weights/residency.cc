@@ -1,0 +1,189 @@
+#include "weights/residency.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "weights/residency_state.h"
+
+namespace causeway::weights {
+namespace {
+
+std::string name_of(ModelId model) { return "model " + std::to_string(model.value); }
+
+}  // namespace
+
+Residency::Residency(const ResidencyOptions& options) : state_(std::make_unique<State>(options)) {
+  CAUSEWAY_CHECK(options.extent.count > 0 && options.extents >= 0, "a cache without extents");
+  CAUSEWAY_CHECK(options.link_bytes_per_second > 0 && options.rate_decay.count > 0);
+  CAUSEWAY_CHECK(options.arrivals_max > 0 && options.attempts_max > 0);
+}
+
+Residency::~Residency() = default;
+
+Status Residency::add_model(ModelId model, std::vector<ResidentGroup> groups) {
+  if (state_->models.contains(model)) return invalid_argument(name_of(model) + " is known already");
+  State::Model added{.id = model, .groups = ResidentGroups(groups, state_->options.extent)};
+  const std::int64_t extents = added.groups.extents();
+  if (extents > state_->budget) {
+    return exhausted("the weights of " + name_of(model) + " take " + std::to_string(extents) +
+                     " extents, the cache has " + std::to_string(state_->budget));
+  }
+  state_->models.emplace(model, std::move(added));
+  return {};
+}
+
+Status Residency::remove_model(ModelId model, std::vector<WeightCommand>& out) {
+  const auto found = state_->models.find(model);
+  if (found == state_->models.end()) return not_found(name_of(model) + " is not known");
+  State::Model& removed = found->second;
+  if (removed.steps > 0) return unavailable("a step of " + name_of(model) + " is in flight");
+  if (removed.groups.arriving() > 0) return unavailable(name_of(model) + " arrives");
+  removed.groups.drop_from_end(removed.groups.used());
+  removed.groups.append_decommits(model, out);
+  state_->models.erase(found);
+  return {};
+}
+
+void Residency::set_pinned(ModelId model, bool pinned) { state_->at(model).pinned = pinned; }
+
+Status Residency::set_budget(std::int64_t extents) {
+  CAUSEWAY_CHECK(extents >= 0, "a negative budget");
+  std::int64_t pinned = 0;
+  for (const auto& [id, model] : state_->models) {
+    if (model.pinned) pinned += model.groups.extents();
+  }
+  if (extents < state_->budget && pinned > extents) {
+    return exhausted("the pinned models take " + std::to_string(pinned) +
+                     " extents, the budget would be " + std::to_string(extents));
+  }
+  state_->budget = extents;
+  return {};
+}
+
+void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
+  // A model that is asked again gets a new turn, unless another waits for its place already.
+  const bool contended = state_->first_waiting() != nullptr;
+  const std::uint64_t call = ++state_->demand_calls;
+  for (const ModelDemand& demand : demands) {
+    State::Model& model = state_->at(demand.model);
+    if (demand.arrived > 0) {
+      model.heat = state_->heat(model, now) + static_cast<double>(demand.arrived);
+      model.heat_at = now;
+      model.last_used = now;
+    }
+    if (model.requests == 0 && demand.requests > 0) {
+      model.ticket = ++state_->tickets;
+      model.left_at = State::kNever;
+      if (!contended && model.groups.serves()) model.served_since = now;
+    }
+    model.requests = demand.requests;
+    model.demand_call = call;
+  }
+  for (auto& [id, model] : state_->models) {
+    if (model.demand_call != call) model.requests = 0;
+  }
+}
+
+void Residency::decide(Nanos now, std::vector<WeightCommand>& out) { state_->decide(now, out); }
+
+void Residency::step_begins(ModelId model) {
+  State::Model& stepped = state_->at(model);
+  CAUSEWAY_CHECK(!stepped.leaving && !stepped.gave_up, "the model is not to be stepped");
+  CAUSEWAY_CHECK(stepped.groups.steppable(), "a group that the step reads is not on its way");
+  stepped.steps += 1;
+}
+
+bool Residency::step_ended(ModelId model, Nanos now) {
+  State::Model& stepped = state_->at(model);
+  CAUSEWAY_CHECK(stepped.steps > 0, "no step is in flight");
+  stepped.steps -= 1;
+  stepped.last_used = now;
+  if (stepped.steps == 0) stepped.groups.release_held();
+  if (stepped.poisoned == 0) return true;
+  stepped.poisoned -= 1;
+  return false;
+}
+
+void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos now) {
+  State::Model& there = state_->at(model);
+  there.under_way.time += state_->end_copy(there, group, arrival, now);
+  there.under_way.bytes += there.groups.at(group).bytes;
+  state_->counters.brought += there.groups.at(group).bytes;
+  const bool served = there.groups.serves();
+  there.groups.arrived(group);
+  if (!served && there.groups.serves()) there.served_since = now;
+  if (there.groups.arriving() == 0) state_->end_arrival(there);
+}
+
+void Residency::failed(ModelId model, int group, std::uint32_t arrival, Nanos now) {
+  State::Model& lacking = state_->at(model);
+  state_->end_copy(lacking, group, arrival, now);
+  const bool required = lacking.groups.at(group).required;
+  // All steps in flight were begun while a required group was on its way: it was at home before.
+  if (required) lacking.poisoned = lacking.steps;
+  lacking.groups.lose(group, required && lacking.steps > 0);
+  (required ? lacking.under_way.required_failed : lacking.under_way.optional_failed) = true;
+  if (lacking.groups.arriving() == 0) state_->end_arrival(lacking);
+}
+
+Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos now) const {
+  const State::Model& asked = state_->at(model);
+  if (asked.leaving || asked.gave_up || !asked.groups.steppable()) return {};
+  if (asked.groups.serves()) return {.now = true, .at = {}};
+  Bytes before, needed;
+  for (const State::Copy& copy : state_->link) {
+    before += copy.bytes;
+    if (copy.model == &asked && asked.groups.at(copy.group).required) needed = before;
+  }
+  const Nanos there = state_->link_event + state_->copy_time(needed);
+  const Nanos at = std::max(there, now) - computes;
+  if (at <= now) return {.now = true, .at = {}};
+  return {.now = false, .at = at};
+}
+
+bool Residency::gave_up(ModelId model) const { return state_->at(model).gave_up || !fits(model); }
+
+void Residency::clear_failure(ModelId model) {
+  State::Model& cleared = state_->at(model);
+  if (cleared.gave_up) cleared.ticket = ++state_->tickets;
+  cleared.gave_up = false;
+  cleared.attempts = cleared.optional_attempts = 0;
+}
+
+bool Residency::fits(ModelId model) const {
+  return state_->fits(state_->at(model), state_->pinned_extents());
+}
+
+GroupPlace Residency::place(ModelId model, int group) const {
+  return state_->at(model).groups.at(group).place;
+}
+
+std::uint32_t Residency::arrival(ModelId model, int group) const {
+  return state_->at(model).groups.at(group).arrival;
+}
+
+bool Residency::all_cached(ModelId model) const { return state_->at(model).groups.all_cached(); }
+bool Residency::leaving(ModelId model) const { return state_->at(model).leaving; }
+Bytes Residency::cached_bytes(ModelId model) const {
+  return state_->at(model).groups.cached_bytes();
+}
+std::int64_t Residency::committed_extents() const { return state_->committed(); }
+double Residency::link_rate() const { return state_->link_rate(); }
+Residency::Counters Residency::counters() const { return state_->counters; }
+
+std::optional<Nanos> Residency::next_turn_end(Nanos now) const {
+  const State::Model* waiting = state_->first_waiting();
+  if (waiting == nullptr) return std::nullopt;
+  std::optional<Nanos> next;
+  for (const auto& [id, model] : state_->models) {
+    if (model.requests == 0 || !model.groups.serves() || model.pinned) continue;
+    const Nanos end = state_->turn_end(model, *waiting);
+    if (end > now && (!next || end < *next)) next = end;
+  }
+  return next;
+}
+
+}  // namespace causeway::weights

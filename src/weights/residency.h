@@ -1,0 +1,165 @@
+// What HBM holds of the weights whose home is host memory: which models come, which give way, when
+// a step may start. docs/design/residency.md draws the parts around it.
+//
+// A state machine: events and `now` in, commands out; no clock, no I/O, no threads, no memory but
+// its tables. A WeightMover executes the commands in their order.
+//
+//   group   home ──bring──▶ arriving ──arrived──▶ cached ──drop──▶ home
+//                              └──────failed──────▶ home (extents stay until no step uses them)
+//
+//   model   queue (requests, groups missing) ──▶ arriving ──▶ served ──turn over──▶ leaving ─┐
+//             ▲──────────── at the end, if it still has requests ◀── last step ended ────────┘
+//
+// Rules
+// - The queue is first come, first served: by when a model's requests began to wait. An arrival
+//   gets all the room that its required groups lack, or evicts nothing.
+// - Room is taken from cached groups that a step can also read at home; then from models without
+//   requests, cheapest to bring back first (bytes × rate of requests); then from models whose turn
+//   is over, longest served first; then from what models further back in the queue still have.
+//   Groups are dropped from the end of the reading order, only as many as are needed.
+// - A model that left when its turn was over takes no other's place before the other has had a
+//   whole turn since: two models do not swap for the sake of a third.
+// - Pinned models keep their place from when all that a step needs is cached; models with a step in
+//   flight are left to drain first ("leaving"), and are not stepped meanwhile.
+// - Groups that a step can read at home come along when no model waits for room, into free extents
+//   or those of models without requests that are asked for less than half as often.
+//
+// The wait of a model is bounded. With n models, arrivals that succeed and steps that end, a model
+// is served after at most the turns of the others, n arrivals, and 5 n of the longest steps. The
+// queue is strict: a model that would fit now still waits for a larger one before it.
+//
+// An extent that neighbouring groups share is committed while one of them needs it. After
+// set_budget() to less than is committed, committed extents only ever shrink until they fit.
+//
+// One thread. Calls for a model that is not known fail a CHECK, where no error is documented.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace causeway::weights {
+
+// One group of a model, in the order in which a step reads them.
+struct ResidentGroup {
+  Bytes offset;  // in the model's range
+  Bytes bytes;   // ≥ 1
+  // A step can read it at home until it is cached (the embedding when untied); such groups stand
+  // last. All others are "required".
+  bool readable_at_home = false;
+};
+
+struct ResidencyOptions {
+  Bytes extent = mib(32);
+  std::int64_t extents = 0;  // budget of the cache
+  Nanos turn_min = millis(500);
+  double turn_factor = 4;               // × the time that bringing the model takes
+  Nanos rate_decay = seconds(60);       // time constant of the decayed request rate
+  double link_bytes_per_second = 50e9;  // until arrivals have shown better
+  int arrivals_max = 2;                 // under way at once
+  int attempts_max = 2;                 // failed arrivals in a row before requests fail
+};
+
+struct WeightCommand {
+  enum class Kind : std::uint8_t { kDecommit, kCommit, kBring };
+  Kind kind = Kind::kBring;
+  ModelId model;
+  // kCommit, kDecommit: of the model's range.
+  std::int64_t first_extent = 0;
+  std::int64_t extents = 0;
+  // kBring.
+  int group = 0;
+  std::uint32_t arrival = 0;  // counts up per model from 1: the value that its semaphores get
+};
+
+struct ModelDemand {
+  ModelId model;
+  std::int64_t requests = 0;  // unfinished now
+  std::int64_t arrived = 0;   // new since the last call
+};
+
+enum class GroupPlace : std::uint8_t { kHome, kArriving, kCached };
+
+class Residency {
+ public:
+  explicit Residency(const ResidencyOptions& options);
+  ~Residency();
+  Residency(const Residency&) = delete;
+  Residency& operator=(const Residency&) = delete;
+
+  // kResourceExhausted, with the numbers, when the extents of the groups exceed the budget;
+  // kInvalidArgument when the model is known. A group without bytes, or a required one after one
+  // that is not, fails a CHECK.
+  Status add_model(ModelId model, std::vector<ResidentGroup> groups);
+  // Appends the commands that give its extents back. kUnavailable while a step of it is in flight
+  // or a group arrives; kNotFound when the model is not known.
+  Status remove_model(ModelId model, std::vector<WeightCommand>& out);
+  // By the user: never evicted once it is there. A pin brings nothing by itself.
+  void set_pinned(ModelId model, bool pinned);
+  // kResourceExhausted when the pinned models do not fit a budget that shrinks. A smaller budget
+  // evicts over the next decide() calls, also models within their turn.
+  Status set_budget(std::int64_t extents);
+
+  // Models not named have no requests. Models that begin to wait in one call queue in its order.
+  void demand(std::span<const ModelDemand> demands, Nanos now);
+  // Appends commands: first decommits, then commits, then brings, so that committed extents stay
+  // within the budget after each of them.
+  void decide(Nanos now, std::vector<WeightCommand>& out);
+
+  // A CHECK fails unless every required group is cached or arriving, and the model is not leaving.
+  void step_begins(ModelId model);
+  // The oldest step in flight of the model. False: poisoned: something that it read did not arrive;
+  // its results are void. failed() of a copy must be told before the end of a step that waited for
+  // it: the mover posts the event before it raises the semaphore.
+  [[nodiscard]] bool step_ended(ModelId model, Nanos now);
+
+  // Exactly one of the two for each bring.
+  void arrived(ModelId model, int group, std::uint32_t arrival, Nanos now);
+  void failed(ModelId model, int group, std::uint32_t arrival, Nanos now);
+
+  // Whether a step that computes for `computes` may be submitted now; when not, and only time is
+  // missing, when to ask again (nullopt: after an event or a decide()).
+  struct Readiness {
+    bool now = false;
+    std::optional<Nanos> at;
+  };
+  Readiness readiness(ModelId model, Nanos computes, Nanos now) const;
+
+  // Its requests are to end with an error: attempts_max arrivals failed in a row, which
+  // clear_failure() forgets; or it does not fit (see fits()), which clear_failure() cannot change.
+  bool gave_up(ModelId model) const;
+  void clear_failure(ModelId model);  // the model queues anew
+  // Whether its required groups fit the budget beside the pinned models that are there.
+  bool fits(ModelId model) const;
+
+  GroupPlace place(ModelId model, int group) const;
+  std::uint32_t arrival(ModelId model, int group) const;  // of its last bring; 0 before the first
+  bool all_cached(ModelId model) const;  // every group, also those readable at home
+  bool leaving(ModelId model) const;     // as of the last decide()
+  Bytes cached_bytes(ModelId model) const;
+  std::int64_t committed_extents() const;
+  double link_rate() const;  // bytes per second: moving average over arrivals
+  // When the next turn ends that a model in the queue waits for: decide() then has more to give.
+  std::optional<Nanos> next_turn_end(Nanos now) const;
+
+  struct Counters {
+    std::int64_t arrivals = 0;   // begun
+    std::int64_t evictions = 0;  // a model lost groups to another, or to a smaller budget
+    std::int64_t failures = 0;   // arrivals in which a copy failed
+    Bytes brought;               // of groups that arrived
+  };
+  Counters counters() const;
+  Status check_integrity() const;
+
+  class State;  // internal to this room
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::weights

@@ -1,0 +1,147 @@
+#include "weights/residency_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/check.h"
+
+namespace causeway::weights {
+
+// Sums over arrivals lose a quarter with each: the rate is that of the last few.
+constexpr double kRateKept = 0.75;
+
+Residency::State::Model& Residency::State::at(ModelId model) {
+  const auto found = models.find(model);
+  CAUSEWAY_CHECK(found != models.end(), "the model is not known");
+  return found->second;
+}
+
+std::int64_t Residency::State::used() const {
+  std::int64_t sum = 0;
+  for (const auto& [id, model] : models) sum += model.groups.used();
+  return sum;
+}
+
+std::int64_t Residency::State::committed() const {
+  std::int64_t sum = 0;
+  for (const auto& [id, model] : models) sum += model.groups.committed();
+  return sum;
+}
+
+int Residency::State::arrivals_under_way() const {
+  return static_cast<int>(std::count_if(models.begin(), models.end(), [](const auto& entry) {
+    return entry.second.groups.arriving() > 0;
+  }));
+}
+
+std::int64_t Residency::State::pinned_extents() const {
+  std::int64_t sum = 0;
+  for (const auto& [id, model] : models) {
+    if (pinned_down(model) || (model.pinned && model.groups.arriving() > 0)) {
+      sum += model.groups.used();
+    }
+  }
+  return sum;
+}
+
+bool Residency::State::fits(const Model& model, std::int64_t pinned) const {
+  const bool counted = pinned_down(model) || (model.pinned && model.groups.arriving() > 0);
+  const std::int64_t others = pinned - (counted ? model.groups.used() : 0);
+  return model.groups.required_extents() + others <= budget;
+}
+
+// The model that the next arrival is for.
+Residency::State::Model* Residency::State::first_waiting() {
+  const std::int64_t pinned = pinned_extents();
+  Model* first = nullptr;
+  for (auto& [id, model] : models) {
+    if (model.requests == 0 || model.gave_up || model.groups.serves()) continue;
+    if (model.groups.arriving() > 0 || model.groups.holds()) continue;
+    if (first != nullptr && first->ticket < model.ticket) continue;
+    if (fits(model, pinned)) first = &model;
+  }
+  return first;
+}
+
+double Residency::State::heat(const Model& model, Nanos now) const {
+  const double age = to_seconds(now - model.heat_at) / to_seconds(options.rate_decay);
+  return model.heat * std::exp(-std::max(age, 0.0));
+}
+
+double Residency::State::link_rate() const {
+  return rate_seconds > 0 ? rate_bytes / rate_seconds : options.link_bytes_per_second;
+}
+
+Nanos Residency::State::copy_time(Bytes bytes) const {
+  return nanos_from_seconds(static_cast<double>(bytes.count) / link_rate());
+}
+
+Nanos Residency::State::turn_end(const Model& model, const Model& waiting) const {
+  const double brings = to_seconds(copy_time(model.groups.required_bytes()));
+  return std::max(model.served_since, waiting.left_at) +
+         std::max(options.turn_min, nanos_from_seconds(options.turn_factor * brings));
+}
+
+Nanos Residency::State::end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now) {
+  const auto copy = std::find_if(link.begin(), link.end(), [&](const Copy& one) {
+    return one.model == &model && one.group == group;
+  });
+  CAUSEWAY_CHECK(copy != link.end() && model.groups.at(group).arrival == arrival,
+                 "the end of a copy that is not under way");
+  link.erase(copy);
+  const Nanos time = now - link_event;
+  link_event = now;
+  return time;
+}
+
+void Residency::State::end_arrival(Model& model) {
+  const Arrival& ended = model.under_way;
+  if (ended.bytes.count > 0 && ended.time.count > 0) {
+    rate_bytes = rate_bytes * kRateKept + static_cast<double>(ended.bytes.count);
+    rate_seconds = rate_seconds * kRateKept + to_seconds(ended.time);
+  }
+  if (ended.required_failed || ended.optional_failed) counters.failures += 1;
+  if (ended.optional)
+    model.optional_attempts = ended.optional_failed ? model.optional_attempts + 1 : 0;
+  if (!ended.required) return;
+  model.attempts = ended.required_failed ? model.attempts + 1 : 0;
+  if (!ended.required_failed) return;
+  model.gave_up = model.attempts >= options.attempts_max;
+  // What a step can do without is not kept by a model that cannot be stepped.
+  for (int group = 0; group < model.groups.size(); ++group) {
+    const ResidentGroups::Group& kept = model.groups.at(group);
+    if (!kept.required && kept.place == GroupPlace::kCached) {
+      model.groups.lose(group, model.steps > 0);
+    }
+  }
+}
+
+Status Residency::check_integrity() const {
+  std::int64_t committed = 0;
+  std::size_t arriving = 0;
+  for (const auto& [id, model] : state_->models) {
+    const std::string name = "residency: model " + std::to_string(id.value) + ": ";
+    if (const std::string wrong = model.groups.check(); !wrong.empty())
+      return corrupt(name + wrong);
+    if (model.poisoned > model.steps) return corrupt(name + "more steps poisoned than in flight");
+    if (model.groups.holds() && model.steps == 0) return corrupt(name + "holds for no step");
+    if (model.steps > model.poisoned && !model.groups.steppable()) {
+      return corrupt(name + "a step reads a group that is not on its way");
+    }
+    committed += model.groups.committed();
+    arriving += static_cast<std::size_t>(model.groups.arriving());
+  }
+  if (committed > std::max(state_->budget, state_->committed_max)) {
+    return corrupt("residency: more committed than the budget");
+  }
+  if (arriving != state_->link.size()) return corrupt("residency: copies are miscounted");
+  for (const State::Copy& copy : state_->link) {
+    if (copy.model->groups.at(copy.group).place != GroupPlace::kArriving) {
+      return corrupt("residency: a copy of a group that does not arrive");
+    }
+  }
+  return {};
+}
+
+}  // namespace causeway::weights

@@ -1,0 +1,133 @@
+// The state behind weights/residency.h. Internal to this room.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "weights/residency.h"
+#include "weights/resident_groups.h"
+
+namespace causeway::weights {
+
+class Residency::State {
+ public:
+  static constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::min());
+
+  // What an arrival brings, and how that went.
+  struct Arrival {
+    bool required = false, required_failed = false;
+    bool optional = false, optional_failed = false;
+    Bytes bytes;  // that it has brought
+    Nanos time;   // the link's for that
+  };
+  struct Model {
+    ModelId id;
+    ResidentGroups groups;
+
+    std::int64_t requests = 0;
+    std::uint64_t demand_call = 0;  // the last that named it
+    std::uint64_t ticket = 0;       // its place in the queue: lower comes first
+    double heat = 0;                // decayed number of requests, as of heat_at
+    Nanos heat_at{};
+    Nanos last_used{};
+
+    bool pinned = false;
+    bool leaving = false;
+    Nanos served_since{};
+    Nanos left_at = kNever;  // when its turn was ended for another, if it waits since
+
+    int steps = 0;     // in flight
+    int poisoned = 0;  // the oldest of them
+
+    std::uint32_t arrivals = 0;
+    Arrival under_way{};        // or the last
+    int attempts = 0;           // arrivals in a row in which a required group failed
+    int optional_attempts = 0;  // in which another did
+    bool gave_up = false;
+
+    // As plan_room() found it.
+    bool idle = false;         // has no requests that could be served
+    std::int64_t planned = 0;  // extents that plan_room() would take
+    bool plan_leaves = false;  // more than what its steps can do without
+  };
+  // A copy that was issued and has neither arrived nor failed.
+  struct Copy {
+    Model* model = nullptr;
+    int group = 0;
+    Bytes bytes;
+  };
+
+  // Whose room may be taken, in this order.
+  enum class Victims : std::uint8_t { kOptional, kIdle, kTurnOver, kQueued, kInTurn };
+  struct RoomWanted {
+    std::int64_t extents = 0;
+    const Model* taker = nullptr;  // null: the budget
+    Victims last = Victims::kQueued;
+    bool optional = false;  // for a group that a step can do without
+  };
+
+  explicit State(const ResidencyOptions& chosen) : options(chosen), budget(chosen.extents) {}
+
+  Model& at(ModelId model);
+  bool pinned_down(const Model& model) const { return model.pinned && model.groups.serves(); }
+  std::int64_t used() const;
+  std::int64_t committed() const;
+  int arrivals_under_way() const;
+  std::int64_t pinned_extents() const;  // of pinned models that are there or arrive
+  bool fits(const Model& model, std::int64_t pinned) const;
+  Model* first_waiting();
+  double heat(const Model& model, Nanos now) const;
+  double link_rate() const;
+  Nanos copy_time(Bytes bytes) const;
+  // Against one that waits. The turn of a model counts anew against one that left before it.
+  Nanos turn_end(const Model& model, const Model& waiting) const;
+
+  // The copy's end is taken off the link, and the time since the link's last event is returned.
+  Nanos end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now);
+  void end_arrival(Model& model);
+
+  // residency_decide.cc.
+  void decide(Nanos now, std::vector<WeightCommand>& out);
+
+  ResidencyOptions options;
+  std::int64_t budget;
+  std::int64_t committed_max = 0;  // budget, or what was committed when it shrank
+  std::map<ModelId, Model> models;
+  std::uint64_t tickets = 0;
+  std::uint64_t demand_calls = 0;
+  std::vector<Copy> link;  // as issued
+  Nanos link_event;        // its last, or when it was last given work while idle
+  double rate_bytes = 0;   // sums over arrivals, decaying
+  double rate_seconds = 0;
+  Counters counters;
+
+ private:
+  struct Candidate {
+    Model* model = nullptr;
+    std::int64_t extents = 0;
+    double rank = 0;  // lowest first
+  };
+
+  void shrink(Nanos now);
+  void start_arrivals(Nanos now);
+  void begin_arrival(Model& model, Nanos now);
+  void bring(Model& model, int group, Nanos now);
+  void bring_optional(Model& model, Nanos now);
+  void bring_optional_alone(Nanos now);
+
+  bool plan_room(const RoomWanted& wanted, Nanos now);
+  std::int64_t room_of(const Model& model, Victims kind, const RoomWanted& wanted, Nanos now) const;
+  double rank_of(const Model& model, Victims kind, std::int64_t extents, Nanos now) const;
+  std::int64_t take_from(Victims kind, std::int64_t wanted, Nanos now);
+  void choose(Victims kind, std::int64_t wanted, Nanos now);
+  bool execute_plan(Nanos now);
+  void evict(Model& model, Nanos now);
+
+  std::vector<Candidate> candidates_;
+  std::vector<Candidate> chosen_;
+  std::vector<WeightCommand> brings_;
+};
+
+}  // namespace causeway::weights

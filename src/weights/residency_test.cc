@@ -1,0 +1,579 @@
+// The machine's rules one by one; residency_model_test.cc has random histories.
+#include "weights/residency.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace causeway::weights {
+namespace {
+
+using Kind = WeightCommand::Kind;
+
+constexpr Bytes kExtent = mib(32);
+constexpr ModelId kA(0), kB(1), kC(2);
+
+// `layers` groups of `extents` extents each, then perhaps an embedding of one extent.
+std::vector<ResidentGroup> model_of(int layers, std::int64_t extents, bool embedding = false) {
+  std::vector<ResidentGroup> groups;
+  for (int i = 0; i < layers; ++i) {
+    groups.push_back({.offset = kExtent * (extents * i), .bytes = kExtent * extents});
+  }
+  if (embedding) {
+    groups.push_back(
+        {.offset = kExtent * (extents * layers), .bytes = kExtent, .readable_at_home = true});
+  }
+  return groups;
+}
+
+ResidencyOptions options_of(std::int64_t extents) {
+  ResidencyOptions options;
+  options.extents = extents;
+  return options;
+}
+
+// A machine with what its tests do over and over.
+class Cache {
+ public:
+  explicit Cache(const ResidencyOptions& options) : residency(options) {}
+  ~Cache() {
+    const Status status = residency.check_integrity();
+    EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+  }
+
+  void add(ModelId model, std::vector<ResidentGroup> groups) {
+    ASSERT_TRUE(residency.add_model(model, std::move(groups)).ok());
+  }
+  std::vector<WeightCommand> decide() {
+    std::vector<WeightCommand> commands;
+    residency.decide(now, commands);
+    for (const WeightCommand& command : commands) {
+      if (command.kind == Kind::kBring) copies.push_back(command);
+    }
+    const Status status = residency.check_integrity();
+    EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+    return commands;
+  }
+  void demand(std::vector<ModelDemand> demands) { residency.demand(demands, now); }
+  // Every copy that was issued ends, each after `each`.
+  void copies_end(Nanos each = millis(1), bool well = true) {
+    for (const WeightCommand& copy : std::exchange(copies, {})) {
+      now += each;
+      if (well) {
+        residency.arrived(copy.model, copy.group, copy.arrival, now);
+      } else {
+        residency.failed(copy.model, copy.group, copy.arrival, now);
+      }
+    }
+  }
+  // It gets a request, is brought, and its request ends.
+  void use(ModelId model, std::int64_t arrived = 1) {
+    demand({{.model = model, .requests = arrived, .arrived = arrived}});
+    decide();
+    copies_end();
+    EXPECT_TRUE(ready(model));
+    demand({});
+  }
+  bool ready(ModelId model) const { return residency.readiness(model, Nanos(0), now).now; }
+  std::int64_t arrivals() const { return residency.counters().arrivals; }
+
+  Residency residency;
+  Nanos now = seconds(1);
+  std::vector<WeightCommand> copies;
+};
+
+TEST(Residency, AModelIsCommittedThenBroughtInReadingOrder) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(3, 1, true));
+  EXPECT_FALSE(cache.ready(kA));
+  cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+  const auto commands = cache.decide();
+  ASSERT_EQ(commands.size(), 5u);
+  EXPECT_EQ(commands[0].kind, Kind::kCommit);
+  EXPECT_EQ(commands[0].first_extent, 0);
+  EXPECT_EQ(commands[0].extents, 4);
+  for (int group = 0; group < 4; ++group) {
+    const WeightCommand& bring = commands[static_cast<std::size_t>(group) + 1];
+    EXPECT_EQ(bring.kind, Kind::kBring);
+    EXPECT_EQ(bring.group, group);
+    EXPECT_EQ(bring.arrival, 1u);
+    EXPECT_EQ(cache.residency.place(kA, group), GroupPlace::kArriving);
+  }
+  EXPECT_TRUE(cache.decide().empty());
+  cache.copies_end();
+  EXPECT_TRUE(cache.residency.all_cached(kA));
+  EXPECT_TRUE(cache.ready(kA));
+}
+
+TEST(Residency, MovesNothingWhenBothFit) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.use(kA);
+  cache.use(kB);
+  const Bytes brought = cache.residency.counters().brought;
+  for (int i = 0; i < 5; ++i) {
+    cache.now += seconds(20);
+    cache.use(i % 2 == 0 ? kA : kB);
+  }
+  EXPECT_EQ(cache.residency.counters().brought, brought);
+  EXPECT_EQ(cache.residency.counters().evictions, 0);
+}
+
+TEST(Residency, AModelIsKnownOnceAndFits) {
+  Cache cache(options_of(3));
+  cache.add(kA, model_of(2, 1));
+  EXPECT_EQ(cache.residency.add_model(kA, model_of(1, 1)).error().code,
+            ErrorCode::kInvalidArgument);
+  const Status large = cache.residency.add_model(kB, model_of(2, 2));
+  EXPECT_EQ(large.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(large.error().message.find("4 extents"), std::string::npos) << large.error().message;
+  EXPECT_NE(large.error().message.find('3'), std::string::npos);
+  std::vector<WeightCommand> commands;
+  EXPECT_EQ(cache.residency.remove_model(kB, commands).error().code, ErrorCode::kNotFound);
+}
+
+TEST(Residency, ARemovedModelGivesItsExtentsBackWhenNothingUsesThem) {
+  Cache cache(options_of(3));
+  cache.add(kA, model_of(2, 1));
+  std::vector<WeightCommand> commands;
+  cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+  cache.decide();
+  EXPECT_EQ(cache.residency.remove_model(kA, commands).error().code, ErrorCode::kUnavailable);
+  cache.copies_end();
+  cache.residency.step_begins(kA);
+  EXPECT_EQ(cache.residency.remove_model(kA, commands).error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(cache.residency.step_ended(kA, cache.now));
+  ASSERT_TRUE(cache.residency.remove_model(kA, commands).ok());
+  ASSERT_EQ(commands.size(), 1u);
+  EXPECT_EQ(commands[0].kind, Kind::kDecommit);
+  EXPECT_EQ(commands[0].extents, 2);
+  EXPECT_EQ(cache.residency.committed_extents(), 0);
+  cache.add(kA, model_of(2, 1));
+  cache.use(kA);
+}
+
+TEST(Residency, NeighboursShareAnExtent) {
+  Cache cache(options_of(3));
+  const Bytes half = kExtent / 2;
+  // Extents:      0    0 and 1   1
+  cache.add(kA, {{.offset = Bytes(0), .bytes = half},
+                 {.offset = half, .bytes = kExtent},
+                 {.offset = half * 3, .bytes = half}});
+  cache.add(kB, model_of(2, 1));
+  cache.use(kA);
+  EXPECT_EQ(cache.residency.committed_extents(), 2);
+  cache.use(kB);
+  // One extent was lacking: the second is free without the last two groups.
+  EXPECT_EQ(cache.residency.committed_extents(), 3);
+  EXPECT_EQ(cache.residency.place(kA, 0), GroupPlace::kCached);
+  EXPECT_EQ(cache.residency.place(kA, 1), GroupPlace::kHome);
+  EXPECT_EQ(cache.residency.place(kA, 2), GroupPlace::kHome);
+  EXPECT_EQ(cache.residency.cached_bytes(kA), half);
+}
+
+TEST(Residency, TheColdModelGivesWayThoughLarger) {
+  Cache cache(options_of(6));
+  cache.add(kA, model_of(4, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.add(kC, model_of(2, 1));
+  cache.use(kA, 1);
+  cache.use(kB, 50);
+  cache.use(kC, 1);
+  EXPECT_EQ(cache.residency.cached_bytes(kA), kExtent * 2);  // the end is gone, no more
+  EXPECT_EQ(cache.residency.place(kA, 1), GroupPlace::kCached);
+  EXPECT_EQ(cache.residency.cached_bytes(kB), kExtent * 2);
+}
+
+TEST(Residency, TheHotModelStaysThoughSmaller) {
+  Cache cache(options_of(6));
+  cache.add(kA, model_of(4, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.add(kC, model_of(2, 1));
+  cache.use(kB, 1);
+  cache.use(kA, 50);
+  cache.use(kC, 1);
+  EXPECT_EQ(cache.residency.cached_bytes(kA), kExtent * 4);
+  EXPECT_EQ(cache.residency.cached_bytes(kB), Bytes(0));
+}
+
+TEST(Residency, AVictimThatTheOthersMakeNeedlessStays) {
+  Cache cache(options_of(6));
+  cache.add(kA, model_of(4, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.add(kC, model_of(4, 1));
+  cache.use(kA, 10);
+  cache.use(kB, 11);  // cheaper than all of A, but A is needed anyway, and suffices
+  cache.use(kC, 1);
+  EXPECT_EQ(cache.residency.cached_bytes(kA), Bytes(0));
+  EXPECT_EQ(cache.residency.cached_bytes(kB), kExtent * 2);
+}
+
+TEST(Residency, TheRateOfRequestsDecays) {
+  Cache cache(options_of(4));
+  for (const ModelId model : {kA, kB, kC}) cache.add(model, model_of(2, 1));
+  cache.use(kA, 20);
+  cache.now += seconds(300);
+  cache.use(kB, 1);
+  cache.use(kC, 1);
+  EXPECT_EQ(cache.residency.cached_bytes(kA), Bytes(0));
+  EXPECT_EQ(cache.residency.cached_bytes(kB), kExtent * 2);
+}
+
+TEST(Residency, AModelKeepsItsPlaceForItsTurnAndLeavesWhenItsStepsHaveEnded) {
+  Cache cache(options_of(2));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+  cache.decide();
+  cache.copies_end();
+  const Nanos turn_end = cache.now + millis(500);
+  cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1, .arrived = 1}});
+  EXPECT_TRUE(cache.decide().empty());
+  EXPECT_EQ(cache.residency.next_turn_end(cache.now), turn_end);
+  cache.residency.step_begins(kA);
+  cache.now = turn_end - Nanos(1);
+  EXPECT_TRUE(cache.decide().empty());
+  EXPECT_TRUE(cache.ready(kA));
+  cache.now = turn_end;
+  EXPECT_TRUE(cache.decide().empty());
+  EXPECT_TRUE(cache.residency.leaving(kA));
+  EXPECT_FALSE(cache.ready(kA));
+  EXPECT_TRUE(cache.residency.step_ended(kA, cache.now));
+  EXPECT_EQ(cache.decide().size(), 4u);  // decommit, commit, two copies
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kB));
+  // A waits now, at the end of the queue, and gets its turn after B's.
+  cache.now += millis(499);
+  EXPECT_TRUE(cache.decide().empty());
+  cache.now += millis(1);
+  cache.decide();
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kA));
+}
+
+TEST(Residency, ATurnIsAtLeastSomeTimesTheArrival) {
+  ResidencyOptions options = options_of(2);
+  options.turn_min = millis(1);
+  options.link_bytes_per_second = static_cast<double>(kExtent.count) / 0.1;  // an extent: 100 ms
+  Cache cache(options);
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1}});
+  cache.decide();
+  cache.copies_end(millis(100));
+  EXPECT_EQ(cache.residency.next_turn_end(cache.now), cache.now + millis(800));
+}
+
+TEST(Residency, AllOrNothingIsEvicted) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.add(kC, model_of(4, 1));
+  cache.demand({{.model = kA, .requests = 1}});
+  cache.decide();
+  cache.copies_end();
+  cache.now += seconds(1);
+  cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1}});
+  cache.decide();
+  cache.copies_end();
+  // A's turn is over, B's is not: C waits for both, and A is stepped meanwhile.
+  cache.demand(
+      {{.model = kA, .requests = 1}, {.model = kB, .requests = 1}, {.model = kC, .requests = 1}});
+  EXPECT_TRUE(cache.decide().empty());
+  EXPECT_TRUE(cache.ready(kA));
+  EXPECT_TRUE(cache.ready(kB));
+  cache.now += millis(500);
+  EXPECT_EQ(cache.decide().size(), 7u);
+  EXPECT_FALSE(cache.ready(kA));
+  EXPECT_FALSE(cache.ready(kB));
+}
+
+TEST(Residency, ATurnIsNotRenewedWhileAnotherModelWaits) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.add(kC, model_of(4, 1));
+  const std::vector<ModelDemand> first = {{.model = kA, .requests = 1},
+                                          {.model = kB, .requests = 1}};
+  cache.demand(first);
+  cache.decide();
+  cache.copies_end();
+  const Nanos turns_end = cache.now + millis(500);
+  const std::vector<ModelDemand> all = {
+      {.model = kA, .requests = 1}, {.model = kB, .requests = 1}, {.model = kC, .requests = 1}};
+  cache.demand(all);
+  EXPECT_TRUE(cache.decide().empty());
+  cache.now += millis(400);
+  cache.demand(std::vector<ModelDemand>(all.begin() + 1, all.end()));
+  EXPECT_TRUE(cache.decide().empty());  // B is in its turn, and A alone is not enough
+  cache.demand(all);
+  cache.now = turns_end;
+  ASSERT_EQ(cache.decide().size(), 7u);
+  EXPECT_EQ(cache.copies.front().model, kC);
+}
+
+TEST(Residency, TheQueueIsServedInOrderByTwoArrivalsAtOnce) {
+  Cache cache(options_of(6));
+  for (const ModelId model : {kA, kB, kC}) cache.add(model, model_of(2, 1));
+  cache.demand({{.model = kC, .requests = 1}});
+  cache.demand(
+      {{.model = kA, .requests = 1}, {.model = kB, .requests = 1}, {.model = kC, .requests = 1}});
+  cache.decide();
+  ASSERT_EQ(cache.copies.size(), 4u);
+  EXPECT_EQ(cache.copies[0].model, kC);
+  EXPECT_EQ(cache.copies[2].model, kA);
+  cache.copies_end();
+  cache.decide();
+  ASSERT_EQ(cache.copies.size(), 2u);
+  EXPECT_EQ(cache.copies[0].model, kB);
+  cache.copies_end();
+}
+
+TEST(Residency, AStepMayBeginWhenWhatIsLeftToCopyTakesNoLonger) {
+  ResidencyOptions options = options_of(8);
+  options.link_bytes_per_second = static_cast<double>(kExtent.count) / 0.01;  // an extent: 10 ms
+  Cache cache(options);
+  cache.add(kA, model_of(2, 1, true));
+  cache.add(kB, model_of(3, 1));
+  cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1}});
+  cache.decide();
+  const Nanos start = cache.now;
+  const auto at = [&](ModelId model, Nanos computes, Nanos now) {
+    return cache.residency.readiness(model, computes, now);
+  };
+  // A needs two copies. B waits, so that A's embedding does not come along; B ends with the fifth.
+  EXPECT_EQ(at(kA, millis(5), start).at, start + millis(15));
+  EXPECT_EQ(at(kB, millis(5), start).at, start + millis(45));
+  EXPECT_FALSE(at(kB, millis(5), start + millis(45) - Nanos(1)).now);
+  EXPECT_TRUE(at(kB, millis(5), start + millis(45)).now);
+  EXPECT_TRUE(at(kB, millis(50), start).now);
+  EXPECT_TRUE(at(kA, Nanos(0), start + seconds(1)).now);  // late: never below 0
+  // A copy that ends early moves all others.
+  cache.residency.arrived(kA, 0, 1, start + millis(4));
+  EXPECT_EQ(at(kA, Nanos(0), start + millis(4)).at, start + millis(14));
+  EXPECT_EQ(at(kB, Nanos(0), start + millis(4)).at, start + millis(44));
+  // A model that is not on its way waits for an event.
+  cache.add(kC, model_of(1, 1));
+  EXPECT_FALSE(at(kC, seconds(1), start).now);
+  EXPECT_EQ(at(kC, seconds(1), start).at, std::nullopt);
+}
+
+TEST(Residency, TheLinkRateIsMeasured) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(4, 1));
+  EXPECT_EQ(cache.residency.link_rate(), 50e9);
+  cache.use(kA);  // 1 ms an extent
+  EXPECT_NEAR(cache.residency.link_rate(), static_cast<double>(kExtent.count) * 1e3, 1e6);
+}
+
+TEST(Residency, AFailedCopyPoisonsTheStepsInFlightWhoseExtentsStay) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+  cache.decide();
+  cache.residency.step_begins(kA);
+  cache.residency.step_begins(kA);
+  cache.residency.failed(kA, 0, 1, cache.now);
+  cache.residency.arrived(kA, 1, 1, cache.now);
+  EXPECT_FALSE(cache.ready(kA));
+  EXPECT_EQ(cache.residency.counters().failures, 1);
+  EXPECT_TRUE(cache.decide().empty());
+  EXPECT_FALSE(cache.residency.step_ended(kA, cache.now));
+  EXPECT_TRUE(cache.decide().empty());
+  EXPECT_EQ(cache.residency.committed_extents(), 2);
+  EXPECT_FALSE(cache.residency.step_ended(kA, cache.now));
+  // The second attempt brings what is missing, into the extent that is still there.
+  cache.copies.clear();
+  const auto commands = cache.decide();
+  ASSERT_EQ(commands.size(), 1u);
+  EXPECT_EQ(commands[0].kind, Kind::kBring);
+  EXPECT_EQ(commands[0].group, 0);
+  EXPECT_EQ(commands[0].arrival, 2u);
+  EXPECT_EQ(cache.residency.arrival(kA, 1), 1u);
+  cache.copies_end();
+  cache.residency.step_begins(kA);
+  EXPECT_TRUE(cache.residency.step_ended(kA, cache.now));
+}
+
+TEST(Residency, TwoFailedArrivalsInARowAreGivenUpUntilTheNextRequest) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  const std::vector<ModelDemand> one = {{.model = kA, .requests = 1}};
+  cache.demand(one);
+  cache.decide();
+  cache.copies_end(millis(1), false);
+  EXPECT_FALSE(cache.residency.gave_up(kA));
+  cache.decide();
+  EXPECT_EQ(cache.copies.size(), 2u);
+  cache.copies_end(millis(1), false);
+  EXPECT_TRUE(cache.residency.gave_up(kA));
+  EXPECT_EQ(cache.residency.counters().failures, 2);
+  cache.decide();
+  EXPECT_EQ(cache.residency.committed_extents(), 0);
+  EXPECT_TRUE(cache.copies.empty());
+  cache.residency.clear_failure(kA);
+  EXPECT_FALSE(cache.residency.gave_up(kA));
+  cache.decide();
+  cache.copies_end(millis(1), false);
+  cache.decide();
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kA));
+  EXPECT_FALSE(cache.residency.gave_up(kA));
+}
+
+TEST(Residency, FailuresCountInARow) {
+  Cache cache(options_of(2));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  for (int i = 0; i < 3; ++i) {
+    cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+    cache.decide();
+    cache.copies_end(millis(1), false);
+    EXPECT_FALSE(cache.residency.gave_up(kA));
+    cache.use(kA);
+    cache.use(kB);  // takes A's place
+  }
+}
+
+TEST(Residency, APinnedModelNeverLeaves) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.add(kC, model_of(4, 1));
+  cache.residency.set_pinned(kA, true);
+  cache.use(kA);
+  cache.demand({{.model = kC, .requests = 1}, {.model = kB, .requests = 1}});
+  cache.decide();
+  cache.copies_end();
+  // C does not fit beside A: it is passed over, and its requests are to end.
+  EXPECT_FALSE(cache.residency.fits(kC));
+  EXPECT_TRUE(cache.residency.gave_up(kC));
+  EXPECT_TRUE(cache.ready(kA));
+  EXPECT_TRUE(cache.ready(kB));
+  EXPECT_EQ(cache.residency.set_budget(1).error().code, ErrorCode::kResourceExhausted);
+  ASSERT_TRUE(cache.residency.set_budget(2).ok());
+  cache.decide();
+  EXPECT_TRUE(cache.ready(kA));
+  EXPECT_FALSE(cache.ready(kB));
+  cache.residency.set_pinned(kA, false);
+  ASSERT_TRUE(cache.residency.set_budget(4).ok());
+  EXPECT_FALSE(cache.residency.gave_up(kC));
+  cache.decide();
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kC));
+}
+
+TEST(Residency, ASmallerBudgetEvictsWhenStepsAndArrivalsHaveEnded) {
+  Cache cache(options_of(6));
+  for (const ModelId model : {kA, kB, kC}) cache.add(model, model_of(2, 1));
+  cache.use(kA);
+  cache.demand({{.model = kB, .requests = 1}});
+  cache.decide();
+  cache.copies_end();
+  cache.demand({{.model = kB, .requests = 1}, {.model = kC, .requests = 1}});
+  cache.decide();
+  cache.residency.step_begins(kB);
+  ASSERT_TRUE(cache.residency.set_budget(2).ok());
+  cache.decide();
+  EXPECT_EQ(cache.residency.committed_extents(), 4);  // A had neither
+  EXPECT_FALSE(cache.ready(kB));
+  EXPECT_TRUE(cache.residency.step_ended(kB, cache.now));
+  cache.decide();
+  EXPECT_EQ(cache.residency.committed_extents(), 2);
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kC));
+}
+
+TEST(Residency, TheEmbeddingComesOnlyWhereThereIsRoom) {
+  Cache cache(options_of(5));
+  cache.add(kA, model_of(2, 1, true));
+  cache.add(kB, model_of(2, 1, true));
+  cache.use(kA);
+  EXPECT_TRUE(cache.residency.all_cached(kA));
+  // B's layers fit beside A, its embedding does not, and A is as hot.
+  cache.demand({{.model = kB, .requests = 1, .arrived = 1}});
+  cache.decide();
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kB));
+  EXPECT_FALSE(cache.residency.all_cached(kB));
+  EXPECT_TRUE(cache.residency.all_cached(kA));
+  // Asked for more than twice as often, B takes it from A, who loses its embedding first.
+  cache.demand({{.model = kB, .requests = 4, .arrived = 3}});
+  cache.decide();
+  cache.copies_end();
+  EXPECT_TRUE(cache.residency.all_cached(kB));
+  EXPECT_FALSE(cache.residency.all_cached(kA));
+  EXPECT_TRUE(cache.ready(kA));
+}
+
+TEST(Residency, EmbeddingsAreDroppedFirst) {
+  Cache cache(options_of(6));
+  cache.add(kA, model_of(2, 1, true));
+  cache.add(kB, model_of(2, 1, true));
+  cache.add(kC, model_of(2, 1));
+  cache.use(kA);
+  cache.demand({{.model = kB, .requests = 1}});
+  cache.decide();
+  cache.copies_end();
+  cache.demand({{.model = kB, .requests = 1}, {.model = kC, .requests = 1}});
+  cache.decide();
+  cache.copies_end();
+  // B is in its turn, and still loses the group that its steps can do without.
+  for (const ModelId model : {kA, kB, kC}) EXPECT_TRUE(cache.ready(model));
+  EXPECT_EQ(cache.residency.place(kA, 2), GroupPlace::kHome);
+  EXPECT_EQ(cache.residency.place(kB, 2), GroupPlace::kHome);
+}
+
+TEST(Residency, AnEmbeddingThatFailsHurtsNoStep) {
+  Cache cache(options_of(3));
+  cache.add(kA, model_of(2, 1, true));
+  cache.demand({{.model = kA, .requests = 1}});
+  cache.decide();
+  cache.residency.step_begins(kA);
+  cache.residency.arrived(kA, 0, 1, cache.now);
+  cache.residency.arrived(kA, 1, 1, cache.now);
+  cache.residency.failed(kA, 2, 1, cache.now);
+  EXPECT_TRUE(cache.ready(kA));
+  EXPECT_TRUE(cache.residency.step_ended(kA, cache.now));
+  cache.copies.clear();
+  cache.decide();
+  ASSERT_EQ(cache.copies.size(), 1u);
+  EXPECT_EQ(cache.copies[0].arrival, 2u);
+  cache.copies_end(millis(1), false);
+  // Not a third time, and no reason to end requests.
+  cache.decide();
+  EXPECT_TRUE(cache.copies.empty());
+  EXPECT_FALSE(cache.residency.gave_up(kA));
+  EXPECT_TRUE(cache.ready(kA));
+  EXPECT_EQ(cache.residency.committed_extents(), 2);
+}
+
+TEST(Residency, ACancelledRequestsArrivalIsFinished) {
+  Cache cache(options_of(2));
+  cache.add(kA, model_of(2, 1));
+  cache.add(kB, model_of(2, 1));
+  cache.demand({{.model = kA, .requests = 1}});
+  cache.decide();
+  cache.demand({{.model = kB, .requests = 1}});
+  EXPECT_TRUE(cache.decide().empty());
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kA));
+  cache.decide();
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kB));
+}
+
+TEST(ResidencyDeathTest, WhatOnlyABugCanDoIsChecked) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  EXPECT_DEATH(cache.residency.step_begins(kA), "not on its way");
+  EXPECT_DEATH(cache.residency.arrived(kA, 0, 1, cache.now), "not under way");
+  EXPECT_DEATH((void)cache.residency.step_ended(kA, cache.now), "no step is in flight");
+  EXPECT_DEATH((void)cache.residency.gave_up(kB), "not known");
+}
+
+}  // namespace
+}  // namespace causeway::weights

@@ -1,0 +1,96 @@
+// One model's groups and the extents behind them: the bookkeeping of weights/residency.h, without
+// its policy. Internal to this room.
+//
+// A group needs its extents while it arrives, is cached, or failed with steps in flight ("held").
+// An extent is used while a group needs it. Committed extents follow used ones when
+// append_decommits() and append_commits() are called.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "weights/residency.h"
+
+namespace causeway::weights {
+
+class ResidentGroups {
+ public:
+  struct Group {
+    Bytes bytes;
+    bool required = true;
+    std::int64_t first = 0;  // extents [first, end)
+    std::int64_t end = 0;
+    GroupPlace place = GroupPlace::kHome;
+    bool held = false;
+    std::uint32_t arrival = 0;  // its last
+
+    bool needs_extents() const { return place != GroupPlace::kHome || held; }
+  };
+
+  ResidentGroups(const std::vector<ResidentGroup>& groups, Bytes extent);
+
+  int size() const { return static_cast<int>(groups_.size()); }
+  const Group& at(int group) const { return groups_[static_cast<std::size_t>(group)]; }
+
+  // Home, not held → arriving.
+  void bring(int group, std::uint32_t arrival);
+  void arrived(int group);
+  // Arriving or cached → home, its extents kept when `hold`.
+  void lose(int group, bool hold);
+  void release_held();
+  // Drops cached groups from the end of the order until so many extents are unused.
+  void drop_from_end(std::int64_t extents);
+
+  bool serves() const { return required_cached_ == required_; }  // every required group is cached
+  bool all_cached() const { return cached_ == size(); }
+  bool steppable() const;  // every required group is cached or arriving
+  bool holds() const { return held_ > 0; }
+  int arriving() const { return arriving_; }
+  Bytes cached_bytes() const;
+  Bytes required_bytes() const { return required_bytes_; }
+
+  std::int64_t used() const { return used_; }
+  std::int64_t committed() const { return committed_count_; }
+  std::int64_t extents() const { return extents_; }  // of all groups
+  std::int64_t required_extents() const { return required_extents_; }
+  // That all required groups at home would take into use; that one group would.
+  std::int64_t lacks_required() const;
+  std::int64_t lacks(int group) const;
+  // That dropping the cached groups that are not required would make unused.
+  std::int64_t optional_used() const;
+
+  void append_decommits(ModelId model, std::vector<WeightCommand>& out);
+  void append_commits(ModelId model, std::vector<WeightCommand>& out);
+
+  // Between calls of decide(). What is wrong, or empty.
+  std::string check() const;
+
+ private:
+  Group& mutable_at(int group) { return groups_[static_cast<std::size_t>(group)]; }
+  void use(const Group& group);
+  void unuse(const Group& group);
+  template <typename Wanted>
+  std::int64_t count_extents(Wanted wanted) const;
+  template <typename Changes>
+  void append_runs(WeightCommand::Kind kind, ModelId model, Changes changes,
+                   std::vector<WeightCommand>& out);
+
+  std::vector<Group> groups_;
+  std::vector<std::int32_t> users_;      // by extent: groups that need it
+  std::vector<std::uint8_t> committed_;  // by extent
+  std::int64_t used_ = 0;
+  std::int64_t committed_count_ = 0;
+  std::int64_t extents_ = 0;
+  std::int64_t required_extents_ = 0;
+  Bytes required_bytes_;
+  int required_ = 0;
+  int required_cached_ = 0;
+  int cached_ = 0;
+  int arriving_ = 0;
+  int held_ = 0;
+  bool changed_ = false;  // used and committed may differ
+};
+
+}  // namespace causeway::weights
