@@ -364,7 +364,7 @@ TEST(Hostile, WrongFieldsAreNamed) {
       {"/model/vocab/a", "98", kBad, "twice"},
       {"/model/vocab/a", "1e3", kBad, "model.vocab['a']"},
       {"/model/vocab/a", "4194304", kBad, "model.vocab['a']"},
-      {"/model/vocab/a", "99999999999999999999", kBad, "JSON"},
+      {"/model/vocab/a", "99999999999999999999", kBad, "model.vocab['a']"},
       {"/model/merges", "{}", kBad, "model.merges"},
       {"/model/merges", "[\"a\"]", kBad, "model.merges[0]"},
       {"/model/merges", "[\"a b c\"]", kBad, "model.merges[0]"},
@@ -435,6 +435,58 @@ TEST(Hostile, WrongConfigurationIsNamed) {
     const Error error = error_of(file, config);
     EXPECT_THAT(error.message, HasSubstr("tokenizer_config.json")) << config;
     EXPECT_THAT(error.message, HasSubstr(message)) << config;
+  }
+}
+
+// Numbers that Python's json reads and strict parsers refuse.
+const std::vector<std::string> kNumbersOfPython = {"1000000000000000019884624838656",
+                                                   "18446744073709551616",
+                                                   "-9223372036854775809",
+                                                   "1" + std::string(400, '0'),
+                                                   "1e999",
+                                                   "-1e999",
+                                                   "NaN",
+                                                   "Infinity",
+                                                   "[{\"a\": -Infinity}]"};
+
+TEST(Configuration, NumbersOfPythonMayStandWhereTheyAreNotUsed) {
+  const std::string file = byte_level_file().dump();
+  for (const std::string& number : kNumbersOfPython) {
+    const auto tokenizer =
+        load_tokenizer_json(file, "{\"model_max_length\": " + number + ", \"bos_token\": \"A\"}");
+    ASSERT_TRUE(tokenizer.ok()) << number << ": " << tokenizer.error().message;
+    EXPECT_EQ((*tokenizer)->bos(), 'A');
+  }
+  const auto zero = load(byte_level_file(), R"({"model_max_length": -0})");
+  EXPECT_EQ(encode(*zero, "a"), Ids{97});
+}
+
+TEST(Configuration, NumbersOfPythonAreNamedWhereTheyCannotBeUsed) {
+  const std::string file = byte_level_file().dump();
+  std::vector<std::string> numbers = kNumbersOfPython;
+  numbers.insert(numbers.end(), {"5.0", "9223372036854775808"});
+  for (const char* name : {"bos_token", "eos_token", "add_bos_token", "add_eos_token", "legacy",
+                           "added_tokens_decoder"}) {
+    for (const std::string& number : numbers) {
+      const Error error = error_of(file, std::string("{\"") + name + "\": " + number + "}");
+      EXPECT_THAT(error.message, HasSubstr("tokenizer_config.json")) << number;
+      EXPECT_THAT(error.message, HasSubstr(name)) << number;
+    }
+  }
+}
+
+TEST(Hostile, IdsThatAreNoIdsAreNamed) {
+  std::vector<std::string> numbers = kNumbersOfPython;
+  numbers.insert(numbers.end(), {"5.0", "9223372036854775808", "18446744073709551615", "-1"});
+  for (const std::string& number : numbers) {
+    std::string file = byte_level_file().dump();
+    file.replace(file.find("\"a\":97"), 6, "\"a\":" + number);
+    EXPECT_THAT(error_of(file).message, HasSubstr("tokenizer.json: model.vocab['a']")) << number;
+    Json with_added = byte_level_file();
+    with_added["added_tokens"] = {added(999, "<x>")};
+    file = with_added.dump();
+    file.replace(file.find("999"), 3, number);
+    EXPECT_THAT(error_of(file).message, HasSubstr("added_tokens[0].id")) << number;
   }
 }
 
