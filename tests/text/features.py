@@ -649,6 +649,8 @@ nil | filesizeformat
 {'a b': 1} | xmlattr
 {'a': '<' | safe, '<': 1} | xmlattr
 s | xmlattr
+'<a>\n<b>\n' | indent('>' | safe) + '<'
+'<a>\n\n<b>' | indent('>' | safe, blank=true) + '<'
 1 | no.such
 1 is no.such
 'a' % missing ~ ('a' % [1]) ~ ('a' % {})

@@ -1,11 +1,11 @@
 """Jinja2 set up as Hugging Face transformers sets it up for chat templates: the reference that the
 C++ implementation is compared with."""
 
+import collections.abc
 import copy
 import datetime
 import functools
 import json
-import types
 
 import jinja2
 import jinja2.ext
@@ -74,7 +74,7 @@ def eager(filter_function):
     @functools.wraps(filter_function)
     def run(*arguments, **named):
         result = filter_function(*arguments, **named)
-        return Printable(result) if isinstance(result, types.GeneratorType) else result
+        return Printable(result) if isinstance(result, collections.abc.Iterator) else result
     return run
 
 

@@ -26,7 +26,7 @@ SHAPES = [
     "{{{{ ({e}) {f} {f} ~ '|' ~ ({e}) {f} }}}}",
     "{{% if {e} {t} %}}{{{{ {l} {f} {f} }}}}{{% endif %}}",
 ]
-LISTS = ["lst", "words", "recs", "messages", "tools", "d.items()", "nil | selectattr('k')", "range(3)",
+LISTS = ["lst", "words", "recs", "messages", "tools", "d.items()", "nil | selectattr('k')", "range(3) | list",
          "recs | selectattr('v', 'gt', 1)", "nested", "0 | map('upper')", "s.split('o')", "d | dictsort",
          "recs | map(attribute='k')", "s | safe", "(lines | safe).splitlines()", "lst | slice(2)"]
 

@@ -6,7 +6,6 @@ namespace {
 
 // clang-format off
 constexpr FeatureCase kCases[] = {
-    {"{{ -n|abs }}", "42"},
     {"{{ -1|abs }}", "1"},
     {"{{ 1 if yes else 2 + 3 }}", "1"},
     {"{{ (n, s)[0] }}", "42"},
@@ -377,6 +376,9 @@ constexpr FeatureCase kCases[] = {
     {"{{ {'a b': 1} | xmlattr }}", kFails},
     {"{{ {'a': '<' | safe, '<': 1} | xmlattr }}", " a=\"<\" &lt;=\"1\""},
     {"{{ s | xmlattr }}", kFails},
+    {"{{ '<a>\\n<b>\\n' | indent('>' | safe) + '<' }}", "<a>\n>&lt;b&gt;\n<"},
+    {"{{ '<a>\\n\\n<b>' | indent('>' | safe, blank=true) + '<' }}",
+     "&lt;a&gt;\n>\n>&lt;b&gt;&lt;"},
     {"{{ 1 | no.such }}", kFails},
     {"{{ 1 is no.such }}", kFails},
     {"{{ 'a' % missing ~ ('a' % [1]) ~ ('a' % {}) }}", "aaa"},

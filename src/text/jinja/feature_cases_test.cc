@@ -422,6 +422,7 @@ constexpr FeatureCase kCases[] = {
     {"{{ 1 in [1] and 2 not in [1] }}", "True"},
     {"{{ yes is true and no is false or nil }}", "True"},
     {"{{ n|string + 'x' }}", "42x"},
+    {"{{ -n|abs }}", "42"},
 };
 
 constexpr const char* kVariables =

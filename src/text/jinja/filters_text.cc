@@ -99,17 +99,18 @@ Value indent(Heap& heap, const Value& subject, const Arguments& arguments) {
   Arguments none;
   const Value split = call_string_method(heap, lines_of, "splitlines", none);
   const auto& lines = split.as_list().items;
+  // A margin that is markup makes markup of the lines that it stands before.
+  const bool escapes = bound[0].is_markup() && !subject.is_markup();
   Builder out(heap);
   if (first) out.append(margin);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) {
-      out.push('\n');
-      if (blank || !lines[i].text().empty()) out.append(margin);
-    }
-    out.append(lines[i].text());
+    const bool indented = i > 0 && (blank || !lines[i].text().empty());
+    if (i > 0) out.push('\n');
+    if (indented) out.append(margin);
+    out.append(escapes && (indented || blank) ? escaped(heap, lines[i]).text() : lines[i].text());
   }
   const Value text = out.finish();
-  return subject.is_markup() ? text.as_markup() : text;
+  return subject.is_markup() || (escapes && blank) ? text.as_markup() : text;
 }
 
 Value join(Heap& heap, const Value& subject, const Arguments& arguments) {
