@@ -105,6 +105,31 @@ TEST_F(LoadEntry, BrokenTemplateIsReportedToChatRequestsOnly) {
   EXPECT_THAT(entry->chat_template_error, HasSubstr("cannot be used"));
 }
 
+TEST_F(LoadEntry, NumbersOfGenerationConfigAreReadAsPythonReadsThem) {
+  write_file(folder_.path() / "generation_config.json",
+             R"({"temperature": 1, "top_k": -0, "max_length": 1000000000000000019884624838656,
+                 "length_penalty": Infinity, "x": [NaN, -1e999]})");
+  const auto entry = load().value();
+  EXPECT_FLOAT_EQ(entry->defaults.temperature.value(), 1);
+  EXPECT_EQ(entry->defaults.top_k.value(), 0);
+  for (const char* name :
+       {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "eos_token_id"}) {
+    for (const char* value : {"NaN", "1e999", "-Infinity", "18446744073709551616", "1e400"}) {
+      write_file(folder_.path() / "generation_config.json",
+                 std::string("{\"") + name + "\": " + value + "}");
+      const auto bad = load();
+      ASSERT_FALSE(bad.ok()) << name << value;
+      EXPECT_THAT(bad.error().message, HasSubstr("generation_config.json")) << value;
+      EXPECT_THAT(bad.error().message, HasSubstr(name)) << value;
+    }
+  }
+  for (const char* value : {"40.0", "40.5", "9223372036854775808"}) {
+    write_file(folder_.path() / "generation_config.json",
+               std::string("{\"top_k\": ") + value + "}");
+    EXPECT_THAT(load().error().message, HasSubstr("top_k")) << value;
+  }
+}
+
 TEST_F(LoadEntry, HostileGenerationConfigNamesFileAndField) {
   for (const char* text :
        {R"({"temperature": -1})", R"({"top_p": "x"})", R"({"eos_token_id": [1.5]})", "[]", "{"}) {

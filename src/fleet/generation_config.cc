@@ -1,5 +1,7 @@
 #include "fleet/generation_config.h"
 
+#include <type_traits>
+
 #include <nlohmann/json.hpp>
 
 #include "weights/checked_json.h"
@@ -9,17 +11,17 @@ namespace {
 
 using nlohmann::json;
 
-// Reads an optional number within [low, high].
+// Reads an optional number within [low, high]; a whole one where T is an integer.
 template <typename T>
 Status read_number(const json& object, const char* key, double low, double high,
                    std::optional<T>& out) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return {};
-  if (!found->is_number()) return corrupt(std::string("'") + key + "' is not a number");
+  const std::string is = std::string("'") + key + "' is " + weights::shown_json(*found);
+  if (!found->is_number()) return corrupt(is + ", not a number");
   const double value = found->get<double>();
-  if (!(value >= low && value <= high)) {
-    return corrupt(std::string("'") + key + "' is " + found->dump() + ", out of range");
-  }
+  if (!(value >= low && value <= high)) return corrupt(is + ", out of range");
+  if (std::is_integral_v<T> && !found->is_number_integer()) return corrupt(is + ", not an integer");
   out = static_cast<T>(value);
   return {};
 }
@@ -30,7 +32,8 @@ Status read_eos(const json& object, std::vector<TokenId>& out) {
   const json list = found->is_array() ? *found : json::array({*found});
   for (const json& id : list) {
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
-      return corrupt("'eos_token_id' holds " + id.dump() + ", which is not a token id");
+      return corrupt("'eos_token_id' holds " + weights::shown_json(id) +
+                     ", which is not a token id");
     }
     out.push_back(id.get<TokenId>());
   }

@@ -56,7 +56,7 @@ class Fields {
                           ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max)
                           : value.is_number_integer();
     if (!fits || value.get<std::int64_t>() < min || value.get<std::int64_t>() > max) {
-      fail(name, text.substr(1) + ", not " + shown(value));
+      fail(name, text.substr(1) + ", not " + weights::shown_json(value));
       return min;
     }
     return value.get<std::int64_t>();
@@ -68,7 +68,7 @@ class Fields {
     const double number = value->is_number() ? value->get<double>() : std::nan("");
     if (number >= min && number <= max) return number;
     fail(name, "must be a number from " + std::to_string(min) + " to " + std::to_string(max) +
-                   ", not " + shown(*value));
+                   ", not " + weights::shown_json(*value));
     return absent;
   }
 
@@ -76,7 +76,7 @@ class Fields {
     const json* value = find(name);
     if (value == nullptr) return absent;
     if (value->is_boolean()) return value->get<bool>();
-    fail(name, "must be true or false, not " + shown(*value));
+    fail(name, "must be true or false, not " + weights::shown_json(*value));
     return absent;
   }
 
@@ -84,7 +84,7 @@ class Fields {
     const json* value = find(name);
     if (value == nullptr) return absent;
     if (value->is_string()) return value->get<std::string>();
-    fail(name, "must be a string, not " + shown(*value));
+    fail(name, "must be a string, not " + weights::shown_json(*value));
     return absent;
   }
 
@@ -100,13 +100,6 @@ class Fields {
   }
 
  private:
-  // A value as a message shows it. Large ones are not repeated.
-  static std::string shown(const json& value) {
-    if (value.is_structured()) return value.is_array() ? "a list" : "an object";
-    const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-    return text.size() <= 40 ? text : text.substr(0, 40) + "…";
-  }
-
   const json& object_;
   std::string prefix_;
   std::optional<Error> error_;

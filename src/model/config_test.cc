@@ -123,6 +123,49 @@ TEST(Config, BadFieldsAreNamed) {
   expect_error(with(qwen3_moe(), "mlp_only_layers", {9}).dump(), ErrorCode::kCorrupt, "mlp_only");
 }
 
+// The text of a configuration with one more member, which may be no JSON to a strict parser.
+std::string with_text(const json& config, const std::string& name, const std::string& value) {
+  json without = config;
+  without.erase(name);
+  std::string text = without.dump();
+  text.insert(1, "\"" + name + "\": " + value + ", ");
+  return text;
+}
+
+std::string zeros(std::size_t count) { return "1" + std::string(count, '0'); }
+
+TEST(Config, NumbersOfPythonAreReadWhereTheyAreNotUsed) {
+  for (const std::string& value :
+       {zeros(30), "-" + zeros(30), zeros(400), std::string("1e999"), std::string("-1e999"),
+        std::string("NaN"), std::string("Infinity"), std::string("[-Infinity, {\"a\": NaN}]"),
+        std::string("18446744073709551616"), std::string("-0")}) {
+    EXPECT_TRUE(parse_config(with_text(llama(), "unused", value)).ok()) << value;
+  }
+}
+
+TEST(Config, NumbersOfPythonAreNamedWhereTheyCannotBeUsed) {
+  for (const char* name : {"hidden_size", "vocab_size", "max_position_embeddings", "head_dim"}) {
+    for (const std::string& value :
+         {zeros(30), "-" + zeros(30), zeros(400), std::string("1e999"), std::string("NaN"),
+          std::string("-Infinity"), std::string("-0"), std::string("64.0"),
+          std::string("9223372036854775808"), std::string("18446744073709551616")}) {
+      expect_error(with_text(llama(), name, value), ErrorCode::kCorrupt, name);
+    }
+  }
+  for (const char* name : {"rope_theta", "rms_norm_eps"}) {
+    for (const char* value : {"1e999", "NaN", "-Infinity", "18446744073709551616"}) {
+      expect_error(with_text(llama(), name, value), ErrorCode::kCorrupt, name);
+    }
+  }
+  expect_error(with_text(llama(), "eos_token_id", "2.0"), ErrorCode::kCorrupt, "eos_token_id");
+  expect_error(with_text(llama(), "eos_token_id", "NaN"), ErrorCode::kCorrupt, "not NaN");
+  expect_error(with_text(llama(), "hidden_size", zeros(400)), ErrorCode::kCorrupt, "not Infinity");
+  const auto zero = parse_config(with_text(llama(), "eos_token_id", "-0"));
+  ASSERT_TRUE(zero.ok());
+  EXPECT_EQ(zero->eos, std::vector<TokenId>{0});
+  EXPECT_EQ(parse_config(with_text(llama(), "rope_theta", "5e5"))->rope_theta, 500000);
+}
+
 TEST(Config, MissingFieldsAreNamed) {
   for (const char* name : {"hidden_size", "intermediate_size", "num_hidden_layers",
                            "num_attention_heads", "vocab_size", "architectures"}) {
@@ -169,7 +212,7 @@ TEST(Config, HostileTextIsRefused) {
   expect_error("[]", bad, "not a JSON object");
   expect_error(llama().dump() + std::string("\0{", 2), bad, "not valid JSON at byte");
   expect_error("{\"architectures\": [\"LlamaForCausalLM\"]", bad, "not valid JSON");
-  expect_error("{\"hidden_size\": 1e999}", bad, "not valid JSON");
+  expect_error("{\"hidden_size\": 1e999e}", bad, "not valid JSON");
   expect_error("{\"a\": \"\xff\xfe\"}", bad, "not valid JSON");
   expect_error(std::string(100'000, '['), bad, "nested deeper");
   std::string deep = llama().dump();

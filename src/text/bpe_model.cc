@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "base/random.h"
 #include "text/utf8.h"
@@ -27,15 +28,10 @@ struct Spelling {
 };
 constexpr Spelling kSpelling;
 
-std::string printable(std::string_view character) {
-  static constexpr char kHex[] = "0123456789ABCDEF";
-  std::string text = "character '" + std::string(character) + "' (bytes";
-  if (character.size() == 1) text = "byte (";
-  for (const char c : character) {
-    const auto byte = static_cast<unsigned char>(c);
-    text += std::string(text.back() == '(' ? "" : " ") + kHex[byte >> 4] + kHex[byte & 15];
-  }
-  return text + ")";
+// Symbols count their own sizes: characters may be missing between them.
+void push_symbol(std::vector<Symbol>& symbols, TokenId id, std::size_t size) {
+  const std::uint32_t offset = symbols.empty() ? 0 : symbols.back().offset + symbols.back().size;
+  symbols.push_back({id, offset, static_cast<std::uint32_t>(size)});
 }
 
 }  // namespace
@@ -70,11 +66,12 @@ std::optional<std::string> bytes_of_spelling(std::string_view content) {
   return bytes;
 }
 
-std::optional<unsigned char> byte_of_fallback(std::string_view content) {
+std::optional<unsigned char> byte_of_fallback(std::string_view content, bool small_letters) {
   if (content.size() != 6 || !content.starts_with("<0x") || content[5] != '>') return std::nullopt;
   int value = 0;
   for (const char c : content.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (small_letters && c >= 'a' && c <= 'f') digit = c - 'a' + 10;
     if (digit < 0) return std::nullopt;
     value = value * 16 + digit;
   }
@@ -152,14 +149,14 @@ Merge BpeModel::merge_of(TokenId left, TokenId right) const {
   return {};
 }
 
-Status BpeModel::encode_word(std::string_view word, MergeScratch& scratch,
-                             std::vector<TokenId>& ids) const {
+void BpeModel::encode_word(std::string_view word, MergeScratch& scratch,
+                           std::vector<TokenId>& ids) const {
   const auto whole = words_.find(word);
   if (whole && (options_.ignore_merges || memo_.get(*whole) == WholeWordMemo::State::kWhole)) {
     ids.push_back(*whole);
-    return {};
+    return;
   }
-  CAUSEWAY_TRY(split_to_symbols(word, scratch.symbols));
+  split_to_symbols(word, scratch.symbols);
   merge_symbols(scratch, [this](const Symbol& left, const Symbol& right) {
     return merge_of(left.id, right.id);
   });
@@ -168,53 +165,42 @@ Status BpeModel::encode_word(std::string_view word, MergeScratch& scratch,
     const bool same = scratch.symbols.size() == 1 && scratch.symbols[0].id == *whole;
     memo_.set(*whole, same ? WholeWordMemo::State::kWhole : WholeWordMemo::State::kSplit);
   }
-  return {};
 }
 
-Status BpeModel::split_to_symbols(std::string_view word, std::vector<Symbol>& symbols) const {
+// An unknown character waits, to be fused with one behind it, until a known one comes. Characters
+// that fall back to bytes do not end its waiting: so it is in the library.
+void BpeModel::split_to_symbols(std::string_view word, std::vector<Symbol>& symbols) const {
   symbols.clear();
+  std::size_t unknown_size = 0;
+  const auto end_unknown = [&] {
+    if (unknown_size > 0) push_symbol(symbols, *options_.unknown, std::exchange(unknown_size, 0));
+  };
   for (std::size_t at = 0; at < word.size();) {
     const auto first = static_cast<unsigned char>(word[at]);
     const std::size_t size = options_.byte_level ? 1 : utf8_length(first);
-    Symbol symbol{-1, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(size)};
-    if (size == 1) {
-      symbol.id = byte_ids_[first];
-    } else if (const auto id = words_.find(word.substr(at, size))) {
-      symbol.id = *id;
-    }
-    if (symbol.id >= 0) {
-      symbols.push_back(symbol);
-    } else {
-      CAUSEWAY_TRY(add_unknown(word, symbol, symbols));
-    }
+    const std::string_view character = word.substr(at, size);
     at += size;
+    TokenId id = size == 1 ? byte_ids_[first] : -1;
+    if (size > 1) id = words_.find(character).value_or(-1);
+    if (id >= 0) {
+      end_unknown();
+      push_symbol(symbols, id, size);
+    } else if (!add_fallback(character, symbols) && options_.unknown) {
+      if (!options_.fuse_unknown) end_unknown();
+      unknown_size += size;
+    }
   }
-  return {};
+  end_unknown();
 }
 
-Status BpeModel::add_unknown(std::string_view word, Symbol character,
-                             std::vector<Symbol>& symbols) const {
-  const std::string_view bytes = word.substr(character.offset, character.size);
+bool BpeModel::add_fallback(std::string_view character, std::vector<Symbol>& symbols) const {
   const auto id_of = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)]; };
-  if (options_.byte_fallback &&
-      std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return id_of(byte) >= 0; })) {
-    for (std::uint32_t i = 0; i < character.size; ++i) {
-      symbols.push_back({id_of(bytes[i]), character.offset + i, 1});
-    }
-    return {};
+  if (!options_.byte_fallback || !std::all_of(character.begin(), character.end(),
+                                              [&](char byte) { return id_of(byte) >= 0; })) {
+    return false;
   }
-  if (!options_.unknown) {
-    return invalid_argument("the tokenizer's vocabulary has no token for the " + printable(bytes) +
-                            " and no unknown token");
-  }
-  const bool fuse =
-      options_.fuse_unknown && !symbols.empty() && symbols.back().id == *options_.unknown;
-  if (fuse) {
-    symbols.back().size += character.size;
-  } else {
-    symbols.push_back({*options_.unknown, character.offset, character.size});
-  }
-  return {};
+  for (const char byte : character) push_symbol(symbols, id_of(byte), 1);
+  return true;
 }
 
 }  // namespace causeway::text

@@ -27,8 +27,8 @@ std::optional<unsigned char> byte_of_spelling(char32_t code);
 char32_t spelling_of_byte(unsigned char byte);
 // The bytes that a byte-level content spells, or none when it has other characters.
 std::optional<std::string> bytes_of_spelling(std::string_view content);
-// The byte of a "<0xHH>" token, or none.
-std::optional<unsigned char> byte_of_fallback(std::string_view content);
+// The byte of a "<0xHH>" token, or none. Decoding reads small letters too, encoding does not.
+std::optional<unsigned char> byte_of_fallback(std::string_view content, bool small_letters = false);
 
 struct BpeOptions {
   bool byte_level = false;     // vocabulary contents are byte-level spellings
@@ -63,9 +63,9 @@ class BpeModel {
   static Result<BpeModel> build(const Vocabulary& vocabulary, const std::vector<MergeRule>& merges,
                                 const BpeOptions& options);
 
-  // Appends the ids of `word`, valid UTF-8, not empty. kInvalidArgument when a character has no
-  // token and there is no unknown token.
-  Status encode_word(std::string_view word, MergeScratch& scratch, std::vector<TokenId>& ids) const;
+  // Appends the ids of `word`, valid UTF-8, not empty. A character (byte, of byte-level files) that
+  // has no token is left out when there is no unknown token, as the `tokenizers` library does.
+  void encode_word(std::string_view word, MergeScratch& scratch, std::vector<TokenId>& ids) const;
 
   // No merge joins kWordMark to a different character before it: a text that is not split into
   // words can be cut there without a change of result.
@@ -87,8 +87,8 @@ class BpeModel {
   Status add_merges(const Vocabulary& vocabulary, const std::vector<MergeRule>& merges);
   Slot& slot_for(std::uint64_t pair);
   Merge merge_of(TokenId left, TokenId right) const;
-  Status split_to_symbols(std::string_view word, std::vector<Symbol>& symbols) const;
-  Status add_unknown(std::string_view word, Symbol character, std::vector<Symbol>& symbols) const;
+  void split_to_symbols(std::string_view word, std::vector<Symbol>& symbols) const;
+  bool add_fallback(std::string_view character, std::vector<Symbol>& symbols) const;
 
   BpeOptions options_;
   Vocabulary words_;  // contents as raw text bytes

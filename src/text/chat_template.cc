@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
 #include "text/jinja/template.h"
 
 namespace causeway::text {
@@ -76,7 +77,9 @@ Result<std::string> template_of_config(const std::filesystem::path& directory) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return no_template(directory);
   CAUSEWAY_ASSIGN(const std::string text, read_file(path));
-  const auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  std::string buffer;
+  const auto config = nlohmann::ordered_json::parse(plain_json_numbers(text, buffer), nullptr,
+                                                    /*allow_exceptions=*/false);
   if (!config.is_object()) return corrupt(path.string() + " is not a JSON object");
   return template_in(config, directory);
 }

@@ -54,6 +54,15 @@ TEST_F(ChatTemplateFiles, OfAListTheDefault) {
   EXPECT_EQ(load_error(), ErrorCode::kNotFound);
 }
 
+TEST_F(ChatTemplateFiles, NumbersOfPythonMayStandBesides) {
+  write("tokenizer_config.json",
+        R"({"model_max_length": 1000000000000000019884624838656, "x": [NaN, 1e999], "y": 1)" +
+            std::string(400, '0') + R"(, "chat_template": "{{ messages[0].content }}"})");
+  EXPECT_EQ(rendered(), "hi");
+  write("tokenizer_config.json", R"({"chat_template": NaN})");
+  EXPECT_EQ(load_error(), ErrorCode::kCorrupt);
+}
+
 TEST_F(ChatTemplateFiles, NoneIsNotFound) {
   EXPECT_EQ(load_error(), ErrorCode::kNotFound);
   write("tokenizer_config.json", R"({"chat_template": null})");

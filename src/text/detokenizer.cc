@@ -20,27 +20,73 @@ void take_complete(std::string& bytes, std::string& out) {
 }  // namespace
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, Begin begin)
-    : tokenizer_(&tokenizer),
-      begin_(begin),
-      strip_space_(begin == Begin::kStart && tokenizer.strips_leading_space()) {}
+    : tokenizer_(&tokenizer), begin_(begin) {
+  finish();
+}
 
 std::string Detokenizer::push(TokenId id, bool skip_special) {
   std::string out;
   if (skip_special && tokenizer_->is_special(id)) return out;
   std::string_view bytes = tokenizer_->token_bytes(id);
   if (bytes.empty()) return out;
-  if (strip_space_ && bytes.front() == ' ') bytes.remove_prefix(1);
-  strip_space_ = false;
-  waiting_.append(bytes);
-  take_complete(waiting_, out);
+  std::string first;
+  if (at_start_) bytes = first = take_start(id);
+  if (tokenizer_->invalid_bytes() == InvalidBytes::kMaximalParts) {
+    waiting_.append(bytes);
+    take_complete(waiting_, out);
+  } else if (tokenizer_->is_byte(id)) {
+    push_byte(bytes, out);
+  } else {
+    replace_waiting(out);
+    run_is_broken_ = false;
+    out.append(bytes);
+  }
   return out;
 }
 
-std::string Detokenizer::finish() {
-  // One incomplete character at most is waiting: push left nothing else.
-  std::string out(waiting_.empty() ? std::string_view() : kReplacement);
+// The bytes of a token at the start of the text, which it may end.
+std::string Detokenizer::take_start(TokenId id) {
+  const LeadingSpace leading = tokenizer_->leading_space();
+  std::string bytes = tokenizer_->token_bytes_at_start(id);
+  if (leading == LeadingSpace::kOne && bytes.starts_with(' ')) bytes.erase(0, 1);
+  at_start_ = leading == LeadingSpace::kMarks && bytes.empty();
+  return bytes;
+}
+
+// Bytes wait for the others of their character as long as there can be one.
+void Detokenizer::push_byte(std::string_view byte, std::string& out) {
+  waiting_.append(byte);
+  if (run_is_broken_) return replace_waiting(out);
+  while (!waiting_.empty()) {
+    const Utf8Unit unit = first_unit(waiting_);
+    if (unit.kind == Utf8Unit::Kind::kIncomplete) return;
+    if (unit.kind == Utf8Unit::Kind::kCharacter) {
+      out.append(waiting_, 0, unit.size);
+    } else if (tokenizer_->invalid_bytes() == InvalidBytes::kRestOfRun) {
+      run_is_broken_ = true;
+      return replace_waiting(out);
+    } else {
+      for (std::size_t i = 0; i < unit.size; ++i) out.append(kReplacement);
+    }
+    waiting_.erase(0, unit.size);
+  }
+}
+
+void Detokenizer::replace_waiting(std::string& out) {
+  for (std::size_t i = 0; i < waiting_.size(); ++i) out.append(kReplacement);
   waiting_.clear();
-  strip_space_ = begin_ == Begin::kStart && tokenizer_->strips_leading_space();
+}
+
+std::string Detokenizer::finish() {
+  std::string out;
+  if (tokenizer_->invalid_bytes() != InvalidBytes::kMaximalParts) {
+    replace_waiting(out);
+  } else if (!waiting_.empty()) {
+    out = kReplacement;  // one incomplete character at most is waiting: push left nothing else
+  }
+  waiting_.clear();
+  run_is_broken_ = false;
+  at_start_ = begin_ == Begin::kStart && tokenizer_->leading_space() != LeadingSpace::kKept;
   return out;
 }
 

@@ -4,8 +4,8 @@
 //   push(a) -> "caf"   push(0xC3) -> ""   push(0xA9) -> "é"   finish() -> ""
 //
 // A character whose bytes are spread over tokens waits until it is whole (at most 3 bytes wait).
-// Bytes that cannot become a character are replaced by U+FFFD, one for each maximal valid beginning
-// (Unicode 14, section 3.9), as soon as that is certain.
+// Bytes that cannot become a character are replaced by U+FFFD, as many as InvalidBytes says, as
+// soon as that is certain. A maximal valid beginning is that of Unicode 14, section 3.9.
 #pragma once
 
 #include <string>
@@ -31,10 +31,15 @@ class Detokenizer {
   std::string finish();
 
  private:
+  std::string take_start(TokenId id);
+  void push_byte(std::string_view byte, std::string& out);
+  void replace_waiting(std::string& out);
+
   const Tokenizer* tokenizer_;
   Begin begin_;
-  bool strip_space_;     // the next byte may be the space to take off
-  std::string waiting_;  // the valid beginning of a character
+  bool at_start_ = false;       // the space to take off may still come
+  bool run_is_broken_ = false;  // a byte of this run of byte tokens was no UTF-8
+  std::string waiting_;         // the valid beginning of a character
 };
 
 }  // namespace causeway::text

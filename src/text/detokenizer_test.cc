@@ -26,7 +26,9 @@ class ByteTokens final : public Tokenizer {
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(tokens_.size()); }
   std::optional<TokenId> bos() const override { return std::nullopt; }
   std::optional<TokenId> eos() const override { return std::nullopt; }
-  bool strips_leading_space() const override { return strips_; }
+  LeadingSpace leading_space() const override {
+    return strips_ ? LeadingSpace::kOne : LeadingSpace::kKept;
+  }
 
  private:
   std::vector<std::string> tokens_;

@@ -142,6 +142,15 @@ class SentencePieceTokenizer final : public TableTokenizer {
         model_(std::move(model)),
         settings_(settings) {}
 
+  std::string token_bytes_at_start(TokenId id) const override {
+    std::string_view bytes = table().bytes(id);
+    // Pieces that decode to something else than their content have a mark.
+    const bool mark =
+        table().contents().content(id).starts_with(kWordMark) && bytes.starts_with(' ');
+    if (mark) bytes.remove_prefix(1);
+    return std::string(bytes);
+  }
+
  private:
   Status encode_text(std::string_view text, bool first, Scratch& scratch,
                      std::vector<TokenId>& ids) const override {
@@ -176,8 +185,9 @@ class SentencePieceTokenizer final : public TableTokenizer {
   Settings settings_;
 };
 
-std::string decoded(const SentencePieceModel::Piece& piece) {
-  if (piece.type == Type::kControl || piece.type == Type::kUnknown) return piece.content;
+std::string decoded(const SentencePieceModel& model, const SentencePieceModel::Piece& piece) {
+  if (piece.type == Type::kControl) return piece.content;
+  if (piece.type == Type::kUnknown) return model.unknown_surface;
   if (piece.type == Type::kByte) {
     const auto byte = byte_of_fallback(piece.content);
     return byte ? std::string(1, static_cast<char>(*byte)) : piece.content;
@@ -198,9 +208,10 @@ Status add_pieces(const SentencePieceModel& model, TokenTable& table,
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const auto& piece = model.pieces[i];
     const auto id = static_cast<TokenId>(i);
-    if (!table.add(id, piece.content, decoded(piece))) {
+    if (!table.add(id, piece.content, decoded(model, piece))) {
       return corrupt("piece " + std::to_string(i) + ": '" + piece.content + "' occurs twice");
     }
+    if (piece.type == Type::kByte) table.set_byte(id);
     if (piece.type != Type::kControl && piece.type != Type::kUnknown) continue;
     table.set_special(id);
     AddedToken token;
@@ -246,7 +257,9 @@ Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
   CAUSEWAY_TRY(
       add_listed(config.added, "added_tokens_decoder of tokenizer_config.json", table, added));
   CAUSEWAY_TRY(add_listed(added_file, "added_tokens.json", table, added));
-  table.strips_leading_space = model.add_dummy_prefix;
+  table.invalid_bytes = InvalidBytes::kEach;
+  if (model.add_dummy_prefix) table.leading_space = LeadingSpace::kMark;
+  if (model.remove_extra_whitespaces) table.leading_space = LeadingSpace::kMarks;
   table.bos = control_piece(model, model.bos_id);
   table.eos = control_piece(model, model.eos_id);
   // Models of this kind were trained with BOS and are used without EOS unless they say otherwise.

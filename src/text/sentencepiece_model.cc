@@ -125,6 +125,13 @@ Status read_trainer(std::string_view bytes, SentencePieceModel& model, std::uint
       case 35: model.byte_fallback = field.value != 0; break;
       case 41: model.bos_id = number; break;
       case 42: model.eos_id = number; break;
+      case 44:
+        if (field.wire != 2) return wrong_wire("unk_surface");
+        if (field.bytes.size() > kPieceBytesMax || first_invalid_utf8(field.bytes)) {
+          return corrupt("trainer_spec.unk_surface is not UTF-8 of at most 1024 bytes");
+        }
+        model.unknown_surface = field.bytes;
+        continue;
       default: continue;
     }
     if (field.wire != 0) return wrong_wire("trainer_spec field " + std::to_string(field.number));

@@ -36,6 +36,7 @@ struct SentencePieceModel {
   bool byte_fallback = false;
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
+  std::string unknown_surface = " \xE2\x81\x87 ";  // what an unknown piece decodes to: " ⁇ "
 };
 
 // Hostile input is expected: kCorrupt for what contradicts the format, kUnsupported for models

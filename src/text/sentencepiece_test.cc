@@ -110,6 +110,70 @@ TEST(SentencePiece, FallsBackToBytes) {
   EXPECT_EQ(decode(*tokenizer, {3 + 0xC3}), "\xEF\xBF\xBD");
 }
 
+// All bytes from id 3, then pieces; decoded as the sentencepiece library does.
+std::string byte_model(const std::string& pieces, const std::string& trainer = "") {
+  std::string model = controls();
+  for (int byte = 0; byte < 256; ++byte) {
+    constexpr char kHex[] = "0123456789ABCDEF";
+    model += piece(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">", 0, Type::kByte);
+  }
+  return model + pieces + bpe(number(35, 1) + trainer);
+}
+
+TEST(SentencePiece, DecodesBytesOneByOne) {
+  const auto tokenizer = load(byte_model(piece("▁", -1) + piece("a", -2)) + identity());
+  const std::string bad = "\xEF\xBF\xBD";
+  const auto bytes = [&](std::initializer_list<int> values) {
+    Ids ids;
+    for (const int value : values) ids.push_back(3 + value);
+    return decode(*tokenizer, ids);
+  };
+  EXPECT_EQ(bytes({0xE2, 0x82}), bad + bad);
+  EXPECT_EQ(bytes({0xC3, 0xC3, 0xA9}), bad + "é");
+  EXPECT_EQ(bytes({0x41, 0xFF, 0x42}), "A" + bad + "B");
+  EXPECT_EQ(bytes({0xED, 0xA0, 0x80}), bad + bad + bad);
+  EXPECT_EQ(bytes({0xF4, 0x90, 0x80, 0x80}), bad + bad + bad + bad);
+  EXPECT_EQ(decode(*tokenizer, {3 + 0xF0, 3 + 0x9F, 3 + 0xA6, 260}), bad + bad + bad + "a");
+}
+
+TEST(SentencePiece, TakesAMarkOffTheStartAndNoSpace) {
+  const std::string pieces = piece("▁", -1) + piece("a", -2) + piece("▁a", -3) + piece("▁▁", -4) +
+                             piece("▁▁a", -5) + piece("a▁b", -6);
+  constexpr TokenId kMark = 259, kA = 260, kMarkA = 261, kMarks = 262, kMarksA = 263, kInner = 264;
+  const auto text = [&](bool prefix, bool remove, const Ids& ids) {
+    const auto tokenizer =
+        load(byte_model(pieces) + bytes(3, number(3, prefix ? 1 : 0) + number(4, remove ? 1 : 0)));
+    return decode(*tokenizer, ids);
+  };
+  for (const bool remove : {false, true}) {
+    for (const bool prefix : {false, true}) {
+      const bool strips = remove || prefix;
+      EXPECT_EQ(text(prefix, remove, {kMarkA}), strips ? "a" : " a");
+      EXPECT_EQ(text(prefix, remove, {kMarksA}), strips ? " a" : "  a");
+      EXPECT_EQ(text(prefix, remove, {kMark, kMarkA}), remove ? "a" : strips ? " a" : "  a");
+      EXPECT_EQ(text(prefix, remove, {kMarks, kMarkA}), strips ? "  a" : "   a");
+      EXPECT_EQ(text(prefix, remove, {kInner}), "a b");
+      EXPECT_EQ(text(prefix, remove, {3 + 0x20, kA}), " a");
+      EXPECT_EQ(text(prefix, remove, {3 + 0x20, kMarkA}), "  a");
+      EXPECT_EQ(text(prefix, remove, {1, kMarkA}), strips ? "a" : " a");
+    }
+  }
+}
+
+TEST(SentencePiece, UnknownPiecesHaveASurface) {
+  const auto shown = [](const std::string& trainer, const Ids& ids) {
+    const auto tokenizer = load(byte_model(piece("a", -2), trainer) + identity());
+    Detokenizer detokenizer(*tokenizer);
+    std::string text;
+    for (const TokenId id : ids) text += detokenizer.push(id, false);
+    return text + detokenizer.finish();
+  };
+  EXPECT_EQ(shown("", {259, 0, 259}), "a ⁇ a");
+  EXPECT_EQ(shown("", {0}), " ⁇ ");
+  EXPECT_EQ(shown(bytes(44, "??"), {259, 0}), "a??");
+  EXPECT_FALSE(load_sentencepiece({byte_model("", bytes(44, "\xFF"))}).ok());
+}
+
 TEST(SentencePiece, HonoursTheNormalizer) {
   const std::string pieces = controls() + piece("▁", -1) + piece("a", -2);
   const auto squeezing = load(pieces + bpe());

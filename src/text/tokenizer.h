@@ -33,14 +33,30 @@ struct EncodeOptions {
   bool parse_special = true;
 };
 
+// What decoding takes off the start of a text.
+enum class LeadingSpace {
+  kKept,
+  kOne,         // one space, whatever it comes from (a Strip in tokenizer.json)
+  kFirstToken,  // the marks of spaces in the first token (Metaspace)
+  kMark,        // the mark that the first token starts with (SentencePiece)
+  kMarks,       // the same of each token, up to one that has more than that
+};
+
+// What decoding makes of bytes that are no UTF-8: U+FFFD for ...
+enum class InvalidBytes {
+  kMaximalParts,  // each maximal valid beginning (ByteLevel)
+  kEach,          // each byte (SentencePiece)
+  kRestOfRun,     // each byte, and each further byte up to a token that is none (ByteFallback)
+};
+
 // Immutable after load; every function may be called from many threads at once. Nothing blocks.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // kInvalidArgument, naming the byte offset, when `text` is not UTF-8, or naming the character
-  // when the vocabulary has no token for it and no unknown token. Time is O(n log n) in the bytes
-  // of `text`; memory about 40 bytes a byte of its longest word.
+  // kInvalidArgument, naming the byte offset, when `text` is not UTF-8. What the vocabulary has no
+  // token for, and no unknown token either, is left out. Time is O(n log n) in the bytes of `text`;
+  // memory about 40 bytes a byte of its longest word.
   virtual Result<std::vector<TokenId>> encode(std::string_view text,
                                               const EncodeOptions& options) const = 0;
 
@@ -55,8 +71,15 @@ class Tokenizer {
   virtual std::int64_t vocab_size() const = 0;
   virtual std::optional<TokenId> bos() const = 0;
   virtual std::optional<TokenId> eos() const = 0;
-  // Encoding puts a space before the text, so decoding takes one off its start.
-  virtual bool strips_leading_space() const = 0;
+  // Encoding puts a space before the text, so decoding takes it off its start.
+  virtual LeadingSpace leading_space() const { return LeadingSpace::kKept; }
+  // What a token that starts a text stands for, where that are marks of spaces (LeadingSpace).
+  virtual std::string token_bytes_at_start(TokenId id) const {
+    return std::string(token_bytes(id));
+  }
+  virtual InvalidBytes invalid_bytes() const { return InvalidBytes::kMaximalParts; }
+  // The token is one byte of text, "<0xC3>", which makes characters with such tokens only.
+  virtual bool is_byte(TokenId) const { return false; }
 };
 
 // `directory` is a Hugging Face snapshot: tokenizer.json if there, else tokenizer.model and, if

@@ -127,9 +127,13 @@ Result<std::vector<AddedToken>> parse_added_tokens(std::string_view text,
   return added;
 }
 
-Status apply_config(const TokenizerConfig& config, TokenTable& table) {
+Status apply_names(const TokenizerConfig& config, TokenTable& table) {
   CAUSEWAY_TRY(set_named(config.bos_token, "bos_token", table, table.bos));
-  CAUSEWAY_TRY(set_named(config.eos_token, "eos_token", table, table.eos));
+  return set_named(config.eos_token, "eos_token", table, table.eos);
+}
+
+Status apply_config(const TokenizerConfig& config, TokenTable& table) {
+  CAUSEWAY_TRY(apply_names(config, table));
   auto& prefix = table.prefix;
   auto& suffix = table.suffix;
   if (config.add_bos_token && table.bos) {

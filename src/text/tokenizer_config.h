@@ -29,8 +29,10 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view json);
 Result<std::vector<AddedToken>> parse_added_tokens(std::string_view json,
                                                    const TokenizerConfig& config);
 
-// Sets the table's bos, eos, prefix and suffix as the configuration asks; what it leaves open
-// stays. kCorrupt when a token that it names is not in the table.
+// Sets the table's bos and eos as the configuration asks; what it leaves open stays. kCorrupt when
+// a token that it names is not in the table.
+Status apply_names(const TokenizerConfig& config, TokenTable& table);
+// The same, and whether they are put around a text: where there is no post-processor to say so.
 Status apply_config(const TokenizerConfig& config, TokenTable& table);
 
 }  // namespace causeway::text

@@ -18,6 +18,7 @@ struct Parts {
   std::vector<AddedToken> normalized_added;  // looked for once it is normalised
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
+  ContentDecoder decoder;
 };
 
 class JsonTokenizer final : public TableTokenizer {
@@ -27,7 +28,17 @@ class JsonTokenizer final : public TableTokenizer {
         normalized_added_(std::move(parts.normalized_added)),
         normalizer_(std::move(parts.normalizer)),
         pre_tokenizer_(std::move(parts.pre_tokenizer)),
+        decoder_(std::move(parts.decoder)),
         model_(std::move(model)) {}
+
+  std::string token_bytes_at_start(TokenId id) const override {
+    const std::string_view bytes = table().bytes(id);
+    const std::string_view content = table().contents().content(id);
+    if (!decoder_.metaspace || bytes == content) return std::string(bytes);
+    // It was decoded when the file was loaded, and the marks only make it shorter.
+    auto first = decoder_.decode(content, true);
+    return first.ok() ? std::move(first->bytes) : std::string(bytes);
+  }
 
  private:
   Status encode_text(std::string_view text, bool first, Scratch& scratch,
@@ -56,10 +67,10 @@ class JsonTokenizer final : public TableTokenizer {
       // A long text without a pre-tokenizer is cut where merges never join: the same ids, sooner.
       while (model_.separable_at_marks() && !word.empty()) {
         const std::size_t end = end_of_marked_word(word);
-        CAUSEWAY_TRY(model_.encode_word(word.substr(0, end), scratch.merge, ids));
+        model_.encode_word(word.substr(0, end), scratch.merge, ids);
         word.remove_prefix(end);
       }
-      if (!word.empty()) CAUSEWAY_TRY(model_.encode_word(word, scratch.merge, ids));
+      if (!word.empty()) model_.encode_word(word, scratch.merge, ids);
     }
     return {};
   }
@@ -67,6 +78,7 @@ class JsonTokenizer final : public TableTokenizer {
   AddedTokenMatcher normalized_added_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
+  ContentDecoder decoder_;
   BpeModel model_;
 };
 
@@ -206,13 +218,14 @@ Status fill_table(const Vocabulary& vocabulary, const std::vector<AddedToken>& a
     const auto id = static_cast<TokenId>(i);
     if (!vocabulary.contains(id)) continue;
     const std::string_view content = vocabulary.content(id);
-    std::string bytes(content);
+    ContentDecoder::Decoded decoded{std::string(content), false};
     if (!verbatim[static_cast<std::size_t>(i)]) {
-      CAUSEWAY_ASSIGN(bytes, decoder.decode(content));
+      CAUSEWAY_ASSIGN(decoded, decoder.decode(content));
     }
-    decoded_bytes += bytes.size();
+    decoded_bytes += decoded.bytes.size();
     if (decoded_bytes > kDecodedBytesMax) return corrupt("decoder: more than 1 GiB of tokens");
-    table.add(id, content, bytes);
+    table.add(id, content, decoded.bytes);
+    if (decoded.is_byte) table.set_byte(id);
   }
   for (const AddedToken& token : added) {
     if (!vocabulary.contains(token.id) && !table.add(token.id, token.content, token.content)) {
@@ -260,10 +273,13 @@ Result<std::unique_ptr<Tokenizer>> build(Element root, const TokenizerConfig& co
   CAUSEWAY_TRY(fill_table(vocabulary, added, decoder, table));
   CAUSEWAY_TRY(sort_added(std::move(added), parts));
   CAUSEWAY_TRY(read_post_processor(root, table));
-  table.strips_leading_space = decoder.strips_leading_space;
+  table.leading_space = decoder.leading_space;
+  if (decoder.byte_fallback) table.invalid_bytes = InvalidBytes::kRestOfRun;
   if (!table.prefix.empty()) table.bos = table.prefix.front();
   if (!table.suffix.empty()) table.eos = table.suffix.back();
-  CAUSEWAY_TRY(apply_config(config, table));
+  // What is put around a text the file alone decides, whatever add_bos_token says.
+  CAUSEWAY_TRY(apply_names(config, table));
+  parts.decoder = decoder;
   return std::unique_ptr<Tokenizer>(
       std::make_unique<JsonTokenizer>(std::move(parts), std::move(bpe)));
 }

@@ -1,5 +1,7 @@
 #include "text/tokenizer_json_fields.h"
 
+#include "base/json_numbers.h"
+
 namespace causeway::text::json {
 namespace {
 
@@ -34,6 +36,11 @@ Result<Element> parse(simdjson::dom::parser& parser, std::string_view text) {
   Element root;
   auto error = parser.allocate(text.size(), kDepthMax);
   if (error == simdjson::SUCCESS) error = parser.parse(text.data(), text.size()).get(root);
+  if (error == simdjson::SUCCESS) return root;
+  // Most files have no such numbers, and a vocabulary is long: the second look only when needed.
+  std::string buffer;
+  const std::string_view plain = plain_json_numbers(text, buffer);
+  if (plain.data() != text.data()) error = parser.parse(plain.data(), plain.size()).get(root);
   if (error != simdjson::SUCCESS) {
     return corrupt(std::string("not readable as JSON: ") + simdjson::error_message(error));
   }

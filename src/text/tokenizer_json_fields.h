@@ -16,7 +16,8 @@ namespace causeway::text::json {
 
 using Element = simdjson::dom::element;
 
-// At most 256 MiB and 256 levels deep. The element is valid as long as the parser.
+// At most 256 MiB and 256 levels deep. Numbers that only Python takes are floats that no field of a
+// tokenizer may be. The element is valid as long as the parser.
 Result<Element> parse(simdjson::dom::parser& parser, std::string_view text);
 
 // The member, or none when it is absent or null or `object` is no object.

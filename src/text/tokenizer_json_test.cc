@@ -145,12 +145,17 @@ TEST(ByteLevelJson, LoadsLlama3StyleSpecialTokens) {
   EXPECT_THAT(encode(*tokenizer, "a<tool>"), ElementsAre('a', 259));
   EXPECT_TRUE(tokenizer->is_special(258));
   EXPECT_FALSE(tokenizer->is_special(259));
+  // As transformers: what the file puts around a text, the configuration does not change.
   const auto without = load(file, R"({"add_bos_token": false, "eos_token": "<|eot_id|>"})");
-  EXPECT_THAT(encode(*without, "ab", {}), ElementsAre(256));
+  EXPECT_THAT(encode(*without, "ab", {}), ElementsAre(257, 256));
   EXPECT_EQ(without->eos(), 258);
   const auto both = load(file, R"({"bos_token": {"content": "<|begin_of_text|>"},
                                    "eos_token": "<|eot_id|>", "add_eos_token": true})");
-  EXPECT_THAT(encode(*both, "ab", {}), ElementsAre(257, 256, 258));
+  EXPECT_THAT(encode(*both, "ab", {}), ElementsAre(257, 256));
+  file["post_processor"] = nullptr;
+  EXPECT_THAT(
+      encode(*load(file, R"({"bos_token": "<|begin_of_text|>", "add_bos_token": true})"), "ab", {}),
+      ElementsAre(256));
 }
 
 TEST(ByteLevelJson, IgnoreMergesKeepsWholeWords) {
@@ -197,6 +202,77 @@ TEST(FallbackJson, CuttingAtMarksChangesNothing) {
     }
     EXPECT_EQ(encode(*cut, text), expected) << text;
   }
+}
+
+// Tokens by their contents to text; the answers are those of the tokenizers library.
+struct Decoding {
+  std::vector<std::string> tokens;
+  std::string text;
+};
+
+void expect_decodings(const Json& file, const std::vector<Decoding>& cases, bool skip_special) {
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  for (const Decoding& each : cases) {
+    Detokenizer detokenizer(*tokenizer);
+    std::string text;
+    for (const std::string& token : each.tokens) {
+      ASSERT_TRUE(tokenizer->find(token)) << token;
+      text += detokenizer.push(*tokenizer->find(token), skip_special);
+    }
+    EXPECT_EQ(text + detokenizer.finish(), each.text) << testing::PrintToString(each.tokens);
+  }
+}
+
+Json file_with_tokens(const std::vector<std::string>& contents) {
+  Json file = fallback_file();
+  int id = 300;
+  for (const std::string& content : contents) file["model"]["vocab"].emplace(content, id++);
+  return file;
+}
+
+TEST(FallbackJson, DecodesRunsOfBytesAsTheLibraryDoes) {
+  const Json file = file_with_tokens({"▁▁a", " x", "<0xe9>"});
+  const std::string bad = "\xEF\xBF\xBD";
+  expect_decodings(
+      file,
+      {{{"<0xC3>"}, bad},
+       {{"<0xC3>", "<0xC3>"}, bad + bad},
+       {{"<0xC3>", "<0xA9>"}, "é"},
+       {{"<0xC3>", "<0xC3>", "<0xA9>"}, bad + bad + bad},
+       {{"<0xE2>", "<0x82>"}, bad + bad},
+       {{"<0xE2>", "<0x82>", "a"}, bad + bad + "a"},
+       {{"<0xFF>", "<0x41>"}, bad + bad},
+       {{"a", "<0xFF>", "<0x41>", "a", "<0x41>"}, "a" + bad + bad + "aA"},
+       {{"▁a", "<unk>", "▁a", "<0xC3>", "<s>", "<0xA9>"}, "a<unk> a" + bad + "<s>" + bad},
+       {{"<0xe9>", "a"}, bad + "a"},
+       {{"<0xC3>", "<0xe9>"}, bad + bad},
+       {{"<0x20>", "▁a"}, " a"},
+       {{"▁▁a"}, " a"},
+       {{" x"}, "x"},
+       {{"<s>", "▁a"}, "<s> a"}},
+      false);
+  expect_decodings(
+      file, {{{"▁a", "<unk>", "▁a", "<0xC3>", "<s>", "<0xA9>"}, "a aé"}, {{"<s>", "▁a"}, "a"}},
+      true);
+}
+
+TEST(MetaspaceJson, DropsTheMarksOfTheFirstToken) {
+  Json file = file_with_tokens({"▁▁", "▁▁a", "a▁b", " x"});
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};
+  expect_decodings(file,
+                   {{{"▁a"}, "a"},
+                    {{"▁▁a"}, "a"},
+                    {{"▁▁", "▁a"}, " a"},
+                    {{"a▁b"}, "ab"},
+                    {{"▁a", "a▁b"}, "aa b"},
+                    {{" x"}, " x"},
+                    {{"<s>", "▁a"}, "<s> a"},
+                    {{"<0x20>", "a"}, "<0x20>a"}},
+                   false);
+  expect_decodings(file, {{{"<s>", "▁a"}, "a"}}, true);
+  file["decoder"]["prepend_scheme"] = "never";
+  expect_decodings(file, {{{"▁▁a"}, "  a"}, {{"▁▁", "▁a"}, "   a"}}, false);
 }
 
 TEST(MetaspaceJson, EncodesAndDecodes) {
@@ -318,13 +394,14 @@ TEST(Encode, ManyThreadsShareATokenizer) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Encode, MissingByteIsAnError) {
-  Json file = byte_level_file();
+TEST(Encode, MissingBytesAreLeftOut) {
+  Json file = byte_level_file({{"b", "c"}});
   file["model"]["vocab"].erase("a");
-  const auto tokenizer = load(file);
-  const auto ids = tokenizer->encode("bab", {});
-  ASSERT_FALSE(ids.ok());
-  EXPECT_THAT(ids.error().message, HasSubstr("byte (61)"));
+  EXPECT_THAT(encode(*load(file), "dab"), ElementsAre('d', 'b'));
+  EXPECT_THAT(encode(*load(file), "bac"), ElementsAre(256)) << "what is left is merged";
+  EXPECT_TRUE(encode(*load(file), "a").empty());
+  const std::string many(200, 'a');  // longer than what is merged by scanning
+  EXPECT_THAT(encode(*load(file), "b" + many + "c"), ElementsAre(256));
 }
 
 TEST(Hostile, EveryTruncationIsAnError) {
@@ -364,7 +441,7 @@ TEST(Hostile, WrongFieldsAreNamed) {
       {"/model/vocab/a", "98", kBad, "twice"},
       {"/model/vocab/a", "1e3", kBad, "model.vocab['a']"},
       {"/model/vocab/a", "4194304", kBad, "model.vocab['a']"},
-      {"/model/vocab/a", "99999999999999999999", kBad, "JSON"},
+      {"/model/vocab/a", "99999999999999999999", kBad, "model.vocab['a']"},
       {"/model/merges", "{}", kBad, "model.merges"},
       {"/model/merges", "[\"a\"]", kBad, "model.merges[0]"},
       {"/model/merges", "[\"a b c\"]", kBad, "model.merges[0]"},
@@ -435,6 +512,58 @@ TEST(Hostile, WrongConfigurationIsNamed) {
     const Error error = error_of(file, config);
     EXPECT_THAT(error.message, HasSubstr("tokenizer_config.json")) << config;
     EXPECT_THAT(error.message, HasSubstr(message)) << config;
+  }
+}
+
+// Numbers that Python's json reads and strict parsers refuse.
+const std::vector<std::string> kNumbersOfPython = {"1000000000000000019884624838656",
+                                                   "18446744073709551616",
+                                                   "-9223372036854775809",
+                                                   "1" + std::string(400, '0'),
+                                                   "1e999",
+                                                   "-1e999",
+                                                   "NaN",
+                                                   "Infinity",
+                                                   "[{\"a\": -Infinity}]"};
+
+TEST(Configuration, NumbersOfPythonMayStandWhereTheyAreNotUsed) {
+  const std::string file = byte_level_file().dump();
+  for (const std::string& number : kNumbersOfPython) {
+    const auto tokenizer =
+        load_tokenizer_json(file, "{\"model_max_length\": " + number + ", \"bos_token\": \"A\"}");
+    ASSERT_TRUE(tokenizer.ok()) << number << ": " << tokenizer.error().message;
+    EXPECT_EQ((*tokenizer)->bos(), 'A');
+  }
+  const auto zero = load(byte_level_file(), R"({"model_max_length": -0})");
+  EXPECT_EQ(encode(*zero, "a"), Ids{97});
+}
+
+TEST(Configuration, NumbersOfPythonAreNamedWhereTheyCannotBeUsed) {
+  const std::string file = byte_level_file().dump();
+  std::vector<std::string> numbers = kNumbersOfPython;
+  numbers.insert(numbers.end(), {"5.0", "9223372036854775808"});
+  for (const char* name : {"bos_token", "eos_token", "add_bos_token", "add_eos_token", "legacy",
+                           "added_tokens_decoder"}) {
+    for (const std::string& number : numbers) {
+      const Error error = error_of(file, std::string("{\"") + name + "\": " + number + "}");
+      EXPECT_THAT(error.message, HasSubstr("tokenizer_config.json")) << number;
+      EXPECT_THAT(error.message, HasSubstr(name)) << number;
+    }
+  }
+}
+
+TEST(Hostile, IdsThatAreNoIdsAreNamed) {
+  std::vector<std::string> numbers = kNumbersOfPython;
+  numbers.insert(numbers.end(), {"5.0", "9223372036854775808", "18446744073709551615", "-1"});
+  for (const std::string& number : numbers) {
+    std::string file = byte_level_file().dump();
+    file.replace(file.find("\"a\":97"), 6, "\"a\":" + number);
+    EXPECT_THAT(error_of(file).message, HasSubstr("tokenizer.json: model.vocab['a']")) << number;
+    Json with_added = byte_level_file();
+    with_added["added_tokens"] = {added(999, "<x>")};
+    file = with_added.dump();
+    file.replace(file.find("999"), 3, number);
+    EXPECT_THAT(error_of(file).message, HasSubstr("added_tokens[0].id")) << number;
   }
 }
 

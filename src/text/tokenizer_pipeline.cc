@@ -178,13 +178,12 @@ Result<PreTokenizer> read_pre_tokenizer(Element root, bool& byte_level) {
   return out;
 }
 
-Result<std::string> ContentDecoder::decode(std::string_view content) const {
-  if (byte_level) {
-    if (auto bytes = bytes_of_spelling(content)) return *std::move(bytes);
-    return std::string(content);
-  }
+Result<ContentDecoder::Decoded> ContentDecoder::decode(std::string_view content, bool first) const {
+  if (byte_level) return Decoded{bytes_of_spelling(content).value_or(std::string(content)), false};
   std::string text(content);
-  for (const auto& [from, to] : replaces) {
+  for (std::size_t step = 0; step < replaces.size(); ++step) {
+    const auto& [from, usual] = replaces[step];
+    const std::string_view to = first && step == metaspace ? std::string_view() : usual;
     std::string_view rest = text;
     std::string replaced;
     for (std::size_t at = rest.find(from); at != std::string_view::npos; at = rest.find(from)) {
@@ -196,9 +195,9 @@ Result<std::string> ContentDecoder::decode(std::string_view content) const {
     }
     text = replaced.append(rest);
   }
-  if (!byte_fallback) return text;
-  const auto byte = byte_of_fallback(text);
-  return byte ? std::string(1, static_cast<char>(*byte)) : text;
+  const auto byte = byte_fallback ? byte_of_fallback(text, true) : std::nullopt;
+  if (!byte) return Decoded{std::move(text), false};
+  return Decoded{std::string(1, static_cast<char>(*byte)), true};
 }
 
 Result<ContentDecoder> read_decoder(Element root, bool byte_level) {
@@ -229,8 +228,11 @@ Result<ContentDecoder> read_decoder(Element root, bool byte_level) {
       decoder.replaces.emplace_back(from, to);
     } else if (type == "Metaspace" && !fused && !decoder.byte_fallback) {
       CAUSEWAY_ASSIGN(const auto metaspace, read_metaspace(step, where));
+      if (metaspace.prepend != PreTokenizer::Metaspace::Prepend::kNever) {
+        decoder.metaspace = decoder.replaces.size();
+        decoder.leading_space = LeadingSpace::kFirstToken;
+      }
       decoder.replaces.emplace_back(metaspace.mark, " ");
-      decoder.strips_leading_space = metaspace.prepend != PreTokenizer::Metaspace::Prepend::kNever;
     } else if (type == "Strip" && fused) {
       const auto count = [&](std::string_view name) {
         const auto value = json::member(step, name);
@@ -241,7 +243,10 @@ Result<ContentDecoder> read_decoder(Element root, bool byte_level) {
       if (content != " " || count("stop") != 0 || count("start") < 0 || count("start") > 1) {
         return unsupported(where + " of anything but one leading space");
       }
-      decoder.strips_leading_space = count("start") == 1;
+      if (count("start") == 1) {
+        if (decoder.metaspace) return unsupported(where + ": a Strip after a Metaspace");
+        decoder.leading_space = LeadingSpace::kOne;
+      }
     } else {
       return unknown_component("decoder", std::string(type) + (fused ? " after Fuse" : ""));
     }

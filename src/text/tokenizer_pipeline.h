@@ -24,10 +24,15 @@ struct ContentDecoder {
   bool byte_level = false;                                    // undo the byte-level spelling
   bool byte_fallback = false;                                 // "<0xHH>" is that byte
   std::vector<std::pair<std::string, std::string>> replaces;  // in order
-  bool strips_leading_space = false;                          // of the whole text
+  LeadingSpace leading_space = LeadingSpace::kKept;
+  std::optional<std::size_t> metaspace;  // which of `replaces` drops what it finds in a first token
 
+  struct Decoded {
+    std::string bytes;
+    bool is_byte = false;  // of a fallback
+  };
   // kCorrupt when replacements make the token absurdly long.
-  Result<std::string> decode(std::string_view content) const;
+  Result<Decoded> decode(std::string_view content, bool first = false) const;
 };
 
 // `byte_level` is what a file without a decoder gets.

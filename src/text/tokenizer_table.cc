@@ -9,6 +9,7 @@ bool TokenTable::add(TokenId id, std::string_view content, std::string_view byte
   if (static_cast<std::size_t>(id) >= spans_.size()) {
     spans_.resize(static_cast<std::size_t>(id) + 1);
     special_.resize(static_cast<std::size_t>(id) + 1);
+    byte_.resize(static_cast<std::size_t>(id) + 1);
   }
   spans_[static_cast<std::size_t>(id)] = {bytes_.size(), bytes.size()};
   bytes_.append(bytes);
@@ -19,10 +20,12 @@ void TokenTable::reserve(std::size_t entries, std::size_t bytes) {
   contents_.reserve(entries, bytes);
   spans_.reserve(entries);
   special_.reserve(entries);
+  byte_.reserve(entries);
   bytes_.reserve(bytes);
 }
 
 void TokenTable::set_special(TokenId id) { special_[static_cast<std::size_t>(id)] = true; }
+void TokenTable::set_byte(TokenId id) { byte_[static_cast<std::size_t>(id)] = true; }
 
 std::string_view TokenTable::bytes(TokenId id) const {
   if (!contents_.contains(id)) return {};

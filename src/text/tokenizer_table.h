@@ -21,18 +21,23 @@ class TokenTable {
   bool add(TokenId id, std::string_view content, std::string_view bytes);
   void reserve(std::size_t entries, std::size_t bytes);
   void set_special(TokenId id);
+  void set_byte(TokenId id);
 
   const Vocabulary& contents() const { return contents_; }
   std::string_view bytes(TokenId id) const;
   bool is_special(TokenId id) const {
     return contents_.contains(id) && special_[static_cast<std::size_t>(id)];
   }
+  bool is_byte(TokenId id) const {
+    return contents_.contains(id) && byte_[static_cast<std::size_t>(id)];
+  }
 
   std::vector<TokenId> prefix;  // put around an encoded text on request
   std::vector<TokenId> suffix;
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
-  bool strips_leading_space = false;
+  LeadingSpace leading_space = LeadingSpace::kKept;
+  InvalidBytes invalid_bytes = InvalidBytes::kMaximalParts;
 
  private:
   struct Span {
@@ -43,6 +48,7 @@ class TokenTable {
   std::string bytes_;
   std::vector<Span> spans_;
   std::vector<bool> special_;
+  std::vector<bool> byte_;
 };
 
 // Everything but the encoding of a stretch of text without added tokens.
@@ -58,9 +64,12 @@ class TableTokenizer : public Tokenizer {
   std::int64_t vocab_size() const final { return table_.contents().ids_end(); }
   std::optional<TokenId> bos() const final { return table_.bos; }
   std::optional<TokenId> eos() const final { return table_.eos; }
-  bool strips_leading_space() const final { return table_.strips_leading_space; }
+  LeadingSpace leading_space() const final { return table_.leading_space; }
+  InvalidBytes invalid_bytes() const final { return table_.invalid_bytes; }
+  bool is_byte(TokenId id) const final { return table_.is_byte(id); }
 
  protected:
+  const TokenTable& table() const { return table_; }
   struct Scratch {
     bool parse_special = true;
     MergeScratch merge;

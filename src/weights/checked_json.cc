@@ -1,9 +1,12 @@
 #include "weights/checked_json.h"
 
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
+
+#include "base/json_numbers.h"
 
 namespace causeway::weights {
 namespace {
@@ -47,6 +50,12 @@ class DepthCheck final : public nlohmann::json_sax<nlohmann::json> {
   int depth_ = 0;
 };
 
+// For the parser, of each value that it has read: stand-ins become what they stand for.
+bool python_numbers(int, nlohmann::json::parse_event_t, nlohmann::json& value) {
+  if (value.is_number_float()) value = python_number(value.get<double>());
+  return true;
+}
+
 }  // namespace
 
 Result<nlohmann::json> parse_json(std::string_view text, int depth_max) {
@@ -54,11 +63,22 @@ Result<nlohmann::json> parse_json(std::string_view text, int depth_max) {
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return corrupt("not valid JSON at byte " + std::to_string(nul));
   }
+  std::string buffer;
+  const std::string_view plain = plain_json_numbers(text, buffer);
   DepthCheck check(depth_max);
-  if (!nlohmann::json::sax_parse(text, &check)) return corrupt(check.reason);
-  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  if (!nlohmann::json::sax_parse(plain, &check)) return corrupt(check.reason);
+  nlohmann::json value = nlohmann::json::parse(plain, python_numbers, false);
   if (value.is_discarded()) return corrupt("not valid JSON");
   return value;
+}
+
+std::string shown_json(const nlohmann::json& value) {
+  if (value.is_structured()) return value.is_array() ? "a list" : "an object";
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    return std::string(unusual_number_text(value.get<double>()));
+  }
+  const std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return text.size() <= 40 ? text : text.substr(0, 40) + "…";
 }
 
 Result<std::string> read_small_file(const std::filesystem::path& path, Bytes bytes_max) {

@@ -5,7 +5,7 @@ import random
 
 ATOMS = ["s", "u", "n", "neg", "f", "yes", "no", "nil", "lst", "words", "nested", "d", "recs", "lines",
          "empty", "missing", "spaces", "messages", "tools", "1", "0", "2", "-1", "2.5", "'a'", "'l'",
-         "', '", "''", "[]", "[1, 'a']", "{}", "{'a': 1}", "(1, 2)", "true", "none", "bos_token"]
+         "', '", "''", "[]", "[1, 'a']", "{}", "{'a': 1}", "(1, 2)", "true", "none", "bos_token", "'<'|safe", "'a<%s>'|safe", "'<{}&'|safe", "'<b>&\"'"]
 FILTERS = ["trim", "upper", "lower", "title", "capitalize", "length", "first", "last", "list", "string",
            "int", "float", "tojson", "default('x')", "default('x', true)", "join", "join('-')",
            "replace('l', 'L')", "sort", "reverse", "unique", "sum", "min", "max", "abs", "round",
@@ -13,10 +13,14 @@ FILTERS = ["trim", "upper", "lower", "title", "capitalize", "length", "first", "
            "select('string')", "select('odd')", "selectattr('k')", "selectattr('v', 'gt', 1)",
            "rejectattr('on')", "items", "dictsort", "indent", "tojson(indent=2)", "batch(2)",
            "join(', ', attribute='k')", "sort(attribute='v')", "sum(attribute='v')", "wordcount",
-           "groupby('v')", "int(7)", "count", "format(1)", "map('int')", "map('trim')"]
+           "groupby('v')", "int(7)", "count", "format(1)", "map('int')", "map('trim')", "safe", "safe",
+           "e", "forceescape", "tojson|safe", "map('safe')", "replace('o', '<')", "join('<'|safe)",
+           "indent(2)", "indent('>'|safe)", "format('<', 2)", "center(9)", "slice(2)", "slice(3, 'x')",
+           "truncate(5)", "truncate(6, true, '<', 0)", "urlencode", "pprint", "striptags", "wordwrap(6)",
+           "wordwrap(5, false)", "wordwrap(4, true, '|', false)", "filesizeformat", "urlize", "xmlattr"]
 TESTS = ["defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "mapping",
          "iterable", "sequence", "true", "false", "odd", "even", "divisibleby 2", "eq 1", "in lst",
-         "in 'abc'", "lower", "upper", "sameas none", "callable", "equalto('a')", "gt 1"]
+         "in 'abc'", "lower", "upper", "sameas none", "callable", "equalto('a')", "gt 1", "escaped"]
 BINARY = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in",
           "and", "or"]
 POSTFIX = [".k", ".a", "['a']", "[0]", "[-1]", "[1:]", "[:-1]", "[::-1]", "[1:3]", "[::2]", "[-3::-2]",
@@ -24,7 +28,9 @@ POSTFIX = [".k", ".a", "['a']", "[0]", "[-1]", "[1:]", "[:-1]", "[::-1]", "[1:3]
            ".values()", ".get('a')", ".get('zz', 1)", ".startswith('H')", ".endswith(('d', 'b'))",
            ".replace('l', 'x')", ".find('l')", ".count('l')", ".splitlines()", ".rsplit('l', 1)",
            ".lstrip('H')", ".rstrip()", ".capitalize()", ".lower()", ".index(1)", ".missing", ".role",
-           ".content", "[n]", "['x y']", ".partition('l')", ".isdigit()", ".join(words)"]
+           ".content", "[n]", "['x y']", ".partition('l')", ".isdigit()", ".join(words)", ".replace('l', '<')", ".format('<', n)",
+           ".join(['<', 'a'|safe])", ".ljust(4)", ".rjust(9, '<')", ".zfill(7)", ".center(6)", ".encode()",
+           ".encode('ascii', 'replace')", ".swapcase()", ".isalpha()"]
 
 
 def expression(rng, depth):

@@ -1,8 +1,10 @@
 """Jinja2 set up as Hugging Face transformers sets it up for chat templates: the reference that the
 C++ implementation is compared with."""
 
+import collections.abc
 import copy
 import datetime
+import functools
 import json
 
 import jinja2
@@ -48,6 +50,37 @@ def environment():
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = strftime_now
+    return env
+
+
+class Printable:
+    """A generator that was run when it was made, and prints what it gives."""
+
+    def __init__(self, items):
+        self.items = list(items)
+        self.rest = iter(self.items)
+
+    def __iter__(self):
+        return self.rest
+
+    def __next__(self):
+        return next(self.rest)
+
+    def __repr__(self):
+        return f"generator({self.items!r})"
+
+
+def eager(filter_function):
+    @functools.wraps(filter_function)
+    def run(*arguments, **named):
+        result = filter_function(*arguments, **named)
+        return Printable(result) if isinstance(result, collections.abc.Iterator) else result
+    return run
+
+
+def eager_environment():
+    env = environment()
+    env.filters = {name: eager(function) for name, function in env.filters.items()}
     return env
 
 

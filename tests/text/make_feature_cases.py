@@ -1,10 +1,12 @@
-"""Writes the answers of the reference for every template of features.py as a C++ table, so that the
+"""Writes the answers of the reference for every template of features.py as C++ tables, so that the
 unit tests check them without Python:
 
-  make_feature_cases.py > src/text/jinja/feature_cases_test.cc
+  make_feature_cases.py 1 > src/text/jinja/feature_cases_test.cc
+  make_feature_cases.py 2 > src/text/jinja/feature_cases_2_test.cc
 """
 
 import json
+import sys
 
 import features
 import jinja_reference
@@ -42,15 +44,20 @@ def main():
         if "\n" in row[:-1] or len(row) > 100:
             row = f"    {{{literal(source)},\n     {wanted}}},\n"
         rows.append(row)
+    first = sys.argv[1] == "1"
+    rows = rows[:len(rows) // 2] if first else rows[len(rows) // 2:]
     print("// Written by tests/text/make_feature_cases.py from the answers of Python's jinja2: not by hand.")
     print('#include "text/jinja/feature_cases.h"\n\nnamespace causeway::text::jinja {\nnamespace {\n')
     print("// clang-format off")
-    print("constexpr FeatureCase kCases[] = {\n" + "".join(rows) + "};\n")
-    print(f"constexpr const char* kVariables =\n    {literal(json.dumps(features.CASE))};")
-    print("// clang-format on\n")
-    print("}  // namespace\n\nstd::span<const FeatureCase> feature_cases() { return kCases; }")
-    print("const char* feature_variables() { return kVariables; }\n")
-    print("}  // namespace causeway::text::jinja")
+    print("constexpr FeatureCase kCases[] = {\n" + "".join(rows) + "};")
+    if first:
+        print(f"\nconstexpr const char* kVariables =\n    {literal(json.dumps(features.CASE))};")
+    print("// clang-format on\n\n}  // namespace\n")
+    name = "feature_cases" if first else "more_feature_cases"
+    print(f"std::span<const FeatureCase> {name}() {{ return kCases; }}")
+    if first:
+        print("const char* feature_variables() { return kVariables; }")
+    print("\n}  // namespace causeway::text::jinja")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
 #include "server/api/chat_body.h"
 #include "server/api/json_write.h"
 #include "server/api/parse_parts.h"
@@ -7,10 +8,22 @@
 namespace causeway::server {
 namespace {
 
+// Clients in Python send 1e999 and NaN where they have them: the field that cannot take one is to
+// say so, and a template prints them as Python does. Throws what the parser throws.
+Json parse_body(std::string_view body) {
+  std::string buffer;
+  const std::string_view plain = plain_json_numbers(body, buffer);
+  if (plain.data() == body.data()) return Json::parse(body);
+  return Json::parse(plain, [](int, Json::parse_event_t, Json& value) {
+    if (value.is_number_float()) value = python_number(value.get<double>());
+    return true;
+  });
+}
+
 MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& out) {
   if (auto error = scan_json(body, limits.json)) return error;
   try {
-    out = Json::parse(body);
+    out = parse_body(body);
   } catch (const nlohmann::json::exception& failure) {
     return bad_request("the body is not JSON: " + to_valid_utf8(utf8_prefix(failure.what(), 300)));
   }

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <nlohmann/json.hpp>
+
 #include "server/api/chat_body.h"
 #include "server/api/generation_request.h"
 
@@ -86,6 +89,27 @@ TEST(Parse, RefusesBadFieldsByName) {
     EXPECT_EQ(error->status, 400);
     EXPECT_NE(error->message.find(field.param), std::string::npos) << error->message;
   }
+}
+
+TEST(Parse, NumbersThatOnlyPythonTakesAreNamed) {
+  for (const char* name : {"temperature", "top_p", "top_k", "min_p", "presence_penalty", "seed",
+                           "max_tokens", "n", "top_logprobs", "stop", "stop_token_ids", "stream"}) {
+    for (const std::string& number :
+         {std::string("NaN"), std::string("-Infinity"), std::string("1e999"),
+          std::string("18446744073709551616"), "1" + std::string(400, '0')}) {
+      const auto error = parse_chat_with(std::string("\"") + name + "\":" + number);
+      ASSERT_TRUE(error) << name << number;
+      EXPECT_EQ(error->status, 400);
+      EXPECT_EQ(error->param, name) << error->message;
+    }
+  }
+  GenerationRequest out;
+  ASSERT_FALSE(parse_generation(Endpoint::kChat,
+                                R"({"model":"m","messages":[{"role":"user","content":"x"}],)"
+                                R"("chat_template_kwargs":{"a":[NaN,-1e999]}})",
+                                {}, out));
+  EXPECT_TRUE(std::isnan(out.chat->template_kwargs["a"][0].get<double>()));
+  EXPECT_EQ(out.chat->template_kwargs["a"][1].get<double>(), -INFINITY);
 }
 
 TEST(Parse, AcceptsWhatChangesNothing) {

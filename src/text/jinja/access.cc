@@ -115,7 +115,17 @@ Value slice_text(Heap& heap, const Value& value, const Value& start, const Value
   for (Int i = range.start; range.step > 0 ? i < range.stop : i > range.stop; i += range.step) {
     out.append(all.items[static_cast<std::size_t>(i)].text());
   }
-  return out.finish();
+  const Value picked = out.finish();
+  return value.is_markup() ? picked.as_markup() : picked;
+}
+
+Value slice_bytes(Heap& heap, const Value& value, const SliceRange& range) {
+  heap.work_bytes(value.text().size());
+  std::string out;
+  for (Int i = range.start; range.step > 0 ? i < range.stop : i > range.stop; i += range.step) {
+    out.push_back(value.text()[static_cast<std::size_t>(i)]);
+  }
+  return Value::bytes(heap.string(std::move(out)));
 }
 
 }  // namespace
@@ -155,16 +165,27 @@ Value get_item(Heap& heap, const Value& value, const Value& key) {
     if (element != nullptr) return *element;
   } else if (key.is_integral() && value.is_string()) {
     return character(heap, value, key.as_int(), key);
+  } else if (key.is_integral() && value.is(Kind::kBytes)) {
+    const Value* element = list_element(elements(heap, value), key.as_int());
+    if (element != nullptr) return *element;
   }
   if (key.is_string()) return get_attribute(heap, value, key);
   return undefined_element(heap, value, key);
+}
+
+bool can_be_sliced(const Value& value) {
+  if (value.is_undefined()) return true;  // says itself what it is
+  if (value.is_string() || value.is(Kind::kBytes)) return true;
+  return value.is(Kind::kList) && has_numbered_elements(value.as_list());
 }
 
 Value get_slice(Heap& heap, const Value& value, const Value& start, const Value& stop,
                 const Value& step) {
   require_defined(value);
   if (value.is_string()) return slice_text(heap, value, start, stop, step);
-  if (!value.is(Kind::kList) || !has_numbered_elements(value.as_list())) {
+  if (value.is(Kind::kBytes))
+    return slice_bytes(heap, value, slice_range(start, stop, step, length(heap, value)));
+  if (!can_be_sliced(value)) {
     fail("'" + std::string(type_name(value)) + "' object cannot be sliced");
   }
   const List& list = value.as_list();

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "text/jinja/failure.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 
@@ -110,6 +111,10 @@ bool is_sequence(const Value& value) {
          (value.as_list().kind == ListKind::kList || value.as_list().kind == ListKind::kTuple);
 }
 
+bool can_be_repeated(const Value& value) {
+  return value.is_string() || value.is(Kind::kBytes) || is_sequence(value);
+}
+
 Value concatenate(Heap& heap, const List& a, const List& b) {
   heap.require((a.items.size() + b.items.size()) * sizeof(Value));
   std::vector<Value> items = a.items;
@@ -130,12 +135,14 @@ std::size_t repetitions(Heap& heap, Int count, std::size_t size) {
 }
 
 Value repeat(Heap& heap, const Value& value, Int count) {
-  if (value.is_string()) {
+  if (value.is_string() || value.is(Kind::kBytes)) {
     const std::size_t times = repetitions(heap, count, value.text().size());
     std::string text;
     text.reserve(times * value.text().size());
     for (std::size_t i = 0; i < times; ++i) text += value.text();
-    return heap.string(std::move(text));
+    const Value repeated = heap.string(std::move(text));
+    if (value.is(Kind::kBytes)) return Value::bytes(repeated);
+    return value.is_markup() ? repeated.as_markup() : repeated;
   }
   const List& list = value.as_list();
   const std::size_t times = repetitions(heap, count, list.items.size() * sizeof(Value));
@@ -155,6 +162,13 @@ Value concatenate_text(Heap& heap, std::string_view a, std::string_view b) {
   return heap.string(std::move(text));
 }
 
+Value add_strings(Heap& heap, const Value& a, const Value& b) {
+  if (!a.is_markup() && !b.is_markup()) return concatenate_text(heap, a.text(), b.text());
+  const Value left = escaped(heap, a);
+  const Value right = escaped(heap, b);
+  return concatenate_text(heap, left.text(), right.text()).as_markup();
+}
+
 [[noreturn]] void fail_operands(Op op, const Value& a, const Value& b) {
   const std::string left(type_name(a));
   const std::string right(type_name(b));
@@ -169,19 +183,23 @@ Value concatenate_text(Heap& heap, std::string_view a, std::string_view b) {
 
 Value arithmetic(Heap& heap, Op op, const Value& a, const Value& b) {
   require_defined(a);
-  if (op == Op::kMod && a.is_string()) return format_percent(heap, a.text(), b);
+  if (op == Op::kMod && a.is_string()) return format_percent(heap, a, b);
+  if (op == Op::kMod && a.is(Kind::kBytes)) fail("the % of bytes is not supported");
   require_defined(b);
   if (a.is_integral() && b.is_integral()) return int_arithmetic(op, a.as_int(), b.as_int());
   if (a.is_numeric() && b.is_numeric()) return float_arithmetic(op, a.as_double(), b.as_double());
   if (op == Op::kAdd) {
-    if (a.is_string() && b.is_string()) return concatenate_text(heap, a.text(), b.text());
+    if (a.is_string() && b.is_string()) return add_strings(heap, a, b);
+    if (a.is(Kind::kBytes) && b.is(Kind::kBytes)) {
+      return Value::bytes(concatenate_text(heap, a.text(), b.text()));
+    }
     if (is_sequence(a) && is_sequence(b) && a.as_list().kind == b.as_list().kind) {
       return concatenate(heap, a.as_list(), b.as_list());
     }
   }
   if (op == Op::kMul) {
-    if ((a.is_string() || is_sequence(a)) && b.is_integral()) return repeat(heap, a, b.as_int());
-    if ((b.is_string() || is_sequence(b)) && a.is_integral()) return repeat(heap, b, a.as_int());
+    if (can_be_repeated(a) && b.is_integral()) return repeat(heap, a, b.as_int());
+    if (can_be_repeated(b) && a.is_integral()) return repeat(heap, b, a.as_int());
   }
   fail_operands(op, a, b);
 }

@@ -68,7 +68,8 @@ struct Expr {
   ExprKind kind = ExprKind::kConstant;
   Op op = Op::kAdd;
   int line = 0;
-  int height = 1;  // of the tree below: bounded, so that walks over it are
+  bool folded = false;  // of kSlice: what cannot be sliced is undefined (constant_slices.h)
+  int height = 1;       // of the tree below: bounded, so that walks over it are
   NameId name = -1;
   Value constant;
   std::vector<ExprPtr> parts;

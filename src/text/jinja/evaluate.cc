@@ -88,6 +88,9 @@ Value Interpreter::evaluate_slice(const Expr& node) {
     const ExprPtr& part = node.parts[i + 1];
     bounds[i] = part != nullptr ? evaluate(*part) : Value::none();
   }
+  if (node.folded && !can_be_sliced(container)) {
+    return Value::undefined_because(Value::view("a constant that cannot be sliced is undefined"));
+  }
   return get_slice(heap_, container, bounds[0], bounds[1], bounds[2]);
 }
 

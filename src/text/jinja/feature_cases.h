@@ -14,6 +14,7 @@ struct FeatureCase {
 };
 
 std::span<const FeatureCase> feature_cases();
+std::span<const FeatureCase> more_feature_cases();
 // The variables of all of them as JSON: messages, tools, extra, bos_token, eos_token.
 const char* feature_variables();
 

@@ -35,6 +35,8 @@ Value map_attribute(Heap& heap, const List& list, const Arguments& arguments) {
 }
 
 Value map(Heap& heap, const Value& subject, const Arguments& arguments) {
+  // As Jinja has it: of none, 0 or "" there is nothing to map, and nothing else is looked at.
+  if (!truthy(subject)) return generator(heap, {});
   const List& list = elements(heap, subject);
   if (arguments.positional.empty()) {
     const bool by_attribute =
@@ -59,6 +61,7 @@ Value map(Heap& heap, const Value& subject, const Arguments& arguments) {
 // out as `wanted`.
 Value choose(Heap& heap, const Value& subject, const Arguments& arguments, bool by_attribute,
              bool wanted) {
+  if (!truthy(subject)) return generator(heap, {});
   const std::size_t before_test = by_attribute ? 1 : 0;
   if (arguments.positional.size() < before_test) fail("Missing parameter for attribute name");
   Test test = nullptr;

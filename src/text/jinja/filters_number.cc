@@ -188,12 +188,40 @@ Value sum(Heap& heap, const Value& subject, const Arguments& arguments) {
   return total;
 }
 
-constexpr std::array<FilterEntry, 5> kFilters = {{
+Value filesizeformat(Heap& heap, const Value& subject, const Arguments& arguments) {
+  const auto bound = bind("filesizeformat", arguments, {"binary"});
+  require_defined(subject);
+  std::optional<double> number;
+  if (subject.is_numeric()) number = subject.as_double();
+  if (subject.is_string()) number = parse_float(subject.text());
+  if (!number) fail("filesizeformat needs a number, not " + std::string(type_name(subject)));
+  const bool binary = flag_argument(bound[0], false);
+  const double base = binary ? 1024 : 1000;
+  if (*number == 1) return Value::view("1 Byte");
+  if (*number < base) {
+    const auto whole = int_of_double(*number);
+    if (!whole) fail("filesizeformat: the number is out of range");
+    return heap.string(int_text(*whole) + " Bytes");
+  }
+  // As powers the last decimal ones would not be the nearest doubles.
+  constexpr double kDecimal[] = {1e6, 1e9, 1e12, 1e15, 1e18, 1e21, 1e24, 1e27};
+  int i = 0;
+  const auto unit = [&] { return binary ? std::ldexp(1.0, 10 * (i + 2)) : kDecimal[i]; };
+  // The double 1e24 is less than the integer.
+  while (i < 7 && !(*number < unit()) && !(i == 6 && !binary && *number == 1e24)) ++i;
+  char text[400];
+  std::snprintf(text, sizeof(text), "%.1f %c%sB", base * *number / unit(),
+                (binary ? "KMGTPEZY" : "kMGTPEZY")[i], binary ? "i" : "");
+  return heap.string(text);
+}
+
+constexpr std::array<FilterEntry, 6> kFilters = {{
     {"int", to_int},
     {"float", to_float},
     {"abs", absolute},
     {"round", round_number},
     {"sum", sum},
+    {"filesizeformat", filesizeformat},
 }};
 
 }  // namespace

@@ -26,7 +26,8 @@ Value default_of(Heap&, const Value& subject, const Arguments& arguments) {
 Value first(Heap& heap, const Value& subject, const Arguments& arguments) {
   bind("first", arguments, {});
   if (subject.is_string() && !subject.text().empty()) {
-    return subject.part(subject.text().substr(0, code_point_at(subject.text(), 0).bytes));
+    const std::size_t bytes = code_point_at(subject.text(), 0).bytes;
+    return subject.part(subject.text().substr(0, bytes)).without_markup();
   }
   const auto& items = elements(heap, subject).items;
   if (!items.empty()) return items.front();
@@ -39,7 +40,7 @@ Value last(Heap& heap, const Value& subject, const Arguments& arguments) {
     fail("'generator' object is not reversible");
   }
   const auto& items = elements(heap, subject).items;
-  if (!items.empty()) return items.back();
+  if (!items.empty()) return subject.is_markup() ? items.back().as_markup() : items.back();
   return Value::undefined_because(Value::view("No last item, sequence was empty."));
 }
 
@@ -95,6 +96,28 @@ Value batch(Heap& heap, const Value& subject, const Arguments& arguments) {
   return heap.list(std::move(batches), ListKind::kGenerator);
 }
 
+// The elements in so many lists, as equal in length as can be; the shorter ones filled up.
+Value slice(Heap& heap, const Value& subject, const Arguments& arguments) {
+  const auto bound = bind("slice", arguments, {"slices", "fill_with"});
+  if (bound[0].is_missing()) fail("slice needs the number of slices");
+  const Int slices = int_argument(bound[0], 0, "slice");
+  const std::vector<Value> all = elements(heap, subject).items;
+  if (slices == 0) fail("integer modulo by zero");
+  const auto count = static_cast<Int>(all.size());
+  const bool fill = !bound[1].is_missing() && !bound[1].is_none();
+  std::vector<Value> lists;
+  auto next = all.begin();
+  for (Int i = 0; i < slices; ++i) {
+    const Int size = count / slices + (i < count % slices ? 1 : 0);
+    std::vector<Value> items(next, next + static_cast<std::ptrdiff_t>(size));
+    next += static_cast<std::ptrdiff_t>(size);
+    if (fill && i >= count % slices) items.push_back(bound[1]);
+    heap.require((lists.size() + 1) * sizeof(Value));
+    lists.push_back(heap.list(std::move(items)));
+  }
+  return heap.list(std::move(lists), ListKind::kGenerator);
+}
+
 Value attr(Heap& heap, const Value& subject, const Arguments& arguments) {
   const auto bound = bind("attr", arguments, {"name"});
   text_argument(bound[0], "attr");
@@ -105,7 +128,7 @@ Value attr(Heap& heap, const Value& subject, const Arguments& arguments) {
   return get_attribute(heap, subject, bound[0]);
 }
 
-constexpr std::array<FilterEntry, 11> kFilters = {{
+constexpr std::array<FilterEntry, 12> kFilters = {{
     {"length", length_of},
     {"count", length_of},
     {"default", default_of},
@@ -116,6 +139,7 @@ constexpr std::array<FilterEntry, 11> kFilters = {{
     {"reverse", reverse},
     {"items", items},
     {"batch", batch},
+    {"slice", slice},
     {"attr", attr},
 }};
 
@@ -144,8 +168,8 @@ Value attribute_path(Heap& heap, Value value, const Value& path) {
 }
 
 Filter find_filter(std::string_view name) {
-  for (const auto table :
-       {text_filters(), number_filters(), sequence_filters(), choice_filters()}) {
+  for (const auto table : {text_filters(), number_filters(), sequence_filters(), choice_filters(),
+                           layout_filters(), web_filters()}) {
     for (const FilterEntry& entry : table) {
       if (entry.name == name) return entry.call;
     }

@@ -2,6 +2,7 @@
 
 #include "text/jinja/failure.h"
 #include "text/jinja/filters.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
@@ -22,12 +23,13 @@ Value trim(Heap& heap, const Value& subject, const Arguments& arguments) {
   return text.part(strip_right(strip_left(text.text(), characters), characters));
 }
 
-template <std::string (*kMap)(std::string_view)>
+template <std::string (*kMap)(std::string_view), bool kKeepsMarkup = true>
 Value mapped(Heap& heap, const Value& subject, const Arguments& arguments) {
   bind("this filter", arguments, {});
   const Value text = to_string(heap, subject);
   heap.require(2 * text.text().size());
-  return heap.string(kMap(text.text()));
+  const Value result = heap.string(kMap(text.text()));
+  return kKeepsMarkup && text.is_markup() ? result.as_markup() : result;
 }
 
 // Jinja's own title case: words begin after white space, hyphens and opening brackets.
@@ -64,21 +66,19 @@ Value string(Heap& heap, const Value& subject, const Arguments& arguments) {
   return to_string(heap, subject);
 }
 
+Value safe(Heap& heap, const Value& subject, const Arguments& arguments) {
+  bind("safe", arguments, {});
+  return to_string(heap, subject).as_markup();
+}
+
 Value escape(Heap& heap, const Value& subject, const Arguments& arguments) {
   bind("escape", arguments, {});
-  Builder out(heap);
-  const Value text = to_string(heap, subject);
-  for (const char c : text.text()) {
-    switch (c) {
-      case '&': out.append("&amp;"); break;
-      case '<': out.append("&lt;"); break;
-      case '>': out.append("&gt;"); break;
-      case '"': out.append("&#34;"); break;
-      case '\'': out.append("&#39;"); break;
-      default: out.push(c);
-    }
-  }
-  return out.finish();
+  return escaped(heap, subject);
+}
+
+Value forceescape(Heap& heap, const Value& subject, const Arguments& arguments) {
+  bind("forceescape", arguments, {});
+  return escaped(heap, to_string(heap, subject).without_markup());
 }
 
 std::string indent_text(Heap& heap, const Value& width) {
@@ -99,16 +99,18 @@ Value indent(Heap& heap, const Value& subject, const Arguments& arguments) {
   Arguments none;
   const Value split = call_string_method(heap, lines_of, "splitlines", none);
   const auto& lines = split.as_list().items;
+  // A margin that is markup makes markup of the lines that it stands before.
+  const bool escapes = bound[0].is_markup() && !subject.is_markup();
   Builder out(heap);
   if (first) out.append(margin);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) {
-      out.push('\n');
-      if (blank || !lines[i].text().empty()) out.append(margin);
-    }
-    out.append(lines[i].text());
+    const bool indented = i > 0 && (blank || !lines[i].text().empty());
+    if (i > 0) out.push('\n');
+    if (indented) out.append(margin);
+    out.append(escapes && (indented || blank) ? escaped(heap, lines[i]).text() : lines[i].text());
   }
-  return out.finish();
+  const Value text = out.finish();
+  return subject.is_markup() || (escapes && blank) ? text.as_markup() : text;
 }
 
 Value join(Heap& heap, const Value& subject, const Arguments& arguments) {
@@ -134,9 +136,9 @@ Value format(Heap& heap, const Value& subject, const Arguments& arguments) {
     }
     std::vector<std::pair<Value, Value>> entries;
     for (const auto& [key, value] : arguments.named) entries.emplace_back(Value::view(key), value);
-    return format_percent(heap, text.text(), heap.dict(std::move(entries)));
+    return format_percent(heap, text, heap.dict(std::move(entries)));
   }
-  return format_percent(heap, text.text(), heap.list(arguments.positional, ListKind::kTuple));
+  return format_percent(heap, text, heap.list(arguments.positional, ListKind::kTuple));
 }
 
 Value wordcount(Heap& heap, const Value& subject, const Arguments& arguments) {
@@ -179,13 +181,13 @@ constexpr std::array<FilterEntry, 16> kFilters = {{
     {"upper", mapped<upper>},
     {"lower", mapped<lower>},
     {"capitalize", mapped<capitalize>},
-    {"title", mapped<title_words>},
+    {"title", mapped<title_words, false>},
     {"replace", replace},
     {"string", string},
-    {"safe", string},
+    {"safe", safe},
     {"escape", escape},
     {"e", escape},
-    {"forceescape", escape},
+    {"forceescape", forceescape},
     {"indent", indent},
     {"join", join},
     {"format", format},

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "text/jinja/failure.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
@@ -16,6 +17,7 @@ struct Spec {
   bool left = false, zero = false, plus = false, space = false;
   int width = 0;
   int precision = -1;
+  bool escape = false;  // of markup: what becomes text is escaped
 };
 
 constexpr int kWidthMax = 1000;
@@ -111,6 +113,9 @@ void append_conversion(Heap& heap, Builder& out, const Spec& spec, char letter,
       Builder text(heap);
       letter == 's' ? append_string(text, value) : append_repr(text, value);
       std::string whole = text.take();
+      if (spec.escape && !(letter == 's' && value.is_markup())) {
+        whole = std::string(escaped(heap, Value::view(whole)).text());
+      }
       if (spec.precision >= 0) {
         whole.resize(byte_offset(whole, static_cast<std::size_t>(spec.precision)));
       }
@@ -138,7 +143,20 @@ void append_conversion(Heap& heap, Builder& out, const Spec& spec, char letter,
 
 }  // namespace
 
-Value format_percent(Heap& heap, std::string_view format, const Value& values) {
+namespace {
+
+// What Python takes for a mapping of which a format may use nothing.
+bool has_elements_by_key(const Value& value) {
+  if (value.is(Kind::kList)) {
+    return value.as_list().kind == ListKind::kList || value.as_list().kind == ListKind::kRange;
+  }
+  return value.is(Kind::kDict) || value.is(Kind::kBytes) || value.is_undefined();
+}
+
+}  // namespace
+
+Value format_percent(Heap& heap, const Value& pattern, const Value& values) {
+  const std::string_view format = pattern.text();
   const bool tuple = values.is(Kind::kList) && values.as_list().kind == ListKind::kTuple;
   const std::vector<Value> arguments = tuple ? values.as_list().items : std::vector<Value>{values};
   std::size_t used = 0;
@@ -160,7 +178,8 @@ Value format_percent(Heap& heap, std::string_view format, const Value& values) {
       named = true;
       at = close + 1;
     }
-    const Spec spec = read_spec(format, at);
+    Spec spec = read_spec(format, at);
+    spec.escape = pattern.is_markup();
     if (at == format.size()) fail("incomplete format");
     const char letter = format[at++];
     if (letter == '%') {
@@ -173,10 +192,11 @@ Value format_percent(Heap& heap, std::string_view format, const Value& values) {
     }
     append_conversion(heap, out, spec, letter, value);
   }
-  if (used < arguments.size() && !values.is(Kind::kDict) && !(values.is(Kind::kList) && !tuple)) {
+  if (used < arguments.size() && !has_elements_by_key(values)) {
     fail("not all arguments converted during string formatting");
   }
-  return out.finish();
+  const Value text = out.finish();
+  return pattern.is_markup() ? text.as_markup() : text;
 }
 
 namespace {
@@ -205,12 +225,16 @@ Value field_value(Heap& heap, std::string_view field, const Arguments& arguments
   return arguments.positional[index];
 }
 
-void append_field(Heap& heap, Builder& out, std::string_view field, const Arguments& arguments,
+// True when the value is markup, and so needs no escaping.
+bool append_field(Heap& heap, Builder& out, std::string_view field, const Arguments& arguments,
                   std::size_t& next_number) {
   const std::size_t colon = field.find(':');
   const Value value = field_value(heap, field.substr(0, colon), arguments, next_number);
-  if (colon == std::string_view::npos || colon + 1 == field.size())
-    return append_string(out, value);
+  if (colon == std::string_view::npos || colon + 1 == field.size()) {
+    append_string(out, value);
+    return value.is_markup();
+  }
+  if (value.is_markup()) fail("Unsupported format specification for Markup.");
   std::string_view rest = field.substr(colon + 1);
   Spec spec;
   spec.left = !value.is_numeric();
@@ -225,11 +249,13 @@ void append_field(Heap& heap, Builder& out, std::string_view field, const Argume
   const char letter = at < rest.size() ? rest[at++] : (value.is_integral() ? 'd' : 's');
   if (at != rest.size()) fail("str.format: unsupported format '" + std::string(rest) + "'");
   append_conversion(heap, out, spec, letter, value);
+  return false;
 }
 
 }  // namespace
 
-Value format_braces(Heap& heap, std::string_view format, const Arguments& arguments) {
+Value format_braces(Heap& heap, const Value& pattern, const Arguments& arguments) {
+  const std::string_view format = pattern.text();
   Builder out(heap);
   std::size_t next_number = 0;
   for (std::size_t at = 0; at < format.size();) {
@@ -244,10 +270,19 @@ Value format_braces(Heap& heap, std::string_view format, const Arguments& argume
     if (format[brace] == '}') fail("Single '}' encountered in format string");
     const std::size_t close = format.find('}', at);
     if (close == std::string_view::npos) fail("expected '}' before end of string");
-    append_field(heap, out, format.substr(at, close - at), arguments, next_number);
+    const std::string_view field = format.substr(at, close - at);
+    if (pattern.is_markup()) {
+      Builder text(heap);
+      const bool markup = append_field(heap, text, field, arguments, next_number);
+      const Value formatted = text.finish();
+      out.append(escaped(heap, markup ? formatted.as_markup() : formatted).text());
+    } else {
+      append_field(heap, out, field, arguments, next_number);
+    }
     at = close + 1;
   }
-  return out.finish();
+  const Value text = out.finish();
+  return pattern.is_markup() ? text.as_markup() : text;
 }
 
 }  // namespace causeway::text::jinja

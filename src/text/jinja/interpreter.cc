@@ -116,9 +116,7 @@ Interpreter::Flow Interpreter::execute(const Stmt& node) {
     case StmtKind::kSetBlock: execute_set_block(node); return Flow::kNormal;
     case StmtKind::kMacro: execute_macro(node); return Flow::kNormal;
     case StmtKind::kCallBlock: execute_call_block(node); return Flow::kNormal;
-    case StmtKind::kFilterBlock:
-      write(apply_filters(node.exprs[0].get(), captured(node.bodies[0])));
-      return Flow::kNormal;
+    case StmtKind::kFilterBlock: execute_filter_block(node); return Flow::kNormal;
     case StmtKind::kWith: return execute_with(node);
     case StmtKind::kScope: {
       const InScope scope(*this, scope_);
@@ -177,6 +175,15 @@ Value Interpreter::captured(const Body& body) {
   Captured capture(*this);
   execute(body);
   return capture.finish();
+}
+
+// Elsewhere Jinja makes text of what it prints; the result of these filters has to be text.
+void Interpreter::execute_filter_block(const Stmt& node) {
+  const Value result = apply_filters(node.exprs[0].get(), captured(node.bodies[0]));
+  if (!result.is_string()) {
+    fail("the filters of a filter block give " + std::string(type_name(result)) + ", not a string");
+  }
+  write(result.text());
 }
 
 void Interpreter::execute_set_block(const Stmt& node) {

@@ -40,6 +40,7 @@ class Interpreter {
   Flow execute_if(const Stmt& node);
   Flow execute_for(const Stmt& node);
   const List& loop_items(const Stmt& node);
+  void execute_filter_block(const Stmt& node);
   void execute_set_block(const Stmt& node);
   void execute_macro(const Stmt& node);
   void execute_call_block(const Stmt& node);

@@ -26,6 +26,7 @@ const Json& conversation() {
 const Json& variables() {
   static const Json kVariables = Json::parse(R"({"s": "Hello, World", "u": "a\u00f1\ud83d\ude00b",
     "n": 42, "f": 2.5, "yes": true, "lst": [3, 1, 2], "d": {"b": 2, "a": {"x": [0]}},
+    "h": "<a href='x'>see www.a.de (b@c.de)</a> &amp; a-b--c",
     "recs": [{"k": "b", "v": 2}, {"k": "A", "v": 1}]})");
   return kVariables;
 }

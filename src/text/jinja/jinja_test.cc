@@ -1,5 +1,6 @@
 // The language, feature by feature, against the answers of Python's jinja2; and hostile templates,
 // each of which must end in an error that says what is wrong and where.
+#include <span>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -45,9 +46,9 @@ std::string repeated(const std::string& text, std::size_t count) {
   return out;
 }
 
-TEST(Jinja, FeaturesAreWhatPythonGives) {
+void expect_features(std::span<const jinja::FeatureCase> cases) {
   const Json variables = Json::parse(jinja::feature_variables());
-  for (const jinja::FeatureCase& feature : jinja::feature_cases()) {
+  for (const jinja::FeatureCase& feature : cases) {
     const auto result = render(feature.source, variables);
     if (feature.expected == jinja::kFails) {
       EXPECT_FALSE(result.ok()) << feature.source << " gives " << *result;
@@ -56,6 +57,11 @@ TEST(Jinja, FeaturesAreWhatPythonGives) {
     ASSERT_TRUE(result.ok()) << feature.source << ": " << result.error().message;
     EXPECT_EQ(*result, feature.expected) << feature.source;
   }
+}
+
+TEST(Jinja, FeaturesAreWhatPythonGives) {
+  expect_features(jinja::feature_cases());
+  expect_features(jinja::more_feature_cases());
 }
 
 TEST(Jinja, ErrorsNameTheLine) {
@@ -138,11 +144,34 @@ TEST(JinjaLimits, LargeResults) {
   EXPECT_THAT(error_of("{# much too long #}", small).message, HasSubstr("longer than 10 bytes"));
 }
 
+TEST(JinjaLimits, WideLayouts) {
+  JinjaLimits small;
+  small.steps_max = 2'000'000;
+  small.memory_bytes_max = 32 << 20;
+  for (const char* use :
+       {"'a'.center(10**12)", "'a'.ljust(2**100, 'é')", "'a'.zfill(10**30)", "'a' | center(10**12)",
+        "[1] | slice(10**12) | list", "('x' * 10**7) | urlencode", "{'a': '<' * 10**7} | xmlattr",
+        "('é ' * 10**6) | wordwrap(1)", "('a-' * 10**6) | wordwrap(3)",
+        "('-' * 10**7) | wordwrap(9)", "['ab ' * 10**6, 1] | pprint", "('<' * 10**7) | e",
+        "('www.a.de ' * 10**6) | urlize", "('(' * 10**7) | urlize",
+        "('&lt;' * 10**7) | striptags"}) {
+    const Error error = error_of(std::string("{{ ") + use + " }}", small);
+    EXPECT_THAT(error.message, testing::AnyOf(HasSubstr("bytes"), HasSubstr("steps"))) << use;
+  }
+  for (const char* use : {"'a'.center(-(2**126)) ", "'a' | truncate(2**126, leeway=2**126)",
+                          "'a'.rjust(-(2**126), 'x')", "'a' | wordwrap(2**126)"}) {
+    const auto result = render(std::string("{{ ") + use + " }}", Json::object());
+    ASSERT_TRUE(result.ok()) << use << result.error().message;
+    EXPECT_EQ(*result, "a") << use;
+  }
+  EXPECT_FALSE(error_of("{{ 'a' | truncate(-(2**126)) }}").message.empty());
+}
+
 TEST(JinjaLimits, DeepValues) {
   const std::string build =
       "{% set ns = namespace(x=[]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}";
   for (const char* use : {"{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}",
-                          "{{ [ns.x, [ns.x]] | sort }}"}) {
+                          "{{ ns.x | pprint }}", "{{ [ns.x, [ns.x]] | sort }}"}) {
     EXPECT_THAT(error_of(build + use).message, HasSubstr("nested deeper")) << use;
   }
   EXPECT_THAT(error_of("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}").message,

@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, 11> kListMethods = {"index",  "count",   
                                                            "extend", "insert",  "pop",  "clear",
                                                            "remove", "reverse", "sort"};
 constexpr std::array<std::string_view, 2> kTupleMethods = {"index", "count"};
+constexpr std::array<std::string_view, 2> kBytesMethods = {"decode", "hex"};
 constexpr std::array<std::string_view, 2> kLoopMethods = {"cycle", "changed"};
 
 template <std::size_t N>
@@ -88,6 +89,7 @@ Value call_loop_method(Heap& heap, const Value& self, std::string_view name,
 std::string_view find_method(const Value& value, std::string_view name) {
   switch (value.kind()) {
     case Kind::kString: return find_string_method(name);
+    case Kind::kBytes: return find_in(kBytesMethods, name);
     case Kind::kDict: return find_in(kDictMethods, name);
     case Kind::kLoop: return find_in(kLoopMethods, name);
     case Kind::kList:
@@ -108,6 +110,7 @@ bool is_mutating(std::string_view method) {
 Value call_method(Heap& heap, const Method& method, const Arguments& arguments) {
   switch (method.self.kind()) {
     case Kind::kString: return call_string_method(heap, method.self, method.name, arguments);
+    case Kind::kBytes: return call_bytes_method(heap, method.self, method.name, arguments);
     case Kind::kDict: return call_dict_method(heap, method.self, method.name, arguments);
     case Kind::kLoop: return call_loop_method(heap, method.self, method.name, arguments);
     default: return call_list_method(heap, method.self, method.name, arguments);

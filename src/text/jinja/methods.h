@@ -23,10 +23,20 @@ Value call_string_method(Heap& heap, const Value& self, std::string_view name,
                          const Arguments& arguments);
 std::string_view find_string_method(std::string_view name);
 
+// bytes.name(...) and str.encode; methods_bytes.cc.
+Value call_bytes_method(Heap& heap, const Value& self, std::string_view name,
+                        const Arguments& arguments);
+Value encode_text(Heap& heap, const Value& self, const Arguments& arguments);
+// str.ljust and its like; methods_width.cc.
+Value justify_left(Heap& heap, const Value& self, const Arguments& arguments);
+Value justify_right(Heap& heap, const Value& self, const Arguments& arguments);
+Value center_text(Heap& heap, const Value& self, const Arguments& arguments);
+Value fill_zeros(Heap& heap, const Value& self, const Arguments& arguments);
+
 // str.replace: the first `count` occurrences, all when negative.
 Value replace_text(Heap& heap, std::string_view text, std::string_view old_part,
                    std::string_view new_part, Int count);
 // str.format.
-Value format_braces(Heap& heap, std::string_view format, const Arguments& arguments);
+Value format_braces(Heap& heap, const Value& format, const Arguments& arguments);
 
 }  // namespace causeway::text::jinja

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "text/jinja/failure.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
@@ -250,6 +251,12 @@ Value index(Heap& heap, const Value& self, const Arguments& arguments) {
   return Value::integer(at);
 }
 
+Value rindex(Heap& heap, const Value& self, const Arguments& arguments) {
+  const Int at = find_part(heap, self, arguments, true);
+  if (at < 0) fail("substring not found");
+  return Value::integer(at);
+}
+
 Value count(Heap& heap, const Value& self, const Arguments& arguments) {
   const auto bound = bind("count", arguments, {"sub", "start", "end"});
   const std::string_view wanted = text_argument(bound[0], "count");
@@ -288,6 +295,17 @@ Value join(Heap& heap, const Value& self, const Arguments& arguments) {
   return out.finish();
 }
 
+std::string swapped_case(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = code_point_at(text, at);
+    const std::string_view piece = text.substr(at, point.bytes);
+    out += to_lower(point.value) != point.value ? lower(piece) : upper(piece);
+    at += point.bytes;
+  }
+  return out;
+}
+
 template <std::string (*kMap)(std::string_view)>
 Value mapped(Heap& heap, const Value& self, const Arguments& arguments) {
   no_arguments(arguments, "this string method");
@@ -312,6 +330,25 @@ Value isdigit(Heap& heap, const Value& self, const Arguments& arguments) {
   return Value::boolean(
       all_of_some(self.text(), [](char32_t c) { return c >= U'0' && c <= U'9'; }));
 }
+bool is_letter_or_digit(char32_t value) { return is_word(value) && value != U'_'; }
+
+template <bool (*kIs)(char32_t)>
+Value all_are(Heap& heap, const Value& self, const Arguments& arguments) {
+  no_arguments(arguments, "this string method");
+  heap.work_bytes(self.text().size());
+  return Value::boolean(all_of_some(self.text(), kIs));
+}
+Value isascii(Heap& heap, const Value& self, const Arguments& arguments) {
+  no_arguments(arguments, "isascii");
+  heap.work_bytes(self.text().size());
+  return Value::boolean(std::all_of(self.text().begin(), self.text().end(),
+                                    [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+}
+Value isprintable(Heap& heap, const Value& self, const Arguments& arguments) {
+  no_arguments(arguments, "isprintable");
+  heap.work_bytes(self.text().size());
+  return Value::boolean(self.text().empty() || all_of_some(self.text(), is_printable));
+}
 Value isspace(Heap& heap, const Value& self, const Arguments& arguments) {
   no_arguments(arguments, "isspace");
   heap.work_bytes(self.text().size());
@@ -330,7 +367,7 @@ Value is_in_case(Heap& heap, const Value& self, const Arguments& arguments) {
 }
 
 Value format(Heap& heap, const Value& self, const Arguments& arguments) {
-  return format_braces(heap, self.text(), arguments);
+  return format_braces(heap, self, arguments);
 }
 
 struct Entry {
@@ -338,7 +375,7 @@ struct Entry {
   Value (*call)(Heap&, const Value&, const Arguments&);
 };
 
-constexpr std::array<Entry, 29> kMethods = {{
+constexpr std::array<Entry, 41> kMethods = {{
     {"split", split},
     {"rsplit", rsplit},
     {"strip", strip},
@@ -368,6 +405,18 @@ constexpr std::array<Entry, 29> kMethods = {{
     {"islower", is_in_case<to_lower, to_upper>},
     {"format", format},
     {"isnumeric", isdigit},
+    {"ljust", justify_left},
+    {"rjust", justify_right},
+    {"center", center_text},
+    {"zfill", fill_zeros},
+    {"encode", encode_text},
+    {"rindex", rindex},
+    {"swapcase", mapped<swapped_case>},
+    {"isalpha", all_are<is_letter>},
+    {"isalnum", all_are<is_letter_or_digit>},
+    {"isdecimal", isdigit},
+    {"isascii", isascii},
+    {"isprintable", isprintable},
 }};
 
 const Entry* find_entry_of(std::string_view name) {
@@ -410,7 +459,9 @@ std::string_view find_string_method(std::string_view name) {
 
 Value call_string_method(Heap& heap, const Value& self, std::string_view name,
                          const Arguments& arguments) {
-  return find_entry_of(name)->call(heap, self, arguments);
+  const Entry& entry = *find_entry_of(name);
+  if (!self.is_markup()) return entry.call(heap, self, arguments);
+  return marked(heap, entry.call(heap, self, escaped_arguments(heap, name, arguments)));
 }
 
 }  // namespace causeway::text::jinja

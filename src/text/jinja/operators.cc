@@ -58,7 +58,8 @@ bool truthy(const Value& value) {
     case Kind::kBool: return value.as_bool();
     case Kind::kInt: return value.as_int() != 0;
     case Kind::kFloat: return value.as_double() != 0;
-    case Kind::kString: return !value.text().empty();
+    case Kind::kString:
+    case Kind::kBytes: return !value.text().empty();
     case Kind::kList:
       return value.as_list().kind == ListKind::kGenerator || !value.as_list().items.empty();
     case Kind::kDict: return !value.as_dict().entries.empty();
@@ -76,6 +77,7 @@ bool equal(Heap& heap, const Value& a, const Value& b, int depth) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kString:
+    case Kind::kBytes:
       if (a.text().size() == b.text().size()) heap.work_bytes(a.text().size());
       return a.text() == b.text();
     case Kind::kList: return equal_lists(heap, a.as_list(), b.as_list(), depth);
@@ -98,7 +100,7 @@ bool less(Heap& heap, const Value& a, const Value& b, std::string_view sign, int
     if (a.is_integral() && b.is_integral()) return a.as_int() < b.as_int();
     return a.as_double() < b.as_double();
   }
-  if (a.is_string() && b.is_string()) {
+  if ((a.is_string() && b.is_string()) || (a.is(Kind::kBytes) && b.is(Kind::kBytes))) {
     heap.work_bytes(std::min(a.text().size(), b.text().size()));
     return a.text() < b.text();
   }
@@ -133,6 +135,18 @@ bool compare(Heap& heap, Op op, const Value& a, const Value& b) {
   }
 }
 
+namespace {
+
+bool contains_bytes(Heap& heap, const Value& item, const Value& container) {
+  heap.work_bytes(container.text().size());
+  if (item.is(Kind::kBytes)) return container.text().find(item.text()) != std::string_view::npos;
+  if (!item.is_integral()) fail("a bytes-like object is required, not " + quoted_type(item));
+  if (item.as_int() < 0 || item.as_int() > 255) fail("byte must be in range(0, 256)");
+  return container.text().find(static_cast<char>(item.as_int())) != std::string_view::npos;
+}
+
+}  // namespace
+
 bool contains(Heap& heap, const Value& item, const Value& container) {
   switch (container.kind()) {
     case Kind::kString:
@@ -141,6 +155,7 @@ bool contains(Heap& heap, const Value& item, const Value& container) {
       }
       heap.work_bytes(container.text().size());
       return container.text().find(item.text()) != std::string_view::npos;
+    case Kind::kBytes: return contains_bytes(heap, item, container);
     case Kind::kDict:
       if (item.is(Kind::kDict) ||
           (item.is(Kind::kList) && item.as_list().kind == ListKind::kList)) {
@@ -163,6 +178,7 @@ std::int64_t length(Heap& heap, const Value& value) {
     case Kind::kString:
       heap.work_bytes(value.text().size());
       return static_cast<std::int64_t>(code_point_count(value.text()));
+    case Kind::kBytes: return static_cast<std::int64_t>(value.text().size());
     case Kind::kDict: return static_cast<std::int64_t>(value.as_dict().entries.size());
     case Kind::kList:
       if (value.as_list().kind != ListKind::kGenerator) {
@@ -183,7 +199,7 @@ std::vector<Value> characters(Heap& heap, const Value& text) {
   std::vector<Value> items;
   for (std::size_t at = 0; at < view.size();) {
     const std::size_t bytes = code_point_at(view, at).bytes;
-    items.push_back(text.part(view.substr(at, bytes)));
+    items.push_back(text.part(view.substr(at, bytes)).without_markup());
     at += bytes;
   }
   return items;
@@ -204,6 +220,12 @@ const List& elements(Heap& heap, const Value& value) {
       for (const auto& entry : value.as_dict().entries) items.push_back(entry.first);
       break;
     case Kind::kString: items = characters(heap, value); break;
+    case Kind::kBytes:
+      heap.require(value.text().size() * sizeof(Value));
+      for (const char c : value.text()) {
+        items.push_back(Value::integer(static_cast<unsigned char>(c)));
+      }
+      break;
     case Kind::kUndefined: break;
     default: fail(quoted_type(value) + " object is not iterable");
   }

@@ -41,8 +41,8 @@ bool compare(Heap& heap, Op op, const Value& a, const Value& b);
 bool contains(Heap& heap, const Value& item, const Value& container);
 Value arithmetic(Heap& heap, Op op, const Value& a, const Value& b);
 Value negate(const Value& value, Op op);
-// The % of a string: C-like formats.
-Value format_percent(Heap& heap, std::string_view format, const Value& values);
+// The % of a string: C-like formats. Markup escapes what it is given and gives markup.
+Value format_percent(Heap& heap, const Value& format, const Value& values);
 
 // len(value); fails where Python has none.
 std::int64_t length(Heap& heap, const Value& value);
@@ -56,6 +56,7 @@ const Value* find_entry(Heap& heap, const Dict& dict, std::string_view key);
 // in different order; what is not there is undefined.
 Value get_attribute(Heap& heap, const Value& value, const Value& name);
 Value get_item(Heap& heap, const Value& value, const Value& key);
+bool can_be_sliced(const Value& value);
 // value[start:stop:step]; a bound that is none is left out.
 Value get_slice(Heap& heap, const Value& value, const Value& start, const Value& stop,
                 const Value& step);

@@ -387,8 +387,19 @@ ExprPtr Parser::filter_chain(ExprPtr node, bool start_inline) {
   return node;
 }
 
+// The name of a filter or a test may have dots, though none that exists has.
+Token Parser::expect_dotted() {
+  Token name = expect_identifier();
+  if (!is_op(".")) return name;
+  std::string joined(name.text);
+  while (skip_op(".")) joined.append(".").append(expect_identifier().text);
+  tree_.strings.push_back(std::move(joined));
+  name.text = tree_.strings.back();
+  return name;
+}
+
 ExprPtr Parser::one_filter(ExprPtr node) {
-  const Token name = expect_identifier();
+  const Token name = expect_dotted();
   ExprPtr filter = make(ExprKind::kFilter, name.line);
   filter->constant = Value::view(name.text);
   filter->filter = find_filter(name.text);
@@ -403,7 +414,7 @@ ExprPtr Parser::one_filter(ExprPtr node) {
 ExprPtr Parser::one_test(ExprPtr node) {
   const int line = take().line;
   const bool negated = skip_name("not");
-  const Token name = expect_identifier();
+  const Token name = expect_dotted();
   ExprPtr test = make(ExprKind::kTest, name.line);
   test->constant = Value::view(name.text);
   test->test = find_test(name.text);

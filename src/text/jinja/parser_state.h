@@ -4,6 +4,7 @@
 //   postfix . [] () | filters and tests
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -65,6 +66,7 @@ class Parser {
   std::unique_ptr<CallNode> call_arguments(Expr& parent);
   void call_argument(CallNode& call, Expr& parent);
   ExprPtr filter_chain(ExprPtr node, bool start_inline);
+  Token expect_dotted();
   ExprPtr one_filter(ExprPtr node);
   ExprPtr one_test(ExprPtr node);
   enum class TupleEnd { kUsual, kIn, kRecursive };
@@ -94,13 +96,21 @@ class Parser {
   ExprPtr one_target(bool with_member);
 
   // Unknown filters and tests are errors of the template, except where Jinja only notices them when
-  // they are reached: under an `if`.
-  void forget_unknown(std::size_t count) { unknown_.resize(count); }
-
+  // they are reached: under an `if`, but not within a loop or another block with variables of its
+  // own, which makes sure of those that it has.
   struct Unknown {
     std::string message;
     int line;
+    bool sure = false;
   };
+  void forget_unknown(std::size_t first) {
+    const auto begin = unknown_.begin() + static_cast<std::ptrdiff_t>(first);
+    unknown_.erase(std::remove_if(begin, unknown_.end(), [](const Unknown& u) { return !u.sure; }),
+                   unknown_.end());
+  }
+  void make_unknown_sure(std::size_t first) {
+    for (std::size_t i = first; i < unknown_.size(); ++i) unknown_[i].sure = true;
+  }
 
   Tree& tree_;
   const Limits& limits_;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "text/jinja/constant_slices.h"
 #include "text/jinja/failure.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/parser_state.h"
@@ -101,6 +102,7 @@ Body Parser::body_until(std::initializer_list<std::string_view> ends) {
     } else if (token.kind == TokenKind::kVariableBegin) {
       body.push_back(new_statement(StmtKind::kOutput, token.line));
       body.back()->exprs.push_back(tuple(true, false, TupleEnd::kUsual));
+      mark_constant_slices(*body.back()->exprs.back());
       if (current().kind != TokenKind::kVariableEnd) fail_expected("end of print statement");
       take();
     } else {
@@ -127,8 +129,10 @@ Body Parser::block_body(std::initializer_list<std::string_view> ends) {
 // The same with its end tag, where the loop around it cannot be left from.
 Body Parser::loopless_body(std::string_view end) {
   const int outer_loops = std::exchange(loops_, 0);
+  const std::size_t unknown_before = unknown_.size();
   Body body = block_body({end});
   take();
+  make_unknown_sure(unknown_before);
   loops_ = outer_loops;
   return body;
 }
@@ -195,6 +199,7 @@ std::unique_ptr<Stmt> Parser::for_statement(int line) {
   node->target = assignment_target(/*with_member=*/false, TupleEnd::kIn);
   expect_name("in");
   node->exprs.push_back(tuple(/*with_conditional=*/false, false, TupleEnd::kRecursive));
+  const std::size_t unknown_before = unknown_.size();
   if (skip_name("if")) node->exprs.push_back(expression());
   if (is_name("recursive")) fail_here("recursive loops are not supported");
   ++loops_;
@@ -204,6 +209,7 @@ std::unique_ptr<Stmt> Parser::for_statement(int line) {
     node->bodies.push_back(block_body({"endfor"}));
     take();
   }
+  make_unknown_sure(unknown_before);
   return node;
 }
 
@@ -252,12 +258,15 @@ std::unique_ptr<Stmt> Parser::set_statement(int line) {
   }
   auto node = new_statement(StmtKind::kSetBlock, line);
   node->target = std::move(target);
+  const std::size_t unknown_before = unknown_.size();
   node->exprs.push_back(filter_chain(nullptr, /*start_inline=*/false));
+  make_unknown_sure(unknown_before);
   node->bodies.push_back(loopless_body("endset"));
   return node;
 }
 
 void Parser::signature(MacroNode& macro) {
+  const std::size_t unknown_before = unknown_.size();
   expect_op("(");
   while (!is_op(")")) {
     if (!macro.parameters.empty()) expect_op(",");
@@ -270,13 +279,16 @@ void Parser::signature(MacroNode& macro) {
     }
   }
   expect_op(")");
+  make_unknown_sure(unknown_before);
 }
 
 void Parser::macro_body(MacroNode& macro, std::string_view end) {
   MacroNode* const outer_macro = std::exchange(macro_, &macro);
   const int outer_loops = std::exchange(loops_, 0);
+  const std::size_t unknown_before = unknown_.size();
   macro.body = block_body({end});
   take();
+  make_unknown_sure(unknown_before);
   macro_ = outer_macro;
   loops_ = outer_loops;
 }
@@ -305,7 +317,9 @@ std::unique_ptr<Stmt> Parser::call_statement(int line) {
 
 std::unique_ptr<Stmt> Parser::filter_statement(int line) {
   auto node = new_statement(StmtKind::kFilterBlock, line);
+  const std::size_t unknown_before = unknown_.size();
   node->exprs.push_back(filter_chain(nullptr, /*start_inline=*/true));
+  make_unknown_sure(unknown_before);
   node->bodies.push_back(loopless_body("endfilter"));
   return node;
 }
@@ -318,8 +332,10 @@ std::unique_ptr<Stmt> Parser::with_statement(int line) {
     expect_op("=");
     node->exprs.push_back(expression());
   }
+  const std::size_t unknown_before = unknown_.size();
   node->bodies.push_back(block_body({"endwith"}));
   take();
+  make_unknown_sure(unknown_before);
   return node;
 }
 
@@ -334,6 +350,7 @@ std::unique_ptr<Stmt> Parser::print_statement(int line) {
   while (current().kind != TokenKind::kBlockEnd) {
     if (!node->exprs.empty()) expect_op(",");
     node->exprs.push_back(expression());
+    mark_constant_slices(*node->exprs.back());
   }
   return node;
 }

@@ -73,6 +73,27 @@ void append_string_repr(Builder& out, std::string_view text) {
   out.append(piece);
 }
 
+void append_bytes_repr(Builder& out, std::string_view bytes) {
+  const bool double_quotes =
+      bytes.find('\'') != std::string_view::npos && bytes.find('"') == std::string_view::npos;
+  const char quote = double_quotes ? '"' : '\'';
+  out.push('b');
+  out.push(quote);
+  for (const char c : bytes) {
+    std::string piece(1, c);
+    if (c == quote || c == '\\') {
+      piece.insert(0, 1, '\\');
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      piece = c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+    } else if (c < ' ' || c > '~') {
+      piece = "\\x";
+      append_hex(piece, static_cast<unsigned char>(c), 2);
+    }
+    out.append(piece);
+  }
+  out.push(quote);
+}
+
 void check_depth(const Heap& heap, int depth) {
   if (depth > heap.limits().value_depth_max) {
     fail_limit("lists or objects are nested deeper than " +
@@ -129,7 +150,8 @@ std::string_view type_name(const Value& value) {
     case Kind::kBool: return "bool";
     case Kind::kInt: return "int";
     case Kind::kFloat: return "float";
-    case Kind::kString: return "str";
+    case Kind::kString: return value.is_markup() ? "Markup" : "str";
+    case Kind::kBytes: return "bytes";
     case Kind::kList: return list_type_name(value.as_list().kind);
     case Kind::kDict: return "dict";
     case Kind::kNamespace: return "Namespace";
@@ -187,7 +209,12 @@ void append_repr(Builder& out, const Value& value, int depth) {
     case Kind::kBool: return out.append(value.as_bool() ? "True" : "False");
     case Kind::kInt: return out.append(int_text(value.as_int()));
     case Kind::kFloat: return out.append(float_text(value.as_double()));
-    case Kind::kString: return append_string_repr(out, value.text());
+    case Kind::kString:
+      if (!value.is_markup()) return append_string_repr(out, value.text());
+      out.append("Markup(");
+      append_string_repr(out, value.text());
+      return out.push(')');
+    case Kind::kBytes: return append_bytes_repr(out, value.text());
     case Kind::kList: return append_list_repr(out, value.as_list(), depth);
     case Kind::kDict: return append_dict_repr(out, value.as_dict(), depth);
     case Kind::kNamespace:

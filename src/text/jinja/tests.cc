@@ -28,6 +28,7 @@ bool is_defined(Heap&, const Value& value) { return !value.is_undefined(); }
 bool is_undefined(Heap&, const Value& value) { return value.is_undefined(); }
 bool is_none(Heap&, const Value& value) { return value.is_none(); }
 bool is_string(Heap&, const Value& value) { return value.is_string(); }
+bool is_escaped(Heap&, const Value& value) { return value.is_markup(); }
 bool is_mapping(Heap&, const Value& value) { return value.is(Kind::kDict); }
 bool is_number(Heap&, const Value& value) { return value.is_numeric(); }
 bool is_integer(Heap&, const Value& value) { return value.is(Kind::kInt); }
@@ -36,12 +37,13 @@ bool is_boolean(Heap&, const Value& value) { return value.is(Kind::kBool); }
 bool is_true(Heap&, const Value& value) { return value.is(Kind::kBool) && value.as_bool(); }
 bool is_false(Heap&, const Value& value) { return value.is(Kind::kBool) && !value.as_bool(); }
 bool is_iterable(Heap&, const Value& value) {
-  return value.is_undefined() || value.is_string() || value.is(Kind::kList) ||
-         value.is(Kind::kDict);
+  return value.is_undefined() || value.is_string() || value.is(Kind::kBytes) ||
+         value.is(Kind::kList) || value.is(Kind::kDict);
 }
 bool is_sequence(Heap&, const Value& value) {
   if (!value.is(Kind::kList)) {
-    return value.is_undefined() || value.is_string() || value.is(Kind::kDict);
+    return value.is_undefined() || value.is_string() || value.is(Kind::kBytes) ||
+           value.is(Kind::kDict);
   }
   const ListKind kind = value.as_list().kind;
   return kind == ListKind::kList || kind == ListKind::kTuple || kind == ListKind::kRange;
@@ -52,10 +54,10 @@ bool is_callable(Heap&, const Value& value) {
          value.is(Kind::kFunction) || value.is(Kind::kLoop);
 }
 
-bool is_odd(Heap& heap, const Value& value) {
-  return equal(heap, arithmetic(heap, Op::kMod, value, Value::integer(2)), Value::integer(1));
+template <Int kRest>
+bool has_rest_of_two(Heap& heap, const Value& value) {
+  return equal(heap, arithmetic(heap, Op::kMod, value, Value::integer(2)), Value::integer(kRest));
 }
-bool is_even(Heap& heap, const Value& value) { return !is_odd(heap, value); }
 bool is_divisible(Heap& heap, const Value& value, const Arguments& arguments) {
   return !truthy(arithmetic(heap, Op::kMod, value, other(arguments)));
 }
@@ -102,11 +104,12 @@ struct Entry {
   Test call;
 };
 
-constexpr std::array<Entry, 38> kTests = {{
+constexpr std::array<Entry, 39> kTests = {{
     {"defined", alone<is_defined>},
     {"undefined", alone<is_undefined>},
     {"none", alone<is_none>},
     {"string", alone<is_string>},
+    {"escaped", alone<is_escaped>},
     {"mapping", alone<is_mapping>},
     {"number", alone<is_number>},
     {"integer", alone<is_integer>},
@@ -117,8 +120,8 @@ constexpr std::array<Entry, 38> kTests = {{
     {"iterable", alone<is_iterable>},
     {"sequence", alone<is_sequence>},
     {"callable", alone<is_callable>},
-    {"odd", alone<is_odd>},
-    {"even", alone<is_even>},
+    {"odd", alone<has_rest_of_two<1>>},
+    {"even", alone<has_rest_of_two<0>>},
     {"divisibleby", is_divisible},
     {"sameas", is_same},
     {"lower", alone<is_in_case<lower>>},

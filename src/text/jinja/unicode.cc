@@ -119,6 +119,21 @@ bool is_cased(char32_t value) {
          category == UTF8PROC_CATEGORY_LT;
 }
 
+bool is_letter(char32_t value) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(value))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO: return true;
+    default: return false;
+  }
+}
+
+bool is_decimal(char32_t value) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(value)) == UTF8PROC_CATEGORY_ND;
+}
+
 bool is_word(char32_t value) {
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(value))) {
     case UTF8PROC_CATEGORY_LU:

@@ -27,6 +27,8 @@ bool is_space(char32_t value);
 bool is_cased(char32_t value);
 bool is_printable(char32_t value);
 bool is_word(char32_t value);  // a letter, digit or "_"
+bool is_letter(char32_t value);
+bool is_decimal(char32_t value);  // a decimal digit of any script
 char32_t to_upper(char32_t value);
 char32_t to_lower(char32_t value);
 std::string upper(std::string_view text);

@@ -15,6 +15,7 @@ const char* object_name(Kind kind) {
     case Kind::kInt: return "int object";
     case Kind::kFloat: return "float object";
     case Kind::kString: return "str object";
+    case Kind::kBytes: return "bytes object";
     case Kind::kList: return "list object";
     case Kind::kDict: return "dict object";
     case Kind::kNamespace: return "namespace object";
@@ -47,7 +48,28 @@ double Value::as_double() const {
 
 Value Value::part(std::string_view text) const {
   if (owner_ != nullptr) ++owner_->references;
-  return Value(Kind::kString, text, owner_);
+  Value value(Kind::kString, text, owner_);
+  value.detail_ = detail_;
+  return value;
+}
+
+Value Value::bytes(const Value& text) {
+  Value value = text;
+  value.kind_ = Kind::kBytes;
+  value.detail_ = 0;
+  return value;
+}
+
+Value Value::as_markup() const {
+  Value value = *this;
+  value.detail_ = 1;
+  return value;
+}
+
+Value Value::without_markup() const {
+  Value value = *this;
+  value.detail_ = 0;
+  return value;
 }
 
 Value Value::undefined_name(std::string_view name) {

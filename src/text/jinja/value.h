@@ -34,6 +34,7 @@ enum class Kind : std::uint8_t {
   kInt,
   kFloat,
   kString,
+  kBytes,  // what str.encode gives
   kList,
   kDict,
   kNamespace,
@@ -88,14 +89,19 @@ class Value {
   static Value boolean(bool value) { return Value(Kind::kBool, Payload::of(value ? 1 : 0)); }
   static Value integer(Int value);
   static Value number(double value);
+  // The bytes of a string.
+  static Value bytes(const Value& text);
   // A view of characters that outlive the rendering.
   static Value view(std::string_view text) { return Value(Kind::kString, text, nullptr); }
   // Takes over one reference to `body`, of which `text` is a part.
   static Value owned(std::string_view text, StringBody* body) {
     return Value(Kind::kString, text, body);
   }
-  // A part of the characters of this string, sharing them.
+  // A part of the characters of this string, sharing them; markup when this is.
   Value part(std::string_view text) const;
+  // The same string as markup (`safe`, Python's Markup): what is joined to it by + or % is escaped.
+  Value as_markup() const;
+  Value without_markup() const;
   static Value list(List* items) { return Value(Kind::kList, Payload::of_pointer(items)); }
   static Value dict(Dict* entries) { return Value(Kind::kDict, Payload::of_pointer(entries)); }
   static Value name_space(Dict* members) {
@@ -119,14 +125,15 @@ class Value {
   bool is_undefined() const { return kind_ == Kind::kUndefined; }
   bool is_none() const { return kind_ == Kind::kNone; }
   bool is_string() const { return kind_ == Kind::kString; }
+  bool is_markup() const { return kind_ == Kind::kString && detail_ != 0; }
   bool is_integral() const { return kind_ == Kind::kInt || kind_ == Kind::kBool; }
   bool is_numeric() const { return is_integral() || kind_ == Kind::kFloat; }
 
   // Preconditions: the kind fits (checked by callers, who report to the user).
   bool as_bool() const { return payload_.low != 0; }
-  Int as_int() const;        // also of a boolean
-  double as_double() const;  // of any number
-  std::string_view text() const { return {view_.data, view_.size}; }
+  Int as_int() const;                                                 // also of a boolean
+  double as_double() const;                                           // of any number
+  std::string_view text() const { return {view_.data, view_.size}; }  // also of bytes
   List& as_list() const { return *static_cast<List*>(pointer_()); }
   Dict& as_dict() const { return *static_cast<Dict*>(pointer_()); }  // also of a namespace
   Loop& as_loop() const { return *static_cast<Loop*>(pointer_()); }
@@ -158,8 +165,8 @@ class Value {
   }
 
   Kind kind_;
-  std::uint8_t detail_ =
-      0;  // of kUndefined: 0 a variable, 1 a message, 2 + the kind it is missing in
+  // Of kUndefined: 0 a variable, 1 a message, 2 + the kind it is missing in. Of kString: 1 markup.
+  std::uint8_t detail_ = 0;
   StringBody* owner_ = nullptr;
   union {
     View view_;
