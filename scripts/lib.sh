@@ -131,11 +131,31 @@ configure() {
   grep -hE 'CUDA parts|FlashInfer' "build/$preset/configure.log" || true
 }
 
-# build PRESET [TARGET…]
+# How far ninja is, on its standard input, where no terminal shows it: one line every kProgressSeconds,
+# and whatever else it says (warnings, errors) at once.
+kProgressSeconds=15
+progress_lines() {
+  local line shown=$SECONDS
+  while IFS= read -r line; do
+    if [[ $line != "  ["*" s] "* ]]; then
+      printf '%s\n' "$line"
+    elif [ $((SECONDS - shown)) -ge $kProgressSeconds ]; then
+      shown=$SECONDS
+      printf '%s\n' "${line%%]*}]"
+    fi
+  done
+}
+
+# build PRESET [TARGET…]: shows steps done, steps of all and the time so far; with CI=true only what fails.
 build() {
   local preset=$1
   shift
   say "Building preset '$preset' with $kBuildJobs jobs${*:+: $*}"
   configure "$preset"
-  cmake --build "build/$preset" -j "$kBuildJobs" ${*:+--target "$@"} -- --quiet
+  local command=(cmake --build "build/$preset" -j "$kBuildJobs" ${*:+--target "$@"})
+  export NINJA_STATUS="  [%f of %t, %e s] "
+  if [ "${CI:-}" = true ]; then "${command[@]}" -- --quiet
+  elif [ -t 1 ]; then "${command[@]}"
+  else "${command[@]}" | progress_lines
+  fi
 }

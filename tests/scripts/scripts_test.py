@@ -101,12 +101,21 @@ class Bundle(Checkout):
 
 class Demo(Checkout):
     def test_models_of_the_caller(self):
-        program(self.root / "build/release/bin/causeway", 'echo "$@"; exit 1')
+        program(self.root / "build/demo/bin/causeway", 'echo "$@"; exit 1')
         done = self.run_script("demo", "--models-dir", "mine")
         self.assertIn(f"models list --models-dir {self.caller}/mine", done.stdout)
 
+    def test_gpu_kernels_are_built_where_a_gpu_answers_or_when_asked_for(self):
+        for preset in ("demo", "release"):
+            program(self.root / f"build/{preset}/bin/causeway", f"echo program of {preset}; exit 1")
+        self.assertIn("to have them: scripts/demo --cuda", self.run_script("demo").stdout)
+        self.assertIn("program of demo", self.run_script("demo").stdout)
+        self.assertIn("program of release", self.run_script("demo", "--cuda").stdout)
+        program(self.folder / "tools/nvidia-smi", "echo 'GPU 0: of tests'")
+        self.assertIn("program of release", self.run_script("demo").stdout)
+
     def test_half_made_models_are_made_again(self):
-        program(self.root / "build/release/bin/causeway",
+        program(self.root / "build/demo/bin/causeway",
                 '[ "$3" = make-model ] || exit 1; [ -z "$(ls -A "$4" 2>/dev/null)" ] || exit 3\n'
                 'mkdir -p "$4" && echo {} >"$4/config.json"')
         half = self.root / "demo/models/tiny-llama"
@@ -117,6 +126,18 @@ class Demo(Checkout):
 
 
 class Library(Checkout):
+    def progress(self, seconds, text):
+        command = f"source scripts/lib.sh; kProgressSeconds={seconds}; progress_lines"
+        done = subprocess.run(["bash", "-c", command], cwd=self.root, input=text,
+                              env=self.environment, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    def test_progress_is_shown_now_and_then_and_warnings_always(self):
+        steps = "  [1 of 3, 0.1 s] Building a\na.cc:1: warning\n  [2 of 3, 0.2 s] Building b\n"
+        self.assertEqual(self.progress(600, steps), ["a.cc:1: warning"])
+        self.assertEqual(self.progress(0, steps),
+                         ["  [1 of 3, 0.1 s]", "a.cc:1: warning", "  [2 of 3, 0.2 s]"])
+
     def test_compiler_cache_where_home_cannot_be_written(self):
         (self.folder / "file").write_text("", encoding="utf-8")
         for home, wanted in ((self.folder, ""), (self.folder / "file", ".cache/ccache")):
