@@ -85,13 +85,17 @@ struct SplitFeeder {
     cursor.advance();
   }
 
-  // Weights do not depend on the kernel in front, so nothing here waits for it. The kernel behind
-  // may come when the ring is full.
-  CAUSEWAY_DEVICE void feed_weights() {
+  // Steps of the ring's first round: they wait for nobody.
+  CAUSEWAY_DEVICE int first_round() const {
+    return min(count, static_cast<int>(place.stages));  // at least a step
+  }
+
+  // The next `steps`. Weights do not depend on the kernel in front, so nothing here waits for it.
+  // The kernel behind may come behind `room` of them, when the ring is full.
+  CAUSEWAY_DEVICE void feed_weights(int steps, int room) {
     const uint64_t policy = ptx::policy_stream();
-    int room = min(count, static_cast<int>(place.stages));  // at least a step
 #pragma unroll 1
-    for (; count > 0; --count) {
+    for (; steps > 0; --steps) {
       ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
       if (--room == 0 && kPairs != CudaPairs::kHalves) ptx::dependents_launch();
@@ -387,9 +391,18 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
 
   // ---- roles -----------------------------------------------------------------------------------
   if (feeds_weights) {
-    if (chosen) feeder.feed_weights();
-    __syncwarp();
-    if (kInputs) ptx::cluster_wait();
+    const int first = feeder.first_round(), rounds = kInputs ? 2 : 1;
+    int steps = kInputs ? first : feeder.count, room = first;
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) {
+      if (chosen) feeder.feed_weights(steps, room);
+      __syncwarp();
+      // Before this warp waits for what others do behind the pair's barrier: where the barrier is
+      // one of the CTA (a launch without clusters, perhaps a tool), they wait there for this warp.
+      if (kInputs && round == 0) ptx::cluster_wait();
+      steps = feeder.count - first;
+      room = 0;
+    }
     return;
   }
   if (kInputs) ptx::cluster_wait();  // the other CTA's barriers are there
