@@ -28,6 +28,8 @@ QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
 SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling": ["--small"],
                        "gemm": ["--cases", "20"], "hybrid_gemm": ["--cases", "14"],
                        "rms_norm": [], "rope": [], "activation": [], "embedding": []}
+# racecheck looks at every access and every try of a wait: fewer cases, of all kinds all the same.
+RACECHECK_ARGUMENTS = {"gemm": ["--cases", "8"]}
 RACECHECK_QUICK = ("rms_norm", "rope", "activation", "embedding")
 ALL_GPUS = ("preload", "preload_shared")  # tests that use each GPU they see
 PROGRAM_GPUS = 2  # that programs see: each process makes contexts on all, which takes seconds with four
@@ -93,6 +95,8 @@ class Checks:
                 own_only = kind == "racecheck" and short in LIBRARY_TOO
                 prefix = [tool or "compute-sanitizer", "--tool", kind, "--error-exitcode",
                           str(parsers.FOUND)]
+                if kind == "racecheck":
+                    arguments = RACECHECK_ARGUMENTS.get(short, arguments)
                 made.append(self.part(name, f"{short}_gpu_test",
                                       [*arguments, "--seed", str(self.seed)],
                                       60 if self.quick else 180, parsers.sanitizer_rows(name, own_only),
