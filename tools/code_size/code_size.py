@@ -29,9 +29,9 @@ BUDGETS = (
     (r"rows_kernelILi32ELi[23]ELb0ELi1E.*FinishE0", 9_600),
     (r"rows_kernelILi32ELi3ELb1ELi1E.*FinishE0", 12_300),
     (r"gemm12split_kernelILi32E.*FinishE[12]", 11_700),
-    (r"gemm12split_kernelILi64E.*FinishE[12]", 13_900),
-    (r"gemm12split_kernelILi96E.*FinishE[12]", 14_700),
-    (r"gemm12split_kernelILi128E.*FinishE[12]", 15_500),
+    (r"gemm12split_kernelILi64E.*FinishE[12]", 14_300),
+    (r"gemm12split_kernelILi96E.*FinishE[12]", 15_000),
+    (r"gemm12split_kernelILi128E.*FinishE[12]", 15_800),
     (r"gemm12split_kernelILi64E.*FinishE[02].*PairsE1E", 10_100),
     (r"gemm12split_kernelILi128E.*FinishE[02].*PairsE1E", 13_000),
     # Attention, without and with norms of heads.

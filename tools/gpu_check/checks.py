@@ -18,8 +18,9 @@ NOT_OVERLAPPED_MAX = 0.03  # of a decode step
 
 FAMILIES = ("llama", "qwen3", "qwen3_moe")
 # Tests without generated shapes.
-SEEDLESS = ("device", "cuda_fault", "cuda_graphs", "late", "launch", "preload", "preload_shared")
-ALONE = ("device", "cuda_graphs", "cuda_fault", "transfer")  # take all memory, or hang
+SEEDLESS = ("device", "cuda_fault", "cuda_graphs", "late", "launch", "preload", "preload_shared",
+            "wait")
+ALONE = ("device", "cuda_graphs", "cuda_fault", "transfer", "wait")  # take all memory, hang or fault
 # Cases that keep a quick run short; a full run takes each program's own number.
 QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
                    "attention": ["--cases", "5"], "attention_plain": ["--cases", "5"]}
@@ -27,6 +28,8 @@ QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
 SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling": ["--small"],
                        "gemm": ["--cases", "20"], "hybrid_gemm": ["--cases", "14"],
                        "rms_norm": [], "rope": [], "activation": [], "embedding": []}
+# racecheck looks at every access and every try of a wait: fewer cases, of all kinds all the same.
+RACECHECK_ARGUMENTS = {"gemm": ["--cases", "8"]}
 RACECHECK_QUICK = ("rms_norm", "rope", "activation", "embedding")
 ALL_GPUS = ("preload", "preload_shared")  # tests that use each GPU they see
 PROGRAM_GPUS = 2  # that programs see: each process makes contexts on all, which takes seconds with four
@@ -92,6 +95,8 @@ class Checks:
                 own_only = kind == "racecheck" and short in LIBRARY_TOO
                 prefix = [tool or "compute-sanitizer", "--tool", kind, "--error-exitcode",
                           str(parsers.FOUND)]
+                if kind == "racecheck":
+                    arguments = RACECHECK_ARGUMENTS.get(short, arguments)
                 made.append(self.part(name, f"{short}_gpu_test",
                                       [*arguments, "--seed", str(self.seed)],
                                       60 if self.quick else 180, parsers.sanitizer_rows(name, own_only),

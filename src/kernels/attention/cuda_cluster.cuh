@@ -24,19 +24,22 @@ CAUSEWAY_DEVICE void expect(uint32_t barrier, uint32_t bytes) {
   ptx::barrier_arrive_expect(barrier, bytes);
 }
 
+CAUSEWAY_DEVICE bool try_bytes(uint32_t barrier) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(barrier)
+      : "memory");
+  return done != 0;
+}
+
 // Returns once all has come, and is visible. The others send without waiting for anything that is
 // not in their own CTA or in front of the kernel, so that it does come.
 CAUSEWAY_DEVICE void wait_for_bytes(uint32_t barrier) {
-  uint32_t done = 0;
-  while (done == 0) {
-    asm volatile(
-        "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier)
-        : "memory");
-  }
+  ptx::wait_until([=] { return try_bytes(barrier); });
 }
 
 // 16 bytes to `target`, counted by `barrier`; both are addresses in the same CTA

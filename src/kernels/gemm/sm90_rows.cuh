@@ -120,7 +120,7 @@ struct RowsFeeder {
     if (room == 0) ptx::dependents_launch();
 #pragma unroll 1
     for (; count > 0; --count) {
-      ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
+      ptx::barrier_wait_covered(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
       if (--room == 0) ptx::dependents_launch();
     }
@@ -259,7 +259,7 @@ struct RowsWorker {
     // In front of the wait: there is time.
     const uint32_t w = place.weights(cursor.stage) + warp / 2 * Ring::kRows * 128;
     const uint32_t x = place.inputs(cursor.stage) + warp / 2 * kBatch * 128;
-    ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
+    ptx::barrier_wait_covered(place.full(cursor.stage), cursor.phase);
     Fragments fragments[kHalves];
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) load(fragments[half], w, x, half, count);

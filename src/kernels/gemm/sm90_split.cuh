@@ -15,7 +15,8 @@
 // neither on timing nor on the other rows of x. The wait has an end: what is waited for waits for
 // nobody, there is at most one CTA an SM, and kernels behind this one get SMs only when all of its
 // CTAs have one. The line is dealt out from the last CTA on, so that what is waited for has the
-// lower index.
+// lower index: so CTAs need not all be there at once, only start in their order
+// (docs/design/kernels.md, "Waits").
 //
 // Above 32 rows of x, L2 gives x as often as HBM gives w, and not fast enough. So pairs of CTAs
 // (clusters) take their shares in step, of tiles of twice as many rows of w, half of them each, and
@@ -85,35 +86,35 @@ struct SplitFeeder {
     cursor.advance();
   }
 
-  // Weights do not depend on the kernel in front, so nothing here waits for it. The kernel behind
-  // may come when the ring is full.
-  CAUSEWAY_DEVICE void feed_weights() {
+  // Steps of the ring's first round: they wait for nobody.
+  CAUSEWAY_DEVICE int first_round() const {
+    return min(count, static_cast<int>(place.stages));  // at least a step
+  }
+
+  // The next `steps`. Weights do not depend on the kernel in front, so nothing here waits for it.
+  // The kernel behind may come behind `room` of them, when the ring is full.
+  CAUSEWAY_DEVICE void feed_weights(int steps, int room) {
     const uint64_t policy = ptx::policy_stream();
-    int room = min(count, static_cast<int>(place.stages));  // at least a step
 #pragma unroll 1
-    for (; count > 0; --count) {
-      ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
+    for (; steps > 0; --steps) {
+      ptx::barrier_wait_covered(place.empty(cursor.stage), cursor.phase ^ 1);
       load_weights(policy);
       if (--room == 0 && kPairs != CudaPairs::kHalves) ptx::dependents_launch();
     }
   }
 
-  // Half of the rows of x, for both CTAs, when the stage is empty in both.
-  CAUSEWAY_DEVICE void load_half(uint32_t full) {
-    ptx::barrier_arrive_expect(full, Ring::kInputBytes);
-    ptx::barrier_wait(place.ready(cursor.stage), cursor.phase ^ 1);
-    ptx::load_box_multicast(place.inputs(cursor.stage) + rank * (Ring::kInputBytes / 2), map,
-                            column(), static_cast<int>(rank) * (kBatch / 2), full, kBothCtas);
-  }
-
   CAUSEWAY_DEVICE void feed_inputs() {
 #pragma unroll 1
     for (; count > 0; --count) {
-      ptx::barrier_wait(place.empty(cursor.stage), cursor.phase ^ 1);
-      const uint32_t full = place.full(cursor.stage);
+      const uint32_t full = place.full(cursor.stage), empty = place.empty(cursor.stage);
       if constexpr (kPairs == CudaPairs::kInputs) {
-        load_half(full);
+        // Half of the rows of x, for both CTAs, when the stage is empty in both.
+        ptx::barrier_wait_both(empty, place.ready(cursor.stage), cursor.phase ^ 1);
+        ptx::barrier_arrive_expect(full, Ring::kInputBytes);
+        ptx::load_box_multicast(place.inputs(cursor.stage) + rank * (Ring::kInputBytes / 2), map,
+                                column(), static_cast<int>(rank) * (kBatch / 2), full, kBothCtas);
       } else {
+        ptx::barrier_wait(empty, cursor.phase ^ 1);
         ptx::barrier_arrive_expect(full, Ring::kInputBytes);
         ptx::load_box(place.inputs(cursor.stage), map, column(), 0, full);
       }
@@ -137,13 +138,12 @@ template <int kBatch, CudaPairs kPairs>
 CAUSEWAY_DEVICE void split_tell(const SplitArgs& args, const SplitShare& share,
                                 const SplitPlace<kBatch>& place) {
   if (share.leaves()) {
-    ptx::barrier_wait(place.told(), 0);
+    ptx::barrier_wait_covered(place.told(), 0);
     ptx::flag_add(args.flags + blockIdx.x, 1);
   }
   if (share.hears()) {
-    ptx::SpinGuard guard;
     uint32_t* flag = args.flags + split_neighbour<kPairs>();
-    while (ptx::flag_load(flag) == 0) guard.spin();
+    ptx::wait_until([=] { return ptx::flag_load(flag) != 0; });
     *flag = 0;
     ptx::barrier_arrive(place.heard());
   }
@@ -160,7 +160,7 @@ struct SplitSteps {
 
   // `keep`: the stage is not given back.
   CAUSEWAY_DEVICE void multiply(float (&sums)[kBatch / 2], bool keep) {
-    ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
+    ptx::barrier_wait_covered(place.full(cursor.stage), cursor.phase);
     const uint64_t w = ptx::tile_descriptor(place.weights(cursor.stage) +
                                             who.group * (Ring::kWeightBytes / kSplitGroups));
     const uint64_t x = ptx::tile_descriptor(place.inputs(cursor.stage));
@@ -208,7 +208,7 @@ struct SplitWorker {
     ptx::barrier_arrive(place.told());
   }
   CAUSEWAY_DEVICE void ask(float4 (&parts)[kQuads]) const {
-    ptx::barrier_wait(place.heard(), 0);
+    ptx::barrier_wait_covered(place.heard(), 0);
     const float4* theirs = partial(split_neighbour<kPairs>());
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) parts[i] = __ldcg(theirs + i * 128);
@@ -387,9 +387,18 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
 
   // ---- roles -----------------------------------------------------------------------------------
   if (feeds_weights) {
-    if (chosen) feeder.feed_weights();
-    __syncwarp();
-    if (kInputs) ptx::cluster_wait();
+    const int first = feeder.first_round(), rounds = kInputs ? 2 : 1;
+    int steps = kInputs ? first : feeder.count, room = first;
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) {
+      if (chosen) feeder.feed_weights(steps, room);
+      __syncwarp();
+      // Before this warp waits for what others do behind the pair's barrier: where the barrier is
+      // one of the CTA (a launch without clusters, perhaps a tool), they wait there for this warp.
+      if (kInputs && round == 0) ptx::cluster_wait();
+      steps = feeder.count - first;
+      room = 0;
+    }
     return;
   }
   if (kInputs) ptx::cluster_wait();  // the other CTA's barriers are there

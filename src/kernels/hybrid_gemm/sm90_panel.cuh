@@ -186,7 +186,7 @@ CAUSEWAY_DEVICE void panel_multiply(float (&sums)[64], const Place& place, uint3
 #pragma unroll
   for (int s = 0; s < kPanelSteps; ++s) {
     const uint32_t stage = (position + s) % kPanelStages;
-    ptx::barrier_wait(x_full_barrier(place, stage), ((position + s) / kPanelStages) & 1);
+    ptx::barrier_wait_covered(x_full_barrier(place, stage), ((position + s) / kPanelStages) & 1);
     const uint64_t x = ptx::tile_descriptor(place.memory + kPanelBytes + stage * kBoxBytes);
     const uint64_t w = ptx::tile_descriptor(place.memory + s * kWeightBytes);
     ptx::mma_fence();
@@ -221,7 +221,7 @@ CAUSEWAY_DEVICE void panel_consume(const KernelArgs& args, const Place& place) {
       const bool first = panel.index == 0;
       const bool last = panel.index + 1 == walk.panels;
       for (int s = 0; s < kPanelSteps; ++s) {
-        ptx::barrier_wait(panel_full_barrier(place, s), phase);
+        ptx::barrier_wait_covered(panel_full_barrier(place, s), phase);
       }
       phase ^= 1;
       float4 next[16];

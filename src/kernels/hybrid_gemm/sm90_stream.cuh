@@ -75,7 +75,7 @@ struct StreamWalk {
 // returns how many steps are known to be there.
 CAUSEWAY_DEVICE int ring_wait(const KernelArgs& args, int slot, uint32_t lap, int step, int lane) {
   const uint32_t* ready = args.flags + static_cast<int64_t>(slot) * args.k_steps;
-  ptx::SpinGuard guard;
+  const ptx::WaitBound<> bound;
   while (true) {
     const int mine = step + lane;
     const bool there = mine >= args.k_steps || ptx::flag_load(ready + mine) > lap;
@@ -86,7 +86,7 @@ CAUSEWAY_DEVICE int ring_wait(const KernelArgs& args, int slot, uint32_t lap, in
       return step + run;
     }
     __nanosleep(100);
-    guard.spin();
+    bound.check();
   }
 }
 
@@ -207,7 +207,7 @@ CAUSEWAY_DEVICE void stream_multiply(const KernelArgs& args, float (&sums)[2][64
     ptx::hold(sums[b]);
   }
   for (int step = 0; step < args.k_steps; ++step, cursor.advance()) {
-    ptx::barrier_wait(full_barrier(place, cursor.stage), cursor.phase);
+    ptx::barrier_wait_covered(full_barrier(place, cursor.stage), cursor.phase);
     if constexpr (kBlocks > 0) {
       const uint32_t x_tile = place.memory + cursor.stage * kStageBytes + group * kBoxBytes;
       const uint64_t w = ptx::tile_descriptor(place.memory + cursor.stage * kStageBytes +

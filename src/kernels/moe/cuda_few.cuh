@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
   if (part >= 0) {
     if (part == 0) clear_next_counts(args, launch, lane);
     ptx::barrier_arrive(place.launch_read());
-    ptx::barrier_wait(place.chosen(), 0);
+    ptx::barrier_wait_covered(place.chosen(), 0);
     FewFeeder<kFront>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
     return;
   }
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
   ptx::barrier_arrive(place.chosen());
   workers_sync();
   if (threadIdx.x == 0) {
-    ptx::barrier_wait(place.launch_read(), 0);
+    ptx::barrier_wait_covered(place.launch_read(), 0);
     args.sync->launches[blockIdx.x] = launch + 1;
   }
 

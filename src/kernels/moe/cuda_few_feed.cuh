@@ -48,8 +48,8 @@ struct FewFeeder {
     const uint32_t tiles = static_cast<uint32_t>(args.intermediate / 8);
 #pragma unroll 1
     for (int i = lane; i < place.items(); i += 32) {
-      ptx::SpinGuard guard;
-      while (ptx::flag_load(args.sync->tiles_done[parity] + i) < tiles) guard.spin();
+      const ptx::WaitBound<> bound;
+      while (ptx::flag_load(args.sync->tiles_done[parity] + i) < tiles) bound.check();
     }
     __syncwarp();
     ptx::proxy_fence();

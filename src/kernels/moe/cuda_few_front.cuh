@@ -68,8 +68,8 @@ struct FewFront {
       for (int i = 0; i < kEach; ++i) {
         word[i] = tagged(begin + i * kWorkers < words ? tag - 1 : tag, 0);
       }
-      ptx::SpinGuard guard;
-      for (bool missing = true; missing; guard.spin()) {
+      const ptx::WaitBound<> bound;
+      for (bool missing = true; missing; bound.check()) {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) {
           if (tag_of(word[i]) == tag) continue;

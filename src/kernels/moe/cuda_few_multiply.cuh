@@ -79,7 +79,7 @@ struct FewWorker {
     const int piece = lane % 4 * 16;
     const char* weights = stage + lane / 4 * place.at.pitch + piece;
     const char* tokens = (x != nullptr ? x : stage + (kWeightRows + row) * place.at.pitch) + piece;
-    ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
+    ptx::barrier_wait_covered(place.full(cursor.stage), cursor.phase);
     static_assert(kRoundsMax == 3);
     switch (columns) {
       case 3 * kRound: multiply_rounds<3>(weights, tokens); break;

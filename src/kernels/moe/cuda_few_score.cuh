@@ -135,7 +135,7 @@ struct FewScore {
     const float squares = take(token, source, real);
     const float mean = divide(team_sum(token, squares), static_cast<float>(args.hidden));
     const float factor = rsqrtf(mean + args.front.epsilon);
-    ptx::barrier_wait(place.full, 0);  // not before: residual and weights come together
+    ptx::barrier_wait_covered(place.full, 0);  // not before: residual and weights come together
     const auto* weights = place.shared.of<const Bf16x8>(place.ring);
     beside(token, weights, [&](int v, float (&x)[8], const float (&w)[8]) {
 #pragma unroll

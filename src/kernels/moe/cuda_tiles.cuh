@@ -202,7 +202,7 @@ struct TileWorker {
     }
     uint32_t previous = 0;
     for (int column = 0; column < args.depth; column += kTileStepK) {
-      ptx::barrier_wait(place.full(cursor.stage), cursor.phase);
+      ptx::barrier_wait_covered(place.full(cursor.stage), cursor.phase);
       multiply_step(sums);
       ptx::mma_wait<1>();
       // The products of the step before have been read: its stage is free.

@@ -70,7 +70,7 @@ __global__ void __maxnreg__(128) woven_kernel(const __grid_constant__ WovenArgs 
 
   // ---- the warps that do not multiply ----------------------------------------------------------
   if (warp == kWovenWeigher) {
-    ptx::barrier_wait(place.chosen(), 0);
+    ptx::barrier_wait_covered(place.chosen(), 0);
     weigh_choices(args, place, lane);
     ptx::barrier_arrive(place.weighed());
     return;
@@ -100,7 +100,7 @@ __global__ void __maxnreg__(128) woven_kernel(const __grid_constant__ WovenArgs 
   }
   choice.choose(launch + 1);
   if (threadIdx.x == 0) {  // all have read it
-    ptx::barrier_wait(place.launch_read(), 0);
+    ptx::barrier_wait_covered(place.launch_read(), 0);
     args.sync->launches[blockIdx.x] = launch + 1;
   }
 

@@ -29,10 +29,10 @@ struct WovenChoice {
   // This expert's score, as it comes; 0 of a thread that is none.
   CAUSEWAY_DEVICE uint32_t wait_for_key(uint32_t tag) const {
     if (expert() >= args.experts) return 0;
-    ptx::SpinGuard guard;
+    const ptx::WaitBound<> bound;
     unsigned long long word = ptx::load_relaxed_long(args.sync->scores + expert());
     while (tag_of(word) != tag) {
-      guard.spin();
+      bound.check();
       word = ptx::load_relaxed_long(args.sync->scores + expert());
     }
     return order_key(__uint_as_float(static_cast<uint32_t>(word)));

@@ -82,7 +82,7 @@ struct WovenFeeder {
         at.advance();
         slot.advance();
       } else {
-        ptx::barrier_wait(place.chosen(), 0);
+        ptx::barrier_wait_covered(place.chosen(), 0);
         real = true;
       }
     }

@@ -95,8 +95,8 @@ struct WovenWorker {
   // parity of `full` says nothing. That of `empty` does, because the stage before that one has been
   // read: this warp's last stage, four before, was asked for later than that, given four places.
   CAUSEWAY_DEVICE void wait_for(const FewCursor& slot) const {
-    ptx::barrier_wait(place.empty(slot.stage), slot.phase ^ 1);
-    ptx::barrier_wait(place.full(slot.stage), slot.phase);
+    ptx::barrier_wait_covered(place.empty(slot.stage), slot.phase ^ 1);
+    ptx::barrier_wait_covered(place.full(slot.stage), slot.phase);
   }
   CAUSEWAY_DEVICE const char* rows_of(const FewCursor& slot) const {
     return place.memory + place.offset_of(slot.stage);
@@ -169,12 +169,12 @@ struct WovenWorker {
     Active active;
 #pragma unroll
     for (ulonglong2& old : active.two) old = make_ulonglong2(tagged(tag - 1, 0), 0);
-    ptx::SpinGuard guard;
+    const ptx::WaitBound<> bound;
     for (bool first = true;; first = false) {
       load_missing(active, expert);
       if (first) wait_for(slot);
       if (complete(active)) return active;
-      guard.spin();
+      bound.check();
     }
   }
 
@@ -256,7 +256,7 @@ struct WovenWorker {
       for (int stage = 0; stage < kFewWarps; ++stage) at.advance();
     }
     workers_sync();
-    ptx::barrier_wait(place.weighed(), 0);
+    ptx::barrier_wait_covered(place.weighed(), 0);
     store(pairs, residual);
   }
 };

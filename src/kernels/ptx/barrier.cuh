@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/ptx/device.cuh"
+#include "kernels/ptx/wait.cuh"
 
 namespace causeway::kernels::ptx {
 
@@ -64,23 +65,22 @@ CAUSEWAY_DEVICE bool barrier_try_wait(uint32_t barrier, uint32_t parity) {
   return done != 0;
 }
 
-// A wait that never ends is a bug of the protocol; builds that define CAUSEWAY_SPIN_LIMIT, to
-// look for one, turn it into a launch failure.
-struct SpinGuard {
-  CAUSEWAY_DEVICE void spin() {
-#ifdef CAUSEWAY_SPIN_LIMIT
-    if (++spins_ > CAUSEWAY_SPIN_LIMIT) __trap();
-#endif
-  }
-#ifdef CAUSEWAY_SPIN_LIMIT
-  uint64_t spins_ = 0;
-#endif
-};
-
-// Returns once the phase of `parity` is complete.
+// Returns once the phase of `parity` is complete. The wait has an end (wait.cuh).
 CAUSEWAY_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
-  SpinGuard guard;
-  while (!barrier_try_wait(barrier, parity)) guard.spin();
+  wait_until([=] { return barrier_try_wait(barrier, parity); });
+}
+// Of two barriers.
+CAUSEWAY_DEVICE void barrier_wait_both(uint32_t one, uint32_t other, uint32_t parity) {
+  wait_until([=] { return barrier_try_wait(one, parity) && barrier_try_wait(other, parity); });
+}
+
+// The same in three instructions and without an end of its own, for loops in which code and
+// registers count. Only for what completes by copies that have been asked for, which end or fault,
+// and by threads of this CTA that are in no wait, in one with an end, or in one like this; so that
+// in a kernel that hangs some thread is in a wait with an end.
+CAUSEWAY_DEVICE void barrier_wait_covered(uint32_t barrier, uint32_t parity) {
+  while (!barrier_try_wait(barrier, parity)) {
+  }
 }
 
 // ---- clusters and warpgroups ------------------------------------------------------------------
@@ -137,11 +137,11 @@ CAUSEWAY_DEVICE void flag_add(uint32_t* flag, uint32_t value) {
 }
 
 CAUSEWAY_DEVICE void flag_wait(const uint32_t* flag, uint32_t at_least) {
-  SpinGuard guard;
-  while (flag_load(flag) < at_least) {
+  wait_until([=] {
+    if (flag_load(flag) >= at_least) return true;
     __nanosleep(64);
-    guard.spin();
-  }
+    return false;
+  });
 }
 
 }  // namespace causeway::kernels::ptx
