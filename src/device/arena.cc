@@ -88,8 +88,7 @@ Status AddressRange::commit(std::int64_t first, std::int64_t count) {
   for (std::int64_t e = first; e < first + count; ++e) {
     CAUSEWAY_CHECK(!committed(e, 1), "an extent is committed twice");
   }
-  return arena_->map(ExtentId(first_.value + first), count, ArenaMemory::Fill::kAsIs)
-      .with_context("committing " + std::to_string(count) + " extents");
+  return arena_->map(ExtentId(first_.value + first), count, ArenaMemory::Fill::kAsIs);
 }
 
 void AddressRange::decommit(std::int64_t first, std::int64_t count) {
@@ -197,7 +196,9 @@ Status Arena::map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill) {
     if (mapped.ok()) continue;
     unmap_in_turns(first.value, at - first.value);
     trim();  // what others may need more
-    return mapped;
+    return mapped.error().with_context("memory for " + std::to_string(count) + " extents, " +
+                                       std::to_string((extent_bytes_ * count).count >> 20) +
+                                       " MiB in all");
   }
   mark(first, count, true);
   return {};

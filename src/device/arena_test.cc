@@ -176,7 +176,7 @@ TEST_F(ArenaTest, AFailedCommitLeavesNothing) {
   mapped.most = 3;
   const Status refused = range.commit(3, 3);
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
-  EXPECT_EQ(refused.error().message, "committing 3 extents: no memory");
+  EXPECT_EQ(refused.error().message, "memory for 3 extents, 0 MiB in all: no memory");
   EXPECT_EQ(mapped.bytes(), kExtent);
   EXPECT_FALSE(range.committed(3, 1));
   EXPECT_EQ(mapped.trims, 1);
@@ -209,7 +209,9 @@ TEST(ArenaRanges, HoldACatalogue) {
   }
   EXPECT_LE(*std::max_element(mapped.counts.begin(), mapped.counts.end()), 16);
   EXPECT_EQ(models[85].commit(0, 0).ok(), true);
-  EXPECT_FALSE(models[3].commit(0, 300).ok());  // in the middle, after many turns
+  // In the middle, after many turns; the error names all that was asked for.
+  EXPECT_EQ(models[3].commit(0, 300).error().message,
+            "memory for 300 extents, 18 MiB in all: no memory");
   EXPECT_EQ(std::ssize(mapped.extents), 1000);
   models.clear();
   EXPECT_EQ(arena.free_extents(), 65'536);

@@ -54,7 +54,7 @@ class CudaArenaMemory final : public ArenaMemory {
     }
     if (status.ok() && fill == Fill::kZeroed) status = context_.zero(at(offset), bytes);
     if (status.ok()) return {};
-    Error error = explain(status.error(), bytes);  // before the memory is free again
+    Error error = explain(status.error());  // before the memory is free again
     unmap(offset, extent_ * made);
     return error;
   }
@@ -130,7 +130,7 @@ class CudaArenaMemory final : public ArenaMemory {
     return {};
   }
 
-  Error explain(const Error& cause, Bytes wanted) {
+  Error explain(const Error& cause) {
     Error error = cause;
     std::size_t free = 0;
     std::size_t total = 0;
@@ -141,9 +141,8 @@ class CudaArenaMemory final : public ArenaMemory {
                 in_mib(Bytes(static_cast<std::int64_t>(total))) + " are free and this arena has " +
                 in_mib(extent_ * mapped_) + " (what was just tried included)";
     }
-    error.message = "slice '" + name_ + "': " + context_.physical().label() + " gives no " +
-                    std::to_string(wanted / extent_) + " more extents, " + in_mib(wanted) +
-                    " in all" + numbers + ": " + cause.message;
+    error.message = "slice '" + name_ + "': " + context_.physical().label() + " gives no more" +
+                    numbers + ": " + cause.message;
     return error;
   }
 

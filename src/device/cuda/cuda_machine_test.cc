@@ -192,9 +192,9 @@ TEST_F(CudaMachineTest, ExtentGrowthBeyondTheGpuNamesTheNumbers) {
   const auto more = big->arena().allocate(7, Arena::End::kLow);
   ASSERT_EQ(more.error().code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(more.error().message,
-            "slice 'big': GPU 0 (Fake GPU) gives no 7 more extents, 14 MiB in all; 0 MiB of 20 MiB "
-            "are free and this arena has 12 MiB (what was just tried included): cuMemCreate failed "
-            "with 2: the driver's own words");
+            "memory for 7 extents, 14 MiB in all: slice 'big': GPU 0 (Fake GPU) gives no more; 0 "
+            "MiB of 20 MiB are free and this arena has 12 MiB (what was just tried included): "
+            "cuMemCreate failed with 2: the driver's own words");
   EXPECT_TRUE(big->arena().allocate(4, Arena::End::kHigh).ok());  // nothing was lost by trying
 }
 
@@ -386,9 +386,9 @@ TEST_F(CudaMachineTest, SparesCountAsUsedUntilTheyAreTrimmed) {
   const Status refused = range.commit(0, 4);
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(refused.error().message,
-            "committing 4 extents: slice 'd': GPU 0 (Fake GPU) gives no 4 more extents, 8 MiB in "
-            "all; 0 MiB of 16 MiB are free and this arena has 14 MiB (what was just tried "
-            "included): cuMemCreate failed with 2: the driver's own words");
+            "memory for 4 extents, 8 MiB in all: slice 'd': GPU 0 (Fake GPU) gives no more; 0 MiB "
+            "of 16 MiB are free and this arena has 14 MiB (what was just tried included): "
+            "cuMemCreate failed with 2: the driver's own words");
   EXPECT_EQ(machine_->free_memory(0).value(), mib(6));
   EXPECT_TRUE(range.commit(0, 3).ok());
 }
