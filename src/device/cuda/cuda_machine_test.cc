@@ -457,17 +457,20 @@ Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory
   CAUSEWAY_ASSIGN(
       const auto part,
       machine->open(
-          {.name = "p", .physical_device = 1, .fraction = 0.25, .arena_bytes = kExtent * 4}));
+          {.name = "p", .physical_device = 1, .fraction = 0.25, .arena_bytes = kExtent * 2}));
   CAUSEWAY_ASSIGN(const Extents low, whole->arena().allocate(2, Arena::End::kLow));
   CAUSEWAY_TRY(use_ranges(whole->arena()));
-  CAUSEWAY_ASSIGN(const Extents high, part->arena().allocate(4, Arena::End::kHigh));
+  CAUSEWAY_ASSIGN(const Extents high, part->arena().allocate(2, Arena::End::kHigh));
   CAUSEWAY_ASSIGN(const auto in, whole->make_stream("in"));
   CAUSEWAY_ASSIGN(const auto out, make_cuda_stream(*part, "out", CopyPriority::kTwin));
   CAUSEWAY_ASSIGN(const auto mark, whole->make_event());
   const MemoryAddress here = MemoryAddress::in_arena(whole->id(), Bytes(0));
   const MemoryAddress there = MemoryAddress::in_arena(part->id(), Bytes(0));
-  const MemoryAddress home = MemoryAddress::in_host({region, Bytes(0)});
-  const std::vector<Copy> two = {{here, home, kib(1)}, {there, home, kib(1)}};
+  CAUSEWAY_TRY(whole->make_reachable({region, Bytes(0)}, kib(512)));
+  CAUSEWAY_TRY(part->make_reachable({region, kib(512)}, kib(512)));
+  // Across the border of the two pieces.
+  const MemoryAddress home = MemoryAddress::in_host({region, kib(511)});
+  const std::vector<Copy> two = {{here, home, kib(2)}, {there, home, kib(1)}};
   const std::vector<Copy> one = {{there, here, kib(1)}};
   CAUSEWAY_TRY(in->copy(two, CopyPriority::kStep));
   CAUSEWAY_TRY(in->record(*mark));

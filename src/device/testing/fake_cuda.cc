@@ -200,7 +200,7 @@ struct FakeCudaEntries {
     }
     ::mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE);
     // The driver promises nothing about new memory.
-    for (std::size_t i = 0; i < bytes; i += 4096) {
+    for (std::size_t i = 0; i < bytes; i += 65'536) {
       static_cast<unsigned char*>(pointer(address))[i] = 0xAB;
     }
     return 0;
@@ -219,7 +219,12 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuMemHostRegister_v2")) return result;
     if (!driver->current_is(nullptr)) return kInvalidContext;
-    driver->registered_[reinterpret_cast<CudaDevicePointer>(address)] = bytes;
+    const auto begin = reinterpret_cast<CudaDevicePointer>(address);
+    if (bytes == 0) return kInvalidValue;
+    for (const auto& [other, size] : driver->registered_) {
+      if (begin < other + size && other < begin + bytes) return 712;  // is registered already
+    }
+    driver->registered_[begin] = bytes;
     return 0;
   }
   static int cuMemHostUnregister(void* address) {
