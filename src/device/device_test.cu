@@ -356,6 +356,65 @@ TEST_F(GpuTest, RangesKeepWhatTheyHoldBesideDecommits) {
   EXPECT_EQ(std::memcmp(host_.data(), sent.data(), sent.size()), 0);
 }
 
+// Pieces of one region, neighbours and not: copies and kernels go across their borders.
+TEST_F(GpuTest, CopiesAndKernelsCrossTheBordersOfPieces) {
+  const Extents extents = device_->arena().allocate(2, Arena::End::kLow).value();
+  const auto stream = device_->make_stream("s").value();
+  Random random(8);
+  for (auto& byte : host_) byte = static_cast<std::byte>(random.bits());
+  for (const Bytes begin : {mib(8), Bytes(0), mib(12)}) {
+    ASSERT_TRUE(device_->make_reachable({region_, begin}, mib(4)).ok());
+  }
+  ASSERT_TRUE(device_->make_reachable({region_, mib(2)}, mib(12)).ok());  // the gap
+  ASSERT_TRUE(device_->make_reachable({region_, mib(16)}, mib(48)).ok());
+  const Bytes odd = mib(14) - Bytes(6);
+  const std::vector<Copy> in = {{MemoryAddress::in_arena(device_->id(), Bytes(3)),
+                                 MemoryAddress::in_host({region_, Bytes(3)}), odd},
+                                {MemoryAddress::in_arena(device_->id(), mib(16)),
+                                 MemoryAddress::in_host({region_, mib(14)}), mib(4)}};
+  const std::vector<Copy> back = {{MemoryAddress::in_host({region_, mib(32) + Bytes(3)}),
+                                   MemoryAddress::in_arena(device_->id(), Bytes(3)), odd}};
+  ASSERT_TRUE(stream->copy(in, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->copy(back, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->synchronize(kPatience).ok());
+  EXPECT_EQ(std::memcmp(host_.data() + 3, host_.data() + (32 << 20) + 3, to_size(odd)), 0);
+
+  constexpr int kCount = 4 << 20;  // words: 16 MiB
+  const auto seen = cuda_address_of(*device_, {region_, Bytes(0)}, mib(16));
+  ASSERT_TRUE(seen.ok()) << seen.error().message;
+  EXPECT_EQ(*seen, reinterpret_cast<CudaDevicePointer>(host_.data())) << "not one address space";
+  ASSERT_TRUE(cuda_enqueue(*stream, [&](CUstream_st* s) {
+                add_one<<<128, 256, 0, s>>>(reinterpret_cast<const unsigned*>(*seen),
+                                            reinterpret_cast<unsigned*>(extents.data()), kCount);
+                return launched();
+              }).ok());
+  const Copy result{MemoryAddress::in_host({region_, mib(32)}),
+                    MemoryAddress::in_arena(device_->id(), Bytes(0)), mib(16)};
+  ASSERT_TRUE(stream->copy({&result, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(stream->synchronize(kPatience).ok());
+  const auto* words = reinterpret_cast<const unsigned*>(host_.data());
+  int wrong = 0;
+  for (int i = 0; i < kCount; ++i) wrong += words[(8 << 20) + i] != words[i] + 1;
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(GpuTest, RegistrationInPieces) {
+  for (const Bytes piece : {mib(8), mib(64), mib(256)}) {
+    std::vector<double> rates;
+    for (int round = 0; round < 5; ++round) {
+      const RegionId region = memory_.allocate({.name = "pool", .bytes = gib(1)}).value();
+      const Nanos start = clock_.now();
+      for (Bytes at; at < gib(1); at += piece) {
+        ASSERT_TRUE(device_->make_reachable({region, at}, piece).ok());
+      }
+      rates.push_back(static_cast<double>(gib(1).count) * 1e-9 / to_seconds(clock_.now() - start));
+      ASSERT_TRUE(memory_.release(region).ok());
+    }
+    std::printf("registering 1 GiB in pieces of %d MiB: %.1f GB/s (median of 5)\n",
+                static_cast<int>(piece / mib(1)), median(rates));
+  }
+}
+
 TEST_F(GpuTest, PeersCopyBothWays) {
   if (machine_->gpus() < 2) GTEST_SKIP() << "one GPU";
   const auto peer =
