@@ -2,14 +2,23 @@
 // out in extents of 32 MiB. KV frames grow from the low end, weight caches from the high end, so
 // that the boundary between them can move; what is free has no memory behind it.
 //
-//   base │ KV │ KV │ KV │ free …… free │ weights │ weights │
-//          0    1    2                    n-2       n-1      ExtentId
+//   base │ KV │ KV │ KV │ free …… free │ weights ░░░░ weights │ weights │
+//          0    1    2                    n-6                    n-1      ExtentId
 //
-// Thread-safe. Extents must not outlive their Arena.
+// Extents have memory as long as they are held. An AddressRange holds addresses only: memory is
+// committed to some of its extents and taken away again (░), and the addresses stay.
+//
+// Thread-safe. Putting memory behind addresses takes time (a GPU: about 50 µs an extent, more when
+// it is zeroed). Such work happens one after the other, in turns of a few extents, so that a small
+// allocation does not wait for a large commit; allocated() takes no lock, and free_extents() none
+// that is held meanwhile. Extents and ranges must not outlive their Arena.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -25,12 +34,20 @@ inline constexpr Bytes kExtentBytes = mib(32);
 // time.
 class ArenaMemory {
  public:
+  enum class Fill {
+    kZeroed,
+    kAsIs,  // whatever was in the memory before, be it another model's weights
+  };
   virtual ~ArenaMemory() = default;
   // The start of the reserved range; never changes.
   virtual std::byte* base() const = 0;
-  // Puts zeroed memory behind [offset, offset + bytes). kResourceExhausted when there is none.
-  virtual Status map(Bytes offset, Bytes bytes) = 0;
+  // Puts memory behind [offset, offset + bytes). kResourceExhausted when there is none; then
+  // nothing stays mapped.
+  virtual Status map(Bytes offset, Bytes bytes, Fill fill) = 0;
+  // What was mapped, be it by several calls. The backend may keep the memory for the next map().
   virtual void unmap(Bytes offset, Bytes bytes) = 0;
+  // Gives back what unmap() kept.
+  virtual void trim() = 0;
 };
 
 class Arena;
@@ -60,6 +77,46 @@ class Extents {
   std::int64_t count_ = 0;
 };
 
+// Neighbouring extents as addresses, without memory until it is committed. Destroying it takes all
+// memory away and gives the addresses back. Move-only.
+//
+// commit() and decommit() of different extents may be called by different threads at once. Nothing
+// may use an extent's bytes when it is decommitted.
+class AddressRange {
+ public:
+  AddressRange() = default;
+  AddressRange(AddressRange&& other) noexcept;
+  AddressRange& operator=(AddressRange&& other) noexcept;
+  ~AddressRange();
+
+  std::byte* data() const;
+  Bytes offset() const;  // from the arena's base
+  std::int64_t extents() const { return extents_; }
+  Bytes bytes() const;
+
+  // Puts memory behind the extents [first, first + count) of the range, none of which has any. The
+  // memory is not zeroed. kResourceExhausted with the numbers; then nothing of the attempt stays.
+  // Blocks while memory is mapped.
+  Status commit(std::int64_t first, std::int64_t count);
+  // Takes the memory behind the extents away; all of them have some. Blocks while it is unmapped.
+  void decommit(std::int64_t first, std::int64_t count);
+  // Whether all of them have memory. Takes no lock.
+  bool committed(std::int64_t first, std::int64_t count) const;
+
+ private:
+  friend class Arena;
+  AddressRange(Arena* arena, ExtentId first, std::int64_t extents)
+      : arena_(arena), first_(first), extents_(extents) {}
+  void give_back();
+  bool has(std::int64_t first, std::int64_t count) const {
+    return first >= 0 && count >= 0 && count <= extents_ && first <= extents_ - count;
+  }
+
+  Arena* arena_ = nullptr;
+  ExtentId first_;
+  std::int64_t extents_ = 0;
+};
+
 class Arena {
  public:
   enum class End { kLow, kHigh };
@@ -71,28 +128,64 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // The nearest `count` ≥ 1 neighbouring free extents from an end. kResourceExhausted.
+  // The nearest `count` ≥ 1 neighbouring free extents from an end, zeroed. kResourceExhausted.
   Result<Extents> allocate(std::int64_t count, End end);
+  // The addresses of the nearest `extents` ≥ 1 neighbouring free extents from the high end.
+  // kResourceExhausted.
+  Result<AddressRange> reserve(std::int64_t extents);
 
   std::byte* base() const { return memory_->base(); }
   Bytes extent_bytes() const { return extent_bytes_; }
   std::int64_t extents() const { return extents_; }
   // How many extents hold `bytes`: at least one.
   std::int64_t extents_for(Bytes bytes) const;
+  // How many are neither allocated nor reserved.
   std::int64_t free_extents() const;
-  // Whether all of [offset, offset + bytes) is allocated.
+  // Whether all of [offset, offset + bytes) has memory behind it. Takes no lock.
   bool allocated(Bytes offset, Bytes bytes) const;
+  // Gives memory back that is kept for the next extents.
+  void trim();
 
  private:
   friend class Extents;
-  void free(ExtentId first, std::int64_t count);
+  friend class AddressRange;
+
+  // A lock that serves who waits for it in the order of their coming: many short turns of one
+  // thread do not keep out another.
+  class Turns {
+   public:
+    void lock();
+    void unlock();
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::uint64_t next_ = 0;
+    std::uint64_t serving_ = 0;
+  };
+
+  // The addresses of extents, without memory.
+  Result<ExtentId> book(std::int64_t count, End end);
+  void unbook(ExtentId first, std::int64_t count);
+  // Memory behind booked extents.
+  Status map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill);
+  void unmap(ExtentId first, std::int64_t count);
+  void unmap_in_turns(std::int64_t first, std::int64_t count);
+  void mark(ExtentId first, std::int64_t count, bool backed);
+  bool backed(std::int64_t extent) const {
+    return backed_[static_cast<std::size_t>(extent)].load(std::memory_order_acquire);
+  }
 
   const std::unique_ptr<ArenaMemory> memory_;
   const std::int64_t extents_;
   const Bytes extent_bytes_;
+  // By extent: whether it has memory. Set after mapping and cleared before unmapping, by who booked
+  // the extent.
+  std::vector<std::atomic<bool>> backed_;
+  Turns mapping_;             // held during calls of memory_, and then nothing else is
   mutable std::mutex mutex_;  // guards what follows
   std::int64_t free_;
-  std::vector<std::atomic<bool>> used_;  // by extent; read without the lock, too
+  std::map<std::int64_t, std::int64_t> runs_;  // of free extents: the first, how many; no two touch
 };
 
 }  // namespace causeway::device

@@ -137,6 +137,10 @@ class Device {
   // One whose completed_at() may be kUnavailable for ever. On a GPU it costs the stream some
   // microseconds less than taking the time.
   virtual Result<std::unique_ptr<Event>> make_mark() { return make_event(); }
+  // Makes a piece of a host region reachable for the device's copies and kernels ahead of use,
+  // which would do it, too. Blocks: on a GPU about 40 ms a GiB, and launches wait for it meanwhile.
+  // The region must not be released before it returns.
+  virtual Status make_reachable(HostAddress /*address*/, Bytes /*bytes*/) { return {}; }
   // kDevice, with the driver's words, once the device is lost: nothing of it will work again in
   // this process.
   virtual Status health() const { return {}; }

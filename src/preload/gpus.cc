@@ -44,8 +44,11 @@ Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock
   }
   gpu.relays = gpu.relays && !peers.empty();
   const Bytes staging = gpu.relays ? kExtent * (options.staging / kExtent) : Bytes(0);
-  CAUSEWAY_ASSIGN(auto memory, device::reserve_cuda_arena(*gpu.context, "staging", staging,
-                                                          kExtent, std::move(peers)));
+  CAUSEWAY_ASSIGN(
+      auto memory,
+      device::reserve_cuda_arena(
+          *gpu.context,
+          {.name = "staging", .bytes = staging, .extent = kExtent, .peers = std::move(peers)}));
   gpu.device = std::make_unique<RawDevice>(*this, this->count(), std::move(memory), staging,
                                            kExtent, gpu.relays);
   gpus_.push_back(std::move(gpu));
@@ -77,8 +80,7 @@ int Gpus::link_of(int ordinal) const {
 bool Gpus::can_relay(int relay, int target) const {
   const Gpu& helper = gpus_[index(relay)];
   const Gpu& helped = gpus_[index(target)];
-  return relay != target && helper.relays &&
-         helper.physical->reaches(helped.physical->ordinal()) &&
+  return relay != target && helper.relays && helper.physical->reaches(helped.physical->ordinal()) &&
          helped.physical->reaches(helper.physical->ordinal());
 }
 

@@ -9,17 +9,21 @@ std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " M
 
 class CudaArenaMemory final : public ArenaMemory {
  public:
-  CudaArenaMemory(CudaContext& context, std::string name, Bytes bytes, Bytes extent,
-                  std::vector<int> peers)
-      : context_(context), name_(std::move(name)), bytes_(bytes), extent_(extent) {
-    peers.push_back(context.physical().ordinal());
-    for (const int gpu : peers) {
+  CudaArenaMemory(CudaContext& context, CudaArenaSpec spec)
+      : context_(context),
+        name_(std::move(spec.name)),
+        bytes_(spec.bytes),
+        extent_(spec.extent),
+        spares_max_(spec.spares_max / spec.extent) {
+    spec.peers.push_back(context.physical().ordinal());
+    for (const int gpu : spec.peers) {
       access_.push_back({{kCudaLocationDevice, gpu}, kCudaAccessReadWrite});
     }
-    handles_.assign(static_cast<std::size_t>(bytes / extent), 0);
+    handles_.assign(static_cast<std::size_t>(bytes_ / extent_), 0);
   }
   ~CudaArenaMemory() override {
     if (base_ == 0 || context_.physical().hung()) return;
+    trim();
     forget(api().cuMemAddressFree(base_, to_size(bytes_)), "cuMemAddressFree");
   }
   CudaArenaMemory(const CudaArenaMemory&) = delete;
@@ -34,7 +38,7 @@ class CudaArenaMemory final : public ArenaMemory {
 
   std::byte* base() const override { return reinterpret_cast<std::byte*>(base_); }
 
-  Status map(Bytes offset, Bytes bytes) override {
+  Status map(Bytes offset, Bytes bytes, Fill fill) override {
     const std::int64_t first = offset / extent_;
     const std::int64_t count = bytes / extent_;
     std::int64_t made = 0;
@@ -48,9 +52,9 @@ class CudaArenaMemory final : public ArenaMemory {
         return api().cuMemSetAccess(at(offset), to_size(bytes), access_.data(), access_.size());
       });
     }
-    if (status.ok()) status = context_.zero(at(offset), bytes);
+    if (status.ok() && fill == Fill::kZeroed) status = context_.zero(at(offset), bytes);
     if (status.ok()) return {};
-    Error error = explain(status.error(), bytes);  // before the memory is free again
+    Error error = explain(status.error());  // before the memory is free again
     unmap(offset, extent_ * made);
     return error;
   }
@@ -59,9 +63,18 @@ class CudaArenaMemory final : public ArenaMemory {
     if (context_.physical().hung()) return;  // it may be in use
     const std::int64_t first = offset / extent_;
     for (std::int64_t e = first; e < first + bytes / extent_; ++e) {
-      forget(api().cuMemUnmap(at(extent_ * e), to_size(extent_)), "cuMemUnmap");
-      release(e);
+      const Status unmapped = context_.physical().check(
+          api().cuMemUnmap(at(extent_ * e), to_size(extent_)), "cuMemUnmap");
+      --mapped_;
+      CudaMemoryHandle& handle = handles_[static_cast<std::size_t>(e)];
+      keep_or_release(std::exchange(handle, 0), unmapped.ok());
     }
+  }
+
+  void trim() override {
+    if (context_.physical().hung()) return;
+    for (const CudaMemoryHandle spare : spares_) release(spare);
+    spares_.clear();
   }
 
  private:
@@ -77,30 +90,47 @@ class CudaArenaMemory final : public ArenaMemory {
   // What is given back is gone whatever the result; that only tells of earlier work.
   void forget(int result, const char* name) { (void)context_.physical().check(result, name).ok(); }
 
-  void release(std::int64_t extent) {
-    CudaMemoryHandle& handle = handles_[static_cast<std::size_t>(extent)];
-    forget(api().cuMemRelease(handle), "cuMemRelease");
-    handle = 0;
-    --mapped_;
+  void release(CudaMemoryHandle handle) { forget(api().cuMemRelease(handle), "cuMemRelease"); }
+
+  void keep_or_release(CudaMemoryHandle handle, bool sound) {
+    if (sound && std::ssize(spares_) < spares_max_) {
+      spares_.push_back(handle);
+    } else {
+      release(handle);
+    }
   }
 
-  Status map_one(std::int64_t extent) {
-    CudaMemoryHandle& handle = handles_[static_cast<std::size_t>(extent)];
+  Result<CudaMemoryHandle> take_or_create() {
+    CudaMemoryHandle handle = 0;
+    if (!spares_.empty()) {
+      handle = spares_.back();
+      spares_.pop_back();
+      return handle;
+    }
     CudaMemoryProperties properties;
     properties.type = kCudaAllocationPinned;
     properties.location = {kCudaLocationDevice, context_.physical().ordinal()};
     CAUSEWAY_TRY(call("cuMemCreate", [&] {
       return api().cuMemCreate(&handle, to_size(extent_), &properties, 0);
     }));
-    ++mapped_;
-    Status status = call("cuMemMap", [&] {
-      return api().cuMemMap(at(extent_ * extent), to_size(extent_), 0, handle, 0);
-    });
-    if (!status.ok()) release(extent);
-    return status;
+    return handle;
   }
 
-  Error explain(const Error& cause, Bytes wanted) {
+  Status map_one(std::int64_t extent) {
+    CAUSEWAY_ASSIGN(const CudaMemoryHandle handle, take_or_create());
+    const Status mapped = call("cuMemMap", [&] {
+      return api().cuMemMap(at(extent_ * extent), to_size(extent_), 0, handle, 0);
+    });
+    if (!mapped.ok()) {
+      release(handle);
+      return mapped;
+    }
+    handles_[static_cast<std::size_t>(extent)] = handle;
+    ++mapped_;
+    return {};
+  }
+
+  Error explain(const Error& cause) {
     Error error = cause;
     std::size_t free = 0;
     std::size_t total = 0;
@@ -111,9 +141,8 @@ class CudaArenaMemory final : public ArenaMemory {
                 in_mib(Bytes(static_cast<std::int64_t>(total))) + " are free and this arena has " +
                 in_mib(extent_ * mapped_) + " (what was just tried included)";
     }
-    error.message = "slice '" + name_ + "': " + context_.physical().label() + " gives no " +
-                    std::to_string(wanted / extent_) + " more extents, " + in_mib(wanted) +
-                    " in all" + numbers + ": " + cause.message;
+    error.message = "slice '" + name_ + "': " + context_.physical().label() + " gives no more" +
+                    numbers + ": " + cause.message;
     return error;
   }
 
@@ -121,23 +150,22 @@ class CudaArenaMemory final : public ArenaMemory {
   const std::string name_;
   const Bytes bytes_;
   const Bytes extent_;
+  const std::int64_t spares_max_;  // in extents
   std::vector<CudaMemoryAccess> access_;
   CudaDevicePointer base_ = 0;
   std::vector<CudaMemoryHandle> handles_;  // by extent; 0: not mapped
   std::int64_t mapped_ = 0;
+  std::vector<CudaMemoryHandle> spares_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<ArenaMemory>> reserve_cuda_arena(CudaContext& context, std::string name,
-                                                        Bytes bytes, Bytes extent,
-                                                        std::vector<int> peers) {
-  if (bytes.count < 0 || bytes.count > (std::int64_t{1} << 46)) {
-    return invalid_argument("slice '" + name + "': an arena cannot have " +
-                            std::to_string(bytes.count) + " bytes");
+Result<std::unique_ptr<ArenaMemory>> reserve_cuda_arena(CudaContext& context, CudaArenaSpec spec) {
+  if (spec.bytes.count < 0 || spec.bytes.count > (std::int64_t{1} << 46)) {
+    return invalid_argument("slice '" + spec.name + "': an arena cannot have " +
+                            std::to_string(spec.bytes.count) + " bytes");
   }
-  auto memory =
-      std::make_unique<CudaArenaMemory>(context, std::move(name), bytes, extent, std::move(peers));
+  auto memory = std::make_unique<CudaArenaMemory>(context, std::move(spec));
   CAUSEWAY_TRY(memory->reserve());
   return std::unique_ptr<ArenaMemory>(std::move(memory));
 }

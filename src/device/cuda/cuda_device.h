@@ -25,8 +25,9 @@ CUstream_st* cuda_stream_of(const Stream& stream);
 // Its failure sticks to the stream. On a stream that has failed: that failure.
 Status cuda_enqueue(Stream& stream, std::function<Status(CUstream_st*)> launch);
 
-// Where kernels see host memory: registers the whole region when nobody has. Valid until the region
-// is released. Also the way to register a large pool ahead of its first use.
+// Where kernels see host memory. A region of which nothing is registered is registered whole; see
+// Device::make_reachable() for pieces of it. Valid until the region is released. kUnsupported for a
+// range in pieces that the GPU does not see as neighbours.
 Result<CudaDevicePointer> cuda_address_of(Device& device, HostAddress address, Bytes bytes);
 
 // The host memory of the slice's machine.

@@ -1,81 +1,199 @@
 #include "device/cuda/cuda_host_regions.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
 namespace causeway::device {
+namespace {
+
+// Of which pieces are made for what is used before it was made reachable.
+constexpr Bytes kStep = mib(8);
+
+std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
+
+}  // namespace
 
 CudaHostRegions::CudaHostRegions(HostMemory& memory) : memory_(memory) { memory_.watch(this); }
 
 CudaHostRegions::~CudaHostRegions() {
   memory_.unwatch(this);
-  for (const auto& [region, registered] : regions_) unregister(registered);
+  for (const auto& [id, region] : regions_) {
+    for (const auto& [offset, piece] : region) unregister(piece);
+  }
 }
 
-Result<CudaDevicePointer> CudaHostRegions::resolve(HostAddress address, Bytes bytes,
-                                                   CudaContext& context, View& view) {
-  const std::lock_guard lock(mutex_);
-  auto found = regions_.find(address.region);
-  if (found == regions_.end() || !inside(address.offset, bytes, found->second.bytes)) {
-    (void)memory_.resolve(address, bytes);  // checks that the range lies inside
+Status CudaHostRegions::make_reachable(HostAddress address, Bytes bytes, CudaContext& context) {
+  (void)memory_.resolve(address, bytes);  // checks that the range lies inside
+  Lock lock(mutex_);
+  const Bytes end = address.offset + bytes;
+  for (Bytes at = address.offset; at < end;) {
+    CAUSEWAY_ASSIGN(const Found found,
+                    piece_at(lock, address.region, {at, end}, context, Ahead::kYes));
+    at = found.end();
   }
-  if (found == regions_.end()) {
-    CAUSEWAY_ASSIGN(const Registered registered, register_region(address.region, context));
-    found = regions_.emplace(address.region, registered).first;
-  }
-  view = {address.region, found->second.bytes, found->second.seen, releases_.load()};
-  return view.at + static_cast<CudaDevicePointer>(address.offset.count);
+  return {};
 }
 
-Result<CudaHostRegions::Registered> CudaHostRegions::register_region(RegionId region,
-                                                                     CudaContext& context) {
-  const Bytes bytes = memory_.region_bytes(region);
-  Registered registered;
-  registered.base = memory_.resolve({region, Bytes(0)}, bytes).data();
-  registered.bytes = bytes;
-  registered.physical = &context.physical();
-  const std::string what = "making host region " + std::to_string(region.value) + " of " +
-                           std::to_string(bytes.count >> 20) + " MiB reachable for " +
-                           context.physical().label();
+Result<CudaHostRegions::Reach> CudaHostRegions::resolve(HostAddress address, Bytes bytes,
+                                                        CudaContext& context, View& view) {
+  Lock lock(mutex_);
+  auto found = known(address.region, address.offset);
+  if (!found || !found->piece.ready ||
+      !inside(address.offset - found->begin, bytes, found->piece.bytes)) {
+    const std::byte* const data = memory_.resolve(address, bytes).data();  // checks, as above
+    if (bytes.count == 0) return Reach{reinterpret_cast<CudaDevicePointer>(data), bytes};
+    const Range range{address.offset, address.offset + bytes};
+    CAUSEWAY_ASSIGN(found, piece_at(lock, address.region, range, context, Ahead::kNo));
+  }
+  view = {address.region, found->begin, found->piece.bytes,
+          found->piece.seen - static_cast<CudaDevicePointer>(found->begin.count), releases_.load()};
+  return Reach{view.at + static_cast<CudaDevicePointer>(address.offset.count),
+               std::min(bytes, found->end() - address.offset)};
+}
+
+Result<CudaDevicePointer> CudaHostRegions::address_of(HostAddress address, Bytes bytes,
+                                                      CudaContext& context) {
+  View view;
+  CAUSEWAY_ASSIGN(const Reach first, resolve(address, bytes, context, view));
+  for (Bytes at = first.bytes; at < bytes;) {
+    CAUSEWAY_ASSIGN(const Reach next,
+                    resolve({address.region, address.offset + at}, bytes - at, context, view));
+    if (next.at != first.at + static_cast<CudaDevicePointer>(at.count)) {
+      return unsupported("host region " + std::to_string(address.region.value) +
+                         " is registered in pieces that are not neighbours in the addresses of " +
+                         context.physical().label() + ", at offset " +
+                         std::to_string((address.offset + at).count) +
+                         ": kernels cannot read across; register it as one");
+    }
+    at += next.bytes;
+  }
+  return first.at;
+}
+
+std::optional<CudaHostRegions::Found> CudaHostRegions::known(RegionId id, Bytes at) const {
+  const auto region = regions_.find(id);
+  if (region == regions_.end()) return std::nullopt;
+  const auto after = region->second.upper_bound(at);
+  if (after == region->second.begin()) return std::nullopt;
+  const auto& [begin, piece] = *std::prev(after);
+  if (at >= begin + piece.bytes) return std::nullopt;
+  return Found{begin, piece};
+}
+
+Result<CudaHostRegions::Found> CudaHostRegions::piece_at(Lock& lock, RegionId id, Range range,
+                                                         CudaContext& context, Ahead ahead) {
+  while (true) {
+    const auto found = known(id, range.begin);
+    if (found && found->piece.ready) return *found;
+    if (found) {
+      changed_.wait(lock);
+    } else {
+      CAUSEWAY_TRY(add(lock, id, missing(id, range, ahead), context));
+    }
+  }
+}
+
+CudaHostRegions::Range CudaHostRegions::missing(RegionId id, Range range, Ahead ahead) const {
+  Range free{Bytes(0), memory_.region_bytes(id)};
+  const auto entry = regions_.find(id);
+  if (entry == regions_.end() && ahead == Ahead::kNo) return free;
+  if (entry != regions_.end()) {
+    const Region& region = entry->second;
+    const auto next = region.upper_bound(range.begin);
+    if (next != region.end()) free.end = next->first;
+    if (next != region.begin()) {
+      const auto& [begin, piece] = *std::prev(next);
+      free.begin = begin + piece.bytes;
+    }
+  }
+  const Bytes step = ahead == Ahead::kYes ? Bytes(::sysconf(_SC_PAGESIZE)) : kStep;
+  return {std::max(free.begin, step * (range.begin / step)),
+          std::min(free.end, round_up(range.end, step))};
+}
+
+Status CudaHostRegions::add(Lock& lock, RegionId id, Range range, CudaContext& context) {
+  regions_[id][range.begin].bytes = range.end - range.begin;
+  lock.unlock();
+  auto piece = register_piece(id, range, context);
+  lock.lock();
+  // Still there: who releases a region waits until its pieces are ready.
+  Region& region = regions_.find(id)->second;
+  if (piece.ok()) {
+    region[range.begin] = *piece;
+  } else {
+    region.erase(range.begin);
+    if (region.empty()) regions_.erase(id);
+  }
+  changed_.notify_all();
+  return piece.ok() ? Status() : Status(piece.error());
+}
+
+Result<CudaHostRegions::Piece> CudaHostRegions::register_piece(RegionId id, Range range,
+                                                               CudaContext& context) const {
+  Piece piece;
+  piece.bytes = range.end - range.begin;
+  piece.ready = true;
+  piece.base = memory_.resolve({id, range.begin}, piece.bytes).data();
+  piece.physical = &context.physical();
+  const Bytes whole = memory_.region_bytes(id);
+  const std::string what = "making " +
+                           (piece.bytes == whole ? ""
+                                                 : in_mib(piece.bytes) + " at offset " +
+                                                       std::to_string(range.begin.count) + " of ") +
+                           "host region " + std::to_string(id.value) + " of " + in_mib(whole) +
+                           " reachable for " + context.physical().label();
   const CudaApi& api = context.api();
   CAUSEWAY_TRY(context
                    .call("cuMemHostRegister",
                          [&] {
                            return api.cuMemHostRegister_v2(
-                               registered.base, to_size(bytes),
+                               piece.base, to_size(piece.bytes),
                                kCudaRegisterPortable | kCudaRegisterDeviceMap);
                          })
                    .with_context(what));
   Status seen =
       context
           .call("cuMemHostGetDevicePointer",
-                [&] {
-                  return api.cuMemHostGetDevicePointer_v2(&registered.seen, registered.base, 0);
-                })
+                [&] { return api.cuMemHostGetDevicePointer_v2(&piece.seen, piece.base, 0); })
           .with_context(what);
-  if (!seen.ok()) {
-    unregister(registered);
-    return seen.error();
-  }
-  return registered;
+  if (seen.ok()) return piece;
+  unregister(piece);
+  return seen.error();
 }
 
 // In the primary context, which lives as long as the machine. An error here means that the context
 // is dead, and the registration with it.
-void CudaHostRegions::unregister(const Registered& registered) {
-  CudaPhysical& physical = *registered.physical;
+void CudaHostRegions::unregister(const Piece& piece) {
+  CudaPhysical& physical = *piece.physical;
   if (physical.hung()) return;  // would wait for the work that hangs
   const auto context = physical.primary();
   if (!context.ok()) return;
   const CudaScope scope(physical.api(), *context);
-  (void)physical.check(physical.api().cuMemHostUnregister(registered.base), "cuMemHostUnregister")
-      .ok();
+  (void)physical.check(physical.api().cuMemHostUnregister(piece.base), "cuMemHostUnregister").ok();
 }
 
-void CudaHostRegions::releasing(RegionId region) {
-  const std::lock_guard lock(mutex_);
-  const auto found = regions_.find(region);
-  if (found == regions_.end()) return;
-  releases_.store(releases_.load() + 1, std::memory_order_release);
-  unregister(found->second);
-  regions_.erase(found);
+// The bytes are there until this returns, and nobody asks for them: so without the lock.
+void CudaHostRegions::releasing(RegionId id) {
+  Region region;
+  {
+    Lock lock(mutex_);
+    const auto settled = [&] {
+      const auto entry = regions_.find(id);
+      return entry == regions_.end() ||
+             std::all_of(entry->second.begin(), entry->second.end(),
+                         [](const auto& piece) { return piece.second.ready; });
+    };
+    changed_.wait(lock, settled);
+    const auto entry = regions_.find(id);
+    if (entry == regions_.end()) return;
+    releases_.store(releases_.load() + 1, std::memory_order_release);
+    region = std::move(entry->second);
+    regions_.erase(entry);
+  }
+  for (const auto& [offset, piece] : region) unregister(piece);
 }
 
 }  // namespace causeway::device

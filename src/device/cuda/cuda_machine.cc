@@ -109,8 +109,11 @@ Result<std::unique_ptr<Device>> CudaMachine::open(const SliceSpec& slice) {
   capabilities.host_readable = physical.maps_host_memory();
   capabilities.peer_copies = physical.reaches_any_peer();
   CAUSEWAY_ASSIGN(auto memory,
-                  reserve_cuda_arena(*context, slice.name, capabilities.arena_bytes, extent,
-                                     peers_of(*state_, slice.physical_device)));
+                  reserve_cuda_arena(*context, {.name = slice.name,
+                                                .bytes = capabilities.arena_bytes,
+                                                .extent = extent,
+                                                .peers = peers_of(*state_, slice.physical_device),
+                                                .spares_max = state_->options.spares_max}));
   const std::lock_guard lock(state_->mutex);
   const DeviceId id(state_->next_device++);
   auto device = std::make_unique<CudaSlice>(*state_, id, std::move(capabilities),

@@ -18,6 +18,7 @@
 // thread-local or relaxed mode: polling from other threads would break a global capture.
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "base/clock.h"
@@ -29,6 +30,9 @@ namespace causeway::device {
 
 struct CudaMachineOptions {
   Bytes extent_bytes = kExtentBytes;  // a multiple of 2 MiB
+  // How much memory that was given back each arena keeps for its next extents (Arena::trim() lets
+  // go of it). It counts as used.
+  Bytes spares_max = Bytes(std::numeric_limits<std::int64_t>::max());
   // What a destroyed stream's work may still take; then the GPU counts as lost.
   Nanos drain_max = seconds(30);
 };

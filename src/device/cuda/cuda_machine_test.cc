@@ -192,9 +192,9 @@ TEST_F(CudaMachineTest, ExtentGrowthBeyondTheGpuNamesTheNumbers) {
   const auto more = big->arena().allocate(7, Arena::End::kLow);
   ASSERT_EQ(more.error().code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(more.error().message,
-            "slice 'big': GPU 0 (Fake GPU) gives no 7 more extents, 14 MiB in all; 0 MiB of 20 MiB "
-            "are free and this arena has 12 MiB (what was just tried included): cuMemCreate failed "
-            "with 2: the driver's own words");
+            "memory for 7 extents, 14 MiB in all: slice 'big': GPU 0 (Fake GPU) gives no more; 0 "
+            "MiB of 20 MiB are free and this arena has 12 MiB (what was just tried included): "
+            "cuMemCreate failed with 2: the driver's own words");
   EXPECT_TRUE(big->arena().allocate(4, Arena::End::kHigh).ok());  // nothing was lost by trying
 }
 
@@ -340,6 +340,112 @@ TEST_F(CudaMachineTest, AStreamForgetsAReleasedRegion) {
   EXPECT_EQ(kept_bytes[12288], std::byte{2});
 }
 
+// Memory goes round between ranges without the driver's allocator.
+TEST_F(CudaMachineTest, ExtentsAreRecycled) {
+  set_up();
+  AddressRange a = device_->arena().reserve(2).value();
+  AddressRange b = device_->arena().reserve(2).value();
+  ASSERT_TRUE(a.commit(0, 2).ok());
+  const std::int64_t created = driver_->calls_of("cuMemCreate");
+  for (int round = 0; round < 1000; ++round) {
+    AddressRange& from = round % 2 == 0 ? a : b;
+    AddressRange& to = round % 2 == 0 ? b : a;
+    from.decommit(0, 2);
+    ASSERT_TRUE(to.commit(0, 2).ok());
+  }
+  EXPECT_EQ(driver_->calls_of("cuMemCreate"), created);
+  EXPECT_EQ(driver_->calls_of("cuMemRelease"), 0);
+}
+
+TEST_F(CudaMachineTest, SparesCountAsUsedUntilTheyAreTrimmed) {
+  set_up({.memory = mib(16)});
+  EXPECT_EQ(machine_->free_memory(0).value(), mib(8));  // four extents are held
+  Arena& arena = device_->arena();
+  {
+    AddressRange range = arena.reserve(4).value();
+    ASSERT_TRUE(range.commit(0, 4).ok());
+  }
+  EXPECT_EQ(machine_->free_memory(0).value(), Bytes(0));
+  // No memory is free, but the arena has some; for Extents it is zeroed.
+  {
+    const Extents extents = arena.allocate(3, Arena::End::kHigh).value();
+    const auto s = device_->make_stream("s").value();
+    host_[0] = std::byte{1};
+    const Copy back{MemoryAddress::in_host({region_, Bytes(0)}),
+                    MemoryAddress::in_arena(device_->id(), extents.offset()), kib(4)};
+    ASSERT_TRUE(s->copy({&back, 1}, CopyPriority::kStep).ok());
+    ASSERT_TRUE(s->synchronize(kPatience).ok());
+    EXPECT_EQ(host_[0], std::byte{0});
+  }
+  arena.trim();
+  EXPECT_EQ(machine_->free_memory(0).value(), mib(8));
+  // Another slice takes what was given back; a commit that fails keeps nothing of it.
+  const auto other = machine_->open({.name = "other", .arena_bytes = kExtent * 8}).value();
+  const Extents theirs = other->arena().allocate(1, Arena::End::kLow).value();
+  AddressRange range = arena.reserve(4).value();
+  const Status refused = range.commit(0, 4);
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(refused.error().message,
+            "memory for 4 extents, 8 MiB in all: slice 'd': GPU 0 (Fake GPU) gives no more; 0 MiB "
+            "of 16 MiB are free and this arena has 14 MiB (what was just tried included): "
+            "cuMemCreate failed with 2: the driver's own words");
+  EXPECT_EQ(machine_->free_memory(0).value(), mib(6));
+  EXPECT_TRUE(range.commit(0, 3).ok());
+}
+
+TEST_F(CudaMachineTest, SparesHaveALimit) {
+  driver_.emplace();
+  machine_ = CudaMachine::create(driver_->api(), {.extent_bytes = kExtent, .spares_max = mib(5)},
+                                 clock_, memory_)
+                 .value();
+  device_ = machine_->open({.name = "d", .arena_bytes = kExtent * 8}).value();
+  AddressRange range = device_->arena().reserve(8).value();
+  ASSERT_TRUE(range.commit(0, 8).ok());
+  range.decommit(0, 8);
+  EXPECT_EQ(driver_->calls_of("cuMemRelease"), 6);
+  ASSERT_TRUE(range.commit(0, 8).ok());
+  EXPECT_EQ(driver_->calls_of("cuMemCreate"), 14);
+}
+
+TEST_F(CudaMachineTest, ACommitThatTheDriverRefusesChangesNothing) {
+  set_up();
+  AddressRange range = device_->arena().reserve(3).value();
+  for (const bool with_spares : {false, true}) {
+    for (const std::string call :
+         {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuCtxPushCurrent_v2"}) {
+      if (with_spares && call == "cuMemCreate") continue;
+      if (with_spares) {
+        ASSERT_TRUE(range.commit(0, 3).ok());
+        range.decommit(0, 3);
+      } else {
+        device_->arena().trim();
+      }
+      driver_->fail_next(call, 1);
+      EXPECT_FALSE(range.commit(0, 3).ok()) << call;
+      EXPECT_FALSE(range.committed(0, 1) || range.committed(1, 1) || range.committed(2, 1));
+      EXPECT_EQ(machine_->free_memory(0).value(), mib(256) - extents_.bytes()) << call;
+      EXPECT_TRUE(range.commit(0, 3).ok()) << call;
+      range.decommit(0, 3);
+    }
+  }
+  // What may still be mapped somewhere is not used again.
+  ASSERT_TRUE(range.commit(0, 1).ok());
+  device_->arena().trim();
+  driver_->fail_next("cuMemUnmap", 1);
+  const std::int64_t released = driver_->calls_of("cuMemRelease");
+  range.decommit(0, 1);
+  EXPECT_EQ(driver_->calls_of("cuMemRelease"), released + 1);
+  EXPECT_TRUE(range.commit(0, 1).ok());
+}
+
+// Memory behind a range, some of it twice.
+Status use_ranges(Arena& arena) {
+  CAUSEWAY_ASSIGN(AddressRange range, arena.reserve(2));
+  CAUSEWAY_TRY(range.commit(0, 2));
+  range.decommit(1, 1);
+  return range.commit(1, 1);
+}
+
 // Everything once; what the faults below are planted in. ok() when all of it worked.
 Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory, RegionId region) {
   CAUSEWAY_ASSIGN(
@@ -351,16 +457,20 @@ Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory
   CAUSEWAY_ASSIGN(
       const auto part,
       machine->open(
-          {.name = "p", .physical_device = 1, .fraction = 0.25, .arena_bytes = kExtent * 4}));
+          {.name = "p", .physical_device = 1, .fraction = 0.25, .arena_bytes = kExtent * 2}));
   CAUSEWAY_ASSIGN(const Extents low, whole->arena().allocate(2, Arena::End::kLow));
-  CAUSEWAY_ASSIGN(const Extents high, part->arena().allocate(4, Arena::End::kHigh));
+  CAUSEWAY_TRY(use_ranges(whole->arena()));
+  CAUSEWAY_ASSIGN(const Extents high, part->arena().allocate(2, Arena::End::kHigh));
   CAUSEWAY_ASSIGN(const auto in, whole->make_stream("in"));
   CAUSEWAY_ASSIGN(const auto out, make_cuda_stream(*part, "out", CopyPriority::kTwin));
   CAUSEWAY_ASSIGN(const auto mark, whole->make_event());
   const MemoryAddress here = MemoryAddress::in_arena(whole->id(), Bytes(0));
   const MemoryAddress there = MemoryAddress::in_arena(part->id(), Bytes(0));
-  const MemoryAddress home = MemoryAddress::in_host({region, Bytes(0)});
-  const std::vector<Copy> two = {{here, home, kib(1)}, {there, home, kib(1)}};
+  CAUSEWAY_TRY(whole->make_reachable({region, Bytes(0)}, kib(512)));
+  CAUSEWAY_TRY(part->make_reachable({region, kib(512)}, kib(512)));
+  // Across the border of the two pieces.
+  const MemoryAddress home = MemoryAddress::in_host({region, kib(511)});
+  const std::vector<Copy> two = {{here, home, kib(2)}, {there, home, kib(1)}};
   const std::vector<Copy> one = {{there, here, kib(1)}};
   CAUSEWAY_TRY(in->copy(two, CopyPriority::kStep));
   CAUSEWAY_TRY(in->record(*mark));

@@ -49,6 +49,10 @@ Result<std::unique_ptr<Event>> CudaSlice::make_mark() {
   return std::unique_ptr<Event>(std::make_unique<CudaEvent>(machine_.events, false));
 }
 
+Status CudaSlice::make_reachable(HostAddress address, Bytes bytes) {
+  return machine_.regions.make_reachable(address, bytes, *context_);
+}
+
 CUctx_st* cuda_context_of(const Device& device) { return slice_of(device).context().handle(); }
 
 int cuda_ordinal_of(const Device& device) {
@@ -69,8 +73,7 @@ Status cuda_enqueue(Stream& stream, std::function<Status(CUstream_st*)> launch) 
 
 Result<CudaDevicePointer> cuda_address_of(Device& device, HostAddress address, Bytes bytes) {
   const CudaSlice& slice = slice_of(device);
-  CudaHostRegions::View view;
-  return slice.machine().regions.resolve(address, bytes, slice.context(), view);
+  return slice.machine().regions.address_of(address, bytes, slice.context());
 }
 
 HostMemory& cuda_host_memory_of(Device& device) {

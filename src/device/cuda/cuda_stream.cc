@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_stream.h"
 
+#include <algorithm>
 #include <system_error>
 #include <typeinfo>
 #include <utility>
@@ -47,9 +48,9 @@ CudaStream::~CudaStream() {
 Result<CudaStream::Resolved> CudaStream::resolve(const MemoryAddress& address, Bytes bytes) {
   if (!address.device.valid()) {
     CAUSEWAY_ASSIGN(
-        const CudaDevicePointer seen,
+        const CudaHostRegions::Reach seen,
         machine_.regions.resolve({address.region, address.offset}, bytes, context_, region_));
-    return Resolved{seen, -1};
+    return Resolved{seen.at, -1, seen.bytes};
   }
   CudaMachine::State::Opened device{gpu_, &arena_};
   if (address.device != id_) {
@@ -68,7 +69,7 @@ Result<CudaStream::Resolved> CudaStream::resolve(const MemoryAddress& address, B
   }
   return Resolved{reinterpret_cast<CudaDevicePointer>(device.arena->base()) +
                       static_cast<CudaDevicePointer>(address.offset.count),
-                  device.physical};
+                  device.physical, bytes};
 }
 
 Status CudaStream::check_path(const Resolved& source, const Resolved& target) const {
@@ -95,8 +96,14 @@ Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/)
   if (copies.size() == 1) {
     OneCopy copy;
     CAUSEWAY_TRY(resolve_one(copies.front(), copy));
-    return copy_one(copy, CudaScope(api_, context_.handle()));
+    if (copy.bytes == to_size(copies.front().bytes)) {
+      return copy_one(copy, CudaScope(api_, context_.handle()));
+    }
   }
+  return copy_all(copies);
+}
+
+Status CudaStream::copy_all(std::span<const Copy> copies) {
   CAUSEWAY_ASSIGN(CopyWork work, resolve_all(copies));
   if (work.bytes.empty()) return {};
   return push(std::move(work));
@@ -104,13 +111,19 @@ Status CudaStream::copy(std::span<const Copy> copies, CopyPriority /*priority*/)
 
 Result<CudaStream::CopyWork> CudaStream::resolve_all(std::span<const Copy> copies) {
   CopyWork work;
-  for (const Copy& copy : copies) {
-    OneCopy one;
-    CAUSEWAY_TRY(resolve_one(copy, one));
-    if (one.bytes == 0) continue;
-    work.targets.push_back(one.target);
-    work.sources.push_back(one.source);
-    work.bytes.push_back(one.bytes);
+  for (Copy rest : copies) {
+    do {
+      OneCopy one;
+      CAUSEWAY_TRY(resolve_one(rest, one));
+      if (one.bytes == 0) break;
+      work.targets.push_back(one.target);
+      work.sources.push_back(one.source);
+      work.bytes.push_back(one.bytes);
+      const Bytes done(static_cast<std::int64_t>(one.bytes));
+      rest.target.offset += done;
+      rest.source.offset += done;
+      rest.bytes -= done;
+    } while (rest.bytes.count > 0);
   }
   return work;
 }
@@ -122,8 +135,9 @@ Status CudaStream::copy_marked(std::span<const Copy> copies, CopyPriority priori
   const std::lock_guard lock(mutex_);
   OneCopy copy;
   if (!at_hand(copies.front(), copy)) CAUSEWAY_TRY(look_up(copies.front(), copy));
+  const bool whole = copy.bytes == to_size(copies.front().bytes);
   const CudaScope scope(api_, context_.handle());
-  if (Status issued = copy_one(copy, scope); !issued.ok()) return issued;
+  if (Status issued = whole ? copy_one(copy, scope) : copy_all(copies); !issued.ok()) return issued;
   return mark(own(event), scope);
 }
 
@@ -160,6 +174,7 @@ Status CudaStream::look_up(const Copy& copy, OneCopy& resolved) {
   }
   resolved.target = target.address;
   resolved.source = source.address;
+  resolved.bytes = to_size(std::min(target.bytes, source.bytes));
   return {};
 }
 

@@ -68,8 +68,9 @@ class CudaStream final : public Stream {
   struct Resolved {
     CudaDevicePointer address = 0;
     int gpu = -1;  // -1: the host
+    Bytes bytes;   // as far as one registered piece of the host's memory goes
   };
-  // One copy whose ends this GPU reaches.
+  // A copy whose ends this GPU reaches, or its first part, up to where one of them ends a piece.
   struct OneCopy {
     CudaDevicePointer target = 0;
     CudaDevicePointer source = 0;
@@ -82,6 +83,7 @@ class CudaStream final : public Stream {
   Status look_up(const Copy& copy, OneCopy& resolved);  // what is not at hand
   Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes);
   Result<CopyWork> resolve_all(std::span<const Copy> copies);
+  Status copy_all(std::span<const Copy> copies);
 
   Status check_path(const Resolved& source, const Resolved& target) const;
   const CudaEvent& own(const Event& event) const;

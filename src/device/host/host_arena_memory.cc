@@ -23,7 +23,8 @@ class HostArenaMemory final : public ArenaMemory {
 
   std::byte* base() const override { return base_; }
 
-  Status map(Bytes offset, Bytes bytes) override {
+  // The kernel's new pages are zeroed in any case.
+  Status map(Bytes offset, Bytes bytes, Fill /*fill*/) override {
     CAUSEWAY_ASSIGN(const MemoryHeadroom headroom, read_memory_headroom());
     if (bytes > headroom.bytes) {
       return exhausted("a device arena needs " + std::to_string(bytes.count >> 20) +
@@ -51,6 +52,8 @@ class HostArenaMemory final : public ArenaMemory {
     ::madvise(begin, to_size(bytes), MADV_DONTNEED);
     ::mprotect(begin, to_size(bytes), PROT_NONE);
   }
+
+  void trim() override {}
 
  private:
   std::byte* base_;

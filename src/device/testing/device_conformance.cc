@@ -534,6 +534,45 @@ TEST_P(DeviceConformance, ArenasChurn) {
   EXPECT_EQ(arena.free_extents(), arena.extents());
 }
 
+// Memory comes and goes behind some extents of a range while copies use others.
+TEST_P(DeviceConformance, RangesChurnBesideCopies) {
+  const auto device =
+      machine_->open({.name = "ranges", .arena_bytes = kConformanceExtent * 1024}).value();
+  AddressRange range = device->arena().reserve(24).value();
+  const auto at = [&](std::int64_t extent) {
+    return MemoryAddress::in_arena(device->id(), range.offset() + kConformanceExtent * extent);
+  };
+  const auto s = device->make_stream("s").value();
+  EXPECT_EQ(copy(*s, {at(10), host(Bytes(0)), kib(4)}).error().code, ErrorCode::kInvalidArgument);
+  ASSERT_TRUE(range.commit(8, 2).ok());
+  std::atomic<bool> stop{false};
+  std::thread mapper([&] {
+    Random random(29);
+    while (!stop.load()) {
+      const std::int64_t first = random.chance(0.5) ? 0 : 10;
+      const std::int64_t count = random.between(1, 8);
+      EXPECT_TRUE(range.commit(first, count).ok());
+      EXPECT_TRUE(range.committed(first, count));
+      range.decommit(first, count);
+    }
+  });
+  Random random(31);
+  for (int round = 0; round < 40; ++round) {
+    fill(host_.first(to_size(mib(4))), random);
+    EXPECT_TRUE(copy(*s, {at(8), host(Bytes(0)), mib(4)}).ok());
+    EXPECT_TRUE(copy(*s, {host(mib(4)), at(8), mib(4)}).ok());
+    EXPECT_TRUE(s->synchronize(kPatience).ok());
+    EXPECT_EQ(std::memcmp(host_.data(), host_.data() + mib(4).count, to_size(mib(4))), 0);
+  }
+  stop.store(true);
+  mapper.join();
+  EXPECT_EQ(copy(*s, {at(10), host(Bytes(0)), kib(4)}).error().code, ErrorCode::kInvalidArgument);
+  range.decommit(8, 1);
+  EXPECT_EQ(copy(*s, {at(8), host(Bytes(0)), mib(4)}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(copy(*s, {at(9), host(Bytes(0)), mib(2)}).ok());
+  EXPECT_TRUE(s->synchronize(kPatience).ok());
+}
+
 TEST_P(DeviceConformance, ReleasedRegionsMayBeReplaced) {
   const auto s = stream();
   Random random(23);

@@ -138,6 +138,8 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     const auto found = driver->reserved_.find(address);
     if (found == driver->reserved_.end() || found->second != bytes) return kInvalidValue;
+    const auto mapped = driver->mappings_.lower_bound(address);
+    if (mapped != driver->mappings_.end() && mapped->first < address + bytes) return kInvalidValue;
     ::munmap(pointer(address), bytes);
     driver->reserved_.erase(found);
     return driver->enter("cuMemAddressFree");
@@ -166,11 +168,14 @@ struct FakeCudaEntries {
                       CudaMemoryHandle handle, unsigned long long) {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuMemMap")) return result;
-    if (driver->mappings_.contains(address) || !driver->allocations_.contains(handle)) {
+    const auto found = driver->allocations_.find(handle);
+    // The driver maps one allocation at two places; nobody here wants that.
+    if (found == driver->allocations_.end() || found->second.mappings > 0 ||
+        found->second.bytes != bytes || !driver->may_map(address, bytes)) {
       return kInvalidValue;
     }
     driver->mappings_[address] = {bytes, handle, {}};
-    ++driver->allocations_[handle].mappings;
+    ++found->second.mappings;
     return 0;
   }
   static int cuMemUnmap(CudaDevicePointer address, std::size_t bytes) {
@@ -195,7 +200,7 @@ struct FakeCudaEntries {
     }
     ::mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE);
     // The driver promises nothing about new memory.
-    for (std::size_t i = 0; i < bytes; i += 4096) {
+    for (std::size_t i = 0; i < bytes; i += 65'536) {
       static_cast<unsigned char*>(pointer(address))[i] = 0xAB;
     }
     return 0;
@@ -214,7 +219,12 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuMemHostRegister_v2")) return result;
     if (!driver->current_is(nullptr)) return kInvalidContext;
-    driver->registered_[reinterpret_cast<CudaDevicePointer>(address)] = bytes;
+    const auto begin = reinterpret_cast<CudaDevicePointer>(address);
+    if (bytes == 0) return kInvalidValue;
+    for (const auto& [other, size] : driver->registered_) {
+      if (begin < other + size && other < begin + bytes) return 712;  // is registered already
+    }
+    driver->registered_[begin] = bytes;
     return 0;
   }
   static int cuMemHostUnregister(void* address) {
@@ -481,6 +491,18 @@ bool FakeCuda::ready(int& polls, std::int64_t at) {
   if (held_ || polls-- > 0) return false;
   noticed_ = at;
   return true;
+}
+
+// Whether the range is reserved and nothing is mapped in it.
+bool FakeCuda::may_map(CudaDevicePointer address, std::size_t bytes) const {
+  auto reserved = reserved_.upper_bound(address);
+  if (reserved == reserved_.begin()) return false;
+  --reserved;
+  if (address + bytes > reserved->first + reserved->second) return false;
+  auto mapped = mappings_.lower_bound(address + bytes);
+  if (mapped == mappings_.begin()) return true;
+  --mapped;
+  return mapped->first + mapped->second.bytes <= address;
 }
 
 bool FakeCuda::reachable(CudaDevicePointer address, std::size_t bytes, int gpu) const {

@@ -87,6 +87,7 @@ class FakeCuda {
   // Whether the thread's current context is that of a stream (or exists, without one).
   bool current_is(const Context* context);
   bool ready(int& polls, std::int64_t at);
+  bool may_map(CudaDevicePointer address, std::size_t bytes) const;
   bool reachable(CudaDevicePointer address, std::size_t bytes, int gpu) const;
   int copy(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,
            CUstream_st* stream);

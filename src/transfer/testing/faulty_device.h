@@ -53,6 +53,9 @@ class FaultyDevice final : public device::Device {
   Result<std::unique_ptr<device::Stream>> make_stream(const std::string& name) override;
   Result<std::unique_ptr<device::Event>> make_event() override { return inner_.make_event(); }
   Result<std::unique_ptr<device::Event>> make_mark() override { return inner_.make_mark(); }
+  Status make_reachable(device::HostAddress address, Bytes bytes) override {
+    return inner_.make_reachable(address, bytes);
+  }
   Status health() const override;
 
  private:

@@ -1,0 +1,111 @@
+#include "device/paced_registration.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/clock.h"
+#include "device/arena.h"
+
+namespace causeway::device {
+namespace {
+
+// Only remembers what was made reachable, and when; each MiB takes 50 µs of the clock.
+class RegisteringDevice final : public Device {
+ public:
+  struct Piece {
+    Nanos at;
+    Bytes offset;
+    Bytes bytes;
+  };
+  explicit RegisteringDevice(ManualClock& clock) : clock_(clock) {}
+  DeviceId id() const override { return DeviceId(0); }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  Arena& arena() override { std::abort(); }
+  Result<std::unique_ptr<Stream>> make_stream(const std::string&) override {
+    return unsupported("no streams");
+  }
+  Result<std::unique_ptr<Event>> make_event() override { return unsupported("no events"); }
+  Status make_reachable(HostAddress address, Bytes bytes) override {
+    EXPECT_EQ(address.region, RegionId(3));
+    if (std::ssize(pieces) == fail_at) return exhausted("no more pages");
+    pieces.push_back({clock_.now(), address.offset, bytes});
+    clock_.advance(micros(50) * (bytes / mib(1)));
+    return {};
+  }
+
+  std::vector<Piece> pieces;
+  std::int64_t fail_at = -1;
+
+ private:
+  ManualClock& clock_;
+  Capabilities capabilities_;
+};
+
+struct PacedRegistrationTest : testing::Test {
+  ManualClock clock;
+  RegisteringDevice device{clock};
+  bool is_busy = false;
+  Nanos cancel_at = seconds(100);
+  Pace pace{.busy = [this] { return is_busy; },
+            .cancelled = [this] { return clock.now() >= cancel_at; },
+            .pause = [this](Nanos length) { clock.advance(length); }};
+
+  Status make(Bytes bytes) {
+    return make_reachable_paced(device, {RegionId(3), kib(4)}, bytes, pace);
+  }
+  // All of [4 KiB, 4 KiB + bytes), each byte once, in order.
+  void expect_all(Bytes bytes) const {
+    Bytes at = kib(4);
+    for (const auto& piece : device.pieces) {
+      EXPECT_EQ(piece.offset, at);
+      at += piece.bytes;
+    }
+    EXPECT_EQ(at, kib(4) + bytes);
+  }
+};
+
+TEST_F(PacedRegistrationTest, AnIdleDeviceGetsLargePiecesWithoutPause) {
+  ASSERT_TRUE(make(mib(600)).ok());
+  expect_all(mib(600));
+  EXPECT_EQ(device.pieces.size(), 3u);
+  EXPECT_EQ(clock.now(), micros(50) * 600);
+}
+
+TEST_F(PacedRegistrationTest, ABusyDeviceGetsSmallPiecesWithPauses) {
+  is_busy = true;
+  ASSERT_TRUE(make(mib(20)).ok());
+  expect_all(mib(20));
+  ASSERT_EQ(device.pieces.size(), 3u);
+  EXPECT_EQ(device.pieces[0].at, Nanos(0));
+  EXPECT_EQ(device.pieces[1].at, micros(400) + millis(1));
+  EXPECT_EQ(device.pieces[2].bytes, mib(4));
+  EXPECT_EQ(clock.now(), micros(50) * 20 + millis(2));  // none after the last
+}
+
+TEST_F(PacedRegistrationTest, ThePaceFollowsTheDevice) {
+  pace.busy = [&] { return clock.now() < millis(5); };
+  ASSERT_TRUE(make(mib(300)).ok());
+  expect_all(mib(300));
+  EXPECT_EQ(device.pieces.front().bytes, mib(8));
+  EXPECT_EQ(device.pieces.back().bytes,
+            mib(300) - mib(8) * (std::ssize(device.pieces) - 2) - mib(256));
+  EXPECT_EQ(device.pieces[device.pieces.size() - 2].bytes, mib(256));
+}
+
+TEST_F(PacedRegistrationTest, EndsWhenCancelledOrRefused) {
+  is_busy = true;
+  cancel_at = millis(3);
+  const Status cancelled = make(gib(2));
+  EXPECT_EQ(cancelled.error().code, ErrorCode::kCancelled);
+  EXPECT_NE(cancelled.error().message.find("of 2048 MiB"), std::string::npos);
+  EXPECT_EQ(device.pieces.size(), 3u);
+  cancel_at = seconds(100);
+  device.fail_at = 5;
+  EXPECT_EQ(make(gib(2)).error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(device.pieces.size(), 5u);
+  EXPECT_TRUE(make(Bytes(0)).ok());
+}
+
+}  // namespace
+}  // namespace causeway::device
