@@ -78,6 +78,9 @@ struct Chunk {
   Direction direction = Direction::kIn;
   device::CopyPriority priority = device::CopyPriority::kStep;
   ByteRange range;
+  // All bytes of its task before this chunk were pulled by the target's own link and none of them
+  // has failed: who does the link's chunks in order has done the task with this one.
+  bool completes = false;
   bool relayed() const { return link != target; }
 };
 
@@ -148,6 +151,7 @@ class Dispatcher {
     std::deque<Retry> retries;
     int in_flight = 0;
     bool failed = false;
+    bool straight = true;      // so far, as Chunk::completes says
     std::vector<Bytes> quota;  // by link, for kStatic
     bool multipath = false;
     bool waiting() const { return !failed && (cursor < spec.segments.total() || !retries.empty()); }

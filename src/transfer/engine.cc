@@ -117,6 +117,7 @@ class TransferEngine::State {
     submission.task.only = request.only;
     submission.task.segments = std::move(segments);
     submission.after = request.after;
+    submission.signal = {request.signal, request.signal_value};
     submission.ticket = board.open(request.listener);
     TicketReference reference(board, submission.ticket);
     hand_over(std::move(submission));
@@ -181,7 +182,7 @@ class TransferEngine::State {
   static ExpressTicket copy_at_once(ExpressLane& lane, const TransferRequest& request) {
     if (request.segments.size() != 1) return copy_many(lane, request);
     const device::Copy one = copy_of(request.segments.front(), request.direction);
-    return lane.copy({&one, 1}, request.priority);
+    return lane.copy({&one, 1}, request.priority, {request.signal, request.signal_value});
   }
   static ExpressTicket copy_many(ExpressLane& lane, const TransferRequest& request) {
     std::vector<device::Copy> copies;
@@ -189,7 +190,7 @@ class TransferEngine::State {
     for (const Segment& segment : request.segments) {
       append_copy(copies, copy_of(segment, request.direction));
     }
-    return lane.copy(copies, request.priority);
+    return lane.copy(copies, request.priority, {request.signal, request.signal_value});
   }
 
   // The engine's thread takes 50 µs to wake, on some hosts 200, so the links are set to work here

@@ -24,7 +24,9 @@ class alignas(kCacheLine) ExpressLane {
   ExpressLane(device::Device& device, std::string name);  // by create()
 
   // A ticket of nothing where the device refuses: the engine's lanes may still do it, or say why.
-  ExpressTicket copy(std::span<const device::Copy> copies, device::CopyPriority priority);
+  // `signal` is raised by the stream before the ticket is done.
+  ExpressTicket copy(std::span<const device::Copy> copies, device::CopyPriority priority,
+                     TransferSignal signal = {});
 
   // A copy failed; streams keep their first failure, so the next copy gets a new one.
   void note_failure() { failed_.store(true); }
@@ -36,6 +38,8 @@ class alignas(kCacheLine) ExpressLane {
  private:
   // With mutex_ held.
   Status renew_stream();
+  Status issue(std::span<const device::Copy> copies, device::CopyPriority priority,
+               TransferSignal signal, device::Event& mark);
   bool find_free();
 
   // What a copy needs comes first, on few cache lines.

@@ -53,6 +53,28 @@ TEST(ExpressLane, OneCopyAfterTheOtherTakesTwoMarksInTurns) {
   EXPECT_TRUE(express.lane->idle());
 }
 
+TEST(ExpressLane, ItsStreamRaisesTheSignal) {
+  Express express;
+  const auto arrived = express.machine.device(0).make_semaphore().value();
+  const device::Copy one{express.machine.data(0, Bytes(0)), express.machine.host(Bytes(0)), kBytes};
+  express.machine.faults(0).next(FaultPlan::Kind::kHang, 1);
+  const ExpressTicket ticket =
+      express.lane->copy({&one, 1}, device::CopyPriority::kStep, {arrived.get(), 3});
+  ASSERT_TRUE(ticket);
+  EXPECT_EQ(arrived->wait(3, millis(5)).error().code, ErrorCode::kDeadlineExceeded);
+  express.machine.faults(0).release();
+  ASSERT_TRUE(arrived->wait(3, kPatience).ok());
+  EXPECT_TRUE(express.arrived(0));
+  ASSERT_TRUE(ticket.wait(kPatience).ok());
+
+  express.machine.faults(0).next(FaultPlan::Kind::kFail, 1);
+  const ExpressTicket failing =
+      express.lane->copy({&one, 1}, device::CopyPriority::kStep, {arrived.get(), 4});
+  ASSERT_TRUE(failing);
+  EXPECT_FALSE(failing.wait(kPatience).ok());
+  EXPECT_EQ(arrived->value(), 3u) << "left to the submitter";
+}
+
 TEST(ExpressLane, TicketsThatStayMakeFewMarksMore) {
   Express express;
   std::vector<ExpressTicket> stay;
