@@ -92,33 +92,6 @@ TEST_P(Engine, WaitsForWhatTheSourceIsMadeBy) {
   }
 }
 
-TEST_P(Engine, StreamsCanWaitForATransfer) {
-  BenchMachine machine;
-  machine.start();
-  for (const Bytes bytes : {kib(5), mib(4)}) {
-    Random random(3);
-    testing::fill(machine.host_bytes(Bytes(0), bytes), random);
-    testing::fill(machine.device_bytes(1, Bytes(0), bytes), random);
-    const auto stream = machine.device(2).make_stream("reader").value();
-    bool same = false;
-    {
-      const Completion completion =
-          machine.engine->submit(machine.request(GetParam(), 1, bytes)).value();
-      ASSERT_TRUE(completion.join(*stream).ok());
-    }
-    ASSERT_TRUE(stream
-                    ->run([&]() -> Status {
-                      const auto a = machine.host_bytes(Bytes(0), bytes);
-                      const auto b = machine.device_bytes(1, Bytes(0), bytes);
-                      same = std::equal(a.begin(), a.end(), b.begin());
-                      return {};
-                    })
-                    .ok());
-    ASSERT_TRUE(stream->synchronize(kPatience).ok());
-    EXPECT_TRUE(same) << bytes.count;
-  }
-}
-
 // By the stream, by the engine's thread, or by both.
 TEST_P(Engine, TheSignalIsRaisedWhenTheBytesAreThere) {
   BenchMachine machine;
