@@ -303,6 +303,8 @@ void Dispatcher::finished(ChunkId id, Nanos now) {
   if (!flying.given_up) {
     observe(link, flying, now);
     (chunk.relayed() ? link.traffic.relayed : link.traffic.direct) += chunk.range.bytes();
+    by_purpose_[static_cast<std::size_t>(chunk.priority)][index_of(chunk.direction)] +=
+        chunk.range.bytes();
     tune(chunk, now);
   }
   land(id, now);

@@ -95,6 +95,9 @@ struct LinkTraffic {
   Bytes relayed;
 };
 
+// Bytes that arrived, by what they were for (CopyPriority) and direction.
+using PurposeTraffic = std::array<std::array<Bytes, kDirections>, device::kCopyPriorities>;
+
 class Dispatcher {
  public:
   Dispatcher(DispatchOptions options, PathFacts facts);
@@ -135,6 +138,7 @@ class Dispatcher {
   LinkTraffic traffic(int link, Direction direction) const {
     return link_at(link, direction).traffic;
   }
+  const PurposeTraffic& by_purpose() const { return by_purpose_; }
   // The links that serve a target now.
   LinkSet links_for(int target, Direction direction) const;
   // Sums agree and no limit is passed; a CHECK fails otherwise.
@@ -216,6 +220,7 @@ class Dispatcher {
   std::vector<std::array<Link, kDirections>> links_;
   std::vector<std::array<std::array<Queue, device::kCopyPriorities>, kDirections>> queues_;
   std::vector<std::array<SetTuner, kDirections>> tuners_;  // by target
+  PurposeTraffic by_purpose_;
   std::vector<TaskEnd> ended_;
   std::int64_t next_chunk_ = 0;
 };

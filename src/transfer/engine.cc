@@ -132,8 +132,12 @@ class TransferEngine::State {
     }
     for (std::size_t link = 0; link < express.size(); ++link) {
       for (const Direction direction : kBothDirections) {
-        stats.links[link][index_of(direction)].direct +=
-            express[link][index_of(direction)]->moved();
+        for (int p = 0; p < device::kCopyPriorities; ++p) {
+          const Bytes moved =
+              express[link][index_of(direction)]->moved(static_cast<device::CopyPriority>(p));
+          stats.links[link][index_of(direction)].direct += moved;
+          stats.by_purpose[static_cast<std::size_t>(p)][index_of(direction)] += moved;
+        }
       }
     }
     return stats;

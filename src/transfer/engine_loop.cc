@@ -395,6 +395,7 @@ TransferStats EngineLoop::stats() const {
     const Link& state = links_[static_cast<std::size_t>(link)];
     if (state.relays && (state.rests_until || state.lost)) ++stats.relays_off;
   }
+  stats.by_purpose = dispatcher_.by_purpose();
   stats.transfers = transfers_;
   stats.failures = failures_;
   stats.retries = retries_;

@@ -92,6 +92,31 @@ TEST_P(Engine, WaitsForWhatTheSourceIsMadeBy) {
   }
 }
 
+TEST_P(Engine, CountsBytesByWhatTheyAreFor) {
+  BenchMachine machine;
+  machine.start();
+  PurposeTraffic expected;
+  for (int p = 0; p < device::kCopyPriorities; ++p) {
+    for (const Bytes bytes : {kib(5 + p), mib(1) + kib(p)}) {
+      TransferRequest request = machine.request(GetParam(), p % 2, bytes);
+      request.priority = static_cast<device::CopyPriority>(p);
+      ASSERT_TRUE(machine.engine->submit(std::move(request))->wait(kPatience).ok());
+      expected[static_cast<std::size_t>(p)][index_of(GetParam())] += bytes;
+    }
+  }
+  EXPECT_EQ(machine.engine->stats().by_purpose, expected);
+  // What fails counts for nothing, what is moved again once.
+  machine.faults(0).next(FaultPlan::Kind::kFail, 1, 1);
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
+  expected[0][index_of(GetParam())] += mib(4);
+  EXPECT_EQ(machine.engine->stats().by_purpose, expected);
+  EXPECT_EQ(all_bytes(machine.engine->stats()), [&] {
+    Bytes sum;
+    for (const auto& purpose : expected) sum += purpose[index_of(GetParam())];
+    return sum;
+  }());
+}
+
 // By the stream, by the engine's thread, or by both.
 TEST_P(Engine, TheSignalIsRaisedWhenTheBytesAreThere) {
   BenchMachine machine;

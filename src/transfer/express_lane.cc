@@ -52,9 +52,10 @@ ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies, device::Co
     return {};
   }
   mark.lent.store(true, std::memory_order_relaxed);
-  std::int64_t moved = moved_.load(std::memory_order_relaxed);
+  std::atomic<std::int64_t>& count = moved_[static_cast<std::size_t>(priority)];
+  std::int64_t moved = count.load(std::memory_order_relaxed);
   for (const device::Copy& copy : copies) moved += copy.bytes.count;
-  moved_.store(moved, std::memory_order_relaxed);
+  count.store(moved, std::memory_order_relaxed);
   if (used_ == marks_.size()) (void)find_free();  // for the next copy, which tries again
   return ExpressTicket(mark);
 }

@@ -49,7 +49,7 @@ TEST(ExpressLane, OneCopyAfterTheOtherTakesTwoMarksInTurns) {
   Express express;
   ASSERT_TRUE(express.copy_and_wait(200));
   EXPECT_EQ(express.lane->marks(), 2);
-  EXPECT_EQ(express.lane->moved(), kBytes * 200);
+  EXPECT_EQ(express.lane->moved(device::CopyPriority::kStep), kBytes * 200);
   EXPECT_TRUE(express.lane->idle());
 }
 
@@ -139,7 +139,7 @@ TEST(ExpressLane, ManyThreadsLendAndGiveBack) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0);
   for (int piece = 0; piece < kPieces; ++piece) EXPECT_TRUE(express.arrived(piece)) << piece;
-  EXPECT_EQ(express.lane->moved(), kBytes * 1'200);
+  EXPECT_EQ(express.lane->moved(device::CopyPriority::kStep), kBytes * 1'200);
   EXPECT_TRUE(express.lane->idle());
 }
 
