@@ -112,11 +112,13 @@ class Mover {
     CAUSEWAY_ASSIGN(const Completion completion, rig_.engine->submit(std::move(asked)));
     if (!ask.by_signal) CAUSEWAY_TRY(completion.wait(kGpuPatience).with_context("the transfer"));
     // The kernel that looks is enqueued while the bytes are still under way.
-    Status looks = ask.by_signal ? on.reader->wait(*on.arrived, on.arrivals) : Status();
-    if (looks.ok()) looks = look(ask, pieces, source, before);
-    const Status moved = completion.wait(kGpuPatience);
+    const Status looks = [&]() -> Status {
+      if (ask.by_signal) CAUSEWAY_TRY(on.reader->wait(*on.arrived, on.arrivals));
+      return look(ask, pieces, source, before);
+    }();
+    const Status moved = completion.wait(kGpuPatience).with_context("the transfer");
     if (ask.by_signal && !moved.ok()) on.arrived->raise(on.arrivals);  // or the reader waits on
-    CAUSEWAY_TRY(moved.with_context("the transfer"));
+    CAUSEWAY_TRY(moved);
     CAUSEWAY_TRY(looks);
     return compare(ask, pieces, source, before);
   }
