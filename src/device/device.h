@@ -12,6 +12,7 @@
 // not be used while it is destroyed. Memory that a copy names must stay valid until it is done.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -83,6 +84,7 @@ struct Capabilities {
   std::int64_t copies_max = 0;  // descriptors in one batch
   bool host_readable = false;   // kernels can read host regions in place
   bool peer_copies = false;     // between two devices without passing through the host
+  bool semaphores = false;      // make_semaphore() works
 };
 
 // A mark in a stream's work. It may be recorded again once its previous record is done.
@@ -100,6 +102,25 @@ class Event {
   // When the work was done, by the machine's clock; kUnavailable before that.
   virtual Result<Nanos> completed_at() const = 0;
 };
+
+// A counter that only grows: streams raise it and wait for it without the host in between, the host
+// may raise and read it. It starts at 0. Values wrap around: those that are compared lie less than
+// 2^31 apart. Streams that signal it must do so in the order of the values: a GPU stores what it is
+// told to. Must stay until the work that mentions it is done, or its stream destroyed.
+class Semaphore {
+ public:
+  virtual ~Semaphore() = default;
+  virtual std::uint32_t value() const = 0;      // reached so far
+  virtual void raise(std::uint32_t value) = 0;  // no effect when it is reached already
+  // Blocks until `value` is reached, or for `timeout` of real time: kDeadlineExceeded. kDevice when
+  // the device is lost.
+  virtual Status wait(std::uint32_t value, Nanos timeout) const = 0;
+};
+
+// Whether a semaphore at `value` has reached `wanted`.
+constexpr bool reached(std::uint32_t value, std::uint32_t wanted) {
+  return static_cast<std::int32_t>(value - wanted) >= 0;
+}
 
 // Work done in order, asynchronously. The first failure sticks: what follows is skipped, events
 // complete with the error, synchronize() returns it. Destroying a stream cancels what is not done.
@@ -120,12 +141,20 @@ class Stream {
   }
   // Later work waits for what the event's last record marks; nothing if there is none.
   virtual Status wait(const Event& event) = 0;
+  // Raises the semaphore when the work before is done. A stream that has failed never does: then
+  // the raise is left to the semaphore's owner.
+  virtual Status signal(Semaphore& semaphore, std::uint32_t value) = 0;
+  // Later work waits until `value` is reached, with no host thread in between; nothing if it is
+  // reached already. On a GPU only the raise ends the wait, not this stream's destruction, which
+  // waits for it: the owner raises first.
+  virtual Status wait(const Semaphore& semaphore, std::uint32_t value) = 0;
   // Blocks until all that was submitted before is done, or for `timeout` of real time:
   // kDeadlineExceeded.
   virtual Status synchronize(Nanos timeout) = 0;
 };
 
-// An opened slice. Streams and events of it must be destroyed before it.
+// An opened slice. Its streams, events and semaphores must be destroyed before it. Events and
+// semaphores serve the streams of all devices of the machine.
 class Device {
  public:
   virtual ~Device() = default;
@@ -137,6 +166,8 @@ class Device {
   // One whose completed_at() may be kUnavailable for ever. On a GPU it costs the stream some
   // microseconds less than taking the time.
   virtual Result<std::unique_ptr<Event>> make_mark() { return make_event(); }
+  // Thousands are cheap. kUnsupported where capabilities() has none.
+  virtual Result<std::unique_ptr<Semaphore>> make_semaphore() = 0;
   // Makes a piece of a host region reachable for the device's copies and kernels ahead of use,
   // which would do it, too. Blocks: on a GPU about 40 ms a GiB, and launches wait for it meanwhile.
   // The region must not be released before it returns.

@@ -240,6 +240,133 @@ TEST_F(GpuTest, WaitsEndWhileTheGpuWorksOn) {
   EXPECT_TRUE(device_->health().ok());
 }
 
+// A kernel behind a semaphore sees what the copy before it brought, and no host thread is between.
+TEST_F(GpuTest, KernelsWaitForCopiesBySemaphore) {
+  ASSERT_TRUE(device_->capabilities().semaphores);
+  const Extents extents = device_->arena().allocate(2, Arena::End::kLow).value();
+  const auto gate = device_->make_semaphore().value();
+  const auto arrived = device_->make_semaphore().value();
+  const auto copies = device_->make_stream("copies").value();
+  const auto kernels = device_->make_stream("kernels").value();
+  constexpr int kCount = 4 << 20;
+  auto* words = reinterpret_cast<unsigned*>(host_.data());
+  auto* sums = words + kCount;
+  auto* here = reinterpret_cast<unsigned*>(extents.data());
+  auto* there = here + (kExtentBytes.count >> 2);
+  const Copy in{MemoryAddress::in_arena(device_->id(), Bytes(0)),
+                MemoryAddress::in_host({region_, Bytes(0)}), mib(16)};
+  const Copy back{MemoryAddress::in_host({region_, mib(16)}),
+                  MemoryAddress::in_arena(device_->id(), kExtentBytes), mib(16)};
+  // Loading a kernel and registering memory may wait for all streams, so neither happens below.
+  const auto kernel = [&](CUstream_st* s) {
+    add_one<<<128, 256, 0, s>>>(here, there, kCount);
+    return launched();
+  };
+  ASSERT_TRUE(cuda_enqueue(*kernels, kernel).ok());
+  ASSERT_TRUE(kernels->copy({&back, 1}, CopyPriority::kStep).ok());
+  ASSERT_TRUE(kernels->synchronize(kPatience).ok());
+  for (std::uint32_t round = 1; round <= 20; ++round) {
+    for (int i = 0; i < kCount; ++i) words[i] = static_cast<unsigned>(mix64(i)) * round;
+    std::fill_n(sums, kCount, 0u);
+    // The kernel is enqueued first.
+    ASSERT_TRUE(kernels->wait(*arrived, round).ok());
+    ASSERT_TRUE(cuda_enqueue(*kernels, kernel).ok());
+    ASSERT_TRUE(kernels->copy({&back, 1}, CopyPriority::kStep).ok());
+    ASSERT_TRUE(copies->wait(*gate, round).ok());
+    ASSERT_TRUE(copies->copy({&in, 1}, CopyPriority::kStep).ok());
+    ASSERT_TRUE(copies->signal(*arrived, round).ok());
+    EXPECT_EQ(kernels->synchronize(millis(2)).error().code, ErrorCode::kDeadlineExceeded);
+    EXPECT_EQ(arrived->value(), round - 1);
+    gate->raise(round);
+    ASSERT_TRUE(kernels->synchronize(kPatience).ok());
+    EXPECT_EQ(arrived->value(), round);
+    int wrong = 0;
+    for (int i = 0; i < kCount; ++i) wrong += sums[i] != words[i] + 1;
+    ASSERT_EQ(wrong, 0) << "round " << round;
+  }
+}
+
+TEST_F(GpuTest, SemaphoresServeSlicesWithSmsOfTheirOwn) {
+  const auto part =
+      machine_->open({.name = "part", .fraction = 32 / 132.0, .arena_bytes = mib(32)}).value();
+  const auto there = part->make_semaphore().value();
+  const auto back = device_->make_semaphore().value();
+  const auto a = device_->make_stream("a").value();
+  const auto b = part->make_stream("b").value();
+  ASSERT_TRUE(b->wait(*there, 1).ok());
+  ASSERT_TRUE(b->signal(*back, 1).ok());
+  EXPECT_EQ(back->wait(1, millis(5)).error().code, ErrorCode::kDeadlineExceeded);
+  ASSERT_TRUE(a->signal(*there, 1).ok());
+  ASSERT_TRUE(a->wait(*back, 1).ok());
+  EXPECT_TRUE(a->synchronize(kPatience).ok());
+  EXPECT_TRUE(back->wait(1, kPatience).ok());
+}
+
+// What a wait costs: the caller where the value is there, else the caller and the GPU. Fewer than a
+// thousand stand in a stream at a time, as the driver holds up whoever enqueues more.
+TEST_F(GpuTest, SemaphoreWaitsCostLittle) {
+  constexpr int kWaits = 250;
+  const auto gate = device_->make_semaphore().value();
+  const auto value = device_->make_semaphore().value();
+  const auto stream = device_->make_stream("s").value();
+  const auto begin = device_->make_event().value();
+  const auto end = device_->make_event().value();
+  std::vector<double> reached_ns, enqueue_us, gpu_us, signal_us;
+  for (std::uint32_t round = 1; round <= 5; ++round) {
+    ASSERT_TRUE(stream->wait(*gate, round).ok());
+    ASSERT_TRUE(stream->record(*begin).ok());
+    const Nanos start = clock_.now();
+    for (int i = 0; i < kWaits; ++i) ASSERT_TRUE(stream->wait(*value, round).ok());
+    enqueue_us.push_back(to_seconds(clock_.now() - start) * 1e6 / kWaits);
+    ASSERT_TRUE(stream->record(*end).ok());
+    value->raise(round);  // before the stream gets there
+    gate->raise(round);
+    ASSERT_TRUE(stream->synchronize(kPatience).ok());
+    gpu_us.push_back(to_seconds(end->completed_at().value() - begin->completed_at().value()) * 1e6 /
+                     kWaits);
+    const Nanos again = clock_.now();
+    for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(stream->wait(*value, round).ok());
+    reached_ns.push_back(to_seconds(clock_.now() - again) * 1e6);
+    const auto raised = device_->make_semaphore().value();
+    ASSERT_TRUE(stream->record(*begin).ok());
+    for (std::uint32_t i = 1; i <= kWaits; ++i) ASSERT_TRUE(stream->signal(*raised, i).ok());
+    ASSERT_TRUE(stream->record(*end).ok());
+    ASSERT_TRUE(stream->synchronize(kPatience).ok());
+    signal_us.push_back(to_seconds(end->completed_at().value() - begin->completed_at().value()) *
+                        1e6 / kWaits);
+  }
+  for (auto* times : {&reached_ns, &enqueue_us, &gpu_us, &signal_us}) {
+    std::sort(times->begin(), times->end());
+  }
+  std::printf(
+      "a wait for a semaphore (medians of 5): reached at the call %.0f ns; else %.2f us of the "
+      "caller, and of the GPU, reached by then, %.2f us; a signal %.2f us\n",
+      reached_ns[2], enqueue_us[2], gpu_us[2], signal_us[2]);
+  EXPECT_LT(gpu_us[2], 20);
+}
+
+// A wait on the device ends as soon as the value is there, also when the host raises it.
+TEST_F(GpuTest, AWaitEndsSoonAfterTheRaise) {
+  const auto value = device_->make_semaphore().value();
+  const auto answer = device_->make_semaphore().value();
+  const auto stream = device_->make_stream("s").value();
+  std::vector<double> us;
+  for (std::uint32_t round = 1; round <= 50; ++round) {
+    ASSERT_TRUE(stream->wait(*value, round).ok());
+    ASSERT_TRUE(stream->signal(*answer, round).ok());
+    EXPECT_EQ(stream->synchronize(micros(200)).error().code, ErrorCode::kDeadlineExceeded);
+    const Nanos start = clock_.now();
+    value->raise(round);
+    while (!reached(answer->value(), round) && clock_.now() - start < kPatience) {
+    }
+    us.push_back(to_seconds(clock_.now() - start) * 1e6);
+  }
+  std::sort(us.begin(), us.end());
+  std::printf("host raise to the stream's answer: %.1f us (median), %.1f us (worst)\n", us[25],
+              us.back());
+  EXPECT_TRUE(reached(answer->value(), 50));
+}
+
 // Events tell GPU time on the machine's clock: compared with what the host sees.
 TEST_F(GpuTest, EventTimesAgreeWithTheClock) {
   const auto stream = device_->make_stream("s").value();

@@ -22,6 +22,8 @@ Result<bool> done_or_not(const Gpus& gpus, int link, const char* call,
   return result == kCudaSuccess;
 }
 
+Error no_semaphores() { return unsupported("the preload library has no semaphores"); }
+
 }  // namespace
 
 void relax_capture(const Native& native) {
@@ -128,9 +130,8 @@ Status RawStream::go_to(const Spot& spot) {
     CAUSEWAY_ASSIGN(event, gpus_.context(at_.link).make_event());
     moved_.natives_[at_.link] = event;
   }
-  CAUSEWAY_TRY(gpus_.call(at_.link, "cuEventRecord", [&] {
-    return gpus_.native().api.cuEventRecord(event, at_.native);
-  }));
+  CAUSEWAY_TRY(gpus_.call(at_.link, "cuEventRecord",
+                          [&] { return gpus_.native().api.cuEventRecord(event, at_.native); }));
   CAUSEWAY_TRY(gpus_.call(spot.link, "cuStreamWaitEvent", [&] {
     return gpus_.native().api.cuStreamWaitEvent(spot.native, event, 0);
   }));
@@ -218,6 +219,14 @@ Status RawStream::wait(const device::Event& event) {
   }));
 }
 
+Status RawStream::signal(device::Semaphore& /*semaphore*/, std::uint32_t /*value*/) {
+  return no_semaphores();
+}
+
+Status RawStream::wait(const device::Semaphore& /*semaphore*/, std::uint32_t /*value*/) {
+  return no_semaphores();
+}
+
 Status RawStream::synchronize(Nanos timeout) {
   relax_capture(gpus_.native());
   device::CudaContext& context = gpus_.context(at_.link);
@@ -247,6 +256,8 @@ Result<std::unique_ptr<device::Stream>> RawDevice::make_stream(const std::string
 Result<std::unique_ptr<device::Event>> RawDevice::make_event() {
   return std::unique_ptr<device::Event>(std::make_unique<RawEvent>(gpus_));
 }
+
+Result<std::unique_ptr<device::Semaphore>> RawDevice::make_semaphore() { return no_semaphores(); }
 
 Status RawDevice::health() const { return gpus_.context(link_).physical().health(); }
 

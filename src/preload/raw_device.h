@@ -45,6 +45,9 @@ class RawStream final : public device::Stream {
   Status run(std::function<Status()> work) override;
   Status record(device::Event& event) override;
   Status wait(const device::Event& event) override;
+  // kUnsupported, too: so are the semaphores.
+  Status signal(device::Semaphore& semaphore, std::uint32_t value) override;
+  Status wait(const device::Semaphore& semaphore, std::uint32_t value) override;
   Status synchronize(Nanos timeout) override;
 
  private:
@@ -82,6 +85,7 @@ class RawDevice final : public device::Device {
   device::Arena& arena() override { return arena_; }
   Result<std::unique_ptr<device::Stream>> make_stream(const std::string& name) override;
   Result<std::unique_ptr<device::Event>> make_event() override;
+  Result<std::unique_ptr<device::Semaphore>> make_semaphore() override;
   Status health() const override;
 
  private:

@@ -26,15 +26,11 @@ CompletionBoard::Ticket CompletionBoard::open(TransferListener* listener) {
   return ticket;
 }
 
-void CompletionBoard::add_reference(Ticket ticket) {
-  const std::lock_guard lock(mutex_);
-  ++entries_.at(ticket).references;
-}
-
 void CompletionBoard::release(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_.at(ticket);
-  if (--entry.references == 0 && entry.outcome) entries_.erase(ticket);
+  entry.released = true;
+  if (entry.outcome) entries_.erase(ticket);
 }
 
 void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
@@ -46,7 +42,7 @@ void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
     entry.outcome = outcome;
     outcomes_.fetch_add(1, std::memory_order_release);
     listener = entry.listener;
-    if (entry.references == 0) entries_.erase(ticket);
+    if (entry.released) entries_.erase(ticket);
     changed_.notify_all();
   }
   if (listener != nullptr) listener->transfer_ended(outcome);
@@ -82,7 +78,7 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   const auto left = [&] { return std::max(limit - (clock.now() - begin), Nanos(0)); };
   (void)spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
-  const Entry& entry = entries_.at(ticket);  // stays: the caller holds a reference
+  const Entry& entry = entries_.at(ticket);  // stays: the caller has not released it
   changed_.wait_for(lock, std::chrono::nanoseconds(left().count),
                     [&] { return entry.outcome || entry.soon; });
   // Also when the end has been near since before: what takes 5 ms would else sleep for the last.
@@ -129,11 +125,6 @@ Status ExpressTicket::wait_on(const Result<bool>& done, Nanos timeout) const {
     mark_->lane.note_failure();
   }
   return waited;
-}
-
-Status Completion::join(device::Stream& stream) const {
-  if (express_) return stream.wait(express_.event());
-  return stream.run([ticket = ticket_] { return ticket.wait(kWaitMax); });
 }
 
 }  // namespace causeway::transfer

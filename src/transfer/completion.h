@@ -7,7 +7,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,10 +25,10 @@ class CompletionBoard {
  public:
   using Ticket = Id<struct TicketTag>;
 
-  Ticket open(TransferListener* listener = nullptr);  // with one reference
-  void add_reference(Ticket ticket);
+  Ticket open(TransferListener* listener = nullptr);
+  // Nobody asks for it any more.
   void release(Ticket ticket);
-  // Once per ticket; its references may be gone. Tells the ticket's listener, on this thread.
+  // Once per ticket, which may have been released. Tells the ticket's listener, on this thread.
   void complete(Ticket ticket, const Status& outcome);
   // The last of its bytes are on their way: who sleeps until its end gets up and polls again,
   // because to wake takes longer than is left to lose. Before complete(), any number of times.
@@ -43,7 +42,7 @@ class CompletionBoard {
   bool known(Ticket ticket) const;  // how it ended
 
   struct Entry {
-    int references = 1;
+    bool released = false;
     TransferListener* listener = nullptr;
     bool soon = false;
     std::optional<Status> outcome;
@@ -57,15 +56,12 @@ class CompletionBoard {
   std::int64_t next_ = 0;
 };
 
-// A counted reference to a ticket.
+// Owns a ticket.
 class TicketReference {
  public:
   TicketReference() = default;  // to nothing
   TicketReference(CompletionBoard& board, CompletionBoard::Ticket adopted)
       : board_(&board), ticket_(adopted) {}
-  TicketReference(const TicketReference& other) : board_(other.board_), ticket_(other.ticket_) {
-    if (board_ != nullptr) board_->add_reference(ticket_);
-  }
   TicketReference(TicketReference&& other) noexcept
       : board_(std::exchange(other.board_, nullptr)), ticket_(other.ticket_) {}
   TicketReference& operator=(TicketReference other) noexcept {
@@ -118,7 +114,6 @@ class ExpressTicket {
   explicit operator bool() const { return mark_ != nullptr; }
   Result<bool> done() const;
   Status wait(Nanos timeout) const;
-  const device::Event& event() const { return *mark_->event; }
 
  private:
   Status wait_on(const Result<bool>& done, Nanos timeout) const;
@@ -139,10 +134,6 @@ class Completion {
   Status wait(Nanos timeout) const {
     return express_ ? express_.wait(timeout) : ticket_.wait(timeout);
   }
-  // Later work of the stream waits for the transfer, and is skipped if that fails (of a small one
-  // that a stream with a queue waits for later: as long as this handle is there). The engine must
-  // outlive what the stream has queued.
-  Status join(device::Stream& stream) const;
 
  private:
   // One of them.

@@ -283,6 +283,8 @@ Chunk Dispatcher::launch(Task& task, int link, Retry part, Nanos now) {
   chunk.direction = task.spec.direction;
   chunk.priority = task.spec.priority;
   chunk.range = part.range;
+  task.straight = task.straight && !chunk.relayed();
+  chunk.completes = task.straight && !task.waiting();
   ++task.in_flight;
   Link& state = link_at(link, chunk.direction);
   state.rate = rate_of(link, chunk.direction, now);
@@ -301,6 +303,8 @@ void Dispatcher::finished(ChunkId id, Nanos now) {
   if (!flying.given_up) {
     observe(link, flying, now);
     (chunk.relayed() ? link.traffic.relayed : link.traffic.direct) += chunk.range.bytes();
+    by_purpose_[static_cast<std::size_t>(chunk.priority)][index_of(chunk.direction)] +=
+        chunk.range.bytes();
     tune(chunk, now);
   }
   land(id, now);
@@ -409,6 +413,7 @@ void Dispatcher::give_back(const Flying& flying) {
   const auto found = tasks_.find(flying.chunk.task);
   if (found == tasks_.end() || found->second.failed) return;
   Task& task = found->second;
+  task.straight = false;
   const int failures = flying.direct_failures + (flying.chunk.relayed() ? 0 : 1);
   if (failures >= options_.direct_attempts) {
     forget_waiting(task);

@@ -78,6 +78,9 @@ struct Chunk {
   Direction direction = Direction::kIn;
   device::CopyPriority priority = device::CopyPriority::kStep;
   ByteRange range;
+  // All bytes of its task before this chunk were pulled by the target's own link and none of them
+  // has failed: who does the link's chunks in order has done the task with this one.
+  bool completes = false;
   bool relayed() const { return link != target; }
 };
 
@@ -91,6 +94,9 @@ struct LinkTraffic {
   Bytes direct;
   Bytes relayed;
 };
+
+// Bytes that arrived, by what they were for (CopyPriority) and direction.
+using PurposeTraffic = std::array<std::array<Bytes, kDirections>, device::kCopyPriorities>;
 
 class Dispatcher {
  public:
@@ -132,6 +138,7 @@ class Dispatcher {
   LinkTraffic traffic(int link, Direction direction) const {
     return link_at(link, direction).traffic;
   }
+  const PurposeTraffic& by_purpose() const { return by_purpose_; }
   // The links that serve a target now.
   LinkSet links_for(int target, Direction direction) const;
   // Sums agree and no limit is passed; a CHECK fails otherwise.
@@ -148,6 +155,7 @@ class Dispatcher {
     std::deque<Retry> retries;
     int in_flight = 0;
     bool failed = false;
+    bool straight = true;      // so far, as Chunk::completes says
     std::vector<Bytes> quota;  // by link, for kStatic
     bool multipath = false;
     bool waiting() const { return !failed && (cursor < spec.segments.total() || !retries.empty()); }
@@ -212,6 +220,7 @@ class Dispatcher {
   std::vector<std::array<Link, kDirections>> links_;
   std::vector<std::array<std::array<Queue, device::kCopyPriorities>, kDirections>> queues_;
   std::vector<std::array<SetTuner, kDirections>> tuners_;  // by target
+  PurposeTraffic by_purpose_;
   std::vector<TaskEnd> ended_;
   std::int64_t next_chunk_ = 0;
 };

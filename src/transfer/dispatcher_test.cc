@@ -56,6 +56,56 @@ TEST(Dispatcher, ALinkTakesItsOwnWorkFirst) {
   EXPECT_TRUE(dispatcher.idle());
 }
 
+TEST(Dispatcher, TheLastOfAStraightTaskCompletesIt) {
+  // One link, then two of which the second relays or not.
+  for (const bool alone : {true, false}) {
+    DispatchOptions options;
+    options.relay = alone ? RelayPolicy::kNone : RelayPolicy::kLongestQueue;
+    Dispatcher dispatcher(options, assume_all_links(2));
+    dispatcher.add(task(0, 0, mib(200)), kStart);
+    if (!alone) {
+      const auto relayed = dispatcher.pull(1, Direction::kIn, kStart);
+      EXPECT_FALSE(relayed.value().completes);
+      dispatcher.finished(relayed->id, kStart);
+    }
+    const auto chunks = drain(dispatcher, 0);
+    ASSERT_GT(chunks.size(), 2u);
+    for (const Chunk& chunk : chunks) {
+      EXPECT_EQ(chunk.completes, alone && chunk.id == chunks.back().id);
+    }
+    EXPECT_TRUE(dispatcher.idle());
+  }
+}
+
+// Also when the one before fails only after the last was launched: its bytes are moved later.
+TEST(Dispatcher, NoChunkCompletesATaskThatFailedOnce) {
+  for (const bool gives_up : {false, true}) {
+    DispatchOptions options;
+    options.chunk_bytes_direct = mib(8);
+    Dispatcher dispatcher(options, assume_all_links(1));
+    dispatcher.add(task(0, 0, mib(24)), kStart);
+    const Chunk first = dispatcher.pull(0, Direction::kIn, kStart).value();
+    gives_up ? dispatcher.gave_up(first.id, kStart) : dispatcher.failed(first.id, kStart);
+    const auto chunks = drain(dispatcher, 0);
+    EXPECT_EQ(chunks.size(), 3u);
+    for (const Chunk& chunk : chunks) EXPECT_FALSE(chunk.completes);
+    if (gives_up) dispatcher.settled(first.id, kStart);
+    EXPECT_TRUE(dispatcher.idle());
+  }
+  DispatchOptions options;
+  options.chunk_bytes_direct = mib(16);
+  Dispatcher dispatcher(options, assume_all_links(1));
+  dispatcher.add(task(0, 0, mib(32)), kStart);
+  const Chunk first = dispatcher.pull(0, Direction::kIn, kStart).value();
+  const Chunk last = dispatcher.pull(0, Direction::kIn, kStart).value();
+  EXPECT_FALSE(first.completes);
+  EXPECT_TRUE(last.completes);
+  dispatcher.failed(first.id, kStart);
+  dispatcher.failed(last.id, kStart);
+  for (const Chunk& chunk : drain(dispatcher, 0)) EXPECT_FALSE(chunk.completes);
+  EXPECT_TRUE(dispatcher.idle());
+}
+
 // One link of 50 GB/s, whose chunks of 5 MiB take 105 µs alone.
 PathFacts one_known_link() {
   PathFacts facts = assume_all_links(1);

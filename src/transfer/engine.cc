@@ -117,6 +117,7 @@ class TransferEngine::State {
     submission.task.only = request.only;
     submission.task.segments = std::move(segments);
     submission.after = request.after;
+    submission.signal = {request.signal, request.signal_value};
     submission.ticket = board.open(request.listener);
     TicketReference reference(board, submission.ticket);
     hand_over(std::move(submission));
@@ -131,8 +132,12 @@ class TransferEngine::State {
     }
     for (std::size_t link = 0; link < express.size(); ++link) {
       for (const Direction direction : kBothDirections) {
-        stats.links[link][index_of(direction)].direct +=
-            express[link][index_of(direction)]->moved();
+        for (int p = 0; p < device::kCopyPriorities; ++p) {
+          const Bytes moved =
+              express[link][index_of(direction)]->moved(static_cast<device::CopyPriority>(p));
+          stats.links[link][index_of(direction)].direct += moved;
+          stats.by_purpose[static_cast<std::size_t>(p)][index_of(direction)] += moved;
+        }
       }
     }
     return stats;
@@ -181,7 +186,7 @@ class TransferEngine::State {
   static ExpressTicket copy_at_once(ExpressLane& lane, const TransferRequest& request) {
     if (request.segments.size() != 1) return copy_many(lane, request);
     const device::Copy one = copy_of(request.segments.front(), request.direction);
-    return lane.copy({&one, 1}, request.priority);
+    return lane.copy({&one, 1}, request.priority, {request.signal, request.signal_value});
   }
   static ExpressTicket copy_many(ExpressLane& lane, const TransferRequest& request) {
     std::vector<device::Copy> copies;
@@ -189,7 +194,7 @@ class TransferEngine::State {
     for (const Segment& segment : request.segments) {
       append_copy(copies, copy_of(segment, request.direction));
     }
-    return lane.copy(copies, request.priority);
+    return lane.copy(copies, request.priority, {request.signal, request.signal_value});
   }
 
   // The engine's thread takes 50 µs to wake, on some hosts 200, so the links are set to work here

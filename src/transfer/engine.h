@@ -41,10 +41,11 @@ struct TransferEngineOptions {
 
 struct TransferStats {
   std::vector<std::array<LinkTraffic, kDirections>> links;  // small transfers count as direct
-  std::int64_t transfers = 0;                               // completed, small ones left out
-  std::int64_t failures = 0;                                // of them
-  std::int64_t retries = 0;                                 // chunks moved again
-  std::int64_t relays_off = 0;                              // links that may not relay now
+  PurposeTraffic by_purpose;    // the same bytes; both count a small transfer when it is issued
+  std::int64_t transfers = 0;   // completed, small ones left out
+  std::int64_t failures = 0;    // of them
+  std::int64_t retries = 0;     // chunks moved again
+  std::int64_t relays_off = 0;  // links that may not relay now
 };
 
 class TransferEngine {

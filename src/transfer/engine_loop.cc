@@ -97,11 +97,12 @@ void EngineLoop::accept(Submission submission, Nanos now) {
 void EngineLoop::start(Submission submission, Nanos now) {
   const auto [target, direction] = std::pair(submission.task.target, submission.task.direction);
   if (hopeless(target, direction)) {
-    return end(submission.ticket,
+    return end(submission.ticket, submission.signal,
                unavailable("a copy over link " + std::to_string(target) + " is stuck"));
   }
   submission.task.id = TaskId(next_task_++);
-  running_.emplace(submission.task.id, Running{submission.ticket, target, direction, {}});
+  running_.emplace(submission.task.id,
+                   Running{submission.ticket, submission.signal, target, direction, {}});
   dispatcher_.add(std::move(submission.task), now);
 }
 
@@ -153,7 +154,7 @@ bool EngineLoop::open_gates(Nanos now) {
                                         "the event that the transfer was to wait for was not done "
                                         "in time; nothing was moved"}
                                 : done.error().with_context("before the transfer");
-    end(submission.ticket, why);
+    end(submission.ticket, submission.signal, why);
   }
   return any;
 }
@@ -332,20 +333,22 @@ bool EngineLoop::pull_one(int index, Direction direction, Nanos now) {
   if (!lane.ready() || lane.busy() >= options_.dispatch.depth) return false;
   const auto chunk = dispatcher_.pull(index, direction, now);
   if (!chunk) return false;
-  const Status launched = lane.launch(*chunk, dispatcher_.segments(chunk->task), now);
+  const Running& running = running_.at(chunk->task);
+  const Status launched =
+      lane.launch(*chunk, dispatcher_.segments(chunk->task), running.signal, now);
   if (launched.ok()) {
     flying_.emplace(chunk->id, *chunk);
-    if (!dispatcher_.waits(chunk->task)) board_.ends_soon(running_.at(chunk->task).ticket);
+    if (!dispatcher_.waits(chunk->task)) board_.ends_soon(running.ticket);
   } else {
     chunk_failed(*chunk, launched.error(), now);
   }
   return true;
 }
 
-void EngineLoop::end(CompletionBoard::Ticket ticket, Status outcome) {
+void EngineLoop::end(CompletionBoard::Ticket ticket, TransferSignal signal, Status outcome) {
   ++transfers_;
   if (!outcome.ok()) ++failures_;
-  ended_.push_back({ticket, std::move(outcome)});
+  ended_.push_back({ticket, signal, std::move(outcome)});
 }
 
 void EngineLoop::collect_ended_tasks() {
@@ -355,15 +358,20 @@ void EngineLoop::collect_ended_tasks() {
     const Running running = found->second;
     running_.erase(found);
     if (task.ok) {
-      end(running.ticket, Status());
+      end(running.ticket, running.signal, Status());
     } else {
-      end(running.ticket, running.error.value_or(Error{ErrorCode::kDevice, "the transfer failed"}));
+      end(running.ticket, running.signal,
+          running.error.value_or(Error{ErrorCode::kDevice, "the transfer failed"}));
     }
   }
 }
 
+// The semaphore first, which may go once its owner hears of the end.
 bool EngineLoop::report() {
-  for (const Ended& ended : ended_) board_.complete(ended.ticket, ended.outcome);
+  for (const Ended& ended : ended_) {
+    if (ended.outcome.ok()) ended.signal.raise();
+    board_.complete(ended.ticket, ended.outcome);
+  }
   return !std::exchange(ended_, {}).empty();
 }
 
@@ -387,6 +395,7 @@ TransferStats EngineLoop::stats() const {
     const Link& state = links_[static_cast<std::size_t>(link)];
     if (state.relays && (state.rests_until || state.lost)) ++stats.relays_off;
   }
+  stats.by_purpose = dispatcher_.by_purpose();
   stats.transfers = transfers_;
   stats.failures = failures_;
   stats.retries = retries_;

@@ -19,6 +19,7 @@ namespace causeway::transfer {
 struct Submission {
   TaskSpec task;  // its id is the loop's to give
   const device::Event* after = nullptr;
+  TransferSignal signal;
   CompletionBoard::Ticket ticket;
 };
 
@@ -53,12 +54,14 @@ class EngineLoop {
   };
   struct Running {
     CompletionBoard::Ticket ticket;
+    TransferSignal signal;
     int target = 0;
     Direction direction = Direction::kIn;
     std::optional<Error> error;  // the last of its chunks
   };
   struct Ended {
     CompletionBoard::Ticket ticket;
+    TransferSignal signal;
     Status outcome;
   };
   struct GivenUp {
@@ -94,7 +97,7 @@ class EngineLoop {
   bool pull(Nanos now);
   void repair(int link, Direction direction, Nanos now);
   bool pull_one(int link, Direction direction, Nanos now);
-  void end(CompletionBoard::Ticket ticket, Status outcome);
+  void end(CompletionBoard::Ticket ticket, TransferSignal signal, Status outcome);
   void collect_ended_tasks();
   LinkLane& lane_of(const Chunk& chunk);
 

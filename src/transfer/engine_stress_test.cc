@@ -30,6 +30,7 @@ class Worker {
     streams_[0] = machine_.device(0).make_stream("maker").value();
     streams_[1] = machine_.device(1).make_stream("reader").value();
     made_ = machine_.device(0).make_event().value();
+    arrival_ = machine_.device(0).make_semaphore().value();
   }
 
   void run(int transfers) {
@@ -88,19 +89,25 @@ class Worker {
       ASSERT_TRUE(make().ok());
     }
     const std::vector<Segment> segments = request.segments;
+    const bool by_stream = random_.chance(0.5);
+    if (by_stream) {
+      request.signal = arrival_.get();
+      request.signal_value = ++arrivals_;
+    }
     const Completion completion = machine_.engine->submit(std::move(request)).value();
     std::vector<std::byte> arrived;
     const auto read = [&]() -> Status {
       arrived = copy_of(in ? device : host);
       return {};
     };
-    if (random_.chance(0.5)) {
-      ASSERT_TRUE(completion.join(*streams_[1]).ok());
+    if (by_stream) {
+      ASSERT_TRUE(streams_[1]->wait(*arrival_, arrivals_).ok());
       ASSERT_TRUE(streams_[1]->run(read).ok());
       ASSERT_TRUE(streams_[1]->synchronize(kPatience).ok());
-    } else {
-      const Status waited = completion.wait(kPatience);
-      ASSERT_TRUE(waited.ok()) << waited.error().message;
+    }
+    const Status waited = completion.wait(kPatience);
+    ASSERT_TRUE(waited.ok()) << waited.error().message;
+    if (!by_stream) {
       ASSERT_TRUE(read().ok());
     }
     for (const Segment& segment : segments) {
@@ -115,6 +122,8 @@ class Worker {
   BenchMachine& machine_;
   Random random_;
   const Bytes base_;
+  std::unique_ptr<device::Semaphore> arrival_;  // the streams go first
+  std::uint32_t arrivals_ = 0;
   std::unique_ptr<device::Stream> streams_[2];
   std::unique_ptr<device::Event> made_;
 };

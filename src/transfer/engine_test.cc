@@ -92,30 +92,118 @@ TEST_P(Engine, WaitsForWhatTheSourceIsMadeBy) {
   }
 }
 
-TEST_P(Engine, StreamsCanWaitForATransfer) {
+TEST_P(Engine, CountsBytesByWhatTheyAreFor) {
   BenchMachine machine;
   machine.start();
-  for (const Bytes bytes : {kib(5), mib(4)}) {
-    Random random(3);
-    testing::fill(machine.host_bytes(Bytes(0), bytes), random);
-    testing::fill(machine.device_bytes(1, Bytes(0), bytes), random);
-    const auto stream = machine.device(2).make_stream("reader").value();
-    bool same = false;
-    {
-      const Completion completion =
-          machine.engine->submit(machine.request(GetParam(), 1, bytes)).value();
-      ASSERT_TRUE(completion.join(*stream).ok());
+  PurposeTraffic expected;
+  for (int p = 0; p < device::kCopyPriorities; ++p) {
+    for (const Bytes bytes : {kib(5 + p), mib(1) + kib(p)}) {
+      TransferRequest request = machine.request(GetParam(), p % 2, bytes);
+      request.priority = static_cast<device::CopyPriority>(p);
+      ASSERT_TRUE(machine.engine->submit(std::move(request))->wait(kPatience).ok());
+      expected[static_cast<std::size_t>(p)][index_of(GetParam())] += bytes;
     }
-    ASSERT_TRUE(stream
+  }
+  EXPECT_EQ(machine.engine->stats().by_purpose, expected);
+  // What fails counts for nothing, what is moved again once.
+  machine.faults(0).next(FaultPlan::Kind::kFail, 1, 1);
+  ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
+  expected[0][index_of(GetParam())] += mib(4);
+  EXPECT_EQ(machine.engine->stats().by_purpose, expected);
+  EXPECT_EQ(all_bytes(machine.engine->stats()), [&] {
+    Bytes sum;
+    for (const auto& purpose : expected) sum += purpose[index_of(GetParam())];
+    return sum;
+  }());
+}
+
+// By the stream, by the engine's thread, or by both.
+TEST_P(Engine, TheSignalIsRaisedWhenTheBytesAreThere) {
+  BenchMachine machine;
+  machine.start();
+  const auto arrived = machine.device(0).make_semaphore().value();
+  const auto reader = machine.device(2).make_stream("reader").value();
+  std::uint32_t value = 0;
+  for (const Bytes bytes : {Bytes(0), kib(5), kib(100), mib(4)}) {
+    for (const LinkSet only : {LinkSet(), LinkSet::of(1), LinkSet::of(0)}) {
+      Random random(value);
+      const auto a = machine.host_bytes(Bytes(0), bytes);
+      const auto b = machine.device_bytes(1, Bytes(0), bytes);
+      testing::fill(GetParam() == Direction::kIn ? a : b, random);
+      TransferRequest request = machine.request(GetParam(), 1, bytes);
+      request.only = only;
+      request.signal = arrived.get();
+      request.signal_value = ++value;
+      const Completion completion = machine.engine->submit(std::move(request)).value();
+      bool same = false;
+      ASSERT_TRUE(reader->wait(*arrived, value).ok());
+      ASSERT_TRUE(reader
+                      ->run([&]() -> Status {
+                        same = std::equal(a.begin(), a.end(), b.begin());
+                        return {};
+                      })
+                      .ok());
+      ASSERT_TRUE(reader->synchronize(kPatience).ok());
+      EXPECT_TRUE(same) << bytes.count << " over " << text_of(only);
+      ASSERT_TRUE(completion.wait(kPatience).ok());
+      EXPECT_EQ(arrived->value(), value);
+    }
+  }
+}
+
+TEST_P(Engine, WhatIsMovedAgainRaisesTheSignalAtItsEnd) {
+  for (const FaultPlan::Kind kind : {FaultPlan::Kind::kRefuse, FaultPlan::Kind::kFail}) {
+    for (const int skip : {0, 1, 2, 3}) {
+      BenchMachine machine({.devices = 1});
+      machine.start();
+      machine.faults(0).next(kind, 1, skip);
+      const auto arrived = machine.device(0).make_semaphore().value();
+      Random random(4);
+      const auto a = machine.host_bytes(Bytes(0), mib(1));
+      const auto b = machine.device_bytes(0, Bytes(0), mib(1));
+      testing::fill(GetParam() == Direction::kIn ? a : b, random);
+      TransferRequest request = machine.request(GetParam(), 0, mib(1));
+      request.signal = arrived.get();
+      request.signal_value = 1;
+      const Completion completion = machine.engine->submit(std::move(request)).value();
+      ASSERT_TRUE(arrived->wait(1, kPatience).ok());
+      EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin()));
+      EXPECT_TRUE(completion.wait(kPatience).ok());
+      EXPECT_EQ(machine.faults(0).happened(), 1);
+    }
+  }
+}
+
+// The links are modelled, so that the transfer is half-way when it fails.
+TEST_P(Engine, ATransferThatFailsLeavesItsSignalToTheSubmitter) {
+  for (const Bytes bytes : {kib(100), mib(2)}) {
+    BenchMachine machine({.links = device::make_link_tree(
+                              {.devices = 2, .link = 40e6, .link_duplex = 80e6, .peer_link = 0})});
+    machine.start();
+    const bool small = bytes < kib(128);
+    machine.faults(0).next(FaultPlan::Kind::kFail, 1'000'000, small ? 0 : 2);
+    const auto arrived = machine.device(0).make_semaphore().value();
+    const auto steps = machine.device(0).make_stream("steps").value();
+    TransferRequest request = machine.request(GetParam(), 0, bytes);
+    request.signal = arrived.get();
+    request.signal_value = 1;
+    const Completion completion = machine.engine->submit(std::move(request)).value();
+    bool ran = false;
+    ASSERT_TRUE(steps->wait(*arrived, 1).ok());
+    ASSERT_TRUE(steps
                     ->run([&]() -> Status {
-                      const auto a = machine.host_bytes(Bytes(0), bytes);
-                      const auto b = machine.device_bytes(1, Bytes(0), bytes);
-                      same = std::equal(a.begin(), a.end(), b.begin());
+                      ran = true;
                       return {};
                     })
                     .ok());
-    ASSERT_TRUE(stream->synchronize(kPatience).ok());
-    EXPECT_TRUE(same) << bytes.count;
+    EXPECT_EQ(completion.wait(kPatience).error().code, ErrorCode::kDevice);
+    EXPECT_EQ(arrived->value(), 0u);
+    EXPECT_EQ(steps->synchronize(millis(5)).error().code, ErrorCode::kDeadlineExceeded);
+    arrived->raise(1);
+    EXPECT_TRUE(steps->synchronize(kPatience).ok());
+    EXPECT_TRUE(ran);
+    machine.faults(0).next(FaultPlan::Kind::kFail, 0);
+    EXPECT_TRUE(machine.move_and_compare(GetParam(), 0, bytes).ok()) << "it works again";
   }
 }
 

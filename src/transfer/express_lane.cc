@@ -37,13 +37,13 @@ Status ExpressLane::renew_stream() {
   return {};
 }
 
-ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies,
-                                device::CopyPriority priority) {
+ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies, device::CopyPriority priority,
+                                TransferSignal signal) {
   const std::lock_guard lock(mutex_);
   if (failed_.load(std::memory_order_relaxed) && !renew_stream().ok()) return {};
   if (used_ == marks_.size() && !find_free()) return {};
   ExpressMark& mark = *marks_[used_++];
-  const Status issued = stream_->copy_marked(copies, priority, *mark.event);
+  const Status issued = issue(copies, priority, signal, *mark.event);
   // What the caller waits for ends with the copy's call: what can come behind it does.
   mark.seen_done = false;
   if (!issued.ok()) {
@@ -52,11 +52,21 @@ ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies,
     return {};
   }
   mark.lent.store(true, std::memory_order_relaxed);
-  std::int64_t moved = moved_.load(std::memory_order_relaxed);
+  std::atomic<std::int64_t>& count = moved_[static_cast<std::size_t>(priority)];
+  std::int64_t moved = count.load(std::memory_order_relaxed);
   for (const device::Copy& copy : copies) moved += copy.bytes.count;
-  moved_.store(moved, std::memory_order_relaxed);
+  count.store(moved, std::memory_order_relaxed);
   if (used_ == marks_.size()) (void)find_free();  // for the next copy, which tries again
   return ExpressTicket(mark);
+}
+
+// What fails of the signal shows in the mark.
+Status ExpressLane::issue(std::span<const device::Copy> copies, device::CopyPriority priority,
+                          TransferSignal signal, device::Event& mark) {
+  if (signal.semaphore == nullptr) return stream_->copy_marked(copies, priority, mark);
+  CAUSEWAY_TRY(stream_->copy(copies, priority));
+  (void)stream_->signal(*signal.semaphore, signal.value).ok();
+  return stream_->record(mark);
 }
 
 // Going round, a few looks for each copy find what comes back as fast as it is lent; so of marks

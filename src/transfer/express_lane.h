@@ -4,6 +4,7 @@
 // Thread-safe.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -24,11 +25,15 @@ class alignas(kCacheLine) ExpressLane {
   ExpressLane(device::Device& device, std::string name);  // by create()
 
   // A ticket of nothing where the device refuses: the engine's lanes may still do it, or say why.
-  ExpressTicket copy(std::span<const device::Copy> copies, device::CopyPriority priority);
+  // `signal` is raised by the stream before the ticket is done.
+  ExpressTicket copy(std::span<const device::Copy> copies, device::CopyPriority priority,
+                     TransferSignal signal = {});
 
   // A copy failed; streams keep their first failure, so the next copy gets a new one.
   void note_failure() { failed_.store(true); }
-  Bytes moved() const { return Bytes(moved_.load()); }
+  Bytes moved(device::CopyPriority priority) const {
+    return Bytes(moved_[static_cast<std::size_t>(priority)].load());
+  }
   // Whether every ticket has been given back.
   bool idle() const;
   std::int64_t marks() const;  // that were made; as many as were needed at once, and a few
@@ -36,12 +41,15 @@ class alignas(kCacheLine) ExpressLane {
  private:
   // With mutex_ held.
   Status renew_stream();
+  Status issue(std::span<const device::Copy> copies, device::CopyPriority priority,
+               TransferSignal signal, device::Event& mark);
   bool find_free();
 
   // What a copy needs comes first, on few cache lines.
   std::atomic<bool> failed_{false};
-  std::atomic<std::int64_t> moved_{0};  // bytes; written with mutex_ held
-  mutable std::mutex mutex_;            // guards what follows
+  // Bytes, by priority; written with mutex_ held.
+  std::array<std::atomic<std::int64_t>, device::kCopyPriorities> moved_{};
+  mutable std::mutex mutex_;  // guards what follows
   std::unique_ptr<device::Stream> stream_;
   // The first used_ are lent, or were; the rest are free.
   std::vector<std::unique_ptr<ExpressMark>> marks_;

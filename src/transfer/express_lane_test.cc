@@ -49,8 +49,30 @@ TEST(ExpressLane, OneCopyAfterTheOtherTakesTwoMarksInTurns) {
   Express express;
   ASSERT_TRUE(express.copy_and_wait(200));
   EXPECT_EQ(express.lane->marks(), 2);
-  EXPECT_EQ(express.lane->moved(), kBytes * 200);
+  EXPECT_EQ(express.lane->moved(device::CopyPriority::kStep), kBytes * 200);
   EXPECT_TRUE(express.lane->idle());
+}
+
+TEST(ExpressLane, ItsStreamRaisesTheSignal) {
+  Express express;
+  const auto arrived = express.machine.device(0).make_semaphore().value();
+  const device::Copy one{express.machine.data(0, Bytes(0)), express.machine.host(Bytes(0)), kBytes};
+  express.machine.faults(0).next(FaultPlan::Kind::kHang, 1);
+  const ExpressTicket ticket =
+      express.lane->copy({&one, 1}, device::CopyPriority::kStep, {arrived.get(), 3});
+  ASSERT_TRUE(ticket);
+  EXPECT_EQ(arrived->wait(3, millis(5)).error().code, ErrorCode::kDeadlineExceeded);
+  express.machine.faults(0).release();
+  ASSERT_TRUE(arrived->wait(3, kPatience).ok());
+  EXPECT_TRUE(express.arrived(0));
+  ASSERT_TRUE(ticket.wait(kPatience).ok());
+
+  express.machine.faults(0).next(FaultPlan::Kind::kFail, 1);
+  const ExpressTicket failing =
+      express.lane->copy({&one, 1}, device::CopyPriority::kStep, {arrived.get(), 4});
+  ASSERT_TRUE(failing);
+  EXPECT_FALSE(failing.wait(kPatience).ok());
+  EXPECT_EQ(arrived->value(), 3u) << "left to the submitter";
 }
 
 TEST(ExpressLane, TicketsThatStayMakeFewMarksMore) {
@@ -117,7 +139,7 @@ TEST(ExpressLane, ManyThreadsLendAndGiveBack) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0);
   for (int piece = 0; piece < kPieces; ++piece) EXPECT_TRUE(express.arrived(piece)) << piece;
-  EXPECT_EQ(express.lane->moved(), kBytes * 1'200);
+  EXPECT_EQ(express.lane->moved(device::CopyPriority::kStep), kBytes * 1'200);
   EXPECT_TRUE(express.lane->idle());
 }
 

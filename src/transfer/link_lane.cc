@@ -70,12 +70,14 @@ int LinkLane::busy() const {
                                         [](const Slot& slot) { return slot.chunk.has_value(); }));
 }
 
-Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Nanos now) {
+Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, TransferSignal signal,
+                        Nanos now) {
   CAUSEWAY_CHECK(ready(), "a lane that failed is to be repaired first");
   const auto slot = std::find_if(slots_.begin(), slots_.end(),
                                  [](const Slot& s) { return !s.chunk.has_value(); });
   CAUSEWAY_CHECK(slot != slots_.end(), "more chunks than slots");
-  Status issued = issue(*slot, static_cast<std::size_t>(slot - slots_.begin()), chunk, segments);
+  Status issued = chunk.relayed() ? issue_relay(*slot, chunk, segments)
+                                  : issue_direct(*slot, chunk, segments, signal);
   if (!issued.ok()) {
     // What was issued must not write later: a stream's end waits for it.
     if (broken_) {
@@ -89,18 +91,25 @@ Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Nanos 
   return {};
 }
 
-Status LinkLane::issue(Slot& slot, std::size_t index, const Chunk& chunk,
-                       const SegmentTable& segments) {
-  if (!chunk.relayed()) {
-    const ChunkCopies copies = copies_of(chunk, segments, {});
-    CAUSEWAY_TRY(link_->copy(copies.direct, chunk.priority));
-    const Status recorded = link_->record(*slot.done);
-    // The copy is on its way and nothing will say when it has ended: only a new stream does.
-    if (!recorded.ok()) broken_ = true;
-    return recorded;
+// The signal stands before the mark, so that it is over once the chunk has ended: values of one
+// semaphore stay in order. What fails of it shows in the mark, and the engine raises, too.
+Status LinkLane::issue_direct(Slot& slot, const Chunk& chunk, const SegmentTable& segments,
+                              TransferSignal signal) {
+  const ChunkCopies copies = copies_of(chunk, segments, {});
+  CAUSEWAY_TRY(link_->copy(copies.direct, chunk.priority));
+  if (chunk.completes && signal.semaphore != nullptr) {
+    (void)link_->signal(*signal.semaphore, signal.value).ok();
   }
+  const Status recorded = link_->record(*slot.done);
+  // The copy is on its way and nothing will say when it has ended: only a new stream does.
+  if (!recorded.ok()) broken_ = true;
+  return recorded;
+}
+
+Status LinkLane::issue_relay(Slot& slot, const Chunk& chunk, const SegmentTable& segments) {
   CAUSEWAY_CHECK(can_relay() && chunk.range.bytes() <= options_.staging_bytes,
                  "a chunk that does not fit its staging buffer");
+  const auto index = static_cast<std::size_t>(&slot - slots_.data());
   const ChunkCopies copies = copies_of(chunk, segments, options_.staging[index]);
   const bool in = options_.direction == Direction::kIn;
   device::Stream& first = in ? *link_ : *slot.peer;

@@ -41,8 +41,9 @@ class LinkLane {
   int busy() const;
 
   // Issues the copies of a chunk; there must be a free slot. On an error nothing of it is under
-  // way; what is refused half-way ends in poll(), when its memory is no longer used.
-  Status launch(const Chunk& chunk, const SegmentTable& segments, Nanos now);
+  // way; what is refused half-way ends in poll(), when its memory is no longer used. `signal` is
+  // its transfer's: the stream raises it where the chunk completes that.
+  Status launch(const Chunk& chunk, const SegmentTable& segments, TransferSignal signal, Nanos now);
 
   struct Ended {
     ChunkId chunk;
@@ -67,7 +68,9 @@ class LinkLane {
     Nanos launched = {};
   };
   Status make_streams();
-  Status issue(Slot& slot, std::size_t index, const Chunk& chunk, const SegmentTable& segments);
+  Status issue_direct(Slot& slot, const Chunk& chunk, const SegmentTable& segments,
+                      TransferSignal signal);
+  Status issue_relay(Slot& slot, const Chunk& chunk, const SegmentTable& segments);
   Status first_then(device::Stream& first, device::Stream& second, Slot& slot,
                     const std::vector<device::Copy>& one, const std::vector<device::Copy>& two,
                     device::CopyPriority priority);

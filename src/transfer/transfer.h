@@ -62,6 +62,16 @@ class TransferListener {
   virtual void transfer_ended(const Status& outcome) = 0;
 };
 
+// What a transfer raises when its bytes are there.
+struct TransferSignal {
+  device::Semaphore* semaphore = nullptr;  // nullptr: nothing
+  std::uint32_t value = 0;
+
+  void raise() const {
+    if (semaphore != nullptr) semaphore->raise(value);
+  }
+};
+
 struct TransferRequest {
   Direction direction = Direction::kIn;
   device::DeviceId target;        // the device end, whichever way the bytes go
@@ -75,6 +85,14 @@ struct TransferRequest {
   LinkSet only = {};
   // Must stay until it has been called, once; not called when submit() fails. nullptr: nobody.
   TransferListener* listener = nullptr;
+  // Raised when all bytes are at their target, before anybody hears of the end: by the copy stream
+  // itself where the whole transfer went over the target's own link in order, else by the engine's
+  // thread. A transfer that fails leaves it to the submitter, who raises it for those that wait.
+  // It says only that the bytes are there: whether their memory may be used for something else,
+  // the completion says. Must stay until then, and after a kDeadlineExceeded for good. Transfers
+  // that share one must end in the order of their values.
+  device::Semaphore* signal = nullptr;
+  std::uint32_t signal_value = 0;
 };
 
 }  // namespace causeway::transfer

@@ -58,6 +58,10 @@
   X(cuStreamQuery, (CUstream_st * stream))                                                         \
   X(cuStreamWaitEvent, (CUstream_st * stream, CUevent_st * event, unsigned flags))                 \
   X(cuStreamIsCapturing, (CUstream_st * stream, int* status))                                      \
+  X(cuStreamWaitValue32_v2,                                                                        \
+    (CUstream_st * stream, CudaDevicePointer address, unsigned value, unsigned flags))             \
+  X(cuStreamWriteValue32_v2,                                                                       \
+    (CUstream_st * stream, CudaDevicePointer address, unsigned value, unsigned flags))             \
   X(cuEventCreate, (CUevent_st * *event, unsigned flags))                                          \
   X(cuEventDestroy_v2, (CUevent_st * event))                                                       \
   X(cuEventRecord, (CUevent_st * event, CUstream_st * stream))                                     \

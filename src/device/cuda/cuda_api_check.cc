@@ -89,6 +89,10 @@ static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == kCudaAttributeSms);
 static_assert(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY == kCudaAttributeMapsHostMemory);
 static_assert(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ==
               kCudaAttributeVirtualMemory);
+static_assert(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS ==
+              kCudaAttributeStreamMemoryOperations);
+static_assert(CU_STREAM_WAIT_VALUE_GEQ == kCudaWaitGreaterOrEqual);
+static_assert(CU_STREAM_WRITE_VALUE_DEFAULT == kCudaWriteDefault);
 static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == kCudaAllocationPinned);
 static_assert(CU_MEM_LOCATION_TYPE_DEVICE == kCudaLocationDevice);
 static_assert(CU_MEM_ACCESS_FLAGS_PROT_READWRITE == kCudaAccessReadWrite);

@@ -149,6 +149,14 @@ Status CudaContext::poll(CUevent_st* event, Nanos timeout, const char* what) {
       .with_context(what);
 }
 
+Status CudaContext::probe() {
+  CAUSEWAY_TRY(physical_.health());
+  return call("cuStreamQuery", [&] {
+    const int result = api().cuStreamQuery(service_);
+    return result == kCudaNotReady ? kCudaSuccess : result;
+  });
+}
+
 Status CudaContext::zero(CudaDevicePointer target, Bytes bytes) {
   const std::lock_guard lock(zeroing_);
   CAUSEWAY_TRY(call("cuMemsetD8Async",

@@ -49,6 +49,8 @@ class CudaContext {
   Result<CUevent_st*> make_event(bool timed = true);
   void destroy_event(CUevent_st* event);
 
+  // Asks the driver whether the GPU is still there.
+  Status probe();
   // Zeroes device memory and waits for it.
   Status zero(CudaDevicePointer target, Bytes bytes);
   // When an event of this context that is done was reached, by the clock.

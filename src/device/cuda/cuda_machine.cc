@@ -108,6 +108,7 @@ Result<std::unique_ptr<Device>> CudaMachine::open(const SliceSpec& slice) {
   capabilities.copies_max = CudaStream::kCopiesMax;
   capabilities.host_readable = physical.maps_host_memory();
   capabilities.peer_copies = physical.reaches_any_peer();
+  capabilities.semaphores = physical.waits_for_memory();
   CAUSEWAY_ASSIGN(auto memory,
                   reserve_cuda_arena(*context, {.name = slice.name,
                                                 .bytes = capabilities.arena_bytes,

@@ -446,6 +446,81 @@ Status use_ranges(Arena& arena) {
   return range.commit(1, 1);
 }
 
+TEST_F(CudaMachineTest, SemaphoresCostOneCallAndNoThread) {
+  set_up({.polls_until_ready = 0});
+  const auto counter = device_->make_semaphore().value();
+  const auto a = device_->make_stream("a").value();
+  const auto b = device_->make_stream("b").value();
+  ASSERT_TRUE(b->wait(*counter, 1).ok());
+  EXPECT_EQ(driver_->calls_of("cuStreamWaitValue32_v2"), 1);
+  ASSERT_TRUE(a->signal(*counter, 1).ok());
+  EXPECT_EQ(driver_->calls_of("cuStreamWriteValue32_v2"), 1);
+  ASSERT_TRUE(b->synchronize(kPatience).ok());
+  const std::int64_t calls = driver_->calls();
+  ASSERT_TRUE(b->wait(*counter, 1).ok());  // reached: not even a call
+  EXPECT_EQ(driver_->calls(), calls);
+  ASSERT_TRUE(a->signal(*counter, 1).ok());
+  EXPECT_EQ(driver_->calls_of("cuStreamWriteValue32_v2"), 1);
+}
+
+TEST_F(CudaMachineTest, SemaphoresShareFewPages) {
+  set_up();
+  const std::int64_t before = driver_->calls_of("cuMemHostRegister_v2");
+  std::vector<std::unique_ptr<Semaphore>> many;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 3'000; ++i) many.push_back(device_->make_semaphore().value());
+    for (const auto& one : many) one->raise(1);
+    many.clear();
+  }
+  EXPECT_EQ(driver_->calls_of("cuMemHostRegister_v2"), before + 3);
+  EXPECT_EQ(device_->make_semaphore().value()->value(), 0u);
+  // The other slices' come from the same.
+  const auto other = machine_->open({.name = "other", .physical_device = 1}).value();
+  EXPECT_TRUE(other->make_semaphore().ok());
+  EXPECT_EQ(driver_->calls_of("cuMemHostRegister_v2"), before + 3);
+}
+
+TEST_F(CudaMachineTest, SemaphoreCallsThatFailFailTheStream) {
+  set_up();
+  const auto counter = device_->make_semaphore().value();
+  {
+    const auto s = device_->make_stream("s").value();
+    driver_->fail_next("cuStreamWriteValue32_v2", 1);
+    EXPECT_EQ(s->signal(*counter, 1).error().code, ErrorCode::kDevice);
+    EXPECT_TRUE(s->signal(*counter, 2).ok());  // skipped
+    EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kDevice);
+  }
+  const auto s = device_->make_stream("s").value();
+  driver_->fail_next("cuStreamWaitValue32_v2", kCudaNotSupported);
+  EXPECT_EQ(s->wait(*counter, 1).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(counter->value(), 0u);
+  driver_->lose(700);
+  EXPECT_EQ(counter->wait(1, kPatience).error().code, ErrorCode::kDevice);
+  EXPECT_FALSE(device_->make_semaphore().ok());
+}
+
+TEST_F(CudaMachineTest, WhereStreamsCannotWaitForMemoryThereAreNoSemaphores) {
+  set_up({.memory_operations = false});
+  EXPECT_FALSE(device_->capabilities().semaphores);
+  EXPECT_EQ(device_->make_semaphore().error().code, ErrorCode::kUnsupported);
+}
+
+// The owner raises first; who does not loses the GPU, and nothing hangs.
+TEST_F(CudaMachineTest, AStreamDestroyedWhileItWaitsEndsAfterDrainMax) {
+  set_up();
+  auto counter = device_->make_semaphore().value();
+  auto s = device_->make_stream("waiting").value();
+  ASSERT_TRUE(s->wait(*counter, 1).ok());
+  s.reset();
+  EXPECT_NE(device_->health().error().message.find("d/waiting"), std::string::npos);
+  counter.reset();
+  extents_ = Extents();
+  device_.reset();
+  machine_.reset();
+  driver_.reset();  // what hangs is left to the end of the process
+}
+
 // Everything once; what the faults below are planted in. ok() when all of it worked.
 Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory, RegionId region) {
   CAUSEWAY_ASSIGN(
@@ -483,6 +558,13 @@ Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory
   CAUSEWAY_TRY(mark->wait(kPatience));
   CAUSEWAY_TRY(mark->completed_at());
   CAUSEWAY_TRY(in->synchronize(kPatience));
+  CAUSEWAY_ASSIGN(const auto counter, part->make_semaphore());
+  const Status waits = out->wait(*counter, 1);
+  counter->raise(1);
+  CAUSEWAY_TRY(waits);
+  CAUSEWAY_TRY(in->signal(*counter, 2));
+  CAUSEWAY_TRY(counter->wait(2, kPatience));
+  CAUSEWAY_TRY(out->synchronize(kPatience));
   const auto current = CudaCurrent::enter(*part);
   return current.ok() ? Status() : Status(current.error());
 }

@@ -24,10 +24,13 @@ Status CudaPhysical::ask(int count) {
   };
   int maps = 0;
   int virtual_memory = 0;
+  int memory_operations = 0;
   CAUSEWAY_TRY(attribute(kCudaAttributeSms, sms_));
   CAUSEWAY_TRY(attribute(kCudaAttributeMapsHostMemory, maps));
   CAUSEWAY_TRY(attribute(kCudaAttributeVirtualMemory, virtual_memory));
+  CAUSEWAY_TRY(attribute(kCudaAttributeStreamMemoryOperations, memory_operations));
   maps_host_memory_ = maps != 0;
+  waits_for_memory_ = maps_host_memory_ && memory_operations != 0;
   if (virtual_memory == 0) {
     return unsupported(label_ + " has no virtual memory management, which arenas need");
   }

@@ -35,6 +35,8 @@ class CudaPhysical {
   const std::string& label() const { return label_; }  // "GPU 0 (NVIDIA H200)"
   int sms() const { return sms_; }
   bool maps_host_memory() const { return maps_host_memory_; }
+  // Whether its streams can wait for and write a word of host memory.
+  bool waits_for_memory() const { return waits_for_memory_; }
   // Whether this GPU can read and write the memory of GPU `other`; true for itself.
   bool reaches(int other) const { return reaches_[static_cast<std::size_t>(other)]; }
   bool reaches_any_peer() const;
@@ -85,6 +87,7 @@ class CudaPhysical {
   std::string label_;
   int sms_ = 0;
   bool maps_host_memory_ = false;
+  bool waits_for_memory_ = false;
   std::vector<bool> reaches_;
 
   mutable std::mutex mutex_;  // guards what follows

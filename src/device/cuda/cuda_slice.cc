@@ -49,6 +49,17 @@ Result<std::unique_ptr<Event>> CudaSlice::make_mark() {
   return std::unique_ptr<Event>(std::make_unique<CudaEvent>(machine_.events, false));
 }
 
+Result<std::unique_ptr<Semaphore>> CudaSlice::make_semaphore() {
+  CAUSEWAY_TRY(health());
+  if (!capabilities_.semaphores) {
+    return unsupported(context_->physical().label() +
+                       " cannot wait for words of host memory, which semaphores need");
+  }
+  CAUSEWAY_ASSIGN(const CudaSemaphorePool::Slot slot, machine_.semaphores.take(*this));
+  return std::unique_ptr<Semaphore>(
+      std::make_unique<CudaSemaphore>(machine_.semaphores, slot, *context_, machine_.events));
+}
+
 Status CudaSlice::make_reachable(HostAddress address, Bytes bytes) {
   return machine_.regions.make_reachable(address, bytes, *context_);
 }

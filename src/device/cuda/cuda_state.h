@@ -8,6 +8,7 @@
 #include "device/cuda/cuda_event_board.h"
 #include "device/cuda/cuda_host_regions.h"
 #include "device/cuda/cuda_machine.h"
+#include "device/cuda/cuda_semaphore.h"
 
 namespace causeway::device {
 
@@ -35,6 +36,7 @@ class CudaMachine::State {
   std::vector<std::unique_ptr<CudaPhysical>> gpus;
   CudaHostRegions regions;  // after the GPUs: goes first
   CudaEventBoard events;
+  CudaSemaphorePool semaphores;  // after the regions: goes first
 
   mutable std::mutex mutex;  // guards what follows
   std::map<DeviceId, Opened> devices;

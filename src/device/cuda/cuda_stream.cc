@@ -248,6 +248,27 @@ Status CudaStream::wait(const Event& event) {
   return pushed;
 }
 
+const CudaSemaphore& CudaStream::own(const Semaphore& semaphore) const {
+  const bool of_cuda = typeid(semaphore) == typeid(CudaSemaphore);
+  CAUSEWAY_CHECK(
+      of_cuda && &static_cast<const CudaSemaphore&>(semaphore).pool() == &machine_.semaphores,
+      "the semaphore belongs to another machine");
+  return static_cast<const CudaSemaphore&>(semaphore);
+}
+
+Status CudaStream::signal(Semaphore& semaphore, std::uint32_t value) {
+  const CudaSemaphore& counter = own(semaphore);
+  const std::lock_guard lock(mutex_);
+  return push(SignalWork{&counter, value});
+}
+
+Status CudaStream::wait(const Semaphore& semaphore, std::uint32_t value) {
+  const CudaSemaphore& counter = own(semaphore);
+  if (reached(counter.value(), value)) return {};
+  const std::lock_guard lock(mutex_);
+  return push(AwaitWork{&counter, value});
+}
+
 Status CudaStream::synchronize(Nanos timeout) {
   CudaEvent mark(machine_.events);
   CAUSEWAY_TRY(record(mark));
@@ -329,6 +350,8 @@ Status CudaStream::perform(Work& work, const std::optional<Error>& failed) {
   if (failed) return {};
   if (auto* copies = std::get_if<CopyWork>(&work)) return issue_copies(*copies);
   if (const auto* launched = std::get_if<LaunchWork>(&work)) return launch(launched->launch);
+  if (const auto* signal = std::get_if<SignalWork>(&work)) return perform_signal(*signal);
+  if (const auto* wait = std::get_if<AwaitWork>(&work)) return perform_await(*wait);
   CAUSEWAY_TRY(drain(seconds(365 * 24 * 3600), true));
   return std::get<RunWork>(work).work();
 }
@@ -338,6 +361,23 @@ Status CudaStream::perform_wait(const CudaRecord& record) {
   CAUSEWAY_ASSIGN(const bool issued, machine_.events.wait_in(record, context_, stream_));
   if (issued) return {};
   return Error{ErrorCode::kCancelled, "the wait was cancelled with its stream"};
+}
+
+// The GPU stores the value whatever is there, so what is reached already is left alone.
+Status CudaStream::perform_signal(const SignalWork& signal) {
+  if (reached(signal.semaphore->value(), signal.value)) return {};
+  return context_.call("cuStreamWriteValue32", [&] {
+    return api_.cuStreamWriteValue32_v2(stream_, signal.semaphore->seen(), signal.value,
+                                        kCudaWriteDefault);
+  });
+}
+
+Status CudaStream::perform_await(const AwaitWork& wait) {
+  if (reached(wait.semaphore->value(), wait.value)) return {};
+  return context_.call("cuStreamWaitValue32", [&] {
+    return api_.cuStreamWaitValue32_v2(stream_, wait.semaphore->seen(), wait.value,
+                                       kCudaWaitGreaterOrEqual);
+  });
 }
 
 Status CudaStream::issue_copies(CopyWork& work) {

@@ -39,6 +39,8 @@ class CudaStream final : public Stream {
   Status record(Event& event) override;
   Status copy_marked(std::span<const Copy> copies, CopyPriority priority, Event& event) override;
   Status wait(const Event& event) override;
+  Status signal(Semaphore& semaphore, std::uint32_t value) override;
+  Status wait(const Semaphore& semaphore, std::uint32_t value) override;
   Status synchronize(Nanos timeout) override;
 
   // Work of kernels, in order with the rest (cuda_device.h).
@@ -63,7 +65,16 @@ class CudaStream final : public Stream {
   struct LaunchWork {
     Launch launch;
   };
-  using Work = std::variant<CopyWork, RunWork, RecordWork, WaitWork, LaunchWork>;
+  struct SignalWork {
+    const CudaSemaphore* semaphore;
+    std::uint32_t value;
+  };
+  struct AwaitWork {
+    const CudaSemaphore* semaphore;
+    std::uint32_t value;
+  };
+  using Work =
+      std::variant<CopyWork, RunWork, RecordWork, WaitWork, LaunchWork, SignalWork, AwaitWork>;
 
   struct Resolved {
     CudaDevicePointer address = 0;
@@ -87,6 +98,7 @@ class CudaStream final : public Stream {
 
   Status check_path(const Resolved& source, const Resolved& target) const;
   const CudaEvent& own(const Event& event) const;
+  const CudaSemaphore& own(const Semaphore& semaphore) const;
 
   // With mutex_ held.
   Status copy_one(const OneCopy& copy, const CudaScope& scope);
@@ -105,6 +117,8 @@ class CudaStream final : public Stream {
   Status issue_copies(CopyWork& work);
   Status issue_batch(CopyWork& work);
   Status perform_wait(const CudaRecord& record);
+  Status perform_signal(const SignalWork& signal);
+  Status perform_await(const AwaitWork& wait);
   Status launch(const Launch& launch);
   Status drain(Nanos timeout, bool stoppable);
 

@@ -37,6 +37,9 @@ class HostDevice final : public Device {
   Result<std::unique_ptr<Event>> make_event() override {
     return std::unique_ptr<Event>(std::make_unique<HostEvent>(machine_.events));
   }
+  Result<std::unique_ptr<Semaphore>> make_semaphore() override {
+    return std::unique_ptr<Semaphore>(std::make_unique<HostSemaphore>(machine_.semaphores));
+  }
 
  private:
   HostMachine::State& machine_;
@@ -94,6 +97,7 @@ Result<std::unique_ptr<Device>> HostMachine::open(const SliceSpec& slice) {
   capabilities.arena_bytes = extent * (slice.arena_bytes / extent);
   capabilities.copies_max = HostStream::kCopiesMax;
   capabilities.host_readable = true;
+  capabilities.semaphores = true;
   const auto& links = state_->options.links;
   capabilities.peer_copies =
       state_->options.devices > 1 &&

@@ -287,5 +287,20 @@ TEST_F(HostMachineTest, StressKeepsEveryByte) {
   EXPECT_EQ(machine_->accounted(0).count, sent.load());  // device0.in
 }
 
+TEST(HostMachine, AWaitForASemaphoreEndsWithItsStream) {
+  const RealClock clock;
+  HostMemory memory;
+  const auto machine = HostMachine::create({}, clock, memory).value();
+  const auto device = machine->open({.name = "d"}).value();
+  const auto never = device->make_semaphore().value();
+  const auto mark = device->make_event().value();
+  auto s = device->make_stream("s").value();
+  ASSERT_TRUE(s->wait(*never, 1).ok());
+  ASSERT_TRUE(s->record(*mark).ok());
+  EXPECT_EQ(mark->wait(millis(5)).error().code, ErrorCode::kDeadlineExceeded);
+  s.reset();
+  EXPECT_EQ(mark->wait(seconds(60)).error().code, ErrorCode::kCancelled);
+}
+
 }  // namespace
 }  // namespace causeway::device

@@ -6,6 +6,7 @@
 
 #include "device/host/event_board.h"
 #include "device/host/host_machine.h"
+#include "device/host/host_semaphore.h"
 #include "device/host/link_pacer.h"
 
 namespace causeway::device {
@@ -35,6 +36,7 @@ class HostMachine::State {
   HostMemory& memory;
   LinkPacer pacer;
   EventBoard events;
+  SemaphoreBoard semaphores;
 
   mutable std::mutex mutex;  // guards what follows
   std::map<DeviceId, Opened> devices;

@@ -28,6 +28,7 @@ HostStream::~HostStream() {
   }
   machine_.pacer.wake();
   machine_.events.wake();
+  machine_.semaphores.wake();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -103,6 +104,26 @@ Status HostStream::wait(const Event& event) {
   return submit(WaitWork{record});
 }
 
+const HostSemaphore& HostStream::own(const Semaphore& semaphore) const {
+  const auto* own = dynamic_cast<const HostSemaphore*>(&semaphore);
+  CAUSEWAY_CHECK(own != nullptr && &own->board() == &machine_.semaphores,
+                 "the semaphore belongs to another machine");
+  return *own;
+}
+
+Status HostStream::signal(Semaphore& semaphore, std::uint32_t value) {
+  (void)own(semaphore);
+  const std::lock_guard lock(mutex_);
+  return submit(SignalWork{static_cast<HostSemaphore*>(&semaphore), value});
+}
+
+Status HostStream::wait(const Semaphore& semaphore, std::uint32_t value) {
+  const HostSemaphore& counter = own(semaphore);
+  if (reached(counter.value(), value)) return {};
+  const std::lock_guard lock(mutex_);
+  return submit(AwaitWork{&counter, value});
+}
+
 Status HostStream::submit(Work work) {
   if (queue_.size() >= kQueueMax) return failure_.full(kQueueMax);
   queue_.push_back(std::move(work));
@@ -160,6 +181,13 @@ Status HostStream::perform(Work& work) {
   }
   if (auto* wait = std::get_if<WaitWork>(&work)) {
     return machine_.events.wait_unless(wait->record, stop_);
+  }
+  if (const auto* signal = std::get_if<SignalWork>(&work)) {
+    signal->semaphore->raise(signal->value);
+    return {};
+  }
+  if (const auto* wait = std::get_if<AwaitWork>(&work)) {
+    return machine_.semaphores.wait_unless(*wait->semaphore, wait->value, stop_);
   }
   return std::get<RunWork>(work).work();
 }

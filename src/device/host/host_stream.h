@@ -50,6 +50,8 @@ class HostStream final : public Stream {
   Status run(std::function<Status()> work) override;
   Status record(Event& event) override;
   Status wait(const Event& event) override;
+  Status signal(Semaphore& semaphore, std::uint32_t value) override;
+  Status wait(const Semaphore& semaphore, std::uint32_t value) override;
   Status synchronize(Nanos timeout) override;
 
  private:
@@ -66,13 +68,22 @@ class HostStream final : public Stream {
   struct WaitWork {
     EventRecord record;
   };
-  using Work = std::variant<CopyWork, RunWork, RecordWork, WaitWork>;
+  struct SignalWork {
+    HostSemaphore* semaphore;
+    std::uint32_t value;
+  };
+  struct AwaitWork {
+    const HostSemaphore* semaphore;
+    std::uint32_t value;
+  };
+  using Work = std::variant<CopyWork, RunWork, RecordWork, WaitWork, SignalWork, AwaitWork>;
 
   struct Resolved {
     std::byte* bytes = nullptr;
     int end = kHostEnd;
   };
   Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes) const;
+  const HostSemaphore& own(const Semaphore& semaphore) const;
   // With mutex_ held.
   Status submit(Work work);
   void loop();

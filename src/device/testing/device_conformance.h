@@ -47,6 +47,7 @@ class DeviceConformance : public ::testing::TestWithParam<ConformanceBackend> {
 
   std::unique_ptr<Stream> stream(int device = 0);
   std::unique_ptr<Event> event();
+  std::unique_ptr<Semaphore> semaphore(int device = 0);
   MemoryAddress host(Bytes offset) const;
   MemoryAddress arena(Bytes offset, int device = 0) const;
   Status copy(Stream& on, const Copy& copy);

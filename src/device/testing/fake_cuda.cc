@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
@@ -18,6 +19,9 @@ constexpr unsigned kSmUnit = 8;
 FakeCuda* driver = nullptr;
 
 void* pointer(CudaDevicePointer address) { return reinterpret_cast<void*>(address); }
+std::atomic_ref<unsigned> word(CudaDevicePointer address) {
+  return std::atomic_ref(*reinterpret_cast<unsigned*>(address));
+}
 
 }  // namespace
 
@@ -56,6 +60,9 @@ struct FakeCudaEntries {
   static int cuDeviceGetAttribute(int* value, int attribute, int) {
     const Lock lock(driver->mutex_);
     *value = attribute == kCudaAttributeSms ? driver->options_.sms : 1;
+    if (attribute == kCudaAttributeStreamMemoryOperations) {
+      *value = driver->options_.memory_operations ? 1 : 0;
+    }
     return driver->enter("cuDeviceGetAttribute");
   }
   static int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
@@ -212,7 +219,7 @@ struct FakeCudaEntries {
     const Context* context = driver->streams_.at(stream)->context;
     if (!driver->current_is(context)) return kInvalidContext;
     if (!driver->reachable(target, bytes, context->gpu)) return kInvalidValue;
-    std::memset(pointer(target), value, bytes);
+    driver->enqueue(stream, [=] { return std::memset(pointer(target), value, bytes) != nullptr; });
     return 0;
   }
   static int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned) {
@@ -283,6 +290,7 @@ struct FakeCudaEntries {
   }
   static int cuStreamDestroy_v2(CUstream_st* stream) {
     const Lock lock(driver->mutex_);
+    driver->advance();
     driver->streams_.erase(stream);
     return driver->enter("cuStreamDestroy_v2");
   }
@@ -290,12 +298,39 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuStreamQuery")) return result;
     FakeCuda::Stream& asked = *driver->streams_.at(stream);
+    if (!asked.blocked.empty()) return kCudaNotReady;
     return driver->ready(asked.polls, asked.at) ? 0 : kCudaNotReady;
   }
   static int cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuStreamWaitEvent")) return result;
-    return driver->streams_.contains(stream) && driver->events_.contains(event) ? 0 : 400;
+    if (!driver->streams_.contains(stream) || !driver->events_.contains(event)) return 400;
+    const std::int64_t record = driver->events_.at(event)->record;
+    driver->enqueue(stream, [record] { return !driver->blocked_records_.contains(record); });
+    return 0;
+  }
+  static int cuStreamWaitValue32_v2(CUstream_st* stream, CudaDevicePointer address, unsigned value,
+                                    unsigned flags) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuStreamWaitValue32_v2")) return result;
+    if (flags != kCudaWaitGreaterOrEqual) return kInvalidValue;
+    if (const int result = driver->stream_word(stream, address)) return result;
+    driver->enqueue(stream, [address, value] {
+      return static_cast<int>(word(address).load(std::memory_order_acquire) - value) >= 0;
+    });
+    return 0;
+  }
+  static int cuStreamWriteValue32_v2(CUstream_st* stream, CudaDevicePointer address, unsigned value,
+                                     unsigned flags) {
+    const Lock lock(driver->mutex_);
+    if (const int result = driver->enter("cuStreamWriteValue32_v2")) return result;
+    if (flags != kCudaWriteDefault) return kInvalidValue;
+    if (const int result = driver->stream_word(stream, address)) return result;
+    driver->enqueue(stream, [address, value] {
+      word(address).store(value, std::memory_order_release);
+      return true;
+    });
+    return 0;
   }
   static int cuStreamIsCapturing(CUstream_st*, int* status) {
     const Lock lock(driver->mutex_);
@@ -323,18 +358,31 @@ struct FakeCudaEntries {
     FakeCuda::Event& recorded = *driver->events_.at(event);
     FakeCuda::Stream& on = *driver->streams_.at(stream);
     if (recorded.context != on.context) return 400;  // as the driver: one context only
-    recorded.polls = driver->options_.polls_until_ready;
-    on.polls = driver->options_.polls_until_ready;
-    recorded.recorded = true;
-    recorded.at = driver->next_at_++;
-    recorded.time = driver->clock_.now();
-    on.at = recorded.at;
+    const std::int64_t record = driver->next_record_++;
+    recorded.record = record;
+    driver->blocked_records_.insert(record);
+    driver->enqueue(stream, [&on, event, record] { return reach(on, event, record); });
     return 0;
+  }
+  // A stream has come to an event's record; the event may be gone, or recorded again.
+  static bool reach(FakeCuda::Stream& on, CUevent_st* event, std::int64_t record) {
+    driver->blocked_records_.erase(record);
+    on.polls = driver->options_.polls_until_ready;
+    on.at = driver->next_at_++;
+    const auto found = driver->events_.find(event);
+    if (found == driver->events_.end() || found->second->record != record) return true;
+    FakeCuda::Event& recorded = *found->second;
+    recorded.polls = driver->options_.polls_until_ready;
+    recorded.recorded = true;
+    recorded.at = on.at;
+    recorded.time = driver->clock_.now();
+    return true;
   }
   static int cuEventQuery(CUevent_st* event) {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuEventQuery")) return result;
     FakeCuda::Event& asked = *driver->events_.at(event);
+    if (driver->blocked_records_.contains(asked.record)) return kCudaNotReady;
     return driver->ready(asked.polls, asked.at) ? 0 : kCudaNotReady;
   }
   static int cuEventElapsedTime_v2(float* milliseconds, CUevent_st* start, CUevent_st* end) {
@@ -470,6 +518,7 @@ std::string FakeCuda::leaks() const {
 }
 
 int FakeCuda::enter(const char* name) {
+  advance();
   ++calls_;
   ++calls_of_[name];
   if (lost_ != 0) return lost_;
@@ -529,7 +578,30 @@ int FakeCuda::copy(CudaDevicePointer target, CudaDevicePointer source, std::size
   if (!reachable(target, bytes, context->gpu) || !reachable(source, bytes, context->gpu)) {
     return kInvalidValue;
   }
-  std::memmove(pointer(target), pointer(source), bytes);
+  enqueue(stream, [=] { return std::memmove(pointer(target), pointer(source), bytes) != nullptr; });
+  return 0;
+}
+
+void FakeCuda::enqueue(CUstream_st* stream, std::function<bool()> work) {
+  auto& blocked = streams_.at(stream)->blocked;
+  if (!blocked.empty() || !work()) blocked.push_back(std::move(work));
+}
+
+// One stream's work may be what another's waits for.
+void FakeCuda::advance() {
+  for (bool any = true; any;) {
+    any = false;
+    for (auto& [handle, stream] : streams_) {
+      auto& blocked = stream->blocked;
+      for (; !blocked.empty() && blocked.front()(); any = true) blocked.pop_front();
+    }
+  }
+}
+
+// What streams wait for or write is reachable and aligned.
+int FakeCuda::stream_word(CUstream_st* stream, CudaDevicePointer address) const {
+  const Context* context = streams_.at(stream)->context;
+  if (address % 4 != 0 || !reachable(address, 4, context->gpu)) return kInvalidValue;
   return 0;
 }
 

@@ -2,11 +2,14 @@
 // of ordinary memory that do work at once, with the driver's own rules checked (a current context,
 // registered host memory, access to peers) and its faults planted.
 //
-// Not a model of speed or asynchrony: events only take a while to be noticed. One at a time in a
-// process, since the driver's functions carry no state; thread-safe.
+// Not a model of speed or asynchrony: events only take a while to be noticed, and what stands
+// behind a wait for a word of memory is done by the first call that finds the value there. One at a
+// time in a process, since the driver's functions carry no state; thread-safe.
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,7 +28,8 @@ struct FakeCudaOptions {
   int sms = 132;
   Bytes memory = mib(256);  // of each GPU
   bool peers = true;
-  int polls_until_ready = 2;  // queries that an event or stream answers with "not ready" first
+  bool memory_operations = true;  // streams wait for words of memory
+  int polls_until_ready = 2;      // queries that an event or stream answers with "not ready" first
   int driver_version = kCudaVersionMin;
 };
 
@@ -63,6 +67,8 @@ class FakeCuda {
     int polls = 0;
     int priority = 0;
     std::int64_t at = -1;  // of the last event recorded
+    // A wait that has not ended and what stands behind it; each says whether it is done.
+    std::deque<std::function<bool()>> blocked;
   };
   struct Event {
     Context* context = nullptr;
@@ -70,6 +76,7 @@ class FakeCuda {
     bool recorded = false;
     std::int64_t at = 0;  // its number
     Nanos time;
+    std::int64_t record = 0;  // the last of it
   };
   struct Allocation {
     int gpu = 0;
@@ -88,6 +95,10 @@ class FakeCuda {
   bool current_is(const Context* context);
   bool ready(int& polls, std::int64_t at);
   bool may_map(CudaDevicePointer address, std::size_t bytes) const;
+  // Does the work now, or when what stands before it in the stream is done.
+  void enqueue(CUstream_st* stream, std::function<bool()> work);
+  void advance();
+  int stream_word(CUstream_st* stream, CudaDevicePointer address) const;
   bool reachable(CudaDevicePointer address, std::size_t bytes, int gpu) const;
   int copy(CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,
            CUstream_st* stream);
@@ -117,6 +128,8 @@ class FakeCuda {
   // Recorded events are numbered; what was recorded before one that is ready is ready, anywhere.
   std::int64_t next_at_ = 0;
   std::int64_t noticed_ = -1;
+  std::int64_t next_record_ = 1;
+  std::set<std::int64_t> blocked_records_;
   const RealClock clock_;
 };
 

@@ -694,6 +694,13 @@ FAKE cuStreamBatchMemOp_v2(CUstream_st* named, unsigned count, CudaMemoryOperati
     }
   });
 }
+// In the table of device/cuda; the preload library calls neither.
+FAKE cuStreamWaitValue32_v2(CUstream_st*, CudaDevicePointer, unsigned, unsigned) {
+  return kNotSupported;
+}
+FAKE cuStreamWriteValue32_v2(CUstream_st*, CudaDevicePointer, unsigned, unsigned) {
+  return kNotSupported;
+}
 
 // ---- Copies.
 

@@ -8,6 +8,7 @@ namespace {
 using device::Copy;
 using device::CopyPriority;
 using device::Event;
+using device::Semaphore;
 using device::Stream;
 
 const Error kInjected{ErrorCode::kDevice, "a fault of the test"};
@@ -31,6 +32,12 @@ class FaultyStream final : public Stream {
   Status run(std::function<Status()> work) override { return inner_->run(std::move(work)); }
   Status record(Event& event) override { return inner_->record(event); }
   Status wait(const Event& event) override { return inner_->wait(event); }
+  Status signal(Semaphore& semaphore, std::uint32_t value) override {
+    return inner_->signal(semaphore, value);
+  }
+  Status wait(const Semaphore& semaphore, std::uint32_t value) override {
+    return inner_->wait(semaphore, value);
+  }
   Status synchronize(Nanos timeout) override { return inner_->synchronize(timeout); }
 
  private:

@@ -53,6 +53,9 @@ class FaultyDevice final : public device::Device {
   Result<std::unique_ptr<device::Stream>> make_stream(const std::string& name) override;
   Result<std::unique_ptr<device::Event>> make_event() override { return inner_.make_event(); }
   Result<std::unique_ptr<device::Event>> make_mark() override { return inner_.make_mark(); }
+  Result<std::unique_ptr<device::Semaphore>> make_semaphore() override {
+    return inner_.make_semaphore();
+  }
   Status make_reachable(device::HostAddress address, Bytes bytes) override {
     return inner_.make_reachable(address, bytes);
   }

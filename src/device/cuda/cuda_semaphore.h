@@ -1,0 +1,65 @@
+// Semaphores of the CUDA backend: words of pinned host memory, which streams write and wait for
+// (cuStreamWriteValue32, cuStreamWaitValue32) and the host reads. Private to device/cuda.
+//
+//   pool ── page, 64 KiB of pinned memory ── 1,024 slots, each a word at the start of its own cache
+//                                            line, so that what polls one slows down no other
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "device/cuda/cuda_pinned.h"
+#include "device/cuda/cuda_types.h"
+#include "device/device.h"
+
+namespace causeway::device {
+
+class CudaContext;
+class CudaEventBoard;
+
+// The slots of a machine. Pages are made when needed and stay. Thread-safe.
+class CudaSemaphorePool {
+ public:
+  struct Slot {
+    std::uint32_t* word = nullptr;  // as the host sees it
+    CudaDevicePointer seen = 0;     // as all GPUs do
+  };
+  // A slot at 0; a new page is made through `slice`. kResourceExhausted.
+  Result<Slot> take(Device& slice);
+  // No work that mentions it may be left.
+  void give_back(const Slot& slot);
+
+ private:
+  Status grow(Device& slice);  // with mutex_ held
+
+  std::mutex mutex_;  // guards what follows; taken before the host regions'
+  std::vector<CudaPinned> pages_;
+  std::vector<Slot> free_;
+};
+
+class CudaSemaphore final : public Semaphore {
+ public:
+  // `sleepers` is where waits of the host pause.
+  CudaSemaphore(CudaSemaphorePool& pool, CudaSemaphorePool::Slot slot, CudaContext& context,
+                CudaEventBoard& sleepers)
+      : pool_(pool), slot_(slot), context_(context), sleepers_(sleepers) {}
+  ~CudaSemaphore() override;
+  CudaSemaphore(const CudaSemaphore&) = delete;
+  CudaSemaphore& operator=(const CudaSemaphore&) = delete;
+
+  std::uint32_t value() const override;
+  void raise(std::uint32_t value) override;
+  Status wait(std::uint32_t value, Nanos timeout) const override;
+
+  CudaDevicePointer seen() const { return slot_.seen; }
+  const CudaSemaphorePool& pool() const { return pool_; }
+
+ private:
+  CudaSemaphorePool& pool_;
+  const CudaSemaphorePool::Slot slot_;
+  CudaContext& context_;
+  CudaEventBoard& sleepers_;
+};
+
+}  // namespace causeway::device
