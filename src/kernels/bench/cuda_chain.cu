@@ -65,8 +65,9 @@ struct Reader {
   CAUSEWAY_DEVICE void finish() {
     fill();
     while (seen < asked) {
-      ptx::barrier_wait(barriers + seen % pieces * 8,
-                        static_cast<std::uint32_t>(seen / pieces) & 1);
+      // Bytes that were asked for: they come, or the read faults.
+      ptx::barrier_wait_covered(barriers + seen % pieces * 8,
+                                static_cast<std::uint32_t>(seen / pieces) & 1);
       if constexpr (kSums) add();
       ++seen;
       ask();

@@ -137,7 +137,7 @@ struct FewScore {
     const float factor = rsqrtf(mean + args.front.epsilon);
     ptx::barrier_wait_covered(place.full, 0);  // not before: residual and weights come together
     const auto* weights = place.shared.of<const Bf16x8>(place.ring);
-    beside(token, weights, [&](int v, float (&x)[8], const float (&w)[8]) {
+    beside(token, weights, [&](int v, float(&x)[8], const float(&w)[8]) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) x[j] *= factor * w[j];
       x_of(token)[v] = narrow(x);
@@ -149,7 +149,7 @@ struct FewScore {
       weights += args.hidden / 8;
       float score = 0;
       if (e < args.experts) {
-        beside(token, weights, [&](int, const float (&x)[8], const float (&w)[8]) {
+        beside(token, weights, [&](int, const float(&x)[8], const float(&w)[8]) {
 #pragma unroll
           for (int j = 0; j < 8; ++j) score += x[j] * w[j];
         });
