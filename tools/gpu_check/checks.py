@@ -183,6 +183,14 @@ class Checks:
                           150, parsers.engine_rows("bench engine", SHAREGPT_BAR, NOT_OVERLAPPED_MAX),
                           files=("json",), missing=missing)
 
+    def switch_figures(self):
+        """Switching between models of Llama-3.1-8B's shape, with room for two of three."""
+        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
+        missing = "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+        return self.bench("bench switch", "causeway",
+                          ["bench", "switch", "--model-config", file, "--json", "{json}"], 90,
+                          parsers.switch_rows("bench switch"), files=("json",), missing=missing)
+
     def workload_figures(self, gpus):
         """Small models' sleep and wake, and a short prefix's KV, without and with the preload library."""
         library = self.places.library("libcauseway-preload.so")
@@ -222,7 +230,7 @@ class Checks:
                           ["bench", "gemm", "--home", "peer", "--json", "{json}"], 60,
                           parsers.home_rows("bench gemm peer"), files=("json",),
                           missing="" if gpus > 1 else "it needs a second GPU")
-        return [llama, self.engine_figures(),
+        return [llama, self.engine_figures(), self.switch_figures(),
                 self.model_figures("Qwen3-30B-A3B", MOE_BARS, ["--prefill", "2048"]),
                 self.bench("bench gemm", "gemm_gpu_bench", ["--what", "read,weights,peak,chain"], 60,
                            parsers.gemm_rows("bench gemm")),

@@ -130,6 +130,21 @@ class Parsers(unittest.TestCase):
         self.assertEqual([r.verdict for r in rows], ["pass", "miss"])
         self.assertTrue(rows[0].measured.startswith("1.30 ×"))
 
+    def test_switch(self):
+        first = {"what": "first token", "unit": "ms", "measured": 280.0, "limit": 270.0,
+                 "limit_name": "link", "wanted": 290.0, "met": True}
+        bytes_crossed = {"what": "bytes", "unit": "GB", "measured": 15.2, "limit": 15.0,
+                         "limit_name": "once", "wanted": 15.1, "met": False}
+        alone = {"what": "cached", "unit": "ms", "measured": 12.0, "limit": 0, "limit_name": "",
+                 "wanted": 0, "met": True}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"rows": [first, bytes_crossed, alone]}, file)
+            file.flush()
+            rows = parsers.switch_rows("s")(outcome("", files={"json": Path(file.name)}))
+        self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured"])
+        self.assertEqual((rows[0].limit, rows[0].wanted), ("270.00 ms (link)", "≤ 290.00 ms"))
+        self.assertEqual((rows[2].limit, rows[2].wanted), ("", ""))
+
     def test_workloads(self):
         row = {"workload": "sleep mode", "what": "m", "phase": "wake", "preloaded": 0.5,
                "speed_up": 1.5, "limit": 0.4}

@@ -15,8 +15,9 @@ LAYERS = {
     "request": 4,
     "model": 5, "schedule": 5,
     "engine": 6,
-    "fleet": 7,
-    "server": 8, "simulate": 8,
+    "slice": 7,
+    "fleet": 8,
+    "server": 9, "simulate": 9,
 }
 
 # pattern, what to use instead, pattern of the paths where it is allowed
