@@ -26,6 +26,7 @@ class RegisteringDevice final : public Device {
     return unsupported("no streams");
   }
   Result<std::unique_ptr<Event>> make_event() override { return unsupported("no events"); }
+  Result<std::unique_ptr<Semaphore>> make_semaphore() override { return unsupported("no events"); }
   Status make_reachable(HostAddress address, Bytes bytes) override {
     EXPECT_EQ(address.region, RegionId(3));
     if (std::ssize(pieces) == fail_at) return exhausted("no more pages");

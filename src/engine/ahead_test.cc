@@ -20,8 +20,8 @@ class HostSlice {
   explicit HostSlice(std::uint64_t seed) {
     const model::ModelConfig config = tiny_config(model::Family::kLlama);
     // In f32 what a batch is made of does not show in the logits, but for a rounding of 2^-24.
-    const auto plan = model::plan_weights(config, DType::kF32);
-    weights_ = tiny_weights(plan, DType::kF32, seed);
+    const auto placed = weights::lay_out(model::plan_weights(config, DType::kF32)).value();
+    weights_ = tiny_weights(placed, seed);
     auto region = memory_.allocate({.name = "kv frames", .bytes = kFrame * kFrames});
     EXPECT_TRUE(region.ok());
     auto started = HostExecutor::start(
@@ -33,8 +33,7 @@ class HostSlice {
     tokens_per_block_ = layout->tokens;
     const Status added = executor_->add_model(
         kTinyModel, {.forward = std::make_unique<model::HostForward>(
-                         config, std::make_unique<model::PlacedModel>(plan, weights_.data(),
-                                                                      weights::WeightPlace::kHome)),
+                         config, weights::PlacedWeights{&placed, weights_.data()}),
                      .layout = *layout,
                      .kv_dtype = DType::kF32});
     EXPECT_TRUE(added.ok()) << added.error().message;

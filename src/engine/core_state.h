@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +37,7 @@ struct Sequence {
 
 struct ModelEntry {
   ModelFacts facts;
+  std::int64_t arrived = 0;       // requests since the cache was last told
   request::Observation counters;  // those since start only
 };
 
@@ -45,15 +47,17 @@ struct StepInFlight {
   schedule::Decision decision;
   std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended meanwhile
   std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
+  std::vector<weights::WeightView> weights;  // as submitted
   std::string
       refused;  // why the executor did not take it; it fails when those before it have ended
 };
 
 class EngineCore::State {
  public:
-  State(const CoreOptions& options_in, StepExecutor& executor_in)
+  State(const CoreOptions& options_in, StepExecutor& executor_in, weights::WeightCache* cache_in)
       : options(options_in),
         executor(executor_in),
+        cache(cache_in),
         kv({.frames = options_in.frames,
             .prefix_caching = options_in.prefix_caching,
             .hash_seed = options_in.prefix_hash_seed}),
@@ -76,6 +80,19 @@ class EngineCore::State {
            (in_flight() == 0 || steps[slot_of(steps_started - 1)].refused.empty());
   }
 
+  // When the oldest step is taken to hang.
+  std::optional<Nanos> step_deadline() const {
+    if (in_flight() == 0 || hung) return std::nullopt;
+    return oldest().started + step_timeout;
+  }
+
+  // Tells the cache who wants what, and ends the requests of models whose weights cannot be
+  // brought.
+  void update_weights(Nanos now);
+  // Whether a step of the model may be submitted now; if only time is missing, notes when to ask
+  // again.
+  bool weights_allow(ModelId model, Nanos now);
+
   // Whether a step of the model is in flight.
   bool in_step(ModelId model) const;
   Sequence& sequence_of(RequestId request);
@@ -89,6 +106,8 @@ class EngineCore::State {
   // Fails the steps whose turn it is and that were refused.
   void end_refused(Nanos now);
 
+  // The oldest step reads no weights any more. An error: some of them did not arrive.
+  Status end_weights(Nanos now);
   void finish_step(const request::StepResult& result, Nanos now);
   void fail_step(const std::string& why, Nanos now);
   void complete_step(const request::StepResult& result, Nanos now);
@@ -108,6 +127,7 @@ class EngineCore::State {
 
   CoreOptions options;
   StepExecutor& executor;
+  weights::WeightCache* const cache;
   kv::KvCache kv;
   const int steps_in_flight_max;
   const Nanos step_timeout;
@@ -117,6 +137,11 @@ class EngineCore::State {
   std::array<StepInFlight, kStepsInFlightMax> steps;  // by slot_of
   std::int64_t steps_started = 0;                     // the id of the next
   std::int64_t steps_ended = 0;                       // the id of the oldest in flight
+  // Models that were passed over by the last decision, because their weights are on their way; and
+  // when the first of them may be stepped, as far as that is known.
+  bool awaiting_weights = false;
+  std::optional<Nanos> weights_look;
+  std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
   std::vector<request::Output> outputs;

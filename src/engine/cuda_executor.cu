@@ -14,8 +14,8 @@
 #include "engine/cuda_mirror.cuh"
 #include "engine/cuda_sampler.h"
 #include "engine/executor_models.h"
-#include "kernels/cuda_status.cuh"
 #include "kernels/pending_tokens/pending_tokens.h"
+#include "kernels/small_copy/small_copy.h"
 
 namespace causeway::engine {
 namespace {
@@ -51,8 +51,9 @@ class CudaExecutor::State {
 
   Status open();
   Status open(Flight& flight);
-  Status start_step(const request::Batch& batch, CudaModel& cuda_model);
-  Status enqueue(const request::Batch& batch, CudaModel& cuda_model);
+  Status start_step(const request::Batch& batch, weights::StepWeights weights,
+                    CudaModel& cuda_model);
+  Status enqueue(const request::Batch& batch, weights::StepWeights weights, CudaModel& cuda_model);
   Status upload(const request::Batch& batch, const model::StepShape& shape, Flight& flight);
   Status bring_tables(const request::Batch& batch, Flight& flight);
   Status settle(Nanos timeout);
@@ -115,7 +116,8 @@ Status CudaExecutor::State::upload(const request::Batch& batch, const model::Ste
 }
 
 // When the step before is done: its tokens into the tables, and the tables to where kernels and
-// graphs read them. By a copy, not a kernel: the step's first kernels overlap with kernels.
+// graphs read them. The kernels behind wait for the copy's end before they read the tables, or
+// stand behind one that does (rope's and embedding's let nothing start before).
 Status CudaExecutor::State::bring_tables(const request::Batch& batch, Flight& flight) {
   const bool pending = std::any_of(batch.tokens.begin(), batch.tokens.end(), request::is_pending);
   const CudaChosen chosen = before().sampler.chosen();
@@ -127,14 +129,14 @@ Status CudaExecutor::State::bring_tables(const request::Batch& batch, Flight& fl
                                                .rows = chosen.rows},
                                               cuda()));
   }
-  return kernels::cuda_status(
-      cudaMemcpyAsync(workspace.tables(), flight.tables.device(),
-                      static_cast<std::size_t>(tables_used) * sizeof(std::int32_t),
-                      cudaMemcpyDeviceToDevice, cuda()),
-      "copying a step's tables");
+  return kernels::small_copy::run({.target = workspace.tables(),
+                                   .source = flight.tables.device(),
+                                   .bytes = Bytes(tables_used * 4)},
+                                  cuda());
 }
 
-Status CudaExecutor::State::enqueue(const request::Batch& batch, CudaModel& cuda_model) {
+Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWeights weights,
+                                    CudaModel& cuda_model) {
   for (const FrameId frame : batch.frames) {
     CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
   }
@@ -145,7 +147,7 @@ Status CudaExecutor::State::enqueue(const request::Batch& batch, CudaModel& cuda
   CAUSEWAY_TRY(stream->record(*flight.begun));
   CAUSEWAY_TRY(bring_tables(batch, flight));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
-  CAUSEWAY_TRY(cuda_model.forward->run(shape, kv, cuda()));
+  CAUSEWAY_TRY(cuda_model.forward->run(shape, kv, {weights, stream.get()}, cuda()));
   const CudaLogits logits{.data = cuda_model.forward->logits(),
                           .vocab = cuda_model.forward->config().vocab};
   CAUSEWAY_TRY(flight.sampler.enqueue(logits, before().sampler.chosen(), cuda()));
@@ -160,7 +162,8 @@ Status CudaExecutor::State::settle(Nanos timeout) {
   return late ? uploaded : run;
 }
 
-Status CudaExecutor::State::start_step(const request::Batch& batch, CudaModel& cuda_model) {
+Status CudaExecutor::State::start_step(const request::Batch& batch, weights::StepWeights weights,
+                                       CudaModel& cuda_model) {
   const model::CudaStepLimits& limits = workspace.limits();
   if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.places ||
       std::ssize(batch.frames) > limits.frames) {
@@ -173,7 +176,7 @@ Status CudaExecutor::State::start_step(const request::Batch& batch, CudaModel& c
   Flight& flight = next();
   flight.step = batch.step;
   flight.abandoned.reset();
-  const Status enqueued = enqueue(batch, cuda_model);
+  const Status enqueued = enqueue(batch, weights, cuda_model);
   if (enqueued.ok()) return {};
   const Status settled = settle(kSettle);
   if (settled.ok() || settled.error().code != ErrorCode::kDeadlineExceeded) return enqueued;
@@ -227,9 +230,9 @@ const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
 
 Status CudaExecutor::health() const { return state_->slice.health(); }
 
-Status CudaExecutor::submit(request::Batch batch) {
+Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) {
   CAUSEWAY_ASSIGN(CudaModel * cuda_model, state_->models.begin_step(batch.model));
-  Status started = state_->start_step(batch, *cuda_model);
+  Status started = state_->start_step(batch, weights, *cuda_model);
   if (started.ok()) {
     ++state_->submitted;
   } else {

@@ -58,7 +58,7 @@ class CudaExecutor final : public StepExecutor {
   const Capabilities& capabilities() const override;
   // kUnavailable while two steps are in flight; kNotFound for a model that was not added;
   // kInvalidArgument for a step beyond the workspace's limits; kDevice.
-  Status submit(request::Batch batch) override;
+  Status submit(request::Batch batch, weights::StepWeights weights) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
   Status health() const override;
 

@@ -57,9 +57,11 @@ class Slices {
  public:
   Slices(const model::ModelConfig& config, device::Device& device, std::uint64_t seed,
          const model::CudaStepLimits& limits)
-      : config_(config), plan_(model::plan_weights(config, DType::kBF16)), device_(device) {
+      : config_(config),
+        placed_(must(weights::lay_out(model::plan_weights(config, DType::kBF16)), "the layout")),
+        device_(device) {
     layout_ = must(kv::plan_block(model::kv_shape(config, DType::kBF16), kFrame), "the block");
-    host_weights_ = tiny_weights(plan_, DType::kBF16, seed);
+    host_weights_ = tiny_weights(placed_, seed);
     open_host();
     open_gpu(limits);
   }
@@ -70,12 +72,10 @@ class Slices {
 
   CudaModel model_on_gpu() {
     const auto current = must(device::CudaCurrent::enter(device_), "the context");
-    auto weights = std::make_unique<model::PlacedModel>(plan_, weights_.data(),
-                                                        weights::WeightPlace::kResident);
-    return {
-        .forward = must(model::CudaForward::create(config_, std::move(weights), *workspace_, {}),
-                        "the forward pass"),
-        .layout = layout_};
+    return {.forward = must(model::CudaForward::create(
+                                config_, {.cached = {&placed_, weights_.data()}}, *workspace_, {}),
+                            "the forward pass"),
+            .layout = layout_};
   }
 
  private:
@@ -89,12 +89,11 @@ class Slices {
     host_ = must(HostExecutor::start(
                      {memory_.resolve({region, Bytes(0)}, bytes).data(), kFrame, kFrames}, clock_),
                  "the CPU's executor");
-    auto weights = std::make_unique<model::PlacedModel>(plan_, host_weights_.data(),
-                                                        weights::WeightPlace::kHome);
-    must(host_->add_model(kTinyModel, {.forward = std::make_unique<model::HostForward>(
-                                           config_, std::move(weights)),
-                                       .layout = layout_,
-                                       .kv_dtype = DType::kBF16}),
+    const weights::PlacedWeights weights{&placed_, host_weights_.data()};
+    must(host_->add_model(kTinyModel,
+                          {.forward = std::make_unique<model::HostForward>(config_, weights),
+                           .layout = layout_,
+                           .kv_dtype = DType::kBF16}),
          "the CPU's model");
   }
 
@@ -124,7 +123,7 @@ class Slices {
   }
 
   const model::ModelConfig config_;
-  const weights::LoadPlan plan_;
+  const weights::WeightLayout placed_;
   device::Device& device_;
   RealClock clock_;
   device::HostMemory memory_;
@@ -290,11 +289,11 @@ void check_refusals(device::Device& device, std::uint64_t seed, Report& report) 
   const auto code = [](const Status& status) {
     return status.ok() ? ErrorCode::kIo : status.error().code;
   };
-  report.check(code(gpu.submit(one_token_batch(1, ModelId(9)))) == ErrorCode::kNotFound,
+  report.check(code(gpu.submit(one_token_batch(1, ModelId(9)), {})) == ErrorCode::kNotFound,
                "a model that is not there");
-  must(gpu.submit(one_token_batch(2, kTinyModel)), "the first step");
-  must(gpu.submit(one_token_batch(3, kTinyModel)), "the second");
-  report.check(code(gpu.submit(one_token_batch(4, kTinyModel))) == ErrorCode::kUnavailable,
+  must(gpu.submit(one_token_batch(2, kTinyModel), {}), "the first step");
+  must(gpu.submit(one_token_batch(3, kTinyModel), {}), "the second");
+  report.check(code(gpu.submit(one_token_batch(4, kTinyModel), {})) == ErrorCode::kUnavailable,
                "a third step in flight");
   report.check(code(gpu.remove_model(kTinyModel)) == ErrorCode::kUnavailable,
                "removing a model that runs");
@@ -319,7 +318,7 @@ void check_refusals(device::Device& device, std::uint64_t seed, Report& report) 
   const TinyReport fits = run_requests(run, gpu, requests);
   for (const auto& [id, answer] : fits.answers) report.check(answer.error.empty(), answer.error);
   must(gpu.remove_model(kTinyModel), "removing the model");
-  report.check(code(gpu.submit(one_token_batch(5, kTinyModel))) == ErrorCode::kNotFound,
+  report.check(code(gpu.submit(one_token_batch(5, kTinyModel), {})) == ErrorCode::kNotFound,
                "a model that has left");
   must(gpu.add_model(kTinyModel, slices.model_on_gpu()), "adding it again");
   report.check(equal_to_the_bit(run_requests(run, gpu, requests).answers, fits.answers),

@@ -14,7 +14,6 @@
 #include "engine/cuda_executor.h"
 #include "engine/engine.h"
 #include "engine/testing/collecting_sink.h"
-#include "model/bench_model.h"
 #include "model/random_model.h"
 
 namespace causeway::engine {
@@ -57,10 +56,10 @@ class Serving {
     const auto current = must(device::CudaCurrent::enter(*device_), "the context");
     model::ModelConfig config = model::random_model_config(model::Family::kLlama);
     config.vocab = 1000;
-    const auto plan = model::plan_weights(config, DType::kBF16);
+    const auto placed =
+        must(weights::lay_out(model::plan_weights(config, DType::kBF16)), "the layout");
     device::Arena& arena = device_->arena();
-    weights_ = must(arena.allocate(arena.extents_for(model::PlacedModel::bytes_of(plan)),
-                                   device::Arena::End::kHigh),
+    weights_ = must(arena.allocate(arena.extents_for(placed.bytes), device::Arena::End::kHigh),
                     "memory for weights");
     kv_ = must(arena.allocate(arena.extents_for(kFrame * kFrames), device::Arena::End::kLow),
                "memory for KV");
@@ -75,12 +74,9 @@ class Serving {
                      "the executor");
     const auto layout =
         must(kv::plan_block(model::kv_shape(config, DType::kBF16), kFrame), "blocks");
-    auto forward =
-        must(model::CudaForward::create(config,
-                                        std::make_unique<model::PlacedModel>(
-                                            plan, weights_.data(), weights::WeightPlace::kResident),
-                                        *workspace_, {}),
-             "the forward pass");
+    auto forward = must(
+        model::CudaForward::create(config, {.cached = {&placed, weights_.data()}}, *workspace_, {}),
+        "the forward pass");
     must(executor_->add_model(ModelId(0), {.forward = std::move(forward), .layout = layout}),
          "the model");
     EngineOptions options;

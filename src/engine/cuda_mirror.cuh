@@ -2,14 +2,12 @@
 // regions of the machine's host memory, so that both are accounted for. Internal to this room.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <cstddef>
 
 #include "device/cuda/cuda_pinned.h"
-#include "kernels/cuda_status.cuh"
 #include "kernels/cuda_stream.h"
+#include "kernels/small_copy/small_copy.h"
 #include "model/cuda_workspace.h"
 
 namespace causeway::engine {
@@ -25,7 +23,7 @@ class CudaMirror {
   Status ensure(std::size_t count) {
     if (count <= capacity_) return {};
     const std::size_t wanted = std::max(count, 2 * capacity_);
-    const Bytes bytes(static_cast<std::int64_t>(wanted * sizeof(T)));
+    const Bytes bytes = bytes_of(wanted);
     CAUSEWAY_ASSIGN(auto host, device::CudaPinned::make(workspace_.device(), "step", bytes));
     CAUSEWAY_ASSIGN(auto device, workspace_.pieces().take(bytes));
     host_ = std::move(host);
@@ -33,20 +31,24 @@ class CudaMirror {
     capacity_ = wanted;
     return {};
   }
+  // Enqueued, by kernels: copy engines may be busy with weights.
   Status up(std::size_t count, kernels::CudaStream stream) {
-    return kernels::cuda_status(
-        cudaMemcpyAsync(device(), host(), count * sizeof(T), cudaMemcpyHostToDevice, stream),
-        "copying a step's tables");
+    return kernels::small_copy::run(
+        {.target = device(), .source = host(), .bytes = bytes_of(count)}, stream);
   }
   Status down(std::size_t count, kernels::CudaStream stream) {
-    return kernels::cuda_status(
-        cudaMemcpyAsync(host(), device(), count * sizeof(T), cudaMemcpyDeviceToHost, stream),
-        "copying what was sampled");
+    return kernels::small_copy::run(
+        {.target = host(), .source = device(), .bytes = bytes_of(count)}, stream);
   }
   T* host() const { return reinterpret_cast<T*>(host_.data()); }
   T* device() const { return reinterpret_cast<T*>(device_.data()); }
 
  private:
+  static_assert(sizeof(T) % 4 == 0);
+  static Bytes bytes_of(std::size_t count) {
+    return Bytes(static_cast<std::int64_t>(count * sizeof(T)));
+  }
+
   model::CudaWorkspace& workspace_;
   device::CudaPinned host_;
   device::Piece device_;

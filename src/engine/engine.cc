@@ -21,6 +21,8 @@ namespace {
 
 // While a step runs, the loop looks for new requests and cancellations this often.
 constexpr Nanos kInboxPoll = millis(5);
+// While it waits for weights, of which it also hears by poke().
+constexpr Nanos kWeightsPoll = millis(50);
 // While it stops, an engine looks this often whether its loop is held.
 constexpr Nanos kHeldPoll = millis(20);
 // Longer waits would overflow the system's clocks.
@@ -52,6 +54,7 @@ request::Output refusal(RequestId request, const Error& error) {
   output.finished = true;
   output.reason = request::FinishReason::kError;
   output.error = error.message;
+  output.code = error.code;
   return output;
 }
 
@@ -72,17 +75,19 @@ Status check_options(const EngineOptions& options) {
 class Engine::State {
  public:
   State(const EngineOptions& options_in, const Clock& clock_in, StepExecutor& executor_in,
-        OutputSink& sink_in)
+        OutputSink& sink_in, weights::WeightCache* cache_in)
       : options(options_in),
         clock(clock_in),
         executor(executor_in),
         sink(sink_in),
-        core(options_in.core, executor_in) {}
+        cache(cache_in),
+        core(options_in.core, executor_in, cache_in) {}
 
   void run();
   void take_commands(std::deque<Command>& commands);
   void apply(Command&& command, std::vector<request::Output>& refused);
   void await_step();
+  void await_weights();
   void watch_device();
   void deliver(std::vector<request::Output> outputs);
   void publish();
@@ -98,6 +103,7 @@ class Engine::State {
   const Clock& clock;
   StepExecutor& executor;
   OutputSink& sink;
+  weights::WeightCache* const cache;
 
   // The loop thread's own.
   EngineCore core;
@@ -110,6 +116,7 @@ class Engine::State {
   std::map<ModelId, ModelFront> models;
   std::unordered_map<RequestId, ModelId> live;
   std::set<ModelId> removals;  // drained, to be forgotten by the loop
+  bool poked = false;
   bool accepting = true;
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
@@ -132,8 +139,10 @@ void Engine::State::take_commands(std::deque<Command>& commands) {
   std::unique_lock lock(mutex);
   if (core.idle()) {
     beat = -1;
-    wake.wait(lock, [&] { return !inbox.empty() || !removals.empty() || cancel_everything; });
+    wake.wait(lock,
+              [&] { return !inbox.empty() || !removals.empty() || cancel_everything || poked; });
   }
+  poked = false;
   beat = clock.now().count;
   commands.swap(inbox);
   cancelling = cancel_everything;
@@ -170,6 +179,18 @@ void Engine::State::await_step() {
   } else {
     core.check_timeout(clock.now());
   }
+}
+
+// Nothing is in flight, but something waits for weights: requests, or a model that is to go.
+void Engine::State::await_weights() {
+  Nanos wait = kWeightsPoll;
+  if (const auto look = core.next_wakeup()) {
+    wait = std::clamp(*look - clock.now(), Nanos(0), kWeightsPoll);
+  }
+  std::unique_lock lock(mutex);
+  if (core.idle() && removals.empty()) return;
+  wake.wait_for(lock, wait_time(wait),
+                [&] { return !inbox.empty() || cancel_everything || poked; });
 }
 
 // After every step: an error that kills the device's context is found by the step it strikes.
@@ -220,7 +241,11 @@ void Engine::State::run() {
     publish();
     deliver(std::move(refused));
     deliver(core.take_outputs());
-    if (core.step_in_flight()) await_step();
+    if (core.step_in_flight()) {
+      await_step();
+    } else {
+      await_weights();
+    }
     watch_device();
     // With nothing left to run the loop goes to sleep: what the last step brought goes out first.
     if (core.idle()) {
@@ -240,9 +265,10 @@ void Engine::State::run() {
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options, const Clock& clock,
-                                              StepExecutor& executor, OutputSink& sink) {
+                                              StepExecutor& executor, OutputSink& sink,
+                                              weights::WeightCache* cache) {
   CAUSEWAY_TRY(check_options(options));
-  auto state = std::make_unique<State>(options, clock, executor, sink);
+  auto state = std::make_unique<State>(options, clock, executor, sink, cache);
   try {
     state->thread = std::thread([loop = state.get()] { loop->run(); });
   } catch (const std::system_error& error) {
@@ -262,6 +288,7 @@ Status Engine::add_model(ModelId model, const ModelFacts& facts) {
       facts.vocab < 0) {
     return invalid_argument("a model needs an id, a block of at least a token and a context");
   }
+  if (state_->cache != nullptr) CAUSEWAY_TRY(state_->cache->check_fits(facts.weights));
   const std::lock_guard lock(state_->mutex);
   if (!state_->accepting) return unavailable("the engine is stopping");
   if (!state_->models.emplace(model, ModelFront{.facts = facts}).second) {
@@ -333,6 +360,18 @@ Status Engine::submit(request::Request request) {
   state_->inbox.emplace_back(std::move(request));
   state_->wake.notify_one();
   return {};
+}
+
+std::int64_t Engine::unfinished(ModelId model) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto at = state_->models.find(model);
+  return at == state_->models.end() ? 0 : at->second.live;
+}
+
+void Engine::poke() {
+  const std::lock_guard lock(state_->mutex);
+  state_->poked = true;
+  state_->wake.notify_one();
 }
 
 void Engine::cancel(RequestId request) {

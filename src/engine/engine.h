@@ -33,10 +33,12 @@ struct EngineOptions {
 class Engine final : public SliceHandle {
  public:
   class State;
-  // Starts the loop's thread. Clock, executor and sink are borrowed and must outlive the engine.
-  // kInvalidArgument: options that make no sense; kResourceExhausted: no thread to be had.
+  // Starts the loop's thread. Clock, executor, sink and cache are borrowed and must outlive the
+  // engine; the cache is the loop's from now on. Without one every model can be stepped at any
+  // time. kInvalidArgument: options that make no sense; kResourceExhausted: no thread to be had.
   static Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const Clock& clock,
-                                               StepExecutor& executor, OutputSink& sink);
+                                               StepExecutor& executor, OutputSink& sink,
+                                               weights::WeightCache* cache = nullptr);
   explicit Engine(std::unique_ptr<State> state);  // for start()
   // As stop(Nanos(0)), but waits for a loop that its driver holds, however long.
   ~Engine() override;
@@ -44,7 +46,8 @@ class Engine final : public SliceHandle {
   Engine& operator=(const Engine&) = delete;
 
   // From now on the model's requests are accepted; the executor must know the model already.
-  // kInvalidArgument: known already, or facts that make no sense. Does not block on a step.
+  // kInvalidArgument: known already, or facts that make no sense; kResourceExhausted: its weights
+  // do not fit into the cache. Does not block on a step.
   Status add_model(ModelId model, const ModelFacts& facts);
   // Refuses the model's new requests (kUnavailable) at once, waits up to `timeout` for those it has
   // to end, then forgets the model: the executor may drop it. kDeadlineExceeded: requests are left,
@@ -57,11 +60,18 @@ class Engine final : public SliceHandle {
   // In order of ModelId. The frames are the slice's: one pool serves all its models.
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
+  // The model's requests that were taken and whose finished Output has not been delivered. Exact,
+  // where observe_models() is a snapshot.
+  std::int64_t unfinished(ModelId model) const;
+
   // Refuses new requests (kUnavailable), lets those it has end within `grace`, cancels the rest,
   // waits for the step in flight (step_timeout at the longest) and ends the thread. When it
   // returns, every request has had its finished Output, unless the driver holds the loop: then
   // observe() says that it hangs, and the thread is left. Idempotent.
   void stop(Nanos grace);
+
+  // Weights have arrived, or failed to: the loop looks at its cache. Does not block.
+  void poke();
 
  private:
   std::unique_ptr<State> state_;

@@ -10,8 +10,9 @@ namespace causeway::engine {
 
 using request::FinishReason;
 
-EngineCore::EngineCore(const CoreOptions& options, StepExecutor& executor)
-    : state_(std::make_unique<State>(options, executor)) {}
+EngineCore::EngineCore(const CoreOptions& options, StepExecutor& executor,
+                       weights::WeightCache* cache)
+    : state_(std::make_unique<State>(options, executor, cache)) {}
 EngineCore::~EngineCore() = default;
 
 Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
@@ -19,9 +20,14 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
       facts.vocab < 0) {
     return invalid_argument("a model needs an id, a block of at least a token and a context");
   }
-  if (!state_->models.emplace(model, ModelEntry{facts, {}}).second) {
+  if (state_->models.contains(model)) {
     return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
   }
+  if (state_->cache != nullptr && !facts.weights.groups.empty()) {
+    CAUSEWAY_TRY(state_->cache->add_model(model, facts.weights));
+    state_->cache->set_pinned(model, facts.pinned);
+  }
+  state_->models.emplace(model, ModelEntry{.facts = facts, .arrived = 0, .counters = {}});
   state_->kv.add_model(model, facts.tokens_per_block);
   state_->scheduler.add_model(model, facts.tokens_per_block);
   return {};
@@ -35,6 +41,9 @@ Status EngineCore::remove_model(ModelId model) {
   if (left > 0 || state_->in_step(model)) {
     return unavailable("model " + std::to_string(model.value) + " still has " +
                        std::to_string(left) + " requests or a step: let them end first");
+  }
+  if (state_->cache != nullptr && state_->cache->knows(model)) {
+    CAUSEWAY_TRY(state_->cache->remove_model(model));
   }
   state_->kv.remove_model(model);
   state_->scheduler.remove_model(model);
@@ -70,6 +79,7 @@ Status EngineCore::submit(request::Request request, Nanos now) {
                              .arrival = sequence->request.arrival,
                              .length_max = sequence->prompt + sequence->request.max_tokens});
   place->second = std::move(sequence);
+  model->second.arrived += 1;
   return {};
 }
 
@@ -87,9 +97,13 @@ bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 bool EngineCore::start_step(Nanos now) {
   while (state_->may_start()) {
     schedule::Decision& decision = state_->next().decision;
-    state_->scheduler.schedule(now, state_->kv, decision);
+    state_->awaiting_weights = false;
+    state_->weights_look.reset();
+    if (state_->cache != nullptr) state_->update_weights(now);
+    state_->scheduler.schedule(now, state_->kv, decision,
+                               [&](ModelId model) { return state_->weights_allow(model, now); });
     if (!decision.model.valid()) {
-      CAUSEWAY_CHECK(step_in_flight() || requests() == 0,
+      CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaiting_weights,
                      "requests wait, but the scheduler finds nothing to run");
       break;
     }
@@ -108,14 +122,16 @@ void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
 }
 
 std::optional<Nanos> EngineCore::next_wakeup() const {
-  if (!step_in_flight() || state_->hung) return std::nullopt;
-  return state_->oldest().started + state_->step_timeout;
+  const std::optional<Nanos> look = state_->may_start() ? state_->weights_look : std::nullopt;
+  const std::optional<Nanos> deadline = state_->step_deadline();
+  if (!look || !deadline) return look ? look : deadline;
+  return std::min(*look, *deadline);
 }
 
 Nanos EngineCore::step_timeout() const { return state_->step_timeout; }
 
 void EngineCore::check_timeout(Nanos now) {
-  const std::optional<Nanos> deadline = next_wakeup();
+  const std::optional<Nanos> deadline = state_->step_deadline();
   if (!deadline || now < *deadline) return;
   state_->hung = true;
   const std::string why = "the device hangs: a step has not ended within " +

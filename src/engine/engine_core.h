@@ -27,6 +27,13 @@
 
 namespace causeway::engine {
 
+// When a step of a model whose weights are on their way is submitted.
+enum class StepStart : std::uint8_t {
+  kJustInTime,  // when what is left to copy takes no longer than what it computes
+  kAllCached,   // when nothing is left to copy (baseline: reload, then compute)
+  kAtOnce,      // when its copies have been issued (baseline: it holds the device while it waits)
+};
+
 struct CoreOptions {
   std::int64_t frames = 0;  // KV frames of the slice, shared by all its models
   bool prefix_caching = true;
@@ -35,19 +42,23 @@ struct CoreOptions {
   // A step running longer is taken to hang; nullopt: as the executor says of its own steps.
   std::optional<Nanos> step_timeout = std::nullopt;
   int steps_in_flight_max = 2;  // at most: the executor may allow fewer
+  StepStart step_start = StepStart::kJustInTime;
 };
 
 class EngineCore {
  public:
-  // The executor is borrowed.
-  EngineCore(const CoreOptions& options, StepExecutor& executor);
+  // Executor and cache are borrowed. Without a cache every model can be stepped at any time.
+  EngineCore(const CoreOptions& options, StepExecutor& executor,
+             weights::WeightCache* cache = nullptr);
   ~EngineCore();
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
-  // kInvalidArgument: known already, or facts that make no sense.
+  // kInvalidArgument: known already, or facts that make no sense; kResourceExhausted: its weights
+  // do not fit into the cache.
   Status add_model(ModelId model, const ModelFacts& facts);
-  // Forgets the model and its cached KV. kUnavailable while it has requests; kNotFound.
+  // Forgets the model and its cached KV. kUnavailable while it has requests, a step in flight or
+  // weights on their way; kNotFound.
   Status remove_model(ModelId model);
 
   // Takes a request in; its outputs end with exactly one finished one, if and only if this
@@ -63,7 +74,8 @@ class EngineCore {
   bool step_in_flight() const;
   // The oldest step in flight has ended.
   void finish_step(const request::StepResult& result, Nanos now);
-  // When check_timeout() must be called at the latest; nullopt: only a new event changes anything.
+  // When check_timeout(), or start_step() for a model whose weights are on their way, must be
+  // called at the latest; nullopt: only a new event changes anything.
   std::optional<Nanos> next_wakeup() const;
   // The one that holds, of the options or the executor. Never changes: any thread may ask.
   Nanos step_timeout() const;

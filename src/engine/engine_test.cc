@@ -226,7 +226,7 @@ class BlockingExecutor final : public StepExecutor {
  public:
   explicit BlockingExecutor(Nanos step_timeout) : capabilities_{.step_timeout = step_timeout} {}
   const Capabilities& capabilities() const override { return capabilities_; }
-  Status submit(request::Batch) override {
+  Status submit(request::Batch, weights::StepWeights) override {
     blocked_.count_down();
     freed_.wait();
     return Error{ErrorCode::kDevice, "freed by the test"};

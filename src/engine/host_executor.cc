@@ -56,8 +56,9 @@ class HostExecutor::State {
       : frames(frames_in), clock(clock_in), models(frames_in.bytes) {}
 
   void run();
-  request::StepResult execute(const request::Batch& batch, HostModel& host_model);
-  Status compute(const request::Batch& batch, HostModel& host_model,
+  request::StepResult execute(const request::Batch& batch, weights::StepWeights weights,
+                              HostModel& host_model);
+  Status compute(const request::Batch& batch, weights::StepWeights weights, HostModel& host_model,
                  std::vector<request::SampledToken>& sampled);
 
   const HostFrames frames;
@@ -70,14 +71,16 @@ class HostExecutor::State {
   std::condition_variable wake;  // the worker: a step, or the end
   std::condition_variable done;  // wait(): a result
   std::optional<request::Batch> queued;
-  HostModel* queued_model = nullptr;  // stays while the step is in flight
+  HostModel* queued_model = nullptr;    // stays while the step is in flight
+  weights::StepWeights queued_weights;  // of it, likewise
   std::optional<request::StepResult> result;
   bool stopping = false;
 
   std::thread thread;
 };
 
-Status HostExecutor::State::compute(const request::Batch& batch, HostModel& host_model,
+Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWeights weights,
+                                    HostModel& host_model,
                                     std::vector<request::SampledToken>& sampled) {
   for (const FrameId frame : batch.frames) {
     CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
@@ -89,7 +92,7 @@ Status HostExecutor::State::compute(const request::Batch& batch, HostModel& host
   logits.resize(rows * vocab);
   const model::KvMemory kv{
       .base = frames.base, .layout = host_model.layout, .dtype = host_model.kv_dtype};
-  CAUSEWAY_TRY(host_model.forward->run(batch, kv, logits));
+  CAUSEWAY_TRY(host_model.forward->run(batch, kv, weights, logits));
   std::size_t row = 0;
   for (const request::BatchEntry& entry : batch.entries) {
     if (!entry.samples) continue;
@@ -99,12 +102,13 @@ Status HostExecutor::State::compute(const request::Batch& batch, HostModel& host
 }
 
 request::StepResult HostExecutor::State::execute(const request::Batch& batch,
+                                                 weights::StepWeights weights,
                                                  HostModel& host_model) {
   request::StepResult outcome;
   outcome.step = batch.step;
   const Nanos begin = clock.now();
   try {
-    const Status computed = compute(batch, host_model, outcome.sampled);
+    const Status computed = compute(batch, weights, host_model, outcome.sampled);
     if (!computed.ok()) outcome.error = computed.error().message;
   } catch (const std::exception& error) {  // out of memory, or a library's
     outcome.error = std::string("the step failed: ") + error.what();
@@ -122,8 +126,9 @@ void HostExecutor::State::run() {
     const request::Batch batch = std::move(*queued);
     queued.reset();
     HostModel& host_model = *queued_model;
+    const weights::StepWeights weights = queued_weights;
     lock.unlock();
-    request::StepResult outcome = execute(batch, host_model);
+    request::StepResult outcome = execute(batch, weights, host_model);
     lock.lock();
     result = std::move(outcome);
     done.notify_one();
@@ -166,10 +171,11 @@ const StepExecutor::Capabilities& HostExecutor::capabilities() const {
   return state_->capabilities;
 }
 
-Status HostExecutor::submit(request::Batch batch) {
+Status HostExecutor::submit(request::Batch batch, weights::StepWeights weights) {
   CAUSEWAY_ASSIGN(HostModel * host_model, state_->models.begin_step(batch.model));
   const std::lock_guard lock(state_->mutex);
   state_->queued_model = host_model;
+  state_->queued_weights = weights;
   state_->queued = std::move(batch);
   state_->wake.notify_one();
   return {};

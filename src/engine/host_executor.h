@@ -43,13 +43,13 @@ class HostExecutor final : public StepExecutor {
   // Any thread, also while a step runs. kInvalidArgument: known already, or a layout for another
   // frame size.
   Status add_model(ModelId model, HostModel host_model);
-  // Drops the model and returns its weights' pin: after Engine::remove_model. kNotFound;
+  // Drops the model: after Engine::remove_model. kNotFound;
   // kUnavailable while a step of it is in flight.
   Status remove_model(ModelId model);
 
   const Capabilities& capabilities() const override;
   // kUnavailable while a step is in flight; kNotFound for a model that was not added.
-  Status submit(request::Batch batch) override;
+  Status submit(request::Batch batch, weights::StepWeights weights) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
 
  private:

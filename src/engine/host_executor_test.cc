@@ -30,8 +30,10 @@ class Slice {
   Status start(const std::filesystem::path& directory, const EngineOptions& options) {
     CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(directory));
     const DType dtype = model::host_dtype(config.dtype);
-    CAUSEWAY_TRY(pool_.load(kStories, directory, model::plan_weights(config, dtype), {}));
-    CAUSEWAY_ASSIGN(auto pinned, pool_.pin(kStories));
+    const auto plan = model::plan_weights(config, dtype);
+    CAUSEWAY_ASSIGN(const auto placed, weights::lay_out(plan));
+    CAUSEWAY_TRY(pool_.load(kStories, {directory, plan, placed}, {}));
+    CAUSEWAY_ASSIGN(home_, pool_.pin(kStories));
     CAUSEWAY_ASSIGN(const RegionId region,
                     memory_.allocate({.name = "kv frames", .bytes = kFrame * frames_}));
     std::byte* base = memory_.resolve({region, Bytes(0)}, kFrame * frames_).data();
@@ -39,7 +41,7 @@ class Slice {
     CAUSEWAY_ASSIGN(const kv::BlockLayout layout,
                     kv::plan_block(model::kv_shape(config, dtype), kFrame));
     CAUSEWAY_TRY(executor_->add_model(
-        kStories, {.forward = std::make_unique<model::HostForward>(config, std::move(pinned)),
+        kStories, {.forward = std::make_unique<model::HostForward>(config, home_->weights()),
                    .layout = layout,
                    .kv_dtype = dtype}));
     CAUSEWAY_ASSIGN(engine_, Engine::start(options, clock_, *executor_, sink_));
@@ -58,6 +60,7 @@ class Slice {
   RealClock clock_;
   device::HostMemory memory_;
   weights::ModelPool pool_{memory_, clock_, mib(64)};
+  std::unique_ptr<weights::PinnedModel> home_;
   std::unique_ptr<HostExecutor> executor_;
   CollectingSink sink_;
   std::unique_ptr<Engine> engine_;
@@ -163,7 +166,7 @@ TEST(HostExecutor, RefusesFramesThatCannotBe) {
   auto executor = HostExecutor::start({memory, Bytes(64), 2}, clock);
   ASSERT_TRUE(executor.ok());
   EXPECT_FALSE((*executor)->add_model(ModelId(1), {}).ok());
-  EXPECT_EQ((*executor)->submit({}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ((*executor)->submit({}, {}).error().code, ErrorCode::kNotFound);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // What an engine must know of a model to accept, schedule and refuse its requests.
 #pragma once
 
+#include <algorithm>
+
 #include "base/result.h"
 #include "base/units.h"
 #include "request/request.h"
+#include "weights/weight_cache.h"
 
 namespace causeway::engine {
 
@@ -11,6 +14,17 @@ struct ModelFacts {
   Tokens tokens_per_block;  // kv::BlockLayout::tokens
   Tokens max_model_len;     // prompt and output together
   std::int64_t vocab = 0;   // prompt token ids must lie below; 0: not checked
+  // Of a model whose weights are cached: no groups where a step reads all of them at home.
+  weights::CachedModel weights = {};
+  bool pinned = false;  // in the cache, once it is there
+  // How long a step is expected to compute: the longer of the two.
+  Nanos step_min = Nanos(0);
+  double seconds_per_token = 0;
+
+  Nanos step_of(Tokens tokens) const {
+    return std::max(step_min,
+                    nanos_from_seconds(seconds_per_token * static_cast<double>(tokens.count)));
+  }
 };
 
 // Whether the request could ever run on an engine with `frames` frames. kInvalidArgument says, with

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "request/batch.h"
+#include "weights/weight_layout.h"
 
 namespace causeway::engine {
 
@@ -25,9 +26,10 @@ class StepExecutor {
   virtual ~StepExecutor() = default;
   virtual const Capabilities& capabilities() const = 0;
 
-  // Starts a step. Does not block on its execution. The batch's frames stay valid, and nobody else
-  // writes them, until its result has been returned. An error: the step was not started.
-  virtual Status submit(request::Batch batch) = 0;
+  // Starts a step, which reads the model's weights where `weights` says. Does not block on its
+  // execution. Until its result has been returned the batch's frames stay valid and are written by
+  // no other step, and `weights` stays valid. An error: the step was not started.
+  virtual Status submit(request::Batch batch, weights::StepWeights weights) = 0;
 
   // The result of the oldest step in flight; blocks until it is there or `timeout` has passed
   // (nullopt: try again; a step that never ends is the caller's to report). A step in flight must

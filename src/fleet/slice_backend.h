@@ -1,5 +1,5 @@
-// What the fleet asks of the backend behind a slice: make a model runnable there, and forget it.
-// The program that assembles everything (apps/) implements it over a concrete backend.
+// What the fleet's loader asks for: the room that a model takes, to make it runnable, to forget it.
+// home_backend.h does it with host memory and a slice; tests do without.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,26 @@ struct AttachedModel {
   Bytes bytes;  // in host memory
 };
 
+// In host memory for weights.
+struct HostRoom {
+  Bytes needed;  // by one model
+  Bytes used;    // by those that are attached
+  Bytes budget;
+};
+
 class SliceBackend {
  public:
   virtual ~SliceBackend() = default;
+
+  // What attach() would take of host memory. An error: the model could not be served, whatever room
+  // there is. Blocks on a few small files; the same thread as attach().
+  virtual Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) = 0;
 
   // Loads the model into host memory and makes the slice's executor able to run it. Blocks for the
   // whole load; polls `cancelled`. One call at a time.
   virtual Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource& source,
                                        const std::function<bool()>& cancelled) = 0;
-  // Undoes attach(). No step of the model may be in flight or come.
+  // Undoes attach(), after Engine::remove_model(). The same thread.
   virtual void detach(ModelId model) = 0;
 };
 

@@ -14,10 +14,10 @@
 #include "kernels/bench/cuda_limits.h"
 #include "kernels/bench/cuda_timer.h"
 #include "kernels/cuda_status.cuh"
-#include "model/bench_model.h"
 #include "model/cuda_array.h"
 #include "model/cuda_forward.h"
 #include "model/decode_chain.h"
+#include "model/step_work.h"
 
 namespace causeway::model {
 namespace {
@@ -95,15 +95,14 @@ class Bench {
 
 Status Bench::prepare() {
   const ModelConfig& c = options_.config;
-  const auto plan = plan_weights(c, DType::kBF16);
+  CAUSEWAY_ASSIGN(const auto placed, weights::lay_out(plan_weights(c, DType::kBF16)));
   CAUSEWAY_ASSIGN(layout_, kv::plan_block(kv_shape(c, DType::kBF16), kFrame));
   const std::int64_t block = layout_.tokens.count;
   const std::int64_t places =
       *std::max_element(options_.decode_batches.begin(), options_.decode_batches.end());
   const std::int64_t frames =
       std::max(places * (options_.decode_context / block + 1), options_.prefill_tokens / block + 1);
-  CAUSEWAY_ASSIGN(weights_memory_,
-                  take(device_, PlacedModel::bytes_of(plan), device::Arena::End::kHigh));
+  CAUSEWAY_ASSIGN(weights_memory_, take(device_, placed.bytes, device::Arena::End::kHigh));
   CAUSEWAY_ASSIGN(kv_memory_, take(device_, kFrame * frames, device::Arena::End::kLow));
   CAUSEWAY_ASSIGN(matmul_memory_,
                   take(device_, kernels::bench::cuda_matmul_bytes(), device::Arena::End::kHigh));
@@ -119,12 +118,9 @@ Status Bench::prepare() {
   CAUSEWAY_ASSIGN(experts_read_, copy_to_device(device_, workspace_->pieces(),
                                                 std::as_bytes(std::span(&kNone, 1))));
   auto* experts_read = c.moe ? reinterpret_cast<std::uint64_t*>(experts_read_.data()) : nullptr;
-  CAUSEWAY_ASSIGN(
-      forward_, CudaForward::create(c,
-                                    std::make_unique<PlacedModel>(plan, weights_memory_.data(),
-                                                                  weights::WeightPlace::kResident),
-                                    *workspace_,
-                                    {.graphs = options_.graphs, .experts_read = experts_read}));
+  CAUSEWAY_ASSIGN(forward_,
+                  CudaForward::create(c, {.cached = {&placed, weights_memory_.data()}}, *workspace_,
+                                      {.graphs = options_.graphs, .experts_read = experts_read}));
   table_elements_ =
       static_cast<std::size_t>(table_elements_max(limits.rows, limits.places, limits.frames));
   void* pinned = nullptr;
@@ -198,40 +194,44 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
       .unit = "GB/s",
       .limit_name = "hbm_read",
       .further = {{"chain_read"}, {"bulk_read"}},
-      .ratio_wanted = c.moe ? 1 / 1.5 : batch == 1 ? 1 / 1.20 : 1 / 1.15};
+      .ratio_wanted = c.moe        ? 1 / 1.5
+                      : batch == 1 ? 1 / 1.20
+                                   : 1 / 1.15};
   double experts = 0;  // of a step, as the device counted them
   std::optional<kernels::bench::CudaChain> chain;
   double chained = 0;  // the experts that `chain` reads
   CAUSEWAY_ASSIGN(auto bulk, chain_of({{weights_memory_.bytes()}}));
-  CAUSEWAY_ASSIGN(row, measure(std::move(row), [&]() -> Result<BenchSample> {
-    CAUSEWAY_ASSIGN(const double limit,
-                    kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
-                                                        weights_memory_.bytes(), 3, stream_));
-    const auto enqueue = [&]() -> Status {
-      for (std::int64_t i = 0; i < options_.decode_steps; ++i) CAUSEWAY_TRY(step(steps, shape));
-      return {};
-    };
-    CAUSEWAY_TRY(take_experts_read());
-    CAUSEWAY_ASSIGN(const Nanos took, kernels::bench::time_on_gpu(enqueue, stream_));
-    CAUSEWAY_ASSIGN(experts, take_experts_read());
-    experts /= static_cast<double>(options_.decode_steps);
-    const Bytes bytes = decode_weight_bytes_of(c, DType::kBF16, experts) + kv;
-    const auto read = static_cast<double>(bytes.count * options_.decode_steps);
-    if (!chain || chained != experts) {
-      chained = experts;
-      CAUSEWAY_ASSIGN(chain, chain_of({.storage = DType::kBF16, .experts = experts, .kv = kv}));
-    }
-    CAUSEWAY_ASSIGN(const Nanos linked, chain->time(kChainTimes, stream_));
-    CAUSEWAY_ASSIGN(const Nanos whole, bulk.time(kBulkTimes, stream_));
-    return BenchSample{read / to_seconds(took),
-                       limit,
-                       {static_cast<double>(bytes.count) / to_seconds(linked),
-                        static_cast<double>(weights_memory_.bytes().count) / to_seconds(whole)}};
-  }));
+  CAUSEWAY_ASSIGN(
+      row, measure(std::move(row), [&]() -> Result<BenchSample> {
+        CAUSEWAY_ASSIGN(const double limit,
+                        kernels::bench::cuda_read_bandwidth(weights_memory_.data(),
+                                                            weights_memory_.bytes(), 3, stream_));
+        const auto enqueue = [&]() -> Status {
+          for (std::int64_t i = 0; i < options_.decode_steps; ++i) CAUSEWAY_TRY(step(steps, shape));
+          return {};
+        };
+        CAUSEWAY_TRY(take_experts_read());
+        CAUSEWAY_ASSIGN(const Nanos took, kernels::bench::time_on_gpu(enqueue, stream_));
+        CAUSEWAY_ASSIGN(experts, take_experts_read());
+        experts /= static_cast<double>(options_.decode_steps);
+        const Bytes bytes = decode_weight_bytes_of(c, DType::kBF16, experts) + kv;
+        const auto read = static_cast<double>(bytes.count * options_.decode_steps);
+        if (!chain || chained != experts) {
+          chained = experts;
+          CAUSEWAY_ASSIGN(chain, chain_of({.storage = DType::kBF16, .experts = experts, .kv = kv}));
+        }
+        CAUSEWAY_ASSIGN(const Nanos linked, chain->time(kChainTimes, stream_));
+        CAUSEWAY_ASSIGN(const Nanos whole, bulk.time(kBulkTimes, stream_));
+        return BenchSample{
+            read / to_seconds(took),
+            limit,
+            {static_cast<double>(bytes.count) / to_seconds(linked),
+             static_cast<double>(weights_memory_.bytes().count) / to_seconds(whole)}};
+      }));
   if (c.moe) {
     const auto tenths = std::llround(10 * experts / static_cast<double>(sparse_layers(c)));
-    row.shape += ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
-                 " experts a layer";
+    row.shape +=
+        ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " experts a layer";
   }
   return row;
 }

@@ -1,5 +1,6 @@
 #include "model/cuda_forward.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "model/cuda_graphs.h"
 #include "model/cuda_linear.h"
 #include "model/layers.h"
+#include "model/model_card.h"
 
 namespace causeway::model {
 namespace {
@@ -31,8 +33,7 @@ CudaShare other(CudaShare share) {
 
 constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
 
-Status check_served(const ModelConfig& c, const weights::PinnedModel& model) {
-  const DType dtype = model.weight("head", "norm").dtype;
+Status check_served(const ModelConfig& c, DType dtype) {
   if (dtype != DType::kBF16) {
     return unsupported("weights on a GPU are BF16, not " + std::string(name_of(dtype)));
   }
@@ -56,11 +57,13 @@ Status check_served(const ModelConfig& c, const weights::PinnedModel& model) {
 
 class CudaForward::State {
  public:
-  State(ModelConfig config, std::unique_ptr<weights::PinnedModel> resident,
-        CudaWorkspace& workspace, const CudaForwardOptions& options)
+  State(ModelConfig config, const CudaWeights& weights, CudaWorkspace& workspace,
+        const CudaForwardOptions& options)
       : config_(std::move(config)),
-        resident_(std::move(resident)),
-        weights_(find_weights(config_, *resident_)),
+        weights_(find_weights(config_, weights.cached)),
+        embedding_home_(weights.home.base != nullptr
+                            ? weights.home.tensor("embedding", "embedding").data
+                            : nullptr),
         workspace_(workspace),
         options_(options),
         a_(workspace.activations(config_)) {}
@@ -76,7 +79,8 @@ class CudaForward::State {
   const ModelConfig& config() const { return config_; }
   const float* logits() const { return a_.logits; }
 
-  Status run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {
+  Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
+             kernels::CudaStream stream) {
     const CudaStepLimits& limits = workspace_.limits();
     if (shape.rows > limits.rows || shape.places > limits.places) {
       return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
@@ -86,16 +90,19 @@ class CudaForward::State {
     shape_ = shape;
     kv_ = kv;
     stream_ = stream;
+    reads_ = &weights;
     tables_ = workspace_.tables();
     at_ = offsets_of(shape);
     // All sample in a padded step; a step of single tokens that is not padded comes once.
     const bool again =
         shape.decode_only() && shape.sampled == shape.places && shape.places <= kGraphPlacesMax;
-    if (!options_.graphs || !again) return enqueue();
+    if (!options_.graphs || !again || !settled(weights.where)) return enqueue();
     if (kv.base != captured_kv_) graphs_.drop();
     captured_kv_ = kv.base;
-    return graphs_.run(
-        shape.places * 2 + (shape.brief ? 1 : 0), [this] { return enqueue(); }, stream);
+    // The embedding stays where it is until its group has come.
+    const std::int64_t at_home = embedding() == weights_.embedding.data ? 0 : 1;
+    return graphs_.run((shape.places * 2 + (shape.brief ? 1 : 0)) * 2 + at_home,
+                       [this] { return enqueue(); }, stream);
   }
 
  private:
@@ -104,6 +111,31 @@ class CudaForward::State {
     return (config_.heads + 2 * config_.kv_heads) * config_.head_dim;
   }
   const std::int32_t* table(std::int64_t offset) const { return tables_ + offset; }
+
+  // Whether nothing that the step reads is still on its way.
+  static bool settled(weights::StepWeights where) {
+    return std::none_of(where.begin(), where.end(), [](const weights::WeightView& view) {
+      return view.place == weights::WeightPlace::kStaged;
+    });
+  }
+  // Before the first kernel that reads the group. Kernels that start before the one in front ends
+  // do not start before a wait that stands between the two.
+  Status await_group(int group) {
+    if (reads_->where.empty()) return {};
+    const weights::WeightView& view = reads_->where[static_cast<std::size_t>(group)];
+    CAUSEWAY_CHECK(view.place != weights::WeightPlace::kHome, "a group is not where it is read");
+    if (view.place == weights::WeightPlace::kCached) return {};
+    return reads_->steps->wait(*view.ready, view.value);
+  }
+  // Its rows are gathered, and may be where they are.
+  const std::byte* embedding() const {
+    if (reads_->where.empty() ||
+        reads_->where[kEmbeddingGroup].place == weights::WeightPlace::kCached) {
+      return weights_.embedding.data;
+    }
+    CAUSEWAY_CHECK(embedding_home_ != nullptr, "the embedding has no home to be read at");
+    return embedding_home_;
+  }
 
   Status enqueue() {
     pending_ = nullptr;
@@ -118,7 +150,7 @@ class CudaForward::State {
                                             .position = table(at_.position),
                                             .out = a_.rope},
                                            stream_));
-    CAUSEWAY_TRY(kernels::embedding::run({.table = weights_.embedding.data,
+    CAUSEWAY_TRY(kernels::embedding::run({.table = embedding(),
                                           .table_rows = config_.vocab,
                                           .size = config_.hidden,
                                           .index = table(at_.token),
@@ -126,6 +158,7 @@ class CudaForward::State {
                                           .out = a_.x},
                                          stream_));
     for (std::int64_t i = 0; i < config_.layers; ++i) {
+      CAUSEWAY_TRY(await_group(layer_group(i)));
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       CAUSEWAY_TRY(attend(layer, i));
       CAUSEWAY_TRY(layer.sparse ? mix_experts(layer, i) : feed_forward(layer));
@@ -322,6 +355,8 @@ class CudaForward::State {
 
   // logits of the sampled rows only.
   Status head() {
+    CAUSEWAY_TRY(await_group(head_group(config_)));
+    if (config_.tied_embeddings) CAUSEWAY_TRY(await_group(kEmbeddingGroup));
     CAUSEWAY_TRY(norm(weights_.norm, shape_.sampled, table(at_.sampled)));
     return linear({.x = a_.normed,
                    .k = config_.hidden,
@@ -334,8 +369,8 @@ class CudaForward::State {
   }
 
   const ModelConfig config_;
-  const std::unique_ptr<weights::PinnedModel> resident_;
   const ModelWeights weights_;
+  const std::byte* const embedding_home_;  // [vocab][hidden]; null: never read there
   CudaArray<double> frequencies_;
   std::optional<CudaExperts> experts_;
   CudaWorkspace& workspace_;
@@ -352,6 +387,7 @@ class CudaForward::State {
   StepShape shape_;
   KvMemory kv_;
   kernels::CudaStream stream_ = nullptr;
+  const CudaStepWeights* reads_ = nullptr;
   const std::int32_t* tables_ = nullptr;
   TableOffsets at_;
 };
@@ -361,18 +397,20 @@ CudaForward::~CudaForward() = default;
 const ModelConfig& CudaForward::config() const { return state_->config(); }
 const float* CudaForward::logits() const { return state_->logits(); }
 
-Result<std::unique_ptr<CudaForward>> CudaForward::create(
-    ModelConfig config, std::unique_ptr<weights::PinnedModel> resident, CudaWorkspace& workspace,
-    const CudaForwardOptions& options) {
-  CAUSEWAY_TRY(check_served(config, *resident));
+Result<std::unique_ptr<CudaForward>> CudaForward::create(ModelConfig config,
+                                                         const CudaWeights& weights,
+                                                         CudaWorkspace& workspace,
+                                                         const CudaForwardOptions& options) {
+  CAUSEWAY_TRY(check_served(config, weights.cached.layout->dtype));
   CAUSEWAY_TRY(workspace.check_room(config));
-  auto state = std::make_unique<State>(std::move(config), std::move(resident), workspace, options);
+  auto state = std::make_unique<State>(std::move(config), weights, workspace, options);
   CAUSEWAY_TRY(state->upload_constants());
   return std::make_unique<CudaForward>(std::move(state));
 }
 
-Status CudaForward::run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {
-  return state_->run(shape, kv, stream);
+Status CudaForward::run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
+                        kernels::CudaStream stream) {
+  return state_->run(shape, kv, weights, stream);
 }
 
 }  // namespace causeway::model

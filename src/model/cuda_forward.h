@@ -1,5 +1,6 @@
 // The forward pass on a GPU: what forward.h does, with bf16 activations and weights resident in
-// HBM.
+// HBM, or on their way there: then the stream waits for each group before the first kernel that
+// reads it.
 //
 // The residual stream and all that passes between kernels is bf16, sums within a kernel are f32,
 // and logits are f32. Per layer, six kernels besides attention's own:
@@ -22,7 +23,7 @@
 #include "model/cuda_workspace.h"
 #include "model/forward.h"
 #include "model/step_tables.h"
-#include "weights/model_pool.h"
+#include "weights/weight_layout.h"
 
 namespace causeway::model {
 
@@ -33,14 +34,27 @@ struct CudaForwardOptions {
   std::uint64_t* experts_read = nullptr;
 };
 
+// Where the weights lie, as the device sees them. The layouts need not outlive create().
+struct CudaWeights {
+  weights::PlacedWeights cached;  // bf16, in memory of the device
+  weights::PlacedWeights home =
+      {};  // the same in host memory, for the embedding; no base: never read
+};
+
+// What a step reads where. `where` empty: all is cached. Else `steps` is the stream of the step,
+// which waits for staged groups; only the embedding may be read at home.
+struct CudaStepWeights {
+  weights::StepWeights where = {};
+  device::Stream* steps = nullptr;
+};
+
 class CudaForward {
  public:
   class State;
-  // `resident`: bf16, in memory of the device. The workspace outlives the object; the
-  // slice's context is current, here and in run().
+  // The weights' memory and the workspace outlive the object; the slice's context is current, here
+  // and in run().
   // kUnsupported for what the GPU's kernels do not serve: says what.
-  static Result<std::unique_ptr<CudaForward>> create(ModelConfig config,
-                                                     std::unique_ptr<weights::PinnedModel> resident,
+  static Result<std::unique_ptr<CudaForward>> create(ModelConfig config, const CudaWeights& weights,
                                                      CudaWorkspace& workspace,
                                                      const CudaForwardOptions& options);
   explicit CudaForward(std::unique_ptr<State> state);  // for create()
@@ -53,7 +67,12 @@ class CudaForward {
   // Enqueues a step whose tables have been, or are being, copied to the workspace on `stream`. Row
   // i of the workspace's logits becomes that of the i-th entry that samples. Every frame's KV is
   // bf16. kInvalidArgument for a step beyond the workspace's limits; kDevice when the GPU refuses.
-  Status run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream);
+  Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
+             kernels::CudaStream stream);
+  // With all weights cached.
+  Status run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {
+    return run(shape, kv, {}, stream);
+  }
 
   // f32 [places][vocab] in device memory: of the last step.
   const float* logits() const;

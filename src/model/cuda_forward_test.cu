@@ -17,7 +17,6 @@
 #include "base/testing/must.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
-#include "model/bench_model.h"
 #include "model/cuda_forward.h"
 #include "model/cuda_linear.h"
 #include "model/random_model.h"
@@ -171,12 +170,12 @@ class Pair {
       : config_(config), stream_(device::cuda_stream_of(stream)) {
     const auto plan = plan_weights(config, DType::kBF16);
     layout_ = must(kv::plan_block(kv_shape(config, DType::kBF16), kFrame), "the block");
-    host_weights_.resize(to_size(PlacedModel::bytes_of(plan)));
+    const auto placed = must(weights::lay_out(plan), "the layout");
+    host_weights_.resize(to_size(placed.bytes));
     fill(seed);
     host_kv_.resize(to_size(kFrame * kFrames));
-    host_ = std::make_unique<HostForward>(
-        config,
-        std::make_unique<PlacedModel>(plan, host_weights_.data(), weights::WeightPlace::kHome));
+    host_ = std::make_unique<HostForward>(config,
+                                          weights::PlacedWeights{&placed, host_weights_.data()});
     device::Arena& arena = device.arena();
     weights_ =
         must(arena.allocate(extents(arena, std::ssize(host_weights_)), device::Arena::End::kHigh),
@@ -198,11 +197,9 @@ class Pair {
     if (workspace_->check_room(larger).ok() || !workspace_->check_room(config).ok()) {
       must(invalid_argument("room for another model, or none for its own"), "the workspace");
     }
-    forward_ = must(CudaForward::create(config,
-                                        std::make_unique<PlacedModel>(
-                                            plan, weights_.data(), weights::WeightPlace::kResident),
-                                        *workspace_, {}),
-                    "the forward pass");
+    forward_ =
+        must(CudaForward::create(config, {.cached = {&placed, weights_.data()}}, *workspace_, {}),
+             "the forward pass");
   }
 
   Errors step(const request::Batch& batch) {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "model/bench_model.h"
+#include "model/step_work.h"
 
 namespace causeway::model {
 namespace {

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <span>
 #include <string>
 
-#include "model/bench_model.h"
 #include "model/random_model.h"
+#include "model/step_work.h"
 
 namespace causeway::model {
 namespace {

@@ -16,12 +16,15 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
 #include "model/layers.h"
+#include "model/model_card.h"
 
 namespace causeway::model {
 namespace {
 
 using kernels::Buffer;
 using kernels::WeightsRef;
+
+constexpr Nanos kStagedMax = seconds(600);  // until a group must be there
 
 kernels::attention::PagedKv paged(const KvMemory& kv, std::int64_t layer) {
   return {.base = kv.base,
@@ -47,32 +50,53 @@ void add(const float* addend, std::int64_t count, float* target) {
 // wanted.
 class HostForward::State {
  public:
-  State(ModelConfig config, std::unique_ptr<weights::PinnedModel> pinned)
+  State(ModelConfig config, const weights::PlacedWeights& cached,
+        const weights::PlacedWeights& home)
       : config_(std::move(config)),
-        pinned_(std::move(pinned)),
-        weights_(find_weights(config_, *pinned_)),
+        cached_(find_weights(config_, cached)),
+        home_(find_weights(config_, home)),
         frequencies_(rope_frequencies(config_)) {}
 
   const ModelConfig& config() const { return config_; }
 
-  void run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
+  Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
+             std::span<float> logits) {
     begin(batch);
     CAUSEWAY_CHECK(logits.size() == sampled_.size() * static_cast<std::size_t>(config_.vocab),
                    "logits are [entries that sample, vocab]");
-    kernels::embedding::run({.table = weights_.embedding,
+    where_ = where;
+    kernels::embedding::run({.table = gathered(),
                              .vocab = config_.vocab,
                              .size = config_.hidden,
                              .tokens = batch.tokens,
                              .out = x_.data()});
     for (std::int64_t i = 0; i < config_.layers; ++i) {
-      const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
+      CAUSEWAY_ASSIGN(const ModelWeights* weights, of_group(layer_group(i)));
+      const LayerWeights& layer = weights->layers[static_cast<std::size_t>(i)];
       attend(layer, paged(kv, i));
       feed_forward(layer);
     }
-    if (!sampled_.empty()) head(logits.data());
+    return sampled_.empty() ? Status() : head(logits.data());
   }
 
  private:
+  // The embedding as rows are gathered from it: where it is, also when the head waits for it.
+  WeightsRef gathered() const {
+    const bool cached =
+        where_.empty() || where_[kEmbeddingGroup].place == weights::WeightPlace::kCached;
+    return cached ? cached_.embedding : home_.embedding;
+  }
+  // Where the step reads a group; waits until it is there.
+  Result<const ModelWeights*> of_group(int group) const {
+    if (where_.empty()) return &cached_;
+    const weights::WeightView& view = where_[static_cast<std::size_t>(group)];
+    if (view.place == weights::WeightPlace::kHome) return &home_;
+    if (view.place == weights::WeightPlace::kStaged) {
+      CAUSEWAY_TRY(view.ready->wait(view.value, kStagedMax));
+    }
+    return &cached_;
+  }
+
   // Shapes of one layer's activations.
   std::int64_t q_size() const { return config_.heads * config_.head_dim; }
   std::int64_t kv_size() const { return config_.kv_heads * config_.head_dim; }
@@ -230,21 +254,28 @@ class HostForward::State {
   }
 
   // logits of the sampled rows only.
-  void head(float* logits) {
+  Status head(float* logits) {
+    CAUSEWAY_ASSIGN(const ModelWeights* weights, of_group(head_group(config_)));
+    const WeightsRef norm_weight = weights->norm;
+    if (config_.tied_embeddings) {
+      CAUSEWAY_ASSIGN(weights, of_group(kEmbeddingGroup));
+    }
     const auto rows = static_cast<std::int64_t>(sampled_.size());
     for (std::int64_t i = 0; i < rows; ++i) {
       const float* row = x_.data() + sampled_[static_cast<std::size_t>(i)] * config_.hidden;
-      norm(row, 1, weights_.norm, normed_.data() + i * config_.hidden);
+      norm(row, 1, norm_weight, normed_.data() + i * config_.hidden);
     }
-    linear({normed_.data(), config_.hidden, weights_.lm_head, {}, config_.vocab, logits}, rows);
+    linear({normed_.data(), config_.hidden, weights->lm_head, {}, config_.vocab, logits}, rows);
+    return {};
   }
 
   ModelConfig config_;
-  std::unique_ptr<weights::PinnedModel> pinned_;
-  ModelWeights weights_;
+  const ModelWeights cached_;
+  const ModelWeights home_;
   std::vector<double> frequencies_;
 
   // Of the step that runs.
+  weights::StepWeights where_;
   std::int64_t tokens_ = 0;
   std::vector<std::int64_t> positions_;                  // [tokens]
   std::vector<kernels::attention::Sequence> sequences_;  // [entries]
@@ -263,22 +294,23 @@ class HostForward::State {
   kernels::moe::Moe moe_;
 };
 
-HostForward::HostForward(ModelConfig config, std::unique_ptr<weights::PinnedModel> weights)
-    : state_(std::make_unique<State>(std::move(config), std::move(weights))) {}
+HostForward::HostForward(ModelConfig config, const weights::PlacedWeights& cached,
+                         const weights::PlacedWeights& home)
+    : state_(std::make_unique<State>(std::move(config), cached, home)) {}
 HostForward::~HostForward() = default;
 HostForward::HostForward(HostForward&&) noexcept = default;
 HostForward& HostForward::operator=(HostForward&&) noexcept = default;
 
 const ModelConfig& HostForward::config() const { return state_->config(); }
 
-Status HostForward::run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
+Status HostForward::run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
+                        std::span<float> logits) {
   try {
-    state_->run(batch, kv, logits);
+    return state_->run(batch, kv, where, logits);
   } catch (const std::bad_alloc&) {
     return exhausted("the forward pass of " + std::to_string(batch.tokens.size()) +
                      " tokens found no memory for its activations: lower the step's token budget");
   }
-  return {};
 }
 
 }  // namespace causeway::model

@@ -7,12 +7,13 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/result.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
 #include "request/batch.h"
-#include "weights/model_pool.h"
+#include "weights/weight_layout.h"
 
 namespace causeway::model {
 
@@ -26,7 +27,13 @@ struct KvMemory {
 // On the CPU. Not thread-safe: one step at a time; uses the kernels' threads inside.
 class HostForward {
  public:
-  HostForward(ModelConfig config, std::unique_ptr<weights::PinnedModel> weights);
+  // `cached`: where groups are read that are cached or staged; `home`: where those at home are. The
+  // memory outlives the object, the layouts need not.
+  HostForward(ModelConfig config, const weights::PlacedWeights& cached,
+              const weights::PlacedWeights& home);
+  // All in one place.
+  HostForward(ModelConfig config, const weights::PlacedWeights& weights)
+      : HostForward(std::move(config), weights, weights) {}
   ~HostForward();
   HostForward(HostForward&&) noexcept;
   HostForward& operator=(HostForward&&) noexcept;
@@ -35,8 +42,14 @@ class HostForward {
 
   // Runs one step: writes K and V of the batch's tokens into `kv`, and into `logits`
   // [entries that sample, vocab] (f32, row-major, in entry order) the logits of their last tokens.
-  // A token id outside the vocabulary is a CHECK failure: the server validates prompts.
-  Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits);
+  // A token id outside the vocabulary is a CHECK failure: the server validates prompts. Groups are
+  // read where `where` says; of staged ones the step waits for the semaphores, kDeadlineExceeded
+  // after ten minutes.
+  Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
+             std::span<float> logits);
+  Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
+    return run(batch, kv, {}, logits);
+  }
 
  private:
   class State;

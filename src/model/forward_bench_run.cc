@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "kernels/bench/machine_limits.h"
-#include "model/bench_model.h"
 #include "model/forward.h"
+#include "model/step_work.h"
 
 namespace causeway::model {
 namespace {
@@ -18,15 +18,14 @@ using kernels::bench::KernelBenchRow;
 
 class Bench {
  public:
-  Bench(const ForwardBenchOptions& options, std::span<std::byte> weights, std::span<std::byte> kv,
-        const kv::BlockLayout& layout, const Clock& clock)
+  Bench(const ForwardBenchOptions& options, const weights::WeightLayout& placed,
+        std::span<std::byte> weights, std::span<std::byte> kv, const kv::BlockLayout& layout,
+        const Clock& clock)
       : options_(options),
         weights_(weights),
         clock_(clock),
         kv_{.base = kv.data(), .layout = layout, .dtype = DType::kBF16},
-        forward_(options.config, std::make_unique<PlacedModel>(
-                                     plan_weights(options.config, host_dtype(options.config.dtype)),
-                                     weights.data(), weights::WeightPlace::kHome)),
+        forward_(options.config, weights::PlacedWeights{&placed, weights.data()}),
         logits_(static_cast<std::size_t>(options.config.vocab)) {
     kernels::bench::fill_random_bf16(weights, 3, 0.01f);
     kernels::bench::fill_random_bf16(kv, 5, 0.5f);
@@ -110,11 +109,12 @@ class Bench {
 };
 
 Result<std::vector<KernelBenchRow>> run_in(const ForwardBenchOptions& options,
+                                           const weights::WeightLayout& placed,
                                            std::span<std::byte> weights, std::span<std::byte> kv,
                                            const kv::BlockLayout& layout, const Clock& clock,
                                            const BenchProgress& progress) {
   std::vector<KernelBenchRow> rows;
-  Bench bench(options, weights, kv, layout, clock);
+  Bench bench(options, placed, weights, kv, layout, clock);
   if (progress) progress("decode", 0, 2);
   CAUSEWAY_ASSIGN(rows.emplace_back(), bench.decode());
   if (progress) progress("prefill", 1, 2);
@@ -146,7 +146,8 @@ Result<std::vector<KernelBenchRow>> run_forward_benchmarks(const ForwardBenchOpt
                                                            const Clock& clock,
                                                            const BenchProgress& progress) {
   const ModelConfig& c = options.config;
-  const Bytes weight_bytes = PlacedModel::bytes_of(plan_weights(c, host_dtype(c.dtype)));
+  CAUSEWAY_ASSIGN(const auto placed, weights::lay_out(plan_weights(c, host_dtype(c.dtype))));
+  const Bytes weight_bytes = round_up(placed.bytes, weights::kGroupAlignment);
   CAUSEWAY_ASSIGN(const auto layout, kv::plan_block(kv_shape(c, DType::kBF16), mib(4)));
   const std::int64_t tokens = std::max(options.decode_context + 1, options.prefill_tokens);
   const Bytes kv_bytes = layout.frame * (tokens / layout.tokens.count + 1);
@@ -155,8 +156,8 @@ Result<std::vector<KernelBenchRow>> run_forward_benchmarks(const ForwardBenchOpt
   const auto all = memory.resolve({.region = region, .offset = Bytes(0)}, weight_bytes + kv_bytes);
   Result<std::vector<KernelBenchRow>> rows = exhausted("no memory for the benchmark's activations");
   try {
-    rows = run_in(options, all.first(to_size(weight_bytes)), all.subspan(to_size(weight_bytes)),
-                  layout, clock, progress);
+    rows = run_in(options, placed, all.first(to_size(weight_bytes)),
+                  all.subspan(to_size(weight_bytes)), layout, clock, progress);
   } catch (const std::bad_alloc&) {
   }
   CAUSEWAY_TRY(memory.release(region));

@@ -14,11 +14,11 @@ using kernels::WeightsRef;
 // Looks weights up in one group.
 class Group {
  public:
-  Group(const weights::PinnedModel& model, std::string name)
-      : model_(model), name_(std::move(name)) {}
+  Group(const weights::PlacedWeights& placed, std::string name)
+      : placed_(placed), name_(std::move(name)) {}
 
   WeightsRef find(std::string_view tensor, std::int64_t rows, std::int64_t cols) const {
-    const weights::WeightView view = model_.weight(name_, tensor);
+    const weights::TensorView view = placed_.tensor(name_, tensor);
     // A vector of n is [1, n]; stacked vectors (q, k and v biases) are n elements in any shape.
     const bool fits =
         rows == 1 ? view.rows * view.cols == cols : view.rows == rows && view.cols == cols;
@@ -32,7 +32,7 @@ class Group {
   }
 
  private:
-  const weights::PinnedModel& model_;
+  const weights::PlacedWeights& placed_;
   std::string name_;
 };
 
@@ -64,14 +64,14 @@ LayerWeights find_layer(const ModelConfig& c, const Group& group, bool sparse) {
 
 }  // namespace
 
-ModelWeights find_weights(const ModelConfig& config, const weights::PinnedModel& model) {
+ModelWeights find_weights(const ModelConfig& config, const weights::PlacedWeights& placed) {
   ModelWeights w;
-  w.embedding = Group(model, "embedding").find("embedding", config.vocab, config.hidden);
+  w.embedding = Group(placed, "embedding").find("embedding", config.vocab, config.hidden);
   for (std::int64_t i = 0; i < config.layers; ++i) {
-    const Group group(model, "layers." + std::to_string(i));
+    const Group group(placed, "layers." + std::to_string(i));
     w.layers.push_back(find_layer(config, group, config.is_sparse(i)));
   }
-  const Group head(model, "head");
+  const Group head(placed, "head");
   w.norm = head.find("norm", 1, config.hidden);
   w.lm_head =
       config.tied_embeddings ? w.embedding : head.find("lm_head", config.vocab, config.hidden);

@@ -6,7 +6,7 @@
 
 #include "kernels/weights_ref.h"
 #include "model/config.h"
-#include "weights/model_pool.h"
+#include "weights/weight_layout.h"
 
 namespace causeway::model {
 
@@ -39,7 +39,7 @@ struct ModelWeights {
 
 // A weight of another shape or type than the config's is a CHECK failure: the pool loads by the
 // plan.
-ModelWeights find_weights(const ModelConfig& config, const weights::PinnedModel& model);
+ModelWeights find_weights(const ModelConfig& config, const weights::PlacedWeights& placed);
 
 // kernels::rope::frequencies() of the config.
 std::vector<double> rope_frequencies(const ModelConfig& config);

@@ -67,7 +67,9 @@ TEST(RandomModel, EveryFamilyTypeAndTyingLoads) {
         EXPECT_EQ(config->eos.size(), 3u);
         weights::ModelPool pool(memory, clock, mib(64));
         const auto plan = plan_weights(*config, host_dtype(dtype));
-        const Status loaded = pool.load(ModelId(0), directory.path(), plan, {});
+        const auto layout = weights::lay_out(plan);
+        ASSERT_TRUE(layout.ok()) << layout.error().message;
+        const Status loaded = pool.load(ModelId(0), {directory.path(), plan, *layout}, {});
         ASSERT_TRUE(loaded.ok()) << loaded.error().message;
       }
     }

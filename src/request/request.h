@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "base/units.h"
 
 namespace causeway::request {
@@ -20,7 +21,7 @@ struct SamplingParams {
   float frequency_penalty = 0.0f;   // [-2, 2]
   float repetition_penalty = 1.0f;  // > 0; 1: off
   std::uint64_t seed = 0;           // with the position it decides the draw: reproducible
-  std::int32_t top_logprobs = -1;   // -1: no logprobs; n: the chosen token's and the n best (≤ 20)
+  std::int32_t top_logprobs = -1;  // -1: no logprobs; n: the chosen token's and the n best (≤ 20)
 
   bool greedy() const { return temperature == 0.0f; }
   bool penalised() const {
@@ -37,13 +38,13 @@ struct Slo {
 struct Request {
   RequestId id;
   ModelId model;
-  std::vector<TokenId> prompt;           // at least one token
+  std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
-  Tokens max_tokens{16};                 // ≥ 1; prompt + max_tokens ≤ the model's context
-  std::vector<TokenId> stop_tokens;      // ends with FinishReason::kStop; the token is not output
+  Tokens max_tokens{16};             // ≥ 1; prompt + max_tokens ≤ the model's context
+  std::vector<TokenId> stop_tokens;  // ends with FinishReason::kStop; the token is not output
   Slo slo;
-  std::int32_t priority = 0;             // larger runs first (policy `priority`)
-  Nanos arrival;                         // by the engine's clock
+  std::int32_t priority = 0;  // larger runs first (policy `priority`)
+  Nanos arrival;              // by the engine's clock
 };
 
 enum class FinishReason {
@@ -60,8 +61,8 @@ struct TokenLogprob {
 
 struct OutputToken {
   TokenId token = 0;
-  float logprob = 0.0f;               // natural log; set when logprobs were asked for
-  std::vector<TokenLogprob> top;      // the best, descending
+  float logprob = 0.0f;           // natural log; set when logprobs were asked for
+  std::vector<TokenLogprob> top;  // the best, descending
 };
 
 // One piece of a request's answer. Exactly one Output of a request has finished = true: the last.
@@ -70,10 +71,11 @@ struct Output {
   std::vector<OutputToken> tokens;
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
-  std::string error;                  // for kError
-  Tokens cached_prompt{0};            // prompt tokens found in the prefix cache
-  Nanos queued{-1};                   // from arrival to its first step; negative: it never began
-  std::int32_t preemptions = 0;       // how often it was preempted so far
+  std::string error;                    // for kError
+  ErrorCode code = ErrorCode::kDevice;  // of that error
+  Tokens cached_prompt{0};              // prompt tokens found in the prefix cache
+  Nanos queued{-1};                     // from arrival to its first step; negative: it never began
+  std::int32_t preemptions = 0;         // how often it was preempted so far
 };
 
 }  // namespace causeway::request

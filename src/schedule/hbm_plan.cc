@@ -18,6 +18,27 @@ Error does_not_fit(const HbmDemand& demand, const HbmPlan& plan, Bytes kv) {
                    "--gpu-memory-utilization");
 }
 
+// Of what weights and KV have together, unless one of them was given a size.
+constexpr double kWeightsShare = 0.75;
+
+Result<Bytes> weights_of(const HbmDemand& demand, Bytes shared, Bytes kv) {
+  const Bytes all = round_up(demand.weights, demand.extent);
+  const Bytes largest = round_up(demand.weights_largest, demand.extent);
+  if (demand.weights_wanted.count > 0) {
+    const Bytes wanted = std::min(all, round_up(demand.weights_wanted, demand.extent));
+    if (wanted >= largest) return wanted;
+    return exhausted("a model's weights take " + mib_of(largest) +
+                     ", and --weights-memory-bytes allows " + mib_of(demand.weights_wanted) +
+                     " of HBM for cached weights");
+  }
+  const Bytes share =
+      kv.count > 0 ? shared - kv
+                   : Bytes(static_cast<std::int64_t>(
+                         kWeightsShare * static_cast<double>(std::max(shared, Bytes(0)).count)));
+  return std::min(all,
+                  std::max(largest, demand.extent * (std::max(share, Bytes(0)) / demand.extent)));
+}
+
 }  // namespace
 
 Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
@@ -29,9 +50,11 @@ Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   HbmPlan plan;
   plan.budget = std::clamp(Bytes(static_cast<std::int64_t>(share)) - used, Bytes(0), demand.free);
   plan.workspace = round_up(demand.workspace, demand.extent);
-  plan.weights = round_up(demand.weights, demand.extent);
   const Bytes kv_min = round_up(std::max(demand.kv, demand.kv_min), demand.extent);
-  const Bytes left = plan.budget - demand.driver - plan.workspace - plan.weights;
+  const Bytes shared = plan.budget - demand.driver - plan.workspace;
+  CAUSEWAY_ASSIGN(plan.weights,
+                  weights_of(demand, shared, demand.kv.count > 0 ? kv_min : Bytes(0)));
+  const Bytes left = shared - plan.weights;
   if (left < kv_min) return does_not_fit(demand, plan, kv_min);
   plan.kv = demand.kv.count > 0 ? kv_min : demand.extent * (left / demand.extent);
   return plan;

@@ -2,8 +2,10 @@
 //
 //   total │ used by others │ KV │ weights │ workspace │ driver │ kept free (1 - utilization) │
 //
-// Weights and workspace get what they need, KV what is left, or what was asked for; all three are
-// whole extents of the arena. The driver's part is what it takes by itself while kernels run.
+// The workspace gets what it needs. Weights are cached: they get what all models take, up to a
+// share of what is left, but room for the largest; or what was asked for. KV gets the rest, or what
+// was asked for. All three are whole extents of the arena. The driver's part is what it takes by
+// itself while kernels run.
 #pragma once
 
 #include "base/result.h"
@@ -17,10 +19,12 @@ struct HbmDemand {
   double utilization = 0.9;  // of the total that all users together may take, in (0, 1]
   Bytes extent;
   Bytes workspace;
-  Bytes weights;  // of all models that are to be resident at the same time
-  Bytes driver;   // an estimate of what code and graphs will take beside the arena
-  Bytes kv;       // wanted for KV; zero: what is left
-  Bytes kv_min;   // the least that makes sense: a frame
+  Bytes weights;          // of all models that are to be served
+  Bytes weights_largest;  // of one of them
+  Bytes weights_wanted;   // for all that are cached at the same time; zero: the plan's choice
+  Bytes driver;           // an estimate of what code and graphs will take beside the arena
+  Bytes kv;               // wanted for KV; zero: what is left
+  Bytes kv_min;           // the least that makes sense: a frame
 };
 
 struct HbmPlan {

@@ -17,6 +17,8 @@ HbmDemand demand() {
           .extent = mib(32),
           .workspace = mib(100),
           .weights = gib(16),
+          .weights_largest = gib(16),
+          .weights_wanted = {},
           .driver = {},
           .kv = {},
           .kv_min = mib(4)};
@@ -56,7 +58,7 @@ TEST(HbmPlan, NeverMoreThanIsFree) {
 
 TEST(HbmPlan, TooLittleNamesTheNumbersAndTheWayOut) {
   HbmDemand d = demand();
-  d.weights = gib(130);
+  d.weights = d.weights_largest = gib(130);
   const auto plan = plan_hbm(d);
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
@@ -66,6 +68,39 @@ TEST(HbmPlan, TooLittleNamesTheNumbersAndTheWayOut) {
   }
   d.free = gib(1);  // others use more than the share already
   EXPECT_FALSE(plan_hbm(d).ok());
+}
+
+TEST(HbmPlan, ACatalogueLargerThanHbmIsCachedInAShareOfIt) {
+  HbmDemand d = demand();
+  d.weights = gib(1000);
+  const auto plan = plan_hbm(d);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const Bytes shared = plan->budget - plan->workspace;
+  EXPECT_EQ(plan->weights, mib(32) * (shared * 3 / 4 / mib(32)));
+  EXPECT_EQ(plan->weights + plan->kv, shared);
+  d.weights_largest = gib(110);  // more than the share: KV gets what is left
+  EXPECT_EQ(plan_hbm(d)->weights, gib(110));
+  d.weights_largest = gib(16);
+  d.kv = gib(4);  // weights get the rest
+  EXPECT_EQ(plan_hbm(d)->weights, shared - gib(4));
+}
+
+TEST(HbmPlan, WeightsGetWhatWasAskedFor) {
+  HbmDemand d = demand();
+  d.weights = gib(1000);
+  d.weights_wanted = gib(20);
+  const auto plan = plan_hbm(d);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->weights, gib(20));
+  EXPECT_EQ(plan->kv, plan->budget - plan->workspace - gib(20));
+  d.weights = gib(18);  // no more than all models take
+  EXPECT_EQ(plan_hbm(d)->weights, gib(18));
+  d.weights_wanted = gib(10);
+  const auto refused = plan_hbm(d);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message, HasSubstr("16384 MiB"));
+  EXPECT_THAT(refused.error().message, HasSubstr("10240 MiB"));
 }
 
 TEST(HbmPlan, NonsenseIsRefused) {

@@ -149,7 +149,22 @@ void Scheduler::remove(Handle sequence) {
   if (slot.in_flight == 0) state_->table.free(index);
 }
 
-void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision) {
+Tokens Scheduler::tokens_wanted(ModelId model) const {
+  const ModelQueue& queue = state_->queue_of(model);
+  const Tokens most(state_->options.tokens_per_step_max);
+  Tokens sum(0);
+  for (const auto* members : {&queue.running.members(), &queue.waiting.members()}) {
+    for (const SlotIndex index : *members) {
+      const Slot& slot = state_->table[index];
+      sum += slot.wanted() - slot.facts.computed;
+      if (sum >= most) return most;
+    }
+  }
+  return sum;
+}
+
+void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
+                         const ModelFilter& may_step) {
   CAUSEWAY_CHECK(state_->in_flight <= 1, "two steps are in flight");
   decision.model = ModelId();
   decision.preempted.clear();
@@ -180,7 +195,9 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision) {
   });
   Plan plan(*state_, kv, decision);
   for (const std::int32_t i : order) {
-    if (plan.try_model(state_->queues[static_cast<std::size_t>(i)])) break;
+    ModelQueue& queue = state_->queues[static_cast<std::size_t>(i)];
+    if (may_step && !may_step(queue.id)) continue;
+    if (plan.try_model(queue)) break;
   }
   plan.finish();
 }

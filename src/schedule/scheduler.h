@@ -36,6 +36,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -110,9 +111,15 @@ class Scheduler {
   // Waiting or running; the caller releases its frames.
   void remove(Handle sequence);
 
+  // Which models may be stepped now; asked of models with sequences, the longest unstepped first,
+  // until one can run. Empty: all.
+  using ModelFilter = std::function<bool(ModelId)>;
   // Decides the next iteration and assumes that it is executed. At most one step may be in flight;
   // then nothing to run may mean: ask again when it has ended.
-  void schedule(Nanos now, const kv::KvCache& kv, Decision& decision);
+  void schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
+                const ModelFilter& may_step = {});
+  // What the model's next step would compute at the most.
+  Tokens tokens_wanted(ModelId model) const;
   // The runs of the oldest decision in flight have been computed; the caller appends the tokens of
   // those that sample, or removes the sequence.
   void step_done(const Decision& decision, Nanos now);

@@ -324,6 +324,17 @@ TEST_F(ServerTest, ErrorsOfTheEngineAreAnswers) {
   EXPECT_EQ(error(whole)["message"], "the model's shard 2 is cut short");
   // Nothing has been streamed yet, so the status can still say it.
   EXPECT_EQ(chat(R"("stream":true)").status, 500);
+  for (const auto& [code, status] :
+       {std::pair(ErrorCode::kResourceExhausted, 429), std::pair(ErrorCode::kInvalidArgument, 400),
+        std::pair(ErrorCode::kUnavailable, 503)}) {
+    fleet->on_submit = [code = code](const request::Request&) -> Result<Script> {
+      Script script;
+      script.reason = request::FinishReason::kError;
+      script.code = code;
+      return script;
+    };
+    EXPECT_EQ(chat().status, status);
+  }
 }
 
 TEST_F(ServerTest, ErrorsWithinAStreamAreEvents) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/model_card.h"
+
 namespace causeway::simulate {
 
 Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& config,
                             Bytes frame) {
+  CAUSEWAY_ASSIGN(const model::ModelCard card, model::make_card(config, DType::kBF16, frame));
   const kv::KvShape kv = model::kv_shape(config, DType::kBF16);
-  CAUSEWAY_ASSIGN(const kv::BlockLayout layout, kv::plan_block(kv, frame));
   const std::int64_t element = size_of(DType::kBF16).count;
   const std::int64_t embedding = config.vocab * config.hidden;
   const std::int64_t parameters = model::parameter_count(config);
@@ -35,9 +37,10 @@ Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& c
   shape.flops_per_context_token =
       4.0 * static_cast<double>(config.layers * config.heads * config.head_dim);
   shape.kv_per_token = Bytes(2 * kv.layers * kv.kv_heads * kv.head_dim * element);
-  shape.tokens_per_block = layout.tokens;
+  shape.tokens_per_block = card.kv.tokens;
   shape.max_model_len = config.max_position;
   shape.vocab = config.vocab;
+  shape.cached = weights::cached_model(card.layout, card.reading);
   return shape;
 }
 
@@ -71,6 +74,15 @@ Nanos step_duration(const StepWork& work, Bytes link, const HardwareProfile& pro
     longest = std::max(longest, static_cast<double>(link.count) / profile.link_bytes_per_second);
   }
   return profile.step_overhead + nanos_from_seconds(longest);
+}
+
+Nanos step_min(const ModelShape& shape, const HardwareProfile& profile) {
+  return nanos_from_seconds(static_cast<double>(shape.weights_always.count) /
+                            profile.memory_bytes_per_second);
+}
+
+double seconds_per_token(const ModelShape& shape, const HardwareProfile& profile) {
+  return shape.flops_per_token / profile.flops_per_second;
 }
 
 }  // namespace causeway::simulate

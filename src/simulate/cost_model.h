@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "request/batch.h"
 #include "simulate/hardware_profile.h"
+#include "weights/weight_cache.h"
 
 namespace causeway::simulate {
 
@@ -30,9 +31,11 @@ struct ModelShape {
   Tokens tokens_per_block{1};
   Tokens max_model_len{0};
   std::int64_t vocab = 0;
+  weights::CachedModel cached;  // what crosses the link, in the order in which a step reads it
 };
 
-// kInvalidArgument when not even one token's KV fits a frame.
+// kInvalidArgument when not even one token's KV fits a frame; kResourceExhausted for a model that
+// no machine holds.
 Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& config, Bytes frame);
 
 // What a step has to move and compute.
@@ -46,5 +49,10 @@ StepWork work_of(const request::Batch& batch, const ModelShape& shape);
 
 // `link`: bytes that must come from home meanwhile.
 Nanos step_duration(const StepWork& work, Bytes link, const HardwareProfile& profile);
+
+// What any step of a model takes at the least, and what each of its tokens does: what an engine is
+// told, so that it starts steps while weights are still on their way.
+Nanos step_min(const ModelShape& shape, const HardwareProfile& profile);
+double seconds_per_token(const ModelShape& shape, const HardwareProfile& profile);
 
 }  // namespace causeway::simulate

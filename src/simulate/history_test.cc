@@ -34,6 +34,12 @@ void add(const HistoryReport& report, HistoryReport& sum) {
   sum.models_replaced += report.models_replaced;
   sum.steps_ahead += report.steps_ahead;
   sum.tokens_pending += report.tokens_pending;
+  sum.arrivals += report.arrivals;
+  sum.evictions += report.evictions;
+  sum.copies_failed += report.copies_failed;
+  sum.steps_poisoned += report.steps_poisoned;
+  sum.errors_of_weights += report.errors_of_weights;
+  sum.wait_of_bound = std::max(sum.wait_of_bound, report.wait_of_bound);
   sum.steps_of_bound = std::max(sum.steps_of_bound, report.steps_of_bound);
 }
 
@@ -43,7 +49,11 @@ void print(const HistoryReport& sum) {
             << sum.steps << " steps (" << sum.steps_ahead << " ahead, with " << sum.tokens_pending
             << " pending tokens), " << sum.preemptions << " preemptions, " << sum.prefix_hit_tokens
             << " prefix tokens found, " << sum.hangs << " hangs, " << sum.models_replaced
-            << " models replaced; at most " << sum.steps_of_bound << " of the bound on steps\n";
+            << " models replaced; at most " << sum.steps_of_bound << " of the bound on steps\n"
+            << "  weights: " << sum.arrivals << " arrivals, " << sum.evictions << " evictions, "
+            << sum.copies_failed << " copies failed, " << sum.steps_poisoned << " steps poisoned, "
+            << sum.errors_of_weights << " requests ended by that; at most " << sum.wait_of_bound
+            << " of the bound on waits\n";
 }
 
 // A checker that never sees the hard cases proves nothing.
@@ -54,6 +64,9 @@ void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
   EXPECT_GT(sum.prefix_hit_tokens, histories);
   EXPECT_GT(sum.models_replaced, histories / 10);
   EXPECT_GT(sum.hangs, 0);
+  EXPECT_GT(sum.evictions, histories / 2);
+  EXPECT_GT(sum.copies_failed, histories / 50);
+  EXPECT_GT(sum.steps_poisoned, histories / 200);
 }
 
 // Requests that nothing befell have the same answer however many steps are in flight.

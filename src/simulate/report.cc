@@ -61,10 +61,10 @@ std::string to_text(const SimulationReport& report) {
   const LatencyReport& total = report.total;
   text += fmt::format(
       "profile {}: {:.1f} s of virtual time, {} steps, device busy {:.1f} %; {} model loads, "
-      "{:.1f} GB over the link\n",
+      "{} evictions, {:.1f} GB over the link\n",
       report.profile, to_seconds(report.duration), report.device.steps,
-      percent(report.device.busy.count, report.duration.count), report.device.model_loads,
-      static_cast<double>(report.device.link_bytes.count) * 1e-9);
+      percent(report.device.busy.count, report.duration.count), report.weights.arrivals,
+      report.weights.evictions, static_cast<double>(report.link_bytes.count) * 1e-9);
   text += fmt::format(
       "SLO both {:.1f} %; {} preemptions; prefix cache {:.1f} % of {} tokens; {} refused, {} "
       "errors, "
@@ -83,8 +83,11 @@ std::string to_json(const SimulationReport& report) {
       {"models", nlohmann::ordered_json::object()},
       {"steps", report.device.steps},
       {"device_busy_seconds", to_seconds(report.device.busy)},
-      {"model_loads", report.device.model_loads},
-      {"link_bytes", report.device.link_bytes.count},
+      {"weights_wait_seconds", to_seconds(report.device.weights_wait)},
+      {"model_loads", report.weights.arrivals},
+      {"failed_loads", report.weights.failures},
+      {"evictions", report.weights.evictions},
+      {"link_bytes", report.link_bytes.count},
       {"preemptions", report.engine.preemptions},
       {"prefix_queried_tokens", report.engine.prefix_queried_tokens},
       {"prefix_hit_tokens", report.engine.prefix_hit_tokens},

@@ -1,6 +1,7 @@
 #include "simulate/simulate.h"
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -8,6 +9,8 @@
 
 namespace causeway::simulate {
 namespace {
+
+constexpr int kStepsInFlight = 2;  // as on a GPU
 
 struct Live {
   const Arrival* arrival = nullptr;
@@ -25,6 +28,9 @@ class Simulation {
  private:
   engine::CoreOptions core_options() const;
   SimulatedExecutorOptions executor_options() const;
+  weights::ResidencyOptions residency_options() const;
+  std::unique_ptr<SimulatedMover> make_mover() const;
+  WeightSource source_of(const ModelShape& shape) const;
   bool next_event();
   void arrive();
   void record(const request::Output& output);
@@ -35,6 +41,9 @@ class Simulation {
   const SimulationOptions& options_;
   const Workload& workload_;
   ManualClock clock_;
+  // Null where the device's memory is the home of the weights.
+  std::unique_ptr<SimulatedMover> mover_;
+  std::unique_ptr<weights::WeightCache> cache_;
   SimulatedExecutor executor_;
   engine::EngineCore core_;
   std::size_t arrived_ = 0;
@@ -46,33 +55,68 @@ class Simulation {
 engine::CoreOptions Simulation::core_options() const {
   return {.frames = options_.kv_memory / options_.frame,
           .prefix_caching = options_.prefix_caching,
-          .schedule = options_.schedule};
+          .schedule = options_.schedule,
+          .step_start = options_.step_start};
 }
 
 SimulatedExecutorOptions Simulation::executor_options() const {
   return {.profile = options_.profile,
-          .weight_memory = options_.profile.memory - options_.kv_memory,
           .faults = options_.faults,
-          .seed = options_.seed};
+          .seed = options_.seed,
+          .steps_in_flight_max = kStepsInFlight};
+}
+
+weights::ResidencyOptions Simulation::residency_options() const {
+  weights::ResidencyOptions residency = options_.residency;
+  residency.extents = (options_.profile.memory - options_.kv_memory) / residency.extent;
+  residency.link_bytes_per_second = options_.profile.link_bytes_per_second;
+  return residency;
+}
+
+std::unique_ptr<SimulatedMover> Simulation::make_mover() const {
+  if (options_.profile.link_bytes_per_second <= 0) return nullptr;
+  const weights::ResidencyOptions residency = residency_options();
+  const SimulatedMoverOptions mover{.bytes_per_second = residency.link_bytes_per_second,
+                                    .error_rate = options_.faults.copy_error_rate,
+                                    .extent = residency.extent,
+                                    .extents_max = residency.extents,
+                                    .seed = options_.seed};
+  return std::make_unique<SimulatedMover>(mover, clock_);
 }
 
 Simulation::Simulation(const SimulationOptions& options, const Workload& workload)
     : options_(options),
       workload_(workload),
-      executor_(executor_options(), clock_),
-      core_(core_options(), executor_) {
+      mover_(make_mover()),
+      cache_(mover_ ? std::make_unique<weights::WeightCache>(residency_options(), *mover_)
+                    : nullptr),
+      executor_(executor_options(), clock_, mover_.get()),
+      core_(core_options(), executor_, cache_.get()) {
   report_.profile = options.profile.name;
   for (const ModelShape& shape : options.models) report_.models.push_back({shape.name, {}});
+}
+
+WeightSource Simulation::source_of(const ModelShape& shape) const {
+  if (!cache_) return WeightSource::kMemory;
+  return cache_->check_fits(shape.cached).ok() ? WeightSource::kCache : WeightSource::kLink;
 }
 
 Status Simulation::add_models() {
   for (std::size_t i = 0; i < options_.models.size(); ++i) {
     const ModelShape& shape = options_.models[i];
     const ModelId id(static_cast<std::int64_t>(i));
-    executor_.add_model(id, shape);
-    CAUSEWAY_TRY(core_.add_model(id, {.tokens_per_block = shape.tokens_per_block,
-                                      .max_model_len = shape.max_model_len,
-                                      .vocab = shape.vocab}));
+    engine::ModelFacts facts{.tokens_per_block = shape.tokens_per_block,
+                             .max_model_len = shape.max_model_len,
+                             .vocab = shape.vocab,
+                             .step_min = step_min(shape, options_.profile),
+                             .seconds_per_token = seconds_per_token(shape, options_.profile)};
+    const WeightSource source = source_of(shape);
+    if (source == WeightSource::kCache) {
+      facts.weights = shape.cached;
+      mover_->add_model(id, shape.cached);
+    }
+    executor_.add_model(id, shape, source);
+    CAUSEWAY_TRY(core_.add_model(id, facts));
   }
   return {};
 }
@@ -141,7 +185,8 @@ bool Simulation::next_event() {
   const Nanos arrival = arrived_ < workload_.size() ? workload_[arrived_].at : kNever;
   const Nanos step = executor_.ends_at().value_or(kNever);
   const Nanos wakeup = core_.next_wakeup().value_or(kNever);
-  const Nanos next = std::min({arrival, step, wakeup});
+  const Nanos copy = (mover_ ? mover_->next_end() : std::nullopt).value_or(kNever);
+  const Nanos next = std::min({arrival, step, wakeup, copy});
   if (next == kNever || next > options_.virtual_time_max) return false;
   clock_.set(std::max(clock_.now(), next));
   if (next == step) {
@@ -179,6 +224,8 @@ SimulationReport Simulation::run() {
   add_up();
   report_.engine = core_.observe();
   report_.device = executor_.counters();
+  if (cache_) report_.weights = cache_->residency().counters();
+  report_.link_bytes = report_.weights.brought + report_.device.link_bytes;
   if (!workload_.empty()) {
     report_.duration = std::max(Nanos(0), last_end_ - workload_.front().at);
   }
@@ -195,11 +242,15 @@ Status check(const SimulationOptions& options, const Workload& workload) {
     return invalid_argument("the KV memory is larger than the device's " +
                             std::to_string(options.profile.memory.count >> 20) + " MiB");
   }
+  if (options.residency.extent.count < 1) return invalid_argument("an extent has no bytes");
   if (options.schedule.tokens_per_step_max < 1 || options.schedule.running_max < 1) {
     return invalid_argument("tokens_per_step_max and running_max must be at least 1");
   }
   for (const ModelShape& shape : options.models) {
     if (shape.vocab < 1) return invalid_argument(shape.name + ": the vocabulary is empty");
+    if (shape.cached.groups.empty() && options.profile.link_bytes_per_second > 0) {
+      return invalid_argument(shape.name + ": its weights have no groups that could be brought");
+    }
   }
   Nanos last(0);
   for (const Arrival& arrival : workload) {

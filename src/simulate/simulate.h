@@ -1,6 +1,7 @@
 // A workload on a hardware profile, in virtual time: what `causeway simulate` runs. The engine, the
-// scheduler and the KV bookkeeping are the ones that serve; only clock and device are replaced, so
-// that an hour of serving takes seconds and the same input gives the same report.
+// scheduler, the KV bookkeeping and the cache of weights are the ones that serve; only clock,
+// device and link are replaced, so that an hour of serving takes seconds and the same input gives
+// the same report.
 #pragma once
 
 #include <string>
@@ -13,6 +14,7 @@
 #include "simulate/cost_model.h"
 #include "simulate/hardware_profile.h"
 #include "simulate/simulated_executor.h"
+#include "simulate/simulated_mover.h"
 #include "simulate/workload.h"
 
 namespace causeway::simulate {
@@ -21,8 +23,11 @@ struct SimulationOptions {
   HardwareProfile profile;
   std::vector<ModelShape> models;  // shape_of() each, for frames of `frame` bytes
   Bytes frame = mib(4);
-  // Of the device's memory; the weights have the rest. At least a frame.
+  // Of the device's memory; the cache of weights has the rest. At least a frame.
   Bytes kv_memory = gib(8);
+  // Extents and link rate follow from memory and profile.
+  weights::ResidencyOptions residency;
+  engine::StepStart step_start = engine::StepStart::kJustInTime;
   schedule::Options schedule;
   bool prefix_caching = true;
   Faults faults;
@@ -50,11 +55,13 @@ struct SimulationReport {
   std::vector<std::pair<std::string, LatencyReport>> models;
   request::Observation engine;
   SimulatedCounters device;
+  weights::Residency::Counters weights;
+  Bytes link_bytes;             // weights that arrived, and those that steps fetched themselves
   Nanos duration;               // virtual, from the first arrival to the last end
   std::int64_t unfinished = 0;  // when virtual_time_max cut it short
 };
 
-// kInvalidArgument: no models, memory that holds no frame, …
+// kInvalidArgument: no models, memory that holds no frame, a model without groups, …
 Result<SimulationReport> run(const SimulationOptions& options, const Workload& workload);
 
 std::string to_text(const SimulationReport& report);

@@ -20,6 +20,10 @@ ModelShape make_shape(const std::string& name) {
   shape.tokens_per_block = Tokens(32);
   shape.max_model_len = Tokens(8192);
   shape.vocab = 32'000;
+  for (int i = 0; i < 32; ++i) {
+    shape.cached.groups.push_back({.offset = Bytes(500'000'000) * i, .bytes = Bytes(500'000'000)});
+    shape.cached.layout_groups.push_back(i);
+  }
   return shape;
 }
 
@@ -91,6 +95,26 @@ TEST(CostModel, MixtureOfExpertsReadsTheExpertsThatAreHit) {
   EXPECT_NEAR(work_of(batch, shape).memory_bytes - 15e9, 8e9, 1e6);
 }
 
+TEST(CostModel, GroupsStandInReadingOrder) {
+  model::ModelConfig config;
+  config.layers = 2;
+  config.hidden = 64;
+  config.heads = config.kv_heads = 2;
+  config.head_dim = 32;
+  config.intermediate = 128;
+  config.vocab = 100;
+  config.max_position = Tokens(64);
+  const auto shape = shape_of("m", config, mib(4));
+  ASSERT_TRUE(shape.ok()) << shape.error().message;
+  const weights::CachedModel& cached = shape.value().cached;
+  EXPECT_EQ(cached.layout_groups, (std::vector{1, 2, 3, 0}));
+  EXPECT_TRUE(cached.groups.back().readable_at_home);
+  Bytes sum;
+  for (const weights::ResidentGroup& group : cached.groups) sum += group.bytes;
+  EXPECT_GE(sum, shape.value().weights);  // with what aligns tensors
+  EXPECT_LT(sum, shape.value().weights + kib(8));
+}
+
 TEST(SimulatedExecutor, AModelTooLargeForItsRoomIsStreamedWithTheExpertsThatAStepHits) {
   ModelShape shape = make_shape("moe");
   shape.weights = Bytes(24'000'000'000);
@@ -100,8 +124,8 @@ TEST(SimulatedExecutor, AModelTooLargeForItsRoomIsStreamedWithTheExpertsThatASte
   for (const auto& [tokens, gigabytes] : {std::pair(1, 17.0), std::pair(1000, 23.0)}) {
     ManualClock clock;
     const HardwareProfile h200 = find_profile("h200").value();
-    SimulatedExecutor executor({.profile = h200, .weight_memory = gib(8), .faults = {}}, clock);
-    executor.add_model(ModelId(0), shape);
+    SimulatedExecutor executor({.profile = h200, .faults = {}}, clock);
+    executor.add_model(ModelId(0), shape, WeightSource::kLink);
     request::Batch batch;
     batch.step = StepId(0);
     batch.model = ModelId(0);
@@ -111,11 +135,110 @@ TEST(SimulatedExecutor, AModelTooLargeForItsRoomIsStreamedWithTheExpertsThatASte
     batch.entries[0].token_count = tokens;
     batch.entries[0].frame_count = 1;
     const StepWork work = work_of(batch, shape);
-    ASSERT_TRUE(executor.submit(batch).ok());
+    ASSERT_TRUE(executor.submit(batch, {}).ok());
     EXPECT_EQ(executor.counters().link_bytes, work.weights);
     EXPECT_NEAR(static_cast<double>(work.weights.count), gigabytes * 1e9, 1e6);
     EXPECT_GE(to_millis(*executor.ends_at()), gigabytes / 55 * 1e3);  // 55 GB/s
   }
+}
+
+HardwareProfile slow_steps() {
+  HardwareProfile profile;
+  profile.flops_per_second = profile.memory_bytes_per_second = 1e12;
+  profile.step_overhead = millis(2);
+  return profile;
+}
+
+// Four groups of 1,000 bytes on extents of the same size; a copy takes a millisecond.
+struct ColdStart {
+  explicit ColdStart(double copy_error_rate)
+      : mover({.bytes_per_second = 1e6,
+               .latency = Nanos(0),
+               .error_rate = copy_error_rate,
+               .extent = Bytes(1000),
+               .extents_max = 4},
+              clock),
+        executor({.profile = slow_steps(), .faults = {}, .shadow_frames = 1}, clock, &mover) {
+    ModelShape shape;
+    shape.vocab = 100;
+    std::vector<weights::WeightCommand> commands = {
+        {.kind = weights::WeightCommand::Kind::kCommit, .model = ModelId(0), .extents = 4}};
+    for (int i = 0; i < 4; ++i) {
+      shape.cached.groups.push_back({.offset = Bytes(1000) * i, .bytes = Bytes(1000)});
+      shape.cached.layout_groups.push_back(i);
+      commands.push_back({.model = ModelId(0), .group = i, .arrival = 1});
+    }
+    mover.add_model(ModelId(0), shape.cached);
+    executor.add_model(ModelId(0), shape, WeightSource::kCache);
+    mover.submit(commands);
+  }
+
+  // A step of one token, with those views.
+  Status step(std::vector<weights::WeightView> with) {
+    views = std::move(with);
+    request::Batch batch;
+    batch.step = StepId(0);
+    batch.model = ModelId(0);
+    batch.tokens = {1};
+    batch.frames = {FrameId(0)};
+    batch.entries.resize(1);
+    batch.entries[0].token_count = 1;
+    batch.entries[0].frame_count = 1;
+    batch.entries[0].samples = true;
+    return executor.submit(batch, views);
+  }
+
+  ManualClock clock;
+  SimulatedMover mover;
+  SimulatedExecutor executor;
+  std::vector<weights::WeightView> views;
+};
+
+constexpr weights::WeightView kStaged = {.place = weights::WeightPlace::kStaged, .value = 1};
+constexpr weights::WeightView kCached = {.place = weights::WeightPlace::kCached};
+constexpr weights::WeightView kAtHome = {.place = weights::WeightPlace::kHome};
+
+TEST(SimulatedExecutor, AStepComputesEachGroupAfterItsArrival) {
+  ColdStart cold(0);
+  cold.clock.set(micros(1500));  // the first group is there; the last arrives at 4 ms
+  ASSERT_TRUE(cold.step({kCached, kStaged, kStaged, kStaged}).ok());
+  EXPECT_EQ(cold.executor.ends_at(), micros(4500));  // a fourth of the 2 ms is left then
+  cold.clock.set(micros(4500));
+  const auto result = cold.executor.wait(Nanos(0));
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->duration, millis(3));
+  EXPECT_EQ(result->sampled.at(0).token.token, expected_token(ModelId(0), std::vector{1}, 100));
+  EXPECT_EQ(cold.executor.counters().weights_wait, millis(1));
+  EXPECT_EQ(cold.executor.violation(), "");
+  ASSERT_TRUE(cold.step({}).ok());
+  EXPECT_EQ(cold.executor.ends_at(), micros(6500));
+}
+
+TEST(SimulatedExecutor, AStepOfWhichACopyFailsChoosesWrongTokens) {
+  ColdStart cold(1);
+  ASSERT_TRUE(cold.step({kStaged, kStaged, kStaged, kStaged}).ok());
+  cold.clock.set(seconds(1));
+  const auto result = cold.executor.wait(Nanos(0));
+  EXPECT_NE(result->sampled.at(0).token.token, expected_token(ModelId(0), std::vector{1}, 100));
+  EXPECT_EQ(cold.executor.violation(), "");
+}
+
+TEST(SimulatedExecutor, FindsStepsThatReadWhatIsNotThere) {
+  weights::WeightView other = kStaged;
+  other.value = 2;
+  for (const auto& view : {kCached, other, kAtHome}) {
+    ColdStart cold(0);
+    ASSERT_TRUE(cold.step({kStaged, kStaged, kStaged, view}).ok());
+    EXPECT_NE(cold.executor.violation(), "");
+  }
+  ColdStart taken(0);
+  taken.clock.set(millis(4));
+  ASSERT_TRUE(taken.step({}).ok());
+  taken.mover.submit(std::vector<weights::WeightCommand>{
+      {.kind = weights::WeightCommand::Kind::kDecommit, .model = ModelId(0), .extents = 1}});
+  taken.clock.set(seconds(1));
+  (void)taken.executor.wait(Nanos(0));
+  EXPECT_NE(taken.executor.violation(), "");
 }
 
 TEST(Simulate, CompletesALightLoadWithinItsTargets) {
@@ -125,7 +248,7 @@ TEST(Simulate, CompletesALightLoadWithinItsTargets) {
   EXPECT_EQ(r.total.completed, 200);
   EXPECT_EQ(r.total.slo_both_met, 200);
   EXPECT_EQ(r.unfinished, 0);
-  EXPECT_EQ(r.device.model_loads, 2);
+  EXPECT_EQ(r.weights.arrivals, 2);
   EXPECT_EQ(r.models[0].second.completed + r.models[1].second.completed, 200);
   EXPECT_GT(r.total.ttft.percentile(0.01), millis(3).count);
   EXPECT_EQ(r.total.output_tokens, r.engine.generated_tokens);
@@ -152,8 +275,64 @@ TEST(Simulate, ModelsThatDoNotFitTogetherAreFetchedAgain) {
   options.kv_memory = gib(100);  // leaves room for two of the eight
   const auto report = run(options, make_workload(200, 2, 8));
   ASSERT_TRUE(report.ok());
-  EXPECT_GT(report.value().device.model_loads, 100);
+  EXPECT_GT(report.value().weights.arrivals, 100);
   EXPECT_EQ(report.value().total.completed, 200);
+}
+
+TEST(Simulate, AStepBeginsWhileItsWeightsArrive) {
+  // A prompt that computes for as long as its model's 16 GB take to arrive.
+  Workload workload(1);
+  workload[0].prompt = Tokens(8000);
+  SimulationOptions options = make_options(1);
+  options.profile.flops_per_second = 500e12;
+  options.schedule.tokens_per_step_max = 8000;
+  Nanos first[2];
+  for (const auto start : {engine::StepStart::kJustInTime, engine::StepStart::kAllCached}) {
+    options.step_start = start;
+    const auto report = run(options, workload);
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report.value().link_bytes.count, 16'000'000'000);
+    first[start == engine::StepStart::kAllCached] = report.value().duration;
+  }
+  EXPECT_NEAR(to_millis(first[0]), 8000 * 15e9 / 500e12 * 1e3 + 291 - 240, 60);
+  EXPECT_NEAR(to_millis(first[1]), to_millis(first[0]) + 210, 60);
+}
+
+TEST(Simulate, WhereTheHomeIsTheMemoryNothingIsBrought) {
+  SimulationOptions options = make_options(2);
+  options.profile = find_profile("cpu-2core").value();
+  options.kv_memory = gib(4);
+  const auto report = run(options, make_workload(3, 0.001, 2));
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report.value().total.completed, 3);
+  EXPECT_EQ(report.value().weights.arrivals, 0);
+  EXPECT_EQ(report.value().link_bytes.count, 0);
+}
+
+TEST(Simulate, AModelLargerThanTheCacheIsStreamedBesideOthers) {
+  SimulationOptions options = make_options(2);
+  options.kv_memory = gib(115);  // leaves 17.5 GB
+  auto& large = options.models[1];
+  large.cached.groups.back().bytes = Bytes(3'000'000'000);
+  const auto report = run(options, make_workload(40, 1, 2));
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report.value().total.completed, 40);
+  EXPECT_EQ(report.value().weights.arrivals, 1);
+  EXPECT_EQ(report.value().weights.brought.count, 16'000'000'000);
+  EXPECT_GT(report.value().device.link_bytes.count, 15'000'000'000LL * 40);
+}
+
+TEST(Simulate, CopiesThatFailEndRequestsAndAreTriedAgain) {
+  SimulationOptions options = make_options(8);
+  options.kv_memory = gib(100);
+  options.faults = {.copy_error_rate = 0.02};
+  const auto report = run(options, make_workload(200, 2, 8));
+  ASSERT_TRUE(report.ok());
+  const SimulationReport& r = report.value();
+  EXPECT_GT(r.weights.failures, 10);
+  EXPECT_GT(r.total.errors, 0);
+  EXPECT_GT(r.total.completed, 50);
+  EXPECT_EQ(r.total.completed + r.total.errors, 200);
 }
 
 TEST(Simulate, ScarceMemoryPreemptsAndFaultsAreCounted) {
@@ -187,6 +366,9 @@ TEST(Simulate, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(run(options, {}).ok());
   EXPECT_FALSE(run(make_options(1), make_workload(9, 1, 4)).ok());
   EXPECT_TRUE(run(make_options(1), {}).ok());
+  options = make_options(1);
+  options.models[0].cached = {};
+  EXPECT_FALSE(run(options, {}).ok());
 }
 
 TEST(Simulate, ReportsAsTextAndAsJson) {

@@ -8,9 +8,11 @@
 
 namespace causeway::simulate {
 
-SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock)
+SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
+                                     const SimulatedMover* mover)
     : options_(options),
       clock_(clock),
+      mover_(mover),
       capabilities_{.steps_in_flight_max = options.steps_in_flight_max},
       random_(options.seed) {
   if (options_.shadow_frames > 0) {
@@ -18,33 +20,70 @@ SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, co
   }
 }
 
-void SimulatedExecutor::add_model(ModelId model, const ModelShape& shape) {
-  CAUSEWAY_CHECK(models_.emplace(model, shape).second, "the executor knows this model already");
+void SimulatedExecutor::add_model(ModelId model, const ModelShape& shape, WeightSource source) {
+  CAUSEWAY_CHECK(source != WeightSource::kCache || mover_ != nullptr, "a cache needs a mover");
+  CAUSEWAY_CHECK(models_.emplace(model, Model{shape, source}).second,
+                 "the executor knows this model already");
 }
 
 void SimulatedExecutor::remove_model(ModelId model) {
-  const auto at = models_.find(model);
-  CAUSEWAY_CHECK(at != models_.end(), "the executor does not know this model");
-  if (resident_.remove(model) > 0) resident_bytes_ -= at->second.weights;
-  models_.erase(at);
+  CAUSEWAY_CHECK(models_.erase(model) == 1, "the executor does not know this model");
 }
 
-Bytes SimulatedExecutor::make_resident(ModelId model, const ModelShape& shape, Bytes read) {
-  if (options_.profile.link_bytes_per_second <= 0) return Bytes(0);
-  const auto at = std::find(resident_.begin(), resident_.end(), model);
-  if (at != resident_.end()) {
-    resident_.splice(resident_.begin(), resident_, at);
-    return Bytes(0);
+void SimulatedExecutor::blame(const std::string& what) {
+  if (violation_.empty()) violation_ = what;
+}
+
+std::vector<SimulatedExecutor::Read> SimulatedExecutor::reads_of(const request::Batch& batch,
+                                                                 weights::StepWeights weights) {
+  std::vector<Read> reads;
+  const Model& model = models_.at(batch.model);
+  if (model.source != WeightSource::kCache) return reads;
+  const weights::CachedModel& cached = model.shape.cached;
+  for (std::size_t i = 0; i < cached.groups.size(); ++i) {
+    weights::WeightView view;
+    if (!weights.empty()) view = weights[static_cast<std::size_t>(cached.layout_groups[i])];
+    if (view.place == weights::WeightPlace::kHome) {
+      if (!cached.groups[i].readable_at_home) blame("a step reads at home what it cannot");
+      continue;
+    }
+    const auto copy = mover_->copy_of(batch.model, static_cast<int>(i));
+    const bool staged = view.place == weights::WeightPlace::kStaged;
+    if (!copy || (staged && copy->arrival != view.value)) {
+      blame("a step reads weights that are neither cached nor on their way");
+    } else if (!staged && (copy->failed || copy->ends > clock_.now())) {
+      blame("a step reads weights before they are there");
+    } else {
+      reads.push_back({.group = static_cast<int>(i), .arrival = copy->arrival});
+    }
   }
-  if (shape.weights > options_.weight_memory) return read;  // streamed every step
-  while (resident_bytes_ + shape.weights > options_.weight_memory) {
-    resident_bytes_ -= models_.at(resident_.back()).weights;
-    resident_.pop_back();
+  return reads;
+}
+
+Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes) const {
+  Nanos end = at + computes;
+  if (step.reads.empty()) return end;
+  const auto& groups = models_.at(step.batch.model).shape.cached.groups;
+  Bytes all, left;
+  for (const Read& read : step.reads) all += groups[static_cast<std::size_t>(read.group)].bytes;
+  for (auto read = step.reads.rbegin(); read != step.reads.rend(); ++read) {
+    left += groups[static_cast<std::size_t>(read->group)].bytes;
+    const auto copy = mover_->copy_of(step.batch.model, read->group);
+    if (!copy || copy->arrival != read->arrival || copy->ends <= at) continue;
+    const double part = static_cast<double>(left.count) / static_cast<double>(all.count);
+    end = std::max(end, copy->ends + nanos_from_seconds(to_seconds(computes) * part));
   }
-  resident_.push_front(model);
-  resident_bytes_ += shape.weights;
-  counters_.model_loads += 1;
-  return shape.weights;
+  return end;
+}
+
+bool SimulatedExecutor::poisoned(const Step& step) {
+  bool poisoned = false;
+  for (const Read& read : step.reads) {
+    const auto copy = mover_->copy_of(step.batch.model, read.group);
+    if (!copy || copy->arrival != read.arrival) blame("weights are taken from a step in flight");
+    poisoned = poisoned || !copy || copy->failed;
+  }
+  return poisoned;
 }
 
 void SimulatedExecutor::sample(const request::Batch& batch, const ModelShape& shape,
@@ -78,7 +117,7 @@ std::string SimulatedExecutor::check_hands_off(const request::Batch& batch) cons
           entry.request);
     }
   }
-  const std::int64_t block = models_.at(batch.model).tokens_per_block.count;
+  const std::int64_t block = models_.at(batch.model).shape.tokens_per_block.count;
   for (const request::BatchEntry& entry : batch.entries) {
     for (std::int64_t f = entry.context / block; f < entry.frame_count; ++f) {
       const FrameId frame = batch.frames[static_cast<std::size_t>(entry.frame_begin + f)];
@@ -108,28 +147,29 @@ SimulatedExecutor::Step SimulatedExecutor::draw(request::Batch batch) {
 }
 
 Status SimulatedExecutor::begin(Step& step, Nanos at) {
-  const ModelShape& shape = models_.at(step.batch.model);
+  const auto& [shape, source] = models_.at(step.batch.model);
   if (shadow_) {
     const std::string wrong = shadow_->begin(step.batch, shape.tokens_per_block, shape.vocab);
     if (!wrong.empty()) {
-      if (violation_.empty()) violation_ = wrong;
+      blame(wrong);
       return Error{ErrorCode::kDevice, "simulated: a batch that breaks the rules: " + wrong};
     }
   }
   const StepWork work = work_of(step.batch, shape);
-  const Bytes link = make_resident(step.batch.model, shape, work.weights);
+  const Bytes link = source == WeightSource::kLink ? work.weights : Bytes(0);
   counters_.link_bytes += link;
-  Nanos duration = step_duration(work, link, options_.profile);
-  duration = Nanos(static_cast<std::int64_t>(static_cast<double>(duration.count) * step.slowed));
-  if (step.hangs) duration = options_.faults.hang;
-  counters_.busy += duration;
-  step.result.duration = duration;
-  step.ends_at = at + duration;
+  Nanos computes = step_duration(work, link, options_.profile);
+  computes = Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
+  if (step.hangs) computes = options_.faults.hang;
+  step.ends_at = end_of_reads(step, at, computes);
+  step.result.duration = step.ends_at - at;
+  counters_.busy += step.result.duration;
+  counters_.weights_wait += step.result.duration - computes;
   if (step.result.error.empty()) sample(step.batch, shape, step.result);
   return {};
 }
 
-Status SimulatedExecutor::submit(request::Batch batch) {
+Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weights) {
   if (std::ssize(steps_) >= capabilities_.steps_in_flight_max) {
     return unavailable("a step is in flight");
   }
@@ -142,8 +182,10 @@ Status SimulatedExecutor::submit(request::Batch batch) {
     return Error{ErrorCode::kDevice, "simulated: the device refuses the step"};
   }
   const std::string wrong = check_hands_off(batch);
-  if (!wrong.empty() && violation_.empty()) violation_ = wrong;
+  if (!wrong.empty()) blame(wrong);
+  std::vector<Read> reads = reads_of(batch, weights);
   Step step = draw(std::move(batch));
+  step.reads = std::move(reads);
   counters_.steps_ahead += steps_.empty() ? 0 : 1;
   counters_.tokens_pending +=
       std::count_if(step.batch.tokens.begin(), step.batch.tokens.end(), request::is_pending);
@@ -153,9 +195,17 @@ Status SimulatedExecutor::submit(request::Batch batch) {
 }
 
 // What it computed is there, and the step behind it begins.
-void SimulatedExecutor::end(const Step& step) {
-  if (shadow_ && step.result.error.empty()) shadow_->complete();
-  if (shadow_ && !step.result.error.empty()) shadow_->fail();
+void SimulatedExecutor::end(Step& step) {
+  const bool is_void = poisoned(step);
+  if (is_void) {
+    counters_.poisoned += 1;
+    for (request::SampledToken& sampled : step.result.sampled) sampled.token.token ^= 1;
+  }
+  if (shadow_ && (is_void || !step.result.error.empty())) {
+    shadow_->fail();
+  } else if (shadow_) {
+    shadow_->complete();
+  }
   if (steps_.empty()) return;
   Step& next = steps_.front();
   request::resolve_pending(next.batch, step.result.sampled);

@@ -3,61 +3,63 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
 
 #include "base/check.h"
 #include "weights/checkpoint.h"
 #include "weights/parallel_read.h"
-#include "weights/pool_layout.h"
+#include "weights/read_plan.h"
 
 namespace causeway::weights {
-namespace {
 
-// A loaded model: immutable but for the number of its pins.
-struct Model {
-  std::vector<GroupRange> groups;
-  std::map<std::string, std::map<std::string, WeightView, std::less<>>, std::less<>> weights;
+// Immutable but for the number of its pins.
+class PinnedModel::Model {
+ public:
+  WeightLayout layout;
   RegionId region;
-  Bytes bytes;
+  std::span<std::byte> memory;
   std::atomic<std::int64_t> pins{0};
 };
 
-class Pin final : public PinnedModel {
+PinnedModel::PinnedModel(Model& model) : model_(model) { model_.pins.fetch_add(1); }
+PinnedModel::~PinnedModel() { model_.pins.fetch_sub(1); }
+const WeightLayout& PinnedModel::layout() const { return model_.layout; }
+PlacedWeights PinnedModel::weights() const { return {&model_.layout, model_.memory.data()}; }
+device::HostAddress PinnedModel::address(Bytes offset) const { return {model_.region, offset}; }
+
+namespace {
+
+using Model = PinnedModel::Model;
+using Fill = std::function<Status(std::span<std::byte>)>;
+
+// What makes the memory reachable, beside what fills it.
+class Beside {
  public:
-  explicit Pin(Model& model) : model_(model) { model_.pins.fetch_add(1); }
-  ~Pin() override { model_.pins.fetch_sub(1); }
-  Pin(const Pin&) = delete;
-  Pin& operator=(const Pin&) = delete;
-
-  WeightView weight(std::string_view group, std::string_view tensor) const override {
-    const auto in_group = model_.weights.find(group);
-    CAUSEWAY_CHECK(in_group != model_.weights.end(), group);
-    const auto found = in_group->second.find(tensor);
-    CAUSEWAY_CHECK(found != in_group->second.end(), tensor);
-    return found->second;
-  }
-  const std::vector<GroupRange>& groups() const override { return model_.groups; }
-  Bytes bytes() const override { return model_.bytes; }
-
- private:
-  Model& model_;
-};
-
-// Names the layout's tensors and groups with their places in memory.
-std::unique_ptr<Model> make_model(const PoolLayout& layout, RegionId region,
-                                  std::span<const std::byte> memory) {
-  auto model = std::make_unique<Model>();
-  model->region = region;
-  model->bytes = layout.bytes;
-  for (const PlacedGroup& group : layout.groups) {
-    model->groups.push_back({group.name, {region, group.offset}, group.bytes});
-    auto& weights = model->weights[group.name];
-    for (const PlacedTensor& tensor : group.tensors) {
-      weights[tensor.name] = {memory.data() + tensor.offset.count, tensor.rows, tensor.cols,
-                              layout.dtype, WeightPlace::kHome};
+  Beside(const LoadOptions& options, device::HostAddress address, Bytes bytes) {
+    if (!options.home_taken) return;
+    work_ = [this, &options, address, bytes] { outcome_ = options.home_taken(address, bytes); };
+    try {
+      thread_ = std::thread(work_);
+    } catch (const std::system_error&) {
+      work_();  // takes longer, no more
     }
   }
-  return model;
-}
+  ~Beside() { (void)end(); }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+
+  Status end() {
+    if (thread_.joinable()) thread_.join();
+    return outcome_;
+  }
+
+ private:
+  std::function<void()> work_;
+  Status outcome_;
+  std::thread thread_;
+};
 
 // Small numbers exactly: "0 MiB do not fit 0 MiB" helps nobody.
 std::string in_mib(Bytes bytes) {
@@ -95,19 +97,37 @@ class ModelPool::State {
     models.erase(id);
   }
 
-  // With the model's place reserved: allocates and reads. Releases what it allocated on error.
-  Result<std::unique_ptr<Model>> read(const PoolLayout& layout, const Checkpoint& checkpoint,
-                                      const LoadOptions& options) {
-    const std::string name = checkpoint.path().parent_path().filename().string().substr(0, 80);
-    CAUSEWAY_ASSIGN(const RegionId region, memory.allocate({.name = "causeway-weights-" + name,
-                                                            .bytes = layout.bytes,
-                                                            .huge_pages = true,
-                                                            .touch_threads = options.threads}));
-    const auto bytes = memory.resolve({region, Bytes(0)}, layout.bytes);
-    const Status status = read_into(layout, checkpoint, bytes, options, clock);
-    if (status.ok()) return make_model(layout, region, bytes);
-    release(region);
-    return status.error();
+  // With the model's place reserved: allocates and fills. Releases what it allocated on error.
+  Result<std::unique_ptr<Model>> fill(const std::string& name, const WeightLayout& layout,
+                                      const Fill& write, const LoadOptions& options) {
+    auto model = std::make_unique<Model>();
+    model->layout = layout;
+    CAUSEWAY_ASSIGN(model->region, memory.allocate({.name = "causeway-weights-" + name,
+                                                    .bytes = layout.bytes,
+                                                    .huge_pages = true,
+                                                    .touch_threads = options.threads}));
+    model->memory = memory.resolve({model->region, Bytes(0)}, layout.bytes);
+    Beside beside(options, {model->region, Bytes(0)}, layout.bytes);
+    const Status written = write(model->memory);
+    const Status reachable = beside.end();
+    if (written.ok() && reachable.ok()) return model;
+    release(model->region);
+    return written.ok() ? reachable.error() : written.error();
+  }
+
+  // The whole of a load: takes the bytes from the budget, makes the model, and gives them back when
+  // that fails.
+  Status add(ModelId id, const std::filesystem::path& name, const WeightLayout& layout,
+             const Fill& write, const LoadOptions& options) {
+    CAUSEWAY_TRY(reserve(id, layout.bytes).with_context(name.string()));
+    auto model = fill(name.filename().string().substr(0, 80), layout, write, options);
+    if (!model.ok()) {
+      give_back(id, layout.bytes);
+      return model.error();
+    }
+    const std::lock_guard lock(mutex);
+    models[id] = std::move(model).value();
+    return {};
   }
 
   void release(RegionId region) {
@@ -134,20 +154,23 @@ ModelPool::~ModelPool() {
   }
 }
 
-Status ModelPool::load(ModelId id, const std::filesystem::path& directory, const LoadPlan& plan,
+Status ModelPool::load(ModelId id, const ModelFiles& files, const LoadOptions& options) {
+  if (is_loaded(id)) return invalid_argument("the model is loaded already");
+  CAUSEWAY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(files.directory));
+  CAUSEWAY_ASSIGN(const ReadPlan reads, plan_reads(files.plan, files.layout, checkpoint));
+  return state_->add(
+      id, files.directory, files.layout,
+      [&](std::span<std::byte> memory) {
+        return read_into(reads, checkpoint, memory, options, state_->clock);
+      },
+      options);
+}
+
+Status ModelPool::make(ModelId id, const WeightLayout& layout,
+                       const std::function<Status(std::span<std::byte>)>& fill,
                        const LoadOptions& options) {
   if (is_loaded(id)) return invalid_argument("the model is loaded already");
-  CAUSEWAY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(directory));
-  CAUSEWAY_ASSIGN(const PoolLayout layout, plan_layout(plan, checkpoint));
-  CAUSEWAY_TRY(state_->reserve(id, layout.bytes).with_context(directory.string()));
-  auto model = state_->read(layout, checkpoint, options);
-  if (!model.ok()) {
-    state_->give_back(id, layout.bytes);
-    return model.error();
-  }
-  const std::lock_guard lock(state_->mutex);
-  state_->models[id] = std::move(model).value();
-  return {};
+  return state_->add(id, "made-" + std::to_string(id.value), layout, fill, options);
 }
 
 Status ModelPool::unload(ModelId id) {
@@ -162,7 +185,7 @@ Status ModelPool::unload(ModelId id) {
     // Null is "being loaded": nobody takes its place or its bytes before they are free.
   }
   state_->release(model->region);
-  state_->give_back(id, model->bytes);
+  state_->give_back(id, model->layout.bytes);
   return {};
 }
 
@@ -170,7 +193,7 @@ Result<std::unique_ptr<PinnedModel>> ModelPool::pin(ModelId id) {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->models.find(id);
   if (found == state_->models.end() || !found->second) return not_found("the model is not loaded");
-  return std::unique_ptr<PinnedModel>(std::make_unique<Pin>(*found->second));
+  return std::make_unique<PinnedModel>(*found->second);
 }
 
 bool ModelPool::is_loaded(ModelId id) const {

@@ -8,36 +8,15 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string_view>
-#include <vector>
+#include <span>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "device/host_memory.h"
 #include "weights/load_plan.h"
+#include "weights/weight_layout.h"
 
 namespace causeway::weights {
-
-// Where a kernel may read a weight now (decision 2). Host memory is both home and execution memory
-// on the CPU backend.
-enum class WeightPlace { kHome, kResident };
-
-// A weight as a kernel sees it: [rows, cols] row-major in `place`. Borrowed from a PinnedModel.
-struct WeightView {
-  const std::byte* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  DType dtype = DType::kBF16;
-  WeightPlace place = WeightPlace::kHome;
-};
-
-// One group's place at home: what a copy of the whole group would move.
-struct GroupRange {
-  std::string name;
-  device::HostAddress address;
-  Bytes bytes;
-};
 
 struct LoadProgress {
   Bytes done;
@@ -50,18 +29,37 @@ struct LoadProgress {
 struct LoadOptions {
   int threads = 0;  // readers; 0: two a CPU, at most 64
   // From a reader thread, one call at a time, at most 10 a second, and once more at the end.
-  std::function<void(const LoadProgress&)> progress;
-  std::function<bool()> cancelled;  // polled before each piece, by all readers at once
+  std::function<void(const LoadProgress&)> progress = {};
+  std::function<bool()> cancelled = {};  // polled before each piece, by all readers at once
+  // Called once the model's memory is there, on a thread of its own while the bytes are read: a
+  // device makes it reachable. Its error fails the load.
+  std::function<Status(device::HostAddress address, Bytes bytes)> home_taken = {};
 };
 
-// A loaded model that cannot be unloaded while this lives. Move-only. Thread-safe.
+// The files of a model and what to make of them. Borrows all of it.
+struct ModelFiles {
+  const std::filesystem::path& directory;
+  const LoadPlan& plan;
+  const WeightLayout& layout;  // of the plan
+};
+
+// A loaded model that cannot be unloaded while this lives. Thread-safe.
 class PinnedModel {
  public:
-  virtual ~PinnedModel() = default;
-  // The tensor `tensor` of `group`; a CHECK fails for a name that the plan did not have.
-  virtual WeightView weight(std::string_view group, std::string_view tensor) const = 0;
-  virtual const std::vector<GroupRange>& groups() const = 0;
-  virtual Bytes bytes() const = 0;
+  class Model;  // the pool's
+  explicit PinnedModel(Model& model);
+  ~PinnedModel();
+  PinnedModel(const PinnedModel&) = delete;
+  PinnedModel& operator=(const PinnedModel&) = delete;
+
+  const WeightLayout& layout() const;
+  PlacedWeights weights() const;  // at home
+  Bytes bytes() const { return layout().bytes; }
+  // Of a place in the model.
+  device::HostAddress address(Bytes offset = Bytes(0)) const;
+
+ private:
+  Model& model_;
 };
 
 struct PoolUse {
@@ -79,13 +77,16 @@ class ModelPool {
   ModelPool(const ModelPool&) = delete;
   ModelPool& operator=(const ModelPool&) = delete;
 
-  // Reads model.safetensors, or the shards of model.safetensors.index.json, in `directory`
+  // Reads model.safetensors, or the shards of model.safetensors.index.json, in the directory
   // (symbolic links of the hub cache are followed) and checks every tensor of the plan: present,
   // right shape, known dtype. kResourceExhausted: does not fit the budget (the message has the
   // numbers); kCorrupt, kNotFound, kUnsupported: names file and tensor; kInvalidArgument: it is
   // loaded already; kUnavailable: being loaded. On error nothing stays behind.
-  Status load(ModelId model, const std::filesystem::path& directory, const LoadPlan& plan,
-              const LoadOptions& options);
+  Status load(ModelId model, const ModelFiles& files, const LoadOptions& options);
+
+  // A model whose bytes `fill` writes, instead of files. Errors as load().
+  Status make(ModelId model, const WeightLayout& layout,
+              const std::function<Status(std::span<std::byte>)>& fill, const LoadOptions& options);
 
   // kUnavailable while pinned; kNotFound when not loaded.
   Status unload(ModelId model);

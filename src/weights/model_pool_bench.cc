@@ -25,7 +25,7 @@
 #include "weights/checkpoint.h"
 #include "weights/model_pool.h"
 #include "weights/parallel_read.h"
-#include "weights/pool_layout.h"
+#include "weights/read_plan.h"
 #include "weights/testing/checkpoints.h"
 
 namespace causeway::weights {
@@ -148,7 +148,8 @@ void plain_load(device::HostMemory& memory, int flags) {
 void pool_load(device::HostMemory& memory) {
   const RealClock clock;
   ModelPool pool(memory, clock, gib(64));
-  const Status status = pool.load(ModelId(1), files().directory.path(), files().plan, {});
+  const WeightLayout layout = lay_out(files().plan).value();
+  const Status status = pool.load(ModelId(1), {files().directory.path(), files().plan, layout}, {});
   CAUSEWAY_CHECK(status.ok(), status.ok() ? "" : status.error().message);
   CAUSEWAY_CHECK(pool.unload(ModelId(1)).ok());
 }
@@ -178,8 +179,9 @@ void read(benchmark::State& state, bool cold) {
   const RealClock clock;
   const auto checkpoint = Checkpoint::open(files().directory.path());
   CAUSEWAY_CHECK(checkpoint.ok());
-  const auto layout = plan_layout(files().plan, *checkpoint);
-  CAUSEWAY_CHECK(layout.ok());
+  const auto layout = lay_out(files().plan).value();
+  const auto reads = plan_reads(files().plan, layout, *checkpoint);
+  CAUSEWAY_CHECK(reads.ok());
   const auto region = memory.allocate({.name = "both", .bytes = file_bytes() + mib(1)});
   CAUSEWAY_CHECK(region.ok());
   const auto whole = memory.resolve({*region, Bytes(0)}, file_bytes() + mib(1));
@@ -191,7 +193,7 @@ void read(benchmark::State& state, bool cold) {
       [&] { return seconds_of([&] { plain_read(whole.first(to_size(file_bytes())), flags); }); },
       [&] {
         return seconds_of([&] {
-          CAUSEWAY_CHECK(read_into(*layout, *checkpoint, whole, LoadOptions{}, clock).ok());
+          CAUSEWAY_CHECK(read_into(*reads, *checkpoint, whole, LoadOptions{}, clock).ok());
         });
       });
 }

@@ -41,10 +41,16 @@ std::vector<TensorSpec> small_tensors(DType dtype) {
 
 class ModelPoolTest : public ::testing::Test {
  protected:
-  Status load(const LoadPlan& plan, ModelId id = kModel) {
-    return pool_.load(id, directory_.path(), plan, options_);
+  Status load(const LoadPlan& plan, ModelId id = kModel) { return load_into(pool_, plan, id); }
+  Status load_into(ModelPool& pool, const LoadPlan& plan, ModelId id) {
+    return load_from(pool, directory_.path(), plan, id);
   }
-  std::string bytes_of(const WeightView& view) {
+  Status load_from(ModelPool& pool, const std::filesystem::path& directory, const LoadPlan& plan,
+                   ModelId id) {
+    CAUSEWAY_ASSIGN(const WeightLayout layout, lay_out(plan));
+    return pool.load(id, {directory, plan, layout}, options_);
+  }
+  std::string bytes_of(const TensorView& view) {
     return {reinterpret_cast<const char*>(view.data),
             to_size(size_of(view.dtype)) * static_cast<std::size_t>(view.rows * view.cols)};
   }
@@ -59,7 +65,7 @@ class ModelPoolTest : public ::testing::Test {
   TemporaryDirectory directory_;
   device::HostMemory memory_;
   RealClock clock_;
-  LoadOptions options_{.threads = 2, .progress = {}, .cancelled = {}};
+  LoadOptions options_{.threads = 2, .progress = {}, .cancelled = {}, .home_taken = {}};
   ModelPool pool_{memory_, clock_, mib(64)};
 };
 
@@ -68,25 +74,26 @@ TEST_F(ModelPoolTest, GroupsAreContiguousAndTensorsStacked) {
   ASSERT_TRUE(load(small_plan(DType::kBF16)).ok());
   const auto model = pool_.pin(kModel);
   ASSERT_TRUE(model.ok());
-  const WeightView qkv = (*model)->weight("layers.0", "qkv");
+  const TensorView qkv = (*model)->weights().tensor("layers.0", "qkv");
   EXPECT_EQ(qkv.rows, 8);
   EXPECT_EQ(qkv.cols, 6);
   EXPECT_EQ(qkv.dtype, DType::kBF16);
   EXPECT_EQ(bytes_of(qkv), content.at("q") + content.at("k") + content.at("v"));
-  EXPECT_EQ(bytes_of((*model)->weight("layers.0", "norm")), content.at("n"));
-  EXPECT_EQ(bytes_of((*model)->weight("layers.0", "bias")), content.at("b") + content.at("c"));
-  EXPECT_EQ(bytes_of((*model)->weight("head", "lm_head")), content.at("h"));
-  const auto& groups = (*model)->groups();
+  EXPECT_EQ(bytes_of((*model)->weights().tensor("layers.0", "norm")), content.at("n"));
+  EXPECT_EQ(bytes_of((*model)->weights().tensor("layers.0", "bias")),
+            content.at("b") + content.at("c"));
+  EXPECT_EQ(bytes_of((*model)->weights().tensor("head", "lm_head")), content.at("h"));
+  const auto& groups = (*model)->layout().groups;
   ASSERT_EQ(groups.size(), 2u);
-  for (const GroupRange& group : groups) {
-    EXPECT_EQ(group.address.offset % kib(4), Bytes(0));
-    const auto range = memory_.resolve(group.address, group.bytes);
+  for (const PlacedGroup& group : groups) {
+    EXPECT_EQ(group.offset % kib(4), Bytes(0));
+    const auto range = memory_.resolve((*model)->address(group.offset), group.bytes);
     const auto* first =
-        (*model)->weight(group.name, group.name == "head" ? "lm_head" : "norm").data;
+        (*model)->weights().tensor(group.name, group.name == "head" ? "lm_head" : "norm").data;
     EXPECT_EQ(range.data(), first);
   }
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(qkv.data) % 64, 0u);
-  EXPECT_EQ((*model)->bytes(), groups[1].address.offset + groups[1].bytes);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(qkv.data) % 256, 0u);
+  EXPECT_EQ((*model)->bytes(), groups[1].offset + groups[1].bytes);
 }
 
 TEST_F(ModelPoolTest, ConvertsWhatIsStoredInAnotherType) {
@@ -99,7 +106,7 @@ TEST_F(ModelPoolTest, ConvertsWhatIsStoredInAnotherType) {
       std::string expected(48 * to_size(size_of(to)), '\0');
       convert_elements(std::as_bytes(std::span(stacked)), from,
                        reinterpret_cast<std::byte*>(expected.data()), to);
-      EXPECT_EQ(bytes_of((*model)->weight("layers.0", "qkv")), expected);
+      EXPECT_EQ(bytes_of((*model)->weights().tensor("layers.0", "qkv")), expected);
       EXPECT_EQ(pool_.unload(kModel).error().code, ErrorCode::kUnavailable);
       model->reset();
       EXPECT_TRUE(pool_.unload(kModel).ok());
@@ -141,11 +148,11 @@ TEST_F(ModelPoolTest, BudgetIsKept) {
   write_tensors(model_file(), small_tensors(DType::kF32), 1);
   ModelPool small(memory_, clock_, kib(8));
   const LoadPlan plan = small_plan(DType::kF32);
-  ASSERT_TRUE(small.load(ModelId(1), directory_.path(), plan, options_).ok());
+  ASSERT_TRUE(load_into(small, plan, ModelId(1)).ok());
   const PoolUse use = small.use();
   EXPECT_EQ(use.models, 1);
   EXPECT_GT(use.used, kib(4));
-  const Status full = small.load(ModelId(2), directory_.path(), plan, options_);
+  const Status full = load_into(small, plan, ModelId(2));
   ASSERT_FALSE(full.ok());
   EXPECT_EQ(full.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(full.error().message, HasSubstr(directory_.path().string()));
@@ -153,7 +160,7 @@ TEST_F(ModelPoolTest, BudgetIsKept) {
   EXPECT_EQ(small.use().used, use.used);
   ASSERT_TRUE(small.unload(ModelId(1)).ok());
   EXPECT_EQ(small.use().used, Bytes(0));
-  EXPECT_TRUE(small.load(ModelId(2), directory_.path(), plan, options_).ok());
+  EXPECT_TRUE(load_into(small, plan, ModelId(2)).ok());
 }
 
 TEST_F(ModelPoolTest, PinsHoldTheModel) {
@@ -165,10 +172,11 @@ TEST_F(ModelPoolTest, PinsHoldTheModel) {
   {
     const auto first = pool_.pin(kModel), second = pool_.pin(kModel);
     ASSERT_TRUE(first.ok() && second.ok());
-    EXPECT_EQ((*first)->weight("head", "lm_head").data, (*second)->weight("head", "lm_head").data);
+    EXPECT_EQ((*first)->weights().tensor("head", "lm_head").data,
+              (*second)->weights().tensor("head", "lm_head").data);
     EXPECT_EQ(pool_.unload(kModel).error().code, ErrorCode::kUnavailable);
     EXPECT_TRUE(pool_.is_loaded(kModel));
-    EXPECT_DEATH((*first)->weight("head", "nothing"), "nothing");
+    EXPECT_DEATH((*first)->weights().tensor("head", "nothing"), "nothing");
   }
   EXPECT_TRUE(pool_.unload(kModel).ok());
   expect_nothing_left();
@@ -202,7 +210,7 @@ TEST_F(ModelPoolTest, ProgressIsToldAtMostEvery100MsAndAtTheEnd) {
   options_.progress = [&](const LoadProgress& progress) { told.push_back(progress); };
   options_.threads = 1;
   const LoadPlan plan{DType::kBF16, {{"head", {{"lm_head", {{"h", 40 * 1024, 1024}}}}}}};
-  ASSERT_TRUE(pool.load(kModel, directory_.path(), plan, options_).ok());
+  ASSERT_TRUE(load_into(pool, plan, kModel).ok());
   ASSERT_GE(told.size(), 2u);
   Nanos before(0);
   for (std::size_t i = 0; i + 1 < told.size(); ++i) {
@@ -245,7 +253,7 @@ TEST_F(ModelPoolTest, ConcurrentLoadsPinsAndUnloads) {
         const ModelId id((i + t) % 2);
         loads += load(plan, id).ok();
         if (auto model = pool_.pin(id); model.ok()) {
-          EXPECT_EQ((*model)->weight("head", "lm_head").rows, 5);
+          EXPECT_EQ((*model)->weights().tensor("head", "lm_head").rows, 5);
         }
         if (i % 3 == t % 3) (void)pool_.unload(id).ok();
       }
@@ -285,10 +293,10 @@ RC_GTEST_FIXTURE_PROP(ModelPoolTest, AnyCutOfTensorsIntoShardsLoadsTheSameBytes,
     for (const auto& spec : in_shard) content[spec.name] = {written.at(spec.name), spec.dtype};
   }
   testing::write_file(directory.path() / "model.safetensors.index.json", map.dump());
-  RC_ASSERT(pool_.load(kModel, directory.path(), plan, options_).ok());
+  RC_ASSERT(load_from(pool_, directory.path(), plan, kModel).ok());
   const auto model = pool_.pin(kModel);
   for (const auto& tensor : plan.groups[0].tensors) {
-    const WeightView view = (*model)->weight("g", tensor.name);
+    const TensorView view = (*model)->weights().tensor("g", tensor.name);
     const auto& [bytes, dtype] = content.at(tensor.name);
     std::string expected(static_cast<std::size_t>(view.rows * view.cols) * 2, '\0');
     convert_elements(std::as_bytes(std::span(bytes)), dtype,
@@ -308,18 +316,18 @@ TEST_F(ModelPoolTest, RealModelWholeAndShardedIsTheSame) {
         {info.name,
          {{info.name, vector ? 1 : info.shape[0], vector ? info.shape[0] : info.shape[1]}}});
   }
-  ASSERT_TRUE(pool_.load(ModelId(1), *whole, plan, options_).ok());
-  ASSERT_TRUE(pool_.load(ModelId(2), *whole / "sharded", plan, options_).ok());
+  ASSERT_TRUE(load_from(pool_, *whole, plan, ModelId(1)).ok());
+  ASSERT_TRUE(load_from(pool_, *whole / "sharded", plan, ModelId(2)).ok());
   const auto one = pool_.pin(ModelId(1)), two = pool_.pin(ModelId(2));
   ASSERT_EQ((*one)->bytes(), (*two)->bytes());
   EXPECT_GT((*one)->bytes(), Bytes(1'040'000));
-  const GroupRange a = (*one)->groups()[0], b = (*two)->groups()[0];
-  EXPECT_EQ(std::memcmp(memory_.resolve(a.address, a.bytes).data(),
-                        memory_.resolve(b.address, b.bytes).data(), to_size(a.bytes)),
+  const auto bytes = (*one)->bytes();
+  EXPECT_EQ(std::memcmp(memory_.resolve((*one)->address(), bytes).data(),
+                        memory_.resolve((*two)->address(), bytes).data(), to_size(bytes)),
             0);
   const std::string file = testing::read_file(*whole / "model.safetensors");
   const TensorInfo& last = checkpoint->files()[0].tensors.back();
-  EXPECT_EQ(bytes_of((*one)->weight("all", last.name)),
+  EXPECT_EQ(bytes_of((*one)->weights().tensor("all", last.name)),
             file.substr(to_size(last.offset), to_size(last.bytes)));
 }
 

@@ -47,9 +47,9 @@ class DirectBuffer {
 // What the readers of one load share.
 class Load {
  public:
-  Load(const PoolLayout& layout, const Checkpoint& checkpoint, std::span<std::byte> region,
+  Load(const ReadPlan& reads, const Checkpoint& checkpoint, std::span<std::byte> region,
        const LoadOptions& options, const Clock& clock)
-      : layout_(layout),
+      : reads_(reads),
         checkpoint_(checkpoint),
         region_(region),
         options_(options),
@@ -62,11 +62,11 @@ class Load {
     DirectBuffer buffer;
     while (!stopped_.load(std::memory_order_relaxed)) {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= layout_.runs.size()) return;
+      if (index >= reads_.runs.size()) return;
       if (options_.cancelled && options_.cancelled()) {
         return fail({ErrorCode::kCancelled, "the load was cancelled"});
       }
-      const ReadRun& run = layout_.runs[index];
+      const ReadRun& run = reads_.runs[index];
       if (const Status status = read_run(run, buffer); !status.ok()) return fail(status.error());
       done_.fetch_add(run.bytes.count, std::memory_order_relaxed);
       report(false);
@@ -86,7 +86,7 @@ class Load {
 
   Status read_run(const ReadRun& run, DirectBuffer& buffer) {
     const File& file = checkpoint_.files()[run.file].file;
-    if (run.from != layout_.dtype) return read_converted(run, file, buffer);
+    if (run.from != reads_.dtype) return read_converted(run, file, buffer);
     if (!file.looks_cached(run.offset, run.bytes)) {
       CAUSEWAY_ASSIGN(const auto bytes, read_direct(run, file, buffer));
       if (!bytes.empty()) return scatter(run, bytes);
@@ -132,7 +132,7 @@ class Load {
   Status scatter(const ReadRun& run, std::span<const std::byte> bytes) {
     for (const auto& segment : run.segments) {
       const std::size_t size = to_size(segment.source_bytes);
-      convert_elements(bytes.first(size), run.from, place(segment), layout_.dtype);
+      convert_elements(bytes.first(size), run.from, place(segment), reads_.dtype);
       bytes = bytes.subspan(size);
     }
     return {};
@@ -152,8 +152,8 @@ class Load {
     const Nanos now = clock_.now();
     if (!at_end && now - reported_ < kProgressInterval) return;
     reported_ = now;
-    LoadProgress progress{Bytes(done_.load(std::memory_order_relaxed)), layout_.read_bytes,
-                          now - began_, 0, Nanos(0)};
+    LoadProgress progress{Bytes(done_.load(std::memory_order_relaxed)), reads_.bytes, now - began_,
+                          0, Nanos(0)};
     if (!at_end && progress.done == progress.total) return;  // the end is told once
     if (progress.elapsed > Nanos(0) && progress.done > Bytes(0)) {
       progress.bytes_per_second =
@@ -164,7 +164,7 @@ class Load {
     options_.progress(progress);
   }
 
-  const PoolLayout& layout_;
+  const ReadPlan& reads_;
   const Checkpoint& checkpoint_;
   const std::span<std::byte> region_;
   const LoadOptions& options_;
@@ -180,16 +180,15 @@ class Load {
 
 }  // namespace
 
-Status read_into(const PoolLayout& layout, const Checkpoint& checkpoint,
-                 std::span<std::byte> region, const LoadOptions& options, const Clock& clock) {
-  CAUSEWAY_CHECK(region.size() >= to_size(layout.bytes), "the region is smaller than the model");
+Status read_into(const ReadPlan& reads, const Checkpoint& checkpoint, std::span<std::byte> region,
+                 const LoadOptions& options, const Clock& clock) {
   const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int wanted =
       std::clamp(options.threads > 0 ? options.threads : kReadersPerCpu * cpus, 1, kReadThreadsMax);
-  Load load(layout, checkpoint, region, options, clock);
+  Load load(reads, checkpoint, region, options, clock);
   std::vector<std::thread> readers;
   try {
-    for (int i = 1; i < wanted && static_cast<std::size_t>(i) < layout.runs.size(); ++i) {
+    for (int i = 1; i < wanted && static_cast<std::size_t>(i) < reads.runs.size(); ++i) {
       readers.emplace_back([&load] { load.work(); });
     }
   } catch (const std::system_error&) {

@@ -12,15 +12,15 @@
 #include "base/result.h"
 #include "weights/checkpoint.h"
 #include "weights/model_pool.h"
-#include "weights/pool_layout.h"
+#include "weights/read_plan.h"
 
 namespace causeway::weights {
 
 inline constexpr int kReadThreadsMax = 64;
 
-// Blocks until all runs of `layout` are in `region`. kCancelled when options.cancelled() says so;
+// Blocks until all runs of `reads` are in `region`. kCancelled when options.cancelled() says so;
 // otherwise the first error of a reader.
-Status read_into(const PoolLayout& layout, const Checkpoint& checkpoint,
-                 std::span<std::byte> region, const LoadOptions& options, const Clock& clock);
+Status read_into(const ReadPlan& reads, const Checkpoint& checkpoint, std::span<std::byte> region,
+                 const LoadOptions& options, const Clock& clock);
 
 }  // namespace causeway::weights

@@ -21,7 +21,6 @@
 #include "model/cuda_forward.h"
 #include "steps_script.h"
 #include "weights/model_pool.h"
-#include "weights/resident_model.h"
 
 namespace causeway::tests {
 namespace {
@@ -47,10 +46,12 @@ class Runner {
   device::HostMemory memory_;
   RealClock clock_;
   weights::ModelPool pool_{memory_, clock_, gib(16)};
+  std::unique_ptr<weights::PinnedModel> home_;
   model::ModelConfig config_;
   std::unique_ptr<device::CudaMachine> machine_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
+  device::Extents weights_memory_;
   device::Extents kv_memory_;
   kv::BlockLayout layout_;
   std::unique_ptr<SequenceFrames> sequences_;
@@ -97,13 +98,22 @@ Status Runner::reserve(const StepsScript& script) {
 
 Status Runner::load(const char* directory) {
   const ModelId id(0);
-  CAUSEWAY_TRY(pool_.load(id, directory,
-                          model::plan_weights(config_, model::host_dtype(config_.dtype)), {}));
-  CAUSEWAY_ASSIGN(auto home, pool_.pin(id));
-  CAUSEWAY_ASSIGN(auto resident,
-                  weights::make_resident(std::move(home), memory_, *device_, kPatience));
+  const auto plan = model::plan_weights(config_, model::host_dtype(config_.dtype));
+  CAUSEWAY_ASSIGN(const auto placed, weights::lay_out(plan));
+  CAUSEWAY_TRY(pool_.load(id, {directory, plan, placed}, {}));
+  CAUSEWAY_ASSIGN(home_, pool_.pin(id));
+  device::Arena& arena = device_->arena();
+  CAUSEWAY_ASSIGN(weights_memory_,
+                  arena.allocate(arena.extents_for(placed.bytes), device::Arena::End::kHigh));
+  const device::Copy copy{
+      .target = device::MemoryAddress::in_arena(device_->id(), weights_memory_.offset()),
+      .source = device::MemoryAddress::in_host(home_->address()),
+      .bytes = placed.bytes};
+  CAUSEWAY_TRY(stream_->copy({&copy, 1}, device::CopyPriority::kStep));
+  CAUSEWAY_TRY(stream_->synchronize(kPatience));
   CAUSEWAY_ASSIGN(forward_,
-                  model::CudaForward::create(config_, std::move(resident), *workspace_, {}));
+                  model::CudaForward::create(config_, {.cached = {&placed, weights_memory_.data()}},
+                                             *workspace_, {}));
   return {};
 }
 

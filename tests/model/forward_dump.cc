@@ -10,9 +10,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "model/config.h"
 #include "model/forward.h"
 #include "steps_script.h"
+#include "weights/model_pool.h"
 
 namespace causeway::tests {
 namespace {
@@ -23,15 +25,17 @@ struct Loaded {
   device::HostMemory memory;
   RealClock clock;
   weights::ModelPool pool{memory, clock, gib(16)};
+  std::unique_ptr<weights::PinnedModel> model;
 };
 
 Result<std::unique_ptr<model::HostForward>> load(Loaded& loaded, const char* directory) {
   CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(directory));
   const auto plan = model::plan_weights(config, model::host_dtype(config.dtype));
+  CAUSEWAY_ASSIGN(const auto layout, weights::lay_out(plan));
   const ModelId id(0);
-  CAUSEWAY_TRY(loaded.pool.load(id, directory, plan, {}));
-  CAUSEWAY_ASSIGN(auto pinned, loaded.pool.pin(id));
-  return std::make_unique<model::HostForward>(std::move(config), std::move(pinned));
+  CAUSEWAY_TRY(loaded.pool.load(id, {directory, plan, layout}, {}));
+  CAUSEWAY_ASSIGN(loaded.model, loaded.pool.pin(id));
+  return std::make_unique<model::HostForward>(std::move(config), loaded.model->weights());
 }
 
 Status run(const char* directory, const char* steps, const char* out) {

@@ -15,8 +15,8 @@
 #include "engine/cuda_executor.h"
 #include "engine/engine.h"
 #include "kernels/bench/cuda_limits.h"
-#include "model/bench_model.h"
 #include "model/cuda_bench.h"
+#include "model/step_work.h"
 #endif
 
 namespace causeway::bench {
@@ -103,7 +103,7 @@ class Bench {
   GpuLimits limits_;
   std::vector<Nanos> decode_alone_;  // beside settings_.decode_batches
   kv::BlockLayout layout_;
-  weights::LoadPlan plan_;
+  weights::WeightLayout placed_;
   std::int64_t frames_ = 0;
   std::int64_t next_request_ = 0;
 
@@ -171,12 +171,11 @@ Status Bench::fill(kernels::CudaStream stream) {
 
 Status Bench::start() {
   const model::ModelConfig& c = settings_.config;
-  plan_ = model::plan_weights(c, DType::kBF16);
+  CAUSEWAY_ASSIGN(placed_, weights::lay_out(model::plan_weights(c, DType::kBF16)));
   CAUSEWAY_ASSIGN(layout_, kv::plan_block(model::kv_shape(c, DType::kBF16), kFrame));
   frames_ = frames_wanted();
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*slice_));
-  CAUSEWAY_ASSIGN(weights_memory_,
-                  take(*slice_, model::PlacedModel::bytes_of(plan_), device::Arena::End::kHigh));
+  CAUSEWAY_ASSIGN(weights_memory_, take(*slice_, placed_.bytes, device::Arena::End::kHigh));
   CAUSEWAY_ASSIGN(kv_memory_, take(*slice_, kFrame * frames_, device::Arena::End::kLow));
   CAUSEWAY_ASSIGN(matmul_memory_,
                   take(*slice_, kernels::bench::cuda_matmul_bytes(), device::Arena::End::kHigh));
@@ -194,11 +193,8 @@ Status Bench::start() {
                                  *slice_, *workspace_,
                                  {.base = kv_memory_.data(), .bytes = kFrame, .count = frames_}));
   CAUSEWAY_ASSIGN(auto forward,
-                  model::CudaForward::create(
-                      c,
-                      std::make_unique<model::PlacedModel>(plan_, weights_memory_.data(),
-                                                           weights::WeightPlace::kResident),
-                      *workspace_, {.graphs = settings_.graphs}));
+                  model::CudaForward::create(c, {{&placed_, weights_memory_.data()}, {}},
+                                             *workspace_, {.graphs = settings_.graphs}));
   CAUSEWAY_TRY(executor_->add_model(kModel, {.forward = std::move(forward), .layout = layout_}));
   recorder_ = std::make_unique<StepRecorder>(*executor_, c, layout_, clock_);
   // Without the prefix cache: every run computes every prompt.

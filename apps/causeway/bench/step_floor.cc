@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/bench_model.h"
+#include "model/step_work.h"
 
 namespace causeway::bench {
 

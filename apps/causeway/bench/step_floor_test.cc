@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
-#include "model/bench_model.h"
 #include "model/random_model.h"
+#include "model/step_work.h"
 
 namespace causeway::bench {
 namespace {

@@ -29,9 +29,9 @@ class StepRecorder final : public engine::StepExecutor {
 
   const Capabilities& capabilities() const override { return inner_.capabilities(); }
 
-  Status submit(request::Batch batch) override {
+  Status submit(request::Batch batch, weights::StepWeights weights) override {
     const StepWork work = work_of(batch, config_, layout_);
-    CAUSEWAY_TRY(inner_.submit(std::move(batch)));
+    CAUSEWAY_TRY(inner_.submit(std::move(batch), weights));
     in_flight_.push_back(work);
     return {};
   }

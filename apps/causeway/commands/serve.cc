@@ -7,12 +7,15 @@
 #include "base/open_files.h"
 #include "commands/command.h"
 #include "commands/stop_signals.h"
-#include "cuda_backend.h"
+#include "device/memory_headroom.h"
 #include "engine/engine.h"
 #include "fleet/catalogue.h"
+#include "fleet/home_backend.h"
 #include "fleet/local_fleet.h"
-#include "host_backend.h"
 #include "server/server.h"
+#include "slice/cuda_slice.h"
+#include "slice/host_slice.h"
+#include "slice/model_home.h"
 #include "version.h"
 
 namespace causeway::app {
@@ -20,6 +23,15 @@ namespace {
 
 constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 50;
 constexpr Nanos kErrorsGrace = seconds(5);  // for answers to be written that tell of the end
+
+// Ends the process as it is when a load is held, by a file system that does not answer: giving back
+// what it uses would wait for it.
+void leave_held_load(bool loader_ended, server::Server& server) {
+  if (loader_ended) return;
+  server.stop();
+  fmt::print(stderr, "error: the load of a model does not end; the process does not wait for it\n");
+  std::_Exit(1);
+}
 
 // Ends the process as it is when the device is lost or hangs: giving back what is on it would wait
 // for it, here or in the driver's own exit handlers.
@@ -36,7 +48,8 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
 struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
   std::int64_t max_model_len = 0;
-  std::uint64_t pool_bytes = std::uint64_t{8} << 30;
+  std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
+  std::uint64_t weights_bytes = 0;  // 0: the slice's choice
   std::uint64_t kv_bytes = 0;
   std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
   std::string device = "cpu";
@@ -67,18 +80,19 @@ class Serve final : public Command {
     CAUSEWAY_ASSIGN(auto models, read_catalogue());
     CAUSEWAY_TRY(finish_options());
     CAUSEWAY_TRY(allow_connections());
-    CAUSEWAY_ASSIGN(const auto backend, make_backend(models));
-    set_.engine.core.frames = backend->frames();
-    limit_contexts(*backend, models);
+    CAUSEWAY_ASSIGN(const Bytes pool, pool_budget());
 
+    slice::ModelHome home(clock_, pool);
     server::Server server(set_.server, clock_);
     fleet::SerialSink sink(server.sink());
-    CAUSEWAY_ASSIGN(const auto engine,
-                    engine::Engine::start(set_.engine, clock_, backend->executor(), sink));
+    CAUSEWAY_ASSIGN(const auto slice, open_slice(models, home, sink));
+    limit_contexts(*slice, models);
+    fleet::HomeBackend backend(home, *slice, clock_, {});
+    engine::Engine* const engine = &slice->engine();
     const std::size_t count = models.size();
     CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models),
                                                                {.load_ahead = !set_.load_on_demand},
-                                                               *engine, *backend, sink));
+                                                               *engine, backend, sink));
     CAUSEWAY_TRY(server.start(*fleet));
     spdlog::info("serving {} model{} at http://{}:{}/v1", count, count == 1 ? "" : "s",
                  set_.server.host, server.port());
@@ -94,12 +108,14 @@ class Serve final : public Command {
     signals.drain([&] { return server.drain(grace); });
     leave_dead_device(fleet->observe(), server);
     // The loop may be held by its device: a second signal must end that wait too.
+    bool loader_ended = false;
     signals.drain([&] {
-      fleet->stop();
+      loader_ended = fleet->stop();
       engine->stop(Nanos(0));
       return true;
     });
     leave_dead_device(engine->observe(), server);
+    leave_held_load(loader_ended, server);
     server.stop();
     if (!failure.empty()) return unavailable(failure);
     spdlog::info("stopped");
@@ -129,26 +145,47 @@ class Serve final : public Command {
         ->group("Models");
   }
 
-  Result<std::unique_ptr<Backend>> make_backend(
-      const std::vector<fleet::CatalogueModel>& models) const {
-    const Bytes pool(static_cast<std::int64_t>(set_.pool_bytes));
-    const Bytes kv(static_cast<std::int64_t>(set_.kv_bytes));
+  // What the machine, or the container, has left, less a reserve for everything else.
+  Result<Bytes> pool_budget() const {
+    if (set_.pool_bytes > 0) return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
+    CAUSEWAY_ASSIGN(const device::MemoryHeadroom headroom, device::read_memory_headroom());
+    const Bytes kv = set_.device == "cpu" ? kv_on_cpu() : Bytes(0);
+    const Bytes reserve = std::max(gib(1), headroom.bytes / 16) + kv;
+    const Bytes pool = std::max(headroom.bytes - reserve, Bytes(0));
+    spdlog::info("host memory for weights: {:.1f} GB, from {} less {:.1f} GB",
+                 static_cast<double>(pool.count) / 1e9, headroom.limited_by,
+                 static_cast<double>(reserve.count) / 1e9);
+    return pool;
+  }
+
+  Bytes kv_on_cpu() const {
+    return set_.kv_bytes > 0 ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : gib(1);
+  }
+
+  Result<std::unique_ptr<slice::Slice>> open_slice(const std::vector<fleet::CatalogueModel>& models,
+                                                   slice::ModelHome& home,
+                                                   engine::OutputSink& sink) const {
     const Bytes frame(static_cast<std::int64_t>(set_.kv_frame_bytes));
-    if (set_.device == "cuda") {
-      const auto& schedule = set_.engine.core.schedule;
-      return make_cuda_backend({.pool = pool,
-                                .kv = kv,
-                                .kv_frame = frame,
-                                .gpu = set_.gpu,
-                                .memory_utilization = set_.gpu_memory_utilization,
-                                .tokens_per_step_max = schedule.tokens_per_step_max,
-                                .sequences_max = schedule.running_max},
-                               models, clock_);
+    const Bytes weights(static_cast<std::int64_t>(set_.weights_bytes));
+    if (set_.device != "cuda") {
+      return slice::open_host_slice(
+          {.kv = kv_on_cpu(), .kv_frame = frame, .cache = weights, .engine = set_.engine}, home,
+          clock_, sink);
     }
-    const Bytes kv_or_default = kv.count > 0 ? kv : gib(1);
-    CAUSEWAY_ASSIGN(auto made, HostBackend::create(
-                                   {.pool = pool, .kv = kv_or_default, .kv_frame = frame}, clock_));
-    return std::unique_ptr<Backend>(std::move(made));
+    std::vector<slice::CudaCandidate> candidates;
+    for (const fleet::CatalogueModel& model : models) {
+      candidates.push_back({.id = model.entry->id,
+                            .name = model.entry->name,
+                            .config = model::load_config(model.source.directory),
+                            .max_model_len = model.entry->max_model_len});
+    }
+    return slice::open_cuda_slice({.gpu = set_.gpu,
+                                   .memory_utilization = set_.gpu_memory_utilization,
+                                   .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
+                                   .kv_frame = frame,
+                                   .weights = weights,
+                                   .engine = set_.engine},
+                                  candidates, home, clock_, sink);
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
@@ -165,10 +202,19 @@ class Serve final : public Command {
 
   void declare_memory() {
     auto& app = options();
-    app.add_option("--pool-memory-bytes", set_.pool_bytes, "host memory for weights, e.g. 64GB")
+    app.add_option(
+           "--pool-memory-bytes", set_.pool_bytes,
+           "host memory for the weights of all models, e.g. 64GB; default: what the machine "
+           "or the container has left, less a sixteenth")
         ->transform(CLI::AsSizeValue(false))
-        ->group("Memory")
-        ->capture_default_str();
+        ->group("Memory");
+    app.add_option(
+           "--weights-memory-bytes", set_.weights_bytes,
+           "memory of the device that caches weights, e.g. 40GB; default: on a GPU what all "
+           "models take, but at most three quarters of what is left; on the CPU none, "
+           "weights are read where they are")
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory");
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
                    "memory for KV, e.g. 4GB; default: 1GB on the CPU, what is left on a GPU")
         ->transform(CLI::AsSizeValue(false))
@@ -246,7 +292,8 @@ class Serve final : public Command {
   }
 
   Status finish_options() {
-    for (const std::uint64_t bytes : {set_.pool_bytes, set_.kv_bytes, set_.kv_frame_bytes}) {
+    for (const std::uint64_t bytes :
+         {set_.pool_bytes, set_.weights_bytes, set_.kv_bytes, set_.kv_frame_bytes}) {
       if (bytes > kMemoryMax) {
         return invalid_argument("a memory size of " + std::to_string(bytes) +
                                 " bytes is more than any machine has");
@@ -294,17 +341,26 @@ class Serve final : public Command {
   }
 
   // A context that the KV cache cannot hold is not promised: who gives no max_tokens asks for all.
-  static void limit_contexts(const Backend& backend, std::vector<fleet::CatalogueModel>& models) {
+  static void limit_contexts(const slice::Slice& slice,
+                             std::vector<fleet::CatalogueModel>& models) {
     for (fleet::CatalogueModel& model : models) {
-      const auto held = backend.kv_capacity(model.source);
+      const auto card = card_of(slice, model.source);
       // What is wrong with a model is told when it is loaded.
-      if (!held.ok() || *held >= model.entry->max_model_len) continue;
+      if (!card.ok()) continue;
+      const Tokens held(card->kv.tokens.count * slice.frames());
+      if (held >= model.entry->max_model_len) continue;
       spdlog::warn(
           "{}: the KV cache holds {} tokens, and so is its context, not {}: see "
           "--kv-cache-memory-bytes and --max-model-len",
-          model.entry->name, held->count, model.entry->max_model_len.count);
-      model.entry->max_model_len = *held;
+          model.entry->name, held.count, model.entry->max_model_len.count);
+      model.entry->max_model_len = held;
     }
+  }
+
+  static Result<model::ModelCard> card_of(const slice::Slice& slice,
+                                          const fleet::ModelSource& source) {
+    CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(source.directory));
+    return slice.card(std::move(config));
   }
 
   const Clock& clock_;

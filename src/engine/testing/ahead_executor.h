@@ -19,14 +19,15 @@ class AheadExecutor final : public StepExecutor {
 
   const Capabilities& capabilities() const override { return capabilities_; }
 
-  Status submit(request::Batch batch) override {
+  Status submit(request::Batch batch, weights::StepWeights weights) override {
     if (running_ && queued_) return unavailable("two steps are in flight");
     if (running_) {
       queued_ = std::move(batch);
+      queued_weights_ = weights;
       ++steps_ahead_;
       return {};
     }
-    CAUSEWAY_TRY(inner_.submit(std::move(batch)));
+    CAUSEWAY_TRY(inner_.submit(std::move(batch), weights));
     running_ = true;
     return {};
   }
@@ -47,7 +48,7 @@ class AheadExecutor final : public StepExecutor {
     request::Batch batch = *std::exchange(queued_, std::nullopt);
     const StepId step = batch.step;
     request::resolve_pending(batch, before.sampled);
-    const Status started = inner_.submit(std::move(batch));
+    const Status started = inner_.submit(std::move(batch), queued_weights_);
     running_ = started.ok();
     if (started.ok()) return;
     failed_.emplace();
@@ -59,6 +60,7 @@ class AheadExecutor final : public StepExecutor {
   const Capabilities capabilities_;
   bool running_ = false;
   std::optional<request::Batch> queued_;
+  weights::StepWeights queued_weights_;
   std::optional<request::StepResult> failed_;  // what the inner one refused
   std::int64_t steps_ahead_ = 0;
 };

@@ -6,7 +6,7 @@
 namespace causeway::engine {
 
 inline constexpr ModelId kModel(1);
-inline constexpr ModelFacts kFacts{
+inline const ModelFacts kFacts{
     .tokens_per_block = Tokens(4), .max_model_len = Tokens(64), .vocab = 2000};
 
 // The prompt is the tokens 0, 1, 2 …

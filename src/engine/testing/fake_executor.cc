@@ -7,7 +7,7 @@
 
 namespace causeway::engine {
 
-Status FakeExecutor::submit(request::Batch batch) {
+Status FakeExecutor::submit(request::Batch batch, weights::StepWeights) {
   const std::lock_guard lock(mutex_);
   CAUSEWAY_CHECK(std::ssize(results_) < capabilities_.steps_in_flight_max, "a step is in flight");
   if (!lost_.empty()) return Error{ErrorCode::kDevice, lost_};

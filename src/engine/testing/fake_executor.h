@@ -21,7 +21,7 @@ class FakeExecutor final : public StepExecutor {
       : capabilities_{.steps_in_flight_max = steps_in_flight_max, .step_timeout = step_timeout} {}
 
   const Capabilities& capabilities() const override { return capabilities_; }
-  Status submit(request::Batch batch) override;
+  Status submit(request::Batch batch, weights::StepWeights weights) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
   Status health() const override;
 

@@ -11,8 +11,8 @@
 #include "base/dtype.h"
 #include "base/random.h"
 #include "engine/engine_core.h"
-#include "model/bench_model.h"
 #include "model/random_model.h"
+#include "weights/weight_layout.h"
 
 namespace causeway::engine {
 
@@ -29,12 +29,12 @@ inline model::ModelConfig tiny_config(model::Family family) {
   return config;
 }
 
-// Bytes of all weights, uniform in ±0.15, as `dtype` (f32 or bf16).
-inline std::vector<std::byte> tiny_weights(const weights::LoadPlan& plan, DType dtype,
+// All weights, uniform in ±0.15 (f32 or bf16), as they are laid out.
+inline std::vector<std::byte> tiny_weights(const weights::WeightLayout& layout,
                                            std::uint64_t seed) {
-  std::vector<std::byte> bytes(to_size(model::PlacedModel::bytes_of(plan)));
+  std::vector<std::byte> bytes(to_size(layout.bytes));
   Random random(seed);
-  const auto width = to_size(size_of(dtype));
+  const auto width = to_size(size_of(layout.dtype));
   for (std::size_t i = 0; i + width <= bytes.size(); i += width) {
     const auto value = static_cast<float>(random.uniform() - 0.5) * 0.3f;
     const BFloat16 narrow = to_bfloat16(value);

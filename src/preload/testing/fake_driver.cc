@@ -417,9 +417,7 @@ FAKE cuGraphInstantiate_v2(CUgraphExec_st**, CUgraph_st*, void**, char*, std::si
   return kNotSupported;
 }
 FAKE cuDevicePrimaryCtxReset(int device) { return cuDevicePrimaryCtxReset_v2(device); }
-FAKE cuCtxGetId(CUctx_st* context, unsigned long long* id) {
-  return *id = context->id.load(), 0;
-}
+FAKE cuCtxGetId(CUctx_st* context, unsigned long long* id) { return *id = context->id.load(), 0; }
 FAKE cuCtxDestroy_v2(CUctx_st*) { return 0; }
 FAKE cuCtxPushCurrent_v2(CUctx_st* context) { return contexts.push_back(context), 0; }
 FAKE cuCtxPopCurrent_v2(CUctx_st** context) {
@@ -503,8 +501,8 @@ FAKE cuMemFree_v2(CudaDevicePointer memory) {
 }
 FAKE cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   *memory = zeroed(bytes);
-  add_block({address(*memory), bytes, causeway::preload::kCudaMemoryHost, false, 0, current(),
-             true});
+  add_block(
+      {address(*memory), bytes, causeway::preload::kCudaMemoryHost, false, 0, current(), true});
   return 0;
 }
 FAKE cuMemFreeHost(void* memory) {
@@ -759,8 +757,8 @@ FAKE cuMemcpyBatchAsync(CudaDevicePointer* targets, CudaDevicePointer* sources, 
   return batch(targets, sources, bytes, count, stream);
 }
 FAKE cuMemcpyBatchAsync_v2(CudaDevicePointer* targets, CudaDevicePointer* sources,
-                           std::size_t* bytes, std::size_t count, CudaCopyAttributes*,
-                           std::size_t*, std::size_t, CUstream_st* stream) {
+                           std::size_t* bytes, std::size_t count, CudaCopyAttributes*, std::size_t*,
+                           std::size_t, CUstream_st* stream) {
   return batch(targets, sources, bytes, count, stream);
 }
 

@@ -4,7 +4,9 @@ namespace causeway::server {
 namespace {
 
 ApiError failure_of(const request::Output& output) {
-  if (output.reason == request::FinishReason::kError) return internal_error(output.error);
+  if (output.reason == request::FinishReason::kError) {
+    return from_error({output.code, output.error});
+  }
   ApiError error = draining();
   error.message = "the request was cancelled by the server";
   error.code = "cancelled";

@@ -168,6 +168,7 @@ request::Output ScriptedFleet::advance(RequestId id, Running& running) {
   if (!output.finished) return output;
   output.reason = running.cancelled ? request::FinishReason::kCancelled : script.reason;
   output.error = script.error;
+  output.code = script.code;
   return output;
 }
 

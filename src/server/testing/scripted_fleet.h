@@ -20,7 +20,8 @@ struct Script {
   std::size_t tokens_per_output = 1;
   request::FinishReason reason = request::FinishReason::kStop;
   std::string error;
-  bool held = false;  // nothing beyond the first hold_at tokens before release()
+  ErrorCode code = ErrorCode::kDevice;  // of the error
+  bool held = false;                    // nothing beyond the first hold_at tokens before release()
   std::size_t hold_at = 0;
   bool endless = false;  // repeats the tokens until cancelled, a step a millisecond
   std::vector<request::TokenLogprob> top;  // of every token

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "engine/engine_core.h"
 #include "simulate/simulated_executor.h"
+#include "simulate/testing/history_weights.h"
 
 namespace causeway::simulate {
 namespace {
@@ -18,6 +19,7 @@ using request::FinishReason;
 constexpr std::int64_t kBlockMax = 5;
 constexpr std::int64_t kContext = 64;
 constexpr int kEventsMax = 200'000;
+constexpr double kFlops = 1e12;  // a second
 
 // What the checker knows of a request.
 struct Tracked {
@@ -43,6 +45,7 @@ class History {
   std::vector<TokenId> make_prompt(std::int64_t tokens);
   engine::CoreOptions core_options();
   SimulatedExecutorOptions executor_options();
+  std::unique_ptr<HistoryWeights> make_weights();
   ModelShape make_shape();
   void add_model(ModelId model);
 
@@ -52,6 +55,7 @@ class History {
   void perhaps_replace_model();
   void check_outputs();
   void check_output(const request::Output& output);
+  void check_error(const std::string& error);
   void check_end(const request::Output& output, Tracked& tracked);
   void check_bound();
   void check_state();
@@ -65,6 +69,7 @@ class History {
   std::int64_t vocab_;
   bool faulty_;
   std::int64_t models_;
+  std::unique_ptr<HistoryWeights> weights_;  // null: all weights are there
   SimulatedExecutor executor_;
   engine::EngineCore core_;
   std::vector<std::vector<TokenId>> families_;  // prompts begin alike
@@ -84,15 +89,22 @@ History::History(std::uint64_t seed, int steps_in_flight)
       vocab_(random_.chance(0.5) ? 16 : 50'000),
       faulty_(random_.chance(0.4)),
       models_(random_.between(1, 3)),
-      executor_(executor_options(), clock_),
-      core_(core_options(), executor_) {
+      weights_(make_weights()),
+      executor_(executor_options(), clock_, weights_ ? &weights_->mover() : nullptr),
+      core_(core_options(), executor_, weights_ ? &weights_->cache() : nullptr) {
   for (std::int64_t model = 0; model < models_; ++model) add_model(ModelId(model));
   plan_workload();
 }
 
+std::unique_ptr<HistoryWeights> History::make_weights() {
+  if (random_.chance(0.4)) return nullptr;
+  const double error_rate = faulty_ ? 0.05 * random_.uniform() : 0.0;
+  return std::make_unique<HistoryWeights>(random_, clock_, models_, error_rate);
+}
+
 SimulatedExecutorOptions History::executor_options() {
   SimulatedExecutorOptions options;
-  options.profile.flops_per_second = 1e12;
+  options.profile.flops_per_second = kFlops;
   options.profile.memory_bytes_per_second = 1e12;
   options.profile.step_overhead = millis(1);
   options.seed = random_.bits();
@@ -118,6 +130,7 @@ engine::CoreOptions History::core_options() {
   options.schedule.tokens_per_step_max = random_.between(1, 24);
   options.schedule.running_max = random_.between(1, 12);
   options.step_timeout = seconds(1);
+  options.step_start = static_cast<engine::StepStart>(random_.below(3));
   return options;
 }
 
@@ -125,16 +138,25 @@ ModelShape History::make_shape() {
   ModelShape shape;
   shape.tokens_per_block = Tokens(random_.between(1, kBlockMax));
   shape.vocab = vocab_;
+  if (weights_) shape.flops_per_token = kFlops * 2e-4 * random_.uniform();
   return shape;
 }
 
 void History::add_model(ModelId model) {
-  const ModelShape shape = make_shape();
-  executor_.add_model(model, shape);
-  const Status added = core_.add_model(model, {.tokens_per_block = shape.tokens_per_block,
-                                               .max_model_len = Tokens(kContext),
-                                               .vocab = vocab_});
+  ModelShape shape = make_shape();
+  if (weights_) shape.cached = weights_->introduce(model);
+  executor_.add_model(model, shape, weights_ ? WeightSource::kCache : WeightSource::kMemory);
+  // An engine may be wrong about what its steps take.
+  const double guess = 2 * random_.uniform();
+  const Status added =
+      core_.add_model(model, {.tokens_per_block = shape.tokens_per_block,
+                              .max_model_len = Tokens(kContext),
+                              .vocab = vocab_,
+                              .weights = shape.cached,
+                              .step_min = micros(random_.between(0, 1000)),
+                              .seconds_per_token = guess * shape.flops_per_token / kFlops});
   if (!added.ok()) fail("add_model: " + added.error().message);
+  if (weights_) weights_->added(model);
 }
 
 std::vector<TokenId> History::make_prompt(std::int64_t tokens) {
@@ -225,6 +247,7 @@ void History::perhaps_replace_model() {
     return;
   }
   executor_.remove_model(model);
+  if (weights_) weights_->remove(model);
   add_model(model);
   report_.models_replaced += 1;
 }
@@ -235,7 +258,8 @@ void History::next_event() {
   const Nanos cancel = cancels_.empty() ? kNever : cancels_.begin()->first;
   const Nanos step = executor_.ends_at().value_or(kNever);
   const Nanos wakeup = core_.next_wakeup().value_or(kNever);
-  const Nanos next = std::min({arrival, cancel, step, wakeup});
+  const Nanos copy = (weights_ ? weights_->mover().next_end() : std::nullopt).value_or(kNever);
+  const Nanos next = std::min({arrival, cancel, step, wakeup, copy});
   if (next == kNever) return fail("requests are left, but nothing will ever happen");
   clock_.set(std::max(clock_.now(), next));
   if (next == step) {
@@ -247,8 +271,21 @@ void History::next_event() {
     cancels_.erase(cancels_.begin());
     tracked_.at(request).cancel_asked = true;
     core_.cancel(request, clock_.now());
-  } else {
+  } else if (next == wakeup) {
     core_.check_timeout(clock_.now());
+  }
+}
+
+void History::check_error(const std::string& error) {
+  const SimulatedCounters& counters = executor_.counters();
+  const bool of_weights = error.starts_with("weights of the model could not be brought");
+  report_.errors_of_weights += of_weights;
+  if (error.empty() || error.ends_with(": ")) fail("an error that says nothing");
+  if (of_weights) {
+    if (!weights_) return fail("an error of weights that were always there");
+    if (weights_->mover().failures() == 0 && !weights_->pins()) fail("no copy failed: " + error);
+  } else if (counters.faults + counters.hangs == 0) {
+    fail("an error without a fault: " + error);
   }
 }
 
@@ -261,9 +298,7 @@ void History::check_end(const request::Output& output, Tracked& tracked) {
     if (!tracked.cancel_asked) fail("a request was cancelled by nobody");
   } else if (output.reason == FinishReason::kError) {
     report_.errors += 1;
-    const SimulatedCounters& counters = executor_.counters();
-    if (counters.faults + counters.hangs == 0) fail("an error without a fault: " + output.error);
-    if (output.error.empty()) fail("an error that says nothing");
+    check_error(output.error);
   } else if (output.reason == FinishReason::kLength) {
     report_.finished += 1;
     if (delivered != request.max_tokens.count) fail("kLength at another length than asked");
@@ -309,6 +344,8 @@ void History::check_state() {
   const Status intact = core_.check_integrity();
   if (!intact.ok()) fail(intact.error().message);
   if (!executor_.violation().empty()) fail(executor_.violation());
+  const std::string wrong = weights_ ? weights_->check(core_, executor_) : "";
+  if (!wrong.empty()) fail(wrong);
   const request::Observation seen = core_.observe();
   if (seen.requests_running + seen.requests_waiting != core_.requests()) {
     fail("running and waiting requests do not add up");
@@ -351,6 +388,14 @@ HistoryReport History::run() {
   report_.hangs = executor_.counters().hangs;
   report_.steps_ahead = executor_.counters().steps_ahead;
   report_.tokens_pending = executor_.counters().tokens_pending;
+  if (weights_) {
+    const auto counters = weights_->cache().residency().counters();
+    report_.arrivals = counters.arrivals;
+    report_.evictions = counters.evictions;
+    report_.copies_failed = weights_->mover().failures();
+    report_.wait_of_bound = weights_->wait_of_bound();
+  }
+  report_.steps_poisoned = executor_.counters().poisoned;
   return report_;
 }
 

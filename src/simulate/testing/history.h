@@ -38,7 +38,13 @@ struct HistoryReport {
   std::int64_t tokens_pending = 0;  // that those computed
   // Of the requests that ended well.
   std::map<std::int64_t, std::vector<TokenId>> answers;
-  double steps_of_bound = 0;  // the steps after the last arrival, as a part of the bound
+  std::int64_t arrivals = 0;           // of weights, begun
+  std::int64_t evictions = 0;          // of weights
+  std::int64_t copies_failed = 0;      // of weights
+  std::int64_t steps_poisoned = 0;     // that read what did not arrive
+  std::int64_t errors_of_weights = 0;  // of requests
+  double wait_of_bound = 0;            // the longest for weights, as a part of the bound
+  double steps_of_bound = 0;           // the steps after the last arrival, as a part of the bound
 };
 
 // With one or two steps in flight; the history is the same otherwise.

@@ -1,57 +1,15 @@
-#include "model/bench_model.h"
+#include "model/step_work.h"
 
 #include <cmath>
 
-#include "base/check.h"
-
 namespace causeway::model {
 namespace {
-
-constexpr Bytes kAlignment = Bytes(256);
-
-std::string key(std::string_view group, std::string_view tensor) {
-  return std::string(group) + "." + std::string(tensor);
-}
-
-weights::WeightView view_of(const weights::PlannedTensor& tensor, DType dtype) {
-  weights::WeightView view{.data = nullptr, .rows = 0, .cols = tensor.sources.front().cols};
-  for (const auto& source : tensor.sources) view.rows += source.rows;
-  view.dtype = dtype;
-  return view;
-}
-
-Bytes bytes_of_view(const weights::WeightView& view) {
-  return size_of(view.dtype) * (view.rows * view.cols);
-}
 
 double parameters_of_expert(const ModelConfig& c) {
   return static_cast<double>(3 * c.moe->intermediate * c.hidden);
 }
 
 }  // namespace
-
-Bytes PlacedModel::bytes_of(const weights::LoadPlan& plan) {
-  return PlacedModel(plan, nullptr, weights::WeightPlace::kHome).bytes();
-}
-
-PlacedModel::PlacedModel(const weights::LoadPlan& plan, std::byte* memory,
-                         weights::WeightPlace place) {
-  for (const auto& group : plan.groups) {
-    for (const auto& tensor : group.tensors) {
-      weights::WeightView view = view_of(tensor, plan.dtype);
-      view.data = memory + bytes_.count;
-      view.place = place;
-      bytes_ = round_up(bytes_ + bytes_of_view(view), kAlignment);
-      views_.emplace(key(group.name, tensor.name), view);
-    }
-  }
-}
-
-weights::WeightView PlacedModel::weight(std::string_view group, std::string_view tensor) const {
-  const auto found = views_.find(key(group, tensor));
-  CAUSEWAY_CHECK(found != views_.end(), "the plan has no such weight");
-  return found->second;
-}
 
 std::int64_t sparse_layers(const ModelConfig& c) {
   std::int64_t layers = 0;

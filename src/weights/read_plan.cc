@@ -1,4 +1,4 @@
-#include "weights/pool_layout.h"
+#include "weights/read_plan.h"
 
 #include <algorithm>
 
@@ -7,10 +7,7 @@
 namespace causeway::weights {
 namespace {
 
-// Beyond any machine's memory; sums below it cannot overflow.
-constexpr Bytes kModelBytesMax = Bytes(std::int64_t{1} << 50);
-
-// A tensor of the checkpoint with its place in the region.
+// A tensor of the checkpoint with its place in the model.
 struct Source {
   std::size_t file = 0;
   Bytes offset;
@@ -56,49 +53,40 @@ Result<Source> find_source(const SourceTensor& planned, const Checkpoint& checkp
 
 class Planner {
  public:
-  Planner(const LoadPlan& plan, const Checkpoint& checkpoint)
-      : plan_(plan), checkpoint_(checkpoint) {}
+  Planner(const LoadPlan& plan, const WeightLayout& layout, const Checkpoint& checkpoint)
+      : plan_(plan), layout_(layout), checkpoint_(checkpoint) {}
 
-  Result<PoolLayout> run() {
-    layout_.dtype = plan_.dtype;
-    for (const PlannedGroup& planned : plan_.groups) {
-      end_ = round_up(end_, kGroupAlignment);
-      PlacedGroup group{planned.name, end_, Bytes(0), {}};
-      for (const PlannedTensor& tensor : planned.tensors) CAUSEWAY_TRY(place(tensor, group));
-      group.bytes = end_ - group.offset;
-      layout_.groups.push_back(std::move(group));
+  Result<ReadPlan> run() {
+    CAUSEWAY_CHECK(plan_.groups.size() == layout_.groups.size(), "the layout of another plan");
+    reads_.dtype = plan_.dtype;
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+      const auto& planned = plan_.groups[g].tensors;
+      const auto& placed = layout_.groups[g].tensors;
+      for (std::size_t t = 0; t < planned.size(); ++t) {
+        CAUSEWAY_TRY(find_sources(planned[t], placed[t].offset));
+      }
     }
-    layout_.bytes = end_;
-    plan_reads();
-    return std::move(layout_);
+    sort_into_runs();
+    return std::move(reads_);
   }
 
  private:
-  Status place(const PlannedTensor& planned, PlacedGroup& group) {
-    CAUSEWAY_CHECK(!planned.sources.empty(), "a planned tensor without sources");
-    end_ = round_up(end_, kTensorAlignment);
-    PlacedTensor placed{planned.name, 0, planned.sources[0].cols, end_};
+  Status find_sources(const PlannedTensor& planned, Bytes target) {
     for (const SourceTensor& part : planned.sources) {
-      CAUSEWAY_CHECK(part.cols == placed.cols, "stacked tensors of different widths");
       CAUSEWAY_ASSIGN(Source source, find_source(part, checkpoint_));
-      source.target = end_;
-      placed.rows += part.rows;
-      end_ += size_of(plan_.dtype) * (source.bytes / size_of(source.from));
-      if (end_ > kModelBytesMax) {
-        return exhausted(checkpoint_.path().string() + ": larger than 2^50 bytes");
-      }
+      source.target = target;
+      target += size_of(plan_.dtype) * (source.bytes / size_of(source.from));
       if (source.bytes > Bytes(0)) sources_.push_back(source);
     }
-    group.tensors.push_back(std::move(placed));
     return {};
   }
 
-  void plan_reads() {
+  void sort_into_runs() {
     std::sort(sources_.begin(), sources_.end(), [](const Source& a, const Source& b) {
       return a.file != b.file ? a.file < b.file : a.offset < b.offset;
     });
     for (const Source& source : sources_) {
-      layout_.read_bytes += source.bytes;
+      reads_.bytes += source.bytes;
       for (Bytes done; done < source.bytes; done += kRunBytesMax) {
         const Bytes bytes = std::min(kRunBytesMax, source.bytes - done);
         add_read(source, done, bytes);
@@ -109,7 +97,7 @@ class Planner {
   // Joins the read to the last run when it continues it.
   void add_read(const Source& source, Bytes skip, Bytes bytes) {
     const Bytes offset = source.offset + skip;
-    auto& runs = layout_.runs;
+    auto& runs = reads_.runs;
     const bool joins =
         !runs.empty() && runs.back().file == source.file && runs.back().from == source.from &&
         runs.back().offset + runs.back().bytes == offset &&
@@ -121,16 +109,17 @@ class Planner {
   }
 
   const LoadPlan& plan_;
+  const WeightLayout& layout_;
   const Checkpoint& checkpoint_;
-  PoolLayout layout_;
-  Bytes end_;
+  ReadPlan reads_;
   std::vector<Source> sources_;
 };
 
 }  // namespace
 
-Result<PoolLayout> plan_layout(const LoadPlan& plan, const Checkpoint& checkpoint) {
-  return Planner(plan, checkpoint).run();
+Result<ReadPlan> plan_reads(const LoadPlan& plan, const WeightLayout& layout,
+                            const Checkpoint& checkpoint) {
+  return Planner(plan, layout, checkpoint).run();
 }
 
 }  // namespace causeway::weights

@@ -1,0 +1,92 @@
+#include "fleet/home_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace causeway::fleet {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+
+double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / kGigabyte; }
+
+// Logs a load's progress every few seconds, so that a long one is seen to move.
+std::function<void(const weights::LoadProgress&)> log_progress(std::string name) {
+  static constexpr Nanos kEvery = seconds(2);
+  return [name = std::move(name), next = kEvery](const weights::LoadProgress& p) mutable {
+    if (p.elapsed < next) return;
+    next = p.elapsed + kEvery;
+    spdlog::info("loading {}: {:.1f} of {:.1f} GB, {:.2f} GB/s, {:.0f} s left", name,
+                 gigabytes(p.done), gigabytes(p.total), p.bytes_per_second / kGigabyte,
+                 to_seconds(p.remaining));
+  };
+}
+
+void log_loaded(const std::string& name, Bytes bytes, Nanos took) {
+  spdlog::info("loaded {}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", name, gigabytes(bytes),
+               to_seconds(took), gigabytes(bytes) / std::max(1e-9, to_seconds(took)));
+}
+
+}  // namespace
+
+Status HomeBackend::load(const CatalogueEntry& entry, const ModelSource& source,
+                         const model::ModelCard& card, const std::function<bool()>& cancelled) {
+  return home_.pool.load(entry.id, {source.directory, card.plan, card.layout},
+                         {.threads = settings_.threads,
+                          .progress = log_progress(entry.name),
+                          .cancelled = cancelled,
+                          .home_taken = [&](device::HostAddress address, Bytes bytes) {
+                            return slice_.reach(address, bytes, cancelled);
+                          }});
+}
+
+Result<model::ModelCard> HomeBackend::card(const CatalogueEntry& entry,
+                                           const ModelSource& source) const {
+  CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(source.directory));
+  CAUSEWAY_ASSIGN(model::ModelCard card, slice_.card(std::move(config)));
+  CAUSEWAY_TRY(slice_.check(entry.id));
+  const slice::WeightRoom room = slice_.weight_room();
+  if (room.taken_by(card.layout.bytes) > room.budget) {
+    return exhausted("its weights take " + std::to_string(room.taken_by(card.layout.bytes).count) +
+                     " bytes of the device, and of these " + std::to_string(room.budget.count) +
+                     " cache weights");
+  }
+  return card;
+}
+
+Result<HostRoom> HomeBackend::room_for(const CatalogueEntry& entry, const ModelSource& source) {
+  CAUSEWAY_ASSIGN(const model::ModelCard card, this->card(entry, source));
+  const weights::PoolUse use = home_.pool.use();
+  return HostRoom{.needed = card.layout.bytes, .used = use.used, .budget = use.budget};
+}
+
+Result<AttachedModel> HomeBackend::attach(const CatalogueEntry& entry, const ModelSource& source,
+                                          const std::function<bool()>& cancelled) {
+  const Nanos start = clock_.now();
+  CAUSEWAY_ASSIGN(const model::ModelCard card, this->card(entry, source));
+  CAUSEWAY_TRY(load(entry, source, card, cancelled));
+  CAUSEWAY_ASSIGN(auto home, home_.pool.pin(entry.id));
+  auto facts = slice_.attach({.id = entry.id,
+                              .card = card,
+                              .home = std::move(home),
+                              .max_model_len = entry.max_model_len});
+  if (!facts.ok()) {
+    if (const Status undone = home_.pool.unload(entry.id); !undone.ok()) {
+      spdlog::error("{}: {}", entry.name, undone.error().message);
+    }
+    return facts.error();
+  }
+  log_loaded(entry.name, card.layout.bytes, clock_.now() - start);
+  return AttachedModel{.facts = std::move(facts).value(), .bytes = card.layout.bytes};
+}
+
+void HomeBackend::detach(ModelId model) {
+  slice_.detach(model);
+  if (const Status unloaded = home_.pool.unload(model); !unloaded.ok()) {
+    spdlog::error("cannot let go of a model: {}", unloaded.error().message);
+  }
+}
+
+}  // namespace causeway::fleet

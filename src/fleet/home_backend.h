@@ -1,0 +1,40 @@
+// The SliceBackend that serves: a model is loaded into host memory, which is the fleet's, and made
+// runnable by the slice, which borrows it from there.
+#pragma once
+
+#include "base/clock.h"
+#include "fleet/slice_backend.h"
+#include "slice/model_home.h"
+#include "slice/slice.h"
+
+namespace causeway::fleet {
+
+struct LoadSettings {
+  int threads = 0;  // that read a model; 0: the pool's choice
+};
+
+class HomeBackend final : public SliceBackend {
+ public:
+  // All outlive the backend.
+  HomeBackend(slice::ModelHome& home, slice::Slice& slice, const Clock& clock,
+              const LoadSettings& settings)
+      : home_(home), slice_(slice), clock_(clock), settings_(settings) {}
+
+  Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) override;
+  Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource& source,
+                               const std::function<bool()>& cancelled) override;
+  void detach(ModelId model) override;
+
+ private:
+  // How the model would be kept here. An error: it cannot be.
+  Result<model::ModelCard> card(const CatalogueEntry& entry, const ModelSource& source) const;
+  Status load(const CatalogueEntry& entry, const ModelSource& source, const model::ModelCard& card,
+              const std::function<bool()>& cancelled);
+
+  slice::ModelHome& home_;
+  slice::Slice& slice_;
+  const Clock& clock_;
+  const LoadSettings settings_;
+};
+
+}  // namespace causeway::fleet

@@ -1,0 +1,50 @@
+#include "fleet/unload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace causeway::fleet {
+namespace {
+
+// As weights::ResidencyOptions::rate_decay: what is cheap to bring back is the same at both places.
+constexpr Nanos kDecay = seconds(60);
+
+}  // namespace
+
+void DecayedCount::add(Nanos now) {
+  now = std::max(now, last_);
+  count_ = at(now) + 1;
+  last_ = now;
+}
+
+double DecayedCount::at(Nanos now) const {
+  return count_ * std::exp(-std::max(0.0, to_seconds(now - last_)) / to_seconds(kDecay));
+}
+
+UnloadChoice choose_unloads(std::vector<UnloadCandidate> candidates, Bytes wanted) {
+  const auto cost = [](const UnloadCandidate& candidate) {
+    return std::tuple(static_cast<double>(candidate.bytes.count) * candidate.rate,
+                      candidate.last_used, candidate.model);
+  };
+  std::sort(candidates.begin(), candidates.end(),
+            [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
+  UnloadChoice choice;
+  std::vector<UnloadCandidate> chosen;
+  for (const UnloadCandidate& candidate : candidates) {
+    if (choice.freed >= wanted) break;
+    choice.freed += candidate.bytes;
+    chosen.push_back(candidate);
+  }
+  if (choice.freed < wanted) return choice;
+  // Small ones that went first may not be needed beside a large one; the dearest are spared first.
+  for (std::size_t i = chosen.size(); i-- > 0;) {
+    if (choice.freed - chosen[i].bytes < wanted) continue;
+    choice.freed -= chosen[i].bytes;
+    chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  for (const UnloadCandidate& candidate : chosen) choice.models.push_back(candidate.model);
+  return choice;
+}
+
+}  // namespace causeway::fleet

@@ -1,0 +1,124 @@
+#include "simulate/simulated_mover.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "weights/command_order.h"
+
+namespace causeway::simulate {
+
+using weights::WeightCommand;
+
+SimulatedMover::SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock)
+    : options_(options), clock_(clock), random_(options.seed) {
+  CAUSEWAY_CHECK(options.bytes_per_second > 0 && options.extent.count > 0, "a link without a rate");
+}
+
+void SimulatedMover::add_model(ModelId id, const weights::CachedModel& cached) {
+  const auto extents = static_cast<std::size_t>(weights::extents_of(cached, options_.extent));
+  Model model{.cached = cached, .copies = {}, .committed = std::vector<bool>(extents)};
+  model.copies.resize(cached.groups.size());
+  CAUSEWAY_CHECK(models_.emplace(id, std::move(model)).second, "the mover knows the model already");
+}
+
+void SimulatedMover::remove_model(ModelId id) {
+  const auto at = models_.find(id);
+  CAUSEWAY_CHECK(at != models_.end(), "the mover does not know the model");
+  for (const bool committed : at->second.committed) {
+    if (committed) blame("a model goes and leaves memory behind");
+  }
+  models_.erase(at);
+}
+
+void SimulatedMover::blame(const std::string& what) {
+  if (violation_.empty()) violation_ = "mover: " + what;
+}
+
+Nanos SimulatedMover::takes(Bytes bytes) const {
+  const double seconds = static_cast<double>(bytes.count) / options_.bytes_per_second;
+  return options_.latency + nanos_from_seconds(seconds);
+}
+
+void SimulatedMover::submit(std::span<const WeightCommand> commands) {
+  for (const WeightCommand& command : commands) {
+    Model& model = models_.at(command.model);
+    switch (command.kind) {
+      case WeightCommand::Kind::kDecommit: commit(model, command, false); break;
+      case WeightCommand::Kind::kCommit: commit(model, command, true); break;
+      case WeightCommand::Kind::kBring: bring(model, command); break;
+    }
+  }
+}
+
+void SimulatedMover::commit(Model& model, const WeightCommand& command, bool wanted) {
+  for (std::int64_t i = 0; i < command.extents; ++i) {
+    const std::int64_t extent = command.first_extent + i;
+    auto place = model.committed.at(static_cast<std::size_t>(extent));
+    if (place == wanted) blame("an extent is committed, or taken away, twice");
+    place = wanted;
+    committed_ += wanted ? 1 : -1;
+    if (!wanted) drop_groups(model, extent);
+  }
+  if (committed_ > options_.extents_max) blame("more is committed than there is");
+}
+
+// Those that lie on the extent.
+void SimulatedMover::drop_groups(Model& model, std::int64_t extent) {
+  for (std::size_t i = 0; i < model.copies.size(); ++i) {
+    const auto run = weights::extents_of(model.cached.groups[i], options_.extent);
+    if (extent < run.first || extent >= run.first + run.count || !model.copies[i]) continue;
+    if (model.copies[i]->ends > clock_.now()) blame("memory is taken from a group that arrives");
+    model.copies[i].reset();
+  }
+}
+
+void SimulatedMover::bring(Model& model, const WeightCommand& command) {
+  const auto group = static_cast<std::size_t>(command.group);
+  const weights::ResidentGroup& brought = model.cached.groups.at(group);
+  const auto run = weights::extents_of(brought, options_.extent);
+  for (std::int64_t extent = run.first; extent < run.first + run.count; ++extent) {
+    if (!model.committed.at(static_cast<std::size_t>(extent))) {
+      blame("a group is brought to where no memory is");
+    }
+  }
+  const std::optional<Copy>& before = model.copies[group];
+  if (before && before->ends > clock_.now()) blame("a group is brought while it arrives");
+  busy_until_ = std::max(busy_until_, clock_.now()) + takes(brought.bytes);
+  const bool failed = random_.chance(options_.error_rate);
+  model.copies[group] = Copy{.arrival = command.arrival, .ends = busy_until_, .failed = failed};
+  link_.push_back({.command = command, .ends = busy_until_, .failed = failed});
+}
+
+std::vector<weights::WeightEvent> SimulatedMover::poll() {
+  std::vector<weights::WeightEvent> events;
+  for (; !link_.empty() && link_.front().ends <= clock_.now(); link_.pop_front()) {
+    const Pending& ended = link_.front();
+    weights::WeightEvent& event = events.emplace_back();
+    event.model = ended.command.model;
+    event.group = ended.command.group;
+    event.arrival = ended.command.arrival;
+    if (!ended.failed) continue;
+    event.outcome = Error{ErrorCode::kDevice, "simulated: the copy failed"};
+    failures_ += 1;
+  }
+  return events;
+}
+
+std::optional<Nanos> SimulatedMover::next_end() const {
+  for (const Pending& pending : link_) {
+    if (pending.ends > clock_.now()) return pending.ends;
+  }
+  return std::nullopt;
+}
+
+std::optional<SimulatedMover::Copy> SimulatedMover::copy_of(ModelId model, int group) const {
+  return models_.at(model).copies.at(static_cast<std::size_t>(group));
+}
+
+std::optional<Nanos> SimulatedMover::arrives_at(ModelId model, int group) const {
+  const std::optional<Copy> copy = copy_of(model, group);
+  if (!copy || copy->ends <= clock_.now()) return std::nullopt;
+  return copy->ends;
+}
+
+}  // namespace causeway::simulate

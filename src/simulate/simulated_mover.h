@@ -1,0 +1,96 @@
+// A WeightMover without a device: copies take the time that a link needs, in virtual time. The
+// Residency and the WeightCache above it are the ones that serve.
+//
+//   submit() ─▶ one copy after the other: latency + bytes / rate ─▶ poll(), once the clock is there
+//
+// All ends are known when copies are submitted, so that a simulated step can ask when its groups
+// arrive. A copy that fails takes as long as one that succeeds.
+//
+// It keeps account of the memory behind the models, and says what commands break: a group brought
+// to where no memory is, memory taken from a group that arrives, more of it than there is.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "weights/weight_cache.h"
+#include "weights/weight_mover.h"
+
+namespace causeway::simulate {
+
+struct SimulatedMoverOptions {
+  double bytes_per_second = 0;   // of the link; > 0
+  Nanos latency = micros(10);    // of each copy
+  double error_rate = 0;         // of copies that fail
+  Bytes extent = mib(32);        // as the Residency has it
+  std::int64_t extents_max = 0;  // committed at once
+  std::uint64_t seed = 1;
+};
+
+class SimulatedMover final : public weights::WeightMover {
+ public:
+  // The clock is borrowed.
+  SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock);
+
+  void add_model(ModelId model, const weights::CachedModel& cached);
+  // After WeightCache::remove_model().
+  void remove_model(ModelId model);
+
+  void submit(std::span<const weights::WeightCommand> commands) override;
+  std::vector<weights::WeightEvent> poll() override;
+  const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
+
+  // When the next copy ends that has not ended by the clock.
+  std::optional<Nanos> next_end() const;
+  // The last copy of a group, of which nothing has been taken away since. nullopt: there is none.
+  struct Copy {
+    std::uint32_t arrival = 0;
+    Nanos ends;  // or ended
+    bool failed = false;
+  };
+  std::optional<Copy> copy_of(ModelId model, int group) const;
+  // When a group arrives that is on its way; nullopt: it is not.
+  std::optional<Nanos> arrives_at(ModelId model, int group) const;
+
+  std::int64_t failures() const { return failures_; }  // of copies that have ended
+  std::int64_t committed_extents() const { return committed_; }
+  // How long a copy takes.
+  Nanos takes(Bytes bytes) const;
+  // The first command that broke a rule; empty: none did.
+  const std::string& violation() const { return violation_; }
+
+ private:
+  struct Model {
+    weights::CachedModel cached;
+    std::vector<std::optional<Copy>> copies;  // by group
+    std::vector<bool> committed;              // by extent
+  };
+  struct Pending {
+    weights::WeightCommand command;
+    Nanos ends;
+    bool failed = false;
+  };
+
+  void commit(Model& model, const weights::WeightCommand& command, bool wanted);
+  void drop_groups(Model& model, std::int64_t extent);
+  void bring(Model& model, const weights::WeightCommand& command);
+  void blame(const std::string& what);
+
+  const SimulatedMoverOptions options_;
+  const Clock& clock_;
+  Random random_;
+  std::map<ModelId, Model> models_;
+  std::deque<Pending> link_;  // as submitted; their ends are in order
+  Nanos busy_until_;
+  std::int64_t committed_ = 0;
+  std::int64_t failures_ = 0;
+  std::string violation_;
+};
+
+}  // namespace causeway::simulate

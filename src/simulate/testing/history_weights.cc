@@ -1,0 +1,164 @@
+#include "simulate/testing/history_weights.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace causeway::simulate {
+namespace {
+
+constexpr Bytes kExtent(1000);
+constexpr std::int64_t kGroupsMax = 6;
+constexpr Nanos kHangs = millis(500);  // no step computes for so long that does not hang
+
+}  // namespace
+
+HistoryWeights::HistoryWeights(Random& random, const Clock& clock, std::int64_t models,
+                               double copy_error_rate)
+    : random_(random),
+      clock_(clock),
+      extents_per_model_(random.between(2, 12)),
+      extents_(random.between(extents_per_model_, extents_per_model_ * models)),
+      pinned_(random.chance(0.25) ? ModelId(random.below(models)) : ModelId()),
+      mover_options_(mover_options(copy_error_rate)),
+      residency_options_(residency_options()),
+      mover_(mover_options_, clock),
+      cache_(residency_options_, mover_) {}
+
+SimulatedMoverOptions HistoryWeights::mover_options(double copy_error_rate) {
+  // An extent takes 10 µs to 10 ms; a step computes for 1 ms and more.
+  const double extent_seconds = 1e-5 * std::pow(10.0, 3 * random_.uniform());
+  return {.bytes_per_second = static_cast<double>(kExtent.count) / extent_seconds,
+          .latency = micros(random_.between(0, 50)),
+          .error_rate = copy_error_rate,
+          .extent = kExtent,
+          .extents_max = extents_,
+          .seed = random_.bits()};
+}
+
+weights::ResidencyOptions HistoryWeights::residency_options() {
+  weights::ResidencyOptions options;
+  options.extent = kExtent;
+  options.extents = extents_;
+  options.turn_min = micros(random_.between(0, 30'000));
+  options.turn_factor = 4 * random_.uniform();
+  options.rate_decay = millis(random_.between(1, 1000));
+  // Sometimes it is wrong about the link.
+  const double wrong = random_.chance(0.3) ? std::pow(10.0, 2 * random_.uniform() - 1) : 1.0;
+  options.link_bytes_per_second = mover_options_.bytes_per_second * wrong;
+  options.arrivals_max = static_cast<int>(random_.between(1, 2));
+  options.attempts_max = static_cast<int>(random_.between(1, 3));
+  return options;
+}
+
+// As models lie: the first group of the layout is read last, perhaps at home.
+weights::CachedModel HistoryWeights::introduce(ModelId id) {
+  const std::int64_t groups = random_.between(1, kGroupsMax);
+  const Bytes room = kExtent * extents_per_model_;
+  weights::WeightLayout layout;
+  std::vector<weights::ReadingStep> reading;
+  for (std::int64_t i = 0; i < groups; ++i) {
+    const Bytes share = room / groups;
+    weights::PlacedGroup& group = layout.groups.emplace_back();
+    group.offset = share * i;
+    group.bytes = Bytes(random_.between(1 + share.count / 2, share.count));
+    if (i > 0) reading.push_back({.group = static_cast<int>(i)});
+  }
+  reading.push_back({.group = 0, .readable_at_home = groups > 1 && random_.chance(0.5)});
+  weights::CachedModel cached = weights::cached_model(layout, reading);
+  mover_.add_model(id, cached);
+  models_[id] = {.cached = cached, .waits = false, .since = {}, .bound = {}};
+  return cached;
+}
+
+void HistoryWeights::added(ModelId model) {
+  if (model == pinned_) cache_.set_pinned(model, true);
+}
+
+void HistoryWeights::remove(ModelId model) {
+  mover_.remove_model(model);
+  models_.erase(model);
+}
+
+bool HistoryWeights::serves(ModelId id, const Model& model) const {
+  for (std::size_t i = 0; i < model.cached.groups.size(); ++i) {
+    const auto place = cache_.residency().place(id, static_cast<int>(i));
+    if (model.cached.groups[i].readable_at_home) continue;
+    if (place != weights::GroupPlace::kCached) return false;
+  }
+  return true;
+}
+
+Nanos HistoryWeights::copies(const Model& model) const {
+  Nanos sum;
+  for (const weights::ResidentGroup& group : model.cached.groups) sum += mover_.takes(group.bytes);
+  return sum;
+}
+
+// At the slowest of the rates that the machine may believe in.
+Nanos HistoryWeights::turn(const Model& model) const {
+  double rate = residency_options_.link_bytes_per_second;
+  for (const auto& [id, other] : models_) {
+    for (const weights::ResidentGroup& group : other.cached.groups) {
+      rate = std::min(
+          rate, static_cast<double>(group.bytes.count) / to_seconds(mover_.takes(group.bytes)));
+    }
+  }
+  Bytes bytes;
+  for (const weights::ResidentGroup& group : model.cached.groups) bytes += group.bytes;
+  const double brings = static_cast<double>(bytes.count) / rate;
+  return std::max(residency_options_.turn_min,
+                  nanos_from_seconds(residency_options_.turn_factor * brings));
+}
+
+// The turns of the others, n arrivals, and 5 n of the longest steps.
+Nanos HistoryWeights::bound_of(ModelId id) const {
+  Nanos bound = step_longest_ * (5 * std::ssize(models_));
+  for (const auto& [other, model] : models_) {
+    bound += copies(model) + (other == id ? Nanos(0) : turn(model));
+  }
+  return bound;
+}
+
+std::string HistoryWeights::check_waits(const engine::EngineCore& core) {
+  const bool anew = mover_.failures() != failures_seen_;
+  failures_seen_ = mover_.failures();
+  for (const auto& [id, seen] : core.observe_models()) {
+    Model& model = models_.at(id);
+    const bool waits = seen.requests_running + seen.requests_waiting > 0 && !serves(id, model) &&
+                       cache_.residency().fits(id);
+    if (!waits || !model.waits || anew) {
+      model.since = clock_.now();
+      model.bound = Nanos(0);
+    }
+    model.waits = waits;
+    if (!waits) continue;
+    model.bound = std::max(model.bound, bound_of(id));
+    const Nanos waited = clock_.now() - model.since;
+    wait_of_bound_ = std::max(wait_of_bound_, to_seconds(waited) / to_seconds(model.bound));
+    if (waited > model.bound) {
+      return "model " + std::to_string(id.value) + " has waited for its weights for " +
+             std::to_string(to_millis(waited)) + " ms; the bound is " +
+             std::to_string(to_millis(model.bound)) + " ms";
+    }
+  }
+  return "";
+}
+
+std::string HistoryWeights::check(const engine::EngineCore& core,
+                                  const SimulatedExecutor& executor) {
+  const Status intact = cache_.residency().check_integrity();
+  if (!intact.ok()) return intact.error().message;
+  if (!mover_.violation().empty()) return mover_.violation();
+  if (mover_.committed_extents() != cache_.residency().committed_extents()) {
+    return "residency and mover count different extents";
+  }
+  const Nanos step = executor.ends_at().value_or(clock_.now()) - clock_.now();
+  if (step > kHangs) {
+    for (auto& [id, model] : models_) model.waits = false;
+    return "";
+  }
+  step_longest_ = std::max(step_longest_, step);
+  return check_waits(core);
+}
+
+}  // namespace causeway::simulate

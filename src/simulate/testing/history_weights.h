@@ -1,0 +1,73 @@
+// The cache of weights of a random history: a link, the room, and the groups of the models, drawn
+// by chance, and the checks that must hold after every event.
+//
+// - Residency::check_integrity(), and no command that breaks the mover's rules.
+// - Memory as the residency counts it and as the mover does.
+// - A model with requests is served within the bound that weights/residency.h states, counted anew
+//   when a copy fails or a step hangs.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/random.h"
+#include "engine/engine_core.h"
+#include "simulate/simulated_executor.h"
+#include "simulate/simulated_mover.h"
+#include "weights/weight_cache.h"
+
+namespace causeway::simulate {
+
+class HistoryWeights {
+ public:
+  // Room for one to all of the models. Random and clock are borrowed.
+  HistoryWeights(Random& random, const Clock& clock, std::int64_t models, double copy_error_rate);
+
+  weights::WeightCache& cache() { return cache_; }
+  const SimulatedMover& mover() const { return mover_; }
+  // A quarter of the histories has a pinned model: others may then find no room.
+  bool pins() const { return pinned_.valid(); }
+
+  // Groups that fit into the room. Before and after EngineCore::add_model().
+  weights::CachedModel introduce(ModelId model);
+  void added(ModelId model);
+  // After EngineCore::remove_model().
+  void remove(ModelId model);
+
+  // What is wrong, or empty.
+  std::string check(const engine::EngineCore& core, const SimulatedExecutor& executor);
+  // The longest wait of a model, as a part of its bound.
+  double wait_of_bound() const { return wait_of_bound_; }
+
+ private:
+  struct Model {
+    weights::CachedModel cached;
+    bool waits = false;
+    Nanos since;
+    Nanos bound;  // the largest while it waits
+  };
+
+  SimulatedMoverOptions mover_options(double copy_error_rate);
+  weights::ResidencyOptions residency_options();
+  bool serves(ModelId id, const Model& model) const;
+  Nanos turn(const Model& model) const;
+  Nanos copies(const Model& model) const;
+  Nanos bound_of(ModelId id) const;
+  std::string check_waits(const engine::EngineCore& core);
+
+  Random& random_;
+  const Clock& clock_;
+  std::int64_t extents_per_model_;
+  std::int64_t extents_;
+  ModelId pinned_;
+  SimulatedMoverOptions mover_options_;
+  weights::ResidencyOptions residency_options_;
+  SimulatedMover mover_;
+  weights::WeightCache cache_;
+  std::map<ModelId, Model> models_;
+  Nanos step_longest_;
+  std::int64_t failures_seen_ = 0;
+  double wait_of_bound_ = 0;
+};
+
+}  // namespace causeway::simulate

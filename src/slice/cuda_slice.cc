@@ -1,0 +1,321 @@
+#include "slice/cuda_slice.h"
+
+#ifdef CAUSEWAY_CUDA_BUILT
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_machine.h"
+#include "device/paced_registration.h"
+#include "engine/cuda_executor.h"
+#include "kv/frame_arena.h"
+#include "model/model_card.h"
+#include "schedule/hbm_plan.h"
+#include "slice/weight_estate.h"
+#endif
+
+namespace causeway::slice {
+
+#ifdef CAUSEWAY_CUDA_BUILT
+
+namespace {
+
+// What is cached is BF16, whatever the checkpoint has.
+constexpr DType kStorage = DType::kBF16;
+
+// What code, libraries and the graphs of a model take of the GPU beside the arena, at most.
+constexpr Bytes kDriver = mib(128);
+constexpr Bytes kDriverOfModel = mib(64);
+
+// Addresses for the weights of a catalogue, beside those for what is in HBM at the same time.
+constexpr Bytes kCatalogue = gib(4096);
+
+// What one SM of an H200 computes and reads in a step, for predicting how long a step takes.
+constexpr double kOperationsPerSecond = 4.3e12;
+constexpr double kBytesPerSecond = 31e9;
+
+class CudaSlice final : public Slice {
+ public:
+  CudaSlice(const CudaSliceOptions& options, ModelHome& home, const Clock& clock)
+      : options_(options), home_(home), clock_(clock) {}
+  ~CudaSlice() override {
+    if (engine_) engine_->stop(Nanos(0));
+    if (estate_) estate_->mover().set_notify({});
+  }
+
+  Status open(std::span<const CudaCandidate> candidates, engine::OutputSink& sink);
+
+  engine::Engine& engine() override { return *engine_; }
+  std::int64_t frames() const override { return frames_->frames(); }
+  WeightRoom weight_room() const override {
+    const Bytes extent = device_->capabilities().extent_bytes;
+    return {extent * (chosen_.plan.weights / extent), extent};
+  }
+  Result<model::ModelCard> card(model::ModelConfig config) const override {
+    return model::make_card(std::move(config), kStorage, options_.kv_frame);
+  }
+  Status check(ModelId model) const override {
+    const auto why = unavailable_.find(model);
+    return why == unavailable_.end() ? Status() : Status(why->second);
+  }
+  Status reach(device::HostAddress address, Bytes bytes,
+               const std::function<bool()>& cancelled) override;
+  Result<engine::ModelFacts> attach(SliceModel model) override;
+  void detach(ModelId model) override;
+  Bytes link_bytes() const override { return estate_->mover().moved(); }
+  device::Device& device() override { return *device_; }
+
+ private:
+  // What is served together.
+  struct Chosen {
+    std::vector<model::ModelConfig> configs;
+    model::CudaStepLimits limits;
+    Bytes weights;  // of all, in extents of their own
+    Bytes largest;  // of them
+    schedule::HbmPlan plan;
+  };
+
+  Status open_device();
+  Status choose(std::span<const CudaCandidate> candidates);
+  Result<Chosen> with(const CudaCandidate& candidate) const;
+  Status make_workspace();
+  Status make_frames();
+  Status make_estate();
+  Status start_engine(engine::OutputSink& sink);
+  engine::ModelFacts facts_of(const SliceModel& model) const;
+
+  const CudaSliceOptions options_;
+  ModelHome& home_;
+  const Clock& clock_;
+  device::CudaGpu gpu_;
+  Bytes free_;  // of the GPU, when the slice was opened
+  Chosen chosen_;
+  std::map<ModelId, Error> unavailable_;  // candidates that are not among them, and why
+  // In the order in which they are needed: what comes later ends first.
+  std::unique_ptr<device::CudaMachine> machine_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<model::CudaWorkspace> workspace_;
+  std::optional<kv::FrameArena> frames_;
+  std::unique_ptr<transfer::TransferEngine> transfer_;
+  std::unique_ptr<WeightEstate> estate_;
+  std::unique_ptr<engine::CudaExecutor> executor_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+Status CudaSlice::open(std::span<const CudaCandidate> candidates, engine::OutputSink& sink) {
+  CAUSEWAY_TRY(open_device());
+  CAUSEWAY_TRY(choose(candidates));
+  CAUSEWAY_TRY(make_workspace());
+  CAUSEWAY_TRY(make_frames());
+  CAUSEWAY_TRY(make_estate());
+  return start_engine(sink);
+}
+
+Status CudaSlice::open_device() {
+  CAUSEWAY_ASSIGN(const auto api, device::load_cuda_api());
+  CAUSEWAY_ASSIGN(machine_, device::CudaMachine::create(api, {}, clock_, home_.memory));
+  if (options_.gpu >= machine_->gpus()) {
+    return invalid_argument(
+        "--gpu " + std::to_string(options_.gpu) + ": this process sees " +
+        std::to_string(machine_->gpus()) +
+        " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
+  }
+  CAUSEWAY_ASSIGN(gpu_, machine_->describe(options_.gpu));
+  CAUSEWAY_ASSIGN(device_, machine_->open({.name = gpu_.name,
+                                           .physical_device = options_.gpu,
+                                           .arena_bytes = gpu_.memory * 2 + kCatalogue}));
+  CAUSEWAY_ASSIGN(free_, machine_->free_memory(options_.gpu));
+  return {};
+}
+
+// Models that cannot be read, or do not fit, are left out with a warning; a request for one is told
+// why. None left: the last one's reason.
+Status CudaSlice::choose(std::span<const CudaCandidate> candidates) {
+  Error last = not_found("there is no model to serve");
+  for (const CudaCandidate& candidate : candidates) {
+    auto together = with(candidate);
+    if (together.ok()) {
+      chosen_ = std::move(together).value();
+      continue;
+    }
+    last = together.error().with_context(candidate.name);
+    unavailable_.emplace(candidate.id, together.error());
+    if (candidates.size() > 1) {
+      spdlog::warn("{} is not available: {}", candidate.name, together.error().message);
+    }
+  }
+  if (chosen_.configs.empty()) return last;
+  return {};
+}
+
+Result<CudaSlice::Chosen> CudaSlice::with(const CudaCandidate& candidate) const {
+  CAUSEWAY_TRY(candidate.config.ok() ? Status() : Status(candidate.config.error()));
+  CAUSEWAY_ASSIGN(const model::ModelCard one, card(*candidate.config));
+  const Bytes extent = device_->capabilities().extent_bytes;
+  const auto& schedule = options_.engine.core.schedule;
+  Chosen together = chosen_;
+  model::CudaStepLimits& limits = together.limits;
+  limits.rows = std::max(schedule.tokens_per_step_max, schedule.running_max);
+  limits.places = schedule.running_max;
+  const std::int64_t blocks = candidate.max_model_len.count / one.kv.tokens.count + 1;
+  const std::int64_t frames = schedule.running_max * blocks;
+  limits.frames = together.configs.empty() ? frames : std::max(limits.frames, frames);
+  together.configs.push_back(one.config);
+  const Bytes weights = round_up(one.layout.bytes, extent);
+  together.weights += weights;
+  together.largest = std::max(together.largest, weights);
+  CAUSEWAY_ASSIGN(const Bytes workspace,
+                  model::CudaWorkspace::bytes_for(together.configs, limits,
+                                                  device_->capabilities().processors, extent));
+  CAUSEWAY_ASSIGN(
+      together.plan,
+      schedule::plan_hbm({.total = gpu_.memory,
+                          .free = free_,
+                          .utilization = options_.memory_utilization,
+                          .extent = extent,
+                          .workspace = workspace,
+                          .weights = together.weights,
+                          .weights_largest = together.largest,
+                          .weights_wanted = options_.weights,
+                          .driver = kDriver + kDriverOfModel * std::ssize(together.configs),
+                          .kv = options_.kv,
+                          .kv_min = options_.kv_frame}));
+  return together;
+}
+
+Status CudaSlice::make_workspace() {
+  CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device_));
+  CAUSEWAY_ASSIGN(const auto stream, device_->make_stream("setup"));
+  CAUSEWAY_ASSIGN(workspace_,
+                  model::CudaWorkspace::create(*device_, chosen_.configs, chosen_.limits,
+                                               device_->capabilities().processors,
+                                               device::cuda_stream_of(*stream)));
+  return stream->synchronize(seconds(60));
+}
+
+Status CudaSlice::make_frames() {
+  const schedule::HbmPlan& plan = chosen_.plan;
+  auto frames = kv::FrameArena::create(*device_, options_.kv_frame, plan.kv / options_.kv_frame);
+  if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
+  frames_.emplace(std::move(frames).value());
+  const auto gigabytes = [](Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; };
+  spdlog::info(
+      "{}: {:.1f} GB to cache weights of {:.1f} GB, {:.1f} GB for KV, {:.1f} GB of workspace",
+      gpu_.name, gigabytes(plan.weights), gigabytes(chosen_.weights), gigabytes(plan.kv),
+      gigabytes(plan.workspace));
+  return {};
+}
+
+Status CudaSlice::make_estate() {
+  CAUSEWAY_ASSIGN(transfer_, transfer::TransferEngine::create(
+                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {device_.get()}}},
+                                 transfer::assume_all_links(1), clock_));
+  weights::ResidencyOptions residency = options_.residency;
+  residency.extent = device_->capabilities().extent_bytes;
+  residency.extents = chosen_.plan.weights / residency.extent;
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, *transfer_, residency));
+  return {};
+}
+
+Status CudaSlice::start_engine(engine::OutputSink& sink) {
+  CAUSEWAY_ASSIGN(executor_, engine::CudaExecutor::start(*device_, *workspace_,
+                                                         {.base = frames_->base(),
+                                                          .bytes = frames_->frame_bytes(),
+                                                          .count = frames_->frames()}));
+  engine::EngineOptions engine = options_.engine;
+  engine.core.frames = frames_->frames();
+  CAUSEWAY_ASSIGN(engine_,
+                  engine::Engine::start(engine, clock_, *executor_, sink, &estate_->cache()));
+  estate_->mover().set_notify([this] { engine_->poke(); });
+  return {};
+}
+
+Status CudaSlice::reach(device::HostAddress address, Bytes bytes,
+                        const std::function<bool()>& cancelled) {
+  std::mutex mutex;
+  std::condition_variable never;
+  const auto busy = [this] {
+    const request::Observation seen = engine_->observe();
+    return seen.requests_running + seen.requests_waiting > 0;
+  };
+  const auto pause = [&](Nanos length) {
+    std::unique_lock lock(mutex);
+    (void)never.wait_for(lock, std::chrono::nanoseconds(length.count));
+  };
+  return device::make_reachable_paced(
+      *device_, address, bytes,
+      {.busy = busy, .cancelled = cancelled ? cancelled : [] { return false; }, .pause = pause});
+}
+
+engine::ModelFacts CudaSlice::facts_of(const SliceModel& model) const {
+  const model::ModelCard& card = model.card;
+  const auto processors = static_cast<double>(device_->capabilities().processors);
+  return {.tokens_per_block = card.kv.tokens,
+          .max_model_len = model.max_model_len,
+          .vocab = card.config.vocab,
+          .weights = weights::cached_model(card.layout, card.reading),
+          .step_min = nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) /
+                                         (kBytesPerSecond * processors)),
+          .seconds_per_token = card.operations_per_token / (kOperationsPerSecond * processors)};
+}
+
+Result<engine::ModelFacts> CudaSlice::attach(SliceModel model) {
+  CAUSEWAY_TRY(check(model.id));
+  engine::ModelFacts facts = facts_of(model);
+  const device::HostAddress address = model.home->address();
+  const weights::WeightLayout& layout = model.home->layout();
+  CAUSEWAY_ASSIGN(const auto seen, device::cuda_address_of(*device_, address, layout.bytes));
+  CAUSEWAY_ASSIGN(const weights::PlacedWeights cached,
+                  estate_->add(model.id, model.card, std::move(model.home)));
+  const auto add = [&]() -> Status {
+    CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device_));
+    CAUSEWAY_ASSIGN(auto forward, model::CudaForward::create(
+                                      model.card.config,
+                                      {.cached = cached,
+                                       .home = {&layout, reinterpret_cast<const std::byte*>(seen)}},
+                                      *workspace_, {}));
+    return executor_->add_model(model.id, {.forward = std::move(forward), .layout = model.card.kv});
+  };
+  const Status added = add();
+  if (added.ok()) return facts;
+  estate_->remove(model.id);
+  return added.error();
+}
+
+void CudaSlice::detach(ModelId model) {
+  if (const Status removed = executor_->remove_model(model); !removed.ok()) {
+    spdlog::error("cannot let go of a model: {}", removed.error().message);
+    return;
+  }
+  estate_->remove(model);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
+                                               std::span<const CudaCandidate> candidates,
+                                               ModelHome& home, const Clock& clock,
+                                               engine::OutputSink& sink) {
+  auto slice = std::make_unique<CudaSlice>(options, home, clock);
+  CAUSEWAY_TRY(slice->open(candidates, sink));
+  return std::unique_ptr<Slice>(std::move(slice));
+}
+
+#else
+
+Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions&,
+                                               std::span<const CudaCandidate>, ModelHome&,
+                                               const Clock&, engine::OutputSink&) {
+  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
+}
+
+#endif
+
+}  // namespace causeway::slice

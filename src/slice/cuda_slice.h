@@ -1,0 +1,43 @@
+// A slice on a GPU: models' weights are cached in HBM and come from home when they are asked for.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "slice/model_home.h"
+#include "slice/slice.h"
+
+namespace causeway::slice {
+
+struct CudaSliceOptions {
+  int gpu = 0;
+  double memory_utilization = 0.9;
+  Bytes kv = {};                             // HBM for KV frames; zero: what is left
+  Bytes kv_frame = {};                       // of one frame
+  Bytes weights = {};                        // HBM for cached weights; zero: the slice's choice
+  weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
+  engine::EngineOptions engine = {};         // frames are the slice's to set
+};
+
+// A model that the slice may be asked to run: it is sized for the largest.
+struct CudaCandidate {
+  ModelId id;
+  std::string name;
+  Result<model::ModelConfig> config;
+  Tokens max_model_len;
+};
+
+// Divides the GPU's memory among cached weights, workspace and KV. Candidates that cannot be read
+// or do not fit are left out with a warning, and attaching one fails with the reason.
+// kResourceExhausted, with the numbers, or what was wrong when none is left; kUnavailable without a
+// GPU; kInvalidArgument for one that is not there; kUnsupported in a build without CUDA. Home,
+// clock and sink outlive the slice.
+Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
+                                               std::span<const CudaCandidate> candidates,
+                                               ModelHome& home, const Clock& clock,
+                                               engine::OutputSink& sink);
+
+}  // namespace causeway::slice

@@ -1,0 +1,151 @@
+#include "slice/host_slice.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "device/host/host_machine.h"
+#include "engine/host_executor.h"
+#include "kv/frame_arena.h"
+#include "slice/weight_estate.h"
+
+namespace causeway::slice {
+namespace {
+
+constexpr std::int64_t kCatalogueExtents = 131'072;  // 4 TiB in extents of 32 MiB
+
+class HostSlice final : public Slice {
+ public:
+  HostSlice(const HostSliceOptions& options, ModelHome& home, const Clock& clock)
+      : options_(options), home_(home), clock_(clock) {}
+  ~HostSlice() override {
+    if (engine_) engine_->stop(Nanos(0));
+    if (estate_) estate_->mover().set_notify({});
+  }
+
+  Status open(engine::OutputSink& sink);
+
+  engine::Engine& engine() override { return *engine_; }
+  std::int64_t frames() const override { return frames_->frames(); }
+  WeightRoom weight_room() const override {
+    return {options_.extent * (options_.cache / options_.extent), options_.extent};
+  }
+  Result<model::ModelCard> card(model::ModelConfig config) const override {
+    const DType storage = model::host_dtype(config.dtype);
+    return model::make_card(std::move(config), storage, options_.kv_frame);
+  }
+  Status check(ModelId) const override { return {}; }
+  Status reach(device::HostAddress, Bytes, const std::function<bool()>&) override { return {}; }
+  Result<engine::ModelFacts> attach(SliceModel model) override;
+  void detach(ModelId model) override;
+  Bytes link_bytes() const override { return estate_ ? estate_->mover().moved() : Bytes(0); }
+  device::Device& device() override { return *device_; }
+
+ private:
+  Status open_cache();
+
+  const HostSliceOptions options_;
+  ModelHome& home_;
+  const Clock& clock_;
+  // In the order in which they are needed: what comes later ends first.
+  std::unique_ptr<device::HostMachine> machine_;
+  std::unique_ptr<device::Device> device_;
+  std::optional<kv::FrameArena> frames_;
+  std::unique_ptr<transfer::TransferEngine> transfer_;
+  std::unique_ptr<WeightEstate> estate_;  // null: weights are read at home
+  std::map<ModelId, std::unique_ptr<weights::PinnedModel>> at_home_;
+  std::unique_ptr<engine::HostExecutor> executor_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+Status HostSlice::open(engine::OutputSink& sink) {
+  if (options_.kv < options_.kv_frame || options_.kv_frame < Bytes(1)) {
+    return invalid_argument(std::to_string(options_.kv.count) +
+                            " bytes for KV are less than one frame of " +
+                            std::to_string(options_.kv_frame.count));
+  }
+  CAUSEWAY_ASSIGN(machine_, device::HostMachine::create(
+                                {.links = options_.links, .extent_bytes = options_.extent}, clock_,
+                                home_.memory));
+  // Addresses: for KV, and for a whole catalogue.
+  const Bytes addresses =
+      options_.cache > Bytes(0) ? options_.extent * kCatalogueExtents : Bytes(0);
+  CAUSEWAY_ASSIGN(
+      device_, machine_->open({.name = "cpu",
+                               .arena_bytes = round_up(options_.kv, options_.extent) + addresses}));
+  auto frames =
+      kv::FrameArena::create(*device_, options_.kv_frame, options_.kv / options_.kv_frame);
+  if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
+  frames_.emplace(std::move(frames).value());
+  if (options_.cache > Bytes(0)) CAUSEWAY_TRY(open_cache());
+  CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start({.base = frames_->base(),
+                                                          .bytes = frames_->frame_bytes(),
+                                                          .count = frames_->frames()},
+                                                         clock_));
+  engine::EngineOptions engine = options_.engine;
+  engine.core.frames = frames_->frames();
+  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, clock_, *executor_, sink,
+                                                 estate_ ? &estate_->cache() : nullptr));
+  if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
+  return {};
+}
+
+Status HostSlice::open_cache() {
+  if (options_.cache < options_.extent) {
+    return invalid_argument("a cache of " + std::to_string(options_.cache.count) +
+                            " bytes is less than one extent of " +
+                            std::to_string(options_.extent.count));
+  }
+  CAUSEWAY_ASSIGN(transfer_, transfer::TransferEngine::create(
+                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {device_.get()}}},
+                                 transfer::assume_all_links(1), clock_));
+  weights::ResidencyOptions residency = options_.residency;
+  residency.extent = options_.extent;
+  residency.extents = options_.cache / options_.extent;
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, *transfer_, residency));
+  return {};
+}
+
+Result<engine::ModelFacts> HostSlice::attach(SliceModel model) {
+  const model::ModelCard& card = model.card;
+  engine::ModelFacts facts{.tokens_per_block = card.kv.tokens,
+                           .max_model_len = model.max_model_len,
+                           .vocab = card.config.vocab};
+  const weights::PlacedWeights at_home = model.home->weights();
+  weights::PlacedWeights cached = at_home;
+  if (estate_) {
+    facts.weights = weights::cached_model(card.layout, card.reading);
+    CAUSEWAY_ASSIGN(cached, estate_->add(model.id, card, std::move(model.home)));
+  } else {
+    at_home_[model.id] = std::move(model.home);
+  }
+  const Status added = executor_->add_model(
+      model.id, {.forward = std::make_unique<model::HostForward>(card.config, cached, at_home),
+                 .layout = card.kv,
+                 .kv_dtype = card.storage});
+  if (added.ok()) return facts;
+  if (estate_) estate_->remove(model.id);
+  at_home_.erase(model.id);
+  return added.error();
+}
+
+void HostSlice::detach(ModelId model) {
+  if (const Status removed = executor_->remove_model(model); !removed.ok()) {
+    spdlog::error("cannot let go of a model: {}", removed.error().message);
+    return;
+  }
+  if (estate_) estate_->remove(model);
+  at_home_.erase(model);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, ModelHome& home,
+                                               const Clock& clock, engine::OutputSink& sink) {
+  auto slice = std::make_unique<HostSlice>(options, home, clock);
+  CAUSEWAY_TRY(slice->open(sink));
+  return std::unique_ptr<Slice>(std::move(slice));
+}
+
+}  // namespace causeway::slice

@@ -1,0 +1,204 @@
+#include "slice/host_slice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "base/random.h"
+#include "base/testing/must.h"
+#include "engine/testing/collecting_sink.h"
+#include "model/random_model.h"
+
+namespace causeway::slice {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Bytes kFrame = kib(16);
+constexpr Bytes kExtent = kib(64);
+
+// A model of a few hundred kilobytes: layers of several extents.
+model::ModelConfig small_model(bool tied) {
+  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
+  config.layers = 3;
+  config.hidden = 64;
+  config.intermediate = 256;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 16;
+  config.vocab = 500;
+  config.tied_embeddings = tied;
+  config.dtype = DType::kF32;
+  return config;
+}
+
+void fill(std::span<std::byte> memory, std::uint64_t seed) {
+  Random random(seed);
+  for (std::size_t i = 0; i + sizeof(float) <= memory.size(); i += sizeof(float)) {
+    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.3f;
+    std::memcpy(&memory[i], &value, sizeof(value));
+  }
+}
+
+class HostSliceTest : public ::testing::Test {
+ protected:
+  ~HostSliceTest() override {
+    for (const ModelId model : models_) remove(model);
+  }
+
+  // `cache`: zero: weights are read at home.
+  void open(Bytes cache, double link = 0) {
+    HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame, .cache = cache};
+    options.extent = kExtent;
+    options.residency.turn_min = millis(20);
+    if (link > 0) options.links = device::make_link_tree({.link = link, .link_duplex = 2 * link});
+    slice_ = must(open_host_slice(options, home_, clock_, sink_), "the slice");
+  }
+
+  Status add(ModelId id, bool tied) {
+    CAUSEWAY_ASSIGN(const model::ModelCard card, slice_->card(small_model(tied)));
+    const auto seed = static_cast<std::uint64_t>(id.value);
+    CAUSEWAY_TRY(home_.pool.make(id, card.layout,
+                                 [&](std::span<std::byte> memory) {
+                                   fill(memory, seed);
+                                   return Status();
+                                 },
+                                 {}));
+    CAUSEWAY_ASSIGN(auto home, home_.pool.pin(id));
+    CAUSEWAY_ASSIGN(const engine::ModelFacts facts,
+                    slice_->attach({id, card, std::move(home), Tokens(256)}));
+    const Status added = slice_->engine().add_model(id, facts);
+    if (!added.ok()) {
+      slice_->detach(id);
+      return added;
+    }
+    models_.push_back(id);
+    return {};
+  }
+
+  void remove(ModelId id) {
+    ASSERT_TRUE(slice_->engine().remove_model(id, seconds(10)).ok());
+    slice_->detach(id);
+    ASSERT_TRUE(home_.pool.unload(id).ok());
+  }
+
+  RequestId ask(ModelId model, std::int64_t prompt, std::int64_t output) {
+    request::Request request;
+    request.id = RequestId(next_request_++);
+    request.model = model;
+    for (std::int64_t i = 0; i < prompt; ++i) {
+      request.prompt.push_back(static_cast<TokenId>((7 * i + prompt) % 500));
+    }
+    request.sampling.temperature = 0;
+    request.max_tokens = Tokens(output);
+    request.arrival = clock_.now();
+    const RequestId id = request.id;
+    EXPECT_TRUE(slice_->engine().submit(std::move(request)).ok());
+    return id;
+  }
+
+  RealClock clock_;
+  engine::CollectingSink sink_;
+  ModelHome home_{clock_, mib(64)};
+  std::unique_ptr<Slice> slice_;
+  std::vector<ModelId> models_;
+  std::int64_t next_request_ = 0;
+};
+
+// The answers of five models to prompts of several lengths, one after the other.
+class Answers : public HostSliceTest {
+ protected:
+  using Tokens = std::vector<TokenId>;
+  std::map<std::pair<std::int64_t, std::int64_t>, Tokens> undisturbed() {
+    open(Bytes(0));
+    std::map<std::pair<std::int64_t, std::int64_t>, Tokens> answers;
+    for (std::int64_t m = 0; m < kModels; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
+    for (std::int64_t m = 0; m < kModels; ++m) {
+      for (const std::int64_t prompt : kPrompts) {
+        const RequestId id = ask(ModelId(m), prompt, 8);
+        EXPECT_TRUE(sink_.wait_for_ends(static_cast<int>(id.value) + 1));
+        answers[{m, prompt}] = sink_.of(id).tokens;
+        EXPECT_EQ(answers[std::pair(m, prompt)].size(), 8u);
+      }
+    }
+    for (const ModelId model : std::exchange(models_, {})) remove(model);
+    slice_.reset();
+    return answers;
+  }
+
+  static constexpr std::int64_t kModels = 5;
+  static constexpr std::int64_t kPrompts[] = {1, 7, 40};
+};
+
+TEST_F(Answers, AreTheSameHoweverOftenModelsTakeTurns) {
+  const auto expected = undisturbed();
+  const auto layout = must(model::make_card(small_model(false), DType::kF32, kFrame), "a card");
+  // Room for two of five models, over a link on which a model takes some milliseconds.
+  open(round_up(layout.layout.bytes, kExtent) * 2, 200e6);
+  for (std::int64_t m = 0; m < kModels; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
+  Random random(17);
+  for (int round = 0; round < 200; ++round) {
+    const auto m = static_cast<std::int64_t>(random.below(kModels));
+    const std::int64_t prompt = kPrompts[random.below(std::size(kPrompts))];
+    const RequestId id = ask(ModelId(m), prompt, 8);
+    ASSERT_TRUE(sink_.wait_for_ends(static_cast<int>(id.value) + 1)) << "round " << round;
+    ASSERT_EQ(sink_.of(id).tokens, expected.at({m, prompt})) << "round " << round;
+  }
+}
+
+TEST_F(Answers, OfRequestsThatWaitForRoomAllCome) {
+  const auto expected = undisturbed();
+  const auto layout = must(model::make_card(small_model(false), DType::kF32, kFrame), "a card");
+  open(round_up(layout.layout.bytes, kExtent) * 2, 500e6);
+  for (std::int64_t m = 0; m < kModels; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
+  const int before = sink_.ends();
+  std::map<RequestId, std::pair<std::int64_t, std::int64_t>> asked;
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t m = i % kModels;
+    const std::int64_t prompt = kPrompts[static_cast<std::size_t>(i) % std::size(kPrompts)];
+    asked[ask(ModelId(m), prompt, 8)] = {m, prompt};
+  }
+  ASSERT_TRUE(sink_.wait_for_ends(before + 60, 60));
+  for (const auto& [id, of] : asked) {
+    const auto collected = sink_.of(id);
+    EXPECT_EQ(collected.ends, 1);
+    EXPECT_EQ(collected.end->error, "");
+    EXPECT_EQ(collected.tokens.size(), 8u);
+  }
+}
+
+TEST_F(HostSliceTest, AModelLargerThanTheCacheIsRefusedWithTheNumbers) {
+  open(kExtent * 2);
+  const Status refused = add(ModelId(0), true);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message, HasSubstr("0 MiB"));
+  ASSERT_TRUE(home_.pool.unload(ModelId(0)).ok());
+}
+
+TEST_F(HostSliceTest, ASliceThatStopsDuringASwitchLeavesNothing) {
+  open(mib(2), 5e6);  // a model takes a tenth of a second
+  must(add(ModelId(0), true), "a model");
+  const RequestId id = ask(ModelId(0), 5, 200);
+  slice_->engine().stop(Nanos(0));
+  EXPECT_TRUE(sink_.wait_for_ends(1));
+  EXPECT_EQ(sink_.of(id).end->reason, request::FinishReason::kCancelled);
+  models_.clear();
+  slice_.reset();
+  EXPECT_TRUE(home_.pool.unload(ModelId(0)).ok());
+}
+
+TEST_F(HostSliceTest, OptionsThatContradictEachOtherAreRefused) {
+  HostSliceOptions options{.kv = kib(1), .kv_frame = kFrame};
+  EXPECT_EQ(open_host_slice(options, home_, clock_, sink_).error().code,
+            ErrorCode::kInvalidArgument);
+  options.kv = mib(1);
+  options.cache = kib(4);
+  EXPECT_EQ(open_host_slice(options, home_, clock_, sink_).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace causeway::slice

@@ -1,0 +1,70 @@
+// A slice, put together: a part of a device with its KV frames, its cached weights, its executor
+// and the engine that drives them. It borrows what a process has once (model_home.h, the machine).
+//
+//   ModelHome ── pinned home ──▶ attach ─▶ range and semaphores ─▶ forward pass ─▶ executor
+//                                               ▲                                     ▲
+//                                 WeightCache ──┴── TransferMover                   Engine
+//
+// attach(), detach() and reach() block and may be called from one thread at a time, while the
+// engine serves.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "device/host_memory.h"
+#include "engine/engine.h"
+#include "model/model_card.h"
+#include "weights/model_pool.h"
+
+namespace causeway::slice {
+
+// A model that the slice is to run.
+struct SliceModel {
+  ModelId id;
+  const model::ModelCard& card;  // as card() made it; read during attach() only
+  std::unique_ptr<weights::PinnedModel> home;
+  Tokens max_model_len;
+};
+
+// What a slice has for cached weights. No budget: weights are read at home.
+struct WeightRoom {
+  Bytes budget;
+  Bytes extent;  // of which a model takes whole ones
+
+  Bytes taken_by(Bytes model) const {
+    return budget > Bytes(0) ? round_up(model, extent) : Bytes(0);
+  }
+};
+
+class Slice {
+ public:
+  virtual ~Slice() = default;
+
+  virtual engine::Engine& engine() = 0;
+  virtual std::int64_t frames() const = 0;  // KV frames, of all models together
+  virtual WeightRoom weight_room() const = 0;
+
+  // How this slice keeps a model's weights and KV. kUnsupported: it cannot run such a model.
+  virtual Result<model::ModelCard> card(model::ModelConfig config) const = 0;
+  // Why this model cannot be run here, as far as that is known before it is loaded.
+  virtual Status check(ModelId model) const = 0;
+  // Makes a model's home reachable for the slice's copies, ahead of their use: in small pieces with
+  // pauses while the engine serves, because registering memory holds up the launches of a process.
+  virtual Status reach(device::HostAddress address, Bytes bytes,
+                       const std::function<bool()>& cancelled) = 0;
+  // Makes the model runnable, without moving a byte of it; then the engine must be told of it
+  // (Engine::add_model). kResourceExhausted, with the numbers: it does not fit the slice.
+  virtual Result<engine::ModelFacts> attach(SliceModel model) = 0;
+  // Undoes attach(), after Engine::remove_model().
+  virtual void detach(ModelId model) = 0;
+
+  // Bytes of weights that have come from home since the slice was opened. Any thread.
+  virtual Bytes link_bytes() const = 0;
+  // For measuring.
+  virtual device::Device& device() = 0;
+};
+
+}  // namespace causeway::slice

@@ -1,0 +1,46 @@
+// A slice's part of its device that caches weights: the mover, the cache that commands it, and the
+// models' places. The same for every device.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "device/device.h"
+#include "model/model_card.h"
+#include "transfer/engine.h"
+#include "weights/model_pool.h"
+#include "weights/transfer_mover.h"
+#include "weights/weight_cache.h"
+
+namespace causeway::slice {
+
+class WeightEstate {
+ public:
+  // Device and engine outlive the estate. `options.extent` is the arena's.
+  static Result<std::unique_ptr<WeightEstate>> create(device::Device& device,
+                                                      transfer::TransferEngine& engine,
+                                                      const weights::ResidencyOptions& options);
+  WeightEstate(std::unique_ptr<weights::TransferMover> mover,
+               const weights::ResidencyOptions& options);  // for create()
+
+  // Where the model will be cached. The home stays pinned until remove(). Errors as
+  // WeightCache::check_fits() and TransferMover::add_model().
+  Result<weights::PlacedWeights> add(ModelId model, const model::ModelCard& card,
+                                     std::unique_ptr<weights::PinnedModel> home);
+  // After the engine, and with it the cache, has forgotten the model.
+  void remove(ModelId model);
+
+  weights::WeightCache& cache() { return cache_; }
+  weights::TransferMover& mover() { return *mover_; }
+  const weights::TransferMover& mover() const { return *mover_; }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::map<ModelId, std::unique_ptr<weights::PinnedModel>> homes_;
+
+  std::unique_ptr<weights::TransferMover> mover_;
+  weights::WeightCache cache_;
+};
+
+}  // namespace causeway::slice

@@ -1,0 +1,91 @@
+// The WeightMover of a real device: extents of its arena, copies through the transfer engine.
+//
+//   engine loop ── commands ──▶ queue ──▶ mover's thread: commit, decommit, TransferEngine::submit
+//   engine loop ◀── events ──── outbox ◀── transfer engine's thread: a copy has ended
+//
+// The semaphore of a group is raised by the copy stream, so that a step which waits for it on the
+// device needs no thread of the host; when a copy fails, the mover raises it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "device/arena.h"
+#include "device/device.h"
+#include "transfer/engine.h"
+#include "weights/weight_cache.h"
+#include "weights/weight_mover.h"
+
+namespace causeway::weights {
+
+class TransferMover final : public WeightMover {
+ public:
+  // Where a model lies: what one range of the arena holds, and its home.
+  struct Place {
+    CachedModel model;
+    device::HostAddress home;  // of the layout's first byte
+  };
+
+  // Device and engine outlive the mover. kResourceExhausted: no thread to be had.
+  static Result<std::unique_ptr<TransferMover>> start(device::Device& device,
+                                                      transfer::TransferEngine& engine);
+  TransferMover(device::Device& device, transfer::TransferEngine& engine);  // for start()
+  // Waits for the copies that are under way. No step may still wait for a group.
+  ~TransferMover() override;
+
+  // Called on some thread whenever poll() has something new. Before the first command.
+  void set_notify(std::function<void()> notify);
+
+  // Reserves the model's addresses, which stay until remove_model(): where its first byte will be.
+  // Any thread. kResourceExhausted: no addresses are left; a device's error.
+  Result<std::byte*> add_model(ModelId model, Place place);
+  // After WeightCache::remove_model(): waits until what that commanded has been executed.
+  void remove_model(ModelId model);
+
+  void submit(std::span<const WeightCommand> commands) override;
+  std::vector<WeightEvent> poll() override;
+  const device::Semaphore* semaphore(ModelId model, int group) const override;
+
+  // Bytes of groups that have arrived since the start. Any thread.
+  Bytes moved() const;
+
+ private:
+  struct Model {
+    Place place;
+    device::AddressRange range;
+    std::vector<std::unique_ptr<device::Semaphore>> semaphores;  // by group
+    Status committed;  // why the last commit failed, if one did
+  };
+  class Copy;
+
+  void loop();
+  void execute(const WeightCommand& command);
+  static void decommit(Model& model, const WeightCommand& command);
+  void bring(Model& model, const WeightCommand& command);
+  void ended(Copy& copy, const Status& outcome);
+  void finish(const WeightCommand& command, device::Semaphore& semaphore, const Status& outcome);
+  Model& model_of(ModelId id) const;
+
+  device::Device& device_;
+  transfer::TransferEngine& engine_;
+  std::function<void()> notify_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::map<ModelId, std::unique_ptr<Model>> models_;
+  std::deque<WeightCommand> queue_;
+  bool executing_ = false;
+  bool stopping_ = false;
+  std::map<const Copy*, std::unique_ptr<Copy>> copies_;  // under way
+  std::vector<WeightEvent> outbox_;
+  Bytes moved_;
+
+  std::thread thread_;
+};
+
+}  // namespace causeway::weights

@@ -1,0 +1,114 @@
+#include "weights/weight_cache.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace causeway::weights {
+
+CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep> reading) {
+  CachedModel model;
+  for (const ReadingStep& step : reading) {
+    const PlacedGroup& group = layout.groups.at(static_cast<std::size_t>(step.group));
+    model.groups.push_back(
+        {.offset = group.offset, .bytes = group.bytes, .readable_at_home = step.readable_at_home});
+    model.layout_groups.push_back(step.group);
+  }
+  return model;
+}
+
+std::int64_t extents_of(const CachedModel& model, Bytes extent) {
+  Bytes end;
+  for (const ResidentGroup& group : model.groups) end = std::max(end, group.offset + group.bytes);
+  return round_up(end, extent) / extent;
+}
+
+WeightCache::WeightCache(const ResidencyOptions& options, WeightMover& mover)
+    : options_(options), residency_(options), mover_(mover) {}
+
+Status WeightCache::check_fits(const CachedModel& cached) const {
+  const std::int64_t needed = extents_of(cached, options_.extent);
+  if (needed <= options_.extents) return {};
+  const auto mib_of = [&](std::int64_t extents) {
+    return std::to_string((options_.extent * extents).count >> 20) + " MiB";
+  };
+  return exhausted("the model's weights take " + mib_of(needed) + ", and the cache has " +
+                   mib_of(options_.extents));
+}
+
+Status WeightCache::add_model(ModelId model, CachedModel cached) {
+  CAUSEWAY_TRY(residency_.add_model(model, cached.groups));
+  models_.emplace(model, Entry{std::move(cached), ""});
+  return {};
+}
+
+Status WeightCache::remove_model(ModelId model) {
+  commands_.clear();
+  CAUSEWAY_TRY(residency_.remove_model(model, commands_));
+  models_.erase(model);
+  mover_.submit(commands_);
+  return {};
+}
+
+void WeightCache::take_events(Nanos now) {
+  for (const WeightEvent& event : mover_.poll()) {
+    if (event.outcome.ok()) {
+      residency_.arrived(event.model, event.group, event.arrival, now);
+      continue;
+    }
+    models_.at(event.model).last_error = event.outcome.error().message;
+    residency_.failed(event.model, event.group, event.arrival, now);
+  }
+}
+
+void WeightCache::update(std::span<const ModelDemand> demand, Nanos now) {
+  take_events(now);
+  residency_.demand(demand, now);
+  commands_.clear();
+  residency_.decide(now, commands_);
+  if (!commands_.empty()) mover_.submit(commands_);
+}
+
+void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
+  residency_.step_begins(model);
+  views.clear();
+  if (residency_.all_cached(model)) return;
+  const CachedModel& cached = models_.at(model).cached;
+  views.resize(cached.groups.size());
+  for (std::size_t i = 0; i < cached.groups.size(); ++i) {
+    const int group = static_cast<int>(i);
+    WeightView& view = views.at(static_cast<std::size_t>(cached.layout_groups[i]));
+    switch (residency_.place(model, group)) {
+      case GroupPlace::kCached: view = {.place = WeightPlace::kCached}; break;
+      case GroupPlace::kArriving:
+        view = {
+            .place = cached.groups[i].readable_at_home ? WeightPlace::kHome : WeightPlace::kStaged,
+            .ready = mover_.semaphore(model, group),
+            .value = residency_.arrival(model, group)};
+        break;
+      case GroupPlace::kHome:
+        CAUSEWAY_CHECK(cached.groups[i].readable_at_home, "a step begins without its weights");
+        view = {.place = WeightPlace::kHome};
+        break;
+    }
+  }
+}
+
+Status WeightCache::step_ended(ModelId model, Nanos now) {
+  if (residency_.step_ended(model, now)) return {};
+  return Error{ErrorCode::kDevice,
+               "weights of the model could not be brought: " + models_.at(model).last_error};
+}
+
+std::optional<std::string> WeightCache::take_failure(ModelId model) {
+  if (!residency_.gave_up(model)) return std::nullopt;
+  residency_.clear_failure(model);
+  const std::string why = residency_.fits(model)
+                              ? models_.at(model).last_error
+                              : "pinned models leave it no room: unpin one of them";
+  return "weights of the model could not be brought: " + why;
+}
+
+}  // namespace causeway::weights

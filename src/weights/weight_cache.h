@@ -1,0 +1,85 @@
+// The weights that a slice has cached, as its engine sees them: a Residency and the mover that
+// executes it. The engine tells what it wants, asks which model it may step, and gets for each step
+// where every group is read (docs/design/residency.md).
+//
+// Of the engine's loop: one thread. The mover may have a thread of its own.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weights/residency.h"
+#include "weights/weight_layout.h"
+#include "weights/weight_mover.h"
+
+namespace causeway::weights {
+
+// A group in the order in which a step reads it.
+struct ReadingStep {
+  int group = 0;  // of the weight layout
+  // A step can read it at home until it is cached: it gathers a few of its rows. These come last.
+  bool readable_at_home = false;
+};
+
+// What the cache must know of a model.
+struct CachedModel {
+  std::vector<ResidentGroup> groups;  // in reading order
+  std::vector<int> layout_groups;     // beside them: which group of the layout
+};
+
+CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep> reading);
+
+// Extents that the model takes at the most.
+std::int64_t extents_of(const CachedModel& model, Bytes extent);
+
+class WeightCache {
+ public:
+  // Borrows the mover.
+  WeightCache(const ResidencyOptions& options, WeightMover& mover);
+
+  // Whether the model could be cached at all: kResourceExhausted, with the numbers. Any thread.
+  Status check_fits(const CachedModel& cached) const;
+  // The mover knows the model already. Errors as Residency::add_model().
+  Status add_model(ModelId model, CachedModel cached);
+  // kUnavailable while a step is in flight or a group arrives: ask again after the next event.
+  Status remove_model(ModelId model);
+  void set_pinned(ModelId model, bool pinned) { residency_.set_pinned(model, pinned); }
+  bool knows(ModelId model) const { return models_.contains(model); }
+
+  // Takes in what has ended since the last call.
+  void take_events(Nanos now);
+  // The same, and decides anew. Models that are not named have no requests.
+  void update(std::span<const ModelDemand> demand, Nanos now);
+
+  Residency::Readiness readiness(ModelId model, Nanos computes, Nanos now) const {
+    return residency_.readiness(model, computes, now);
+  }
+  // Of a step that is submitted now: fills `views` by group of the layout; left empty when all is
+  // cached.
+  void step_begins(ModelId model, std::vector<WeightView>& views);
+  // An error: something that the step read did not arrive; its results are void.
+  Status step_ended(ModelId model, Nanos now);
+  // Why the model's requests must end with an error, once: its weights could not be brought.
+  std::optional<std::string> take_failure(ModelId model);
+
+  // When a turn ends that some model waits for: update() then has more to give.
+  std::optional<Nanos> next_turn_end(Nanos now) const { return residency_.next_turn_end(now); }
+  Bytes cached_bytes(ModelId model) const { return residency_.cached_bytes(model); }
+  const Residency& residency() const { return residency_; }
+
+ private:
+  struct Entry {
+    CachedModel cached;
+    std::string last_error;
+  };
+
+  const ResidencyOptions options_;
+  Residency residency_;
+  WeightMover& mover_;
+  std::map<ModelId, Entry> models_;
+  std::vector<WeightCommand> commands_;  // of one update
+};
+
+}  // namespace causeway::weights

@@ -1,0 +1,81 @@
+// Where each tensor of a model lies, the same in every memory: a tensor's address is a base, which
+// differs by memory (host memory, a device's arena, a benchmark's buffer), and an offset, which
+// does not.
+//
+//   base │ group 0: tensor │ tensor │ … ░░ │ group 1: tensor │ … │
+//        ^ 4 KiB             ^ 256 B         ^ 4 KiB
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "weights/load_plan.h"
+
+namespace causeway::weights {
+
+inline constexpr Bytes kTensorAlignment = Bytes(256);  // what any kernel's loads want
+inline constexpr Bytes kGroupAlignment = kib(4);
+
+struct PlacedTensor {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  Bytes offset;  // from the model's base
+};
+
+// What one copy over the link moves.
+struct PlacedGroup {
+  std::string name;
+  Bytes offset;  // from the model's base
+  Bytes bytes;
+  std::vector<PlacedTensor> tensors;
+};
+
+struct WeightLayout {
+  DType dtype = DType::kBF16;
+  Bytes bytes;
+  std::vector<PlacedGroup> groups;  // as the plan has them
+};
+
+// kResourceExhausted for a model beyond 2^50 bytes.
+Result<WeightLayout> lay_out(const LoadPlan& plan);
+
+// A tensor as a kernel sees it: [rows, cols] row-major.
+struct TensorView {
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  DType dtype = DType::kBF16;
+};
+
+// A model's weights in one memory. Borrows the layout and the memory.
+struct PlacedWeights {
+  const WeightLayout* layout = nullptr;
+  const std::byte* base = nullptr;
+
+  // A CHECK fails for a name that the plan did not have.
+  TensorView tensor(std::string_view group, std::string_view tensor) const;
+};
+
+// Where a step reads a group (decision 2).
+enum class WeightPlace : std::uint8_t {
+  kCached,  // at the cache's address, now
+  kStaged,  // at the cache's address, once its semaphore has been raised
+  kHome,    // at its home
+};
+
+struct WeightView {
+  WeightPlace place = WeightPlace::kCached;
+  const device::Semaphore* ready = nullptr;  // kStaged: raised to `value` when the group is there
+  std::uint32_t value = 0;
+};
+
+// Of one step, by group of the layout; empty: every group is cached. Valid until the step has
+// ended.
+using StepWeights = std::span<const WeightView>;
+
+}  // namespace causeway::weights

@@ -1,0 +1,35 @@
+// What executes a Residency's commands: it puts memory behind a model's addresses, takes it away,
+// and brings groups from home.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "weights/residency.h"
+
+namespace causeway::weights {
+
+// The end of a kBring.
+struct WeightEvent {
+  ModelId model;
+  int group = 0;  // of the reading order, as in the command
+  std::uint32_t arrival = 0;
+  Status outcome;
+};
+
+class WeightMover {
+ public:
+  virtual ~WeightMover() = default;
+  // Executes the commands one after the other; copies may still be under way when later commands
+  // begin. Every kBring ends in one event. One thread at a time; does not block.
+  virtual void submit(std::span<const WeightCommand> commands) = 0;
+  // What has ended since the last call, in the order of its ends. The same thread.
+  virtual std::vector<WeightEvent> poll() = 0;
+  // Raised to the arrival's number when a group is there, or when its copy has failed: then what a
+  // step has read of it is void. Any thread; nullptr where steps do not wait on a device.
+  virtual const device::Semaphore* semaphore(ModelId model, int group) const = 0;
+};
+
+}  // namespace causeway::weights
