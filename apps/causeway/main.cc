@@ -52,6 +52,7 @@ int run(int argc, char** argv) {
   const RealClock clock;
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(make_serve(app, clock));
+  commands.push_back(make_ps(app));
   CLI::App& models = add_group(app, "models", "The models of a folder");
   commands.push_back(make_models_list(models));
   commands.push_back(make_make_model(app));
@@ -61,6 +62,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_model(bench, clock));
   commands.push_back(make_bench_engine(bench, clock));
   commands.push_back(make_bench_switch(bench, clock));
+  commands.push_back(make_bench_catalogue(bench, clock));
   commands.push_back(make_bench_gemm(bench, clock));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_bench_transfer(bench, clock));

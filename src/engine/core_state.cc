@@ -243,6 +243,7 @@ void EngineCore::State::complete_step(const request::StepResult& result, Nanos n
     if (sequence == nullptr) continue;
     const std::int64_t of_prompt = (sequence->prompt - run.context).count;
     counters.prompt_tokens += std::clamp<std::int64_t>(of_prompt, 0, run.tokens.count);
+    if (token != nullptr) end_switch(*sequence, now);
     if (token != nullptr && take_token(*sequence, *token)) commit_ahead(*sequence);
   }
 }
@@ -275,19 +276,39 @@ void EngineCore::State::commit_ahead(Sequence& sequence) {
   kv.commit(sequence.request.id, sequence.tokens, step.id);
 }
 
-request::Output& EngineCore::State::add_output(const Sequence& sequence) {
+void EngineCore::State::begin_switch(ModelId model, Nanos now) {
+  auto& switching = models.at(model).switching;
+  if (switching || cache == nullptr || !cache->knows(model)) return;
+  const Bytes missing = cache->missing_bytes(model);
+  if (missing == Bytes(0)) return;
+  switching = ModelEntry::Switching{now, missing, cache->copy_time(missing)};
+}
+
+void EngineCore::State::end_switch(Sequence& sequence, Nanos now) {
+  auto& switching = models.at(sequence.request.model).switching;
+  if (!switching) return;
+  sequence.switched = request::ModelSwitch{.missing = switching->missing,
+                                           .predicted = switching->predicted,
+                                           .took = now - switching->began};
+  switching.reset();
+}
+
+request::Output& EngineCore::State::add_output(Sequence& sequence) {
   request::Output& output = outputs.emplace_back();
   output.request = sequence.request.id;
   output.cached_prompt = sequence.cached;
   output.queued = sequence.queued;
   output.preemptions = sequence.preemptions;
+  output.switched = std::exchange(sequence.switched, std::nullopt);
   return output;
 }
 
 void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string error,
                             std::vector<request::OutputToken> last_tokens) {
   const RequestId id = sequence.request.id;
+  const ModelId model = sequence.request.model;
   scheduler.remove(sequence.handle);
+  if (scheduler.running(model) + scheduler.waiting(model) == 0) models.at(model).switching.reset();
   if (kv.is_open(id)) release_frames(sequence);
   for (std::int64_t step = steps_ended; step < steps_started; ++step) {
     const std::int64_t index = sequence.runs[slot_of(step)];

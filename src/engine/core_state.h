@@ -29,6 +29,7 @@ struct Sequence {
   // By step in flight (StepId modulo kStepsInFlightMax), its place there; -1: not part of it.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
   std::int64_t sampled_row = -1;  // in the newest step that samples it
+  std::optional<request::ModelSwitch> switched;  // goes out with its next token
 
   std::int64_t output_tokens() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt.count;
@@ -39,6 +40,13 @@ struct ModelEntry {
   ModelFacts facts;
   std::int64_t arrived = 0;       // requests since the cache was last told
   request::Observation counters;  // those since start only
+  // Since a request found weights missing, until a token is there.
+  struct Switching {
+    Nanos began;
+    Bytes missing;
+    Nanos predicted;
+  };
+  std::optional<Switching> switching = {};
 };
 
 struct StepInFlight {
@@ -93,6 +101,13 @@ class EngineCore::State {
   // again.
   bool weights_allow(ModelId model, Nanos now);
 
+  Bytes cached_bytes(ModelId model) const {
+    return cache != nullptr && cache->knows(model) ? cache->cached_bytes(model) : Bytes(0);
+  }
+  // A request has come that may find the model's weights missing; a token of the model has come.
+  void begin_switch(ModelId model, Nanos now);
+  void end_switch(Sequence& sequence, Nanos now);
+
   // Whether a step of the model is in flight.
   bool in_step(ModelId model) const;
   Sequence& sequence_of(RequestId request);
@@ -118,7 +133,7 @@ class EngineCore::State {
   // The token that the step in flight computes for the sequence, if any, is known now.
   void commit_ahead(Sequence& sequence);
   // Appends an output without tokens; finished = false.
-  request::Output& add_output(const Sequence& sequence);
+  request::Output& add_output(Sequence& sequence);
   void end(Sequence& sequence, request::FinishReason reason, std::string error,
            std::vector<request::OutputToken> last_tokens = {});
   void release_frames(const Sequence& sequence);

@@ -362,6 +362,15 @@ Status Engine::submit(request::Request request) {
   return {};
 }
 
+request::Observation Engine::observe(ModelId model) const {
+  const std::lock_guard lock(state_->snapshot_mutex);
+  const auto& all = state_->model_observations;
+  const auto at = std::lower_bound(all.begin(), all.end(), model,
+                                   [](const auto& one, ModelId id) { return one.first < id; });
+  if (at == all.end() || at->first != model) return {};
+  return at->second;
+}
+
 std::int64_t Engine::unfinished(ModelId model) const {
   const std::lock_guard lock(state_->mutex);
   const auto at = state_->models.find(model);

@@ -60,6 +60,8 @@ class Engine final : public SliceHandle {
   // In order of ModelId. The frames are the slice's: one pool serves all its models.
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
+  // Of one model; nothing of one that the engine does not know.
+  request::Observation observe(ModelId model) const;
   // The model's requests that were taken and whose finished Output has not been delivered. Exact,
   // where observe_models() is a snapshot.
   std::int64_t unfinished(ModelId model) const;

@@ -80,6 +80,7 @@ Status EngineCore::submit(request::Request request, Nanos now) {
                              .length_max = sequence->prompt + sequence->request.max_tokens});
   place->second = std::move(sequence);
   model->second.arrived += 1;
+  state_->begin_switch(model->first, now);
   return {};
 }
 
@@ -166,6 +167,7 @@ request::Observation EngineCore::observe() const {
     sum.steps += model.counters.steps;
     sum.prompt_tokens += model.counters.prompt_tokens;
     sum.generated_tokens += model.counters.generated_tokens;
+    sum.weights_cached += state_->cached_bytes(id);
   }
   const kv::FrameCounts counts = state_->kv.counts();
   const kv::PrefixStats prefix = state_->kv.prefix_stats();
@@ -189,6 +191,7 @@ std::vector<std::pair<ModelId, request::Observation>> EngineCore::observe_models
     observation.requests_waiting = state_->scheduler.waiting(id);
     observation.frames_total = slice.frames_total;  // the pool is all models'
     observation.frames_used = slice.frames_used;
+    observation.weights_cached = state_->cached_bytes(id);
     all.emplace_back(id, observation);
   }
   return all;

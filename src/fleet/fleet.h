@@ -50,7 +50,10 @@ struct CatalogueEntry {
 
 struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
-  Bytes bytes;             // in host memory, when ready
+  Bytes host_bytes;    // of weights in host memory
+  Bytes device_bytes;  // of these, cached on devices
+  std::int64_t requests_running = 0;
+  std::int64_t requests_waiting = 0;
   std::string last_error;  // of the last attempt to load
 };
 

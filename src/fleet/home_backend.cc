@@ -1,6 +1,7 @@
 #include "fleet/home_backend.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -31,10 +32,18 @@ void log_loaded(const std::string& name, Bytes bytes, Nanos took) {
 
 }  // namespace
 
+// While others are served they keep most of the processors.
+int HomeBackend::load_threads() const {
+  if (settings_.threads > 0) return settings_.threads;
+  const request::Observation seen = slice_.engine().observe();
+  if (seen.requests_running + seen.requests_waiting == 0) return 0;  // the pool's choice
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency() / 4));
+}
+
 Status HomeBackend::load(const CatalogueEntry& entry, const ModelSource& source,
                          const model::ModelCard& card, const std::function<bool()>& cancelled) {
   return home_.pool.load(entry.id, {source.directory, card.plan, card.layout},
-                         {.threads = settings_.threads,
+                         {.threads = load_threads(),
                           .progress = log_progress(entry.name),
                           .cancelled = cancelled,
                           .home_taken = [&](device::HostAddress address, Bytes bytes) {

@@ -24,10 +24,12 @@ class HomeBackend final : public SliceBackend {
   Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource& source,
                                const std::function<bool()>& cancelled) override;
   void detach(ModelId model) override;
+  Bytes link_bytes() const override { return slice_.link_bytes(); }
 
  private:
   // How the model would be kept here. An error: it cannot be.
   Result<model::ModelCard> card(const CatalogueEntry& entry, const ModelSource& source) const;
+  int load_threads() const;
   Status load(const CatalogueEntry& entry, const ModelSource& source, const model::ModelCard& card,
               const std::function<bool()>& cancelled);
 

@@ -98,14 +98,17 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
   {
     const std::scoped_lock lock(mutex_);
     const Slot& slot = this->slot(model);
-    status = {.state = slot.state, .bytes = slot.bytes, .last_error = slot.last_error};
+    status.state = slot.state;
+    status.host_bytes = slot.bytes;
+    status.requests_waiting = std::ssize(slot.held);
+    status.last_error = slot.last_error;
   }
-  if (status.state != ModelState::kReady) return status;
-  for (const auto& [id, seen] : engine_.observe_models()) {
-    if (id == model && seen.requests_running + seen.requests_waiting > 0) {
-      status.state = ModelState::kActive;
-    }
-  }
+  const request::Observation seen = engine_.observe(model);
+  status.device_bytes = seen.weights_cached;
+  status.requests_running = seen.requests_running;
+  status.requests_waiting += seen.requests_waiting;
+  const bool asked = status.requests_running + status.requests_waiting > 0;
+  if (status.state == ModelState::kReady && asked) status.state = ModelState::kActive;
   return status;
 }
 
@@ -142,6 +145,7 @@ request::Observation LocalFleet::State::observe() const {
   request::Observation all = engine_.observe();
   const std::scoped_lock lock(mutex_);
   all.requests_waiting += held_;
+  all.link_bytes = backend_.link_bytes();
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <map>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -106,6 +107,8 @@ class GatedBackend final : public SliceBackend {
     EXPECT_EQ(std::erase(attached_, model), 1u);
   }
 
+  Bytes link_bytes() const override { return Bytes(77); }
+
   void open(std::string failure = "") {
     const std::scoped_lock lock(mutex_);
     failure_ = std::move(failure);
@@ -187,7 +190,11 @@ class LocalFleetTest : public ::testing::Test {
   // One more request of the model, to its end.
   request::Output served(std::int64_t id, std::int64_t model) {
     EXPECT_TRUE(fleet_->submit(ask(id, model)).ok());
-    return collected_.wait(RequestId(id));
+    request::Output output = collected_.wait(RequestId(id));
+    // The engine tells of the end a little later than of the last token.
+    const Nanos limit = clock_.now() + seconds(5);
+    while (state(model) == ModelState::kActive && clock_.now() < limit) std::this_thread::yield();
+    return output;
   }
   ModelState state(std::int64_t model) { return fleet_->status(ModelId(model)).state; }
 
@@ -209,7 +216,8 @@ TEST_F(LocalFleetTest, LoadsAheadAndServes) {
   backend_.open();
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
   EXPECT_EQ(fleet_->status(ModelId(1)).state, ModelState::kReady);
-  EXPECT_EQ(fleet_->status(ModelId(1)).bytes, Bytes(1000));
+  EXPECT_EQ(fleet_->status(ModelId(1)).host_bytes, Bytes(1000));
+  EXPECT_EQ(fleet_->observe().link_bytes, Bytes(77));
   ASSERT_TRUE(fleet_->submit(ask(1, 1)).ok());
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
 }
@@ -221,6 +229,7 @@ TEST_F(LocalFleetTest, RequestsWaitForTheirModel) {
   ASSERT_TRUE(fleet_->submit(ask(2)).ok());
   EXPECT_EQ(fleet_->status(ModelId(0)).state, ModelState::kLoading);
   EXPECT_EQ(fleet_->observe().requests_waiting, 2);
+  EXPECT_EQ(fleet_->status(ModelId(0)).requests_waiting, 2);
   backend_.open();
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
   EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);
@@ -285,7 +294,7 @@ TEST_F(LocalFleetTest, AFullPoolUnloadsWhatIsCheapestToBringBack) {
   EXPECT_EQ(served(4, 2).reason, request::FinishReason::kLength);
   EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0), ModelId(2)));
   EXPECT_EQ(state(1), ModelState::kUnloaded);
-  EXPECT_EQ(fleet_->status(ModelId(1)).bytes, Bytes(0));
+  EXPECT_EQ(fleet_->status(ModelId(1)).host_bytes, Bytes(0));
   EXPECT_EQ(served(5, 1).reason, request::FinishReason::kLength) << "it is loaded again";
   EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0), ModelId(1)));
 }

@@ -35,6 +35,8 @@ class SliceBackend {
                                        const std::function<bool()>& cancelled) = 0;
   // Undoes attach(), after Engine::remove_model(). The same thread.
   virtual void detach(ModelId model) = 0;
+  // Of weights that have come from host memory to the device since the start. Any thread.
+  virtual Bytes link_bytes() const = 0;
 };
 
 }  // namespace causeway::fleet

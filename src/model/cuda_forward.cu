@@ -31,6 +31,11 @@ CudaShare other(CudaShare share) {
   return share == CudaShare::kLess ? CudaShare::kMore : CudaShare::kLess;
 }
 
+// A stream takes some thousand operations; a launch behind them would hold up the driver, and with
+// it the copies that the stream waits for. So no more layers than these are enqueued behind a wait.
+constexpr std::int64_t kLayersAhead = 8;
+constexpr Nanos kStagedMax = seconds(60);  // until a group must be there
+
 constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
 
 Status check_served(const ModelConfig& c, DType dtype) {
@@ -127,6 +132,14 @@ class CudaForward::State {
     if (view.place == weights::WeightPlace::kCached) return {};
     return reads_->steps->wait(*view.ready, view.value);
   }
+  // Returns, on the host, when a layer that many layers before this one is there.
+  Status keep_close(std::int64_t layer) {
+    if (reads_->where.empty() || layer < kLayersAhead) return {};
+    const auto group = static_cast<std::size_t>(layer_group(layer - kLayersAhead));
+    const weights::WeightView& view = reads_->where[group];
+    if (view.place != weights::WeightPlace::kStaged) return {};
+    return view.ready->wait(view.value, kStagedMax).with_context("weights of a layer");
+  }
   // Its rows are gathered, and may be where they are.
   const std::byte* embedding() const {
     if (reads_->where.empty() ||
@@ -158,6 +171,7 @@ class CudaForward::State {
                                           .out = a_.x},
                                          stream_));
     for (std::int64_t i = 0; i < config_.layers; ++i) {
+      CAUSEWAY_TRY(keep_close(i));
       CAUSEWAY_TRY(await_group(layer_group(i)));
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       CAUSEWAY_TRY(attend(layer, i));

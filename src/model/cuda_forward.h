@@ -64,6 +64,7 @@ class CudaForward {
 
   const ModelConfig& config() const;
 
+  // While weights are staged it waits for those of the layers in front, on the host.
   // Enqueues a step whose tables have been, or are being, copied to the workspace on `stream`. Row
   // i of the workspace's logits becomes that of the i-th entry that samples. Every frame's KV is
   // bf16. kInvalidArgument for a step beyond the workspace's limits; kDevice when the GPU refuses.

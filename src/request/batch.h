@@ -68,12 +68,14 @@ struct Observation {
   std::int64_t requests_waiting = 0;
   std::int64_t frames_total = 0;
   std::int64_t frames_used = 0;  // referenced or quarantined
+  Bytes weights_cached;          // on the device
   std::int64_t preemptions = 0;  // since start, as all below
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // computed (not from the cache)
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
+  Bytes link_bytes;   // of weights, from home to devices; a fleet counts them
   bool hung = false;  // the device does not answer: nothing can be served
   std::string lost;   // why the device is lost for good; empty: it is not
 };

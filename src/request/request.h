@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,13 @@ struct OutputToken {
   std::vector<TokenLogprob> top;  // the best, descending
 };
 
+// A model whose weights had to come to the device before it could answer.
+struct ModelSwitch {
+  Bytes missing;    // of what a step needs, when a request asked for it
+  Nanos predicted;  // for bringing them, at the rate of the link
+  Nanos took;       // from that request to the model's first token
+};
+
 // One piece of a request's answer. Exactly one Output of a request has finished = true: the last.
 struct Output {
   RequestId request;
@@ -76,6 +84,7 @@ struct Output {
   Tokens cached_prompt{0};              // prompt tokens found in the prefix cache
   Nanos queued{-1};                     // from arrival to its first step; negative: it never began
   std::int32_t preemptions = 0;         // how often it was preempted so far
+  std::optional<ModelSwitch> switched;  // with the model's first token
 };
 
 }  // namespace causeway::request

@@ -24,6 +24,10 @@ constexpr double kWeightsShare = 0.75;
 Result<Bytes> weights_of(const HbmDemand& demand, Bytes shared, Bytes kv) {
   const Bytes all = round_up(demand.weights, demand.extent);
   const Bytes largest = round_up(demand.weights_largest, demand.extent);
+  if (demand.weights_wanted > demand.total) {
+    return exhausted("--weights-memory-bytes asks for " + mib_of(demand.weights_wanted) +
+                     ", and the GPU has " + mib_of(demand.total));
+  }
   if (demand.weights_wanted.count > 0) {
     const Bytes wanted = std::min(all, round_up(demand.weights_wanted, demand.extent));
     if (wanted >= largest) return wanted;

@@ -101,6 +101,8 @@ TEST(HbmPlan, WeightsGetWhatWasAskedFor) {
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message, HasSubstr("16384 MiB"));
   EXPECT_THAT(refused.error().message, HasSubstr("10240 MiB"));
+  d.weights_wanted = d.total + mib(1);
+  EXPECT_THAT(plan_hbm(d).error().message, HasSubstr("--weights-memory-bytes asks for"));
 }
 
 TEST(HbmPlan, NonsenseIsRefused) {

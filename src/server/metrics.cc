@@ -42,6 +42,12 @@ const Buckets& length_buckets() {
   return buckets;
 }
 
+const Buckets& switch_buckets() {
+  static const Buckets buckets = {0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.15, 0.2,  0.3,
+                                  0.4,   0.5,  0.75, 1.0,  1.5,  2.5,  5.0,  10.0, 20.0, 60.0};
+  return buckets;
+}
+
 constexpr std::array<const char*, 4> kEndings = {"stop", "length", "abort", "error"};
 
 // Counters that the fleet keeps, followed by ours.
@@ -108,6 +114,13 @@ struct Families {
       counter("causeway:slo_attained_total", "Requests within their target, by kind.");
   prometheus::Family<Counter>& slo_missed =
       counter("causeway:slo_missed_total", "Requests beyond their target, by kind.");
+  prometheus::Family<Gauge>& resident = gauge("causeway:model_resident_bytes",
+                                              "Weights of a model in host memory and on devices.");
+  prometheus::Family<Histogram>& switches = histogram(
+      "causeway:model_switch_seconds",
+      "From a request that found weights missing on the device to the model's first token.");
+  prometheus::Family<Counter>& link_bytes =
+      counter("causeway:link_bytes_total", "Bytes over the links between host and devices.");
 };
 
 struct SloSeries {
@@ -142,6 +155,9 @@ struct ModelSeries {
         queue(all.queue.Add(label, request_buckets())),
         prompt_length(all.prompt_length.Add(label, length_buckets())),
         generated_length(all.generated_length.Add(label, length_buckets())),
+        resident_host(all.resident.Add(with(label, "tier", "host"))),
+        resident_device(all.resident.Add(with(label, "tier", "device"))),
+        switches(all.switches.Add(with(label, "from", "host"), switch_buckets())),
         slo_ttft{all.slo_attained.Add(with(label, "kind", "ttft")),
                  all.slo_missed.Add(with(label, "kind", "ttft"))},
         slo_tpot{all.slo_attained.Add(with(label, "kind", "tpot")),
@@ -155,6 +171,8 @@ struct ModelSeries {
   Follower preemptions, prefix_queries, prefix_hits;
   Counter &prompt_tokens, &generation_tokens;
   Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &prompt_length, &generated_length;
+  Gauge &resident_host, &resident_device;
+  Histogram& switches;
   SloSeries slo_ttft, slo_tpot;
   std::array<Counter*, kEndings.size()> endings{};
 };
@@ -167,7 +185,9 @@ void observe(Histogram& histogram, Nanos time) {
 
 class Metrics::Impl {
  public:
-  explicit Impl(const fleet::Fleet& fleet) : families_(registry_) {
+  explicit Impl(const fleet::Fleet& fleet)
+      : families_(registry_),
+        link_bytes_(families_.link_bytes.Add({{"direction", "in"}, {"purpose", "weights"}})) {
     for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
       models_.try_emplace(model->id, families_, prometheus::Labels{{"model_name", model->name}});
     }
@@ -181,6 +201,7 @@ class Metrics::Impl {
 
   void observe_fleet(const fleet::Fleet& fleet) {
     const std::lock_guard lock(mutex_);
+    link_bytes_.follow(fleet.observe().link_bytes.count);
     for (const auto& [model, seen] : fleet.observe_models()) {
       ModelSeries& series = of(model);
       series.running.Set(static_cast<double>(seen.requests_running));
@@ -190,6 +211,9 @@ class Metrics::Impl {
       series.preemptions.follow(seen.preemptions);
       series.prefix_queries.follow(seen.prefix_queried_tokens);
       series.prefix_hits.follow(seen.prefix_hit_tokens);
+      const fleet::ModelStatus status = fleet.status(model);
+      series.resident_host.Set(static_cast<double>(status.host_bytes.count));
+      series.resident_device.Set(static_cast<double>(status.device_bytes.count));
     }
   }
 
@@ -198,6 +222,7 @@ class Metrics::Impl {
  private:
   prometheus::Registry registry_;
   Families families_;
+  Follower link_bytes_;
   std::unordered_map<ModelId, ModelSeries> models_;  // fixed after construction
   std::mutex mutex_;                                 // one scrape at a time follows the fleet
 };
@@ -227,6 +252,8 @@ void Metrics::finished(ModelId model, const Finished& measured) {
   series.slo_ttft.count(measured.ttft, measured.slo.ttft);
   series.slo_tpot.count(measured.tpot, measured.slo.tpot);
 }
+
+void Metrics::switched(ModelId model, Nanos took) { observe(impl_->of(model).switches, took); }
 
 std::string Metrics::exposition(const fleet::Fleet& fleet) {
   impl_->observe_fleet(fleet);

@@ -36,6 +36,7 @@ class Metrics {
   void next_token(ModelId model, Nanos after);
   void tokens(ModelId model, std::int64_t prompt, std::int64_t generated);
   void finished(ModelId model, const Finished& measured);
+  void switched(ModelId model, Nanos took);
 
   // All series as text, after asking the fleet for what it counts. Time in proportion to the
   // catalogue.

@@ -29,6 +29,7 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
     Script script = says("x");
     script.reason = request::FinishReason::kLength;
     script.queued = seconds(2);
+    script.switched = {.missing = Bytes(1), .predicted = seconds(1), .took = seconds(3)};
     return script;
   };
   chat("", "x-slo-ttft-ms: 0.000001\r\n");
@@ -50,6 +51,17 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   EXPECT_EQ(value_of(text, R"(causeway:slo_missed_total{kind="ttft",model_name="tiny"})"), 1);
   EXPECT_EQ(value_of(text, R"(causeway:slo_attained_total{kind="ttft",model_name="tiny"})"), 2);
   EXPECT_EQ(value_of(text, "causeway:num_requests_running" + label), 0);
+  EXPECT_EQ(value_of(text, R"(causeway:model_switch_seconds_sum{from="host",)"
+                           R"(model_name="tiny"})"),
+            3);
+  EXPECT_EQ(value_of(text, R"(causeway:model_switch_seconds_count{from="host",)"
+                           R"(model_name="tiny"})"),
+            1);
+  EXPECT_EQ(value_of(text, R"(causeway:model_resident_bytes{model_name="tiny",tier="host"})"),
+            5000);
+  EXPECT_EQ(value_of(text, R"(causeway:model_resident_bytes{model_name="tiny",tier="device"})"),
+            3000);
+  EXPECT_EQ(value_of(text, R"(causeway:link_bytes_total{direction="in",purpose="weights"})"), 9000);
 }
 
 TEST_F(ServerTest, MetricsPassPromtool) {

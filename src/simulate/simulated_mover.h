@@ -44,6 +44,7 @@ class SimulatedMover final : public weights::WeightMover {
 
   void submit(std::span<const weights::WeightCommand> commands) override;
   std::vector<weights::WeightEvent> poll() override;
+  bool issued(ModelId) const override { return true; }
   const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
 
   // When the next copy ends that has not ended by the clock.

@@ -71,6 +71,10 @@ class CudaSlice final : public Slice {
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_->mover().moved(); }
   device::Device& device() override { return *device_; }
+  Result<Bytes> device_memory_used() override {
+    CAUSEWAY_ASSIGN(const Bytes free, machine_->free_memory(options_.gpu));
+    return gpu_.memory - free;
+  }
 
  private:
   // What is served together.

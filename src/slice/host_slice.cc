@@ -41,6 +41,11 @@ class HostSlice final : public Slice {
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_ ? estate_->mover().moved() : Bytes(0); }
   device::Device& device() override { return *device_; }
+  Result<Bytes> device_memory_used() override {
+    const device::Arena& arena = device_->arena();
+    const std::int64_t cached = estate_ ? estate_->cached_extents() : 0;
+    return arena.extent_bytes() * cached + frames_->bytes();
+  }
 
  private:
   Status open_cache();

@@ -63,8 +63,9 @@ class Slice {
 
   // Bytes of weights that have come from home since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
-  // For measuring.
+  // For measuring: the device, and what of its memory is in use, by this process or others.
   virtual device::Device& device() = 0;
+  virtual Result<Bytes> device_memory_used() = 0;
 };
 
 }  // namespace causeway::slice

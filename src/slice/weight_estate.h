@@ -31,6 +31,8 @@ class WeightEstate {
   // After the engine, and with it the cache, has forgotten the model.
   void remove(ModelId model);
 
+  std::int64_t cached_extents() const { return mover_->committed(); }
+
   weights::WeightCache& cache() { return cache_; }
   weights::TransferMover& mover() { return *mover_; }
   const weights::TransferMover& mover() const { return *mover_; }

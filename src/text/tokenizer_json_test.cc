@@ -323,7 +323,7 @@ TEST(AddedTokens, NormalizedOnesAreFoundInNormalizedText) {
 TEST(AddedTokens, ComeFromTheConfigurationToo) {
   Json file = byte_level_file();
   file["model"]["vocab"]["ab"] = 256;
-  file["added_tokens"] = {added(257, "<s>")};
+  file["added_tokens"] = Json::array({added(257, "<s>")});
   const auto tokenizer = load(file, R"({"added_tokens_decoder": {
       "256": {"content": "ab", "special": false},
       "257": {"content": "<s>", "special": true, "normalized": false},
@@ -343,7 +343,7 @@ TEST(AddedTokens, ComeFromTheConfigurationToo) {
 
 TEST(AddedTokens, OfTheConfigurationMustNotContradictTheFile) {
   Json file = byte_level_file();
-  file["added_tokens"] = {added(256, "<s>")};
+  file["added_tokens"] = Json::array({added(256, "<s>")});
   for (const auto* listed : {R"("97": {"content": "<x>"})", R"("300": {"content": "a"})",
                              R"("256": {"content": "<x>"})", R"("300": {"content": "<s>"})",
                              R"("300": {"content": "<x>"}, "301": {"content": "<x>"})"}) {
@@ -560,7 +560,7 @@ TEST(Hostile, IdsThatAreNoIdsAreNamed) {
     file.replace(file.find("\"a\":97"), 6, "\"a\":" + number);
     EXPECT_THAT(error_of(file).message, HasSubstr("tokenizer.json: model.vocab['a']")) << number;
     Json with_added = byte_level_file();
-    with_added["added_tokens"] = {added(999, "<x>")};
+    with_added["added_tokens"] = nlohmann::json::array({added(999, "<x>")});
     file = with_added.dump();
     file.replace(file.find("999"), 3, number);
     EXPECT_THAT(error_of(file).message, HasSubstr("added_tokens[0].id")) << number;

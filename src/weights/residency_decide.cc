@@ -178,6 +178,11 @@ std::int64_t Residency::State::take_from(Victims kind, std::int64_t wanted, Nano
 // The candidates that together have what is wanted: lowest rank first, and none that the others
 // can do without. Ranks count no more of a model than is still wanted.
 void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
+  // Those that are stepped keep their order until they have drained: their use changes it.
+  const bool stepped = kind == Victims::kTurnOver || kind == Victims::kInTurn;
+  const auto used = [stepped](const Candidate& candidate) {
+    return stepped ? Nanos(0) : candidate.model->last_used;
+  };
   chosen_.clear();
   std::int64_t sum = 0;
   while (sum < wanted) {
@@ -186,9 +191,9 @@ void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
       candidate.rank = rank_of(*candidate.model, kind, useful, now);
     }
     const auto best = std::min_element(
-        candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-          return std::tuple(a.rank, a.model->last_used, a.model->id) <
-                 std::tuple(b.rank, b.model->last_used, b.model->id);
+        candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
+          return std::tuple(a.rank, used(a), a.model->id) <
+                 std::tuple(b.rank, used(b), b.model->id);
         });
     sum += best->extents;
     chosen_.push_back(*best);

@@ -254,6 +254,33 @@ TEST(Residency, AModelKeepsItsPlaceForItsTurnAndLeavesWhenItsStepsHaveEnded) {
   EXPECT_TRUE(cache.ready(kA));
 }
 
+// Of two models that are served since the same moment, one leaves: not now this one, now that one,
+// so that neither ever drains.
+TEST(Residency, TheModelThatLeavesStaysTheSameUntilItHasDrained) {
+  Cache cache(options_of(2));
+  for (const ModelId model : {kA, kB, kC}) cache.add(model, model_of(1, 1));
+  cache.use(kA);
+  cache.use(kB);
+  const ModelDemand a{.model = kA, .requests = 9}, b{.model = kB, .requests = 9};
+  cache.demand({a, b});
+  cache.now += seconds(60);
+  cache.residency.step_begins(kA);
+  cache.residency.step_begins(kB);
+  cache.demand({a, b, {.model = kC, .requests = 1, .arrived = 1}});
+  cache.decide();
+  ModelId oldest = kA, newest = kB;
+  for (int steps = 0; steps < 3 && cache.copies.empty(); ++steps) {
+    cache.now += millis(1);
+    ASSERT_TRUE(cache.residency.step_ended(oldest, cache.now));
+    cache.decide();
+    const ModelId next = cache.ready(kA) ? kA : kB;
+    cache.residency.step_begins(next);
+    oldest = std::exchange(newest, next);
+  }
+  ASSERT_EQ(cache.copies.size(), 1u);
+  EXPECT_EQ(cache.copies[0].model, kC);
+}
+
 TEST(Residency, ATurnIsAtLeastSomeTimesTheArrival) {
   ResidencyOptions options = options_of(2);
   options.turn_min = millis(1);

@@ -89,6 +89,12 @@ TransferMover::Model& TransferMover::model_of(ModelId id) const {
   return *found->second;
 }
 
+bool TransferMover::issued(ModelId model) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = to_issue_.find(model);
+  return found == to_issue_.end() || found->second == 0;
+}
+
 const device::Semaphore* TransferMover::semaphore(ModelId model, int group) const {
   return model_of(model).semaphores.at(static_cast<std::size_t>(group)).get();
 }
@@ -105,6 +111,9 @@ void TransferMover::submit(std::span<const WeightCommand> commands) {
       },
       ordered);
   const std::lock_guard lock(mutex_);
+  for (const WeightCommand& command : ordered) {
+    to_issue_[command.model] += command.kind == WeightCommand::Kind::kBring ? 1 : 0;
+  }
   queue_.insert(queue_.end(), ordered.begin(), ordered.end());
   changed_.notify_all();
 }
@@ -131,6 +140,7 @@ void TransferMover::loop() {
     execute(command);
     lock.lock();
     executing_ = false;
+    to_issue_[command.model] -= command.kind == WeightCommand::Kind::kBring ? 1 : 0;
     changed_.notify_all();
   }
 }
@@ -141,6 +151,7 @@ void TransferMover::execute(const WeightCommand& command) {
     case WeightCommand::Kind::kDecommit: decommit(model, command); return;
     case WeightCommand::Kind::kCommit: {
       Status committed = model.range.commit(command.first_extent, command.extents);
+      if (committed.ok()) committed_ += command.extents;
       if (!committed.ok()) model.committed = std::move(committed);
       return;
     }
@@ -152,7 +163,9 @@ void TransferMover::execute(const WeightCommand& command) {
 void TransferMover::decommit(Model& model, const WeightCommand& command) {
   for (std::int64_t i = 0; i < command.extents; ++i) {
     const std::int64_t extent = command.first_extent + i;
-    if (model.range.committed(extent, 1)) model.range.decommit(extent, 1);
+    if (!model.range.committed(extent, 1)) continue;
+    model.range.decommit(extent, 1);
+    --committed_;
   }
 }
 

@@ -7,6 +7,7 @@
 // device needs no thread of the host; when a copy fails, the mover raises it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -49,8 +50,11 @@ class TransferMover final : public WeightMover {
 
   void submit(std::span<const WeightCommand> commands) override;
   std::vector<WeightEvent> poll() override;
+  bool issued(ModelId model) const override;
   const device::Semaphore* semaphore(ModelId model, int group) const override;
 
+  // Extents that have memory. Any thread.
+  std::int64_t committed() const { return committed_.load(); }
   // Bytes of groups that have arrived since the start. Any thread.
   Bytes moved() const;
 
@@ -65,7 +69,7 @@ class TransferMover final : public WeightMover {
 
   void loop();
   void execute(const WeightCommand& command);
-  static void decommit(Model& model, const WeightCommand& command);
+  void decommit(Model& model, const WeightCommand& command);
   void bring(Model& model, const WeightCommand& command);
   void ended(Copy& copy, const Status& outcome);
   void finish(const WeightCommand& command, device::Semaphore& semaphore, const Status& outcome);
@@ -74,11 +78,13 @@ class TransferMover final : public WeightMover {
   device::Device& device_;
   transfer::TransferEngine& engine_;
   std::function<void()> notify_;
+  std::atomic<std::int64_t> committed_{0};  // written by the mover's thread
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::map<ModelId, std::unique_ptr<Model>> models_;
   std::deque<WeightCommand> queue_;
+  std::map<ModelId, std::int64_t> to_issue_;  // kBrings that have not been handed on
   bool executing_ = false;
   bool stopping_ = false;
   std::map<const Copy*, std::unique_ptr<Copy>> copies_;  // under way

@@ -71,6 +71,13 @@ void WeightCache::update(std::span<const ModelDemand> demand, Nanos now) {
   if (!commands_.empty()) mover_.submit(commands_);
 }
 
+Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos now) const {
+  constexpr Nanos kLook = micros(200);
+  const Residency::Readiness readiness = residency_.readiness(model, computes, now);
+  if (!readiness.now || mover_.issued(model)) return readiness;
+  return {.now = false, .at = now + kLook};
+}
+
 void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
   residency_.step_begins(model);
   views.clear();
@@ -94,6 +101,21 @@ void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
         break;
     }
   }
+}
+
+Bytes WeightCache::missing_bytes(ModelId model) const {
+  const std::vector<ResidentGroup>& groups = models_.at(model).cached.groups;
+  Bytes missing;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].readable_at_home) continue;
+    if (residency_.place(model, static_cast<int>(i)) == GroupPlace::kCached) continue;
+    missing += groups[i].bytes;
+  }
+  return missing;
+}
+
+Nanos WeightCache::copy_time(Bytes bytes) const {
+  return nanos_from_seconds(static_cast<double>(bytes.count) / residency_.link_rate());
 }
 
 Status WeightCache::step_ended(ModelId model, Nanos now) {

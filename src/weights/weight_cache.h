@@ -53,9 +53,8 @@ class WeightCache {
   // The same, and decides anew. Models that are not named have no requests.
   void update(std::span<const ModelDemand> demand, Nanos now);
 
-  Residency::Readiness readiness(ModelId model, Nanos computes, Nanos now) const {
-    return residency_.readiness(model, computes, now);
-  }
+  // As Residency::readiness(), and all copies that a step would wait for have been issued.
+  Residency::Readiness readiness(ModelId model, Nanos computes, Nanos now) const;
   // Of a step that is submitted now: fills `views` by group of the layout; left empty when all is
   // cached.
   void step_begins(ModelId model, std::vector<WeightView>& views);
@@ -67,6 +66,10 @@ class WeightCache {
   // When a turn ends that some model waits for: update() then has more to give.
   std::optional<Nanos> next_turn_end(Nanos now) const { return residency_.next_turn_end(now); }
   Bytes cached_bytes(ModelId model) const { return residency_.cached_bytes(model); }
+  // Of the groups that a step cannot do without, those that are not there yet; and how long the
+  // link needs for them, if it has nothing else to do.
+  Bytes missing_bytes(ModelId model) const;
+  Nanos copy_time(Bytes bytes) const;
   const Residency& residency() const { return residency_; }
 
  private:

@@ -27,6 +27,9 @@ class WeightMover {
   virtual void submit(std::span<const WeightCommand> commands) = 0;
   // What has ended since the last call, in the order of its ends. The same thread.
   virtual std::vector<WeightEvent> poll() = 0;
+  // Whether the copy of every kBring of the model has been handed on: a step that waits for one
+  // that has not could hold up what is still to be done for it. Any thread.
+  virtual bool issued(ModelId model) const = 0;
   // Raised to the arrival's number when a group is there, or when its copy has failed: then what a
   // step has read of it is void. Any thread; nullptr where steps do not wait on a device.
   virtual const device::Semaphore* semaphore(ModelId model, int group) const = 0;

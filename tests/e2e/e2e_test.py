@@ -275,7 +275,7 @@ class Lifecycle(unittest.TestCase):
         done = run_causeway("serve", self.model, "--port", 0, *TINY_MEMORY[:4],
                             "--pool-memory-bytes", "64kb")
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr.splitlines()[-1], r"needs \d+ [KM]iB.*pool's 64 KiB")
+        self.assertRegex(done.stderr.splitlines()[-1], r"needs \d+ [KM]iB.*pool's 64 KiB.*--pool-memory-bytes")
 
     def test_models_list(self):
         done = run_causeway("models", "list", "--models-dir", self.folder.name, "--json")

@@ -1,19 +1,17 @@
 #include "bench/switch_bench.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/random.h"
+#include "bench/slice_parts.h"
 #include "bench/token_times.h"
 #include "device/arena.h"
 #include "device/memory_headroom.h"
-#include "kernels/bench/machine_limits.h"
 #include "slice/cuda_slice.h"
 #include "slice/host_slice.h"
 #include "slice/model_home.h"
@@ -27,52 +25,12 @@ constexpr std::int64_t kCached = 2;  // of them have room at the same time
 constexpr Bytes kLinkBytes = gib(1);
 constexpr double kSlack = 10;  // ms, beside what a limit allows
 
-template <typename T>
-Status status_of(const Result<T>& result) {
-  return result.ok() ? Status() : Status(result.error());
-}
-
-struct Samples {
-  std::vector<double> values;
-  void add(double value) { values.push_back(value); }
-  double median() const {
-    if (values.empty()) return 0;
-    auto sorted = values;
-    const auto middle = sorted.begin() + std::ssize(sorted) / 2;
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    return *middle;
-  }
-  double least() const {
-    return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
-  }
-  double most() const {
-    return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-  }
-};
-
 SwitchRow row_of(std::string what, const Samples& samples) {
   return {.what = std::move(what),
           .measured = samples.median(),
           .least = samples.least(),
           .most = samples.most(),
           .limit_name = ""};
-}
-
-// Random bf16, a piece of it again and again: what crosses the link does not depend on more.
-void fill(std::span<std::byte> memory) {
-  constexpr std::size_t kPiece = std::size_t{64} << 20;
-  const std::size_t first = std::min(kPiece, memory.size());
-  kernels::bench::fill_random_bf16(memory.first(first), 3, 0.03f);
-  std::vector<std::thread> threads;
-  const std::size_t parts = std::max(1u, std::min(16u, std::thread::hardware_concurrency()));
-  for (std::size_t part = 0; part < parts; ++part) {
-    threads.emplace_back([&, part] {
-      for (std::size_t at = kPiece * (part + 1); at < memory.size(); at += kPiece * parts) {
-        std::memcpy(memory.data() + at, memory.data(), std::min(kPiece, memory.size() - at));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 // Bytes of what a step needs in the cache.
@@ -185,7 +143,7 @@ Status Bench::add(ModelId id) {
   crossing_ = needed_bytes(card);
   CAUSEWAY_TRY(home_.pool.make(id, card.layout,
                                [](std::span<std::byte> memory) {
-                                 fill(memory);
+                                 fill_model(memory);
                                  return Status();
                                },
                                {.home_taken = [&](device::HostAddress address, Bytes bytes) {

@@ -36,12 +36,14 @@ class Command {
 // `clock` outlives the command.
 std::unique_ptr<Command> make_serve(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_models_list(CLI::App& parent);
+std::unique_ptr<Command> make_ps(CLI::App& parent);
 std::unique_ptr<Command> make_make_model(CLI::App& parent);
 std::unique_ptr<Command> make_bench_serve(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_kernels(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_model(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_engine(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_switch(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_bench_catalogue(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_gemm(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_server(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_transfer(CLI::App& parent, const Clock& clock);

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 
 #include "base/log.h"
 #include "base/open_files.h"
 #include "commands/command.h"
+#include "commands/serve_checks.h"
 #include "commands/stop_signals.h"
 #include "device/memory_headroom.h"
 #include "engine/engine.h"
@@ -47,6 +49,7 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
 
 struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
+  std::vector<std::string> pins;
   std::int64_t max_model_len = 0;
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
   std::uint64_t weights_bytes = 0;  // 0: the slice's choice
@@ -78,6 +81,7 @@ class Serve final : public Command {
   Status run() override {
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
     CAUSEWAY_ASSIGN(auto models, read_catalogue());
+    CAUSEWAY_TRY(pin(models));
     CAUSEWAY_TRY(finish_options());
     CAUSEWAY_TRY(allow_connections());
     CAUSEWAY_ASSIGN(const Bytes pool, pool_budget());
@@ -86,6 +90,7 @@ class Serve final : public Command {
     server::Server server(set_.server, clock_);
     fleet::SerialSink sink(server.sink());
     CAUSEWAY_ASSIGN(const auto slice, open_slice(models, home, sink));
+    CAUSEWAY_TRY(check_models(*slice, models, pool));
     limit_contexts(*slice, models);
     fleet::HomeBackend backend(home, *slice, clock_, {});
     engine::Engine* const engine = &slice->engine();
@@ -140,6 +145,11 @@ class Serve final : public Command {
                    "Jinja file that replaces the models' own")
         ->check(CLI::ExistingFile)
         ->group("Models");
+    app.add_option("--pin", set_.pins,
+                   "a model that is never unloaded, nor evicted from the device once it is there; "
+                   "may be repeated")
+        ->allow_extra_args(false)
+        ->group("Models");
     app.add_flag("--load-on-demand", set_.load_on_demand,
                  "load a model when it is first asked for, not at start")
         ->group("Models");
@@ -147,10 +157,15 @@ class Serve final : public Command {
 
   // What the machine, or the container, has left, less a reserve for everything else.
   Result<Bytes> pool_budget() const {
-    if (set_.pool_bytes > 0) return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
+    const Bytes cache(set_.device == "cpu" ? static_cast<std::int64_t>(set_.weights_bytes) : 0);
+    if (set_.pool_bytes > 0 && cache == Bytes(0)) {
+      return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
+    }
     CAUSEWAY_ASSIGN(const device::MemoryHeadroom headroom, device::read_memory_headroom());
     const Bytes kv = set_.device == "cpu" ? kv_on_cpu() : Bytes(0);
-    const Bytes reserve = std::max(gib(1), headroom.bytes / 16) + kv;
+    if (cache > Bytes(0)) CAUSEWAY_TRY(check_host_cache(cache, kv, headroom.bytes));
+    if (set_.pool_bytes > 0) return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
+    const Bytes reserve = std::max(gib(1), headroom.bytes / 16) + kv + cache;
     const Bytes pool = std::max(headroom.bytes - reserve, Bytes(0));
     spdlog::info("host memory for weights: {:.1f} GB, from {} less {:.1f} GB",
                  static_cast<double>(pool.count) / 1e9, headroom.limited_by,
@@ -338,6 +353,29 @@ class Serve final : public Command {
     }
     if (models.empty()) return not_found(set_.models_dir + ": none of its models can be served");
     return models;
+  }
+
+  Status pin(std::vector<fleet::CatalogueModel>& models) const {
+    std::vector<std::string> names;
+    for (fleet::CatalogueModel& model : models) {
+      const std::string& name = names.emplace_back(model.entry->name);
+      model.pinned = std::find(set_.pins.begin(), set_.pins.end(), name) != set_.pins.end();
+    }
+    return check_pins(set_.pins, names);
+  }
+
+  // Whether memory was given as the models need it.
+  Status check_models(const slice::Slice& slice, const std::vector<fleet::CatalogueModel>& models,
+                      Bytes pool) const {
+    std::vector<ServedModel> served;
+    for (const fleet::CatalogueModel& model : models) {
+      const auto card = card_of(slice, model.source);
+      if (card.ok()) served.push_back({model.entry->name, card->layout.bytes, model.pinned});
+    }
+    return check_memory(served, {.pool = pool,
+                                 .device = slice.weight_room(),
+                                 .device_wanted = set_.weights_bytes > 0,
+                                 .single = !set_.model.empty()});
   }
 
   // A context that the KV cache cannot hold is not promised: who gives no max_tokens asks for all.

@@ -1,5 +1,7 @@
 #include "server/http/choice_run.h"
 
+#include "base/log.h"
+
 namespace causeway::server {
 namespace {
 
@@ -19,7 +21,16 @@ bool failed(request::FinishReason reason) {
 
 }  // namespace
 
+void ChoiceRun::tell_switch(const request::ModelSwitch& switched, Metrics& metrics) const {
+  metrics.switched(model, switched.took);
+  spdlog::info("switched to {}: {:.2f} GB from host memory, first token after {:.3f} s, "
+               "{:.3f} s predicted",
+               model_name, static_cast<double>(switched.missing.count) / 1e9,
+               to_seconds(switched.took), to_seconds(switched.predicted));
+}
+
 MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
+  if (output.switched) tell_switch(*output.switched, metrics);
   queued = output.queued;
   if (!output.tokens.empty()) {
     const bool first = first_token.count < 0;

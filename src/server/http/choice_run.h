@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fleet/fleet.h"
@@ -24,6 +25,7 @@ struct ChoiceRun {
             const request::Request& request, Nanos arrived)
       : choice(*of.tokenizer, asked),
         model(of.id),
+        model_name(of.name),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
         slo(request.slo),
         arrival(arrived) {}
@@ -31,6 +33,7 @@ struct ChoiceRun {
   // An output that came at `at`. Closes at the end or at a stop string; an error when the engine
   // could not finish it.
   MaybeError absorb(request::Output output, Nanos at, Metrics& metrics);
+  void tell_switch(const request::ModelSwitch& switched, Metrics& metrics) const;
   void close(Ending ending, Nanos at, Metrics& metrics);
 
   bool has_news() const { return choice.has_news() || (choice.finished() && !end_told); }
@@ -38,6 +41,7 @@ struct ChoiceRun {
 
   Choice choice;
   ModelId model;
+  std::string_view model_name;  // the catalogue's
   std::int64_t prompt_tokens;
   request::Slo slo;
   Nanos arrival;

@@ -14,6 +14,14 @@ std::string model_body(const fleet::Fleet& fleet, const fleet::CatalogueEntry& m
   append_json_integer(out, model.max_model_len.count);
   out += ",\"status\":";
   append_json_string(out, fleet::name_of(status.state));
+  out += ",\"resident_bytes\":{\"host\":";
+  append_json_integer(out, status.host_bytes.count);
+  out += ",\"device\":";
+  append_json_integer(out, status.device_bytes.count);
+  out += "},\"requests_running\":";
+  append_json_integer(out, status.requests_running);
+  out += ",\"requests_waiting\":";
+  append_json_integer(out, status.requests_waiting);
   if (!status.last_error.empty()) {
     out += ",\"last_error\":";
     append_json_string(out, status.last_error);

@@ -75,7 +75,10 @@ const fleet::CatalogueEntry* ScriptedFleet::find(std::string_view name) const {
 
 fleet::ModelStatus ScriptedFleet::status(ModelId) const {
   fleet::ModelStatus status;
+  status.requests_running = running();
   status.state = running() > 0 ? fleet::ModelState::kActive : fleet::ModelState::kReady;
+  status.host_bytes = Bytes(5000);
+  status.device_bytes = Bytes(3000);
   return status;
 }
 
@@ -103,6 +106,7 @@ request::Observation ScriptedFleet::observe() const {
   request::Observation seen;
   seen.requests_running = running();
   seen.frames_total = 10;
+  seen.link_bytes = Bytes(9000);
   seen.hung = hung;
   if (lost) seen.lost = "GPU 0 is lost: planted";
   return seen;
@@ -152,7 +156,7 @@ std::vector<request::Output> ScriptedFleet::step() {
 request::Output ScriptedFleet::advance(RequestId id, Running& running) {
   request::Output output;
   output.request = id;
-  const Script& script = running.script;
+  Script& script = running.script;
   const std::size_t size = script.tokens.size();
   for (std::size_t i = 0; i < script.tokens_per_output && !running.cancelled; ++i) {
     if (running.next >= size && !script.endless) break;
@@ -164,6 +168,7 @@ request::Output ScriptedFleet::advance(RequestId id, Running& running) {
   }
   output.cached_prompt = Tokens(script.cached);
   output.queued = script.queued;
+  output.switched = std::exchange(script.switched, std::nullopt);
   output.finished = running.cancelled || (running.next >= size && !script.endless);
   if (!output.finished) return output;
   output.reason = running.cancelled ? request::FinishReason::kCancelled : script.reason;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -28,6 +29,7 @@ struct Script {
   float logprob = -0.5f;
   std::int64_t cached = 0;
   Nanos queued{-1};
+  std::optional<request::ModelSwitch> switched;  // goes with the first output
 };
 
 // A script that says `text`, a token a byte.

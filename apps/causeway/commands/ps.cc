@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "bench/sse_client.h"
+#include "commands/command.h"
+
+namespace causeway::app {
+namespace {
+
+struct Row {
+  std::string model, state;
+  std::int64_t host_bytes = 0, device_bytes = 0, running = 0, waiting = 0;
+};
+
+// A field of an answer from outside: 0 when it is not there, or no number.
+std::int64_t number(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+std::string text(const nlohmann::json& object, const char* name, const char* otherwise) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+
+Result<std::vector<Row>> read_rows(const std::string& body) {
+  const auto listing = nlohmann::json::parse(body, nullptr, false);
+  if (!listing.is_object() || !listing.contains("data") || !listing["data"].is_array()) {
+    return corrupt("the answer to /models is not a list of models; is it a Causeway server?");
+  }
+  std::vector<Row> rows;
+  for (const auto& model : listing["data"]) {
+    if (!model.is_object()) continue;
+    Row row{.model = text(model, "id", "?"), .state = text(model, "status", "?")};
+    row.running = number(model, "requests_running");
+    row.waiting = number(model, "requests_waiting");
+    const auto bytes = model.find("resident_bytes");
+    if (bytes != model.end() && bytes->is_object()) {
+      row.host_bytes = number(*bytes, "host");
+      row.device_bytes = number(*bytes, "device");
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string human(std::int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", value * 1e-9);
+  if (bytes >= 1'000'000) return fmt::format("{:.2f} MB", value * 1e-6);
+  return fmt::format("{} B", bytes);
+}
+
+void print_table(const std::vector<Row>& rows) {
+  std::size_t width = std::string_view("model").size();
+  for (const Row& row : rows) width = std::max(width, row.model.size());
+  fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}\n", "model", width, "state", "host",
+             "device", "running", "waiting");
+  for (const Row& row : rows) {
+    fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}\n", row.model, width, row.state,
+               human(row.host_bytes), human(row.device_bytes), row.running, row.waiting);
+  }
+}
+
+class Ps final : public Command {
+ public:
+  explicit Ps(CLI::App& parent)
+      : Command(parent, "ps", "List the models of a running server: state, bytes, requests") {
+    options().add_option("--url", url_, "of the server")->capture_default_str();
+    options().add_option("--api-key", api_key_, "sent as a bearer token");
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(bench::Endpoint endpoint, bench::parse_base_url(url_, api_key_));
+    if (endpoint.prefix.empty()) endpoint.prefix = "/v1";
+    CAUSEWAY_ASSIGN(const std::string body, bench::get(endpoint, "/models", seconds(10)));
+    CAUSEWAY_ASSIGN(const auto rows, read_rows(body));
+    print_table(rows);
+    return {};
+  }
+
+ private:
+  std::string url_ = "http://127.0.0.1:8000";
+  std::string api_key_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_ps(CLI::App& parent) { return std::make_unique<Ps>(parent); }
+
+}  // namespace causeway::app

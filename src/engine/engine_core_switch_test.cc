@@ -1,0 +1,145 @@
+// What the core tells of models whose weights come and go.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "engine/testing/core_requests.h"
+#include "engine/testing/fake_executor.h"
+
+namespace causeway::engine {
+namespace {
+
+constexpr Bytes kExtent = mib(32);
+
+// Copies end when the test says so.
+class HandMover final : public weights::WeightMover {
+ public:
+  void submit(std::span<const weights::WeightCommand> commands) override {
+    for (const weights::WeightCommand& command : commands) {
+      if (command.kind == weights::WeightCommand::Kind::kBring) brought_.push_back(command);
+    }
+  }
+  std::vector<weights::WeightEvent> poll() override { return std::exchange(events_, {}); }
+  bool issued(ModelId) const override { return true; }
+  const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
+
+  void arrive() {
+    for (const weights::WeightCommand& bring : std::exchange(brought_, {})) {
+      events_.push_back({bring.model, bring.group, bring.arrival, {}});
+    }
+  }
+
+ private:
+  std::vector<weights::WeightCommand> brought_;
+  std::vector<weights::WeightEvent> events_;
+};
+
+// Two models of two extents each, and room for one.
+class SwitchTest : public ::testing::Test {
+ protected:
+  SwitchTest() {
+    for (const ModelId model : {ModelId(1), ModelId(2)}) EXPECT_TRUE(add(model).ok());
+  }
+
+  Status add(ModelId model, bool pinned = false) {
+    ModelFacts facts = kFacts;
+    facts.pinned = pinned;
+    facts.weights.groups = {{.offset = Bytes(0), .bytes = kExtent},
+                            {.offset = kExtent, .bytes = kExtent / 2},
+                            {.offset = kExtent + kExtent / 2,
+                             .bytes = kExtent / 4,
+                             .readable_at_home = true}};
+    facts.weights.layout_groups = {0, 1, 2};
+    return core_.add_model(model, facts);
+  }
+
+  void ask(std::int64_t id, ModelId model, Nanos now) {
+    request::Request request = make_request(id, 3, 2);
+    request.model = model;
+    request.arrival = now;
+    ASSERT_TRUE(core_.submit(std::move(request), now).ok());
+  }
+
+  // Runs what can be run at `now`.
+  std::vector<request::Output> run(Nanos now) {
+    while (core_.start_step(now)) core_.finish_step(*executor_.wait(Nanos(0)), now);
+    return core_.take_outputs();
+  }
+
+  Bytes cached(ModelId model) {
+    for (const auto& [id, seen] : core_.observe_models()) {
+      if (id == model) return seen.weights_cached;
+    }
+    return {};
+  }
+
+  HandMover mover_;
+  weights::WeightCache cache_{{.extent = kExtent, .extents = 2, .link_bytes_per_second = 48 << 20},
+                              mover_};
+  FakeExecutor executor_;
+  EngineCore core_{{.frames = 64, .schedule = {}, .step_start = StepStart::kAllCached},
+                   executor_,
+                   &cache_};
+};
+
+TEST_F(SwitchTest, TheFirstTokenTellsHowLongItTook) {
+  ask(1, ModelId(1), millis(10));
+  EXPECT_TRUE(run(millis(10)).empty());
+  ask(2, ModelId(1), millis(200));  // comes along
+  EXPECT_EQ(cached(ModelId(1)), Bytes(0));
+  mover_.arrive();
+  const auto outputs = run(millis(510));
+  ASSERT_EQ(outputs.size(), 4u);
+  ASSERT_TRUE(outputs[0].switched.has_value());
+  EXPECT_EQ(outputs[0].switched->missing, kExtent + kExtent / 2);
+  EXPECT_EQ(outputs[0].switched->predicted, seconds(1));
+  EXPECT_EQ(outputs[0].switched->took, millis(500));
+  for (std::size_t i = 1; i < outputs.size(); ++i) EXPECT_FALSE(outputs[i].switched) << i;
+  EXPECT_EQ(cached(ModelId(1)), kExtent + kExtent / 2 + kExtent / 4);
+  EXPECT_EQ(core_.observe().weights_cached, cached(ModelId(1)));
+
+  ask(3, ModelId(1), seconds(1));
+  for (const auto& output : run(seconds(1))) EXPECT_FALSE(output.switched) << "nothing was missing";
+}
+
+TEST_F(SwitchTest, EveryModelHasItsOwn) {
+  ask(1, ModelId(1), millis(10));
+  run(millis(10));
+  mover_.arrive();
+  run(millis(20));
+  ask(2, ModelId(2), seconds(1));
+  run(seconds(1));
+  EXPECT_EQ(cached(ModelId(1)), Bytes(0)) << "it gave way";
+  mover_.arrive();
+  const auto outputs = run(seconds(3));
+  ASSERT_FALSE(outputs.empty());
+  ASSERT_TRUE(outputs[0].switched.has_value());
+  EXPECT_EQ(outputs[0].switched->took, seconds(2));
+}
+
+TEST_F(SwitchTest, NobodyWaitsForASwitchWhoseRequestsWereCancelled) {
+  ask(1, ModelId(1), millis(10));
+  run(millis(10));
+  core_.cancel(RequestId(1), millis(20));
+  mover_.arrive();
+  run(millis(30));
+  ask(2, ModelId(1), seconds(9));
+  for (const auto& output : run(seconds(9))) EXPECT_FALSE(output.switched);
+}
+
+TEST_F(SwitchTest, PinnedModelsStay) {
+  ASSERT_TRUE(core_.remove_model(ModelId(1)).ok());
+  ASSERT_TRUE(add(ModelId(1), /*pinned=*/true).ok());
+  ask(1, ModelId(1), millis(10));
+  run(millis(10));
+  mover_.arrive();
+  run(millis(20));
+  ask(2, ModelId(2), seconds(1));
+  const auto outputs = run(seconds(1));
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].reason, request::FinishReason::kError) << "there is no room for both";
+  EXPECT_GE(cached(ModelId(1)), kExtent + kExtent / 2);
+}
+
+}  // namespace
+}  // namespace causeway::engine

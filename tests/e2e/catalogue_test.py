@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""A catalogue that is larger than what may hold it: the device's cache, or host memory."""
+
+import re
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from running_server import TINY_MEMORY, RunningServer, make_model, run_causeway
+
+PROMPT = "The quick brown fox jumps over the lazy dog."
+MODELS = ("a", "b", "c")
+# A tiny model takes one extent of 32 MiB of the cache.
+TWO_CACHED = ("--weights-memory-bytes", "64mb")
+
+
+def metric(text, name, **labels):
+    """The sum of the series of a metric that have these labels."""
+    total, found = 0.0, False
+    for line in text.splitlines():
+        match = re.match(r"causeway:%s(?:{(.*)})? (\S+)$" % name, line)
+        if match and all(f'{key}="{value}"' in (match[1] or "") for key, value in labels.items()):
+            total, found = total + float(match[2]), True
+    assert found, (name, labels)
+    return total
+
+
+class Catalogue(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = Path(cls.folder.name)
+        for seed, name in enumerate(MODELS):
+            make_model(cls.root / name, seed=seed + 1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def answers(self, server, rounds=1):
+        """Of every model, asked by turns; each must answer the same in every round."""
+        texts = {}
+        for _ in range(rounds):
+            for model in MODELS:
+                answer = server.complete(model, PROMPT, max_tokens=8, temperature=0,
+                                         ignore_eos=True)
+                text = answer["choices"][0]["text"]
+                self.assertEqual(texts.setdefault(model, text), text)
+        return texts
+
+    def listing(self, server):
+        status, models = server.request("/v1/models")
+        self.assertEqual(status, 200)
+        return {model["id"]: model for model in models["data"]}
+
+    def settled_listing(self, server):
+        """When nothing moves any more: what was on its way comes after the last answer."""
+        before, after = None, self.listing(server)
+        while before != after:
+            time.sleep(0.2)
+            before, after = after, self.listing(server)
+        return after
+
+    def test_two_of_three_are_cached_and_all_answer(self):
+        with RunningServer("--models-dir", self.root, *TINY_MEMORY) as server:
+            expected = self.answers(server)
+        self.assertEqual(len(set(expected.values())), 3)
+        with RunningServer("--models-dir", self.root, *TINY_MEMORY, *TWO_CACHED) as server:
+            self.assertEqual(self.answers(server, rounds=3), expected)
+            self.at_once(server, expected)
+
+            models = self.settled_listing(server)
+            for model in models.values():
+                self.assertEqual(model["status"], "ready")
+                self.assertGreater(model["resident_bytes"]["host"], 0)
+                self.assertEqual(model["requests_running"] + model["requests_waiting"], 0)
+            cached = [m["resident_bytes"]["device"] for m in models.values()]
+            self.assertEqual(sum(bytes_ > 0 for bytes_ in cached), 2, cached)
+
+            _, metrics = server.request("/metrics")
+            for name, model in models.items():
+                for tier, resident in model["resident_bytes"].items():
+                    self.assertEqual(
+                        metric(metrics, "model_resident_bytes", model_name=name, tier=tier),
+                        resident)
+            self.assertGreater(metric(metrics, "link_bytes_total", purpose="weights",
+                                      direction="in"), sum(cached))
+            self.assertGreaterEqual(metric(metrics, "model_switch_seconds_count"), 7)
+            self.assertTrue(any(re.search(r"switched to [abc]: .* predicted", line)
+                                for line in server.log))
+            self.ps(server)
+
+    def at_once(self, server, expected):
+        wrong = []
+
+        def ask(model):
+            answer = server.complete(model, PROMPT, max_tokens=8, temperature=0, ignore_eos=True)
+            if answer["choices"][0]["text"] != expected[model]:
+                wrong.append(model)
+        threads = [threading.Thread(target=ask, args=(MODELS[i % 3],)) for i in range(18)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def ps(self, server):
+        done = run_causeway("ps", "--url", server.url)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0].split(),
+                         ["model", "state", "host", "device", "running", "waiting"])
+        self.assertEqual([line.split()[:2] for line in lines[1:]],
+                         [[model, "ready"] for model in MODELS])
+
+    def test_ps_sends_its_key(self):
+        with RunningServer(self.root / "a", *TINY_MEMORY, "--api-key", "key") as server:
+            for arguments, status in ((["--api-key", "key"], 0), ([], 1)):
+                done = run_causeway("ps", "--url", server.url, *arguments)
+                self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn("API key", done.stderr)
+
+    def test_ps_without_a_server_says_so(self):
+        done = run_causeway("ps", "--url", "http://127.0.0.1:1")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "cannot reach 127.0.0.1:1: .*; is the server running")
+        self.assertNotEqual(run_causeway("ps", "--url", "ftp://x").returncode, 0)
+
+    def pool_for(self, models):
+        with RunningServer(self.root / "a", *TINY_MEMORY) as server:
+            server.complete("a", "x", max_tokens=1)
+            return models * self.listing(server)["a"]["resident_bytes"]["host"] + 1000
+
+    def test_models_give_way_in_a_pool_for_two(self):
+        memory = (*TINY_MEMORY[:4], "--pool-memory-bytes", self.pool_for(2))
+        with RunningServer("--models-dir", self.root, *memory, "--pin", "a") as server:
+            self.answers(server, rounds=3)
+            models = self.listing(server)
+            self.assertEqual({name: model["status"] for name, model in models.items()},
+                             {"a": "ready", "b": "unloaded", "c": "ready"})
+            self.assertEqual(models["b"]["resident_bytes"]["host"], 0)
+            self.assertTrue(any("unloaded b" in line for line in server.log))
+            self.assertFalse(any("unloaded a" in line for line in server.log))
+            self.assertFalse(any("error" in line for line in server.log), server.log)
+            self.assertEqual(sum("are loaded when asked for" in line for line in server.log), 1)
+
+    def test_options_that_contradict_each_other_name_the_numbers(self):
+        every = ("--models-dir", self.root)
+        one = (self.root / "a",)
+        cases = [
+            ((*every, *TINY_MEMORY, "--pin", "z"), 2, r"--pin z: .* a, b, c"),
+            ((*every, *TINY_MEMORY, *TWO_CACHED, "--pin", "a", "--pin", "b", "--pin", "c"), 1,
+             r"pinned models take 96 MiB together.* 64 MiB.*--weights-memory-bytes"),
+            ((*every, *TINY_MEMORY[:4], "--pool-memory-bytes", "300kb", "--pin", "a", "--pin", "b"),
+             1, r"pinned models take \d+ KiB together.* 300 KiB .*--pool-memory-bytes"),
+            ((*one, *TINY_MEMORY, "--weights-memory-bytes", "8tb"), 1,
+             r"--weights-memory-bytes 8388608 MiB .* has left"),
+            ((*one, *TINY_MEMORY[:4], "--pool-memory-bytes", "64kb"), 1,
+             r"needs \d+ KiB.*pool's 64 KiB.*--pool-memory-bytes"),
+        ]
+        for arguments, status, message in cases:
+            done = run_causeway("serve", "--port", 0, "--device", "cpu", *arguments)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertRegex(done.stderr.splitlines()[-1], message)
+
+    def test_a_cache_that_is_less_than_a_model_is_an_error(self):
+        with tempfile.TemporaryDirectory() as folder:
+            large = make_model(Path(folder) / "large", vocab=150_000)
+            done = run_causeway("serve", large, "--port", 0, "--device", "cpu", *TINY_MEMORY,
+                                "--weights-memory-bytes", "32mb")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.splitlines()[-1],
+                         r"take \d+ MiB of the device, and --weights-memory-bytes allows 32 MiB")
+
+
+if __name__ == "__main__":
+    unittest.main()
