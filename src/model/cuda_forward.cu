@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,8 @@ CudaShare other(CudaShare share) {
 // A stream takes some thousand operations; a launch behind them would hold up the driver, and with
 // it the copies that the stream waits for. So no more layers than these are enqueued behind a wait.
 constexpr std::int64_t kLayersAhead = 8;
-constexpr Nanos kStagedMax = seconds(60);  // until a group must be there
+constexpr std::int64_t kShapesMax = 65'536;  // that are remembered
+constexpr Nanos kStagedMax = seconds(60);    // until a group must be there
 
 constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
 
@@ -132,13 +134,15 @@ class CudaForward::State {
     if (view.place == weights::WeightPlace::kCached) return {};
     return reads_->steps->wait(*view.ready, view.value);
   }
-  // Returns, on the host, when a layer that many layers before this one is there.
-  Status keep_close(std::int64_t layer) {
-    if (reads_->where.empty() || layer < kLayersAhead) return {};
-    const auto group = static_cast<std::size_t>(layer_group(layer - kLayersAhead));
-    const weights::WeightView& view = reads_->where[group];
+  // Returns, on the host, when the group is there.
+  Status wait_for_group(int group) const {
+    if (reads_->where.empty()) return {};
+    const weights::WeightView& view = reads_->where[static_cast<std::size_t>(group)];
     if (view.place != weights::WeightPlace::kStaged) return {};
-    return view.ready->wait(view.value, kStagedMax).with_context("weights of a layer");
+    return view.ready->wait(view.value, kStagedMax).with_context("weights on their way");
+  }
+  Status keep_close(std::int64_t layer) const {
+    return layer < layers_ahead_ ? Status() : wait_for_group(layer_group(layer - layers_ahead_));
   }
   // Its rows are gathered, and may be where they are.
   const std::byte* embedding() const {
@@ -150,7 +154,19 @@ class CudaForward::State {
     return embedding_home_;
   }
 
+  // The first use of a kernel loads it, which may wait for all that the GPU has to do: then nothing
+  // of that may wait for a copy that is still to be made. So steps of a shape that has not run yet
+  // are enqueued as their weights arrive.
   Status enqueue() {
+    const std::array<std::int64_t, 4> shape = {shape_.rows, shape_.decode, shape_.sampled,
+                                               shape_.brief ? 1 : 0};
+    layers_ahead_ = shapes_run_.contains(shape) ? kLayersAhead : 0;
+    CAUSEWAY_TRY(enqueue_layers());
+    if (std::ssize(shapes_run_) < kShapesMax) shapes_run_.insert(shape);
+    return {};
+  }
+
+  Status enqueue_layers() {
     pending_ = nullptr;
     spent_ = {};
     in_front_ = behind_others();
@@ -369,8 +385,11 @@ class CudaForward::State {
 
   // logits of the sampled rows only.
   Status head() {
-    CAUSEWAY_TRY(await_group(head_group(config_)));
-    if (config_.tied_embeddings) CAUSEWAY_TRY(await_group(kEmbeddingGroup));
+    for (const int group : {head_group(config_), kEmbeddingGroup}) {
+      if (group == kEmbeddingGroup && !config_.tied_embeddings) continue;
+      if (layers_ahead_ == 0) CAUSEWAY_TRY(wait_for_group(group));
+      CAUSEWAY_TRY(await_group(group));
+    }
     CAUSEWAY_TRY(norm(weights_.norm, shape_.sampled, table(at_.sampled)));
     return linear({.x = a_.normed,
                    .k = config_.hidden,
@@ -394,6 +413,8 @@ class CudaForward::State {
   const std::byte* captured_kv_ = nullptr;
   mutable std::array<std::optional<int>, kernels::attention::kFewSequences + 1> clusters_;
 
+  std::set<std::array<std::int64_t, 4>> shapes_run_;  // rows, decode, sampled, brief
+
   // Of the step that is being enqueued.
   float* pending_ = nullptr;               // parts of the last layer's product that x still lacks
   kernels::SpentList spent_ = {};          // for the next norm
@@ -402,6 +423,7 @@ class CudaForward::State {
   KvMemory kv_;
   kernels::CudaStream stream_ = nullptr;
   const CudaStepWeights* reads_ = nullptr;
+  std::int64_t layers_ahead_ = 0;  // of what has arrived, that may be enqueued
   const std::int32_t* tables_ = nullptr;
   TableOffsets at_;
 };
