@@ -25,7 +25,6 @@ namespace {
 constexpr Nanos kPatience = seconds(120);
 constexpr Tokens kContext(4096);
 
-// The first time of one request, and when it was asked.
 struct Asked {
   RequestId id;
   Nanos at;
@@ -97,21 +96,10 @@ Status Bench::open() {
 }
 
 Status Bench::add(ModelId id) {
-  CAUSEWAY_ASSIGN(const model::ModelCard card, slice_->card(config_of(id.value)));
-  CAUSEWAY_TRY(home_.pool.make(id, card.layout,
-                               [](std::span<std::byte> memory) {
-                                 fill_model(memory);
-                                 return Status();
-                               },
-                               {.home_taken = [&](device::HostAddress address, Bytes bytes) {
-                                 return slice_->reach(address, bytes, {});
-                               }}));
+  CAUSEWAY_ASSIGN(const model::ModelCard card,
+                  add_random_model(id, config_of(id.value), kContext, home_, *slice_));
   weights_ += card.layout.bytes;
-  CAUSEWAY_ASSIGN(auto home, home_.pool.pin(id));
-  CAUSEWAY_ASSIGN(
-      const engine::ModelFacts facts,
-      slice_->attach({.id = id, .card = card, .home = std::move(home), .max_model_len = kContext}));
-  return slice_->engine().add_model(id, facts);
+  return {};
 }
 
 Result<Asked> Bench::ask(Random& random) {

@@ -5,10 +5,13 @@
 #include <cstring>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "kernels/bench/machine_limits.h"
+#include "slice/model_home.h"
+#include "slice/slice.h"
 
 namespace causeway::bench {
 
@@ -50,6 +53,28 @@ inline void fill_model(std::span<std::byte> memory) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// A model of random weights, made at home, attached to the slice and told to its engine.
+inline Result<model::ModelCard> add_random_model(ModelId id, const model::ModelConfig& config,
+                                                 Tokens max_model_len, slice::ModelHome& home,
+                                                 slice::Slice& slice) {
+  CAUSEWAY_ASSIGN(model::ModelCard card, slice.card(config));
+  CAUSEWAY_TRY(home.pool.make(id, card.layout,
+                              [](std::span<std::byte> memory) {
+                                fill_model(memory);
+                                return Status();
+                              },
+                              {.home_taken = [&](device::HostAddress address, Bytes bytes) {
+                                return slice.reach(address, bytes, {});
+                              }}));
+  CAUSEWAY_ASSIGN(auto pinned, home.pool.pin(id));
+  CAUSEWAY_ASSIGN(
+      const engine::ModelFacts facts,
+      slice.attach(
+          {.id = id, .card = card, .home = std::move(pinned), .max_model_len = max_model_len}));
+  CAUSEWAY_TRY(slice.engine().add_model(id, facts));
+  return card;
 }
 
 }  // namespace causeway::bench

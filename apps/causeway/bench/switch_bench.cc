@@ -139,23 +139,11 @@ Status Bench::open() {
 }
 
 Status Bench::add(ModelId id) {
-  CAUSEWAY_ASSIGN(const model::ModelCard card, slice_->card(settings_.config));
+  const Tokens context(settings_.neighbour_context + 8192);
+  CAUSEWAY_ASSIGN(const model::ModelCard card,
+                  add_random_model(id, settings_.config, context, home_, *slice_));
   crossing_ = needed_bytes(card);
-  CAUSEWAY_TRY(home_.pool.make(id, card.layout,
-                               [](std::span<std::byte> memory) {
-                                 fill_model(memory);
-                                 return Status();
-                               },
-                               {.home_taken = [&](device::HostAddress address, Bytes bytes) {
-                                 return slice_->reach(address, bytes, {});
-                               }}));
-  CAUSEWAY_ASSIGN(auto home, home_.pool.pin(id));
-  CAUSEWAY_ASSIGN(const engine::ModelFacts facts,
-                  slice_->attach({.id = id,
-                                  .card = card,
-                                  .home = std::move(home),
-                                  .max_model_len = Tokens(settings_.neighbour_context + 8192)}));
-  return slice_->engine().add_model(id, facts);
+  return {};
 }
 
 // What the copy engine gives: one batch of copies from a model's home to memory of the arena.
