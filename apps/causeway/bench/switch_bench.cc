@@ -69,6 +69,7 @@ class Bench {
   Status beside_neighbour(SwitchReport& report);
   Result<std::vector<RequestId>> start_neighbour();
   Status stop_neighbour(const std::vector<RequestId>& requests);
+  // Between their tokens: every gap of which a part lies in the time.
   Samples gaps_of(const std::vector<RequestId>& requests, Nanos from, Nanos to);
 
   struct Asked {
@@ -305,7 +306,7 @@ Samples Bench::gaps_of(const std::vector<RequestId>& requests, Nanos from, Nanos
   for (const RequestId id : requests) {
     const TokenTimes times = sink_.of(id);
     for (std::size_t i = 1; i < times.at.size(); ++i) {
-      if (times.at[i - 1] < from || times.at[i] > to) continue;
+      if (times.at[i] <= from || times.at[i - 1] >= to) continue;
       gaps.add(to_millis(times.at[i] - times.at[i - 1]));
     }
   }
@@ -325,7 +326,11 @@ Status Bench::beside_neighbour(SwitchReport& report) {
     from = clock_.now();
     CAUSEWAY_ASSIGN(const Asked asked, ask(ModelId(1 + i % 2), settings_.prompt, 1));
     if (!whole(asked)) continue;
-    const Samples gaps = gaps_of(neighbour, from, clock_.now());
+    const Nanos to = clock_.now();
+    // The gap that the prefill makes ends with the neighbour's next token.
+    const std::size_t seen = sink_.of(neighbour.front()).at.size();
+    CAUSEWAY_TRY(status_of(sink_.wait(neighbour.front(), seen + 2, kPatience)));
+    const Samples gaps = gaps_of(neighbour, from, to);
     firsts.add(asked.first);
     there.add(asked.there);
     worst.add(gaps.most());
