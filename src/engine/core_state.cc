@@ -104,6 +104,9 @@ request::Batch EngineCore::State::make_batch(const StepInFlight& step) {
 }
 
 void EngineCore::State::update_weights(Nanos now) {
+  awaiting_weights = false;
+  weights_look.reset();
+  if (cache == nullptr) return;
   demand.clear();
   for (auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
@@ -125,12 +128,23 @@ void EngineCore::State::update_weights(Nanos now) {
   }
 }
 
+Nanos EngineCore::State::in_flight_for(Nanos now) const {
+  Nanos sum{};
+  for (std::int64_t id = steps_ended; id < steps_started; ++id) {
+    const StepInFlight& step = steps[slot_of(id)];
+    const Nanos since = id == steps_ended ? now - step.started : Nanos(0);
+    sum += std::max(step.computes - since, Nanos(0));
+  }
+  return sum;
+}
+
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   if (cache == nullptr || !cache->knows(model)) return true;
   Nanos computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model));
-  if (options.step_start == StepStart::kAllCached) computes = Nanos(0);
+  Nanos begins = now + in_flight_for(now);
+  if (options.step_start == StepStart::kAllCached) computes = begins = Nanos(0);
   if (options.step_start == StepStart::kAtOnce) computes = seconds(86'400);
-  const auto readiness = cache->readiness(model, computes, now);
+  const auto readiness = cache->readiness(model, computes, std::max(begins, now));
   if (readiness.now) return true;
   awaiting_weights = true;
   if (readiness.at) weights_look = std::min(weights_look.value_or(*readiness.at), *readiness.at);
@@ -158,6 +172,7 @@ void EngineCore::State::launch(Nanos now) {
   step.refused.clear();
   step.weights.clear();
   request::Batch batch = make_batch(step);
+  step.computes = models.at(batch.model).facts.step_of(Tokens(std::ssize(batch.tokens)));
   std::int64_t row = 0;
   for (const schedule::Run& run : step.decision.runs) {
     Sequence& sequence = sequence_of(run.request);

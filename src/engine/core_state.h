@@ -28,7 +28,7 @@ struct Sequence {
   schedule::Handle handle;
   // By step in flight (StepId modulo kStepsInFlightMax), its place there; -1: not part of it.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
-  std::int64_t sampled_row = -1;  // in the newest step that samples it
+  std::int64_t sampled_row = -1;                 // in the newest step that samples it
   std::optional<request::ModelSwitch> switched;  // goes out with its next token
 
   std::int64_t output_tokens() const {
@@ -51,7 +51,8 @@ struct ModelEntry {
 
 struct StepInFlight {
   StepId id;
-  Nanos started;  // or, if later, when the one before it ended
+  Nanos started;   // or, if later, when the one before it ended
+  Nanos computes;  // as long as it is expected to
   schedule::Decision decision;
   std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended meanwhile
   std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
@@ -87,6 +88,9 @@ class EngineCore::State {
     return in_flight() < steps_in_flight_max &&
            (in_flight() == 0 || steps[slot_of(steps_started - 1)].refused.empty());
   }
+
+  // How long what is in flight is expected to take yet.
+  Nanos in_flight_for(Nanos now) const;
 
   // When the oldest step is taken to hang.
   std::optional<Nanos> step_deadline() const {

@@ -20,7 +20,7 @@ namespace causeway::engine {
 namespace {
 
 // While a step runs, the loop looks for new requests and cancellations this often.
-constexpr Nanos kInboxPoll = millis(5);
+constexpr Nanos kInboxPoll = millis(1);
 // While it waits for weights, of which it also hears by poke().
 constexpr Nanos kWeightsPoll = millis(50);
 // While it stops, an engine looks this often whether its loop is held.

@@ -96,11 +96,11 @@ void EngineCore::cancel_all(Nanos now) {
 bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 
 bool EngineCore::start_step(Nanos now) {
+  // Weights come and go also while no step may start.
+  if (!state_->may_start()) state_->update_weights(now);
   while (state_->may_start()) {
     schedule::Decision& decision = state_->next().decision;
-    state_->awaiting_weights = false;
-    state_->weights_look.reset();
-    if (state_->cache != nullptr) state_->update_weights(now);
+    state_->update_weights(now);
     state_->scheduler.schedule(now, state_->kv, decision,
                                [&](ModelId model) { return state_->weights_allow(model, now); });
     if (!decision.model.valid()) {

@@ -1,6 +1,8 @@
 #include "simulate/simulated_mover.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/check.h"
 #include "weights/command_order.h"
@@ -83,16 +85,38 @@ void SimulatedMover::bring(Model& model, const WeightCommand& command) {
   }
   const std::optional<Copy>& before = model.copies[group];
   if (before && before->ends > clock_.now()) blame("a group is brought while it arrives");
-  busy_until_ = std::max(busy_until_, clock_.now()) + takes(brought.bytes);
   const bool failed = random_.chance(options_.error_rate);
-  model.copies[group] = Copy{.arrival = command.arrival, .ends = busy_until_, .failed = failed};
-  link_.push_back({.command = command, .ends = busy_until_, .failed = failed});
+  model.copies[group] = Copy{.arrival = command.arrival, .ends = Nanos(0), .failed = failed};
+  queue({.command = command,
+         .waits = brought.readable_at_home,
+         .takes = takes(brought.bytes),
+         .ends = Nanos(0),
+         .failed = failed});
+}
+
+// Behind all that have begun, and before those that wait unless it waits itself.
+void SimulatedMover::queue(Pending pending) {
+  const Nanos now = clock_.now();
+  auto place = link_.end();
+  while (!pending.waits && place != link_.begin()) {
+    const Pending& before = *std::prev(place);
+    if (!before.waits || before.ends - before.takes <= now) break;
+    --place;
+  }
+  place = link_.insert(place, std::move(pending));
+  Nanos free = place == link_.begin() ? idle_since_ : std::prev(place)->ends;
+  for (; place != link_.end(); ++place) {
+    place->ends = free = std::max(free, now) + place->takes;
+    const auto group = static_cast<std::size_t>(place->command.group);
+    models_.at(place->command.model).copies[group]->ends = free;
+  }
 }
 
 std::vector<weights::WeightEvent> SimulatedMover::poll() {
   std::vector<weights::WeightEvent> events;
   for (; !link_.empty() && link_.front().ends <= clock_.now(); link_.pop_front()) {
     const Pending& ended = link_.front();
+    idle_since_ = ended.ends;
     weights::WeightEvent& event = events.emplace_back();
     event.model = ended.command.model;
     event.group = ended.command.group;

@@ -3,8 +3,9 @@
 //
 //   submit() ─▶ one copy after the other: latency + bytes / rate ─▶ poll(), once the clock is there
 //
-// All ends are known when copies are submitted, so that a simulated step can ask when its groups
-// arrive. A copy that fails takes as long as one that succeeds.
+// The ends of copies of groups that a step waits for are known when they are submitted, so that a
+// simulated step can ask when its groups arrive. Groups that a step can read at home are overtaken
+// as long as their copies have not begun. A copy that fails takes as long as one that succeeds.
 //
 // It keeps account of the memory behind the models, and says what commands break: a group brought
 // to where no memory is, memory taken from a group that arrives, more of it than there is.
@@ -74,6 +75,8 @@ class SimulatedMover final : public weights::WeightMover {
   };
   struct Pending {
     weights::WeightCommand command;
+    bool waits = false;  // for all that are not of its kind
+    Nanos takes;
     Nanos ends;
     bool failed = false;
   };
@@ -81,14 +84,15 @@ class SimulatedMover final : public weights::WeightMover {
   void commit(Model& model, const weights::WeightCommand& command, bool wanted);
   void drop_groups(Model& model, std::int64_t extent);
   void bring(Model& model, const weights::WeightCommand& command);
+  void queue(Pending pending);
   void blame(const std::string& what);
 
   const SimulatedMoverOptions options_;
   const Clock& clock_;
   Random random_;
   std::map<ModelId, Model> models_;
-  std::deque<Pending> link_;  // as submitted; their ends are in order
-  Nanos busy_until_;
+  std::deque<Pending> link_;  // in the order of their ends
+  Nanos idle_since_;          // the end of the last copy that has left the link
   std::int64_t committed_ = 0;
   std::int64_t failures_ = 0;
   std::string violation_;

@@ -115,7 +115,8 @@ void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos n
   const bool served = there.groups.serves();
   there.groups.arrived(group);
   if (!served && there.groups.serves()) there.served_since = now;
-  if (there.groups.arriving() == 0) state_->end_arrival(there);
+  const bool required = there.groups.at(group).required;
+  if (there.groups.arriving(required) == 0) state_->end_arrival(there, required);
 }
 
 void Residency::failed(ModelId model, int group, std::uint32_t arrival, Nanos now) {
@@ -126,21 +127,22 @@ void Residency::failed(ModelId model, int group, std::uint32_t arrival, Nanos no
   if (required) lacking.poisoned = lacking.steps;
   lacking.groups.lose(group, required && lacking.steps > 0);
   (required ? lacking.under_way.required_failed : lacking.under_way.optional_failed) = true;
-  if (lacking.groups.arriving() == 0) state_->end_arrival(lacking);
+  if (lacking.groups.arriving(required) == 0) state_->end_arrival(lacking, required);
 }
 
-Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos now) const {
+Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos begins) const {
   const State::Model& asked = state_->at(model);
   if (asked.leaving || asked.gave_up || !asked.groups.steppable()) return {};
   if (asked.groups.serves()) return {.now = true, .at = {}};
   Bytes before, needed;
   for (const State::Copy& copy : state_->link) {
+    if (!copy.model->groups.at(copy.group).required) continue;  // overtaken
     before += copy.bytes;
-    if (copy.model == &asked && asked.groups.at(copy.group).required) needed = before;
+    if (copy.model == &asked) needed = before;
   }
   const Nanos there = state_->link_event + state_->copy_time(needed);
-  const Nanos at = std::max(there, now) - computes;
-  if (at <= now) return {.now = true, .at = {}};
+  const Nanos at = std::max(there, begins) - computes;
+  if (at <= begins) return {.now = true, .at = {}};
   return {.now = false, .at = at};
 }
 

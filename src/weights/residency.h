@@ -21,8 +21,10 @@
 //   whole turn since: two models do not swap for the sake of a third.
 // - Pinned models keep their place from when all that a step needs is cached; models with a step in
 //   flight are left to drain first ("leaving"), and are not stepped meanwhile.
-// - Groups that a step can read at home come along when no model waits for room, into free extents
-//   or those of models without requests that are asked for less than half as often.
+// - Groups that a step can read at home come one after the other when the link has nothing else to
+//   do and no model waits for room, into free extents or those of models without requests that are
+//   asked for less than half as often. Copies of required groups overtake them, and their model
+//   queues, gives way and is stepped as if they stayed at home.
 //
 // The wait of a model is bounded. With n models, arrivals that succeed and steps that end, a model
 // is served after at most the turns of the others, n arrivals, and 5 n of the longest steps. The
@@ -122,13 +124,14 @@ class Residency {
   void arrived(ModelId model, int group, std::uint32_t arrival, Nanos now);
   void failed(ModelId model, int group, std::uint32_t arrival, Nanos now);
 
-  // Whether a step that computes for `computes` may be submitted now; when not, and only time is
-  // missing, when to ask again (nullopt: after an event or a decide()).
+  // Whether a step that begins at `begins`, which is now or later, and computes for `computes` may
+  // be submitted; when not, and only time is missing, when it could begin (nullopt: ask again after
+  // an event or a decide()).
   struct Readiness {
     bool now = false;
     std::optional<Nanos> at;
   };
-  Readiness readiness(ModelId model, Nanos computes, Nanos now) const;
+  Readiness readiness(ModelId model, Nanos computes, Nanos begins) const;
 
   // Its requests are to end with an error: attempts_max arrivals failed in a row, which
   // clear_failure() forgets; or it does not fit (see fits()), which clear_failure() cannot change.

@@ -11,10 +11,10 @@ using Victims = Residency::State::Victims;
 
 void Residency::State::decide(Nanos now, std::vector<WeightCommand>& out) {
   brings_.clear();
-  for (auto& [id, model] : models) model.leaving = false;
+  for (auto& [id, model] : models) model.leaving = model.gave_room = false;
   shrink(now);
   start_arrivals(now);
-  bring_optional_alone(now);
+  bring_optional(now);
   for (auto& [id, model] : models) model.groups.append_decommits(id, out);
   for (auto& [id, model] : models) model.groups.append_commits(id, out);
   out.insert(out.end(), brings_.begin(), brings_.end());
@@ -35,7 +35,8 @@ void Residency::State::shrink(Nanos now) {
     if (model.steps > 0) {
       model.leaving = true;
     } else {
-      evict(model, now);
+      model.planned = std::min(model.planned, model.groups.cached_used());
+      if (model.planned > 0) evict(model, now);
     }
   }
 }
@@ -43,7 +44,9 @@ void Residency::State::shrink(Nanos now) {
 void Residency::State::start_arrivals(Nanos now) {
   while (arrivals_under_way() < options.arrivals_max) {
     Model* front = first_waiting();
-    if (front == nullptr) return;
+    // What has just been dropped is not brought again in the same breath: the arrival that it was
+    // dropped for ends before.
+    if (front == nullptr || front->gave_room) return;
     RoomWanted wanted;
     wanted.extents = front->groups.lacks_required() - (budget - used());
     wanted.taker = front;
@@ -55,15 +58,12 @@ void Residency::State::start_arrivals(Nanos now) {
 void Residency::State::begin_arrival(Model& model, Nanos now) {
   model.arrivals += 1;
   counters.arrivals += 1;
-  model.under_way = {};
   for (int group = 0; group < model.groups.size(); ++group) {
     const ResidentGroups::Group& missing = model.groups.at(group);
     if (!missing.required || missing.place != GroupPlace::kHome) continue;
     bring(model, group, now);
-    model.under_way.required = true;
     model.optional_attempts = 0;
   }
-  if (first_waiting() == nullptr) bring_optional(model, now);
 }
 
 void Residency::State::bring(Model& model, int group, Nanos now) {
@@ -77,34 +77,30 @@ void Residency::State::bring(Model& model, int group, Nanos now) {
   brings_.push_back(command);
 }
 
-// Of the arrival that begins now: the groups that a step can do without, as far as there is room.
-void Residency::State::bring_optional(Model& model, Nanos now) {
-  for (int group = 0; group < model.groups.size(); ++group) {
-    const ResidentGroups::Group& missing = model.groups.at(group);
-    if (missing.required || missing.needs_extents()) continue;
-    RoomWanted wanted;
-    wanted.extents = model.groups.lacks(group) - (budget - used());
-    wanted.taker = &model;
-    wanted.last = Victims::kIdle;
-    wanted.optional = true;
-    if (wanted.extents > 0 && !(plan_room(wanted, now) && execute_plan(now))) continue;
-    bring(model, group, now);
-    model.under_way.optional = true;
-  }
-}
-
-// When the link has nothing else to do.
-void Residency::State::bring_optional_alone(Nanos now) {
+// When the link has nothing else to do: one group that a step can do without.
+void Residency::State::bring_optional(Nanos now) {
   if (!link.empty() || first_waiting() != nullptr) return;
   for (auto& [id, model] : models) {
     if (model.requests == 0 || model.gave_up || model.leaving || !model.groups.serves()) continue;
     if (model.groups.all_cached() || model.optional_attempts >= options.attempts_max) continue;
-    const std::size_t before = brings_.size();
-    begin_arrival(model, now);
-    if (brings_.size() > before) return;
-    model.arrivals -= 1;  // there is no room
-    counters.arrivals -= 1;
+    if (bring_optional(model, now)) return;
   }
+}
+
+// False: there is no room.
+bool Residency::State::bring_optional(Model& model, Nanos now) {
+  int group = 0;
+  while (model.groups.at(group).place != GroupPlace::kHome) ++group;
+  RoomWanted wanted;
+  wanted.extents = model.groups.lacks(group) - (budget - used());
+  wanted.taker = &model;
+  wanted.last = Victims::kIdle;
+  wanted.optional = true;
+  if (wanted.extents > 0 && !(plan_room(wanted, now) && execute_plan(now))) return false;
+  model.arrivals += 1;
+  counters.arrivals += 1;
+  bring(model, group, now);
+  return true;
 }
 
 // Sets Model::planned of those whose room would be taken. False: not all that is wanted.
@@ -131,7 +127,8 @@ bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
 // What could be taken from a model as a victim of this kind, beside what is planned already.
 std::int64_t Residency::State::room_of(const Model& model, Victims kind, const RoomWanted& wanted,
                                        Nanos now) const {
-  if (&model == wanted.taker || pinned_down(model) || model.groups.arriving() > 0) return 0;
+  if (&model == wanted.taker || pinned_down(model) || model.groups.required_arriving() > 0)
+    return 0;
   if (wanted.optional) {
     const bool rarer = 2 * heat(model, now) < heat(*wanted.taker, now);
     if (!model.idle || !rarer || model.steps > 0 || kind != Victims::kIdle) return 0;
@@ -190,11 +187,11 @@ void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
       const std::int64_t useful = std::min(candidate.extents, wanted - sum);
       candidate.rank = rank_of(*candidate.model, kind, useful, now);
     }
-    const auto best = std::min_element(
-        candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
-          return std::tuple(a.rank, used(a), a.model->id) <
-                 std::tuple(b.rank, used(b), b.model->id);
-        });
+    const auto best = std::min_element(candidates_.begin(), candidates_.end(),
+                                       [&](const Candidate& a, const Candidate& b) {
+                                         return std::tuple(a.rank, used(a), a.model->id) <
+                                                std::tuple(b.rank, used(b), b.model->id);
+                                       });
     sum += best->extents;
     chosen_.push_back(*best);
     candidates_.erase(best);
@@ -206,17 +203,20 @@ void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
   }
 }
 
-// All or nothing. False: steps must end first; the victims are marked as leaving.
+// All or nothing. False: steps must end first, or a group arrive that is on its way; the victims
+// are marked as leaving.
 bool Residency::State::execute_plan(Nanos now) {
   bool drained = true;
   for (auto& [id, model] : models) {
     if (model.planned == 0) continue;
     if (model.plan_leaves) model.leaving = true;
-    if (model.steps > 0) drained = false;
+    if (model.steps > 0 || model.planned > model.groups.cached_used()) drained = false;
   }
   if (!drained) return false;
   for (auto& [id, model] : models) {
-    if (model.planned > 0) evict(model, now);
+    if (model.planned == 0) continue;
+    evict(model, now);
+    model.gave_room = true;
   }
   return true;
 }

@@ -55,6 +55,12 @@ struct NaiveModel {
   bool arrives() const {
     return std::count(places.begin(), places.end(), GroupPlace::kArriving) > 0;
   }
+  bool required_arrives() const {
+    for (int group = 0; group < size(); ++group) {
+      if (required(group) && places[index(group)] == GroupPlace::kArriving) return true;
+    }
+    return false;
+  }
 };
 
 struct NaiveCopy {
@@ -263,7 +269,7 @@ class History {
         ASSERT_EQ(residency_.place(id, group), back ? GroupPlace::kArriving : GroupPlace::kHome);
         ASSERT_TRUE(!back || committed_ > budget_ || pinned) << "dropped and brought at once";
         ASSERT_TRUE(model.steps.empty()) << "dropped under a step";
-        ASSERT_FALSE(model.arrives()) << "dropped while its model arrives";
+        ASSERT_FALSE(model.required_arrives()) << "dropped while its model arrives";
         ASSERT_FALSE(model.pinned && served) << "a pinned model left";
         model.place(group) = GroupPlace::kHome;
         ++dropped;
@@ -321,7 +327,7 @@ class History {
     for (const NaiveStep& step : model.steps) ASSERT_FALSE(step.reads.contains(command.group));
     const auto last = last_group.find(command.model);
     if (last == last_group.end()) {
-      ASSERT_FALSE(model.arrives()) << "two arrivals of one model";
+      ASSERT_FALSE(model.required_arrives()) << "two arrivals of one model";
       ASSERT_EQ(command.arrival, ++model.arrivals);
     } else {
       ASSERT_EQ(command.arrival, model.arrivals);
@@ -353,19 +359,20 @@ class History {
       model.place(ended.group) = GroupPlace::kCached;
       brought_ += model.groups[NaiveModel::index(ended.group)].bytes;
       residency_.arrived(ended.model, ended.group, ended.arrival, now_);
-      return take_lost_optional(ended.model, model);
+      if (model.required(ended.group)) take_lost_optional(ended.model, model);
+      return;
     }
     model.place(ended.group) = GroupPlace::kHome;
     for (NaiveStep& step : model.steps) {
       step.poisoned = step.poisoned || step.reads.contains(ended.group);
     }
     residency_.failed(ended.model, ended.group, ended.arrival, now_);
-    take_lost_optional(ended.model, model);
+    if (model.required(ended.group)) take_lost_optional(ended.model, model);
   }
 
   // When a required group of an arrival failed, its model keeps none that a step can do without.
   void take_lost_optional(ModelId id, NaiveModel& model) {
-    if (model.arrives() || model.serves()) return;
+    if (model.required_arrives() || model.serves()) return;
     for (int group = 0; group < model.size(); ++group) {
       if (model.required(group) || model.place(group) != GroupPlace::kCached) continue;
       ASSERT_EQ(residency_.place(id, group), GroupPlace::kHome);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 
@@ -31,7 +32,7 @@ std::int64_t Residency::State::committed() const {
 
 int Residency::State::arrivals_under_way() const {
   return static_cast<int>(std::count_if(models.begin(), models.end(), [](const auto& entry) {
-    return entry.second.groups.arriving() > 0;
+    return entry.second.groups.required_arriving() > 0;
   }));
 }
 
@@ -57,7 +58,7 @@ Residency::State::Model* Residency::State::first_waiting() {
   Model* first = nullptr;
   for (auto& [id, model] : models) {
     if (model.requests == 0 || model.gave_up || model.groups.serves()) continue;
-    if (model.groups.arriving() > 0 || model.groups.holds()) continue;
+    if (model.groups.required_arriving() > 0 || model.groups.holds()) continue;
     if (first != nullptr && first->ticket < model.ticket) continue;
     if (fits(model, pinned)) first = &model;
   }
@@ -95,18 +96,20 @@ Nanos Residency::State::end_copy(const Model& model, int group, std::uint32_t ar
   return time;
 }
 
-void Residency::State::end_arrival(Model& model) {
-  const Arrival& ended = model.under_way;
+void Residency::State::end_arrival(Model& model, bool required) {
+  Arrival& ended = model.under_way;
   if (ended.bytes.count > 0 && ended.time.count > 0) {
     rate_bytes = rate_bytes * kRateKept + static_cast<double>(ended.bytes.count);
     rate_seconds = rate_seconds * kRateKept + to_seconds(ended.time);
   }
-  if (ended.required_failed || ended.optional_failed) counters.failures += 1;
-  if (ended.optional)
-    model.optional_attempts = ended.optional_failed ? model.optional_attempts + 1 : 0;
-  if (!ended.required) return;
-  model.attempts = ended.required_failed ? model.attempts + 1 : 0;
-  if (!ended.required_failed) return;
+  ended.bytes = Bytes(0);
+  ended.time = Nanos(0);
+  const bool failed =
+      std::exchange(required ? ended.required_failed : ended.optional_failed, false);
+  if (failed) counters.failures += 1;
+  int& attempts = required ? model.attempts : model.optional_attempts;
+  attempts = failed ? attempts + 1 : 0;
+  if (!required || !failed) return;
   model.gave_up = model.attempts >= options.attempts_max;
   // What a step can do without is not kept by a model that cannot be stepped.
   for (int group = 0; group < model.groups.size(); ++group) {

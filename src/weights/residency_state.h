@@ -15,11 +15,11 @@ class Residency::State {
  public:
   static constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::min());
 
-  // What an arrival brings, and how that went.
+  // How an arrival goes.
   struct Arrival {
-    bool required = false, required_failed = false;
-    bool optional = false, optional_failed = false;
-    Bytes bytes;  // that it has brought
+    bool required_failed = false;
+    bool optional_failed = false;
+    Bytes bytes;  // brought since the rate was last taken
     Nanos time;   // the link's for that
   };
   struct Model {
@@ -35,6 +35,7 @@ class Residency::State {
 
     bool pinned = false;
     bool leaving = false;
+    bool gave_room = false;  // to another, in this decide()
     Nanos served_since{};
     Nanos left_at = kNever;  // when its turn was ended for another, if it waits since
 
@@ -42,7 +43,7 @@ class Residency::State {
     int poisoned = 0;  // the oldest of them
 
     std::uint32_t arrivals = 0;
-    Arrival under_way{};        // or the last
+    Arrival under_way{};
     int attempts = 0;           // arrivals in a row in which a required group failed
     int optional_attempts = 0;  // in which another did
     bool gave_up = false;
@@ -86,7 +87,8 @@ class Residency::State {
 
   // The copy's end is taken off the link, and the time since the link's last event is returned.
   Nanos end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now);
-  void end_arrival(Model& model);
+  // All of the model's copies of required groups have ended, or all others.
+  void end_arrival(Model& model, bool required);
 
   // residency_decide.cc.
   void decide(Nanos now, std::vector<WeightCommand>& out);
@@ -114,8 +116,8 @@ class Residency::State {
   void start_arrivals(Nanos now);
   void begin_arrival(Model& model, Nanos now);
   void bring(Model& model, int group, Nanos now);
-  void bring_optional(Model& model, Nanos now);
-  void bring_optional_alone(Nanos now);
+  void bring_optional(Nanos now);
+  bool bring_optional(Model& model, Nanos now);
 
   bool plan_room(const RoomWanted& wanted, Nanos now);
   std::int64_t room_of(const Model& model, Victims kind, const RoomWanted& wanted, Nanos now) const;

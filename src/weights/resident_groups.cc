@@ -62,6 +62,7 @@ void ResidentGroups::bring(int group, std::uint32_t arrival) {
   brought.place = GroupPlace::kArriving;
   brought.arrival = arrival;
   arriving_ += 1;
+  required_arriving_ += brought.required ? 1 : 0;
   use(brought);
 }
 
@@ -69,6 +70,7 @@ void ResidentGroups::arrived(int group) {
   Group& there = mutable_at(group);
   there.place = GroupPlace::kCached;
   arriving_ -= 1;
+  required_arriving_ -= there.required ? 1 : 0;
   cached_ += 1;
   required_cached_ += there.required ? 1 : 0;
 }
@@ -77,6 +79,7 @@ void ResidentGroups::lose(int group, bool hold) {
   Group& lost = mutable_at(group);
   if (lost.place == GroupPlace::kArriving) {
     arriving_ -= 1;
+    required_arriving_ -= lost.required ? 1 : 0;
   } else {
     cached_ -= 1;
     required_cached_ -= lost.required ? 1 : 0;
@@ -133,6 +136,13 @@ std::int64_t ResidentGroups::lacks(int group) const {
   return std::count(users_.begin() + one.first, users_.begin() + one.end, 0);
 }
 
+std::int64_t ResidentGroups::cached_used() const {
+  if (arriving_ == 0 && held_ == 0) return used_;
+  return used_ - count_extents([](const Group& group) {
+           return group.needs_extents() && group.place != GroupPlace::kCached;
+         });
+}
+
 std::int64_t ResidentGroups::optional_used() const {
   if (cached_ == required_cached_) return 0;
   return used_ - count_extents([](const Group& group) {
@@ -186,11 +196,12 @@ void ResidentGroups::append_commits(ModelId model, std::vector<WeightCommand>& o
 
 std::string ResidentGroups::check() const {
   std::vector<std::int32_t> users(users_.size());
-  int cached = 0, arriving = 0, held = 0, required_cached = 0;
+  int cached = 0, arriving = 0, held = 0, required_cached = 0, required_arriving = 0;
   for (const Group& group : groups_) {
     cached += group.place == GroupPlace::kCached ? 1 : 0;
     required_cached += group.required && group.place == GroupPlace::kCached ? 1 : 0;
     arriving += group.place == GroupPlace::kArriving ? 1 : 0;
+    required_arriving += group.required && group.place == GroupPlace::kArriving ? 1 : 0;
     held += group.held ? 1 : 0;
     if (group.held && group.place != GroupPlace::kHome) return "a group is held and not at home";
     if (!group.needs_extents()) continue;
@@ -198,7 +209,7 @@ std::string ResidentGroups::check() const {
   }
   if (users != users_) return "an extent's users are miscounted";
   if (cached != cached_ || required_cached != required_cached_ || arriving != arriving_ ||
-      held != held_) {
+      required_arriving != required_arriving_ || held != held_) {
     return "groups are miscounted";
   }
   if (used_ != std::ssize(users_) - std::count(users_.begin(), users_.end(), 0)) {

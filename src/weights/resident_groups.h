@@ -48,6 +48,10 @@ class ResidentGroups {
   bool steppable() const;  // every required group is cached or arriving
   bool holds() const { return held_ > 0; }
   int arriving() const { return arriving_; }
+  int required_arriving() const { return required_arriving_; }
+  int arriving(bool required) const {
+    return required ? required_arriving_ : arriving_ - required_arriving_;
+  }
   Bytes cached_bytes() const;
   Bytes required_bytes() const { return required_bytes_; }
 
@@ -58,6 +62,8 @@ class ResidentGroups {
   // That all required groups at home would take into use; that one group would.
   std::int64_t lacks_required() const;
   std::int64_t lacks(int group) const;
+  // That dropping all cached groups would make unused.
+  std::int64_t cached_used() const;
   // That dropping the cached groups that are not required would make unused.
   std::int64_t optional_used() const;
 
@@ -89,6 +95,7 @@ class ResidentGroups {
   int required_cached_ = 0;
   int cached_ = 0;
   int arriving_ = 0;
+  int required_arriving_ = 0;
   int held_ = 0;
   bool changed_ = false;  // used and committed may differ
 };

@@ -193,7 +193,8 @@ void TransferMover::bring(Model& model, const WeightCommand& command) {
                                     device::MemoryAddress::in_arena(
                                         device_.id(), model.range.offset() + group.offset),
                                     group.bytes}},
-                      .priority = device::CopyPriority::kWeightsAhead,
+                      .priority = group.readable_at_home ? device::CopyPriority::kPromotion
+                                                         : device::CopyPriority::kWeightsAhead,
                       .listener = &copy,
                       .signal = &semaphore,
                       .signal_value = command.arrival});

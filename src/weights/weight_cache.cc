@@ -12,9 +12,13 @@ CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep
   CachedModel model;
   for (const ReadingStep& step : reading) {
     const PlacedGroup& group = layout.groups.at(static_cast<std::size_t>(step.group));
-    model.groups.push_back(
-        {.offset = group.offset, .bytes = group.bytes, .readable_at_home = step.readable_at_home});
-    model.layout_groups.push_back(step.group);
+    const Bytes piece = step.readable_at_home ? kPieceBytes : group.bytes;
+    for (Bytes at; at < group.bytes; at += piece) {
+      model.groups.push_back({.offset = group.offset + at,
+                              .bytes = std::min(piece, group.bytes - at),
+                              .readable_at_home = step.readable_at_home});
+      model.layout_groups.push_back(step.group);
+    }
   }
   return model;
 }
@@ -40,7 +44,10 @@ Status WeightCache::check_fits(const CachedModel& cached) const {
 
 Status WeightCache::add_model(ModelId model, CachedModel cached) {
   CAUSEWAY_TRY(residency_.add_model(model, cached.groups));
-  models_.emplace(model, Entry{std::move(cached), ""});
+  const auto last = std::max_element(cached.layout_groups.begin(), cached.layout_groups.end());
+  const std::size_t groups =
+      last == cached.layout_groups.end() ? 0 : static_cast<std::size_t>(*last) + 1;
+  models_.emplace(model, Entry{std::move(cached), groups, ""});
   return {};
 }
 
@@ -71,11 +78,11 @@ void WeightCache::update(std::span<const ModelDemand> demand, Nanos now) {
   if (!commands_.empty()) mover_.submit(commands_);
 }
 
-Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos now) const {
+Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos begins) const {
   constexpr Nanos kLook = micros(200);
-  const Residency::Readiness readiness = residency_.readiness(model, computes, now);
+  const Residency::Readiness readiness = residency_.readiness(model, computes, begins);
   if (!readiness.now || mover_.issued(model)) return readiness;
-  return {.now = false, .at = now + kLook};
+  return {.now = false, .at = begins + kLook};
 }
 
 void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
@@ -83,20 +90,24 @@ void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
   views.clear();
   if (residency_.all_cached(model)) return;
   const CachedModel& cached = models_.at(model).cached;
-  views.resize(cached.groups.size());
+  views.resize(models_.at(model).layout_groups);
   for (std::size_t i = 0; i < cached.groups.size(); ++i) {
     const int group = static_cast<int>(i);
+    const bool readable = cached.groups[i].readable_at_home;
     WeightView& view = views.at(static_cast<std::size_t>(cached.layout_groups[i]));
     switch (residency_.place(model, group)) {
-      case GroupPlace::kCached: view = {.place = WeightPlace::kCached}; break;
+      case GroupPlace::kCached: break;
       case GroupPlace::kArriving:
-        view = {
-            .place = cached.groups[i].readable_at_home ? WeightPlace::kHome : WeightPlace::kStaged,
-            .ready = mover_.semaphore(model, group),
-            .value = residency_.arrival(model, group)};
+        if (readable) {
+          view = {.place = WeightPlace::kHome};
+        } else {
+          view = {.place = WeightPlace::kStaged,
+                  .ready = mover_.semaphore(model, group),
+                  .value = residency_.arrival(model, group)};
+        }
         break;
       case GroupPlace::kHome:
-        CAUSEWAY_CHECK(cached.groups[i].readable_at_home, "a step begins without its weights");
+        CAUSEWAY_CHECK(readable, "a step begins without its weights");
         view = {.place = WeightPlace::kHome};
         break;
     }

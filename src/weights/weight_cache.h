@@ -23,11 +23,14 @@ struct ReadingStep {
   bool readable_at_home = false;
 };
 
-// What the cache must know of a model.
+// What the cache must know of a model. A group that is readable at home may come in pieces, so that
+// nothing urgent waits long for one that is under way; it is read in the cache once all are there.
 struct CachedModel {
   std::vector<ResidentGroup> groups;  // in reading order
   std::vector<int> layout_groups;     // beside them: which group of the layout
 };
+
+inline constexpr Bytes kPieceBytes = mib(64);
 
 CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep> reading);
 
@@ -54,7 +57,7 @@ class WeightCache {
   void update(std::span<const ModelDemand> demand, Nanos now);
 
   // As Residency::readiness(), and all copies that a step would wait for have been issued.
-  Residency::Readiness readiness(ModelId model, Nanos computes, Nanos now) const;
+  Residency::Readiness readiness(ModelId model, Nanos computes, Nanos begins) const;
   // Of a step that is submitted now: fills `views` by group of the layout; left empty when all is
   // cached.
   void step_begins(ModelId model, std::vector<WeightView>& views);
@@ -75,6 +78,7 @@ class WeightCache {
  private:
   struct Entry {
     CachedModel cached;
+    std::size_t layout_groups = 0;  // how many the layout has
     std::string last_error;
   };
 

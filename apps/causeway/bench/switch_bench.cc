@@ -219,21 +219,26 @@ Result<Bench::Asked> Bench::ask(ModelId model, std::int64_t prompt, std::int64_t
 Status Bench::cached(SwitchReport& report) {
   say("models that are cached");
   Samples alone, alternating, gaps;
+  const auto ask_next = [&](ModelId model, Samples& firsts) -> Status {
+    CAUSEWAY_ASSIGN(const Asked asked, ask(model, settings_.prompt, settings_.output));
+    firsts.add(asked.first);
+    for (const double gap : asked.further) gaps.add(gap);
+    return {};
+  };
   // The first of each brings it, and captures its graphs.
+  Samples warming;
   for (int i = 0; i < 3; ++i) {
     for (const ModelId model : {ModelId(0), ModelId(1)}) {
-      CAUSEWAY_TRY(status_of(ask(model, settings_.prompt, settings_.output)));
+      CAUSEWAY_TRY(ask_next(model, warming));
     }
   }
+  gaps.values.clear();
+  // Each model behind the other and behind itself, in turn: neither the models' places in memory
+  // nor the time of the run make a difference between the two.
   for (std::int64_t i = 0; i < settings_.rounds; ++i) {
-    CAUSEWAY_ASSIGN(const Asked asked, ask(ModelId(0), settings_.prompt, settings_.output));
-    alone.add(asked.first);
-    for (const double gap : asked.further) gaps.add(gap);
-  }
-  for (std::int64_t i = 0; i < settings_.rounds; ++i) {
-    for (const ModelId model : {ModelId(1), ModelId(0)}) {
-      CAUSEWAY_ASSIGN(const Asked asked, ask(model, settings_.prompt, settings_.output));
-      alternating.add(asked.first);
+    for (const ModelId model : {ModelId(0), ModelId(1)}) {
+      CAUSEWAY_TRY(ask_next(model, alternating));
+      CAUSEWAY_TRY(ask_next(model, alone));
     }
   }
   resident_gap_ = gaps.median();
