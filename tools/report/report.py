@@ -25,7 +25,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-HEADINGS = ("what", "limit", "wanted", "measured", "ratio", "runs")
+HEADINGS = ("check", "what", "limit", "wanted", "measured", "ratio", "runs")
 SECTION = re.compile(r"(<!-- report: (\S+?\.json)(?: ([^\n]*?))? -->\n).*?(<!-- end of report -->)", re.S)
 FACTS = ("machine", "date", "commit", "command")
 
@@ -50,23 +50,23 @@ def time_row(row):
 
 def rate_row(row):
     """Of a rate, of which more is better."""
-    wanted = row.get("ratio_wanted") or 0
+    wanted, times = row["ratio_wanted"], row["limit"] / row["measured"]
     return (f"{row['name']}, {row['shape']}",
             f"{number(row['limit'])} {row['unit']}, {row['limit_name']}",
             f"≤ {1 / wanted:.2f} ×" if wanted else "",
-            mark(f"{number(row['measured'])} {row['unit']}", row["ratio"] < wanted),
-            f"{1 / row['ratio']:.3f}", f"{row['runs']}, spread {100 * row['spread']:.0f} %")
+            mark(f"{number(row['measured'])} {row['unit']}", times * wanted > 1),
+            f"{times:.3f}", f"{row['runs']}, spread {100 * row['spread']:.0f} %")
 
 
 def check_row(row):
     missed = row["verdict"] in ("miss", "fail")
-    return (f"{row['check']}: {row['what']}", row["limit"], row["wanted"],
+    return (row["what"], row["limit"], row["wanted"],
             mark(row["measured"] or row["verdict"], missed), "", "")
 
 
 def cells(row):
     line = (check_row if "verdict" in row else rate_row if "ratio_wanted" in row else time_row)(row)
-    return tuple(cell.replace("|", "\\|") for cell in line)
+    return (row.get("check", ""), *(cell.replace("|", "\\|") for cell in line))
 
 
 def source(document):
@@ -88,6 +88,8 @@ def table(document, text=""):
     if not rows:
         raise ValueError(f"no row has the text '{text}'")
     used = [i for i in range(len(HEADINGS)) if any(row[i] for row in rows)]
+    if len({row[0] for row in rows}) == 1:
+        used = [i for i in used if i > 0]  # all of one check: the page says which
     lines = [[HEADINGS[i] for i in used], ["---"] * len(used)] + [[row[i] for i in used] for row in rows]
     drawn = ["| " + " | ".join(line) + " |" for line in lines]
     drawn[1] = drawn[1].replace(" ", "")

@@ -16,7 +16,7 @@ SWITCH = {"what": "first token, beside", "unit": "ms", "measured": 313.3, "least
 BYTES = {"what": "bytes out of HBM", "unit": "B", "measured": 0, "least": 0, "most": 0, "limit": 0,
          "limit_name": "", "wanted": 0, "met": True}
 MODEL = {"name": "decode", "shape": "batch 8", "measured": 4000.4, "limit": 4400.0, "unit": "GB/s",
-         "ratio": 0.9092, "ratio_wanted": 0.87, "spread": 0.012, "runs": 5, "limit_name": "hbm_read"}
+         "ratio_wanted": 0.87, "spread": 0.012, "runs": 5, "limit_name": "hbm_read"}
 CHECK = {"check": "memcheck gemm", "what": "ERROR SUMMARY: 2 errors", "measured": "2", "limit": "",
          "wanted": "0", "verdict": "fail", "values": {}}
 PAGE = "# A page\n\n<!-- report: a.json{} -->\nold\n<!-- end of report -->\nbehind\n"
@@ -42,11 +42,13 @@ class ReportTest(unittest.TestCase):
         self.assertIn("**4,000 GB/s**, missed", report.table([{**MODEL, "ratio_wanted": 0.95}])[-1])
         self.assertEqual(report.table([CHECK]), [
             "| what | wanted | measured |", "|---|---|---|",
-            "| memcheck gemm: ERROR SUMMARY: 2 errors | 0 | **2**, missed |"])
+            "| ERROR SUMMARY: 2 errors | 0 | **2**, missed |"])
 
     def test_choice_of_rows(self):
         rows = [CHECK, {**CHECK, "check": "memcheck moe", "verdict": "pass"}]
-        self.assertEqual(len(report.table(rows, "memcheck")), 4)
+        self.assertEqual(report.table(rows, "memcheck")[::2], [
+            "| check | what | wanted | measured |",
+            "| memcheck gemm | ERROR SUMMARY: 2 errors | 0 | **2**, missed |"])
         self.assertEqual(len(report.table(rows, "fail")), 3)
         with self.assertRaises(ValueError):
             report.table(rows, "racecheck")
