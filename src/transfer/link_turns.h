@@ -2,7 +2,7 @@
 // streams in turns: one that always has work keeps the engine for a time slice (2.2 ms on an H200),
 // one that runs dry loses the rest of it. Chunks that follow each other without a gap therefore
 // left native copies that are waited for a third of their link, and a pause after each chunk left
-// us an eighth (docs/measurements/transfer-h200-x2.md). So a turn of ours is as long as theirs
+// us an eighth (README.md). So a turn of ours is as long as theirs
 // was, the time by which a chunk came late, and shorter where the link gives less than alone. Then
 // the link runs dry for a moment, and whoever else has work takes it. Turns of less than some 300
 // µs are not seen: short copies that are waited for one by one.

@@ -177,7 +177,7 @@ std::vector<double> shares_of_native(Direction direction, Bytes bytes, Nanos lau
 }
 
 // All relays had looked slow by that, and the target's own link fast: transfers of 12 MiB went over
-// it alone for as long as they came (docs/measurements/transfer-h200-x4.md).
+// it alone for as long as they came.
 TEST_P(Selector, ShortTransfersThatFindTheEngineAsleepUseManyLinks) {
   for (const Nanos wake : {Nanos(0), micros(60), micros(120), micros(180)}) {
     for (const Nanos launch : {micros(5), micros(10), micros(20)}) {

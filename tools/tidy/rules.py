@@ -1,8 +1,11 @@
 """The rules of the house. Each is a function: a Tree in, findings out; tidy_test.py tests each."""
 
+import posixpath
 import re
 from collections import namedtuple
 from pathlib import PurePosixPath
+
+from source import prose_lines
 
 Finding = namedtuple("Finding", "path line rule message")
 
@@ -40,6 +43,7 @@ FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
+MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
 BLOB_BYTES_MAX = 256 * 1024
 
 
@@ -138,6 +142,44 @@ def columns(tree):
                 yield Finding(source.path, number, "columns", f"{len(line)} columns (at most {COLUMNS_MAX})")
 
 
+def prose_columns(tree):
+    for path, text in tree.texts.items():
+        if path.suffix != ".md":
+            continue
+        for number, line in prose_lines(text):
+            if len(line) > COLUMNS_MAX:
+                yield Finding(path, number, "prose-columns",
+                              f"{len(line)} columns (at most {COLUMNS_MAX})")
+
+
+def measurement_words(tree):
+    """Pages of measurements say what is, in tables; what was learnt is beside the code."""
+    pages = [path for path in tree.texts
+             if path.suffix == ".md" and path.parts[:2] == ("docs", "measurements")]
+    words = {path: len(tree.texts[path].split()) for path in pages}
+    if sum(words.values()) > MEASUREMENT_WORDS_MAX:
+        longest = max(pages, key=words.get)
+        yield Finding(longest, 1, "measurement-words",
+                      f"{sum(words.values())} words in all pages of measurements (at most "
+                      f"{MEASUREMENT_WORDS_MAX}), {words[longest]} in this one")
+
+
+def links(tree):
+    """What a page links to, and every page that a comment or a text names by its path, is there."""
+    there = {str(place) for path in tree.paths for place in (path, *path.parents)}
+    for path, text in tree.texts.items():
+        if path.parts[:2] == ("tools", "tidy"):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            targets = re.findall(r"\bdocs/[\w/.-]+\.md\b", line)
+            if path.suffix == ".md":
+                targets += [posixpath.normpath(str(path.parent / target)) for target in
+                            re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", line)]
+            for target in targets:
+                if target not in there:
+                    yield Finding(path, number, "links", f"there is no {target}")
+
+
 def unfinished(tree):
     pattern = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
     for source in tree.sources:
@@ -184,4 +226,5 @@ def absolute_paths(tree):
 
 
 RULES = [layers, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets, columns,
-         unfinished, dead_headers, registered_tests, blobs, absolute_paths]
+         prose_columns, measurement_words, links, unfinished, dead_headers, registered_tests, blobs,
+         absolute_paths]

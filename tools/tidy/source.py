@@ -1,4 +1,5 @@
-"""A C++ file as the rules see it: its text, its text without comments and literals, its functions."""
+"""A C++ file as the rules see it: its text, its text without comments and literals, its functions.
+And what of a page is prose."""
 
 import re
 from dataclasses import dataclass, field
@@ -80,3 +81,13 @@ def _is_function_head(head):
         return False
     before_parameters = head.split("(", 1)[0]
     return not _CONTROL.search(before_parameters)
+
+
+def prose_lines(text):
+    """(line, text) of a page outside tables and blocks of code, without what its links lead to."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith("    ") and not line.lstrip().startswith("|"):
+            yield number, re.sub(r"\]\([^)]*\)|<?https?://\S+", "]", line)

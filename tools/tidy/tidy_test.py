@@ -85,6 +85,31 @@ class TidyTest(unittest.TestCase):
         self.assert_finds("columns", {"src/kv/a.cc": "// " + "x" * 98 + "\n"})
         self.assert_clean({"src/kv/a.cc": "// " + "é" * 97 + "\n"})
 
+    def test_prose_columns(self):
+        self.assert_finds("prose-columns", {"docs/a.md": "x" * 101 + "\n"})
+        self.assert_finds("prose-columns", {"src/kv/README.md": "| a |\n\n- " + "x " * 50 + "\n"})
+        self.assert_finds("prose-columns", {"docs/a.md": "```\ncode\n```\n" + "é" * 101 + "\n"})
+        self.assert_clean({"docs/a.md": "é" * 100 + "\n"})
+        self.assert_clean({"docs/a.md": (
+            "| " + "x" * 100 + " |\n```\n" + "x" * 101 + "\n```\n\n    " + "x" * 101 + "\n"
+            + "x" * 80 + " [it](https://example.org/" + "x" * 80 + ")\n")})
+
+    def test_measurement_words(self):
+        half = {"docs/measurements/a.md": "x\n" * 4000}
+        self.assert_clean(half | {"docs/measurements/b.md": "x\n" * 4000})
+        self.assert_clean(half | {"docs/design/b.md": "x\n" * 4001})
+        self.assert_clean(half | {"docs/measurements/b.json": "x\n" * 4001})
+        self.assert_finds("measurement-words", half | {"docs/measurements/b.md": "x\n" * 4001})
+
+    def test_links(self):
+        page = {"docs/design/a.md": "A.\n"}
+        self.assert_finds("links", page | {"docs/b.md": "see [a](a.md)\n"})
+        self.assert_finds("links", page | {"docs/b.md": "see [a](../design/a.md#there)\n"})
+        self.assert_finds("links", page | {"src/kv/a.cc": "// see docs/design/b.md.\n"})
+        self.assert_clean(page | {
+            "docs/b.md": "[a](design/a.md#there), [all](design), [x](https://example.org), [y](#z)\n",
+            "src/kv/a.cc": "// see docs/design/a.md.\n"})
+
     def test_unfinished(self):
         self.assert_finds("unfinished", {"src/kv/a.cc": "// TODO: later\n"})
 

@@ -11,7 +11,7 @@ constexpr int kMergeTurns = kMergeUnroll / 2;  // heads of two pieces at once
 
 // Beyond so many sequences merge_many_kernel merges. It adds 3.3 µs to a layer of Llama-3.1-8B at
 // 128 and 256 sequences, this file's kernel 4.4 and 4.2; but 6.9 beside 2.6 at 48, and at 64 a step
-// is 2 % slower with it (docs/measurements/model-h200.md).
+// is 2 % slower with it (README).
 constexpr int kManyBeyond = 96;
 // Beyond so many this file's kernel rehearses: 2.6 µs instead of 4.5 at 48. A step of 16 sequences
 // is 3 % slower with it, of 24 and 32 0.4 and 0.2 %.

@@ -187,8 +187,9 @@ namespace {
 
 // Whether a product of 33 to 128 rows is faster with kSplit than with the library: of a large
 // weight always, of another one where pairs of CTAs that halve k take most SMs. By steps of
-// Llama-3.1-8B (docs/measurements/model-h200.md): these have no kernel for 96 rows, so at 80 the
-// library is faster; qkv, which takes three quarters of the SMs, gains up to 64 rows.
+// Llama-3.1-8B: these have no kernel for 96 rows, so at 80 the library is faster (down: 3,709 GB/s
+// by pairs beside 3,655 at 72, 3,726 beside 3,707 at 80, 3,735 beside 3,750 at 96); qkv, which
+// takes three quarters of the SMs, gains up to 64 rows.
 bool split_best(const CudaRequest& r, int sms) {
   if (weight_rows(r) >= kManyRows) return true;
   if (!halves_serve(r, sms) || 3 * split_tiles(r) < sms) return false;

@@ -43,7 +43,7 @@ struct FewWorker {
 
   // This warp's blocks of so many rounds. Pointers: to the lane's piece of the stage's first
   // column. All loads are on their way together: with 32 tokens one round after the other takes a
-  // sixth longer (docs/measurements/gpu-check-h200.md).
+  // sixth longer.
   template <int kRounds>
   CAUSEWAY_DEVICE void multiply_rounds(const char* weights, const char* tokens) {
     Halves top[kRounds], bottom[kRounds], token[kRounds];
