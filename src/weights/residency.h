@@ -123,7 +123,8 @@ class Residency {
   void failed(ModelId model, int group, std::uint32_t arrival, Nanos now);
 
   // Whether a step that computes for `computes` may be submitted now; when not, and only time is
-  // missing, when to ask again (nullopt: after an event or a decide()).
+  // missing, when to ask again (nullopt: after an event or a decide()). Not while the copy
+  // that is under way is late by more than 50 ms and than the step computes: it may hang.
   struct Readiness {
     bool now = false;
     std::optional<Nanos> at;
