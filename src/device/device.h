@@ -172,6 +172,9 @@ class Device {
   // which would do it, too. Blocks: on a GPU about 40 ms a GiB, and launches wait for it meanwhile.
   // The region must not be released before it returns.
   virtual Status make_reachable(HostAddress /*address*/, Bytes /*bytes*/) { return {}; }
+  // Undoes it, ahead of the region's release, for every piece that begins in the range. Nobody uses
+  // the range any more. Blocks: launches wait for a piece as they do when it is made reachable.
+  virtual void make_unreachable(HostAddress /*address*/, Bytes /*bytes*/) {}
   // kDevice, with the driver's words, once the device is lost: nothing of it will work again in
   // this process.
   virtual Status health() const { return {}; }

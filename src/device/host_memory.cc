@@ -190,7 +190,7 @@ class HostMemory::State {
   // Held over the check and the touch, so that two allocations do not both count on the same
   // memory.
   std::mutex allocating;
-  std::mutex watching;  // guards `watchers`; held while they are called
+  std::shared_mutex watching;  // guards `watchers`; shared while they are called
   std::vector<HostRegionWatcher*> watchers;
   mutable std::shared_mutex mutex;  // guards what follows
   std::map<RegionId, Mapping> regions;
@@ -252,13 +252,14 @@ void HostMemory::unwatch(HostRegionWatcher* watcher) {
 
 Status HostMemory::release(RegionId region) {
   {
-    const std::lock_guard lock(state_->watching);
+    const std::shared_lock lock(state_->watching);
     for (HostRegionWatcher* watcher : state_->watchers) watcher->releasing(region);
   }
+  // Giving back gigabytes takes a while: after the lock, which resolve() takes.
+  std::map<RegionId, Mapping>::node_type gone;
   const std::unique_lock lock(state_->mutex);
-  if (state_->regions.erase(region) == 0) {
-    return not_found("no host region " + std::to_string(region.value));
-  }
+  gone = state_->regions.extract(region);
+  if (gone.empty()) return not_found("no host region " + std::to_string(region.value));
   return {};
 }
 

@@ -49,7 +49,7 @@ class HostMemory {
   // Unmaps, after telling the watchers. Nobody may use the region's bytes any more.
   Status release(RegionId region);
   // Until unwatch(), which returns when no call is under way. A watcher calls neither from
-  // releasing().
+  // releasing(), which several threads may call at once, each for a region of its own.
   void watch(HostRegionWatcher* watcher);
   void unwatch(HostRegionWatcher* watcher);
 

@@ -3,23 +3,44 @@
 #include <algorithm>
 
 namespace causeway::device {
+namespace {
 
-Status make_reachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace) {
+// Does `work` piece by piece and says how much of it was done: less when it failed or was
+// cancelled.
+Bytes in_pieces(HostAddress address, Bytes bytes, const Pace& pace,
+                const std::function<bool(HostAddress, Bytes)>& work) {
   CAUSEWAY_CHECK(pace.busy && pace.cancelled && pace.pause, "a pace lacks a function");
-  CAUSEWAY_CHECK(pace.piece_busy.count > 0 && pace.piece_idle.count > 0, "pieces have a size");
-  for (Bytes done; done < bytes;) {
-    const bool busy = pace.busy();
-    if (busy && done.count > 0) pace.pause(pace.pause_busy);
-    if (pace.cancelled()) {
-      return Error{ErrorCode::kCancelled, "making host memory reachable was cancelled after " +
-                                              std::to_string(done.count >> 20) + " of " +
-                                              std::to_string(bytes.count >> 20) + " MiB"};
-    }
-    const Bytes piece = std::min(busy ? pace.piece_busy : pace.piece_idle, bytes - done);
-    CAUSEWAY_TRY(device.make_reachable({address.region, address.offset + done}, piece));
+  CAUSEWAY_CHECK(pace.piece.count > 0, "pieces have a size");
+  Bytes done;
+  while (done < bytes) {
+    if (done.count > 0 && pace.busy()) pace.pause(pace.pause_busy);
+    if (pace.cancelled()) return done;
+    const Bytes piece = std::min(pace.piece, bytes - done);
+    if (!work({address.region, address.offset + done}, piece)) return done;
     done += piece;
   }
-  return {};
+  return done;
+}
+
+}  // namespace
+
+Status make_reachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace) {
+  Status failed;
+  const Bytes done = in_pieces(address, bytes, pace, [&](HostAddress at, Bytes piece) {
+    failed = device.make_reachable(at, piece);
+    return failed.ok();
+  });
+  if (!failed.ok() || done >= bytes) return failed;
+  return Error{ErrorCode::kCancelled, "making host memory reachable was cancelled after " +
+                                          std::to_string(done.count >> 20) + " of " +
+                                          std::to_string(bytes.count >> 20) + " MiB"};
+}
+
+void make_unreachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace) {
+  in_pieces(address, bytes, pace, [&](HostAddress at, Bytes piece) {
+    device.make_unreachable(at, piece);
+    return true;
+  });
 }
 
 }  // namespace causeway::device

@@ -1,6 +1,8 @@
-// Makes large host memory reachable for a device while it serves: launches wait for a registration
-// (on an H200 55 ms for 1 GiB, 0.4 ms for 8 MiB), so that a busy device gets it in small pieces
-// with pauses, 5 to 6 GB/s, and an idle one in large pieces.
+// Makes large host memory reachable for a device while it serves, and takes that back: launches
+// wait for a registration (on an H200 55 ms for 1 GiB, 0.4 ms for 8 MiB), so that a busy device
+// gets it in small pieces with pauses, 5 to 6 GB/s, and an idle one without pauses. The pieces are
+// small in any case: what was registered in one call can only be unregistered in one, and the
+// device may be busy by then.
 #pragma once
 
 #include <functional>
@@ -10,9 +12,8 @@
 namespace causeway::device {
 
 struct Pace {
-  Bytes piece_busy = mib(8);
+  Bytes piece = mib(8);  // for which work that begins meanwhile may wait
   Nanos pause_busy = millis(1);
-  Bytes piece_idle = mib(256);  // what work that begins meanwhile may wait for
   // Asked before each piece. All three must be set.
   std::function<bool()> busy;        // whether work runs that would wait
   std::function<bool()> cancelled;   // whether to give up
@@ -23,5 +24,9 @@ struct Pace {
 // beginning. Blocks; on a thread of the caller's. kCancelled when `cancelled` says so: what is
 // registered stays so. Otherwise as Device::make_reachable().
 Status make_reachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace);
+
+// Takes it back in the same pieces, before the region is released. Nobody uses the range any more.
+// When `cancelled` says so it leaves the rest to the release, which does it at once.
+void make_unreachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace);
 
 }  // namespace causeway::device

@@ -34,8 +34,14 @@ class RegisteringDevice final : public Device {
     clock_.advance(micros(50) * (bytes / mib(1)));
     return {};
   }
+  void make_unreachable(HostAddress address, Bytes bytes) override {
+    EXPECT_EQ(address.region, RegionId(3));
+    taken_back.push_back({clock_.now(), address.offset, bytes});
+    clock_.advance(micros(50) * (bytes / mib(1)));
+  }
 
   std::vector<Piece> pieces;
+  std::vector<Piece> taken_back;
   std::int64_t fail_at = -1;
 
  private:
@@ -66,10 +72,9 @@ struct PacedRegistrationTest : testing::Test {
   }
 };
 
-TEST_F(PacedRegistrationTest, AnIdleDeviceGetsLargePiecesWithoutPause) {
+TEST_F(PacedRegistrationTest, AnIdleDeviceGetsThemWithoutPause) {
   ASSERT_TRUE(make(mib(600)).ok());
   expect_all(mib(600));
-  EXPECT_EQ(device.pieces.size(), 3u);
   EXPECT_EQ(clock.now(), micros(50) * 600);
 }
 
@@ -88,10 +93,41 @@ TEST_F(PacedRegistrationTest, ThePaceFollowsTheDevice) {
   pace.busy = [&] { return clock.now() < millis(5); };
   ASSERT_TRUE(make(mib(300)).ok());
   expect_all(mib(300));
-  EXPECT_EQ(device.pieces.front().bytes, mib(8));
-  EXPECT_EQ(device.pieces.back().bytes,
-            mib(300) - mib(8) * (std::ssize(device.pieces) - 2) - mib(256));
-  EXPECT_EQ(device.pieces[device.pieces.size() - 2].bytes, mib(256));
+  // Pieces of 0.4 ms, after which 1 ms of pause until 5 ms have gone by.
+  EXPECT_EQ(clock.now(), micros(50) * 300 + millis(1) * 4);
+}
+
+// Whatever the device did when it was registered, no piece holds launches up for long later.
+TEST_F(PacedRegistrationTest, NoPieceIsLarge) {
+  for (const bool busy : {false, true}) {
+    is_busy = busy;
+    ASSERT_TRUE(make(mib(300)).ok());
+    for (const auto& piece : device.pieces) EXPECT_LE(piece.bytes, mib(8));
+  }
+}
+
+TEST_F(PacedRegistrationTest, IsTakenBackInTheSamePiecesAtTheSamePace) {
+  is_busy = true;
+  ASSERT_TRUE(make(mib(20)).ok());
+  const Nanos begin = clock.now();
+  make_unreachable_paced(device, {RegionId(3), kib(4)}, mib(20), pace);
+  ASSERT_EQ(device.taken_back.size(), device.pieces.size());
+  for (std::size_t i = 0; i < device.pieces.size(); ++i) {
+    EXPECT_EQ(device.taken_back[i].offset, device.pieces[i].offset);
+    EXPECT_EQ(device.taken_back[i].bytes, device.pieces[i].bytes);
+    EXPECT_EQ(device.taken_back[i].at - begin, device.pieces[i].at);
+  }
+  is_busy = false;
+  const Nanos idle = clock.now();
+  make_unreachable_paced(device, {RegionId(3), kib(4)}, mib(20), pace);
+  EXPECT_EQ(clock.now() - idle, micros(50) * 20);
+}
+
+TEST_F(PacedRegistrationTest, TakingBackEndsWhenCancelled) {
+  is_busy = true;
+  cancel_at = millis(3);
+  make_unreachable_paced(device, {RegionId(3), kib(4)}, gib(2), pace);
+  EXPECT_EQ(device.taken_back.size(), 3u);
 }
 
 TEST_F(PacedRegistrationTest, EndsWhenCancelledOrRefused) {

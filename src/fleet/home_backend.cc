@@ -40,15 +40,20 @@ int HomeBackend::load_threads() const {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency() / 4));
 }
 
+weights::HomeLeaves HomeBackend::leaves() const {
+  return [this](device::HostAddress address, Bytes bytes) { slice_.unreach(address, bytes); };
+}
+
 Status HomeBackend::load(const CatalogueEntry& entry, const ModelSource& source,
                          const model::ModelCard& card, const std::function<bool()>& cancelled) {
-  return home_.pool.load(entry.id, {source.directory, card.plan, card.layout},
-                         {.threads = load_threads(),
-                          .progress = log_progress(entry.name),
-                          .cancelled = cancelled,
-                          .home_taken = [&](device::HostAddress address, Bytes bytes) {
-                            return slice_.reach(address, bytes, cancelled);
-                          }});
+  return home_.pool.load(
+      entry.id, {source.directory, card.plan, card.layout},
+      {.threads = load_threads(),
+       .progress = log_progress(entry.name),
+       .cancelled = cancelled,
+       .home_taken = [&](device::HostAddress address,
+                         Bytes bytes) { return slice_.reach(address, bytes, cancelled); },
+       .home_leaves = leaves()});
 }
 
 Result<model::ModelCard> HomeBackend::card(const CatalogueEntry& entry,
@@ -82,7 +87,7 @@ Result<AttachedModel> HomeBackend::attach(const CatalogueEntry& entry, const Mod
                               .home = std::move(home),
                               .max_model_len = entry.max_model_len});
   if (!facts.ok()) {
-    if (const Status undone = home_.pool.unload(entry.id); !undone.ok()) {
+    if (const Status undone = home_.pool.unload(entry.id, leaves()); !undone.ok()) {
       spdlog::error("{}: {}", entry.name, undone.error().message);
     }
     return facts.error();
@@ -93,7 +98,7 @@ Result<AttachedModel> HomeBackend::attach(const CatalogueEntry& entry, const Mod
 
 void HomeBackend::detach(ModelId model) {
   slice_.detach(model);
-  if (const Status unloaded = home_.pool.unload(model); !unloaded.ok()) {
+  if (const Status unloaded = home_.pool.unload(model, leaves()); !unloaded.ok()) {
     spdlog::error("cannot let go of a model: {}", unloaded.error().message);
   }
 }

@@ -30,6 +30,7 @@ class HomeBackend final : public SliceBackend {
   // How the model would be kept here. An error: it cannot be.
   Result<model::ModelCard> card(const CatalogueEntry& entry, const ModelSource& source) const;
   int load_threads() const;
+  weights::HomeLeaves leaves() const;
   Status load(const CatalogueEntry& entry, const ModelSource& source, const model::ModelCard& card,
               const std::function<bool()>& cancelled);
 

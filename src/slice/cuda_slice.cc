@@ -67,6 +67,7 @@ class CudaSlice final : public Slice {
   }
   Status reach(device::HostAddress address, Bytes bytes,
                const std::function<bool()>& cancelled) override;
+  void unreach(device::HostAddress address, Bytes bytes) override;
   Result<engine::ModelFacts> attach(SliceModel model) override;
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_->mover().moved(); }
@@ -93,6 +94,7 @@ class CudaSlice final : public Slice {
   Status make_frames();
   Status make_estate();
   Status start_engine(engine::OutputSink& sink);
+  device::Pace pace(const std::function<bool()>& cancelled) const;
   engine::ModelFacts facts_of(const SliceModel& model) const;
 
   const CudaSliceOptions options_;
@@ -107,6 +109,7 @@ class CudaSlice final : public Slice {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<model::CudaWorkspace> workspace_;
   std::optional<kv::FrameArena> frames_;
+  std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
   std::unique_ptr<transfer::TransferEngine> transfer_;
   std::unique_ptr<WeightEstate> estate_;
   std::unique_ptr<engine::CudaExecutor> executor_;
@@ -218,8 +221,10 @@ Status CudaSlice::make_frames() {
 }
 
 Status CudaSlice::make_estate() {
+  if (options_.link_front) front_ = options_.link_front(*device_);
+  device::Device* const link = front_ ? front_.get() : device_.get();
   CAUSEWAY_ASSIGN(transfer_, transfer::TransferEngine::create(
-                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {device_.get()}}},
+                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {link}}},
                                  transfer::assume_all_links(1), clock_));
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = device_->capabilities().extent_bytes;
@@ -241,21 +246,28 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   return {};
 }
 
-Status CudaSlice::reach(device::HostAddress address, Bytes bytes,
-                        const std::function<bool()>& cancelled) {
-  std::mutex mutex;
-  std::condition_variable never;
+// Slowly while requests are served.
+device::Pace CudaSlice::pace(const std::function<bool()>& cancelled) const {
   const auto busy = [this] {
     const request::Observation seen = engine_->observe();
     return seen.requests_running + seen.requests_waiting > 0;
   };
-  const auto pause = [&](Nanos length) {
+  const auto pause = [](Nanos length) {
+    std::mutex mutex;
+    std::condition_variable never;
     std::unique_lock lock(mutex);
     (void)never.wait_for(lock, std::chrono::nanoseconds(length.count));
   };
-  return device::make_reachable_paced(
-      *device_, address, bytes,
-      {.busy = busy, .cancelled = cancelled ? cancelled : [] { return false; }, .pause = pause});
+  return {.busy = busy, .cancelled = cancelled ? cancelled : [] { return false; }, .pause = pause};
+}
+
+Status CudaSlice::reach(device::HostAddress address, Bytes bytes,
+                        const std::function<bool()>& cancelled) {
+  return device::make_reachable_paced(*device_, address, bytes, pace(cancelled));
+}
+
+void CudaSlice::unreach(device::HostAddress address, Bytes bytes) {
+  device::make_unreachable_paced(*device_, address, bytes, pace({}));
 }
 
 engine::ModelFacts CudaSlice::facts_of(const SliceModel& model) const {

@@ -20,6 +20,7 @@ struct CudaSliceOptions {
   Bytes weights = {};                        // HBM for cached weights; zero: the slice's choice
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
+  LinkFront link_front = {};
 };
 
 // A model that the slice may be asked to run: it is sized for the largest.

@@ -1,80 +1,61 @@
-// A slice of a GPU that caches fewer models than it serves: whatever models take turns, every
-// answer is that of models which are all cached, to the bit of its tokens' log-probabilities.
+// A slice of a GPU that caches fewer models than it serves: whatever models take turns, whatever
+// fails, every answer is that of models which are all cached, to the bit of its tokens'
+// log-probabilities.
 //
-//   cuda_slice_gpu_test [--seed S] [--switches N] [--together N] [--large 1]
-//     --switches   requests of random models, one after the other
-//     --together   requests of random models, four at a time
-//     --large 1    five models of Llama-3.2-3B's shape instead of small ones
+//   cuda_slice_gpu_test [--seed S] [--switches N] [--together N] [--large 1] [--faults N]
+//                       [--stress-seconds N]
+//     --switches        requests of random models, one after the other
+//     --together        requests of random models, four at a time
+//     --large 1         five models of Llama-3.2-3B's shape instead of small ones, for these two
+//     --faults          rounds of copies that fail once, fail for good, and hang for 2 s
+//     --stress-seconds  everything at random at once, half of the time with real models, and half
+//                       with ones that answer with a checksum of every byte that their steps read
+//                       (testing/checksum_slice.h): arithmetic may round a wrong byte away
 //
 // Exit status 77: no GPU.
 #include <cuda_runtime.h>
 
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/random.h"
 #include "base/testing/arguments.h"
 #include "base/testing/must.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_machine.h"
+#include "device/cuda/cuda_pinned.h"
 #include "kernels/bench/machine_limits.h"
 #include "model/random_model.h"
 #include "slice/cuda_slice.h"
+#include "slice/testing/checksum_slice.h"
+#include "slice/testing/stress.h"
+#include "transfer/testing/faulty_device.h"
 
 namespace causeway::slice {
 namespace {
+
+using testing::Answer;
+using testing::AnswersSink;
+using testing::Catalogue;
+using testing::Crowd;
+using testing::Ended;
+using testing::Question;
+using transfer::testing::FaultPlan;
+using transfer::testing::FaultyDevice;
+using Answers = std::map<Question, Answer>;
 
 constexpr std::int64_t kModels = 5;
 constexpr std::int64_t kPrompts[] = {1, 17, 300};
 constexpr std::int64_t kOutput = 12;
 constexpr std::int64_t kTogether = 4;
-
-using Answer = std::vector<std::pair<TokenId, float>>;
-using Question = std::pair<std::int64_t, std::int64_t>;  // model, tokens of the prompt
-
-class AnswersSink final : public engine::OutputSink {
- public:
-  void on_outputs(std::vector<request::Output> outputs) override {
-    const std::lock_guard lock(mutex_);
-    for (const request::Output& output : outputs) {
-      for (const auto& token : output.tokens) {
-        answers_[output.request].emplace_back(token.token, token.logprob);
-      }
-      if (!output.finished) continue;
-      if (!output.error.empty()) std::printf("  %s\n", output.error.c_str());
-      ended_.insert(output.request);
-    }
-    changed_.notify_all();
-  }
-  // Some request of `waited` that has ended.
-  RequestId wait_for_one_of(const std::map<RequestId, Question>& waited) {
-    std::unique_lock lock(mutex_);
-    RequestId found;
-    const bool ended = changed_.wait_for(lock, std::chrono::seconds(60), [&] {
-      for (const auto& [id, question] : waited) {
-        if (ended_.contains(id)) found = id;
-      }
-      return found.valid();
-    });
-    must(ended ? Status() : Status(unavailable("a request does not end")), "an answer");
-    return found;
-  }
-  Answer take(RequestId request) {
-    const std::lock_guard lock(mutex_);
-    return std::move(answers_[request]);
-  }
-
- private:
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::map<RequestId, Answer> answers_;
-  std::set<RequestId> ended_;
-};
+constexpr Nanos kPatience = seconds(60);
+constexpr Nanos kHang = seconds(2);
+constexpr int kEver = 1'000'000;
 
 model::ModelConfig shape(bool large, bool tied) {
   model::ModelConfig config = model::random_model_config(model::Family::kLlama);
@@ -90,97 +71,103 @@ model::ModelConfig shape(bool large, bool tied) {
 }
 
 // Random numbers whose period is no multiple of a layer's size.
-void fill(std::span<std::byte> memory, std::uint64_t seed) {
+void fill(std::span<std::byte> memory, ModelId model) {
   constexpr std::size_t kPeriod = 37 * 1024 * 1024 + 512;
   const std::size_t first = std::min(kPeriod, memory.size());
-  kernels::bench::fill_random_bf16(memory.first(first), seed, 0.03f);
+  kernels::bench::fill_random_bf16(memory.first(first),
+                                   100 + static_cast<std::uint64_t>(model.value), 0.03f);
   for (std::size_t at = kPeriod; at < memory.size(); at += kPeriod) {
     std::memcpy(memory.data() + at, memory.data(), std::min(kPeriod, memory.size() - at));
   }
 }
 
+Catalogue catalogue_of(bool large) {
+  return {.models = kModels,
+          .max_model_len = Tokens(1024),
+          .config = [large](ModelId model) { return shape(large, model.value % 2 == 0); },
+          .fill = fill};
+}
+
+struct Memory {
+  RealClock clock;
+  ModelHome home{clock, gib(100)};
+};
+
+// A slice with room for `cached` of the models, and all of them.
 class Serving {
  public:
-  Serving(ModelHome& home, const Clock& clock, bool large, std::int64_t cached)
-      : home_(home), clock_(clock), large_(large) {
+  Serving(Memory& memory, bool large, std::int64_t cached, FaultPlan* faults = nullptr,
+          Nanos turn = millis(100)) {
+    open(memory, large, cached, faults, turn);
+    crowd_ = std::make_unique<Crowd>(catalogue_of(large),
+                                     Crowd::Parts{memory.home, memory.clock, *slice_});
+  }
+  // The slice alone.
+  static std::unique_ptr<Slice> open_slice(Memory& memory, bool large, std::int64_t cached,
+                                           FaultPlan* faults, Nanos turn, AnswersSink& sink) {
     std::vector<CudaCandidate> candidates;
+    const Catalogue catalogue = catalogue_of(large);
     for (std::int64_t m = 0; m < kModels; ++m) {
       candidates.push_back({.id = ModelId(m),
                             .name = "model " + std::to_string(m),
-                            .config = config_of(m),
-                            .max_model_len = Tokens(1024)});
+                            .config = catalogue.config(ModelId(m)),
+                            .max_model_len = catalogue.max_model_len});
     }
-    const auto card = must(model::make_card(config_of(1), DType::kBF16, mib(4)), "a card");
+    const auto card =
+        must(model::make_card(catalogue.config(ModelId(1)), DType::kBF16, mib(4)), "a card");
     CudaSliceOptions options{.kv = gib(1), .kv_frame = mib(4)};
     options.weights = round_up(card.layout.bytes, mib(32)) * cached;
-    options.residency.turn_min = millis(100);
+    options.residency.turn_min = turn;
     options.engine.core.prefix_caching = false;
     options.engine.core.schedule = {.tokens_per_step_max = 1024, .running_max = 16};
-    slice_ = must(open_cuda_slice(options, candidates, home, clock, sink_), "the slice");
-    for (std::int64_t m = 0; m < kModels; ++m) add(ModelId(m));
-  }
-  ~Serving() {
-    for (std::int64_t m = 0; m < kModels; ++m) {
-      must(slice_->engine().remove_model(ModelId(m), seconds(30)), "removing a model");
-      slice_->detach(ModelId(m));
+    if (faults != nullptr) {
+      options.link_front = [faults](device::Device& device) {
+        return std::make_unique<FaultyDevice>(device, *faults);
+      };
     }
+    return must(open_cuda_slice(options, candidates, memory.home, memory.clock, sink), "the slice");
   }
 
-  RequestId ask(Question question) {
-    request::Request request;
-    request.id = RequestId(next_request_++);
-    request.model = ModelId(question.first);
-    for (std::int64_t i = 0; i < question.second; ++i) {
-      request.prompt.push_back(static_cast<TokenId>((31 * i + 7) % 16'000));
-    }
-    request.sampling.temperature = 0;
-    request.sampling.top_logprobs = 0;
-    request.max_tokens = Tokens(kOutput);
-    request.arrival = clock_.now();
-    const RequestId id = request.id;
-    must(slice_->engine().submit(std::move(request)), "a request");
-    return id;
+  RequestId ask(const Question& question, std::int64_t output = kOutput) {
+    return crowd_->ask(question, output);
   }
-  Answer answer(Question question) {
-    const RequestId id = ask(question);
-    sink_.wait_for_one_of({{id, question}});
-    return sink_.take(id);
+  Answer answer(const Question& question, std::int64_t output = kOutput) {
+    return crowd_->answer(question, output, sink_);
   }
-  AnswersSink& sink() { return sink_; }
-  Bytes link_bytes() const { return slice_->link_bytes(); }
+  Ended next() {
+    auto ended = sink_.take(kPatience);
+    must(ended ? Status() : Status(unavailable("a request does not end")), "an answer");
+    return *ended;
+  }
+  Slice& slice() { return *slice_; }
 
  private:
-  model::ModelConfig config_of(std::int64_t model) const { return shape(large_, model % 2 == 0); }
-
-  void add(ModelId id) {
-    const auto card = must(slice_->card(config_of(id.value)), "a card");
-    if (!home_.pool.is_loaded(id)) {
-      must(home_.pool.make(
-               id, card.layout,
-               [&](std::span<std::byte> memory) {
-                 fill(memory, 100 + static_cast<std::uint64_t>(id.value));
-                 return Status();
-               },
-               {.home_taken = [&](device::HostAddress address,
-                                  Bytes bytes) { return slice_->reach(address, bytes, {}); }}),
-           "a model's home");
-    }
-    auto home = must(home_.pool.pin(id), "a pin");
-    const auto facts = must(slice_->attach({id, card, std::move(home), Tokens(1024)}), "a model");
-    must(slice_->engine().add_model(id, facts), "a model");
+  void open(Memory& memory, bool large, std::int64_t cached, FaultPlan* faults, Nanos turn) {
+    slice_ = open_slice(memory, large, cached, faults, turn, sink_);
   }
 
-  ModelHome& home_;
-  const Clock& clock_;
-  const bool large_;
   AnswersSink sink_;
   std::unique_ptr<Slice> slice_;
-  std::int64_t next_request_ = 0;
+  std::unique_ptr<Crowd> crowd_;
 };
 
 Question any_question(Random& random) {
-  return {static_cast<std::int64_t>(random.below(kModels)),
-          kPrompts[random.below(std::size(kPrompts))]};
+  return {ModelId(random.below(kModels)),
+          kPrompts[static_cast<std::size_t>(random.below(std::size(kPrompts)))]};
+}
+
+// Of all questions, when every model is cached; asked twice, so that graphs have been captured.
+Answers undisturbed(Memory& memory, bool large) {
+  Serving serving(memory, large, kModels);
+  Answers answers;
+  for (int again = 0; again < 2; ++again) {
+    for (std::int64_t m = 0; m < kModels; ++m) {
+      for (const std::int64_t prompt : kPrompts) {
+        answers[{ModelId(m), prompt}] = serving.answer({ModelId(m), prompt});
+      }
+    }
+  }
+  return answers;
 }
 
 struct Plan {
@@ -188,56 +175,307 @@ struct Plan {
   std::int64_t switches = 60;
   std::int64_t together = 60;
   bool large = false;
+  std::int64_t faults = 2;
+  double stress_seconds = 6;
 };
 
-int run(const Plan& plan) {
-  const RealClock clock;
-  ModelHome home(clock, gib(100));
-  std::map<Question, Answer> expected;
-  {
-    Serving undisturbed(home, clock, plan.large, kModels);
-    for (int again = 0; again < 2; ++again) {
-      for (std::int64_t m = 0; m < kModels; ++m) {
-        for (const std::int64_t prompt : kPrompts) {
-          expected[{m, prompt}] = undisturbed.answer({m, prompt});
-        }
-      }
-    }
+class Check {
+ public:
+  explicit Check(const Answers& expected) : expected_(expected) {}
+  void same(const Question& question, const Answer& answer, const char* when) {
+    expect(answer == expected_.at(question), "another answer", question, when);
   }
-  std::int64_t wrong = 0;
-  Serving serving(home, clock, plan.large, 2);
-  const auto check = [&](Question question, const Answer& answer, const char* when) {
-    if (answer == expected.at(question)) return;
-    if (++wrong <= 5) {
-      std::printf("  %s: model %ld, prompt of %ld: another answer\n", when,
-                  static_cast<long>(question.first), static_cast<long>(question.second));
-    }
-  };
+  void expect(bool good, const char* what, const Question& question, const char* when) {
+    if (good) return;
+    if (++wrong_ > 5) return;
+    std::printf("  %s: model %ld, prompt of %ld: %s\n", when,
+                static_cast<long>(question.model.value), static_cast<long>(question.prompt), what);
+  }
+  long wrong() const { return wrong_; }
+
+ private:
+  const Answers& expected_;
+  long wrong_ = 0;
+};
+
+long take_turns(Memory& memory, const Plan& plan) {
+  const Answers expected = undisturbed(memory, plan.large);
+  Check check(expected);
+  Serving serving(memory, plan.large, 2);
   Random random(plan.seed);
   for (std::int64_t i = 0; i < plan.switches; ++i) {
     const Question question = any_question(random);
-    check(question, serving.answer(question), "one after the other");
+    check.same(question, serving.answer(question), "one after the other");
   }
   std::map<RequestId, Question> waited;
-  std::set<std::int64_t> busy;
+  std::set<ModelId> busy;
   for (std::int64_t i = 0; i < plan.together || !waited.empty();) {
     while (i < plan.together && std::ssize(waited) < kTogether) {
       const Question question = any_question(random);
-      if (!busy.insert(question.first).second) continue;  // one of a model: batches are the same
+      if (!busy.insert(question.model).second) continue;  // one of a model: batches are the same
       waited.emplace(serving.ask(question), question);
       ++i;
     }
-    const RequestId ended = serving.sink().wait_for_one_of(waited);
-    const Question question = waited.at(ended);
-    check(question, serving.sink().take(ended), "together");
-    waited.erase(ended);
-    busy.erase(question.first);
+    const Ended ended = serving.next();
+    const Question question = waited.at(ended.request);
+    check.same(question, ended.answer, "together");
+    waited.erase(ended.request);
+    busy.erase(question.model);
   }
-  std::printf("%ld switches, %ld requests together, %.1f GB over the link, %ld wrong answers\n%s\n",
+  std::printf("%ld switches, %ld requests together, %.1f GB over the link, %ld wrong answers\n",
               static_cast<long>(plan.switches), static_cast<long>(plan.together),
-              static_cast<double>(serving.link_bytes().count) / 1e9, static_cast<long>(wrong),
-              wrong == 0 ? "PASSED" : "FAILED");
-  return wrong == 0 ? 0 : 1;
+              static_cast<double>(serving.slice().link_bytes().count) / 1e9, check.wrong());
+  return check.wrong();
+}
+
+// One model's copies go wrong while another, which is cached, answers a long request.
+class Faults {
+ public:
+  Faults(Memory& memory, const Plan& plan, const Answers& expected)
+      : check_(expected), random_(plan.seed), serving_(memory, false, 2, &faults_) {}
+
+  long run(std::int64_t rounds) {
+    for (std::int64_t i = 0; i < rounds; ++i) {
+      for (int skip = 0; skip < kGroups; ++skip) {
+        fails_once(skip);
+        fails_for_good(skip);
+      }
+      hangs(static_cast<int>(random_.below(kGroups)));
+    }
+    std::printf("%d copies failed or hung, %ld requests ended with the reason, %ld wrong\n",
+                faults_.happened(), errors_, check_.wrong());
+    return check_.wrong() + (errors_ == 0 ? 1 : 0);
+  }
+
+ private:
+  static constexpr int kGroups = 7;  // that copies bring, at the least
+
+  // A model that is not cached: the two that are were asked after it.
+  Question bring_others(Question& other) {
+    const std::int64_t first = random_.below(kModels);
+    const auto prompt = [&] {
+      return kPrompts[static_cast<std::size_t>(random_.below(std::size(kPrompts)))];
+    };
+    for (std::int64_t next = 1; next <= 2; ++next) {
+      other = {ModelId((first + next) % kModels), prompt()};
+      check_.same(other, serving_.answer(other), "before a fault");
+    }
+    return {ModelId(first), prompt()};
+  }
+  // The model is usable again, and the other was not disturbed.
+  void end(const Question& question, const Question& other, const char* when) {
+    faults_.next(FaultPlan::Kind::kNone, 0);
+    check_.same(question, serving_.answer(question), when);
+    check_.same(other, serving_.answer(other), when);
+  }
+
+  // It ends with the reason, or, when the copies came after all, with the answer.
+  void struck(const Question& question, const Ended& ended, const char* when) {
+    if (ended.error.empty()) return check_.same(question, ended.answer, when);
+    ++errors_;
+    const bool told = ended.error.find("could not be brought") != std::string::npos;
+    check_.expect(told, ended.error.c_str(), question, when);
+  }
+  void fails_once(int skip) {
+    Question other;
+    const Question question = bring_others(other);
+    faults_.next(FaultPlan::Kind::kFail, 1, skip);
+    serving_.ask(question);
+    struck(question, serving_.next(), "a copy failed once");
+    end(question, other, "after a copy that failed once");
+  }
+  void fails_for_good(int skip) {
+    Question other;
+    const Question question = bring_others(other);
+    faults_.next(FaultPlan::Kind::kFail, kEver, skip);
+    const RequestId beside = serving_.ask(other);
+    serving_.ask(question);
+    for (int i = 0; i < 2; ++i) {
+      const Ended ended = serving_.next();
+      if (ended.request == beside) {
+        check_.same(other, ended.answer, "beside copies that fail");
+      } else {
+        struck(question, ended, "copies that fail");
+      }
+    }
+    end(question, other, "after copies that failed");
+  }
+  // For longer than a chunk may take.
+  void hangs(int skip) {
+    Question other;
+    const Question question = bring_others(other);
+    faults_.reopen();
+    faults_.next(FaultPlan::Kind::kHang, 1, skip);
+    std::thread releaser([this] { faults_.release_after(kHang); });
+    serving_.ask(question);
+    const RequestId beside = serving_.ask(other);
+    for (int i = 0; i < 2; ++i) {
+      const Ended ended = serving_.next();
+      check_.same(ended.request == beside ? other : question, ended.answer, "a copy that hangs");
+    }
+    releaser.join();
+    end(question, other, "after a copy that hung");
+  }
+
+  Check check_;
+  Random random_;
+  FaultPlan faults_;
+  long errors_ = 0;
+  Serving serving_;
+};
+
+// --- Stress -----------------------------------------------------------------------------------
+
+// Parts of the sum of words: block b's is parts[b].
+__global__ void sum_words(const unsigned long long* words, std::int64_t count,
+                          unsigned long long* parts) {
+  __shared__ unsigned long long of_warps[32];
+  unsigned long long sum = 0;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    sum += words[i] * (2 * static_cast<unsigned long long>(i) + 1);
+  }
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xFFFFFFFFu, sum, step);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) sum += of_warps[warp];
+  parts[blockIdx.x] = sum;
+}
+
+class CudaSummer final : public testing::WeightSummer {
+ public:
+  explicit CudaSummer(device::Device& device) : device_(device) {}
+
+  Result<std::uint64_t*> reserve(std::int64_t count) override {
+    CAUSEWAY_ASSIGN(sums_, device::CudaPinned::make(device_, "sums", Bytes(count * 8)));
+    // The kernel is loaded now: later its first launch would wait for streams that wait.
+    CAUSEWAY_ASSIGN(const auto stream, device_.make_stream("first sum"));
+    CAUSEWAY_TRY(enqueue(*stream, {sums_.data(), 8}, sums()));
+    CAUSEWAY_TRY(stream->synchronize(kPatience));
+    return sums();
+  }
+  Status enqueue(device::Stream& stream, std::span<const std::byte> data,
+                 std::uint64_t* parts) override {
+    return device::cuda_enqueue(stream, [data, parts](CUstream_st* cuda) -> Status {
+      sum_words<<<kParts, 512, 0, cuda>>>(reinterpret_cast<const unsigned long long*>(data.data()),
+                                          static_cast<std::int64_t>(data.size() / 8),
+                                          reinterpret_cast<unsigned long long*>(parts));
+      if (cudaGetLastError() == cudaSuccess) return {};
+      return Error{ErrorCode::kDevice, "the sum cannot be launched"};
+    });
+  }
+
+ private:
+  std::uint64_t* sums() const { return reinterpret_cast<std::uint64_t*>(sums_.data()); }
+
+  device::Device& device_;
+  device::CudaPinned sums_;
+};
+
+testing::StressPlan stress_plan(const Plan& plan, FaultPlan& faults) {
+  testing::StressPlan stress;
+  stress.seed = plan.seed;
+  stress.length = nanos_from_seconds(plan.stress_seconds / 2);
+  stress.prompts = {std::begin(kPrompts), std::end(kPrompts)};
+  stress.output_max = kOutput;
+  stress.disturb = [&faults](Random& random) {
+    faults.release();
+    if (!random.chance(0.2)) return;
+    const auto skip = static_cast<int>(random.below(8));
+    if (random.chance(0.7)) {
+      faults.next(FaultPlan::Kind::kFail, static_cast<int>(random.between(1, 6)), skip);
+      return;
+    }
+    faults.reopen();
+    faults.next(random.chance(0.5) ? FaultPlan::Kind::kHang : FaultPlan::Kind::kHangThenFail, 1,
+                skip);
+  };
+  stress.calm = [&faults] { faults.release(); };
+  stress.progress = [](const std::string& line) {
+    std::printf("  %s\n", line.c_str());
+    std::fflush(stdout);
+  };
+  return stress;
+}
+
+long report(const char* what, const testing::StressOutcome& outcome) {
+  std::printf("stress, %s: %s\n", what, testing::describe(outcome).c_str());
+  std::fflush(stdout);
+  return outcome.wrong + (outcome.switches == 0 ? 1 : 0);
+}
+
+long stress_real(Memory& memory, const Plan& plan, const Answers& expected) {
+  FaultPlan faults;
+  testing::StressPlan stress = stress_plan(plan, faults);
+  stress.one_of_a_model = true;
+  stress.expected = [&](const Question& question) { return expected.at(question); };
+  AnswersSink sink;
+  const auto slice = Serving::open_slice(memory, false, 2, &faults, millis(10), sink);
+  return report("real models", testing::run_stress(stress, catalogue_of(false),
+                                                   {memory.home, memory.clock, *slice}, sink));
+}
+
+long stress_sums(Memory& memory, const Plan& plan) {
+  FaultPlan faults;
+  const Catalogue catalogue = catalogue_of(false);
+  std::map<ModelId, std::uint64_t> sums;
+  Bytes largest;
+  for (std::int64_t m = 0; m < kModels; ++m) {
+    const ModelId model(m);
+    const auto card =
+        must(model::make_card(catalogue.config(model), DType::kBF16, mib(4)), "a card");
+    std::vector<std::byte> bytes(to_size(card.layout.bytes));
+    fill(bytes, model);
+    sums[model] = testing::checksum(weights::PlacedWeights{&card.layout, bytes.data()});
+    largest = std::max(largest, card.layout.bytes);
+  }
+  testing::StressPlan stress = stress_plan(plan, faults);
+  stress.expected = [&](const Question& question) {
+    Answer answer;
+    for (std::int64_t i = 0; i < kOutput; ++i) {
+      const std::uint64_t sum = sums.at(question.model);
+      answer.emplace_back(testing::checksum_token(sum, question.prompt + i), 0.0f);
+    }
+    return answer;
+  };
+  const auto machine = must(device::CudaMachine::create(must(device::load_cuda_api(), "the driver"),
+                                                        {}, memory.clock, memory.home.memory),
+                            "the machine");
+  const auto device = must(machine->open({.name = "sums", .arena_bytes = gib(512)}), "the GPU");
+  CudaSummer summer(*device);
+  AnswersSink sink;
+  testing::ChecksumSliceOptions options{
+      .cache = round_up(largest, device->capabilities().extent_bytes) * 2,
+      .kv_frame = mib(4),
+      .read_bytes_per_second = 2e12};
+  options.residency.turn_min = millis(5);
+  options.residency.turn_factor = 1;
+  options.engine.core.prefix_caching = false;
+  options.engine.core.step_start =
+      plan.seed % 2 == 0 ? engine::StepStart::kAtOnce : engine::StepStart::kJustInTime;
+  options.link_front = [&faults](device::Device& inner) {
+    return std::make_unique<FaultyDevice>(inner, faults);
+  };
+  const auto slice = must(
+      testing::open_checksum_slice(options, {*device, summer, memory.clock, sink}), "the slice");
+  return report("checksums",
+                testing::run_stress(stress, catalogue, {memory.home, memory.clock, *slice}, sink));
+}
+
+int run(const Plan& plan) {
+  Memory memory;
+  long wrong = take_turns(memory, plan);
+  if (plan.faults > 0 || plan.stress_seconds > 0) {
+    const Answers expected = undisturbed(memory, false);
+    if (plan.faults > 0) wrong += Faults(memory, plan, expected).run(plan.faults);
+    if (plan.stress_seconds > 0) wrong += stress_real(memory, plan, expected);
+  }
+  if (plan.stress_seconds > 0) wrong += stress_sums(memory, plan);
+  const bool left = memory.home.memory.total_bytes() > Bytes(0);
+  if (left) std::printf("  host memory is left behind\n");
+  std::printf("%s\n", wrong == 0 && !left ? "PASSED" : "FAILED");
+  return wrong == 0 && !left ? 0 : 1;
 }
 
 }  // namespace
@@ -250,6 +488,8 @@ int main(int argc, char** argv) {
   plan.switches = arguments.number<std::int64_t>("--switches", plan.switches);
   plan.together = arguments.number<std::int64_t>("--together", plan.together);
   plan.large = arguments.number<int>("--large", 0) != 0;
+  plan.faults = arguments.number<std::int64_t>("--faults", plan.faults);
+  plan.stress_seconds = arguments.number<double>("--stress-seconds", plan.stress_seconds);
   arguments.finish();
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {

@@ -37,6 +37,7 @@ class HostSlice final : public Slice {
   }
   Status check(ModelId) const override { return {}; }
   Status reach(device::HostAddress, Bytes, const std::function<bool()>&) override { return {}; }
+  void unreach(device::HostAddress, Bytes) override {}
   Result<engine::ModelFacts> attach(SliceModel model) override;
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_ ? estate_->mover().moved() : Bytes(0); }
@@ -57,6 +58,7 @@ class HostSlice final : public Slice {
   std::unique_ptr<device::HostMachine> machine_;
   std::unique_ptr<device::Device> device_;
   std::optional<kv::FrameArena> frames_;
+  std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
   std::unique_ptr<transfer::TransferEngine> transfer_;
   std::unique_ptr<WeightEstate> estate_;  // null: weights are read at home
   std::map<ModelId, std::unique_ptr<weights::PinnedModel>> at_home_;
@@ -102,8 +104,10 @@ Status HostSlice::open_cache() {
                             " bytes is less than one extent of " +
                             std::to_string(options_.extent.count));
   }
+  if (options_.link_front) front_ = options_.link_front(*device_);
+  device::Device* const link = front_ ? front_.get() : device_.get();
   CAUSEWAY_ASSIGN(transfer_, transfer::TransferEngine::create(
-                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {device_.get()}}},
+                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {link}}},
                                  transfer::assume_all_links(1), clock_));
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = options_.extent;

@@ -5,8 +5,8 @@
 //                                               ▲                                     ▲
 //                                 WeightCache ──┴── TransferMover                   Engine
 //
-// attach(), detach() and reach() block and may be called from one thread at a time, while the
-// engine serves.
+// attach(), detach(), reach() and unreach() block and may be called from one thread at a time,
+// while the engine serves.
 #pragma once
 
 #include <functional>
@@ -39,6 +39,10 @@ struct WeightRoom {
   }
 };
 
+// Puts a device in front of the slice's own, through which every copy of weights goes from then on:
+// one that counts them, or has them fail. It borrows the slice's. Empty: none.
+using LinkFront = std::function<std::unique_ptr<device::Device>(device::Device&)>;
+
 class Slice {
  public:
   virtual ~Slice() = default;
@@ -55,6 +59,8 @@ class Slice {
   // pauses while the engine serves, because registering memory holds up the launches of a process.
   virtual Status reach(device::HostAddress address, Bytes bytes,
                        const std::function<bool()>& cancelled) = 0;
+  // Takes it back before a home is released, when no model of it is attached, as gently.
+  virtual void unreach(device::HostAddress address, Bytes bytes) = 0;
   // Makes the model runnable, without moving a byte of it; then the engine must be told of it
   // (Engine::add_model). kResourceExhausted, with the numbers: it does not fit the slice.
   virtual Result<engine::ModelFacts> attach(SliceModel model) = 0;

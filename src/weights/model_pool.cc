@@ -111,6 +111,7 @@ class ModelPool::State {
     const Status written = write(model->memory);
     const Status reachable = beside.end();
     if (written.ok() && reachable.ok()) return model;
+    if (options.home_leaves) options.home_leaves({model->region, Bytes(0)}, layout.bytes);
     release(model->region);
     return written.ok() ? reachable.error() : written.error();
   }
@@ -173,7 +174,7 @@ Status ModelPool::make(ModelId id, const WeightLayout& layout,
   return state_->add(id, "made-" + std::to_string(id.value), layout, fill, options);
 }
 
-Status ModelPool::unload(ModelId id) {
+Status ModelPool::unload(ModelId id, const HomeLeaves& home_leaves) {
   std::unique_ptr<Model> model;
   {
     const std::lock_guard lock(state_->mutex);
@@ -184,6 +185,7 @@ Status ModelPool::unload(ModelId id) {
     model = std::move(found->second);
     // Null is "being loaded": nobody takes its place or its bytes before they are free.
   }
+  if (home_leaves) home_leaves({model->region, Bytes(0)}, model->layout.bytes);
   state_->release(model->region);
   state_->give_back(id, model->layout.bytes);
   return {};

@@ -26,6 +26,10 @@ struct LoadProgress {
   Nanos remaining;  // estimate from the rate so far
 };
 
+// Called before a model's memory is released, on the caller's thread, when nobody uses it any more:
+// a device takes back what made it reachable.
+using HomeLeaves = std::function<void(device::HostAddress address, Bytes bytes)>;
+
 struct LoadOptions {
   int threads = 0;  // readers; 0: two a CPU, at most 64
   // From a reader thread, one call at a time, at most 10 a second, and once more at the end.
@@ -34,6 +38,7 @@ struct LoadOptions {
   // Called once the model's memory is there, on a thread of its own while the bytes are read: a
   // device makes it reachable. Its error fails the load.
   std::function<Status(device::HostAddress address, Bytes bytes)> home_taken = {};
+  HomeLeaves home_leaves = {};  // of a load that fails
 };
 
 // The files of a model and what to make of them. Borrows all of it.
@@ -89,7 +94,7 @@ class ModelPool {
               const std::function<Status(std::span<std::byte>)>& fill, const LoadOptions& options);
 
   // kUnavailable while pinned; kNotFound when not loaded.
-  Status unload(ModelId model);
+  Status unload(ModelId model, const HomeLeaves& home_leaves = {});
 
   // kNotFound when not loaded.
   Result<std::unique_ptr<PinnedModel>> pin(ModelId model);

@@ -65,7 +65,7 @@ class ModelPoolTest : public ::testing::Test {
   TemporaryDirectory directory_;
   device::HostMemory memory_;
   RealClock clock_;
-  LoadOptions options_{.threads = 2, .progress = {}, .cancelled = {}, .home_taken = {}};
+  LoadOptions options_{.threads = 2};
   ModelPool pool_{memory_, clock_, mib(64)};
 };
 
@@ -180,6 +180,47 @@ TEST_F(ModelPoolTest, PinsHoldTheModel) {
   }
   EXPECT_TRUE(pool_.unload(kModel).ok());
   expect_nothing_left();
+}
+
+// Before the memory goes, and when nobody can pin the model any more.
+TEST_F(ModelPoolTest, TellsOfAHomeThatLeaves) {
+  int told = 0;
+  const HomeLeaves leaves = [&](device::HostAddress address, Bytes bytes) {
+    ++told;
+    EXPECT_EQ(memory_.resolve(address, bytes).size(), to_size(bytes));
+    EXPECT_EQ(pool_.pin(kModel).error().code, ErrorCode::kNotFound);
+    EXPECT_EQ(pool_.unload(kModel).error().code, ErrorCode::kUnavailable);
+  };
+  const WeightLayout layout = lay_out(small_plan(DType::kBF16)).value();
+  const auto nothing = [](std::span<std::byte>) { return Status(); };
+  ASSERT_TRUE(pool_.make(kModel, layout, nothing, {.home_leaves = leaves}).ok());
+  EXPECT_EQ(told, 0);
+  {
+    const auto pinned = pool_.pin(kModel);
+    EXPECT_EQ(pool_.unload(kModel, leaves).error().code, ErrorCode::kUnavailable);
+  }
+  ASSERT_TRUE(pool_.unload(kModel, leaves).ok());
+  EXPECT_EQ(told, 1);
+  expect_nothing_left();
+}
+
+// A page that the device cannot register fails the load; what it could is taken back.
+TEST_F(ModelPoolTest, AHomeThatADeviceCannotReachFailsTheLoad) {
+  write_tensors(model_file(), small_tensors(DType::kBF16), 1);
+  int told = 0;
+  options_.home_taken = [](device::HostAddress, Bytes) {
+    return exhausted("the driver pins no more pages");
+  };
+  options_.home_leaves = [&](device::HostAddress address, Bytes bytes) {
+    told += memory_.resolve(address, bytes).empty() ? 0 : 1;
+  };
+  const Status failed = load(small_plan(DType::kBF16));
+  EXPECT_EQ(failed.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(failed.error().message, HasSubstr("pins no more pages"));
+  EXPECT_EQ(told, 1);
+  expect_nothing_left();
+  options_.home_taken = {};
+  EXPECT_TRUE(load(small_plan(DType::kBF16)).ok());
 }
 
 TEST_F(ModelPoolTest, CancelledLoadLeavesNothing) {

@@ -11,6 +11,8 @@
 namespace causeway::weights {
 namespace {
 
+constexpr Nanos kStall = millis(50);  // a copy that is later than this may hang
+
 std::string name_of(ModelId model) { return "model " + std::to_string(model.value); }
 
 }  // namespace
@@ -142,6 +144,10 @@ Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos b
   }
   const Nanos there = state_->link_event + state_->copy_time(needed);
   const Nanos at = std::max(there, begins) - computes;
+  // The copy that is under way ends before that, which is an event. While it is long overdue it may
+  // hang, and a step that waited for it would hold the device for as long.
+  const Nanos due = state_->link_event + state_->copy_time(state_->link.front().bytes);
+  if (std::max(at, begins) - due > std::max(computes, kStall)) return {};
   if (at <= begins) return {.now = true, .at = {}};
   return {.now = false, .at = at};
 }

@@ -126,7 +126,8 @@ class Residency {
 
   // Whether a step that begins at `begins`, which is now or later, and computes for `computes` may
   // be submitted; when not, and only time is missing, when it could begin (nullopt: ask again after
-  // an event or a decide()).
+  // an event or a decide()). Not while the copy that is under way is late by more
+  // than 50 ms and than the step computes: it may hang.
   struct Readiness {
     bool now = false;
     std::optional<Nanos> at;

@@ -385,7 +385,11 @@ TEST(Residency, AStepMayBeginWhenWhatIsLeftToCopyTakesNoLonger) {
   EXPECT_FALSE(at(kB, millis(5), start + millis(45) - Nanos(1)).now);
   EXPECT_TRUE(at(kB, millis(5), start + millis(45)).now);
   EXPECT_TRUE(at(kB, millis(50), start).now);
-  EXPECT_TRUE(at(kA, Nanos(0), start + seconds(1)).now);  // late: never below 0
+  // A little late: never below 0. Long overdue: not before an event, unless the step takes longer.
+  EXPECT_TRUE(at(kA, Nanos(0), start + millis(60)).now);
+  EXPECT_FALSE(at(kA, Nanos(0), start + millis(61)).now);
+  EXPECT_EQ(at(kA, Nanos(0), start + millis(61)).at, std::nullopt);
+  EXPECT_TRUE(at(kA, seconds(2), start + seconds(1)).now);
   // A copy that ends early moves all others.
   cache.residency.arrived(kA, 0, 1, start + millis(4));
   EXPECT_EQ(at(kA, Nanos(0), start + millis(4)).at, start + millis(14));

@@ -63,7 +63,11 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return (place_ == Place::kTop && entry_.info.name == "__metadata__") || unexpected("null");
   }
   bool boolean(bool) override { return unexpected("a boolean"); }
-  bool number_float(number_float_t, const string_t&) override { return unexpected("a fraction"); }
+  // The parser calls an integer so, too, from 2^64 on: no size and no offset can be one.
+  bool number_float(number_float_t, const string_t& text) override {
+    const bool whole = text.find_first_of(".eE") == string_t::npos;
+    return unexpected(whole ? "a number beyond 2^63" : "a fraction");
+  }
   bool binary(binary_t&) override { return unexpected("binary data"); }
   bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
   bool number_unsigned(number_unsigned_t value) override {

@@ -5,6 +5,7 @@
 //   (no file)   what the driver does
 //   lost        work that is waited for has failed with an illegal address
 //   full        no memory is left on the GPU
+//   unpinned    host memory cannot be registered: pages cannot be pinned
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -28,6 +29,7 @@ bool told(const char* what) {
 int (*real_event_query)(void*) = nullptr;
 int (*real_stream_query)(void*) = nullptr;
 int (*real_create)(unsigned long long*, std::size_t, const void*, unsigned long long) = nullptr;
+int (*real_register)(void*, std::size_t, unsigned) = nullptr;
 
 int event_query(void* event) { return told("lost") ? kIllegalAddress : real_event_query(event); }
 int stream_query(void* stream) {
@@ -36,6 +38,9 @@ int stream_query(void* stream) {
 int create(unsigned long long* handle, std::size_t bytes, const void* properties,
            unsigned long long flags) {
   return told("full") ? kOutOfMemory : real_create(handle, bytes, properties, flags);
+}
+int register_host(void* address, std::size_t bytes, unsigned flags) {
+  return told("unpinned") ? kOutOfMemory : real_register(address, bytes, flags);
 }
 
 Lookup real_dlsym() {
@@ -64,6 +69,9 @@ extern "C" __attribute__((visibility("default"))) void* dlsym(void* library, con
   }
   if (std::strcmp(name, "cuStreamQuery") == 0) {
     return stand_in(found, real_stream_query, stream_query);
+  }
+  if (std::strcmp(name, "cuMemHostRegister_v2") == 0) {
+    return stand_in(found, real_register, register_host);
   }
   if (std::strcmp(name, "cuMemCreate") == 0) return stand_in(found, real_create, create);
   return found;

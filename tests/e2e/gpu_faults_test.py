@@ -62,6 +62,13 @@ class GpuFaults(unittest.TestCase):
         said = self.refused(make(self.root, "m"), kv_cache_memory_bytes="100tb")
         self.assertRegex(said, r"has \d+ MiB, \d+ MiB of them free.*KV \d{8,9} MiB.*utilization")
 
+    def test_a_cache_that_holds_no_model_or_more_than_there_is_names_the_numbers(self):
+        large = make(self.root, "m", vocab=100000)  # its embedding and head take more than an extent
+        self.assertRegex(self.refused(large, weights_memory_bytes="32mb"),
+                         r"take \d+ MiB.*--weights-memory-bytes allows 32 MiB")
+        self.assertRegex(self.refused(large, weights_memory_bytes="100tb"),
+                         r"--weights-memory-bytes asks for 104857600 MiB, and the GPU has \d+ MiB")
+
     def test_models_that_cannot_be_served_leave_the_others_alone(self):
         make(self.root, "good")
         wide = make(self.root, "wide")  # a token's KV is larger than a frame
@@ -124,6 +131,23 @@ class GpuFaults(unittest.TestCase):
             self.assertGreaterEqual(status, 500)
             self.assertRegex(answer["error"]["message"],
                              r"no room for a model of \d+ MiB: .* \d+ MiB of \d+ MiB are free")
+            server.complete("first", "x", max_tokens=4)
+            self.assertEqual(server.request("/health")[0], 200)
+            self.fault.unlink()
+            server.complete("second", "x", max_tokens=4)
+
+    @needs_faulty_driver
+    def test_pages_that_cannot_be_registered_fail_that_model_until_they_can(self):
+        make(self.root, "first")
+        make(self.root, "second", seed=2)
+        with RunningServer("--models-dir", self.root, "--load-on-demand", *options(),
+                           environment=self.environment) as server:
+            server.complete("first", "x", max_tokens=4)
+            self.fault.write_text("unpinned")
+            status, answer = server.request("/v1/completions", {"model": "second", "prompt": "x"})
+            self.assertGreaterEqual(status, 500)
+            self.assertRegex(answer["error"]["message"],
+                             r"making .*host region \d+ of \d+ MiB reachable for GPU 0")
             server.complete("first", "x", max_tokens=4)
             self.assertEqual(server.request("/health")[0], 200)
             self.fault.unlink()

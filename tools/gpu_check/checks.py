@@ -131,7 +131,9 @@ class Checks:
                            environment=environment, all_gpus=True)
         server.command = [sys.executable, tests / "e2e/e2e_test.py", "-v"]
         preload = self.preload_programs()
-        return [client, preload] if self.quick else [client, server, self.gpu_faults(), preload]
+        if self.quick:
+            return [client, preload]
+        return [client, server, self.gpu_faults(), self.switch_faults(), preload]
 
     def gpu_faults(self):
         """A server whose GPU is full, faulty or not there."""
@@ -140,6 +142,14 @@ class Checks:
         part = self.part("gpu faults", "causeway", [], 150, parsers.unittest_rows("gpu faults"),
                          environment=environment, alone=True)
         part.command = [sys.executable, machine.ROOT / "tests/e2e/gpu_faults_test.py", "-v"]
+        return part
+
+    def switch_faults(self):
+        """A server that is told to end, or is killed, while its models take turns."""
+        part = self.part("switch faults", "causeway", [], 150,
+                         parsers.unittest_rows("switch faults"), alone=True,
+                         environment={**self.environment, "CAUSEWAY_TEST_DEVICE": "cuda"})
+        part.command = [sys.executable, machine.ROOT / "tests/e2e/switch_faults_test.py", "-v"]
         return part
 
     def preload_programs(self):

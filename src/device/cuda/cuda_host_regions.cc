@@ -180,20 +180,41 @@ void CudaHostRegions::releasing(RegionId id) {
   Region region;
   {
     Lock lock(mutex_);
-    const auto settled = [&] {
-      const auto entry = regions_.find(id);
-      return entry == regions_.end() ||
-             std::all_of(entry->second.begin(), entry->second.end(),
-                         [](const auto& piece) { return piece.second.ready; });
-    };
-    changed_.wait(lock, settled);
-    const auto entry = regions_.find(id);
-    if (entry == regions_.end()) return;
-    releases_.store(releases_.load() + 1, std::memory_order_release);
-    region = std::move(entry->second);
-    regions_.erase(entry);
+    region = take(lock, id, {Bytes(0), memory_.region_bytes(id)});
   }
   for (const auto& [offset, piece] : region) unregister(piece);
+}
+
+void CudaHostRegions::make_unreachable(HostAddress address, Bytes bytes) {
+  (void)memory_.resolve(address, bytes);  // checks that the range lies inside
+  Region pieces;
+  {
+    Lock lock(mutex_);
+    pieces = take(lock, address.region, {address.offset, address.offset + bytes});
+  }
+  for (const auto& [offset, piece] : pieces) unregister(piece);
+}
+
+CudaHostRegions::Region CudaHostRegions::take(Lock& lock, RegionId id, Range range) {
+  const auto settled = [&] {
+    const auto entry = regions_.find(id);
+    return entry == regions_.end() ||
+           std::all_of(entry->second.lower_bound(range.begin), entry->second.lower_bound(range.end),
+                       [](const auto& piece) { return piece.second.ready; });
+  };
+  changed_.wait(lock, settled);
+  Region taken;
+  const auto entry = regions_.find(id);
+  if (entry == regions_.end()) return taken;
+  Region& region = entry->second;
+  while (true) {
+    const auto piece = region.lower_bound(range.begin);
+    if (piece == region.end() || piece->first >= range.end) break;
+    taken.insert(region.extract(piece));
+  }
+  if (region.empty()) regions_.erase(entry);
+  if (!taken.empty()) releases_.store(releases_.load() + 1, std::memory_order_release);
+  return taken;
 }
 
 }  // namespace causeway::device

@@ -1,7 +1,7 @@
 // Which host memory the GPUs can reach. Memory is registered with the driver in pieces, for all
 // contexts, and unregistered when its region is released. Registering pins every page and takes
 // time (256 MiB: about 10 ms), and launches wait for it; so large pools are registered ahead of
-// use.
+// use, and unregistered ahead of their release, in small pieces.
 //
 //   region │ piece │ piece │ in progress │ ……not registered…… │ piece │
 //
@@ -33,6 +33,9 @@ class CudaHostRegions final : public HostRegionWatcher {
   // Registers what is missing of a range, which must lie inside its region. A range of which
   // nothing is registered becomes one piece, of whole pages.
   Status make_reachable(HostAddress address, Bytes bytes, CudaContext& context);
+  // Unregisters the pieces that begin in a range, which must lie inside its region and which nobody
+  // uses any more. The lock is open while the driver works.
+  void make_unreachable(HostAddress address, Bytes bytes);
 
   // A piece as GPUs see it, for who asks for the same one again and again.
   struct View {
@@ -97,9 +100,11 @@ class CudaHostRegions final : public HostRegionWatcher {
   Status add(Lock& lock, RegionId id, Range range, CudaContext& context);
   Result<Piece> register_piece(RegionId id, Range range, CudaContext& context) const;
   static void unregister(const Piece& piece);
+  // Takes the pieces that begin in a range out of the table, once none of them is in progress.
+  Region take(Lock& lock, RegionId id, Range range);
 
   HostMemory& memory_;
-  std::atomic<std::int64_t> releases_{0};  // written with mutex_ held
+  std::atomic<std::int64_t> releases_{0};  // of pieces or regions; written with mutex_ held
   std::mutex mutex_;                       // guards what follows
   std::condition_variable changed_;        // a piece became ready, or is not to be had
   std::map<RegionId, Region> regions_;     // each has a piece

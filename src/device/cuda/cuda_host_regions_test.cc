@@ -184,6 +184,48 @@ TEST_F(CudaHostRegionsTest, WhatIsRegisteredIsNotRegisteredAgain) {
   EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 4);
 }
 
+// Piece by piece, so that whoever unregisters a large region can pause in between.
+TEST_F(CudaHostRegionsTest, PiecesAreTakenBackOneByOne) {
+  Random random(7);
+  fill(Bytes(0), mib(32), random);
+  for (Bytes at_piece; at_piece < kRegion; at_piece += mib(8)) {
+    ASSERT_TRUE(device_->make_reachable(at(at_piece), mib(8)).ok());
+  }
+  const auto s = device_->make_stream("s").value();
+  ASSERT_TRUE(copy(*s, {arena(Bytes(0)), host(mib(8)), mib(1)}).ok());
+  ASSERT_TRUE(s->synchronize(kPatience).ok());
+  device_->make_unreachable(at(mib(8)), mib(8));
+  EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 1);
+  device_->make_unreachable(at(mib(8)), mib(8));  // nothing begins there any more
+  device_->make_unreachable(at(mib(17)), mib(4));
+  EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 1);
+  // What the stream remembers of the piece is not used: it is registered again.
+  ASSERT_TRUE(copy(*s, {arena(Bytes(0)), host(mib(8)), mib(1)}).ok());
+  ASSERT_TRUE(s->synchronize(kPatience).ok());
+  EXPECT_EQ(registrations(), 5);
+  for (Bytes at_piece; at_piece < kRegion; at_piece += mib(8)) {
+    device_->make_unreachable(at(at_piece), mib(8));
+  }
+  EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 5);
+  ASSERT_TRUE(memory_.release(region_).ok());
+  EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 5);
+}
+
+// A piece that is being registered is waited for; others of the region are not in the way.
+TEST_F(CudaHostRegionsTest, TakingBackWaitsForWhatIsInProgress) {
+  ASSERT_TRUE(device_->make_reachable(at(Bytes(0)), mib(1)).ok());
+  close_gate(true);
+  std::thread registrar([&] { EXPECT_TRUE(device_->make_reachable(at(mib(1)), mib(1)).ok()); });
+  ASSERT_TRUE(wait_at_gate());
+  device_->make_unreachable(at(Bytes(0)), mib(1));
+  EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 1);
+  std::thread taker([&] { device_->make_unreachable(at(mib(1)), mib(1)); });
+  close_gate(false);
+  registrar.join();
+  taker.join();
+  EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 2);
+}
+
 // What nobody made reachable is registered when it is used, in pieces of 8 MiB, not whole.
 TEST_F(CudaHostRegionsTest, GapsAreFilledOnUse) {
   Random random(4);

@@ -64,6 +64,10 @@ Status CudaSlice::make_reachable(HostAddress address, Bytes bytes) {
   return machine_.regions.make_reachable(address, bytes, *context_);
 }
 
+void CudaSlice::make_unreachable(HostAddress address, Bytes bytes) {
+  machine_.regions.make_unreachable(address, bytes);
+}
+
 CUctx_st* cuda_context_of(const Device& device) { return slice_of(device).context().handle(); }
 
 int cuda_ordinal_of(const Device& device) {

@@ -21,6 +21,7 @@ class CudaSlice final : public Device {
   Result<std::unique_ptr<Event>> make_mark() override;
   Result<std::unique_ptr<Semaphore>> make_semaphore() override;
   Status make_reachable(HostAddress address, Bytes bytes) override;
+  void make_unreachable(HostAddress address, Bytes bytes) override;
   Status health() const override { return context_->physical().health(); }
 
   Result<std::unique_ptr<Stream>> make_stream(const std::string& name, CopyPriority priority);

@@ -13,6 +13,10 @@ using device::Stream;
 
 const Error kInjected{ErrorCode::kDevice, "a fault of the test"};
 
+bool hangs(FaultPlan::Kind kind) {
+  return kind == FaultPlan::Kind::kHang || kind == FaultPlan::Kind::kHangThenFail;
+}
+
 class FaultyStream final : public Stream {
  public:
   FaultyStream(std::unique_ptr<Stream> inner, FaultPlan& plan)
@@ -25,6 +29,11 @@ class FaultyStream final : public Stream {
       case FaultPlan::Kind::kHang:
         CAUSEWAY_TRY(inner_->run([plan = &plan_] { return plan->wait_for_release(); }));
         break;
+      case FaultPlan::Kind::kHangThenFail:
+        return inner_->run([plan = &plan_]() -> Status {
+          CAUSEWAY_TRY(plan->wait_for_release());
+          return kInjected;
+        });
       case FaultPlan::Kind::kNone: break;
     }
     return inner_->copy(copies, priority);
@@ -56,7 +65,7 @@ void FaultPlan::next(Kind kind, int count, int skip) {
 
 FaultPlan::Kind FaultPlan::take() {
   const std::lock_guard lock(mutex_);
-  if (count_ == 0 || (kind_ == Kind::kHang && released_)) return Kind::kNone;
+  if (count_ == 0 || (hangs(kind_) && released_)) return Kind::kNone;
   if (skip_ > 0) {
     --skip_;
     return Kind::kNone;

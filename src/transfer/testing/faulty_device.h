@@ -13,7 +13,7 @@ namespace causeway::transfer::testing {
 // What is to go wrong; shared by a device's streams. Thread-safe. Must outlive them.
 class FaultPlan {
  public:
-  enum class Kind { kNone, kFail, kRefuse, kHang };
+  enum class Kind { kNone, kFail, kRefuse, kHang, kHangThenFail };
 
   // The next `count` batches of copies, after `skip` good ones.
   void next(Kind kind, int count, int skip = 0);
@@ -58,6 +58,9 @@ class FaultyDevice final : public device::Device {
   }
   Status make_reachable(device::HostAddress address, Bytes bytes) override {
     return inner_.make_reachable(address, bytes);
+  }
+  void make_unreachable(device::HostAddress address, Bytes bytes) override {
+    inner_.make_unreachable(address, bytes);
   }
   Status health() const override;
 

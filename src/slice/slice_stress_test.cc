@@ -1,0 +1,205 @@
+// Eviction, faults and changes of the catalogue while steps run, on host slices. Made for the
+// thread sanitizer, and for long runs:
+//
+//   CAUSEWAY_STRESS_SECONDS=240 CAUSEWAY_STRESS_SEED=7 slice_test --gtest_filter='*Stress*'
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+
+#include "base/testing/must.h"
+#include "device/host/host_machine.h"
+#include "model/random_model.h"
+#include "slice/host_slice.h"
+#include "slice/testing/checksum_slice.h"
+#include "slice/testing/stress.h"
+#include "transfer/testing/faulty_device.h"
+
+namespace causeway::slice {
+namespace {
+
+using testing::Answer;
+using testing::Catalogue;
+using testing::Crowd;
+using testing::Question;
+using testing::StressOutcome;
+using testing::StressPlan;
+using transfer::testing::FaultPlan;
+using transfer::testing::FaultyDevice;
+
+constexpr Bytes kExtent = kib(64);
+
+double setting(const char* name, double otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? std::strtod(value, nullptr) : otherwise;
+}
+
+// Of several sizes, the head being the embedding or not.
+model::ModelConfig config_of(ModelId model) {
+  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
+  config.layers = 2 + model.value % 3;
+  config.hidden = 64;
+  config.intermediate = 256;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 16;
+  config.vocab = 500;
+  config.tied_embeddings = model.value % 2 == 0;
+  config.dtype = DType::kF32;
+  return config;
+}
+
+void fill(std::span<std::byte> memory, ModelId model) {
+  Random random(static_cast<std::uint64_t>(model.value));
+  for (std::size_t i = 0; i + sizeof(float) <= memory.size(); i += sizeof(float)) {
+    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.3f;
+    std::memcpy(&memory[i], &value, sizeof(value));
+  }
+}
+
+class SliceStressTest : public ::testing::Test {
+ protected:
+  SliceStressTest() {
+    plan_.seed = static_cast<std::uint64_t>(setting("CAUSEWAY_STRESS_SEED", 1));
+    plan_.length = nanos_from_seconds(setting("CAUSEWAY_STRESS_SECONDS", 2));
+    plan_.progress = [](const std::string& line) { std::cout << "  " << line << std::endl; };
+    residency_.turn_min = millis(5);
+    residency_.turn_factor = 1;
+    engine_.core.prefix_caching = false;
+    engine_.core.step_start =
+        plan_.seed % 2 == 0 ? engine::StepStart::kAtOnce : engine::StepStart::kJustInTime;
+  }
+
+  // Fails copies, or lets one hang for a while.
+  void disturb(Random& random) {
+    faults_.release();
+    if (random.chance(0.4)) return;
+    const auto skip = static_cast<int>(random.below(6));
+    if (random.chance(0.5)) {
+      faults_.next(FaultPlan::Kind::kFail, static_cast<int>(random.between(1, 6)), skip);
+      return;
+    }
+    faults_.reopen();
+    faults_.next(random.chance(0.5) ? FaultPlan::Kind::kHang : FaultPlan::Kind::kHangThenFail, 1,
+                 skip);
+  }
+  void plan_faults() {
+    plan_.disturb = [this](Random& random) { disturb(random); };
+    plan_.calm = [this] { faults_.release(); };
+  }
+  LinkFront front() {
+    return
+        [this](device::Device& device) { return std::make_unique<FaultyDevice>(device, faults_); };
+  }
+
+  void run(Slice& slice) {
+    const StressOutcome outcome =
+        testing::run_stress(plan_, catalogue_, {home_, clock_, slice}, sink_);
+    std::cout << "seed " << plan_.seed << ": " << testing::describe(outcome) << std::endl;
+    EXPECT_EQ(outcome.wrong, 0);
+    EXPECT_GT(outcome.switches, 0);
+    EXPECT_GT(outcome.requests, outcome.cancelled + outcome.failed);
+    EXPECT_EQ(home_.pool.use().models, 0);
+    EXPECT_EQ(home_.memory.total_bytes(), Bytes(0));
+  }
+
+  void run_checksums() {
+    const auto machine =
+        must(device::HostMachine::create(
+                 {.links = device::make_link_tree({.link = 400e6, .link_duplex = 800e6}),
+                  .extent_bytes = kExtent},
+                 clock_, home_.memory),
+             "the machine");
+    const auto device = must(machine->open({.name = "cpu", .arena_bytes = mib(256)}), "the device");
+    std::map<ModelId, std::uint64_t> sums;
+    for (std::int64_t m = 0; m < catalogue_.models; ++m) sums[ModelId(m)] = sum_of(ModelId(m));
+    plan_.expected = [&](const Question& question) {
+      Answer answer;
+      for (std::int64_t i = 0; i < plan_.output_max; ++i) {
+        answer.emplace_back(testing::checksum_token(sums.at(question.model), question.prompt + i),
+                            0.0f);
+      }
+      return answer;
+    };
+    testing::HostSummer summer;
+    const auto slice = must(
+        testing::open_checksum_slice(
+            {.cache = kib(1536), .residency = residency_, .engine = engine_, .link_front = front()},
+            {*device, summer, clock_, sink_}),
+        "the slice");
+    run(*slice);
+  }
+  static std::uint64_t sum_of(ModelId model) {
+    const auto card = must(model::make_card(config_of(model), DType::kBF16, kib(16)), "a card");
+    std::vector<std::byte> memory(to_size(card.layout.bytes));
+    fill(memory, model);
+    return testing::checksum(weights::PlacedWeights{&card.layout, memory.data()});
+  }
+
+  RealClock clock_;
+  FaultPlan faults_;
+  testing::AnswersSink sink_;
+  ModelHome home_{clock_, mib(64)};
+  Catalogue catalogue_{.models = 5, .config = config_of, .fill = fill};
+  weights::ResidencyOptions residency_;
+  engine::EngineOptions engine_;
+  StressPlan plan_;
+};
+
+TEST_F(SliceStressTest, EveryByteThatStepsReadIsRight) { run_checksums(); }
+
+TEST_F(SliceStressTest, EveryByteThatStepsReadIsRightWhileCopiesFailAndHang) {
+  plan_faults();
+  run_checksums();
+}
+
+// One wrong byte of any weight changes the answer: the comparison can fail.
+TEST_F(SliceStressTest, OneWrongByteChangesEveryToken) {
+  const auto card = must(model::make_card(config_of(ModelId(1)), DType::kBF16, kib(16)), "a card");
+  std::vector<std::byte> memory(to_size(card.layout.bytes));
+  fill(memory, ModelId(1));
+  const weights::PlacedWeights weights{&card.layout, memory.data()};
+  const std::uint64_t sum = testing::checksum(weights);
+  Random random(3);
+  for (int i = 0; i < 100; ++i) {
+    const auto& groups = card.layout.groups;
+    const auto& group = groups[static_cast<std::size_t>(random.below(std::ssize(groups)))];
+    std::byte& byte =
+        memory[static_cast<std::size_t>(group.offset.count + random.below(group.bytes.count))];
+    byte ^= std::byte{1};
+    const std::uint64_t other = testing::checksum(weights);
+    EXPECT_NE(other, sum);
+    EXPECT_NE(testing::checksum_token(other, i), testing::checksum_token(sum, i));
+    byte ^= std::byte{1};
+  }
+}
+
+// Real models, to the bit of the log-probability, before and while copies fail.
+TEST_F(SliceStressTest, AnswersAreThoseOfModelsThatAreAllCached) {
+  HostSliceOptions options{.kv = mib(4), .kv_frame = kib(16)};
+  options.engine = engine_;
+  std::map<Question, Answer> known;
+  {
+    const auto slice = must(open_host_slice(options, home_, clock_, sink_), "the slice");
+    Crowd crowd(catalogue_, {home_, clock_, *slice});
+    for (std::int64_t m = 0; m < catalogue_.models; ++m) {
+      for (const std::int64_t prompt : plan_.prompts) {
+        const Question question{ModelId(m), prompt};
+        known[question] = crowd.answer(question, plan_.output_max, sink_);
+      }
+    }
+  }
+  plan_.expected = [&](const Question& question) { return known.at(question); };
+  plan_.one_of_a_model = true;
+  plan_faults();
+  options.cache = mib(3);
+  options.extent = kExtent;
+  options.links = device::make_link_tree({.link = 400e6, .link_duplex = 800e6});
+  options.residency = residency_;
+  options.link_front = front();
+  run(*must(open_host_slice(options, home_, clock_, sink_), "the slice"));
+}
+
+}  // namespace
+}  // namespace causeway::slice
