@@ -22,6 +22,7 @@ class HandMover final : public weights::WeightMover {
   std::vector<weights::WeightEvent> poll() override { return std::exchange(events_, {}); }
   bool issued(ModelId) const override { return true; }
   const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
+  double granted_rate() const override { return 48 << 20; }
 
   void arrive() {
     for (const weights::WeightCommand& bring : std::exchange(brought_, {})) {
@@ -44,11 +45,10 @@ class SwitchTest : public ::testing::Test {
   Status add(ModelId model, bool pinned = false) {
     ModelFacts facts = kFacts;
     facts.pinned = pinned;
-    facts.weights.groups = {{.offset = Bytes(0), .bytes = kExtent},
-                            {.offset = kExtent, .bytes = kExtent / 2},
-                            {.offset = kExtent + kExtent / 2,
-                             .bytes = kExtent / 4,
-                             .readable_at_home = true}};
+    facts.weights.groups = {
+        {.offset = Bytes(0), .bytes = kExtent},
+        {.offset = kExtent, .bytes = kExtent / 2},
+        {.offset = kExtent + kExtent / 2, .bytes = kExtent / 4, .readable_at_home = true}};
     facts.weights.layout_groups = {0, 1, 2};
     return core_.add_model(model, facts);
   }
@@ -74,12 +74,10 @@ class SwitchTest : public ::testing::Test {
   }
 
   HandMover mover_;
-  weights::WeightCache cache_{{.extent = kExtent, .extents = 2, .link_bytes_per_second = 48 << 20},
-                              mover_};
+  weights::WeightCache cache_{{.extent = kExtent, .extents = 2}, mover_};
   FakeExecutor executor_;
-  EngineCore core_{{.frames = 64, .schedule = {}, .step_start = StepStart::kAllCached},
-                   executor_,
-                   &cache_};
+  EngineCore core_{
+      {.frames = 64, .schedule = {}, .step_start = StepStart::kAllCached}, executor_, &cache_};
 };
 
 TEST_F(SwitchTest, TheFirstTokenTellsHowLongItTook) {

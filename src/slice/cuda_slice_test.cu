@@ -1,5 +1,6 @@
 // A slice of a GPU that caches fewer models than it serves: whatever models take turns, every
-// answer is that of models which are all cached, to the bit of its tokens' log-probabilities.
+// answer is that of models which are all cached, to the bit of its tokens' log-probabilities. Where
+// there are several GPUs the weights come over the links of all.
 //
 //   cuda_slice_gpu_test [--seed S] [--switches N] [--together N] [--large 1]
 //     --switches   requests of random models, one after the other
@@ -101,8 +102,13 @@ void fill(std::span<std::byte> memory, std::uint64_t seed) {
 
 class Serving {
  public:
-  Serving(ModelHome& home, const Clock& clock, bool large, std::int64_t cached)
-      : home_(home), clock_(clock), large_(large) {
+  struct Options {
+    bool large = false;
+    std::int64_t cached = 0;  // models
+    LinkChoice links = LinkChoice::kOwn;
+  };
+  Serving(ModelHome& home, const Clock& clock, const Options& chosen)
+      : home_(home), clock_(clock), large_(chosen.large) {
     std::vector<CudaCandidate> candidates;
     for (std::int64_t m = 0; m < kModels; ++m) {
       candidates.push_back({.id = ModelId(m),
@@ -112,11 +118,12 @@ class Serving {
     }
     const auto card = must(model::make_card(config_of(1), DType::kBF16, mib(4)), "a card");
     CudaSliceOptions options{.kv = gib(1), .kv_frame = mib(4)};
-    options.weights = round_up(card.layout.bytes, mib(32)) * cached;
+    options.weights = round_up(card.layout.bytes, mib(32)) * chosen.cached;
     options.residency.turn_min = millis(100);
     options.engine.core.prefix_caching = false;
     options.engine.core.schedule = {.tokens_per_step_max = 1024, .running_max = 16};
-    slice_ = must(open_cuda_slice(options, candidates, home, clock, sink_), "the slice");
+    machine_ = must(Machine::open_gpus({.choice = chosen.links}, home, clock), "the machine");
+    slice_ = must(open_cuda_slice(options, candidates, *machine_, sink_), "the slice");
     for (std::int64_t m = 0; m < kModels; ++m) add(ModelId(m));
   }
   ~Serving() {
@@ -148,6 +155,7 @@ class Serving {
   }
   AnswersSink& sink() { return sink_; }
   Bytes link_bytes() const { return slice_->link_bytes(); }
+  int links() const { return slice_->links()->links; }
 
  private:
   model::ModelConfig config_of(std::int64_t model) const { return shape(large_, model % 2 == 0); }
@@ -174,6 +182,7 @@ class Serving {
   const Clock& clock_;
   const bool large_;
   AnswersSink sink_;
+  std::unique_ptr<Machine> machine_;
   std::unique_ptr<Slice> slice_;
   std::int64_t next_request_ = 0;
 };
@@ -195,7 +204,7 @@ int run(const Plan& plan) {
   ModelHome home(clock, gib(100));
   std::map<Question, Answer> expected;
   {
-    Serving undisturbed(home, clock, plan.large, kModels);
+    Serving undisturbed(home, clock, {.large = plan.large, .cached = kModels});
     for (int again = 0; again < 2; ++again) {
       for (std::int64_t m = 0; m < kModels; ++m) {
         for (const std::int64_t prompt : kPrompts) {
@@ -205,7 +214,7 @@ int run(const Plan& plan) {
     }
   }
   std::int64_t wrong = 0;
-  Serving serving(home, clock, plan.large, 2);
+  Serving serving(home, clock, {.large = plan.large, .cached = 2, .links = LinkChoice::kAll});
   const auto check = [&](Question question, const Answer& answer, const char* when) {
     if (answer == expected.at(question)) return;
     if (++wrong <= 5) {
@@ -233,10 +242,10 @@ int run(const Plan& plan) {
     waited.erase(ended);
     busy.erase(question.first);
   }
-  std::printf("%ld switches, %ld requests together, %.1f GB over the link, %ld wrong answers\n%s\n",
+  std::printf("%ld switches, %ld requests together, %.1f GB over %d links, %ld wrong answers\n%s\n",
               static_cast<long>(plan.switches), static_cast<long>(plan.together),
-              static_cast<double>(serving.link_bytes().count) / 1e9, static_cast<long>(wrong),
-              wrong == 0 ? "PASSED" : "FAILED");
+              static_cast<double>(serving.link_bytes().count) / 1e9, serving.links(),
+              static_cast<long>(wrong), wrong == 0 ? "PASSED" : "FAILED");
   return wrong == 0 ? 0 : 1;
 }
 

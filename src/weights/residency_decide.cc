@@ -68,7 +68,10 @@ void Residency::State::begin_arrival(Model& model, Nanos now) {
 
 void Residency::State::bring(Model& model, int group, Nanos now) {
   model.groups.bring(group, model.arrivals);
-  if (link.empty()) link_event = now;
+  if (link.empty()) {
+    link_event = now;
+    use = {};
+  }
   link.push_back({&model, group, model.groups.at(group).bytes});
   WeightCommand command;
   command.model = model.id;
@@ -190,11 +193,11 @@ void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
       const std::int64_t useful = std::min(candidate.extents, wanted - sum);
       candidate.rank = rank_of(*candidate.model, kind, useful, now);
     }
-    const auto best = std::min_element(
-        candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
-          return std::tuple(a.rank, used(a), a.model->id) <
-                 std::tuple(b.rank, used(b), b.model->id);
-        });
+    const auto best = std::min_element(candidates_.begin(), candidates_.end(),
+                                       [&](const Candidate& a, const Candidate& b) {
+                                         return std::tuple(a.rank, used(a), a.model->id) <
+                                                std::tuple(b.rank, used(b), b.model->id);
+                                       });
     sum += best->extents;
     chosen_.push_back(*best);
     candidates_.erase(best);
