@@ -141,10 +141,12 @@ Nanos EngineCore::State::in_flight_for(Nanos now) const {
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   if (cache == nullptr || !cache->knows(model)) return true;
   Nanos computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model));
-  Nanos begins = now + in_flight_for(now);
-  if (options.step_start == StepStart::kAllCached) computes = begins = Nanos(0);
-  if (options.step_start == StepStart::kAtOnce) computes = seconds(86'400);
-  const auto readiness = cache->readiness(model, computes, std::max(begins, now));
+  const Nanos begins = now + in_flight_for(now);
+  // At once, whatever is left to copy; or never before all is there.
+  constexpr Nanos kDay = seconds(86'400);
+  if (options.step_start == StepStart::kAtOnce) computes = kDay;
+  if (options.step_start == StepStart::kAllCached) computes = -kDay;
+  const auto readiness = cache->readiness(model, computes, begins);
   if (readiness.now) return true;
   awaiting_weights = true;
   if (readiness.at) weights_look = std::min(weights_look.value_or(*readiness.at), *readiness.at);

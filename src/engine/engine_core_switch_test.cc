@@ -22,6 +22,7 @@ class HandMover final : public weights::WeightMover {
   std::vector<weights::WeightEvent> poll() override { return std::exchange(events_, {}); }
   bool issued(ModelId) const override { return true; }
   const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
+  double granted_rate() const override { return 48 << 20; }
 
   void arrive() {
     for (const weights::WeightCommand& bring : std::exchange(brought_, {})) {
@@ -73,8 +74,7 @@ class SwitchTest : public ::testing::Test {
   }
 
   HandMover mover_;
-  weights::WeightCache cache_{{.extent = kExtent, .extents = 2, .link_bytes_per_second = 48 << 20},
-                              mover_};
+  weights::WeightCache cache_{{.extent = kExtent, .extents = 2}, mover_};
   FakeExecutor executor_;
   EngineCore core_{
       {.frames = 64, .schedule = {}, .step_start = StepStart::kAllCached}, executor_, &cache_};

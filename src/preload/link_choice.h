@@ -4,22 +4,13 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "preload/gpus.h"
-#include "transfer/link_map.h"
+#include "transfer/path_facts.h"
 
 namespace causeway::preload {
-
-// The part of a map that is about some links only, in a new order: `links[i]` is the map's index of
-// the i-th.
-transfer::LinkMap part_of(const transfer::LinkMap& map, const std::vector<int>& links);
-
-// Ranks PCI bus ids ("0000:1b:00.0") among all GPUs of the machine; nullopt when one is not there.
-std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
-                                         std::vector<std::string> machine);
 
 // The only map in `folder` of a machine with so many GPUs; "" when there is none, or several: which
 // of them is this machine's, only the management library could say, and that is not for strangers'

@@ -14,44 +14,6 @@ namespace {
 using transfer::Direction;
 using transfer::LinkSet;
 
-transfer::LinkMap map_of_four() {
-  transfer::LinkMap map;
-  map.machine = "4x-test";
-  map.links = 4;
-  const LinkSet pair = LinkSet::of(1).with(3);
-  map.own[transfer::index_of(Direction::kIn)] = {
-      {LinkSet::of(1), 50e9}, {LinkSet::of(2), 51e9}, {pair, 90e9}, {pair.with(0), 95e9}};
-  map.relayed[transfer::index_of(Direction::kIn)] = {{3, pair, 88e9}, {2, pair, 80e9}};
-  map.duplex = {60e9, 61e9, 62e9, 63e9};
-  map.peers = {{1, 3, 200e9}, {3, 1, 201e9}, {0, 1, 100e9}};
-  return map;
-}
-
-TEST(PartOf, KeepsWhatIsAboutTheLinksInTheirOrder) {
-  const transfer::LinkMap part = part_of(map_of_four(), {3, 1});
-  EXPECT_EQ(part.links, 2);
-  const auto& own = part.own[transfer::index_of(Direction::kIn)];
-  ASSERT_EQ(own.size(), 2U);
-  EXPECT_EQ(own[0].links, LinkSet::of(1));
-  EXPECT_EQ(own[1].links, LinkSet::of(0).with(1));
-  EXPECT_EQ(own[1].rate, 90e9);
-  const auto& relayed = part.relayed[transfer::index_of(Direction::kIn)];
-  ASSERT_EQ(relayed.size(), 1U);
-  EXPECT_EQ(relayed[0].target, 0);
-  EXPECT_EQ(part.duplex, (std::vector<double>{63e9, 61e9}));
-  ASSERT_EQ(part.peers.size(), 2U);
-  EXPECT_EQ(part.peers[0].source, 1);
-  EXPECT_EQ(part.peers[0].target, 0);
-}
-
-TEST(RanksOf, CountsAmongAllGpusOfTheMachine) {
-  const std::vector<std::string> machine = {"0000:9b:00.0", "0000:1b:00.0", "0000:5b:00.0"};
-  EXPECT_EQ(ranks_of({"0000:9b:00.0", "0000:1b:00.0"}, machine), (std::vector<int>{2, 0}));
-  EXPECT_FALSE(ranks_of({"0000:2b:00.0"}, machine).has_value());
-  EXPECT_FALSE(ranks_of({""}, machine).has_value());
-  EXPECT_FALSE(ranks_of({"0000:1b:00.0"}, {}).has_value());
-}
-
 TEST(OnlyMap, IsTakenWhenThereIsNoOther) {
   const TemporaryDirectory directory;
   const std::string folder = directory.path() / "maps";

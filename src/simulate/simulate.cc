@@ -69,14 +69,13 @@ SimulatedExecutorOptions Simulation::executor_options() const {
 weights::ResidencyOptions Simulation::residency_options() const {
   weights::ResidencyOptions residency = options_.residency;
   residency.extents = (options_.profile.memory - options_.kv_memory) / residency.extent;
-  residency.link_bytes_per_second = options_.profile.link_bytes_per_second;
   return residency;
 }
 
 std::unique_ptr<SimulatedMover> Simulation::make_mover() const {
   if (options_.profile.link_bytes_per_second <= 0) return nullptr;
   const weights::ResidencyOptions residency = residency_options();
-  const SimulatedMoverOptions mover{.bytes_per_second = residency.link_bytes_per_second,
+  const SimulatedMoverOptions mover{.bytes_per_second = options_.profile.link_bytes_per_second,
                                     .error_rate = options_.faults.copy_error_rate,
                                     .extent = residency.extent,
                                     .extents_max = residency.extents,

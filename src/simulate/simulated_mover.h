@@ -27,6 +27,7 @@ namespace causeway::simulate {
 
 struct SimulatedMoverOptions {
   double bytes_per_second = 0;   // of the link; > 0
+  double granted = 0;            // what it says that the link grants; 0: what that gives
   Nanos latency = micros(10);    // of each copy
   double error_rate = 0;         // of copies that fail
   Bytes extent = mib(32);        // as the Residency has it
@@ -47,6 +48,9 @@ class SimulatedMover final : public weights::WeightMover {
   std::vector<weights::WeightEvent> poll() override;
   bool issued(ModelId) const override { return true; }
   const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
+  double granted_rate() const override {
+    return options_.granted > 0 ? options_.granted : options_.bytes_per_second;
+  }
 
   // When the next copy ends that has not ended by the clock.
   std::optional<Nanos> next_end() const;

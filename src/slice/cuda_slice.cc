@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/cuda_machine.h"
 #include "device/paced_registration.h"
 #include "engine/cuda_executor.h"
 #include "kv/frame_arena.h"
@@ -43,8 +43,8 @@ constexpr double kBytesPerSecond = 31e9;
 
 class CudaSlice final : public Slice {
  public:
-  CudaSlice(const CudaSliceOptions& options, ModelHome& home, const Clock& clock)
-      : options_(options), home_(home), clock_(clock) {}
+  CudaSlice(const CudaSliceOptions& options, Machine& machine)
+      : options_(options), machine_(machine), gpus_(*machine.cuda()) {}
   ~CudaSlice() override {
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
@@ -72,8 +72,9 @@ class CudaSlice final : public Slice {
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_->mover().moved(); }
   device::Device& device() override { return *device_; }
+  const SliceLinks* links() const override { return &links_; }
   Result<Bytes> device_memory_used() override {
-    CAUSEWAY_ASSIGN(const Bytes free, machine_->free_memory(options_.gpu));
+    CAUSEWAY_ASSIGN(const Bytes free, gpus_.free_memory(options_.gpu));
     return gpu_.memory - free;
   }
 
@@ -98,19 +99,18 @@ class CudaSlice final : public Slice {
   engine::ModelFacts facts_of(const SliceModel& model) const;
 
   const CudaSliceOptions options_;
-  ModelHome& home_;
-  const Clock& clock_;
+  Machine& machine_;
+  device::CudaMachine& gpus_;
   device::CudaGpu gpu_;
   Bytes free_;  // of the GPU, when the slice was opened
   Chosen chosen_;
   std::map<ModelId, Error> unavailable_;  // candidates that are not among them, and why
   // In the order in which they are needed: what comes later ends first.
-  std::unique_ptr<device::CudaMachine> machine_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<model::CudaWorkspace> workspace_;
   std::optional<kv::FrameArena> frames_;
   std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
-  std::unique_ptr<transfer::TransferEngine> transfer_;
+  SliceLinks links_;
   std::unique_ptr<WeightEstate> estate_;
   std::unique_ptr<engine::CudaExecutor> executor_;
   std::unique_ptr<engine::Engine> engine_;
@@ -126,19 +126,17 @@ Status CudaSlice::open(std::span<const CudaCandidate> candidates, engine::Output
 }
 
 Status CudaSlice::open_device() {
-  CAUSEWAY_ASSIGN(const auto api, device::load_cuda_api());
-  CAUSEWAY_ASSIGN(machine_, device::CudaMachine::create(api, {}, clock_, home_.memory));
-  if (options_.gpu >= machine_->gpus()) {
+  if (options_.gpu >= gpus_.gpus()) {
     return invalid_argument(
         "--gpu " + std::to_string(options_.gpu) + ": this process sees " +
-        std::to_string(machine_->gpus()) +
+        std::to_string(gpus_.gpus()) +
         " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
   }
-  CAUSEWAY_ASSIGN(gpu_, machine_->describe(options_.gpu));
-  CAUSEWAY_ASSIGN(device_, machine_->open({.name = gpu_.name,
-                                           .physical_device = options_.gpu,
-                                           .arena_bytes = gpu_.memory * 2 + kCatalogue}));
-  CAUSEWAY_ASSIGN(free_, machine_->free_memory(options_.gpu));
+  CAUSEWAY_ASSIGN(gpu_, gpus_.describe(options_.gpu));
+  CAUSEWAY_ASSIGN(device_, machine_.open({.name = gpu_.name,
+                                          .physical_device = options_.gpu,
+                                          .arena_bytes = gpu_.memory * 2 + kCatalogue}));
+  CAUSEWAY_ASSIGN(free_, gpus_.free_memory(options_.gpu));
   return {};
 }
 
@@ -222,14 +220,11 @@ Status CudaSlice::make_frames() {
 
 Status CudaSlice::make_estate() {
   if (options_.link_front) front_ = options_.link_front(*device_);
-  device::Device* const link = front_ ? front_.get() : device_.get();
-  CAUSEWAY_ASSIGN(transfer_, transfer::TransferEngine::create(
-                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {link}}},
-                                 transfer::assume_all_links(1), clock_));
+  CAUSEWAY_ASSIGN(links_, machine_.connect(front_ ? *front_ : *device_, options_.gpu));
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = device_->capabilities().extent_bytes;
   residency.extents = chosen_.plan.weights / residency.extent;
-  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, *transfer_, residency));
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, residency));
   return {};
 }
 
@@ -240,8 +235,8 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
                                                           .count = frames_->frames()}));
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = frames_->frames();
-  CAUSEWAY_ASSIGN(engine_,
-                  engine::Engine::start(engine, clock_, *executor_, sink, &estate_->cache()));
+  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), *executor_, sink,
+                                                 &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });
   return {};
 }
@@ -317,9 +312,9 @@ void CudaSlice::detach(ModelId model) {
 
 Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
                                                std::span<const CudaCandidate> candidates,
-                                               ModelHome& home, const Clock& clock,
-                                               engine::OutputSink& sink) {
-  auto slice = std::make_unique<CudaSlice>(options, home, clock);
+                                               Machine& machine, engine::OutputSink& sink) {
+  CAUSEWAY_CHECK(machine.cuda() != nullptr, "a slice of a GPU on a machine without");
+  auto slice = std::make_unique<CudaSlice>(options, machine);
   CAUSEWAY_TRY(slice->open(candidates, sink));
   return std::unique_ptr<Slice>(std::move(slice));
 }
@@ -327,8 +322,8 @@ Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
 #else
 
 Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions&,
-                                               std::span<const CudaCandidate>, ModelHome&,
-                                               const Clock&, engine::OutputSink&) {
+                                               std::span<const CudaCandidate>, Machine&,
+                                               engine::OutputSink&) {
   return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "slice/model_home.h"
+#include "slice/machine.h"
 #include "slice/slice.h"
 
 namespace causeway::slice {
@@ -34,11 +34,10 @@ struct CudaCandidate {
 // Divides the GPU's memory among cached weights, workspace and KV. Candidates that cannot be read
 // or do not fit are left out with a warning, and attaching one fails with the reason.
 // kResourceExhausted, with the numbers, or what was wrong when none is left; kUnavailable without a
-// GPU; kInvalidArgument for one that is not there; kUnsupported in a build without CUDA. Home,
-// clock and sink outlive the slice.
+// GPU; kInvalidArgument for one that is not there; kUnsupported in a build without CUDA. The
+// machine (of GPUs) and the sink outlive the slice.
 Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
                                                std::span<const CudaCandidate> candidates,
-                                               ModelHome& home, const Clock& clock,
-                                               engine::OutputSink& sink);
+                                               Machine& machine, engine::OutputSink& sink);
 
 }  // namespace causeway::slice

@@ -1,6 +1,6 @@
 // A slice of a GPU that caches fewer models than it serves: whatever models take turns, whatever
 // fails, every answer is that of models which are all cached, to the bit of its tokens'
-// log-probabilities.
+// log-probabilities. Where there are several GPUs the weights come over the links of all.
 //
 //   cuda_slice_gpu_test [--seed S] [--switches N] [--together N] [--large 1] [--faults N]
 //                       [--stress-seconds N]
@@ -91,6 +91,11 @@ Catalogue catalogue_of(bool large) {
 struct Memory {
   RealClock clock;
   ModelHome home{clock, gib(100)};
+  // The slice's own link, and all.
+  std::unique_ptr<Machine> own =
+      must(Machine::open_gpus({.choice = LinkChoice::kOwn}, home, clock), "the machine");
+  std::unique_ptr<Machine> all =
+      must(Machine::open_gpus({.choice = LinkChoice::kAll}, home, clock), "the machine");
 };
 
 // A slice with room for `cached` of the models, and all of them.
@@ -125,7 +130,8 @@ class Serving {
         return std::make_unique<FaultyDevice>(device, *faults);
       };
     }
-    return must(open_cuda_slice(options, candidates, memory.home, memory.clock, sink), "the slice");
+    Machine& machine = cached < kModels ? *memory.all : *memory.own;
+    return must(open_cuda_slice(options, candidates, machine, sink), "the slice");
   }
 
   RequestId ask(const Question& question, std::int64_t output = kOutput) {
@@ -222,9 +228,10 @@ long take_turns(Memory& memory, const Plan& plan) {
     waited.erase(ended.request);
     busy.erase(question.model);
   }
-  std::printf("%ld switches, %ld requests together, %.1f GB over the link, %ld wrong answers\n",
+  std::printf("%ld switches, %ld requests together, %.1f GB over %d links, %ld wrong answers\n",
               static_cast<long>(plan.switches), static_cast<long>(plan.together),
-              static_cast<double>(serving.slice().link_bytes().count) / 1e9, check.wrong());
+              static_cast<double>(serving.slice().link_bytes().count) / 1e9,
+              serving.slice().links()->links, check.wrong());
   return check.wrong();
 }
 
@@ -439,10 +446,7 @@ long stress_sums(Memory& memory, const Plan& plan) {
     }
     return answer;
   };
-  const auto machine = must(device::CudaMachine::create(must(device::load_cuda_api(), "the driver"),
-                                                        {}, memory.clock, memory.home.memory),
-                            "the machine");
-  const auto device = must(machine->open({.name = "sums", .arena_bytes = gib(512)}), "the GPU");
+  const auto device = must(memory.own->open({.name = "sums", .arena_bytes = gib(512)}), "the GPU");
   CudaSummer summer(*device);
   AnswersSink sink;
   testing::ChecksumSliceOptions options{
@@ -458,7 +462,7 @@ long stress_sums(Memory& memory, const Plan& plan) {
     return std::make_unique<FaultyDevice>(inner, faults);
   };
   const auto slice = must(
-      testing::open_checksum_slice(options, {*device, summer, memory.clock, sink}), "the slice");
+      testing::open_checksum_slice(options, {*memory.own, *device, summer, sink}), "the slice");
   return report("checksums",
                 testing::run_stress(stress, catalogue, {memory.home, memory.clock, *slice}, sink));
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "device/host/host_machine.h"
 #include "engine/host_executor.h"
 #include "kv/frame_arena.h"
 #include "slice/weight_estate.h"
@@ -17,8 +16,8 @@ constexpr std::int64_t kCatalogueExtents = 131'072;  // 4 TiB in extents of 32 M
 
 class HostSlice final : public Slice {
  public:
-  HostSlice(const HostSliceOptions& options, ModelHome& home, const Clock& clock)
-      : options_(options), home_(home), clock_(clock) {}
+  HostSlice(const HostSliceOptions& options, Machine& machine)
+      : options_(options), machine_(machine) {}
   ~HostSlice() override {
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
@@ -29,7 +28,8 @@ class HostSlice final : public Slice {
   engine::Engine& engine() override { return *engine_; }
   std::int64_t frames() const override { return frames_->frames(); }
   WeightRoom weight_room() const override {
-    return {options_.extent * (options_.cache / options_.extent), options_.extent};
+    const Bytes extent = device_->capabilities().extent_bytes;
+    return {extent * (options_.cache / extent), extent};
   }
   Result<model::ModelCard> card(model::ModelConfig config) const override {
     const DType storage = model::host_dtype(config.dtype);
@@ -42,6 +42,7 @@ class HostSlice final : public Slice {
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_ ? estate_->mover().moved() : Bytes(0); }
   device::Device& device() override { return *device_; }
+  const SliceLinks* links() const override { return estate_ ? &links_ : nullptr; }
   Result<Bytes> device_memory_used() override {
     const device::Arena& arena = device_->arena();
     const std::int64_t cached = estate_ ? estate_->cached_extents() : 0;
@@ -52,14 +53,12 @@ class HostSlice final : public Slice {
   Status open_cache();
 
   const HostSliceOptions options_;
-  ModelHome& home_;
-  const Clock& clock_;
+  Machine& machine_;
   // In the order in which they are needed: what comes later ends first.
-  std::unique_ptr<device::HostMachine> machine_;
   std::unique_ptr<device::Device> device_;
   std::optional<kv::FrameArena> frames_;
   std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
-  std::unique_ptr<transfer::TransferEngine> transfer_;
+  SliceLinks links_;
   std::unique_ptr<WeightEstate> estate_;  // null: weights are read at home
   std::map<ModelId, std::unique_ptr<weights::PinnedModel>> at_home_;
   std::unique_ptr<engine::HostExecutor> executor_;
@@ -72,15 +71,13 @@ Status HostSlice::open(engine::OutputSink& sink) {
                             " bytes for KV are less than one frame of " +
                             std::to_string(options_.kv_frame.count));
   }
-  CAUSEWAY_ASSIGN(machine_, device::HostMachine::create(
-                                {.links = options_.links, .extent_bytes = options_.extent}, clock_,
-                                home_.memory));
   // Addresses: for KV, and for a whole catalogue.
-  const Bytes addresses =
-      options_.cache > Bytes(0) ? options_.extent * kCatalogueExtents : Bytes(0);
-  CAUSEWAY_ASSIGN(
-      device_, machine_->open({.name = "cpu",
-                               .arena_bytes = round_up(options_.kv, options_.extent) + addresses}));
+  const Bytes extent = machine_.host()->extent_bytes();
+  const Bytes addresses = options_.cache > Bytes(0) ? extent * kCatalogueExtents : Bytes(0);
+  CAUSEWAY_ASSIGN(device_,
+                  machine_.open({.name = "cpu",
+                                 .physical_device = options_.device,
+                                 .arena_bytes = round_up(options_.kv, extent) + addresses}));
   auto frames =
       kv::FrameArena::create(*device_, options_.kv_frame, options_.kv / options_.kv_frame);
   if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
@@ -89,30 +86,27 @@ Status HostSlice::open(engine::OutputSink& sink) {
   CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start({.base = frames_->base(),
                                                           .bytes = frames_->frame_bytes(),
                                                           .count = frames_->frames()},
-                                                         clock_));
+                                                         machine_.clock()));
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = frames_->frames();
-  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, clock_, *executor_, sink,
+  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), *executor_, sink,
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
   return {};
 }
 
 Status HostSlice::open_cache() {
-  if (options_.cache < options_.extent) {
+  const Bytes extent = machine_.host()->extent_bytes();
+  if (options_.cache < extent) {
     return invalid_argument("a cache of " + std::to_string(options_.cache.count) +
-                            " bytes is less than one extent of " +
-                            std::to_string(options_.extent.count));
+                            " bytes is less than one extent of " + std::to_string(extent.count));
   }
   if (options_.link_front) front_ = options_.link_front(*device_);
-  device::Device* const link = front_ ? front_.get() : device_.get();
-  CAUSEWAY_ASSIGN(transfer_, transfer::TransferEngine::create(
-                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {link}}},
-                                 transfer::assume_all_links(1), clock_));
+  CAUSEWAY_ASSIGN(links_, machine_.connect(front_ ? *front_ : *device_, options_.device));
   weights::ResidencyOptions residency = options_.residency;
-  residency.extent = options_.extent;
-  residency.extents = options_.cache / options_.extent;
-  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, *transfer_, residency));
+  residency.extent = extent;
+  residency.extents = options_.cache / extent;
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, residency));
   return {};
 }
 
@@ -150,9 +144,9 @@ void HostSlice::detach(ModelId model) {
 
 }  // namespace
 
-Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, ModelHome& home,
-                                               const Clock& clock, engine::OutputSink& sink) {
-  auto slice = std::make_unique<HostSlice>(options, home, clock);
+Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, Machine& machine,
+                                               engine::OutputSink& sink) {
+  auto slice = std::make_unique<HostSlice>(options, machine);
   CAUSEWAY_TRY(slice->open(sink));
   return std::unique_ptr<Slice>(std::move(slice));
 }

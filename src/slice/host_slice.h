@@ -1,33 +1,29 @@
 // A slice on the CPU. By default it computes on weights where they are, at home. With a cache it
 // does what a slice of a GPU does: its device's memory is an arena of this process, and copies to
-// it may be as slow as a link (LinkProfile), so that everything above runs as it does on a GPU.
+// it may be as slow as links that the machine models, so that everything above runs as it does on a
+// GPU.
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "base/clock.h"
-#include "device/arena.h"
-#include "device/link_profile.h"
-#include "slice/model_home.h"
+#include "slice/machine.h"
 #include "slice/slice.h"
 
 namespace causeway::slice {
 
 struct HostSliceOptions {
-  Bytes kv;          // memory for KV frames
-  Bytes kv_frame;    // of one frame
-  Bytes cache = {};  // for cached weights; zero: weights are read at home
-  std::optional<device::LinkProfile> links = {};
-  Bytes extent = device::kExtentBytes;       // of the arena
+  Bytes kv;                                  // memory for KV frames
+  Bytes kv_frame;                            // of one frame
+  Bytes cache = {};                          // for cached weights; zero: weights are read at home
+  int device = 0;                            // of the machine
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
   LinkFront link_front = {};
 };
 
-// Home, clock and sink outlive the slice. kInvalidArgument: options that contradict each other;
-// kResourceExhausted: no memory or thread to be had.
-Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, ModelHome& home,
-                                               const Clock& clock, engine::OutputSink& sink);
+// The machine (of the CPU backend) and the sink outlive the slice. kInvalidArgument: options that
+// contradict each other; kResourceExhausted: no memory or thread to be had.
+Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, Machine& machine,
+                                               engine::OutputSink& sink);
 
 }  // namespace causeway::slice

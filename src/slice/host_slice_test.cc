@@ -50,11 +50,13 @@ class HostSliceTest : public ::testing::Test {
 
   // `cache`: zero: weights are read at home.
   void open(Bytes cache, double link = 0) {
+    slice_.reset();
+    device::HostMachineOptions host{.extent_bytes = kExtent};
+    if (link > 0) host.links = device::make_link_tree({.link = link, .link_duplex = 2 * link});
+    machine_ = must(Machine::open_host(host, {}, home_, clock_), "the machine");
     HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame, .cache = cache};
-    options.extent = kExtent;
     options.residency.turn_min = millis(20);
-    if (link > 0) options.links = device::make_link_tree({.link = link, .link_duplex = 2 * link});
-    slice_ = must(open_host_slice(options, home_, clock_, sink_), "the slice");
+    slice_ = must(open_host_slice(options, *machine_, sink_), "the slice");
   }
 
   Status add(ModelId id, bool tied) {
@@ -102,6 +104,7 @@ class HostSliceTest : public ::testing::Test {
   RealClock clock_;
   engine::CollectingSink sink_;
   ModelHome home_{clock_, mib(64)};
+  std::unique_ptr<Machine> machine_;
   std::unique_ptr<Slice> slice_;
   std::vector<ModelId> models_;
   std::int64_t next_request_ = 0;
@@ -191,13 +194,12 @@ TEST_F(HostSliceTest, ASliceThatStopsDuringASwitchLeavesNothing) {
 }
 
 TEST_F(HostSliceTest, OptionsThatContradictEachOtherAreRefused) {
+  const auto machine = must(Machine::open_host({.extent_bytes = kExtent}, {}, home_, clock_));
   HostSliceOptions options{.kv = kib(1), .kv_frame = kFrame};
-  EXPECT_EQ(open_host_slice(options, home_, clock_, sink_).error().code,
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(open_host_slice(options, *machine, sink_).error().code, ErrorCode::kInvalidArgument);
   options.kv = mib(1);
   options.cache = kib(4);
-  EXPECT_EQ(open_host_slice(options, home_, clock_, sink_).error().code,
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(open_host_slice(options, *machine, sink_).error().code, ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

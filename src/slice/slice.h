@@ -1,5 +1,5 @@
 // A slice, put together: a part of a device with its KV frames, its cached weights, its executor
-// and the engine that drives them. It borrows what a process has once (model_home.h, the machine).
+// and the engine that drives them. It borrows what a process has once (model_home.h, machine.h).
 //
 //   ModelHome ── pinned home ──▶ attach ─▶ range and semaphores ─▶ forward pass ─▶ executor
 //                                               ▲                                     ▲
@@ -17,6 +17,7 @@
 #include "device/host_memory.h"
 #include "engine/engine.h"
 #include "model/model_card.h"
+#include "slice/machine.h"
 #include "weights/model_pool.h"
 
 namespace causeway::slice {
@@ -69,8 +70,10 @@ class Slice {
 
   // Bytes of weights that have come from home since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
-  // For measuring: the device, and what of its memory is in use, by this process or others.
+  // For measuring: the device; what brings weights to it (nullptr: they are read at home); and what
+  // of the device's memory is in use, by this process or others.
   virtual device::Device& device() = 0;
+  virtual const SliceLinks* links() const = 0;
   virtual Result<Bytes> device_memory_used() = 0;
 };
 

@@ -64,23 +64,24 @@ request::Request make_request(std::int64_t id, ModelId model, std::int64_t outpu
 class SliceFaultsTest : public ::testing::Test {
  protected:
   struct Opened {
+    std::unique_ptr<Machine> machine;
     std::unique_ptr<Slice> slice;
     std::unique_ptr<testing::Crowd> crowd;  // ends first
   };
   // Two models and a cache for both, behind a link over which each takes some 10 ms.
   Opened open(engine::StepStart start = engine::StepStart::kJustInTime, double rate = 100e6) {
     HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame, .cache = mib(4)};
-    options.extent = kExtent;
-    options.links = device::make_link_tree({.link = rate, .link_duplex = 2 * rate});
-    // All cached: at the estimate, which a first arrival does not reach then.
-    const bool late = start == engine::StepStart::kAllCached;
-    options.residency.link_bytes_per_second = late ? rate / 100 : rate;
     options.engine.core.step_start = start;
     options.link_front = [this](device::Device& device) {
       return std::make_unique<FaultyDevice>(device, faults_);
     };
     Opened opened;
-    opened.slice = must(open_host_slice(options, home_, clock_, sink_), "the slice");
+    opened.machine = must(
+        Machine::open_host({.links = device::make_link_tree({.link = rate, .link_duplex = 2 * rate}),
+                            .extent_bytes = kExtent},
+                           {}, home_, clock_),
+        "the machine");
+    opened.slice = must(open_host_slice(options, *opened.machine, sink_), "the slice");
     opened.crowd = std::make_unique<testing::Crowd>(
         testing::Catalogue{.models = 2, .config = small_model, .fill = fill},
         testing::Crowd::Parts{home_, clock_, *opened.slice});

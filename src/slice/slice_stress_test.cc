@@ -9,7 +9,6 @@
 #include <iostream>
 
 #include "base/testing/must.h"
-#include "device/host/host_machine.h"
 #include "model/random_model.h"
 #include "slice/host_slice.h"
 #include "slice/testing/checksum_slice.h"
@@ -105,12 +104,7 @@ class SliceStressTest : public ::testing::Test {
   }
 
   void run_checksums() {
-    const auto machine =
-        must(device::HostMachine::create(
-                 {.links = device::make_link_tree({.link = 400e6, .link_duplex = 800e6}),
-                  .extent_bytes = kExtent},
-                 clock_, home_.memory),
-             "the machine");
+    const auto machine = open_machine();
     const auto device = must(machine->open({.name = "cpu", .arena_bytes = mib(256)}), "the device");
     std::map<ModelId, std::uint64_t> sums;
     for (std::int64_t m = 0; m < catalogue_.models; ++m) sums[ModelId(m)] = sum_of(ModelId(m));
@@ -126,9 +120,17 @@ class SliceStressTest : public ::testing::Test {
     const auto slice = must(
         testing::open_checksum_slice(
             {.cache = kib(1536), .residency = residency_, .engine = engine_, .link_front = front()},
-            {*device, summer, clock_, sink_}),
+            {*machine, *device, summer, sink_}),
         "the slice");
     run(*slice);
+  }
+  std::unique_ptr<Machine> open_machine() {
+    return must(
+        Machine::open_host(
+            {.links = device::make_link_tree({.link = 400e6, .link_duplex = 800e6}),
+             .extent_bytes = kExtent},
+            {}, home_, clock_),
+        "the machine");
   }
   static std::uint64_t sum_of(ModelId model) {
     const auto card = must(model::make_card(config_of(model), DType::kBF16, kib(16)), "a card");
@@ -179,9 +181,10 @@ TEST_F(SliceStressTest, OneWrongByteChangesEveryToken) {
 TEST_F(SliceStressTest, AnswersAreThoseOfModelsThatAreAllCached) {
   HostSliceOptions options{.kv = mib(4), .kv_frame = kib(16)};
   options.engine = engine_;
+  const auto machine = open_machine();
   std::map<Question, Answer> known;
   {
-    const auto slice = must(open_host_slice(options, home_, clock_, sink_), "the slice");
+    const auto slice = must(open_host_slice(options, *machine, sink_), "the slice");
     Crowd crowd(catalogue_, {home_, clock_, *slice});
     for (std::int64_t m = 0; m < catalogue_.models; ++m) {
       for (const std::int64_t prompt : plan_.prompts) {
@@ -194,11 +197,9 @@ TEST_F(SliceStressTest, AnswersAreThoseOfModelsThatAreAllCached) {
   plan_.one_of_a_model = true;
   plan_faults();
   options.cache = mib(3);
-  options.extent = kExtent;
-  options.links = device::make_link_tree({.link = 400e6, .link_duplex = 800e6});
   options.residency = residency_;
   options.link_front = front();
-  run(*must(open_host_slice(options, home_, clock_, sink_), "the slice"));
+  run(*must(open_host_slice(options, *machine, sink_), "the slice"));
 }
 
 }  // namespace

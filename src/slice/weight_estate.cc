@@ -5,9 +5,8 @@
 namespace causeway::slice {
 
 Result<std::unique_ptr<WeightEstate>> WeightEstate::create(
-    device::Device& device, transfer::TransferEngine& engine,
-    const weights::ResidencyOptions& options) {
-  CAUSEWAY_ASSIGN(auto mover, weights::TransferMover::start(device, engine));
+    device::Device& device, const SliceLinks& links, const weights::ResidencyOptions& options) {
+  CAUSEWAY_ASSIGN(auto mover, weights::TransferMover::start(device, *links.engine, *links.claim));
   return std::make_unique<WeightEstate>(std::move(mover), options);
 }
 

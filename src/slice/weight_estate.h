@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 #include "model/model_card.h"
-#include "transfer/engine.h"
+#include "slice/machine.h"
 #include "weights/model_pool.h"
 #include "weights/transfer_mover.h"
 #include "weights/weight_cache.h"
@@ -17,9 +17,9 @@ namespace causeway::slice {
 
 class WeightEstate {
  public:
-  // Device and engine outlive the estate. `options.extent` is the arena's.
+  // Device and links outlive the estate. `options.extent` is the arena's.
   static Result<std::unique_ptr<WeightEstate>> create(device::Device& device,
-                                                      transfer::TransferEngine& engine,
+                                                      const SliceLinks& links,
                                                       const weights::ResidencyOptions& options);
   WeightEstate(std::unique_ptr<weights::TransferMover> mover,
                const weights::ResidencyOptions& options);  // for create()

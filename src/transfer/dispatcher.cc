@@ -459,6 +459,15 @@ void Dispatcher::end_if_done(TaskId id) {
   tasks_.erase(found);
 }
 
+bool Dispatcher::could_relay(int link) const {
+  for (const WayFacts& way : facts_.ways) {
+    for (int target = 0; target < facts_.links; ++target) {
+      if (target != link && way.reach[at(target)].has(link)) return true;
+    }
+  }
+  return false;
+}
+
 void Dispatcher::set_relay(int link, bool may) {
   relays_ = may ? relays_.with(link) : relays_.without(link);
 }

@@ -120,6 +120,8 @@ class Dispatcher {
   // The task ends now, failed, whatever of it is under way (say finished, failed or settled still).
   void drop(TaskId task);
 
+  // Whether a link reaches any target but its own.
+  bool could_relay(int link) const;
   // Whether a link's GPU may relay.
   void set_relay(int link, bool may);
   // This pair has no direct path between its GPUs.

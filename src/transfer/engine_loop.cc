@@ -61,7 +61,7 @@ Status EngineLoop::set_up_link(int index) {
   std::vector<MemoryAddress> buffers;
   const Bytes each = std::max(dispatch.chunk_bytes[0], dispatch.chunk_bytes[1]);
   const bool wanted = links_.size() > 1 && dispatch.relay != RelayPolicy::kNone &&
-                      options_.staging_bytes_max > Bytes(0) &&
+                      options_.staging_bytes_max > Bytes(0) && dispatcher_.could_relay(index) &&
                       link.device->capabilities().peer_copies;
   link.relays = wanted && allocate_staging(link, buffers, each).ok();
   dispatcher_.set_relay(index, link.relays);

@@ -19,7 +19,7 @@ std::string name_of(ModelId model) { return "model " + std::to_string(model.valu
 
 Residency::Residency(const ResidencyOptions& options) : state_(std::make_unique<State>(options)) {
   CAUSEWAY_CHECK(options.extent.count > 0 && options.extents >= 0, "a cache without extents");
-  CAUSEWAY_CHECK(options.link_bytes_per_second > 0 && options.rate_decay.count > 0);
+  CAUSEWAY_CHECK(options.rate_decay.count > 0);
   CAUSEWAY_CHECK(options.arrivals_max > 0 && options.attempts_max > 0);
 }
 
@@ -111,7 +111,7 @@ bool Residency::step_ended(ModelId model, Nanos now) {
 
 void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos now) {
   State::Model& there = state_->at(model);
-  there.under_way.time += state_->end_copy(there, group, arrival, now);
+  there.under_way.add(state_->end_copy(there, group, arrival, now));
   there.under_way.bytes += there.groups.at(group).bytes;
   state_->counters.brought += there.groups.at(group).bytes;
   const bool served = there.groups.serves();
@@ -123,7 +123,7 @@ void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos n
 
 void Residency::failed(ModelId model, int group, std::uint32_t arrival, Nanos now) {
   State::Model& lacking = state_->at(model);
-  state_->end_copy(lacking, group, arrival, now);
+  (void)state_->end_copy(lacking, group, arrival, now);
   const bool required = lacking.groups.at(group).required;
   // All steps in flight were begun while a required group was on its way: it was at home before.
   if (required) lacking.poisoned = lacking.steps;
@@ -131,6 +131,8 @@ void Residency::failed(ModelId model, int group, std::uint32_t arrival, Nanos no
   (required ? lacking.under_way.required_failed : lacking.under_way.optional_failed) = true;
   if (lacking.groups.arriving(required) == 0) state_->end_arrival(lacking, required);
 }
+
+void Residency::grant(double bytes_per_second, Nanos now) { state_->grant(bytes_per_second, now); }
 
 Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos begins) const {
   const State::Model& asked = state_->at(model);
@@ -142,11 +144,13 @@ Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos b
     before += copy.bytes;
     if (copy.model == &asked) needed = before;
   }
-  const Nanos there = state_->link_event + state_->copy_time(needed);
-  const Nanos at = std::max(there, begins) - computes;
+  const std::optional<Nanos> takes = state_->copy_time(needed);
+  const std::optional<Nanos> first = state_->copy_time(state_->link.front().bytes);
+  if (!takes || !first) return {};
+  const Nanos at = std::max(state_->link_event + *takes, begins) - computes;
   // The copy that is under way ends before that, which is an event. While it is long overdue it may
   // hang, and a step that waited for it would hold the device for as long.
-  const Nanos due = state_->link_event + state_->copy_time(state_->link.front().bytes);
+  const Nanos due = state_->link_event + *first;
   if (std::max(at, begins) - due > std::max(computes, kStall)) return {};
   if (at <= begins) return {.now = true, .at = {}};
   return {.now = false, .at = at};

@@ -60,11 +60,10 @@ struct ResidencyOptions {
   Bytes extent = mib(32);
   std::int64_t extents = 0;  // budget of the cache
   Nanos turn_min = millis(500);
-  double turn_factor = 4;               // × the time that bringing the model takes
-  Nanos rate_decay = seconds(60);       // time constant of the decayed request rate
-  double link_bytes_per_second = 50e9;  // until arrivals have shown better
-  int arrivals_max = 2;                 // under way at once
-  int attempts_max = 2;                 // failed arrivals in a row before requests fail
+  double turn_factor = 4;          // × the time that bringing the model takes
+  Nanos rate_decay = seconds(60);  // time constant of the decayed request rate
+  int arrivals_max = 2;            // under way at once
+  int attempts_max = 2;            // failed arrivals in a row before requests fail
 };
 
 struct WeightCommand {
@@ -124,10 +123,14 @@ class Residency {
   void arrived(ModelId model, int group, std::uint32_t arrival, Nanos now);
   void failed(ModelId model, int group, std::uint32_t arrival, Nanos now);
 
+  // What the links grant this cache from now on, bytes per second; 0: nothing. Predictions follow
+  // it, corrected by how arrivals compared with what was granted to them.
+  void grant(double bytes_per_second, Nanos now);
+
   // Whether a step that begins at `begins`, which is now or later, and computes for `computes` may
   // be submitted; when not, and only time is missing, when it could begin (nullopt: ask again after
-  // an event or a decide()). Not while the copy that is under way is late by more
-  // than 50 ms and than the step computes: it may hang.
+  // an event or a decide()). Not while the copy that is under way is late by more than 50 ms and
+  // than the step computes: it may hang.
   struct Readiness {
     bool now = false;
     std::optional<Nanos> at;
@@ -147,7 +150,9 @@ class Residency {
   bool leaving(ModelId model) const;     // as of the last decide()
   Bytes cached_bytes(ModelId model) const;
   std::int64_t committed_extents() const;
-  double link_rate() const;  // bytes per second: moving average over arrivals
+  // What predictions count on, bytes per second. Where nothing is granted: what the last arrivals
+  // had; before the first 0, and a step waits for its weights.
+  double link_rate() const;
   // When the next turn ends that a model in the queue waits for: decide() then has more to give.
   std::optional<Nanos> next_turn_end(Nanos now) const;
 

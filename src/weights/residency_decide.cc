@@ -68,7 +68,10 @@ void Residency::State::begin_arrival(Model& model, Nanos now) {
 
 void Residency::State::bring(Model& model, int group, Nanos now) {
   model.groups.bring(group, model.arrivals);
-  if (link.empty()) link_event = now;
+  if (link.empty()) {
+    link_event = now;
+    use = {};
+  }
   link.push_back({&model, group, model.groups.at(group).bytes});
   WeightCommand command;
   command.model = model.id;

@@ -224,6 +224,7 @@ class History {
   }
 
   void demand() {
+    residency_.grant(random_.chance(0.1) ? 0 : 50e9 * random_.uniform(), now_);
     std::vector<ModelDemand> demands;
     for (auto& [id, model] : models_) {
       model.requests = random_.chance(0.5) ? random_.between(1, 5) : 0;

@@ -70,40 +70,62 @@ double Residency::State::heat(const Model& model, Nanos now) const {
   return model.heat * std::exp(-std::max(age, 0.0));
 }
 
-double Residency::State::link_rate() const {
-  return rate_seconds > 0 ? rate_bytes / rate_seconds : options.link_bytes_per_second;
+void Residency::State::grant(double bytes_per_second, Nanos now) {
+  if (!link.empty()) use_link(now);
+  granted = bytes_per_second;
 }
 
-Nanos Residency::State::copy_time(Bytes bytes) const {
-  return nanos_from_seconds(static_cast<double>(bytes.count) / link_rate());
+void Residency::State::use_link(Nanos now) {
+  const Nanos time = now - link_event - use.time;
+  use.time += time;
+  use.granted += granted * to_seconds(time);
+  use.always = use.always && granted > 0;
+}
+
+double Residency::State::link_rate() const {
+  if (granted > 0) return share_granted > 0 ? granted * share_bytes / share_granted : granted;
+  return rate_seconds > 0 ? rate_bytes / rate_seconds : 0;
+}
+
+std::optional<Nanos> Residency::State::copy_time(Bytes bytes) const {
+  const double rate = link_rate();
+  if (rate <= 0) return std::nullopt;
+  return nanos_from_seconds(static_cast<double>(bytes.count) / rate);
 }
 
 Nanos Residency::State::turn_end(const Model& model, const Model& waiting) const {
-  const double brings = to_seconds(copy_time(model.groups.required_bytes()));
+  const double brings = to_seconds(copy_time(model.groups.required_bytes()).value_or(Nanos(0)));
   return std::max(model.served_since, waiting.left_at) +
          std::max(options.turn_min, nanos_from_seconds(options.turn_factor * brings));
 }
 
-Nanos Residency::State::end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now) {
+Residency::State::LinkUse Residency::State::end_copy(const Model& model, int group,
+                                                     std::uint32_t arrival, Nanos now) {
   const auto copy = std::find_if(link.begin(), link.end(), [&](const Copy& one) {
     return one.model == &model && one.group == group;
   });
   CAUSEWAY_CHECK(copy != link.end() && model.groups.at(group).arrival == arrival,
                  "the end of a copy that is not under way");
   link.erase(copy);
-  const Nanos time = now - link_event;
+  use_link(now);
   link_event = now;
-  return time;
+  return std::exchange(use, {});
 }
 
 void Residency::State::end_arrival(Model& model, bool required) {
   Arrival& ended = model.under_way;
-  if (ended.bytes.count > 0 && ended.time.count > 0) {
-    rate_bytes = rate_bytes * kRateKept + static_cast<double>(ended.bytes.count);
-    rate_seconds = rate_seconds * kRateKept + to_seconds(ended.time);
+  const auto bytes = static_cast<double>(ended.bytes.count);
+  if (bytes > 0 && ended.use.time.count > 0) {
+    rate_bytes = rate_bytes * kRateKept + bytes;
+    rate_seconds = rate_seconds * kRateKept + to_seconds(ended.use.time);
+  }
+  // What came while nothing was granted says nothing of grants.
+  if (bytes > 0 && ended.use.granted > 0 && ended.use.always) {
+    share_bytes = share_bytes * kRateKept + bytes;
+    share_granted = share_granted * kRateKept + ended.use.granted;
   }
   ended.bytes = Bytes(0);
-  ended.time = Nanos(0);
+  ended.use = {};
   const bool failed =
       std::exchange(required ? ended.required_failed : ended.optional_failed, false);
   if (failed) counters.failures += 1;

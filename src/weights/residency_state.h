@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "weights/residency.h"
@@ -15,12 +16,24 @@ class Residency::State {
  public:
   static constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::min());
 
+  // Of the link, for a copy or an arrival.
+  struct LinkUse {
+    Nanos time;
+    double granted = 0;  // bytes that the grants would have moved in that time
+    bool always = true;  // something was granted all the time
+  };
   // How an arrival goes.
   struct Arrival {
     bool required_failed = false;
     bool optional_failed = false;
     Bytes bytes;  // brought since the rate was last taken
-    Nanos time;   // the link's for that
+    LinkUse use;  // for that
+
+    void add(const LinkUse& copy) {
+      use.time += copy.time;
+      use.granted += copy.granted;
+      use.always = use.always && copy.always;
+    }
   };
   struct Model {
     ModelId id;
@@ -80,13 +93,15 @@ class Residency::State {
   bool fits(const Model& model, std::int64_t pinned) const;
   Model* first_waiting();
   double heat(const Model& model, Nanos now) const;
+  void grant(double bytes_per_second, Nanos now);
   double link_rate() const;
-  Nanos copy_time(Bytes bytes) const;
+  std::optional<Nanos> copy_time(Bytes bytes) const;  // nullopt: nothing is known of the link
   // Against one that waits. The turn of a model counts anew against one that left before it.
   Nanos turn_end(const Model& model, const Model& waiting) const;
 
-  // The copy's end is taken off the link, and the time since the link's last event is returned.
-  Nanos end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now);
+  // The copy's end is taken off the link, and its use since its last event is returned.
+  LinkUse end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now);
+  void use_link(Nanos now);  // up to now, as it is granted
   // All of the model's copies of required groups have ended, or all others.
   void end_arrival(Model& model, bool required);
 
@@ -101,8 +116,13 @@ class Residency::State {
   std::uint64_t demand_calls = 0;
   std::vector<Copy> link;  // as issued
   Nanos link_event;        // its last, or when it was last given work while idle
-  double rate_bytes = 0;   // sums over arrivals, decaying
+  double granted = 0;      // bytes per second, now
+  LinkUse use;             // since the last event
+  // Sums over arrivals, decaying: what they had, and how that compares with what was granted.
+  double rate_bytes = 0;
   double rate_seconds = 0;
+  double share_bytes = 0;
+  double share_granted = 0;
   Counters counters;
 
  private:

@@ -37,7 +37,9 @@ ResidencyOptions options_of(std::int64_t extents) {
 // A machine with what its tests do over and over.
 class Cache {
  public:
-  explicit Cache(const ResidencyOptions& options) : residency(options) {}
+  explicit Cache(const ResidencyOptions& options) : residency(options) {
+    residency.grant(50e9, Nanos(0));
+  }
   ~Cache() {
     const Status status = residency.check_integrity();
     EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
@@ -292,8 +294,8 @@ TEST(Residency, TheModelThatLeavesStaysTheSameUntilItHasDrained) {
 TEST(Residency, ATurnIsAtLeastSomeTimesTheArrival) {
   ResidencyOptions options = options_of(2);
   options.turn_min = millis(1);
-  options.link_bytes_per_second = static_cast<double>(kExtent.count) / 0.1;  // an extent: 100 ms
   Cache cache(options);
+  cache.residency.grant(static_cast<double>(kExtent.count) / 0.1, cache.now);  // an extent: 100 ms
   cache.add(kA, model_of(2, 1));
   cache.add(kB, model_of(2, 1));
   cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1}});
@@ -368,9 +370,8 @@ TEST(Residency, TheQueueIsServedInOrderByTwoArrivalsAtOnce) {
 }
 
 TEST(Residency, AStepMayBeginWhenWhatIsLeftToCopyTakesNoLonger) {
-  ResidencyOptions options = options_of(8);
-  options.link_bytes_per_second = static_cast<double>(kExtent.count) / 0.01;  // an extent: 10 ms
-  Cache cache(options);
+  Cache cache(options_of(8));
+  cache.residency.grant(static_cast<double>(kExtent.count) / 0.01, cache.now);  // an extent: 10 ms
   cache.add(kA, model_of(2, 1, true));
   cache.add(kB, model_of(3, 1));
   cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1}});
@@ -400,12 +401,56 @@ TEST(Residency, AStepMayBeginWhenWhatIsLeftToCopyTakesNoLonger) {
   EXPECT_EQ(at(kC, seconds(1), start).at, std::nullopt);
 }
 
-TEST(Residency, TheLinkRateIsMeasured) {
+TEST(Residency, WhatIsGrantedIsCorrectedByWhatIsMeasured) {
   Cache cache(options_of(4));
+  const auto extent = static_cast<double>(kExtent.count);
   cache.add(kA, model_of(4, 1));
   EXPECT_EQ(cache.residency.link_rate(), 50e9);
   cache.use(kA);  // 1 ms an extent
+  EXPECT_NEAR(cache.residency.link_rate(), extent * 1e3, 1e6);
+  // Half of the links: half of what they gave.
+  cache.residency.grant(25e9, cache.now);
+  EXPECT_NEAR(cache.residency.link_rate(), extent * 500, 1e6);
+  // Nothing is granted: what they gave last.
+  cache.residency.grant(0, cache.now);
+  EXPECT_NEAR(cache.residency.link_rate(), extent * 1e3, 1e6);
+}
+
+// The links are the arrival's alone, then half of them, then alone again.
+TEST(Residency, AGrantThatChangesOnTheWayCountsForItsTime) {
+  const double rate = static_cast<double>(kExtent.count) / 0.001;  // an extent: 1 ms
+  Cache cache(options_of(3));
+  cache.residency.grant(rate, cache.now);
+  cache.add(kA, model_of(3, 1));
+  cache.demand({{.model = kA, .requests = 1}});
+  cache.decide();
+  const Nanos start = cache.now;
+  EXPECT_EQ(cache.residency.readiness(kA, Nanos(0), start).at, start + millis(3));
+  cache.residency.arrived(kA, 0, 1, start + millis(1));
+  cache.residency.grant(rate / 2, start + millis(1));
+  EXPECT_EQ(cache.residency.readiness(kA, Nanos(0), start + millis(1)).at, start + millis(5));
+  cache.residency.arrived(kA, 1, 1, start + millis(3));
+  // In the middle of a copy.
+  cache.residency.grant(rate, start + millis(4));
+  cache.residency.arrived(kA, 2, 1, start + millis(4) + micros(500));
+  EXPECT_NEAR(cache.residency.link_rate(), rate, rate * 1e-6);
+}
+
+TEST(Residency, WithoutAGrantAStepWaitsForItsWeights) {
+  Cache cache(options_of(2));
+  cache.residency.grant(0, cache.now);
+  cache.add(kA, model_of(2, 1));
+  cache.demand({{.model = kA, .requests = 1}});
+  EXPECT_EQ(cache.decide().size(), 3u);  // they come all the same
+  EXPECT_EQ(cache.residency.link_rate(), 0);
+  EXPECT_FALSE(cache.residency.readiness(kA, seconds(100), cache.now).now);
+  EXPECT_EQ(cache.residency.readiness(kA, seconds(100), cache.now).at, std::nullopt);
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kA));
+  // What was measured does not correct later grants, of which it knows nothing.
   EXPECT_NEAR(cache.residency.link_rate(), static_cast<double>(kExtent.count) * 1e3, 1e6);
+  cache.residency.grant(7e9, cache.now);
+  EXPECT_EQ(cache.residency.link_rate(), 7e9);
 }
 
 TEST(Residency, AFailedCopyPoisonsTheStepsInFlightWhoseExtentsStay) {

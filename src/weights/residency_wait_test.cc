@@ -37,8 +37,19 @@ struct SimulatedModel {
 
 class Slice {
  public:
-  Slice(const ResidencyOptions& options, double bytes_per_second, std::uint64_t seed)
-      : residency(options), options_(options), rate_(bytes_per_second), random_(seed) {}
+  // `granted`: what the machine is told of the link, which gives `rate`.
+  struct Link {
+    double rate = 0;
+    double granted = 0;
+  };
+  Slice(const ResidencyOptions& options, Link link, std::uint64_t seed)
+      : residency(options),
+        options_(options),
+        rate_(link.rate),
+        granted_(link.granted),
+        random_(seed) {
+    residency.grant(granted_, now);
+  }
 
   void add(ModelId id, SimulatedModel model) {
     ASSERT_TRUE(residency.add_model(id, model.groups).ok());
@@ -66,7 +77,7 @@ class Slice {
   }
   // At the slower of the rates that the machine may believe in.
   Nanos turn(const SimulatedModel& model) const {
-    const double rate = std::min(rate_, options_.link_bytes_per_second);
+    const double rate = std::min(rate_, granted_);
     return std::max(options_.turn_min,
                     nanos_from_seconds(options_.turn_factor *
                                        static_cast<double>(bytes_of(model).count) / rate));
@@ -209,6 +220,7 @@ class Slice {
 
   const ResidencyOptions options_;
   const double rate_;
+  const double granted_;
   Random random_;
   std::deque<Copy> link_;
   Nanos link_since_;
@@ -263,9 +275,9 @@ TEST(ResidencyWait, EveryModelIsServedWithinTheTurnsOfTheOthersAndAllArrivals) {
     options.extents = random.between(largest, std::max(largest, all - 1));
     options.turn_min = millis(random.between(1, 300));
     options.turn_factor = random.uniform() * 4;
-    options.link_bytes_per_second = rate * (0.5 + random.uniform() * 1.5);
+    const double granted = rate * (0.5 + random.uniform() * 1.5);
     options.arrivals_max = static_cast<int>(random.between(1, 2));
-    Slice slice(options, rate, seed);
+    Slice slice(options, {.rate = rate, .granted = granted}, seed);
     for (std::int64_t i = 0; i < count; ++i) {
       slice.add(ModelId(i), models[static_cast<std::size_t>(i)]);
     }
@@ -286,7 +298,7 @@ TEST(ResidencyWait, EveryModelIsServedWithinTheTurnsOfTheOthersAndAllArrivals) {
 TEST(ResidencyWait, ThreeModelsOnRoomForTwoTakeTurnsAndDoNotThrash) {
   ResidencyOptions options;
   options.extents = 16;
-  Slice slice(options, 10e9, 1);
+  Slice slice(options, {.rate = 10e9, .granted = 50e9}, 1);
   for (std::int64_t i = 0; i < 3; ++i) {
     SimulatedModel model;
     model.groups = layers_of(8, kExtent);

@@ -24,8 +24,9 @@ class TransferMover::Copy final : public transfer::TransferListener {
 };
 
 Result<std::unique_ptr<TransferMover>> TransferMover::start(device::Device& device,
-                                                            transfer::TransferEngine& engine) {
-  auto mover = std::make_unique<TransferMover>(device, engine);
+                                                            transfer::TransferEngine& engine,
+                                                            transfer::LinkClaim& claim) {
+  auto mover = std::make_unique<TransferMover>(device, engine, claim);
   try {
     mover->thread_ = std::thread([raw = mover.get()] { raw->loop(); });
   } catch (const std::system_error& error) {
@@ -34,8 +35,9 @@ Result<std::unique_ptr<TransferMover>> TransferMover::start(device::Device& devi
   return mover;
 }
 
-TransferMover::TransferMover(device::Device& device, transfer::TransferEngine& engine)
-    : device_(device), engine_(engine) {}
+TransferMover::TransferMover(device::Device& device, transfer::TransferEngine& engine,
+                             transfer::LinkClaim& claim)
+    : device_(device), engine_(engine), claim_(claim) {}
 
 TransferMover::~TransferMover() {
   std::unique_lock lock(mutex_);
@@ -45,6 +47,7 @@ TransferMover::~TransferMover() {
   changed_.wait(lock, [&] { return !executing_ && copies_.empty(); });
   lock.unlock();
   if (thread_.joinable()) thread_.join();
+  claim_.end();  // of commands that were not executed any more
 }
 
 void TransferMover::set_notify(std::function<void()> notify) {
@@ -112,8 +115,11 @@ void TransferMover::submit(std::span<const WeightCommand> commands) {
       ordered);
   const std::lock_guard lock(mutex_);
   for (const WeightCommand& command : ordered) {
-    to_issue_[command.model] += command.kind == WeightCommand::Kind::kBring ? 1 : 0;
+    const std::int64_t brings = command.kind == WeightCommand::Kind::kBring ? 1 : 0;
+    to_issue_[command.model] += brings;
+    bringing_ += brings;
   }
+  if (bringing_ > 0) claim_.begin();
   queue_.insert(queue_.end(), ordered.begin(), ordered.end());
   changed_.notify_all();
 }
@@ -223,6 +229,7 @@ void TransferMover::finish(const WeightCommand& command, device::Semaphore& sema
       const auto& groups = models_.at(command.model)->place.model.groups;
       moved_ += groups.at(static_cast<std::size_t>(command.group)).bytes;
     }
+    if (--bringing_ == 0) claim_.end();
     notify = notify_;
   }
   if (!outcome.ok()) semaphore.raise(command.arrival);

@@ -5,6 +5,8 @@
 //
 // The semaphore of a group is raised by the copy stream, so that a step which waits for it on the
 // device needs no thread of the host; when a copy fails, the mover raises it.
+//
+// While anything is on its way the mover's claim on the links has begun.
 #pragma once
 
 #include <atomic>
@@ -19,6 +21,7 @@
 #include "device/arena.h"
 #include "device/device.h"
 #include "transfer/engine.h"
+#include "transfer/link_shares.h"
 #include "weights/weight_cache.h"
 #include "weights/weight_mover.h"
 
@@ -32,10 +35,12 @@ class TransferMover final : public WeightMover {
     device::HostAddress home;  // of the layout's first byte
   };
 
-  // Device and engine outlive the mover. kResourceExhausted: no thread to be had.
+  // All outlive the mover. kResourceExhausted: no thread to be had.
   static Result<std::unique_ptr<TransferMover>> start(device::Device& device,
-                                                      transfer::TransferEngine& engine);
-  TransferMover(device::Device& device, transfer::TransferEngine& engine);  // for start()
+                                                      transfer::TransferEngine& engine,
+                                                      transfer::LinkClaim& claim);
+  TransferMover(device::Device& device, transfer::TransferEngine& engine,
+                transfer::LinkClaim& claim);  // for start()
   // Waits for the copies that are under way. No step may still wait for a group.
   ~TransferMover() override;
 
@@ -52,6 +57,7 @@ class TransferMover final : public WeightMover {
   std::vector<WeightEvent> poll() override;
   bool issued(ModelId model) const override;
   const device::Semaphore* semaphore(ModelId model, int group) const override;
+  double granted_rate() const override { return claim_.rate(); }
 
   // Extents that have memory. Any thread.
   std::int64_t committed() const { return committed_.load(); }
@@ -77,6 +83,7 @@ class TransferMover final : public WeightMover {
 
   device::Device& device_;
   transfer::TransferEngine& engine_;
+  transfer::LinkClaim& claim_;
   std::function<void()> notify_;
   std::atomic<std::int64_t> committed_{0};  // written by the mover's thread
 
@@ -85,6 +92,7 @@ class TransferMover final : public WeightMover {
   std::map<ModelId, std::unique_ptr<Model>> models_;
   std::deque<WeightCommand> queue_;
   std::map<ModelId, std::int64_t> to_issue_;  // kBrings that have not been handed on
+  std::int64_t bringing_ = 0;                 // kBrings that have not ended
   bool executing_ = false;
   bool stopping_ = false;
   std::map<const Copy*, std::unique_ptr<Copy>> copies_;  // under way

@@ -30,7 +30,9 @@ std::int64_t extents_of(const CachedModel& model, Bytes extent) {
 }
 
 WeightCache::WeightCache(const ResidencyOptions& options, WeightMover& mover)
-    : options_(options), residency_(options), mover_(mover) {}
+    : options_(options), residency_(options), mover_(mover) {
+  residency_.grant(mover_.granted_rate(), Nanos(0));
+}
 
 Status WeightCache::check_fits(const CachedModel& cached) const {
   const std::int64_t needed = extents_of(cached, options_.extent);
@@ -60,6 +62,7 @@ Status WeightCache::remove_model(ModelId model) {
 }
 
 void WeightCache::take_events(Nanos now) {
+  residency_.grant(mover_.granted_rate(), now);
   for (const WeightEvent& event : mover_.poll()) {
     if (event.outcome.ok()) {
       residency_.arrived(event.model, event.group, event.arrival, now);
@@ -126,7 +129,8 @@ Bytes WeightCache::missing_bytes(ModelId model) const {
 }
 
 Nanos WeightCache::copy_time(Bytes bytes) const {
-  return nanos_from_seconds(static_cast<double>(bytes.count) / residency_.link_rate());
+  const double rate = residency_.link_rate();
+  return rate > 0 ? nanos_from_seconds(static_cast<double>(bytes.count) / rate) : Nanos(0);
 }
 
 Status WeightCache::step_ended(ModelId model, Nanos now) {

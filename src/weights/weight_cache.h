@@ -70,7 +70,7 @@ class WeightCache {
   std::optional<Nanos> next_turn_end(Nanos now) const { return residency_.next_turn_end(now); }
   Bytes cached_bytes(ModelId model) const { return residency_.cached_bytes(model); }
   // Of the groups that a step cannot do without, those that are not there yet; and how long the
-  // link needs for them, if it has nothing else to do.
+  // link needs for them, if it has nothing else to do; zero where nothing is known of it.
   Bytes missing_bytes(ModelId model) const;
   Nanos copy_time(Bytes bytes) const;
   const Residency& residency() const { return residency_; }

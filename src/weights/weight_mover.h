@@ -33,6 +33,9 @@ class WeightMover {
   // Raised to the arrival's number when a group is there, or when its copy has failed: then what a
   // step has read of it is void. Any thread; nullptr where steps do not wait on a device.
   virtual const device::Semaphore* semaphore(ModelId model, int group) const = 0;
+  // Bytes per second that the links grant these copies now, or would if there were any; 0: nothing
+  // is left of them, and copies go all the same. Any thread.
+  virtual double granted_rate() const = 0;
 };
 
 }  // namespace causeway::weights

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "bench/modelled_machine.h"
 #include "bench/slice_parts.h"
 #include "bench/token_times.h"
 #include "device/memory_headroom.h"
@@ -52,6 +53,7 @@ class Bench {
   const Clock& clock_;
   slice::ModelHome home_;
   TokenTimesSink sink_;
+  std::unique_ptr<slice::Machine> machine_;
   std::unique_ptr<slice::Slice> slice_;
   std::vector<double> popularity_;  // cumulative
   std::int64_t next_request_ = 0;
@@ -72,14 +74,13 @@ Status Bench::open() {
   if (settings_.device == "cpu") {
     slice::HostSliceOptions options{
         .kv = mib(256), .kv_frame = settings_.frame, .cache = settings_.cache, .engine = engine};
-    options.extent = mib(2);
-    if (settings_.modelled_link > 0) {
-      options.links = device::make_link_tree(
-          {.link = settings_.modelled_link, .link_duplex = 1.8 * settings_.modelled_link});
-    }
-    CAUSEWAY_ASSIGN(slice_, slice::open_host_slice(options, home_, clock_, sink_));
+    CAUSEWAY_ASSIGN(
+        machine_,
+        open_modelled({.link = settings_.modelled_link, .links = settings_.links}, home_, clock_));
+    CAUSEWAY_ASSIGN(slice_, slice::open_host_slice(options, *machine_, sink_));
     return {};
   }
+  CAUSEWAY_ASSIGN(machine_, slice::Machine::open_gpus(settings_.links, home_, clock_));
   std::vector<slice::CudaCandidate> candidates;
   for (std::int64_t m = 0; m < settings_.models; ++m) {
     candidates.push_back({.id = ModelId(m),
@@ -91,7 +92,7 @@ Status Bench::open() {
                                                   .kv_frame = settings_.frame,
                                                   .weights = settings_.cache,
                                                   .engine = engine},
-                                                 candidates, home_, clock_, sink_));
+                                                 candidates, *machine_, sink_));
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "model/config.h"
+#include "slice/machine.h"
 
 namespace causeway::bench {
 
@@ -19,7 +20,8 @@ struct CatalogueSettings {
   std::string device = "cuda";
   int gpu = 0;
   double modelled_link = 0;  // bytes per second, on the CPU; 0: as fast as memory
-  Bytes frame = mib(4);      // of KV
+  slice::LinkOptions links = {};
+  Bytes frame = mib(4);  // of KV
   std::int64_t models = 20;
   Bytes cache;  // for cached weights
   double zipf = 1.0;

@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "base/random.h"
+#include "bench/modelled_machine.h"
 #include "bench/slice_parts.h"
+#include "bench/switch_links.h"
 #include "bench/token_times.h"
 #include "device/arena.h"
 #include "device/memory_headroom.h"
@@ -91,11 +93,13 @@ class Bench {
   const Clock& clock_;
   slice::ModelHome home_;
   TokenTimesSink sink_;
+  std::unique_ptr<slice::Machine> machine_;
   std::unique_ptr<slice::Slice> slice_;
   std::int64_t next_request_ = 0;
 
   Bytes crossing_;             // of a model, that a step needs
   double link_ = 0;            // bytes per second
+  BestLinks best_links_;       // where there are several
   double resident_gap_ = 0;    // ms between tokens when nothing else runs
   double resident_first_ = 0;  // ms to the first token of a cached model
 };
@@ -111,15 +115,15 @@ Status Bench::open() {
     CAUSEWAY_ASSIGN(const auto card,
                     model::make_card(settings_.config, model::host_dtype(settings_.config.dtype),
                                      settings_.frame));
-    options.extent = mib(2);
-    options.cache = cache_bytes(card, options.extent);
-    if (settings_.modelled_link > 0) {
-      options.links = device::make_link_tree(
-          {.link = settings_.modelled_link, .link_duplex = 1.8 * settings_.modelled_link});
-    }
-    CAUSEWAY_ASSIGN(slice_, slice::open_host_slice(options, home_, clock_, sink_));
+    CAUSEWAY_ASSIGN(machine_, open_modelled({.link = settings_.modelled_link,
+                                             .devices = settings_.modelled_links,
+                                             .links = settings_.links},
+                                            home_, clock_));
+    options.cache = cache_bytes(card, machine_->host()->extent_bytes());
+    CAUSEWAY_ASSIGN(slice_, slice::open_host_slice(options, *machine_, sink_));
     return {};
   }
+  CAUSEWAY_ASSIGN(machine_, slice::Machine::open_gpus(settings_.links, home_, clock_));
   CAUSEWAY_ASSIGN(const auto card,
                   model::make_card(settings_.config, DType::kBF16, settings_.frame));
   std::vector<slice::CudaCandidate> candidates;
@@ -135,7 +139,7 @@ Status Bench::open() {
                                           .kv_frame = settings_.frame,
                                           .weights = cache_bytes(card, device::kExtentBytes),
                                           .engine = engine},
-                                         candidates, home_, clock_, sink_));
+                                         candidates, *machine_, sink_));
   return {};
 }
 
@@ -176,6 +180,13 @@ Status Bench::measure_link() {
     }
   }
   link_ = rates.median();
+  if (slice_->links()->links < 2) return {};
+  range = {};
+  say("sets of links");
+  CAUSEWAY_ASSIGN(
+      best_links_,
+      measure_best_links(
+          *slice_, {.home = home->address(), .bytes = whole, .rounds = settings_.rounds}, clock_));
   return {};
 }
 
@@ -272,6 +283,9 @@ Status Bench::cold(SwitchReport& report) {
                                  static_cast<double>(crossing_.count) / 1e9, link_ / 1e9);
   first.wanted = 1.05 * floor + kSlack;
   report.rows.push_back(first);
+  if (best_links_.links > 1) {
+    report.rows.push_back(over_best_links(first, best_links_, crossing_));
+  }
   SwitchRow arrived = row_of("its weights there", there);
   arrived.limit = floor;
   arrived.limit_name = "bytes over the link";

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "engine/engine_core.h"
 #include "model/config.h"
+#include "slice/machine.h"
 
 namespace causeway::bench {
 
@@ -21,8 +22,10 @@ struct SwitchSettings {
   std::string device = "cuda";
   int gpu = 0;
   double modelled_link = 0;  // bytes per second, on the CPU; 0: as fast as memory
-  Bytes frame = mib(4);      // of KV
-  Bytes kv;                  // zero: the slice's choice
+  int modelled_links = 1;    // of so many devices
+  slice::LinkOptions links = {};
+  Bytes frame = mib(4);  // of KV
+  Bytes kv;              // zero: the slice's choice
   std::int64_t rounds = 5;
   std::int64_t prompt = 512;
   std::int64_t output = 32;

@@ -5,6 +5,7 @@
 #include "bench/catalogue_bench.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
+#include "commands/link_settings.h"
 #include "commands/model_config.h"
 
 namespace causeway::app {
@@ -24,6 +25,7 @@ class BenchCatalogue final : public Command {
         ->check(CLI::IsMember({"cpu", "cuda"}))
         ->capture_default_str();
     app.add_option("--gpu", settings_.gpu, "which GPU")->check(CLI::NonNegativeNumber);
+    links_.declare(app, "Links");
     app.add_option("--modelled-link", settings_.modelled_link,
                    "on the CPU: bytes per second that a modelled link gives; 0: none is modelled")
         ->check(CLI::Range(0.0, 1e12));
@@ -60,6 +62,7 @@ class BenchCatalogue final : public Command {
     if (config_file_.empty()) return invalid_argument("--model-config is required: a config.json");
     CAUSEWAY_ASSIGN(settings_.config, read_model_config(config_file_));
     settings_.frame = Bytes(static_cast<std::int64_t>(frame_));
+    settings_.links = links_.options();
     settings_.cache = Bytes(static_cast<std::int64_t>(cache_));
     settings_.progress = [](const std::string& what) { fmt::print(stderr, "{} …\n", what); };
     CAUSEWAY_ASSIGN(const auto report, bench::bench_catalogue(settings_, clock_));
@@ -73,6 +76,7 @@ class BenchCatalogue final : public Command {
   std::uint64_t frame_ = std::uint64_t{4} << 20;
   std::uint64_t cache_ = 30'000'000'000;
   bench::CatalogueSettings settings_;
+  LinkSettings links_;
   std::string json_file_;
 };
 

@@ -4,6 +4,7 @@
 #include "bench/switch_bench.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
+#include "commands/link_settings.h"
 #include "commands/model_config.h"
 
 namespace causeway::app {
@@ -25,6 +26,11 @@ class BenchSwitch final : public Command {
     app.add_option("--modelled-link", settings_.modelled_link,
                    "on the CPU: bytes per second that a modelled link gives; 0: none is modelled")
         ->check(CLI::Range(0.0, 1e12));
+    app.add_option("--modelled-links", settings_.modelled_links,
+                   "on the CPU: devices with a modelled link each; see --links")
+        ->check(CLI::Range(1, 8))
+        ->capture_default_str();
+    links_.declare(app, "Links");
     app.add_option("--rounds", settings_.rounds, "repetitions of each figure")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
@@ -52,6 +58,7 @@ class BenchSwitch final : public Command {
   Status run() override {
     if (config_file_.empty()) return invalid_argument("--model-config is required: a config.json");
     CAUSEWAY_ASSIGN(settings_.config, read_model_config(config_file_));
+    settings_.links = links_.options();
     settings_.frame = Bytes(static_cast<std::int64_t>(frame_));
     if (start_ == "all-cached") settings_.start = engine::StepStart::kAllCached;
     if (start_ == "at-once") settings_.start = engine::StepStart::kAtOnce;
@@ -67,6 +74,7 @@ class BenchSwitch final : public Command {
   std::uint64_t frame_ = std::uint64_t{4} << 20;
   std::string start_ = "just-in-time";
   bench::SwitchSettings settings_;
+  LinkSettings links_;
   std::string json_file_;
 };
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/open_files.h"
 #include "commands/command.h"
+#include "commands/link_settings.h"
 #include "commands/serve_checks.h"
 #include "commands/stop_signals.h"
 #include "device/memory_headroom.h"
@@ -17,6 +18,7 @@
 #include "server/server.h"
 #include "slice/cuda_slice.h"
 #include "slice/host_slice.h"
+#include "slice/machine.h"
 #include "slice/model_home.h"
 #include "version.h"
 
@@ -89,7 +91,8 @@ class Serve final : public Command {
     slice::ModelHome home(clock_, pool);
     server::Server server(set_.server, clock_);
     fleet::SerialSink sink(server.sink());
-    CAUSEWAY_ASSIGN(const auto slice, open_slice(models, home, sink));
+    CAUSEWAY_ASSIGN(const auto machine, open_machine(home));
+    CAUSEWAY_ASSIGN(const auto slice, open_slice(models, *machine, sink));
     CAUSEWAY_TRY(check_models(*slice, models, pool));
     limit_contexts(*slice, models);
     fleet::HomeBackend backend(home, *slice, clock_, {});
@@ -177,15 +180,20 @@ class Serve final : public Command {
     return set_.kv_bytes > 0 ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : gib(1);
   }
 
+  Result<std::unique_ptr<slice::Machine>> open_machine(slice::ModelHome& home) const {
+    if (set_.device == "cuda") return slice::Machine::open_gpus(links_.options(), home, clock_);
+    return slice::Machine::open_host({}, {}, home, clock_);
+  }
+
   Result<std::unique_ptr<slice::Slice>> open_slice(const std::vector<fleet::CatalogueModel>& models,
-                                                   slice::ModelHome& home,
+                                                   slice::Machine& machine,
                                                    engine::OutputSink& sink) const {
     const Bytes frame(static_cast<std::int64_t>(set_.kv_frame_bytes));
     const Bytes weights(static_cast<std::int64_t>(set_.weights_bytes));
     if (set_.device != "cuda") {
       return slice::open_host_slice(
-          {.kv = kv_on_cpu(), .kv_frame = frame, .cache = weights, .engine = set_.engine}, home,
-          clock_, sink);
+          {.kv = kv_on_cpu(), .kv_frame = frame, .cache = weights, .engine = set_.engine}, machine,
+          sink);
     }
     std::vector<slice::CudaCandidate> candidates;
     for (const fleet::CatalogueModel& model : models) {
@@ -200,7 +208,7 @@ class Serve final : public Command {
                                    .kv_frame = frame,
                                    .weights = weights,
                                    .engine = set_.engine},
-                                  candidates, home, clock_, sink);
+                                  candidates, machine, sink);
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
@@ -242,6 +250,7 @@ class Serve final : public Command {
         ->check(CLI::NonNegativeNumber)
         ->group("Memory")
         ->capture_default_str();
+    links_.declare(app, "Memory");
     app.add_option("--gpu-memory-utilization", set_.gpu_memory_utilization,
                    "part of the GPU's memory that all its users together may take")
         ->check(CLI::Range(0.01, 1.0))
@@ -403,6 +412,7 @@ class Serve final : public Command {
 
   const Clock& clock_;
   ServeOptions set_;
+  LinkSettings links_;
 };
 
 }  // namespace

@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "commands/command.h"
 #include "device/cuda/cuda_machine.h"
 #include "device/cuda/link_rates.h"
-#include "device/memory_headroom.h"
-#include "topology/discover.h"
+#include "this_machine.h"
 #include "topology/render.h"
 #include "topology/snapshot.h"
 #include "transfer/device_prober.h"
@@ -29,22 +27,6 @@ struct Measured {
   std::vector<int> gpus;  // of each device
   device::MachineLinkRates rates;
 };
-
-Result<Machine> look() {
-  topology::DiscoverOptions options;
-  const auto headroom = device::read_memory_headroom();
-  if (headroom.ok()) {
-    options.memory_available = headroom->bytes;
-    options.memory_limited_by = headroom->limited_by;
-  }
-  const auto nvml = topology::load_nvml();
-  if (nvml.ok()) {
-    options.nvml = &*nvml;
-  } else {
-    options.no_nvml_because = nvml.error().message;
-  }
-  return topology::discover(options);
-}
 
 int place_of(const Machine& machine, const std::string& pci_id, int otherwise) {
   for (std::size_t g = 0; g < machine.gpus.size(); ++g) {
@@ -76,6 +58,24 @@ Result<Measured> measure(const Machine& machine, const Clock& clock) {
   return measured;
 }
 
+// A map counts GPUs by their bus ids, and is about all of them.
+Result<std::vector<device::Device*>> in_order_of_ids(const Machine& machine,
+                                                     const TransferMachine& gpus) {
+  std::map<std::string, device::Device*> by_id;
+  for (int ordinal = 0; ordinal < gpus.cuda->gpus(); ++ordinal) {
+    CAUSEWAY_ASSIGN(const device::CudaGpu gpu, gpus.cuda->describe(ordinal));
+    by_id[topology::normal_pci_id(gpu.pci_id)] = gpus.pointers()[static_cast<std::size_t>(ordinal)];
+  }
+  if (by_id.size() != machine.gpus.size()) {
+    return invalid_argument("the links were not measured for a map: it is about all " +
+                            std::to_string(machine.gpus.size()) + " GPUs, and this process uses " +
+                            std::to_string(by_id.size()) + "; unset CUDA_VISIBLE_DEVICES");
+  }
+  std::vector<device::Device*> devices;
+  for (const auto& [id, device] : by_id) devices.push_back(device);
+  return devices;
+}
+
 // Which links help each other, for transfers over all of them. Kept for programs that start later.
 Result<transfer::LinkMap> measure_map(const Machine& machine, const std::string& folder,
                                       const Clock& clock) {
@@ -84,20 +84,13 @@ Result<transfer::LinkMap> measure_map(const Machine& machine, const std::string&
       const auto gpus,
       open_transfer_machine(
           {.arena_bytes = options.bytes * transfer::DeviceProber::kBuffers + mib(128)}, clock));
+  CAUSEWAY_ASSIGN(const auto devices, in_order_of_ids(machine, *gpus));
   CAUSEWAY_ASSIGN(const auto prober,
-                  transfer::DeviceProber::create(gpus->pointers(), gpus->memory, clock, options));
+                  transfer::DeviceProber::create(devices, gpus->memory, clock, options));
   CAUSEWAY_ASSIGN(auto map,
                   transfer::measure_link_map(transfer::machine_identity(machine), *prober));
   CAUSEWAY_TRY(transfer::save_link_map(folder, map));
   return map;
-}
-
-std::string default_cache_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return std::string(cache) + "/causeway";
-  }
-  const char* home = std::getenv("HOME");
-  return std::string(home == nullptr ? "." : home) + "/.cache/causeway";
 }
 
 void print_map(const transfer::LinkMap& map, const std::string& folder) {
@@ -204,7 +197,8 @@ class Topology final : public Command {
   }
 
   Status run() override {
-    CAUSEWAY_ASSIGN(Machine machine, from_.empty() ? look() : topology::load_snapshot(from_));
+    CAUSEWAY_ASSIGN(Machine machine,
+                    from_.empty() ? look_at_machine() : topology::load_snapshot(from_));
     std::vector<Row> rows;
     Status status;
     if (measure_ && from_.empty() && !machine.gpus.empty()) {

@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_machine.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -79,6 +80,11 @@ Result<CudaGpu> CudaMachine::describe(int ordinal) const {
   gpu.sms = physical.sms();
   gpu.memory = Bytes(static_cast<std::int64_t>(memory));
   return gpu;
+}
+
+bool CudaMachine::reaches(int source, int target) const {
+  CAUSEWAY_CHECK(std::min(source, target) >= 0 && std::max(source, target) < gpus(), "no such GPU");
+  return state_->gpus[static_cast<std::size_t>(source)]->reaches(target);
 }
 
 Result<Bytes> CudaMachine::free_memory(int ordinal) {

@@ -59,6 +59,8 @@ class CudaMachine {
 
   int gpus() const;
   Result<CudaGpu> describe(int ordinal) const;
+  // Whether one GPU's copies reach another's memory.
+  bool reaches(int source, int target) const;
   // Free memory of a GPU, in its primary context.
   Result<Bytes> free_memory(int ordinal);
 

@@ -78,6 +78,16 @@ Result<std::unique_ptr<HostMachine>> HostMachine::create(HostMachineOptions opti
   return std::make_unique<HostMachine>(std::move(state));
 }
 
+int HostMachine::devices() const { return state_->options.devices; }
+
+Bytes HostMachine::extent_bytes() const { return state_->options.extent_bytes; }
+
+bool HostMachine::reaches(int source, int target) const {
+  return source == target || !links() || links()->find(source, target) != nullptr;
+}
+
+const std::optional<LinkProfile>& HostMachine::links() const { return state_->options.links; }
+
 Result<std::unique_ptr<Device>> HostMachine::open(const SliceSpec& slice) {
   if (slice.physical_device < 0 || slice.physical_device >= state_->options.devices) {
     return not_found("slice '" + slice.name + "': the machine has no device " +

@@ -38,6 +38,12 @@ class HostMachine {
   // Opens a slice. Slices of one physical device share its links, not its arena.
   Result<std::unique_ptr<Device>> open(const SliceSpec& slice);
 
+  int devices() const;
+  Bytes extent_bytes() const;  // of the devices' arenas
+  // Whether one physical device's copies reach another's memory.
+  bool reaches(int source, int target) const;
+  const std::optional<LinkProfile>& links() const;
+
   // Bytes really copied between two ends (physical devices or kHostEnd), and bytes that the model
   // counted on a resource of the profile.
   Bytes moved(int source, int target, CopyPriority priority) const;

@@ -27,7 +27,11 @@ HistoryWeights::HistoryWeights(Random& random, const Clock& clock, std::int64_t 
 SimulatedMoverOptions HistoryWeights::mover_options(double copy_error_rate) {
   // An extent takes 10 µs to 10 ms; a step computes for 1 ms and more.
   const double extent_seconds = 1e-5 * std::pow(10.0, 3 * random_.uniform());
-  return {.bytes_per_second = static_cast<double>(kExtent.count) / extent_seconds,
+  const double rate = static_cast<double>(kExtent.count) / extent_seconds;
+  // Sometimes it is wrong about the link.
+  const double wrong = random_.chance(0.3) ? std::pow(10.0, 2 * random_.uniform() - 1) : 1.0;
+  return {.bytes_per_second = rate,
+          .granted = rate * wrong,
           .latency = micros(random_.between(0, 50)),
           .error_rate = copy_error_rate,
           .extent = kExtent,
@@ -42,9 +46,6 @@ weights::ResidencyOptions HistoryWeights::residency_options() {
   options.turn_min = micros(random_.between(0, 30'000));
   options.turn_factor = 4 * random_.uniform();
   options.rate_decay = millis(random_.between(1, 1000));
-  // Sometimes it is wrong about the link.
-  const double wrong = random_.chance(0.3) ? std::pow(10.0, 2 * random_.uniform() - 1) : 1.0;
-  options.link_bytes_per_second = mover_options_.bytes_per_second * wrong;
   options.arrivals_max = static_cast<int>(random_.between(1, 2));
   options.attempts_max = static_cast<int>(random_.between(1, 3));
   return options;
@@ -96,7 +97,7 @@ Nanos HistoryWeights::copies(const Model& model) const {
 
 // At the slowest of the rates that the machine may believe in.
 Nanos HistoryWeights::turn(const Model& model) const {
-  double rate = residency_options_.link_bytes_per_second;
+  double rate = mover_options_.granted;
   for (const auto& [id, other] : models_) {
     for (const weights::ResidentGroup& group : other.cached.groups) {
       rate = std::min(

@@ -171,6 +171,7 @@ class ChecksumSlice final : public Slice {
   }
   Bytes link_bytes() const override { return estate_->mover().moved(); }
   device::Device& device() override { return device_; }
+  const SliceLinks* links() const override { return &links_; }
   Result<Bytes> device_memory_used() override { return extent() * estate_->cached_extents(); }
 
  private:
@@ -180,7 +181,7 @@ class ChecksumSlice final : public Slice {
   device::Device& device_;
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> front_;
-  std::unique_ptr<transfer::TransferEngine> transfer_;
+  SliceLinks links_;
   std::unique_ptr<WeightEstate> estate_;
   std::unique_ptr<ChecksumExecutor> executor_;
   std::unique_ptr<engine::Engine> engine_;
@@ -188,19 +189,16 @@ class ChecksumSlice final : public Slice {
 
 Status ChecksumSlice::open(const ChecksumParts& parts) {
   if (options_.link_front) front_ = options_.link_front(device_);
-  device::Device* const link = front_ ? front_.get() : &device_;
-  CAUSEWAY_ASSIGN(transfer_, transfer::TransferEngine::create(
-                                 {.staging_bytes_max = Bytes(0)}, {{.slices = {link}}},
-                                 transfer::assume_all_links(1), parts.clock));
+  CAUSEWAY_ASSIGN(links_, parts.machine.connect(front_ ? *front_ : device_, 0));
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = extent();
   residency.extents = options_.cache / extent();
-  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(device_, *transfer_, residency));
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(device_, links_, residency));
   executor_ = std::make_unique<ChecksumExecutor>(parts.summer, options_.kv_frame);
   CAUSEWAY_TRY(executor_->open(device_));
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = kFrames;
-  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, parts.clock, *executor_, parts.sink,
+  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, parts.machine.clock(), *executor_, parts.sink,
                                                  &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });
   return {};

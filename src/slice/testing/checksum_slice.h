@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "slice/machine.h"
 #include "slice/slice.h"
 #include "weights/residency.h"
 
@@ -62,11 +63,11 @@ struct ChecksumSliceOptions {
   LinkFront link_front = {};
 };
 
-// Device, summer, clock and sink outlive the slice.
+// All outlive the slice. The device is the machine's first.
 struct ChecksumParts {
+  Machine& machine;
   device::Device& device;
   WeightSummer& summer;
-  const Clock& clock;
   engine::OutputSink& sink;
 };
 Result<std::unique_ptr<Slice>> open_checksum_slice(const ChecksumSliceOptions& options,

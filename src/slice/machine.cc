@@ -1,0 +1,161 @@
+#include "slice/machine.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "topology/topology.h"
+#include "transfer/link_map_part.h"
+
+namespace causeway::slice {
+namespace {
+
+// Addresses for the staging of several slices' engines; memory is taken as they ask for it.
+constexpr int kEnginesOfRelay = 8;
+
+std::string names_of(const std::vector<int>& gpus) {
+  std::string text;
+  for (const int gpu : gpus) text += (text.empty() ? "" : ", ") + std::to_string(gpu);
+  return text;
+}
+
+}  // namespace
+
+Machine::Machine(LinkOptions links, ModelHome& home, const Clock& clock)
+    : options_(std::move(links)), home_(home), clock_(clock) {}
+
+Machine::~Machine() = default;
+
+Result<std::unique_ptr<Machine>> Machine::open_gpus(LinkOptions links, ModelHome& home,
+                                                    const Clock& clock) {
+#ifdef CAUSEWAY_CUDA_BUILT
+  auto machine = std::make_unique<Machine>(std::move(links), home, clock);
+  CAUSEWAY_ASSIGN(const auto api, device::load_cuda_api());
+  CAUSEWAY_ASSIGN(machine->cuda_, device::CudaMachine::create(api, {}, clock, home.memory));
+  CAUSEWAY_TRY(machine->learn_links());
+  return machine;
+#else
+  (void)links, (void)home, (void)clock;
+  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
+#endif
+}
+
+Result<std::unique_ptr<Machine>> Machine::open_host(device::HostMachineOptions host,
+                                                    LinkOptions links, ModelHome& home,
+                                                    const Clock& clock) {
+  auto machine = std::make_unique<Machine>(std::move(links), home, clock);
+  CAUSEWAY_ASSIGN(machine->host_, device::HostMachine::create(std::move(host), clock, home.memory));
+  CAUSEWAY_TRY(machine->learn_links());
+  return machine;
+}
+
+int Machine::gpus() const { return cuda_ ? cuda_->gpus() : host_->devices(); }
+
+bool Machine::passes(int source, int target) const {
+  return cuda_ ? cuda_->reaches(source, target) : host_->reaches(source, target);
+}
+
+std::vector<std::string> Machine::ids() const {
+  std::vector<std::string> ids;
+  for (int gpu = 0; gpu < gpus(); ++gpu) {
+    if (!cuda_) {
+      ids.push_back("modelled" + std::to_string(gpu));
+      continue;
+    }
+    const auto described = cuda_->describe(gpu);
+    ids.push_back(described.ok() ? topology::normal_pci_id(described->pci_id) : "");
+  }
+  return ids;
+}
+
+// The book is about the map's links; without one about links as an H200's, or as they are modelled.
+Status Machine::learn_links() {
+  if (gpus() > 1 && options_.choice == LinkChoice::kMap) {
+    if (const Status read = read_map(); !read.ok()) {
+      const std::string what =
+          "weights come over each GPU's own link alone: " + read.error().message +
+          "; `causeway topology --measure` learns which links help, and "
+          "--links all uses every one";
+      read.error().code == ErrorCode::kNotFound ? spdlog::info("{}", what)
+                                                : spdlog::warn("{}", what);
+    }
+  }
+  device::LinkProfile profile = device::make_link_tree({.devices = gpus()});
+  if (host_ && host_->links()) profile = *host_->links();
+  if (map_) profile = transfer::profile_of(*map_);
+  CAUSEWAY_TRY(device::check(profile));
+  shares_ = std::make_unique<transfer::LinkShares>(std::move(profile));
+  return {};
+}
+
+Status Machine::read_map() {
+  if (!options_.measured) return not_found("no link map is kept");
+  CAUSEWAY_ASSIGN(const MeasuredLinks measured, options_.measured());
+  auto part = transfer::part_for(measured.map, ids(), measured.gpus);
+  if (!part.ok()) return part.error().with_context("the link map that is kept");
+  map_ = std::move(part).value();
+  return {};
+}
+
+Result<std::unique_ptr<device::Device>> Machine::open(const device::SliceSpec& slice) {
+  return cuda_ ? cuda_->open(slice) : host_->open(slice);
+}
+
+LinkPlan Machine::plan(int gpu) const {
+  return plan_links({.own = gpu,
+                     .gpus = gpus(),
+                     .choice = options_.choice,
+                     .map = map_ ? &*map_ : nullptr,
+                     .passes = [this, gpu](int source, int target) {
+                       const int relay = source == gpu ? target : source;
+                       return passes(source, target) && !left_out_.contains(relay);
+                     }});
+}
+
+Status Machine::open_relay(int gpu) {
+  if (relays_.contains(gpu)) return {};
+  CAUSEWAY_ASSIGN(auto device,
+                  open({.name = "relay" + std::to_string(gpu),
+                        .physical_device = gpu,
+                        .arena_bytes = options_.engine.staging_bytes_max * kEnginesOfRelay}));
+  relays_[gpu] = std::move(device);
+  return {};
+}
+
+LinkPlan Machine::plan_with_relays(int gpu) {
+  while (true) {
+    const LinkPlan chosen = plan(gpu);
+    const std::size_t left_out = left_out_.size();
+    for (std::size_t link = 1; link < chosen.gpus.size(); ++link) {
+      const int relay = chosen.gpus[link];
+      const Status opened = open_relay(relay);
+      if (opened.ok()) continue;
+      spdlog::warn("GPU {} does not relay for GPU {}: {}", relay, gpu, opened.error().message);
+      left_out_.insert(relay);
+    }
+    if (left_out_.size() == left_out) return chosen;
+  }
+}
+
+Result<SliceLinks> Machine::connect(device::Device& device, int gpu) {
+  LinkPlan chosen = plan_with_relays(gpu);
+  std::vector<transfer::EngineLink> links = {{.slices = {&device}}};
+  for (std::size_t link = 1; link < chosen.gpus.size(); ++link) {
+    links.push_back({.slices = {relays_.at(chosen.gpus[link]).get()}});
+  }
+  if (links.size() > 1) {
+    spdlog::info("weights of GPU {} come over the links of GPUs {}", gpu, names_of(chosen.gpus));
+  }
+  SliceLinks connected{.claim = {}, .engine = {}, .links = static_cast<int>(links.size())};
+  transfer::TransferEngineOptions engine = options_.engine;
+  if (links.size() == 1) engine.staging_bytes_max = Bytes(0);
+  CAUSEWAY_ASSIGN(
+      auto routes,
+      shares_->routes_in({.target = gpu, .links = chosen.in, .rate_max = chosen.rate_in}));
+  connected.claim = shares_->claim(device::CopyPriority::kWeightsAhead, std::move(routes));
+  CAUSEWAY_ASSIGN(connected.engine,
+                  transfer::TransferEngine::create(std::move(engine), std::move(links),
+                                                   std::move(chosen.facts), clock_));
+  return connected;
+}
+
+}  // namespace causeway::slice

@@ -1,0 +1,101 @@
+// What a process has once beside its home: the GPUs (or modelled devices of the CPU backend), the
+// links over which bytes come to them, and the book of these links' bandwidth. Slices borrow it.
+//
+//   Machine ─┬─ open()     a slice's device, the slice's to keep
+//            └─ connect()  what brings bytes to it: an engine over its own link and the links of
+//                 │        relays, and its claim on the bandwidth
+//                 ├─ relays  a device each, with room for staging; opened when they are first
+//                 needed └─ shares  one LinkShares
+//
+// A process that sees one GPU opens nothing beside it. One thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "device/cuda/cuda_machine.h"
+#include "device/host/host_machine.h"
+#include "slice/link_plan.h"
+#include "slice/model_home.h"
+#include "transfer/engine.h"
+#include "transfer/link_shares.h"
+
+namespace causeway::slice {
+
+// The link map of a machine, and the PCI bus ids of its GPUs, all of them.
+struct MeasuredLinks {
+  transfer::LinkMap map;
+  std::vector<std::string> gpus;
+};
+
+struct LinkOptions {
+  LinkChoice choice = LinkChoice::kMap;
+  // Asked for kMap, once, where the process sees several GPUs. kNotFound: none is kept. Empty: so
+  // it is.
+  std::function<Result<MeasuredLinks>()> measured = {};
+  transfer::TransferEngineOptions engine = {};  // staging_bytes_max is that of each relay
+};
+
+// What brings bytes to a slice's device.
+struct SliceLinks {
+  std::unique_ptr<transfer::LinkClaim> claim;  // for cached weights
+  std::unique_ptr<transfer::TransferEngine> engine;
+  int links = 1;
+};
+
+class Machine {
+ public:
+  // The GPUs that this process sees. Home and clock outlive the machine. kUnavailable without a
+  // GPU; kUnsupported in a build without CUDA.
+  static Result<std::unique_ptr<Machine>> open_gpus(LinkOptions links, ModelHome& home,
+                                                    const Clock& clock);
+  // Devices of the CPU backend. kInvalidArgument for a bad profile of their links.
+  static Result<std::unique_ptr<Machine>> open_host(device::HostMachineOptions host,
+                                                    LinkOptions links, ModelHome& home,
+                                                    const Clock& clock);
+  Machine(LinkOptions links, ModelHome& home, const Clock& clock);  // for these two
+  ~Machine();
+
+  ModelHome& home() { return home_; }
+  const Clock& clock() const { return clock_; }
+  device::CudaMachine* cuda() { return cuda_.get(); }  // nullptr on the CPU
+  device::HostMachine* host() { return host_.get(); }  // nullptr on GPUs
+  int gpus() const;
+
+  // Errors as CudaMachine::open() and HostMachine::open(). Devices go before the machine.
+  Result<std::unique_ptr<device::Device>> open(const device::SliceSpec& slice);
+  // For a device of this GPU. What it returns goes before the device. A GPU that could relay but
+  // cannot be opened is left out with a warning.
+  Result<SliceLinks> connect(device::Device& device, int gpu);
+
+  const transfer::LinkShares& shares() const { return *shares_; }
+
+ private:
+  Status learn_links();
+  Status read_map();
+  std::vector<std::string> ids() const;
+  bool passes(int source, int target) const;
+  LinkPlan plan(int gpu) const;
+  // Whose relays are open.
+  LinkPlan plan_with_relays(int gpu);
+  Status open_relay(int gpu);
+
+  const LinkOptions options_;
+  ModelHome& home_;
+  const Clock& clock_;
+  std::unique_ptr<device::CudaMachine> cuda_;  // this, or the next
+  std::unique_ptr<device::HostMachine> host_;
+  std::optional<transfer::LinkMap> map_;  // of the GPUs that the process sees
+  std::unique_ptr<transfer::LinkShares> shares_;
+  std::map<int, std::unique_ptr<device::Device>> relays_;  // by GPU
+  std::set<int> left_out_;                                 // could not be opened
+};
+
+}  // namespace causeway::slice

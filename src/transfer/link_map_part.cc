@@ -1,0 +1,80 @@
+#include "transfer/link_map_part.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace causeway::transfer {
+namespace {
+
+// In new numbers; nullopt when a link of the set is left out.
+std::optional<LinkSet> renumbered(LinkSet set, const std::vector<int>& links) {
+  LinkSet fresh;
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    if (set.has(links[i])) fresh = fresh.with(static_cast<int>(i));
+  }
+  if (fresh.count() != set.count()) return std::nullopt;
+  return fresh;
+}
+
+std::optional<int> renumbered(int link, const std::vector<int>& links) {
+  const auto found = std::find(links.begin(), links.end(), link);
+  if (found == links.end()) return std::nullopt;
+  return static_cast<int>(found - links.begin());
+}
+
+}  // namespace
+
+LinkMap part_of(const LinkMap& map, const std::vector<int>& links) {
+  LinkMap part;
+  part.machine = map.machine;
+  part.links = static_cast<int>(links.size());
+  for (const Direction direction : kBothDirections) {
+    const std::size_t way = index_of(direction);
+    for (const SetRate& known : map.own[way]) {
+      if (const auto set = renumbered(known.links, links)) {
+        part.own[way].push_back({*set, known.rate});
+      }
+    }
+    for (const RelayRate& known : map.relayed[way]) {
+      const auto set = renumbered(known.links, links);
+      const auto target = renumbered(known.target, links);
+      if (set && target) part.relayed[way].push_back({*target, *set, known.rate});
+    }
+  }
+  for (const int link : links) {
+    const auto at = static_cast<std::size_t>(link);
+    part.duplex.push_back(at < map.duplex.size() ? map.duplex[at] : 0);
+  }
+  for (const PeerRate& peer : map.peers) {
+    const auto source = renumbered(peer.source, links);
+    const auto target = renumbered(peer.target, links);
+    if (source && target) part.peers.push_back({*source, *target, peer.rate});
+  }
+  return part;
+}
+
+std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
+                                         std::vector<std::string> machine) {
+  std::sort(machine.begin(), machine.end());
+  std::vector<int> ranks;
+  for (const std::string& id : ids) {
+    const auto found = std::lower_bound(machine.begin(), machine.end(), id);
+    if (id.empty() || found == machine.end() || *found != id) return std::nullopt;
+    ranks.push_back(static_cast<int>(found - machine.begin()));
+  }
+  return ranks;
+}
+
+Result<LinkMap> part_for(const LinkMap& map, const std::vector<std::string>& ids,
+                         std::vector<std::string> machine) {
+  const auto links = ranks_of(ids, std::move(machine));
+  if (!links) return unsupported("which of the machine's GPUs these are is not known");
+  const bool fits =
+      std::all_of(links->begin(), links->end(), [&](int link) { return link < map.links; });
+  if (!fits) return invalid_argument("the machine has more GPUs than it is about");
+  LinkMap part = part_of(map, *links);
+  CAUSEWAY_TRY(check(part));
+  return part;
+}
+
+}  // namespace causeway::transfer

@@ -1,0 +1,108 @@
+// A process's one book of bandwidth: a LinkBudget that divides what the links have among those who
+// move bytes over them at the same time. Each client holds a claim, begins it when copies are under
+// way and ends it after; whenever one does, the links are divided anew and the budget's
+// reservations follow.
+//
+//   claims that have begun ──▶ by purpose, the most urgent first ──▶ every link of a claim gets as
+//   much as any other's, until a resource that it crosses is used up or it has the most it can use
+//
+// It says what to expect and holds nobody back: a claim that was granted nothing copies all the
+// same.
+//
+// Thread-safe; its lock is a leaf. Claims must go before it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "transfer/link_budget.h"
+#include "transfer/transfer.h"
+
+namespace causeway::transfer {
+
+// One way of a client's bytes, over one link: what a byte takes of each resource, and how many a
+// second it can use.
+struct LinkRoute {
+  std::vector<ResourceShare> per_byte;
+  double rate_max = 0;
+};
+
+class LinkClaim;
+
+class LinkShares {
+ public:
+  // A profile that passed check().
+  explicit LinkShares(device::LinkProfile profile);
+  ~LinkShares();
+  LinkShares(const LinkShares&) = delete;
+  LinkShares& operator=(const LinkShares&) = delete;
+
+  // From host memory to a GPU over the links of several GPUs, numbered as in the profile: a route a
+  // link. `rate_max`: of all together; 0: what each gives alone. kUnsupported when a link has no
+  // path to the target.
+  struct RoutesWanted {
+    int target = 0;
+    LinkSet links;
+    double rate_max = 0;
+  };
+  Result<std::vector<LinkRoute>> routes_in(const RoutesWanted& wanted) const;
+
+  std::unique_ptr<LinkClaim> claim(device::CopyPriority purpose, std::vector<LinkRoute> routes);
+
+  double reserved(int resource) const;
+  std::vector<device::LinkResource> resources() const;
+  // The budget's, and that reservations are what claims were granted; a CHECK fails otherwise.
+  void check_integrity() const;
+
+ private:
+  friend class LinkClaim;
+  void set_begun(LinkClaim& claim, bool begun);
+  void remove(LinkClaim& claim);
+  // With mutex_ held.
+  void divide();
+  void grant(const std::vector<LinkClaim*>& begun);
+  void reserve(const std::vector<LinkClaim*>& begun, device::CopyPriority purpose);
+
+  mutable std::mutex mutex_;  // guards what follows, and what claims keep for it
+  LinkBudget budget_;
+  std::vector<LinkClaim*> claims_;
+};
+
+class LinkClaim {
+ public:
+  // By LinkShares::claim().
+  LinkClaim(LinkShares& shares, device::CopyPriority purpose, std::vector<LinkRoute> routes)
+      : shares_(shares), purpose_(purpose), routes_(std::move(routes)) {}
+  ~LinkClaim() { shares_.remove(*this); }
+  LinkClaim(const LinkClaim&) = delete;
+  LinkClaim& operator=(const LinkClaim&) = delete;
+
+  // Copies are under way; no more are. No effect the second time.
+  void begin() { shares_.set_begun(*this, true); }
+  void end() { shares_.set_begun(*this, false); }
+  // Bytes per second that are granted now, or would be if it began now; 0: nothing is left. Takes
+  // no lock.
+  double rate() const { return rate_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class LinkShares;
+  LinkShares& shares_;
+  const device::CopyPriority purpose_;
+  const std::vector<LinkRoute> routes_;
+  std::atomic<double> rate_{0};
+  // Of LinkShares, under its lock.
+  bool begun_ = false;
+  // By the last division that it took part in.
+  double granted_ = 0;
+  std::vector<ResourceShare> taken_;
+  ReservationId reservation_;
+};
+
+// What each route gets of resources with `left` bytes per second. Max-min fair.
+std::vector<double> fair_rates(std::vector<double> left,
+                               const std::vector<const LinkRoute*>& routes);
+
+}  // namespace causeway::transfer
