@@ -22,6 +22,7 @@ struct HostSliceOptions {
   Bytes extent = device::kExtentBytes;       // of the arena
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
+  ExecutorFront executor_front = {};
 };
 
 // Home, clock and sink outlive the slice. kInvalidArgument: options that contradict each other;

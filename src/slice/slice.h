@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "device/host_memory.h"
 #include "engine/engine.h"
+#include "engine/step_executor.h"
 #include "model/model_card.h"
 #include "weights/model_pool.h"
 
@@ -38,6 +39,10 @@ struct WeightRoom {
     return budget > Bytes(0) ? round_up(model, extent) : Bytes(0);
   }
 };
+
+// Puts an executor in front of the slice's own, through which every step goes: one that measures
+// them. It borrows the slice's. Empty: none.
+using ExecutorFront = std::function<std::unique_ptr<engine::StepExecutor>(engine::StepExecutor&)>;
 
 class Slice {
  public:
@@ -63,6 +68,9 @@ class Slice {
 
   // Bytes of weights that have come from home since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
+  // Bytes that have gone from the device to host memory by the same ways: none, weights are only
+  // dropped. Any thread.
+  virtual Bytes link_bytes_out() const = 0;
   // For measuring: the device, and what of its memory is in use, by this process or others.
   virtual device::Device& device() = 0;
   virtual Result<Bytes> device_memory_used() = 0;
