@@ -63,6 +63,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_engine(bench, clock));
   commands.push_back(make_bench_switch(bench, clock));
   commands.push_back(make_bench_catalogue(bench, clock));
+  commands.push_back(make_bench_load(bench, clock));
   commands.push_back(make_bench_gemm(bench, clock));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_bench_transfer(bench, clock));

@@ -71,6 +71,7 @@ class CudaSlice final : public Slice {
   Result<engine::ModelFacts> attach(SliceModel model) override;
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_->mover().moved(); }
+  Bytes link_bytes_out() const override { return bytes_out(links_.engine->stats()); }
   device::Device& device() override { return *device_; }
   const SliceLinks* links() const override { return &links_; }
   Result<Bytes> device_memory_used() override {
@@ -113,6 +114,8 @@ class CudaSlice final : public Slice {
   SliceLinks links_;
   std::unique_ptr<WeightEstate> estate_;
   std::unique_ptr<engine::CudaExecutor> executor_;
+  std::unique_ptr<engine::StepExecutor>
+      executor_front_;  // null: nothing stands before the executor
   std::unique_ptr<engine::Engine> engine_;
 };
 
@@ -233,10 +236,12 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
                                                          {.base = frames_->base(),
                                                           .bytes = frames_->frame_bytes(),
                                                           .count = frames_->frames()}));
+  if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
+  engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = frames_->frames();
-  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), *executor_, sink,
-                                                 &estate_->cache()));
+  CAUSEWAY_ASSIGN(
+      engine_, engine::Engine::start(engine, machine_.clock(), executor, sink, &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });
   return {};
 }
@@ -291,7 +296,7 @@ Result<engine::ModelFacts> CudaSlice::attach(SliceModel model) {
                                       model.card.config,
                                       {.cached = cached,
                                        .home = {&layout, reinterpret_cast<const std::byte*>(seen)}},
-                                      *workspace_, {}));
+                                      *workspace_, {.graphs = options_.graphs}));
     return executor_->add_model(model.id, {.forward = std::move(forward), .layout = model.card.kv});
   };
   const Status added = add();

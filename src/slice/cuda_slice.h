@@ -18,9 +18,11 @@ struct CudaSliceOptions {
   Bytes kv = {};                             // HBM for KV frames; zero: what is left
   Bytes kv_frame = {};                       // of one frame
   Bytes weights = {};                        // HBM for cached weights; zero: the slice's choice
+  bool graphs = true;                        // decode steps are captured and replayed
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
   LinkFront link_front = {};
+  ExecutorFront executor_front = {};
 };
 
 // A model that the slice may be asked to run: it is sized for the largest.

@@ -41,6 +41,9 @@ class HostSlice final : public Slice {
   Result<engine::ModelFacts> attach(SliceModel model) override;
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_ ? estate_->mover().moved() : Bytes(0); }
+  Bytes link_bytes_out() const override {
+    return estate_ ? bytes_out(links_.engine->stats()) : Bytes(0);
+  }
   device::Device& device() override { return *device_; }
   const SliceLinks* links() const override { return estate_ ? &links_ : nullptr; }
   Result<Bytes> device_memory_used() override {
@@ -62,6 +65,8 @@ class HostSlice final : public Slice {
   std::unique_ptr<WeightEstate> estate_;  // null: weights are read at home
   std::map<ModelId, std::unique_ptr<weights::PinnedModel>> at_home_;
   std::unique_ptr<engine::HostExecutor> executor_;
+  std::unique_ptr<engine::StepExecutor>
+      executor_front_;  // null: nothing stands before the executor
   std::unique_ptr<engine::Engine> engine_;
 };
 
@@ -87,9 +92,11 @@ Status HostSlice::open(engine::OutputSink& sink) {
                                                           .bytes = frames_->frame_bytes(),
                                                           .count = frames_->frames()},
                                                          machine_.clock()));
+  if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
+  engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = frames_->frames();
-  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), *executor_, sink,
+  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), executor, sink,
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
   return {};

@@ -19,6 +19,7 @@ struct HostSliceOptions {
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
   LinkFront link_front = {};
+  ExecutorFront executor_front = {};
 };
 
 // The machine (of the CPU backend) and the sink outlive the slice. kInvalidArgument: options that

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 
@@ -170,6 +171,51 @@ TEST_F(Answers, OfRequestsThatWaitForRoomAllCome) {
     EXPECT_EQ(collected.end->error, "");
     EXPECT_EQ(collected.tokens.size(), 8u);
   }
+}
+
+// Counts the steps that pass.
+class CountingExecutor final : public engine::StepExecutor {
+ public:
+  CountingExecutor(engine::StepExecutor& inner, std::atomic<int>& steps)
+      : inner_(inner), steps_(steps) {}
+  const Capabilities& capabilities() const override { return inner_.capabilities(); }
+  Status submit(request::Batch batch, weights::StepWeights weights) override {
+    steps_ += 1;
+    return inner_.submit(std::move(batch), weights);
+  }
+  std::optional<request::StepResult> wait(Nanos timeout) override { return inner_.wait(timeout); }
+
+ private:
+  engine::StepExecutor& inner_;
+  std::atomic<int>& steps_;
+};
+
+TEST_F(HostSliceTest, WhatStandsInFrontOfTheExecutorSeesEveryStep) {
+  std::atomic<int> steps{0};
+  HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame, .cache = mib(2)};
+  options.extent = kExtent;
+  options.executor_front = [&](engine::StepExecutor& inner) {
+    return std::make_unique<CountingExecutor>(inner, steps);
+  };
+  slice_ = must(open_host_slice(options, home_, clock_, sink_), "the slice");
+  must(add(ModelId(0), true), "a model");
+  ask(ModelId(0), 5, 6);
+  ASSERT_TRUE(sink_.wait_for_ends(1));
+  EXPECT_EQ(steps.load(), 6);
+}
+
+TEST_F(HostSliceTest, SwitchingMovesBytesInAndNoneOut) {
+  const auto card = must(model::make_card(small_model(false), DType::kF32, kFrame), "a card");
+  open(round_up(card.layout.bytes, kExtent));
+  must(add(ModelId(0), true), "a model");
+  must(add(ModelId(1), false), "a model");
+  for (int i = 0; i < 4; ++i) {
+    const Bytes before = slice_->link_bytes();
+    ask(ModelId(i % 2), 5, 2);
+    ASSERT_TRUE(sink_.wait_for_ends(i + 1));
+    EXPECT_GT(slice_->link_bytes(), before);
+  }
+  EXPECT_EQ(slice_->link_bytes_out(), Bytes(0));
 }
 
 TEST_F(HostSliceTest, AModelLargerThanTheCacheIsRefusedWithTheNumbers) {

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "device/host_memory.h"
 #include "engine/engine.h"
+#include "engine/step_executor.h"
 #include "model/model_card.h"
 #include "slice/machine.h"
 #include "weights/model_pool.h"
@@ -43,6 +44,9 @@ struct WeightRoom {
 // Puts a device in front of the slice's own, through which every copy of weights goes from then on:
 // one that counts them, or has them fail. It borrows the slice's. Empty: none.
 using LinkFront = std::function<std::unique_ptr<device::Device>(device::Device&)>;
+// Puts an executor in front of the slice's own, through which every step goes: one that measures
+// them. It borrows the slice's. Empty: none.
+using ExecutorFront = std::function<std::unique_ptr<engine::StepExecutor>(engine::StepExecutor&)>;
 
 class Slice {
  public:
@@ -70,6 +74,9 @@ class Slice {
 
   // Bytes of weights that have come from home since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
+  // Bytes that have gone from the device to host memory by the same ways: none, weights are only
+  // dropped. Any thread.
+  virtual Bytes link_bytes_out() const = 0;
   // For measuring: the device; what brings weights to it (nullptr: they are read at home); and what
   // of the device's memory is in use, by this process or others.
   virtual device::Device& device() = 0;

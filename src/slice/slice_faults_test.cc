@@ -76,11 +76,12 @@ class SliceFaultsTest : public ::testing::Test {
       return std::make_unique<FaultyDevice>(device, faults_);
     };
     Opened opened;
-    opened.machine = must(
-        Machine::open_host({.links = device::make_link_tree({.link = rate, .link_duplex = 2 * rate}),
-                            .extent_bytes = kExtent},
-                           {}, home_, clock_),
-        "the machine");
+    opened.machine =
+        must(Machine::open_host(
+                 {.links = device::make_link_tree({.link = rate, .link_duplex = 2 * rate}),
+                  .extent_bytes = kExtent},
+                 {}, home_, clock_),
+             "the machine");
     opened.slice = must(open_host_slice(options, *opened.machine, sink_), "the slice");
     opened.crowd = std::make_unique<testing::Crowd>(
         testing::Catalogue{.models = 2, .config = small_model, .fill = fill},

@@ -126,10 +126,9 @@ class SliceStressTest : public ::testing::Test {
   }
   std::unique_ptr<Machine> open_machine() {
     return must(
-        Machine::open_host(
-            {.links = device::make_link_tree({.link = 400e6, .link_duplex = 800e6}),
-             .extent_bytes = kExtent},
-            {}, home_, clock_),
+        Machine::open_host({.links = device::make_link_tree({.link = 400e6, .link_duplex = 800e6}),
+                            .extent_bytes = kExtent},
+                           {}, home_, clock_),
         "the machine");
   }
   static std::uint64_t sum_of(ModelId model) {

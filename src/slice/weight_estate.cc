@@ -32,4 +32,12 @@ void WeightEstate::remove(ModelId model) {
   homes_.erase(model);
 }
 
+Bytes bytes_out(const transfer::TransferStats& stats) {
+  Bytes out;
+  for (const auto& directions : stats.by_purpose) {
+    out += directions[static_cast<std::size_t>(transfer::Direction::kOut)];
+  }
+  return out;
+}
+
 }  // namespace causeway::slice

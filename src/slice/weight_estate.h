@@ -45,4 +45,7 @@ class WeightEstate {
   weights::WeightCache cache_;
 };
 
+// Bytes that a transfer engine has moved from its devices to host memory.
+Bytes bytes_out(const transfer::TransferStats& stats);
+
 }  // namespace causeway::slice

@@ -1,6 +1,8 @@
 """What is checked, in order: GPU tests, sanitizers, logits, the OpenAI suite, figures."""
 
+import shutil
 import sys
+import tempfile
 
 import machine
 import needs
@@ -15,6 +17,7 @@ MOE_BARS = {("decode", "batch 1"): 1.5, ("decode", "batch 32"): 1.5}
 
 SHAREGPT_BAR = 1.35
 NOT_OVERLAPPED_MAX = 0.03  # of a decode step
+LOAD_DISK_BYTES = 20e9  # free, for the files of an 8B model
 
 FAMILIES = ("llama", "qwen3", "qwen3_moe")
 # Tests without generated shapes.
@@ -198,8 +201,20 @@ class Checks:
         file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
         missing = "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
         return self.bench("bench switch", "causeway",
-                          ["bench", "switch", "--model-config", file, "--json", "{json}"], 90,
-                          parsers.switch_rows("bench switch"), files=("json",), missing=missing)
+                          ["bench", "switch", "--model-config", file, "--json", "{json}"], 120,
+                          parsers.figure_rows("bench switch"), files=("json",), missing=missing)
+
+    def load_figures(self):
+        """A server's start and loads beside a model that decodes; files of Llama-3.1-8B's shape."""
+        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        missing = ("" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+                   ) or ("" if free > LOAD_DISK_BYTES else
+                         f"its files take 16 GB, and {tempfile.gettempdir()} has {free / 1e9:.0f} GB")
+        return self.bench("bench load", "causeway",
+                          ["bench", "load", "--model-config", file, "--starts", "3", "--loads", "3",
+                           "--json", "{json}"],
+                          200, parsers.figure_rows("bench load"), files=("json",), missing=missing)
 
     def workload_figures(self, gpus):
         """Small models' sleep and wake, and a short prefix's KV, without and with the preload library."""
@@ -249,4 +264,4 @@ class Checks:
                 self.bench("bench sampling", "sampling_gpu_bench", [], 40,
                            parsers.sampling_rows("bench sampling")),
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
-                topology, transfer, host, peer, self.workload_figures(gpus)]
+                topology, transfer, host, peer, self.workload_figures(gpus), self.load_figures()]

@@ -213,8 +213,8 @@ def engine_rows(name, ratio_max, idle_max):
     return rows
 
 
-def switch_rows(name):
-    """Of `causeway bench switch --json`."""
+def figure_rows(name):
+    """Of `causeway bench switch --json` and `bench load --json`."""
     def rows(outcome):
         document = json.loads(outcome.files["json"].read_text(encoding="utf-8"))
         made = []

@@ -130,7 +130,7 @@ class Parsers(unittest.TestCase):
         self.assertEqual([r.verdict for r in rows], ["pass", "miss"])
         self.assertTrue(rows[0].measured.startswith("1.30 ×"))
 
-    def test_switch(self):
+    def test_figures(self):
         first = {"what": "first token", "unit": "ms", "measured": 280.0, "limit": 270.0,
                  "limit_name": "link", "wanted": 290.0, "met": True}
         bytes_crossed = {"what": "bytes", "unit": "GB", "measured": 15.2, "limit": 15.0,
@@ -140,7 +140,7 @@ class Parsers(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump({"rows": [first, bytes_crossed, alone]}, file)
             file.flush()
-            rows = parsers.switch_rows("s")(outcome("", files={"json": Path(file.name)}))
+            rows = parsers.figure_rows("s")(outcome("", files={"json": Path(file.name)}))
         self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured"])
         self.assertEqual((rows[0].limit, rows[0].wanted), ("270.00 ms (link)", "≤ 290.00 ms"))
         self.assertEqual((rows[2].limit, rows[2].wanted), ("", ""))

@@ -10,21 +10,32 @@ import json
 import sys
 from pathlib import Path
 
+import residency
 import transfer
+
+
+def charts(documents):
+    """(name, SVG) of everything that the documents have."""
+    joined = {"rows": []}
+    for document in documents:
+        if "bench" in document:
+            yield from residency.CHARTS.get(document["bench"], lambda _: ())(document)
+        else:
+            joined["rows"] += document["rows"]
+    yield from transfer.charts(joined)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json", type=Path, nargs="+",
-                        help="of `causeway bench transfer --json`; the rows of several are joined")
+                        help="of `causeway bench transfer`, `switch` or `catalogue`; the rows of several"
+                             " transfers are joined")
     parser.add_argument("prefix", help="of the files to write")
     options = parser.parse_args()
-    document = {"rows": []}
-    for file in options.json:
-        document["rows"] += json.loads(file.read_text(encoding="utf-8"))["rows"]
+    documents = [json.loads(file.read_text(encoding="utf-8")) for file in options.json]
     made = 0
-    for name, text in transfer.charts(document):
+    for name, text in charts(documents):
         path = Path(f"{options.prefix}-{name}.svg")
         path.write_text(text, encoding="utf-8")
         print(path)

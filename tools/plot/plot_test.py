@@ -9,6 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import plot
+import residency
 import svg
 import transfer
 
@@ -74,6 +76,37 @@ class Transfer(unittest.TestCase):
 
     def test_nothing_gives_nothing(self):
         self.assertEqual(list(transfer.charts({"rows": []})), [])
+
+
+class Residency(unittest.TestCase):
+    def rows(self, model=""):
+        return [{"figure": figure, "model": model, "start": start, "measured": measured, "limit": 270.0}
+                for start, measured in (("", 280.0), ("at once", 300.0))
+                for _, figure in residency.WAYS]
+
+    def test_first_tokens_are_bars_beside_the_link(self):
+        other = {"figure": "between tokens", "model": "", "start": "", "measured": 1, "limit": 0}
+        charts = dict(residency.switch({"rows": self.rows() + [other]}))
+        self.assertEqual(set(charts), {"first-token"})
+        xml.fromstring(charts["first-token"])
+        for word in ("as served", "at once", "idle", "beside", "link alone"):
+            self.assertIn(word, charts["first-token"])
+        self.assertNotIn("between", charts["first-token"])
+
+    def test_each_model_has_a_chart(self):
+        charts = dict(residency.switch({"rows": self.rows("a") + self.rows("b")}))
+        self.assertEqual(set(charts), {"first-token-a", "first-token-b"})
+
+    def test_a_catalogue_is_a_line_that_rises(self):
+        charts = dict(plot.charts([{"bench": "catalogue", "rows": [],
+                                    "first_token_ms": {"by_percent": list(range(101))}}]))
+        self.assertEqual(set(charts), {"catalogue"})
+        points = xml.fromstring(charts["catalogue"]).find(f"{SVG}polyline").get("points").split()
+        self.assertEqual(len(points), 101)
+        self.assertGreater(float(points[0].split(",")[1]), float(points[-1].split(",")[1]))
+
+    def test_a_bench_without_charts_gives_none(self):
+        self.assertEqual(list(plot.charts([{"bench": "load", "rows": self.rows()}])), [])
 
 
 if __name__ == "__main__":

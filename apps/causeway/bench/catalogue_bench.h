@@ -6,24 +6,19 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "bench/samples.h"
+#include "bench/slice_parts.h"
 #include "model/config.h"
-#include "slice/machine.h"
 
 namespace causeway::bench {
 
 struct CatalogueSettings {
   model::ModelConfig config;  // of the largest; others have fewer layers
-  std::string device = "cuda";
-  int gpu = 0;
-  double modelled_link = 0;  // bytes per second, on the CPU; 0: as fast as memory
-  slice::LinkOptions links = {};
-  Bytes frame = mib(4);  // of KV
+  SliceSettings slice;
   std::int64_t models = 20;
-  Bytes cache;  // for cached weights
   double zipf = 1.0;
   double rate = 4;        // requests a second, Poisson
   double duration = 300;  // seconds of arrivals
@@ -48,9 +43,9 @@ struct CatalogueReport {
   Bytes cache;
   Bytes crossed;  // over the link
   double seconds = 0;
-  std::vector<double> first_ms;  // sorted
-  Holdings early;                // after a fifth of the time
-  Holdings late;                 // at the end
+  Samples first;   // tokens, ms after their requests were due
+  Holdings early;  // after a fifth of the time
+  Holdings late;   // at the end
 };
 
 Result<CatalogueReport> bench_catalogue(const CatalogueSettings& settings, const Clock& clock);

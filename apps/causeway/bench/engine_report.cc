@@ -34,7 +34,8 @@ void add_to_band(const StepRecord& step, Nanos floor, std::vector<Band>& bands) 
 
 }  // namespace
 
-RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limits, Nanos total) {
+RunReport report_run(const std::vector<StepRecord>& steps, const DeviceLimits& limits,
+                     Nanos total) {
   RunReport report;
   report.steps = std::ssize(steps);
   report.total = total;
@@ -54,7 +55,7 @@ RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limi
 }
 
 DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t batch,
-                           const GpuLimits& limits) {
+                           const DeviceLimits& limits) {
   DecodeReport report;
   report.batch = batch;
   const auto full = [&](const StepRecord& step) {
@@ -76,12 +77,12 @@ DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t ba
 
 namespace {
 
-void print_limits(const char* when, const GpuLimits& limits) {
+void print_limits(const char* when, const DeviceLimits& limits) {
   fmt::print("limits {}: {:.0f} GB/s read, {:.0f} TFLOP/s\n", when,
              limits.read_bytes_per_second * 1e-9, limits.operations_per_second * 1e-12);
 }
 
-nlohmann::ordered_json limits_json(const GpuLimits& limits) {
+nlohmann::ordered_json limits_json(const DeviceLimits& limits) {
   return {{"hbm_read_bytes_per_s", limits.read_bytes_per_second},
           {"cublas_bf16_flops", limits.operations_per_second}};
 }

@@ -1,4 +1,4 @@
-// What a run of an engine on a GPU was worth, from the records of its steps. Pure.
+// What a run of an engine was worth, from the records of its steps. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -28,14 +28,14 @@ struct RunReport {
   Nanos decode_floor;             // of it, of the steps of single tokens
   Nanos on_device;                // Σ of the steps' times on the GPU
   Nanos decode_on_device;
-  GpuLimits
+  DeviceLimits
       limits;  // the mean of those before and behind it: a GPU that has worked for long is slower
   std::vector<Band> bands;
   double ratio() const { return to_seconds(total) / to_seconds(floor); }
   // Of the total, when the GPU ran no step.
   double idle() const { return 1 - to_seconds(on_device) / to_seconds(total); }
 };
-RunReport report_run(const std::vector<StepRecord>& steps, const GpuLimits& limits, Nanos total);
+RunReport report_run(const std::vector<StepRecord>& steps, const DeviceLimits& limits, Nanos total);
 
 // A decode step of `batch` sequences in the engine's loop: means over the steps of a run that
 // computed a token of each sequence, one after the other.
@@ -50,10 +50,10 @@ struct DecodeReport {
   double not_overlapped() const { return 1 - to_seconds(on_device) / to_seconds(in_engine); }
 };
 DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t batch,
-                           const GpuLimits& limits);
+                           const DeviceLimits& limits);
 
 struct EngineReport {
-  GpuLimits limits;  // at its beginning; of the decode steps
+  DeviceLimits limits;  // at its beginning; of the decode steps
   std::vector<RunReport> runs;
   std::vector<DecodeReport> decodes;
 };

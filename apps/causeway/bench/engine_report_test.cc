@@ -7,7 +7,7 @@
 namespace causeway::bench {
 namespace {
 
-constexpr GpuLimits kLimits{.read_bytes_per_second = 1e9, .operations_per_second = 1e12};
+constexpr DeviceLimits kLimits{.read_bytes_per_second = 1e9, .operations_per_second = 1e12};
 
 StepRecord make_step(std::int64_t sequences, std::int64_t tokens, std::int64_t on_device_ms,
                      std::int64_t returned_ms) {

@@ -1,80 +1,99 @@
-// What benchmarks that run a slice in this process share.
+// What benchmarks share that run a slice in this process: opening it from settings, as `serve`
+// opens its own, models of random weights in it, and requests of random prompts.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
-#include <span>
-#include <thread>
-#include <utility>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
-#include "kernels/bench/machine_limits.h"
+#include "bench/token_times.h"
+#include "model/config.h"
+#include "model/model_card.h"
+#include "slice/machine.h"
 #include "slice/model_home.h"
 #include "slice/slice.h"
 
 namespace causeway::bench {
+
+inline constexpr Nanos kPatience = seconds(300);  // for whatever a benchmark waits for
 
 template <typename T>
 Status status_of(const Result<T>& result) {
   return result.ok() ? Status() : Status(result.error());
 }
 
-struct Samples {
-  std::vector<double> values;
-  void add(double value) { values.push_back(value); }
-  double median() const {
-    if (values.empty()) return 0;
-    auto sorted = values;
-    const auto middle = sorted.begin() + std::ssize(sorted) / 2;
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    return *middle;
-  }
-  double least() const {
-    return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
-  }
-  double most() const {
-    return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-  }
+struct SliceSettings {
+  std::string device = "cuda";  // or "cpu"
+  int gpu = 0;
+  double memory_utilization = 0.9;  // of the GPU
+  slice::LinkOptions links = {};
+  double modelled_link = 0;  // bytes per second, on the CPU; 0: as fast as memory
+  int modelled_links = 1;    // devices with such a link each, on the CPU
+  Bytes pool = {};           // host memory for weights; zero: all there is
+  Bytes kv_frame = mib(4);
+  Bytes kv = {};       // zero: the slice's choice, on the CPU 512 MiB
+  Bytes weights = {};  // for cached weights; zero: the slice's choice, on the CPU none
+  bool graphs = true;
+  engine::EngineOptions engine = {};
+  slice::ExecutorFront executor_front = {};
+
+  bool on_gpu() const { return device != "cpu"; }
+  Bytes extent() const;        // of which cached weights take whole ones
+  Result<Bytes> home() const;  // the budget of a ModelHome
+  // How the slice will keep such a model.
+  Result<model::ModelCard> card(const model::ModelConfig& config) const;
 };
 
-// Random bf16, a piece of it again and again: what crosses the link does not depend on more.
-inline void fill_model(std::span<std::byte> memory) {
-  constexpr std::size_t kPiece = std::size_t{64} << 20;
-  const std::size_t first = std::min(kPiece, memory.size());
-  kernels::bench::fill_random_bf16(memory.first(first), 3, 0.03f);
-  std::vector<std::thread> threads;
-  const std::size_t parts = std::max(1u, std::min(16u, std::thread::hardware_concurrency()));
-  for (std::size_t part = 0; part < parts; ++part) {
-    threads.emplace_back([&, part] {
-      for (std::size_t at = kPiece * (part + 1); at < memory.size(); at += kPiece * parts) {
-        std::memcpy(memory.data() + at, memory.data(), std::min(kPiece, memory.size() - at));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
+// A shape under a name.
+struct NamedConfig {
+  std::string name;
+  model::ModelConfig config;
+};
 
-// A model of random weights, made at home, attached to the slice and told to its engine.
-inline Result<model::ModelCard> add_random_model(ModelId id, const model::ModelConfig& config,
-                                                 Tokens max_model_len, slice::ModelHome& home,
-                                                 slice::Slice& slice) {
-  CAUSEWAY_ASSIGN(model::ModelCard card, slice.card(config));
-  CAUSEWAY_TRY(home.pool.make(id, card.layout,
-                              [](std::span<std::byte> memory) {
-                                fill_model(memory);
-                                return Status();
-                              },
-                              {.home_taken = [&](device::HostAddress address, Bytes bytes) {
-                                return slice.reach(address, bytes, {});
-                              }}));
-  CAUSEWAY_ASSIGN(auto pinned, home.pool.pin(id));
-  CAUSEWAY_ASSIGN(
-      const engine::ModelFacts facts,
-      slice.attach(
-          {.id = id, .card = card, .home = std::move(pinned), .max_model_len = max_model_len}));
-  CAUSEWAY_TRY(slice.engine().add_model(id, facts));
-  return card;
-}
+struct BenchModel {
+  ModelId id;  // their places in the list: 0, 1, …
+  model::ModelConfig config;
+  Tokens max_model_len;
+};
+
+// A slice and what asks it. One thread.
+class LocalSlice {
+ public:
+  // Home and clock outlive it.
+  LocalSlice(slice::ModelHome& home, const Clock& clock)
+      : home_(home), clock_(clock), sink_(clock) {}
+  ~LocalSlice();
+  LocalSlice(const LocalSlice&) = delete;
+  LocalSlice& operator=(const LocalSlice&) = delete;
+
+  // Sized for `models`. Errors as open_cuda_slice() and open_host_slice().
+  Status open(const SliceSettings& settings, std::vector<BenchModel> models);
+  // Makes the model runnable; its weights are random ones, made at home unless they are there.
+  Result<model::ModelCard> add(ModelId model);
+
+  Result<RequestId> submit(ModelId model, std::vector<TokenId> prompt, std::int64_t output);
+  // A prompt of random tokens, another for each request.
+  Result<RequestId> submit(ModelId model, std::int64_t prompt, std::int64_t output);
+  // Cancels what has not ended, and waits for the ends.
+  Status stop(const std::vector<RequestId>& requests);
+
+  Tokens max_model_len(ModelId model) const {
+    return models_[static_cast<std::size_t>(model.value)].max_model_len;
+  }
+  slice::Slice& slice() { return *slice_; }
+  TokenTimesSink& sink() { return sink_; }
+  const Clock& clock() const { return clock_; }
+
+ private:
+  slice::ModelHome& home_;
+  const Clock& clock_;
+  std::vector<BenchModel> models_;
+  TokenTimesSink sink_;
+  std::unique_ptr<slice::Machine> machine_;
+  std::unique_ptr<slice::Slice> slice_;  // last: it ends first
+  std::int64_t next_request_ = 0;
+};
 
 }  // namespace causeway::bench

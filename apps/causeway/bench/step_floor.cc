@@ -6,8 +6,8 @@
 
 namespace causeway::bench {
 
-StepWork work_of(const request::Batch& batch, const model::ModelConfig& config,
-                 const kv::BlockLayout& layout) {
+StepWork work_of(const request::Batch& batch, const model::ModelCard& card) {
+  const model::ModelConfig& config = card.config;
   StepWork work;
   work.tokens = std::ssize(batch.tokens);
   work.sequences = std::ssize(batch.entries);
@@ -20,8 +20,8 @@ StepWork work_of(const request::Batch& batch, const model::ModelConfig& config,
     const double count = entry.token_count;
     pairs += count * entry.context + count * (count + 1) / 2;
   }
-  work.read = model::decode_weight_bytes(config, DType::kBF16, work.tokens) +
-              layout.token_stride * (2 * config.layers * context);
+  work.read = model::decode_weight_bytes(config, card.storage, work.tokens) +
+              card.kv.token_stride * (2 * config.layers * context);
   // What prefill_operations() says of one token, without its head and its one pair.
   const auto head = 2 * static_cast<double>(config.vocab * config.hidden);
   const auto width = 4 * static_cast<double>(config.heads * config.head_dim * config.layers);
@@ -31,12 +31,12 @@ StepWork work_of(const request::Batch& batch, const model::ModelConfig& config,
   return work;
 }
 
-GpuLimits mean_of(const GpuLimits& a, const GpuLimits& b) {
+DeviceLimits mean_of(const DeviceLimits& a, const DeviceLimits& b) {
   return {(a.read_bytes_per_second + b.read_bytes_per_second) / 2,
           (a.operations_per_second + b.operations_per_second) / 2};
 }
 
-Nanos floor_of(const StepWork& work, const GpuLimits& limits) {
+Nanos floor_of(const StepWork& work, const DeviceLimits& limits) {
   return nanos_from_seconds(
       std::max(static_cast<double>(work.read.count) / limits.read_bytes_per_second,
                work.operations / limits.operations_per_second));

@@ -6,8 +6,7 @@
 // this is the stricter floor.
 #pragma once
 
-#include "kv/block_layout.h"
-#include "model/config.h"
+#include "model/model_card.h"
 #include "request/batch.h"
 
 namespace causeway::bench {
@@ -20,15 +19,13 @@ struct StepWork {
   bool decode_only = false;  // a token a sequence
 };
 
-// `layout`: of the model's KV. Weights and KV are bf16.
-StepWork work_of(const request::Batch& batch, const model::ModelConfig& config,
-                 const kv::BlockLayout& layout);
+StepWork work_of(const request::Batch& batch, const model::ModelCard& card);
 
-struct GpuLimits {
+struct DeviceLimits {
   double read_bytes_per_second = 0;
   double operations_per_second = 0;
 };
-GpuLimits mean_of(const GpuLimits& a, const GpuLimits& b);
-Nanos floor_of(const StepWork& work, const GpuLimits& limits);
+DeviceLimits mean_of(const DeviceLimits& a, const DeviceLimits& b);
+Nanos floor_of(const StepWork& work, const DeviceLimits& limits);
 
 }  // namespace causeway::bench

@@ -23,14 +23,13 @@ struct StepRecord {
 class StepRecorder final : public engine::StepExecutor {
  public:
   // All borrowed.
-  StepRecorder(engine::StepExecutor& inner, const model::ModelConfig& config,
-               const kv::BlockLayout& layout, const Clock& clock)
-      : inner_(inner), config_(config), layout_(layout), clock_(clock) {}
+  StepRecorder(engine::StepExecutor& inner, const model::ModelCard& card, const Clock& clock)
+      : inner_(inner), card_(card), clock_(clock) {}
 
   const Capabilities& capabilities() const override { return inner_.capabilities(); }
 
   Status submit(request::Batch batch, weights::StepWeights weights) override {
-    const StepWork work = work_of(batch, config_, layout_);
+    const StepWork work = work_of(batch, card_);
     CAUSEWAY_TRY(inner_.submit(std::move(batch), weights));
     in_flight_.push_back(work);
     return {};
@@ -55,8 +54,7 @@ class StepRecorder final : public engine::StepExecutor {
 
  private:
   engine::StepExecutor& inner_;
-  const model::ModelConfig& config_;
-  const kv::BlockLayout layout_;
+  const model::ModelCard& card_;
   const Clock& clock_;
   std::deque<StepWork> in_flight_;  // the engine's thread's own
   std::mutex mutex_;                // guards what follows

@@ -11,7 +11,6 @@ namespace {
 
 using transfer::LinkSet;
 
-constexpr Nanos kPatience = seconds(120);
 constexpr int kExhaustiveMax = 4;  // links
 constexpr double kWorth = 1.01;    // what one more link must bring
 constexpr double kRatio = 1.25;    // of the limit, wanted
@@ -93,7 +92,7 @@ Result<BestLinks> measure_best_links(slice::Slice& slice, const BestLinksWanted&
   return Prober(slice, wanted, clock).run();
 }
 
-SwitchRow over_best_links(SwitchRow first, const BestLinks& best, Bytes crossing) {
+Figure over_best_links(Figure first, const BestLinks& best, Bytes crossing) {
   const auto bytes = static_cast<double>(crossing.count);
   first.what += fmt::format(", over {} links", best.links);
   first.limit = 1e3 * bytes / best.rate;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "bench/switch_bench.h"
+#include "bench/figure.h"
 #include "slice/slice.h"
 #include "transfer/transfer.h"
 
@@ -26,7 +26,7 @@ struct BestLinksWanted {
 Result<BestLinks> measure_best_links(slice::Slice& slice, const BestLinksWanted& wanted,
                                      const Clock& clock);
 
-// `first`: the row of first tokens of models that come from home. Its limit over several links.
-SwitchRow over_best_links(SwitchRow first, const BestLinks& best, Bytes crossing);
+// `first`: the figure of first tokens of models that come from home. Its limit over several links.
+Figure over_best_links(Figure first, const BestLinks& best, Bytes crossing);
 
 }  // namespace causeway::bench

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -10,14 +11,22 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/samples.h"
 #include "engine/slice_handle.h"
 
 namespace causeway::bench {
 
 struct TokenTimes {
-  std::vector<Nanos> at;  // one a token
+  std::vector<Nanos> at = {};  // one a token
   bool ended = false;
-  std::string error;
+  std::string error = {};
+
+  // Between tokens, in ms: every gap of which a part lies between the two instants.
+  void add_gaps(Nanos from, Nanos to, Samples& gaps) const {
+    for (std::size_t i = 1; i < at.size(); ++i) {
+      if (at[i] > from && at[i - 1] < to) gaps.add(to_millis(at[i] - at[i - 1]));
+    }
+  }
 };
 
 class TokenTimesSink final : public engine::OutputSink {
@@ -48,6 +57,10 @@ class TokenTimesSink final : public engine::OutputSink {
     if (!times.error.empty()) return Error{ErrorCode::kDevice, times.error};
     if (!there) return Error{ErrorCode::kDeadlineExceeded, "a request did not end in time"};
     return times;
+  }
+
+  Result<TokenTimes> wait_for_end(RequestId request, Nanos timeout) {
+    return wait(request, std::numeric_limits<std::size_t>::max(), timeout);
   }
 
   // Whether the request has a token or has ended; waits for up to `length`.

@@ -1,12 +1,10 @@
 #include <nlohmann/json.hpp>
 
-#include <fmt/format.h>
-
-#include "bench/engine_on_gpu.h"
+#include "bench/engine_bench.h"
 #include "bench/workload.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
-#include "commands/model_config.h"
+#include "commands/slice_options.h"
 
 namespace causeway::app {
 namespace {
@@ -15,15 +13,13 @@ class BenchEngine final : public Command {
  public:
   BenchEngine(CLI::App& parent, const Clock& clock)
       : Command(parent, "engine",
-                "Run the engine on a GPU, with random weights: a trace all at once, steady decode"),
+                "Run a slice's engine, with random weights: a trace all at once, steady decode"),
         clock_(clock) {
     auto& app = options();
-    app.add_option("--model-config", config_file_, "config.json of the model; only shapes count")
-        ->check(CLI::ExistingFile);
-    app.add_option("--device", device_, "where")
-        ->check(CLI::IsMember({"cuda"}))
-        ->capture_default_str();
-    app.add_option("--gpu", settings_.gpu, "which GPU")->check(CLI::NonNegativeNumber);
+    auto& core = settings_.slice.engine.core;
+    core.schedule.running_max = 256;
+    core.schedule.tokens_per_step_max = 8192;
+    slice_.declare(app, "config.json of the model; only shapes count");
     app.add_option("--trace", trace_, "recorded lengths (see bench serve); all come at once")
         ->check(CLI::ExistingFile);
     app.add_option("--num-prompts", prompts_, "requests of the trace, from its start")
@@ -38,14 +34,17 @@ class BenchEngine final : public Command {
     app.add_option("--context", settings_.decode_context, "tokens of their prompts")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
-    app.add_option("--max-num-seqs", settings_.running_max, "sequences in a step at most")
+    app.add_option("--output", settings_.decode_tokens, "tokens that each of them decodes")
+        ->check(CLI::Range(2, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--max-num-seqs", core.schedule.running_max, "sequences in a step at most")
         ->check(CLI::Range(1, 4096))
         ->capture_default_str();
-    app.add_option("--max-num-batched-tokens", settings_.tokens_per_step_max,
+    app.add_option("--max-num-batched-tokens", core.schedule.tokens_per_step_max,
                    "tokens in a step at most")
         ->check(CLI::Range(1, 65'535))
         ->capture_default_str();
-    app.add_option("--steps-in-flight", settings_.steps_in_flight,
+    app.add_option("--steps-in-flight", core.steps_in_flight_max,
                    "2: the next step is prepared while one runs")
         ->check(CLI::Range(1, 2))
         ->capture_default_str();
@@ -54,11 +53,10 @@ class BenchEngine final : public Command {
   }
 
   Status run() override {
-    // Not by CLI11, which knows nothing of the environment and the file.
-    if (config_file_.empty()) return invalid_argument("--model-config is required: a config.json");
-    CAUSEWAY_ASSIGN(settings_.config, read_model_config(config_file_));
-    settings_.graphs = !no_graphs_;
-    settings_.progress = [](const std::string& what) { fmt::print(stderr, "{} …\n", what); };
+    CAUSEWAY_ASSIGN(settings_.config, slice_.config());
+    slice_.apply(settings_.slice);
+    settings_.slice.graphs = !no_graphs_;
+    settings_.progress = print_step;
     if (!trace_.empty()) {
       bench::WorkloadOptions wanted;
       wanted.models = {"model"};
@@ -67,15 +65,14 @@ class BenchEngine final : public Command {
       wanted.vocab = settings_.config.vocab;
       CAUSEWAY_ASSIGN(settings_.requests, bench::make_workload(wanted));
     }
-    CAUSEWAY_ASSIGN(const auto report, bench::bench_engine_on_gpu(settings_, clock_));
+    CAUSEWAY_ASSIGN(const auto report, bench::bench_engine(settings_, clock_));
     bench::print_report(report);
     return write_json(json_file_, bench::report_json(report));
   }
 
  private:
   const Clock& clock_;
-  std::string config_file_;
-  std::string device_ = "cuda";
+  SliceOptions slice_;
   std::string trace_;
   std::int64_t prompts_ = 300;
   bench::EngineBenchSettings settings_;

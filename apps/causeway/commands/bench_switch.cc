@@ -1,14 +1,19 @@
-#include <fmt/format.h>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "bench/switch_bench.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
-#include "commands/link_settings.h"
-#include "commands/model_config.h"
+#include "commands/slice_options.h"
 
 namespace causeway::app {
 namespace {
+
+using engine::StepStart;
+
+const std::map<std::string, StepStart> kStarts = {{"just-in-time", StepStart::kJustInTime},
+                                                  {"all-cached", StepStart::kAllCached},
+                                                  {"at-once", StepStart::kAtOnce}};
 
 class BenchSwitch final : public Command {
  public:
@@ -17,64 +22,65 @@ class BenchSwitch final : public Command {
                 "Switch between models of random weights that a slice cannot cache all at once"),
         clock_(clock) {
     auto& app = options();
-    app.add_option("--model-config", config_file_, "config.json of each model; only shapes count")
-        ->check(CLI::ExistingFile);
-    app.add_option("--device", settings_.device, "where: cpu or cuda")
-        ->check(CLI::IsMember({"cpu", "cuda"}))
+    settings_.slice.engine.core.schedule.tokens_per_step_max = 8192;
+    slice_.declare(app, "config.json of the models; only shapes count; several: models in turn");
+    app.add_option("--models", settings_.models, "how many, and at least one of each shape")
+        ->check(CLI::Range(3, 1000))
         ->capture_default_str();
-    app.add_option("--gpu", settings_.gpu, "which GPU")->check(CLI::NonNegativeNumber);
-    app.add_option("--modelled-link", settings_.modelled_link,
-                   "on the CPU: bytes per second that a modelled link gives; 0: none is modelled")
-        ->check(CLI::Range(0.0, 1e12));
-    app.add_option("--modelled-links", settings_.modelled_links,
-                   "on the CPU: devices with a modelled link each; see --links")
-        ->check(CLI::Range(1, 8))
-        ->capture_default_str();
-    links_.declare(app, "Links");
     app.add_option("--rounds", settings_.rounds, "repetitions of each figure")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     app.add_option("--prompt", settings_.prompt, "tokens of a prompt")
         ->check(CLI::Range(1, 8192))
         ->capture_default_str();
-    app.add_option("--neighbour-batch", settings_.neighbour_batch,
-                   "sequences that another model decodes meanwhile; 0: without")
-        ->check(CLI::Range(0, 1024))
+    app.add_option("--output", settings_.output, "tokens of an answer")
+        ->check(CLI::Range(3, 1024))
         ->capture_default_str();
-    app.add_option("--neighbour-context", settings_.neighbour_context, "tokens of their prompts")
-        ->check(CLI::Range(1, 65'536))
-        ->capture_default_str();
-    app.add_option("--kv-frame-bytes", frame_, "size of a KV frame; small for tiny models")
-        ->transform(CLI::AsSizeValue(false))
-        ->capture_default_str();
-    app.add_option("--start", start_,
+    declare_neighbour();
+    app.add_option("--start", settings_.start,
                    "when a step of a model on its way starts: just-in-time, all-cached (a full "
                    "reload before computing) or at-once (it holds the GPU while it waits)")
-        ->check(CLI::IsMember({"just-in-time", "all-cached", "at-once"}))
-        ->capture_default_str();
+        ->transform(CLI::CheckedTransformer(kStarts))
+        ->default_str("just-in-time");
+    app.add_flag("--baselines", settings_.baselines,
+                 "also measure the other ways to start, in the same run");
+    app.add_flag("--from-disk", settings_.from_disk,
+                 "also measure a model that comes from its files, in the page cache and not");
+    app.add_option("--disk-dir", disk_dir_,
+                   "where these files are written, and stay; default: a folder that is removed");
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
   Status run() override {
-    if (config_file_.empty()) return invalid_argument("--model-config is required: a config.json");
-    CAUSEWAY_ASSIGN(settings_.config, read_model_config(config_file_));
-    settings_.links = links_.options();
-    settings_.frame = Bytes(static_cast<std::int64_t>(frame_));
-    if (start_ == "all-cached") settings_.start = engine::StepStart::kAllCached;
-    if (start_ == "at-once") settings_.start = engine::StepStart::kAtOnce;
-    settings_.progress = [](const std::string& what) { fmt::print(stderr, "{} …\n", what); };
+    CAUSEWAY_ASSIGN(settings_.configs, slice_.configs());
+    slice_.apply(settings_.slice);
+    settings_.disk_dir = disk_dir_;
+    settings_.progress = print_step;
     CAUSEWAY_ASSIGN(const auto report, bench::bench_switch(settings_, clock_));
-    bench::print_report(report);
+    bench::print_figures(report.rows);
     return write_json(json_file_, bench::report_json(report));
   }
 
  private:
+  void declare_neighbour() {
+    auto& app = options();
+    app.add_option("--neighbour-batch", settings_.neighbour.batch,
+                   "sequences that another model decodes meanwhile; 0: without")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
+    app.add_option("--neighbour-context", settings_.neighbour.context, "tokens of their prompts")
+        ->check(CLI::Range(1, 65'536))
+        ->capture_default_str();
+    app.add_option("--neighbour-output", settings_.neighbour.output,
+                   "tokens that each of them decodes at most")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+  }
+
   const Clock& clock_;
-  std::string config_file_;
-  std::uint64_t frame_ = std::uint64_t{4} << 20;
-  std::string start_ = "just-in-time";
+  SliceOptions slice_;
   bench::SwitchSettings settings_;
-  LinkSettings links_;
+  std::string disk_dir_;
   std::string json_file_;
 };
 

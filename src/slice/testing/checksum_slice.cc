@@ -198,8 +198,8 @@ Status ChecksumSlice::open(const ChecksumParts& parts) {
   CAUSEWAY_TRY(executor_->open(device_));
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = kFrames;
-  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, parts.machine.clock(), *executor_, parts.sink,
-                                                 &estate_->cache()));
+  CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, parts.machine.clock(), *executor_,
+                                                 parts.sink, &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });
   return {};
 }

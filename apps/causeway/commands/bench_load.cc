@@ -1,0 +1,69 @@
+#include <nlohmann/json.hpp>
+
+#include "bench/load_bench.h"
+#include "commands/command.h"
+#include "commands/json_file.h"
+#include "commands/slice_options.h"
+
+namespace causeway::app {
+namespace {
+
+class BenchLoad final : public Command {
+ public:
+  BenchLoad(CLI::App& parent, const Clock& clock)
+      : Command(parent, "load",
+                "Load a model from files: a server's start, and beside a model that decodes"),
+        clock_(clock) {
+    auto& app = options();
+    slice_.declare(app, "config.json of the model; only shapes count");
+    app.add_option("--disk-dir", disk_dir_,
+                   "where its files are written, and stay; default: a folder that is removed");
+    app.add_option("--starts", settings_.starts, "of `causeway serve`, to the first token; 0: none")
+        ->check(CLI::Range(0, 1000))
+        ->capture_default_str();
+    app.add_option("--loads", settings_.loads, "while another model decodes; 0: none")
+        ->check(CLI::Range(0, 1000))
+        ->capture_default_str();
+    app.add_option("--tokens", settings_.tokens_alone,
+                   "that the other decodes in all when nothing is loaded")
+        ->check(CLI::Range(2, 1'000'000))
+        ->capture_default_str();
+    app.add_option("--batch", settings_.decode.batch, "sequences that the other decodes")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app.add_option("--context", settings_.decode.context, "tokens of their prompts")
+        ->check(CLI::Range(1, 65'536))
+        ->capture_default_str();
+    app.add_option("--output", settings_.decode.output, "tokens of an answer of the other at most")
+        ->check(CLI::Range(100, 1'000'000))
+        ->capture_default_str();
+    app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(auto configs, slice_.configs());
+    if (configs.size() > 1) return invalid_argument("--model-config: one is enough here");
+    settings_.config = std::move(configs.front());
+    slice_.apply(settings_.slice);
+    settings_.disk_dir = disk_dir_;
+    settings_.progress = print_step;
+    CAUSEWAY_ASSIGN(const auto rows, bench::bench_load(settings_, clock_));
+    bench::print_figures(rows);
+    return write_json(json_file_, bench::load_json(rows));
+  }
+
+ private:
+  const Clock& clock_;
+  SliceOptions slice_;
+  bench::LoadBenchSettings settings_;
+  std::string disk_dir_;
+  std::string json_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_load(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<BenchLoad>(parent, clock);
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,87 @@
+#include "commands/slice_options.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "commands/model_config.h"
+
+namespace causeway::app {
+namespace {
+
+Bytes bytes_of(std::uint64_t value) { return Bytes(static_cast<std::int64_t>(value)); }
+
+}  // namespace
+
+void SliceOptions::declare(CLI::App& app, const std::string& models) {
+  app.add_option("--model-config", config_files_, models)
+      ->allow_extra_args(false)
+      ->check(CLI::ExistingFile);
+  app.add_option("--device", device_, "where: cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--gpu", gpu_, "which GPU")->check(CLI::NonNegativeNumber);
+  app.add_option("--modelled-link", modelled_link_,
+                 "on the CPU: bytes per second that a modelled link gives; 0: none is modelled")
+      ->check(CLI::Range(0.0, 1e12));
+  app.add_option("--modelled-links", modelled_links_,
+                 "on the CPU: devices with a modelled link each; see --links")
+      ->check(CLI::Range(1, 8))
+      ->capture_default_str();
+  links_.declare(app, "Links");
+  const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
+    app.add_option(name, value, what)
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 50));
+  };
+  size("--pool-memory-bytes", pool_,
+       "host memory for the weights of all models; default: what the machine has left");
+  size("--kv-cache-memory-bytes", kv_, "memory for KV; default: what the bench needs");
+  size("--kv-frame-bytes", kv_frame_, "size of a KV frame, 4MiB by default; small for tiny models");
+}
+
+void SliceOptions::declare_weights(CLI::App& app, Bytes standard) {
+  weights_ = static_cast<std::uint64_t>(standard.count);
+  weights_declared_ = true;
+  app.add_option("--weights-memory-bytes", weights_, "memory of the device that caches weights")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+}
+
+void SliceOptions::apply(bench::SliceSettings& settings) const {
+  settings.device = device_;
+  settings.gpu = gpu_;
+  settings.links = links_.options();
+  settings.modelled_link = modelled_link_;
+  settings.modelled_links = modelled_links_;
+  settings.pool = bytes_of(pool_);
+  settings.kv = bytes_of(kv_);
+  settings.kv_frame = bytes_of(kv_frame_);
+  if (weights_declared_) settings.weights = bytes_of(weights_);
+}
+
+Result<std::vector<bench::NamedConfig>> SliceOptions::configs() const {
+  // Not by CLI11, which knows nothing of the environment and the file.
+  if (config_files_.empty()) return invalid_argument("--model-config is required: a config.json");
+  std::vector<bench::NamedConfig> configs;
+  for (const std::string& file : config_files_) {
+    const std::filesystem::path path = std::filesystem::absolute(file);
+    // Of DIRECTORY/config.json the folder has the name.
+    const bool plain = path.filename() == "config.json";
+    CAUSEWAY_ASSIGN(model::ModelConfig config, read_model_config(file));
+    configs.push_back(
+        {plain ? path.parent_path().filename().string() : path.stem().string(), std::move(config)});
+  }
+  return configs;
+}
+
+Result<model::ModelConfig> SliceOptions::config() const {
+  CAUSEWAY_ASSIGN(auto all, configs());
+  if (all.size() > 1) return invalid_argument("--model-config: one is enough here");
+  return std::move(all.front().config);
+}
+
+void print_step(const std::string& what) { fmt::print(stderr, "{} …\n", what); }
+
+}  // namespace causeway::app

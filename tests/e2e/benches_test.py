@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""The benches that run a slice in their process, on the CPU with tiny models: their parts, their JSON,
+charts of it. What they measure here means nothing; that they measure does."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from running_server import make_model, run_causeway
+
+PLOT = Path(__file__).resolve().parents[2] / "tools/plot/plot.py"
+# A link on which the models below take some milliseconds.
+PLACE = ("--device", "cpu", "--kv-frame-bytes", "16kb", "--modelled-link", "2e9")
+MEMORY = ("--kv-cache-memory-bytes", "64mb")
+
+
+class Benches(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = Path(cls.folder.name)
+        # Layers of 6 MB, more than the two extents that the cache has to spare: a switch moves all.
+        sizes = {"hidden": 512, "intermediate": 512, "vocab": 512}
+        cls.small = make_model(cls.root / "small", layers=2, **sizes) / "config.json"
+        cls.large = make_model(cls.root / "large", layers=3, **sizes) / "config.json"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def bench(self, name, *arguments):
+        """The JSON of a run, and what it printed."""
+        file, temporary = self.root / f"{name}.json", self.root / "temporary"
+        temporary.mkdir(exist_ok=True)
+        done = run_causeway("bench", name, *PLACE, "--json", file, *arguments, timeout=200,
+                            environment={"TMPDIR": str(temporary)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(list(temporary.iterdir()), [], "files stay behind")
+        return json.loads(file.read_text()), done.stdout
+
+    def rows(self, document):
+        rows = {row["what"]: row for row in document["rows"]}
+        self.assertEqual(len(rows), len(document["rows"]), "two figures of one name")
+        for row in rows.values():
+            self.assertGreater(row["samples"], 0, row)
+            self.assertLessEqual(row["least"], row["most"], row)
+        return rows
+
+    def charts(self, name):
+        drawn = subprocess.run([sys.executable, PLOT, self.root / f"{name}.json", self.root / "chart"],
+                               capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        return [Path(line).name for line in drawn.stdout.splitlines()]
+
+    def test_switch(self):
+        document, printed = self.bench(
+            "switch", "--model-config", self.small, "--rounds", 2, "--prompt", 8, "--output", 4,
+            "--neighbour-batch", 2, "--neighbour-context", 8, "--neighbour-output", 3000,
+            "--baselines", "--from-disk", *MEMORY)
+        rows = self.rows(document)
+        self.assertIn("first token, from home", printed)
+        for way in ("", ", beside a neighbour"):
+            for start in ("", ", all cached", ", at once"):
+                self.assertGreater(rows[f"first token, from home{way}{start}"]["limit"], 0)
+            self.assertIn(f"first token, Zipf order{way}", rows)
+            self.assertIn(f"second token after a switch{way}", rows)
+        self.assertEqual(rows["bytes that switches moved out"]["measured"], 0)
+        crossed = rows["link bytes of a switch"]
+        self.assertGreaterEqual(crossed["measured"], crossed["limit"])
+        self.assertGreater(crossed["limit"], 0)
+        for files in ("files in the page cache", "the disk"):
+            self.assertGreater(rows[f"first token, from {files}"]["limit"], 0)
+        self.assertEqual(self.charts("switch"), ["chart-first-token.svg"])
+
+    def test_switch_between_two_shapes(self):
+        document, _ = self.bench("switch", "--model-config", self.large, "--model-config", self.small,
+                                 "--models", 4, "--rounds", 1, "--prompt", 8, "--output", 4,
+                                 "--neighbour-batch", 0, *MEMORY)
+        rows = self.rows(document)
+        for model in ("small", "large"):
+            self.assertIn(f"first token, model cached, {model}", rows)
+            self.assertIn(f"first token, A→B→A, both cached, {model}", rows)
+        self.assertNotIn("its longest gap", rows)
+
+    def test_catalogue(self):
+        document, printed = self.bench(
+            "catalogue", "--model-config", self.large, "--models", 5, "--weights-memory-bytes", "48mb",
+            "--rate", 20, "--seconds", 2, "--prompt", 8, "--output", 4, *MEMORY)
+        self.assertEqual(document["failed"], 0, document["first_error"])
+        self.assertGreater(document["requests"], 5)
+        self.assertGreater(document["link_bytes"], 0)
+        by_percent = document["first_token_ms"]["by_percent"]
+        self.assertEqual(by_percent, sorted(by_percent))
+        self.assertEqual(len(by_percent), 101)
+        self.assertIn("first token: median", printed)
+        self.assertEqual(self.charts("catalogue"), ["chart-catalogue.svg"])
+
+    def test_engine(self):
+        trace = self.root / "lengths.csv"
+        trace.write_text("num_prefill_tokens,num_decode_tokens\n" +
+                         "".join(f"{5 + i},4\n" for i in range(6)))
+        document, printed = self.bench("engine", "--model-config", self.small, "--batch", "1,3",
+                                       "--context", 8, "--output", 12, "--runs", 1, "--trace", trace)
+        self.assertEqual([one["batch"] for one in document["decode"]], [1, 3])
+        for one in document["decode"]:
+            self.assertIn(one["steps"], range(1, 11))  # of 12 tokens; a prompt's is none
+            self.assertGreaterEqual(one["in_engine_ms"], one["on_gpu_ms"] * 0.9)
+            self.assertGreater(one["floor_ms"], 0)
+        run, = document["runs"]
+        self.assertEqual((run["requests"], run["output_tokens"]), (6, 24))
+        self.assertGreaterEqual(run["total_s"], run["on_gpu_s"])
+        self.assertAlmostEqual(run["ratio"], run["total_s"] / run["floor_s"])
+        self.assertIn("limits at the beginning", printed)
+
+    def test_load(self):
+        document, _ = self.bench("load", "--model-config", self.small, "--starts", 1, "--loads", 2,
+                                 "--tokens", 40, "--context", 8, "--output", 3000,
+                                 "--pool-memory-bytes", "256mb", "--disk-dir", self.root / "kept",
+                                 *MEMORY)
+        rows = self.rows(document)
+        start = rows["causeway serve to the first token"]
+        self.assertGreater(start["measured"], start["limit"])
+        self.assertAlmostEqual(start["wanted"], 1.2 * start["limit"] + 1.5)
+        self.assertGreaterEqual(rows["between tokens, alone, p99"]["samples"], 40)
+        for share in ("median", "p99"):
+            self.assertEqual(rows[f"between tokens, another is loaded, {share}"]["limit"],
+                             rows[f"between tokens, alone, {share}"]["measured"])
+        self.assertTrue((self.root / "kept/small/config.json").exists())
+
+    def test_what_is_wrong_is_said(self):
+        for arguments, said in (
+                (("switch",), "--model-config is required"),
+                (("engine", "--model-config", self.small), "nothing to measure"),
+                (("engine", "--model-config", self.small, "--batch", 9, "--max-num-seqs", 8),
+                 "--max-num-seqs"),
+                (("load", "--model-config", self.small, "--model-config", self.large), "one is enough"),
+                (("load", "--model-config", self.small, "--disk-dir", self.small), "small")):
+            done = run_causeway("bench", *arguments, *PLACE)
+            self.assertNotEqual(done.returncode, 0, arguments)
+            self.assertIn(said, done.stderr.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    unittest.main()
