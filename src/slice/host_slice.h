@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "device/arena.h"
 #include "device/link_profile.h"
+#include "schedule/hbm_border.h"
 #include "slice/model_home.h"
 #include "slice/slice.h"
 
@@ -19,7 +20,10 @@ struct HostSliceOptions {
   Bytes kv_frame;    // of one frame
   Bytes cache = {};  // for cached weights; zero: weights are read at home
   std::optional<device::LinkProfile> links = {};
-  Bytes extent = device::kExtentBytes;       // of the arena
+  Bytes extent = device::kExtentBytes;  // of the arena
+  // Lets memory move between KV frames and cached weights: both are then whole extents, and
+  // frames_per_extent and kv_max are the slice's to set.
+  std::optional<schedule::BorderRules> border = {};
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
 };

@@ -113,7 +113,7 @@ bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
   for (auto& [id, model] : models) {
     model.planned = 0;
     model.plan_leaves = false;
-    model.idle = model.requests == 0 || model.gave_up || !fits(model, pinned);
+    model.idle = model.requests == 0 || model.gave_up || !fits(model, pinned, budget);
   }
   std::int64_t left = wanted.extents;
   for (int i = 0; i <= static_cast<int>(wanted.last) && left > 0; ++i) {
@@ -190,11 +190,11 @@ void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
       const std::int64_t useful = std::min(candidate.extents, wanted - sum);
       candidate.rank = rank_of(*candidate.model, kind, useful, now);
     }
-    const auto best = std::min_element(
-        candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
-          return std::tuple(a.rank, used(a), a.model->id) <
-                 std::tuple(b.rank, used(b), b.model->id);
-        });
+    const auto best = std::min_element(candidates_.begin(), candidates_.end(),
+                                       [&](const Candidate& a, const Candidate& b) {
+                                         return std::tuple(a.rank, used(a), a.model->id) <
+                                                std::tuple(b.rank, used(b), b.model->id);
+                                       });
     sum += best->extents;
     chosen_.push_back(*best);
     candidates_.erase(best);
