@@ -7,17 +7,17 @@
 namespace causeway::schedule {
 namespace {
 
-// Of what is in use, what KV keeps free for it to grow before anything is spare: a part of it.
+// KV keeps free, before anything is spare, one in so many frames of those in use: these grow.
 constexpr std::int64_t kKeptPart = 4;
 
-std::int64_t round_up_to(std::int64_t frames, std::int64_t extent) {
-  return (std::max<std::int64_t>(frames, 0) + extent - 1) / extent;
+std::int64_t extents_for(std::int64_t frames, std::int64_t frames_per_extent) {
+  return (std::max<std::int64_t>(frames, 0) + frames_per_extent - 1) / frames_per_extent;
 }
 
 // In extents.
 struct Side {
   std::int64_t has = 0;
-  std::int64_t must = 0;   // have
+  std::int64_t must = 0;   // that it cannot do without
   std::int64_t least = 0;  // below which it gives nothing
   std::int64_t lacks = 0;
   std::int64_t spare = 0;
@@ -31,9 +31,9 @@ Side side_of(const BorderRules& rules, const KvDemand& kv) {
   const std::int64_t spare = open - kv.in_use / kKeptPart;
   Side side;
   side.has = kv.usable / extent;
-  side.must = std::max(rules.kv_min, round_up_to(kv.largest, extent));
+  side.must = std::max(rules.kv_min, extents_for(kv.largest, extent));
   side.least = side.must;
-  side.lacks = round_up_to(-open, extent);
+  side.lacks = extents_for(-open, extent);
   side.spare = std::max<std::int64_t>(0, spare) / extent;
   return side;
 }
