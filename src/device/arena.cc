@@ -137,8 +137,8 @@ Result<Extents> Arena::allocate(std::int64_t count, End end) {
   return Extents(this, first, count);
 }
 
-Result<AddressRange> Arena::reserve(std::int64_t extents) {
-  CAUSEWAY_ASSIGN(const ExtentId first, book(extents, End::kHigh));
+Result<AddressRange> Arena::reserve(std::int64_t extents, End end) {
+  CAUSEWAY_ASSIGN(const ExtentId first, book(extents, end));
   return AddressRange(this, first, extents);
 }
 

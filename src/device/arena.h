@@ -1,6 +1,6 @@
 // The one estate of a slice's memory (decision 3): a contiguous reserved range of addresses, handed
-// out in extents of 32 MiB. KV frames grow from the low end, weight caches from the high end, so
-// that the boundary between them can move; what is free has no memory behind it.
+// out in extents of 32 MiB. KV frames lie at the low end, weight caches at the high end; memory
+// moves between them. What is free has no memory behind it.
 //
 //   base │ KV │ KV │ KV │ free …… free │ weights ░░░░ weights │ weights │
 //          0    1    2                    n-6                    n-1      ExtentId
@@ -130,9 +130,9 @@ class Arena {
 
   // The nearest `count` ≥ 1 neighbouring free extents from an end, zeroed. kResourceExhausted.
   Result<Extents> allocate(std::int64_t count, End end);
-  // The addresses of the nearest `extents` ≥ 1 neighbouring free extents from the high end.
+  // The addresses of the nearest `extents` ≥ 1 neighbouring free extents from an end.
   // kResourceExhausted.
-  Result<AddressRange> reserve(std::int64_t extents);
+  Result<AddressRange> reserve(std::int64_t extents, End end = End::kHigh);
 
   std::byte* base() const { return memory_->base(); }
   Bytes extent_bytes() const { return extent_bytes_; }

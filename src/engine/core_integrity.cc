@@ -9,6 +9,7 @@ namespace causeway::engine {
 Status EngineCore::check_integrity() const {
   CAUSEWAY_TRY(state_->kv.check_integrity());
   CAUSEWAY_TRY(state_->scheduler.check_integrity(state_->kv));
+  if (state_->border) CAUSEWAY_TRY(state_->border->check_integrity());
   const std::int64_t scheduled = state_->scheduler.running() + state_->scheduler.waiting();
   if (scheduled != requests()) {
     return corrupt("engine: " + std::to_string(requests()) +

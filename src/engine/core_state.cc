@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace causeway::engine {
 
@@ -114,10 +115,16 @@ void EngineCore::State::update_weights(Nanos now) {
                       .requests = scheduler.running(id) + scheduler.waiting(id),
                       .arrived = std::exchange(model.arrived, 0)});
   }
-  cache->update(demand, now);
+  cache->demand(demand, now);
+  if (border) move_border(now);
+  cache->decide(now);
+  if (border) border->hand_over();
 #if CAUSEWAY_CANARY != 8  // planted bug: it does not look again when a turn ends
   weights_look = cache->next_turn_end(now);
 #endif
+  if (border && border->again()) {
+    weights_look = std::min(weights_look.value_or(*border->again()), *border->again());
+  }
   for (const weights::ModelDemand& wanted : demand) {
     const auto why = cache->take_failure(wanted.model);
     if (!why) continue;
@@ -136,6 +143,37 @@ Nanos EngineCore::State::in_flight_for(Nanos now) const {
     sum += std::max(step.computes - since, Nanos(0));
   }
   return sum;
+}
+
+void EngineCore::State::move_border(Nanos now) {
+  const schedule::FramesWanted wanted = scheduler.frames_wanted(kv);
+  border->decide(wanted, now);
+  if (const auto why = border->take_failure()) {
+    spdlog::warn("KV frames get no more memory: {}", *why);
+    end_larger_than(kv.frames(), *why);
+  } else if (wanted.largest > kv.frames() && wanted.largest > border->frames_limit()) {
+    end_larger_than(border->frames_limit(), "the weights of models leave it no more");
+  }
+}
+
+void EngineCore::State::end_larger_than(std::int64_t frames, const std::string& why) {
+  for (const RequestId request : all_requests()) {
+    Sequence& sequence = sequence_of(request);
+    const std::int64_t block = models.at(sequence.request.model).facts.tokens_per_block.count;
+    const std::int64_t needed = (std::ssize(sequence.tokens) + block - 1) / block;
+    if (needed <= frames) continue;
+    end(sequence, FinishReason::kError,
+        "the request needs " + std::to_string(needed) + " KV frames and can have " +
+            std::to_string(frames) + ": " + why);
+  }
+}
+
+bool EngineCore::State::make_way(Nanos now) {
+  if (in_flight() > 0 || !border || !border->starved()) return false;
+  schedule::Decision& decision = next().decision;
+  scheduler.preempt_all(decision);
+  apply_decision(decision, now);
+  return !decision.preempted.empty();
 }
 
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {

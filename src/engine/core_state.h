@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine_core.h"
+#include "engine/memory_border.h"
 
 namespace causeway::engine {
 
@@ -68,13 +69,16 @@ class EngineCore::State {
         executor(executor_in),
         cache(cache_in),
         kv({.frames = options_in.frames,
+            .frames_max = options_in.frames_max(),
             .prefix_caching = options_in.prefix_caching,
             .hash_seed = options_in.prefix_hash_seed}),
         steps_in_flight_max(std::clamp(std::min(options_in.steps_in_flight_max,
                                                 executor_in.capabilities().steps_in_flight_max),
                                        1, kStepsInFlightMax)),
         step_timeout(options_in.step_timeout.value_or(executor_in.capabilities().step_timeout)),
-        scheduler(options_in.schedule) {}
+        scheduler(options_in.schedule) {
+    if (cache != nullptr && options.border) border.emplace(*options.border, kv, *cache);
+  }
 
   static std::size_t slot_of(std::int64_t step) {
     return static_cast<std::size_t>(step % kStepsInFlightMax);
@@ -101,6 +105,16 @@ class EngineCore::State {
   // Tells the cache who wants what, and ends the requests of models whose weights cannot be
   // brought.
   void update_weights(Nanos now);
+  // Moves memory between KV and weights, and ends the requests that it leaves no room for.
+  void move_border(Nanos now);
+  void end_larger_than(std::int64_t frames, const std::string& why);
+  // Nothing runs, and a model waits for memory that sequences hold: these give it up. True: they
+  // did.
+  bool make_way(Nanos now);
+  // Requests may wait for weights, or for memory.
+  bool awaits_memory() const { return awaiting_weights || (border && border->under_way()); }
+  // How many frames a request may need.
+  std::int64_t frames_limit() const { return border ? border->frames_limit() : options.frames; }
   // Whether a step of the model may be submitted now; if only time is missing, notes when to ask
   // again.
   bool weights_allow(ModelId model, Nanos now);
@@ -151,6 +165,7 @@ class EngineCore::State {
   const int steps_in_flight_max;
   const Nanos step_timeout;
   schedule::Scheduler scheduler;
+  std::optional<MemoryBorder> border;
   std::map<ModelId, ModelEntry> models;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::array<StepInFlight, kStepsInFlightMax> steps;  // by slot_of

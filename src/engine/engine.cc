@@ -60,6 +60,9 @@ request::Output refusal(RequestId request, const Error& error) {
 
 Status check_options(const EngineOptions& options) {
   if (options.core.frames < 1) return invalid_argument("an engine needs at least one KV frame");
+  if (options.core.border && options.core.frames % options.core.border->frames_per_extent != 0) {
+    return invalid_argument("where memory moves, KV frames fill whole extents");
+  }
   if (options.core.schedule.tokens_per_step_max < 1 || options.core.schedule.running_max < 1) {
     return invalid_argument("tokens_per_step_max and running_max must be at least 1");
   }
@@ -339,7 +342,7 @@ Status Engine::submit(request::Request request) {
     facts = at->second.facts;
   }
   // Reads the whole prompt: outside the lock.
-  CAUSEWAY_TRY(check_request(request, facts, state_->options.core.frames));
+  CAUSEWAY_TRY(check_request(request, facts, state_->options.core.frames_max()));
 
   const std::lock_guard lock(state_->mutex);
   const auto at = state_->models.find(request.model);

@@ -59,7 +59,7 @@ Status EngineCore::submit(request::Request request, Nanos now) {
     return invalid_argument("model " + std::to_string(request.model.value) +
                             " is not in the engine");
   }
-  CAUSEWAY_TRY(check_request(request, model->second.facts, state_->options.frames));
+  CAUSEWAY_TRY(check_request(request, model->second.facts, state_->frames_limit()));
   auto [place, inserted] = state_->sequences.try_emplace(request.id);
   if (!inserted) {
     return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");
@@ -104,7 +104,8 @@ bool EngineCore::start_step(Nanos now) {
     state_->scheduler.schedule(now, state_->kv, decision,
                                [&](ModelId model) { return state_->weights_allow(model, now); });
     if (!decision.model.valid()) {
-      CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaiting_weights,
+      if (state_->make_way(now)) continue;
+      CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory(),
                      "requests wait, but the scheduler finds nothing to run");
       break;
     }
@@ -173,7 +174,7 @@ request::Observation EngineCore::observe() const {
   const kv::PrefixStats prefix = state_->kv.prefix_stats();
   sum.requests_running = state_->scheduler.running();
   sum.requests_waiting = state_->scheduler.waiting();
-  sum.frames_total = state_->kv.frames();
+  sum.frames_total = state_->kv.frames_max() - counts.gone;
   sum.frames_used = counts.referenced + counts.quarantined;
   sum.prefix_queried_tokens = prefix.queried_tokens;
   sum.prefix_hit_tokens = prefix.hit_tokens;

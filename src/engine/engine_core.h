@@ -23,6 +23,7 @@
 #include "kv/kv_cache.h"
 #include "request/batch.h"
 #include "request/request.h"
+#include "schedule/hbm_border.h"
 #include "schedule/scheduler.h"
 
 namespace causeway::engine {
@@ -35,7 +36,9 @@ enum class StepStart : std::uint8_t {
 };
 
 struct CoreOptions {
-  std::int64_t frames = 0;  // KV frames of the slice, shared by all its models
+  std::int64_t frames = 0;  // KV frames of the slice, shared by all its models, at the start
+  // How memory moves between frames and cached weights; nullopt: it does not.
+  std::optional<schedule::BorderRules> border = {};
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
   schedule::Options schedule;
@@ -43,11 +46,17 @@ struct CoreOptions {
   std::optional<Nanos> step_timeout = std::nullopt;
   int steps_in_flight_max = 2;  // at most: the executor may allow fewer
   StepStart step_start = StepStart::kJustInTime;
+
+  // That there may ever be.
+  std::int64_t frames_max() const {
+    return border ? border->kv_max * border->frames_per_extent : frames;
+  }
 };
 
 class EngineCore {
  public:
-  // Executor and cache are borrowed. Without a cache every model can be stepped at any time.
+  // Executor and cache are borrowed. Without a cache every model can be stepped at any time, and
+  // there is no border.
   EngineCore(const CoreOptions& options, StepExecutor& executor,
              weights::WeightCache* cache = nullptr);
   ~EngineCore();

@@ -16,7 +16,10 @@ class HandMover final : public weights::WeightMover {
  public:
   void submit(std::span<const weights::WeightCommand> commands) override {
     for (const weights::WeightCommand& command : commands) {
+      const bool of_frames = !command.model.valid();
+      const bool commits = command.kind == weights::WeightCommand::Kind::kCommit;
       if (command.kind == weights::WeightCommand::Kind::kBring) brought_.push_back(command);
+      if (of_frames && commits) frames_coming_.push_back(command.first_extent);
     }
   }
   std::vector<weights::WeightEvent> poll() override { return std::exchange(events_, {}); }
@@ -28,10 +31,18 @@ class HandMover final : public weights::WeightMover {
     for (const weights::WeightCommand& bring : std::exchange(brought_, {})) {
       events_.push_back({bring.model, bring.group, bring.arrival, {}});
     }
+    for (const std::int64_t extent : std::exchange(frames_coming_, {})) {
+      weights::WeightEvent& event = events_.emplace_back();
+      event.extent = extent;
+      event.outcome = frames;
+    }
   }
+
+  Status frames;  // how commits of their extents end
 
  private:
   std::vector<weights::WeightCommand> brought_;
+  std::vector<std::int64_t> frames_coming_;
   std::vector<weights::WeightEvent> events_;
 };
 
@@ -140,6 +151,115 @@ TEST_F(SwitchTest, PinnedModelsStay) {
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].reason, request::FinishReason::kError) << "there is no room for both";
   EXPECT_GE(cached(ModelId(1)), kExtent + kExtent / 2);
+}
+
+// KV has one extent of two frames of four tokens each, weights have four, and the model takes two.
+class BorderTest : public ::testing::Test {
+ protected:
+  explicit BorderTest(std::int64_t frames = 2, std::int64_t weights = 4)
+      : cache_({.extent = kExtent, .extents = weights, .extents_max = 4}, mover_),
+        core_({.frames = frames,
+               .border =
+                   schedule::BorderRules{
+                       .frames_per_extent = 2, .kv_min = 1, .kv_max = 5, .hold = seconds(1)},
+               .schedule = {}},
+              executor_, &cache_) {
+    EXPECT_TRUE(add(ModelId(1), 2).ok());
+  }
+
+  Status add(ModelId model, std::int64_t extents, bool pinned = false) {
+    ModelFacts facts = kFacts;
+    facts.pinned = pinned;
+    facts.weights = {.groups = {{.offset = Bytes(0), .bytes = kExtent * extents}},
+                     .layout_groups = {0}};
+    return core_.add_model(model, facts);
+  }
+  std::vector<request::Output> run(Nanos now) {
+    while (core_.start_step(now)) core_.finish_step(*executor_.wait(Nanos(0)), now);
+    EXPECT_TRUE(core_.check_integrity().ok());
+    return core_.take_outputs();
+  }
+
+  HandMover mover_;
+  weights::WeightCache cache_;
+  FakeExecutor executor_;
+  EngineCore core_;
+};
+
+TEST_F(BorderTest, ARequestThatFitsAfterTheBorderHasMovedWaitsForThat) {
+  ASSERT_TRUE(core_.submit(make_request(1, 20, 2), Nanos(0)).ok());
+  EXPECT_TRUE(run(millis(1)).empty());
+  EXPECT_EQ(cache_.residency().budget(), 2);
+  mover_.arrive();  // the model, and two extents for KV
+  const auto outputs = run(millis(2));
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[1].reason, request::FinishReason::kLength);
+  EXPECT_EQ(core_.observe().frames_total, 6);
+}
+
+TEST_F(BorderTest, ARequestForMoreThanTheModelLeavesIsRefused) {
+  EXPECT_TRUE(core_.submit(make_request(1, 24, 1), Nanos(0)).ok()) << "six frames";
+  const Status refused = core_.submit(make_request(2, 24, 2), Nanos(0));
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  mover_.arrive();
+}
+
+TEST_F(BorderTest, ARequestThatANewModelLeavesNoRoomEnds) {
+  ASSERT_TRUE(core_.submit(make_request(1, 24, 1), Nanos(0)).ok());
+  ASSERT_TRUE(add(ModelId(2), 3).ok());
+  const auto outputs = run(millis(1));
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].error,
+            "the request needs 6 KV frames and can have 4: the weights of models leave it no more");
+}
+
+TEST_F(BorderTest, ARequestForWhichThereIsNoMemoryEnds) {
+  ASSERT_TRUE(core_.submit(make_request(1, 20, 2), Nanos(0)).ok());
+  ASSERT_TRUE(core_.submit(make_request(2, 4, 1), Nanos(0)).ok());
+  run(millis(1));
+  mover_.frames = exhausted("no memory");
+  mover_.arrive();
+  const auto outputs = run(millis(2));
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].error, "the request needs 5 KV frames and can have 2: no memory");
+  EXPECT_EQ(outputs[1].reason, request::FinishReason::kLength) << "the other is served";
+  EXPECT_EQ(cache_.residency().budget(), 4);
+}
+
+// Three extents for KV at the start, two for weights.
+class NarrowBorderTest : public BorderTest {
+ protected:
+  NarrowBorderTest() : BorderTest(6, 2) {}
+};
+
+TEST_F(NarrowBorderTest, SequencesGiveWayToAModelWhereNothingElseCanRun) {
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(core_.submit(make_request(i, 5, 3), Nanos(0)).ok());
+  }
+  core_.start_step(millis(1));
+  mover_.arrive();
+  ASSERT_TRUE(core_.start_step(millis(2)));
+  core_.finish_step(*executor_.wait(Nanos(0)), millis(3));
+  EXPECT_EQ(core_.kv().counts().referenced, 4) << "two run, one waits";
+  // A pinned model takes their weights' place; now these need what the sequences hold.
+  ASSERT_TRUE(add(ModelId(2), 2, /*pinned=*/true).ok());
+  request::Request request = make_request(3, 5, 1);
+  request.model = ModelId(2);
+  ASSERT_TRUE(core_.submit(std::move(request), seconds(1)).ok());
+  std::size_t ended = 0;
+  for (int i = 0; i < 20; ++i) {
+    const Nanos now = seconds(2 + i);
+    mover_.arrive();
+    for (const request::Output& output : run(now)) {
+      if (!output.finished) continue;
+      EXPECT_EQ(output.error, "");
+      ++ended;
+    }
+  }
+  EXPECT_EQ(ended, 4u);
+  EXPECT_GE(core_.observe().preemptions, 2);
+  EXPECT_EQ(cache_.residency().budget(), 4);
+  EXPECT_EQ(core_.observe().frames_total, 2);
 }
 
 }  // namespace

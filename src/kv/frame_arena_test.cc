@@ -23,7 +23,7 @@ class FrameArenaTest : public testing::Test {
 };
 
 TEST_F(FrameArenaTest, FramesLieOneAfterTheOther) {
-  const FrameArena frames = FrameArena::create(*device_, kib(256), 9).value();
+  const FrameArena frames = FrameArena::create(*device_, {.frame = kib(256), .frames = 9}).value();
   EXPECT_EQ(frames.bytes(), mib(3));  // nine quarters of an extent
   EXPECT_EQ(device_->arena().free_extents(), 1);
   EXPECT_EQ(frames.base(), device_->arena().base());
@@ -42,7 +42,7 @@ TEST_F(FrameArenaTest, FramesLieOneAfterTheOther) {
 TEST_F(FrameArenaTest, CopiesReachFramesByAddress) {
   // Not at the arena's start: addresses must not assume it.
   const auto other = device_->arena().allocate(1, device::Arena::End::kLow).value();
-  const FrameArena frames = FrameArena::create(*device_, kib(64), 20).value();
+  const FrameArena frames = FrameArena::create(*device_, {.frame = kib(64), .frames = 20}).value();
   const RegionId region = memory_.allocate({.name = "twin", .bytes = kib(64)}).value();
   const auto host = memory_.resolve({region, Bytes(0)}, kib(64));
   std::memset(host.data(), 0x5A, host.size());
@@ -58,22 +58,39 @@ TEST_F(FrameArenaTest, CopiesReachFramesByAddress) {
   EXPECT_EQ(frames.bytes_of(FrameId(18)).front(), std::byte{0});
 }
 
+TEST_F(FrameArenaTest, MemoryComesAndGoesAndAddressesStay) {
+  FrameArena frames =
+      FrameArena::create(*device_, {.frame = kib(256), .frames = 4, .frames_max = 12}).value();
+  EXPECT_EQ(frames.frames_max(), 12);
+  EXPECT_EQ(frames.bytes(), mib(1));
+  EXPECT_EQ(device_->arena().free_extents(), 1);
+  ASSERT_TRUE(frames.range().commit(2, 1).ok());
+  EXPECT_EQ(frames.bytes(), mib(2));
+  EXPECT_EQ(frames.bytes_of(FrameId(11)).data(), frames.base() + 11 * (256 << 10));
+  std::memset(frames.bytes_of(FrameId(11)).data(), 0x5A, 256 << 10);
+  frames.range().decommit(0, 1);
+  EXPECT_EQ(frames.bytes(), mib(1));
+  EXPECT_EQ(frames.bytes_of(FrameId(11)).back(), std::byte{0x5A});
+}
+
 TEST_F(FrameArenaTest, TinyFramesForTinyModels) {
-  const FrameArena frames = FrameArena::create(*device_, Bytes(64), 16'384).value();
+  const FrameArena frames =
+      FrameArena::create(*device_, {.frame = Bytes(64), .frames = 16'384}).value();
   EXPECT_EQ(frames.bytes(), mib(1));
 }
 
 TEST_F(FrameArenaTest, BadSizesAreErrors) {
   for (const std::int64_t frame : {0L, -4L, 32L, 3'000L, 2L << 20}) {
-    EXPECT_EQ(FrameArena::create(*device_, Bytes(frame), 1).error().code,
+    EXPECT_EQ(FrameArena::create(*device_, {.frame = Bytes(frame), .frames = 1}).error().code,
               ErrorCode::kInvalidArgument);
     EXPECT_EQ(FrameArena::frames_that_fit(device_->arena(), Bytes(frame)), 0);
   }
-  EXPECT_EQ(FrameArena::create(*device_, kib(64), 0).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(FrameArena::create(*device_, {.frame = kib(64), .frames = 0}).error().code,
+            ErrorCode::kInvalidArgument);
   EXPECT_EQ(FrameArena::frames_that_fit(device_->arena(), kib(64)), 64);
-  EXPECT_TRUE(FrameArena::create(*device_, kib(64), 64).ok());
+  EXPECT_TRUE(FrameArena::create(*device_, {.frame = kib(64), .frames = 64}).ok());
   for (const std::int64_t frames : {65L, INT64_MAX}) {
-    const auto refused = FrameArena::create(*device_, kib(64), frames);
+    const auto refused = FrameArena::create(*device_, {.frame = kib(64), .frames = frames});
     EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
     EXPECT_NE(refused.error().message.find("the KV cache of"), std::string::npos);
   }

@@ -5,12 +5,14 @@
 
 namespace causeway::kv {
 
-FramePool::FramePool(std::int64_t frames) {
+FramePool::FramePool(std::int64_t frames, std::int64_t frames_max) {
   CAUSEWAY_CHECK(frames >= 0, "a KV cache cannot have a negative number of frames");
-  frames_.resize(static_cast<std::size_t>(frames));
+  CAUSEWAY_CHECK(frames <= frames_max, "more KV frames than there may ever be");
+  frames_.resize(static_cast<std::size_t>(frames_max));
   index_.reserve(static_cast<std::size_t>(frames));
-  for (std::int64_t f = 0; f < frames; ++f) push_back(free_, FrameId(f));
-  counts_.free = frames;
+  for (Frame& frame : frames_) frame.state = FrameState::kGone;
+  counts_.gone = frames_max;
+  for (std::int64_t f = 0; f < frames; ++f) add(FrameId(f));
 }
 
 FramePool::Frame& FramePool::at(FrameId frame) {
@@ -109,7 +111,11 @@ void FramePool::unreference(FrameId id, StepId last_user) {
 
 void FramePool::settle(FrameId id) {
   Frame& frame = at(id);
-  if (frame.indexed) {
+  if (frame.retiring) {
+    frame.retiring = false;
+    --counts_.retiring;
+    leave(id);
+  } else if (frame.indexed) {
     frame.state = FrameState::kCached;
     push_back(cached_, id);
     ++counts_.cached;
@@ -118,6 +124,42 @@ void FramePool::settle(FrameId id) {
     push_front(free_, id);  // most recently used first: likeliest to be in some cache
     ++counts_.free;
   }
+}
+
+// A frame that is on no list.
+void FramePool::leave(FrameId id) {
+  Frame& frame = at(id);
+  unindex(frame);
+  frame.state = FrameState::kGone;
+  ++counts_.gone;
+}
+
+void FramePool::add(FrameId id) {
+  Frame& frame = at(id);
+  if (frame.retiring) {
+    frame.retiring = false;
+    --counts_.retiring;
+    return;
+  }
+  CAUSEWAY_CHECK(frame.state == FrameState::kGone, "a frame is added twice");
+  frame.state = FrameState::kFree;
+  push_back(free_, id);
+  --counts_.gone;
+  ++counts_.free;
+}
+
+void FramePool::retire(FrameId id) {
+  Frame& frame = at(id);
+  CAUSEWAY_CHECK(frame.state != FrameState::kGone && !frame.retiring, "a frame is retired twice");
+  if (frame.state == FrameState::kReferenced || frame.state == FrameState::kQuarantined) {
+    frame.retiring = true;
+    ++counts_.retiring;
+    return;
+  }
+  const bool free = frame.state == FrameState::kFree;
+  unlink(free ? free_ : cached_, id);
+  --(free ? counts_.free : counts_.cached);
+  leave(id);
 }
 
 void FramePool::begin_fill(FrameId id, const PrefixHash& hash, StepId step) {
@@ -152,7 +194,7 @@ void FramePool::index(FrameId id, const PrefixHash& hash) {
 
 FrameId FramePool::find(const PrefixHash& hash) const {
   const auto found = index_.find(hash);
-  return found == index_.end() ? FrameId() : found->second;
+  return found == index_.end() || retiring(found->second) ? FrameId() : found->second;
 }
 
 void FramePool::step_done(StepId step) {
@@ -201,16 +243,23 @@ Status FramePool::check_frame(FrameId id, std::int64_t references) const {
   if ((frame.state == FrameState::kReferenced) != (references > 0)) {
     return broken(id, "referenced by nobody, or not referenced though in a table");
   }
-  if (frame.indexed && find(frame.hash) != id) return broken(id, "the index does not hold it");
+  if (frame.indexed) {
+    const auto held = index_.find(frame.hash);
+    if (held == index_.end() || held->second != id) return broken(id, "the index does not hold it");
+  }
   if (frame.indexed && frame.filling.valid()) return broken(id, "indexed before it is full");
   if (references > 1 && !frame.indexed) return broken(id, "shared, but not indexed");
-  if (frame.state == FrameState::kFree && (frame.indexed || frame.filling.valid())) {
-    return broken(id, "free, but it holds a block");
+  const bool in_use =
+      frame.state == FrameState::kReferenced || frame.state == FrameState::kQuarantined;
+  if (frame.retiring && !in_use) return broken(id, "retiring, though nothing uses it");
+  const bool empty = frame.state == FrameState::kFree || frame.state == FrameState::kGone;
+  if (empty && (frame.indexed || frame.filling.valid())) {
+    return broken(id, "free or gone, but it holds a block");
   }
   if (frame.state == FrameState::kCached && !frame.indexed) {
     return broken(id, "cached, but not indexed");
   }
-  if (frame.state == FrameState::kFree || frame.state == FrameState::kCached) {
+  if (!in_use) {
     if (frame.last_user > done_) return broken(id, "reusable while a step uses it");
   }
   if (frame.filling.valid() && frame.filling <= done_) {
@@ -246,11 +295,12 @@ Status FramePool::check_counts() const {
       case FrameState::kQuarantined: ++counted.quarantined; break;
       case FrameState::kCached: ++counted.cached; break;
       case FrameState::kReferenced: ++counted.referenced; break;
+      case FrameState::kGone: ++counted.gone; break;
     }
+    counted.retiring += frame.retiring ? 1 : 0;
     indexed += frame.indexed ? 1 : 0;
   }
-  if (counted.free != counts_.free || counted.quarantined != counts_.quarantined ||
-      counted.cached != counts_.cached || counted.referenced != counts_.referenced) {
+  if (counted != counts_) {
     return corrupt("the counts of KV frames do not match their states");
   }
   if (indexed != index_.size()) return corrupt("the KV prefix index lists frames that it must not");
@@ -269,8 +319,9 @@ Status FramePool::check(std::span<const std::int64_t> references) const {
   for (std::size_t f = 0; f < frames_.size(); ++f) {
     const FrameId id(static_cast<std::int64_t>(f));
     CAUSEWAY_TRY(check_frame(id, references[f]));
-    if (listed[f] == (frames_[f].state == FrameState::kReferenced)) {
-      return broken(id, "on a list though referenced, or on none");
+    const FrameState state = frames_[f].state;
+    if (listed[f] == (state == FrameState::kReferenced || state == FrameState::kGone)) {
+      return broken(id, "on a list though referenced or gone, or on none");
     }
   }
   return check_counts();

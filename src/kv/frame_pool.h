@@ -6,6 +6,10 @@
 //
 //   free: last in, first out │ cached: least recently used first │ quarantined: one list a step
 //
+// Frames that are gone are on no list. A frame that is retiring goes when it would become free or
+// cached; until then find() does not know it, though its block stays in the index, so that nothing
+// is lost when it is added again.
+//
 // Not thread-safe. Misuse is a bug: CHECKs.
 #pragma once
 
@@ -21,11 +25,12 @@
 
 namespace causeway::kv {
 
-enum class FrameState : std::uint8_t { kFree, kQuarantined, kCached, kReferenced };
+enum class FrameState : std::uint8_t { kFree, kQuarantined, kCached, kReferenced, kGone };
 
 class FramePool {
  public:
-  explicit FramePool(std::int64_t frames);
+  // Frames 0 … frames-1 are free, those up to frames_max are gone.
+  FramePool(std::int64_t frames, std::int64_t frames_max);
 
   // A free frame, or else the least recently used cached one, now referenced once. One must be
   // available. Its contents are nobody's: not indexed.
@@ -45,7 +50,7 @@ class FramePool {
   void abandon_fill(FrameId frame, const PrefixHash& hash, StepId step);
   // Indexes a block that is valid now.
   void index(FrameId frame, const PrefixHash& hash);
-  // The frame that holds this block; invalid when none does.
+  // The frame that holds this block, and will stay; invalid when none does.
   FrameId find(const PrefixHash& hash) const;
 
   // Ends quarantines up to and including `step`.
@@ -54,7 +59,13 @@ class FramePool {
   // Frees the model's cached frames; its quarantined ones will be free.
   void forget_model(ModelId model);
 
+  // A frame that is gone, or is retiring.
+  void add(FrameId frame);
+  // A frame that is neither.
+  void retire(FrameId frame);
+
   FrameState state(FrameId frame) const { return at(frame).state; }
+  bool retiring(FrameId frame) const { return at(frame).retiring; }
   bool indexed(FrameId frame) const { return at(frame).indexed; }
   ModelId model(FrameId frame) const { return at(frame).model; }
   // The hash of an indexed frame.
@@ -69,6 +80,7 @@ class FramePool {
   struct Frame {
     FrameState state = FrameState::kFree;
     bool indexed = false;
+    bool retiring = false;
     std::int64_t references = 0;
     ModelId model;
     StepId last_user;  // nobody reads or writes the frame after this step
@@ -87,6 +99,7 @@ class FramePool {
   void unlink(List& list, FrameId frame);
   void unlink_quarantined(FrameId frame);
   void settle(FrameId frame);
+  void leave(FrameId frame);
   void unindex(Frame& frame);
   Status check_frame(FrameId id, std::int64_t references) const;
   Status check_list(const List& list, FrameState state, StepId until,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -50,7 +51,7 @@ struct Step {
 class KvCache::State {
  public:
   explicit State(const KvCacheOptions& options)
-      : pool(options.frames),
+      : pool(options.frames, std::max(options.frames, options.frames_max)),
         prefix_caching(options.prefix_caching),
         key{options.hash_seed, mix64(options.hash_seed)} {}
 
@@ -260,9 +261,50 @@ std::span<const FrameId> KvCache::table(RequestId sequence) const {
 
 bool KvCache::is_open(RequestId sequence) const { return state_->sequences.contains(sequence); }
 
+void KvCache::add_frames(FrameRun run) {
+  for (std::int64_t i = 0; i < run.count; ++i) state_->pool.add(FrameId(run.first.value + i));
+}
+
+void KvCache::retire_frames(FrameRun run) {
+  for (std::int64_t i = 0; i < run.count; ++i) state_->pool.retire(FrameId(run.first.value + i));
+}
+
+bool KvCache::retired(FrameRun run) const {
+  for (std::int64_t i = 0; i < run.count; ++i) {
+    if (state_->pool.state(FrameId(run.first.value + i)) != FrameState::kGone) return false;
+  }
+  return true;
+}
+
+bool KvCache::retiring(FrameId frame) const { return state_->pool.retiring(frame); }
+
+std::vector<FrameRun> KvCache::runs_to_retire(std::int64_t length, std::int64_t count) const {
+  CAUSEWAY_CHECK(length >= 1 && count >= 0, "runs without frames");
+  using Rank = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // in use, cached, -first
+  std::vector<Rank> ranks;
+  for (std::int64_t first = 0; first + length <= frames_max(); first += length) {
+    std::int64_t in_use = 0, cached = 0, unusable = 0;
+    for (FrameId frame(first); frame.value < first + length; ++frame.value) {
+      const FrameState state = state_->pool.state(frame);
+      unusable += state == FrameState::kGone || state_->pool.retiring(frame) ? 1 : 0;
+      cached += state == FrameState::kCached ? 1 : 0;
+      in_use += state == FrameState::kReferenced || state == FrameState::kQuarantined ? 1 : 0;
+    }
+    if (unusable == 0) ranks.emplace_back(in_use, cached, -first);
+  }
+  const auto best = ranks.begin() + std::min<std::ptrdiff_t>(count, std::ssize(ranks));
+  std::partial_sort(ranks.begin(), best, ranks.end());
+  std::vector<FrameRun> runs;
+  for (auto rank = ranks.begin(); rank != best; ++rank) {
+    runs.push_back({FrameId(-std::get<2>(*rank)), length});
+  }
+  return runs;
+}
+
 FrameCounts KvCache::counts() const { return state_->pool.counts(); }
 PrefixStats KvCache::prefix_stats() const { return state_->stats; }
-std::int64_t KvCache::frames() const { return state_->pool.size(); }
+std::int64_t KvCache::frames() const { return state_->pool.counts().usable(); }
+std::int64_t KvCache::frames_max() const { return state_->pool.size(); }
 
 Status KvCache::State::check_sequence(RequestId id, const Sequence& entry) const {
   const auto broken = [&](const std::string& what) {
@@ -290,7 +332,7 @@ Status KvCache::State::check_sequence(RequestId id, const Sequence& entry) const
 }
 
 Status KvCache::check_integrity() const {
-  std::vector<std::int64_t> references(static_cast<std::size_t>(frames()), 0);
+  std::vector<std::int64_t> references(static_cast<std::size_t>(frames_max()), 0);
   std::unordered_map<ModelId, std::int64_t> open_sequences;
   for (const auto& [id, sequence] : state_->sequences) {
     CAUSEWAY_TRY(state_->check_sequence(id, sequence));

@@ -13,6 +13,11 @@
 // or write it stays quarantined until that step is done. Cached frames (full, no reference) are
 // evicted least recently used first, and count as available.
 //
+// Frames come and go in runs, as memory is put behind them and taken away (docs/design/kv.md):
+//
+//   gone ──add_frames()──▶ free        free, cached ──retire_frames()──▶ gone
+//                                      referenced, quarantined ──▶ retiring ──once free──▶ gone
+//
 // Not thread-safe: owned by one engine loop. Deterministic. (SuperInfer §5; decision 4.)
 #pragma once
 
@@ -26,7 +31,8 @@
 namespace causeway::kv {
 
 struct KvCacheOptions {
-  std::int64_t frames = 0;  // frame ids 0 … frames-1
+  std::int64_t frames = 0;      // that are there from the start: ids 0 … frames-1
+  std::int64_t frames_max = 0;  // that may ever be: ids below it; 0: as frames
   bool prefix_caching = true;
   // Keys the hash of the prefix index (prefix_hash.h). A server draws it at random, so that no
   // request can be crafted to collide with another's prefix; nothing else depends on it.
@@ -38,8 +44,20 @@ struct FrameCounts {
   std::int64_t quarantined = 0;
   std::int64_t cached = 0;
   std::int64_t referenced = 0;
+  std::int64_t retiring = 0;  // of those that are quarantined or referenced
+  std::int64_t gone = 0;
   // What grow() can hand out now.
   std::int64_t available() const { return free + cached; }
+  std::int64_t in_use() const { return quarantined + referenced; }
+  // That are there to stay.
+  std::int64_t usable() const { return available() + in_use() - retiring; }
+  bool operator==(const FrameCounts&) const = default;
+};
+
+// Neighbouring frames.
+struct FrameRun {
+  FrameId first;
+  std::int64_t count = 0;
 };
 
 // Counters since construction, in tokens.
@@ -92,9 +110,23 @@ class KvCache {
   std::span<const FrameId> table(RequestId sequence) const;
   bool is_open(RequestId sequence) const;
 
+  // Frames that are gone are free; those that are retiring are as they were.
+  void add_frames(FrameRun run);
+  // Takes the frames, all of which are usable, out of use: those that are free or cached at once,
+  // the others when they are free. Nothing of them is found as a prefix any more.
+  void retire_frames(FrameRun run);
+  // Whether all of the run are gone: nothing reads or writes them.
+  bool retired(FrameRun run) const;
+  bool retiring(FrameId frame) const;
+  // Of the runs of `length` frames in which all are usable, the `count` (or as many as there are)
+  // that are easiest to do without: those with the fewest frames in use, then the fewest cached,
+  // then the highest. Looks at every frame.
+  std::vector<FrameRun> runs_to_retire(std::int64_t length, std::int64_t count) const;
+
   FrameCounts counts() const;
   PrefixStats prefix_stats() const;
-  std::int64_t frames() const;
+  std::int64_t frames() const;  // usable
+  std::int64_t frames_max() const;
 
   // Every invariant, the slow way: one state a frame, reference counts equal to the tables that
   // list the frame, index and frames agree, counts() correct. The error says which is broken.

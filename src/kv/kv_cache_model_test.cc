@@ -42,13 +42,16 @@ class History {
   explicit History(std::uint64_t seed)
       : random_(seed),
         frames_(random_.between(1, 20)),
+        frames_max_(frames_ + (random_.chance(0.5) ? random_.below(10) : 0)),
+        run_(random_.between(1, 4)),
         vocabulary_(random_.between(1, 3)),
-        cache_({.frames = frames_, .hash_seed = seed}) {
+        cache_({.frames = frames_, .frames_max = frames_max_, .hash_seed = seed}) {
     for (std::int64_t f = 0; f < frames_; ++f) free_.insert(FrameId(f));
+    for (std::int64_t f = frames_; f < frames_max_; ++f) gone_.insert(FrameId(f));
   }
 
   void step() {
-    switch (random_.below(12)) {
+    switch (random_.below(14)) {
       case 0: return add_or_remove_model();
       case 1:
       case 2: return open();
@@ -58,6 +61,8 @@ class History {
       case 6: return commit_without_step();
       case 7: return random_.chance(0.7) ? step_done() : step_failed();
       case 8: return step_done();
+      case 9: return random_.chance(0.5) ? retire_run() : retire_best_run();
+      case 10: return add_run();
       default: return start_step();
     }
   }
@@ -77,6 +82,13 @@ class History {
     ASSERT_EQ(counts.cached, std::ssize(cached_));
     ASSERT_EQ(counts.quarantined, std::ssize(quarantined_));
     ASSERT_EQ(counts.referenced, std::ssize(referenced));
+    ASSERT_EQ(counts.retiring, std::ssize(retiring_));
+    ASSERT_EQ(counts.gone, std::ssize(gone_));
+    ASSERT_EQ(cache_.frames(), frames_max_ - std::ssize(retiring_) - std::ssize(gone_));
+    for (std::int64_t f = 0; f < frames_max_; ++f) {
+      ASSERT_EQ(cache_.retired({FrameId(f), 1}), gone_.contains(FrameId(f)));
+      ASSERT_EQ(cache_.retiring(FrameId(f)), retiring_.contains(FrameId(f)));
+    }
     if (models_.empty()) return;
     const ModelId model = any_model();
     const auto tokens = random_tokens(random_.below(14));
@@ -89,6 +101,7 @@ class History {
   }
 
   std::int64_t shared_blocks = 0, evictions = 0, failures = 0, duplicates = 0;
+  std::int64_t retired_in_use = 0, taken_back = 0, evicted_with_run = 0;
 
  private:
   ModelId any_model() {
@@ -115,7 +128,7 @@ class History {
     const std::int64_t block = models_.at(model);
     for (auto end = block; end < std::ssize(tokens); end += block) {
       const auto found = index_.find({model, {tokens.begin(), tokens.begin() + end}});
-      if (found == index_.end()) break;
+      if (found == index_.end() || retiring_.contains(found->second)) break;
       frames.push_back(found->second);
     }
     return frames;
@@ -254,7 +267,7 @@ class History {
   }
 
   // A frame that nobody references: until the last step that uses it is done, quarantined.
-  void retire(FrameId frame, StepId asked) {
+  void abandon(FrameId frame, StepId asked) {
     StepId until = std::max(asked, asked_until_[frame]);
     asked_until_[frame] = until;
     for (const auto& [id, sequence] : sequences_) {
@@ -269,8 +282,82 @@ class History {
     }
   }
 
+  void leave(FrameId frame) {
+    std::erase_if(index_, [&](const auto& entry) { return entry.second == frame; });
+    gone_.insert(frame);
+  }
+
+  FrameRun any_run() {
+    const std::int64_t runs = frames_max_ / run_;
+    return {FrameId(runs == 0 ? 0 : random_.below(runs) * run_), runs == 0 ? 0 : run_};
+  }
+
+  template <typename Holds>
+  std::int64_t count_in(FrameRun run, Holds holds) const {
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < run.count; ++i) count += holds(FrameId(run.first.value + i));
+    return count;
+  }
+  bool in_cached(FrameId frame) const {
+    return std::find(cached_.begin(), cached_.end(), frame) != cached_.end();
+  }
+  std::int64_t unusable(FrameRun run) const {
+    return count_in(run, [&](FrameId f) { return gone_.contains(f) || retiring_.contains(f); });
+  }
+  // Fewest in use, fewest cached, highest: smaller is better.
+  std::vector<std::int64_t> rank(FrameRun run) const {
+    const std::int64_t cached = count_in(run, [&](FrameId f) { return in_cached(f); });
+    const std::int64_t free = count_in(run, [&](FrameId f) { return free_.contains(f); });
+    return {run_ - cached - free, cached, -run.first.value};
+  }
+
+  void retire_run() { retire_frames(any_run()); }
+
+  void retire_best_run() {
+    std::optional<FrameRun> best;
+    for (std::int64_t r = 0; r < frames_max_ / run_; ++r) {
+      const FrameRun run{FrameId(r * run_), run_};
+      if (unusable(run) == 0 && (!best || rank(run) < rank(*best))) best = run;
+    }
+    const std::vector<FrameRun> chosen = cache_.runs_to_retire(run_, 1);
+    ASSERT_EQ(chosen.size(), best ? 1u : 0u);
+    if (!best) return;
+    ASSERT_EQ(chosen[0].first, best->first);
+    ASSERT_EQ(chosen[0].count, run_);
+    retire_frames(*best);
+  }
+
+  void retire_frames(FrameRun run) {
+    if (unusable(run) > 0) return;
+    cache_.retire_frames(run);
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const FrameId frame(run.first.value + i);
+      const bool cached = std::erase(cached_, frame) > 0;
+      evicted_with_run += cached ? 1 : 0;
+      if (cached || free_.erase(frame) > 0) {
+        leave(frame);
+      } else {
+        retiring_.insert(frame);
+        ++retired_in_use;
+      }
+    }
+  }
+
+  void add_run() {
+    const FrameRun run = any_run();
+    if (unusable(run) < run.count) return;
+    cache_.add_frames(run);
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const FrameId frame(run.first.value + i);
+      if (gone_.erase(frame) > 0) free_.insert(frame);
+      taken_back += static_cast<std::int64_t>(retiring_.erase(frame));
+    }
+  }
+
   void settle(FrameId frame) {
-    if (is_indexed(frame)) {
+    if (retiring_.erase(frame) > 0) {
+      leave(frame);
+    } else if (is_indexed(frame)) {
       cached_.push_back(frame);
     } else {
       free_.insert(frame);
@@ -286,7 +373,7 @@ class History {
     const auto table = sequences_[*id].table;
     sequences_.erase(*id);
     cache_.release(*id, last_user);
-    for (auto frame = table.rbegin(); frame != table.rend(); ++frame) retire(*frame, last_user);
+    for (auto frame = table.rbegin(); frame != table.rend(); ++frame) abandon(*frame, last_user);
   }
 
   // The oldest step ends; sometimes several at once.
@@ -326,14 +413,16 @@ class History {
   }
 
   Random random_;
-  const std::int64_t frames_;
+  const std::int64_t frames_;  // at the start
+  const std::int64_t frames_max_;
+  const std::int64_t run_;  // frames that come and go together
   const std::int64_t vocabulary_;
   KvCache cache_;
 
   std::map<ModelId, std::int64_t> models_;  // tokens a block
   std::map<RequestId, NaiveSequence> sequences_;
   std::map<Prefix, FrameId> index_;
-  std::set<FrameId> free_;
+  std::set<FrameId> free_, gone_, retiring_;
   std::vector<FrameId> cached_;               // least recently used first
   std::vector<NaiveQuarantine> quarantined_;  // by the step that ends it, then as they came
   std::map<FrameId, StepId> asked_until_;
@@ -346,9 +435,10 @@ class History {
 };
 
 TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
-  constexpr std::uint64_t kHistories = 400;
+  constexpr std::uint64_t kHistories = 500;
   constexpr int kSteps = 250;
   std::int64_t shared = 0, evictions = 0, failures = 0, duplicates = 0;
+  std::int64_t retired_in_use = 0, taken_back = 0, evicted_with_run = 0;
   for (std::uint64_t seed = 1; seed <= kHistories; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     History history(seed);
@@ -361,12 +451,18 @@ TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
     evictions += history.evictions;
     failures += history.failures;
     duplicates += history.duplicates;
+    retired_in_use += history.retired_in_use;
+    taken_back += history.taken_back;
+    evicted_with_run += history.evicted_with_run;
   }
   // The histories reach what they are for.
   EXPECT_GT(shared, 1'000);
   EXPECT_GT(evictions, 1'000);
   EXPECT_GT(failures, 1'000);
   EXPECT_GT(duplicates, 1'000);
+  EXPECT_GT(retired_in_use, 1'000);
+  EXPECT_GT(taken_back, 100);
+  EXPECT_GT(evicted_with_run, 500);
 }
 
 }  // namespace

@@ -259,6 +259,65 @@ TEST(KvCache, HashSeedChangesNothingVisible) {
   }
 }
 
+TEST_F(KvCacheTest, RetiredFramesGoAtOnceOrWhenNothingUsesThem) {
+  run(1, tokens_from(0, 8), StepId(0));    // frames 0, 1
+  run(2, tokens_from(100, 8), StepId(0));  // frames 2, 3
+  cache_.step_done(StepId(0));
+  cache_.release(RequestId(2), kNoStep);
+  const FrameRun low{FrameId(0), 4};
+  cache_.retire_frames(low);
+  EXPECT_EQ(cache_.match_prefix(kModel, tokens_from(0, 9)), Tokens(0)) << "retiring is not shared";
+  EXPECT_EQ(cache_.match_prefix(kModel, tokens_from(100, 9)), Tokens(0)) << "evicted";
+  EXPECT_EQ(cache_.counts(), (FrameCounts{.free = 4, .referenced = 2, .retiring = 2, .gone = 2}));
+  EXPECT_EQ(cache_.frames(), 4);
+  EXPECT_FALSE(cache_.retired(low));
+  cache_.release(RequestId(1), StepId(1));
+  EXPECT_FALSE(cache_.retired(low)) << "a step may use them";
+  cache_.step_done(StepId(1));
+  EXPECT_TRUE(cache_.retired(low));
+  EXPECT_FALSE(cache_.retired({FrameId(0), 5}));
+  cache_.open(RequestId(3), kModel, tokens_from(0, 30));
+  EXPECT_FALSE(cache_.grow(RequestId(3), Tokens(17)));
+  cache_.add_frames(low);
+  EXPECT_TRUE(cache_.grow(RequestId(3), Tokens(32)));
+}
+
+TEST_F(KvCacheTest, ARunThatIsTakenBackHasLostNothingThatWasInUse) {
+  run(1, tokens_from(0, 8));
+  cache_.retire_frames({FrameId(0), 4});
+  cache_.add_frames({FrameId(0), 4});
+  EXPECT_EQ(cache_.frames(), 8);
+  EXPECT_EQ(cache_.match_prefix(kModel, tokens_from(0, 9)), Tokens(8));
+  cache_.release(RequestId(1), kNoStep);
+  EXPECT_EQ(cache_.counts(), (FrameCounts{.free = 6, .cached = 2}));
+}
+
+TEST_F(KvCacheTest, RunsWithTheFewestFramesInUseAreTheBestToRetire) {
+  run(1, tokens_from(0, 4));     // frame 0
+  run(2, tokens_from(100, 16));  // frames 1 to 4
+  run(3, tokens_from(200, 4));   // frame 5
+  cache_.release(RequestId(2), kNoStep);
+  // In use and cached, by run: 0: 1, 1; 1: 0, 2; 2: 1, 1; 3: 0, 0.
+  std::vector<std::int64_t> firsts;
+  for (const FrameRun& best : cache_.runs_to_retire(2, 9)) firsts.push_back(best.first.value);
+  EXPECT_EQ(firsts, (std::vector<std::int64_t>{6, 2, 4, 0}));
+  cache_.retire_frames({FrameId(3), 1});
+  EXPECT_EQ(cache_.runs_to_retire(2, 2).at(1).first, FrameId(4));
+}
+
+TEST(KvCacheFrames, ThereMayBeMoreThanAtTheStart) {
+  KvCache cache({.frames = 2, .frames_max = 6});
+  cache.add_model(kModel, Tokens(1));
+  cache.open(RequestId(0), kModel, {});
+  EXPECT_EQ(cache.frames(), 2);
+  EXPECT_EQ(cache.frames_max(), 6);
+  EXPECT_FALSE(cache.grow(RequestId(0), Tokens(3)));
+  cache.add_frames({FrameId(4), 2});
+  EXPECT_TRUE(cache.grow(RequestId(0), Tokens(4)));
+  EXPECT_EQ(table_of(cache, 0), (std::vector{FrameId(0), FrameId(1), FrameId(4), FrameId(5)}));
+  EXPECT_TRUE(cache.check_integrity().ok());
+}
+
 using KvCacheDeathTest = KvCacheTest;
 
 TEST_F(KvCacheDeathTest, MisuseIsABug) {
@@ -274,6 +333,8 @@ TEST_F(KvCacheDeathTest, MisuseIsABug) {
   EXPECT_DEATH(cache_.commit(RequestId(1), tokens_from(0, 9), kNoStep), "does not cover");
   EXPECT_DEATH(cache_.commit(RequestId(1), tokens_from(0, 7), kNoStep), "stay committed");
   EXPECT_DEATH(KvCache({.frames = -1}), "negative");
+  EXPECT_DEATH(cache_.add_frames({FrameId(7), 1}), "added twice");
+  EXPECT_DEATH(cache_.retire_frames({FrameId(7), 2}), "no such frame");
   cache_.step_done(StepId(4));
   EXPECT_DEATH(cache_.step_failed(StepId(4)), "cannot fail");
 }

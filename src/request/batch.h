@@ -66,10 +66,10 @@ void resolve_pending(Batch& batch, std::span<const SampledToken> before);
 struct Observation {
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
-  std::int64_t frames_total = 0;
-  std::int64_t frames_used = 0;  // referenced or quarantined
-  Bytes weights_cached;          // on the device
-  std::int64_t preemptions = 0;  // since start, as all below
+  std::int64_t frames_total = 0;  // that have memory
+  std::int64_t frames_used = 0;   // referenced or quarantined
+  Bytes weights_cached;           // on the device
+  std::int64_t preemptions = 0;   // since start, as all below
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // computed (not from the cache)
   std::int64_t generated_tokens = 0;

@@ -21,6 +21,9 @@ Error does_not_fit(const HbmDemand& demand, const HbmPlan& plan, Bytes kv) {
 // Of what weights and KV have together, unless one of them was given a size.
 constexpr double kWeightsShare = 0.75;
 
+// Of the KV that the plan gives, what the border never takes.
+constexpr double kKvKept = 0.25;
+
 Result<Bytes> weights_of(const HbmDemand& demand, Bytes shared, Bytes kv) {
   const Bytes all = round_up(demand.weights, demand.extent);
   const Bytes largest = round_up(demand.weights_largest, demand.extent);
@@ -61,6 +64,12 @@ Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   const Bytes left = shared - plan.weights;
   if (left < kv_min) return does_not_fit(demand, plan, kv_min);
   plan.kv = demand.kv.count > 0 ? kv_min : demand.extent * (left / demand.extent);
+  plan.kv_least = plan.kv_most = plan.kv;
+  if (demand.kv.count > 0 || demand.weights_wanted.count > 0) return plan;
+  const Bytes kept(static_cast<std::int64_t>(kKvKept * static_cast<double>(plan.kv.count)));
+  plan.kv_least = std::max(kv_min, demand.extent * (kept / demand.extent));
+  const Bytes stay = round_up(demand.weights_largest + demand.weights_pinned, demand.extent);
+  plan.kv_most += std::max(Bytes(0), plan.weights - stay);
   return plan;
 }
 

@@ -6,6 +6,10 @@
 // share of what is left, but room for the largest; or what was asked for. KV gets the rest, or what
 // was asked for. All three are whole extents of the arena. The driver's part is what it takes by
 // itself while kernels run.
+//
+// If nothing was asked for, the border between weights and KV moves while the slice serves
+// (hbm_border.h), within what the plan allows: KV keeps a quarter of what it gets here, and takes
+// no more than leaves room for the largest model beside the pinned ones.
 #pragma once
 
 #include "base/result.h"
@@ -21,6 +25,7 @@ struct HbmDemand {
   Bytes workspace;
   Bytes weights;          // of all models that are to be served
   Bytes weights_largest;  // of one of them
+  Bytes weights_pinned;   // of those of them that are never evicted
   Bytes weights_wanted;   // for all that are cached at the same time; zero: the plan's choice
   Bytes driver;           // an estimate of what code and graphs will take beside the arena
   Bytes kv;               // wanted for KV; zero: what is left
@@ -32,6 +37,12 @@ struct HbmPlan {
   Bytes workspace;  // in whole extents, as the others
   Bytes weights;
   Bytes kv;
+  Bytes kv_least;  // that the border may leave it
+  Bytes kv_most;   // that it may give it
+
+  bool border_moves() const { return kv_least < kv || kv_most > kv; }
+  // That weights may get.
+  Bytes weights_most() const { return weights + kv - kv_least; }
 };
 
 // kInvalidArgument: a utilization outside (0, 1]; kResourceExhausted: it does not fit, with all the

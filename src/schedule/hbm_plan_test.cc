@@ -18,6 +18,7 @@ HbmDemand demand() {
           .workspace = mib(100),
           .weights = gib(16),
           .weights_largest = gib(16),
+          .weights_pinned = {},
           .weights_wanted = {},
           .driver = {},
           .kv = {},
@@ -37,6 +38,29 @@ TEST(HbmPlan, KvGetsWhatWasAskedFor) {
   HbmDemand d = demand();
   d.kv = mib(100);
   EXPECT_EQ(plan_hbm(d)->kv, mib(128));
+}
+
+TEST(HbmPlan, TheBorderMovesOnlyWhereNothingWasAskedFor) {
+  HbmDemand d = demand();
+  d.weights = gib(400);
+  d.weights_largest = gib(16);
+  const HbmPlan plan = plan_hbm(d).value();
+  EXPECT_TRUE(plan.border_moves());
+  EXPECT_LE(plan.kv_least, plan.kv / 4);
+  EXPECT_GT(plan.kv_least, plan.kv / 4 - d.extent);
+  EXPECT_EQ(plan.kv_least % d.extent, Bytes(0));
+  EXPECT_EQ(plan.kv_most, plan.kv + plan.weights - gib(16));
+  EXPECT_EQ(plan.weights_most() + plan.kv_least, plan.weights + plan.kv);
+  d.weights_pinned = gib(20);
+  EXPECT_EQ(plan_hbm(d)->kv_most, plan.kv + plan.weights - gib(36));
+  d.weights_pinned = gib(300);
+  EXPECT_EQ(plan_hbm(d)->kv_most, plan.kv);
+  for (const bool kv : {false, true}) {
+    HbmDemand asked = demand();
+    (kv ? asked.kv : asked.weights_wanted) = gib(30);
+    EXPECT_FALSE(plan_hbm(asked)->border_moves());
+    EXPECT_EQ(plan_hbm(asked)->kv_least, plan_hbm(asked)->kv);
+  }
 }
 
 TEST(HbmPlan, WhatTheDriverTakesIsNotGivenAway) {

@@ -137,7 +137,7 @@ bool Plan::try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, 
   const std::int64_t free_hits =
       references_counted_ ? 0 : hits - kv_.cached_frames_of_prefix(queue.id, *slot.tokens);
   const std::int64_t known_frames = queue.frames_for(slot.facts.known);
-  const auto spare = [&] { return state_.running_total > 0 ? 1 + kv_.frames() / 100 : 0; };
+  const auto spare = [&] { return state_.running_total > 0 ? spare_frames(kv_) : 0; };
 
   if (slots_left() >= 1 && room() >= known_frames - free_hits + spare()) {
     admit_with(queue, index, {cached, free_hits, position});
@@ -173,7 +173,7 @@ void Plan::admit_with(ModelQueue& queue, SlotIndex index, const Entry& entry) {
 }
 
 void Plan::count_references() {
-  state_.references.reset(kv_.frames());
+  state_.references.reset(kv_.frames_max());
   for (const ModelQueue& queue : state_.queues) {
     for (const SlotIndex index : queue.running.members()) {
       const RequestId request = state_.table[index].facts.request;
@@ -233,7 +233,7 @@ void Plan::take_victim(ModelQueue& queue) {
   queue.running.pop_back();
   state_.running_total -= 1;
   state_.promised_total -= slot.promised;
-  const std::int64_t freed = state_.references.drop(kv_.table(slot.facts.request));
+  const std::int64_t freed = state_.references.drop(kv_.table(slot.facts.request), kv_);
   available_ += freed;
   state_.freed.push_back(freed);
   decision_.preempted.push_back({.sequence = Handle(index), .request = slot.facts.request});
@@ -255,14 +255,7 @@ void Plan::return_victims(std::size_t keep) {
 
 void Plan::finish() {
   for (const Preemption& preemption : decision_.preempted) {
-    const auto index = static_cast<SlotIndex>(preemption.sequence.value);
-    Slot& slot = state_.table[index];
-    slot.promised = 0;  // no longer counted: take_victim() subtracted it
-    slot.frames = 0;
-    slot.facts.computed = Tokens(0);
-    slot.facts.running = false;
-    state_.queue_of(slot).waiting.push(state_.table, index);
-    state_.waiting_total += 1;
+    state_.wait_again(static_cast<SlotIndex>(preemption.sequence.value));
   }
   for (const Run& run : decision_.runs) {
     Slot& slot = state_.table[static_cast<SlotIndex>(run.sequence.value)];

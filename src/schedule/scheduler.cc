@@ -18,9 +18,12 @@ void FrameReferences::add(std::span<const FrameId> table) {
   for (const FrameId frame : table) ++counts_[static_cast<std::size_t>(frame.value)];
 }
 
-std::int64_t FrameReferences::drop(std::span<const FrameId> table) {
+std::int64_t FrameReferences::drop(std::span<const FrameId> table, const kv::KvCache& kv) {
   std::int64_t freed = 0;
-  for (const FrameId frame : table) freed += --counts_[static_cast<std::size_t>(frame.value)] == 0;
+  for (const FrameId frame : table) {
+    const bool last = --counts_[static_cast<std::size_t>(frame.value)] == 0;
+    freed += last && !kv.retiring(frame) ? 1 : 0;
+  }
   return freed;
 }
 
@@ -61,6 +64,16 @@ void Scheduler::State::refresh_urgencies(Nanos now) {
     queue.waiting.rebuild(table);
     queue.running.rebuild(table);
   }
+}
+
+void Scheduler::State::wait_again(SlotIndex index) {
+  Slot& slot = table[index];
+  slot.promised = 0;  // no longer counted
+  slot.frames = 0;
+  slot.facts.computed = Tokens(0);
+  slot.facts.running = false;
+  queue_of(slot).waiting.push(table, index);
+  waiting_total += 1;
 }
 
 void Scheduler::State::end_step(const Decision& decision, Nanos now) {
@@ -163,6 +176,23 @@ Tokens Scheduler::tokens_wanted(ModelId model) const {
   return sum;
 }
 
+FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
+  FramesWanted wanted{.more = state_->promised_total};
+  std::int64_t places = state_->options.running_max - state_->running_total;
+  for (const ModelQueue& queue : state_->queues) {
+    for (const SlotIndex index : queue.running.members()) {
+      wanted.largest = std::max(wanted.largest, queue.frames_for(state_->table[index].wanted()));
+    }
+    for (const SlotIndex index : queue.waiting.members()) {
+      const std::int64_t frames = queue.frames_for(state_->table[index].facts.known);
+      wanted.largest = std::max(wanted.largest, frames);
+      if (places-- > 0) wanted.more += frames;
+    }
+  }
+  if (state_->running_total > 0 && state_->waiting_total > 0) wanted.more += spare_frames(kv);
+  return wanted;
+}
+
 void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
                          const ModelFilter& may_step) {
   CAUSEWAY_CHECK(state_->in_flight <= 1, "two steps are in flight");
@@ -200,6 +230,22 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
     if (plan.try_model(queue)) break;
   }
   plan.finish();
+}
+
+void Scheduler::preempt_all(Decision& decision) {
+  CAUSEWAY_CHECK(state_->in_flight == 0, "a step in flight computes what would be preempted");
+  decision = Decision();
+  for (ModelQueue& queue : state_->queues) {
+    while (!queue.running.empty()) {
+      const SlotIndex index = queue.running.back();
+      queue.running.pop_back();
+      decision.preempted.push_back(
+          {.sequence = Handle(index), .request = state_->table[index].facts.request});
+      state_->wait_again(index);
+    }
+  }
+  state_->running_total = 0;
+  state_->promised_total = 0;
 }
 
 void Scheduler::step_done(const Decision& decision, Nanos now) { state_->end_step(decision, now); }

@@ -94,6 +94,14 @@ struct Decision {
   std::vector<Run> runs;            // most urgent first
 };
 
+// In frames, for the tokens that are known now.
+struct FramesWanted {
+  // By running sequences beyond those that they hold, and by as many of those waiting as may run
+  // beside them. What these would find of their prefixes in the cache is not subtracted.
+  std::int64_t more = 0;
+  std::int64_t largest = 0;  // that one sequence needs, running or waiting
+};
+
 class Scheduler {
  public:
   explicit Scheduler(const Options& options);
@@ -106,7 +114,8 @@ class Scheduler {
   // No sequence of it may be left.
   void remove_model(ModelId model);
 
-  // The sequence must fit the cache when alone: checked by the engine when a request arrives.
+  // The sequence must fit the cache when alone: checked by the engine when a request arrives. If
+  // the cache may grow it may have to do so first: until then it may be that nothing runs.
   Handle add(const NewSequence& sequence);
   // Waiting or running; the caller releases its frames.
   void remove(Handle sequence);
@@ -118,8 +127,12 @@ class Scheduler {
   // then nothing to run may mean: ask again when it has ended.
   void schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
                 const ModelFilter& may_step = {});
+  // Decides that all running sequences wait again, and nothing else. No step may be in flight.
+  void preempt_all(Decision& decision);
   // What the model's next step would compute at the most.
   Tokens tokens_wanted(ModelId model) const;
+  // Looks at every sequence.
+  FramesWanted frames_wanted(const kv::KvCache& kv) const;
   // The runs of the oldest decision in flight have been computed; the caller appends the tokens of
   // those that sample, or removes the sequence.
   void step_done(const Decision& decision, Nanos now);

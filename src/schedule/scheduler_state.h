@@ -30,13 +30,16 @@ struct ModelQueue {
   }
 };
 
+// What an admission leaves free for those that run.
+inline std::int64_t spare_frames(const kv::KvCache& kv) { return 1 + kv.frames() / 100; }
+
 // How many running sequences' tables list each frame: says what preempting one would free.
 class FrameReferences {
  public:
   void reset(std::int64_t frames);
   void add(std::span<const FrameId> table);
-  // Frames that nobody lists any more.
-  std::int64_t drop(std::span<const FrameId> table);
+  // Frames that nobody lists any more, and that will be free then.
+  std::int64_t drop(std::span<const FrameId> table, const kv::KvCache& kv);
 
  private:
   std::vector<std::int32_t> counts_;
@@ -55,6 +58,8 @@ class Scheduler::State {
   // Asks the policy anew for everybody.
   void refresh_urgencies(Nanos now);
   void set_urgency(Slot& slot, Nanos now);
+  // A sequence that was taken off its running list, and off the totals.
+  void wait_again(SlotIndex index);
   void end_step(const Decision& decision, Nanos now);
 
   Options options;

@@ -63,6 +63,20 @@ TEST(Scheduler, CutsAPromptIntoChunksAndMixesThemWithDecodes) {
   expect_intact(harness);
 }
 
+TEST(Scheduler, SaysHowManyFramesItsSequencesWant) {
+  Small harness(16, 6, 2);
+  harness.add(1, kA, 10, 8);
+  harness.add(2, kA, 5, 4);
+  harness.add(3, kA, 40, 4);
+  FramesWanted wanted = harness.scheduler().frames_wanted(harness.kv());
+  EXPECT_EQ(wanted.more, 3 + 2) << "two may run";
+  EXPECT_EQ(wanted.largest, 10);
+  harness.step(Nanos(1));  // six tokens of the first
+  wanted = harness.scheduler().frames_wanted(harness.kv());
+  EXPECT_EQ(wanted.more, 1 + 2 + 1) << "one it still needs, and one an admission leaves free";
+  EXPECT_EQ(wanted.largest, 10);
+}
+
 TEST(Scheduler, EveryRunningSequenceGetsATokenOfTheBudget) {
   Small harness(64, 4, 100);
   for (int id = 0; id < 9; ++id) harness.add(id, kA, 3, 20);

@@ -39,6 +39,9 @@ void add(const HistoryReport& report, HistoryReport& sum) {
   sum.copies_failed += report.copies_failed;
   sum.steps_poisoned += report.steps_poisoned;
   sum.errors_of_weights += report.errors_of_weights;
+  sum.extents_to_kv += report.extents_to_kv;
+  sum.extents_to_weights += report.extents_to_weights;
+  sum.extents_failed += report.extents_failed;
   sum.wait_of_bound = std::max(sum.wait_of_bound, report.wait_of_bound);
   sum.steps_of_bound = std::max(sum.steps_of_bound, report.steps_of_bound);
 }
@@ -53,7 +56,9 @@ void print(const HistoryReport& sum) {
             << "  weights: " << sum.arrivals << " arrivals, " << sum.evictions << " evictions, "
             << sum.copies_failed << " copies failed, " << sum.steps_poisoned << " steps poisoned, "
             << sum.errors_of_weights << " requests ended by that; at most " << sum.wait_of_bound
-            << " of the bound on waits\n";
+            << " of the bound on waits\n"
+            << "  border: " << sum.extents_to_kv << " extents to KV, " << sum.extents_to_weights
+            << " to weights, " << sum.extents_failed << " failed\n";
 }
 
 // A checker that never sees the hard cases proves nothing.
@@ -67,6 +72,9 @@ void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
   EXPECT_GT(sum.evictions, histories / 2);
   EXPECT_GT(sum.copies_failed, histories / 50);
   EXPECT_GT(sum.steps_poisoned, histories / 200);
+  EXPECT_GT(sum.extents_to_kv, histories / 10);
+  EXPECT_GT(sum.extents_to_weights, histories / 10);
+  EXPECT_GT(sum.extents_failed, 0);
 }
 
 // Requests that nothing befell have the same answer however many steps are in flight.

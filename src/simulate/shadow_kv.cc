@@ -1,5 +1,7 @@
 #include "simulate/shadow_kv.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/random.h"
 
@@ -102,6 +104,11 @@ std::string ShadowKv::begin(const request::Batch& batch, Tokens tokens_per_block
   ++begun_;
   for (const Write& write : writes_) words_[write.place] = mix64(begun_ ^ 0xBADull);
   return "";
+}
+
+void ShadowKv::spoil(FrameId frame) {
+  const auto first = words_.begin() + frame.value * slots_;
+  std::fill(first, first + slots_, 0xDEADull);
 }
 
 void ShadowKv::complete() {

@@ -26,6 +26,8 @@ class ShadowKv {
   // Reads the contexts, computes the sampled tokens, and spoils the places that the step will
   // write. Returns what is wrong with the batch, empty if nothing is.
   std::string begin(const request::Batch& batch, Tokens tokens_per_block, std::int64_t vocab);
+  // The frame has other memory now.
+  void spoil(FrameId frame);
   // The step has ended well: what it computed is written.
   void complete();
   // The step has failed: the places stay spoilt.

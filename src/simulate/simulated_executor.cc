@@ -130,6 +130,25 @@ std::string SimulatedExecutor::check_hands_off(const request::Batch& batch) cons
   return "";
 }
 
+void SimulatedExecutor::look_at_frames(const request::Batch& batch) {
+  if (!options_.frames_move) return;
+  for (const FrameId frame : batch.frames) {
+    const auto memory = mover_->frame_memory(frame);
+    if (!memory) return blame("frame " + std::to_string(frame.value) + " is used without memory");
+    const auto [before, first] = frame_memory_.emplace(frame, *memory);
+    if (shadow_ && !first && before->second != *memory) shadow_->spoil(frame);
+    before->second = *memory;
+  }
+}
+
+void SimulatedExecutor::look_back_at_frames(const request::Batch& batch) {
+  if (!options_.frames_move) return;
+  for (const FrameId frame : batch.frames) {
+    if (mover_->frame_memory(frame) == frame_memory_.at(frame)) continue;
+    blame("memory of frame " + std::to_string(frame.value) + " is taken from a step in flight");
+  }
+}
+
 SimulatedExecutor::Step SimulatedExecutor::draw(request::Batch batch) {
   Step step;
   step.result.step = batch.step;
@@ -183,6 +202,7 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
   }
   const std::string wrong = check_hands_off(batch);
   if (!wrong.empty()) blame(wrong);
+  look_at_frames(batch);
   std::vector<Read> reads = reads_of(batch, weights);
   Step step = draw(std::move(batch));
   step.reads = std::move(reads);
@@ -196,6 +216,7 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
 
 // What it computed is there, and the step behind it begins.
 void SimulatedExecutor::end(Step& step) {
+  look_back_at_frames(step.batch);
   const bool is_void = poisoned(step);
   if (is_void) {
     counters_.poisoned += 1;

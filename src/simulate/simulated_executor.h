@@ -53,6 +53,9 @@ struct SimulatedExecutorOptions {
   // Keep a ShadowKv of so many frames: tokens then follow from what the frames hold. 0: they follow
   // from request and position, which is enough where only times are of interest.
   std::int64_t shadow_frames = 0;
+  // Memory moves between the frames and weights, by the mover: frames are used only while they have
+  // some, and forget what they held when it is taken.
+  bool frames_move = false;
   std::int64_t tokens_per_block_max = 1;
   int steps_in_flight_max = 1;
 };
@@ -117,6 +120,11 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void blame(const std::string& what);
   void sample(const request::Batch& batch, const ModelShape& shape, request::StepResult& result);
   std::string check_hands_off(const request::Batch& batch) const;
+  // Notes frames without memory, and spoils those that have got other memory since they were last
+  // used.
+  void look_at_frames(const request::Batch& batch);
+  // Notes frames whose memory was taken from the step that used them.
+  void look_back_at_frames(const request::Batch& batch);
   Step draw(request::Batch batch);
   // The step runs from `at` on. An error: its batch breaks the rules.
   Status begin(Step& step, Nanos at);
@@ -129,7 +137,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   Random random_;
   std::map<ModelId, Model> models_;
   std::optional<ShadowKv> shadow_;
-  std::deque<Step> steps_;  // in flight; the first runs
+  std::map<FrameId, std::int64_t> frame_memory_;  // as last used: SimulatedMover::frame_memory()
+  std::deque<Step> steps_;                        // in flight; the first runs
   SimulatedCounters counters_;
   std::string violation_;
 };

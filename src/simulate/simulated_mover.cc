@@ -12,8 +12,15 @@ namespace causeway::simulate {
 using weights::WeightCommand;
 
 SimulatedMover::SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock)
-    : options_(options), clock_(clock), random_(options.seed) {
+    : options_(options),
+      clock_(clock),
+      random_(options.seed),
+      frames_(static_cast<std::size_t>(options.frame_extents_max)),
+      committed_of_frames_(options.frame_extents) {
   CAUSEWAY_CHECK(options.bytes_per_second > 0 && options.extent.count > 0, "a link without a rate");
+  for (std::int64_t e = 0; e < options.frame_extents; ++e) {
+    frames_.at(static_cast<std::size_t>(e)).committed = true;
+  }
 }
 
 void SimulatedMover::add_model(ModelId id, const weights::CachedModel& cached) {
@@ -43,6 +50,10 @@ Nanos SimulatedMover::takes(Bytes bytes) const {
 
 void SimulatedMover::submit(std::span<const WeightCommand> commands) {
   for (const WeightCommand& command : commands) {
+    if (!command.model.valid()) {
+      move_frames(command);
+      continue;
+    }
     Model& model = models_.at(command.model);
     switch (command.kind) {
       case WeightCommand::Kind::kDecommit: commit(model, command, false); break;
@@ -61,7 +72,43 @@ void SimulatedMover::commit(Model& model, const WeightCommand& command, bool wan
     committed_ += wanted ? 1 : -1;
     if (!wanted) drop_groups(model, extent);
   }
-  if (committed_ > options_.extents_max) blame("more is committed than there is");
+  check_committed();
+}
+
+void SimulatedMover::check_committed() {
+  if (committed_ + committed_of_frames_ > options_.extents_max) {
+    blame("more is committed than there is");
+  }
+}
+
+void SimulatedMover::move_frames(const WeightCommand& command) {
+  const bool wanted = command.kind == WeightCommand::Kind::kCommit;
+  for (std::int64_t i = 0; i < command.extents; ++i) {
+    FrameExtent& extent = frames_.at(static_cast<std::size_t>(command.first_extent + i));
+    if (extent.committed == wanted) blame("an extent of frames is committed, or taken away, twice");
+    if (!wanted && extent.there > clock_.now())
+      blame("frames are taken away before they are there");
+    const bool failed = wanted && random_.chance(options_.frame_error_rate);
+    if (wanted) {
+      extent.there = clock_.now() + options_.frame_latency;
+      extent.commits += failed ? 0 : 1;
+      WeightCommand one = command;
+      one.first_extent += i;
+      frames_coming_.push_back({.command = one, .ends = extent.there, .failed = failed});
+    } else {
+      frame_moves_.gave += 1;
+    }
+    extent.committed = wanted && !failed;
+    if (!failed) committed_of_frames_ += wanted ? 1 : -1;
+  }
+  check_committed();
+}
+
+std::optional<std::int64_t> SimulatedMover::frame_memory(FrameId frame) const {
+  const auto extent = static_cast<std::size_t>(frame.value / options_.frames_per_extent);
+  const FrameExtent& asked = frames_.at(extent);
+  if (!asked.committed || asked.there > clock_.now()) return std::nullopt;
+  return asked.commits;
 }
 
 // Those that lie on the extent.
@@ -114,6 +161,14 @@ void SimulatedMover::queue(Pending pending) {
 
 std::vector<weights::WeightEvent> SimulatedMover::poll() {
   std::vector<weights::WeightEvent> events;
+  for (; !frames_coming_.empty() && frames_coming_.front().ends <= clock_.now();
+       frames_coming_.pop_front()) {
+    const Pending& ended = frames_coming_.front();
+    weights::WeightEvent& event = events.emplace_back();
+    event.extent = ended.command.first_extent;
+    (ended.failed ? frame_moves_.failed : frame_moves_.got) += 1;
+    if (ended.failed) event.outcome = Error{ErrorCode::kResourceExhausted, "simulated: no memory"};
+  }
   for (; !link_.empty() && link_.front().ends <= clock_.now(); link_.pop_front()) {
     const Pending& ended = link_.front();
     idle_since_ = ended.ends;
@@ -129,10 +184,14 @@ std::vector<weights::WeightEvent> SimulatedMover::poll() {
 }
 
 std::optional<Nanos> SimulatedMover::next_end() const {
-  for (const Pending& pending : link_) {
-    if (pending.ends > clock_.now()) return pending.ends;
+  std::optional<Nanos> next;
+  for (const std::deque<Pending>* all : {&link_, &frames_coming_}) {
+    const auto ahead = std::find_if(all->begin(), all->end(), [&](const Pending& pending) {
+      return pending.ends > clock_.now();
+    });
+    if (ahead != all->end()) next = std::min(next.value_or(ahead->ends), ahead->ends);
   }
-  return std::nullopt;
+  return next;
 }
 
 std::optional<SimulatedMover::Copy> SimulatedMover::copy_of(ModelId model, int group) const {

@@ -7,8 +7,9 @@
 // simulated step can ask when its groups arrive. Groups that a step can read at home are overtaken
 // as long as their copies have not begun. A copy that fails takes as long as one that succeeds.
 //
-// It keeps account of the memory behind the models, and says what commands break: a group brought
-// to where no memory is, memory taken from a group that arrives, more of it than there is.
+// It keeps account of the memory behind the models and the KV frames, and says what commands break:
+// a group brought to where no memory is, memory taken from a group that arrives, more of it than
+// there is.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,13 @@ struct SimulatedMoverOptions {
   Nanos latency = micros(10);    // of each copy
   double error_rate = 0;         // of copies that fail
   Bytes extent = mib(32);        // as the Residency has it
-  std::int64_t extents_max = 0;  // committed at once
+  std::int64_t extents_max = 0;  // committed at once, with those of KV frames if memory moves
+  // Where memory moves between weights and KV frames: what these have at the start, and may have.
+  std::int64_t frames_per_extent = 1;
+  std::int64_t frame_extents = 0;
+  std::int64_t frame_extents_max = 0;
+  Nanos frame_latency = micros(50);  // of putting memory behind an extent of frames
+  double frame_error_rate = 0;       // of extents for which there is none
   std::uint64_t seed = 1;
 };
 
@@ -64,7 +71,17 @@ class SimulatedMover final : public weights::WeightMover {
   // When a group arrives that is on its way; nullopt: it is not.
   std::optional<Nanos> arrives_at(ModelId model, int group) const;
 
+  // How often memory was put behind a frame whose memory is there; nullopt: it is not.
+  std::optional<std::int64_t> frame_memory(FrameId frame) const;
+
   std::int64_t failures() const { return failures_; }  // of copies that have ended
+  // Extents that frames got, failed to get, and gave.
+  struct FrameMoves {
+    std::int64_t got = 0;
+    std::int64_t failed = 0;
+    std::int64_t gave = 0;
+  };
+  const FrameMoves& frame_moves() const { return frame_moves_; }
   std::int64_t committed_extents() const { return committed_; }
   // How long a copy takes.
   Nanos takes(Bytes bytes) const;
@@ -77,15 +94,22 @@ class SimulatedMover final : public weights::WeightMover {
     std::vector<std::optional<Copy>> copies;  // by group
     std::vector<bool> committed;              // by extent
   };
+  struct FrameExtent {
+    bool committed = false;
+    Nanos there;  // from then on
+    std::int64_t commits = 0;
+  };
   struct Pending {
     weights::WeightCommand command;
     bool waits = false;  // for all that are not of its kind
-    Nanos takes;
+    Nanos takes = {};
     Nanos ends;
     bool failed = false;
   };
 
   void commit(Model& model, const weights::WeightCommand& command, bool wanted);
+  void move_frames(const weights::WeightCommand& command);
+  void check_committed();
   void drop_groups(Model& model, std::int64_t extent);
   void bring(Model& model, const weights::WeightCommand& command);
   void queue(Pending pending);
@@ -97,7 +121,11 @@ class SimulatedMover final : public weights::WeightMover {
   std::map<ModelId, Model> models_;
   std::deque<Pending> link_;  // in the order of their ends
   Nanos idle_since_;          // the end of the last copy that has left the link
-  std::int64_t committed_ = 0;
+  std::vector<FrameExtent> frames_;
+  std::deque<Pending> frames_coming_;  // in the order of their ends
+  FrameMoves frame_moves_;
+  std::int64_t committed_ = 0;  // of models
+  std::int64_t committed_of_frames_ = 0;
   std::int64_t failures_ = 0;
   std::string violation_;
 };

@@ -91,6 +91,65 @@ TEST_F(SimulatedMoverTest, WhatLosesItsMemoryIsThereNoMore) {
   EXPECT_NE(mover_->violation(), "");
 }
 
+// Frames have one of three extents at the start, and there is memory for one more.
+class SimulatedFrames : public testing::Test {
+ protected:
+  static WeightCommand frames(Kind kind, std::int64_t first, std::int64_t extents) {
+    return {.kind = kind, .model = {}, .first_extent = first, .extents = extents};
+  }
+  void submit(const WeightCommand& command) { mover_.submit({&command, 1}); }
+
+  ManualClock clock_;
+  SimulatedMoverOptions options_{.bytes_per_second = 1e6,
+                                 .extents_max = 2,
+                                 .frames_per_extent = 4,
+                                 .frame_extents = 1,
+                                 .frame_extents_max = 3,
+                                 .frame_latency = millis(1)};
+  SimulatedMover mover_{options_, clock_};
+};
+
+TEST_F(SimulatedFrames, GetTheirMemoryAfterAWhile) {
+  EXPECT_TRUE(mover_.frame_memory(FrameId(3)));
+  EXPECT_FALSE(mover_.frame_memory(FrameId(8)));
+  submit(frames(Kind::kCommit, 2, 1));
+  EXPECT_FALSE(mover_.frame_memory(FrameId(8)));
+  EXPECT_EQ(mover_.next_end(), millis(1));
+  clock_.set(millis(1));
+  const auto events = mover_.poll();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_FALSE(events[0].model.valid());
+  EXPECT_EQ(events[0].extent, 2);
+  EXPECT_TRUE(events[0].outcome.ok());
+  EXPECT_EQ(mover_.frame_memory(FrameId(8)), 1);
+  submit(frames(Kind::kDecommit, 0, 1));
+  EXPECT_FALSE(mover_.frame_memory(FrameId(0)));
+  EXPECT_EQ(mover_.frame_moves().got, 1);
+  EXPECT_EQ(mover_.frame_moves().gave, 1);
+  EXPECT_EQ(mover_.violation(), "");
+}
+
+TEST_F(SimulatedFrames, MayFindNoMemory) {
+  options_.frame_error_rate = 1;
+  SimulatedMover mover(options_, clock_);
+  const WeightCommand command = frames(Kind::kCommit, 1, 1);
+  mover.submit({&command, 1});
+  clock_.set(millis(1));
+  EXPECT_EQ(mover.poll().at(0).outcome.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_FALSE(mover.frame_memory(FrameId(4)));
+  mover.submit({&command, 1});
+  EXPECT_EQ(mover.violation(), "");
+}
+
+TEST_F(SimulatedFrames, SayWhatCommandsBreak) {
+  for (const WeightCommand& wrong :
+       {frames(Kind::kCommit, 0, 1), frames(Kind::kDecommit, 1, 1), frames(Kind::kCommit, 1, 2)}) {
+    SimulatedMover mover(options_, clock_);
+    mover.submit({&wrong, 1});
+    EXPECT_NE(mover.violation(), "");
+  }
+}
+
 TEST_F(SimulatedMoverTest, SaysWhatCommandsBreak) {
   const std::vector<std::vector<WeightCommand>> wrong = {
       {bring(0, 1)},

@@ -53,7 +53,7 @@ class CudaSlice final : public Slice {
   Status open(std::span<const CudaCandidate> candidates, engine::OutputSink& sink);
 
   engine::Engine& engine() override { return *engine_; }
-  std::int64_t frames() const override { return frames_->frames(); }
+  std::int64_t frames() const override { return frames_->frames_max(); }
   WeightRoom weight_room() const override {
     const Bytes extent = device_->capabilities().extent_bytes;
     return {extent * (chosen_.plan.weights / extent), extent};
@@ -86,6 +86,7 @@ class CudaSlice final : public Slice {
     model::CudaStepLimits limits;
     Bytes weights;  // of all, in extents of their own
     Bytes largest;  // of them
+    Bytes pinned;   // of those that are
     schedule::HbmPlan plan;
   };
 
@@ -179,6 +180,7 @@ Result<CudaSlice::Chosen> CudaSlice::with(const CudaCandidate& candidate) const 
   const Bytes weights = round_up(one.layout.bytes, extent);
   together.weights += weights;
   together.largest = std::max(together.largest, weights);
+  if (candidate.pinned) together.pinned += weights;
   CAUSEWAY_ASSIGN(const Bytes workspace,
                   model::CudaWorkspace::bytes_for(together.configs, limits,
                                                   device_->capabilities().processors, extent));
@@ -191,6 +193,7 @@ Result<CudaSlice::Chosen> CudaSlice::with(const CudaCandidate& candidate) const 
                           .workspace = workspace,
                           .weights = together.weights,
                           .weights_largest = together.largest,
+                          .weights_pinned = together.pinned,
                           .weights_wanted = options_.weights,
                           .driver = kDriver + kDriverOfModel * std::ssize(together.configs),
                           .kv = options_.kv,
@@ -210,7 +213,9 @@ Status CudaSlice::make_workspace() {
 
 Status CudaSlice::make_frames() {
   const schedule::HbmPlan& plan = chosen_.plan;
-  auto frames = kv::FrameArena::create(*device_, options_.kv_frame, plan.kv / options_.kv_frame);
+  auto frames = kv::FrameArena::create(*device_, {.frame = options_.kv_frame,
+                                                  .frames = plan.kv / options_.kv_frame,
+                                                  .frames_max = plan.kv_most / options_.kv_frame});
   if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
   frames_.emplace(std::move(frames).value());
   const auto gigabytes = [](Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; };
@@ -218,6 +223,10 @@ Status CudaSlice::make_frames() {
       "{}: {:.1f} GB to cache weights of {:.1f} GB, {:.1f} GB for KV, {:.1f} GB of workspace",
       gpu_.name, gigabytes(plan.weights), gigabytes(chosen_.weights), gigabytes(plan.kv),
       gigabytes(plan.workspace));
+  if (plan.border_moves()) {
+    spdlog::info("{}: KV may have {:.1f} to {:.1f} GB, as requests and models need it", gpu_.name,
+                 gigabytes(plan.kv_least), gigabytes(plan.kv_most));
+  }
   return {};
 }
 
@@ -227,7 +236,9 @@ Status CudaSlice::make_estate() {
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = device_->capabilities().extent_bytes;
   residency.extents = chosen_.plan.weights / residency.extent;
+  residency.extents_max = chosen_.plan.weights_most() / residency.extent;
   CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, residency));
+  estate_->mover().set_frames(frames_->range());
   return {};
 }
 
@@ -235,11 +246,18 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   CAUSEWAY_ASSIGN(executor_, engine::CudaExecutor::start(*device_, *workspace_,
                                                          {.base = frames_->base(),
                                                           .bytes = frames_->frame_bytes(),
-                                                          .count = frames_->frames()}));
+                                                          .count = frames_->frames_max()}));
   if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
   engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
+  const schedule::HbmPlan& plan = chosen_.plan;
+  const Bytes extent = device_->capabilities().extent_bytes;
   engine::EngineOptions engine = options_.engine;
-  engine.core.frames = frames_->frames();
+  engine.core.frames = plan.kv / options_.kv_frame;
+  if (plan.border_moves()) {
+    engine.core.border = schedule::BorderRules{.frames_per_extent = extent / options_.kv_frame,
+                                               .kv_min = plan.kv_least / extent,
+                                               .kv_max = plan.kv_most / extent};
+  }
   CAUSEWAY_ASSIGN(
       engine_, engine::Engine::start(engine, machine_.clock(), executor, sink, &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });

@@ -31,6 +31,7 @@ struct CudaCandidate {
   std::string name;
   Result<model::ModelConfig> config;
   Tokens max_model_len;
+  bool pinned = false;
 };
 
 // Divides the GPU's memory among cached weights, workspace and KV. Candidates that cannot be read

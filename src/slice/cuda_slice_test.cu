@@ -476,6 +476,8 @@ int run(const Plan& plan) {
     if (plan.stress_seconds > 0) wrong += stress_real(memory, plan, expected);
   }
   if (plan.stress_seconds > 0) wrong += stress_sums(memory, plan);
+  memory.own.reset();
+  memory.all.reset();
   const bool left = memory.home.memory.total_bytes() > Bytes(0);
   if (left) std::printf("  host memory is left behind\n");
   std::printf("%s\n", wrong == 0 && !left ? "PASSED" : "FAILED");

@@ -26,7 +26,7 @@ class HostSlice final : public Slice {
   Status open(engine::OutputSink& sink);
 
   engine::Engine& engine() override { return *engine_; }
-  std::int64_t frames() const override { return frames_->frames(); }
+  std::int64_t frames() const override { return options_.kv / options_.kv_frame; }
   WeightRoom weight_room() const override {
     const Bytes extent = device_->capabilities().extent_bytes;
     return {extent * (options_.cache / extent), extent};
@@ -53,9 +53,11 @@ class HostSlice final : public Slice {
   }
 
  private:
+  Status set_up_border();
   Status open_cache();
 
   const HostSliceOptions options_;
+  std::optional<schedule::BorderRules> border_;
   Machine& machine_;
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> device_;
@@ -70,32 +72,51 @@ class HostSlice final : public Slice {
   std::unique_ptr<engine::Engine> engine_;
 };
 
+Status HostSlice::set_up_border() {
+  if (!options_.border) return {};
+  const Bytes extent = machine_.host()->extent_bytes();
+  const std::int64_t kv = options_.kv / extent, cache = options_.cache / extent;
+  border_ = options_.border;
+  border_->frames_per_extent = extent / options_.kv_frame;
+  border_->kv_max = kv + cache;
+  if (extent * kv != options_.kv || extent * cache != options_.cache || border_->kv_min < 1 ||
+      border_->kv_min > kv) {
+    return invalid_argument(
+        "where memory moves, KV and cache are whole extents, and KV begins with at least what it "
+        "keeps");
+  }
+  return {};
+}
+
 Status HostSlice::open(engine::OutputSink& sink) {
   if (options_.kv < options_.kv_frame || options_.kv_frame < Bytes(1)) {
     return invalid_argument(std::to_string(options_.kv.count) +
                             " bytes for KV are less than one frame of " +
                             std::to_string(options_.kv_frame.count));
   }
+  CAUSEWAY_TRY(set_up_border());
   // Addresses: for KV, and for a whole catalogue.
   const Bytes extent = machine_.host()->extent_bytes();
+  const Bytes kv_max = options_.kv + (border_ ? options_.cache : Bytes(0));
   const Bytes addresses = options_.cache > Bytes(0) ? extent * kCatalogueExtents : Bytes(0);
-  CAUSEWAY_ASSIGN(device_,
-                  machine_.open({.name = "cpu",
-                                 .physical_device = options_.device,
-                                 .arena_bytes = round_up(options_.kv, extent) + addresses}));
-  auto frames =
-      kv::FrameArena::create(*device_, options_.kv_frame, options_.kv / options_.kv_frame);
+  CAUSEWAY_ASSIGN(device_, machine_.open({.name = "cpu",
+                                          .physical_device = options_.device,
+                                          .arena_bytes = round_up(kv_max, extent) + addresses}));
+  auto frames = kv::FrameArena::create(*device_, {.frame = options_.kv_frame,
+                                                  .frames = options_.kv / options_.kv_frame,
+                                                  .frames_max = kv_max / options_.kv_frame});
   if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
   frames_.emplace(std::move(frames).value());
   if (options_.cache > Bytes(0)) CAUSEWAY_TRY(open_cache());
   CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start({.base = frames_->base(),
                                                           .bytes = frames_->frame_bytes(),
-                                                          .count = frames_->frames()},
+                                                          .count = frames_->frames_max()},
                                                          machine_.clock()));
   if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
   engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   engine::EngineOptions engine = options_.engine;
-  engine.core.frames = frames_->frames();
+  engine.core.frames = this->frames();
+  engine.core.border = border_;
   CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), executor, sink,
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
@@ -113,7 +134,11 @@ Status HostSlice::open_cache() {
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = extent;
   residency.extents = options_.cache / extent;
+  if (border_) {
+    residency.extents_max = residency.extents + options_.kv / extent - border_->kv_min;
+  }
   CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, residency));
+  estate_->mover().set_frames(frames_->range());
   return {};
 }
 

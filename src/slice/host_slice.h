@@ -6,16 +6,22 @@
 
 #include <memory>
 
+#include <optional>
+
+#include "schedule/hbm_border.h"
 #include "slice/machine.h"
 #include "slice/slice.h"
 
 namespace causeway::slice {
 
 struct HostSliceOptions {
-  Bytes kv;                                  // memory for KV frames
-  Bytes kv_frame;                            // of one frame
-  Bytes cache = {};                          // for cached weights; zero: weights are read at home
-  int device = 0;                            // of the machine
+  Bytes kv;          // memory for KV frames
+  Bytes kv_frame;    // of one frame
+  Bytes cache = {};  // for cached weights; zero: weights are read at home
+  int device = 0;    // of the machine
+  // Lets memory move between KV frames and cached weights: both are then whole extents, and
+  // frames_per_extent and kv_max are the slice's to set.
+  std::optional<schedule::BorderRules> border = {};
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
   LinkFront link_front = {};

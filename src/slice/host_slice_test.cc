@@ -51,11 +51,13 @@ class HostSliceTest : public ::testing::Test {
 
   // `cache`: zero: weights are read at home.
   void open(Bytes cache, double link = 0) {
+    open({.kv = mib(4), .kv_frame = kFrame, .cache = cache}, link);
+  }
+  void open(HostSliceOptions options, double link) {
     slice_.reset();
     device::HostMachineOptions host{.extent_bytes = kExtent};
     if (link > 0) host.links = device::make_link_tree({.link = link, .link_duplex = 2 * link});
     machine_ = must(Machine::open_host(host, {}, home_, clock_), "the machine");
-    HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame, .cache = cache};
     options.residency.turn_min = millis(20);
     slice_ = must(open_host_slice(options, *machine_, sink_), "the slice");
   }
@@ -115,16 +117,17 @@ class HostSliceTest : public ::testing::Test {
 class Answers : public HostSliceTest {
  protected:
   using Tokens = std::vector<TokenId>;
-  std::map<std::pair<std::int64_t, std::int64_t>, Tokens> undisturbed() {
+  // By model and prompt, so many tokens.
+  std::map<std::pair<std::int64_t, std::int64_t>, Tokens> undisturbed(std::int64_t output = 8) {
     open(Bytes(0));
     std::map<std::pair<std::int64_t, std::int64_t>, Tokens> answers;
     for (std::int64_t m = 0; m < kModels; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
     for (std::int64_t m = 0; m < kModels; ++m) {
       for (const std::int64_t prompt : kPrompts) {
-        const RequestId id = ask(ModelId(m), prompt, 8);
+        const RequestId id = ask(ModelId(m), prompt, output);
         EXPECT_TRUE(sink_.wait_for_ends(static_cast<int>(id.value) + 1));
         answers[{m, prompt}] = sink_.of(id).tokens;
-        EXPECT_EQ(answers[std::pair(m, prompt)].size(), 8u);
+        EXPECT_EQ(std::ssize(answers[std::pair(m, prompt)]), output);
       }
     }
     for (const ModelId model : std::exchange(models_, {})) remove(model);
@@ -193,11 +196,10 @@ class CountingExecutor final : public engine::StepExecutor {
 TEST_F(HostSliceTest, WhatStandsInFrontOfTheExecutorSeesEveryStep) {
   std::atomic<int> steps{0};
   HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame, .cache = mib(2)};
-  options.extent = kExtent;
   options.executor_front = [&](engine::StepExecutor& inner) {
     return std::make_unique<CountingExecutor>(inner, steps);
   };
-  slice_ = must(open_host_slice(options, home_, clock_, sink_), "the slice");
+  open(options, 0);
   must(add(ModelId(0), true), "a model");
   ask(ModelId(0), 5, 6);
   ASSERT_TRUE(sink_.wait_for_ends(1));
@@ -216,6 +218,74 @@ TEST_F(HostSliceTest, SwitchingMovesBytesInAndNoneOut) {
     EXPECT_GT(slice_->link_bytes(), before);
   }
   EXPECT_EQ(slice_->link_bytes_out(), Bytes(0));
+}
+
+// Room for all but the embeddings of two models, and for KV of 8 frames of 21 tokens each.
+class Border : public Answers {
+ protected:
+  void open_with_border(double link) {
+    const auto card = must(model::make_card(small_model(false), DType::kF32, kFrame), "a card");
+    ASSERT_EQ(card.kv.tokens.count, 21);
+    const Bytes embedding = card.layout.groups.at(0).bytes;
+    cache_ = round_up(card.layout.bytes - embedding, kExtent) * 2;
+    HostSliceOptions options{.kv = kKv, .kv_frame = kFrame, .cache = cache_};
+    options.border = schedule::BorderRules{.kv_min = 1, .hold = millis(2)};
+    open(options, link);
+  }
+  // The first tokens of what is expected.
+  void expect_answer(RequestId id, const Tokens& whole, std::int64_t output) {
+    ASSERT_TRUE(sink_.wait_for_ends(static_cast<int>(id.value) + 1, 60));
+    const auto seen = sink_.of(id);
+    ASSERT_EQ(seen.end->error, "");
+    ASSERT_EQ(seen.tokens, Tokens(whole.begin(), whole.begin() + output));
+    const std::int64_t frames = slice_->engine().observe().frames_total;
+    frames_least_ = std::min(frames_least_, frames);
+    frames_most_ = std::max(frames_most_, frames);
+    EXPECT_LE(must(slice_->device_memory_used(), "memory"), kKv + cache_);
+  }
+
+  static constexpr Bytes kKv = kExtent * 2;
+  Bytes cache_;
+  std::int64_t frames_least_ = 1000;
+  std::int64_t frames_most_ = 0;
+};
+
+TEST_F(Border, MovesToLongRequestsAndBackAndAnswersStayTheSame) {
+  constexpr std::int64_t kLong = 200;
+  const auto expected = undisturbed(kLong);
+  open_with_border(2e9);
+  for (std::int64_t m = 0; m < kModels; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
+  Random random(23);
+  for (int round = 0; round < 8; ++round) {
+    // 240 tokens take 12 frames: more than KV has beside two models.
+    const auto m = static_cast<std::int64_t>(random.below(kModels));
+    expect_answer(ask(ModelId(m), 40, kLong), expected.at({m, 40}), kLong);
+    // Two models at once, again and again: they fit together only if KV gives back what it took.
+    for (int turn = 0; turn < 4; ++turn) {
+      const RequestId one = ask(ModelId(1), 7, 8);
+      const RequestId two = ask(ModelId(3), 7, 8);
+      ASSERT_TRUE(sink_.wait_for_ends(static_cast<int>(two.value) + 1, 60));
+      expect_answer(one, expected.at({1, 7}), 8);
+      expect_answer(two, expected.at({3, 7}), 8);
+    }
+  }
+  EXPECT_LE(frames_least_, 8);
+  EXPECT_GE(frames_most_, 12);
+}
+
+TEST_F(Border, ASliceThatStopsDuringAMoveLeavesNothing) {
+  for (int i = 0; i < 12; ++i) {
+    const int before = sink_.ends();
+    open_with_border(50e6);  // a model takes some 20 ms
+    for (std::int64_t m = 0; m < 3; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
+    for (int r = 0; r < 6; ++r) ask(ModelId(r % 3), 40, 200);
+    slice_->engine().stop(millis(10 * i));
+    EXPECT_TRUE(sink_.wait_for_ends(before + 6));
+    slice_.reset();
+    for (const ModelId model : std::exchange(models_, {})) {
+      EXPECT_TRUE(home_.pool.unload(model).ok());
+    }
+  }
 }
 
 TEST_F(HostSliceTest, AModelLargerThanTheCacheIsRefusedWithTheNumbers) {
@@ -245,6 +315,10 @@ TEST_F(HostSliceTest, OptionsThatContradictEachOtherAreRefused) {
   EXPECT_EQ(open_host_slice(options, *machine, sink_).error().code, ErrorCode::kInvalidArgument);
   options.kv = mib(1);
   options.cache = kib(4);
+  EXPECT_EQ(open_host_slice(options, *machine, sink_).error().code, ErrorCode::kInvalidArgument);
+  options.cache = kExtent * 8;
+  options.kv = kExtent * 2 + kFrame;  // a part of an extent
+  options.border = schedule::BorderRules{};
   EXPECT_EQ(open_host_slice(options, *machine, sink_).error().code, ErrorCode::kInvalidArgument);
 }
 

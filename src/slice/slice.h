@@ -53,7 +53,9 @@ class Slice {
   virtual ~Slice() = default;
 
   virtual engine::Engine& engine() = 0;
-  virtual std::int64_t frames() const = 0;  // KV frames, of all models together
+  // KV frames, of all models together, that a request may count on: more than there are now, where
+  // memory comes to them from cached weights.
+  virtual std::int64_t frames() const = 0;
   virtual WeightRoom weight_room() const = 0;
 
   // How this slice keeps a model's weights and KV. kUnsupported: it cannot run such a model.

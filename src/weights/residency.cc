@@ -29,9 +29,9 @@ Status Residency::add_model(ModelId model, std::vector<ResidentGroup> groups) {
   if (state_->models.contains(model)) return invalid_argument(name_of(model) + " is known already");
   State::Model added{.id = model, .groups = ResidentGroups(groups, state_->options.extent)};
   const std::int64_t extents = added.groups.extents();
-  if (extents > state_->budget) {
+  if (extents > state_->budget_max()) {
     return exhausted("the weights of " + name_of(model) + " take " + std::to_string(extents) +
-                     " extents, the cache has " + std::to_string(state_->budget));
+                     " extents, the cache has " + std::to_string(state_->budget_max()));
   }
   state_->models.emplace(model, std::move(added));
   return {};
@@ -53,16 +53,35 @@ void Residency::set_pinned(ModelId model, bool pinned) { state_->at(model).pinne
 
 Status Residency::set_budget(std::int64_t extents) {
   CAUSEWAY_CHECK(extents >= 0, "a negative budget");
-  std::int64_t pinned = 0;
-  for (const auto& [id, model] : state_->models) {
-    if (model.pinned) pinned += model.groups.extents();
-  }
+  const std::int64_t pinned = state_->extents_of_pinned();
   if (extents < state_->budget && pinned > extents) {
     return exhausted("the pinned models take " + std::to_string(pinned) +
                      " extents, the budget would be " + std::to_string(extents));
   }
   state_->budget = extents;
   return {};
+}
+
+std::int64_t Residency::budget() const { return state_->budget; }
+
+ExtentDemand Residency::extent_demand() const {
+  ExtentDemand demand{.used = state_->used()};
+  const std::int64_t pinned = state_->extents_of_pinned();
+  const std::int64_t pinned_there = state_->pinned_extents();
+  for (const auto& [id, model] : state_->models) {
+    const bool fits = state_->fits(model, pinned_there, state_->budget_max());
+    const bool served = fits && model.requests > 0 && !model.gave_up;
+    if (served) demand.wanted += model.groups.lacks_required();
+    if (!model.pinned) {
+      demand.idle += served ? model.groups.optional_used() : model.groups.used();
+    }
+    if (!fits) continue;
+    const std::int64_t own = model.pinned ? 0 : model.groups.required_extents();
+    const std::int64_t needs = std::min(pinned + own, state_->budget_max());
+    demand.least = std::max(demand.least, needs);
+    if (served) demand.largest = std::max(demand.largest, needs);
+  }
+  return demand;
 }
 
 void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
@@ -118,6 +137,8 @@ void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos n
   there.groups.arrived(group);
   if (!served && there.groups.serves()) there.served_since = now;
   const bool required = there.groups.at(group).required;
+  // Its model gave way while this came, and would only have to make room for what it lacks.
+  if (!required && !there.groups.steppable()) there.groups.lose(group, false);
   if (there.groups.arriving(required) == 0) state_->end_arrival(there, required);
 }
 
@@ -166,7 +187,7 @@ void Residency::clear_failure(ModelId model) {
 }
 
 bool Residency::fits(ModelId model) const {
-  return state_->fits(state_->at(model), state_->pinned_extents());
+  return state_->fits(state_->at(model), state_->pinned_extents(), state_->budget_max());
 }
 
 GroupPlace Residency::place(ModelId model, int group) const {

@@ -58,7 +58,8 @@ struct ResidentGroup {
 
 struct ResidencyOptions {
   Bytes extent = mib(32);
-  std::int64_t extents = 0;  // budget of the cache
+  std::int64_t extents = 0;      // budget of the cache, at the start
+  std::int64_t extents_max = 0;  // what set_budget() may give later; 0: no more than there is now
   Nanos turn_min = millis(500);
   double turn_factor = 4;          // × the time that bringing the model takes
   Nanos rate_decay = seconds(60);  // time constant of the decayed request rate
@@ -69,8 +70,8 @@ struct ResidencyOptions {
 struct WeightCommand {
   enum class Kind : std::uint8_t { kDecommit, kCommit, kBring };
   Kind kind = Kind::kBring;
-  ModelId model;
-  // kCommit, kDecommit: of the model's range.
+  ModelId model;  // invalid: of the KV frames (a Residency commands nothing of theirs)
+  // kCommit, kDecommit: of the range of the model, or of the frames.
   std::int64_t first_extent = 0;
   std::int64_t extents = 0;
   // kBring.
@@ -86,6 +87,16 @@ struct ModelDemand {
 
 enum class GroupPlace : std::uint8_t { kHome, kArriving, kCached };
 
+// Who needs how many extents. Models that never fit beside the pinned ones want none.
+struct ExtentDemand {
+  std::int64_t used = 0;  // that hold groups
+  // Of those, of models without requests, and of groups that are not required; none that is pinned.
+  std::int64_t idle = 0;
+  std::int64_t wanted = 0;   // that required groups of models with requests lack
+  std::int64_t largest = 0;  // of one model with requests and the pinned ones
+  std::int64_t least = 0;    // the same of all models
+};
+
 class Residency {
  public:
   explicit Residency(const ResidencyOptions& options);
@@ -93,9 +104,9 @@ class Residency {
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
 
-  // kResourceExhausted, with the numbers, when the extents of the groups exceed the budget;
-  // kInvalidArgument when the model is known. A group without bytes, or a required one after one
-  // that is not, fails a CHECK.
+  // kResourceExhausted, with the numbers, when the extents of the groups exceed the largest budget
+  // that there may be; kInvalidArgument when the model is known. A group without bytes, or a
+  // required one after one that is not, fails a CHECK.
   Status add_model(ModelId model, std::vector<ResidentGroup> groups);
   // Appends the commands that give its extents back. kUnavailable while a step of it is in flight
   // or a group arrives; kNotFound when the model is not known.
@@ -105,6 +116,9 @@ class Residency {
   // kResourceExhausted when the pinned models do not fit a budget that shrinks. A smaller budget
   // evicts over the next decide() calls, also models within their turn.
   Status set_budget(std::int64_t extents);
+  std::int64_t budget() const;
+  // As of the last demand().
+  ExtentDemand extent_demand() const;
 
   // Models not named have no requests. Models that begin to wait in one call queue in its order.
   void demand(std::span<const ModelDemand> demands, Nanos now);
@@ -138,10 +152,10 @@ class Residency {
   Readiness readiness(ModelId model, Nanos computes, Nanos begins) const;
 
   // Its requests are to end with an error: attempts_max arrivals failed in a row, which
-  // clear_failure() forgets; or it does not fit (see fits()), which clear_failure() cannot change.
+  // clear_failure() forgets; or it never fits (see fits()), which clear_failure() cannot change.
   bool gave_up(ModelId model) const;
   void clear_failure(ModelId model);  // the model queues anew
-  // Whether its required groups fit the budget beside the pinned models that are there.
+  // Whether its required groups fit the largest budget beside the pinned models that are there.
   bool fits(ModelId model) const;
 
   GroupPlace place(ModelId model, int group) const;

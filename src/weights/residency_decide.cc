@@ -112,7 +112,7 @@ bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
   for (auto& [id, model] : models) {
     model.planned = 0;
     model.plan_leaves = false;
-    model.idle = model.requests == 0 || model.gave_up || !fits(model, pinned);
+    model.idle = model.requests == 0 || model.gave_up || !fits(model, pinned, budget);
   }
   std::int64_t left = wanted.extents;
   for (int i = 0; i <= static_cast<int>(wanted.last) && left > 0; ++i) {

@@ -360,7 +360,11 @@ class History {
       model.place(ended.group) = GroupPlace::kCached;
       brought_ += model.groups[NaiveModel::index(ended.group)].bytes;
       residency_.arrived(ended.model, ended.group, ended.arrival, now_);
-      if (model.required(ended.group)) take_lost_optional(ended.model, model);
+      if (model.required(ended.group)) {
+        take_lost_optional(ended.model, model);
+      } else if (!may_step(model)) {
+        model.place(ended.group) = GroupPlace::kHome;  // its model has given way meanwhile
+      }
       return;
     }
     model.place(ended.group) = GroupPlace::kHome;

@@ -46,10 +46,18 @@ std::int64_t Residency::State::pinned_extents() const {
   return sum;
 }
 
-bool Residency::State::fits(const Model& model, std::int64_t pinned) const {
+std::int64_t Residency::State::extents_of_pinned() const {
+  std::int64_t sum = 0;
+  for (const auto& [id, model] : models) {
+    if (model.pinned) sum += model.groups.extents();
+  }
+  return sum;
+}
+
+bool Residency::State::fits(const Model& model, std::int64_t pinned, std::int64_t extents) const {
   const bool counted = pinned_down(model) || (model.pinned && model.groups.arriving() > 0);
   const std::int64_t others = pinned - (counted ? model.groups.used() : 0);
-  return model.groups.required_extents() + others <= budget;
+  return model.groups.required_extents() + others <= extents;
 }
 
 // The model that the next arrival is for.
@@ -60,7 +68,7 @@ Residency::State::Model* Residency::State::first_waiting() {
     if (model.requests == 0 || model.gave_up || model.groups.serves()) continue;
     if (model.groups.required_arriving() > 0 || model.groups.holds()) continue;
     if (first != nullptr && first->ticket < model.ticket) continue;
-    if (fits(model, pinned)) first = &model;
+    if (fits(model, pinned, budget)) first = &model;
   }
   return first;
 }

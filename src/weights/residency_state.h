@@ -1,6 +1,7 @@
 // The state behind weights/residency.h. Internal to this room.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -90,7 +91,10 @@ class Residency::State {
   std::int64_t committed() const;
   int arrivals_under_way() const;
   std::int64_t pinned_extents() const;  // of pinned models that are there or arrive
-  bool fits(const Model& model, std::int64_t pinned) const;
+  std::int64_t budget_max() const { return std::max(budget, options.extents_max); }
+  std::int64_t extents_of_pinned() const;  // whether they are there or not
+  // Beside `pinned` extents of such models, a budget of so many.
+  bool fits(const Model& model, std::int64_t pinned, std::int64_t extents) const;
   Model* first_waiting();
   double heat(const Model& model, Nanos now) const;
   void grant(double bytes_per_second, Nanos now);

@@ -571,6 +571,54 @@ TEST(Residency, ASmallerBudgetEvictsWhenStepsAndArrivalsHaveEnded) {
   EXPECT_TRUE(cache.ready(kC));
 }
 
+TEST(Residency, AModelWaitsForABudgetThatMayGrow) {
+  ResidencyOptions options = options_of(2);
+  options.extents_max = 4;
+  Cache cache(options);
+  cache.add(kA, model_of(4, 1));
+  cache.add(kB, model_of(2, 1));
+  EXPECT_FALSE(cache.residency.add_model(kC, model_of(5, 1)).ok());
+  cache.demand(
+      {{.model = kA, .requests = 1, .arrived = 1}, {.model = kB, .requests = 1, .arrived = 1}});
+  EXPECT_EQ(cache.decide().back().model, kB) << "it does not wait behind what cannot come";
+  EXPECT_FALSE(cache.residency.gave_up(kA));
+  cache.copies_end();
+  cache.demand({{.model = kA, .requests = 1, .arrived = 0}});
+  ASSERT_TRUE(cache.residency.set_budget(4).ok());
+  cache.decide();
+  cache.copies_end();
+  EXPECT_TRUE(cache.ready(kA));
+}
+
+TEST(Residency, TellsWhoNeedsHowManyExtents) {
+  ResidencyOptions options = options_of(6);
+  options.extents_max = 9;
+  Cache cache(options);
+  cache.add(kA, model_of(2, 1, true));
+  cache.add(kB, model_of(4, 1));
+  cache.add(kC, model_of(7, 1));
+  cache.use(kA);
+  cache.demand({{.model = kB, .requests = 1, .arrived = 1}});
+  ExtentDemand demand = cache.residency.extent_demand();
+  EXPECT_EQ(demand.used, 3);
+  EXPECT_EQ(demand.idle, 3);
+  EXPECT_EQ(demand.wanted, 4);
+  EXPECT_EQ(demand.largest, 4);
+  EXPECT_EQ(demand.least, 7);
+  cache.residency.set_pinned(kA, true);
+  demand = cache.residency.extent_demand();
+  EXPECT_EQ(demand.idle, 0);
+  EXPECT_EQ(demand.largest, 7) << "beside all of the pinned one";
+  EXPECT_EQ(demand.least, 7) << "the third model does not fit beside it";
+  cache.residency.set_pinned(kA, false);
+  cache.demand(
+      {{.model = kA, .requests = 1, .arrived = 1}, {.model = kB, .requests = 1, .arrived = 0}});
+  EXPECT_EQ(cache.residency.extent_demand().idle, 1) << "the embedding";
+  cache.decide();
+  EXPECT_EQ(cache.residency.extent_demand().wanted, 0) << "it arrives, and the embedding went";
+  cache.copies_end();
+}
+
 TEST(Residency, TheEmbeddingComesOnlyWhereThereIsRoom) {
   Cache cache(options_of(5));
   cache.add(kA, model_of(2, 1, true));

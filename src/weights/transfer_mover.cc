@@ -51,8 +51,9 @@ TransferMover::~TransferMover() {
 }
 
 void TransferMover::set_notify(std::function<void()> notify) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   notify_ = std::move(notify);
+  changed_.wait(lock, [&] { return notifying_ == 0; });
 }
 
 Result<std::byte*> TransferMover::add_model(ModelId id, Place place) {
@@ -152,6 +153,7 @@ void TransferMover::loop() {
 }
 
 void TransferMover::execute(const WeightCommand& command) {
+  if (!command.model.valid()) return execute_of_frames(command);
   Model& model = model_of(command.model);
   switch (command.kind) {
     case WeightCommand::Kind::kDecommit: decommit(model, command); return;
@@ -162,6 +164,19 @@ void TransferMover::execute(const WeightCommand& command) {
       return;
     }
     case WeightCommand::Kind::kBring: bring(model, command); return;
+  }
+}
+
+void TransferMover::execute_of_frames(const WeightCommand& command) {
+  CAUSEWAY_CHECK(frames_ != nullptr, "there are no KV frames that memory goes to or comes from");
+  if (command.kind == WeightCommand::Kind::kDecommit) {
+    return frames_->decommit(command.first_extent, command.extents);
+  }
+  for (std::int64_t i = 0; i < command.extents; ++i) {
+    WeightEvent event;
+    event.extent = command.first_extent + i;
+    event.outcome = frames_->commit(event.extent, 1);
+    post(std::move(event));
   }
 }
 
@@ -220,20 +235,34 @@ void TransferMover::ended(Copy& copy, const Status& outcome) {
 
 void TransferMover::finish(const WeightCommand& command, device::Semaphore& semaphore,
                            const Status& outcome) {
-  // The event first: a step that is released by a failure must find it.
+  {
+    const std::lock_guard lock(mutex_);
+    const auto& groups = models_.at(command.model)->place.model.groups;
+    if (outcome.ok()) moved_ += groups.at(static_cast<std::size_t>(command.group)).bytes;
+    if (--bringing_ == 0) claim_.end();
+  }
+  WeightEvent event;
+  event.model = command.model;
+  event.group = command.group;
+  event.arrival = command.arrival;
+  event.outcome = outcome;
+  // First: a step that is released by a failure must find it.
+  post(std::move(event));
+  if (!outcome.ok()) semaphore.raise(command.arrival);
+}
+
+void TransferMover::post(WeightEvent event) {
   std::function<void()> notify;
   {
     const std::lock_guard lock(mutex_);
-    outbox_.push_back({command.model, command.group, command.arrival, outcome});
-    if (outcome.ok()) {
-      const auto& groups = models_.at(command.model)->place.model.groups;
-      moved_ += groups.at(static_cast<std::size_t>(command.group)).bytes;
-    }
-    if (--bringing_ == 0) claim_.end();
+    outbox_.push_back(std::move(event));
     notify = notify_;
+    ++notifying_;
   }
-  if (!outcome.ok()) semaphore.raise(command.arrival);
   if (notify) notify();
+  const std::lock_guard lock(mutex_);
+  --notifying_;
+  changed_.notify_all();
 }
 
 }  // namespace causeway::weights

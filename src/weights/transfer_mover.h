@@ -44,8 +44,13 @@ class TransferMover final : public WeightMover {
   // Waits for the copies that are under way. No step may still wait for a group.
   ~TransferMover() override;
 
-  // Called on some thread whenever poll() has something new. Before the first command.
+  // Called on some thread whenever poll() has something new. When this returns, what was set before
+  // is not called any more.
   void set_notify(std::function<void()> notify);
+
+  // Where KV frames lie, if memory is to go to and from them. Before the first command; the range
+  // outlives the mover, and only the mover commits and decommits its extents from now on.
+  void set_frames(device::AddressRange& frames) { frames_ = &frames; }
 
   // Reserves the model's addresses, which stay until remove_model(): where its first byte will be.
   // Any thread. kResourceExhausted: no addresses are left; a device's error.
@@ -59,7 +64,7 @@ class TransferMover final : public WeightMover {
   const device::Semaphore* semaphore(ModelId model, int group) const override;
   double granted_rate() const override { return claim_.rate(); }
 
-  // Extents that have memory. Any thread.
+  // Extents of models that have memory. Any thread.
   std::int64_t committed() const { return committed_.load(); }
   // Bytes of groups that have arrived since the start. Any thread.
   Bytes moved() const;
@@ -75,15 +80,18 @@ class TransferMover final : public WeightMover {
 
   void loop();
   void execute(const WeightCommand& command);
+  void execute_of_frames(const WeightCommand& command);
   void decommit(Model& model, const WeightCommand& command);
   void bring(Model& model, const WeightCommand& command);
   void ended(Copy& copy, const Status& outcome);
   void finish(const WeightCommand& command, device::Semaphore& semaphore, const Status& outcome);
+  void post(WeightEvent event);
   Model& model_of(ModelId id) const;
 
   device::Device& device_;
   transfer::TransferEngine& engine_;
   transfer::LinkClaim& claim_;
+  device::AddressRange* frames_ = nullptr;
   std::function<void()> notify_;
   std::atomic<std::int64_t> committed_{0};  // written by the mover's thread
 
@@ -94,6 +102,7 @@ class TransferMover final : public WeightMover {
   std::map<ModelId, std::int64_t> to_issue_;  // kBrings that have not been handed on
   std::int64_t bringing_ = 0;                 // kBrings that have not ended
   bool executing_ = false;
+  int notifying_ = 0;  // threads
   bool stopping_ = false;
   std::map<const Copy*, std::unique_ptr<Copy>> copies_;  // under way
   std::vector<WeightEvent> outbox_;

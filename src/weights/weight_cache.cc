@@ -36,12 +36,13 @@ WeightCache::WeightCache(const ResidencyOptions& options, WeightMover& mover)
 
 Status WeightCache::check_fits(const CachedModel& cached) const {
   const std::int64_t needed = extents_of(cached, options_.extent);
-  if (needed <= options_.extents) return {};
+  const std::int64_t most = std::max(options_.extents, options_.extents_max);
+  if (needed <= most) return {};
   const auto mib_of = [&](std::int64_t extents) {
     return std::to_string((options_.extent * extents).count >> 20) + " MiB";
   };
   return exhausted("the model's weights take " + mib_of(needed) + ", and the cache has " +
-                   mib_of(options_.extents));
+                   mib_of(most));
 }
 
 Status WeightCache::add_model(ModelId model, CachedModel cached) {
@@ -63,7 +64,11 @@ Status WeightCache::remove_model(ModelId model) {
 
 void WeightCache::take_events(Nanos now) {
   residency_.grant(mover_.granted_rate(), now);
-  for (const WeightEvent& event : mover_.poll()) {
+  for (WeightEvent& event : mover_.poll()) {
+    if (!event.model.valid()) {
+      frame_events_.push_back(std::move(event));
+      continue;
+    }
     if (event.outcome.ok()) {
       residency_.arrived(event.model, event.group, event.arrival, now);
       continue;
@@ -73,12 +78,36 @@ void WeightCache::take_events(Nanos now) {
   }
 }
 
-void WeightCache::update(std::span<const ModelDemand> demand, Nanos now) {
+void WeightCache::demand(std::span<const ModelDemand> demand, Nanos now) {
   take_events(now);
   residency_.demand(demand, now);
+}
+
+void WeightCache::decide(Nanos now) {
   commands_.clear();
   residency_.decide(now, commands_);
   if (!commands_.empty()) mover_.submit(commands_);
+}
+
+void WeightCache::command_frames(WeightCommand::Kind kind, std::int64_t first_extent,
+                                 std::int64_t extents) {
+  WeightCommand command;
+  command.kind = kind;
+  command.first_extent = first_extent;
+  command.extents = extents;
+  mover_.submit({&command, 1});
+}
+
+void WeightCache::commit_frames(std::int64_t first_extent, std::int64_t extents) {
+  command_frames(WeightCommand::Kind::kCommit, first_extent, extents);
+}
+
+void WeightCache::decommit_frames(std::int64_t first_extent, std::int64_t extents) {
+  command_frames(WeightCommand::Kind::kDecommit, first_extent, extents);
+}
+
+std::vector<WeightEvent> WeightCache::take_frame_events() {
+  return std::exchange(frame_events_, {});
 }
 
 Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos begins) const {

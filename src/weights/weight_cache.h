@@ -53,8 +53,19 @@ class WeightCache {
 
   // Takes in what has ended since the last call.
   void take_events(Nanos now);
-  // The same, and decides anew. Models that are not named have no requests.
-  void update(std::span<const ModelDemand> demand, Nanos now);
+  // The same, and what is wanted. Models that are not named have no requests.
+  void demand(std::span<const ModelDemand> demand, Nanos now);
+  // Decides anew, and has it executed.
+  void decide(Nanos now);
+
+  // Memory goes to and from KV frames: extents of their range, behind what was commanded before.
+  // Each commit ends in one event an extent.
+  void commit_frames(std::int64_t first_extent, std::int64_t extents);
+  void decommit_frames(std::int64_t first_extent, std::int64_t extents);
+  // Ends of such commits that have been taken in since the last call.
+  std::vector<WeightEvent> take_frame_events();
+  // Of this cache, beside what its residency has committed. As Residency::set_budget().
+  Status set_budget(std::int64_t extents) { return residency_.set_budget(extents); }
 
   // As Residency::readiness(), and all copies that a step would wait for have been issued.
   Residency::Readiness readiness(ModelId model, Nanos computes, Nanos begins) const;
@@ -82,11 +93,14 @@ class WeightCache {
     std::string last_error;
   };
 
+  void command_frames(WeightCommand::Kind kind, std::int64_t first_extent, std::int64_t extents);
+
   const ResidencyOptions options_;
   Residency residency_;
   WeightMover& mover_;
   std::map<ModelId, Entry> models_;
-  std::vector<WeightCommand> commands_;  // of one update
+  std::vector<WeightCommand> commands_;  // of one decision
+  std::vector<WeightEvent> frame_events_;
 };
 
 }  // namespace causeway::weights

@@ -1,5 +1,6 @@
 // What executes a Residency's commands: it puts memory behind a model's addresses, takes it away,
-// and brings groups from home.
+// and brings groups from home. Memory of KV frames goes the same way, in the same order, so that it
+// is taken from one before it is given to the other.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +12,22 @@
 
 namespace causeway::weights {
 
-// The end of a kBring.
+// The end of a kBring; or, without a model, of the commit of an extent of KV frames: on an error it
+// has no memory.
 struct WeightEvent {
   ModelId model;
   int group = 0;  // of the reading order, as in the command
   std::uint32_t arrival = 0;
   Status outcome;
+  std::int64_t extent = 0;  // of the frames' range
 };
 
 class WeightMover {
  public:
   virtual ~WeightMover() = default;
   // Executes the commands one after the other; copies may still be under way when later commands
-  // begin. Every kBring ends in one event. One thread at a time; does not block.
+  // begin. Every kBring ends in one event, and so does every extent of KV frames that is committed.
+  // One thread at a time; does not block.
   virtual void submit(std::span<const WeightCommand> commands) = 0;
   // What has ended since the last call, in the order of its ends. The same thread.
   virtual std::vector<WeightEvent> poll() = 0;

@@ -11,9 +11,9 @@
 namespace causeway::bench {
 namespace {
 
-constexpr double kSlack = 10;              // ms, beside what a limit allows
-constexpr std::int64_t kTries = 4;         // requests for each that is wanted from home whole
-constexpr std::size_t kAloneTokens = 200;  // of the neighbour
+constexpr double kSlack = 10;             // ms, beside what a limit allows
+constexpr std::int64_t kTries = 4;        // requests for each that is wanted from home whole
+constexpr std::size_t kAloneTokens = 40;  // of the neighbour, between two that come
 
 using Seen = std::function<Status(std::int64_t model, const Asked& asked, Nanos from)>;
 
@@ -118,11 +118,7 @@ Status measure_beside(SwitchStage& stage, const SwitchLimits& limits, std::vecto
   const Clock& clock = stage.local().clock();
   Neighbour neighbour(stage.local(), stage.settings().neighbour);
   CAUSEWAY_TRY(neighbour.start());
-  // Alone for as long as some switches take.
   NeighbourSamples beside;
-  const Nanos begin = clock.now();
-  CAUSEWAY_TRY(neighbour.wait(kAloneTokens));
-  beside.alone = neighbour.gaps(begin, clock.now());
   std::vector<SwitchSamples> samples(static_cast<std::size_t>(stage.shapes()));
   const auto seen = [&](std::int64_t model, const Asked& asked, Nanos from) -> Status {
     const Nanos to = clock.now();
@@ -132,6 +128,10 @@ Status measure_beside(SwitchStage& stage, const SwitchLimits& limits, std::vecto
     samples[static_cast<std::size_t>(stage.shape_of(model))].add(asked);
     beside.worst.add(gaps.most());
     beside.during.add(gaps);
+    // Alone again, because its steps grow with its contexts.
+    const Nanos quiet = clock.now();
+    CAUSEWAY_TRY(neighbour.wait(kAloneTokens));
+    beside.alone.add(neighbour.gaps(quiet, clock.now()));
     return {};
   };
   CAUSEWAY_TRY(round_robin(stage, 1, 2, seen));

@@ -200,7 +200,8 @@ class Serve final : public Command {
       candidates.push_back({.id = model.entry->id,
                             .name = model.entry->name,
                             .config = model::load_config(model.source.directory),
-                            .max_model_len = model.entry->max_model_len});
+                            .max_model_len = model.entry->max_model_len,
+                            .pinned = model.pinned});
     }
     return slice::open_cuda_slice({.gpu = set_.gpu,
                                    .memory_utilization = set_.gpu_memory_utilization,
@@ -234,12 +235,13 @@ class Serve final : public Command {
     app.add_option(
            "--weights-memory-bytes", set_.weights_bytes,
            "memory of the device that caches weights, e.g. 40GB; default: on a GPU what all "
-           "models take, but at most three quarters of what is left; on the CPU none, "
-           "weights are read where they are")
+           "models take, but at most three quarters of what is left, and then as it is needed "
+           "beside KV; on the CPU none, weights are read where they are")
         ->transform(CLI::AsSizeValue(false))
         ->group("Memory");
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
-                   "memory for KV, e.g. 4GB; default: 1GB on the CPU, what is left on a GPU")
+                   "memory for KV, e.g. 4GB; default: 1GB on the CPU; on a GPU what is left, and "
+                   "then as it is needed beside weights")
         ->transform(CLI::AsSizeValue(false))
         ->group("Memory");
     app.add_option("--device", set_.device, "where models run: cpu or cuda")

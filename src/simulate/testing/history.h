@@ -1,12 +1,13 @@
 // Random histories of an engine in virtual time, and the checks that must hold throughout: the
 // tests' main weapon against scheduler, engine and KV bookkeeping.
 //
-// From its seed a history draws a slice (tiny memory, one to three models, a policy, budgets, fault
-// rates) and a workload (arrivals, shared prefixes, cancellations, models removed and added again),
-// and drives an EngineCore over a SimulatedExecutor whose tokens depend on what the frames hold.
-// Checked after every event: EngineCore::check_integrity, the shadow KV's rules, every token
-// against the one that the sequence's own tokens lead to, exactly one finished output a request,
-// and for the right reason. Once arrivals stop, at most
+// From its seed a history draws a slice (tiny memory, whose border between KV and weights may move,
+// one to three models, a policy, budgets, fault rates) and a workload (arrivals, shared prefixes,
+// cancellations, models removed and added again), and drives an EngineCore over a SimulatedExecutor
+// whose tokens depend on what the frames hold. Checked after every event:
+// EngineCore::check_integrity, the shadow KV's rules, every token against the one that the
+// sequence's own tokens lead to, exactly one finished output a request, and for the right reason.
+// Once arrivals stop, at most
 //
 //   2 × models × Σ over the requests left (prompt + max_tokens) + 2
 //
@@ -43,8 +44,11 @@ struct HistoryReport {
   std::int64_t copies_failed = 0;      // of weights
   std::int64_t steps_poisoned = 0;     // that read what did not arrive
   std::int64_t errors_of_weights = 0;  // of requests
-  double wait_of_bound = 0;            // the longest for weights, as a part of the bound
-  double steps_of_bound = 0;           // the steps after the last arrival, as a part of the bound
+  std::int64_t extents_to_kv = 0;
+  std::int64_t extents_to_weights = 0;
+  std::int64_t extents_failed = 0;  // of KV: there was no memory
+  double wait_of_bound = 0;         // the longest for weights, as a part of the bound
+  double steps_of_bound = 0;        // the steps after the last arrival, as a part of the bound
 };
 
 // With one or two steps in flight; the history is the same otherwise.

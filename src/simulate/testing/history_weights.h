@@ -4,10 +4,12 @@
 // - Residency::check_integrity(), and no command that breaks the mover's rules.
 // - Memory as the residency counts it and as the mover does.
 // - A model with requests is served within the bound that weights/residency.h states, counted anew
-//   when a copy fails or a step hangs.
+//   when a copy fails or a step hangs. Not where the border to the KV frames moves: a model may
+//   then wait for sequences to end.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/random.h"
@@ -20,8 +22,13 @@ namespace causeway::simulate {
 
 class HistoryWeights {
  public:
-  // Room for one to all of the models. Random and clock are borrowed.
-  HistoryWeights(Random& random, const Clock& clock, std::int64_t models, double copy_error_rate);
+  // Room for one to all of the models; `frames` of KV beside it. In half of the histories memory
+  // moves between the two. Random and clock are borrowed.
+  HistoryWeights(Random& random, const Clock& clock, std::int64_t models, double copy_error_rate,
+                 std::int64_t frames);
+
+  // nullopt: the border does not move. Otherwise the frames fill whole extents.
+  const std::optional<schedule::BorderRules>& border() const { return border_; }
 
   weights::WeightCache& cache() { return cache_; }
   const SimulatedMover& mover() const { return mover_; }
@@ -47,7 +54,8 @@ class HistoryWeights {
     Nanos bound;  // the largest while it waits
   };
 
-  SimulatedMoverOptions mover_options(double copy_error_rate);
+  std::optional<schedule::BorderRules> make_border(std::int64_t frames);
+  SimulatedMoverOptions mover_options(double error_rate);
   weights::ResidencyOptions residency_options();
   bool serves(ModelId id, const Model& model) const;
   Nanos turn(const Model& model) const;
@@ -58,7 +66,9 @@ class HistoryWeights {
   Random& random_;
   const Clock& clock_;
   std::int64_t extents_per_model_;
-  std::int64_t extents_;
+  std::int64_t extents_;        // at the start
+  std::int64_t frame_extents_;  // likewise
+  std::optional<schedule::BorderRules> border_;
   ModelId pinned_;
   SimulatedMoverOptions mover_options_;
   weights::ResidencyOptions residency_options_;

@@ -1,0 +1,82 @@
+// Moves the border between KV frames and cached weights while an engine runs: has what
+// schedule::decide_border() says carried out, extent by extent, and never waits for it. Internal to
+// this room.
+//
+//   usable ──retire_frames()──▶ retiring ──nothing uses it──▶ gone: decommitted, the budget grows
+//     ▲ ▲────── taken back ────────┘                           │
+//     └── event: it is there ── coming ◀── committed ──────────┘ claimed before from the budget,
+//                                 └── no memory ──▶ gone        once weights have let go of it
+//
+// Between steps the engine calls decide() before the cache of weights decides, and hand_over()
+// after it. The mover executes what is commanded in order: an extent is taken away before it is
+// put elsewhere. usable + retiring + coming + claimed + the budget of weights never changes.
+//
+// Borrows all that it moves. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kv/kv_cache.h"
+#include "schedule/hbm_border.h"
+#include "schedule/scheduler.h"
+#include "weights/weight_cache.h"
+
+namespace causeway::engine {
+
+class MemoryBorder {
+ public:
+  // The frames of the KV cache fill whole extents, kv_min at least and kv_max at the most.
+  MemoryBorder(const schedule::BorderRules& rules, kv::KvCache& kv, weights::WeightCache& weights);
+
+  // Takes in what has ended, and decides anew. After WeightCache::demand().
+  void decide(const schedule::FramesWanted& wanted, Nanos now);
+  // Gives to KV what weights have let go of. After WeightCache::decide().
+  void hand_over();
+
+  // Memory is on its way, or held back: who waits for frames may get some.
+  bool under_way() const;
+  // When to decide again, if nothing happens before.
+  std::optional<Nanos> again() const { return again_; }
+  // Frames that KV could have beside the models that are attached.
+  std::int64_t frames_limit() const;
+  // A model with requests cannot come before memory has been taken from sequences that hold it.
+  bool starved() const { return starved_ && count(Place::kRetiring) > 0; }
+  // Why KV did not get memory that it was to have, once, and when none is on its way any more.
+  std::optional<std::string> take_failure();
+
+  Status check_integrity() const;
+
+ private:
+  enum class Place : std::uint8_t { kGone, kComing, kUsable, kRetiring };
+
+  kv::FrameRun frames_of(std::int64_t extent) const;
+  Place place_of(std::int64_t extent) const { return places_[static_cast<std::size_t>(extent)]; }
+  std::int64_t count(Place place) const { return counts_[static_cast<std::size_t>(place)]; }
+  void put(std::int64_t extent, Place place);
+  void take_events(Nanos now);
+  void finish_retiring();
+  void move_to_kv(std::int64_t extents);
+  void move_to_weights(std::int64_t extents);
+  void change_budget(std::int64_t extents);
+
+  const schedule::BorderRules rules_;
+  kv::KvCache& kv_;
+  weights::WeightCache& weights_;
+  std::vector<Place> places_;                // by extent of the frames
+  std::array<std::int64_t, 4> counts_ = {};  // by Place
+  std::int64_t claimed_ = 0;                 // extents off the budget that are not coming yet
+  std::int64_t total_ = 0;                   // extents of both sides
+  bool starved_ = false;
+  std::optional<schedule::BorderMove> last_;
+  Nanos moved_;
+  Nanos failed_until_;  // nothing goes to KV until then
+  std::optional<Nanos> again_;
+  std::optional<std::string> failure_;
+};
+
+}  // namespace causeway::engine
