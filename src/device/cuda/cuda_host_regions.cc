@@ -16,7 +16,10 @@ std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " M
 
 }  // namespace
 
-CudaHostRegions::CudaHostRegions(HostMemory& memory) : memory_(memory) { memory_.watch(this); }
+CudaHostRegions::CudaHostRegions(HostMemory& memory, CudaStreamWaits& waits)
+    : memory_(memory), waits_(waits) {
+  memory_.watch(this);
+}
 
 CudaHostRegions::~CudaHostRegions() {
   memory_.unwatch(this);
@@ -91,7 +94,7 @@ Result<CudaHostRegions::Found> CudaHostRegions::piece_at(Lock& lock, RegionId id
     if (found) {
       changed_.wait(lock);
     } else {
-      CAUSEWAY_TRY(add(lock, id, missing(id, range, ahead), context));
+      CAUSEWAY_TRY(add(lock, id, missing(id, range, ahead), context, ahead));
     }
   }
 }
@@ -114,10 +117,15 @@ CudaHostRegions::Range CudaHostRegions::missing(RegionId id, Range range, Ahead 
           std::min(free.end, round_up(range.end, step))};
 }
 
-Status CudaHostRegions::add(Lock& lock, RegionId id, Range range, CudaContext& context) {
+Status CudaHostRegions::add(Lock& lock, RegionId id, Range range, CudaContext& context,
+                            Ahead ahead) {
   regions_[id][range.begin].bytes = range.end - range.begin;
   lock.unlock();
+  // A copy that finds its memory unregistered may be the one that a stream waits for.
+  std::optional<CudaStreamWaits::Hold> hold;
+  if (ahead == Ahead::kYes) hold.emplace(waits_);
   auto piece = register_piece(id, range, context);
+  hold.reset();
   lock.lock();
   // Still there: who releases a region waits until its pieces are ready.
   Region& region = regions_.find(id)->second;
@@ -166,9 +174,10 @@ Result<CudaHostRegions::Piece> CudaHostRegions::register_piece(RegionId id, Rang
 
 // In the primary context, which lives as long as the machine. An error here means that the context
 // is dead, and the registration with it.
-void CudaHostRegions::unregister(const Piece& piece) {
+void CudaHostRegions::unregister(const Piece& piece) const {
   CudaPhysical& physical = *piece.physical;
   if (physical.hung()) return;  // would wait for the work that hangs
+  const CudaStreamWaits::Hold hold(waits_);
   const auto context = physical.primary();
   if (!context.ok()) return;
   const CudaScope scope(physical.api(), *context);

@@ -19,13 +19,14 @@
 #include <optional>
 
 #include "device/cuda/cuda_context.h"
+#include "device/cuda/cuda_stream_waits.h"
 #include "device/host_memory.h"
 
 namespace causeway::device {
 
 class CudaHostRegions final : public HostRegionWatcher {
  public:
-  explicit CudaHostRegions(HostMemory& memory);
+  CudaHostRegions(HostMemory& memory, CudaStreamWaits& waits);
   ~CudaHostRegions() override;
   CudaHostRegions(const CudaHostRegions&) = delete;
   CudaHostRegions& operator=(const CudaHostRegions&) = delete;
@@ -97,13 +98,14 @@ class CudaHostRegions final : public HostRegionWatcher {
   Result<Found> piece_at(Lock& lock, RegionId id, Range range, CudaContext& context, Ahead ahead);
   // What to register of a range whose first byte is in no piece.
   Range missing(RegionId id, Range range, Ahead ahead) const;
-  Status add(Lock& lock, RegionId id, Range range, CudaContext& context);
+  Status add(Lock& lock, RegionId id, Range range, CudaContext& context, Ahead ahead);
   Result<Piece> register_piece(RegionId id, Range range, CudaContext& context) const;
-  static void unregister(const Piece& piece);
+  void unregister(const Piece& piece) const;
   // Takes the pieces that begin in a range out of the table, once none of them is in progress.
   Region take(Lock& lock, RegionId id, Range range);
 
   HostMemory& memory_;
+  CudaStreamWaits& waits_;
   std::atomic<std::int64_t> releases_{0};  // of pieces or regions; written with mutex_ held
   std::mutex mutex_;                       // guards what follows
   std::condition_variable changed_;        // a piece became ready, or is not to be had

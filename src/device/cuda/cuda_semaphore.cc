@@ -39,6 +39,7 @@ Status CudaSemaphorePool::grow(Device& slice) {
 }
 
 void CudaSemaphorePool::give_back(const Slot& slot) {
+  waits_.forget(slot.word);
   const std::lock_guard lock(mutex_);
   free_.push_back(slot);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/cuda/cuda_pinned.h"
+#include "device/cuda/cuda_stream_waits.h"
 #include "device/cuda/cuda_types.h"
 #include "device/device.h"
 
@@ -21,6 +22,8 @@ class CudaEventBoard;
 // The slots of a machine. Pages are made when needed and stay. Thread-safe.
 class CudaSemaphorePool {
  public:
+  explicit CudaSemaphorePool(CudaStreamWaits& waits) : waits_(waits) {}
+
   struct Slot {
     std::uint32_t* word = nullptr;  // as the host sees it
     CudaDevicePointer seen = 0;     // as all GPUs do
@@ -33,6 +36,7 @@ class CudaSemaphorePool {
  private:
   Status grow(Device& slice);  // with mutex_ held
 
+  CudaStreamWaits& waits_;
   std::mutex mutex_;  // guards what follows; taken before the host regions'
   std::vector<CudaPinned> pages_;
   std::vector<Slot> free_;
@@ -53,6 +57,7 @@ class CudaSemaphore final : public Semaphore {
   Status wait(std::uint32_t value, Nanos timeout) const override;
 
   CudaDevicePointer seen() const { return slot_.seen; }
+  const std::uint32_t* word() const { return slot_.word; }
   const CudaSemaphorePool& pool() const { return pool_; }
 
  private:

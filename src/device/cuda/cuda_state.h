@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_host_regions.h"
 #include "device/cuda/cuda_machine.h"
 #include "device/cuda/cuda_semaphore.h"
+#include "device/cuda/cuda_stream_waits.h"
 
 namespace causeway::device {
 
@@ -16,7 +17,7 @@ class CudaMachine::State {
  public:
   State(const CudaApi& table, CudaMachineOptions machine_options, const Clock& machine_clock,
         HostMemory& host_memory)
-      : api(table), options(machine_options), clock(machine_clock), regions(host_memory) {}
+      : api(table), options(machine_options), clock(machine_clock), regions(host_memory, waits) {}
 
   struct Opened {
     int physical = 0;
@@ -34,9 +35,10 @@ class CudaMachine::State {
   const CudaMachineOptions options;
   const Clock& clock;
   std::vector<std::unique_ptr<CudaPhysical>> gpus;
+  CudaStreamWaits waits;
   CudaHostRegions regions;  // after the GPUs: goes first
   CudaEventBoard events;
-  CudaSemaphorePool semaphores;  // after the regions: goes first
+  CudaSemaphorePool semaphores{waits};  // after the regions: goes first
 
   mutable std::mutex mutex;  // guards what follows
   std::map<DeviceId, Opened> devices;

@@ -374,6 +374,7 @@ Status CudaStream::perform_signal(const SignalWork& signal) {
 
 Status CudaStream::perform_await(const AwaitWork& wait) {
   if (reached(wait.semaphore->value(), wait.value)) return {};
+  machine_.waits.note(wait.semaphore->word(), wait.value);
   return context_.call("cuStreamWaitValue32", [&] {
     return api_.cuStreamWaitValue32_v2(stream_, wait.semaphore->seen(), wait.value,
                                        kCudaWaitGreaterOrEqual);
