@@ -116,7 +116,8 @@ void EngineCore::State::update_weights(Nanos now) {
                       .arrived = std::exchange(model.arrived, 0)});
   }
   cache->demand(demand, now);
-  if (border) move_border(now);
+  // It looks at every sequence, and what it frees is of use to the next decision at the earliest.
+  if (border && may_start()) move_border(now);
   cache->decide(now);
   if (border) border->hand_over();
 #if CAUSEWAY_CANARY != 8  // planted bug: it does not look again when a turn ends
