@@ -191,9 +191,12 @@ class LocalFleetTest : public ::testing::Test {
   request::Output served(std::int64_t id, std::int64_t model) {
     EXPECT_TRUE(fleet_->submit(ask(id, model)).ok());
     request::Output output = collected_.wait(RequestId(id));
-    // The engine tells of the end a little later than of the last token.
+    // The engine tells of the end, and the loader of the load, a little later than of the tokens.
     const Nanos limit = clock_.now() + seconds(5);
-    while (state(model) == ModelState::kActive && clock_.now() < limit) std::this_thread::yield();
+    const auto busy = [&] {
+      return state(model) == ModelState::kActive || state(model) == ModelState::kLoading;
+    };
+    while (busy() && clock_.now() < limit) std::this_thread::yield();
     return output;
   }
   ModelState state(std::int64_t model) { return fleet_->status(ModelId(model)).state; }
