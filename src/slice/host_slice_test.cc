@@ -1,16 +1,15 @@
 #include "slice/host_slice.h"
+#include "slice/testing/small_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstring>
 #include <map>
 
 #include "base/random.h"
 #include "base/testing/must.h"
 #include "engine/testing/collecting_sink.h"
-#include "model/random_model.h"
 
 namespace causeway::slice {
 namespace {
@@ -21,27 +20,7 @@ constexpr Bytes kFrame = kib(16);
 constexpr Bytes kExtent = kib(64);
 
 // A model of a few hundred kilobytes: layers of several extents.
-model::ModelConfig small_model(bool tied) {
-  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
-  config.layers = 3;
-  config.hidden = 64;
-  config.intermediate = 256;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 16;
-  config.vocab = 500;
-  config.tied_embeddings = tied;
-  config.dtype = DType::kF32;
-  return config;
-}
-
-void fill(std::span<std::byte> memory, std::uint64_t seed) {
-  Random random(seed);
-  for (std::size_t i = 0; i + sizeof(float) <= memory.size(); i += sizeof(float)) {
-    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.3f;
-    std::memcpy(&memory[i], &value, sizeof(value));
-  }
-}
+model::ModelConfig small_model(bool tied) { return testing::small_model(3, tied); }
 
 class HostSliceTest : public ::testing::Test {
  protected:
@@ -67,7 +46,7 @@ class HostSliceTest : public ::testing::Test {
     const auto seed = static_cast<std::uint64_t>(id.value);
     CAUSEWAY_TRY(home_.pool.make(id, card.layout,
                                  [&](std::span<std::byte> memory) {
-                                   fill(memory, seed);
+                                   testing::fill_random(memory, seed);
                                    return Status();
                                  },
                                  {}));

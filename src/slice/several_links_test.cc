@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <functional>
 #include <mutex>
 
-#include "base/random.h"
 #include "base/testing/must.h"
 #include "engine/testing/collecting_sink.h"
 #include "model/random_model.h"
 #include "slice/host_slice.h"
+#include "slice/testing/small_model.h"
 
 namespace causeway::slice {
 namespace {
@@ -37,14 +36,6 @@ model::ModelConfig wide_model() {
   config.tied_embeddings = true;
   config.dtype = DType::kF32;
   return config;
-}
-
-void fill(std::span<std::byte> memory, std::uint64_t seed) {
-  Random random(seed);
-  for (std::size_t i = 0; i + sizeof(float) <= memory.size(); i += sizeof(float)) {
-    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.2f;
-    std::memcpy(&memory[i], &value, sizeof(value));
-  }
 }
 
 LinkOptions links_of(LinkChoice choice) {
@@ -84,7 +75,7 @@ class Served {
     if (!pool.is_loaded(ModelId(0))) {
       must(pool.make(ModelId(0), card.layout,
                      [](std::span<std::byte> memory) {
-                       fill(memory, 9);
+                       testing::fill_random(memory, 9, 0.2f);
                        return Status();
                      },
                      {}));

@@ -4,14 +4,13 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <thread>
 
 #include "base/testing/must.h"
 #include "engine/testing/collecting_sink.h"
-#include "model/random_model.h"
 #include "slice/host_slice.h"
+#include "slice/testing/small_model.h"
 #include "slice/testing/stress.h"
 #include "transfer/testing/faulty_device.h"
 
@@ -29,26 +28,10 @@ constexpr int kEver = 1'000'000;
 constexpr int kGroups = 5;  // the embedding, layers, the head
 
 // The head is the embedding.
-model::ModelConfig small_model(ModelId /*model*/) {
-  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
-  config.layers = 4;
-  config.hidden = 64;
-  config.intermediate = 256;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 16;
-  config.vocab = 500;
-  config.tied_embeddings = true;
-  config.dtype = DType::kF32;
-  return config;
-}
+model::ModelConfig small_model(ModelId /*model*/) { return testing::small_model(4, true); }
 
 void fill(std::span<std::byte> memory, ModelId model) {
-  Random random(static_cast<std::uint64_t>(model.value));
-  for (std::size_t i = 0; i + sizeof(float) <= memory.size(); i += sizeof(float)) {
-    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.3f;
-    std::memcpy(&memory[i], &value, sizeof(value));
-  }
+  testing::fill_random(memory, static_cast<std::uint64_t>(model.value));
 }
 
 request::Request make_request(std::int64_t id, ModelId model, std::int64_t output) {

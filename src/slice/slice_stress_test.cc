@@ -5,13 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <iostream>
 
 #include "base/testing/must.h"
-#include "model/random_model.h"
 #include "slice/host_slice.h"
 #include "slice/testing/checksum_slice.h"
+#include "slice/testing/small_model.h"
 #include "slice/testing/stress.h"
 #include "transfer/testing/faulty_device.h"
 
@@ -36,25 +35,11 @@ double setting(const char* name, double otherwise) {
 
 // Of several sizes, the head being the embedding or not.
 model::ModelConfig config_of(ModelId model) {
-  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
-  config.layers = 2 + model.value % 3;
-  config.hidden = 64;
-  config.intermediate = 256;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 16;
-  config.vocab = 500;
-  config.tied_embeddings = model.value % 2 == 0;
-  config.dtype = DType::kF32;
-  return config;
+  return testing::small_model(2 + model.value % 3, model.value % 2 == 0);
 }
 
 void fill(std::span<std::byte> memory, ModelId model) {
-  Random random(static_cast<std::uint64_t>(model.value));
-  for (std::size_t i = 0; i + sizeof(float) <= memory.size(); i += sizeof(float)) {
-    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.3f;
-    std::memcpy(&memory[i], &value, sizeof(value));
-  }
+  testing::fill_random(memory, static_cast<std::uint64_t>(model.value));
 }
 
 class SliceStressTest : public ::testing::Test {

@@ -119,39 +119,30 @@ class GpuFaults(unittest.TestCase):
         self.assertLessEqual(used, 0.8 * total)
         self.assertGreater(used, 0.785 * total)
 
-    @needs_faulty_driver
-    def test_memory_that_runs_out_at_load_fails_that_model_until_there_is_some(self):
+    def check_that_a_load_fails_alone(self, fault, message):
         make(self.root, "first")
         make(self.root, "second", seed=2)
         with RunningServer("--models-dir", self.root, "--load-on-demand", *options(),
                            environment=self.environment) as server:
             server.complete("first", "x", max_tokens=4)
-            self.fault.write_text("full")
+            self.fault.write_text(fault)
             status, answer = server.request("/v1/completions", {"model": "second", "prompt": "x"})
             self.assertGreaterEqual(status, 500)
-            self.assertRegex(answer["error"]["message"],
-                             r"no room for a model of \d+ MiB: .* \d+ MiB of \d+ MiB are free")
+            self.assertRegex(answer["error"]["message"], message)
             server.complete("first", "x", max_tokens=4)
             self.assertEqual(server.request("/health")[0], 200)
             self.fault.unlink()
             server.complete("second", "x", max_tokens=4)
 
     @needs_faulty_driver
+    def test_memory_that_runs_out_at_load_fails_that_model_until_there_is_some(self):
+        self.check_that_a_load_fails_alone(
+            "full", r"no room for a model of \d+ MiB: .* \d+ MiB of \d+ MiB are free")
+
+    @needs_faulty_driver
     def test_pages_that_cannot_be_registered_fail_that_model_until_they_can(self):
-        make(self.root, "first")
-        make(self.root, "second", seed=2)
-        with RunningServer("--models-dir", self.root, "--load-on-demand", *options(),
-                           environment=self.environment) as server:
-            server.complete("first", "x", max_tokens=4)
-            self.fault.write_text("unpinned")
-            status, answer = server.request("/v1/completions", {"model": "second", "prompt": "x"})
-            self.assertGreaterEqual(status, 500)
-            self.assertRegex(answer["error"]["message"],
-                             r"making .*host region \d+ of \d+ MiB reachable for GPU 0")
-            server.complete("first", "x", max_tokens=4)
-            self.assertEqual(server.request("/health")[0], 200)
-            self.fault.unlink()
-            server.complete("second", "x", max_tokens=4)
+        self.check_that_a_load_fails_alone(
+            "unpinned", r"making .*host region \d+ of \d+ MiB reachable for GPU 0")
 
     @needs_faulty_driver
     def test_a_lost_gpu_ends_requests_and_the_process(self):
