@@ -1,45 +1,57 @@
-# Builds with CAUSEWAY_PRECOMPILED, which are the sanitizers' and the demo's, read the common headers
-# from one precompiled header: reading them is a third of what compiling costs. Other builds have none,
-# so that they notice a header that a file uses and does not include.
+# Precompiled headers: reading the common headers is a third of what compiling a file costs.
 #
-# causeway_precompiled(TARGET…)   these targets read it.
-# causeway_unoptimized(TARGET…)   likewise; and under a sanitizer they are compiled with -O0, which halves
-#                                 the cost: for tests and the program, where little time is spent running.
+# causeway_precompiled(TARGET…)   these targets read them in builds with CAUSEWAY_PRECOMPILED, which are
+#                                 the sanitizers' and the demo's. Other builds have none for libraries,
+#                                 so that they notice a header that a file uses and does not include.
+# causeway_for_commands(TARGET…)  likewise in every build, with those of the command line; and under a
+#                                 sanitizer with -O0, which halves the cost: for the program, where
+#                                 little time is spent running.
+# causeway_for_tests(TARGET…)     likewise in every build, with those of tests. What is measured is in
+#                                 the libraries; the tests' own code is compiled with -O1.
+set(kCommonHeaders
+  <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
+  <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span>
+  <sstream> <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
+  <nlohmann/json.hpp> <spdlog/spdlog.h>)
+
 function(causeway_precompiled)
-  _causeway_precompiled(causeway_precompiled_headers "" ${ARGN})
+  if(CAUSEWAY_PRECOMPILED)
+    _causeway_precompiled(causeway_common_headers "" "" "" ${ARGN})
+  endif()
 endfunction()
 
-function(causeway_unoptimized)
+function(causeway_for_commands)
+  _causeway_level("" level)
+  _causeway_precompiled(causeway_command_headers "${level}" CLI11::CLI11 <CLI/CLI.hpp> ${ARGN})
+endfunction()
+
+function(causeway_for_tests)
+  _causeway_level(-O1 level)
+  _causeway_precompiled(causeway_test_headers "${level}" GTest::gmock
+    "<gmock/gmock.h>;<gtest/gtest.h>" ${ARGN})
+endfunction()
+
+function(_causeway_level plain level)
   if(CAUSEWAY_SANITIZE)
-    _causeway_precompiled(causeway_unoptimized_headers -O0 ${ARGN})
-  else()
-    causeway_precompiled(${ARGN})
+    set(plain -O0)
+  elseif(CMAKE_BUILD_TYPE STREQUAL Debug)
+    set(plain "")
   endif()
+  set(${level} "${plain}" PARENT_SCOPE)
 endfunction()
 
 # A compiler takes a precompiled header only with the options that it was made with.
-function(_causeway_precompiled headers options)
-  if(NOT CAUSEWAY_PRECOMPILED)
-    return()
-  endif()
+function(_causeway_precompiled headers options libraries more)
   if(NOT TARGET ${headers})
     file(WRITE ${CMAKE_BINARY_DIR}/precompiled/empty.cc "")
     add_library(${headers} OBJECT ${CMAKE_BINARY_DIR}/precompiled/empty.cc)
     target_compile_options(${headers} PRIVATE ${options})
     target_link_libraries(${headers} PRIVATE
-      spdlog::spdlog nlohmann_json::nlohmann_json Threads::Threads)
-    target_precompile_headers(${headers} PRIVATE
-      <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
-      <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span>
-      <sstream> <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
-      <nlohmann/json.hpp> <spdlog/spdlog.h>)
-    if(CAUSEWAY_TESTS)
-      target_link_libraries(${headers} PRIVATE GTest::gmock)
-      target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-    endif()
+      spdlog::spdlog nlohmann_json::nlohmann_json Threads::Threads ${libraries})
+    target_precompile_headers(${headers} PRIVATE ${kCommonHeaders} ${more})
   endif()
   foreach(target ${ARGN})
-    target_compile_options(${target} PRIVATE ${options})
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${options}>)
     target_precompile_headers(${target} REUSE_FROM ${headers})
   endforeach()
 endfunction()

@@ -14,22 +14,18 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
 
 find_program(CAUSEWAY_CCACHE ccache)
-if(CAUSEWAY_PRECOMPILED)
-  # One precompiled header serves programs and libraries.
-  add_compile_options(-fPIC)
-  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    set(CMAKE_PCH_INSTANTIATE_TEMPLATES ON)
-    # The same bytes whenever it is made, for the compiler cache.
-    add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
-  endif()
+# One precompiled header serves programs and libraries.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC>")
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(CMAKE_PCH_INSTANTIATE_TEMPLATES ON)
+  # The same bytes whenever it is made, for the compiler cache.
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 if(CAUSEWAY_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CAUSEWAY_CCACHE})
-  if(CAUSEWAY_PRECOMPILED)
-    # Without these ccache leaves what reads a precompiled header alone.
-    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros)
-  endif()
+  # Without these ccache leaves what reads a precompiled header alone.
+  list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CAUSEWAY_CCACHE})
 endif()
 
