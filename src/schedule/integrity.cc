@@ -1,4 +1,5 @@
 // Scheduler::check_integrity: the scheduler's picture against itself and against the cache.
+#include <map>
 #include <string>
 
 #include "schedule/scheduler_state.h"
@@ -57,8 +58,13 @@ Status Scheduler::check_integrity(const kv::KvCache& kv) const {
       CAUSEWAY_TRY(check_running(state_->table[index], kv, queue));
       totals.promised += state_->table[index].promised;
     }
+    std::map<std::int64_t, std::int64_t> waiting_frames;
     for (const SlotIndex index : queue.waiting.members()) {
       CAUSEWAY_TRY(check_waiting(state_->table[index], kv));
+      waiting_frames[queue.frames_for(state_->table[index].facts.known)] += 1;
+    }
+    if (waiting_frames != queue.waiting_frames) {
+      return corrupt("scheduler: waiting sequences are miscounted by frames");
     }
     totals.running += queue.running.size();
     totals.waiting += queue.waiting.size();

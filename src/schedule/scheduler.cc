@@ -66,13 +66,25 @@ void Scheduler::State::refresh_urgencies(Nanos now) {
   }
 }
 
+void ModelQueue::start_waiting(SequenceTable& table, SlotIndex index) {
+  waiting.push(table, index);
+  waiting_frames[frames_for(table[index].facts.known)] += 1;
+}
+
+void ModelQueue::stop_waiting(SequenceTable& table, SlotIndex index) {
+  const auto entry = waiting_frames.find(frames_for(table[index].facts.known));
+  CAUSEWAY_CHECK(entry != waiting_frames.end(), "a waiting sequence is counted by its frames");
+  if (--entry->second == 0) waiting_frames.erase(entry);
+  waiting.erase(table, index);
+}
+
 void Scheduler::State::wait_again(SlotIndex index) {
   Slot& slot = table[index];
   slot.promised = 0;  // no longer counted
   slot.frames = 0;
   slot.facts.computed = Tokens(0);
   slot.facts.running = false;
-  queue_of(slot).waiting.push(table, index);
+  queue_of(slot).start_waiting(table, index);
   waiting_total += 1;
 }
 
@@ -140,7 +152,7 @@ Handle Scheduler::add(const NewSequence& sequence) {
                 .computed = Tokens(0),
                 .running = false};
   state_->set_urgency(slot, sequence.arrival);
-  queue.waiting.push(state_->table, index);
+  queue.start_waiting(state_->table, index);
   state_->waiting_total += 1;
   return Handle(index);
 }
@@ -155,7 +167,7 @@ void Scheduler::remove(Handle sequence) {
     state_->running_total -= 1;
     state_->promised_total -= slot.promised;
   } else {
-    queue.waiting.erase(state_->table, index);
+    queue.stop_waiting(state_->table, index);
     state_->waiting_total -= 1;
   }
   slot.live = false;
@@ -183,10 +195,11 @@ FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
     for (const SlotIndex index : queue.running.members()) {
       wanted.largest = std::max(wanted.largest, queue.frames_for(state_->table[index].wanted()));
     }
+    if (queue.waiting_frames.empty()) continue;
+    wanted.largest = std::max(wanted.largest, queue.waiting_frames.rbegin()->first);
     for (const SlotIndex index : queue.waiting.members()) {
-      const std::int64_t frames = queue.frames_for(state_->table[index].facts.known);
-      wanted.largest = std::max(wanted.largest, frames);
-      if (places-- > 0) wanted.more += frames;
+      if (places-- <= 0) break;
+      wanted.more += queue.frames_for(state_->table[index].facts.known);
     }
   }
   if (state_->running_total > 0 && state_->waiting_total > 0) wanted.more += spare_frames(kv);

@@ -131,7 +131,7 @@ class Scheduler {
   void preempt_all(Decision& decision);
   // What the model's next step would compute at the most.
   Tokens tokens_wanted(ModelId model) const;
-  // Looks at every sequence.
+  // Looks at as many sequences as may run.
   FramesWanted frames_wanted(const kv::KvCache& kv) const;
   // The runs of the oldest decision in flight have been computed; the caller appends the tokens of
   // those that sample, or removes the sequence.

@@ -1,6 +1,7 @@
 // What the scheduler remembers between iterations. Internal to this room.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -25,9 +26,14 @@ struct ModelQueue {
   std::int64_t blocked_room = 0;
   int blocked_skips = 0;
 
+  // How many of those waiting need so many frames for what they know.
+  std::map<std::int64_t, std::int64_t> waiting_frames;
+
   std::int64_t frames_for(Tokens tokens) const {
     return (tokens.count + tokens_per_block - 1) / tokens_per_block;
   }
+  void start_waiting(SequenceTable& table, SlotIndex index);
+  void stop_waiting(SequenceTable& table, SlotIndex index);
 };
 
 // What an admission leaves free for those that run.

@@ -16,7 +16,6 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <set>
 #include <thread>
@@ -29,9 +28,8 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
 #include "device/cuda/cuda_pinned.h"
-#include "kernels/bench/machine_limits.h"
-#include "model/random_model.h"
 #include "slice/cuda_slice.h"
+#include "slice/testing/bf16_models.h"
 #include "slice/testing/checksum_slice.h"
 #include "slice/testing/stress.h"
 #include "transfer/testing/faulty_device.h"
@@ -57,36 +55,7 @@ constexpr Nanos kPatience = seconds(60);
 constexpr Nanos kHang = seconds(2);
 constexpr int kEver = 1'000'000;
 
-model::ModelConfig shape(bool large, bool tied) {
-  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
-  config.layers = large ? 28 : 6;
-  config.hidden = large ? 3072 : 1024;
-  config.intermediate = large ? 8192 : 4096;
-  config.heads = large ? 24 : 8;
-  config.kv_heads = 8;
-  config.head_dim = 128;
-  config.vocab = large ? 128'256 : 16'000;
-  config.tied_embeddings = tied;
-  return config;
-}
-
-// Random numbers whose period is no multiple of a layer's size.
-void fill(std::span<std::byte> memory, ModelId model) {
-  constexpr std::size_t kPeriod = 37 * 1024 * 1024 + 512;
-  const std::size_t first = std::min(kPeriod, memory.size());
-  kernels::bench::fill_random_bf16(memory.first(first),
-                                   100 + static_cast<std::uint64_t>(model.value), 0.03f);
-  for (std::size_t at = kPeriod; at < memory.size(); at += kPeriod) {
-    std::memcpy(memory.data() + at, memory.data(), std::min(kPeriod, memory.size() - at));
-  }
-}
-
-Catalogue catalogue_of(bool large) {
-  return {.models = kModels,
-          .max_model_len = Tokens(1024),
-          .config = [large](ModelId model) { return shape(large, model.value % 2 == 0); },
-          .fill = fill};
-}
+Catalogue catalogue_of(bool large) { return testing::bf16_catalogue(kModels, large); }
 
 struct Memory {
   RealClock clock;
@@ -433,7 +402,7 @@ long stress_sums(Memory& memory, const Plan& plan) {
     const auto card =
         must(model::make_card(catalogue.config(model), DType::kBF16, mib(4)), "a card");
     std::vector<std::byte> bytes(to_size(card.layout.bytes));
-    fill(bytes, model);
+    catalogue.fill(bytes, model);
     sums[model] = testing::checksum(weights::PlacedWeights{&card.layout, bytes.data()});
     largest = std::max(largest, card.layout.bytes);
   }

@@ -23,7 +23,8 @@ FAMILIES = ("llama", "qwen3", "qwen3_moe")
 # Tests without generated shapes.
 SEEDLESS = ("device", "cuda_fault", "cuda_graphs", "late", "launch", "preload", "preload_shared",
             "wait")
-ALONE = ("device", "cuda_graphs", "cuda_fault", "transfer", "wait")  # take all memory, hang or fault
+# They take all memory, divide what is free, hang or fault.
+ALONE = ("cuda_border", "device", "cuda_graphs", "cuda_fault", "transfer", "wait")
 # Cases that keep a quick run short; a full run takes each program's own number.
 QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
                    "attention": ["--cases", "5"], "attention_plain": ["--cases", "5"]}

@@ -1,0 +1,44 @@
+#include "slice/testing/bf16_models.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/bench/machine_limits.h"
+#include "model/random_model.h"
+
+namespace causeway::slice::testing {
+namespace {
+
+model::ModelConfig shape(bool large, bool tied) {
+  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
+  config.layers = large ? 28 : 6;
+  config.hidden = large ? 3072 : 1024;
+  config.intermediate = large ? 8192 : 4096;
+  config.heads = large ? 24 : 8;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.vocab = large ? 128'256 : 16'000;
+  config.tied_embeddings = tied;
+  return config;
+}
+
+void fill(std::span<std::byte> memory, ModelId model) {
+  constexpr std::size_t kPeriod = 37 * 1024 * 1024 + 512;
+  const std::size_t first = std::min(kPeriod, memory.size());
+  kernels::bench::fill_random_bf16(memory.first(first),
+                                   100 + static_cast<std::uint64_t>(model.value), 0.03f);
+  for (std::size_t at = kPeriod; at < memory.size(); at += kPeriod) {
+    std::memcpy(memory.data() + at, memory.data(), std::min(kPeriod, memory.size() - at));
+  }
+}
+
+}  // namespace
+
+Catalogue bf16_catalogue(std::int64_t models, bool large, Tokens max_model_len) {
+  return {.models = models,
+          .max_model_len = max_model_len,
+          .config = [large](ModelId model) { return shape(large, model.value % 2 == 0); },
+          .fill = fill};
+}
+
+}  // namespace causeway::slice::testing
