@@ -137,7 +137,7 @@ class GpuFaults(unittest.TestCase):
     @needs_faulty_driver
     def test_memory_that_runs_out_at_load_fails_that_model_until_there_is_some(self):
         self.check_that_a_load_fails_alone(
-            "full", r"no room for a model of \d+ MiB: .* \d+ MiB of \d+ MiB are free")
+            "full", r"memory for \d+ extents, \d+ MiB in all: .* gives no more")
 
     @needs_faulty_driver
     def test_pages_that_cannot_be_registered_fail_that_model_until_they_can(self):

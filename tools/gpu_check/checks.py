@@ -213,7 +213,7 @@ class Checks:
                    ) or ("" if free > LOAD_DISK_BYTES else
                          f"its files take 16 GB, and {tempfile.gettempdir()} has {free / 1e9:.0f} GB")
         return self.bench("bench load", "causeway",
-                          ["bench", "load", "--model-config", file, "--starts", "3", "--loads", "3",
+                          ["bench", "load", "--model-config", file, "--starts", "1", "--loads", "1",
                            "--json", "{json}"],
                           200, parsers.figure_rows("bench load"), files=("json",), missing=missing)
 
