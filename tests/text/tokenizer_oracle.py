@@ -20,6 +20,13 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 WORD_PIECE = {"type": "WordPiece", "prefix": "##", "cleanup": True}
 
 
+# The second is of a published model.
+NESTED_CLASSES = (
+    "[a-z&&[^aeiou]]+|[^a-z&&[^0-9]]", "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*"
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+|[\\p{Han}]+|\\s+", "[[a-e][t\\s]^\\d]+|[x[b]-z]",
+    "[^[a-m][\\p{L}&&[^\\p{Ll}]]-]+", "[\\p{L}&&\\p{Lu}&&[^A-M]]|[\\w&&[^\\d_]]+")
+
+
 def bert_normalizer(**fields):
     return dict({"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
                  "strip_accents": None, "lowercase": True}, **fields)
@@ -43,6 +50,8 @@ def pre_tokenizers():
     steps += [{"type": "Punctuation", "behavior": behavior} for behavior in behaviors]
     steps += [{"type": "CharDelimiterSplit", "delimiter": delimiter} for delimiter in ("e", "\u2581")]
     first = dict(METASPACE, prepend_scheme="first")
+    steps += [{"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+              for regex in NESTED_CLASSES]
     return steps + [files.sequence("pretokenizers", *pair) for pair in (
         (SPLIT, METASPACE), (SPLIT, first), (steps[3], METASPACE), (steps[2], steps[4]))]
 
