@@ -108,12 +108,17 @@ void BpeModel::index_words(const Vocabulary& vocabulary) {
 
 Status BpeModel::add_merges(const Vocabulary& vocabulary, const std::vector<MergeRule>& merges) {
   slots_.assign(std::bit_ceil(merges.size() * 2 + 16), Slot{});
-  separable_at_marks_ =
-      !options_.byte_level && !options_.ignore_merges && words_.find(kWordMark).has_value();
+  separable_at_marks_ = !options_.byte_level && !options_.ignore_merges && !options_.affixes() &&
+                        words_.find(kWordMark).has_value();
   std::string joined;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const MergeRule& rule = merges[rank];
-    joined.assign(rule.left).append(rule.right);
+    const std::size_t prefix = options_.prefix.size();
+    if (rule.right.size() < prefix) {
+      return corrupt("model.merges[" + std::to_string(rank) +
+                     "]: the second token is shorter than model.continuing_subword_prefix");
+    }
+    joined.assign(rule.left).append(rule.right.substr(prefix));
     const auto left = vocabulary.find(rule.left);
     const auto right = vocabulary.find(rule.right);
     const auto result = vocabulary.find(joined);
@@ -161,7 +166,7 @@ void BpeModel::encode_word(std::string_view word, MergeScratch& scratch,
     return merge_of(left.id, right.id);
   });
   for (const Symbol& symbol : scratch.symbols) ids.push_back(symbol.id);
-  if (whole) {
+  if (whole && !options_.affixes()) {
     const bool same = scratch.symbols.size() == 1 && scratch.symbols[0].id == *whole;
     memo_.set(*whole, same ? WholeWordMemo::State::kWhole : WholeWordMemo::State::kSplit);
   }
@@ -172,16 +177,22 @@ void BpeModel::encode_word(std::string_view word, MergeScratch& scratch,
 void BpeModel::split_to_symbols(std::string_view word, std::vector<Symbol>& symbols) const {
   symbols.clear();
   std::size_t unknown_size = 0;
+  std::string buffer;
   const auto end_unknown = [&] {
     if (unknown_size > 0) push_symbol(symbols, *options_.unknown, std::exchange(unknown_size, 0));
   };
   for (std::size_t at = 0; at < word.size();) {
     const auto first = static_cast<unsigned char>(word[at]);
     const std::size_t size = options_.byte_level ? 1 : utf8_length(first);
-    const std::string_view character = word.substr(at, size);
+    std::string_view character = word.substr(at, size);
     at += size;
-    TokenId id = size == 1 ? byte_ids_[first] : -1;
-    if (size > 1) id = words_.find(character).value_or(-1);
+    TokenId id = -1;
+    if (options_.affixes()) {
+      character = with_affixes(character, at == size, at == word.size(), buffer);
+      id = words_.find(character).value_or(-1);
+    } else {
+      id = size == 1 ? byte_ids_[first] : words_.find(character).value_or(-1);
+    }
     if (id >= 0) {
       end_unknown();
       push_symbol(symbols, id, size);
@@ -191,6 +202,13 @@ void BpeModel::split_to_symbols(std::string_view word, std::vector<Symbol>& symb
     }
   }
   end_unknown();
+}
+
+std::string_view BpeModel::with_affixes(std::string_view character, bool first, bool last,
+                                        std::string& buffer) const {
+  buffer.assign(first ? "" : options_.prefix).append(character);
+  if (last) buffer.append(options_.suffix);
+  return buffer;
 }
 
 bool BpeModel::add_fallback(std::string_view character, std::vector<Symbol>& symbols) const {

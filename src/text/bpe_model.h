@@ -36,6 +36,9 @@ struct BpeOptions {
   bool byte_fallback = false;  // a character without a token becomes its "<0xHH>" tokens
   bool fuse_unknown = false;   // adjacent unknown characters become one unknown token
   std::optional<TokenId> unknown;
+  std::string prefix = {};  // of tokens that do not start a word
+  std::string suffix = {};  // of tokens that end one
+  bool affixes() const { return !prefix.empty() || !suffix.empty(); }
 };
 
 // Which tokens the merges give back whole when the word is just that token: a memo that spares most
@@ -82,12 +85,15 @@ class BpeModel {
            static_cast<std::uint32_t>(right);
   }
 
-  BpeModel(BpeOptions options, std::size_t ids) : options_(options), memo_(ids) {}
+  BpeModel(BpeOptions options, std::size_t ids) : options_(std::move(options)), memo_(ids) {}
   void index_words(const Vocabulary& vocabulary);
   Status add_merges(const Vocabulary& vocabulary, const std::vector<MergeRule>& merges);
   Slot& slot_for(std::uint64_t pair);
   Merge merge_of(TokenId left, TokenId right) const;
   void split_to_symbols(std::string_view word, std::vector<Symbol>& symbols) const;
+  // The character as the vocabulary has it where it stands in the word.
+  std::string_view with_affixes(std::string_view character, bool first, bool last,
+                                std::string& buffer) const;
   bool add_fallback(std::string_view character, std::vector<Symbol>& symbols) const;
 
   BpeOptions options_;

@@ -81,7 +81,7 @@ void apply_behavior(Behavior behavior, std::vector<Span>& spans) {
 
 class Splitter {
  public:
-  explicit Splitter(Words& words) : words_(words) {}
+  explicit Splitter(Words& words) : words_(words), begin_(words.pieces.front().data()) {}
 
   Status run(const PreTokenizer::Split& step) {
     for (const std::string_view piece : words_.pieces) {
@@ -112,6 +112,10 @@ class Splitter {
 
   void run(const PreTokenizer::Metaspace& step, bool first) {
     using Prepend = PreTokenizer::Metaspace::Prepend;
+    // A step before may have taken white space off the start.
+    if (words_.storage.empty() && !words_.pieces.empty()) {
+      first = first && words_.pieces.front().data() == begin_;
+    }
     for (const std::string_view piece : words_.pieces) {
       std::string& marked = words_.storage.emplace_back();
       for (const char c : piece) c == ' ' ? marked.append(step.mark) : marked.append(1, c);
@@ -155,6 +159,7 @@ class Splitter {
   }
 
   Words& words_;
+  const char* begin_;  // of the text
   std::vector<std::string_view> next_;
   std::vector<Range> matches_;
   std::vector<Span> spans_;

@@ -1,6 +1,7 @@
 // Oniguruma's expressions rewritten for PCRE2: see pretokenize_pattern.h.
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "text/pretokenize_pattern.h"
 
@@ -41,9 +42,71 @@ class Rewriter {
   }
 
   Status open_class() {
+    if (is_nested()) {
+      CAUSEWAY_ASSIGN(const std::string atom, nested_class(0));
+      out_.append(atom);
+      return {};
+    }
     in_class_ = true;
     copy(next_is("[^") ? 2 : 1);
     if (next_is("]")) return refuse("']' first in a class");
+    return {};
+  }
+
+  // The class that starts here has one inside or an intersection.
+  bool is_nested() const {
+    for (std::size_t i = at_ + 1; i < in_.size() && in_[i] != ']'; ++i) {
+      if (in_[i] == '[' || in_.substr(i).starts_with("&&")) return true;
+      if (in_[i] == '\\') ++i;
+    }
+    return false;
+  }
+
+  // PCRE2 has flat classes only. A union becomes alternatives, an intersection looks ahead with all
+  // of its operands but the last, and what is negated must not be ahead of any character:
+  //   [a-z&&[^aeiou]] -> (?:(?=[a-z])(?:(?!(?:[aeiou]))\p{Any}))
+  Result<std::string> nested_class(int depth) {
+    constexpr int kDepthMax = 16;
+    if (depth > kDepthMax) return refuse("a class 16 classes deep");
+    // What a negated class is when letters fold the two engines decide differently.
+    if (in_.find("(?i") != std::string_view::npos) return refuse("a class inside a class and (?i)");
+    const bool negated = in_.substr(at_ + 1).starts_with("^");
+    at_ += negated ? 2 : 1;
+    if (next_is("]")) return refuse("']' first in a class");
+    std::string ahead;  // the operands before the last
+    std::string members;
+    for (;;) {
+      CAUSEWAY_TRY(class_member(depth, members));
+      const bool more = next_is("&&");
+      if (at_ >= in_.size()) return refuse("'[' without ']'");
+      if (!more && !next_is("]")) continue;
+      if (members.empty()) return refuse("an intersection with nothing");
+      at_ += more ? 2 : 1;
+      if (!more) break;
+      if (next_is("]")) return refuse("an intersection with nothing");
+      ahead.append("(?=" + std::exchange(members, {}) + ")");
+    }
+    const std::string all = "(?:" + ahead + "(?:" + members + "))";
+    return negated ? "(?:(?!" + all + ")\\p{Any})" : all;
+  }
+
+  // Appends an alternative: a class inside, or what stands flat up to the next one.
+  Status class_member(int depth, std::string& members) {
+    if (next_is("&&") || next_is("]")) return {};
+    std::string member;
+    if (next_is("[") && !next_is("[:")) {
+      CAUSEWAY_ASSIGN(member, nested_class(depth + 1));
+    } else {
+      const std::string before = std::exchange(out_, next_is("^") ? "[\\" : "[");
+      in_class_ = true;
+      while (at_ < in_.size() && !next_is("]") && !next_is("&&") &&
+             (!next_is("[") || next_is("[:"))) {
+        CAUSEWAY_TRY(class_item());
+      }
+      in_class_ = false;
+      member = std::exchange(out_, before) + "]";
+    }
+    members.append(members.empty() ? "" : "|").append(member);
     return {};
   }
 

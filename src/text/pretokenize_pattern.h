@@ -2,8 +2,9 @@
 //
 // The expressions are written for Oniguruma (Ruby syntax) and run by PCRE2. Where the two differ,
 // the expression is rewritten to mean what Oniguruma means, or refused: `\s` becomes White_Space,
-// `\w` its Unicode definition, `\p{Han}` the script and not its extensions; `\h`, `\b`, `&&`,
-// inline flags other than `i` and what else is unequal are kUnsupported.
+// `\w` its Unicode definition, `\p{Han}` the script and not its extensions, `[a-z&&[^b]]` a class
+// behind a look ahead; `\h`, `\b`, inline flags other than `i` and what else is unequal are
+// kUnsupported.
 #pragma once
 
 #include <cstdint>

@@ -110,12 +110,44 @@ TEST(Pattern, ReadsWordsAsOnigurumaDoes) {
 }
 
 TEST(Pattern, RefusesWhatPcreReadsOtherwise) {
-  for (const std::string expression :
-       {"\\h",    "\\b",     "\\R",      "\\X",    "\\K",      "\\G",         "\\C",
-        "\\Q",    "(?x:a)",  "(?m)",     "(*UTF)", "a(*FAIL)", "[[:alpha:]]", "[a[b]]",
-        "[a&&b]", "a{1,2}+", "\\p{Foo}", "\\p{L",  "\\pL",     "(?P<n>a)",    "(?R)",
-        "(?C1)",  "\\u12",   "[]a]",     "(",      ")",        "[",           "a**",
-        "\\",     "[\\W]",   "\\0",      "\\g<1>", "\\k<a>",   "(?<!a+)"}) {
+  for (const std::string expression : {"\\h",
+                                       "\\b",
+                                       "\\R",
+                                       "\\X",
+                                       "\\K",
+                                       "\\G",
+                                       "\\C",
+                                       "\\Q",
+                                       "(?x:a)",
+                                       "(?m)",
+                                       "(*UTF)",
+                                       "a(*FAIL)",
+                                       "[[:alpha:]]",
+                                       "[a[b]&&]",
+                                       "[a&&]",
+                                       "(?i)[a[b]]",
+                                       "[a[b]",
+                                       "[&&a]",
+                                       "[a[[:alpha:]]]",
+                                       "a{1,2}+",
+                                       "\\p{Foo}",
+                                       "\\p{L",
+                                       "\\pL",
+                                       "(?P<n>a)",
+                                       "(?R)",
+                                       "(?C1)",
+                                       "\\u12",
+                                       "[]a]",
+                                       "(",
+                                       ")",
+                                       "[",
+                                       "a**",
+                                       "\\",
+                                       "[\\W]",
+                                       "\\0",
+                                       "\\g<1>",
+                                       "\\k<a>",
+                                       "(?<!a+)"}) {
     const auto pattern = Pattern::regex(expression);
     ASSERT_FALSE(pattern.ok()) << expression;
     EXPECT_EQ(pattern.error().code, ErrorCode::kUnsupported) << expression;
@@ -123,6 +155,19 @@ TEST(Pattern, RefusesWhatPcreReadsOtherwise) {
   }
   EXPECT_FALSE(Pattern::regex(std::string(100'000, '(')).ok());
   EXPECT_FALSE(Pattern::regex(std::string(1000, '(') + std::string(1000, ')')).ok());
+}
+
+TEST(Pattern, ReadsClassesWithinClasses) {
+  const auto words = [](const char* expression) {
+    return split(splitter(expression, Behavior::kRemoved), "abc-xyz");
+  };
+  EXPECT_THAT(words("[a-z&&[^aeiou]]"), ElementsAre("a", "-"));
+  EXPECT_THAT(words("[^a-z&&[^aeiou]]+"), ElementsAre("bc", "xyz"));
+  EXPECT_THAT(words("[[a-c][yz]]+"), ElementsAre("-x"));
+  EXPECT_THAT(words("[[a]^b]+"), ElementsAre("c-xyz"));
+  EXPECT_THAT(words("[x[b]-z]+"), ElementsAre("a", "c", "y"));
+  EXPECT_THAT(words("[a-y&&b-z&&[^cx]]+"), ElementsAre("a", "c-x", "z"));
+  EXPECT_FALSE(Pattern::regex(std::string(1000, '[') + "a" + std::string(1000, ']')).ok());
 }
 
 TEST(Pattern, CatastrophicBacktrackingIsAnError) {

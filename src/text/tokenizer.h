@@ -1,12 +1,12 @@
 // Text to token ids and back, equal to what the model was trained with.
 //
-//   text -> added tokens split off -> normalised -> split into words -> byte-pair merges -> ids
+//   text -> added tokens split off -> normalised -> split into words -> the model -> ids
 //   ids  -> bytes of each token -> Detokenizer (detokenizer.h) -> complete UTF-8
 //
-// Two kinds are read: `tokenizer.json` (byte-level BPE, and BPE with byte fallback) and
-// SentencePiece BPE from `tokenizer.model`. What a file asks for and this code cannot do is an
-// error kUnsupported that names the component, never a silent difference. Unicode is version 14,
-// that of PCRE2 10.42 and utf8proc: characters assigned later count as unassigned.
+// Two kinds are read: `tokenizer.json` (BPE, Unigram, WordPiece, WordLevel) and SentencePiece BPE
+// from `tokenizer.model`. What a file asks for and this code cannot do is an error kUnsupported
+// that names the component, never a silent difference. Unicode is version 14, that of PCRE2 10.42
+// and utf8proc: characters assigned later count as unassigned.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/characters.h"
 #include "text/utf8.h"
 
 namespace causeway::text {
@@ -26,42 +27,10 @@ bool is_word_character(char32_t code) {
   }
 }
 
-// The Unicode property White_Space.
-bool is_white_space(char32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
-         code == 0x202F || code == 0x205F || code == 0x3000;
-}
-
-// The character that ends before `end`; `end` > 0.
-Utf8Unit last_unit(std::string_view text, std::size_t end) {
-  std::size_t at = end - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-  return first_unit(text.substr(at, end - at));
-}
-
 // Neither neighbour of [begin, end) continues a word.
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   if (begin > 0 && is_word_character(last_unit(text, begin).code)) return false;
   return end == text.size() || !is_word_character(first_unit(text.substr(end, 4)).code);
-}
-
-std::size_t white_space_begin(std::string_view text, std::size_t end, std::size_t at_least) {
-  while (end > at_least) {
-    const Utf8Unit unit = last_unit(text, end);
-    if (!is_white_space(unit.code)) break;
-    end -= unit.size;
-  }
-  return end;
-}
-
-std::size_t white_space_end(std::string_view text, std::size_t begin) {
-  while (begin < text.size()) {
-    const Utf8Unit unit = first_unit(text.substr(begin, 4));
-    if (!is_white_space(unit.code)) break;
-    begin += unit.size;
-  }
-  return begin;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // tokenizer.json: the file into its parts, and encoding with them.
-#include "text/bpe_model.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_json_fields.h"
+#include "text/tokenizer_json_model.h"
 #include "text/tokenizer_pipeline.h"
 
 namespace causeway::text {
@@ -10,7 +10,6 @@ namespace {
 using json::Element;
 
 constexpr std::size_t kDecodedBytesMax = std::size_t{1} << 30;
-constexpr std::size_t kContentBytesMax = std::size_t{16} << 10;
 
 struct Parts {
   TokenTable table;
@@ -23,7 +22,7 @@ struct Parts {
 
 class JsonTokenizer final : public TableTokenizer {
  public:
-  JsonTokenizer(Parts parts, BpeModel model)
+  JsonTokenizer(Parts parts, JsonModel model)
       : TableTokenizer(std::move(parts.table), std::move(parts.raw_added)),
         normalized_added_(std::move(parts.normalized_added)),
         normalizer_(std::move(parts.normalizer)),
@@ -34,7 +33,7 @@ class JsonTokenizer final : public TableTokenizer {
   std::string token_bytes_at_start(TokenId id) const override {
     const std::string_view bytes = table().bytes(id);
     const std::string_view content = table().contents().content(id);
-    if (!decoder_.metaspace || bytes == content) return std::string(bytes);
+    if (!decoder_.joins() && (!decoder_.metaspace || bytes == content)) return std::string(bytes);
     // It was decoded when the file was loaded, and the marks only make it shorter.
     auto first = decoder_.decode(content, true);
     return first.ok() ? std::move(first->bytes) : std::string(bytes);
@@ -63,108 +62,42 @@ class JsonTokenizer final : public TableTokenizer {
   Status encode_stretch(std::string_view text, bool first, Scratch& scratch, Words& words,
                         std::vector<TokenId>& ids) const {
     CAUSEWAY_TRY(pre_tokenizer_.split(text, first, words));
-    for (std::string_view word : words.pieces) {
-      // A long text without a pre-tokenizer is cut where merges never join: the same ids, sooner.
-      while (model_.separable_at_marks() && !word.empty()) {
-        const std::size_t end = end_of_marked_word(word);
-        model_.encode_word(word.substr(0, end), scratch.merge, ids);
-        word.remove_prefix(end);
+    if (const auto* bpe = std::get_if<BpeModel>(&model_)) {
+      encode_words(*bpe, words, scratch, ids);
+      return {};
+    }
+    UnigramScratch unigram;
+    for (const std::string_view word : words.pieces) {
+      if (const auto* model = std::get_if<UnigramModel>(&model_)) {
+        CAUSEWAY_TRY(model->encode_word(word, unigram, ids));
+      } else if (const auto* level = std::get_if<WordLevelModel>(&model_)) {
+        CAUSEWAY_TRY(level->encode_word(word, ids));
+      } else {
+        CAUSEWAY_TRY(std::get<WordPieceModel>(model_).encode_word(word, ids));
       }
-      if (!word.empty()) model_.encode_word(word, scratch.merge, ids);
     }
     return {};
+  }
+
+  static void encode_words(const BpeModel& model, const Words& words, Scratch& scratch,
+                           std::vector<TokenId>& ids) {
+    for (std::string_view word : words.pieces) {
+      // A long text without a pre-tokenizer is cut where merges never join: the same ids, sooner.
+      while (model.separable_at_marks() && !word.empty()) {
+        const std::size_t end = end_of_marked_word(word);
+        model.encode_word(word.substr(0, end), scratch.merge, ids);
+        word.remove_prefix(end);
+      }
+      if (!word.empty()) model.encode_word(word, scratch.merge, ids);
+    }
   }
 
   AddedTokenMatcher normalized_added_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   ContentDecoder decoder_;
-  BpeModel model_;
+  JsonModel model_;
 };
-
-// A merge is "left right" or ["left", "right"].
-Result<BpeModel::MergeRule> read_merge(Element value, std::size_t index) {
-  const std::string where = "model.merges[" + std::to_string(index) + "]";
-  BpeModel::MergeRule rule;
-  std::string_view joined;
-  if (value.get(joined) == simdjson::SUCCESS) {
-    const std::size_t space = joined.find(' ');
-    if (space == std::string_view::npos || joined.find(' ', space + 1) != std::string_view::npos) {
-      return corrupt(where + " is not two tokens with one space between them");
-    }
-    rule = {joined.substr(0, space), joined.substr(space + 1)};
-  } else {
-    simdjson::dom::array pair;
-    if (value.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
-        pair.at(0).get(rule.left) != simdjson::SUCCESS ||
-        pair.at(1).get(rule.right) != simdjson::SUCCESS) {
-      return corrupt(where + " is neither a string nor a pair of strings");
-    }
-  }
-  if (rule.left.empty() || rule.right.empty()) return corrupt(where + " has an empty token");
-  return rule;
-}
-
-Result<std::vector<BpeModel::MergeRule>> read_merges(Element model) {
-  CAUSEWAY_ASSIGN(const auto list, json::get_array(model, "merges", "model"));
-  std::vector<BpeModel::MergeRule> merges;
-  for (const Element value : list) {
-    CAUSEWAY_ASSIGN(const auto rule, read_merge(value, merges.size()));
-    merges.push_back(rule);
-  }
-  return merges;
-}
-
-Result<Vocabulary> read_vocabulary(Element model) {
-  CAUSEWAY_ASSIGN(const auto object, json::get_object(model, "vocab", "model"));
-  Vocabulary vocabulary;
-  std::size_t bytes = 0;
-  for (const auto& [content, value] : object) bytes += content.size();
-  vocabulary.reserve(object.size(), bytes);
-  for (const auto& [content, value] : object) {
-    const auto where = [&, name = content] { return "model.vocab['" + std::string(name) + "']"; };
-    if (content.size() > kContentBytesMax) {
-      return unsupported("model.vocab: a token of " + std::to_string(content.size()) + " bytes");
-    }
-    std::int64_t id = 0;
-    if (value.get(id) != simdjson::SUCCESS || id < 0 || id >= kVocabularyIdsMax) {
-      return json::token_id(value, where()).error();
-    }
-    if (!vocabulary.add(static_cast<TokenId>(id), content)) {
-      return corrupt(where() + ": the token or its id " + std::to_string(id) + " occurs twice");
-    }
-  }
-  return vocabulary;
-}
-
-Status refuse_unsupported_model(Element model) {
-  CAUSEWAY_ASSIGN(const auto type, json::get_string(model, "type", "BPE", "model"));
-  if (type != "BPE") return unsupported("model: '" + std::string(type) + "' is not supported");
-  double dropout = 0;
-  const auto value = json::member(model, "dropout");
-  if (value && (value->get(dropout) != simdjson::SUCCESS || dropout != 0)) {
-    return unsupported("model.dropout is not supported");
-  }
-  for (const std::string_view name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    CAUSEWAY_ASSIGN(const auto affix, json::get_string(model, name, "", "model"));
-    if (!affix.empty()) return unsupported("model." + std::string(name) + " is not supported");
-  }
-  return {};
-}
-
-Result<BpeOptions> read_options(Element model, const Vocabulary& vocabulary) {
-  BpeOptions options;
-  CAUSEWAY_ASSIGN(options.ignore_merges, json::get_bool(model, "ignore_merges", false, "model"));
-  CAUSEWAY_ASSIGN(options.byte_fallback, json::get_bool(model, "byte_fallback", false, "model"));
-  CAUSEWAY_ASSIGN(options.fuse_unknown, json::get_bool(model, "fuse_unk", false, "model"));
-  CAUSEWAY_ASSIGN(const auto unknown, json::get_string(model, "unk_token", "", "model"));
-  if (unknown.empty()) return options;
-  options.unknown = vocabulary.find(unknown);
-  if (!options.unknown) {
-    return corrupt("model.unk_token '" + std::string(unknown) + "' is not in model.vocab");
-  }
-  return options;
-}
 
 Result<std::vector<AddedToken>> read_added_tokens(Element root) {
   std::vector<AddedToken> tokens;
@@ -219,7 +152,7 @@ Status fill_table(const Vocabulary& vocabulary, const std::vector<AddedToken>& a
     if (!vocabulary.contains(id)) continue;
     const std::string_view content = vocabulary.content(id);
     ContentDecoder::Decoded decoded{std::string(content), false};
-    if (!verbatim[static_cast<std::size_t>(i)]) {
+    if (decoder.joins() || !verbatim[static_cast<std::size_t>(i)]) {
       CAUSEWAY_ASSIGN(decoded, decoder.decode(content));
     }
     decoded_bytes += decoded.bytes.size();
@@ -228,7 +161,12 @@ Status fill_table(const Vocabulary& vocabulary, const std::vector<AddedToken>& a
     if (decoded.is_byte) table.set_byte(id);
   }
   for (const AddedToken& token : added) {
-    if (!vocabulary.contains(token.id) && !table.add(token.id, token.content, token.content)) {
+    std::string bytes = token.content;
+    if (decoder.joins()) {
+      CAUSEWAY_ASSIGN(auto decoded, decoder.decode(token.content));
+      bytes = std::move(decoded.bytes);
+    }
+    if (!vocabulary.contains(token.id) && !table.add(token.id, token.content, bytes)) {
       return corrupt("added_tokens: '" + token.content + "' or its id " + std::to_string(token.id) +
                      " occurs twice");
     }
@@ -256,17 +194,14 @@ Result<std::unique_ptr<Tokenizer>> build(Element root, const TokenizerConfig& co
   if (!root.is_object()) return corrupt("not an object");
   const auto model = json::member(root, "model");
   if (!model) return corrupt("model is missing");
-  CAUSEWAY_TRY(refuse_unsupported_model(*model));
+  CAUSEWAY_ASSIGN(const std::string_view type, model_type(*model));
   Parts parts;
   bool byte_level = false;
   CAUSEWAY_ASSIGN(parts.normalizer, read_normalizer(root));
   CAUSEWAY_ASSIGN(parts.pre_tokenizer, read_pre_tokenizer(root, byte_level));
-  CAUSEWAY_ASSIGN(const ContentDecoder decoder, read_decoder(root, byte_level));
-  CAUSEWAY_ASSIGN(const Vocabulary vocabulary, read_vocabulary(*model));
-  CAUSEWAY_ASSIGN(BpeOptions options, read_options(*model, vocabulary));
-  options.byte_level = byte_level;
-  CAUSEWAY_ASSIGN(const auto merges, read_merges(*model));
-  CAUSEWAY_ASSIGN(BpeModel bpe, BpeModel::build(vocabulary, merges, options));
+  CAUSEWAY_ASSIGN(const ContentDecoder decoder, read_decoder(root, byte_level, type != "BPE"));
+  CAUSEWAY_ASSIGN(ReadModel read, read_model(*model, byte_level));
+  const Vocabulary& vocabulary = read.vocabulary;
   CAUSEWAY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(root));
   CAUSEWAY_TRY(append_configured(config, vocabulary, added));
   TokenTable& table = parts.table;
@@ -281,7 +216,7 @@ Result<std::unique_ptr<Tokenizer>> build(Element root, const TokenizerConfig& co
   CAUSEWAY_TRY(apply_names(config, table));
   parts.decoder = decoder;
   return std::unique_ptr<Tokenizer>(
-      std::make_unique<JsonTokenizer>(std::move(parts), std::move(bpe)));
+      std::make_unique<JsonTokenizer>(std::move(parts), std::move(read.model)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <thread>
 
 #include "base/random.h"
@@ -428,11 +429,26 @@ struct Change {
   const char* message;
 };
 
+void expect_errors(std::span<const Change> changes) {
+  for (const Change& change : changes) {
+    Json file = byte_level_file();
+    // The value goes in as text: some are no JSON that a library would write.
+    file[Json::json_pointer(change.path)] = "@@";
+    std::string text = file.dump();
+    text.replace(text.find("\"@@\""), 4, change.value);
+    const Error error = error_of(text);
+    EXPECT_EQ(error.code, change.code) << change.path << " = " << change.value;
+    EXPECT_THAT(error.message, HasSubstr(change.message)) << change.path;
+    EXPECT_THAT(error.message, HasSubstr("tokenizer.json")) << change.path;
+  }
+}
+
 TEST(Hostile, WrongFieldsAreNamed) {
   constexpr auto kBad = ErrorCode::kCorrupt, kNo = ErrorCode::kUnsupported;
   const Change changes[] = {
       {"/model", "7", kBad, "model"},
-      {"/model/type", "\"Unigram\"", kNo, "'Unigram'"},
+      {"/model/type", "\"Unigrams\"", kNo, "'Unigrams'"},
+      {"/model/type", "\"Unigram\"", kNo, "'Unigram' after ByteLevel"},
       {"/model/type", "1", kBad, "model.type"},
       {"/model/dropout", "0.1", kNo, "dropout"},
       {"/model/vocab", "[]", kBad, "model.vocab"},
@@ -452,7 +468,7 @@ TEST(Hostile, WrongFieldsAreNamed) {
       {"/model/merges", "[\"a b\"]", kBad, "'ab' is not in"},
       {"/model/unk_token", "\"nope\"", kBad, "unk_token"},
       {"/model/byte_fallback", "1", kBad, "byte_fallback"},
-      {"/model/end_of_word_suffix", "\"</w>\"", kNo, "end_of_word_suffix"},
+      {"/model/end_of_word_suffix", "\"é\"", kNo, "end_of_word_suffix"},
       {"/added_tokens", "{}", kBad, "added_tokens"},
       {"/added_tokens", "[1]", kBad, "added_tokens[0]"},
       {"/added_tokens", "[{\"content\": \"x\"}]", kBad, "added_tokens[0].id"},
@@ -462,10 +478,19 @@ TEST(Hostile, WrongFieldsAreNamed) {
       {"/added_tokens",
        "[{\"id\": 300, \"content\": \"<x>\"}, {\"id\": 300, \"content\": \"<y>\"}]", kBad, "'<y>'"},
       {"/added_tokens", "[{\"id\": 300, \"content\": \"<x>\", \"lstrip\": 1}]", kBad, "lstrip"},
-      {"/normalizer", "{\"type\": \"NFKC\"}", kNo, "'NFKC'"},
+  };
+  expect_errors(changes);
+}
+
+TEST(Hostile, WrongStagesAreNamed) {
+  constexpr auto kBad = ErrorCode::kCorrupt, kNo = ErrorCode::kUnsupported;
+  const Change changes[] = {
+      {"/normalizer", "{\"type\": \"Nmt\"}", kNo, "'Nmt'"},
+      {"/normalizer", "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"?\"}", kBad,
+       "base64"},
       {"/normalizer", "{}", kBad, "normalizer.type"},
       {"/normalizer", "{\"type\": \"Replace\", \"content\": \"\"}", kBad, "pattern"},
-      {"/pre_tokenizer", "{\"type\": \"Whitespace\"}", kNo, "'Whitespace'"},
+      {"/pre_tokenizer", "{\"type\": \"UnicodeScripts\"}", kNo, "'UnicodeScripts'"},
       {"/pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}}", kNo, "regular"},
       {"/pre_tokenizer",
        "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Eaten\"}", kNo,
@@ -475,8 +500,8 @@ TEST(Hostile, WrongFieldsAreNamed) {
        "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, "
        "{\"type\": \"ByteLevel\"}]}",
        kNo, "after ByteLevel"},
-      {"/decoder", "{\"type\": \"WordPiece\"}", kNo, "'WordPiece'"},
-      {"/post_processor", "{\"type\": \"BertProcessing\"}", kNo, "'BertProcessing'"},
+      {"/decoder", "{\"type\": \"CTC\"}", kNo, "'CTC'"},
+      {"/post_processor", "{\"type\": \"BertProcessing\"}", kBad, "BertProcessing.cls"},
       {"/post_processor", "{\"type\": \"TemplateProcessing\"}", kBad, "single"},
       {"/post_processor",
        "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<x>\"}}]}",
@@ -486,17 +511,7 @@ TEST(Hostile, WrongFieldsAreNamed) {
        "\"special_tokens\": {\"<x>\": {\"ids\": [999]}}}",
        kBad, "999"},
   };
-  for (const Change& change : changes) {
-    Json file = byte_level_file();
-    // The value goes in as text: some are no JSON that a library would write.
-    file[Json::json_pointer(change.path)] = "@@";
-    std::string text = file.dump();
-    text.replace(text.find("\"@@\""), 4, change.value);
-    const Error error = error_of(text);
-    EXPECT_EQ(error.code, change.code) << change.path << " = " << change.value;
-    EXPECT_THAT(error.message, HasSubstr(change.message)) << change.path;
-    EXPECT_THAT(error.message, HasSubstr("tokenizer.json")) << change.path;
-  }
+  expect_errors(changes);
 }
 
 TEST(Hostile, WrongConfigurationIsNamed) {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "text/characters.h"
 #include "text/utf8.h"
 
 namespace causeway::text {
@@ -65,26 +66,9 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
   }
 }
 
-void compose_slowly(std::string_view text, std::string& out) {
-  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  std::vector<utf8proc_int32_t> codes;
-  while (!text.empty()) {
-    const Utf8Unit unit = first_unit(text);
-    utf8proc_int32_t parts[8];  // canonical decompositions have 4 at most
-    int boundary = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(unit.code), parts,
-                                               std::size(parts), kOptions, &boundary);
-    if (count > 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts))) {
-      codes.insert(codes.end(), parts, parts + count);
-    } else {
-      codes.push_back(static_cast<utf8proc_int32_t>(unit.code));
-    }
-    text.remove_prefix(unit.size);
-  }
-  order_marks(codes);
-  const auto length =
-      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), kOptions);
-  for (utf8proc_ssize_t i = 0; i < length; ++i) append_utf8(static_cast<char32_t>(codes[i]), out);
+Error too_long(std::size_t bytes_max) {
+  return exhausted("the tokenizer's normalizer makes the text longer than " +
+                   std::to_string(bytes_max) + " bytes");
 }
 
 Status replace_all(const Normalizer::Replace& step, std::string_view text, std::size_t bytes_max,
@@ -97,8 +81,7 @@ Status replace_all(const Normalizer::Replace& step, std::string_view text, std::
     out.append(text.substr(done, match.begin - done)).append(step.content);
     done = match.end;
     if (out.size() > bytes_max) {
-      return exhausted("the tokenizer's normalizer makes the text longer than " +
-                       std::to_string(bytes_max) + " bytes");
+      return too_long(bytes_max);
     }
   }
   out.append(text.substr(done));
@@ -106,6 +89,30 @@ Status replace_all(const Normalizer::Replace& step, std::string_view text, std::
 }
 
 }  // namespace
+
+void append_normal_form(std::string_view text, bool compatible, bool compose, std::string& out) {
+  const auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+      (compatible ? UTF8PROC_COMPAT : 0));
+  std::vector<utf8proc_int32_t> codes;
+  while (!text.empty()) {
+    const Utf8Unit unit = first_unit(text);
+    utf8proc_int32_t parts[32];  // the longest decomposition has 18
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(unit.code), parts,
+                                               std::size(parts), options, &boundary);
+    if (count > 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts))) {
+      codes.insert(codes.end(), parts, parts + count);
+    } else {
+      codes.push_back(static_cast<utf8proc_int32_t>(unit.code));
+    }
+    text.remove_prefix(unit.size);
+  }
+  order_marks(codes);
+  auto length = static_cast<utf8proc_ssize_t>(codes.size());
+  if (compose) length = utf8proc_normalize_utf32(codes.data(), length, options);
+  for (utf8proc_ssize_t i = 0; i < length; ++i) append_utf8(static_cast<char32_t>(codes[i]), out);
+}
 
 bool compose_nfc(std::string_view text, std::string& out) {
   std::size_t done = 0;   // text before it is in `out`
@@ -120,7 +127,7 @@ bool compose_nfc(std::string_view text, std::string& out) {
     if (unit.code < 0x300 || is_inert(unit.code)) {
       if (slow) {
         out.append(text.substr(done, start - done));
-        compose_slowly(text.substr(start, at - start), out);
+        append_normal_form(text.substr(start, at - start), false, true, out);
         done = at;
         slow = false;
       }
@@ -132,7 +139,7 @@ bool compose_nfc(std::string_view text, std::string& out) {
   }
   if (slow) {
     out.append(text.substr(done, start - done));
-    compose_slowly(text.substr(start), out);
+    append_normal_form(text.substr(start), false, true, out);
     done = text.size();
   }
   if (done == 0) return false;
@@ -140,18 +147,79 @@ bool compose_nfc(std::string_view text, std::string& out) {
   return out != text;
 }
 
+namespace {
+
+// Each sets `out`, which is empty before, to `text` after the step. What can grow beyond
+// `bytes_max` stops there.
+Status run(Normalizer::Nfc, std::string_view text, std::size_t, std::string& out) {
+  if (!compose_nfc(text, out)) out.assign(text);
+  return {};
+}
+
+Status run(Normalizer::Form step, std::string_view text, std::size_t, std::string& out) {
+  append_normal_form(text, step.compatible, step.compose, out);
+  return {};
+}
+
+Status run(Normalizer::StripAccents, std::string_view text, std::size_t, std::string& out) {
+  append_without_marks(text, MarkKind::kAny, out);
+  return {};
+}
+
+Status run(Normalizer::Lowercase, std::string_view text, std::size_t, std::string& out) {
+  append_lowercase(text, out);
+  return {};
+}
+
+Status run(Normalizer::Bert step, std::string_view text, std::size_t, std::string& out) {
+  append_bert_cleaned(text, step.clean_text, step.chinese, out);
+  if (step.strip_accents) {
+    const std::string cleaned = std::exchange(out, {});
+    std::string decomposed;
+    append_normal_form(cleaned, false, false, decomposed);
+    append_without_marks(decomposed, MarkKind::kNonSpacing, out);
+  }
+  if (step.lowercase) {
+    const std::string before = std::exchange(out, {});
+    append_lowercase(before, out);
+  }
+  return {};
+}
+
+Status run(Normalizer::Strip step, std::string_view text, std::size_t, std::string& out) {
+  const std::size_t end = step.right ? white_space_begin(text, text.size(), 0) : text.size();
+  const std::size_t begin = step.left ? std::min(white_space_end(text, 0), end) : 0;
+  out.assign(text.substr(begin, end - begin));
+  return {};
+}
+
+Status run(const Normalizer::Prepend& step, std::string_view text, std::size_t, std::string& out) {
+  if (!text.empty()) out.assign(step.text).append(text);
+  return {};
+}
+
+Status run(const Normalizer::Replace& step, std::string_view text, std::size_t bytes_max,
+           std::string& out) {
+  return replace_all(step, text, bytes_max, out);
+}
+
+Status run(const Charsmap& step, std::string_view text, std::size_t bytes_max, std::string& out) {
+  step.apply(text, bytes_max, out);
+  return {};
+}
+
+}  // namespace
+
 Result<std::string_view> Normalizer::apply(std::string_view text, std::string& buffer) const {
   const std::size_t bytes_max = kGrowthAlways + kGrowthMax * text.size();
   std::string next;
   for (const Step& step : steps_) {
-    if (std::holds_alternative<Nfc>(step)) {
-      if (!compose_nfc(text, next)) continue;
-    } else if (const auto* prepend = std::get_if<Prepend>(&step)) {
-      if (text.empty()) continue;
-      next.assign(prepend->text).append(text);
-    } else {
-      CAUSEWAY_TRY(replace_all(std::get<Replace>(step), text, bytes_max, next));
-    }
+    if (std::holds_alternative<Nfc>(step) && !compose_nfc(text, next)) continue;
+    next.clear();
+    const Status done =
+        std::visit([&](const auto& s) { return run(s, text, bytes_max, next); }, step);
+    CAUSEWAY_TRY(done);
+    if (next.size() > bytes_max) return too_long(bytes_max);
     buffer.swap(next);
     text = buffer;
   }

@@ -1,4 +1,4 @@
-// The normaliser of a tokenizer.json: NFC, a prefix, replacements, one after another.
+// The normaliser of a tokenizer.json: Unicode forms, replacements and so on, one after another.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "text/charsmap.h"
 #include "text/pretokenize_pattern.h"
 
 namespace causeway::text {
@@ -15,10 +16,30 @@ namespace causeway::text {
 // but for sorting within each run of combining marks: hostile runs stay O(n log n).
 bool compose_nfc(std::string_view text, std::string& out);
 
+// Appends `text` (valid UTF-8) to `out` in the form: decomposed, marks in order, composed on
+// request.
+void append_normal_form(std::string_view text, bool compatible, bool compose, std::string& out);
+
 // Immutable.
 class Normalizer {
  public:
   struct Nfc {};
+  struct Form {               // NFD, NFKD, NFKC
+    bool compatible = false;  // the K
+    bool compose = false;
+  };
+  struct StripAccents {};  // marks go
+  struct Lowercase {};     // character by character
+  struct Bert {
+    bool clean_text = true;  // control characters go, white space becomes a space
+    bool chinese = true;     // a space on both sides of each Chinese character
+    bool strip_accents = true;
+    bool lowercase = true;
+  };
+  struct Strip {  // white space at the ends goes
+    bool left = true;
+    bool right = true;
+  };
   struct Prepend {
     std::string text;
   };
@@ -26,7 +47,8 @@ class Normalizer {
     Pattern pattern;
     std::string content;
   };
-  using Step = std::variant<Nfc, Prepend, Replace>;
+  using Step =
+      std::variant<Nfc, Form, StripAccents, Lowercase, Bert, Strip, Prepend, Replace, Charsmap>;
 
   template <typename S>
   void add(S step) {

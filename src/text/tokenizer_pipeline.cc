@@ -1,6 +1,7 @@
 #include "text/tokenizer_pipeline.h"
 
-#include "text/bpe_model.h"
+#include "text/tokenizer_steps.h"
+#include "text/utf8.h"
 
 namespace causeway::text {
 namespace {
@@ -9,31 +10,12 @@ using json::Element;
 
 constexpr std::string_view kGpt2Words =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-// Sequences nest no deeper in any file; the parser's depth limit bounds the recursion as well.
-constexpr std::size_t kStepsMax = 64;
-constexpr std::size_t kDecodedBytesMax = std::size_t{64} << 10;
-constexpr std::size_t kMarkBytesMax = 16;
-
-Error unknown_component(const std::string& where, std::string_view type) {
-  return unsupported(where + ": '" + std::string(type) + "' is not supported");
-}
-
-Result<std::string_view> type_of(Element step, const std::string& where) {
-  CAUSEWAY_ASSIGN(const std::string_view type, json::get_string(step, "type", "", where));
-  if (type.empty()) return corrupt(where + ".type is missing");
-  return type;
-}
-
-// Calls visit(step, type, where) for each step that is not a Sequence, in order.
-template <typename Visit>
-Status for_each_step(Element step, const char* list, const std::string& where, const Visit& visit) {
-  CAUSEWAY_ASSIGN(const std::string_view type, type_of(step, where));
-  if (type != "Sequence") return visit(step, type, where + "." + std::string(type));
-  CAUSEWAY_ASSIGN(const auto steps, json::get_array(step, list, where));
-  if (steps.size() > kStepsMax) return unsupported(where + ": a Sequence of more than 64 steps");
-  for (const Element inner : steps) CAUSEWAY_TRY(for_each_step(inner, list, where, visit));
-  return {};
-}
+constexpr std::string_view kWhiteSpace = "\\p{White_Space}";
+// Rust's: ASCII's symbols too.
+constexpr std::string_view kPunctuation = "[!-\\/:-@\\[-`{-~\\p{P}]";
+// Words as Rust's `\w` has them, which takes joiners.
+constexpr std::string_view kWordCharacters =
+    "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}]+";
 
 // {"String": "..."} or {"Regex": "..."}.
 Result<Pattern> read_pattern(Element step, const std::string& where) {
@@ -57,29 +39,6 @@ Result<PreTokenizer::Behavior> read_behavior(Element step, const std::string& wh
   if (name == "MergedWithNext") return Behavior::kMergedWithNext;
   if (name == "Contiguous") return Behavior::kContiguous;
   return unknown_component(where + ".behavior", name);
-}
-
-Result<PreTokenizer::Metaspace> read_metaspace(Element step, const std::string& where) {
-  using Prepend = PreTokenizer::Metaspace::Prepend;
-  PreTokenizer::Metaspace metaspace;
-  CAUSEWAY_ASSIGN(metaspace.mark, json::get_string(step, "replacement", kWordMark, where));
-  if (metaspace.mark.empty() || metaspace.mark.size() > kMarkBytesMax) {
-    return corrupt(where + ".replacement is empty or longer than 16 bytes");
-  }
-  CAUSEWAY_ASSIGN(metaspace.split, json::get_bool(step, "split", true, where));
-  CAUSEWAY_ASSIGN(const bool prefix, json::get_bool(step, "add_prefix_space", true, where));
-  CAUSEWAY_ASSIGN(const auto scheme,
-                  json::get_string(step, "prepend_scheme", prefix ? "always" : "never", where));
-  if (scheme == "always") {
-    metaspace.prepend = Prepend::kAlways;
-  } else if (scheme == "first") {
-    metaspace.prepend = Prepend::kFirst;
-  } else if (scheme == "never") {
-    metaspace.prepend = Prepend::kNever;
-  } else {
-    return unknown_component(where + ".prepend_scheme", scheme);
-  }
-  return metaspace;
 }
 
 Status add_split(Element step, const std::string& where, PreTokenizer& out) {
@@ -132,6 +91,117 @@ Status read_template(Element step, const std::string& where, TokenTable& table) 
   return {};
 }
 
+Result<Normalizer::Bert> read_bert_normalizer(Element step, const std::string& where) {
+  Normalizer::Bert bert;
+  CAUSEWAY_ASSIGN(bert.clean_text, json::get_bool(step, "clean_text", true, where));
+  CAUSEWAY_ASSIGN(bert.chinese, json::get_bool(step, "handle_chinese_chars", true, where));
+  CAUSEWAY_ASSIGN(bert.lowercase, json::get_bool(step, "lowercase", true, where));
+  CAUSEWAY_ASSIGN(bert.strip_accents, json::get_bool(step, "strip_accents", bert.lowercase, where));
+  return bert;
+}
+
+Status add_normalizer(Element step, std::string_view type, const std::string& where,
+                      Normalizer& out) {
+  if (type == "NFC") {
+    out.add(Normalizer::Nfc{});
+  } else if (type == "NFD" || type == "NFKD" || type == "NFKC") {
+    out.add(Normalizer::Form{type != "NFD", type == "NFKC"});
+  } else if (type == "StripAccents") {
+    out.add(Normalizer::StripAccents{});
+  } else if (type == "Lowercase") {
+    out.add(Normalizer::Lowercase{});
+  } else if (type == "BertNormalizer") {
+    CAUSEWAY_ASSIGN(auto bert, read_bert_normalizer(step, where));
+    out.add(bert);
+  } else if (type == "Strip") {
+    Normalizer::Strip strip;
+    CAUSEWAY_ASSIGN(strip.left, json::get_bool(step, "strip_left", true, where));
+    CAUSEWAY_ASSIGN(strip.right, json::get_bool(step, "strip_right", true, where));
+    out.add(strip);
+  } else if (type == "Precompiled") {
+    CAUSEWAY_ASSIGN(const auto base64, json::get_string(step, "precompiled_charsmap", "", where));
+    CAUSEWAY_ASSIGN(Charsmap map, Charsmap::parse(base64).with_context(where));
+    out.add(std::move(map));
+  } else if (type == "Prepend") {
+    CAUSEWAY_ASSIGN(const auto text, json::get_string(step, "prepend", "", where));
+    out.add(Normalizer::Prepend{std::string(text)});
+  } else if (type == "Replace") {
+    CAUSEWAY_ASSIGN(Pattern pattern, read_pattern(step, where));
+    CAUSEWAY_ASSIGN(const auto content, json::get_string(step, "content", "", where));
+    out.add(Normalizer::Replace{std::move(pattern), std::string(content)});
+  } else {
+    return unknown_component("normalizer", type);
+  }
+  return {};
+}
+
+Status add_split_at(std::string_view expression, PreTokenizer::Behavior behavior,
+                    PreTokenizer& out) {
+  CAUSEWAY_ASSIGN(Pattern pattern, Pattern::regex(expression));
+  out.add(PreTokenizer::Split{std::move(pattern), behavior, false});
+  return {};
+}
+
+// One character, at which the text is cut and which goes.
+Status add_delimiter(Element step, const std::string& where, PreTokenizer& out) {
+  CAUSEWAY_ASSIGN(const auto delimiter, json::get_string(step, "delimiter", "", where));
+  if (delimiter.empty() ||
+      delimiter.size() != utf8_length(static_cast<unsigned char>(delimiter[0]))) {
+    return corrupt(where + ".delimiter is not one character");
+  }
+  out.add(PreTokenizer::Split{Pattern::literal(std::string(delimiter)),
+                              PreTokenizer::Behavior::kRemoved, false});
+  return {};
+}
+
+// Those that are a Split with an expression of their own.
+Status add_named_split(Element step, std::string_view type, const std::string& where,
+                       PreTokenizer& out) {
+  using Behavior = PreTokenizer::Behavior;
+  if (type == "CharDelimiterSplit") return add_delimiter(step, where, out);
+  if (type == "WhitespaceSplit") return add_split_at(kWhiteSpace, Behavior::kRemoved, out);
+  if (type == "Digits") {
+    CAUSEWAY_ASSIGN(const bool each, json::get_bool(step, "individual_digits", false, where));
+    return add_split_at("\\p{N}", each ? Behavior::kIsolated : Behavior::kContiguous, out);
+  }
+  if (type == "Punctuation") {
+    auto behavior = Behavior::kIsolated;
+    if (json::member(step, "behavior")) {
+      CAUSEWAY_ASSIGN(behavior, read_behavior(step, where));
+    }
+    return add_split_at(kPunctuation, behavior, out);
+  }
+  if (type == "BertPreTokenizer") {
+    CAUSEWAY_TRY(add_split_at(kWhiteSpace, Behavior::kRemoved, out));
+    return add_split_at(kPunctuation, Behavior::kIsolated, out);
+  }
+  if (type != "Whitespace") return unknown_component("pre_tokenizer", type);
+  CAUSEWAY_TRY(add_split_at(kWhiteSpace, Behavior::kRemoved, out));
+  return add_split_at(kWordCharacters, Behavior::kIsolated, out);
+}
+
+// BERT's and RoBERTa's: ["[CLS]", id], the text, ["[SEP]", id].
+Status read_pair_processor(Element step, const std::string& where, TokenTable& table) {
+  const auto read = [&](std::string_view name) -> Result<TokenId> {
+    CAUSEWAY_ASSIGN(const auto pair, json::get_array(step, name, where));
+    const std::string field = where + "." + std::string(name);
+    Element value;
+    if (pair.size() != 2 || pair.at(1).get(value) != simdjson::SUCCESS) {
+      return corrupt(field + " is not a token and its id");
+    }
+    CAUSEWAY_ASSIGN(const TokenId id, json::token_id(value, field));
+    if (!table.contents().contains(id)) {
+      return corrupt(field + ": no token has id " + std::to_string(id));
+    }
+    return id;
+  };
+  CAUSEWAY_ASSIGN(const TokenId before, read("cls"));
+  CAUSEWAY_ASSIGN(const TokenId after, read("sep"));
+  table.prefix.insert(table.prefix.begin(), before);
+  table.suffix.push_back(after);
+  return {};
+}
+
 }  // namespace
 
 Result<Normalizer> read_normalizer(Element root) {
@@ -139,19 +209,7 @@ Result<Normalizer> read_normalizer(Element root) {
   const auto first = json::member(root, "normalizer");
   if (!first) return normalizer;
   const auto visit = [&](Element step, std::string_view type, const std::string& where) -> Status {
-    if (type == "NFC") {
-      normalizer.add(Normalizer::Nfc{});
-    } else if (type == "Prepend") {
-      CAUSEWAY_ASSIGN(const auto text, json::get_string(step, "prepend", "", where));
-      normalizer.add(Normalizer::Prepend{std::string(text)});
-    } else if (type == "Replace") {
-      CAUSEWAY_ASSIGN(Pattern pattern, read_pattern(step, where));
-      CAUSEWAY_ASSIGN(const auto content, json::get_string(step, "content", "", where));
-      normalizer.add(Normalizer::Replace{std::move(pattern), std::string(content)});
-    } else {
-      return unknown_component("normalizer", type);
-    }
-    return {};
+    return add_normalizer(step, type, where, normalizer);
   };
   CAUSEWAY_TRY(for_each_step(*first, "normalizers", "normalizer", visit));
   return normalizer;
@@ -169,7 +227,7 @@ Result<PreTokenizer> read_pre_tokenizer(Element root, bool& byte_level) {
       byte_level = true;
       return add_byte_level(step, where, out);
     }
-    if (type != "Metaspace") return unknown_component("pre_tokenizer", type);
+    if (type != "Metaspace") return add_named_split(step, type, where, out);
     CAUSEWAY_ASSIGN(auto metaspace, read_metaspace(step, where));
     out.add(std::move(metaspace));
     return {};
@@ -178,90 +236,15 @@ Result<PreTokenizer> read_pre_tokenizer(Element root, bool& byte_level) {
   return out;
 }
 
-Result<ContentDecoder::Decoded> ContentDecoder::decode(std::string_view content, bool first) const {
-  if (byte_level) return Decoded{bytes_of_spelling(content).value_or(std::string(content)), false};
-  std::string text(content);
-  for (std::size_t step = 0; step < replaces.size(); ++step) {
-    const auto& [from, usual] = replaces[step];
-    const std::string_view to = first && step == metaspace ? std::string_view() : usual;
-    std::string_view rest = text;
-    std::string replaced;
-    for (std::size_t at = rest.find(from); at != std::string_view::npos; at = rest.find(from)) {
-      replaced.append(rest.substr(0, at)).append(to);
-      rest.remove_prefix(at + from.size());
-      if (replaced.size() > kDecodedBytesMax) {
-        return corrupt("decoder: a token becomes longer than 64 KiB");
-      }
-    }
-    text = replaced.append(rest);
-  }
-  const auto byte = byte_fallback ? byte_of_fallback(text, true) : std::nullopt;
-  if (!byte) return Decoded{std::move(text), false};
-  return Decoded{std::string(1, static_cast<char>(*byte)), true};
-}
-
-Result<ContentDecoder> read_decoder(Element root, bool byte_level) {
-  ContentDecoder decoder;
-  const auto first = json::member(root, "decoder");
-  if (!first) {
-    decoder.byte_level = byte_level;
-    return decoder;
-  }
-  bool fused = false;  // the steps so far leave one string for the whole text
-  const auto visit = [&](Element step, std::string_view type, const std::string& where) -> Status {
-    if (decoder.byte_level) return unsupported(where + ": a step after ByteLevel");
-    if (type == "ByteLevel") {
-      if (!decoder.replaces.empty() || decoder.byte_fallback || fused) {
-        return unsupported(where + ": a ByteLevel after other steps");
-      }
-      decoder.byte_level = true;
-    } else if (type == "ByteFallback" && !fused) {
-      decoder.byte_fallback = true;
-    } else if (type == "Fuse") {
-      fused = true;
-    } else if (type == "Replace" && !fused && !decoder.byte_fallback) {
-      const auto pattern = json::member(step, "pattern");
-      if (!pattern) return corrupt(where + ".pattern is missing");
-      CAUSEWAY_ASSIGN(const auto from, json::get_string(*pattern, "String", "", where));
-      CAUSEWAY_ASSIGN(const auto to, json::get_string(step, "content", "", where));
-      if (from.empty()) return unsupported(where + ".pattern is not a String");
-      decoder.replaces.emplace_back(from, to);
-    } else if (type == "Metaspace" && !fused && !decoder.byte_fallback) {
-      CAUSEWAY_ASSIGN(const auto metaspace, read_metaspace(step, where));
-      if (metaspace.prepend != PreTokenizer::Metaspace::Prepend::kNever) {
-        decoder.metaspace = decoder.replaces.size();
-        decoder.leading_space = LeadingSpace::kFirstToken;
-      }
-      decoder.replaces.emplace_back(metaspace.mark, " ");
-    } else if (type == "Strip" && fused) {
-      const auto count = [&](std::string_view name) {
-        const auto value = json::member(step, name);
-        std::int64_t number = -1;
-        return value && value->get(number) == simdjson::SUCCESS ? number : -1;
-      };
-      CAUSEWAY_ASSIGN(const auto content, json::get_string(step, "content", "", where));
-      if (content != " " || count("stop") != 0 || count("start") < 0 || count("start") > 1) {
-        return unsupported(where + " of anything but one leading space");
-      }
-      if (count("start") == 1) {
-        if (decoder.metaspace) return unsupported(where + ": a Strip after a Metaspace");
-        decoder.leading_space = LeadingSpace::kOne;
-      }
-    } else {
-      return unknown_component("decoder", std::string(type) + (fused ? " after Fuse" : ""));
-    }
-    return {};
-  };
-  CAUSEWAY_TRY(for_each_step(*first, "decoders", "decoder", visit));
-  return decoder;
-}
-
 Status read_post_processor(Element root, TokenTable& table) {
   const auto first = json::member(root, "post_processor");
   if (!first) return {};
   const auto visit = [&](Element step, std::string_view type, const std::string& where) -> Status {
     if (type == "ByteLevel") return {};  // moves offsets only
     if (type == "TemplateProcessing") return read_template(step, where, table);
+    if (type == "BertProcessing" || type == "RobertaProcessing") {
+      return read_pair_processor(step, where, table);
+    }
     return unknown_component("post_processor", type);
   };
   return for_each_step(*first, "processors", "post_processor", visit);

@@ -27,6 +27,14 @@ struct ContentDecoder {
   LeadingSpace leading_space = LeadingSpace::kKept;
   std::optional<std::size_t> metaspace;  // which of `replaces` drops what it finds in a first token
 
+  // The tokens are words or pieces of words with spaces between them (WordPiece, or no decoder).
+  struct Words {
+    std::string prefix;    // of a token that continues a word; "": none does
+    bool cleanup = false;  // no space before punctuation and English contractions
+  };
+  std::optional<Words> words;
+  bool joins() const { return words.has_value(); }
+
   struct Decoded {
     std::string bytes;
     bool is_byte = false;  // of a fallback
@@ -35,8 +43,8 @@ struct ContentDecoder {
   Result<Decoded> decode(std::string_view content, bool first = false) const;
 };
 
-// `byte_level` is what a file without a decoder gets.
-Result<ContentDecoder> read_decoder(json::Element root, bool byte_level);
+// Without a decoder a file gets `byte_level`, or, for `words`, a space between tokens.
+Result<ContentDecoder> read_decoder(json::Element root, bool byte_level, bool words);
 
 // Sets the prefix and suffix of `table`.
 Status read_post_processor(json::Element root, TokenTable& table);
