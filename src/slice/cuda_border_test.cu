@@ -11,8 +11,6 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,6 +36,8 @@ constexpr std::int64_t kLong = 8'000;  // tokens: 192 MiB of KV
 constexpr std::int64_t kPrompts[] = {3, 700, kLong};
 constexpr std::int64_t kOutput = 12;
 constexpr std::int64_t kTogether = 4;
+// 768 MiB for weights and KV, and what is set aside for driver and workspace.
+constexpr Bytes kBudget = mib(1344);
 constexpr Nanos kPatience = seconds(60);
 // What another way to cut a prompt into steps changes in bf16, in units of log-probability.
 constexpr float kRounding = 0.1f;
@@ -72,32 +72,13 @@ Result<std::unique_ptr<Slice>> open(Memory& memory, const CudaSliceOptions& opti
   return open_cuda_slice(options, candidates, *memory.machine, sink);
 }
 
-std::int64_t frames_of(Slice& slice) { return slice.engine().observe().frames_total; }
-
-// What KV has to begin with: the engine tells once its loop has started.
-std::int64_t first_frames_of(Slice& slice, const Clock& clock) {
-  const Nanos patience = clock.now() + seconds(10);
-  while (frames_of(slice) == 0 && clock.now() < patience) std::this_thread::yield();
-  return frames_of(slice);
-}
-
-// With the least memory that leaves KV some room, which is less than a long request needs.
+// With room for three of the models, and for less KV than a long request needs.
 std::unique_ptr<Slice> open_scarce(Memory& memory, AnswersSink& sink) {
   std::size_t free = 0, total = 0;
   must(cudaMemGetInfo(&free, &total) == cudaSuccess ? Status() : Status(unavailable("no memory")),
        "the GPU's memory");
-  const auto used = static_cast<double>(total - free);
-  std::string why = "KV never has room";
-  for (Bytes budget = gib(1); budget < gib(8); budget = budget + mib(64)) {
-    const double share = (used + static_cast<double>(budget.count)) / static_cast<double>(total);
-    auto slice = open(memory, options_of(share), sink);
-    if (slice.ok() && first_frames_of(**slice, memory.clock) >= mib(96) / kFrame) {
-      return std::move(slice).value();
-    }
-    if (!slice.ok()) why = slice.error().message;
-  }
-  must(Status(unavailable(why)), "a slice with little memory");
-  return nullptr;
+  const auto taken = static_cast<double>(total - free) + static_cast<double>(kBudget.count);
+  return must(open(memory, options_of(taken / static_cast<double>(total)), sink), "the slice");
 }
 
 std::map<Question, Answer> undisturbed(Memory& memory) {
@@ -156,7 +137,7 @@ struct Frames {
   long moves = 0;
 
   void look(Slice& slice) {
-    const std::int64_t now = frames_of(slice);
+    const std::int64_t now = slice.engine().observe().frames_total;
     if (seen_ != 0 && now != seen_) ++moves;
     seen_ = now;
     least = std::min(least, now);
@@ -192,7 +173,6 @@ int run(std::uint64_t seed, std::int64_t rounds) {
   AnswersSink sink;
   const auto slice = open_scarce(memory, sink);
   Frames frames;
-  frames.look(*slice);
   {
     Crowd crowd(catalogue(), {memory.home, memory.clock, *slice});
     Random random(seed);
