@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace causeway::fleet {
@@ -32,6 +33,12 @@ void log_loaded(const std::string& name, Bytes bytes, Nanos took) {
 
 }  // namespace
 
+HomeBackend::HomeBackend(slice::ModelHome& home, slice::Slice& slice, const Clock& clock,
+                         const LoadSettings& settings, std::unique_ptr<EarlyLoad> early)
+    : home_(home), slice_(slice), clock_(clock), settings_(settings), early_(std::move(early)) {
+  if (early_) early_->slice_opened(slice_);
+}
+
 // While others are served they keep most of the processors.
 int HomeBackend::load_threads() const {
   if (settings_.threads > 0) return settings_.threads;
@@ -44,16 +51,27 @@ weights::HomeLeaves HomeBackend::leaves() const {
   return [this](device::HostAddress address, Bytes bytes) { slice_.unreach(address, bytes); };
 }
 
-Status HomeBackend::load(const CatalogueEntry& entry, const ModelSource& source,
-                         const model::ModelCard& card, const std::function<bool()>& cancelled) {
-  return home_.pool.load(
+Result<Nanos> HomeBackend::load(const CatalogueEntry& entry, const ModelSource& source,
+                                const model::ModelCard& card,
+                                const std::function<bool()>& cancelled) {
+  if (early_) {
+    CAUSEWAY_CHECK(early_->bytes() == card.layout.bytes, "a model has one layout");
+    const Nanos start = early_->started();
+    const Status loaded = early_->take(cancelled);
+    early_.reset();
+    CAUSEWAY_TRY(loaded);
+    return start;
+  }
+  const Nanos start = clock_.now();
+  CAUSEWAY_TRY(home_.pool.load(
       entry.id, {source.directory, card.plan, card.layout},
       {.threads = load_threads(),
        .progress = log_progress(entry.name),
        .cancelled = cancelled,
        .home_taken = [&](device::HostAddress address,
                          Bytes bytes) { return slice_.reach(address, bytes, cancelled); },
-       .home_leaves = leaves()});
+       .home_leaves = leaves()}));
+  return start;
 }
 
 Result<model::ModelCard> HomeBackend::card(const CatalogueEntry& entry,
@@ -70,17 +88,25 @@ Result<model::ModelCard> HomeBackend::card(const CatalogueEntry& entry,
   return card;
 }
 
+Result<model::ModelCard> HomeBackend::next_card(const CatalogueEntry& entry,
+                                                const ModelSource& source) {
+  auto card = this->card(entry, source);
+  if (early_ && (early_->model() != entry.id || !card.ok())) early_.reset();
+  return card;
+}
+
 Result<HostRoom> HomeBackend::room_for(const CatalogueEntry& entry, const ModelSource& source) {
-  CAUSEWAY_ASSIGN(const model::ModelCard card, this->card(entry, source));
+  CAUSEWAY_ASSIGN(const model::ModelCard card, next_card(entry, source));
   const weights::PoolUse use = home_.pool.use();
-  return HostRoom{.needed = card.layout.bytes, .used = use.used, .budget = use.budget};
+  // What loads early has taken its room already, unless it has failed.
+  const Bytes early = early_ ? std::min(use.used, early_->bytes()) : Bytes(0);
+  return HostRoom{.needed = card.layout.bytes, .used = use.used - early, .budget = use.budget};
 }
 
 Result<AttachedModel> HomeBackend::attach(const CatalogueEntry& entry, const ModelSource& source,
                                           const std::function<bool()>& cancelled) {
-  const Nanos start = clock_.now();
-  CAUSEWAY_ASSIGN(const model::ModelCard card, this->card(entry, source));
-  CAUSEWAY_TRY(load(entry, source, card, cancelled));
+  CAUSEWAY_ASSIGN(const model::ModelCard card, next_card(entry, source));
+  CAUSEWAY_ASSIGN(const Nanos start, load(entry, source, card, cancelled));
   CAUSEWAY_ASSIGN(auto home, home_.pool.pin(entry.id));
   auto facts = slice_.attach({.id = entry.id,
                               .card = card,

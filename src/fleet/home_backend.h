@@ -2,7 +2,10 @@
 // runnable by the slice, which borrows it from there.
 #pragma once
 
+#include <memory>
+
 #include "base/clock.h"
+#include "fleet/early_load.h"
 #include "fleet/slice_backend.h"
 #include "slice/model_home.h"
 #include "slice/slice.h"
@@ -15,10 +18,10 @@ struct LoadSettings {
 
 class HomeBackend final : public SliceBackend {
  public:
-  // All outlive the backend.
+  // All outlive the backend. `early`: the load of the model that is attached first, if it has
+  // begun; it goes on, and is dropped if another model is asked for before it.
   HomeBackend(slice::ModelHome& home, slice::Slice& slice, const Clock& clock,
-              const LoadSettings& settings)
-      : home_(home), slice_(slice), clock_(clock), settings_(settings) {}
+              const LoadSettings& settings, std::unique_ptr<EarlyLoad> early = nullptr);
 
   Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) override;
   Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource& source,
@@ -29,15 +32,19 @@ class HomeBackend final : public SliceBackend {
  private:
   // How the model would be kept here. An error: it cannot be.
   Result<model::ModelCard> card(const CatalogueEntry& entry, const ModelSource& source) const;
+  // The same, for who is to load it next: an early load that this is not is dropped.
+  Result<model::ModelCard> next_card(const CatalogueEntry& entry, const ModelSource& source);
   int load_threads() const;
   weights::HomeLeaves leaves() const;
-  Status load(const CatalogueEntry& entry, const ModelSource& source, const model::ModelCard& card,
-              const std::function<bool()>& cancelled);
+  // When it began.
+  Result<Nanos> load(const CatalogueEntry& entry, const ModelSource& source,
+                     const model::ModelCard& card, const std::function<bool()>& cancelled);
 
   slice::ModelHome& home_;
   slice::Slice& slice_;
   const Clock& clock_;
   const LoadSettings settings_;
+  std::unique_ptr<EarlyLoad> early_;
 };
 
 }  // namespace causeway::fleet

@@ -1,5 +1,7 @@
 #include "slice/cuda_slice.h"
 
+#include "model/model_card.h"
+
 #ifdef CAUSEWAY_CUDA_BUILT
 #include <algorithm>
 #include <chrono>
@@ -16,19 +18,20 @@
 #include "device/paced_registration.h"
 #include "engine/cuda_executor.h"
 #include "kv/frame_arena.h"
-#include "model/model_card.h"
 #include "schedule/hbm_plan.h"
 #include "slice/weight_estate.h"
 #endif
 
 namespace causeway::slice {
 
+// What is cached is BF16, whatever the checkpoint has.
+Result<model::ModelCard> cuda_card(model::ModelConfig config, Bytes kv_frame) {
+  return model::make_card(std::move(config), DType::kBF16, kv_frame);
+}
+
 #ifdef CAUSEWAY_CUDA_BUILT
 
 namespace {
-
-// What is cached is BF16, whatever the checkpoint has.
-constexpr DType kStorage = DType::kBF16;
 
 // What code, libraries and the graphs of a model take of the GPU beside the arena, at most.
 constexpr Bytes kDriver = mib(128);
@@ -59,7 +62,7 @@ class CudaSlice final : public Slice {
     return {extent * (chosen_.plan.weights / extent), extent};
   }
   Result<model::ModelCard> card(model::ModelConfig config) const override {
-    return model::make_card(std::move(config), kStorage, options_.kv_frame);
+    return cuda_card(std::move(config), options_.kv_frame);
   }
   Status check(ModelId model) const override {
     const auto why = unavailable_.find(model);

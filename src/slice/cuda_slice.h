@@ -34,6 +34,9 @@ struct CudaCandidate {
   bool pinned = false;
 };
 
+// How every slice of a GPU keeps a model, known before one is open; as Slice::card().
+Result<model::ModelCard> cuda_card(model::ModelConfig config, Bytes kv_frame);
+
 // Divides the GPU's memory among cached weights, workspace and KV. Candidates that cannot be read
 // or do not fit are left out with a warning, and attaching one fails with the reason.
 // kResourceExhausted, with the numbers, or what was wrong when none is left; kUnavailable without a

@@ -13,6 +13,7 @@
 #include "device/memory_headroom.h"
 #include "engine/engine.h"
 #include "fleet/catalogue.h"
+#include "fleet/early_load.h"
 #include "fleet/home_backend.h"
 #include "fleet/local_fleet.h"
 #include "server/server.h"
@@ -91,11 +92,12 @@ class Serve final : public Command {
     slice::ModelHome home(clock_, pool);
     server::Server server(set_.server, clock_);
     fleet::SerialSink sink(server.sink());
+    std::unique_ptr<fleet::EarlyLoad> early = load_early(home, models);
     CAUSEWAY_ASSIGN(const auto machine, open_machine(home));
     CAUSEWAY_ASSIGN(const auto slice, open_slice(models, *machine, sink));
     CAUSEWAY_TRY(check_models(*slice, models, pool));
     limit_contexts(*slice, models);
-    fleet::HomeBackend backend(home, *slice, clock_, {});
+    fleet::HomeBackend backend(home, *slice, clock_, {}, std::move(early));
     engine::Engine* const engine = &slice->engine();
     const std::size_t count = models.size();
     CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models),
@@ -180,6 +182,24 @@ class Serve final : public Command {
     return set_.kv_bytes > 0 ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : gib(1);
   }
 
+  // What is loaded first begins while the GPU is opened, if it fits. Nothing, where no time is to
+  // be won, or what is wrong with the model is told later.
+  std::unique_ptr<fleet::EarlyLoad> load_early(
+      slice::ModelHome& home, const std::vector<fleet::CatalogueModel>& models) const {
+    if (set_.device != "cuda" || set_.load_on_demand) return nullptr;
+    const auto pinned =
+        std::find_if(models.begin(), models.end(), [](const auto& model) { return model.pinned; });
+    const fleet::CatalogueModel& first = pinned == models.end() ? models.front() : *pinned;
+    auto config = model::load_config(first.source.directory);
+    if (!config.ok()) return nullptr;
+    auto card = slice::cuda_card(std::move(config).value(), kv_frame());
+    if (!card.ok() || card->layout.bytes > home.pool.use().budget) return nullptr;
+    return std::make_unique<fleet::EarlyLoad>(home, clock_, first.entry->id, first.source,
+                                              std::move(card).value());
+  }
+
+  Bytes kv_frame() const { return Bytes(static_cast<std::int64_t>(set_.kv_frame_bytes)); }
+
   Result<std::unique_ptr<slice::Machine>> open_machine(slice::ModelHome& home) const {
     if (set_.device == "cuda") return slice::Machine::open_gpus(links_.options(), home, clock_);
     return slice::Machine::open_host({}, {}, home, clock_);
@@ -188,12 +208,11 @@ class Serve final : public Command {
   Result<std::unique_ptr<slice::Slice>> open_slice(const std::vector<fleet::CatalogueModel>& models,
                                                    slice::Machine& machine,
                                                    engine::OutputSink& sink) const {
-    const Bytes frame(static_cast<std::int64_t>(set_.kv_frame_bytes));
     const Bytes weights(static_cast<std::int64_t>(set_.weights_bytes));
     if (set_.device != "cuda") {
       return slice::open_host_slice(
-          {.kv = kv_on_cpu(), .kv_frame = frame, .cache = weights, .engine = set_.engine}, machine,
-          sink);
+          {.kv = kv_on_cpu(), .kv_frame = kv_frame(), .cache = weights, .engine = set_.engine},
+          machine, sink);
     }
     std::vector<slice::CudaCandidate> candidates;
     for (const fleet::CatalogueModel& model : models) {
@@ -206,7 +225,7 @@ class Serve final : public Command {
     return slice::open_cuda_slice({.gpu = set_.gpu,
                                    .memory_utilization = set_.gpu_memory_utilization,
                                    .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
-                                   .kv_frame = frame,
+                                   .kv_frame = kv_frame(),
                                    .weights = weights,
                                    .engine = set_.engine},
                                   candidates, machine, sink);

@@ -1,0 +1,66 @@
+// The load of the first model, begun before there is a slice: opening a GPU takes most of a second,
+// in which files can be read already. What the slice must do, to make the memory reachable for its
+// copies, waits for it.
+//
+//   EarlyLoad() ── reads ───────────────────────┐
+//        open_cuda_slice() ── slice_opened() ───┴─ reach ── take()
+//
+// Constructed, told of the slice and asked by one thread; the load has a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "fleet/catalogue.h"
+#include "model/model_card.h"
+#include "slice/model_home.h"
+#include "slice/slice.h"
+
+namespace causeway::fleet {
+
+class EarlyLoad {
+ public:
+  // Begins. `card`: as the slice will say it. Home and clock outlive the load.
+  EarlyLoad(slice::ModelHome& home, const Clock& clock, ModelId model, ModelSource source,
+            model::ModelCard card);
+  // A load that nobody took is cancelled, and what it loaded is unloaded.
+  ~EarlyLoad();
+  EarlyLoad(const EarlyLoad&) = delete;
+  EarlyLoad& operator=(const EarlyLoad&) = delete;
+
+  ModelId model() const { return model_; }
+  Bytes bytes() const { return card_.layout.bytes; }
+  Nanos started() const { return started_; }
+
+  // Once. The slice outlives the load from here on.
+  void slice_opened(slice::Slice& slice);
+  // Blocks until the model is loaded and reachable, and leaves it to the caller; after an error
+  // nothing stays behind. Polls `cancelled`. Once, and after slice_opened().
+  Status take(const std::function<bool()>& cancelled);
+
+ private:
+  void run();
+  Status reach(device::HostAddress address, Bytes bytes);
+  bool is_cancelled() const;
+  weights::HomeLeaves leaves() const;
+  void cancel();
+
+  slice::ModelHome& home_;
+  const ModelId model_;
+  const ModelSource source_;
+  const model::ModelCard card_;
+  const Nanos started_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  slice::Slice* slice_ = nullptr;
+  bool cancelled_ = false;
+  bool ended_ = false;
+  bool taken_ = false;
+  Status outcome_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace causeway::fleet
