@@ -526,7 +526,7 @@ TEST_F(GpuTest, CopiesAndKernelsCrossTheBordersOfPieces) {
 }
 
 TEST_F(GpuTest, RegistrationInPieces) {
-  for (const Bytes piece : {mib(8), mib(64), mib(256)}) {
+  for (const Bytes piece : {mib(4), mib(64), mib(256)}) {
     std::vector<double> rates;
     for (int round = 0; round < 5; ++round) {
       const RegionId region = memory_.allocate({.name = "pool", .bytes = gib(1)}).value();

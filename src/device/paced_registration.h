@@ -1,6 +1,6 @@
 // Makes large host memory reachable for a device while it serves, and takes that back: launches
-// wait for a registration (on an H200 55 ms for 1 GiB, 0.4 ms for 8 MiB), so that a busy device
-// gets it in small pieces with pauses, 5 to 6 GB/s, and an idle one without pauses. The pieces are
+// wait for a registration (on an H200 55 ms for 1 GiB, 0.2 ms for 4 MiB), so that a busy device
+// gets it in small pieces with pauses, 3 GB/s, and an idle one without pauses. The pieces are
 // small in any case: what was registered in one call can only be unregistered in one, and the
 // device may be busy by then.
 #pragma once
@@ -12,7 +12,7 @@
 namespace causeway::device {
 
 struct Pace {
-  Bytes piece = mib(8);  // for which work that begins meanwhile may wait
+  Bytes piece = mib(4);  // for which work that begins meanwhile may wait
   Nanos pause_busy = millis(1);
   // Asked before each piece. All three must be set.
   std::function<bool()> busy;        // whether work runs that would wait

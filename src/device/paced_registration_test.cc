@@ -82,18 +82,18 @@ TEST_F(PacedRegistrationTest, ABusyDeviceGetsSmallPiecesWithPauses) {
   is_busy = true;
   ASSERT_TRUE(make(mib(20)).ok());
   expect_all(mib(20));
-  ASSERT_EQ(device.pieces.size(), 3u);
+  ASSERT_EQ(device.pieces.size(), 5u);
   EXPECT_EQ(device.pieces[0].at, Nanos(0));
-  EXPECT_EQ(device.pieces[1].at, micros(400) + millis(1));
-  EXPECT_EQ(device.pieces[2].bytes, mib(4));
-  EXPECT_EQ(clock.now(), micros(50) * 20 + millis(2));  // none after the last
+  EXPECT_EQ(device.pieces[1].at, micros(200) + millis(1));
+  EXPECT_EQ(device.pieces[4].bytes, mib(4));
+  EXPECT_EQ(clock.now(), micros(50) * 20 + millis(4));  // none after the last
 }
 
 TEST_F(PacedRegistrationTest, ThePaceFollowsTheDevice) {
   pace.busy = [&] { return clock.now() < millis(5); };
   ASSERT_TRUE(make(mib(300)).ok());
   expect_all(mib(300));
-  // Pieces of 0.4 ms, after which 1 ms of pause until 5 ms have gone by.
+  // Pieces of 0.2 ms, after which 1 ms of pause until 5 ms have gone by.
   EXPECT_EQ(clock.now(), micros(50) * 300 + millis(1) * 4);
 }
 
