@@ -91,6 +91,15 @@ Status AddressRange::commit(std::int64_t first, std::int64_t count) {
   return arena_->map(ExtentId(first_.value + first), count, ArenaMemory::Fill::kAsIs);
 }
 
+Status AddressRange::alias(std::int64_t first, std::int64_t source, std::int64_t count) {
+  CAUSEWAY_CHECK(has(first, count), "extents out of their range");
+  CAUSEWAY_CHECK(committed(source, count), "an extent without memory cannot have an alias");
+  for (std::int64_t e = first; e < first + count; ++e) {
+    CAUSEWAY_CHECK(!committed(e, 1), "an extent is committed twice");
+  }
+  return arena_->alias(ExtentId(first_.value + first), ExtentId(first_.value + source), count);
+}
+
 void AddressRange::decommit(std::int64_t first, std::int64_t count) {
   CAUSEWAY_CHECK(committed(first, count), "an extent is decommitted that has no memory");
   arena_->unmap(ExtentId(first_.value + first), count);
@@ -199,6 +208,23 @@ Status Arena::map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill) {
     return mapped.error().with_context("memory for " + std::to_string(count) + " extents, " +
                                        std::to_string((extent_bytes_ * count).count >> 20) +
                                        " MiB in all");
+  }
+  mark(first, count, true);
+  return {};
+}
+
+Status Arena::alias(ExtentId first, ExtentId source, std::int64_t count) {
+  for (std::int64_t done = 0; done < count; done += kTurn) {
+    const std::int64_t now = std::min(kTurn, count - done);
+    Status aliased;
+    {
+      const std::lock_guard turn(mapping_);
+      aliased = memory_->alias(extent_bytes_ * (first.value + done), extent_bytes_ * now,
+                               extent_bytes_ * (source.value + done));
+    }
+    if (aliased.ok()) continue;
+    unmap_in_turns(first.value, done);
+    return aliased.error().with_context("an alias of " + std::to_string(count) + " extents");
   }
   mark(first, count, true);
   return {};

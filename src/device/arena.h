@@ -48,6 +48,10 @@ class ArenaMemory {
   virtual void unmap(Bytes offset, Bytes bytes) = 0;
   // Gives back what unmap() kept.
   virtual void trim() = 0;
+  // Puts the memory behind [source, source + bytes), which is mapped, also behind [offset, offset +
+  // bytes), which is not. What it holds is lost. unmap() takes the alias away, and that before the
+  // source's own. kResourceExhausted; then nothing stays mapped at `offset`.
+  virtual Status alias(Bytes offset, Bytes bytes, Bytes source) = 0;
 };
 
 class Arena;
@@ -98,6 +102,12 @@ class AddressRange {
   // memory is not zeroed. kResourceExhausted with the numbers; then nothing of the attempt stays.
   // Blocks while memory is mapped.
   Status commit(std::int64_t first, std::int64_t count);
+  // Puts the memory of the extents [source, source + count), which is committed, also behind
+  // [first, first + count), which have none: both show the same bytes, and what these were is lost.
+  // Work that writes by one address and work that reads by the other must be ordered as by a
+  // stream. decommit() ends it, and must do so before the source is decommitted. Errors as
+  // commit().
+  Status alias(std::int64_t first, std::int64_t source, std::int64_t count);
   // Takes the memory behind the extents away; all of them have some. Blocks while it is unmapped.
   void decommit(std::int64_t first, std::int64_t count);
   // Whether all of them have memory. Takes no lock.
@@ -169,6 +179,7 @@ class Arena {
   void unbook(ExtentId first, std::int64_t count);
   // Memory behind booked extents.
   Status map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill);
+  Status alias(ExtentId first, ExtentId source, std::int64_t count);
   void unmap(ExtentId first, std::int64_t count);
   void unmap_in_turns(std::int64_t first, std::int64_t count);
   void mark(ExtentId first, std::int64_t count, bool backed);

@@ -49,6 +49,12 @@ class CountingMemory final : public ArenaMemory {
     }
   }
   void trim() override { ++mapped_.trims; }
+  Status alias(Bytes offset, Bytes bytes, Bytes source) override {
+    for (std::int64_t e = 0; e < bytes / kExtent; ++e) {
+      EXPECT_TRUE(mapped_.extents.contains(source / kExtent + e)) << "nothing to show";
+    }
+    return map(offset, bytes, Fill::kAsIs);
+  }
 
  private:
   Mapped& mapped_;
@@ -181,6 +187,22 @@ TEST_F(ArenaTest, AFailedCommitLeavesNothing) {
   EXPECT_FALSE(range.committed(3, 1));
   EXPECT_EQ(mapped.trims, 1);
   EXPECT_TRUE(range.commit(3, 2).ok());
+}
+
+TEST_F(ArenaTest, AliasesAreCommittedUntilTheyAreDecommitted) {
+  AddressRange range = arena.reserve(6).value();
+  ASSERT_TRUE(range.commit(4, 2).ok());
+  ASSERT_TRUE(range.alias(0, 4, 2).ok());
+  ASSERT_TRUE(range.alias(2, 4, 1).ok());
+  EXPECT_TRUE(range.committed(0, 3));
+  EXPECT_FALSE(range.committed(3, 1));
+  EXPECT_DEATH((void)range.alias(0, 4, 1).ok(), "committed twice");
+  EXPECT_DEATH((void)range.alias(3, 3, 1).ok(), "without memory");
+  mapped.fail = true;
+  EXPECT_EQ(range.alias(3, 4, 1).error().code, ErrorCode::kResourceExhausted);
+  EXPECT_FALSE(range.committed(3, 1));
+  range.decommit(0, 3);
+  EXPECT_TRUE(range.committed(4, 2));
 }
 
 TEST_F(ArenaTest, MisuseOfARangeIsABug) {
@@ -366,7 +388,7 @@ TEST(ArenaRanges, RandomHistoriesAgreeWithAList) {
 
 // Each thread with a range or allocations of its own; allocated() is asked meanwhile.
 TEST(ArenaRanges, ThreadsMapAtOnce) {
-  Arena arena(reserve_host_arena(kExtent * 256).value(), 256, kExtent);
+  Arena arena(reserve_host_arena(kExtent * 256, kExtent).value(), 256, kExtent);
   std::atomic<bool> stop{false};
   std::thread asker([&] {
     while (!stop.load()) {
@@ -399,7 +421,7 @@ TEST(ArenaRanges, ThreadsMapAtOnce) {
 }
 
 TEST(HostArenaMemory, IsZeroedAgainWhenHandedOutAgain) {
-  Arena arena(reserve_host_arena(kExtent * 4).value(), 4, kExtent);
+  Arena arena(reserve_host_arena(kExtent * 4, kExtent).value(), 4, kExtent);
   {
     const Extents extents = arena.allocate(2, Arena::End::kLow).value();
     EXPECT_EQ(extents.data(), arena.base());
@@ -411,7 +433,7 @@ TEST(HostArenaMemory, IsZeroedAgainWhenHandedOutAgain) {
 }
 
 TEST(HostArenaMemoryDeath, DecommittedExtentsFault) {
-  Arena arena(reserve_host_arena(kExtent * 4).value(), 4, kExtent);
+  Arena arena(reserve_host_arena(kExtent * 4, kExtent).value(), 4, kExtent);
   AddressRange range = arena.reserve(4).value();
   ASSERT_TRUE(range.commit(0, 3).ok());
   range.data()[0] = range.data()[kExtent.count * 2] = std::byte{7};
@@ -423,16 +445,17 @@ TEST(HostArenaMemoryDeath, DecommittedExtentsFault) {
 }
 
 TEST(HostArenaMemoryDeath, FreeExtentsFault) {
-  Arena arena(reserve_host_arena(kExtent * 2).value(), 2, kExtent);
+  Arena arena(reserve_host_arena(kExtent * 2, kExtent).value(), 2, kExtent);
   const Extents extents = arena.allocate(1, Arena::End::kLow).value();
   EXPECT_DEATH(const_cast<volatile std::byte*>(arena.base())[kExtent.count] = std::byte{1}, "");
 }
 
 TEST(HostArenaMemory, RefusesWhatTheMachineHasNot) {
-  EXPECT_EQ(reserve_host_arena(Bytes(-1)).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(reserve_host_arena(Bytes(INT64_MAX)).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(reserve_host_arena(Bytes(-1), kExtent).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(reserve_host_arena(Bytes(INT64_MAX), kExtent).error().code,
+            ErrorCode::kInvalidArgument);
   const Bytes huge = round_up(read_memory_headroom()->bytes, gib(1)) + gib(1);
-  Arena arena(reserve_host_arena(huge).value(), 1, huge);  // addresses cost nothing …
+  Arena arena(reserve_host_arena(huge, huge).value(), 1, huge);  // addresses cost nothing …
   EXPECT_EQ(arena.allocate(1, Arena::End::kLow).error().code,
             ErrorCode::kResourceExhausted);  // … memory does
 }

@@ -42,9 +42,8 @@ Status check(const LinkProfile& profile) {
       return invalid_argument(name + " crosses a resource twice");
     }
     const bool costs_fit = path.costs.empty() || path.costs.size() == path.route.size();
-    if (!costs_fit || std::any_of(path.costs.begin(), path.costs.end(), [](double cost) {
-          return !(cost > 0 && cost <= kCostMax);
-        })) {
+    if (!costs_fit || std::any_of(path.costs.begin(), path.costs.end(),
+                                  [](double cost) { return !(cost > 0 && cost <= kCostMax); })) {
       return invalid_argument(name + " has implausible costs");
     }
     if (!route.empty() &&

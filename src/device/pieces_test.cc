@@ -15,7 +15,7 @@ constexpr Bytes kExtent = kib(64);
 constexpr std::int64_t kExtents = 8;
 
 struct PiecesTest : testing::Test {
-  Arena arena{reserve_host_arena(kExtent * kExtents).value(), kExtents, kExtent};
+  Arena arena{reserve_host_arena(kExtent * kExtents, kExtent).value(), kExtents, kExtent};
   std::optional<Pieces> pieces{std::in_place, arena};
 };
 

@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_arena_memory.h"
 
+#include <set>
 #include <utility>
 
 namespace causeway::device {
@@ -65,10 +66,32 @@ class CudaArenaMemory final : public ArenaMemory {
     for (std::int64_t e = first; e < first + bytes / extent_; ++e) {
       const Status unmapped = context_.physical().check(
           api().cuMemUnmap(at(extent_ * e), to_size(extent_)), "cuMemUnmap");
+      if (aliases_.erase(e) > 0) continue;  // the memory is the source's
       --mapped_;
       CudaMemoryHandle& handle = handles_[static_cast<std::size_t>(e)];
       keep_or_release(std::exchange(handle, 0), unmapped.ok());
     }
+  }
+
+  Status alias(Bytes offset, Bytes bytes, Bytes source) override {
+    const std::int64_t first = offset / extent_;
+    const std::int64_t count = bytes / extent_;
+    std::int64_t made = 0;
+    Status status = context_.physical().health();
+    while (status.ok() && made < count) {
+      const CudaMemoryHandle handle = handles_[static_cast<std::size_t>(source / extent_ + made)];
+      status = call("cuMemMap", [&] {
+        return api().cuMemMap(at(extent_ * (first + made)), to_size(extent_), 0, handle, 0);
+      });
+      if (status.ok()) aliases_.insert(first + made++);
+    }
+    if (status.ok()) {
+      status = call("cuMemSetAccess", [&] {
+        return api().cuMemSetAccess(at(offset), to_size(bytes), access_.data(), access_.size());
+      });
+    }
+    if (!status.ok()) unmap(offset, extent_ * made);
+    return status;
   }
 
   void trim() override {
@@ -154,6 +177,7 @@ class CudaArenaMemory final : public ArenaMemory {
   std::vector<CudaMemoryAccess> access_;
   CudaDevicePointer base_ = 0;
   std::vector<CudaMemoryHandle> handles_;  // by extent; 0: not mapped
+  std::set<std::int64_t> aliases_;         // extents that show another's memory
   std::int64_t mapped_ = 0;
   std::vector<CudaMemoryHandle> spares_;
 };

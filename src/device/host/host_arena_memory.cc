@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <set>
 #include <string>
 
 #include "device/memory_headroom.h"
@@ -14,9 +15,12 @@
 namespace causeway::device {
 namespace {
 
+constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
 class HostArenaMemory final : public ArenaMemory {
  public:
-  HostArenaMemory(std::byte* base, Bytes bytes) : base_(base), bytes_(bytes) {}
+  HostArenaMemory(std::byte* base, Bytes bytes, Bytes extent)
+      : base_(base), bytes_(bytes), extent_(extent) {}
   ~HostArenaMemory() override {
     if (base_ != nullptr) ::munmap(base_, to_size(bytes_));
   }
@@ -49,28 +53,69 @@ class HostArenaMemory final : public ArenaMemory {
 
   void unmap(Bytes offset, Bytes bytes) override {
     std::byte* begin = base_ + offset.count;
-    ::madvise(begin, to_size(bytes), MADV_DONTNEED);
-    ::mprotect(begin, to_size(bytes), PROT_NONE);
+    if (shared_.empty()) {
+      ::madvise(begin, to_size(bytes), MADV_DONTNEED);
+      ::mprotect(begin, to_size(bytes), PROT_NONE);
+      return;
+    }
+    // In place of what is shared, which would keep its pages: addresses as they were reserved.
+    ::mmap(begin, to_size(bytes), PROT_NONE, kReserved | MAP_FIXED, -1, 0);
+    shared_.erase(shared_.lower_bound(offset), shared_.lower_bound(offset + bytes));
+  }
+
+  // Private pages cannot show at two addresses: the source becomes shared ones first.
+  Status alias(Bytes offset, Bytes bytes, Bytes source) override {
+    for (Bytes at; at < bytes; at += extent_) {
+      if (Status aliased = alias_extent(offset + at, source + at); !aliased.ok()) {
+        unmap(offset, at + extent_);
+        return aliased;
+      }
+    }
+    return {};
   }
 
   void trim() override {}
 
  private:
+  Status alias_extent(Bytes offset, Bytes source) {
+    std::byte* const from = base_ + source.count;
+    const std::size_t bytes = to_size(extent_);
+    constexpr int kPages = PROT_READ | PROT_WRITE;
+    if (!shared_.contains(source)) {
+      constexpr int kShared = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+      if (::mmap(from, bytes, kPages, kShared, -1, 0) == MAP_FAILED) return failed();
+      shared_.insert(source);
+    }
+    shared_.insert(offset);
+    // Of shared pages, an old size of nothing leaves the old place as it is.
+    if (::mremap(from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base_ + offset.count) ==
+        MAP_FAILED) {
+      return failed();
+    }
+    return {};
+  }
+  static Error failed() {
+    Error error = io_error("an alias in a device arena", errno);
+    error.code = ErrorCode::kResourceExhausted;
+    return error;
+  }
+
   std::byte* base_;
-  Bytes bytes_;
+  const Bytes bytes_;
+  const Bytes extent_;
+  std::set<Bytes> shared_;  // extents that are aliases, or have one
 };
 
 }  // namespace
 
-Result<std::unique_ptr<ArenaMemory>> reserve_host_arena(Bytes bytes) {
+Result<std::unique_ptr<ArenaMemory>> reserve_host_arena(Bytes bytes, Bytes extent) {
   if (bytes.count < 0 || bytes.count > (std::int64_t{1} << 46)) {
     return invalid_argument("a device arena cannot have " + std::to_string(bytes.count) + " bytes");
   }
   if (bytes.count == 0) {
-    return std::unique_ptr<ArenaMemory>(std::make_unique<HostArenaMemory>(nullptr, bytes));
+    return std::unique_ptr<ArenaMemory>(std::make_unique<HostArenaMemory>(nullptr, bytes, extent));
   }
-  void* base = ::mmap(nullptr, to_size(bytes), PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* base = ::mmap(nullptr, to_size(bytes), PROT_NONE, kReserved, -1, 0);
   if (base == MAP_FAILED) {
     Error error = io_error(
         "reserving a device arena of " + std::to_string(bytes.count >> 20) + " MiB", errno);
@@ -78,7 +123,7 @@ Result<std::unique_ptr<ArenaMemory>> reserve_host_arena(Bytes bytes) {
     return error;
   }
   return std::unique_ptr<ArenaMemory>(
-      std::make_unique<HostArenaMemory>(static_cast<std::byte*>(base), bytes));
+      std::make_unique<HostArenaMemory>(static_cast<std::byte*>(base), bytes, extent));
 }
 
 }  // namespace causeway::device

@@ -9,6 +9,6 @@
 namespace causeway::device {
 
 // kInvalidArgument for an absurd size, kResourceExhausted when the addresses cannot be reserved.
-Result<std::unique_ptr<ArenaMemory>> reserve_host_arena(Bytes bytes);
+Result<std::unique_ptr<ArenaMemory>> reserve_host_arena(Bytes bytes, Bytes extent);
 
 }  // namespace causeway::device

@@ -114,7 +114,8 @@ Result<std::unique_ptr<Device>> HostMachine::open(const SliceSpec& slice) {
       (!links || std::any_of(links->paths.begin(), links->paths.end(), [&](const LinkPath& path) {
         return path.source == slice.physical_device && path.target != kHostEnd;
       }));
-  CAUSEWAY_ASSIGN(auto memory, reserve_host_arena(capabilities.arena_bytes));
+  CAUSEWAY_ASSIGN(auto memory,
+                  reserve_host_arena(capabilities.arena_bytes, capabilities.extent_bytes));
   const std::lock_guard lock(state_->mutex);
   const DeviceId id(state_->next_device++);
   auto device =

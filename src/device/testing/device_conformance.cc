@@ -534,6 +534,42 @@ TEST_P(DeviceConformance, RangesChurnBesideCopies) {
   EXPECT_TRUE(s->synchronize(kPatience).ok());
 }
 
+// What a copy writes by one address, a later one reads by the other, also once the range has
+// churned.
+TEST_P(DeviceConformance, AliasesShowTheSameBytes) {
+  const auto device =
+      machine_->open({.name = "aliases", .arena_bytes = kConformanceExtent * 1024}).value();
+  AddressRange range = device->arena().reserve(8).value();
+  const auto at = [&](std::int64_t extent) {
+    return MemoryAddress::in_arena(device->id(), range.offset() + kConformanceExtent * extent);
+  };
+  const auto s = device->make_stream("s").value();
+  const Bytes bytes = std::min(kConformanceExtent, mib(4));
+  Random random(37);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(range.commit(6, 2).ok());
+    ASSERT_TRUE(range.alias(0, 6, 2).ok());
+    ASSERT_TRUE(range.alias(3, 6, 1).ok());
+    for (const std::int64_t written : {0, 3, 6}) {
+      fill(host_.first(to_size(bytes)), random);
+      EXPECT_TRUE(copy(*s, {at(written), host(Bytes(0)), bytes}).ok());
+      for (const std::int64_t read : {0, 3, 6}) {
+        EXPECT_TRUE(copy(*s, {host(mib(4)), at(read), bytes}).ok());
+        EXPECT_TRUE(s->synchronize(kPatience).ok());
+        EXPECT_EQ(std::memcmp(host_.data(), host_.data() + mib(4).count, to_size(bytes)), 0);
+      }
+    }
+    EXPECT_TRUE(copy(*s, {at(7), host(Bytes(0)), bytes}).ok());
+    EXPECT_TRUE(copy(*s, {host(mib(4)), at(1), bytes}).ok());
+    EXPECT_TRUE(s->synchronize(kPatience).ok());
+    EXPECT_EQ(std::memcmp(host_.data(), host_.data() + mib(4).count, to_size(bytes)), 0);
+    range.decommit(3, 1);
+    range.decommit(0, 2);
+    EXPECT_FALSE(copy(*s, {host(mib(4)), at(1), bytes}).ok());
+    range.decommit(6, 2);
+  }
+}
+
 TEST_P(DeviceConformance, ReleasedRegionsMayBeReplaced) {
   const auto s = stream();
   Random random(23);

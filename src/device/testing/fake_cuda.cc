@@ -176,10 +176,12 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuMemMap")) return result;
     const auto found = driver->allocations_.find(handle);
-    // The driver maps one allocation at two places; nobody here wants that.
-    if (found == driver->allocations_.end() || found->second.mappings > 0 ||
-        found->second.bytes != bytes || !driver->may_map(address, bytes)) {
+    if (found == driver->allocations_.end() || found->second.bytes != bytes ||
+        !driver->may_map(address, bytes)) {
       return kInvalidValue;
+    }
+    if (found->second.mappings > 0 && !driver->map_again(address, found->second, handle)) {
+      return kCudaOutOfMemory;
     }
     driver->mappings_[address] = {bytes, handle, {}};
     ++found->second.mappings;
@@ -189,9 +191,11 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     const auto found = driver->mappings_.find(address);
     if (found == driver->mappings_.end() || found->second.bytes != bytes) return kInvalidValue;
-    ::madvise(pointer(address), bytes, MADV_DONTNEED);
-    ::mprotect(pointer(address), bytes, PROT_NONE);
-    --driver->allocations_[found->second.handle].mappings;
+    // Also in place of pages that show at another address.
+    ::mmap(pointer(address), bytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    auto& allocation = driver->allocations_[found->second.handle];
+    if (--allocation.mappings == 0) allocation.shared = false;
     driver->mappings_.erase(found);
     return driver->enter("cuMemUnmap");
   }
@@ -543,6 +547,23 @@ bool FakeCuda::ready(int& polls, std::int64_t at) {
 }
 
 // Whether the range is reserved and nothing is mapped in it.
+bool FakeCuda::map_again(CudaDevicePointer address, Allocation& allocation,
+                         CudaMemoryHandle handle) {
+  const auto first = std::find_if(mappings_.begin(), mappings_.end(), [&](const auto& mapping) {
+    return mapping.second.handle == handle;
+  });
+  void* const from = pointer(first->first);
+  if (!allocation.shared &&
+      ::mmap(from, allocation.bytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    return false;
+  }
+  allocation.shared = true;
+  // Of shared pages, an old size of nothing leaves the old place as it is.
+  return ::mremap(from, 0, allocation.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(address)) !=
+         MAP_FAILED;
+}
+
 bool FakeCuda::may_map(CudaDevicePointer address, std::size_t bytes) const {
   auto reserved = reserved_.upper_bound(address);
   if (reserved == reserved_.begin()) return false;

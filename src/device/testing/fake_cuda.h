@@ -82,6 +82,7 @@ class FakeCuda {
     int gpu = 0;
     std::size_t bytes = 0;
     int mappings = 0;
+    bool shared = false;  // its pages can show at several addresses
   };
   struct Mapping {
     std::size_t bytes = 0;
@@ -91,6 +92,8 @@ class FakeCuda {
 
   // What every entry point begins with: counts, and says whether to fail.
   int enter(const char* name);
+  // The memory of an allocation that is mapped already shows at another address, too.
+  bool map_again(CudaDevicePointer address, Allocation& allocation, CudaMemoryHandle handle);
   // Whether the thread's current context is that of a stream (or exists, without one).
   bool current_is(const Context* context);
   bool ready(int& polls, std::int64_t at);
