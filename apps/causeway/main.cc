@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_model(bench, clock));
   commands.push_back(make_bench_engine(bench, clock));
   commands.push_back(make_bench_switch(bench, clock));
+  commands.push_back(make_bench_stream(bench, clock));
   commands.push_back(make_bench_catalogue(bench, clock));
   commands.push_back(make_bench_load(bench, clock));
   commands.push_back(make_bench_gemm(bench, clock));

@@ -24,8 +24,10 @@ Status EngineCore::check_integrity() const {
     if (!state_->kv.is_open(id)) continue;
     for (const FrameId frame : state_->kv.table(id)) held.insert(frame.value);
   }
-  for (const StepInFlight& step : state_->steps) {
-    for (const FrameId frame : step.abandoned_frames) held.insert(frame.value);
+  for (const StepLane& lane : state_->lanes) {
+    for (const StepInFlight& step : lane.steps) {
+      for (const FrameId frame : step.abandoned_frames) held.insert(frame.value);
+    }
   }
   const kv::FrameCounts counts = state_->kv.counts();
   const auto in_use = static_cast<std::int64_t>(held.size());

@@ -11,10 +11,35 @@ namespace causeway::engine {
 using request::FinishReason;
 
 bool EngineCore::State::in_step(ModelId model) const {
-  for (std::int64_t id = steps_ended; id < steps_started; ++id) {
-    if (steps[slot_of(id)].decision.model == model) return true;
+  const StepLane& lane = lane_of(model);
+  for (std::int64_t step = lane.ended; step < lane.started; ++step) {
+    if (lane.at(step).decision.model == model) return true;
   }
   return false;
+}
+
+bool EngineCore::State::may_start() const {
+  if (lanes[0].has_room()) return true;
+  if (!lanes[1].has_room()) return false;
+  return std::any_of(streamed.begin(), streamed.end(), [&](ModelId model) {
+    return scheduler.running(model) + scheduler.waiting(model) > 0;
+  });
+}
+
+StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
+  StepId oldest(steps_started);
+  for (const StepLane& other : lanes) {
+    const std::int64_t first = &other == &lane ? other.ended + 1 : other.ended;
+    if (first < other.started) oldest = std::min(oldest, other.at(first).id);
+  }
+  return oldest;
+}
+
+StepLane* EngineCore::State::lane_of(StepId step) {
+  for (StepLane& lane : lanes) {
+    if (lane.in_flight() > 0 && lane.oldest().id == step) return &lane;
+  }
+  return nullptr;
 }
 
 Sequence& EngineCore::State::sequence_of(RequestId request) {
@@ -49,15 +74,15 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
   }
 }
 
-request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, StepId step,
-                                                 request::Batch& batch) {
+request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const StepLane& lane,
+                                                 StepId step, request::Batch& batch) {
   const Sequence& sequence = sequence_of(run.request);
   const Tokens end = run.context + run.tokens;
   CAUSEWAY_CHECK(kv.grow(run.request, end), "the scheduler promised frames that are not there");
   const std::span<const TokenId> known(sequence.tokens);
   const bool pending = end.count > std::ssize(known);
   CAUSEWAY_CHECK(!pending || (run.tokens.count == 1 && run.context.count == std::ssize(known) &&
-                              sequence.runs[slot_of(step.value - 1)] >= 0),
+                              sequence.runs[StepLane::slot_of(lane.started - 1)] >= 0),
                  "a token that nobody knows, nor the step before samples");
 #if CAUSEWAY_CANARY == 5
   const TokenId chosen_before = request::pending_token(0);  // planted bug: the first one's token
@@ -93,13 +118,13 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, StepI
   return entry;
 }
 
-request::Batch EngineCore::State::make_batch(const StepInFlight& step) {
+request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInFlight& step) {
   request::Batch batch;
   batch.step = step.id;
   batch.model = step.decision.model;
   batch.entries.reserve(step.decision.runs.size());
   for (const schedule::Run& run : step.decision.runs) {
-    batch.entries.push_back(add_entry(run, step.id, batch));
+    batch.entries.push_back(add_entry(run, lane, step.id, batch));
   }
   return batch;
 }
@@ -138,9 +163,10 @@ void EngineCore::State::update_weights(Nanos now) {
 
 Nanos EngineCore::State::in_flight_for(Nanos now) const {
   Nanos sum{};
-  for (std::int64_t id = steps_ended; id < steps_started; ++id) {
-    const StepInFlight& step = steps[slot_of(id)];
-    const Nanos since = id == steps_ended ? now - step.started : Nanos(0);
+  const StepLane& lane = lanes[0];
+  for (std::int64_t id = lane.ended; id < lane.started; ++id) {
+    const StepInFlight& step = lane.at(id);
+    const Nanos since = id == lane.ended ? now - step.started : Nanos(0);
     sum += std::max(step.computes - since, Nanos(0));
   }
   return sum;
@@ -171,10 +197,9 @@ void EngineCore::State::end_larger_than(std::int64_t frames, const std::string& 
 
 bool EngineCore::State::make_way(Nanos now) {
   if (in_flight() > 0 || !border || !border->starved()) return false;
-  schedule::Decision& decision = next().decision;
-  scheduler.preempt_all(decision);
-  apply_decision(decision, now);
-  return !decision.preempted.empty();
+  scheduler.preempt_all(deciding);
+  apply_decision(deciding, now);
+  return !deciding.preempted.empty();
 }
 
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
@@ -192,8 +217,8 @@ bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   return false;
 }
 
-Status EngineCore::State::end_weights(Nanos now) {
-  const ModelId model = oldest().decision.model;
+Status EngineCore::State::end_weights(const StepLane& lane, Nanos now) {
+  const ModelId model = lane.oldest().decision.model;
   if (cache == nullptr || !cache->knows(model)) return {};
 #if CAUSEWAY_CANARY == 7
   (void)cache->step_ended(model, now);  // planted bug: what poisoned steps chose is handed out
@@ -205,91 +230,101 @@ Status EngineCore::State::end_weights(Nanos now) {
 }
 
 void EngineCore::State::launch(Nanos now) {
-  StepInFlight& step = next();
+  StepLane& lane = lane_of(deciding.model);
+  StepInFlight& step = lane.next();
+  std::swap(step.decision, deciding);
   step.id = StepId(steps_started);
   step.started = now;
   step.sequences.clear();
   step.abandoned_frames.clear();
   step.refused.clear();
   step.weights.clear();
-  request::Batch batch = make_batch(step);
+  request::Batch batch = make_batch(lane, step);
   step.computes = models.at(batch.model).facts.step_of(Tokens(std::ssize(batch.tokens)));
   std::int64_t row = 0;
   for (const schedule::Run& run : step.decision.runs) {
     Sequence& sequence = sequence_of(run.request);
-    sequence.runs[slot_of(steps_started)] = std::ssize(step.sequences);
+    sequence.runs[StepLane::slot_of(lane.started)] = std::ssize(step.sequences);
     if (run.samples) sequence.sampled_row = row++;
     step.sequences.push_back(&sequence);
   }
   ++steps_started;
+  ++lane.started;
   if (cache != nullptr && cache->knows(step.decision.model)) {
     cache->step_begins(step.decision.model, step.weights);
   }
   const Status started = executor.submit(std::move(batch), step.weights);
   if (!started.ok()) step.refused = "the device refused a step: " + started.error().message;
-  end_refused(now);
+  end_refused(lane, now);
 }
 
-void EngineCore::State::end_refused(Nanos now) {
-  while (in_flight() > 0 && !oldest().refused.empty()) {
-    const std::string why = oldest().refused;
-    (void)end_weights(now).ok();  // it fails anyway
-    fail_step(why, now);
+void EngineCore::State::end_refused(StepLane& lane, Nanos now) {
+  while (lane.in_flight() > 0 && !lane.oldest().refused.empty()) {
+    const std::string why = lane.oldest().refused;
+    (void)end_weights(lane, now).ok();  // it fails anyway
+    fail_step(lane, why, now);
   }
 }
 
-std::vector<Sequence*> EngineCore::State::retire_step(Nanos now) {
-  StepInFlight& step = oldest();
+std::vector<Sequence*> EngineCore::State::retire_step(StepLane& lane, Nanos now) {
+  StepInFlight& step = lane.oldest();
   std::vector<Sequence*> retired;
   retired.swap(step.sequences);
   step.abandoned_frames.clear();
   for (Sequence* sequence : retired) {
-    if (sequence != nullptr) sequence->runs[slot_of(steps_ended)] = -1;
+    if (sequence != nullptr) sequence->runs[StepLane::slot_of(lane.ended)] = -1;
   }
   models.at(step.decision.model).counters.steps += 1;
-  ++steps_ended;
-  if (in_flight() > 0) oldest().started = std::max(oldest().started, now);
+  ++lane.ended;
+  if (lane.in_flight() > 0) lane.oldest().started = std::max(lane.oldest().started, now);
   return retired;
 }
 
-void EngineCore::State::finish_step(const request::StepResult& result, Nanos now) {
-  const auto& runs = oldest().decision.runs;
+void EngineCore::State::finish_step(StepLane& lane, const request::StepResult& result, Nanos now) {
+  const auto& runs = lane.oldest().decision.runs;
   const auto wanted =
       std::count_if(runs.begin(), runs.end(), [](const schedule::Run& run) { return run.samples; });
-  const Status weights = end_weights(now);
+  const Status weights = end_weights(lane, now);
   if (!weights.ok()) {
-    fail_step(weights.error().message, now);
+    fail_step(lane, weights.error().message, now);
   } else if (!result.error.empty()) {
-    fail_step(result.error, now);
+    fail_step(lane, result.error, now);
   } else if (std::ssize(result.sampled) != wanted) {
-    fail_step("the device sampled " + std::to_string(result.sampled.size()) + " tokens where " +
+    fail_step(lane,
+              "the device sampled " + std::to_string(result.sampled.size()) + " tokens where " +
                   std::to_string(wanted) + " were due",
               now);
   } else {
-    complete_step(result, now);
+    complete_step(lane, result, now);
   }
-  end_refused(now);
+  end_refused(lane, now);
 }
 
-void EngineCore::State::fail_step(const std::string& why, Nanos now) {
-  const StepInFlight& step = oldest();
+void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos now) {
+  const StepInFlight& step = lane.oldest();
 #if CAUSEWAY_CANARY == 2
-  kv.step_done(step.id);  // planted bug: what was never computed enters the prefix cache
+  kv.step_done(step.id, oldest_beside(
+                            lane));  // planted bug: what was never computed enters the prefix cache
 #else
-  kv.step_failed(step.id);
+  kv.step_failed(step.id, oldest_beside(lane));
 #endif
   scheduler.step_failed(step.decision, now);
   // What the step in flight computes for them builds on what is not there.
-  for (Sequence* sequence : retire_step(now)) {
+  for (Sequence* sequence : retire_step(lane, now)) {
     if (sequence != nullptr) end(*sequence, FinishReason::kError, why);
   }
 }
 
-void EngineCore::State::complete_step(const request::StepResult& result, Nanos now) {
-  const StepInFlight& step = oldest();
-  kv.step_done(step.id);
+void EngineCore::State::complete_step(StepLane& lane, const request::StepResult& result,
+                                      Nanos now) {
+  const StepInFlight& step = lane.oldest();
+#if CAUSEWAY_CANARY == 10
+  kv.step_done(step.id);  // planted bug: frames of an older step, of the other lane, become free
+#else
+  kv.step_done(step.id, oldest_beside(lane));
+#endif
   scheduler.step_done(step.decision, now);
-  const std::vector<Sequence*> computed = retire_step(now);
+  const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;
   for (std::size_t i = 0; i < computed.size(); ++i) {
@@ -322,9 +357,10 @@ bool EngineCore::State::take_token(Sequence& sequence, const request::OutputToke
 }
 
 void EngineCore::State::commit_ahead(Sequence& sequence) {
-  if (in_flight() == 0) return;
-  const StepInFlight& step = oldest();
-  const std::int64_t index = sequence.runs[slot_of(steps_ended)];
+  const StepLane& lane = lane_of(sequence.request.model);
+  if (lane.in_flight() == 0) return;
+  const StepInFlight& step = lane.oldest();
+  const std::int64_t index = sequence.runs[StepLane::slot_of(lane.ended)];
   if (index < 0) return;
   const schedule::Run& run = step.decision.runs[static_cast<std::size_t>(index)];
   CAUSEWAY_CHECK((run.context + run.tokens).count == std::ssize(sequence.tokens),
@@ -366,9 +402,10 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   scheduler.remove(sequence.handle);
   if (scheduler.running(model) + scheduler.waiting(model) == 0) models.at(model).switching.reset();
   if (kv.is_open(id)) release_frames(sequence);
-  for (std::int64_t step = steps_ended; step < steps_started; ++step) {
-    const std::int64_t index = sequence.runs[slot_of(step)];
-    if (index >= 0) steps[slot_of(step)].sequences[static_cast<std::size_t>(index)] = nullptr;
+  StepLane& lane = lane_of(model);
+  for (std::int64_t step = lane.ended; step < lane.started; ++step) {
+    const std::int64_t index = sequence.runs[StepLane::slot_of(step)];
+    if (index >= 0) lane.at(step).sequences[static_cast<std::size_t>(index)] = nullptr;
   }
   request::Output& output = add_output(sequence);
   output.tokens = std::move(last_tokens);
@@ -379,17 +416,20 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
 }
 
 void EngineCore::State::release_frames(const Sequence& sequence) {
-  StepId last_user;
-  for (std::int64_t id = steps_ended; id < steps_started; ++id) {
-    if (sequence.runs[slot_of(id)] < 0) continue;
+  StepLane& lane = lane_of(sequence.request.model);
+  StepInFlight* last = nullptr;
+  for (std::int64_t step = lane.ended; step < lane.started; ++step) {
+    if (sequence.runs[StepLane::slot_of(step)] < 0) continue;
     // That step still reads and writes them.
-    last_user = StepId(id);
+    last = &lane.at(step);
 #if CAUSEWAY_CANARY == 4
     break;  // planted bug: freed when the first of two steps in flight has ended
 #endif
   }
-  if (last_user.valid()) {
-    auto& abandoned = steps[slot_of(last_user.value)].abandoned_frames;
+  StepId last_user;
+  if (last != nullptr) {
+    last_user = last->id;
+    auto& abandoned = last->abandoned_frames;
     const auto table = kv.table(sequence.request.id);
     abandoned.insert(abandoned.end(), table.begin(), table.end());
   }

@@ -12,12 +12,9 @@
 
 #include "engine/engine_core.h"
 #include "engine/memory_border.h"
+#include "engine/step_lane.h"
 
 namespace causeway::engine {
-
-// One that runs and one that is enqueued behind it. With more, pending tokens would have to name
-// the step that they come from.
-inline constexpr int kStepsInFlightMax = 2;
 
 struct Sequence {
   request::Request request;
@@ -27,7 +24,7 @@ struct Sequence {
   Nanos queued{-1};  // from arrival to when it was first admitted; negative: not yet
   std::int32_t preemptions = 0;
   schedule::Handle handle;
-  // By step in flight (StepId modulo kStepsInFlightMax), its place there; -1: not part of it.
+  // By step in flight of its model's lane (StepLane::slot_of), its place there; -1: not part of it.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
   std::int64_t sampled_row = -1;                 // in the newest step that samples it
   std::optional<request::ModelSwitch> switched;  // goes out with its next token
@@ -50,18 +47,6 @@ struct ModelEntry {
   std::optional<Switching> switching = {};
 };
 
-struct StepInFlight {
-  StepId id;
-  Nanos started;   // or, if later, when the one before it ended
-  Nanos computes;  // as long as it is expected to
-  schedule::Decision decision;
-  std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended meanwhile
-  std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
-  std::vector<weights::WeightView> weights;  // as submitted
-  std::string
-      refused;  // why the executor did not take it; it fails when those before it have ended
-};
-
 class EngineCore::State {
  public:
   State(const CoreOptions& options_in, StepExecutor& executor_in, weights::WeightCache* cache_in)
@@ -72,34 +57,37 @@ class EngineCore::State {
             .frames_max = options_in.frames_max(),
             .prefix_caching = options_in.prefix_caching,
             .hash_seed = options_in.prefix_hash_seed}),
-        steps_in_flight_max(std::clamp(std::min(options_in.steps_in_flight_max,
-                                                executor_in.capabilities().steps_in_flight_max),
-                                       1, kStepsInFlightMax)),
         step_timeout(options_in.step_timeout.value_or(executor_in.capabilities().step_timeout)),
-        scheduler(options_in.schedule) {
+        scheduler(options_in.schedule),
+        lanes{StepLane(std::clamp(std::min(options_in.steps_in_flight_max,
+                                           executor_in.capabilities().steps_in_flight_max),
+                                  1, kStepsInFlightMax)),
+              StepLane(1)} {
     if (cache != nullptr && options.border) border.emplace(*options.border, kv, *cache);
   }
 
-  static std::size_t slot_of(std::int64_t step) {
-    return static_cast<std::size_t>(step % kStepsInFlightMax);
-  }
-  int in_flight() const { return static_cast<int>(steps_started - steps_ended); }
-  StepInFlight& oldest() { return steps[slot_of(steps_ended)]; }
-  const StepInFlight& oldest() const { return steps[slot_of(steps_ended)]; }
-  StepInFlight& next() { return steps[slot_of(steps_started)]; }
-  // Nothing is enqueued behind a step that was refused.
-  bool may_start() const {
-    return in_flight() < steps_in_flight_max &&
-           (in_flight() == 0 || steps[slot_of(steps_started - 1)].refused.empty());
-  }
+  bool streams(ModelId model) const { return models.at(model).facts.weights.streams(); }
+  StepLane& lane_of(ModelId model) { return lanes[streams(model) ? 1 : 0]; }
+  const StepLane& lane_of(ModelId model) const { return lanes[streams(model) ? 1 : 0]; }
+  StepLane& resident() { return lanes[0]; }
+  int in_flight() const { return lanes[0].in_flight() + lanes[1].in_flight(); }
+  // Some lane has room, and models that could use it.
+  bool may_start() const;
+  // Of the steps in flight but the oldest of this lane, the oldest; or the next one.
+  StepId oldest_beside(const StepLane& lane) const;
 
-  // How long what is in flight is expected to take yet.
+  // How long the steps of resident models that are in flight are expected to take yet.
   Nanos in_flight_for(Nanos now) const;
 
   // When the oldest step is taken to hang.
   std::optional<Nanos> step_deadline() const {
-    if (in_flight() == 0 || hung) return std::nullopt;
-    return oldest().started + step_timeout;
+    std::optional<Nanos> first;
+    for (const StepLane& lane : lanes) {
+      if (lane.in_flight() == 0 || hung) continue;
+      const Nanos deadline = lane.oldest().started + step_timeout;
+      first = std::min(first.value_or(deadline), deadline);
+    }
+    return first;
   }
 
   // Tells the cache who wants what, and ends the requests of models whose weights cannot be
@@ -131,21 +119,24 @@ class EngineCore::State {
   Sequence& sequence_of(RequestId request);
   // Carries out what the decision says of block tables.
   void apply_decision(const schedule::Decision& decision, Nanos now);
-  request::Batch make_batch(const StepInFlight& step);
-  request::BatchEntry add_entry(const schedule::Run& run, StepId step, request::Batch& batch);
-  // Hands the decided next step to the executor. One that is refused fails at once, or when the
-  // step in flight has ended.
+  request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
+  request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
+                                request::Batch& batch);
+  // Hands the decided step to the executor. One that is refused fails at once, or when the step in
+  // flight in its lane has ended.
   void launch(Nanos now);
   // Fails the steps whose turn it is and that were refused.
-  void end_refused(Nanos now);
+  void end_refused(StepLane& lane, Nanos now);
 
-  // The oldest step reads no weights any more. An error: some of them did not arrive.
-  Status end_weights(Nanos now);
-  void finish_step(const request::StepResult& result, Nanos now);
-  void fail_step(const std::string& why, Nanos now);
-  void complete_step(const request::StepResult& result, Nanos now);
-  // The oldest step is in flight no more. Returns its sequences.
-  std::vector<Sequence*> retire_step(Nanos now);
+  // The lane's oldest step reads no weights any more. An error: some of them did not arrive.
+  Status end_weights(const StepLane& lane, Nanos now);
+  // The lane whose oldest step this is; nullptr: none.
+  StepLane* lane_of(StepId step);
+  void finish_step(StepLane& lane, const request::StepResult& result, Nanos now);
+  void fail_step(StepLane& lane, const std::string& why, Nanos now);
+  void complete_step(StepLane& lane, const request::StepResult& result, Nanos now);
+  // The lane's oldest step is in flight no more. Returns its sequences.
+  std::vector<Sequence*> retire_step(StepLane& lane, Nanos now);
   // False: the sequence has ended with it.
   bool take_token(Sequence& sequence, const request::OutputToken& token);
   // The token that the step in flight computes for the sequence, if any, is known now.
@@ -162,15 +153,15 @@ class EngineCore::State {
   StepExecutor& executor;
   weights::WeightCache* const cache;
   kv::KvCache kv;
-  const int steps_in_flight_max;
   const Nanos step_timeout;
   schedule::Scheduler scheduler;
   std::optional<MemoryBorder> border;
   std::map<ModelId, ModelEntry> models;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
-  std::array<StepInFlight, kStepsInFlightMax> steps;  // by slot_of
-  std::int64_t steps_started = 0;                     // the id of the next
-  std::int64_t steps_ended = 0;                       // the id of the oldest in flight
+  std::array<StepLane, 2> lanes;   // of resident models, of streamed ones
+  schedule::Decision deciding;     // the one that is being made
+  std::int64_t steps_started = 0;  // the id of the next
+  std::vector<ModelId> streamed;   // models
   // Models that were passed over by the last decision, because their weights are on their way; and
   // when the first of them may be stepped, as far as that is known.
   bool awaiting_weights = false;

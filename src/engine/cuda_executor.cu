@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "engine/executor_models.h"
 #include "kernels/pending_tokens/pending_tokens.h"
 #include "kernels/small_copy/small_copy.h"
+#include "model/step_ranges.h"
 
 namespace causeway::engine {
 namespace {
@@ -23,6 +27,9 @@ namespace {
 constexpr Nanos kSettle = seconds(10);  // for what a failed submit() left behind
 
 constexpr int kStepsInFlightMax = 2;
+
+// Between two looks at what a streamed step waits for.
+constexpr Nanos kLook = micros(50);
 
 // What a step in flight needs of its own. The other's may be in use at the same time.
 struct Flight {
@@ -37,25 +44,59 @@ struct Flight {
   std::optional<Error> abandoned;  // why it is to fail, though part of it runs
 };
 
+// The step of a streamed model, enqueued up to `next`.
+struct StreamedFlight {
+  explicit StreamedFlight(model::CudaWorkspace& workspace) : flight(workspace) {}
+
+  Flight flight;
+  model::CudaForward* forward = nullptr;
+  weights::StepWeights weights;
+  std::vector<model::StepRange> ranges;
+  std::size_t next = 0;
+  std::int64_t tables_used = 0;
+  // Behind the last two ranges: no more are enqueued at a time, for the sake of other steps.
+  std::array<std::unique_ptr<device::Event>, 2> marks;
+
+  bool enqueued() const { return next == ranges.size(); }
+};
+
 }  // namespace
 
 class CudaExecutor::State {
  public:
-  State(device::Device& slice, model::CudaWorkspace& workspace, const CudaFrames& frames)
+  State(device::Device& slice, model::CudaWorkspace& workspace, const CudaFrames& frames,
+        model::CudaWorkspace* streamed_workspace)
       : slice(slice),
         workspace(workspace),
+        streamed_workspace(streamed_workspace),
         frames(frames),
-        capabilities{.steps_in_flight_max = kStepsInFlightMax},
+        capabilities{.steps_in_flight_max = kStepsInFlightMax,
+                     .streams = streamed_workspace != nullptr},
         flights{Flight(workspace), Flight(workspace)},
-        models(frames.bytes, kStepsInFlightMax) {}
+        models(frames.bytes, kStepsInFlightMax),
+        streamed_models(frames.bytes) {
+    if (streamed_workspace != nullptr) streamed.emplace(*streamed_workspace);
+  }
 
   Status open();
-  Status open(Flight& flight);
+  Status open(Flight& flight, const model::CudaWorkspace& of);
+  Status check_limits(const request::Batch& batch, const model::CudaWorkspace& of) const;
+  Status begin_streamed(const request::Batch& batch, weights::StepWeights weights,
+                        CudaModel& cuda_model);
+  // Enqueues the ranges of the streamed step whose turn it is.
+  void advance();
+  bool range_may_start() const;
+  Status enqueue_range();
+  // The result of the oldest resident step, or of the streamed one, if it has ended.
+  std::optional<request::StepResult> poll_resident(Nanos timeout);
+  std::optional<request::StepResult> poll_streamed();
+  std::optional<request::StepResult> wait_for_either(Nanos timeout);
   Status start_step(const request::Batch& batch, weights::StepWeights weights,
                     CudaModel& cuda_model);
   Status enqueue(const request::Batch& batch, weights::StepWeights weights, CudaModel& cuda_model);
   Status upload(const request::Batch& batch, const model::StepShape& shape, Flight& flight);
   Status bring_tables(const request::Batch& batch, Flight& flight);
+  Status copy_tables(Flight& flight, std::int64_t elements, const model::CudaWorkspace& to);
   Status settle(Nanos timeout);
   request::StepResult finish_step(const Flight& flight, const Status& ended) const;
 
@@ -68,10 +109,12 @@ class CudaExecutor::State {
 
   device::Device& slice;
   model::CudaWorkspace& workspace;
+  model::CudaWorkspace* const streamed_workspace;  // null: no model is streamed
   const CudaFrames frames;
   const Capabilities capabilities;
 
   std::array<Flight, kStepsInFlightMax> flights;
+  std::optional<StreamedFlight> streamed;
   // After what they use: what still runs ends with them.
   std::unique_ptr<device::Stream> stream;   // the steps, one after the other
   std::unique_ptr<device::Stream> uploads;  // of the next one's tables meanwhile
@@ -81,6 +124,7 @@ class CudaExecutor::State {
   std::int64_t returned = 0;
   std::int64_t tables_used = 0;  // of the step that is being enqueued
   ExecutorModels<CudaModel> models;
+  ExecutorModels<CudaModel> streamed_models;
 };
 
 Status CudaExecutor::State::open() {
@@ -91,16 +135,20 @@ Status CudaExecutor::State::open() {
   buckets = model::decode_buckets(limits.places);
   table_elements = static_cast<std::size_t>(
       model::table_elements_max(limits.rows, limits.places, limits.frames));
-  for (Flight& flight : flights) CAUSEWAY_TRY(open(flight));
-  return {};
+  for (Flight& flight : flights) CAUSEWAY_TRY(open(flight, workspace));
+  if (!streamed) return {};
+  for (auto& mark : streamed->marks) {
+    CAUSEWAY_ASSIGN(mark, slice.make_mark());
+  }
+  return open(streamed->flight, *streamed_workspace);
 }
 
-Status CudaExecutor::State::open(Flight& flight) {
+Status CudaExecutor::State::open(Flight& flight, const model::CudaWorkspace& of) {
   CAUSEWAY_ASSIGN(flight.uploaded, slice.make_event());
   CAUSEWAY_ASSIGN(flight.begun, slice.make_event());
   CAUSEWAY_ASSIGN(flight.ended, slice.make_event());
   // Memory is taken now: later it would wait for the step that runs.
-  CAUSEWAY_TRY(flight.sampler.reserve(workspace.limits().places));
+  CAUSEWAY_TRY(flight.sampler.reserve(of.limits().places));
   return flight.tables.ensure(table_elements);
 }
 
@@ -129,17 +177,18 @@ Status CudaExecutor::State::bring_tables(const request::Batch& batch, Flight& fl
                                                .rows = chosen.rows},
                                               cuda()));
   }
-  return kernels::small_copy::run({.target = workspace.tables(),
-                                   .source = flight.tables.device(),
-                                   .bytes = Bytes(tables_used * 4)},
-                                  cuda());
+  return copy_tables(flight, tables_used, workspace);
+}
+
+Status CudaExecutor::State::copy_tables(Flight& flight, std::int64_t elements,
+                                        const model::CudaWorkspace& to) {
+  return kernels::small_copy::run(
+      {.target = to.tables(), .source = flight.tables.device(), .bytes = Bytes(elements * 4)},
+      cuda());
 }
 
 Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWeights weights,
                                     CudaModel& cuda_model) {
-  for (const FrameId frame : batch.frames) {
-    CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
-  }
   Flight& flight = next();
   const model::StepShape shape = model::shape_of(batch, buckets);
   CAUSEWAY_TRY(upload(batch, shape, flight));
@@ -162,9 +211,12 @@ Status CudaExecutor::State::settle(Nanos timeout) {
   return late ? uploaded : run;
 }
 
-Status CudaExecutor::State::start_step(const request::Batch& batch, weights::StepWeights weights,
-                                       CudaModel& cuda_model) {
-  const model::CudaStepLimits& limits = workspace.limits();
+Status CudaExecutor::State::check_limits(const request::Batch& batch,
+                                         const model::CudaWorkspace& of) const {
+  for (const FrameId frame : batch.frames) {
+    CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
+  }
+  const model::CudaStepLimits& limits = of.limits();
   if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.places ||
       std::ssize(batch.frames) > limits.frames) {
     return invalid_argument("a step of " + std::to_string(batch.tokens.size()) + " tokens, " +
@@ -172,6 +224,12 @@ Status CudaExecutor::State::start_step(const request::Batch& batch, weights::Ste
                             std::to_string(batch.frames.size()) +
                             " frames exceeds what the workspace was made for");
   }
+  return {};
+}
+
+Status CudaExecutor::State::start_step(const request::Batch& batch, weights::StepWeights weights,
+                                       CudaModel& cuda_model) {
+  CAUSEWAY_TRY(check_limits(batch, workspace));
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
   Flight& flight = next();
   flight.step = batch.step;
@@ -182,6 +240,108 @@ Status CudaExecutor::State::start_step(const request::Batch& batch, weights::Ste
   if (settled.ok() || settled.error().code != ErrorCode::kDeadlineExceeded) return enqueued;
   flight.abandoned = enqueued.error();  // wait() reports it when the rest has ended
   return {};
+}
+
+Status CudaExecutor::State::begin_streamed(const request::Batch& batch,
+                                           weights::StepWeights weights, CudaModel& cuda_model) {
+  CAUSEWAY_TRY(check_limits(batch, *streamed_workspace));
+  CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
+  StreamedFlight& step = *streamed;
+  step.flight.step = batch.step;
+  step.flight.abandoned.reset();
+  step.weights = weights;
+  step.forward = cuda_model.forward.get();
+  const model::StepShape shape = model::shape_of(batch, buckets);
+  CAUSEWAY_TRY(upload(batch, shape, step.flight));
+  step.tables_used = tables_used;
+  const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
+  CAUSEWAY_TRY(step.forward->begin(shape, kv, {weights, stream.get()}, cuda()));
+  step.ranges = model::step_ranges(step.forward->config(), weights);
+  step.next = 0;
+  return {};
+}
+
+bool CudaExecutor::State::range_may_start() const {
+  const StreamedFlight& step = *streamed;
+  if (step.enqueued()) return false;
+  if (step.next >= step.marks.size()) {
+    // An error is found at the end of the step.
+    const auto done = step.marks[step.next % step.marks.size()]->done();
+    if (done.ok() && !*done) return false;
+  }
+  return model::has_arrived(step.ranges[step.next], step.forward->config(), step.weights);
+}
+
+Status CudaExecutor::State::enqueue_range() {
+  StreamedFlight& step = *streamed;
+  const std::size_t index = step.next++;
+  if (index == 0) {
+    CAUSEWAY_TRY(stream->wait(*step.flight.uploaded));
+    CAUSEWAY_TRY(stream->record(*step.flight.begun));
+    CAUSEWAY_TRY(copy_tables(step.flight, step.tables_used, *streamed_workspace));
+  }
+  CAUSEWAY_TRY(step.forward->run_range(step.ranges[index]));
+  CAUSEWAY_TRY(stream->record(*step.marks[index % step.marks.size()]));
+  if (!step.enqueued()) return {};
+  const CudaLogits logits{.data = step.forward->logits(), .vocab = step.forward->config().vocab};
+  CAUSEWAY_TRY(step.flight.sampler.enqueue(logits, step.flight.sampler.chosen(), cuda()));
+  return stream->record(*step.flight.ended);
+}
+
+// A step that cannot be enqueued to its end fails when what was enqueued has ended.
+void CudaExecutor::State::advance() {
+  if (!range_may_start()) return;
+  const auto current = device::CudaCurrent::enter(slice);
+  Status enqueued = current.ok() ? Status() : Status(current.error());
+  while (enqueued.ok() && range_may_start()) enqueued = enqueue_range();
+  if (enqueued.ok()) return;
+  streamed->flight.abandoned = enqueued.error();
+  streamed->next = streamed->ranges.size();
+  // Where even that fails, the device is lost, and nothing of the step runs on.
+  (void)stream->record(*streamed->flight.ended).ok();
+}
+
+std::optional<request::StepResult> CudaExecutor::State::poll_streamed() {
+  const Flight& flight = streamed->flight;
+  if (!streamed->enqueued()) return std::nullopt;
+  Status ended;
+  for (const device::Event* event : {flight.uploaded.get(), flight.ended.get()}) {
+    const auto done = event->done();
+    if (done.ok() && !*done) return std::nullopt;
+    if (ended.ok() && !done.ok()) ended = done.error();
+  }
+  if (flight.abandoned) ended = *flight.abandoned;
+  request::StepResult result = finish_step(flight, ended);
+  streamed_models.end_step();
+  return result;
+}
+
+std::optional<request::StepResult> CudaExecutor::State::poll_resident(Nanos timeout) {
+  const Flight& flight = oldest();
+  const Status waited = flight.abandoned ? settle(timeout) : flight.ended->wait(timeout);
+  if (!waited.ok() && waited.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
+  const bool fails = flight.abandoned && waited.ok();
+  const Status ended = fails ? Status(*flight.abandoned) : waited;
+  request::StepResult result = finish_step(flight, ended);
+  ++returned;
+  models.end_step();
+  return result;
+}
+
+std::optional<request::StepResult> CudaExecutor::State::wait_for_either(Nanos timeout) {
+  for (Nanos waited;; waited += kLook) {
+    advance();
+    if (auto result = poll_streamed()) return result;
+    if (models.step_in_flight()) {
+      if (auto result = poll_resident(kLook)) return result;
+    } else {
+      std::mutex mutex;
+      std::condition_variable never;
+      std::unique_lock lock(mutex);
+      (void)never.wait_for(lock, std::chrono::nanoseconds(kLook.count));
+    }
+    if (waited >= timeout) return std::nullopt;
+  }
 }
 
 request::StepResult CudaExecutor::State::finish_step(const Flight& flight,
@@ -203,11 +363,12 @@ CudaExecutor::CudaExecutor(std::unique_ptr<State> state) : state_(std::move(stat
 
 Result<std::unique_ptr<CudaExecutor>> CudaExecutor::start(device::Device& slice,
                                                           model::CudaWorkspace& workspace,
-                                                          const CudaFrames& frames) {
+                                                          const CudaFrames& frames,
+                                                          model::CudaWorkspace* streamed) {
   if (frames.base == nullptr || frames.bytes.count < 1 || frames.count < 1) {
     return invalid_argument("the KV frames need memory, a size and a count");
   }
-  auto state = std::make_unique<State>(slice, workspace, frames);
+  auto state = std::make_unique<State>(slice, workspace, frames, streamed);
   CAUSEWAY_TRY(state->open());
   return std::make_unique<CudaExecutor>(std::move(state));
 }
@@ -219,10 +380,15 @@ CudaExecutor::~CudaExecutor() {
 }
 
 Status CudaExecutor::add_model(ModelId model, CudaModel cuda_model) {
-  return state_->models.add(model, std::move(cuda_model));
+  if (!cuda_model.streamed) return state_->models.add(model, std::move(cuda_model));
+  if (!state_->streamed) return unsupported("this slice has no workspace for streamed models");
+  return state_->streamed_models.add(model, std::move(cuda_model));
 }
 
-Status CudaExecutor::remove_model(ModelId model) { return state_->models.remove(model); }
+Status CudaExecutor::remove_model(ModelId model) {
+  const bool streamed = state_->streamed_models.knows(model);
+  return (streamed ? state_->streamed_models : state_->models).remove(model);
+}
 
 const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
   return state_->capabilities;
@@ -231,6 +397,18 @@ const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
 Status CudaExecutor::health() const { return state_->slice.health(); }
 
 Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) {
+  if (state_->streamed_models.knows(batch.model)) {
+    CAUSEWAY_ASSIGN(CudaModel * model, state_->streamed_models.begin_step(batch.model));
+    Status begun = state_->begin_streamed(batch, weights, *model);
+    if (begun.ok()) {
+      state_->advance();
+    } else {
+      // Its tables may still be on their way.
+      (void)state_->uploads->synchronize(kSettle).ok();
+      state_->streamed_models.take_back_step();
+    }
+    return begun;
+  }
   CAUSEWAY_ASSIGN(CudaModel * cuda_model, state_->models.begin_step(batch.model));
   Status started = state_->start_step(batch, weights, *cuda_model);
   if (started.ok()) {
@@ -242,16 +420,9 @@ Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) 
 }
 
 std::optional<request::StepResult> CudaExecutor::wait(Nanos timeout) {
-  CAUSEWAY_CHECK(state_->models.step_in_flight(), "no step is in flight");
-  const Flight& flight = state_->oldest();
-  const Status waited = flight.abandoned ? state_->settle(timeout) : flight.ended->wait(timeout);
-  if (!waited.ok() && waited.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
-  const bool fails = flight.abandoned && waited.ok();
-  const Status ended = fails ? Status(*flight.abandoned) : waited;
-  request::StepResult result = state_->finish_step(flight, ended);
-  ++state_->returned;
-  state_->models.end_step();
-  return result;
+  const bool streamed = state_->streamed_models.step_in_flight();
+  CAUSEWAY_CHECK(streamed || state_->models.step_in_flight(), "no step is in flight");
+  return streamed ? state_->wait_for_either(timeout) : state_->poll_resident(timeout);
 }
 
 }  // namespace causeway::engine

@@ -7,8 +7,13 @@
 //   mark wait                                                                              polls
 //   the mark
 //
-// Two steps may be in flight: tables and sampling rows are double, and the second's go up while the
-// first runs. Where a token is pending, it is read from the first's on the device.
+// Two steps of resident models may be in flight: tables and sampling rows are double, and the
+// second's go up while the first runs. Where a token is pending, it is read from the first's on the
+// device.
+//
+// Beside them one step of a streamed model may be in flight, which has a workspace of its own. It
+// is enqueued range by range (model/step_ranges.h) on the same stream, in submit() and wait(), as
+// its weights arrive: no kernel waits for a copy, and other models' steps run in between.
 //
 // The frames lie in the slice's arena, one pool for all models; each model brings the BlockLayout
 // that says how its KV lies in a frame of that size.
@@ -33,15 +38,18 @@ struct CudaFrames {
 struct CudaModel {
   std::unique_ptr<model::CudaForward> forward;  // over the executor's workspace
   kv::BlockLayout layout;                       // made for frames of CudaFrames::bytes
+  bool streamed = false;                        // its forward pass is over the other workspace
 };
 
 class CudaExecutor final : public StepExecutor {
  public:
   class State;
-  // The slice and the workspace outlive the executor. kInvalidArgument: no frames.
+  // The slice and the workspaces outlive the executor. `streamed`: of streamed models; null: there
+  // are none. kInvalidArgument: no frames.
   static Result<std::unique_ptr<CudaExecutor>> start(device::Device& slice,
                                                      model::CudaWorkspace& workspace,
-                                                     const CudaFrames& frames);
+                                                     const CudaFrames& frames,
+                                                     model::CudaWorkspace* streamed = nullptr);
   explicit CudaExecutor(std::unique_ptr<State> state);  // for start()
   // Waits for what runs, if any, as long as the slice's machine allows.
   ~CudaExecutor() override;
@@ -49,15 +57,15 @@ class CudaExecutor final : public StepExecutor {
   CudaExecutor& operator=(const CudaExecutor&) = delete;
 
   // Any thread, also while a step runs. kInvalidArgument: known already, or a layout for another
-  // frame size.
+  // frame size; kUnsupported: streamed, without a workspace for that.
   Status add_model(ModelId model, CudaModel cuda_model);
   // Drops the model and its weights: after Engine::remove_model. kNotFound; kUnavailable while a
   // step of it is in flight.
   Status remove_model(ModelId model);
 
   const Capabilities& capabilities() const override;
-  // kUnavailable while two steps are in flight; kNotFound for a model that was not added;
-  // kInvalidArgument for a step beyond the workspace's limits; kDevice.
+  // kUnavailable while two steps, or one of a streamed model, are in flight; kNotFound for a model
+  // that was not added; kInvalidArgument for a step beyond the workspace's limits; kDevice.
   Status submit(request::Batch batch, weights::StepWeights weights) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
   Status health() const override;

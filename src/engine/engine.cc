@@ -291,6 +291,9 @@ Status Engine::add_model(ModelId model, const ModelFacts& facts) {
       facts.vocab < 0) {
     return invalid_argument("a model needs an id, a block of at least a token and a context");
   }
+  if (facts.weights.streams() && !state_->executor.capabilities().streams) {
+    return unsupported("this device does not run models whose weights are streamed");
+  }
   if (state_->cache != nullptr) CAUSEWAY_TRY(state_->cache->check_fits(facts.weights));
   const std::lock_guard lock(state_->mutex);
   if (!state_->accepting) return unavailable("the engine is stopping");

@@ -23,13 +23,17 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
   if (state_->models.contains(model)) {
     return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
   }
+  if (facts.weights.streams() && !state_->executor.capabilities().streams) {
+    return unsupported("this device does not run models whose weights are streamed");
+  }
   if (state_->cache != nullptr && !facts.weights.groups.empty()) {
     CAUSEWAY_TRY(state_->cache->add_model(model, facts.weights));
     state_->cache->set_pinned(model, facts.pinned);
   }
   state_->models.emplace(model, ModelEntry{.facts = facts, .arrived = 0, .counters = {}});
   state_->kv.add_model(model, facts.tokens_per_block);
-  state_->scheduler.add_model(model, facts.tokens_per_block);
+  state_->scheduler.add_model(model, facts.tokens_per_block, facts.weights.streams());
+  if (facts.weights.streams()) state_->streamed.push_back(model);
   return {};
 }
 
@@ -47,6 +51,7 @@ Status EngineCore::remove_model(ModelId model) {
   }
   state_->kv.remove_model(model);
   state_->scheduler.remove_model(model);
+  std::erase(state_->streamed, model);
   state_->models.erase(model);
   return {};
 }
@@ -99,10 +104,11 @@ bool EngineCore::start_step(Nanos now) {
   // Weights come and go also while no step may start.
   if (!state_->may_start()) state_->update_weights(now);
   while (state_->may_start()) {
-    schedule::Decision& decision = state_->next().decision;
+    schedule::Decision& decision = state_->deciding;
     state_->update_weights(now);
-    state_->scheduler.schedule(now, state_->kv, decision,
-                               [&](ModelId model) { return state_->weights_allow(model, now); });
+    state_->scheduler.schedule(now, state_->kv, decision, [&](ModelId model) {
+      return state_->lane_of(model).has_room() && state_->weights_allow(model, now);
+    });
     if (!decision.model.valid()) {
       if (state_->make_way(now)) continue;
       CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory(),
@@ -117,10 +123,10 @@ bool EngineCore::start_step(Nanos now) {
 }
 
 void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
-  CAUSEWAY_CHECK(step_in_flight() && result.step == state_->oldest().id,
-                 "the result is not of the oldest step in flight");
+  StepLane* const lane = state_->lane_of(result.step);
+  CAUSEWAY_CHECK(lane != nullptr, "the result is not of a lane's oldest step in flight");
   state_->hung = false;
-  state_->finish_step(result, now);
+  state_->finish_step(*lane, result, now);
 }
 
 std::optional<Nanos> EngineCore::next_wakeup() const {

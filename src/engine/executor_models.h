@@ -69,6 +69,10 @@ class ExecutorModels {
     in_flight_.push_back(id);
     return at->second.get();
   }
+  bool knows(ModelId id) const {
+    const std::lock_guard lock(mutex_);
+    return models_.contains(id);
+  }
   // The oldest step has ended.
   void end_step() {
     const std::lock_guard lock(mutex_);

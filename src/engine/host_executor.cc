@@ -1,6 +1,7 @@
 #include "engine/host_executor.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -50,37 +51,57 @@ request::SampledToken choose(std::span<float> logits, const request::BatchEntry&
 
 }  // namespace
 
-class HostExecutor::State {
- public:
-  State(const HostFrames& frames_in, const Clock& clock_in)
-      : frames(frames_in), clock(clock_in), models(frames_in.bytes) {}
+namespace {
 
-  void run();
-  request::StepResult execute(const request::Batch& batch, weights::StepWeights weights,
-                              HostModel& host_model);
-  Status compute(const request::Batch& batch, weights::StepWeights weights, HostModel& host_model,
-                 std::vector<request::SampledToken>& sampled);
+// A worker, and the models whose steps it executes one at a time.
+struct HostLane {
+  explicit HostLane(Bytes frame) : models(frame) {}
 
-  const HostFrames frames;
-  const Clock& clock;
-  const Capabilities capabilities{.step_timeout = kStepTimeout};
   ExecutorModels<HostModel> models;
   std::vector<float> logits;  // the worker's own
 
-  std::mutex mutex;              // guards what follows
-  std::condition_variable wake;  // the worker: a step, or the end
-  std::condition_variable done;  // wait(): a result
+  // Guarded by the executor's mutex.
   std::optional<request::Batch> queued;
   HostModel* queued_model = nullptr;    // stays while the step is in flight
   weights::StepWeights queued_weights;  // of it, likewise
   std::optional<request::StepResult> result;
-  bool stopping = false;
 
   std::thread thread;
 };
 
+}  // namespace
+
+class HostExecutor::State {
+ public:
+  State(const HostFrames& frames_in, const Clock& clock_in)
+      : frames(frames_in),
+        clock(clock_in),
+        lanes{HostLane(frames_in.bytes), HostLane(frames_in.bytes)} {}
+
+  void run(HostLane& lane);
+  request::StepResult execute(const request::Batch& batch, weights::StepWeights weights,
+                              HostModel& host_model, std::vector<float>& logits);
+  Status compute(const request::Batch& batch, weights::StepWeights weights, HostModel& host_model,
+                 std::vector<float>& logits, std::vector<request::SampledToken>& sampled);
+  void stop();
+  Status submit_to(HostLane& lane, request::Batch& batch, weights::StepWeights weights);
+
+  const HostFrames frames;
+  const Clock& clock;
+  const Capabilities capabilities{.step_timeout = kStepTimeout, .streams = true};
+
+  std::mutex computing;  // held by the worker that computes; never together with `mutex`
+
+  std::mutex mutex;              // guards what follows, and parts of the lanes
+  std::condition_variable wake;  // the workers: a step, or the end
+  std::condition_variable done;  // wait(): a result
+  bool stopping = false;
+
+  std::array<HostLane, 2> lanes;  // of resident models, of streamed ones
+};
+
 Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWeights weights,
-                                    HostModel& host_model,
+                                    HostModel& host_model, std::vector<float>& logits,
                                     std::vector<request::SampledToken>& sampled) {
   for (const FrameId frame : batch.frames) {
     CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
@@ -92,7 +113,10 @@ Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWe
   logits.resize(rows * vocab);
   const model::KvMemory kv{
       .base = frames.base, .layout = host_model.layout, .dtype = host_model.kv_dtype};
-  CAUSEWAY_TRY(host_model.forward->run(batch, kv, weights, logits));
+  {
+    std::unique_lock turn(computing);
+    CAUSEWAY_TRY(host_model.forward->run(batch, kv, weights, logits, &turn));
+  }
   std::size_t row = 0;
   for (const request::BatchEntry& entry : batch.entries) {
     if (!entry.samples) continue;
@@ -103,12 +127,13 @@ Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWe
 
 request::StepResult HostExecutor::State::execute(const request::Batch& batch,
                                                  weights::StepWeights weights,
-                                                 HostModel& host_model) {
+                                                 HostModel& host_model,
+                                                 std::vector<float>& logits) {
   request::StepResult outcome;
   outcome.step = batch.step;
   const Nanos begin = clock.now();
   try {
-    const Status computed = compute(batch, weights, host_model, outcome.sampled);
+    const Status computed = compute(batch, weights, host_model, logits, outcome.sampled);
     if (!computed.ok()) outcome.error = computed.error().message;
   } catch (const std::exception& error) {  // out of memory, or a library's
     outcome.error = std::string("the step failed: ") + error.what();
@@ -118,21 +143,43 @@ request::StepResult HostExecutor::State::execute(const request::Batch& batch,
   return outcome;
 }
 
-void HostExecutor::State::run() {
+void HostExecutor::State::run(HostLane& lane) {
   std::unique_lock lock(mutex);
   while (true) {
-    wake.wait(lock, [this] { return queued.has_value() || stopping; });
+    wake.wait(lock, [&] { return lane.queued.has_value() || stopping; });
     if (stopping) return;
-    const request::Batch batch = std::move(*queued);
-    queued.reset();
-    HostModel& host_model = *queued_model;
-    const weights::StepWeights weights = queued_weights;
+    const request::Batch batch = std::move(*lane.queued);
+    lane.queued.reset();
+    HostModel& host_model = *lane.queued_model;
+    const weights::StepWeights weights = lane.queued_weights;
     lock.unlock();
-    request::StepResult outcome = execute(batch, weights, host_model);
+    request::StepResult outcome = execute(batch, weights, host_model, lane.logits);
     lock.lock();
-    result = std::move(outcome);
+    lane.result = std::move(outcome);
     done.notify_one();
   }
+}
+
+void HostExecutor::State::stop() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+    wake.notify_all();
+  }
+  for (HostLane& lane : lanes) {
+    if (lane.thread.joinable()) lane.thread.join();
+  }
+}
+
+Status HostExecutor::State::submit_to(HostLane& lane, request::Batch& batch,
+                                      weights::StepWeights weights) {
+  CAUSEWAY_ASSIGN(HostModel * host_model, lane.models.begin_step(batch.model));
+  const std::lock_guard lock(mutex);
+  lane.queued_model = host_model;
+  lane.queued_weights = weights;
+  lane.queued = std::move(batch);
+  wake.notify_all();
+  return {};
 }
 
 HostExecutor::HostExecutor(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -145,51 +192,54 @@ Result<std::unique_ptr<HostExecutor>> HostExecutor::start(const HostFrames& fram
   }
   auto state = std::make_unique<State>(frames, clock);
   try {
-    state->thread = std::thread([worker = state.get()] { worker->run(); });
+    for (HostLane& lane : state->lanes) {
+      lane.thread = std::thread([worker = state.get(), &lane] { worker->run(lane); });
+    }
   } catch (const std::system_error& error) {
-    return exhausted(std::string("the executor's thread could not be started: ") + error.what());
+    state->stop();
+    return exhausted(std::string("the executor's threads could not be started: ") + error.what());
   }
   return std::make_unique<HostExecutor>(std::move(state));
 }
 
-HostExecutor::~HostExecutor() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-    state_->wake.notify_one();
-  }
-  state_->thread.join();
-}
+HostExecutor::~HostExecutor() { state_->stop(); }
 
 Status HostExecutor::add_model(ModelId model, HostModel host_model) {
-  return state_->models.add(model, std::move(host_model));
+  HostLane& lane = state_->lanes[host_model.streamed ? 1 : 0];
+  return lane.models.add(model, std::move(host_model));
 }
 
-Status HostExecutor::remove_model(ModelId model) { return state_->models.remove(model); }
+Status HostExecutor::remove_model(ModelId model) {
+  const Status resident = state_->lanes[0].models.remove(model);
+  if (resident.ok() || resident.error().code != ErrorCode::kNotFound) return resident;
+  return state_->lanes[1].models.remove(model);
+}
 
 const StepExecutor::Capabilities& HostExecutor::capabilities() const {
   return state_->capabilities;
 }
 
 Status HostExecutor::submit(request::Batch batch, weights::StepWeights weights) {
-  CAUSEWAY_ASSIGN(HostModel * host_model, state_->models.begin_step(batch.model));
-  const std::lock_guard lock(state_->mutex);
-  state_->queued_model = host_model;
-  state_->queued_weights = weights;
-  state_->queued = std::move(batch);
-  state_->wake.notify_one();
-  return {};
+  const bool streamed = state_->lanes[1].models.knows(batch.model);
+  return state_->submit_to(state_->lanes[streamed ? 1 : 0], batch, weights);
 }
 
 std::optional<request::StepResult> HostExecutor::wait(Nanos timeout) {
-  CAUSEWAY_CHECK(state_->models.step_in_flight(), "no step is in flight");
+  auto& lanes = state_->lanes;
+  CAUSEWAY_CHECK(lanes[0].models.step_in_flight() || lanes[1].models.step_in_flight(),
+                 "no step is in flight");
   std::unique_lock lock(state_->mutex);
   const std::chrono::nanoseconds longest(std::clamp(timeout, Nanos(0), kWaitMax).count);
-  if (!state_->done.wait_for(lock, longest, [this] { return state_->result.has_value(); })) {
-    return std::nullopt;
-  }
-  state_->models.end_step();
-  return std::exchange(state_->result, std::nullopt);
+  HostLane* ended = nullptr;
+  state_->done.wait_for(lock, longest, [&] {
+    for (HostLane& lane : lanes) {
+      if (ended == nullptr && lane.result) ended = &lane;
+    }
+    return ended != nullptr;
+  });
+  if (ended == nullptr) return std::nullopt;
+  ended->models.end_step();
+  return std::exchange(ended->result, std::nullopt);
 }
 
 }  // namespace causeway::engine

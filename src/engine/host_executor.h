@@ -1,5 +1,7 @@
-// StepExecutor on the CPU: model::HostForward for the logits, kernels::sampling for the tokens. One
-// worker thread executes one step at a time; submit() only hands it over.
+// StepExecutor on the CPU: model::HostForward for the logits, kernels::sampling for the tokens. Two
+// lanes, of resident and of streamed models, have a worker thread and a step in flight each; one of
+// them computes at a time, and a streamed step lets the other compute while it waits for weights.
+// submit() only hands a step over.
 //
 //   frames.base │ frame 0 │ frame 1 │ … │ frame n-1 │     n × frames.bytes, one pool for all models
 //
@@ -27,12 +29,13 @@ struct HostModel {
   std::unique_ptr<model::HostForward> forward;
   kv::BlockLayout layout;  // made for frames of HostFrames::bytes
   DType kv_dtype = DType::kBF16;
+  bool streamed = false;  // its weights pass through a ring
 };
 
 class HostExecutor final : public StepExecutor {
  public:
   class State;
-  // kInvalidArgument: no memory or misaligned; kResourceExhausted: no thread to be had.
+  // kInvalidArgument: no memory or misaligned; kResourceExhausted: no threads to be had.
   static Result<std::unique_ptr<HostExecutor>> start(const HostFrames& frames, const Clock& clock);
   explicit HostExecutor(std::unique_ptr<State> state);  // for start()
   // Waits for the step that runs, if any.
@@ -48,7 +51,8 @@ class HostExecutor final : public StepExecutor {
   Status remove_model(ModelId model);
 
   const Capabilities& capabilities() const override;
-  // kUnavailable while a step is in flight; kNotFound for a model that was not added.
+  // kUnavailable while a step of the model's lane is in flight; kNotFound for a model that was not
+  // added.
   Status submit(request::Batch batch, weights::StepWeights weights) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
 

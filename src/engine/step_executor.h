@@ -14,13 +14,16 @@ namespace causeway::engine {
 class StepExecutor {
  public:
   struct Capabilities {
-    // submit() may be called again before wait() this often. With more than one, a batch may hold
-    // tokens that the step submitted before it has yet to choose (request::pending_token): the
-    // executor puts them there when that step is done.
+    // Of resident models, submit() may be called again before wait() this often. With more than
+    // one, a batch may hold tokens that the step submitted before it has yet to choose
+    // (request::pending_token): the executor puts them there when that step is done.
     int steps_in_flight_max = 1;
     // A step that runs longer is taken to hang. An executor whose steps always end, be they slow,
     // says so with a time that none of them takes.
     Nanos step_timeout = seconds(60);
+    // Runs models whose weights are streamed (CachedModel::streams): one step of them all in flight
+    // beside the others', in ranges of layers as their weights come.
+    bool streams = false;
   };
 
   virtual ~StepExecutor() = default;
@@ -31,9 +34,10 @@ class StepExecutor {
   // no other step, and `weights` stays valid. An error: the step was not started.
   virtual Status submit(request::Batch batch, weights::StepWeights weights) = 0;
 
-  // The result of the oldest step in flight; blocks until it is there or `timeout` has passed
-  // (nullopt: try again; a step that never ends is the caller's to report). A step in flight must
-  // exist. Engine-loop thread, as submit().
+  // The result of a step that has ended: of resident models in the order of their submission; that
+  // of a streamed model when it ends, before or after any of these. Blocks until there is one or
+  // `timeout` has passed (nullopt: try again; a step that never ends is the caller's to report). A
+  // step in flight must exist. Engine-loop thread, as submit().
   virtual std::optional<request::StepResult> wait(Nanos timeout) = 0;
 
   // kDevice, in the driver's words, once the device is lost to this process: no step will work

@@ -39,6 +39,8 @@ struct CatalogueEntry {
   std::string name;
   std::int64_t created_unix_seconds = 0;
   Tokens max_model_len;
+  // Of the device for its weights, beyond which they are streamed; zero: no limit.
+  Bytes max_resident = {};
   std::int64_t vocab = 0;    // rows of the logits; ids beyond are invalid
   std::vector<TokenId> eos;  // generation stops at these
   GenerationDefaults defaults;

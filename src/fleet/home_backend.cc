@@ -55,7 +55,10 @@ Result<Nanos> HomeBackend::load(const CatalogueEntry& entry, const ModelSource& 
                                 const model::ModelCard& card,
                                 const std::function<bool()>& cancelled) {
   if (early_) {
-    CAUSEWAY_CHECK(early_->bytes() == card.layout.bytes, "a model has one layout");
+    if (early_->bytes() != card.layout.bytes) {
+      early_.reset();
+      return invalid_argument("its config.json changed while it was loaded: try again");
+    }
     const Nanos start = early_->started();
     const Status loaded = early_->take(cancelled);
     early_.reset();
@@ -78,13 +81,7 @@ Result<model::ModelCard> HomeBackend::card(const CatalogueEntry& entry,
                                            const ModelSource& source) const {
   CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(source.directory));
   CAUSEWAY_ASSIGN(model::ModelCard card, slice_.card(std::move(config)));
-  CAUSEWAY_TRY(slice_.check(entry.id));
-  const slice::WeightRoom room = slice_.weight_room();
-  if (room.taken_by(card.layout.bytes) > room.budget) {
-    return exhausted("its weights take " + std::to_string(room.taken_by(card.layout.bytes).count) +
-                     " bytes of the device, and of these " + std::to_string(room.budget.count) +
-                     " cache weights");
-  }
+  CAUSEWAY_TRY(slice_.check(entry.id, card));
   return card;
 }
 
@@ -111,7 +108,8 @@ Result<AttachedModel> HomeBackend::attach(const CatalogueEntry& entry, const Mod
   auto facts = slice_.attach({.id = entry.id,
                               .card = card,
                               .home = std::move(home),
-                              .max_model_len = entry.max_model_len});
+                              .max_model_len = entry.max_model_len,
+                              .max_resident = entry.max_resident});
   if (!facts.ok()) {
     if (const Status undone = home_.pool.unload(entry.id, leaves()); !undone.ok()) {
       spdlog::error("{}: {}", entry.name, undone.error().message);

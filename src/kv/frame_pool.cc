@@ -100,7 +100,7 @@ void FramePool::unreference(FrameId id, StepId last_user) {
   frame.last_user = std::max({frame.last_user, last_user, frame.filling});
   if (--frame.references > 0) return;
   --counts_.referenced;
-  if (frame.last_user > done_) {
+  if (!is_done(frame.last_user)) {
     frame.state = FrameState::kQuarantined;
     push_back(quarantined_[frame.last_user], id);
     ++counts_.quarantined;
@@ -166,7 +166,7 @@ void FramePool::begin_fill(FrameId id, const PrefixHash& hash, StepId step) {
   Frame& frame = at(id);
   CAUSEWAY_CHECK(frame.state == FrameState::kReferenced && frame.references == 1,
                  "a block that is being filled has one owner");
-  CAUSEWAY_CHECK(!frame.indexed && step > done_, "a full block is immutable");
+  CAUSEWAY_CHECK(!frame.indexed && !is_done(step), "a full block is immutable");
   frame.filling = step;
   frame.hash = hash;
 }
@@ -197,17 +197,24 @@ FrameId FramePool::find(const PrefixHash& hash) const {
   return found == index_.end() || retiring(found->second) ? FrameId() : found->second;
 }
 
-void FramePool::step_done(StepId step) {
-  done_ = std::max(done_, step);
-  while (!quarantined_.empty() && quarantined_.begin()->first <= done_) {
-    List& list = quarantined_.begin()->second;
+void FramePool::step_done(StepId step, StepId oldest) {
+  done_ = std::max(done_, StepId(oldest.value - 1));
+  done_ahead_.erase(done_ahead_.begin(), done_ahead_.upper_bound(done_));
+  if (step > done_) done_ahead_.insert(step);
+  for (auto at = quarantined_.begin();
+       at != quarantined_.end() && at->first <= std::max(step, done_);) {
+    if (!is_done(at->first)) {
+      ++at;
+      continue;
+    }
+    List& list = at->second;
     while (list.first.valid()) {
       const FrameId id = list.first;
       unlink(list, id);
       --counts_.quarantined;
       settle(id);
     }
-    quarantined_.erase(quarantined_.begin());
+    at = quarantined_.erase(at);
   }
 }
 
@@ -260,9 +267,9 @@ Status FramePool::check_frame(FrameId id, std::int64_t references) const {
     return broken(id, "cached, but not indexed");
   }
   if (!in_use) {
-    if (frame.last_user > done_) return broken(id, "reusable while a step uses it");
+    if (!is_done(frame.last_user)) return broken(id, "reusable while a step uses it");
   }
-  if (frame.filling.valid() && frame.filling <= done_) {
+  if (frame.filling.valid() && is_done(frame.filling)) {
     return broken(id, "waits for a step that is done");
   }
   return {};
@@ -313,7 +320,7 @@ Status FramePool::check(std::span<const std::int64_t> references) const {
   CAUSEWAY_TRY(check_list(free_, FrameState::kFree, StepId(), listed));
   CAUSEWAY_TRY(check_list(cached_, FrameState::kCached, StepId(), listed));
   for (const auto& [until, list] : quarantined_) {
-    if (until <= done_) return corrupt("a quarantine of KV frames outlived its step");
+    if (is_done(until)) return corrupt("a quarantine of KV frames outlived its step");
     CAUSEWAY_TRY(check_list(list, FrameState::kQuarantined, until, listed));
   }
   for (std::size_t f = 0; f < frames_.size(); ++f) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -53,9 +54,9 @@ class FramePool {
   // The frame that holds this block, and will stay; invalid when none does.
   FrameId find(const PrefixHash& hash) const;
 
-  // Ends quarantines up to and including `step`.
-  void step_done(StepId step);
-  StepId done() const { return done_; }
+  // The step is done, and so are all before `oldest`. Ends its quarantine and theirs.
+  void step_done(StepId step, StepId oldest);
+  bool is_done(StepId step) const { return step <= done_ || done_ahead_.contains(step); }
   // Frees the model's cached frames; its quarantined ones will be free.
   void forget_model(ModelId model);
 
@@ -111,7 +112,8 @@ class FramePool {
   std::map<StepId, List> quarantined_;  // by the step that ends it
   std::unordered_map<PrefixHash, FrameId> index_;
   FrameCounts counts_;
-  StepId done_;
+  StepId done_;                  // all up to here are
+  std::set<StepId> done_ahead_;  // beyond that: done before an older one
 };
 
 }  // namespace causeway::kv

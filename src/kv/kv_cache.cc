@@ -83,7 +83,7 @@ class KvCache::State {
   }
 
   void hash_full_blocks(RequestId id, std::span<const TokenId> tokens, StepId step);
-  void complete(StepId step);
+  void complete(StepId step, StepId oldest);
   void roll_back(const std::vector<Commit>& failed, StepId step);
   Status check_sequence(RequestId id, const Sequence& sequence) const;
 
@@ -175,7 +175,7 @@ void KvCache::commit(RequestId sequence, std::span<const TokenId> tokens, StepId
                      static_cast<std::int64_t>(entry.table.size()),
                  "the table does not cover these tokens");
   if (total == entry.committed_tokens) return;
-  if (step > state_->pool.done()) {
+  if (!state_->pool.is_done(step)) {
     state_->in_flight[step].commits.push_back({sequence, entry.serial, entry.committed_tokens});
   }
   if (state_->prefix_caching) state_->hash_full_blocks(sequence, tokens, step);
@@ -189,7 +189,7 @@ void KvCache::State::hash_full_blocks(RequestId id, std::span<const TokenId> tok
     const PrefixHash parent = entry.hashes.empty() ? PrefixHash() : entry.hashes.back();
     const PrefixHash hash = hash_block(key, entry.model, parent, tokens.subspan(i * block, block));
     entry.hashes.push_back(hash);
-    if (step > pool.done()) {
+    if (!pool.is_done(step)) {
       pool.begin_fill(entry.table[i], hash, step);
       in_flight[step].fills.push_back({entry.table[i], hash, entry.serial});
     } else {
@@ -209,26 +209,31 @@ void KvCache::release(RequestId sequence, StepId last_user) {
   state_->sequences.erase(sequence);
 }
 
-// Indexes what the steps up to and including `step` have filled, then ends their quarantines.
-void KvCache::State::complete(StepId step) {
-  while (!in_flight.empty() && in_flight.begin()->first <= step) {
-    const auto& [id, work] = *in_flight.begin();
+// Indexes what the step, and all before `oldest`, have filled, then ends their quarantines.
+void KvCache::State::complete(StepId step, StepId oldest) {
+  for (auto at = in_flight.begin(); at != in_flight.end() && at->first <= step;) {
+    const auto& [id, work] = *at;
+    if (id != step && id >= oldest) {
+      ++at;
+      continue;
+    }
     for (const Fill& fill : work.fills) pool.end_fill(fill.frame, fill.hash, id);
-    in_flight.erase(in_flight.begin());
+    at = in_flight.erase(at);
   }
-  pool.step_done(step);
+  pool.step_done(step, oldest);
 }
 
-void KvCache::step_done(StepId step) { state_->complete(step); }
+void KvCache::step_done(StepId step, StepId oldest) { state_->complete(step, oldest); }
 
-void KvCache::step_failed(StepId step) {
-  CAUSEWAY_CHECK(step > state_->pool.done(), "a step that is done cannot fail");
-  state_->complete(StepId(step.value - 1));
+void KvCache::step_failed(StepId step, StepId oldest) {
+  CAUSEWAY_CHECK(!state_->pool.is_done(step), "a step that is done cannot fail");
+  const StepId first = std::min(step, oldest);
+  state_->complete(StepId(first.value - 1), first);
   if (const auto failed = state_->in_flight.find(step); failed != state_->in_flight.end()) {
     const std::vector<Commit> commits = failed->second.commits;
     state_->roll_back(commits, step);
   }
-  state_->complete(step);
+  state_->complete(step, oldest);
 }
 
 // Later steps of the same sequences build on what the failed step was to write, so whatever they
@@ -344,7 +349,7 @@ Status KvCache::check_integrity() const {
       return corrupt("model " + std::to_string(id.value) + " miscounts its open KV sequences");
     }
   }
-  if (!state_->in_flight.empty() && state_->in_flight.begin()->first <= state_->pool.done()) {
+  if (!state_->in_flight.empty() && state_->pool.is_done(state_->in_flight.begin()->first)) {
     return corrupt("the KV cache waits for a step that is done");
   }
   return state_->pool.check(references);

@@ -100,11 +100,15 @@ class KvCache {
   // Closes the table. Frames nobody else references become cached (if full and indexed) or free,
   // after quarantine until `last_user` is done; an invalid id means that no step uses them.
   void release(RequestId sequence, StepId last_user);
+  // The step has completed, and so have all before `oldest`; others before it may still run: those
+  // of other models. A model's steps complete in order.
+  void step_done(StepId step, StepId oldest);
   // Steps up to and including `step` have completed.
-  void step_done(StepId step);
+  void step_done(StepId step) { step_done(step, StepId(step.value + 1)); }
   // The step failed: what it would have filled is not valid and must not be indexed. Then as
   // step_done().
-  void step_failed(StepId step);
+  void step_failed(StepId step, StepId oldest);
+  void step_failed(StepId step) { step_failed(step, StepId(step.value + 1)); }
 
   // The frames of the sequence's blocks, in order. Valid until the next call that changes it.
   std::span<const FrameId> table(RequestId sequence) const;

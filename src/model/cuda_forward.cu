@@ -88,18 +88,7 @@ class CudaForward::State {
 
   Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
              kernels::CudaStream stream) {
-    const CudaStepLimits& limits = workspace_.limits();
-    if (shape.rows > limits.rows || shape.places > limits.places) {
-      return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
-                              std::to_string(shape.places) + " sequences exceeds the workspace's " +
-                              std::to_string(limits.rows) + " of " + std::to_string(limits.places));
-    }
-    shape_ = shape;
-    kv_ = kv;
-    stream_ = stream;
-    reads_ = &weights;
-    tables_ = workspace_.tables();
-    at_ = offsets_of(shape);
+    CAUSEWAY_TRY(set_up(shape, kv, weights, stream));
     // All sample in a padded step; a step of single tokens that is not padded comes once.
     const bool again =
         shape.decode_only() && shape.sampled == shape.places && shape.places <= kGraphPlacesMax;
@@ -112,7 +101,38 @@ class CudaForward::State {
                        [this] { return enqueue(); }, stream);
   }
 
+  Status begin(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
+               kernels::CudaStream stream) {
+    return set_up(shape, kv, weights, stream);
+  }
+
+  Status run_range(const StepRange& range) {
+    if (range.front) CAUSEWAY_TRY(front());
+    for (std::int64_t i = range.first; i < range.end; ++i) CAUSEWAY_TRY(layer(i));
+    if (!range.head) return {};
+    layers_ahead_ = kLayersAhead;  // all of it is there
+    if (shape_.sampled > 0) CAUSEWAY_TRY(head());
+    return consumed(head_group(config_));
+  }
+
  private:
+  Status set_up(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
+                kernels::CudaStream stream) {
+    const CudaStepLimits& limits = workspace_.limits();
+    if (shape.rows > limits.rows || shape.places > limits.places) {
+      return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
+                              std::to_string(shape.places) + " sequences exceeds the workspace's " +
+                              std::to_string(limits.rows) + " of " + std::to_string(limits.places));
+    }
+    shape_ = shape;
+    kv_ = kv;
+    stream_ = stream;
+    reads_ = weights;
+    tables_ = workspace_.tables();
+    at_ = offsets_of(shape);
+    return {};
+  }
+
   std::int64_t q_size() const { return config_.heads * config_.head_dim; }
   std::int64_t qkv_size() const {
     return (config_.heads + 2 * config_.kv_heads) * config_.head_dim;
@@ -128,16 +148,23 @@ class CudaForward::State {
   // Before the first kernel that reads the group. Kernels that start before the one in front ends
   // do not start before a wait that stands between the two.
   Status await_group(int group) {
-    if (reads_->where.empty()) return {};
-    const weights::WeightView& view = reads_->where[static_cast<std::size_t>(group)];
+    if (reads_.where.empty()) return {};
+    const weights::WeightView& view = reads_.where[static_cast<std::size_t>(group)];
     CAUSEWAY_CHECK(view.place != weights::WeightPlace::kHome, "a group is not where it is read");
     if (view.place == weights::WeightPlace::kCached) return {};
-    return reads_->steps->wait(*view.ready, view.value);
+    return reads_.steps->wait(*view.ready, view.value);
+  }
+  // Behind the last kernel that reads the group.
+  Status consumed(int group) {
+    if (reads_.where.empty()) return {};
+    const weights::WeightView& view = reads_.where[static_cast<std::size_t>(group)];
+    if (view.consumed == nullptr) return {};
+    return reads_.steps->signal(*view.consumed, view.consumed_value);
   }
   // Returns, on the host, when the group is there.
   Status wait_for_group(int group) const {
-    if (reads_->where.empty()) return {};
-    const weights::WeightView& view = reads_->where[static_cast<std::size_t>(group)];
+    if (reads_.where.empty()) return {};
+    const weights::WeightView& view = reads_.where[static_cast<std::size_t>(group)];
     if (view.place != weights::WeightPlace::kStaged) return {};
     return view.ready->wait(view.value, kStagedMax).with_context("weights on their way");
   }
@@ -146,8 +173,8 @@ class CudaForward::State {
   }
   // Its rows are gathered, and may be where they are.
   const std::byte* embedding() const {
-    if (reads_->where.empty() ||
-        reads_->where[kEmbeddingGroup].place == weights::WeightPlace::kCached) {
+    if (reads_.where.empty() ||
+        reads_.where[kEmbeddingGroup].place == weights::WeightPlace::kCached) {
       return weights_.embedding.data;
     }
     CAUSEWAY_CHECK(embedding_home_ != nullptr, "the embedding has no home to be read at");
@@ -167,6 +194,16 @@ class CudaForward::State {
   }
 
   Status enqueue_layers() {
+    CAUSEWAY_TRY(front());
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      CAUSEWAY_TRY(keep_close(i));
+      CAUSEWAY_TRY(layer(i));
+    }
+    return shape_.sampled > 0 ? head() : Status();
+  }
+
+  // What stands before the layers.
+  Status front() {
     pending_ = nullptr;
     spent_ = {};
     in_front_ = behind_others();
@@ -179,22 +216,22 @@ class CudaForward::State {
                                             .position = table(at_.position),
                                             .out = a_.rope},
                                            stream_));
-    CAUSEWAY_TRY(kernels::embedding::run({.table = embedding(),
-                                          .table_rows = config_.vocab,
-                                          .size = config_.hidden,
-                                          .index = table(at_.token),
-                                          .count = shape_.rows,
-                                          .out = a_.x},
-                                         stream_));
-    for (std::int64_t i = 0; i < config_.layers; ++i) {
-      CAUSEWAY_TRY(keep_close(i));
-      CAUSEWAY_TRY(await_group(layer_group(i)));
-      const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-      CAUSEWAY_TRY(attend(layer, i));
-      CAUSEWAY_TRY(layer.sparse ? mix_experts(layer, i) : feed_forward(layer));
-      if (layer.sparse) in_front_ = behind_others();
-    }
-    return shape_.sampled > 0 ? head() : Status();
+    return kernels::embedding::run({.table = embedding(),
+                                    .table_rows = config_.vocab,
+                                    .size = config_.hidden,
+                                    .index = table(at_.token),
+                                    .count = shape_.rows,
+                                    .out = a_.x},
+                                   stream_);
+  }
+
+  Status layer(std::int64_t i) {
+    CAUSEWAY_TRY(await_group(layer_group(i)));
+    const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
+    CAUSEWAY_TRY(attend(layer, i));
+    CAUSEWAY_TRY(layer.sparse ? mix_experts(layer, i) : feed_forward(layer));
+    if (layer.sparse) in_front_ = behind_others();
+    return consumed(layer_group(i));
   }
 
   Status norm(WeightsRef weight, std::int64_t rows, const std::int32_t* wanted) {
@@ -422,7 +459,7 @@ class CudaForward::State {
   StepShape shape_;
   KvMemory kv_;
   kernels::CudaStream stream_ = nullptr;
-  const CudaStepWeights* reads_ = nullptr;
+  CudaStepWeights reads_;
   std::int64_t layers_ahead_ = 0;  // of what has arrived, that may be enqueued
   const std::int32_t* tables_ = nullptr;
   TableOffsets at_;
@@ -443,6 +480,13 @@ Result<std::unique_ptr<CudaForward>> CudaForward::create(ModelConfig config,
   CAUSEWAY_TRY(state->upload_constants());
   return std::make_unique<CudaForward>(std::move(state));
 }
+
+Status CudaForward::begin(const StepShape& shape, const KvMemory& kv,
+                          const CudaStepWeights& weights, kernels::CudaStream stream) {
+  return state_->begin(shape, kv, weights, stream);
+}
+
+Status CudaForward::run_range(const StepRange& range) { return state_->run_range(range); }
 
 Status CudaForward::run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
                         kernels::CudaStream stream) {

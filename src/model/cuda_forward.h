@@ -22,6 +22,7 @@
 #include "model/config.h"
 #include "model/cuda_workspace.h"
 #include "model/forward.h"
+#include "model/step_ranges.h"
 #include "model/step_tables.h"
 #include "weights/weight_layout.h"
 
@@ -70,6 +71,13 @@ class CudaForward {
   // bf16. kInvalidArgument for a step beyond the workspace's limits; kDevice when the GPU refuses.
   Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
              kernels::CudaStream stream);
+  // The same of a streamed model, in ranges (step_ranges.h): begin(), then each range in its order
+  // when its weights are there; behind a group that passes through a ring its counter is raised.
+  // Other models' steps may be enqueued in between on the same stream, but on no workspace of this
+  // one. What `weights` refers to stays until the step has ended.
+  Status begin(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
+               kernels::CudaStream stream);
+  Status run_range(const StepRange& range);
   // With all weights cached.
   Status run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {
     return run(shape, kv, {}, stream);

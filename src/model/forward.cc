@@ -60,7 +60,8 @@ class HostForward::State {
   const ModelConfig& config() const { return config_; }
 
   Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
-             std::span<float> logits) {
+             std::span<float> logits, std::unique_lock<std::mutex>* computing) {
+    computing_ = computing;
     begin(batch);
     CAUSEWAY_CHECK(logits.size() == sampled_.size() * static_cast<std::size_t>(config_.vocab),
                    "logits are [entries that sample, vocab]");
@@ -75,8 +76,11 @@ class HostForward::State {
       const LayerWeights& layer = weights->layers[static_cast<std::size_t>(i)];
       attend(layer, paged(kv, i));
       feed_forward(layer);
+      consumed(layer_group(i));
     }
-    return sampled_.empty() ? Status() : head(logits.data());
+    CAUSEWAY_TRY(sampled_.empty() ? Status() : head(logits.data()));
+    consumed(head_group(config_));
+    return {};
   }
 
  private:
@@ -92,9 +96,18 @@ class HostForward::State {
     const weights::WeightView& view = where_[static_cast<std::size_t>(group)];
     if (view.place == weights::WeightPlace::kHome) return &home_;
     if (view.place == weights::WeightPlace::kStaged) {
-      CAUSEWAY_TRY(view.ready->wait(view.value, kStagedMax));
+      if (computing_ != nullptr) computing_->unlock();
+      const Status there = view.ready->wait(view.value, kStagedMax);
+      if (computing_ != nullptr) computing_->lock();
+      CAUSEWAY_TRY(there);
     }
     return &cached_;
+  }
+  // The step reads the group no more.
+  void consumed(int group) const {
+    if (where_.empty()) return;
+    const weights::WeightView& view = where_[static_cast<std::size_t>(group)];
+    if (view.consumed != nullptr) view.consumed->raise(view.consumed_value);
   }
 
   // Shapes of one layer's activations.
@@ -276,6 +289,7 @@ class HostForward::State {
 
   // Of the step that runs.
   weights::StepWeights where_;
+  std::unique_lock<std::mutex>* computing_ = nullptr;  // of the step, if its caller has one
   std::int64_t tokens_ = 0;
   std::vector<std::int64_t> positions_;                  // [tokens]
   std::vector<kernels::attention::Sequence> sequences_;  // [entries]
@@ -304,9 +318,9 @@ HostForward& HostForward::operator=(HostForward&&) noexcept = default;
 const ModelConfig& HostForward::config() const { return state_->config(); }
 
 Status HostForward::run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
-                        std::span<float> logits) {
+                        std::span<float> logits, std::unique_lock<std::mutex>* computing) {
   try {
-    return state_->run(batch, kv, where, logits);
+    return state_->run(batch, kv, where, logits, computing);
   } catch (const std::bad_alloc&) {
     return exhausted("the forward pass of " + std::to_string(batch.tokens.size()) +
                      " tokens found no memory for its activations: lower the step's token budget");

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -44,9 +45,10 @@ class HostForward {
   // [entries that sample, vocab] (f32, row-major, in entry order) the logits of their last tokens.
   // A token id outside the vocabulary is a CHECK failure: the server validates prompts. Groups are
   // read where `where` says; of staged ones the step waits for the semaphores, kDeadlineExceeded
-  // after ten minutes.
+  // after ten minutes, and of those that pass through a ring it raises the other one behind their
+  // last use. `computing`: a lock that the caller holds; it is released while the step waits.
   Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
-             std::span<float> logits);
+             std::span<float> logits, std::unique_lock<std::mutex>* computing = nullptr);
   Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
     return run(batch, kv, {}, logits);
   }

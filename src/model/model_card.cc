@@ -10,7 +10,9 @@ std::vector<weights::ReadingStep> reading_of(const ModelConfig& config) {
   std::vector<weights::ReadingStep> reading;
   for (std::int64_t i = 0; i < config.layers; ++i) reading.push_back({.group = layer_group(i)});
   reading.push_back({.group = head_group(config)});
-  reading.push_back({.group = kEmbeddingGroup, .readable_at_home = !config.tied_embeddings});
+  reading.push_back({.group = kEmbeddingGroup,
+                     .readable_at_home = !config.tied_embeddings,
+                     .stays = config.tied_embeddings});
   return reading;
 }
 

@@ -46,16 +46,35 @@ Result<Bytes> weights_of(const HbmDemand& demand, Bytes shared, Bytes kv) {
                   std::max(largest, demand.extent * (std::max(share, Bytes(0)) / demand.extent)));
 }
 
+Bytes budget_of(const HbmDemand& demand) {
+  const auto share = static_cast<double>(demand.total.count) * demand.utilization;
+  const Bytes used = demand.total - demand.free;
+  return std::clamp(Bytes(static_cast<std::int64_t>(share)) - used, Bytes(0), demand.free);
+}
+
 }  // namespace
+
+Bytes weights_room(const HbmDemand& demand) {
+  const Bytes kv_min = round_up(std::max(demand.kv, demand.kv_min), demand.extent);
+  const Bytes shared =
+      budget_of(demand) - demand.driver - round_up(demand.workspace, demand.extent);
+  const Bytes wanted = demand.weights_wanted;
+  Bytes room = shared - kv_min;
+  if (wanted.count > 0) {
+    room = std::min(room, wanted);
+  } else if (demand.kv.count == 0) {
+    room = std::min(
+        room, Bytes(static_cast<std::int64_t>(kWeightsShare * static_cast<double>(shared.count))));
+  }
+  return demand.extent * (std::max(room, Bytes(0)) / demand.extent);
+}
 
 Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   if (!(demand.utilization > 0 && demand.utilization <= 1)) {
     return invalid_argument("--gpu-memory-utilization must be above 0 and at most 1");
   }
-  const auto share = static_cast<double>(demand.total.count) * demand.utilization;
-  const Bytes used = demand.total - demand.free;
   HbmPlan plan;
-  plan.budget = std::clamp(Bytes(static_cast<std::int64_t>(share)) - used, Bytes(0), demand.free);
+  plan.budget = budget_of(demand);
   plan.workspace = round_up(demand.workspace, demand.extent);
   const Bytes kv_min = round_up(std::max(demand.kv, demand.kv_min), demand.extent);
   const Bytes shared = plan.budget - demand.driver - plan.workspace;

@@ -45,6 +45,10 @@ struct HbmPlan {
   Bytes weights_most() const { return weights + kv - kv_least; }
 };
 
+// The most that the weights of one model may take: what the plan would give them if all together
+// were larger. Whole extents; nothing where KV and workspace leave none.
+Bytes weights_room(const HbmDemand& demand);
+
 // kInvalidArgument: a utilization outside (0, 1]; kResourceExhausted: it does not fit, with all the
 // numbers and what to change.
 Result<HbmPlan> plan_hbm(const HbmDemand& demand);

@@ -219,6 +219,8 @@ ModelQueue* Plan::least_urgent_queue() {
   ModelQueue* least = nullptr;
   for (ModelQueue& queue : state_.queues) {
     if (queue.running.empty()) continue;
+    // What a streamed step computes is not taken from under it.
+    if (!ahead_ && queue.in_flight > 0) continue;
     if (least == nullptr || state_.table.before(least->running.back(), queue.running.back())) {
       least = &queue;
     }
@@ -267,8 +269,9 @@ void Plan::finish() {
   }
   state_.put_off = put_off_;
   if (!decision_.model.valid()) return;
-  state_.in_flight += 1;
-  state_.queue_of(decision_.model).in_flight += 1;
+  ModelQueue& queue = state_.queue_of(decision_.model);
+  (queue.streamed ? state_.streamed : state_.in_flight) += 1;
+  queue.in_flight += 1;
 }
 
 }  // namespace causeway::schedule

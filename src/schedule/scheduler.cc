@@ -89,9 +89,10 @@ void Scheduler::State::wait_again(SlotIndex index) {
 }
 
 void Scheduler::State::end_step(const Decision& decision, Nanos now) {
-  CAUSEWAY_CHECK(in_flight > 0, "no step is in flight");
-  in_flight -= 1;
   ModelQueue& queue = queue_of(decision.model);
+  int& lane = queue.streamed ? streamed : in_flight;
+  CAUSEWAY_CHECK(lane > 0, "no step is in flight");
+  lane -= 1;
   queue.in_flight -= 1;
   queue.last_step = now;
   queue.last_step_index = ++steps;
@@ -113,7 +114,7 @@ Scheduler::Scheduler(const Options& options, std::unique_ptr<Policy> policy)
     : state_(std::make_unique<State>(options, std::move(policy))) {}
 Scheduler::~Scheduler() = default;
 
-void Scheduler::add_model(ModelId model, Tokens tokens_per_block) {
+void Scheduler::add_model(ModelId model, Tokens tokens_per_block, bool streamed) {
   CAUSEWAY_CHECK(model.valid() && tokens_per_block.count >= 1, "a model needs an id and a block");
   auto& queues = state_->queues;
   auto at =
@@ -124,6 +125,7 @@ void Scheduler::add_model(ModelId model, Tokens tokens_per_block) {
   CAUSEWAY_CHECK(inserted, "the scheduler knows this model already");
   *at = ModelQueue();
   at->id = model;
+  at->streamed = streamed;
   at->tokens_per_block = tokens_per_block.count;
 }
 
@@ -208,7 +210,6 @@ FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
 
 void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
                          const ModelFilter& may_step) {
-  CAUSEWAY_CHECK(state_->in_flight <= 1, "two steps are in flight");
   decision.model = ModelId();
   decision.preempted.clear();
   decision.admitted.clear();
@@ -246,7 +247,8 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
 }
 
 void Scheduler::preempt_all(Decision& decision) {
-  CAUSEWAY_CHECK(state_->in_flight == 0, "a step in flight computes what would be preempted");
+  CAUSEWAY_CHECK(state_->in_flight + state_->streamed == 0,
+                 "a step in flight computes what would be preempted");
   decision = Decision();
   for (ModelQueue& queue : state_->queues) {
     while (!queue.running.empty()) {

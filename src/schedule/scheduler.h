@@ -31,6 +31,9 @@
 // preempts, since the frames of those in flight could not be used yet: who would have to displace
 // somebody is passed over, and the next decision is put off until nothing is in flight.
 //
+// Steps of streamed models take long and go beside the others: they do not count as in flight for
+// that, and what they compute is not preempted.
+//
 // Cost: O(running sequences of the chosen model + changes × log waiting) an iteration; waiting
 // sequences are kept in heaps, and buffers are reused.
 #pragma once
@@ -110,7 +113,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  void add_model(ModelId model, Tokens tokens_per_block);
+  // `streamed`: its steps go beside those of the other models.
+  void add_model(ModelId model, Tokens tokens_per_block, bool streamed = false);
   // No sequence of it may be left.
   void remove_model(ModelId model);
 
@@ -123,8 +127,9 @@ class Scheduler {
   // Which models may be stepped now; asked of models with sequences, the longest unstepped first,
   // until one can run. Empty: all.
   using ModelFilter = std::function<bool(ModelId)>;
-  // Decides the next iteration and assumes that it is executed. At most one step may be in flight;
-  // then nothing to run may mean: ask again when it has ended.
+  // Decides the next iteration and assumes that it is executed. The filter passes over models that
+  // are streamed while such a step is in flight, and the others while two of theirs are. Nothing to
+  // run may mean: ask again when a step has ended.
   void schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
                 const ModelFilter& may_step = {});
   // Decides that all running sequences wait again, and nothing else. No step may be in flight.

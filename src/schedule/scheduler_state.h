@@ -20,6 +20,7 @@ struct ModelQueue {
   RunningList running;
   Nanos last_step;                   // when its last step ended
   std::int64_t last_step_index = 0;  // breaks ties in time
+  bool streamed = false;             // its steps are in the other lane
   int in_flight = 0;                 // steps of it
   // The head that last found no room, so that its prefix is not hashed anew every iteration.
   RequestId blocked_head;
@@ -78,7 +79,8 @@ class Scheduler::State {
   std::int64_t waiting_total = 0;
   std::int64_t promised_total = 0;
   std::int64_t steps = 0;
-  int in_flight = 0;     // steps
+  int in_flight = 0;     // steps of resident models
+  int streamed = 0;      // steps of streamed models
   bool put_off = false;  // somebody must be displaced: decide when nothing is in flight
 
   // Scratch of one decision, kept for its memory.

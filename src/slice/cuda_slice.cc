@@ -64,10 +64,7 @@ class CudaSlice final : public Slice {
   Result<model::ModelCard> card(model::ModelConfig config) const override {
     return cuda_card(std::move(config), options_.kv_frame);
   }
-  Status check(ModelId model) const override {
-    const auto why = unavailable_.find(model);
-    return why == unavailable_.end() ? Status() : Status(why->second);
-  }
+  Status check(ModelId model, const model::ModelCard& card) const override;
   Status reach(device::HostAddress address, Bytes bytes,
                const std::function<bool()>& cancelled) override;
   void unreach(device::HostAddress address, Bytes bytes) override;
@@ -87,21 +84,29 @@ class CudaSlice final : public Slice {
   struct Chosen {
     std::vector<model::ModelConfig> configs;
     model::CudaStepLimits limits;
-    Bytes weights;  // of all, in extents of their own
-    Bytes largest;  // of them
-    Bytes pinned;   // of those that are
+    std::vector<model::ModelConfig> streamed_configs;  // of those whose weights are streamed
+    std::map<ModelId, Bytes> streamed;                 // what HBM has for them
+    Bytes weights;                                     // in HBM, of all, in extents of their own
+    Bytes largest;                                     // of them
+    Bytes pinned;                                      // of those that are
     schedule::HbmPlan plan;
   };
 
   Status open_device();
   Status choose(std::span<const CudaCandidate> candidates);
   Result<Chosen> with(const CudaCandidate& candidate) const;
+  Result<Chosen> with_resident(const CudaCandidate& candidate, const model::ModelCard& card) const;
+  Result<Chosen> with_streamed(const CudaCandidate& candidate, const model::ModelCard& card,
+                               Bytes most) const;
+  Chosen with_config(const CudaCandidate& candidate, const model::ModelCard& card) const;
+  Result<schedule::HbmDemand> demand_of(const Chosen& together) const;
+  Result<weights::CachedModel> cached_model(ModelId model, const model::ModelCard& card) const;
   Status make_workspace();
   Status make_frames();
   Status make_estate();
   Status start_engine(engine::OutputSink& sink);
   device::Pace pace(const std::function<bool()>& cancelled) const;
-  engine::ModelFacts facts_of(const SliceModel& model) const;
+  engine::ModelFacts facts_of(const SliceModel& model, weights::CachedModel weights) const;
 
   const CudaSliceOptions options_;
   Machine& machine_;
@@ -113,6 +118,7 @@ class CudaSlice final : public Slice {
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<model::CudaWorkspace> workspace_;
+  std::unique_ptr<model::CudaWorkspace> streamed_workspace_;  // null: no model is streamed
   std::optional<kv::FrameArena> frames_;
   std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
   SliceLinks links_;
@@ -163,54 +169,136 @@ Status CudaSlice::choose(std::span<const CudaCandidate> candidates) {
       spdlog::warn("{} is not available: {}", candidate.name, together.error().message);
     }
   }
-  if (chosen_.configs.empty()) return last;
+  if (chosen_.configs.empty() && chosen_.streamed_configs.empty()) return last;
   return {};
 }
 
+// What exceeds its share of HBM, or does not fit beside the others, is streamed.
 Result<CudaSlice::Chosen> CudaSlice::with(const CudaCandidate& candidate) const {
   CAUSEWAY_TRY(candidate.config.ok() ? Status() : Status(candidate.config.error()));
-  CAUSEWAY_ASSIGN(const model::ModelCard one, card(*candidate.config));
+  CAUSEWAY_ASSIGN(const model::ModelCard card, this->card(*candidate.config));
   const Bytes extent = device_->capabilities().extent_bytes;
+  Bytes most = candidate.max_resident;
+  if (options_.weights > Bytes(0)) {
+    most = most > Bytes(0) ? std::min(most, options_.weights) : options_.weights;
+  }
+  if (most > Bytes(0) && round_up(card.layout.bytes, extent) > round_up(most, extent)) {
+    return with_streamed(candidate, card, most);
+  }
+  Result<Chosen> together = with_resident(candidate, card);
+  if (together.ok() || together.error().code != ErrorCode::kResourceExhausted) return together;
+  Result<Chosen> streamed = with_streamed(candidate, card, Bytes(0));
+  return streamed.ok() ? std::move(streamed) : std::move(together);
+}
+
+CudaSlice::Chosen CudaSlice::with_config(const CudaCandidate& candidate,
+                                         const model::ModelCard& card) const {
   const auto& schedule = options_.engine.core.schedule;
   Chosen together = chosen_;
   model::CudaStepLimits& limits = together.limits;
   limits.rows = std::max(schedule.tokens_per_step_max, schedule.running_max);
   limits.places = schedule.running_max;
-  const std::int64_t blocks = candidate.max_model_len.count / one.kv.tokens.count + 1;
+  const std::int64_t blocks = candidate.max_model_len.count / card.kv.tokens.count + 1;
   const std::int64_t frames = schedule.running_max * blocks;
-  limits.frames = together.configs.empty() ? frames : std::max(limits.frames, frames);
-  together.configs.push_back(one.config);
-  const Bytes weights = round_up(one.layout.bytes, extent);
+  const bool first = together.configs.empty() && together.streamed_configs.empty();
+  limits.frames = first ? frames : std::max(limits.frames, frames);
+  return together;
+}
+
+Result<CudaSlice::Chosen> CudaSlice::with_resident(const CudaCandidate& candidate,
+                                                   const model::ModelCard& card) const {
+  Chosen together = with_config(candidate, card);
+  together.configs.push_back(card.config);
+  const Bytes weights = round_up(card.layout.bytes, device_->capabilities().extent_bytes);
   together.weights += weights;
   together.largest = std::max(together.largest, weights);
   if (candidate.pinned) together.pinned += weights;
-  CAUSEWAY_ASSIGN(const Bytes workspace,
-                  model::CudaWorkspace::bytes_for(together.configs, limits,
-                                                  device_->capabilities().processors, extent));
-  CAUSEWAY_ASSIGN(
-      together.plan,
-      schedule::plan_hbm({.total = gpu_.memory,
-                          .free = free_,
-                          .utilization = options_.memory_utilization,
-                          .extent = extent,
-                          .workspace = workspace,
-                          .weights = together.weights,
-                          .weights_largest = together.largest,
-                          .weights_pinned = together.pinned,
-                          .weights_wanted = options_.weights,
-                          .driver = kDriver + kDriverOfModel * std::ssize(together.configs),
-                          .kv = options_.kv,
-                          .kv_min = options_.kv_frame}));
+  CAUSEWAY_ASSIGN(const schedule::HbmDemand demand, demand_of(together));
+  CAUSEWAY_ASSIGN(together.plan, schedule::plan_hbm(demand));
   return together;
+}
+
+// `most`: of HBM for its weights; zero: what there is.
+Result<CudaSlice::Chosen> CudaSlice::with_streamed(const CudaCandidate& candidate,
+                                                   const model::ModelCard& card, Bytes most) const {
+  Chosen together = with_config(candidate, card);
+  together.streamed_configs.push_back(card.config);
+  CAUSEWAY_ASSIGN(schedule::HbmDemand demand, demand_of(together));
+  Bytes room = schedule::weights_room(demand);
+  if (most > Bytes(0)) room = std::min(room, demand.extent * (most / demand.extent));
+  const auto cached = weights::streamed_model(
+      card.layout, card.reading, {.extent = demand.extent, .budget = room, .ring = options_.ring});
+  if (!cached.ok()) return cached.error();
+  together.streamed.emplace(candidate.id, room);
+  together.weights = demand.weights += room;
+  together.largest = demand.weights_largest = std::max(together.largest, room);
+  if (candidate.pinned) together.pinned = demand.weights_pinned += room;
+  CAUSEWAY_ASSIGN(together.plan, schedule::plan_hbm(demand));
+  return together;
+}
+
+Result<schedule::HbmDemand> CudaSlice::demand_of(const Chosen& together) const {
+  const device::Capabilities& capabilities = device_->capabilities();
+  Bytes workspace;
+  for (const auto& configs : {together.configs, together.streamed_configs}) {
+    if (configs.empty()) continue;
+    CAUSEWAY_ASSIGN(const Bytes bytes, model::CudaWorkspace::bytes_for(configs, together.limits,
+                                                                       capabilities.processors,
+                                                                       capabilities.extent_bytes));
+    workspace += bytes;
+  }
+  const auto models =
+      static_cast<std::int64_t>(together.configs.size() + together.streamed_configs.size());
+  return schedule::HbmDemand{.total = gpu_.memory,
+                             .free = free_,
+                             .utilization = options_.memory_utilization,
+                             .extent = capabilities.extent_bytes,
+                             .workspace = workspace,
+                             .weights = together.weights,
+                             .weights_largest = together.largest,
+                             .weights_pinned = together.pinned,
+                             .weights_wanted = options_.weights,
+                             .driver = kDriver + kDriverOfModel * models,
+                             .kv = options_.kv,
+                             .kv_min = options_.kv_frame};
+}
+
+Status CudaSlice::check(ModelId model, const model::ModelCard& card) const {
+  const auto why = unavailable_.find(model);
+  if (why != unavailable_.end()) return why->second;
+  const WeightRoom room = weight_room();
+  if (chosen_.streamed.contains(model) || room.taken_by(card.layout.bytes) <= room.budget)
+    return {};
+  return exhausted("its weights take " + std::to_string(room.taken_by(card.layout.bytes).count) +
+                   " bytes of the device, and of these " + std::to_string(room.budget.count) +
+                   " cache weights");
+}
+
+// How the model's weights lie in HBM: all of them, or some and a ring.
+Result<weights::CachedModel> CudaSlice::cached_model(ModelId model,
+                                                     const model::ModelCard& card) const {
+  const auto streamed = chosen_.streamed.find(model);
+  if (streamed == chosen_.streamed.end()) return weights::cached_model(card.layout, card.reading);
+  return weights::streamed_model(card.layout, card.reading,
+                                 {.extent = device_->capabilities().extent_bytes,
+                                  .budget = streamed->second,
+                                  .ring = options_.ring});
 }
 
 Status CudaSlice::make_workspace() {
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device_));
   CAUSEWAY_ASSIGN(const auto stream, device_->make_stream("setup"));
-  CAUSEWAY_ASSIGN(workspace_,
-                  model::CudaWorkspace::create(*device_, chosen_.configs, chosen_.limits,
-                                               device_->capabilities().processors,
-                                               device::cuda_stream_of(*stream)));
+  const auto make = [&](const std::vector<model::ModelConfig>& configs) {
+    return model::CudaWorkspace::create(*device_, configs, chosen_.limits,
+                                        device_->capabilities().processors,
+                                        device::cuda_stream_of(*stream));
+  };
+  // The executor has one for resident models in any case.
+  const bool resident = !chosen_.configs.empty();
+  CAUSEWAY_ASSIGN(workspace_, make(resident ? chosen_.configs : chosen_.streamed_configs));
+  if (!chosen_.streamed_configs.empty()) {
+    CAUSEWAY_ASSIGN(streamed_workspace_, make(chosen_.streamed_configs));
+  }
   return stream->synchronize(seconds(60));
 }
 
@@ -249,7 +337,8 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   CAUSEWAY_ASSIGN(executor_, engine::CudaExecutor::start(*device_, *workspace_,
                                                          {.base = frames_->base(),
                                                           .bytes = frames_->frame_bytes(),
-                                                          .count = frames_->frames_max()}));
+                                                          .count = frames_->frames_max()},
+                                                         streamed_workspace_.get()));
   if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
   engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   const schedule::HbmPlan& plan = chosen_.plan;
@@ -291,34 +380,39 @@ void CudaSlice::unreach(device::HostAddress address, Bytes bytes) {
   device::make_unreachable_paced(*device_, address, bytes, pace({}));
 }
 
-engine::ModelFacts CudaSlice::facts_of(const SliceModel& model) const {
+engine::ModelFacts CudaSlice::facts_of(const SliceModel& model,
+                                       weights::CachedModel weights) const {
   const model::ModelCard& card = model.card;
   const auto processors = static_cast<double>(device_->capabilities().processors);
   return {.tokens_per_block = card.kv.tokens,
           .max_model_len = model.max_model_len,
           .vocab = card.config.vocab,
-          .weights = weights::cached_model(card.layout, card.reading),
+          .weights = std::move(weights),
           .step_min = nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) /
                                          (kBytesPerSecond * processors)),
           .seconds_per_token = card.operations_per_token / (kOperationsPerSecond * processors)};
 }
 
 Result<engine::ModelFacts> CudaSlice::attach(SliceModel model) {
-  CAUSEWAY_TRY(check(model.id));
-  engine::ModelFacts facts = facts_of(model);
+  CAUSEWAY_TRY(check(model.id, model.card));
+  CAUSEWAY_ASSIGN(weights::CachedModel in_cache, cached_model(model.id, model.card));
+  engine::ModelFacts facts = facts_of(model, std::move(in_cache));
+  const bool streamed = facts.weights.streams();
   const device::HostAddress address = model.home->address();
   const weights::WeightLayout& layout = model.home->layout();
   CAUSEWAY_ASSIGN(const auto seen, device::cuda_address_of(*device_, address, layout.bytes));
   CAUSEWAY_ASSIGN(const weights::PlacedWeights cached,
-                  estate_->add(model.id, model.card, std::move(model.home)));
+                  estate_->add(model.id, facts.weights, std::move(model.home)));
   const auto add = [&]() -> Status {
     CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device_));
-    CAUSEWAY_ASSIGN(auto forward, model::CudaForward::create(
-                                      model.card.config,
-                                      {.cached = cached,
-                                       .home = {&layout, reinterpret_cast<const std::byte*>(seen)}},
-                                      *workspace_, {.graphs = options_.graphs}));
-    return executor_->add_model(model.id, {.forward = std::move(forward), .layout = model.card.kv});
+    CAUSEWAY_ASSIGN(
+        auto forward,
+        model::CudaForward::create(
+            model.card.config,
+            {.cached = cached, .home = {&layout, reinterpret_cast<const std::byte*>(seen)}},
+            streamed ? *streamed_workspace_ : *workspace_, {.graphs = options_.graphs}));
+    return executor_->add_model(
+        model.id, {.forward = std::move(forward), .layout = model.card.kv, .streamed = streamed});
   };
   const Status added = add();
   if (added.ok()) return facts;

@@ -15,10 +15,11 @@ namespace causeway::slice {
 struct CudaSliceOptions {
   int gpu = 0;
   double memory_utilization = 0.9;
-  Bytes kv = {};                             // HBM for KV frames; zero: what is left
-  Bytes kv_frame = {};                       // of one frame
-  Bytes weights = {};                        // HBM for cached weights; zero: the slice's choice
-  bool graphs = true;                        // decode steps are captured and replayed
+  Bytes kv = {};        // HBM for KV frames; zero: what is left
+  Bytes kv_frame = {};  // of one frame
+  Bytes weights = {};   // HBM for cached weights; zero: the slice's choice
+  Bytes ring = {};      // HBM that the weights of a streamed model pass through; zero: its choice
+  bool graphs = true;   // decode steps are captured and replayed
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
   LinkFront link_front = {};
@@ -32,6 +33,7 @@ struct CudaCandidate {
   Result<model::ModelConfig> config;
   Tokens max_model_len;
   bool pinned = false;
+  Bytes max_resident = {};  // of HBM for its weights: beyond it they are streamed; zero: no limit
 };
 
 // How every slice of a GPU keeps a model, known before one is open; as Slice::card().

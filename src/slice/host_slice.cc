@@ -35,7 +35,10 @@ class HostSlice final : public Slice {
     const DType storage = model::host_dtype(config.dtype);
     return model::make_card(std::move(config), storage, options_.kv_frame);
   }
-  Status check(ModelId) const override { return {}; }
+  Status check(ModelId, const model::ModelCard& card) const override {
+    const auto cached = estate_ ? cached_model(card, Bytes(0)) : Result(weights::CachedModel());
+    return cached.ok() ? Status() : Status(cached.error());
+  }
   Status reach(device::HostAddress, Bytes, const std::function<bool()>&) override { return {}; }
   void unreach(device::HostAddress, Bytes) override {}
   Result<engine::ModelFacts> attach(SliceModel model) override;
@@ -53,6 +56,8 @@ class HostSlice final : public Slice {
   }
 
  private:
+  // How the weights lie in the cache: all of them, or some and a ring. `most`: what they may have.
+  Result<weights::CachedModel> cached_model(const model::ModelCard& card, Bytes most) const;
   Status set_up_border();
   Status open_cache();
 
@@ -142,6 +147,17 @@ Status HostSlice::open_cache() {
   return {};
 }
 
+Result<weights::CachedModel> HostSlice::cached_model(const model::ModelCard& card,
+                                                     Bytes most) const {
+  const WeightRoom room = weight_room();
+  const Bytes budget = most > Bytes(0) ? std::min(most, room.budget) : room.budget;
+  if (room.taken_by(card.layout.bytes) <= round_up(budget, room.extent)) {
+    return weights::cached_model(card.layout, card.reading);
+  }
+  return weights::streamed_model(card.layout, card.reading,
+                                 {.extent = room.extent, .budget = budget, .ring = options_.ring});
+}
+
 Result<engine::ModelFacts> HostSlice::attach(SliceModel model) {
   const model::ModelCard& card = model.card;
   engine::ModelFacts facts{.tokens_per_block = card.kv.tokens,
@@ -150,15 +166,16 @@ Result<engine::ModelFacts> HostSlice::attach(SliceModel model) {
   const weights::PlacedWeights at_home = model.home->weights();
   weights::PlacedWeights cached = at_home;
   if (estate_) {
-    facts.weights = weights::cached_model(card.layout, card.reading);
-    CAUSEWAY_ASSIGN(cached, estate_->add(model.id, card, std::move(model.home)));
+    CAUSEWAY_ASSIGN(facts.weights, cached_model(card, model.max_resident));
+    CAUSEWAY_ASSIGN(cached, estate_->add(model.id, facts.weights, std::move(model.home)));
   } else {
     at_home_[model.id] = std::move(model.home);
   }
   const Status added = executor_->add_model(
       model.id, {.forward = std::make_unique<model::HostForward>(card.config, cached, at_home),
                  .layout = card.kv,
-                 .kv_dtype = card.storage});
+                 .kv_dtype = card.storage,
+                 .streamed = facts.weights.streams()});
   if (added.ok()) return facts;
   if (estate_) estate_->remove(model.id);
   at_home_.erase(model.id);

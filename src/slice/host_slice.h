@@ -18,6 +18,7 @@ struct HostSliceOptions {
   Bytes kv;          // memory for KV frames
   Bytes kv_frame;    // of one frame
   Bytes cache = {};  // for cached weights; zero: weights are read at home
+  Bytes ring = {};   // that the weights of a streamed model pass through; zero: the slice's choice
   int device = 0;    // of the machine
   // Lets memory move between KV frames and cached weights: both are then whole extents, and
   // frames_per_extent and kv_max are the slice's to set.

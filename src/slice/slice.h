@@ -29,6 +29,7 @@ struct SliceModel {
   const model::ModelCard& card;  // as card() made it; read during attach() only
   std::unique_ptr<weights::PinnedModel> home;
   Tokens max_model_len;
+  Bytes max_resident = {};  // of the device for its weights; zero: what the slice has
 };
 
 // What a slice has for cached weights. No budget: weights are read at home.
@@ -61,7 +62,7 @@ class Slice {
   // How this slice keeps a model's weights and KV. kUnsupported: it cannot run such a model.
   virtual Result<model::ModelCard> card(model::ModelConfig config) const = 0;
   // Why this model cannot be run here, as far as that is known before it is loaded.
-  virtual Status check(ModelId model) const = 0;
+  virtual Status check(ModelId model, const model::ModelCard& card) const = 0;
   // Makes a model's home reachable for the slice's copies, ahead of their use: in small pieces with
   // pauses while the engine serves, because registering memory holds up the launches of a process.
   virtual Status reach(device::HostAddress address, Bytes bytes,

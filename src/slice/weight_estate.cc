@@ -14,9 +14,8 @@ WeightEstate::WeightEstate(std::unique_ptr<weights::TransferMover> mover,
                            const weights::ResidencyOptions& options)
     : mover_(std::move(mover)), cache_(options, *mover_) {}
 
-Result<weights::PlacedWeights> WeightEstate::add(ModelId model, const model::ModelCard& card,
+Result<weights::PlacedWeights> WeightEstate::add(ModelId model, weights::CachedModel cached,
                                                  std::unique_ptr<weights::PinnedModel> home) {
-  auto cached = weights::cached_model(card.layout, card.reading);
   CAUSEWAY_TRY(cache_.check_fits(cached));
   CAUSEWAY_ASSIGN(std::byte* const base,
                   mover_->add_model(model, {.model = std::move(cached), .home = home->address()}));

@@ -26,7 +26,7 @@ class WeightEstate {
 
   // Where the model will be cached. The home stays pinned until remove(). Errors as
   // WeightCache::check_fits() and TransferMover::add_model().
-  Result<weights::PlacedWeights> add(ModelId model, const model::ModelCard& card,
+  Result<weights::PlacedWeights> add(ModelId model, weights::CachedModel cached,
                                      std::unique_ptr<weights::PinnedModel> home);
   // After the engine, and with it the cache, has forgotten the model.
   void remove(ModelId model);

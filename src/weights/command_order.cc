@@ -30,6 +30,9 @@ class Interleaver {
       while (!extents.empty()) commit(model, {*extents.begin(), 1});
     }
     decommit(INT64_MAX);
+    for (const WeightCommand& command : commands_) {
+      if (command.kind == Kind::kStream) ordered_.push_back(command);
+    }
   }
 
  private:

@@ -117,6 +117,12 @@ void Residency::step_begins(ModelId model) {
   stepped.steps += 1;
 }
 
+void Residency::copies_begin(ModelId model) {
+  State::Model& held = state_->at(model);
+  CAUSEWAY_CHECK(held.groups.serves(), "a ring is filled that is not there");
+  held.steps += 1;
+}
+
 bool Residency::step_ended(ModelId model, Nanos now) {
   State::Model& stepped = state_->at(model);
   CAUSEWAY_CHECK(stepped.steps > 0, "no step is in flight");
@@ -131,8 +137,8 @@ bool Residency::step_ended(ModelId model, Nanos now) {
 void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos now) {
   State::Model& there = state_->at(model);
   there.under_way.add(state_->end_copy(there, group, arrival, now));
-  there.under_way.bytes += there.groups.at(group).bytes;
-  state_->counters.brought += there.groups.at(group).bytes;
+  there.under_way.bytes += there.groups.at(group).copied;
+  state_->counters.brought += there.groups.at(group).copied;
   const bool served = there.groups.serves();
   there.groups.arrived(group);
   if (!served && there.groups.serves()) there.served_since = now;

@@ -54,6 +54,9 @@ struct ResidentGroup {
   // A step can read it at home until it is cached (the embedding when untied); such groups stand
   // last. All others are "required".
   bool readable_at_home = false;
+  // Memory that a model needs beside its groups, into which nothing is copied when it is brought:
+  // the ring of a streamed model.
+  bool memory_only = false;
 };
 
 struct ResidencyOptions {
@@ -68,13 +71,14 @@ struct ResidencyOptions {
 };
 
 struct WeightCommand {
-  enum class Kind : std::uint8_t { kDecommit, kCommit, kBring };
+  // kStream comes from the cache, not from a Residency: a group of a streamed model into its ring.
+  enum class Kind : std::uint8_t { kDecommit, kCommit, kBring, kStream };
   Kind kind = Kind::kBring;
   ModelId model;  // invalid: of the KV frames (a Residency commands nothing of theirs)
   // kCommit, kDecommit: of the range of the model, or of the frames.
   std::int64_t first_extent = 0;
   std::int64_t extents = 0;
-  // kBring.
+  // kBring; kStream: of the streamed groups, and the pass for which it comes.
   int group = 0;
   std::uint32_t arrival = 0;  // counts up per model from 1: the value that its semaphores get
 };
@@ -128,6 +132,9 @@ class Residency {
 
   // A CHECK fails unless every required group is cached or arriving, and the model is not leaving.
   void step_begins(ModelId model);
+  // Copies into the model's memory_only group begin, which count as a step in flight until
+  // step_ended(): nothing is taken from under them. A CHECK fails unless all of it is cached.
+  void copies_begin(ModelId model);
   // The oldest step in flight of the model. False: poisoned: something that it read did not arrive;
   // its results are void. failed() of a copy must be told before the end of a step that waited for
   // it: the mover posts the event before it raises the semaphore.

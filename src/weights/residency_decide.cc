@@ -72,7 +72,7 @@ void Residency::State::bring(Model& model, int group, Nanos now) {
     link_event = now;
     use = {};
   }
-  link.push_back({&model, group, model.groups.at(group).bytes});
+  link.push_back({&model, group, model.groups.at(group).copied});
   WeightCommand command;
   command.model = model.id;
   command.group = group;

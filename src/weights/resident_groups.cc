@@ -27,9 +27,10 @@ ResidentGroups::ResidentGroups(const std::vector<ResidentGroup>& groups, Bytes e
                    "groups that are readable at home stand last");
     required_before = !group.readable_at_home;
     required_ += required_before ? 1 : 0;
-    required_bytes_ += required_before ? group.bytes : Bytes(0);
     Group placed;
     placed.bytes = group.bytes;
+    placed.copied = group.memory_only ? Bytes(0) : group.bytes;
+    required_bytes_ += required_before ? placed.copied : Bytes(0);
     placed.required = required_before;
     placed.first = group.offset / extent;
     placed.end = (group.offset + group.bytes - Bytes(1)) / extent + 1;

@@ -19,6 +19,7 @@ class ResidentGroups {
  public:
   struct Group {
     Bytes bytes;
+    Bytes copied;  // when it is brought: its bytes, or nothing
     bool required = true;
     std::int64_t first = 0;  // extents [first, end)
     std::int64_t end = 0;

@@ -63,6 +63,12 @@ Result<std::byte*> TransferMover::add_model(ModelId id, Place place) {
   for (std::size_t i = 0; i < place.model.groups.size(); ++i) {
     CAUSEWAY_ASSIGN(model->semaphores.emplace_back(), device_.make_semaphore());
   }
+  if (place.model.streams()) {
+    for (std::size_t i = 0; i < place.model.stream->groups.size(); ++i) {
+      CAUSEWAY_ASSIGN(model->streamed.emplace_back(), device_.make_semaphore());
+    }
+    CAUSEWAY_ASSIGN(model->consumed, device_.make_semaphore());
+  }
   model->place = std::move(place);
   std::byte* const base = model->range.data();
   const std::lock_guard lock(mutex_);
@@ -77,7 +83,11 @@ void TransferMover::remove_model(ModelId id) {
   changed_.wait(lock, [&] {
     const bool queued = std::any_of(queue_.begin(), queue_.end(),
                                     [&](const auto& command) { return command.model == id; });
-    return !queued && !executing_;
+    // The end of a copy is told before its semaphore is let go.
+    const bool copied = std::any_of(copies_.begin(), copies_.end(), [&](const auto& copy) {
+      return copy.first->command.model == id;
+    });
+    return !queued && !copied && !executing_;
   });
   const auto found = models_.find(id);
   if (found == models_.end()) return;
@@ -103,6 +113,14 @@ const device::Semaphore* TransferMover::semaphore(ModelId model, int group) cons
   return model_of(model).semaphores.at(static_cast<std::size_t>(group)).get();
 }
 
+const device::Semaphore* TransferMover::streamed(ModelId model, int group) const {
+  return model_of(model).streamed.at(static_cast<std::size_t>(group)).get();
+}
+
+device::Semaphore* TransferMover::consumed(ModelId model) const {
+  return model_of(model).consumed.get();
+}
+
 void TransferMover::submit(std::span<const WeightCommand> commands) {
   if (commands.empty()) return;
   const Bytes extent = device_.arena().extent_bytes();
@@ -118,7 +136,7 @@ void TransferMover::submit(std::span<const WeightCommand> commands) {
   for (const WeightCommand& command : ordered) {
     const std::int64_t brings = command.kind == WeightCommand::Kind::kBring ? 1 : 0;
     to_issue_[command.model] += brings;
-    bringing_ += brings;
+    bringing_ += command.kind == WeightCommand::Kind::kStream ? 1 : brings;
   }
   if (bringing_ > 0) claim_.begin();
   queue_.insert(queue_.end(), ordered.begin(), ordered.end());
@@ -157,13 +175,12 @@ void TransferMover::execute(const WeightCommand& command) {
   Model& model = model_of(command.model);
   switch (command.kind) {
     case WeightCommand::Kind::kDecommit: decommit(model, command); return;
-    case WeightCommand::Kind::kCommit: {
-      Status committed = model.range.commit(command.first_extent, command.extents);
-      if (committed.ok()) committed_ += command.extents;
-      if (!committed.ok()) model.committed = std::move(committed);
+    // What finds no memory now is tried once more, and told, by the groups that need it.
+    case WeightCommand::Kind::kCommit:
+      (void)commit(model, {command.first_extent, command.extents}).ok();
       return;
-    }
     case WeightCommand::Kind::kBring: bring(model, command); return;
+    case WeightCommand::Kind::kStream: stream(model, command); return;
   }
 }
 
@@ -180,8 +197,26 @@ void TransferMover::execute_of_frames(const WeightCommand& command) {
   }
 }
 
+// Those of the extents that have no memory yet.
+Status TransferMover::commit(Model& model, const ExtentRun& extents) {
+  for (std::int64_t at = extents.first; at < extents.first + extents.count;) {
+    std::int64_t count = 0;
+    while (at + count < extents.first + extents.count && !model.range.committed(at + count, 1)) {
+      ++count;
+    }
+    if (count > 0) CAUSEWAY_TRY(model.range.commit(at, count));
+    committed_ += count;
+    at += std::max<std::int64_t>(count, 1);
+  }
+  return {};
+}
+
 // An extent for which there was no memory counts as committed for the machine, but is not.
 void TransferMover::decommit(Model& model, const WeightCommand& command) {
+  if (model.aliased &&
+      command.first_extent + command.extents > model.place.model.stream->ring_first) {
+    hide_ring(model);
+  }
   for (std::int64_t i = 0; i < command.extents; ++i) {
     const std::int64_t extent = command.first_extent + i;
     if (!model.range.committed(extent, 1)) continue;
@@ -195,27 +230,66 @@ void TransferMover::bring(Model& model, const WeightCommand& command) {
   const ResidentGroup& group = model.place.model.groups.at(index);
   device::Semaphore& semaphore = *model.semaphores.at(index);
   const ExtentRun extents = extents_of(group, device_.arena().extent_bytes());
-  if (!model.range.committed(extents.first, extents.count)) {
-    CAUSEWAY_CHECK(!model.committed.ok(), "a group is brought to where no memory was put");
-    return finish(command, semaphore, model.committed);
+  if (const Status committed = commit(model, extents); !committed.ok()) {
+    return finish(command, semaphore, committed);
   }
+  if (group.memory_only) {
+    const Status shown = show_ring(model);
+    if (shown.ok()) semaphore.raise(command.arrival);
+    return finish(command, semaphore, shown);
+  }
+  copy(model, command,
+       {.offset = group.offset,
+        .bytes = group.bytes,
+        .priority = group.readable_at_home ? device::CopyPriority::kPromotion
+                                           : device::CopyPriority::kWeightsAhead},
+       semaphore);
+}
 
+void TransferMover::stream(Model& model, const WeightCommand& command) {
+  const auto index = static_cast<std::size_t>(command.group);
+  const StreamedGroup& group = model.place.model.stream->groups.at(index);
+  CAUSEWAY_CHECK(model.aliased, "a group is streamed into a ring that is not there");
+  copy(model, command, {.offset = group.offset, .bytes = group.bytes}, *model.streamed.at(index));
+}
+
+Status TransferMover::show_ring(Model& model) {
+  model.aliased = true;
+  for (const ExtentAlias& alias : model.place.model.stream->aliases) {
+    Status shown = model.range.alias(alias.first, alias.ring, alias.count);
+    if (shown.ok()) continue;
+    hide_ring(model);
+    return shown;
+  }
+  return {};
+}
+
+void TransferMover::hide_ring(Model& model) {
+  for (const ExtentAlias& alias : model.place.model.stream->aliases) {
+    if (model.range.committed(alias.first, alias.count)) {
+      model.range.decommit(alias.first, alias.count);
+    }
+  }
+  model.aliased = false;
+}
+
+void TransferMover::copy(Model& model, const WeightCommand& command, const Load& load,
+                         device::Semaphore& semaphore) {
   auto owned = std::make_unique<Copy>(*this, command, semaphore);
   Copy& copy = *owned;
   {
     const std::lock_guard lock(mutex_);
     copies_.emplace(&copy, std::move(owned));
   }
-  const device::HostAddress home{model.place.home.region, model.place.home.offset + group.offset};
+  const device::HostAddress home{model.place.home.region, model.place.home.offset + load.offset};
   const auto submitted =
       engine_.submit({.direction = transfer::Direction::kIn,
                       .target = device_.id(),
                       .segments = {{device::MemoryAddress::in_host(home),
                                     device::MemoryAddress::in_arena(
-                                        device_.id(), model.range.offset() + group.offset),
-                                    group.bytes}},
-                      .priority = group.readable_at_home ? device::CopyPriority::kPromotion
-                                                         : device::CopyPriority::kWeightsAhead,
+                                        device_.id(), model.range.offset() + load.offset),
+                                    load.bytes}},
+                      .priority = load.priority,
                       .listener = &copy,
                       .signal = &semaphore,
                       .signal_value = command.arrival});
@@ -237,8 +311,7 @@ void TransferMover::finish(const WeightCommand& command, device::Semaphore& sema
                            const Status& outcome) {
   {
     const std::lock_guard lock(mutex_);
-    const auto& groups = models_.at(command.model)->place.model.groups;
-    if (outcome.ok()) moved_ += groups.at(static_cast<std::size_t>(command.group)).bytes;
+    if (outcome.ok()) moved_ += bytes_of(*models_.at(command.model), command);
     if (--bringing_ == 0) claim_.end();
   }
   WeightEvent event;
@@ -246,9 +319,18 @@ void TransferMover::finish(const WeightCommand& command, device::Semaphore& sema
   event.group = command.group;
   event.arrival = command.arrival;
   event.outcome = outcome;
+  event.streamed = command.kind == WeightCommand::Kind::kStream;
   // First: a step that is released by a failure must find it.
   post(std::move(event));
   if (!outcome.ok()) semaphore.raise(command.arrival);
+}
+
+Bytes TransferMover::bytes_of(const Model& model, const WeightCommand& command) {
+  const CachedModel& placed = model.place.model;
+  const auto group = static_cast<std::size_t>(command.group);
+  if (command.kind == WeightCommand::Kind::kStream) return placed.stream->groups.at(group).bytes;
+  const ResidentGroup& brought = placed.groups.at(group);
+  return brought.memory_only ? Bytes(0) : brought.bytes;
 }
 
 void TransferMover::post(WeightEvent event) {

@@ -22,6 +22,7 @@
 #include "device/device.h"
 #include "transfer/engine.h"
 #include "transfer/link_shares.h"
+#include "weights/command_order.h"
 #include "weights/weight_cache.h"
 #include "weights/weight_mover.h"
 
@@ -62,6 +63,8 @@ class TransferMover final : public WeightMover {
   std::vector<WeightEvent> poll() override;
   bool issued(ModelId model) const override;
   const device::Semaphore* semaphore(ModelId model, int group) const override;
+  const device::Semaphore* streamed(ModelId model, int group) const override;
+  device::Semaphore* consumed(ModelId model) const override;
   double granted_rate() const override { return claim_.rate(); }
 
   // Extents of models that have memory. Any thread.
@@ -74,15 +77,30 @@ class TransferMover final : public WeightMover {
     Place place;
     device::AddressRange range;
     std::vector<std::unique_ptr<device::Semaphore>> semaphores;  // by group
-    Status committed;  // why the last commit failed, if one did
+    std::vector<std::unique_ptr<device::Semaphore>> streamed;    // by streamed group
+    std::unique_ptr<device::Semaphore> consumed;                 // null: nothing is streamed
+    bool aliased = false;                                        // the ring shows; mover's thread
   };
   class Copy;
 
   void loop();
   void execute(const WeightCommand& command);
   void execute_of_frames(const WeightCommand& command);
+  Status commit(Model& model, const ExtentRun& extents);
   void decommit(Model& model, const WeightCommand& command);
   void bring(Model& model, const WeightCommand& command);
+  void stream(Model& model, const WeightCommand& command);
+  Status show_ring(Model& model);
+  void hide_ring(Model& model);
+  // What a kBring or kStream copies, and how.
+  struct Load {
+    Bytes offset;  // in the model
+    Bytes bytes;
+    device::CopyPriority priority = device::CopyPriority::kWeightsAhead;
+  };
+  void copy(Model& model, const WeightCommand& command, const Load& load,
+            device::Semaphore& semaphore);
+  static Bytes bytes_of(const Model& model, const WeightCommand& command);
   void ended(Copy& copy, const Status& outcome);
   void finish(const WeightCommand& command, device::Semaphore& semaphore, const Status& outcome);
   void post(WeightEvent event);

@@ -1,6 +1,7 @@
 #include "weights/weight_cache.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,36 @@ CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep
   return model;
 }
 
+namespace {
+
+// With memory of their own.
+std::int64_t required_extents(const CachedModel& model, Bytes extent) {
+  std::set<std::int64_t> extents;
+  for (const ResidentGroup& group : model.groups) {
+    const std::int64_t end = (group.offset + group.bytes + extent - Bytes(1)) / extent;
+    for (std::int64_t e = group.offset / extent; e < end; ++e) extents.insert(e);
+  }
+  return std::ssize(extents);
+}
+
+}  // namespace
+
+Result<CachedModel> streamed_model(const WeightLayout& layout, std::span<const ReadingStep> reading,
+                                   const StreamOptions& options) {
+  CachedModel model;
+  CAUSEWAY_ASSIGN(model.stream, plan_stream(layout, reading, options));
+  for (const int group : model.stream->resident) {
+    const PlacedGroup& placed = layout.groups[static_cast<std::size_t>(group)];
+    model.groups.push_back({.offset = placed.offset, .bytes = placed.bytes});
+    model.layout_groups.push_back(group);
+  }
+  model.groups.push_back({.offset = options.extent * model.stream->ring_first,
+                          .bytes = options.extent * model.stream->ring_extents,
+                          .memory_only = true});
+  model.layout_groups.push_back(-1);
+  return model;
+}
+
 std::int64_t extents_of(const CachedModel& model, Bytes extent) {
   Bytes end;
   for (const ResidentGroup& group : model.groups) end = std::max(end, group.offset + group.bytes);
@@ -35,7 +66,9 @@ WeightCache::WeightCache(const ResidencyOptions& options, WeightMover& mover)
 }
 
 Status WeightCache::check_fits(const CachedModel& cached) const {
-  const std::int64_t needed = extents_of(cached, options_.extent);
+  std::int64_t needed = extents_of(cached, options_.extent);
+  // Its range has addresses that need no memory of their own.
+  if (cached.streams()) needed = required_extents(cached, options_.extent);
   const std::int64_t most = std::max(options_.extents, options_.extents_max);
   if (needed <= most) return {};
   const auto mib_of = [&](std::int64_t extents) {
@@ -48,9 +81,19 @@ Status WeightCache::check_fits(const CachedModel& cached) const {
 Status WeightCache::add_model(ModelId model, CachedModel cached) {
   CAUSEWAY_TRY(residency_.add_model(model, cached.groups));
   const auto last = std::max_element(cached.layout_groups.begin(), cached.layout_groups.end());
-  const std::size_t groups =
-      last == cached.layout_groups.end() ? 0 : static_cast<std::size_t>(*last) + 1;
-  models_.emplace(model, Entry{std::move(cached), groups, ""});
+  int groups = last == cached.layout_groups.end() ? 0 : *last + 1;
+  std::optional<WeightRing> ring;
+  if (cached.streams()) {
+    for (const StreamedGroup& group : cached.stream->groups) {
+      groups = std::max(groups, group.layout_group + 1);
+    }
+    ring.emplace(*cached.stream);
+  }
+  Entry entry;
+  entry.cached = std::move(cached);
+  entry.layout_groups = static_cast<std::size_t>(groups);
+  entry.ring = std::move(ring);
+  models_.emplace(model, std::move(entry));
   return {};
 }
 
@@ -69,16 +112,59 @@ void WeightCache::take_events(Nanos now) {
       frame_events_.push_back(std::move(event));
       continue;
     }
+    if (event.streamed) {
+      Entry& entry = models_.at(event.model);
+      entry.ring->ended(event.group, event.arrival, event.outcome.ok());
+      if (!event.outcome.ok()) entry.last_error = event.outcome.error().message;
+      continue;
+    }
     if (event.outcome.ok()) {
       residency_.arrived(event.model, event.group, event.arrival, now);
+      Entry& entry = models_.at(event.model);
+      const auto group = static_cast<std::size_t>(event.group);
+      if (entry.ring && entry.cached.groups.at(group).memory_only) entry.ring->forget();
       continue;
     }
     models_.at(event.model).last_error = event.outcome.error().message;
     residency_.failed(event.model, event.group, event.arrival, now);
   }
+  fill_rings(now);
+}
+
+void WeightCache::fill_rings(Nanos now) {
+  commands_.clear();
+  for (auto& [id, entry] : models_) {
+    if (entry.ring) fill_ring(id, entry, now);
+  }
+  if (!commands_.empty()) mover_.submit(commands_);
+}
+
+// While copies are under way the model counts as stepped, so that nothing is taken from under them.
+void WeightCache::fill_ring(ModelId model, Entry& entry, Nanos now) {
+  WeightRing& ring = *entry.ring;
+  ring.consumed(mover_.consumed(model)->value());
+  const bool there = residency_.all_cached(model) && !residency_.leaving(model);
+  ring.set_wanted(there && entry.requests > 0);
+  if (ring.spoilt()) ring.forget();
+  while (const auto next = ring.next()) {
+    if (!there && !entry.filling && ring.passes_in_flight() == 0) break;
+    if (!std::exchange(entry.filling, true)) residency_.copies_begin(model);
+    WeightCommand command;
+    command.kind = WeightCommand::Kind::kStream;
+    command.model = model;
+    command.group = next->group;
+    command.arrival = next->pass;
+    commands_.push_back(command);
+    ring.issue();
+  }
+  if (!ring.quiet() || !std::exchange(entry.filling, false)) return;
+  // Nothing of what it holds was on its way when it began: it cannot be poisoned.
+  (void)residency_.step_ended(model, now);
 }
 
 void WeightCache::demand(std::span<const ModelDemand> demand, Nanos now) {
+  for (auto& [id, entry] : models_) entry.requests = 0;
+  for (const ModelDemand& wanted : demand) models_.at(wanted.model).requests = wanted.requests;
   take_events(now);
   residency_.demand(demand, now);
 }
@@ -87,6 +173,24 @@ void WeightCache::decide(Nanos now) {
   commands_.clear();
   residency_.decide(now, commands_);
   if (!commands_.empty()) mover_.submit(commands_);
+}
+
+void WeightCache::ring_views(ModelId model, Entry& entry, std::vector<WeightView>& views) {
+  // What is neither resident nor streamed is gathered at home.
+  views.assign(entry.layout_groups, {.place = WeightPlace::kHome});
+  for (const int group : entry.cached.stream->resident) {
+    views.at(static_cast<std::size_t>(group)) = {};
+  }
+  const std::uint32_t pass = entry.ring->begin_pass();
+  for (std::size_t i = 0; i < entry.cached.stream->groups.size(); ++i) {
+    const int group = static_cast<int>(i);
+    views.at(static_cast<std::size_t>(entry.cached.stream->groups[i].layout_group)) = {
+        .place = WeightPlace::kStaged,
+        .ready = mover_.streamed(model, group),
+        .value = pass,
+        .consumed = mover_.consumed(model),
+        .consumed_value = entry.ring->consumed_value(group, pass)};
+  }
 }
 
 void WeightCache::command_frames(WeightCommand::Kind kind, std::int64_t first_extent,
@@ -112,6 +216,10 @@ std::vector<WeightEvent> WeightCache::take_frame_events() {
 
 Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos begins) const {
   constexpr Nanos kLook = micros(200);
+  // Just in time is for models that a step brings whole, over a link that has nothing else to do.
+  const bool streaming = std::any_of(models_.begin(), models_.end(),
+                                     [](const auto& one) { return one.second.filling; });
+  if (streaming || models_.at(model).ring) computes = -seconds(86'400);
   const Residency::Readiness readiness = residency_.readiness(model, computes, begins);
   if (!readiness.now || mover_.issued(model)) return readiness;
   return {.now = false, .at = begins + kLook};
@@ -119,6 +227,7 @@ Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos
 
 void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
   residency_.step_begins(model);
+  if (models_.at(model).ring) return ring_views(model, models_.at(model), views);
   views.clear();
   if (residency_.all_cached(model)) return;
   const CachedModel& cached = models_.at(model).cached;
@@ -150,7 +259,7 @@ Bytes WeightCache::missing_bytes(ModelId model) const {
   const std::vector<ResidentGroup>& groups = models_.at(model).cached.groups;
   Bytes missing;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (groups[i].readable_at_home) continue;
+    if (groups[i].readable_at_home || groups[i].memory_only) continue;
     if (residency_.place(model, static_cast<int>(i)) == GroupPlace::kCached) continue;
     missing += groups[i].bytes;
   }
@@ -163,9 +272,11 @@ Nanos WeightCache::copy_time(Bytes bytes) const {
 }
 
 Status WeightCache::step_ended(ModelId model, Nanos now) {
-  if (residency_.step_ended(model, now)) return {};
+  Entry& entry = models_.at(model);
+  const bool streamed = !entry.ring || entry.ring->end_pass();
+  if (residency_.step_ended(model, now) && streamed) return {};
   return Error{ErrorCode::kDevice,
-               "weights of the model could not be brought: " + models_.at(model).last_error};
+               "weights of the model could not be brought: " + entry.last_error};
 }
 
 std::optional<std::string> WeightCache::take_failure(ModelId model) {

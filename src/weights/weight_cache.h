@@ -11,30 +11,35 @@
 #include <vector>
 
 #include "weights/residency.h"
+#include "weights/stream_plan.h"
 #include "weights/weight_layout.h"
 #include "weights/weight_mover.h"
+#include "weights/weight_ring.h"
 
 namespace causeway::weights {
-
-// A group in the order in which a step reads it.
-struct ReadingStep {
-  int group = 0;  // of the weight layout
-  // A step can read it at home until it is cached: it gathers a few of its rows. These come last.
-  bool readable_at_home = false;
-};
 
 // What the cache must know of a model. A group that is readable at home may come in pieces, so that
 // nothing urgent waits long for one that is under way; it is read in the cache once all are there.
 struct CachedModel {
-  std::vector<ResidentGroup> groups;  // in reading order
-  std::vector<int> layout_groups;     // beside them: which group of the layout
+  std::vector<ResidentGroup> groups;      // in reading order
+  std::vector<int> layout_groups;         // beside them: which group of the layout; -1: the ring
+  std::optional<StreamPlan> stream = {};  // of a model that is streamed
+
+  bool streams() const { return stream.has_value(); }
+  // That cross the link at every step.
+  Bytes streamed_bytes() const { return stream ? stream->bytes : Bytes(0); }
 };
 
 inline constexpr Bytes kPieceBytes = mib(64);
 
 CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep> reading);
 
-// Extents that the model takes at the most.
+// Of a model that is larger than its share: its resident groups, and memory for a ring. Errors as
+// plan_stream().
+Result<CachedModel> streamed_model(const WeightLayout& layout, std::span<const ReadingStep> reading,
+                                   const StreamOptions& options);
+
+// Extents of its range.
 std::int64_t extents_of(const CachedModel& model, Bytes extent);
 
 class WeightCache {
@@ -67,7 +72,8 @@ class WeightCache {
   // Of this cache, beside what its residency has committed. As Residency::set_budget().
   Status set_budget(std::int64_t extents) { return residency_.set_budget(extents); }
 
-  // As Residency::readiness(), and all copies that a step would wait for have been issued.
+  // As Residency::readiness(), and all copies that a step would wait for have been issued. A
+  // streamed model begins with its resident groups there; the others come while it is stepped.
   Residency::Readiness readiness(ModelId model, Nanos computes, Nanos begins) const;
   // Of a step that is submitted now: fills `views` by group of the layout; left empty when all is
   // cached.
@@ -91,7 +97,15 @@ class WeightCache {
     CachedModel cached;
     std::size_t layout_groups = 0;  // how many the layout has
     std::string last_error;
+    std::optional<WeightRing> ring;
+    bool filling = false;  // copies into the ring are under way: the residency counts a step
+    std::int64_t requests = 0;
   };
+
+  // Hands on the copies into rings that may begin.
+  void fill_rings(Nanos now);
+  void fill_ring(ModelId model, Entry& entry, Nanos now);
+  void ring_views(ModelId model, Entry& entry, std::vector<WeightView>& views);
 
   void command_frames(WeightCommand::Kind kind, std::int64_t first_extent, std::int64_t extents);
 

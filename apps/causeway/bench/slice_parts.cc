@@ -39,6 +39,7 @@ slice::HostSliceOptions host_options(const SliceSettings& settings) {
   return {.kv = settings.kv > Bytes(0) ? settings.kv : kKvOnCpu,
           .kv_frame = settings.kv_frame,
           .cache = settings.weights,
+          .ring = settings.ring,
           .engine = settings.engine,
           .executor_front = settings.executor_front};
 }
@@ -65,6 +66,7 @@ slice::CudaSliceOptions cuda_options(const SliceSettings& settings) {
           .kv = settings.kv,
           .kv_frame = settings.kv_frame,
           .weights = settings.weights,
+          .ring = settings.ring,
           .graphs = settings.graphs,
           .engine = settings.engine,
           .executor_front = settings.executor_front};
@@ -102,7 +104,8 @@ Status LocalSlice::open(const SliceSettings& settings, std::vector<BenchModel> m
     candidates.push_back({.id = model.id,
                           .name = "model " + std::to_string(model.id.value),
                           .config = model.config,
-                          .max_model_len = model.max_model_len});
+                          .max_model_len = model.max_model_len,
+                          .max_resident = model.max_resident});
   }
   CAUSEWAY_ASSIGN(slice_,
                   slice::open_cuda_slice(cuda_options(settings), candidates, *machine_, sink_));
@@ -127,8 +130,10 @@ Result<model::ModelCard> LocalSlice::add(ModelId id) {
                   slice_->attach({.id = id,
                                   .card = card,
                                   .home = std::move(pinned),
-                                  .max_model_len = model.max_model_len}));
+                                  .max_model_len = model.max_model_len,
+                                  .max_resident = model.max_resident}));
   CAUSEWAY_TRY(slice_->engine().add_model(id, facts));
+  facts_.insert_or_assign(id, facts);
   return card;
 }
 

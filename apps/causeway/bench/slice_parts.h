@@ -2,6 +2,7 @@
 // opens its own, models of random weights in it, and requests of random prompts.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct SliceSettings {
   Bytes kv_frame = mib(4);
   Bytes kv = {};       // zero: the slice's choice, on the CPU 512 MiB
   Bytes weights = {};  // for cached weights; zero: the slice's choice, on the CPU none
+  Bytes ring = {};     // of each streamed model; zero: the slice's choice
   bool graphs = true;
   engine::EngineOptions engine = {};
   slice::ExecutorFront executor_front = {};
@@ -56,6 +58,7 @@ struct BenchModel {
   ModelId id;  // their places in the list: 0, 1, …
   model::ModelConfig config;
   Tokens max_model_len;
+  Bytes max_resident = {};  // of HBM for its weights; zero: as the slice has it
 };
 
 // A slice and what asks it. One thread.
@@ -82,6 +85,8 @@ class LocalSlice {
   Tokens max_model_len(ModelId model) const {
     return models_[static_cast<std::size_t>(model.value)].max_model_len;
   }
+  // Of a model that was added.
+  const engine::ModelFacts& facts(ModelId model) const { return facts_.at(model); }
   slice::Slice& slice() { return *slice_; }
   TokenTimesSink& sink() { return sink_; }
   const Clock& clock() const { return clock_; }
@@ -90,6 +95,7 @@ class LocalSlice {
   slice::ModelHome& home_;
   const Clock& clock_;
   std::vector<BenchModel> models_;
+  std::map<ModelId, engine::ModelFacts> facts_;
   TokenTimesSink sink_;
   std::unique_ptr<slice::Machine> machine_;
   std::unique_ptr<slice::Slice> slice_;  // last: it ends first

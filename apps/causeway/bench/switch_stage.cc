@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/arena.h"
+#include "bench/link_rate.h"
 #include "model/model_card.h"
 
 namespace causeway::bench {
@@ -75,33 +75,8 @@ Status SwitchStage::open() {
 
 Result<double> SwitchStage::measure_link() {
   say("the link alone");
-  device::Device& device = local_.slice().device();
-  device::Arena& arena = device.arena();
   CAUSEWAY_ASSIGN(const auto home, home_.pool.pin(ModelId(0)));
-  const Bytes whole = std::min(kLinkBytes, home->bytes());
-  CAUSEWAY_ASSIGN(auto range, arena.reserve(arena.extents_for(whole)));
-  CAUSEWAY_TRY(range.commit(0, range.extents()));
-  CAUSEWAY_ASSIGN(const auto stream, device.make_stream("link"));
-  std::vector<device::Copy> copies;
-  for (Bytes at; at < whole; at += mib(32)) {
-    copies.push_back({.target = device::MemoryAddress::in_arena(device.id(), range.offset() + at),
-                      .source = device::MemoryAddress::in_host(home->address(at)),
-                      .bytes = std::min(mib(32), whole - at)});
-  }
-  Samples rates;
-  constexpr int kTimes = 4;  // a run: what it begins and ends with does not count
-  for (std::int64_t i = 0; i <= settings_.rounds; ++i) {
-    const Nanos begin = local_.clock().now();
-    for (int time = 0; time < kTimes; ++time) {
-      CAUSEWAY_TRY(stream->copy(copies, device::CopyPriority::kStep));
-    }
-    CAUSEWAY_TRY(stream->synchronize(kPatience));
-    if (i > 0) {
-      rates.add(kTimes * static_cast<double>(whole.count) /
-                to_seconds(local_.clock().now() - begin));
-    }
-  }
-  return rates.median();
+  return measure_link_rate(local_, *home, settings_.rounds);
 }
 
 Result<BestLinks> SwitchStage::measure_links() {

@@ -43,6 +43,7 @@ std::unique_ptr<Command> make_bench_kernels(CLI::App& parent, const Clock& clock
 std::unique_ptr<Command> make_bench_model(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_engine(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_switch(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_bench_stream(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_catalogue(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_load(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_gemm(CLI::App& parent, const Clock& clock);

@@ -56,8 +56,8 @@ std::string human(std::int64_t bytes) {
 void print_table(const std::vector<Row>& rows) {
   std::size_t width = std::string_view("model").size();
   for (const Row& row : rows) width = std::max(width, row.model.size());
-  fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}\n", "model", width, "state", "host",
-             "device", "running", "waiting");
+  fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}\n", "model", width, "state", "host", "device",
+             "running", "waiting");
   for (const Row& row : rows) {
     fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}\n", row.model, width, row.state,
                human(row.host_bytes), human(row.device_bytes), row.running, row.waiting);

@@ -52,10 +52,11 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
 
 struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
-  std::vector<std::string> pins;
+  std::vector<std::string> pins, max_resident;
   std::int64_t max_model_len = 0;
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
   std::uint64_t weights_bytes = 0;  // 0: the slice's choice
+  std::uint64_t ring_bytes = 0;     // 0: the slice's choice
   std::uint64_t kv_bytes = 0;
   std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
   std::string device = "cpu";
@@ -85,6 +86,7 @@ class Serve final : public Command {
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
     CAUSEWAY_ASSIGN(auto models, read_catalogue());
     CAUSEWAY_TRY(pin(models));
+    CAUSEWAY_TRY(limit_residents(models));
     CAUSEWAY_TRY(finish_options());
     CAUSEWAY_TRY(allow_connections());
     CAUSEWAY_ASSIGN(const Bytes pool, pool_budget());
@@ -210,9 +212,12 @@ class Serve final : public Command {
                                                    engine::OutputSink& sink) const {
     const Bytes weights(static_cast<std::int64_t>(set_.weights_bytes));
     if (set_.device != "cuda") {
-      return slice::open_host_slice(
-          {.kv = kv_on_cpu(), .kv_frame = kv_frame(), .cache = weights, .engine = set_.engine},
-          machine, sink);
+      return slice::open_host_slice({.kv = kv_on_cpu(),
+                                     .kv_frame = kv_frame(),
+                                     .cache = weights,
+                                     .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+                                     .engine = set_.engine},
+                                    machine, sink);
     }
     std::vector<slice::CudaCandidate> candidates;
     for (const fleet::CatalogueModel& model : models) {
@@ -220,13 +225,15 @@ class Serve final : public Command {
                             .name = model.entry->name,
                             .config = model::load_config(model.source.directory),
                             .max_model_len = model.entry->max_model_len,
-                            .pinned = model.pinned});
+                            .pinned = model.pinned,
+                            .max_resident = model.entry->max_resident});
     }
     return slice::open_cuda_slice({.gpu = set_.gpu,
                                    .memory_utilization = set_.gpu_memory_utilization,
                                    .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
                                    .kv_frame = kv_frame(),
                                    .weights = weights,
+                                   .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
                                    .engine = set_.engine},
                                   candidates, machine, sink);
   }
@@ -256,6 +263,16 @@ class Serve final : public Command {
            "memory of the device that caches weights, e.g. 40GB; default: on a GPU what all "
            "models take, but at most three quarters of what is left, and then as it is needed "
            "beside KV; on the CPU none, weights are read where they are")
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory");
+    app.add_option("--max-resident-bytes", set_.max_resident,
+                   "MODEL=BYTES: memory of the device for one model's weights, e.g. big=40GB; what "
+                   "exceeds it is streamed at every step; may be repeated")
+        ->allow_extra_args(false)
+        ->group("Memory");
+    app.add_option("--weights-ring-bytes", set_.ring_bytes,
+                   "memory of the device that weights of a streamed model pass through; default: "
+                   "three of its layers, within what the model has")
         ->transform(CLI::AsSizeValue(false))
         ->group("Memory");
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
@@ -337,8 +354,8 @@ class Serve final : public Command {
   }
 
   Status finish_options() {
-    for (const std::uint64_t bytes :
-         {set_.pool_bytes, set_.weights_bytes, set_.kv_bytes, set_.kv_frame_bytes}) {
+    for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
+                                      set_.kv_bytes, set_.kv_frame_bytes}) {
       if (bytes > kMemoryMax) {
         return invalid_argument("a memory size of " + std::to_string(bytes) +
                                 " bytes is more than any machine has");
@@ -394,6 +411,20 @@ class Serve final : public Command {
     return check_pins(set_.pins, names);
   }
 
+  Status limit_residents(std::vector<fleet::CatalogueModel>& models) const {
+    for (const std::string& given : set_.max_resident) {
+      CAUSEWAY_ASSIGN(const ModelBytes limit, parse_model_bytes(given, "--max-resident-bytes"));
+      const auto model = std::find_if(models.begin(), models.end(), [&](const auto& one) {
+        return one.entry->name == limit.model;
+      });
+      if (model == models.end()) {
+        return invalid_argument("--max-resident-bytes " + given + ": no such model");
+      }
+      model->entry->max_resident = limit.bytes;
+    }
+    return {};
+  }
+
   // Whether memory was given as the models need it.
   Status check_models(const slice::Slice& slice, const std::vector<fleet::CatalogueModel>& models,
                       Bytes pool) const {
@@ -402,10 +433,8 @@ class Serve final : public Command {
       const auto card = card_of(slice, model.source);
       if (card.ok()) served.push_back({model.entry->name, card->layout.bytes, model.pinned});
     }
-    return check_memory(served, {.pool = pool,
-                                 .device = slice.weight_room(),
-                                 .device_wanted = set_.weights_bytes > 0,
-                                 .single = !set_.model.empty()});
+    return check_memory(
+        served, {.pool = pool, .device = slice.weight_room(), .single = !set_.model.empty()});
   }
 
   // A context that the KV cache cannot hold is not promised: who gives no max_tokens asks for all.

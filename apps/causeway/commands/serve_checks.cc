@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 namespace causeway::app {
@@ -27,9 +28,10 @@ Status check_pinned(const std::vector<ServedModel>& models, Bytes room, const ch
     names.push_back(fmt::format("{} ({})", model.name, shown(taken_by(model.bytes))));
   }
   if (together <= room) return {};
-  return exhausted(fmt::format("the pinned models take {} together, and there are {} of {}: {}; "
-                               "pin fewer or raise {}",
-                               shown(together), shown(room), where, listed(names), option));
+  return exhausted(
+      fmt::format("the pinned models take {} together, and there are {} of {}: {}; "
+                  "pin fewer or raise {}",
+                  shown(together), shown(room), where, listed(names), option));
 }
 
 }  // namespace
@@ -44,18 +46,16 @@ Status check_pins(const std::vector<std::string>& pins, const std::vector<std::s
 
 Status check_memory(const std::vector<ServedModel>& models, const ServeMemory& memory) {
   const bool cached = memory.device.budget > Bytes(0);
-  const auto on_device = [&](Bytes bytes) { return memory.device.taken_by(bytes); };
+  // One that is larger is streamed.
+  const auto on_device = [&](Bytes bytes) {
+    return std::min(memory.device.taken_by(bytes), memory.device.budget);
+  };
   for (const ServedModel& model : models) {
     if (memory.single && model.bytes > memory.pool) {
-      return exhausted(fmt::format("the model {} needs {}, more than the pool's {}; raise "
-                                   "--pool-memory-bytes",
-                                   model.name, shown(model.bytes), shown(memory.pool)));
-    }
-    if (memory.device_wanted && cached && on_device(model.bytes) > memory.device.budget) {
-      return exhausted(fmt::format("the weights of {} take {} of the device, and "
-                                   "--weights-memory-bytes allows {} (in units of {}); raise it",
-                                   model.name, shown(on_device(model.bytes)),
-                                   shown(memory.device.budget), shown(memory.device.extent)));
+      return exhausted(
+          fmt::format("the model {} needs {}, more than the pool's {}; raise "
+                      "--pool-memory-bytes",
+                      model.name, shown(model.bytes), shown(memory.pool)));
     }
   }
   CAUSEWAY_TRY(check_pinned(models, memory.pool, "host memory for weights", "--pool-memory-bytes",
@@ -65,11 +65,35 @@ Status check_memory(const std::vector<ServedModel>& models, const ServeMemory& m
                       "--weights-memory-bytes", on_device);
 }
 
+Result<ModelBytes> parse_model_bytes(const std::string& text, const std::string& option) {
+  const std::size_t equals = text.rfind('=');
+  ModelBytes parsed;
+  std::uint64_t bytes = 0;
+  bool sound = equals != std::string::npos && equals > 0;
+  if (sound) {
+    parsed.model = text.substr(0, equals);
+    std::string size = text.substr(equals + 1);
+    try {
+      const std::string wrong = CLI::AsSizeValue(false)(size);
+      sound = wrong.empty() && CLI::detail::lexical_cast(size, bytes);
+    } catch (const CLI::ValidationError&) {
+      sound = false;
+    }
+  }
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+  if (!sound || bytes < 1 || bytes > kMost) {
+    return invalid_argument(option + " " + text + ": wanted is MODEL=BYTES, e.g. big=40GB");
+  }
+  parsed.bytes = Bytes(static_cast<std::int64_t>(bytes));
+  return parsed;
+}
+
 Status check_host_cache(Bytes weights, Bytes kv, Bytes left) {
   if (weights + kv <= left) return {};
-  return exhausted(fmt::format("--weights-memory-bytes {} and {} for KV are more than the {} that "
-                               "this machine or container has left",
-                               shown(weights), shown(kv), shown(left)));
+  return exhausted(
+      fmt::format("--weights-memory-bytes {} and {} for KV are more than the {} that "
+                  "this machine or container has left",
+                  shown(weights), shown(kv), shown(left)));
 }
 
 }  // namespace causeway::app

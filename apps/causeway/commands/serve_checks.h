@@ -20,14 +20,19 @@ struct ServedModel {
 struct ServeMemory {
   Bytes pool;                     // host memory for weights
   slice::WeightRoom device = {};  // for cached weights
-  bool device_wanted = false;  // by --weights-memory-bytes
-  bool single = false;         // one model is all that is served
+  bool single = false;            // one model is all that is served
 };
 
 // --pin names models of the catalogue: kInvalidArgument lists those.
 Status check_pins(const std::vector<std::string>& pins, const std::vector<std::string>& names);
-// kResourceExhausted: --weights-memory-bytes is less than the largest model, the pool less than the
-// single one, or pinned models do not fit together.
+// MODEL=BYTES, where bytes may have a unit.
+struct ModelBytes {
+  std::string model;
+  Bytes bytes;
+};
+// `option`: which was given so. kInvalidArgument.
+Result<ModelBytes> parse_model_bytes(const std::string& text, const std::string& option);
+// kResourceExhausted: the pool is less than the single model, or pinned models do not fit together.
 Status check_memory(const std::vector<ServedModel>& models, const ServeMemory& memory);
 // kResourceExhausted: --weights-memory-bytes and KV on the CPU are more than the machine has left.
 Status check_host_cache(Bytes weights, Bytes kv, Bytes left);

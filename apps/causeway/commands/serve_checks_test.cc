@@ -10,16 +10,15 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Room for four models of 20 MiB at home, for two on the device.
-const ServeMemory kMemory{
-    .pool = mib(80), .device = {.budget = mib(64), .extent = mib(32)}, .device_wanted = true};
+const ServeMemory kMemory{.pool = mib(80), .device = {.budget = mib(64), .extent = mib(32)}};
 
 ServedModel model(const char* name, Bytes bytes, bool pinned = false) {
   return {name, bytes, pinned};
 }
 
 TEST(ServeChecks, WhatFitsPasses) {
-  EXPECT_TRUE(check_memory({model("a", mib(20), true), model("b", mib(60), true)}, {kMemory.pool})
-                  .ok());
+  EXPECT_TRUE(
+      check_memory({model("a", mib(20), true), model("b", mib(60), true)}, {kMemory.pool}).ok());
   EXPECT_TRUE(check_memory({model("a", mib(20), true), model("b", mib(60))}, kMemory).ok());
   EXPECT_TRUE(check_pins({"a"}, {"a", "b"}).ok());
   EXPECT_TRUE(check_host_cache(mib(1), mib(2), mib(3)).ok());
@@ -37,30 +36,35 @@ TEST(ServeChecks, PinsThatDoNotFitTogetherNameTheNumbers) {
   EXPECT_THAT(device.error().message,
               AllOf(HasSubstr("96 MiB together"), HasSubstr("64 MiB of device"),
                     HasSubstr("b (32 MiB)"), HasSubstr("--weights-memory-bytes")));
-  const Status host =
-      check_memory({model("a", mib(50), true), model("b", mib(50), true)}, kMemory);
+  const Status host = check_memory({model("a", mib(50), true), model("b", mib(50), true)}, kMemory);
   EXPECT_THAT(host.error().message,
               AllOf(HasSubstr("100 MiB together"), HasSubstr("80 MiB of host"),
                     HasSubstr("--pool-memory-bytes")));
 }
 
-TEST(ServeChecks, ACacheThatIsTooSmallNamesTheModel) {
-  const auto models = {model("a", mib(20)), model("big", mib(65))};
-  EXPECT_THAT(check_memory(models, kMemory).error().message,
-              AllOf(HasSubstr("big take 96 MiB"),
-                    HasSubstr("--weights-memory-bytes allows 64 MiB")));
-  ServeMemory chosen = kMemory;
-  chosen.device_wanted = false;
-  EXPECT_TRUE(check_memory(models, chosen).ok()) << "the slice's choice leaves it out by itself";
+TEST(ServeChecks, AModelLargerThanTheCacheIsStreamed) {
+  EXPECT_TRUE(check_memory({model("a", mib(20)), model("big", mib(65))}, kMemory).ok());
+}
+
+TEST(ServeChecks, ModelsAndBytes) {
+  const auto limit = parse_model_bytes("a=b=40GB", "--x");
+  ASSERT_TRUE(limit.ok());
+  EXPECT_EQ(limit->model, "a=b");
+  EXPECT_EQ(limit->bytes, gib(40));
+  for (const char* wrong : {"", "a", "=4GB", "a=", "a=-1", "a=four", "a=0", "a=9999999999GB"}) {
+    const auto refused = parse_model_bytes(wrong, "--x");
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_THAT(refused.error().message, HasSubstr("MODEL=BYTES")) << wrong;
+  }
 }
 
 TEST(ServeChecks, APoolThatIsTooSmallForTheOneModelIsAnError) {
   ServeMemory memory{.pool = kib(64)};
   EXPECT_TRUE(check_memory({model("a", kib(65))}, memory).ok()) << "it fails alone";
   memory.single = true;
-  EXPECT_THAT(check_memory({model("a", kib(65))}, memory).error().message,
-              AllOf(HasSubstr("needs 65 KiB"), HasSubstr("64 KiB"),
-                    HasSubstr("--pool-memory-bytes")));
+  EXPECT_THAT(
+      check_memory({model("a", kib(65))}, memory).error().message,
+      AllOf(HasSubstr("needs 65 KiB"), HasSubstr("64 KiB"), HasSubstr("--pool-memory-bytes")));
 }
 
 TEST(ServeChecks, AHostCacheLargerThanTheMachineIsAnError) {

@@ -156,7 +156,7 @@ class ChecksumSlice final : public Slice {
   Result<model::ModelCard> card(model::ModelConfig config) const override {
     return model::make_card(std::move(config), DType::kBF16, options_.kv_frame);
   }
-  Status check(ModelId) const override { return {}; }
+  Status check(ModelId, const model::ModelCard&) const override { return {}; }
   Status reach(device::HostAddress address, Bytes bytes, const std::function<bool()>&) override {
     return device_.make_reachable(address, bytes);
   }
@@ -215,7 +215,8 @@ Result<engine::ModelFacts> ChecksumSlice::attach(SliceModel model) {
   }
   for (const weights::ReadingStep& step : card.reading) reading->order.push_back(step.group);
   CAUSEWAY_ASSIGN(const weights::PlacedWeights cached,
-                  estate_->add(model.id, card, std::move(model.home)));
+                  estate_->add(model.id, weights::cached_model(card.layout, card.reading),
+                               std::move(model.home)));
   reading->layout = cached.layout;
   reading->base = cached.base;
   const Status added =

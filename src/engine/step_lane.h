@@ -1,0 +1,59 @@
+// Steps in flight that end in order. An engine has two such lanes (docs/design/streaming.md): of
+// resident models, and of streamed ones, whose long steps hold nobody else up. Internal to this
+// room.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "schedule/scheduler.h"
+#include "weights/weight_layout.h"
+
+namespace causeway::engine {
+
+struct Sequence;
+
+// One that runs and one that is enqueued behind it. With more, pending tokens would have to name
+// the step that they come from.
+inline constexpr int kStepsInFlightMax = 2;
+
+struct StepInFlight {
+  StepId id;
+  Nanos started;   // or, if later, when the one before it ended
+  Nanos computes;  // as long as it is expected to
+  schedule::Decision decision;
+  std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended meanwhile
+  std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
+  std::vector<weights::WeightView> weights;  // as submitted
+  // Why the executor did not take it; it fails when those before it have ended.
+  std::string refused;
+};
+
+struct StepLane {
+  explicit StepLane(int most) : in_flight_max(most) {}
+
+  // Counting the lane's own steps from 0.
+  static std::size_t slot_of(std::int64_t step) {
+    return static_cast<std::size_t>(step % kStepsInFlightMax);
+  }
+  int in_flight() const { return static_cast<int>(started - ended); }
+  StepInFlight& at(std::int64_t step) { return steps[slot_of(step)]; }
+  const StepInFlight& at(std::int64_t step) const { return steps[slot_of(step)]; }
+  StepInFlight& oldest() { return at(ended); }
+  const StepInFlight& oldest() const { return at(ended); }
+  StepInFlight& next() { return at(started); }
+  // Nothing is enqueued behind a step that was refused.
+  bool has_room() const {
+    return in_flight() < in_flight_max && (in_flight() == 0 || at(started - 1).refused.empty());
+  }
+
+  int in_flight_max;
+  std::array<StepInFlight, kStepsInFlightMax> steps;  // by slot_of
+  std::int64_t started = 0;
+  std::int64_t ended = 0;
+};
+
+}  // namespace causeway::engine
