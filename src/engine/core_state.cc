@@ -318,11 +318,7 @@ void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos 
 void EngineCore::State::complete_step(StepLane& lane, const request::StepResult& result,
                                       Nanos now) {
   const StepInFlight& step = lane.oldest();
-#if CAUSEWAY_CANARY == 10
-  kv.step_done(step.id);  // planted bug: frames of an older step, of the other lane, become free
-#else
   kv.step_done(step.id, oldest_beside(lane));
-#endif
   scheduler.step_done(step.decision, now);
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
