@@ -1,6 +1,6 @@
 // Steps in flight that end in order. An engine has two such lanes (docs/design/streaming.md): of
-// resident models, and of streamed ones, whose long steps hold nobody else up. Internal to this
-// room.
+// resident models, and of streamed ones, whose long steps must not hold up the others. Internal
+// to this room.
 #pragma once
 
 #include <array>

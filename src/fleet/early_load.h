@@ -26,7 +26,7 @@ class EarlyLoad {
   // Begins. `card`: as the slice will say it. Home and clock outlive the load.
   EarlyLoad(slice::ModelHome& home, const Clock& clock, ModelId model, ModelSource source,
             model::ModelCard card);
-  // A load that nobody took is cancelled, and what it loaded is unloaded. Waits for a read that a
+  // A load without a take() is cancelled, and what it loaded is unloaded. Waits for a read that a
   // file system holds.
   ~EarlyLoad();
   EarlyLoad(const EarlyLoad&) = delete;

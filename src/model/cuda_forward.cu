@@ -88,7 +88,7 @@ class CudaForward::State {
 
   Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
              kernels::CudaStream stream) {
-    CAUSEWAY_TRY(set_up(shape, kv, weights, stream));
+    CAUSEWAY_TRY(begin(shape, kv, weights, stream));
     // All sample in a padded step; a step of single tokens that is not padded comes once.
     const bool again =
         shape.decode_only() && shape.sampled == shape.places && shape.places <= kGraphPlacesMax;
@@ -103,21 +103,6 @@ class CudaForward::State {
 
   Status begin(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
                kernels::CudaStream stream) {
-    return set_up(shape, kv, weights, stream);
-  }
-
-  Status run_range(const StepRange& range) {
-    if (range.front) CAUSEWAY_TRY(front());
-    for (std::int64_t i = range.first; i < range.end; ++i) CAUSEWAY_TRY(layer(i));
-    if (!range.head) return {};
-    layers_ahead_ = kLayersAhead;  // all of it is there
-    if (shape_.sampled > 0) CAUSEWAY_TRY(head());
-    return consumed(head_group(config_));
-  }
-
- private:
-  Status set_up(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
-                kernels::CudaStream stream) {
     const CudaStepLimits& limits = workspace_.limits();
     if (shape.rows > limits.rows || shape.places > limits.places) {
       return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
@@ -133,6 +118,16 @@ class CudaForward::State {
     return {};
   }
 
+  Status run_range(const StepRange& range) {
+    if (range.front) CAUSEWAY_TRY(front());
+    for (std::int64_t i = range.first; i < range.end; ++i) CAUSEWAY_TRY(layer(i));
+    if (!range.head) return {};
+    layers_ahead_ = kLayersAhead;  // all of it is there
+    if (shape_.sampled > 0) CAUSEWAY_TRY(head());
+    return consumed(head_group(config_));
+  }
+
+ private:
   std::int64_t q_size() const { return config_.heads * config_.head_dim; }
   std::int64_t qkv_size() const {
     return (config_.heads + 2 * config_.kv_heads) * config_.head_dim;

@@ -72,7 +72,7 @@ struct WeightView {
   WeightPlace place = WeightPlace::kCached;
   const device::Semaphore* ready = nullptr;  // kStaged: raised to `value` when the group is there
   std::uint32_t value = 0;
-  // kStaged only: the group passes through a ring; whoever runs the step raises `consumed` to this
+  // kStaged only: the group passes through a ring; the executor raises `consumed` to this
   // value behind its last read of the group.
   device::Semaphore* consumed = nullptr;
   std::uint32_t consumed_value = 0;

@@ -48,11 +48,7 @@ class CudaArenaMemory final : public ArenaMemory {
       status = map_one(first + made);
       if (status.ok()) ++made;
     }
-    if (status.ok()) {
-      status = call("cuMemSetAccess", [&] {
-        return api().cuMemSetAccess(at(offset), to_size(bytes), access_.data(), access_.size());
-      });
-    }
+    if (status.ok()) status = give_access(offset, bytes);
     if (status.ok() && fill == Fill::kZeroed) status = context_.zero(at(offset), bytes);
     if (status.ok()) return {};
     Error error = explain(status.error());  // before the memory is free again
@@ -85,11 +81,7 @@ class CudaArenaMemory final : public ArenaMemory {
       });
       if (status.ok()) aliases_.insert(first + made++);
     }
-    if (status.ok()) {
-      status = call("cuMemSetAccess", [&] {
-        return api().cuMemSetAccess(at(offset), to_size(bytes), access_.data(), access_.size());
-      });
-    }
+    if (status.ok()) status = give_access(offset, bytes);
     if (!status.ok()) unmap(offset, extent_ * made);
     return status;
   }
@@ -108,6 +100,13 @@ class CudaArenaMemory final : public ArenaMemory {
   template <typename Call>
   Status call(const char* name, Call&& call) {
     return context_.call(name, std::forward<Call>(call));
+  }
+
+  // Of this GPU and its peers, to what was mapped.
+  Status give_access(Bytes offset, Bytes bytes) {
+    return call("cuMemSetAccess", [&] {
+      return api().cuMemSetAccess(at(offset), to_size(bytes), access_.data(), access_.size());
+    });
   }
 
   // What is given back is gone whatever the result; that only tells of earlier work.
