@@ -204,6 +204,9 @@ class Serve final : public Command {
 
   Result<std::unique_ptr<slice::Machine>> open_machine(slice::ModelHome& home) const {
     if (set_.device == "cuda") return slice::Machine::open_gpus(links_.options(), home, clock_);
+    if (links_.from_peer()) {
+      return invalid_argument("--home names a GPU, and models run on the CPU: add --device cuda");
+    }
     return slice::Machine::open_host({}, {}, home, clock_);
   }
 
