@@ -49,6 +49,7 @@ class SliceStressTest : public ::testing::Test {
     plan_.length = nanos_from_seconds(setting("CAUSEWAY_STRESS_SECONDS", 2));
     plan_.progress = [](const std::string& line) { std::cout << "  " << line << std::endl; };
     residency_.turn_min = millis(5);
+    residency_.optional_after = {};
     residency_.turn_factor = 1;
     engine_.core.prefix_caching = false;
     engine_.core.step_start =
