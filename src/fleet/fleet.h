@@ -54,6 +54,10 @@ struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
   Bytes host_bytes;    // of weights in host memory
   Bytes device_bytes;  // of these, cached on devices
+  // Of a ready model that is streamed: what crosses the link at every step, and how long a step is
+  // expected to take for it; zero: where nothing is streamed, or known of the link.
+  Bytes streamed_bytes;
+  Nanos predicted_tpot;
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
   std::string last_error;  // of the last attempt to load
