@@ -61,14 +61,7 @@ CudaSliceOptions options_of(double utilization) {
 
 Result<std::unique_ptr<Slice>> open(Memory& memory, const CudaSliceOptions& options,
                                     AnswersSink& sink) {
-  std::vector<CudaCandidate> candidates;
-  const Catalogue models = catalogue();
-  for (std::int64_t m = 0; m < kModels; ++m) {
-    candidates.push_back({.id = ModelId(m),
-                          .name = "model " + std::to_string(m),
-                          .config = models.config(ModelId(m)),
-                          .max_model_len = models.max_model_len});
-  }
+  const auto candidates = testing::candidates_of(catalogue());
   return open_cuda_slice(options, candidates, *memory.machine, sink);
 }
 

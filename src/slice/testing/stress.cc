@@ -63,7 +63,9 @@ void Crowd::add(ModelId id, bool pinned) {
     must(pool.make(id, card.layout, fill, {.home_taken = reach}), "a model's home");
   }
   auto home = must(pool.pin(id), "a pin");
-  auto facts = must(slice.attach({id, card, std::move(home), catalogue_.max_model_len}), "a model");
+  auto facts = must(
+      slice.attach({id, card, std::move(home), catalogue_.max_model_len, catalogue_.share(id)}),
+      "a model");
   facts.pinned = pinned;
   must(slice.engine().add_model(id, facts), "a model");
 }

@@ -56,6 +56,10 @@ struct Catalogue {
   Tokens max_model_len{256};
   std::function<model::ModelConfig(ModelId)> config;
   std::function<void(std::span<std::byte>, ModelId)> fill;  // the same whenever it is called
+  // Of the device for a model's weights: beyond it they are streamed. Empty, or zero: no limit.
+  std::function<Bytes(ModelId)> max_resident = {};
+
+  Bytes share(ModelId model) const { return max_resident ? max_resident(model) : Bytes(0); }
 };
 
 // They are attached while this lives. Errors end the program. One thread.
