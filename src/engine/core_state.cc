@@ -29,6 +29,9 @@ bool EngineCore::State::may_start() const {
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
   StepId oldest(steps_started);
   for (const StepLane& other : lanes) {
+#if CAUSEWAY_CANARY == 12
+    if (&other != &lane) continue;  // planted bug: the other lane's steps use no frames
+#endif
     const std::int64_t first = &other == &lane ? other.ended + 1 : other.ended;
     if (first < other.started) oldest = std::min(oldest, other.at(first).id);
   }
@@ -133,6 +136,7 @@ void EngineCore::State::update_weights(Nanos now) {
   awaiting_weights = false;
   weights_look.reset();
   if (cache == nullptr) return;
+  const std::size_t requests_before = sequences.size();
   demand.clear();
   for (auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
@@ -159,6 +163,8 @@ void EngineCore::State::update_weights(Nanos now) {
       if (sequence.request.model == wanted.model) end(sequence, FinishReason::kError, *why);
     }
   }
+  // What was decided with requests that have ended meanwhile is decided anew.
+  if (sequences.size() < requests_before) weights_look = now;
 }
 
 Nanos EngineCore::State::in_flight_for(Nanos now) const {
@@ -183,7 +189,8 @@ void EngineCore::State::move_border(Nanos now) {
   }
 }
 
-void EngineCore::State::end_larger_than(std::int64_t frames, const std::string& why) {
+std::int64_t EngineCore::State::end_larger_than(std::int64_t frames, const std::string& why) {
+  std::int64_t ended = 0;
   for (const RequestId request : all_requests()) {
     Sequence& sequence = sequence_of(request);
     const std::int64_t block = models.at(sequence.request.model).facts.tokens_per_block.count;
@@ -192,14 +199,30 @@ void EngineCore::State::end_larger_than(std::int64_t frames, const std::string& 
     end(sequence, FinishReason::kError,
         "the request needs " + std::to_string(needed) + " KV frames and can have " +
             std::to_string(frames) + ": " + why);
+    ++ended;
   }
+  return ended;
 }
 
 bool EngineCore::State::make_way(Nanos now) {
-  if (in_flight() > 0 || !border || !border->starved()) return false;
+  if (in_flight() > 0 || !border) return false;
+  if (border->stuck() && !weights_look && !weights_arrive()) {
+    return end_larger_than(border->frames_limit(), "the weights of models leave it no more") > 0;
+  }
+  if (!border->starved()) return false;
   scheduler.preempt_all(deciding);
   apply_decision(deciding, now);
   return !deciding.preempted.empty();
+}
+
+bool EngineCore::State::weights_arrive() const {
+  for (const auto& [id, model] : models) {
+    if (!cache->knows(id)) continue;
+    for (int group = 0; group < std::ssize(model.facts.weights.groups); ++group) {
+      if (cache->residency().place(id, group) == weights::GroupPlace::kArriving) return true;
+    }
+  }
+  return false;
 }
 
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {

@@ -95,10 +95,12 @@ class EngineCore::State {
   void update_weights(Nanos now);
   // Moves memory between KV and weights, and ends the requests that it leaves no room for.
   void move_border(Nanos now);
-  void end_larger_than(std::int64_t frames, const std::string& why);
-  // Nothing runs, and a model waits for memory that sequences hold: these give it up. True: they
-  // did.
+  // How many requests it ended.
+  std::int64_t end_larger_than(std::int64_t frames, const std::string& why);
+  // Nothing runs, and a model waits for memory that sequences hold: these give it up, or end if it
+  // and they can never be there together. True: they did.
   bool make_way(Nanos now);
+  bool weights_arrive() const;
   // Requests may wait for weights, or for memory.
   bool awaits_memory() const { return awaiting_weights || (border && border->under_way()); }
   // How many frames a request may need.
