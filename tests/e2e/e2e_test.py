@@ -194,6 +194,19 @@ class Lifecycle(unittest.TestCase):
             chat = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
             self.assertEqual(server.request("/v1/chat/completions", chat)[0], 200)
 
+    def test_tokens_without_waking_the_model(self):
+        with RunningServer(self.model, "--load-on-demand", *TINY_MEMORY) as server:
+            status, encoded = server.request("/tokenize", {"model": "m", "prompt": PROMPT})
+            self.assertEqual(status, 200)
+            status, decoded = server.request(
+                "/detokenize", {"model": "m", "tokens": encoded["tokens"]})
+            self.assertEqual((status, decoded["prompt"]), (200, PROMPT))
+            self.assertEqual(server.request("/ping")[0], 200)
+            _, models = server.request("/v1/models")
+            self.assertEqual(models["data"][0]["status"], "unloaded")
+            answer = server.complete("m", PROMPT, max_tokens=1, return_token_ids=True)
+            self.assertEqual(answer["choices"][0]["prompt_token_ids"], encoded["tokens"])
+
     def test_taken_port(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))

@@ -28,6 +28,10 @@ std::optional<ToolCallFormat> tool_call_format_named(std::string_view name) {
 }
 
 ToolCallFormat tool_call_format_of(std::string_view template_source) {
+  // Newer forms, [TOOL_CALLS]name[ARGS]{…} and <tool_call><function=name>…, are not read.
+  if (has(template_source, "[ARGS]") || has(template_source, "<function=")) {
+    return ToolCallFormat::kNone;
+  }
   if (has(template_source, "[TOOL_CALLS]")) return ToolCallFormat::kMistral;
   if (has(template_source, "<tool_call>")) return ToolCallFormat::kHermes;
   const bool llama =

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/random.h"
+#include "base/testing/test_data.h"
+#include "text/chat_template.h"
 
 namespace causeway::text {
 namespace {
@@ -278,9 +282,28 @@ TEST(ToolCallFormat, IsKnownByTheTemplate) {
   EXPECT_EQ(tool_call_format_of("[TOOL_CALLS] ["), ToolCallFormat::kMistral);
   EXPECT_EQ(tool_call_format_of("<|start_header_id|> {{- '\"parameters\": ' }}"),
             ToolCallFormat::kLlama3Json);
+  EXPECT_EQ(tool_call_format_of("<tool_call>\n<function=f>"), ToolCallFormat::kNone);
+  EXPECT_EQ(tool_call_format_of("[TOOL_CALLS]f[ARGS]{}"), ToolCallFormat::kNone);
   EXPECT_EQ(tool_call_format_named("llama3_json"), ToolCallFormat::kLlama3Json);
   EXPECT_EQ(tool_call_format_named("none"), ToolCallFormat::kNone);
   EXPECT_FALSE(tool_call_format_named("auto"));
+}
+
+TEST(ToolCallFormat, OfPublishedTemplates) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(folder, "templates");
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(*folder)) {
+    const std::string name = entry.path().filename().string();
+    const auto chat = ChatTemplate::compile(read_bytes(entry.path()));
+    ASSERT_TRUE(chat.ok()) << name;
+    if (name.starts_with("Qwen")) EXPECT_EQ(chat->tool_calls(), ToolCallFormat::kHermes) << name;
+    if (name.starts_with("meta-llama")) {
+      EXPECT_EQ(chat->tool_calls(), ToolCallFormat::kLlama3Json) << name;
+    }
+    EXPECT_TRUE(chat->takes_tools()) << name;
+    ++found;
+  }
+  EXPECT_GT(found, 0);
 }
 
 }  // namespace
