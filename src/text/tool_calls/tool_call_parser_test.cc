@@ -296,7 +296,9 @@ TEST(ToolCallFormat, OfPublishedTemplates) {
     const std::string name = entry.path().filename().string();
     const auto chat = ChatTemplate::compile(read_bytes(entry.path()));
     ASSERT_TRUE(chat.ok()) << name;
-    if (name.starts_with("Qwen")) EXPECT_EQ(chat->tool_calls(), ToolCallFormat::kHermes) << name;
+    if (name.starts_with("Qwen")) {
+      EXPECT_EQ(chat->tool_calls(), ToolCallFormat::kHermes) << name;
+    }
     if (name.starts_with("meta-llama")) {
       EXPECT_EQ(chat->tool_calls(), ToolCallFormat::kLlama3Json) << name;
     }
