@@ -77,6 +77,15 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
   }
 }
 
+request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens end) {
+  const request::Request& request = sequence.request;
+  request::LogitEdits edits{
+      .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
+  // Counted by place, which is known also while the tokens before it are pending.
+  if (end - sequence.prompt < request.min_tokens) edits.banned = request.stop_tokens;
+  return edits;
+}
+
 request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const StepLane& lane,
                                                  StepId step, request::Batch& batch) {
   const Sequence& sequence = sequence_of(run.request);
@@ -103,6 +112,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   entry.samples = run.samples;
   entry.sampling = sequence.request.sampling;
   entry.prompt_tokens = static_cast<std::int32_t>(sequence.prompt.count);
+  if (run.samples) entry.edits = edits_of(sequence, end);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
 #if CAUSEWAY_CANARY != 6  // planted bug: penalties that do not count the pending token

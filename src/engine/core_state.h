@@ -124,6 +124,8 @@ class EngineCore::State {
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
                                 request::Batch& batch);
+  // What a request changes of the logits of the token that takes place `end`.
+  static request::LogitEdits edits_of(const Sequence& sequence, Tokens end);
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in
   // flight in its lane has ended.
   void launch(Nanos now);

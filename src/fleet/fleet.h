@@ -12,6 +12,7 @@
 #include "engine/slice_handle.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/tool_calls/tool_call_format.h"
 
 namespace causeway::fleet {
 
@@ -46,6 +47,7 @@ struct CatalogueEntry {
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
+  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // how the model writes calls
   std::string chat_template_error;  // why there is none: "its folder has no …"
   std::string bos_text, eos_text;   // for templates
 };
