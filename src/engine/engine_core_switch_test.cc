@@ -85,7 +85,7 @@ class SwitchTest : public ::testing::Test {
   }
 
   HandMover mover_;
-  weights::WeightCache cache_{{.extent = kExtent, .extents = 2}, mover_};
+  weights::WeightCache cache_{{.extent = kExtent, .extents = 2, .optional_after = {}}, mover_};
   FakeExecutor executor_;
   EngineCore core_{
       {.frames = 64, .schedule = {}, .step_start = StepStart::kAllCached}, executor_, &cache_};
