@@ -88,7 +88,7 @@ class CudaSampler::State {
   std::size_t history_tokens_ = 0;
   bool history_pending_ = false;
   std::size_t edited_tokens_ = 0;  // 0: no row has edits, and nothing of them is sent
-  std::int64_t top_stride_ = 0;    // 0: nobody wants log-probabilities
+  std::int64_t top_stride_ = 0;    // 0: no row wants log-probabilities
   std::int64_t vocab_ = 0;
   bool all_greedy_ = false;
   CudaMirror<RowCuda> rows_;

@@ -28,7 +28,8 @@ MaybeError encode(const fleet::CatalogueEntry& model, std::string_view text, boo
   return {};
 }
 
-// Tools that the model would never see, or calls that nobody would find, are no answer.
+// A request with tools is refused when the template would not show them to the model, or when the
+// form of the model's calls is not known.
 MaybeError check_tools(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
   if (!asked.calls_tools) return {};
   if (!model.chat_template->takes_tools()) {
