@@ -80,16 +80,7 @@ std::map<Question, Answer> undisturbed(Memory& memory) {
   AnswersSink sink;
   const auto slice = must(open(memory, options, sink), "the slice");
   Crowd crowd(catalogue(), {memory.home, memory.clock, *slice});
-  std::map<Question, Answer> answers;
-  for (int again = 0; again < 2; ++again) {  // graphs have been captured then
-    for (std::int64_t m = 0; m < kModels; ++m) {
-      for (const std::int64_t prompt : kPrompts) {
-        const Question question{ModelId(m), prompt};
-        answers[question] = crowd.answer(question, kOutput, sink);
-      }
-    }
-  }
-  return answers;
+  return crowd.all_answers(kPrompts, kOutput, sink);
 }
 
 class Check {

@@ -105,6 +105,7 @@ class Serving {
   Answer answer(const Question& question, std::int64_t output = kOutput) {
     return crowd_->answer(question, output, sink_);
   }
+  Answers all_answers() { return crowd_->all_answers(kPrompts, kOutput, sink_); }
   Ended next() {
     auto ended = sink_.take(kPatience);
     must(ended ? Status() : Status(unavailable("a request does not end")), "an answer");
@@ -127,18 +128,10 @@ Question any_question(Random& random) {
           kPrompts[static_cast<std::size_t>(random.below(std::size(kPrompts)))]};
 }
 
-// Of all questions, when every model is cached; asked twice, so that graphs have been captured.
+// Of all questions, when every model is cached.
 Answers undisturbed(Memory& memory, bool large) {
   Serving serving(memory, large, kModels);
-  Answers answers;
-  for (int again = 0; again < 2; ++again) {
-    for (std::int64_t m = 0; m < kModels; ++m) {
-      for (const std::int64_t prompt : kPrompts) {
-        answers[{ModelId(m), prompt}] = serving.answer({ModelId(m), prompt});
-      }
-    }
-  }
-  return answers;
+  return serving.all_answers();
 }
 
 struct Plan {

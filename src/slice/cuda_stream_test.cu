@@ -54,7 +54,7 @@ Bytes whole(const Catalogue& catalogue, ModelId model) {
   return round_up(card.layout.bytes, kExtent);
 }
 
-// Of layers enough for a ring beside some that stay.
+// Models with enough layers that a ring fits beside some resident ones.
 Catalogue catalogue_of(bool large) {
   Catalogue catalogue = testing::bf16_catalogue(kModels, large);
   catalogue.config = [base = catalogue.config](ModelId model) {
@@ -91,23 +91,14 @@ std::unique_ptr<Slice> open(Memory& memory, const Catalogue& catalogue, Bytes we
               "the slice");
 }
 
-// Of all questions, when every model is cached; asked twice, so that graphs have been captured.
+// Of all questions, when every model is cached.
 std::map<Question, Answer> undisturbed(Memory& memory, const Catalogue& catalogue) {
   Bytes all;
   for (std::int64_t m = 0; m < kModels; ++m) all += whole(catalogue, ModelId(m));
   AnswersSink sink;
   const auto slice = open(memory, catalogue, all, nullptr, sink);
   Crowd crowd(catalogue, {memory.home, memory.clock, *slice});
-  std::map<Question, Answer> answers;
-  for (int again = 0; again < 2; ++again) {
-    for (std::int64_t m = 0; m < kModels; ++m) {
-      for (const std::int64_t prompt : kPrompts) {
-        const Question question{ModelId(m), prompt};
-        answers[question] = crowd.answer(question, kOutput, sink);
-      }
-    }
-  }
-  return answers;
+  return crowd.all_answers(kPrompts, kOutput, sink);
 }
 
 // Each alone: what crosses the link is what a step streams, and every answer is the same.

@@ -104,6 +104,20 @@ Answer Crowd::answer(const Question& question, std::int64_t output, AnswersSink&
   return ended->answer;
 }
 
+std::map<Question, Answer> Crowd::all_answers(std::span<const std::int64_t> prompts,
+                                              std::int64_t output, AnswersSink& sink) {
+  std::map<Question, Answer> answers;
+  for (int again = 0; again < 2; ++again) {
+    for (std::int64_t m = 0; m < catalogue_.models; ++m) {
+      for (const std::int64_t prompt : prompts) {
+        const Question question{ModelId(m), prompt};
+        answers[question] = answer(question, output, sink);
+      }
+    }
+  }
+  return answers;
+}
+
 namespace {
 
 class Stress {

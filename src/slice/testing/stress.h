@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,10 @@ class Crowd {
   RequestId ask(const Question& question, std::int64_t output);
   // What it answers when nothing else goes on.
   Answer answer(const Question& question, std::int64_t output, AnswersSink& sink);
+  // The same of every model to each of the prompts; asked twice, so that a GPU's graphs have been
+  // captured.
+  std::map<Question, Answer> all_answers(std::span<const std::int64_t> prompts, std::int64_t output,
+                                         AnswersSink& sink);
   Slice& slice() { return parts_.slice; }
 
  private:
