@@ -12,6 +12,9 @@
 // CUDA graph when its shape is seen for the second time; the first runs plainly, which loads every
 // kernel. The graph reads what changes between steps from the workspace's tables.
 //
+// What a step does is data (step_program.h), made anew when its shape or where its weights are
+// differs from the last one's.
+//
 // Not thread-safe; only one of a workspace's models runs at a time, in one stream.
 #pragma once
 
@@ -20,6 +23,7 @@
 
 #include "base/result.h"
 #include "model/config.h"
+#include "model/cuda_step.h"
 #include "model/cuda_workspace.h"
 #include "model/forward.h"
 #include "model/step_ranges.h"
@@ -40,13 +44,6 @@ struct CudaWeights {
   weights::PlacedWeights cached;  // bf16, in memory of the device
   weights::PlacedWeights home =
       {};  // the same in host memory, for the embedding; no base: never read
-};
-
-// What a step reads where. `where` empty: all is cached. Else `steps` is the stream of the step,
-// which waits for staged groups; only the embedding may be read at home.
-struct CudaStepWeights {
-  weights::StepWeights where = {};
-  device::Stream* steps = nullptr;
 };
 
 class CudaForward {

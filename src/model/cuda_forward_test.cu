@@ -18,7 +18,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
 #include "model/cuda_forward.h"
-#include "model/cuda_linear.h"
+#include "model/step_products.h"
 #include "model/random_model.h"
 
 namespace causeway::model {
