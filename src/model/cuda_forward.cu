@@ -127,12 +127,13 @@ class CudaForward::State {
             .results = results_};
   }
 
-  // Whether nothing that the step reads is still on its way.
+  // Whether all that the step reads is there: in the cache, the embedding perhaps at home.
   bool settled() const {
+    using enum weights::WeightPlace;
     const weights::StepWeights where = step_.reads.where;
-    return std::none_of(where.begin(), where.end(), [](const weights::WeightView& view) {
-      return view.place == weights::WeightPlace::kStaged;
-    });
+    return where.empty() || (where[kEmbeddingGroup].place != kStaged &&
+                             std::all_of(where.begin() + layer_group(0), where.end(),
+                                         [](const auto& view) { return view.place == kCached; }));
   }
   bool embeds_at_home() const {
     const weights::StepWeights where = step_.reads.where;
