@@ -1,7 +1,9 @@
 // One and two steps in flight give the same answers: the CPU's executor as it is, and with a second
 // step queued behind the first, over random requests: greedy, with seeds, penalties,
-// log-probabilities and stop tokens, in chunks, with preemption.
+// edits of logits, least lengths, log-probabilities and stop tokens, in chunks, with preemption.
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "base/clock.h"
 #include "device/host_memory.h"
@@ -64,6 +66,18 @@ void expect_same(const Answers& one, const Answers& two) {
   }
 }
 
+// What a request forbids is in no answer.
+void expect_obeyed(const request::Request& request, const Answer& answer) {
+  const auto has = [](const auto& list, TokenId token) {
+    return std::find(list.begin(), list.end(), token) != list.end();
+  };
+  for (const TokenId token : answer.ids()) {
+    EXPECT_TRUE(request.allowed_tokens.empty() || has(request.allowed_tokens, token)) << token;
+    EXPECT_FALSE(has(request.stop_tokens, token)) << token;
+  }
+  EXPECT_GE(std::ssize(answer.tokens), request.min_tokens.count) << "request " << request.id.value;
+}
+
 struct Shape {
   const char* name;
   std::int64_t frames, tokens_per_step, arrive_each_step;
@@ -75,7 +89,7 @@ TEST_P(OneAndTwo, StepsInFlightGiveTheSameAnswers) {
   const Shape shape = GetParam();
   HostSlice slice(7);
   Random random(20260101);
-  const auto requests = random_requests({.count = 16}, random);
+  const auto requests = random_requests({.count = 16, .edited = true}, random);
   TinyRun run;
   run.options.frames = shape.frames;
   run.tokens_per_block = slice.tokens_per_block();
@@ -88,6 +102,9 @@ TEST_P(OneAndTwo, StepsInFlightGiveTheSameAnswers) {
   ASSERT_EQ(two.broken, "");
   ASSERT_EQ(one.answers.size(), requests.size());
   expect_same(one.answers, two.answers);
+  for (const request::Request& request : requests) {
+    expect_obeyed(request, one.answers.at(request.id.value));
+  }
   EXPECT_GT(ahead.steps_ahead(), two.steps / 4);
   if (shape.frames < kFrames) {
     EXPECT_GT(one.preemptions, 0);

@@ -29,6 +29,9 @@ bool EngineCore::State::may_start() const {
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
   StepId oldest(steps_started);
   for (const StepLane& other : lanes) {
+#if CAUSEWAY_CANARY == 12
+    if (&other != &lane) continue;  // planted bug: the other lane's steps use no frames
+#endif
     const std::int64_t first = &other == &lane ? other.ended + 1 : other.ended;
     if (first < other.started) oldest = std::min(oldest, other.at(first).id);
   }
@@ -74,6 +77,15 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
   }
 }
 
+request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens end) {
+  const request::Request& request = sequence.request;
+  request::LogitEdits edits{
+      .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
+  // Counted by place, which is known also while the tokens before it are pending.
+  if (end - sequence.prompt < request.min_tokens) edits.banned = request.stop_tokens;
+  return edits;
+}
+
 request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const StepLane& lane,
                                                  StepId step, request::Batch& batch) {
   const Sequence& sequence = sequence_of(run.request);
@@ -100,6 +112,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   entry.samples = run.samples;
   entry.sampling = sequence.request.sampling;
   entry.prompt_tokens = static_cast<std::int32_t>(sequence.prompt.count);
+  if (run.samples) entry.edits = edits_of(sequence, end);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
 #if CAUSEWAY_CANARY != 6  // planted bug: penalties that do not count the pending token
@@ -133,6 +146,7 @@ void EngineCore::State::update_weights(Nanos now) {
   awaiting_weights = false;
   weights_look.reset();
   if (cache == nullptr) return;
+  const std::size_t requests_before = sequences.size();
   demand.clear();
   for (auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
@@ -159,6 +173,8 @@ void EngineCore::State::update_weights(Nanos now) {
       if (sequence.request.model == wanted.model) end(sequence, FinishReason::kError, *why);
     }
   }
+  // What was decided with requests that have ended meanwhile is decided anew.
+  if (sequences.size() < requests_before) weights_look = now;
 }
 
 Nanos EngineCore::State::in_flight_for(Nanos now) const {
@@ -183,7 +199,8 @@ void EngineCore::State::move_border(Nanos now) {
   }
 }
 
-void EngineCore::State::end_larger_than(std::int64_t frames, const std::string& why) {
+std::int64_t EngineCore::State::end_larger_than(std::int64_t frames, const std::string& why) {
+  std::int64_t ended = 0;
   for (const RequestId request : all_requests()) {
     Sequence& sequence = sequence_of(request);
     const std::int64_t block = models.at(sequence.request.model).facts.tokens_per_block.count;
@@ -192,14 +209,30 @@ void EngineCore::State::end_larger_than(std::int64_t frames, const std::string& 
     end(sequence, FinishReason::kError,
         "the request needs " + std::to_string(needed) + " KV frames and can have " +
             std::to_string(frames) + ": " + why);
+    ++ended;
   }
+  return ended;
 }
 
 bool EngineCore::State::make_way(Nanos now) {
-  if (in_flight() > 0 || !border || !border->starved()) return false;
+  if (in_flight() > 0 || !border) return false;
+  if (border->stuck() && !weights_look && !weights_arrive()) {
+    return end_larger_than(border->frames_limit(), "the weights of models leave it no more") > 0;
+  }
+  if (!border->starved()) return false;
   scheduler.preempt_all(deciding);
   apply_decision(deciding, now);
   return !deciding.preempted.empty();
+}
+
+bool EngineCore::State::weights_arrive() const {
+  for (const auto& [id, model] : models) {
+    if (!cache->knows(id)) continue;
+    for (int group = 0; group < std::ssize(model.facts.weights.groups); ++group) {
+      if (cache->residency().place(id, group) == weights::GroupPlace::kArriving) return true;
+    }
+  }
+  return false;
 }
 
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {

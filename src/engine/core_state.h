@@ -95,10 +95,12 @@ class EngineCore::State {
   void update_weights(Nanos now);
   // Moves memory between KV and weights, and ends the requests that it leaves no room for.
   void move_border(Nanos now);
-  void end_larger_than(std::int64_t frames, const std::string& why);
-  // Nothing runs, and a model waits for memory that sequences hold: these give it up. True: they
-  // did.
+  // How many requests it ended.
+  std::int64_t end_larger_than(std::int64_t frames, const std::string& why);
+  // Nothing runs, and a model waits for memory that sequences hold: these give it up, or end if it
+  // and they can never be there together. True: they did.
   bool make_way(Nanos now);
+  bool weights_arrive() const;
   // Requests may wait for weights, or for memory.
   bool awaits_memory() const { return awaiting_weights || (border && border->under_way()); }
   // How many frames a request may need.
@@ -122,6 +124,8 @@ class EngineCore::State {
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
                                 request::Batch& batch);
+  // What a request changes of the logits of the token that takes place `end`.
+  static request::LogitEdits edits_of(const Sequence& sequence, Tokens end);
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in
   // flight in its lane has ended.
   void launch(Nanos now);

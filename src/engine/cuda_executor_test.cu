@@ -1,6 +1,6 @@
 // CudaExecutor and CudaSampler on small models of random weights, driven by EngineCore:
 //   - against HostExecutor on the same weights and requests (greedy, seeds, penalties,
-//     log-probabilities), in chunks, with arrivals and preemption;
+//     edits of logits, log-probabilities), in chunks, with arrivals and preemption;
 //   - one and two steps in flight: the same to the bit where batches are the same;
 //   - steps and models that are refused, models that leave;
 //   - how far a greedy answer depends on the company it is computed in.
@@ -229,8 +229,8 @@ void check_against_host(const char* name, model::Family family, device::Device& 
                         std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(family), device, seed, {.rows = 256, .places = 128, .frames = 4096});
   Random random(seed);
-  const auto requests =
-      random_requests({.count = 40, .stops = false, .narrow = true, .top_logprobs = 3}, random);
+  const auto requests = random_requests(
+      {.count = 40, .stops = false, .edited = true, .narrow = true, .top_logprobs = 3}, random);
   TinyRun run = make_run(slices, kFrames);
   const TinyReport host = run_requests(run, slices.host(), requests);
   check_near(requests, host, run_requests(run, slices.gpu(), requests),
@@ -238,8 +238,8 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   run.arrive_each_step = 4;
   run.options.frames = 12;
   run.options.schedule.tokens_per_step_max = 40;
-  const auto hard =
-      random_requests({.count = 40, .output_max = 40, .narrow = true, .top_logprobs = 3}, random);
+  const auto hard = random_requests(
+      {.count = 40, .output_max = 40, .edited = true, .narrow = true, .top_logprobs = 3}, random);
   const TinyReport want = run_requests(run, slices.host(), hard);
   const TinyReport two = run_requests(run, slices.gpu(), hard);
   check_near(hard, want, two, std::string(name) + ", with little memory", report);
@@ -257,7 +257,7 @@ void check_in_flight(device::Device& device, std::uint64_t seed, Report& report)
   Random random(seed);
   for (const std::int64_t count : {1, 5, 33, 100}) {
     const auto requests =
-        random_requests({.count = count, .output_max = 40, .stops = false}, random);
+        random_requests({.count = count, .output_max = 40, .stops = false, .edited = true}, random);
     TinyRun run = make_run(slices, kFrames);
     const TinyReport two = run_requests(run, slices.gpu(), requests);
     const TinyReport again = run_requests(run, slices.gpu(), requests);

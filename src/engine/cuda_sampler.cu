@@ -13,10 +13,15 @@ namespace causeway::engine {
 namespace {
 
 using kernels::sampling::RowCuda;
+using kernels::sampling::RowEditsCuda;
+using kernels::sampling::TokenEditCuda;
+
+static_assert(request::kEditedTokensMax <= kernels::sampling::kAllowedMax);
 
 // Room from the start, since taking more may wait for the step that runs.
 constexpr std::size_t kTopLogprobs = 20;                // of a row: what OpenAI's API allows
 constexpr std::size_t kHistory = std::size_t{1} << 18;  // tokens of all rows
+constexpr std::size_t kEdits = std::size_t{1} << 14;    // likewise
 
 RowCuda row_of(const request::BatchEntry& entry) {
   const request::SamplingParams& wanted = entry.sampling;
@@ -36,6 +41,22 @@ RowCuda row_of(const request::BatchEntry& entry) {
   return row;
 }
 
+std::size_t size_of(const request::LogitEdits& edits) {
+  return edits.allowed.size() + edits.bias.size() + edits.banned.size();
+}
+
+// Writes a row's edits to `out` from `begin` on.
+RowEditsCuda write_edits(const request::LogitEdits& edits, std::size_t begin, TokenEditCuda* out) {
+  out += begin;
+  for (const TokenId token : edits.allowed) *out++ = {token, 0.0f};
+  for (const request::TokenBias& one : edits.bias) *out++ = {one.token, one.bias};
+  for (const TokenId token : edits.banned) *out++ = {token, 0.0f};
+  return {.begin = static_cast<std::int64_t>(begin),
+          .allowed = static_cast<std::int32_t>(edits.allowed.size()),
+          .biased = static_cast<std::int32_t>(edits.bias.size()),
+          .banned = static_cast<std::int32_t>(edits.banned.size())};
+}
+
 }  // namespace
 
 class CudaSampler::State {
@@ -43,6 +64,8 @@ class CudaSampler::State {
   explicit State(model::CudaWorkspace& workspace)
       : rows_(workspace),
         history_(workspace),
+        row_edits_(workspace),
+        edits_(workspace),
         token_(workspace),
         logprob_(workspace),
         top_token_(workspace),
@@ -57,16 +80,21 @@ class CudaSampler::State {
 
  private:
   bool wants_logprobs() const { return top_stride_ > 0; }
+  // Reads the edits of the batch's rows, as prepare() has counted them.
+  Status prepare_edits(const request::Batch& batch);
   std::size_t tops() const { return requests_.size() * static_cast<std::size_t>(top_stride_); }
 
   std::vector<RequestId> requests_;  // of the rows
   std::size_t history_tokens_ = 0;
   bool history_pending_ = false;
-  std::int64_t top_stride_ = 0;  // 0: nobody wants log-probabilities
+  std::size_t edited_tokens_ = 0;  // 0: no row has edits, and nothing of them is sent
+  std::int64_t top_stride_ = 0;    // 0: no row wants log-probabilities
   std::int64_t vocab_ = 0;
   bool all_greedy_ = false;
   CudaMirror<RowCuda> rows_;
   CudaMirror<TokenId> history_;
+  CudaMirror<RowEditsCuda> row_edits_;
+  CudaMirror<TokenEditCuda> edits_;
   CudaMirror<TokenId> token_;
   CudaMirror<float> logprob_;
   CudaMirror<TokenId> top_token_;
@@ -80,6 +108,8 @@ Status CudaSampler::State::reserve(std::int64_t rows) {
   CAUSEWAY_TRY(logprob_.ensure(count));
   CAUSEWAY_TRY(top_token_.ensure(count * kTopLogprobs));
   CAUSEWAY_TRY(top_logprob_.ensure(count * kTopLogprobs));
+  CAUSEWAY_TRY(row_edits_.ensure(count));
+  CAUSEWAY_TRY(edits_.ensure(kEdits));
   return history_.ensure(kHistory);
 }
 
@@ -87,6 +117,7 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
   requests_.clear();
   history_tokens_ = 0;
   history_pending_ = false;
+  edited_tokens_ = 0;
   top_stride_ = 0;
   all_greedy_ = true;
   for (const request::BatchEntry& entry : batch.entries) {
@@ -98,7 +129,9 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
     if (wanted.top_logprobs >= 0) {
       top_stride_ = std::max<std::int64_t>(top_stride_, std::max(wanted.top_logprobs, 1));
     }
-    all_greedy_ = all_greedy_ && wanted.greedy() && !wanted.penalised() && wanted.top_logprobs < 0;
+    edited_tokens_ += size_of(entry.edits);
+    all_greedy_ = all_greedy_ && wanted.greedy() && !wanted.penalised() &&
+                  wanted.top_logprobs < 0 && !entry.edits.any();
   }
   CAUSEWAY_TRY(rows_.ensure(requests_.size()));
   CAUSEWAY_TRY(token_.ensure(requests_.size()));
@@ -114,12 +147,28 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
     std::copy(entry.history.begin(), entry.history.end(), history_.host() + history);
     history += entry.history.size();
   }
+  return edited_tokens_ > 0 ? prepare_edits(batch) : Status();
+}
+
+Status CudaSampler::State::prepare_edits(const request::Batch& batch) {
+  CAUSEWAY_TRY(row_edits_.ensure(requests_.size()));
+  CAUSEWAY_TRY(edits_.ensure(edited_tokens_));
+  std::size_t row = 0, edits = 0;
+  for (const request::BatchEntry& entry : batch.entries) {
+    if (!entry.samples) continue;
+    row_edits_.host()[row++] = write_edits(entry.edits, edits, edits_.host());
+    edits += size_of(entry.edits);
+  }
   return {};
 }
 
 Status CudaSampler::State::upload(kernels::CudaStream stream) {
   if (requests_.empty()) return {};
   CAUSEWAY_TRY(rows_.up(requests_.size(), stream));
+  if (edited_tokens_ > 0) {
+    CAUSEWAY_TRY(row_edits_.up(requests_.size(), stream));
+    CAUSEWAY_TRY(edits_.up(edited_tokens_, stream));
+  }
   return history_tokens_ > 0 ? history_.up(history_tokens_, stream) : Status();
 }
 
@@ -134,20 +183,23 @@ Status CudaSampler::State::enqueue(const CudaLogits& logits, const CudaChosen& b
                                                .rows = before.rows},
                                               stream));
   }
-  CAUSEWAY_TRY(kernels::sampling::run({.rows = std::ssize(requests_),
-                                       .vocab = logits.vocab,
-                                       .logits = logits.data,
-                                       .logits_stride = logits.vocab,
-                                       .row = rows_.device(),
-                                       .history = history_.device(),
-                                       .token = token_.device(),
-                                       .logprob = logprob_.device(),
-                                       .top_token = top_token_.device(),
-                                       .top_logprob = top_logprob_.device(),
-                                       .top_stride = top_stride_,
-                                       .all_greedy = all_greedy_,
-                                       .penalties = history_tokens_ > 0},
-                                      stream));
+  CAUSEWAY_TRY(
+      kernels::sampling::run({.rows = std::ssize(requests_),
+                              .vocab = logits.vocab,
+                              .logits = logits.data,
+                              .logits_stride = logits.vocab,
+                              .row = rows_.device(),
+                              .history = history_.device(),
+                              .token = token_.device(),
+                              .logprob = logprob_.device(),
+                              .top_token = top_token_.device(),
+                              .top_logprob = top_logprob_.device(),
+                              .top_stride = top_stride_,
+                              .row_edits = edited_tokens_ > 0 ? row_edits_.device() : nullptr,
+                              .edit = edited_tokens_ > 0 ? edits_.device() : nullptr,
+                              .all_greedy = all_greedy_,
+                              .penalties = history_tokens_ > 0},
+                             stream));
   CAUSEWAY_TRY(token_.down(requests_.size(), stream));
   if (!wants_logprobs()) return {};
   CAUSEWAY_TRY(logprob_.down(requests_.size(), stream));

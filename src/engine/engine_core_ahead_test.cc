@@ -76,6 +76,27 @@ TEST_F(Ahead, PenaltiesCountTheTokenThatIsPending) {
             (std::vector<TokenId>{0, 1, 2, request::pending_token(0)}));
 }
 
+TEST_F(Ahead, StopTokensAreBannedFromTheFirstMinTokens) {
+  request::Request request = make_request(1, 5, 6);
+  request.stop_tokens = {7, 8};
+  request.min_tokens = Tokens(3);
+  request.logit_bias = {{9, 1.5f}};
+  request.allowed_tokens = {1, 2};
+  submit(std::move(request));
+  // The tokens' places are known while the tokens before them are not.
+  for (std::int64_t step = 2; core_.start_step(now_); ++step) {
+    if (executor_.steps() == step) {
+      const request::LogitEdits edits = executor_.last_batch().entries[0].edits;
+      EXPECT_EQ(edits.banned.size(), step <= 3 ? 2u : 0u) << "step " << step;
+      EXPECT_EQ(edits.allowed, (std::vector<TokenId>{1, 2}));
+      ASSERT_EQ(edits.bias.size(), 1u);
+      EXPECT_EQ(edits.bias[0].token, 9);
+    }
+    finish();
+  }
+  EXPECT_EQ(executor_.steps(), 6);
+}
+
 TEST_F(Ahead, AStopTokenEndsARequestThatTheNextStepComputes) {
   request::Request request = make_request(1, 5, 20);
   request.stop_tokens = {FakeExecutor::kTokenBase + 7};  // the third

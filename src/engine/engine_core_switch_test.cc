@@ -85,7 +85,7 @@ class SwitchTest : public ::testing::Test {
   }
 
   HandMover mover_;
-  weights::WeightCache cache_{{.extent = kExtent, .extents = 2}, mover_};
+  weights::WeightCache cache_{{.extent = kExtent, .extents = 2, .optional_after = {}}, mover_};
   FakeExecutor executor_;
   EngineCore core_{
       {.frames = 64, .schedule = {}, .step_start = StepStart::kAllCached}, executor_, &cache_};
@@ -226,6 +226,33 @@ TEST_F(BorderTest, ARequestForWhichThereIsNoMemoryEnds) {
   EXPECT_EQ(cache_.residency().budget(), 4);
 }
 
+// Two extents for KV at the start, three for weights.
+class EvenBorderTest : public BorderTest {
+ protected:
+  EvenBorderTest() : BorderTest(4, 3) {}
+};
+
+TEST_F(EvenBorderTest, WhatARequestLeavesThatEndsForItsSizeGoesToTheOthers) {
+  ASSERT_TRUE(core_.submit(make_request(1, 24, 1), Nanos(0)).ok()) << "six frames";
+  ASSERT_TRUE(add(ModelId(2), 4).ok());
+  request::Request request = make_request(2, 1, 1);
+  request.model = ModelId(2);
+  ASSERT_TRUE(core_.submit(std::move(request), Nanos(0)).ok());
+  const auto outputs = run(millis(1));
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].reason, request::FinishReason::kError);
+  EXPECT_EQ(core_.next_wakeup(), millis(1)) << "there is more to decide";
+  run(millis(1));
+  EXPECT_EQ(cache_.residency().budget(), 4) << "what the other's model takes";
+  std::vector<request::Output> more;
+  for (int i = 2; i < 10 && more.empty(); ++i) {
+    mover_.arrive();
+    more = run(millis(i));
+  }
+  ASSERT_EQ(more.size(), 1u);
+  EXPECT_EQ(more[0].reason, request::FinishReason::kLength);
+}
+
 // Three extents for KV at the start, two for weights.
 class NarrowBorderTest : public BorderTest {
  protected:
@@ -260,6 +287,34 @@ TEST_F(NarrowBorderTest, SequencesGiveWayToAModelWhereNothingElseCanRun) {
   EXPECT_GE(core_.observe().preemptions, 2);
   EXPECT_EQ(cache_.residency().budget(), 4);
   EXPECT_EQ(core_.observe().frames_total, 2);
+}
+
+// A model that came later is pinned: beside both of them there is no room for the sequence, which
+// holds all frames and would keep either from running.
+TEST_F(NarrowBorderTest, ASequenceEndsBesideWhichModelsCannotCome) {
+  ASSERT_TRUE(core_.submit(make_request(1, 22, 2), Nanos(0)).ok()) << "six frames";
+  core_.start_step(millis(1));
+  mover_.arrive();
+  ASSERT_TRUE(core_.start_step(millis(2)));
+  ASSERT_TRUE(add(ModelId(2), 2, /*pinned=*/true).ok());
+  request::Request request = make_request(2, 1, 1);
+  request.model = ModelId(2);
+  ASSERT_TRUE(core_.submit(std::move(request), millis(3)).ok());
+  std::vector<request::Output> ended;
+  for (int i = 0; i < 20; ++i) {
+    const Nanos now = seconds(2 + i);
+    mover_.arrive();
+    if (i == 0) core_.finish_step(*executor_.wait(Nanos(0)), now);
+    for (request::Output& output : run(now)) {
+      if (output.finished) ended.push_back(std::move(output));
+    }
+  }
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended[0].request, RequestId(1));
+  EXPECT_EQ(ended[0].error,
+            "the request needs 6 KV frames and can have 2: the weights of models leave it no more");
+  EXPECT_EQ(ended[1].error, "");
+  EXPECT_TRUE(core_.idle());
 }
 
 }  // namespace

@@ -87,6 +87,28 @@ TEST_F(Core, RefusesWhatCanNeverRunAndSaysWhy) {
   EXPECT_EQ(refusal(make_request(1, 3, 3)), ErrorCode::kInvalidArgument);  // the id is in use
 }
 
+TEST_F(Core, RefusesEditsThatMakeNoSense) {
+  const auto refused = [&](auto change) {
+    request::Request request = make_request(1, 3, 3);
+    change(request);
+    return refusal(std::move(request)) == ErrorCode::kInvalidArgument;
+  };
+  using R = request::Request;
+  EXPECT_TRUE(refused([](R& r) { r.min_tokens = Tokens(4); }));
+  EXPECT_TRUE(refused([](R& r) { r.min_tokens = Tokens(-1); }));
+  EXPECT_TRUE(refused([](R& r) { r.logit_bias = {{2000, 1}}; }));
+  EXPECT_TRUE(refused([](R& r) { r.logit_bias = {{-1, 1}}; }));
+  EXPECT_TRUE(refused([](R& r) { r.logit_bias = {{5, 1}, {6, 1}, {5, 2}}; }));
+  EXPECT_TRUE(refused([](R& r) { r.logit_bias = {{5, std::numeric_limits<float>::infinity()}}; }));
+  EXPECT_TRUE(refused([](R& r) { r.allowed_tokens = {1, 2000}; }));
+  EXPECT_TRUE(refused([](R& r) { r.allowed_tokens.assign(request::kEditedTokensMax + 1, 5); }));
+  EXPECT_FALSE(refused([](R& r) {
+    r.min_tokens = Tokens(3);
+    r.logit_bias = {{5, -100}, {6, 100}};
+    r.allowed_tokens.assign(request::kEditedTokensMax, 5);
+  }));
+}
+
 class SmallCore : public Core {
  protected:
   SmallCore() : Core(4) {}

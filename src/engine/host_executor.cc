@@ -24,7 +24,9 @@ constexpr Nanos kWaitMax = seconds(86'400);  // longer waits would overflow the 
 // on few cores, and who gave it up would only come back and wait again.
 constexpr Nanos kStepTimeout = seconds(86'400);
 
-kernels::sampling::Params sampling_params(const request::BatchEntry& entry) {
+// `bias`: the entry's, as the kernel takes it; the parameters refer to both.
+kernels::sampling::Params sampling_params(const request::BatchEntry& entry,
+                                          std::span<const kernels::sampling::TokenBias> bias) {
   const request::SamplingParams& wanted = entry.sampling;
   return {.temperature = wanted.temperature,
           .top_p = wanted.top_p,
@@ -37,11 +39,16 @@ kernels::sampling::Params sampling_params(const request::BatchEntry& entry) {
           .position = std::int64_t{entry.context} + entry.token_count,
           .top_logprobs = wanted.top_logprobs,
           .history = entry.history,
-          .prompt_tokens = entry.prompt_tokens};
+          .prompt_tokens = entry.prompt_tokens,
+          .allowed = entry.edits.allowed,
+          .bias = bias,
+          .banned = entry.edits.banned};
 }
 
 request::SampledToken choose(std::span<float> logits, const request::BatchEntry& entry) {
-  auto sample = kernels::sampling::sample(logits, sampling_params(entry));
+  std::vector<kernels::sampling::TokenBias> bias;
+  for (const request::TokenBias& one : entry.edits.bias) bias.push_back({one.token, one.bias});
+  auto sample = kernels::sampling::sample(logits, sampling_params(entry, bias));
   request::SampledToken chosen{.request = entry.request, .token = {}};
   chosen.token.token = sample.token;
   chosen.token.logprob = sample.logprob;

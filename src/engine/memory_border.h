@@ -46,6 +46,8 @@ class MemoryBorder {
   std::int64_t frames_limit() const;
   // A model with requests cannot come before memory has been taken from sequences that hold it.
   bool starved() const { return starved_ && count(Place::kRetiring) > 0; }
+  // A model with requests cannot come beside the longest sequence, and no memory is on its way.
+  bool stuck() const { return starved_ && !under_way(); }
   // Why KV did not get memory that it was to have, once, and when none is on its way any more.
   std::optional<std::string> take_failure();
 

@@ -1,7 +1,9 @@
 #include "engine/model_facts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 namespace causeway::engine {
 namespace {
@@ -25,11 +27,44 @@ Status check_sampling(const request::SamplingParams& sampling) {
   return {};
 }
 
+bool has_token(const ModelFacts& facts, TokenId token) {
+  return token >= 0 && (facts.vocab <= 0 || token < facts.vocab);
+}
+
+Status check_edits(const request::Request& request, const ModelFacts& facts) {
+  const auto& bias = request.logit_bias;
+  const auto& allowed = request.allowed_tokens;
+  if (bias.empty() && allowed.empty()) return {};
+  const auto few = [](const auto& list) { return std::ssize(list) <= request::kEditedTokensMax; };
+  if (!few(bias) || !few(allowed)) {
+    return invalid_argument("logit_bias and allowed tokens are at most " +
+                            std::to_string(request::kEditedTokensMax) + " each");
+  }
+  std::vector<TokenId> biased;
+  for (const request::TokenBias& one : bias) {
+    if (!std::isfinite(one.bias)) return invalid_argument("logit_bias must hold numbers");
+    biased.push_back(one.token);
+  }
+  std::sort(biased.begin(), biased.end());
+  if (std::adjacent_find(biased.begin(), biased.end()) != biased.end()) {
+    return invalid_argument("logit_bias names a token twice");
+  }
+  const auto known = [&](TokenId token) { return has_token(facts, token); };
+  if (!std::all_of(biased.begin(), biased.end(), known) ||
+      !std::all_of(allowed.begin(), allowed.end(), known)) {
+    return invalid_argument("logit_bias or allowed tokens are outside the model's vocabulary");
+  }
+  return {};
+}
+
 Status check_length(const request::Request& request, const ModelFacts& facts, std::int64_t frames) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t output = request.max_tokens.count;
   if (prompt == 0) return invalid_argument("the prompt has no tokens");
   if (output < 1) return invalid_argument("max_tokens must be at least 1");
+  if (request.min_tokens < Tokens(0) || request.min_tokens > request.max_tokens) {
+    return invalid_argument("min_tokens must lie between 0 and max_tokens");
+  }
   const std::int64_t context = facts.max_model_len.count;
   if (prompt > context || output > context - prompt) {
     return invalid_argument("the request needs " + std::to_string(prompt) + " prompt tokens and " +
@@ -55,9 +90,10 @@ Status check_request(const request::Request& request, const ModelFacts& facts,
   if (!request.id.valid()) return invalid_argument("the request has no id");
   CAUSEWAY_TRY(check_length(request, facts, frames));
   CAUSEWAY_TRY(check_sampling(request.sampling));
+  CAUSEWAY_TRY(check_edits(request, facts));
   if (facts.vocab > 0) {
     for (const TokenId token : request.prompt) {
-      if (token < 0 || token >= facts.vocab) {
+      if (!has_token(facts, token)) {
         return invalid_argument("prompt token " + std::to_string(token) +
                                 " is outside the model's vocabulary of " +
                                 std::to_string(facts.vocab));

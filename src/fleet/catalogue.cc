@@ -50,6 +50,7 @@ void read_chat_template(const ModelSource& source, const EntryOptions& options,
   }();
   if (loaded.ok()) {
     entry.chat_template = std::move(loaded).value();
+    entry.tool_calls = options.tool_calls.value_or(entry.chat_template->tool_calls());
   } else if (loaded.error().code == ErrorCode::kNotFound && options.chat_template.empty()) {
     entry.chat_template_error =
         "its folder has no chat_template.jinja, and tokenizer_config.json no \"chat_template\"";

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ Result<ModelSource> single_model(const std::filesystem::path& directory, const s
 struct EntryOptions {
   Tokens max_model_len{0};              // 0: what config.json says
   std::filesystem::path chat_template;  // a file that replaces the model's own, or empty
+  std::optional<text::ToolCallFormat> tool_calls = {};  // empty: what the chat template shows
 };
 
 // Reads config, tokenizer and template. A missing or broken chat template is no error: chat

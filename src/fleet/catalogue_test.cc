@@ -98,6 +98,20 @@ TEST_F(LoadEntry, ChatTemplateFileWins) {
   EXPECT_TRUE(load({.max_model_len = Tokens(0), .chat_template = other}).value()->chat_template);
 }
 
+TEST_F(LoadEntry, TheTemplateShowsHowCallsAreWritten) {
+  const auto format = [&](const EntryOptions& options = {}) {
+    return load(options).value()->tool_calls;
+  };
+  EXPECT_EQ(format(), text::ToolCallFormat::kNone);
+  write_file(folder_.path() / "chat_template.jinja", "{{ tools }}<tool_call>");
+  EXPECT_EQ(format(), text::ToolCallFormat::kHermes);
+  EXPECT_TRUE(load().value()->chat_template->takes_tools());
+  EXPECT_EQ(format({.chat_template = {}, .tool_calls = text::ToolCallFormat::kMistral}),
+            text::ToolCallFormat::kMistral);
+  write_file(folder_.path() / "chat_template.jinja", "plain");
+  EXPECT_FALSE(load().value()->chat_template->takes_tools());
+}
+
 TEST_F(LoadEntry, BrokenTemplateIsReportedToChatRequestsOnly) {
   write_file(folder_.path() / "chat_template.jinja", "{% for %}");
   const auto entry = load().value();

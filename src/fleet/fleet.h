@@ -12,6 +12,7 @@
 #include "engine/slice_handle.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/tool_calls/tool_call_format.h"
 
 namespace causeway::fleet {
 
@@ -46,6 +47,7 @@ struct CatalogueEntry {
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
+  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // how the model writes calls
   std::string chat_template_error;  // why there is none: "its folder has no …"
   std::string bos_text, eos_text;   // for templates
 };
@@ -54,6 +56,10 @@ struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
   Bytes host_bytes;    // of weights in host memory
   Bytes device_bytes;  // of these, cached on devices
+  // Of a ready model that is streamed: what crosses the link at every step, and how long a step is
+  // expected to take for it; zero: where nothing is streamed, or known of the link.
+  Bytes streamed_bytes;
+  Nanos predicted_tpot;
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
   std::string last_error;  // of the last attempt to load

@@ -31,6 +31,23 @@ void log_loaded(const std::string& name, Bytes bytes, Nanos took) {
                to_seconds(took), gigabytes(bytes) / std::max(1e-9, to_seconds(took)));
 }
 
+void warn_of_streaming(const std::string& name, const engine::ModelFacts& facts, Nanos tpot) {
+  if (!facts.weights.streams()) return;
+  const double streamed = gigabytes(facts.weights.streamed_bytes());
+  const Nanos target = request::Slo{}.tpot;
+  if (tpot == Nanos(0)) {
+    spdlog::info("{}: {:.2f} GB of its weights cross the link at every step", name, streamed);
+  } else if (tpot <= target) {
+    spdlog::info("{}: {:.2f} GB of its weights cross the link at every step, {:.0f} ms a token",
+                 name, streamed, to_millis(tpot));
+  } else {
+    spdlog::warn(
+        "{}: {:.2f} GB of its weights cross the link at every step, so that a token takes at least "
+        "{:.0f} ms; requests without a target of their own ask for {:.0f} ms",
+        name, streamed, to_millis(tpot), to_millis(target));
+  }
+}
+
 }  // namespace
 
 HomeBackend::HomeBackend(slice::ModelHome& home, slice::Slice& slice, const Clock& clock,
@@ -117,7 +134,17 @@ Result<AttachedModel> HomeBackend::attach(const CatalogueEntry& entry, const Mod
     return facts.error();
   }
   log_loaded(entry.name, card.layout.bytes, clock_.now() - start);
-  return AttachedModel{.facts = std::move(facts).value(), .bytes = card.layout.bytes};
+  const Nanos tpot = predicted_tpot(*facts);
+  warn_of_streaming(entry.name, *facts, tpot);
+  return AttachedModel{std::move(facts).value(), card.layout.bytes, tpot};
+}
+
+// A step waits for what it streams.
+Nanos HomeBackend::predicted_tpot(const engine::ModelFacts& facts) const {
+  const double rate = slice_.links() != nullptr ? slice_.links()->claim->rate() : 0;
+  if (!facts.weights.streams() || rate <= 0) return Nanos(0);
+  const auto bytes = static_cast<double>(facts.weights.streamed_bytes().count);
+  return std::max(facts.step_of(Tokens(1)), nanos_from_seconds(bytes / rate));
 }
 
 void HomeBackend::detach(ModelId model) {

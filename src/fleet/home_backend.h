@@ -36,6 +36,7 @@ class HomeBackend final : public SliceBackend {
   Result<model::ModelCard> next_card(const CatalogueEntry& entry, const ModelSource& source);
   int load_threads() const;
   weights::HomeLeaves leaves() const;
+  Nanos predicted_tpot(const engine::ModelFacts& facts) const;
   // When it began.
   Result<Nanos> load(const CatalogueEntry& entry, const ModelSource& source,
                      const model::ModelCard& card, const std::function<bool()>& cancelled);

@@ -100,6 +100,10 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
     const Slot& slot = this->slot(model);
     status.state = slot.state;
     status.host_bytes = slot.bytes;
+    if (slot.state == ModelState::kReady) {
+      status.streamed_bytes = slot.streamed_bytes;
+      status.predicted_tpot = slot.predicted_tpot;
+    }
     status.requests_waiting = std::ssize(slot.held);
     status.last_error = slot.last_error;
   }
@@ -358,7 +362,10 @@ std::vector<request::Output> LocalFleet::State::settle(Slot& slot, const Outcome
     return {};
   }
   if (outcome->ok()) {
-    slot.bytes = outcome->value().bytes;
+    const AttachedModel& attached = outcome->value();
+    slot.bytes = attached.bytes;
+    slot.streamed_bytes = attached.facts.weights.streamed_bytes();
+    slot.predicted_tpot = attached.predicted_tpot;
     slot.last_error.clear();
     return admit_held(slot);
   }

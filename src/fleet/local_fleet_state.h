@@ -43,6 +43,8 @@ class LocalFleet::State {
     CatalogueModel model;
     ModelState state = ModelState::kUnloaded;
     Bytes bytes;  // at home, until it has gone
+    Bytes streamed_bytes;
+    Nanos predicted_tpot{0};
     std::string last_error;
     std::deque<request::Request> held;  // wait for the model to be ready
     DecayedCount rate;                  // of its requests

@@ -11,7 +11,8 @@ namespace causeway::fleet {
 
 struct AttachedModel {
   engine::ModelFacts facts;
-  Bytes bytes;  // in host memory
+  Bytes bytes;              // in host memory
+  Nanos predicted_tpot{0};  // of a streamed model: by what the link grants; zero: not known
 };
 
 // In host memory for weights.

@@ -22,6 +22,15 @@ constexpr TokenId pending_token(std::int64_t row) { return static_cast<TokenId>(
 constexpr bool is_pending(TokenId token) { return token <= -2; }
 constexpr std::int64_t pending_row(TokenId token) { return -2 - std::int64_t{token}; }
 
+// What a request changes of its logits, in this order, before penalties and temperature.
+struct LogitEdits {
+  std::vector<TokenId> allowed;  // the others become -infinity; empty: none does
+  std::vector<TokenBias> bias;   // added; each token once
+  std::vector<TokenId> banned;   // become -infinity
+
+  bool any() const { return !allowed.empty() || !bias.empty() || !banned.empty(); }
+};
+
 struct BatchEntry {
   RequestId request;
   std::int32_t token_begin = 0;  // into Batch::tokens
@@ -31,6 +40,7 @@ struct BatchEntry {
   std::int32_t context = 0;      // tokens whose KV is valid before this step: position of the first
   bool samples = false;          // the chunk ends the known tokens: its last logits are sampled
   SamplingParams sampling;       // when samples
+  LogitEdits edits;              // when samples
   // All tokens so far, prompt first; only when samples and penalised. The last may be pending.
   std::vector<TokenId> history;
   std::int32_t prompt_tokens = 0;  // of history, those of the prompt

@@ -36,13 +36,24 @@ struct Slo {
   Nanos tpot = millis(100);
 };
 
+struct TokenBias {
+  TokenId token = 0;
+  float bias = 0.0f;
+};
+
+// How many tokens logit_bias and allowed_tokens may name, each.
+inline constexpr std::int64_t kEditedTokensMax = 1024;
+
 struct Request {
   RequestId id;
   ModelId model;
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
-  Tokens max_tokens{16};             // ≥ 1; prompt + max_tokens ≤ the model's context
-  std::vector<TokenId> stop_tokens;  // ends with FinishReason::kStop; the token is not output
+  Tokens max_tokens{16};                // ≥ 1; prompt + max_tokens ≤ the model's context
+  std::vector<TokenId> stop_tokens;     // ends with FinishReason::kStop; the token is not output
+  Tokens min_tokens{0};                 // ≤ max_tokens: before that many no stop token is chosen
+  std::vector<TokenBias> logit_bias;    // finite, added to the logits; each token once
+  std::vector<TokenId> allowed_tokens;  // no other is chosen; empty: all are allowed
   Slo slo;
   std::int32_t priority = 0;  // larger runs first (policy `priority`)
   Nanos arrival;              // by the engine's clock

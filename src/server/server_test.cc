@@ -298,6 +298,8 @@ TEST_F(ServerTest, ListsModels) {
   EXPECT_EQ(list["data"][0]["max_model_len"], 1000);
   EXPECT_EQ(list["data"][0]["status"], "ready");
   EXPECT_EQ(list["data"][0]["resident_bytes"], json({{"host", 5000}, {"device", 3000}}));
+  EXPECT_EQ(list["data"][0]["streamed_bytes_per_step"], 2000);
+  EXPECT_EQ(list["data"][0]["predicted_tpot_us"], 1500);
   EXPECT_EQ(list["data"][0]["requests_running"], 0);
   EXPECT_EQ(list["data"][0]["requests_waiting"], 0);
   EXPECT_EQ(json::parse(client.get("/v1/models/org/big%20model?x=1").body)["id"], "org/big model");

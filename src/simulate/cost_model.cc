@@ -40,6 +40,9 @@ Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& c
   shape.tokens_per_block = card.kv.tokens;
   shape.max_model_len = config.max_position;
   shape.vocab = config.vocab;
+  shape.config = config;
+  shape.layout = card.layout;
+  shape.reading = card.reading;
   shape.cached = weights::cached_model(card.layout, card.reading);
   return shape;
 }
@@ -67,13 +70,11 @@ StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
           .memory_bytes = weights + kv_tokens * static_cast<double>(shape.kv_per_token.count)};
 }
 
-Nanos step_duration(const StepWork& work, Bytes link, const HardwareProfile& profile) {
-  double longest = work.flops / profile.flops_per_second;
-  longest = std::max(longest, work.memory_bytes / profile.memory_bytes_per_second);
-  if (profile.link_bytes_per_second > 0) {
-    longest = std::max(longest, static_cast<double>(link.count) / profile.link_bytes_per_second);
-  }
-  return profile.step_overhead + nanos_from_seconds(longest);
+Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies) {
+  const double slower = copies ? 1 + profile.copy_slowdown : 1;
+  const double memory = slower * work.memory_bytes / profile.memory_bytes_per_second;
+  return profile.step_overhead +
+         nanos_from_seconds(std::max(work.flops / profile.flops_per_second, memory));
 }
 
 Nanos step_min(const ModelShape& shape, const HardwareProfile& profile) {

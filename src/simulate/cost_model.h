@@ -1,13 +1,14 @@
-// How long a step takes on a machine: the roofline of its arithmetic, its memory traffic and, when
-// the model's weights have to come from home, its link traffic. Pure.
+// How long a step takes on a machine once its weights are there: the roofline of its arithmetic and
+// its memory traffic. Pure.
 //
-//   duration = overhead + max(FLOPs / rate, (weights + KV) / memory rate, link bytes / link rate)
+//   duration = overhead + max(FLOPs / rate, (weights + KV) / memory rate)
 //
-// which assumes that copies overlap with computing. Mixture-of-experts layers read the experts that
-// a uniform router is expected to hit.
+// Mixture-of-experts layers read the experts that a uniform router is expected to hit. While copies
+// reach the device its memory is slower, by the profile's measure.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "kv/block_layout.h"
@@ -31,11 +32,17 @@ struct ModelShape {
   Tokens tokens_per_block{1};
   Tokens max_model_len{0};
   std::int64_t vocab = 0;
-  weights::CachedModel cached;  // what crosses the link, in the order in which a step reads it
+  // How its weights lie at home, and the order in which a step reads them.
+  model::ModelConfig config;
+  weights::WeightLayout layout;
+  std::vector<weights::ReadingStep> reading;
+  // How they lie in the device's memory: as a whole, or some of them and a ring.
+  weights::CachedModel cached;
+  Bytes max_resident;  // of the device's memory for its weights; zero: what there is
 };
 
-// kInvalidArgument when not even one token's KV fits a frame; kResourceExhausted for a model that
-// no machine holds.
+// Of a model that lies in the device's memory as a whole. kInvalidArgument when not even one
+// token's KV fits a frame; kResourceExhausted for a model that no machine holds.
 Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& config, Bytes frame);
 
 // What a step has to move and compute.
@@ -47,8 +54,8 @@ struct StepWork {
 
 StepWork work_of(const request::Batch& batch, const ModelShape& shape);
 
-// `link`: bytes that must come from home meanwhile.
-Nanos step_duration(const StepWork& work, Bytes link, const HardwareProfile& profile);
+// `copies`: some reach the device meanwhile.
+Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies = false);
 
 // What any step of a model takes at the least, and what each of its tokens does: what an engine is
 // told, so that it starts steps while weights are still on their way.

@@ -20,13 +20,14 @@ struct HardwareProfile {
   Bytes memory;                        // of the device: weights cached, and KV
   double link_bytes_per_second = 0;    // home to device; 0: the home is the device's memory
   Nanos step_overhead;                 // launches, sampling, bookkeeping: whatever the batch
+  double copy_slowdown = 0;            // of memory, while copies reach the device: 0.07 for 7 %
 };
 
 // kCorrupt names the field. Keys: name, description, tflops, memory_gb_per_s, memory_gb,
-// link_gb_per_s, step_overhead_us.
+// link_gb_per_s, step_overhead_us; and copy_slowdown, which may be left out.
 Result<HardwareProfile> parse_profile(std::string_view json);
 
-// "h200", "gh200", "cpu-2core"; kNotFound lists them.
+// "h200", "h100", "gh200", "cpu-2core"; kNotFound lists them.
 Result<HardwareProfile> find_profile(std::string_view name);
 std::vector<std::string> profile_names();
 

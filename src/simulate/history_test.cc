@@ -39,6 +39,9 @@ void add(const HistoryReport& report, HistoryReport& sum) {
   sum.copies_failed += report.copies_failed;
   sum.steps_poisoned += report.steps_poisoned;
   sum.errors_of_weights += report.errors_of_weights;
+  sum.streamed_steps += report.streamed_steps;
+  sum.steps_between_ranges += report.steps_between_ranges;
+  sum.steps_abandoned += report.steps_abandoned;
   sum.extents_to_kv += report.extents_to_kv;
   sum.extents_to_weights += report.extents_to_weights;
   sum.extents_failed += report.extents_failed;
@@ -57,6 +60,8 @@ void print(const HistoryReport& sum) {
             << sum.copies_failed << " copies failed, " << sum.steps_poisoned << " steps poisoned, "
             << sum.errors_of_weights << " requests ended by that; at most " << sum.wait_of_bound
             << " of the bound on waits\n"
+            << "  streamed: " << sum.streamed_steps << " steps, " << sum.steps_abandoned
+            << " abandoned, " << sum.steps_between_ranges << " resident ones beside them\n"
             << "  border: " << sum.extents_to_kv << " extents to KV, " << sum.extents_to_weights
             << " to weights, " << sum.extents_failed << " failed\n";
 }
@@ -72,6 +77,9 @@ void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
   EXPECT_GT(sum.evictions, histories / 2);
   EXPECT_GT(sum.copies_failed, histories / 50);
   EXPECT_GT(sum.steps_poisoned, histories / 200);
+  EXPECT_GT(sum.streamed_steps, 3 * histories);
+  EXPECT_GT(sum.steps_between_ranges, histories);
+  EXPECT_GT(sum.steps_abandoned, histories / 100);
   EXPECT_GT(sum.extents_to_kv, histories / 10);
   EXPECT_GT(sum.extents_to_weights, histories / 10);
   EXPECT_GT(sum.extents_failed, 0);

@@ -61,10 +61,11 @@ std::string to_text(const SimulationReport& report) {
   const LatencyReport& total = report.total;
   text += fmt::format(
       "profile {}: {:.1f} s of virtual time, {} steps, device busy {:.1f} %; {} model loads, "
-      "{} evictions, {:.1f} GB over the link\n",
+      "{} evictions, {:.1f} GB over the link, {:.1f} of them streamed\n",
       report.profile, to_seconds(report.duration), report.device.steps,
       percent(report.device.busy.count, report.duration.count), report.weights.arrivals,
-      report.weights.evictions, static_cast<double>(report.link_bytes.count) * 1e-9);
+      report.weights.evictions, static_cast<double>(report.link_bytes.count) * 1e-9,
+      static_cast<double>(report.streamed_bytes.count) * 1e-9);
   text += fmt::format(
       "SLO both {:.1f} %; {} preemptions; prefix cache {:.1f} % of {} tokens; {} refused, {} "
       "errors, "
@@ -88,6 +89,8 @@ std::string to_json(const SimulationReport& report) {
       {"failed_loads", report.weights.failures},
       {"evictions", report.weights.evictions},
       {"link_bytes", report.link_bytes.count},
+      {"streamed_bytes", report.streamed_bytes.count},
+      {"streamed_steps", report.device.streamed_steps},
       {"preemptions", report.engine.preemptions},
       {"prefix_queried_tokens", report.engine.prefix_queried_tokens},
       {"prefix_hit_tokens", report.engine.prefix_hit_tokens},

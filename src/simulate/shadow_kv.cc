@@ -71,7 +71,7 @@ std::string ShadowKv::check_frames(const request::Batch& batch, std::int64_t blo
 }
 
 void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& entry,
-                       std::int64_t block, std::int64_t vocab) {
+                       std::int64_t block, std::int64_t vocab, Step& step) {
   std::uint64_t word = first_word(batch.model);
   std::uint64_t sum = 0;
   for (std::int64_t position = 0; position < entry.context; ++position) {
@@ -81,28 +81,26 @@ void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& e
   for (std::int32_t i = 0; i < entry.token_count; ++i) {
     word = next_word(word, batch.tokens[static_cast<std::size_t>(entry.token_begin + i)]);
     sum += word;
-    writes_.push_back({place_of(batch, entry, std::int64_t{entry.context} + i, block), word});
+    step.writes.push_back({place_of(batch, entry, std::int64_t{entry.context} + i, block), word});
   }
-  if (entry.samples) sampled_.push_back(choose(word, sum, vocab));
+  if (entry.samples) step.sampled.push_back(choose(word, sum, vocab));
   // What follows a failed step may build on what it never wrote; nobody looks at it.
-  if (!failed_ && !entry.history.empty() && word_after(batch.model, entry.history) != word) {
+  if (!step.after_failure && !entry.history.empty() &&
+      word_after(batch.model, entry.history) != word) {
     wrong_ = "a history of other tokens than the sequence's";
   }
 }
 
 std::string ShadowKv::begin(const request::Batch& batch, Tokens tokens_per_block,
-                            std::int64_t vocab) {
+                            std::int64_t vocab, Step& step) {
   const std::int64_t block = tokens_per_block.count;
   CAUSEWAY_CHECK(block <= slots_ && vocab >= 1, "a block larger than the shadow was made for");
-  writes_.clear();
-  sampled_.clear();
   wrong_ = check_frames(batch, block);
   if (!wrong_.empty()) return wrong_;
-  for (const request::BatchEntry& entry : batch.entries) compute(batch, entry, block, vocab);
-  failed_ = false;
+  for (const request::BatchEntry& entry : batch.entries) compute(batch, entry, block, vocab, step);
   if (!wrong_.empty()) return wrong_;
   ++begun_;
-  for (const Write& write : writes_) words_[write.place] = mix64(begun_ ^ 0xBADull);
+  for (const Write& write : step.writes) words_[write.place] = mix64(begun_ ^ 0xBADull);
   return "";
 }
 
@@ -111,14 +109,8 @@ void ShadowKv::spoil(FrameId frame) {
   std::fill(first, first + slots_, 0xDEADull);
 }
 
-void ShadowKv::complete() {
-  for (const Write& write : writes_) words_[write.place] = write.word;
-  writes_.clear();
-}
-
-void ShadowKv::fail() {
-  writes_.clear();
-  failed_ = true;
+void ShadowKv::complete(const Step& step) {
+  for (const Write& write : step.writes) words_[write.place] = write.word;
 }
 
 TokenId expected_token(ModelId model, std::span<const TokenId> tokens, std::int64_t vocab) {

@@ -21,39 +21,40 @@ namespace causeway::simulate {
 
 class ShadowKv {
  public:
-  ShadowKv(std::int64_t frames, std::int64_t tokens_per_block_max);
-
-  // Reads the contexts, computes the sampled tokens, and spoils the places that the step will
-  // write. Returns what is wrong with the batch, empty if nothing is.
-  std::string begin(const request::Batch& batch, Tokens tokens_per_block, std::int64_t vocab);
-  // The frame has other memory now.
-  void spoil(FrameId frame);
-  // The step has ended well: what it computed is written.
-  void complete();
-  // The step has failed: the places stay spoilt.
-  void fail();
-
-  // Of the last begin(): one for each entry that samples.
-  const std::vector<TokenId>& sampled() const { return sampled_; }
-
- private:
   struct Write {
     std::size_t place = 0;
     std::uint64_t word = 0;
   };
+  // A step between begin() and its end. Several may be at the same time.
+  struct Step {
+    std::vector<Write> writes;
+    std::vector<TokenId> sampled;  // one for each entry that samples
+    // The step before it failed, on whose tokens it builds: it may come to anything.
+    bool after_failure = false;
+  };
+
+  ShadowKv(std::int64_t frames, std::int64_t tokens_per_block_max);
+
+  // Reads the contexts, computes the sampled tokens, and spoils the places that the step will
+  // write. Returns what is wrong with the batch, empty if nothing is.
+  std::string begin(const request::Batch& batch, Tokens tokens_per_block, std::int64_t vocab,
+                    Step& step);
+  // The frame has other memory now.
+  void spoil(FrameId frame);
+  // The step has ended well: what it computed is written. Of one that fails the places stay spoilt.
+  void complete(const Step& step);
+
+ private:
   std::size_t place_of(const request::Batch& batch, const request::BatchEntry& entry,
                        std::int64_t position, std::int64_t block) const;
   std::string check_frames(const request::Batch& batch, std::int64_t block);
   void compute(const request::Batch& batch, const request::BatchEntry& entry, std::int64_t block,
-               std::int64_t vocab);
+               std::int64_t vocab, Step& step);
 
   std::int64_t frames_;
   std::int64_t slots_;  // a frame
   std::vector<std::uint64_t> words_;
-  std::vector<Write> writes_;
-  std::vector<TokenId> sampled_;
   std::string wrong_;                                      // with the batch of the last begin()
-  bool failed_ = false;                                    // the last step
   std::unordered_map<std::int64_t, std::int64_t> writer_;  // frame to entry
   std::uint64_t begun_ = 0;
 };

@@ -30,7 +30,8 @@ class Simulation {
   SimulatedExecutorOptions executor_options() const;
   weights::ResidencyOptions residency_options() const;
   std::unique_ptr<SimulatedMover> make_mover() const;
-  WeightSource source_of(const ModelShape& shape) const;
+  // How its weights lie: as a whole, or some of them and a ring.
+  Result<weights::CachedModel> placed(const ModelShape& shape) const;
   bool next_event();
   void arrive();
   void record(const request::Output& output);
@@ -95,26 +96,32 @@ Simulation::Simulation(const SimulationOptions& options, const Workload& workloa
   for (const ModelShape& shape : options.models) report_.models.push_back({shape.name, {}});
 }
 
-WeightSource Simulation::source_of(const ModelShape& shape) const {
-  if (!cache_) return WeightSource::kMemory;
-  return cache_->check_fits(shape.cached).ok() ? WeightSource::kCache : WeightSource::kLink;
+Result<weights::CachedModel> Simulation::placed(const ModelShape& shape) const {
+  const weights::ResidencyOptions residency = residency_options();
+  const Bytes extent = residency.extent, all = extent * residency.extents;
+  const Bytes most = shape.max_resident > Bytes(0) ? std::min(shape.max_resident, all) : all;
+  if (round_up(shape.layout.bytes, extent) <= round_up(most, extent)) return shape.cached;
+  const auto streamed = weights::streamed_model(
+      shape.layout, shape.reading, {.extent = extent, .budget = most, .ring = options_.ring});
+  if (!streamed.ok()) return streamed.error().with_context(shape.name);
+  return *streamed;
 }
 
 Status Simulation::add_models() {
   for (std::size_t i = 0; i < options_.models.size(); ++i) {
-    const ModelShape& shape = options_.models[i];
+    ModelShape shape = options_.models[i];
     const ModelId id(static_cast<std::int64_t>(i));
     engine::ModelFacts facts{.tokens_per_block = shape.tokens_per_block,
                              .max_model_len = shape.max_model_len,
                              .vocab = shape.vocab,
                              .step_min = step_min(shape, options_.profile),
                              .seconds_per_token = seconds_per_token(shape, options_.profile)};
-    const WeightSource source = source_of(shape);
-    if (source == WeightSource::kCache) {
+    if (cache_) {
+      CAUSEWAY_ASSIGN(shape.cached, placed(shape));
       facts.weights = shape.cached;
       mover_->add_model(id, shape.cached);
     }
-    executor_.add_model(id, shape, source);
+    executor_.add_model(id, shape, cache_ ? WeightSource::kCache : WeightSource::kMemory);
     CAUSEWAY_TRY(core_.add_model(id, facts));
   }
   return {};
@@ -182,7 +189,7 @@ void Simulation::record(const request::Output& output) {
 bool Simulation::next_event() {
   constexpr Nanos kNever(INT64_MAX);
   const Nanos arrival = arrived_ < workload_.size() ? workload_[arrived_].at : kNever;
-  const Nanos step = executor_.ends_at().value_or(kNever);
+  const Nanos step = executor_.next_event().value_or(kNever);
   const Nanos wakeup = core_.next_wakeup().value_or(kNever);
   const Nanos copy = (mover_ ? mover_->next_end() : std::nullopt).value_or(kNever);
   const Nanos next = std::min({arrival, step, wakeup, copy});
@@ -224,7 +231,9 @@ SimulationReport Simulation::run() {
   report_.engine = core_.observe();
   report_.device = executor_.counters();
   if (cache_) report_.weights = cache_->residency().counters();
-  report_.link_bytes = report_.weights.brought + report_.device.link_bytes;
+  if (mover_) report_.streamed_bytes = mover_->streamed_bytes();
+  report_.link_bytes = report_.weights.brought + report_.streamed_bytes;
+  CAUSEWAY_CHECK(executor_.violation().empty(), "the engine breaks the rules of its device");
   if (!workload_.empty()) {
     report_.duration = std::max(Nanos(0), last_end_ - workload_.front().at);
   }
@@ -247,7 +256,7 @@ Status check(const SimulationOptions& options, const Workload& workload) {
   }
   for (const ModelShape& shape : options.models) {
     if (shape.vocab < 1) return invalid_argument(shape.name + ": the vocabulary is empty");
-    if (shape.cached.groups.empty() && options.profile.link_bytes_per_second > 0) {
+    if (shape.layout.groups.empty() && options.profile.link_bytes_per_second > 0) {
       return invalid_argument(shape.name + ": its weights have no groups that could be brought");
     }
   }

@@ -27,6 +27,7 @@ struct SimulationOptions {
   Bytes kv_memory = gib(8);
   // Extents and link rate follow from memory and profile.
   weights::ResidencyOptions residency;
+  Bytes ring = {};  // of each streamed model; zero: as stream_plan.h chooses
   engine::StepStart step_start = engine::StepStart::kJustInTime;
   schedule::Options schedule;
   bool prefix_caching = true;
@@ -56,12 +57,15 @@ struct SimulationReport {
   request::Observation engine;
   SimulatedCounters device;
   weights::Residency::Counters weights;
-  Bytes link_bytes;             // weights that arrived, and those that steps fetched themselves
+  Bytes streamed_bytes;         // that passed through rings
+  Bytes link_bytes;             // weights that arrived, and those
   Nanos duration;               // virtual, from the first arrival to the last end
   std::int64_t unfinished = 0;  // when virtual_time_max cut it short
 };
 
-// kInvalidArgument: no models, memory that holds no frame, a model without groups, …
+// Models that exceed the cache, or their max_resident, are streamed. kInvalidArgument: no models,
+// memory that holds no frame, a model without groups, …; kResourceExhausted: a model that is
+// streamed has not even memory for a ring.
 Result<SimulationReport> run(const SimulationOptions& options, const Workload& workload);
 
 std::string to_text(const SimulationReport& report);

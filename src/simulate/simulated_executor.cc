@@ -1,20 +1,26 @@
 #include "simulate/simulated_executor.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
 
 namespace causeway::simulate {
+namespace {
+
+constexpr std::size_t kRangesEnqueued = 2;  // that have not ended, as on a GPU
+
+}  // namespace
 
 SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
                                      const SimulatedMover* mover)
     : options_(options),
       clock_(clock),
       mover_(mover),
-      capabilities_{.steps_in_flight_max = options.steps_in_flight_max},
-      random_(options.seed) {
+      capabilities_{.steps_in_flight_max = options.steps_in_flight_max,
+                    .streams = mover != nullptr},
+      random_(options.seed),
+      frames_(options.frames_move ? mover : nullptr) {
   if (options_.shadow_frames > 0) {
     shadow_.emplace(options_.shadow_frames, options_.tokens_per_block_max);
   }
@@ -34,125 +40,32 @@ void SimulatedExecutor::blame(const std::string& what) {
   if (violation_.empty()) violation_ = what;
 }
 
-std::vector<SimulatedExecutor::Read> SimulatedExecutor::reads_of(const request::Batch& batch,
-                                                                 weights::StepWeights weights) {
-  std::vector<Read> reads;
-  const Model& model = models_.at(batch.model);
-  if (model.source != WeightSource::kCache) return reads;
-  const weights::CachedModel& cached = model.shape.cached;
-  for (std::size_t i = 0; i < cached.groups.size(); ++i) {
-    weights::WeightView view;
-    if (!weights.empty()) view = weights[static_cast<std::size_t>(cached.layout_groups[i])];
-    if (view.place == weights::WeightPlace::kHome) {
-      if (!cached.groups[i].readable_at_home) blame("a step reads at home what it cannot");
-      continue;
-    }
-    const auto copy = mover_->copy_of(batch.model, static_cast<int>(i));
-    const bool staged = view.place == weights::WeightPlace::kStaged;
-    if (!copy || (staged && copy->arrival != view.value)) {
-      blame("a step reads weights that are neither cached nor on their way");
-    } else if (!staged && (copy->failed || copy->ends > clock_.now())) {
-      blame("a step reads weights before they are there");
-    } else {
-      reads.push_back({.group = static_cast<int>(i), .arrival = copy->arrival});
-    }
-  }
-  return reads;
-}
-
-Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes) const {
-  Nanos end = at + computes;
-  if (step.reads.empty()) return end;
-  const auto& groups = models_.at(step.batch.model).shape.cached.groups;
-  Bytes all, left;
-  for (const Read& read : step.reads) all += groups[static_cast<std::size_t>(read.group)].bytes;
-  for (auto read = step.reads.rbegin(); read != step.reads.rend(); ++read) {
-    left += groups[static_cast<std::size_t>(read->group)].bytes;
-    const auto copy = mover_->copy_of(step.batch.model, read->group);
-    if (!copy || copy->arrival != read->arrival || copy->ends <= at) continue;
-    const double part = static_cast<double>(left.count) / static_cast<double>(all.count);
-    end = std::max(end, copy->ends + nanos_from_seconds(to_seconds(computes) * part));
-  }
-  return end;
-}
-
-bool SimulatedExecutor::poisoned(const Step& step) {
-  bool poisoned = false;
-  for (const Read& read : step.reads) {
-    const auto copy = mover_->copy_of(step.batch.model, read.group);
-    if (!copy || copy->arrival != read.arrival) blame("weights are taken from a step in flight");
-    poisoned = poisoned || !copy || copy->failed;
-  }
-  return poisoned;
-}
-
-void SimulatedExecutor::sample(const request::Batch& batch, const ModelShape& shape,
-                               request::StepResult& result) {
+void SimulatedExecutor::sample(Step& step) {
+  const ModelShape& shape = step.model->shape;
   std::size_t row = 0;
-  for (const request::BatchEntry& entry : batch.entries) {
+  for (const request::BatchEntry& entry : step.batch.entries) {
     if (!entry.samples) continue;
     TokenId token = 0;
     if (shadow_) {
-      token = shadow_->sampled()[row++];
+      token = step.shadow.sampled.at(row++);
     } else {
-      const auto position = static_cast<std::uint64_t>(entry.context + entry.token_count);
       const auto request = static_cast<std::uint64_t>(entry.request.value);
+      const auto position = static_cast<std::uint64_t>(entry.context + entry.token_count);
       token = static_cast<TokenId>(mix64(mix64(request) ^ position) %
                                    static_cast<std::uint64_t>(shape.vocab));
     }
     request::SampledToken sampled{.request = entry.request, .token = {}};
     sampled.token.token = token;
-    result.sampled.push_back(std::move(sampled));
-  }
-}
-
-// What the step in flight uses for one request must not yet be another's to write: quarantine.
-std::string SimulatedExecutor::check_hands_off(const request::Batch& batch) const {
-  if (!shadow_ || steps_.empty()) return "";
-  const request::Batch& running = steps_.back().batch;
-  std::map<std::int64_t, std::set<RequestId>> users;
-  for (const request::BatchEntry& entry : running.entries) {
-    for (std::int32_t f = 0; f < entry.frame_count; ++f) {
-      users[running.frames[static_cast<std::size_t>(entry.frame_begin + f)].value].insert(
-          entry.request);
-    }
-  }
-  const std::int64_t block = models_.at(batch.model).shape.tokens_per_block.count;
-  for (const request::BatchEntry& entry : batch.entries) {
-    for (std::int64_t f = entry.context / block; f < entry.frame_count; ++f) {
-      const FrameId frame = batch.frames[static_cast<std::size_t>(entry.frame_begin + f)];
-      const auto used = users.find(frame.value);
-      if (used != users.end() && !used->second.contains(entry.request)) {
-        return "frame " + std::to_string(frame.value) + " is given away while a step uses it";
-      }
-    }
-  }
-  return "";
-}
-
-void SimulatedExecutor::look_at_frames(const request::Batch& batch) {
-  if (!options_.frames_move) return;
-  for (const FrameId frame : batch.frames) {
-    const auto memory = mover_->frame_memory(frame);
-    if (!memory) return blame("frame " + std::to_string(frame.value) + " is used without memory");
-    const auto [before, first] = frame_memory_.emplace(frame, *memory);
-    if (shadow_ && !first && before->second != *memory) shadow_->spoil(frame);
-    before->second = *memory;
-  }
-}
-
-void SimulatedExecutor::look_back_at_frames(const request::Batch& batch) {
-  if (!options_.frames_move) return;
-  for (const FrameId frame : batch.frames) {
-    if (mover_->frame_memory(frame) == frame_memory_.at(frame)) continue;
-    blame("memory of frame " + std::to_string(frame.value) + " is taken from a step in flight");
+    step.result.sampled.push_back(std::move(sampled));
   }
 }
 
 SimulatedExecutor::Step SimulatedExecutor::draw(request::Batch batch) {
   Step step;
+  step.model = &models_.at(batch.model);
   step.result.step = batch.step;
   step.batch = std::move(batch);
+  step.submitted = step.next_from = clock_.now();
   if (random_.chance(options_.faults.slow_rate)) step.slowed = options_.faults.slow_factor;
   if (random_.chance(options_.faults.hang_rate)) {
     step.hangs = true;
@@ -165,87 +78,196 @@ SimulatedExecutor::Step SimulatedExecutor::draw(request::Batch batch) {
   return step;
 }
 
-Status SimulatedExecutor::begin(Step& step, Nanos at) {
-  const auto& [shape, source] = models_.at(step.batch.model);
-  if (shadow_) {
-    const std::string wrong = shadow_->begin(step.batch, shape.tokens_per_block, shape.vocab);
-    if (!wrong.empty()) {
-      blame(wrong);
-      return Error{ErrorCode::kDevice, "simulated: a batch that breaks the rules: " + wrong};
-    }
+Status SimulatedExecutor::check_room(const request::Batch& batch) const {
+  const auto model = models_.find(batch.model);
+  if (model == models_.end()) {
+    return not_found("the simulated device does not have this model");
   }
-  const StepWork work = work_of(step.batch, shape);
-  const Bytes link = source == WeightSource::kLink ? work.weights : Bytes(0);
-  counters_.link_bytes += link;
-  Nanos computes = step_duration(work, link, options_.profile);
-  computes = Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
-  if (step.hangs) computes = options_.faults.hang;
-  step.ends_at = end_of_reads(step, at, computes);
-  step.result.duration = step.ends_at - at;
-  counters_.busy += step.result.duration;
-  counters_.weights_wait += step.result.duration - computes;
-  if (step.result.error.empty()) sample(step.batch, shape, step.result);
+  const bool streams = model->second.shape.cached.streams();
+  if (streams ? streamed_ != nullptr : std::ssize(resident_) >= capabilities_.steps_in_flight_max) {
+    return unavailable("a step is in flight");
+  }
   return {};
 }
 
 Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weights) {
-  if (std::ssize(steps_) >= capabilities_.steps_in_flight_max) {
-    return unavailable("a step is in flight");
-  }
-  if (!models_.contains(batch.model)) {
-    return not_found("the simulated device does not have this model");
-  }
+  advance();
+  CAUSEWAY_TRY(check_room(batch));
   counters_.steps += 1;
   if (random_.chance(options_.faults.refuse_rate)) {
     counters_.faults += 1;
     return Error{ErrorCode::kDevice, "simulated: the device refuses the step"};
   }
-  const std::string wrong = check_hands_off(batch);
-  if (!wrong.empty()) blame(wrong);
-  look_at_frames(batch);
+  const ModelShape& shape = models_.at(batch.model).shape;
+  if (shadow_) {
+    for (const auto& running : resident_) {
+      blame(frames_given_away(running->batch, batch, shape.tokens_per_block));
+    }
+    if (streamed_) blame(frames_given_away(streamed_->batch, batch, shape.tokens_per_block));
+  }
+  blame(frames_.submitted(batch, shadow_ ? &*shadow_ : nullptr));
   std::vector<Read> reads = reads_of(batch, weights);
-  Step step = draw(std::move(batch));
-  step.reads = std::move(reads);
-  counters_.steps_ahead += steps_.empty() ? 0 : 1;
+  auto step = std::make_unique<Step>(draw(std::move(batch)));
+  step->reads = std::move(reads);
+  if (shape.cached.streams()) {
+    submit_streamed(std::move(step), weights);
+    return {};
+  }
+  counters_.steps_ahead += resident_.empty() ? 0 : 1;
   counters_.tokens_pending +=
-      std::count_if(step.batch.tokens.begin(), step.batch.tokens.end(), request::is_pending);
-  if (steps_.empty()) CAUSEWAY_TRY(begin(step, clock_.now()));
-  steps_.push_back(std::move(step));
+      std::count_if(step->batch.tokens.begin(), step->batch.tokens.end(), request::is_pending);
+  counters_.between_ranges += streamed_ ? 1 : 0;
+  resident_.push_back(std::move(step));
+  enqueue({.step = resident_.back().get(), .range = {}}, clock_.now());
   return {};
 }
 
-// What it computed is there, and the step behind it begins.
-void SimulatedExecutor::end(Step& step) {
-  look_back_at_frames(step.batch);
-  const bool is_void = poisoned(step);
-  if (is_void) {
+// A step that fails is enqueued up to some range, or to its end.
+void SimulatedExecutor::submit_streamed(std::unique_ptr<Step> step, weights::StepWeights weights) {
+  step->ranges = ranges_of(step->batch, weights);
+  if (!step->result.error.empty()) {
+    const auto last = random_.between(1, std::ssize(step->ranges));
+    counters_.abandoned += last < std::ssize(step->ranges) ? 1 : 0;
+    step->ranges.resize(static_cast<std::size_t>(last));
+  }
+  streamed_ = std::move(step);
+  advance();
+}
+
+void SimulatedExecutor::advance() {
+  const Nanos now = clock_.now();
+  while (true) {
+    const std::optional<Nanos> range = next_range_at();
+    const std::optional<Nanos> end = turn_ends_at();
+    if (range && *range <= now && (!end || *range < *end)) {
+      streamed_->next_from = *range;
+      enqueue({.step = streamed_.get(), .range = streamed_->enqueued++}, *range);
+    } else if (end && *end <= now) {
+      end_turn();
+    } else {
+      break;
+    }
+  }
+  look_for_lost();
+  if (!streamed_) return;
+  counters_.streamed_longest = std::max(counters_.streamed_longest, now - streamed_->submitted);
+}
+
+void SimulatedExecutor::enqueue(Turn turn, Nanos at) {
+  stream_.push_back(turn);
+  if (stream_.size() == 1) begin(stream_.front(), at);
+}
+
+Nanos SimulatedExecutor::computes(const Step& step, Nanos at) const {
+  const bool copies = mover_ != nullptr && mover_->copies_at(at);
+  const Nanos computes =
+      step_duration(work_of(step.batch, step.model->shape), options_.profile, copies);
+  return Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
+}
+
+void SimulatedExecutor::begin(Turn& turn, Nanos at) {
+  Step& step = *turn.step;
+  if (turn.range.value_or(0) == 0) begin_step(step, at);
+  Nanos takes = computes(step, at);
+  if (turn.range) {
+    const Range& range = step.ranges[*turn.range];
+    const Nanos overhead = std::min(options_.profile.step_overhead, takes);
+    takes = nanos_from_seconds(to_seconds(takes - overhead) * range.part);
+    if (*turn.range == 0) takes += overhead;
+  }
+  if (step.hangs && turn.range.value_or(0) == 0) takes = options_.faults.hang;
+  turn.ends = turn.range ? at + takes : end_of_reads(step, at, takes);
+  counters_.busy += turn.ends - at;
+  counters_.weights_wait += turn.ends - at - takes;
+}
+
+void SimulatedExecutor::begin_step(Step& step, Nanos at) {
+  step.began = at;
+  if (shadow_) {
+    const ModelShape& shape = step.model->shape;
+    const std::string wrong =
+        shadow_->begin(step.batch, shape.tokens_per_block, shape.vocab, step.shadow);
+    if (!wrong.empty()) {
+      blame(wrong);
+      step.result.error = "simulated: a batch that breaks the rules: " + wrong;
+    }
+  }
+  if (step.result.error.empty()) sample(step);
+}
+
+void SimulatedExecutor::end_turn() {
+  const Turn turn = stream_.front();
+  stream_.pop_front();
+  if (turn.range) {
+    end_range(*turn.range, turn.ends);
+  } else {
+    end_resident(turn.ends);
+  }
+  if (!stream_.empty()) begin(stream_.front(), turn.ends);
+}
+
+// The step behind it learns what it chose.
+void SimulatedExecutor::end_resident(Nanos at) {
+  const std::unique_ptr<Step> step = std::move(resident_.front());
+  resident_.pop_front();
+  step->is_void = poisoned(*step);
+  end_step(*step, at);
+  if (resident_.empty()) return;
+  Step& next = *resident_.front();
+  request::resolve_pending(next.batch, step->result.sampled);
+  next.shadow.after_failure = step->is_void || !step->result.error.empty();
+}
+
+void SimulatedExecutor::end_range(std::size_t index, Nanos at) {
+  Step& step = *streamed_;
+  look_back(step, step.ranges[index]);
+  if (step.enqueued - step.ended == kRangesEnqueued) step.next_from = at;
+  if (++step.ended < step.ranges.size()) return;
+  step.is_void = poisoned(step) || step.is_void;
+  end_step(step, at);
+  counters_.streamed_steps += 1;
+  counters_.streamed_longest = std::max(counters_.streamed_longest, at - step.submitted);
+  streamed_.reset();
+}
+
+// What it computed is there.
+void SimulatedExecutor::end_step(Step& step, Nanos at) {
+  blame(frames_.ended(step.batch));
+  step.result.duration = at - step.began;
+  if (step.is_void) {
     counters_.poisoned += 1;
     for (request::SampledToken& sampled : step.result.sampled) sampled.token.token ^= 1;
   }
-  if (shadow_ && (is_void || !step.result.error.empty())) {
-    shadow_->fail();
-  } else if (shadow_) {
-    shadow_->complete();
-  }
-  if (steps_.empty()) return;
-  Step& next = steps_.front();
-  request::resolve_pending(next.batch, step.result.sampled);
-  const Status begun = begin(next, step.ends_at);
-  if (!begun.ok()) next.result.error = begun.error().message;
+  if (shadow_ && !step.is_void && step.result.error.empty()) shadow_->complete(step.shadow);
+  ended_.push_back(step.result);
 }
 
 std::optional<request::StepResult> SimulatedExecutor::wait(Nanos) {
-  CAUSEWAY_CHECK(!steps_.empty(), "no step is in flight");
-  if (clock_.now() < steps_.front().ends_at) return std::nullopt;
-  Step step = std::move(steps_.front());
-  steps_.pop_front();
-  end(step);
-  return std::move(step.result);
+  CAUSEWAY_CHECK(!resident_.empty() || streamed_ || !ended_.empty(), "no step is in flight");
+  advance();
+  if (ended_.empty()) return std::nullopt;
+  request::StepResult result = std::move(ended_.front());
+  ended_.pop_front();
+  return result;
 }
 
-std::optional<Nanos> SimulatedExecutor::ends_at() const {
-  if (steps_.empty()) return std::nullopt;
-  return steps_.front().ends_at;
+std::optional<Nanos> SimulatedExecutor::next_range_at() const {
+  if (!streamed_ || streamed_->enqueued == streamed_->ranges.size()) return std::nullopt;
+  if (streamed_->enqueued - streamed_->ended == kRangesEnqueued) return std::nullopt;
+  return arrival_of(*streamed_, streamed_->ranges[streamed_->enqueued]);
+}
+
+std::optional<Nanos> SimulatedExecutor::turn_ends_at() const {
+  if (stream_.empty()) return std::nullopt;
+  return stream_.front().ends;
+}
+
+std::optional<Nanos> SimulatedExecutor::next_event() const {
+  if (!ended_.empty()) return clock_.now();
+  const std::optional<Nanos> range = next_range_at();
+  const std::optional<Nanos> end = turn_ends_at();
+  if (!range || !end) return range ? range : end;
+  return std::min(*range, *end);
 }
 
 }  // namespace causeway::simulate

@@ -2,15 +2,23 @@
 // and samples tokens by hashing. Everything else (engine, scheduler, KV bookkeeping) is what
 // serves.
 //
-// Steps run one after the other; one that is submitted while another runs begins when that ends.
+// The device is one stream of turns, which run one after the other in the order in which they were
+// enqueued. A step of a resident model is one turn, enqueued when it is submitted. A step of a
+// streamed model is a turn for each of its ranges (model/step_ranges.h): one is enqueued when its
+// weights are there, and no more than two that have not ended, so that other models' steps run in
+// between.
+//
+//   stream   │ range 0 │ range 1 │ step of A │ range 2 │ step of A │ …
+//                                   ^ enqueued while range 1 ran; range 2 when its copy had ended
 //
 // wait() never blocks: virtual time stands still while anybody waits, so that the driver moves the
-// clock to ends_at() first.
+// clock to next_event() first.
 //
-// A step whose groups are still on their way when it begins computes each after its arrival: it
-// ends no earlier than an arrival and the computing that is left from that group on, a part of the
-// whole by bytes. What a step reads must be there, or on its way, until the step has ended; a step
-// of which a copy failed chooses wrong tokens and leaves its places in the KV spoilt.
+// A resident step whose groups are still on their way when it begins computes each after its
+// arrival: it ends no earlier than an arrival and the computing that is left from that group on, a
+// part of the whole by bytes. What a step reads must be there, or on its way, until the step has
+// ended; of a streamed group, until the range has ended that reads it. A step of which a copy
+// failed chooses wrong tokens and leaves its places in the KV spoilt.
 #pragma once
 
 #include <deque>
@@ -18,11 +26,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/random.h"
 #include "engine/step_executor.h"
+#include "model/step_ranges.h"
 #include "simulate/cost_model.h"
+#include "simulate/frame_watch.h"
 #include "simulate/shadow_kv.h"
 #include "simulate/simulated_mover.h"
 
@@ -30,7 +41,8 @@ namespace causeway::simulate {
 
 // What goes wrong, by chance.
 struct Faults {
-  double error_rate = 0;   // of steps that run and fail
+  // Of steps that run and fail. One of a streamed model is not enqueued to its end, or runs to it.
+  double error_rate = 0;
   double refuse_rate = 0;  // of steps that are not started
   double slow_rate = 0;    // of steps that take slow_factor times as long
   double slow_factor = 10;
@@ -42,8 +54,7 @@ struct Faults {
 // Where steps read a model's weights.
 enum class WeightSource : std::uint8_t {
   kMemory,  // they are always there
-  kCache,   // where the mover brought them
-  kLink,    // every step fetches what it reads: a model larger than the cache
+  kCache,   // where the mover brought them, in a ring or for good
 };
 
 struct SimulatedExecutorOptions {
@@ -62,14 +73,17 @@ struct SimulatedExecutorOptions {
 
 struct SimulatedCounters {
   std::int64_t steps = 0;
-  std::int64_t steps_ahead = 0;     // of them, submitted while another ran
+  std::int64_t steps_ahead = 0;     // of resident models, submitted while another ran
   std::int64_t tokens_pending = 0;  // of those, tokens that were not known yet
   std::int64_t faults = 0;          // steps refused or failed
   std::int64_t hangs = 0;
-  std::int64_t poisoned = 0;  // steps that read weights of which a copy failed
-  Bytes link_bytes;           // that steps fetched themselves (WeightSource::kLink)
+  std::int64_t poisoned = 0;        // steps that read weights of which a copy failed
+  std::int64_t streamed_steps = 0;  // that have ended
+  std::int64_t between_ranges = 0;  // resident steps that ran while a streamed one was in flight
+  std::int64_t abandoned = 0;       // streamed steps that were not enqueued to their end
   Nanos busy;
-  Nanos weights_wait;  // of that, for weights on their way
+  Nanos weights_wait;      // of that, for weights on their way
+  Nanos streamed_longest;  // from its submission to its end, or to now
 };
 
 class SimulatedExecutor final : public engine::StepExecutor {
@@ -84,13 +98,17 @@ class SimulatedExecutor final : public engine::StepExecutor {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch batch, weights::StepWeights weights) override;
-  // The result, if the step has ended by the clock. Never blocks.
+  // The result of a step that has ended by the clock. Never blocks.
   std::optional<request::StepResult> wait(Nanos timeout) override;
 
-  // When the oldest step in flight ends; nullopt: none is.
-  std::optional<Nanos> ends_at() const;
+  // When wait() is to be called next: a step ends, or part of one does, or a range can be enqueued;
+  // nullopt: not before something else happens.
+  std::optional<Nanos> next_event() const;
+  // When the device has done what it does now; nullopt: nothing.
+  std::optional<Nanos> turn_ends_at() const;
   const SimulatedCounters& counters() const { return counters_; }
-  // The first batch that broke a rule (ShadowKv); empty: none did.
+  // The first rule that was broken: by a batch (ShadowKv), or by what became of weights that a step
+  // reads; empty: none was.
   const std::string& violation() const { return violation_; }
 
  private:
@@ -102,33 +120,78 @@ class SimulatedExecutor final : public engine::StepExecutor {
     int group = 0;  // of the reading order
     std::uint32_t arrival = 0;
   };
+  struct StreamedRead {
+    int group = 0;  // streamed group
+    std::uint32_t pass = 0;
+    device::Semaphore* consumed = nullptr;
+    std::uint32_t consumed_value = 0;
+  };
+  struct Range {
+    std::vector<StreamedRead> reads;
+    double part = 0;  // of what the step computes
+  };
   struct Step {
     request::Batch batch;
+    const Model* model = nullptr;
     std::vector<Read> reads;     // from the cache, in order
     request::StepResult result;  // its tokens once it has begun
-    double slowed = 1;           // by chance
+    ShadowKv::Step shadow;
+    double slowed = 1;  // by chance
     bool hangs = false;
-    Nanos ends_at;  // once it has begun
+    bool is_void = false;  // it read a group of which the copy failed
+    Nanos submitted;
+    Nanos began;
+    // Of a streamed model.
+    std::vector<Range> ranges;  // those that are enqueued before it is abandoned, or all
+    std::size_t enqueued = 0;   // of them
+    std::size_t ended = 0;      // likewise
+    Nanos next_from;            // the next is enqueued then at the earliest
+  };
+  // Of the device: a resident step, or a range of a streamed one.
+  struct Turn {
+    Step* step = nullptr;
+    std::optional<std::size_t> range;
+    Nanos ends = {};  // once it runs
   };
 
-  // What the step reads from the cache. Notes what is neither there nor on its way.
+  // Notes the first thing that is wrong; empty: nothing is.
+  void blame(const std::string& what);
+  Status check_room(const request::Batch& batch) const;
+  Step draw(request::Batch batch);
+  void submit_streamed(std::unique_ptr<Step> step, weights::StepWeights weights);
+  // Lets happen what happens up to now.
+  void advance();
+  void enqueue(Turn turn, Nanos at);
+  // The turn runs from `at` on.
+  void begin(Turn& turn, Nanos at);
+  // What the step reads of the KV, and what it chooses.
+  void begin_step(Step& step, Nanos at);
+  // How long the whole step computes, by what else the device does then.
+  Nanos computes(const Step& step, Nanos at) const;
+  void sample(Step& step);
+  void end_turn();
+  void end_resident(Nanos at);
+  void end_range(std::size_t index, Nanos at);
+  void end_step(Step& step, Nanos at);
+  // When the next range may be enqueued, as far as that is known.
+  std::optional<Nanos> next_range_at() const;
+
+  // simulated_reads.cc: what steps read of their model's weights. Notes what is neither there nor
+  // on its way.
   std::vector<Read> reads_of(const request::Batch& batch, weights::StepWeights weights);
   // When a step of `computes` that begins `at` has read all that is on its way.
   Nanos end_of_reads(const Step& step, Nanos at, Nanos computes) const;
   // Whether something that the step read did not arrive. Notes what was taken away from it.
   bool poisoned(const Step& step);
-  void blame(const std::string& what);
-  void sample(const request::Batch& batch, const ModelShape& shape, request::StepResult& result);
-  std::string check_hands_off(const request::Batch& batch) const;
-  // Notes frames without memory, and spoils those that have got other memory since they were last
-  // used.
-  void look_at_frames(const request::Batch& batch);
-  // Notes frames whose memory was taken from the step that used them.
-  void look_back_at_frames(const request::Batch& batch);
-  Step draw(request::Batch batch);
-  // The step runs from `at` on. An error: its batch breaks the rules.
-  Status begin(Step& step, Nanos at);
-  void end(Step& step);
+  std::vector<Range> ranges_of(const request::Batch& batch, weights::StepWeights weights);
+  std::optional<StreamedRead> streamed_read(const request::Batch& batch, int group,
+                                            const weights::WeightView& view);
+  // When all is there that the range reads; nullopt: a copy has not begun.
+  std::optional<Nanos> arrival_of(const Step& step, const Range& range) const;
+  bool lost(const Step& step, const StreamedRead& read) const;
+  void look_for_lost();
+  // The range has read its groups: they were there, and may be overwritten now.
+  void look_back(Step& step, const Range& range);
 
   SimulatedExecutorOptions options_;
   const Clock& clock_;
@@ -137,8 +200,12 @@ class SimulatedExecutor final : public engine::StepExecutor {
   Random random_;
   std::map<ModelId, Model> models_;
   std::optional<ShadowKv> shadow_;
-  std::map<FrameId, std::int64_t> frame_memory_;  // as last used: SimulatedMover::frame_memory()
-  std::deque<Step> steps_;                        // in flight; the first runs
+  FrameWatch frames_;
+  // In flight.
+  std::deque<std::unique_ptr<Step>> resident_;
+  std::unique_ptr<Step> streamed_;
+  std::deque<Turn> stream_;                // the first runs
+  std::deque<request::StepResult> ended_;  // that wait() has not returned
   SimulatedCounters counters_;
   std::string violation_;
 };

@@ -25,8 +25,18 @@ SimulatedMover::SimulatedMover(const SimulatedMoverOptions& options, const Clock
 
 void SimulatedMover::add_model(ModelId id, const weights::CachedModel& cached) {
   const auto extents = static_cast<std::size_t>(weights::extents_of(cached, options_.extent));
-  Model model{.cached = cached, .copies = {}, .committed = std::vector<bool>(extents)};
+  Model model;
+  model.cached = cached;
   model.copies.resize(cached.groups.size());
+  model.committed.resize(extents);
+  if (cached.streams()) {
+    model.places.emplace(*cached.stream, options_.extent);
+    model.consumed = std::make_unique<SimulatedSemaphore>(clock_);
+    model.streamed.resize(cached.stream->groups.size());
+    for (Streamed& group : model.streamed) {
+      group.arrived = std::make_unique<SimulatedSemaphore>(clock_);
+    }
+  }
   CAUSEWAY_CHECK(models_.emplace(id, std::move(model)).second, "the mover knows the model already");
 }
 
@@ -36,6 +46,10 @@ void SimulatedMover::remove_model(ModelId id) {
   for (const bool committed : at->second.committed) {
     if (committed) blame("a model goes and leaves memory behind");
   }
+  for (const Pending& pending : link_) {
+    if (pending.command.model == id) blame("a model goes while its weights are on their way");
+  }
+  std::erase_if(link_, [&](const Pending& pending) { return pending.command.model == id; });
   models_.erase(at);
 }
 
@@ -59,7 +73,7 @@ void SimulatedMover::submit(std::span<const WeightCommand> commands) {
       case WeightCommand::Kind::kDecommit: commit(model, command, false); break;
       case WeightCommand::Kind::kCommit: commit(model, command, true); break;
       case WeightCommand::Kind::kBring: bring(model, command); break;
-      case WeightCommand::Kind::kStream: blame("no model is streamed here"); break;
+      case WeightCommand::Kind::kStream: stream(model, command); break;
     }
   }
 }
@@ -120,6 +134,17 @@ void SimulatedMover::drop_groups(Model& model, std::int64_t extent) {
     if (model.copies[i]->ends > clock_.now()) blame("memory is taken from a group that arrives");
     model.copies[i].reset();
   }
+  drop_streamed(model, extent);
+}
+
+void SimulatedMover::drop_streamed(Model& model, std::int64_t extent) {
+  for (std::size_t i = 0; i < model.streamed.size(); ++i) {
+    std::optional<Copy>& copy = model.streamed[i].copy;
+    const auto& extents = model.places->extents(static_cast<int>(i));
+    if (!copy || std::find(extents.begin(), extents.end(), extent) == extents.end()) continue;
+    if (copy->ends > clock_.now()) blame("memory is taken from a ring that is filled");
+    copy.reset();
+  }
 }
 
 void SimulatedMover::bring(Model& model, const WeightCommand& command) {
@@ -131,6 +156,7 @@ void SimulatedMover::bring(Model& model, const WeightCommand& command) {
       blame("a group is brought to where no memory is");
     }
   }
+  if (brought.memory_only) return show_ring(model, command);
   const std::optional<Copy>& before = model.copies[group];
   if (before && before->ends > clock_.now()) blame("a group is brought while it arrives");
   const bool failed = random_.chance(options_.error_rate);
@@ -140,6 +166,47 @@ void SimulatedMover::bring(Model& model, const WeightCommand& command) {
          .takes = takes(brought.bytes),
          .ends = Nanos(0),
          .failed = failed});
+}
+
+// Nothing crosses the link.
+void SimulatedMover::show_ring(Model& model, const WeightCommand& command) {
+  const Nanos there = clock_.now() + std::max(options_.latency, Nanos(1));
+  model.copies[static_cast<std::size_t>(command.group)] =
+      Copy{.arrival = command.arrival, .ends = there, .failed = false};
+  rings_.push_back({.command = command, .ends = there});
+}
+
+void SimulatedMover::stream(Model& model, const WeightCommand& command) {
+  const auto index = static_cast<std::size_t>(command.group);
+  for (const std::int64_t extent : model.places->extents(command.group)) {
+    if (!model.committed.at(static_cast<std::size_t>(extent))) {
+      blame("a group is streamed into a ring that is not there");
+    }
+  }
+  Streamed& group = model.streamed.at(index);
+  if (device::reached(group.last_pass, command.arrival)) blame("a pass is copied twice");
+  std::vector<int> overwritten = model.places->overwrites(command.group);
+  overwritten.push_back(command.group);
+  for (const int other : overwritten) {
+    std::optional<Copy>& copy = model.streamed[static_cast<std::size_t>(other)].copy;
+    if (copy && copy->ends > clock_.now()) blame("a group is streamed over one that arrives");
+    copy.reset();
+  }
+  const bool failed = random_.chance(options_.error_rate);
+  group.copy = Copy{.arrival = command.arrival, .ends = Nanos(0), .failed = failed};
+  group.last_pass = command.arrival;
+  queue({.command = command,
+         .takes = takes(model.cached.stream->groups[index].bytes),
+         .ends = Nanos(0),
+         .failed = failed});
+  if (group.copy) group.arrived->raise_at(command.arrival, group.copy->ends);
+}
+
+std::optional<SimulatedMover::Copy>& SimulatedMover::place_of(const WeightCommand& command) {
+  Model& model = models_.at(command.model);
+  const auto group = static_cast<std::size_t>(command.group);
+  const bool streams = command.kind == WeightCommand::Kind::kStream;
+  return streams ? model.streamed.at(group).copy : model.copies.at(group);
 }
 
 // Behind all that have begun, and before those that wait unless it waits itself.
@@ -155,9 +222,24 @@ void SimulatedMover::queue(Pending pending) {
   Nanos free = place == link_.begin() ? idle_since_ : std::prev(place)->ends;
   for (; place != link_.end(); ++place) {
     place->ends = free = std::max(free, now) + place->takes;
-    const auto group = static_cast<std::size_t>(place->command.group);
-    models_.at(place->command.model).copies[group]->ends = free;
+    if (std::optional<Copy>& copy = place_of(place->command)) copy->ends = free;
   }
+}
+
+weights::WeightEvent SimulatedMover::event_of(const Pending& ended) {
+  weights::WeightEvent event;
+  event.model = ended.command.model;
+  event.group = ended.command.group;
+  event.arrival = ended.command.arrival;
+  event.streamed = ended.command.kind == WeightCommand::Kind::kStream;
+  if (ended.failed) {
+    event.outcome = Error{ErrorCode::kDevice, "simulated: the copy failed"};
+    failures_ += 1;
+  } else if (event.streamed) {
+    const auto& groups = models_.at(event.model).cached.stream->groups;
+    streamed_bytes_ += groups[static_cast<std::size_t>(event.group)].bytes;
+  }
+  return event;
 }
 
 std::vector<weights::WeightEvent> SimulatedMover::poll() {
@@ -170,23 +252,19 @@ std::vector<weights::WeightEvent> SimulatedMover::poll() {
     (ended.failed ? frame_moves_.failed : frame_moves_.got) += 1;
     if (ended.failed) event.outcome = Error{ErrorCode::kResourceExhausted, "simulated: no memory"};
   }
+  for (; !rings_.empty() && rings_.front().ends <= clock_.now(); rings_.pop_front()) {
+    events.push_back(event_of(rings_.front()));
+  }
   for (; !link_.empty() && link_.front().ends <= clock_.now(); link_.pop_front()) {
-    const Pending& ended = link_.front();
-    idle_since_ = ended.ends;
-    weights::WeightEvent& event = events.emplace_back();
-    event.model = ended.command.model;
-    event.group = ended.command.group;
-    event.arrival = ended.command.arrival;
-    if (!ended.failed) continue;
-    event.outcome = Error{ErrorCode::kDevice, "simulated: the copy failed"};
-    failures_ += 1;
+    idle_since_ = link_.front().ends;
+    events.push_back(event_of(link_.front()));
   }
   return events;
 }
 
 std::optional<Nanos> SimulatedMover::next_end() const {
   std::optional<Nanos> next;
-  for (const std::deque<Pending>* all : {&link_, &frames_coming_}) {
+  for (const std::deque<Pending>* all : {&link_, &rings_, &frames_coming_}) {
     const auto ahead = std::find_if(all->begin(), all->end(), [&](const Pending& pending) {
       return pending.ends > clock_.now();
     });
@@ -203,6 +281,22 @@ std::optional<Nanos> SimulatedMover::arrives_at(ModelId model, int group) const 
   const std::optional<Copy> copy = copy_of(model, group);
   if (!copy || copy->ends <= clock_.now()) return std::nullopt;
   return copy->ends;
+}
+
+const device::Semaphore* SimulatedMover::streamed(ModelId model, int group) const {
+  return models_.at(model).streamed.at(static_cast<std::size_t>(group)).arrived.get();
+}
+
+device::Semaphore* SimulatedMover::consumed(ModelId model) const {
+  return models_.at(model).consumed.get();
+}
+
+std::optional<SimulatedMover::Copy> SimulatedMover::copy_in_ring(ModelId model, int group) const {
+  return models_.at(model).streamed.at(static_cast<std::size_t>(group)).copy;
+}
+
+std::uint32_t SimulatedMover::last_pass(ModelId model, int group) const {
+  return models_.at(model).streamed.at(static_cast<std::size_t>(group)).last_pass;
 }
 
 }  // namespace causeway::simulate

@@ -5,22 +5,27 @@
 //
 // The ends of copies of groups that a step waits for are known when they are submitted, so that a
 // simulated step can ask when its groups arrive. Groups that a step can read at home are overtaken
-// as long as their copies have not begun. A copy that fails takes as long as one that succeeds.
+// as long as their copies have not begun; those of streamed groups take turns with the others, in
+// the order of their submission. A copy that fails takes as long as one that succeeds.
 //
-// It keeps account of the memory behind the models and the KV frames, and says what commands break:
-// a group brought to where no memory is, memory taken from a group that arrives, more of it than
-// there is.
+// It keeps account of the memory behind models and KV frames, and of what lies in rings, and says
+// what commands break: a group copied to where no memory is, or over one that arrives, memory taken
+// from a group that arrives, more of it than there is. A copy into a ring takes what lay there when
+// it is submitted: a step that has not read it finds it gone.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "simulate/ring_places.h"
+#include "simulate/simulated_semaphore.h"
 #include "weights/weight_cache.h"
 #include "weights/weight_mover.h"
 
@@ -55,6 +60,8 @@ class SimulatedMover final : public weights::WeightMover {
   std::vector<weights::WeightEvent> poll() override;
   bool issued(ModelId) const override { return true; }
   const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
+  const device::Semaphore* streamed(ModelId model, int group) const override;
+  device::Semaphore* consumed(ModelId model) const override;
   double granted_rate() const override {
     return options_.granted > 0 ? options_.granted : options_.bytes_per_second;
   }
@@ -70,11 +77,19 @@ class SimulatedMover final : public weights::WeightMover {
   std::optional<Copy> copy_of(ModelId model, int group) const;
   // When a group arrives that is on its way; nullopt: it is not.
   std::optional<Nanos> arrives_at(ModelId model, int group) const;
+  // The copy of a streamed group that lies in the ring, or comes there: its pass is `arrival`.
+  // nullopt: none does, or another group has been copied over it since.
+  std::optional<Copy> copy_in_ring(ModelId model, int group) const;
+  // The pass for which it was last copied; 0: never.
+  std::uint32_t last_pass(ModelId model, int group) const;
+  // Whether a copy is under way then, as far as is known now.
+  bool copies_at(Nanos at) const { return !link_.empty() && link_.back().ends > at; }
 
   // How often memory was put behind a frame whose memory is there; nullopt: it is not.
   std::optional<std::int64_t> frame_memory(FrameId frame) const;
 
-  std::int64_t failures() const { return failures_; }  // of copies that have ended
+  std::int64_t failures() const { return failures_; }       // of copies that have ended
+  Bytes streamed_bytes() const { return streamed_bytes_; }  // of those that ended well
   // Extents that frames got, failed to get, and gave.
   struct FrameMoves {
     std::int64_t got = 0;
@@ -89,10 +104,19 @@ class SimulatedMover final : public weights::WeightMover {
   const std::string& violation() const { return violation_; }
 
  private:
+  struct Streamed {
+    std::optional<Copy> copy;
+    std::uint32_t last_pass = 0;
+    std::unique_ptr<SimulatedSemaphore> arrived;
+  };
   struct Model {
     weights::CachedModel cached;
     std::vector<std::optional<Copy>> copies;  // by group
     std::vector<bool> committed;              // by extent
+    // Of a streamed model.
+    std::optional<RingPlaces> places;
+    std::vector<Streamed> streamed;  // by streamed group
+    std::unique_ptr<SimulatedSemaphore> consumed;
   };
   struct FrameExtent {
     bool committed = false;
@@ -111,22 +135,29 @@ class SimulatedMover final : public weights::WeightMover {
   void move_frames(const weights::WeightCommand& command);
   void check_committed();
   void drop_groups(Model& model, std::int64_t extent);
+  void drop_streamed(Model& model, std::int64_t extent);
   void bring(Model& model, const weights::WeightCommand& command);
+  void show_ring(Model& model, const weights::WeightCommand& command);
+  void stream(Model& model, const weights::WeightCommand& command);
   void queue(Pending pending);
+  std::optional<Copy>& place_of(const weights::WeightCommand& command);
+  weights::WeightEvent event_of(const Pending& ended);
   void blame(const std::string& what);
 
   const SimulatedMoverOptions options_;
   const Clock& clock_;
   Random random_;
   std::map<ModelId, Model> models_;
-  std::deque<Pending> link_;  // in the order of their ends
-  Nanos idle_since_;          // the end of the last copy that has left the link
+  std::deque<Pending> link_;   // in the order of their ends
+  std::deque<Pending> rings_;  // whose memory comes, likewise
+  Nanos idle_since_;           // the end of the last copy that has left the link
   std::vector<FrameExtent> frames_;
   std::deque<Pending> frames_coming_;  // in the order of their ends
   FrameMoves frame_moves_;
   std::int64_t committed_ = 0;  // of models
   std::int64_t committed_of_frames_ = 0;
   std::int64_t failures_ = 0;
+  Bytes streamed_bytes_;
   std::string violation_;
 };
 

@@ -40,6 +40,19 @@ Workload poisson_workload(const PoissonOptions& options) {
   return workload;
 }
 
+Workload fixed_workload(const std::vector<FixedRequests>& models, request::Slo slo) {
+  Workload workload;
+  for (std::size_t model = 0; model < models.size(); ++model) {
+    Arrival arrival;
+    arrival.model = model;
+    arrival.prompt = models[model].prompt;
+    arrival.output = models[model].output;
+    arrival.slo = slo;
+    for (std::int64_t i = 0; i < models[model].count; ++i) workload.push_back(arrival);
+  }
+  return workload;
+}
+
 Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions& options) {
   if (!(options.speed > 0) || !(options.per_second > 0) || options.models < 1) {
     return invalid_argument("a trace needs a positive speed, a positive rate and a model");

@@ -38,6 +38,16 @@ struct PoissonOptions {
 
 Workload poisson_workload(const PoissonOptions& options);
 
+// Requests of one model that come at once, all alike.
+struct FixedRequests {
+  std::int64_t count = 0;
+  Tokens prompt{512};
+  Tokens output{128};
+};
+
+// By model.
+Workload fixed_workload(const std::vector<FixedRequests>& models, request::Slo slo = {});
+
 struct TraceOptions {
   std::size_t models = 1;   // the trace's models are dealt out to these in turn
   double speed = 1;         // > 1: arrivals come faster

@@ -61,14 +61,7 @@ CudaSliceOptions options_of(double utilization) {
 
 Result<std::unique_ptr<Slice>> open(Memory& memory, const CudaSliceOptions& options,
                                     AnswersSink& sink) {
-  std::vector<CudaCandidate> candidates;
-  const Catalogue models = catalogue();
-  for (std::int64_t m = 0; m < kModels; ++m) {
-    candidates.push_back({.id = ModelId(m),
-                          .name = "model " + std::to_string(m),
-                          .config = models.config(ModelId(m)),
-                          .max_model_len = models.max_model_len});
-  }
+  const auto candidates = testing::candidates_of(catalogue());
   return open_cuda_slice(options, candidates, *memory.machine, sink);
 }
 
@@ -87,16 +80,7 @@ std::map<Question, Answer> undisturbed(Memory& memory) {
   AnswersSink sink;
   const auto slice = must(open(memory, options, sink), "the slice");
   Crowd crowd(catalogue(), {memory.home, memory.clock, *slice});
-  std::map<Question, Answer> answers;
-  for (int again = 0; again < 2; ++again) {  // graphs have been captured then
-    for (std::int64_t m = 0; m < kModels; ++m) {
-      for (const std::int64_t prompt : kPrompts) {
-        const Question question{ModelId(m), prompt};
-        answers[question] = crowd.answer(question, kOutput, sink);
-      }
-    }
-  }
-  return answers;
+  return crowd.all_answers(kPrompts, kOutput, sink);
 }
 
 class Check {

@@ -328,7 +328,7 @@ Status CudaSlice::make_estate() {
   residency.extent = device_->capabilities().extent_bytes;
   residency.extents = chosen_.plan.weights / residency.extent;
   residency.extents_max = chosen_.plan.weights_most() / residency.extent;
-  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, residency));
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, machine_.peer_home(), residency));
   estate_->mover().set_frames(frames_->range());
   return {};
 }

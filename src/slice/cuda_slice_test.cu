@@ -31,6 +31,7 @@
 #include "slice/cuda_slice.h"
 #include "slice/testing/bf16_models.h"
 #include "slice/testing/checksum_slice.h"
+#include "slice/testing/disturbed_stress.h"
 #include "slice/testing/stress.h"
 #include "transfer/testing/faulty_device.h"
 
@@ -79,19 +80,14 @@ class Serving {
   // The slice alone.
   static std::unique_ptr<Slice> open_slice(Memory& memory, bool large, std::int64_t cached,
                                            FaultPlan* faults, Nanos turn, AnswersSink& sink) {
-    std::vector<CudaCandidate> candidates;
     const Catalogue catalogue = catalogue_of(large);
-    for (std::int64_t m = 0; m < kModels; ++m) {
-      candidates.push_back({.id = ModelId(m),
-                            .name = "model " + std::to_string(m),
-                            .config = catalogue.config(ModelId(m)),
-                            .max_model_len = catalogue.max_model_len});
-    }
+    const auto candidates = testing::candidates_of(catalogue);
     const auto card =
         must(model::make_card(catalogue.config(ModelId(1)), DType::kBF16, mib(4)), "a card");
     CudaSliceOptions options{.kv = gib(1), .kv_frame = mib(4)};
     options.weights = round_up(card.layout.bytes, mib(32)) * cached;
     options.residency.turn_min = turn;
+    options.residency.optional_after = {};
     options.engine.core.prefix_caching = false;
     options.engine.core.schedule = {.tokens_per_step_max = 1024, .running_max = 16};
     if (faults != nullptr) {
@@ -109,6 +105,7 @@ class Serving {
   Answer answer(const Question& question, std::int64_t output = kOutput) {
     return crowd_->answer(question, output, sink_);
   }
+  Answers all_answers() { return crowd_->all_answers(kPrompts, kOutput, sink_); }
   Ended next() {
     auto ended = sink_.take(kPatience);
     must(ended ? Status() : Status(unavailable("a request does not end")), "an answer");
@@ -131,18 +128,10 @@ Question any_question(Random& random) {
           kPrompts[static_cast<std::size_t>(random.below(std::size(kPrompts)))]};
 }
 
-// Of all questions, when every model is cached; asked twice, so that graphs have been captured.
+// Of all questions, when every model is cached.
 Answers undisturbed(Memory& memory, bool large) {
   Serving serving(memory, large, kModels);
-  Answers answers;
-  for (int again = 0; again < 2; ++again) {
-    for (std::int64_t m = 0; m < kModels; ++m) {
-      for (const std::int64_t prompt : kPrompts) {
-        answers[{ModelId(m), prompt}] = serving.answer({ModelId(m), prompt});
-      }
-    }
-  }
-  return answers;
+  return serving.all_answers();
 }
 
 struct Plan {
@@ -350,28 +339,10 @@ class CudaSummer final : public testing::WeightSummer {
 };
 
 testing::StressPlan stress_plan(const Plan& plan, FaultPlan& faults) {
-  testing::StressPlan stress;
-  stress.seed = plan.seed;
-  stress.length = nanos_from_seconds(plan.stress_seconds / 2);
+  testing::StressPlan stress =
+      testing::disturbed_stress(plan.seed, nanos_from_seconds(plan.stress_seconds / 2), faults);
   stress.prompts = {std::begin(kPrompts), std::end(kPrompts)};
   stress.output_max = kOutput;
-  stress.disturb = [&faults](Random& random) {
-    faults.release();
-    if (!random.chance(0.2)) return;
-    const auto skip = static_cast<int>(random.below(8));
-    if (random.chance(0.7)) {
-      faults.next(FaultPlan::Kind::kFail, static_cast<int>(random.between(1, 6)), skip);
-      return;
-    }
-    faults.reopen();
-    faults.next(random.chance(0.5) ? FaultPlan::Kind::kHang : FaultPlan::Kind::kHangThenFail, 1,
-                skip);
-  };
-  stress.calm = [&faults] { faults.release(); };
-  stress.progress = [](const std::string& line) {
-    std::printf("  %s\n", line.c_str());
-    std::fflush(stdout);
-  };
   return stress;
 }
 
@@ -423,6 +394,7 @@ long stress_sums(Memory& memory, const Plan& plan) {
       .kv_frame = mib(4),
       .read_bytes_per_second = 2e12};
   options.residency.turn_min = millis(5);
+  options.residency.optional_after = {};
   options.residency.turn_factor = 1;
   options.engine.core.prefix_caching = false;
   options.engine.core.step_start =

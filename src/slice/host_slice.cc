@@ -142,7 +142,7 @@ Status HostSlice::open_cache() {
   if (border_) {
     residency.extents_max = residency.extents + options_.kv / extent - border_->kv_min;
   }
-  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, residency));
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, machine_.peer_home(), residency));
   estate_->mover().set_frames(frames_->range());
   return {};
 }

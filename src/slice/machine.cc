@@ -9,6 +9,12 @@
 namespace causeway::slice {
 namespace {
 
+// Longer copies than over the link to the host: this one is as fast as some of memory's.
+constexpr Bytes kPeerChunk = mib(128);
+
+// Addresses for models on the CPU's backend, whose devices have no memory of their own.
+constexpr std::int64_t kHostHomeExtents = 4096;
+
 // Addresses for the staging of several slices' engines; memory is taken as they ask for it.
 constexpr int kEnginesOfRelay = 8;
 
@@ -32,6 +38,7 @@ Result<std::unique_ptr<Machine>> Machine::open_gpus(LinkOptions links, ModelHome
   CAUSEWAY_ASSIGN(const auto api, device::load_cuda_api());
   CAUSEWAY_ASSIGN(machine->cuda_, device::CudaMachine::create(api, {}, clock, home.memory));
   CAUSEWAY_TRY(machine->learn_links());
+  CAUSEWAY_TRY(machine->open_home());
   return machine;
 #else
   (void)links, (void)home, (void)clock;
@@ -45,6 +52,7 @@ Result<std::unique_ptr<Machine>> Machine::open_host(device::HostMachineOptions h
   auto machine = std::make_unique<Machine>(std::move(links), home, clock);
   CAUSEWAY_ASSIGN(machine->host_, device::HostMachine::create(std::move(host), clock, home.memory));
   CAUSEWAY_TRY(machine->learn_links());
+  CAUSEWAY_TRY(machine->open_home());
   return machine;
 }
 
@@ -136,7 +144,59 @@ LinkPlan Machine::plan_with_relays(int gpu) {
   }
 }
 
+Status Machine::open_home() {
+  const int gpu = options_.home_gpu;
+  if (gpu < 0) return {};
+  if (gpu >= gpus()) {
+    return invalid_argument("GPU " + std::to_string(gpu) +
+                            " is to be the home of weights, and this process sees " +
+                            std::to_string(gpus()) + ", counted from 0");
+  }
+  Bytes addresses = host_ ? host_->extent_bytes() * kHostHomeExtents : Bytes(0);
+  if (cuda_) {
+    CAUSEWAY_ASSIGN(const device::CudaGpu described, cuda_->describe(gpu));
+    addresses = described.memory;
+  }
+  CAUSEWAY_ASSIGN(auto device,
+                  open({.name = "home", .physical_device = gpu, .arena_bytes = addresses}));
+  CAUSEWAY_ASSIGN(SliceLinks links, connect_to_host(*device, gpu));
+  peer_home_ = std::make_unique<PeerHome>(std::move(device), std::move(links.engine));
+  return {};
+}
+
 Result<SliceLinks> Machine::connect(device::Device& device, int gpu) {
+  return peer_home_ ? connect_to_home(device, gpu) : connect_to_host(device, gpu);
+}
+
+Result<SliceLinks> Machine::connect_to_home(device::Device& device, int gpu) {
+  const int home = options_.home_gpu;
+  if (gpu == home) {
+    return invalid_argument("GPU " + std::to_string(gpu) +
+                            " is the home of weights, and cannot be the one that runs models");
+  }
+  if (!passes(home, gpu)) {
+    return unsupported("GPU " + std::to_string(gpu) + " does not reach the memory of GPU " +
+                       std::to_string(home) + ", which is to be the home of weights");
+  }
+  CAUSEWAY_ASSIGN(const double rate, peer_home_->measure_rate(device));
+  spdlog::info("weights of GPU {} come from the memory of GPU {}, {:.1f} GB/s", gpu, home,
+               rate * 1e-9);
+  auto& shares = peer_shares_.emplace_back(std::make_unique<transfer::LinkShares>(
+      device::make_link_tree({.link = rate, .link_duplex = 2 * rate})));
+  CAUSEWAY_ASSIGN(auto routes, shares->routes_in({.links = transfer::LinkSet::of(0)}));
+  SliceLinks connected;
+  connected.from_peer = true;
+  connected.claim = shares->claim(device::CopyPriority::kWeightsAhead, std::move(routes));
+  transfer::TransferEngineOptions engine = options_.engine;
+  engine.staging_bytes_max = Bytes(0);
+  engine.dispatch.chunk_bytes_direct = kPeerChunk;
+  CAUSEWAY_ASSIGN(connected.engine,
+                  transfer::TransferEngine::create(std::move(engine), {{.slices = {&device}}},
+                                                   transfer::assume_all_links(1), clock_));
+  return connected;
+}
+
+Result<SliceLinks> Machine::connect_to_host(device::Device& device, int gpu) {
   LinkPlan chosen = plan_with_relays(gpu);
   std::vector<transfer::EngineLink> links = {{.slices = {&device}}};
   for (std::size_t link = 1; link < chosen.gpus.size(); ++link) {
@@ -145,7 +205,8 @@ Result<SliceLinks> Machine::connect(device::Device& device, int gpu) {
   if (links.size() > 1) {
     spdlog::info("weights of GPU {} come over the links of GPUs {}", gpu, names_of(chosen.gpus));
   }
-  SliceLinks connected{.claim = {}, .engine = {}, .links = static_cast<int>(links.size())};
+  SliceLinks connected;
+  connected.links = static_cast<int>(links.size());
   transfer::TransferEngineOptions engine = options_.engine;
   if (links.size() == 1) engine.staging_bytes_max = Bytes(0);
   CAUSEWAY_ASSIGN(

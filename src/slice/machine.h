@@ -24,6 +24,7 @@
 #include "device/host/host_machine.h"
 #include "slice/link_plan.h"
 #include "slice/model_home.h"
+#include "slice/peer_home.h"
 #include "transfer/engine.h"
 #include "transfer/link_shares.h"
 
@@ -41,6 +42,9 @@ struct LinkOptions {
   // it is.
   std::function<Result<MeasuredLinks>()> measured = {};
   transfer::TransferEngineOptions engine = {};  // staging_bytes_max is that of each relay
+  // The GPU whose memory is the home of weights, over the links between GPUs; negative: it is host
+  // memory.
+  int home_gpu = -1;
 };
 
 // What brings bytes to a slice's device.
@@ -48,6 +52,7 @@ struct SliceLinks {
   std::unique_ptr<transfer::LinkClaim> claim;  // for cached weights
   std::unique_ptr<transfer::TransferEngine> engine;
   int links = 1;
+  bool from_peer = false;  // weights come from a PeerHome, not from host memory
 };
 
 class Machine {
@@ -69,16 +74,23 @@ class Machine {
   device::HostMachine* host() { return host_.get(); }  // nullptr on GPUs
   int gpus() const;
 
+  // Where weights come from, if it is another GPU's memory; nullptr: host memory.
+  PeerHome* peer_home() { return peer_home_.get(); }
+
   // Errors as CudaMachine::open() and HostMachine::open(). Devices go before the machine.
   Result<std::unique_ptr<device::Device>> open(const device::SliceSpec& slice);
   // For a device of this GPU. What it returns goes before the device. A GPU that could relay but
-  // cannot be opened is left out with a warning.
+  // cannot be opened is left out with a warning. kInvalidArgument for the GPU that is the home of
+  // weights; kUnsupported for one that does not reach it.
   Result<SliceLinks> connect(device::Device& device, int gpu);
 
   const transfer::LinkShares& shares() const { return *shares_; }
 
  private:
   Status learn_links();
+  Status open_home();
+  Result<SliceLinks> connect_to_host(device::Device& device, int gpu);
+  Result<SliceLinks> connect_to_home(device::Device& device, int gpu);
   Status read_map();
   std::vector<std::string> ids() const;
   bool passes(int source, int target) const;
@@ -96,6 +108,8 @@ class Machine {
   std::unique_ptr<transfer::LinkShares> shares_;
   std::map<int, std::unique_ptr<device::Device>> relays_;  // by GPU
   std::set<int> left_out_;                                 // could not be opened
+  std::unique_ptr<PeerHome> peer_home_;
+  std::vector<std::unique_ptr<transfer::LinkShares>> peer_shares_;  // of links to the home
 };
 
 }  // namespace causeway::slice

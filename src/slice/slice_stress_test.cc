@@ -10,6 +10,7 @@
 #include "base/testing/must.h"
 #include "slice/host_slice.h"
 #include "slice/testing/checksum_slice.h"
+#include "slice/testing/disturbed_stress.h"
 #include "slice/testing/small_model.h"
 #include "slice/testing/stress.h"
 #include "transfer/testing/faulty_device.h"
@@ -49,27 +50,17 @@ class SliceStressTest : public ::testing::Test {
     plan_.length = nanos_from_seconds(setting("CAUSEWAY_STRESS_SECONDS", 2));
     plan_.progress = [](const std::string& line) { std::cout << "  " << line << std::endl; };
     residency_.turn_min = millis(5);
+    residency_.optional_after = {};
     residency_.turn_factor = 1;
     engine_.core.prefix_caching = false;
     engine_.core.step_start =
         plan_.seed % 2 == 0 ? engine::StepStart::kAtOnce : engine::StepStart::kJustInTime;
   }
 
-  // Fails copies, or lets one hang for a while.
-  void disturb(Random& random) {
-    faults_.release();
-    if (random.chance(0.4)) return;
-    const auto skip = static_cast<int>(random.below(6));
-    if (random.chance(0.5)) {
-      faults_.next(FaultPlan::Kind::kFail, static_cast<int>(random.between(1, 6)), skip);
-      return;
-    }
-    faults_.reopen();
-    faults_.next(random.chance(0.5) ? FaultPlan::Kind::kHang : FaultPlan::Kind::kHangThenFail, 1,
-                 skip);
-  }
   void plan_faults() {
-    plan_.disturb = [this](Random& random) { disturb(random); };
+    plan_.disturb = [this](Random& random) {
+      testing::disturb(random, faults_, {.quiet = 0.4, .skip_max = 6, .fails = 0.5});
+    };
     plan_.calm = [this] { faults_.release(); };
   }
   LinkFront front() {

@@ -17,15 +17,16 @@ namespace causeway::slice {
 
 class WeightEstate {
  public:
-  // Device and links outlive the estate. `options.extent` is the arena's.
+  // Device, links and the peer home that they come from (or nullptr) outlive the estate.
+  // `options.extent` is the arena's.
   static Result<std::unique_ptr<WeightEstate>> create(device::Device& device,
-                                                      const SliceLinks& links,
+                                                      const SliceLinks& links, PeerHome* peer,
                                                       const weights::ResidencyOptions& options);
-  WeightEstate(std::unique_ptr<weights::TransferMover> mover,
+  WeightEstate(std::unique_ptr<weights::TransferMover> mover, PeerHome* peer,
                const weights::ResidencyOptions& options);  // for create()
 
   // Where the model will be cached. The home stays pinned until remove(). Errors as
-  // WeightCache::check_fits() and TransferMover::add_model().
+  // WeightCache::check_fits(), PeerHome::add() and TransferMover::add_model().
   Result<weights::PlacedWeights> add(ModelId model, weights::CachedModel cached,
                                      std::unique_ptr<weights::PinnedModel> home);
   // After the engine, and with it the cache, has forgotten the model.
@@ -38,7 +39,11 @@ class WeightEstate {
   const weights::TransferMover& mover() const { return *mover_; }
 
  private:
-  std::mutex mutex_;  // guards what follows
+  Result<std::byte*> place(ModelId model, weights::CachedModel cached,
+                           const weights::PinnedModel& home);
+
+  PeerHome* const peer_;  // nullptr: groups come from host memory
+  std::mutex mutex_;      // guards what follows
   std::map<ModelId, std::unique_ptr<weights::PinnedModel>> homes_;
 
   std::unique_ptr<weights::TransferMover> mover_;

@@ -94,7 +94,10 @@ ChatTemplate::~ChatTemplate() = default;
 
 Result<ChatTemplate> ChatTemplate::compile(std::string source, JinjaLimits limits) {
   CAUSEWAY_ASSIGN(auto compiled, jinja::Template::compile(source, limits));
-  return ChatTemplate(std::move(compiled));
+  ChatTemplate made(std::move(compiled));
+  made.takes_tools_ = source.find("tools") != std::string::npos;
+  made.tool_calls_ = tool_call_format_of(source);
+  return made;
 }
 
 Result<std::string> ChatTemplate::render(const ChatTemplateInput& input) const {

@@ -23,6 +23,7 @@
 
 #include "base/result.h"
 #include "text/jinja/limits.h"
+#include "text/tool_calls/tool_call_format.h"
 
 namespace causeway::text {
 
@@ -57,10 +58,16 @@ class ChatTemplate {
   // Errors: kInvalidArgument with the message of raise_exception, or with line and cause when the
   // template fails on this conversation; kResourceExhausted when a limit is reached.
   Result<std::string> render(const ChatTemplateInput& input) const;
+  // Its source reads `tools`: others leave them out without a word.
+  bool takes_tools() const { return takes_tools_; }
+  // By the marks in its source: how a model that it was made for writes calls.
+  ToolCallFormat tool_calls() const { return tool_calls_; }
 
  private:
   explicit ChatTemplate(std::unique_ptr<const jinja::Template> compiled);
   std::unique_ptr<const jinja::Template> compiled_;
+  bool takes_tools_ = false;
+  ToolCallFormat tool_calls_ = ToolCallFormat::kNone;
 };
 
 // Loads from a Hugging Face snapshot: chat_template.jinja wins, else "chat_template" of

@@ -141,7 +141,7 @@ void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos n
   state_->counters.brought += there.groups.at(group).copied;
   const bool served = there.groups.serves();
   there.groups.arrived(group);
-  if (!served && there.groups.serves()) there.served_since = now;
+  if (!served && there.groups.serves()) there.served_since = there.brought_at = now;
   const bool required = there.groups.at(group).required;
   // Its model gave way while this came, and would only have to make room for what it lacks.
   if (!required && !there.groups.steppable()) there.groups.lose(group, false);

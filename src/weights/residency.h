@@ -21,10 +21,11 @@
 //   whole turn since: two models do not swap for the sake of a third.
 // - Pinned models keep their place from when all that a step needs is cached; models with a step in
 //   flight are left to drain first ("leaving"), and are not stepped meanwhile.
-// - Groups that a step can read at home come one after the other when the link has nothing else to
-//   do and no model waits for room, into free extents or those of models without requests that are
-//   asked for less than half as often. Copies of required groups overtake them, and their model
-//   queues, gives way and is stepped as if they stayed at home.
+// - Groups that a step can read at home come one after the other when their model has been served
+//   for a while (optional_after), the link has nothing else to do and no model waits for room, into
+//   free extents or those of models without requests that are asked for less than half as often.
+//   Copies of required groups overtake them, and their model queues, gives way and is stepped as if
+//   they stayed at home.
 //
 // The wait of a model is bounded. With n models, arrivals that succeed and steps that end, a model
 // is served after at most the turns of the others, n arrivals, and 5 n of the longest steps. The
@@ -64,7 +65,11 @@ struct ResidencyOptions {
   std::int64_t extents = 0;      // budget of the cache, at the start
   std::int64_t extents_max = 0;  // what set_budget() may give later; 0: no more than there is now
   Nanos turn_min = millis(500);
-  double turn_factor = 4;          // × the time that bringing the model takes
+  double turn_factor = 4;  // × the time that bringing the model takes
+  // Groups that a step can read at home come when the model has been served for so long: copies
+  // into the device's memory slow down the steps beside them, and the first ones after a switch
+  // have waited already.
+  Nanos optional_after = millis(500);
   Nanos rate_decay = seconds(60);  // time constant of the decayed request rate
   int arrivals_max = 2;            // under way at once
   int attempts_max = 2;            // failed arrivals in a row before requests fail

@@ -86,6 +86,7 @@ void Residency::State::bring_optional(Nanos now) {
   for (auto& [id, model] : models) {
     if (model.requests == 0 || model.gave_up || model.leaving || !model.groups.serves()) continue;
     if (model.groups.all_cached() || model.optional_attempts >= options.attempts_max) continue;
+    if (now < model.brought_at + options.optional_after) continue;
     if (bring_optional(model, now)) return;
   }
 }

@@ -51,6 +51,7 @@ class Residency::State {
     bool leaving = false;
     bool gave_room = false;  // to another, in this decide()
     Nanos served_since{};
+    Nanos brought_at{};      // when the last of its required groups came
     Nanos left_at = kNever;  // when its turn was ended for another, if it waits since
 
     int steps = 0;     // in flight

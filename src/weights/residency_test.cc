@@ -31,6 +31,7 @@ std::vector<ResidentGroup> model_of(int layers, std::int64_t extents, bool embed
 ResidencyOptions options_of(std::int64_t extents) {
   ResidencyOptions options;
   options.extents = extents;
+  options.optional_after = {};
   return options;
 }
 
@@ -638,6 +639,25 @@ TEST(Residency, TheEmbeddingComesOnlyWhereThereIsRoom) {
   EXPECT_TRUE(cache.residency.all_cached(kB));
   EXPECT_FALSE(cache.residency.all_cached(kA));
   EXPECT_TRUE(cache.ready(kA));
+}
+
+TEST(Residency, TheEmbeddingComesWhenTheModelHasBeenServedForAWhile) {
+  ResidencyOptions options = options_of(6);
+  options.optional_after = millis(100);
+  Cache cache(options);
+  cache.add(kA, model_of(2, 1, true));
+  cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+  cache.decide();
+  cache.copies_end();
+  const Nanos there = cache.now;
+  cache.now = there + millis(99);
+  cache.decide();
+  EXPECT_TRUE(cache.copies.empty());
+  cache.now = there + millis(100);
+  cache.decide();
+  EXPECT_EQ(cache.copies.size(), 1u);
+  cache.copies_end();
+  EXPECT_TRUE(cache.residency.all_cached(kA));
 }
 
 TEST(Residency, EmbeddingsAreDroppedFirst) {

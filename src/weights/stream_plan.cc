@@ -27,7 +27,8 @@ class Parting {
 
   bool fits() const { return taken() <= options_.budget / options_.extent; }
   std::int64_t taken() const { return kept_ + ring_; }
-  bool streams() const { return !plan_.groups.empty(); }
+  // Some group needs memory of the ring: not all lie in extents that resident ones keep.
+  bool streams() const { return !extents_.empty(); }
   StreamPlan plan();
 
  private:

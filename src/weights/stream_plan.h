@@ -57,8 +57,9 @@ struct StreamPlan {
 };
 
 // kResourceExhausted, with the numbers: the budget is less than what must stay and the smallest
-// ring, which holds two neighbouring groups; kInvalidArgument: all of its groups must stay. Some
-// group is streamed even where all would fit: it is for the caller to ask.
+// ring, which holds two neighbouring groups; kInvalidArgument: all of its groups must stay, or lie
+// in extents with those that must. Some group is streamed even where all would fit: it is for the
+// caller to ask.
 Result<StreamPlan> plan_stream(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                const StreamOptions& options);
 

@@ -70,6 +70,18 @@ TEST(StreamPlanTest, ATiedEmbeddingStaysAndAnotherIsNeverCached) {
   EXPECT_THAT(streamed(untied), ElementsAre(1, 2, 3, 4));
 }
 
+// Groups that share all of their extents with resident ones would leave a ring of nothing.
+TEST(StreamPlanTest, HasARingWhereverItsGroupsLie) {
+  const WeightLayout layout = layout_of({1, 1, 1, 1, 1, 1});
+  const StreamOptions options{.extent = kExtent, .budget = kExtent * 2};
+  const auto plan = must(plan_stream(layout, reading_of(layout, false), options), "a plan");
+  EXPECT_GE(plan.ring_extents, 1);
+  EXPECT_THAT(plan.groups, ::testing::Not(::testing::IsEmpty()));
+  const WeightLayout one = layout_of({1, 1, 1});
+  const auto tied = plan_stream(one, reading_of(one, true), options);
+  EXPECT_EQ(tied.error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(StreamPlanTest, SaysWhatIsMissing) {
   const WeightLayout layout = layout_of({4, 512, 512, 512});
   const auto refused =

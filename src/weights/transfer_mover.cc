@@ -281,11 +281,12 @@ void TransferMover::copy(Model& model, const WeightCommand& command, const Load&
     const std::lock_guard lock(mutex_);
     copies_.emplace(&copy, std::move(owned));
   }
-  const device::HostAddress home{model.place.home.region, model.place.home.offset + load.offset};
+  device::MemoryAddress home = model.place.home;
+  home.offset += load.offset;
   const auto submitted =
       engine_.submit({.direction = transfer::Direction::kIn,
                       .target = device_.id(),
-                      .segments = {{device::MemoryAddress::in_host(home),
+                      .segments = {{home,
                                     device::MemoryAddress::in_arena(
                                         device_.id(), model.range.offset() + load.offset),
                                     load.bytes}},

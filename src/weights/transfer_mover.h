@@ -33,7 +33,7 @@ class TransferMover final : public WeightMover {
   // Where a model lies: what one range of the arena holds, and its home.
   struct Place {
     CachedModel model;
-    device::HostAddress home;  // of the layout's first byte
+    device::MemoryAddress home;  // of the layout's first byte: in host memory, or at a peer
   };
 
   // All outlive the mover. kResourceExhausted: no thread to be had.

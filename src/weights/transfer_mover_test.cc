@@ -36,7 +36,8 @@ class MoverTest : public ::testing::Test {
 
   void add() {
     const RegionId region = must(memory_.allocate({.name = "home", .bytes = kExtent * 3}));
-    TransferMover::Place place{.model = {}, .home = {region, Bytes(0)}};
+    TransferMover::Place place{.model = {},
+                               .home = device::MemoryAddress::in_host({region, Bytes(0)})};
     for (int group = 0; group < 3; ++group) {
       place.model.groups.push_back({.offset = kExtent * group, .bytes = kExtent});
       place.model.layout_groups.push_back(group);

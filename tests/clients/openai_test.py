@@ -6,6 +6,7 @@ it. CAUSEWAY_QUEUE is how many requests it lets wait (64 when not given). The mo
 has a chat template; nothing here depends on what it says.
 """
 
+import json
 import os
 import re
 import threading
@@ -185,6 +186,122 @@ class Completions(Suite):
         self.assertEqual(logprobs.text_offset, sorted(logprobs.text_offset))
 
 
+class Tokens(Suite):
+    """Tokens by number: what a client may forbid, want, or ask for."""
+
+    def post(self, path, **body):
+        request = urllib.request.Request(
+            BASE_URL.removesuffix("/v1") + path, json.dumps({"model": MODEL, **body}).encode(),
+            {"Content-Type": "application/json", "Authorization": f"Bearer {API_KEY or 'none'}"})
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
+            return json.load(response)
+
+    def test_tokenize_and_back(self):
+        text = "Once upon a time, Größe 世界 👋"
+        encoded = self.post("/tokenize", prompt=text, add_special_tokens=False,
+                            return_token_strs=True)
+        self.assertEqual(encoded["count"], len(encoded["tokens"]))
+        self.assertEqual(len(encoded["token_strs"]), encoded["count"])
+        self.assertEqual(encoded["max_model_len"],
+                         self.client.models.retrieve(MODEL).max_model_len)
+        self.assertEqual(self.post("/detokenize", tokens=encoded["tokens"])["prompt"], text)
+
+    def test_tokenize_agrees_with_generations(self):
+        chat = self.post("/tokenize", messages=QUESTION)
+        answer = self.chat(max_tokens=1, extra_body={"return_token_ids": True})
+        self.assertEqual(answer.prompt_token_ids, chat["tokens"])
+        self.assertEqual(answer.usage.prompt_tokens, chat["count"])
+        prompt = self.post("/tokenize", prompt="Once upon")
+        completion = self.complete(max_tokens=1, extra_body={"return_token_ids": True})
+        self.assertEqual(completion.choices[0].prompt_token_ids, prompt["tokens"])
+
+    def test_token_ids(self):
+        extra = {"return_token_ids": True, "ignore_eos": True}
+        parameters = {"temperature": 0, "max_tokens": 6, "extra_body": extra}
+        whole = self.chat(**parameters)
+        ids = whole.choices[0].token_ids
+        self.assertEqual(len(ids), 6)
+        chunks = list(self.chat(stream=True, **parameters))
+        streamed = [id for chunk in chunks for id in getattr(chunk.choices[0], "token_ids", [])]
+        self.assertEqual(streamed, ids)
+        self.assertEqual(chunks[0].prompt_token_ids, whole.prompt_token_ids)
+
+    def test_bias_decides(self):
+        for parameters in ({"temperature": 0}, {"temperature": 1, "seed": 3}):
+            answer = self.complete(max_tokens=4, logit_bias={"65": 100}, **parameters,
+                                   extra_body={"return_token_ids": True, "ignore_eos": True})
+            self.assertEqual(answer.choices[0].token_ids, [65] * 4)
+        best = self.complete(max_tokens=1, temperature=0,
+                             extra_body={"return_token_ids": True, "ignore_eos": True})
+        id = best.choices[0].token_ids[0]
+        other = self.complete(max_tokens=1, temperature=0, logit_bias={str(id): -100},
+                              extra_body={"return_token_ids": True, "ignore_eos": True})
+        self.assertNotEqual(other.choices[0].token_ids[0], id)
+
+    def test_allowed_tokens(self):
+        allowed = [65, 66, 67]
+        answer = self.complete(max_tokens=24, temperature=1, seed=1, extra_body={
+            "return_token_ids": True, "ignore_eos": True, "allowed_token_ids": allowed})
+        self.assertLessEqual(set(answer.choices[0].token_ids), set(allowed))
+        self.assertGreater(len(set(answer.choices[0].token_ids)), 1)
+
+    def test_min_tokens(self):
+        # Every token but one ends the answer, and that one is never chosen by itself.
+        extra = {"return_token_ids": True, "allowed_token_ids": [65, 66], "stop_token_ids": [66]}
+        parameters = {"max_tokens": 16, "temperature": 0, "logit_bias": {"66": 100}}
+        for least in (0, 1, 2, 7, 16):
+            answer = self.complete(**parameters, extra_body={**extra, "min_tokens": least})
+            choice = answer.choices[0]
+            self.assertEqual(choice.token_ids, [65] * least)
+            self.assertEqual(choice.finish_reason, "length" if least == 16 else "stop")
+            chunks = list(self.complete(**parameters, stream=True,
+                                        extra_body={**extra, "min_tokens": least}))
+            self.assertEqual("".join(chunk.choices[0].text for chunk in chunks), choice.text)
+
+
+TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}},
+                   "required": ["city"]}}}]
+
+
+class Tools(Suite):
+    def test_accepted_or_refused_by_name(self):
+        try:
+            answer = self.chat(tools=TOOLS, max_tokens=16)
+        except openai.BadRequestError as error:
+            self.assertEqual(error.param, "tools")
+            self.skipTest("the model's template takes no tools")
+        self.assertIn(answer.choices[0].finish_reason, {"stop", "length", "tool_calls"})
+        for call in answer.choices[0].message.tool_calls or []:
+            json.loads(call.function.arguments)
+
+    def test_none_leaves_them_out(self):
+        parameters = {"temperature": 0, "max_tokens": 8}
+        self.assertEqual(self.chat(tools=TOOLS, tool_choice="none", **parameters).usage.prompt_tokens,
+                         self.chat(**parameters).usage.prompt_tokens)
+
+    def test_forced_calls_are_refused(self):
+        named = {"type": "function", "function": {"name": "get_weather"}}
+        for choice in ("required", named):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.chat(tools=TOOLS, tool_choice=choice)
+            self.assertEqual(caught.exception.param, "tool_choice")
+            self.assertEqual(caught.exception.code, "unsupported")
+
+    def test_answers_of_tools(self):
+        messages = QUESTION + [
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "call_1", "type": "function",
+                 "function": {"name": "get_weather", "arguments": '{"city": "Bonn"}'}}]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}]
+        try:
+            self.assertGreater(self.chat(messages=messages).usage.prompt_tokens, 0)
+        except openai.BadRequestError as error:
+            self.assertEqual(error.param, "messages")
+            self.skipTest("the model's template takes no answers of tools")
+
+
 class Errors(Suite):
     def test_unknown_model(self):
         for model in ("nobody", "/etc/passwd", "../" + MODEL):
@@ -196,8 +313,8 @@ class Errors(Suite):
 
     def test_bad_fields_are_named(self):
         bad = {"temperature": 9, "top_p": 0, "max_tokens": 0, "n": 0, "stop": [""],
-               "response_format": {"type": "json_object"}, "logit_bias": {"5": 3},
-               "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
+               "response_format": {"type": "json_object"}, "logit_bias": {"5": 101},
+               "tools": "f", "tool_choice": "required"}
         for name, value in bad.items():
             with self.assertRaises(openai.BadRequestError) as caught:
                 self.chat(**{name: value})

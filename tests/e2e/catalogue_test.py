@@ -111,7 +111,8 @@ class Catalogue(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0].split(),
-                         ["model", "state", "host", "device", "running", "waiting"])
+                         ["model", "state", "host", "device", "running", "waiting",
+                          "streamed/token"])
         self.assertEqual([line.split()[:2] for line in lines[1:]],
                          [[model, "ready"] for model in MODELS])
 

@@ -116,7 +116,7 @@ class Catalogue(unittest.TestCase):
             ({"model": "llama", "prompt": "x", "temperature": -1}, 400, "temperature"),
             ({"model": "llama", "prompt": [1] * 100000}, 400, None),
             ({"model": "llama", "prompt": [999999]}, 400, None),
-            ({"model": "llama", "prompt": "x", "logit_bias": {"5": 1}}, 400, "logit_bias"),
+            ({"model": "llama", "prompt": "x", "logit_bias": {"5": 101}}, 400, "logit_bias"),
         ]
         for body, expected, parameter in cases:
             status, answer = self.server.request("/v1/completions", body)
@@ -193,6 +193,20 @@ class Lifecycle(unittest.TestCase):
             # Without max_tokens all of the context is asked for.
             chat = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
             self.assertEqual(server.request("/v1/chat/completions", chat)[0], 200)
+
+    def test_tokens_without_waking_the_model(self):
+        with RunningServer(self.model, "--load-on-demand", *TINY_MEMORY) as server:
+            status, encoded = server.request("/tokenize", {"model": "m", "prompt": PROMPT})
+            self.assertEqual(status, 200)
+            status, decoded = server.request(
+                "/detokenize", {"model": "m", "tokens": encoded["tokens"]})
+            self.assertEqual(status, 200)
+            self.assertTrue(decoded["prompt"].endswith(PROMPT), decoded)  # behind a BOS
+            self.assertEqual(server.request("/ping")[0], 200)
+            _, models = server.request("/v1/models")
+            self.assertEqual(models["data"][0]["status"], "unloaded")
+            answer = server.complete("m", PROMPT, max_tokens=1, return_token_ids=True)
+            self.assertEqual(answer["choices"][0]["prompt_token_ids"], encoded["tokens"])
 
     def test_taken_port(self):
         with socket.socket() as taken:

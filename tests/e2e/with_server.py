@@ -14,11 +14,33 @@ from running_server import TINY_MEMORY, RunningServer, make_model
 
 API_KEY = "test-key"
 
+# As the tiny model's own, and it shows tools and calls as models of the Qwen family are shown them.
+CHAT_TEMPLATE = """
+{%- if tools %}
+    {{- '<|im_start|>system\\n<tools>' + (tools | tojson) + '</tools> Answer <tool_call>{...}' }}
+    {{- '</tool_call> to call one.<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content }}
+    {%- for call in message.tool_calls or [] %}
+        {{- '<tool_call>{"name": "' + call.function.name + '", "arguments": ' }}
+        {{- (call.function.arguments | tojson) + '}</tool_call>' }}
+    {%- endfor %}
+    {{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+"""
+
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(Path(folder) / "tiny")
-        with RunningServer(model, "--api-key", API_KEY, "--max-queue", "64", *TINY_MEMORY) as server:
+        template = Path(folder) / "tools.jinja"
+        template.write_text(CHAT_TEMPLATE)
+        with RunningServer(model, "--api-key", API_KEY, "--max-queue", "64", "--chat-template",
+                           template, *TINY_MEMORY) as server:
             environment = {**os.environ, "CAUSEWAY_BASE_URL": server.url + "/v1",
                            "CAUSEWAY_MODEL": "tiny", "CAUSEWAY_API_KEY": API_KEY}
             return subprocess.run(sys.argv[1:], env=environment, check=False).returncode

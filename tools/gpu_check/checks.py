@@ -205,6 +205,15 @@ class Checks:
                           ["bench", "switch", "--model-config", file, "--json", "{json}"], 120,
                           parsers.figure_rows("bench switch"), files=("json",), missing=missing)
 
+    def stream_figures(self):
+        """Half of a model of Llama-3.1-8B's shape streamed, beside another that is cached."""
+        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
+        missing = "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+        return self.bench("bench stream", "causeway",
+                          ["bench", "stream", "--model-config", file, "--model-config", file,
+                           "--resident", "0.5", "--rounds", "3", "--json", "{json}"], 120,
+                          parsers.figure_rows("bench stream"), files=("json",), missing=missing)
+
     def load_figures(self):
         """A server's start and loads beside a model that decodes; files of Llama-3.1-8B's shape."""
         file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
@@ -256,7 +265,7 @@ class Checks:
                           ["bench", "gemm", "--home", "peer", "--json", "{json}"], 60,
                           parsers.home_rows("bench gemm peer"), files=("json",),
                           missing="" if gpus > 1 else "it needs a second GPU")
-        return [llama, self.engine_figures(), self.switch_figures(),
+        return [llama, self.engine_figures(), self.switch_figures(), self.stream_figures(),
                 self.model_figures("Qwen3-30B-A3B", MOE_BARS, ["--prefill", "2048"]),
                 self.bench("bench gemm", "gemm_gpu_bench", ["--what", "read,weights,peak,chain"], 60,
                            parsers.gemm_rows("bench gemm")),

@@ -14,6 +14,9 @@ constexpr Bytes kLinkBytes = gib(1);
 
 Result<double> measure_link_rate(LocalSlice& local, const weights::PinnedModel& home,
                                  std::int64_t rounds) {
+  // The way from a peer was measured when it was opened.
+  const slice::SliceLinks* const links = local.slice().links();
+  if (links != nullptr && links->from_peer) return links->claim->rate();
   device::Device& device = local.slice().device();
   device::Arena& arena = device.arena();
   const Bytes whole = std::min(kLinkBytes, home.bytes());

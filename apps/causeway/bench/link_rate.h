@@ -7,7 +7,8 @@
 
 namespace causeway::bench {
 
-// Bytes per second, the median of `rounds`. Nothing else may run.
+// Bytes per second, the median of `rounds`; from a peer's memory as the slice has measured it.
+// Nothing else may run.
 Result<double> measure_link_rate(LocalSlice& local, const weights::PinnedModel& home,
                                  std::int64_t rounds);
 

@@ -115,11 +115,13 @@ Status Stage::decode(std::int64_t batch, std::vector<Figure>& rows) {
   say(fmt::format("decode of {}", batch));
   Samples medians, crossed;
   for (std::int64_t round = 0; round < settings_.rounds; ++round) {
-    const Bytes before = local_.slice().link_bytes();
+    slice::Slice& slice = local_.slice();
+    const Bytes before = slice.link_bytes();
+    const std::int64_t steps = slice.engine().observe().steps;
     CAUSEWAY_ASSIGN(const Samples gaps, gaps_of(batch));
     medians.add(gaps.median());
-    crossed.add(gigabytes(local_.slice().link_bytes() - before) /
-                static_cast<double>(settings_.output));
+    crossed.add(gigabytes(slice.link_bytes() - before) /
+                static_cast<double>(slice.engine().observe().steps - steps));
   }
   rows.push_back(figure_of(fmt::format("decode, batch {}", batch), medians, limit(kDecodeWanted)));
   rows.push_back(figure_of(fmt::format("link bytes of a step, batch {}", batch), crossed,

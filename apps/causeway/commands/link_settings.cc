@@ -1,5 +1,6 @@
 #include "commands/link_settings.h"
 
+#include <string_view>
 #include <utility>
 
 namespace causeway::app {
@@ -12,6 +13,15 @@ Result<slice::MeasuredLinks> kept_links(const std::string& folder) {
   CAUSEWAY_ASSIGN(links.map, transfer::load_link_map(folder, transfer::machine_identity(machine)));
   for (const topology::Gpu& gpu : machine.gpus) links.gpus.push_back(gpu.pci_id);
   return links;
+}
+
+constexpr std::string_view kGpu = "gpu:";
+
+std::string check_home(const std::string& home) {
+  const bool numbered = home.starts_with(kGpu) && home.size() > kGpu.size() &&
+                        home.size() <= kGpu.size() + 2 &&
+                        home.find_first_not_of("0123456789", kGpu.size()) == std::string::npos;
+  return home == "host" || numbered ? "" : "\"" + home + "\" is neither host nor gpu:N";
 }
 
 }  // namespace
@@ -28,12 +38,24 @@ void LinkSettings::declare(CLI::App& command, const std::string& group) {
   command.add_option("--link-map-dir", folder_, "where the link map is kept")
       ->group(group)
       ->capture_default_str();
+  command
+      .add_option("--home", home_,
+                  "where cached and streamed weights come from: host; or gpu:N, another GPU's "
+                  "memory, which then holds a copy of every model that is ready (NVLink)")
+      ->check(CLI::Validator(check_home, "host|gpu:N"))
+      ->group(group)
+      ->capture_default_str();
+}
+
+int LinkSettings::home_gpu() const {
+  return home_.starts_with(kGpu) ? std::stoi(home_.substr(kGpu.size())) : -1;
 }
 
 slice::LinkOptions LinkSettings::options() const {
   slice::LinkOptions options;
   if (choice_ == "own") options.choice = slice::LinkChoice::kOwn;
   if (choice_ == "all") options.choice = slice::LinkChoice::kAll;
+  options.home_gpu = home_gpu();
   options.measured = [folder = folder_] { return kept_links(folder); };
   return options;
 }

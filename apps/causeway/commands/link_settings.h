@@ -1,4 +1,4 @@
-// The options of commands that open slices on GPUs: which links bring weights.
+// The options of commands that open slices on GPUs: where weights come from, and over which links.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,11 +11,15 @@ namespace causeway::app {
 
 class LinkSettings {
  public:
-  // --links and --link-map-dir. The settings outlive the command.
+  // --links, --link-map-dir and --home. The settings outlive the command.
   void declare(CLI::App& command, const std::string& group);
   slice::LinkOptions options() const;
+  bool from_peer() const { return home_gpu() >= 0; }
 
  private:
+  int home_gpu() const;  // negative: host memory
+
+  std::string home_ = "host";
   std::string choice_ = "map";
   std::string folder_ = default_cache_folder();
 };

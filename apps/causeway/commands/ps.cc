@@ -12,6 +12,7 @@ namespace {
 struct Row {
   std::string model, state;
   std::int64_t host_bytes = 0, device_bytes = 0, running = 0, waiting = 0;
+  std::int64_t streamed_bytes = 0, predicted_tpot_us = 0;  // 0: nothing is streamed, or known
 };
 
 // A field of an answer from outside: 0 when it is not there, or no number.
@@ -36,6 +37,8 @@ Result<std::vector<Row>> read_rows(const std::string& body) {
     Row row{.model = text(model, "id", "?"), .state = text(model, "status", "?")};
     row.running = number(model, "requests_running");
     row.waiting = number(model, "requests_waiting");
+    row.streamed_bytes = number(model, "streamed_bytes_per_step");
+    row.predicted_tpot_us = number(model, "predicted_tpot_us");
     const auto bytes = model.find("resident_bytes");
     if (bytes != model.end() && bytes->is_object()) {
       row.host_bytes = number(*bytes, "host");
@@ -53,14 +56,23 @@ std::string human(std::int64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
+// What a streamed model's token costs.
+std::string streaming(const Row& row) {
+  if (row.streamed_bytes == 0) return "";
+  const std::string bytes = human(row.streamed_bytes);
+  if (row.predicted_tpot_us == 0) return bytes;
+  return fmt::format("{}, {:.1f} ms", bytes, static_cast<double>(row.predicted_tpot_us) * 1e-3);
+}
+
 void print_table(const std::vector<Row>& rows) {
   std::size_t width = std::string_view("model").size();
   for (const Row& row : rows) width = std::max(width, row.model.size());
-  fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}\n", "model", width, "state", "host", "device",
-             "running", "waiting");
+  fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}  {}\n", "model", width, "state", "host",
+             "device", "running", "waiting", "streamed/token");
   for (const Row& row : rows) {
-    fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}\n", row.model, width, row.state,
-               human(row.host_bytes), human(row.device_bytes), row.running, row.waiting);
+    fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}  {}\n", row.model, width, row.state,
+               human(row.host_bytes), human(row.device_bytes), row.running, row.waiting,
+               streaming(row));
   }
 }
 

@@ -52,6 +52,7 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
 
 struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
+  std::string tool_call_parser = "auto";
   std::vector<std::string> pins, max_resident;
   std::int64_t max_model_len = 0;
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
@@ -152,6 +153,11 @@ class Serve final : public Command {
                    "Jinja file that replaces the models' own")
         ->check(CLI::ExistingFile)
         ->group("Models");
+    app.add_option("--tool-call-parser", set_.tool_call_parser,
+                   "how the models write calls of tools; auto: as their chat templates show them")
+        ->check(CLI::IsMember({"auto", "hermes", "llama3_json", "mistral", "none"}))
+        ->capture_default_str()
+        ->group("Models");
     app.add_option("--pin", set_.pins,
                    "a model that is never unloaded, nor evicted from the device once it is there; "
                    "may be repeated")
@@ -204,6 +210,9 @@ class Serve final : public Command {
 
   Result<std::unique_ptr<slice::Machine>> open_machine(slice::ModelHome& home) const {
     if (set_.device == "cuda") return slice::Machine::open_gpus(links_.options(), home, clock_);
+    if (links_.from_peer()) {
+      return invalid_argument("--home names a GPU, and models run on the CPU: add --device cuda");
+    }
     return slice::Machine::open_host({}, {}, home, clock_);
   }
 
@@ -377,8 +386,10 @@ class Serve final : public Command {
     if (set_.model.empty() == set_.models_dir.empty()) {
       return invalid_argument("give either a model's folder or --models-dir; see 'serve --help'");
     }
-    const fleet::EntryOptions entry_options{.max_model_len = Tokens(set_.max_model_len),
-                                            .chat_template = set_.chat_template};
+    const fleet::EntryOptions entry_options{
+        .max_model_len = Tokens(set_.max_model_len),
+        .chat_template = set_.chat_template,
+        .tool_calls = text::tool_call_format_named(set_.tool_call_parser)};
     std::vector<fleet::ModelSource> sources;
     if (!set_.model.empty()) {
       CAUSEWAY_ASSIGN(auto source, fleet::single_model(set_.model, set_.served_model_name));

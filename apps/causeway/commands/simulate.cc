@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "commands/command.h"
@@ -26,6 +27,7 @@ class Simulate final : public Command {
     CAUSEWAY_ASSIGN(simulation_.profile, find_hardware());
     simulation_.frame = Bytes(static_cast<std::int64_t>(frame_bytes_));
     simulation_.kv_memory = Bytes(static_cast<std::int64_t>(kv_bytes_));
+    simulation_.ring = Bytes(static_cast<std::int64_t>(ring_bytes_));
     simulation_.seed = seed_;
     CAUSEWAY_ASSIGN(simulation_.schedule.policy, schedule::parse_policy(policy_));
     CAUSEWAY_ASSIGN(simulation_.models, read_models());
@@ -44,6 +46,13 @@ class Simulate final : public Command {
         ->capture_default_str();
     app.add_option("--model-config", configs_,
                    "config.json of a model (or its folder); may be repeated");
+    app.add_option("--max-resident-bytes", resident_,
+                   "device memory for a model's weights; one that has more is streamed: a size for "
+                   "all, or one for each --model-config, 0 for what there is")
+        ->transform(CLI::AsSizeValue(false));
+    app.add_option("--weights-ring-bytes", ring_bytes_,
+                   "device memory through which a streamed model's other weights pass, of that")
+        ->transform(CLI::AsSizeValue(false));
     app.add_option("--kv-cache-memory-bytes", kv_bytes_, "device memory for KV")
         ->transform(CLI::AsSizeValue(false))
         ->capture_default_str();
@@ -76,6 +85,10 @@ class Simulate final : public Command {
     app.add_option("--speed", speed_, "a trace's arrivals come this much faster")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    app.add_option("--at-once", at_once_,
+                   "instead: so many requests at once, for each --model-config, all of the lengths "
+                   "that --input-len and --output-len give, one for all or one for each")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--input-len", input_, "mean prompt tokens without a trace")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
@@ -101,6 +114,7 @@ class Simulate final : public Command {
     if (configs_.empty()) {
       return invalid_argument("--model-config is required: a config.json, or a model's folder");
     }
+    CAUSEWAY_TRY(check_each("--max-resident-bytes", resident_.size()));
     std::vector<simulate::ModelShape> models;
     for (const std::filesystem::path path : configs_) {
       const bool folder = std::filesystem::is_directory(path);
@@ -110,20 +124,47 @@ class Simulate final : public Command {
       if (!config.ok()) return config.error().with_context(path.string());
       const std::string name = folder ? path.filename().string() : path.stem().string();
       CAUSEWAY_ASSIGN(auto shape, simulate::shape_of(name, *config, simulation_.frame));
+      if (!resident_.empty()) {
+        shape.max_resident = Bytes(static_cast<std::int64_t>(of_model(resident_, models.size())));
+      }
       models.push_back(std::move(shape));
     }
     return models;
   }
 
+  // Values of an option that is given once for all models, or for each.
+  Status check_each(const std::string& option, std::size_t values) const {
+    if (values <= 1 || values == configs_.size()) return {};
+    return invalid_argument(option + ": give one value, or one for each --model-config");
+  }
+  template <typename Value>
+  static Value of_model(const std::vector<Value>& values, std::size_t model) {
+    return values[std::min(model, values.size() - 1)];
+  }
+
+  Result<simulate::Workload> fixed_workload(request::Slo slo) const {
+    CAUSEWAY_TRY(check_each("--at-once", at_once_.size()));
+    CAUSEWAY_TRY(check_each("--input-len", input_.size()));
+    CAUSEWAY_TRY(check_each("--output-len", output_.size()));
+    std::vector<simulate::FixedRequests> models;
+    for (std::size_t i = 0; i < configs_.size(); ++i) {
+      models.push_back({.count = of_model(at_once_, i),
+                        .prompt = Tokens(of_model(input_, i)),
+                        .output = Tokens(of_model(output_, i))});
+    }
+    return simulate::fixed_workload(models, slo);
+  }
+
   Result<simulate::Workload> make_workload() const {
     const request::Slo slo{.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3),
                            .tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3)};
+    if (!at_once_.empty()) return fixed_workload(slo);
     if (trace_.empty()) {
       return simulate::poisson_workload({.requests = requests_,
                                          .per_second = rate_,
                                          .models = configs_.size(),
-                                         .prompt_mean = Tokens(input_),
-                                         .output_mean = Tokens(output_),
+                                         .prompt_mean = Tokens(input_.front()),
+                                         .output_mean = Tokens(output_.front()),
                                          .slo = slo,
                                          .seed = seed_});
     }
@@ -131,8 +172,8 @@ class Simulate final : public Command {
     return simulate::trace_workload(trace, {.models = configs_.size(),
                                             .speed = speed_,
                                             .per_second = rate_,
-                                            .prompt_mean = Tokens(input_),
-                                            .output_mean = Tokens(output_),
+                                            .prompt_mean = Tokens(input_.front()),
+                                            .output_mean = Tokens(output_.front()),
                                             .slo = slo,
                                             .seed = seed_});
   }
@@ -141,7 +182,10 @@ class Simulate final : public Command {
   std::vector<std::string> configs_;
   std::uint64_t kv_bytes_ = std::uint64_t{8} << 30;
   std::uint64_t frame_bytes_ = std::uint64_t{4} << 20;
-  std::int64_t requests_ = 1000, input_ = 512, output_ = 128;
+  std::vector<std::uint64_t> resident_;
+  std::uint64_t ring_bytes_ = 0;
+  std::int64_t requests_ = 1000;
+  std::vector<std::int64_t> at_once_, input_ = {512}, output_ = {128};
   double rate_ = 1, speed_ = 1, slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100;
   std::uint64_t seed_ = 1;
   simulate::SimulationOptions simulation_;

@@ -51,6 +51,7 @@ struct RandomRequests {
   bool sampled = true;  // some with seeds; else all greedy
   bool stops = true;    // some with stop tokens, that a random model comes upon
   bool penalised = true;
+  bool edited = false;  // some with biases, allowed tokens and least lengths
   bool narrow = false;  // few candidates a draw: rounding seldom moves one across a boundary
   std::int32_t top_logprobs = -1;  // of all; -1: of some
 };
@@ -76,6 +77,21 @@ inline request::SamplingParams random_sampling(const RandomRequests& wanted, Ran
   return sampling;
 }
 
+inline void add_edits(std::int64_t vocab, Random& random, request::Request& request) {
+  const std::int64_t first = random.below(vocab);
+  if (random.chance(0.5)) {
+    for (std::int64_t i = 0; i < random.between(1, 30); ++i) {
+      const auto bias = static_cast<float>(random.chance(0.3) ? -100 : 6 * random.uniform() - 3);
+      request.logit_bias.push_back({static_cast<TokenId>((first + 7 * i) % vocab), bias});
+    }
+  }
+  const bool restricted = random.chance(0.5);
+  for (std::int64_t i = 0; restricted && i < random.between(20, 200); ++i) {
+    request.allowed_tokens.push_back(static_cast<TokenId>(random.below(vocab)));
+  }
+  if (random.chance(0.5)) request.min_tokens = Tokens(random.between(1, request.max_tokens.count));
+}
+
 inline std::vector<request::Request> random_requests(const RandomRequests& wanted, Random& random) {
   std::vector<request::Request> requests;
   for (std::int64_t id = 0; id < wanted.count; ++id) {
@@ -91,6 +107,7 @@ inline std::vector<request::Request> random_requests(const RandomRequests& wante
     for (int i = 0; wanted.stops && i < 40; ++i) {
       request.stop_tokens.push_back(static_cast<TokenId>(random.below(wanted.vocab)));
     }
+    if (wanted.edited && random.chance(0.5)) add_edits(wanted.vocab, random, request);
     requests.push_back(std::move(request));
   }
   return requests;

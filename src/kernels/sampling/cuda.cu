@@ -42,6 +42,11 @@ struct Args {
   bool penalties;
 };
 
+struct EditArgs {
+  const RowEditsCuda* row;
+  const TokenEditCuda* edit;
+};
+
 // Keys order as floats do, with NaN below all and both zeros equal.
 __device__ uint32_t key_of(float x) {
   if (isnan(x)) return 0;
@@ -309,6 +314,49 @@ struct Row {
   }
 
   // ---- stages ----------------------------------------------------------------------------------
+  // The place of a token in this CTA's slice, or -1.
+  __device__ int place_of(TokenId token) const {
+    const int at = token - first;
+    return at >= 0 && at < count ? at : -1;
+  }
+
+  // Allowed tokens may be listed twice: both threads keep and put back the same.
+  __device__ void keep_only(const TokenEditCuda* list, int tokens) {
+    constexpr int kEach = kAllowedMax / kThreads;
+    int place[kEach];
+    float kept[kEach];
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int i = thread() + k * kThreads;
+      place[k] = i < tokens ? place_of(list[i].token) : -1;
+      kept[k] = place[k] >= 0 ? values[place[k]] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = thread(); i < count; i += kThreads) values[i] = -INFINITY;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      if (place[k] >= 0) values[place[k]] = kept[k];
+    }
+    __syncthreads();
+  }
+
+  __device__ void edit(const RowEditsCuda& edits, const TokenEditCuda* list) {
+    if (edits.allowed > 0) keep_only(list, edits.allowed);
+    list += edits.allowed;
+    for (int i = thread(); i < edits.biased; i += kThreads) {
+      const int at = place_of(list[i].token);
+      if (at >= 0) values[at] = __fadd_rn(values[at], list[i].bias);
+    }
+    __syncthreads();
+    list += edits.biased;
+    for (int i = thread(); i < edits.banned; i += kThreads) {
+      const int at = place_of(list[i].token);
+      if (at >= 0) values[at] = -INFINITY;
+    }
+    __syncthreads();
+  }
+
   __device__ void penalise(int* counts) {
     constexpr int kSeen = 1 << 30;
     for (int i = thread(); i < count; i += kThreads) counts[i] = 0;
@@ -438,8 +486,9 @@ struct Row {
   }
 };
 
-// Grid: rows × kCluster. Shared memory: Shared, the slice's logits, with penalties its counts.
-__global__ void __launch_bounds__(kThreads, 2) sample_kernel(const Args a) {
+// One CTA's part of a row. Shared memory: Shared, the slice's logits, with penalties its counts.
+template <bool kEdits>
+__device__ __forceinline__ void sample_row(const Args& a, const EditArgs& with) {
   extern __shared__ __align__(16) char memory[];
   wait_for_predecessor();
   const int64_t index = blockIdx.x / kCluster;
@@ -460,10 +509,17 @@ __global__ void __launch_bounds__(kThreads, 2) sample_kernel(const Args a) {
   for (int i = r.thread(); i < r.count; i += kThreads) values[i] = __ldcs(logits + first + i);
   __syncthreads();
 
-  // ---- raw, penalised, drawn -------------------------------------------------------------------
+  // ---- raw, edited, penalised, drawn -----------------------------------------------------------
   u64 best = r.best();
   double normaliser = 0;
   if (row.top_logprobs >= 0) normaliser = r.normalise(static_cast<uint32_t>(best >> 32), index);
+  if constexpr (kEdits) {
+    const RowEditsCuda edits = with.row[index];
+    if (edits.allowed + edits.biased + edits.banned > 0) {
+      r.edit(edits, with.edit + edits.begin);
+      best = r.best();
+    }
+  }
   const bool penalised =
       row.presence_penalty != 0 || row.frequency_penalty != 0 || row.repetition_penalty != 1.0f;
   if (a.penalties && penalised) {
@@ -480,6 +536,15 @@ __global__ void __launch_bounds__(kThreads, 2) sample_kernel(const Args a) {
     }
   }
   cluster.sync();  // nobody leaves while another still reads its shared memory
+}
+
+// Grid: rows × kCluster.
+__global__ void __launch_bounds__(kThreads, 2) sample_kernel(const Args a) {
+  sample_row<false>(a, {});
+}
+__global__ void __launch_bounds__(kThreads, 2)
+    edited_sample_kernel(const Args a, const EditArgs with) {
+  sample_row<true>(a, with);
 }
 
 // Grid: rows × kCluster; the largest logit of each row only.
@@ -556,7 +621,9 @@ Status run(const ParamsCuda& p, CudaStream stream) {
   if (p.all_greedy) return launch("greedy sampling", stream, shape, greedy_kernel, a);
   shape.shared_bytes = shared_bytes(a.slice, a.penalties);
   shape.shared_bytes_max = kSharedMax;
-  return launch("sampling", stream, shape, sample_kernel, a);
+  if (p.row_edits == nullptr) return launch("sampling", stream, shape, sample_kernel, a);
+  return launch("edited sampling", stream, shape, edited_sample_kernel, a,
+                EditArgs{p.row_edits, p.edit});
 }
 
 }  // namespace causeway::kernels::sampling

@@ -29,6 +29,33 @@ TokenId argmax(std::span<const float> logits) {
   return static_cast<TokenId>(best);
 }
 
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+bool has(std::span<const float> logits, TokenId token) {
+  return token >= 0 && static_cast<std::size_t>(token) < logits.size();
+}
+
+void keep_only(std::span<float> logits, std::span<const TokenId> tokens) {
+  std::vector<Candidate> kept;
+  for (const TokenId token : tokens) {
+    if (has(logits, token)) kept.push_back({token, logits[static_cast<std::size_t>(token)]});
+  }
+  std::fill(logits.begin(), logits.end(), kMinusInfinity);
+  for (const Candidate& one : kept) logits[static_cast<std::size_t>(one.token)] = one.logit;
+}
+
+bool edited(const Params& p) { return !p.allowed.empty() || !p.bias.empty() || !p.banned.empty(); }
+
+void edit(std::span<float> logits, const Params& p) {
+  if (!p.allowed.empty()) keep_only(logits, p.allowed);
+  for (const TokenBias& one : p.bias) {
+    if (has(logits, one.token)) logits[static_cast<std::size_t>(one.token)] += one.bias;
+  }
+  for (const TokenId token : p.banned) {
+    if (has(logits, token)) logits[static_cast<std::size_t>(token)] = kMinusInfinity;
+  }
+}
+
 void penalise(std::span<float> logits, const Params& p) {
   struct Count {
     std::int64_t output = 0;
@@ -37,7 +64,7 @@ void penalise(std::span<float> logits, const Params& p) {
   const auto prompt = static_cast<std::size_t>(std::max<std::int64_t>(0, p.prompt_tokens));
   for (std::size_t i = 0; i < p.history.size(); ++i) {
     const TokenId token = p.history[i];
-    if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) continue;
+    if (!has(logits, token)) continue;
     Count& count = counts[token];
     if (i >= prompt) ++count.output;
   }
@@ -74,7 +101,7 @@ class Draw {
     const TokenId best = argmax(logits);
     largest_ = logits[static_cast<std::size_t>(best)];
     for (std::size_t i = 0; i < logits.size(); ++i) {
-      if (logits[i] > -std::numeric_limits<float>::infinity()) {
+      if (logits[i] > kMinusInfinity) {
         candidates_.push_back({static_cast<TokenId>(i), logits[i]});
       }
     }
@@ -207,18 +234,20 @@ Sample sample(std::span<float> logits, const Params& params) {
   CAUSEWAY_CHECK(!logits.empty(), "sampling from no logits");
   Sample result;
   double normaliser = 0;
-  std::vector<float> raw_of_penalised;
+  const bool changes = edited(params) || penalised(params);
+  std::vector<float> raw_of_changed;
   std::vector<Candidate> top;
   if (params.top_logprobs >= 0) {
     normaliser = log_sum_exp(logits, logits[static_cast<std::size_t>(argmax(logits))]);
     top = best_of(logits, params.top_logprobs);
-    if (penalised(params)) raw_of_penalised.assign(logits.begin(), logits.end());
+    if (changes) raw_of_changed.assign(logits.begin(), logits.end());
   }
+  edit(logits, params);
   if (penalised(params)) penalise(logits, params);
   result.token = choose(logits, params);
   if (params.top_logprobs < 0) return result;
   const auto chosen = static_cast<std::size_t>(result.token);
-  const float raw = raw_of_penalised.empty() ? logits[chosen] : raw_of_penalised[chosen];
+  const float raw = raw_of_changed.empty() ? logits[chosen] : raw_of_changed[chosen];
   result.logprob = static_cast<float>(static_cast<double>(raw) - normaliser);
   for (const Candidate& c : top) {
     const double logprob = static_cast<double>(c.logit) - normaliser;

@@ -1,9 +1,10 @@
 // Choosing the next token from a row of logits, reproducibly: the draw depends on the seed and the
 // position only, never on the batch or the thread.
 //
-// Order, as in the field's engines: penalties, temperature, then top-k, top-p and min-p on the
-// softmax, then one draw by the inverse of the cumulative distribution. Log-probabilities are those
-// of the softmax of the raw logits (before penalties and temperature), as OpenAI reports them.
+// Order, as in the field's engines: edits of single tokens (all but the allowed ones, biases,
+// banned ones), penalties, temperature, then top-k, top-p and min-p on the softmax, then one draw
+// by the inverse of the cumulative distribution. Log-probabilities are those of the softmax of the
+// raw logits (before edits, penalties and temperature), as OpenAI reports them.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +16,28 @@
 
 namespace causeway::kernels::sampling {
 
+struct TokenBias {
+  TokenId token = 0;
+  float bias = 0.0f;
+};
+
 struct Params {
-  float temperature = 1.0f;         // 0: greedy, the lowest id among equals
+  float temperature = 1.0f;  // 0: greedy, the lowest id among equals
   float top_p = 1.0f;
-  std::int32_t top_k = 0;           // 0: all
+  std::int32_t top_k = 0;  // 0: all
   float min_p = 0.0f;
   float presence_penalty = 0.0f;    // on tokens after the prompt
   float frequency_penalty = 0.0f;   // on tokens after the prompt
   float repetition_penalty = 1.0f;  // on prompt and output
   std::uint64_t seed = 0;
-  std::int64_t position = 0;        // of the token to be chosen, counted from the prompt's start
-  std::int32_t top_logprobs = -1;   // -1: none wanted
+  std::int64_t position = 0;           // of the token to be chosen, counted from the prompt's start
+  std::int32_t top_logprobs = -1;      // -1: none wanted
   std::span<const TokenId> history{};  // prompt and output so far; empty when no penalty is set
-  std::int64_t prompt_tokens = 0;    // of history
+  std::int64_t prompt_tokens = 0;      // of history
+  // Edits, in this order; tokens outside the vocabulary are ignored.
+  std::span<const TokenId> allowed{};  // the others become -infinity; empty: none does
+  std::span<const TokenBias> bias{};   // added; each token once
+  std::span<const TokenId> banned{};   // become -infinity
 };
 
 struct Sample {
@@ -36,7 +46,8 @@ struct Sample {
   std::vector<std::pair<TokenId, float>> top;  // descending; ties by lower id
 };
 
-// logits: [vocab], f32; penalties are applied in place. NaN logits are never chosen unless all are.
+// logits: [vocab], f32; edits and penalties are applied in place. NaN logits are never chosen
+// unless all are.
 Sample sample(std::span<float> logits, const Params& params);
 
 }  // namespace causeway::kernels::sampling

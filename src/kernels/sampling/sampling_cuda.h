@@ -32,6 +32,21 @@ struct RowCuda {
   std::int32_t unused = 0;
 };
 
+// sampling.h's edits of one row, in device memory: where they lie in ParamsCuda::edit, one behind
+// the other.
+struct RowEditsCuda {
+  std::int64_t begin = 0;
+  std::int32_t allowed = 0;  // at most kAllowedMax
+  std::int32_t biased = 0;
+  std::int32_t banned = 0;
+  std::int32_t unused = 0;
+};
+struct TokenEditCuda {
+  TokenId token = 0;
+  float bias = 0.0f;  // of the biased ones
+};
+
+constexpr std::int32_t kAllowedMax = 1024;
 constexpr std::int32_t kTopLogprobsMax = 64;
 constexpr std::int64_t kVocabMax = 192 << 10;  // what fits a cluster's shared memory
 
@@ -48,8 +63,11 @@ struct ParamsCuda {
                                  // is a number; or null
   float* top_logprob = nullptr;  // likewise
   std::int64_t top_stride = 0;   // ≥ the largest top_logprobs
+  // Both or neither; without them a batch runs kernels that know no edits.
+  const RowEditsCuda* row_edits = nullptr;  // [rows]
+  const TokenEditCuda* edit = nullptr;      // of all rows
   // What the rows ask for at most: a batch of greedy rows takes one pass. Part of a captured graph.
-  bool all_greedy = false;  // temperature 0, no penalties, no log-probabilities
+  bool all_greedy = false;  // temperature 0, no edits, no penalties, no log-probabilities
   bool penalties = true;
 };
 

@@ -126,6 +126,50 @@ TEST(SamplingTest, PenaltiesApplyToTheirTokens) {
   EXPECT_EQ(logits, (std::vector<float>{1, -4, 1 - 0.5f - 2 * 0.25f, 2}));
 }
 
+TEST(SamplingTest, EditsComeInTheirOrder) {
+  const std::vector<TokenId> allowed = {0, 2, 3, 2, 99, -1}, banned = {3, 3, 1, 77};
+  const std::vector<TokenBias> bias = {{0, 1.5f}, {1, 50}, {3, 9}, {-5, 1}, {5, 1}};
+  std::vector<float> logits = {1, 2, 3, 4, 5};
+  const Sample result =
+      sample(logits, {.temperature = 0, .allowed = allowed, .bias = bias, .banned = banned});
+  EXPECT_EQ(logits, (std::vector<float>{2.5f, -kInfinity, 3, -kInfinity, -kInfinity}));
+  EXPECT_EQ(result.token, 2);
+}
+
+TEST(SamplingTest, BiasIsPlainAdditionBeforePenaltiesAndTemperature) {
+  const std::vector<TokenId> history = {0};
+  const std::vector<TokenBias> bias = {{0, 3}, {1, -100}};
+  std::vector<float> logits = {1, 90, -9};
+  sample(logits, {.temperature = 0,
+                  .repetition_penalty = 2,
+                  .history = history,
+                  .prompt_tokens = 1,
+                  .bias = bias});
+  EXPECT_EQ(logits, (std::vector<float>{2, -10, -9}));
+}
+
+TEST(SamplingTest, WhatIsNotAllowedIsNeverDrawn) {
+  const std::vector<float> logits = {9, 0, 0.5f, 0, kNan};
+  const std::vector<TokenId> allowed = {1, 2, 3}, banned = {3};
+  for (const auto& [token, count] :
+       draw_counts(logits, {.allowed = allowed, .banned = banned}, 400)) {
+    EXPECT_TRUE(token == 1 || token == 2) << token;
+    EXPECT_GT(count, 50);
+  }
+}
+
+TEST(SamplingTest, LogprobsOfEditedLogitsAreOfTheRawOnes) {
+  const std::vector<float> raw = {1, 2, 3};
+  const std::vector<TokenId> banned = {2};
+  std::vector<float> logits = raw;
+  const Sample result = sample(logits, {.temperature = 0, .top_logprobs = 1, .banned = banned});
+  double total = 0;
+  for (const float logit : raw) total += std::exp(double{logit});
+  EXPECT_EQ(result.token, 1);
+  EXPECT_NEAR(result.logprob, 2 - std::log(total), 1e-6);
+  EXPECT_EQ(result.top[0].first, 2);
+}
+
 TEST(SamplingTest, LogprobsAreOfTheRawLogits) {
   const std::vector<float> raw = {1, 2, 3, 2};
   const std::vector<TokenId> history = {2};

@@ -1,6 +1,7 @@
 // Sampling on a GPU against the host's definition: every parameter alone and mixed, vocabularies of
-// the catalogue and awkward ones, ties, infinities and NaN; a row's token must not depend on its
-// batch; draws must follow the distribution.     sampling_gpu_test [--seed S] [--small]
+// the catalogue and awkward ones, ties, infinities and NaN, edits of single tokens; a row's token
+// must not depend on its batch, nor on whether the kernel knows edits; draws must follow the
+// distribution.     sampling_gpu_test [--seed S] [--small]
 #include "base/testing/arguments.h"
 #include "kernels/sampling/sampling.h"
 #include "kernels/sampling/sampling_cuda.h"
@@ -17,6 +18,8 @@ struct Batch {
   std::vector<float> logits;  // [rows][stride]
   std::vector<RowCuda> rows;
   std::vector<TokenId> history;
+  std::vector<RowEditsCuda> row_edits;  // a row each
+  std::vector<TokenEditCuda> edits;
 };
 
 struct Answers {
@@ -24,12 +27,19 @@ struct Answers {
   std::vector<float> logprob, top_logprob;
 };
 
-Answers run_on_gpu(const Batch& b, bool all_greedy = false) {
+struct How {
+  bool all_greedy = false;
+  bool edits = true;  // the kernel that knows them
+};
+
+Answers run_on_gpu(const Batch& b, How how = {}) {
   Device<float> logits(b.logits);
   Device<RowCuda> rows(b.rows);
   Device<TokenId> history(b.history), token(b.rows.size()),
       top_token(b.rows.size() * kTopLogprobsMax);
   Device<float> logprob(b.rows.size()), top_logprob(top_token.size());
+  Device<RowEditsCuda> row_edits(b.row_edits);
+  Device<TokenEditCuda> edits(b.edits);
   must(run({.rows = static_cast<std::int64_t>(b.rows.size()),
             .vocab = b.vocab,
             .logits = logits.get(),
@@ -41,15 +51,33 @@ Answers run_on_gpu(const Batch& b, bool all_greedy = false) {
             .top_token = top_token.get(),
             .top_logprob = top_logprob.get(),
             .top_stride = kTopLogprobsMax,
-            .all_greedy = all_greedy,
+            .row_edits = how.edits ? row_edits.get() : nullptr,
+            .edit = how.edits ? edits.get() : nullptr,
+            .all_greedy = how.all_greedy,
             .penalties = !b.history.empty()},
            nullptr));
   must(cudaDeviceSynchronize(), "sampling");
   return {token.fetch(), top_token.fetch(), logprob.fetch(), top_logprob.fetch()};
 }
 
-Params host_params(const Batch& b, const RowCuda& r) {
+// A row's edits as the host takes them.
+struct HostEdits {
+  std::vector<TokenId> allowed, banned;
+  std::vector<TokenBias> bias;
+
+  HostEdits(const Batch& b, const RowEditsCuda& row) {
+    const TokenEditCuda* at = b.edits.data() + row.begin;
+    for (int i = 0; i < row.allowed; ++i) allowed.push_back((at++)->token);
+    for (int i = 0; i < row.biased; ++i, ++at) bias.push_back({at->token, at->bias});
+    for (int i = 0; i < row.banned; ++i) banned.push_back((at++)->token);
+  }
+};
+
+Params host_params(const Batch& b, const RowCuda& r, const HostEdits& edits) {
   Params p;
+  p.allowed = edits.allowed;
+  p.bias = edits.bias;
+  p.banned = edits.banned;
   p.temperature = r.temperature;
   p.top_p = r.top_p;
   p.top_k = r.top_k;
@@ -94,6 +122,32 @@ RowCuda random_row(Random& random, Batch& b) {
   return r;
 }
 
+// Ids outside the vocabulary come, too, and allowed and banned ones twice; biased ones once.
+RowEditsCuda random_edits(Random& random, Batch& b) {
+  RowEditsCuda edits;
+  edits.begin = static_cast<std::int64_t>(b.edits.size());
+  const auto any = [&] { return static_cast<TokenId>(random.between(-1, b.vocab)); };
+  const auto some = [&] {
+    return static_cast<std::int32_t>(random.chance(0.2) ? random.between(0, kAllowedMax)
+                                                        : random.between(0, 12));
+  };
+  if (random.chance(0.4)) edits.allowed = some();
+  for (int i = 0; i < edits.allowed; ++i) b.edits.push_back({any(), 0.0f});
+  if (random.chance(0.6)) {
+    const std::int64_t wanted = std::min<std::int64_t>(some(), b.vocab);
+    const std::int64_t first = random.below(b.vocab);
+    for (std::int64_t i = 0; i < wanted; ++i) {
+      const double bias =
+          random.chance(0.3) ? 100.0 * (random.chance(0.5) ? 1 : -1) : 8 * random.uniform() - 4;
+      b.edits.push_back({static_cast<TokenId>((first + i) % b.vocab), static_cast<float>(bias)});
+    }
+    edits.biased = static_cast<std::int32_t>(wanted);
+  }
+  if (random.chance(0.4)) edits.banned = some();
+  for (int i = 0; i < edits.banned; ++i) b.edits.push_back({any(), 0.0f});
+  return edits;
+}
+
 Batch random_batch(Random& random, std::int64_t vocab, std::int64_t rows) {
   Batch b{.vocab = vocab, .stride = vocab + random.between(0, 3)};
   b.logits.assign(static_cast<std::size_t>(rows * b.stride), NAN);
@@ -112,6 +166,7 @@ Batch random_batch(Random& random, std::int64_t vocab, std::int64_t rows) {
       std::fill_n(b.logits.begin() + r * b.stride, vocab, same);
     }
     b.rows.push_back(random_row(random, b));
+    b.row_edits.push_back(random.chance(0.4) ? random_edits(random, b) : RowEditsCuda{});
   }
   return b;
 }
@@ -123,18 +178,20 @@ struct Tally {
 void compare_row(const Batch& b, std::size_t r, const Answers& got, Tally& tally,
                  testing::Report& report) {
   const RowCuda& row = b.rows[r];
-  const std::string name = "vocab " + std::to_string(b.vocab) + " row " + std::to_string(r) +
-                           " T " + std::to_string(row.temperature) + " top_k " +
-                           std::to_string(row.top_k) + " top_p " + std::to_string(row.top_p) +
-                           " min_p " + std::to_string(row.min_p) + " history " +
-                           std::to_string(row.history_tokens);
+  const std::string name =
+      "vocab " + std::to_string(b.vocab) + " row " + std::to_string(r) + " T " +
+      std::to_string(row.temperature) + " top_k " + std::to_string(row.top_k) + " top_p " +
+      std::to_string(row.top_p) + " min_p " + std::to_string(row.min_p) + " history " +
+      std::to_string(row.history_tokens) + " edits " + std::to_string(b.row_edits[r].allowed) +
+      "+" + std::to_string(b.row_edits[r].biased) + "+" + std::to_string(b.row_edits[r].banned);
   if (row.active == 0) {
     report.check(got.token[r] == -1, name + ": an empty place");
     return;
   }
   const float* raw = b.logits.data() + r * static_cast<std::size_t>(b.stride);
   std::vector<float> logits(raw, raw + b.vocab);
-  const Sample want = sample(logits, host_params(b, row));
+  const HostEdits edits(b, b.row_edits[r]);
+  const Sample want = sample(logits, host_params(b, row, edits));
   ++tally.draws;
   if (got.token[r] != want.token) {
     ++tally.differ;
@@ -166,14 +223,32 @@ void check_alone(const Batch& b, const Answers& got, std::size_t r, testing::Rep
   one.logits.assign(begin, begin + b.stride);
   one.rows = {b.rows[r]};
   one.history = b.history;
+  one.row_edits = {b.row_edits[r]};
+  one.edits = b.edits;
   report.check(run_on_gpu(one).token[0] == got.token[r], "a row alone differs from its batch");
 }
 
 void check_greedy(Random& random, std::int64_t vocab, std::int64_t rows, testing::Report& report) {
   Batch b = random_batch(random, vocab, rows);
   for (RowCuda& row : b.rows) row = RowCuda{.temperature = 0};
-  const Answers fast = run_on_gpu(b, true), full = run_on_gpu(b);
+  for (RowEditsCuda& edits : b.row_edits) edits = RowEditsCuda{};
+  const Answers fast = run_on_gpu(b, {.all_greedy = true}), full = run_on_gpu(b);
   report.check(fast.token == full.token, "greedy differs, vocab " + std::to_string(vocab));
+}
+
+// Rows without edits get from the kernel that knows them what they get from the other.
+void check_without_edits(Random& random, std::int64_t vocab, std::int64_t rows,
+                         testing::Report& report) {
+  Batch b = random_batch(random, vocab, rows);
+  for (RowEditsCuda& edits : b.row_edits) edits = RowEditsCuda{};
+  const Answers with = run_on_gpu(b), without = run_on_gpu(b, {.edits = false});
+  report.check(with.token == without.token,
+               "no edits: tokens differ, vocab " + std::to_string(vocab));
+  for (std::size_t r = 0; r < b.rows.size(); ++r) {
+    const bool compared = b.rows[r].active == 1 && b.rows[r].top_logprobs >= 0;
+    if (!compared || std::isnan(with.logprob[r])) continue;
+    report.check(with.logprob[r] == without.logprob[r], "no edits: log-probabilities differ");
+  }
 }
 
 // Temperatures whose inverse is beyond f32 leave the best logits, of which a few are equal here.
@@ -190,6 +265,7 @@ void check_cold(Random& random, testing::Report& report) {
                         .top_logprobs = i < 4 ? -1 : 5,
                         .seed = random.bits(),
                         .position = i});
+      b.row_edits.push_back({});
     }
   }
   const Answers got = run_on_gpu(b);
@@ -209,6 +285,7 @@ void check_distribution(testing::Report& report) {
   for (int d = 0; d < draws; ++d) {
     for (int i = 0; i < vocab; ++i) b.logits.push_back(0.06f * static_cast<float>(i));
     b.rows.push_back({.seed = 7, .position = d});
+    b.row_edits.push_back({});
   }
   const Answers got = run_on_gpu(b);
   std::vector<int> counts(vocab);
@@ -239,6 +316,7 @@ int run_all(std::uint64_t seed, bool small) {
       check_alone(b, got, r, report);
     }
     check_greedy(random, vocab, small ? 3 : 9, report);
+    check_without_edits(random, vocab, small ? 3 : 17, report);
   }
   check_cold(random, report);
   if (!small) check_distribution(report);

@@ -4,7 +4,6 @@
 
 #include "server/api/answer_writer.h"
 #include "server/api/json_write.h"
-#include "text/utf8.h"
 
 namespace causeway::server {
 
@@ -40,19 +39,8 @@ void AnswerWriter::append_chat_logprobs(std::string& out,
   out += "],\"refusal\":null}";
 }
 
-// A part of a character is spelt by its bytes, so that different tokens are different keys.
 void AnswerWriter::append_completion_token(std::string& out, TokenId id) const {
-  const std::string_view bytes = tokenizer_.token_bytes(id);
-  if (!text::first_invalid_utf8(bytes)) return append_json_string(out, bytes);
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string spelt = "bytes:";
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    spelt += "\\x";
-    spelt += kHex[byte >> 4];
-    spelt += kHex[byte & 15];
-  }
-  append_json_string(out, spelt);
+  append_json_token(out, tokenizer_.token_bytes(id));
 }
 
 void AnswerWriter::append_completion_logprobs(std::string& out,

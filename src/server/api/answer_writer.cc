@@ -17,6 +17,16 @@ void append_usage(std::string& out, const Usage& usage) {
   out += "}}";
 }
 
+template <typename Item, typename IdOf>
+void append_ids(std::string& out, std::span<const Item> items, IdOf id_of) {
+  out += '[';
+  for (const Item& item : items) {
+    if (&item != items.data()) out += ',';
+    append_json_integer(out, id_of(item));
+  }
+  out += ']';
+}
+
 std::string head_of(const AnswerWriter::Head& head, std::string_view object) {
   const bool chat = head.endpoint == Endpoint::kChat;
   std::string out = "{\"id\":";
@@ -36,16 +46,21 @@ std::string head_of(const AnswerWriter::Head& head, std::string_view object) {
 AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
     : chat_(head.endpoint == Endpoint::kChat),
       logprobs_(head.logprobs),
+      token_ids_(head.token_ids),
       include_usage_(head.include_usage),
+      call_ids_(head.call_ids),
+      tool_calls_(head.tool_calls),
       whole_head_(head_of(head, chat_ ? "chat.completion" : "text_completion")),
       event_head_("data: " + head_of(head, chat_ ? "chat.completion.chunk" : "text_completion")),
       tokenizer_(tokenizer) {}
 
-void AnswerWriter::append_role_event(std::string& out, std::size_t index) const {
+void AnswerWriter::append_role_event(std::string& out, std::size_t index,
+                                     std::span<const TokenId> prompt_tokens) const {
   out += event_head_;
   out += "{\"index\":";
   append_json_integer(out, static_cast<std::int64_t>(index));
   out += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])";
+  append_prompt_ids(out, prompt_tokens);
   out += include_usage_ ? ",\"usage\":null}\n\n" : "}\n\n";
 }
 
@@ -54,12 +69,7 @@ void AnswerWriter::append_event(std::string& out, const ChoiceText& choice) cons
   out += "{\"index\":";
   append_json_integer(out, static_cast<std::int64_t>(choice.index));
   if (chat_) {
-    out += ",\"delta\":{";
-    if (!choice.text.empty()) {
-      out += "\"content\":";
-      append_json_string(out, choice.text);
-    }
-    out += '}';
+    append_delta(out, choice);
   } else {
     out += ",\"text\":";
     append_json_string(out, choice.text);
@@ -82,12 +92,17 @@ void AnswerWriter::append_answer(std::string& out, std::span<const ChoiceText> c
     if (&choice != choices.data()) out += ',';
     out += "{\"index\":";
     append_json_integer(out, static_cast<std::int64_t>(choice.index));
-    out += chat_ ? R"(,"message":{"role":"assistant","content":)" : ",\"text\":";
-    append_json_string(out, choice.text);
-    if (chat_) out += ",\"refusal\":null}";
+    if (chat_) {
+      append_message(out, choice);
+    } else {
+      out += ",\"text\":";
+      append_json_string(out, choice.text);
+    }
     append_tail(out, choice);
   }
-  out += "],\"usage\":";
+  out += ']';
+  if (chat_ && !choices.empty()) append_prompt_ids(out, choices[0].prompt_tokens);
+  out += ",\"usage\":";
   append_usage(out, usage);
   out += '}';
 }
@@ -95,6 +110,11 @@ void AnswerWriter::append_answer(std::string& out, std::span<const ChoiceText> c
 void AnswerWriter::append_tail(std::string& out, const ChoiceText& choice) const {
   out += ",\"logprobs\":";
   append_logprobs(out, choice.tokens);
+  if (token_ids_) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.tokens, [](const PlacedToken& placed) { return placed.token.token; });
+    if (!chat_) append_prompt_ids(out, choice.prompt_tokens);
+  }
   out += ",\"finish_reason\":";
   if (choice.finish_reason.empty()) {
     out += "null}";
@@ -102,6 +122,12 @@ void AnswerWriter::append_tail(std::string& out, const ChoiceText& choice) const
   }
   append_json_string(out, choice.finish_reason);
   out += '}';
+}
+
+void AnswerWriter::append_prompt_ids(std::string& out, std::span<const TokenId> tokens) const {
+  if (!token_ids_ || tokens.empty()) return;
+  out += ",\"prompt_token_ids\":";
+  append_ids(out, tokens, [](TokenId id) { return id; });
 }
 
 void AnswerWriter::append_logprobs(std::string& out, std::span<const PlacedToken> tokens) const {

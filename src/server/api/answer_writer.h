@@ -22,8 +22,10 @@ struct Usage {
 struct ChoiceText {
   std::size_t index = 0;
   std::string_view text;
-  std::span<const PlacedToken> tokens;  // with log-probabilities
+  std::span<const PlacedToken> tokens;  // for log-probabilities and ids
   std::string_view finish_reason;       // "": null, more follows
+  std::span<const text::ToolCallDelta> calls;
+  std::span<const TokenId> prompt_tokens;  // to be told with this: of the whole answer or its start
 };
 
 class AnswerWriter {
@@ -34,13 +36,17 @@ class AnswerWriter {
     std::int64_t created_unix_seconds = 0;
     std::string_view model;
     bool logprobs = false;
+    bool token_ids = false;      // of prompt and answer, as vLLM has it
+    std::uint64_t call_ids = 0;  // decides the ids of calls of tools
+    text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
     bool include_usage = false;  // events carry "usage": null, the last one the numbers
   };
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
   AnswerWriter(const Head& head, const text::Tokenizer& tokenizer);
 
   // The chat event that opens a choice: delta.role.
-  void append_role_event(std::string& out, std::size_t index) const;
+  void append_role_event(std::string& out, std::size_t index,
+                         std::span<const TokenId> prompt_tokens) const;
   void append_event(std::string& out, const ChoiceText& choice) const;
   void append_usage_event(std::string& out, const Usage& usage) const;
   // The whole answer of a request that did not ask for a stream.
@@ -53,11 +59,20 @@ class AnswerWriter {
   void append_completion_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
   void append_chat_token(std::string& out, TokenId id, float logprob) const;
   void append_completion_token(std::string& out, TokenId id) const;
+  void append_calls(std::string& out, const ChoiceText& choice, bool event) const;
+  void append_call_id(std::string& out, std::size_t choice, int call) const;
+  void append_delta(std::string& out, const ChoiceText& choice) const;
+  void append_message(std::string& out, const ChoiceText& choice) const;
   void append_tail(std::string& out, const ChoiceText& choice) const;
+  // A chat has one prompt, told beside its choices; each choice of a completion tells its own.
+  void append_prompt_ids(std::string& out, std::span<const TokenId> tokens) const;
 
   bool chat_;
   bool logprobs_;
+  bool token_ids_;
   bool include_usage_;
+  std::uint64_t call_ids_;
+  text::ToolCallFormat tool_calls_;
   std::string whole_head_;  // {"id":…,"object":…,"created":…,"model":…,"choices":[
   std::string event_head_;
   const text::Tokenizer& tokenizer_;

@@ -2,6 +2,7 @@
 // tokenizer and back to text. The first byte picks the endpoint.
 #include <cstdint>
 #include <memory>
+#include <set>
 
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
@@ -11,8 +12,15 @@ namespace causeway::server {
 namespace {
 
 const fleet::CatalogueEntry& model() {
-  static const std::unique_ptr<fleet::CatalogueEntry> entry =
-      byte_model_entry(ModelId(0), "m", Tokens(512));
+  static const std::unique_ptr<fleet::CatalogueEntry> entry = [] {
+    auto made = byte_model_entry(ModelId(0), "m", Tokens(512));
+    auto chat = text::ChatTemplate::compile(std::string("{{ tools | tojson }}{{ messages }}") +
+                                            kByteModelTemplate);
+    CAUSEWAY_CHECK(chat.ok(), chat.error().message);
+    made->chat_template.emplace(std::move(chat).value());
+    made->tool_calls = text::ToolCallFormat::kHermes;
+    return made;
+  }();
   return *entry;
 }
 
@@ -29,12 +37,21 @@ void check(const Prepared& prepared) {
     CAUSEWAY_CHECK(sampling.top_p > 0 && sampling.top_p <= 1);
     CAUSEWAY_CHECK(sampling.min_p >= 0 && sampling.min_p <= 1 && sampling.top_k >= 0);
     CAUSEWAY_CHECK(sampling.repetition_penalty > 0);
+    CAUSEWAY_CHECK(request.min_tokens >= Tokens(0) && request.min_tokens <= request.max_tokens);
+    CAUSEWAY_CHECK(std::ssize(request.logit_bias) <= request::kEditedTokensMax);
+    CAUSEWAY_CHECK(std::ssize(request.allowed_tokens) <= request::kEditedTokensMax);
+    std::set<TokenId> biased;
+    for (const auto& [token, bias] : request.logit_bias) {
+      CAUSEWAY_CHECK(token >= 0 && token < model().vocab && biased.insert(token).second);
+      CAUSEWAY_CHECK(bias >= -100 && bias <= 100);
+    }
+    for (const TokenId id : request.allowed_tokens) CAUSEWAY_CHECK(id >= 0 && id < model().vocab);
   }
 }
 
 // The prompt as if it were the answer: a choice with the request's stops, written out.
 void answer(const GenerationRequest& asked, const Prepared& prepared) {
-  Choice choice(*model().tokenizer, asked);
+  Choice choice(*model().tokenizer, asked, text::ToolCallFormat::kHermes);
   for (const TokenId id : prepared.requests[0].prompt) {
     request::OutputToken token;
     token.token = id;
@@ -45,11 +62,15 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   head.endpoint = asked.endpoint;
   head.model = asked.model;
   head.logprobs = asked.top_logprobs >= 0;
+  head.token_ids = asked.return_token_ids;
   const AnswerWriter writer(head, *model().tokenizer);
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();
-  const ChoiceText whole{0, text, tokens, choice.finish_reason()};
+  const auto calls = choice.take_calls();
+  const ChoiceText whole{
+      0, text, tokens, choice.finish_reason(), calls, prepared.requests[0].prompt};
   std::string out;
+  writer.append_role_event(out, 0, whole.prompt_tokens);
   writer.append_event(out, whole);
   writer.append_answer(out, {&whole, 1}, {});
 }

@@ -6,9 +6,11 @@
 namespace causeway::server {
 
 struct ChatBody {
-  // [{role, content: string, …}]: lists of text parts have been joined by newlines, because most
-  // templates know strings only.
+  // [{role, content: string, …}], arguments of tool_calls as objects. Lists of text parts have been
+  // joined by newlines, because most templates know strings only.
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  // As they were sent; empty: the template is given none.
+  nlohmann::ordered_json tools = nlohmann::ordered_json::array();
   nlohmann::ordered_json template_kwargs = nlohmann::ordered_json::object();
 };
 

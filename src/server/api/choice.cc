@@ -6,32 +6,61 @@
 
 namespace causeway::server {
 
-Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked)
+Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
+               text::ToolCallFormat format)
     : detokenizer_(tokenizer, asked.endpoint == Endpoint::kChat
                                   ? text::Detokenizer::Begin::kStart
                                   : text::Detokenizer::Begin::kContinuation),
       matcher_(asked.stop, asked.include_stop_in_output),
       skip_special_(asked.skip_special_tokens),
-      logprobs_(asked.top_logprobs >= 0) {}
+      keeps_tokens_(asked.top_logprobs >= 0 || asked.return_token_ids),
+      min_tokens_(asked.min_tokens) {
+  if (!asked.calls_tools) return;
+  text::ToolCallParser::Options options{.format = format};
+  if (asked.stream) options.pieces = text::ToolCallParser::Pieces::kAsTheyCome;
+  if (!asked.parallel_tool_calls) options.calls_max = 1;
+  parser_.emplace(options);
+  mark_ = tokenizer.find(text::tool_call_mark(format)).value_or(-1);
+}
+
+void Choice::add_text(std::string text) {
+  if (!parser_) {
+    text_ += text;
+    return;
+  }
+  parser_->push(text);
+  take_parsed();
+}
+
+void Choice::take_parsed() {
+  text_ += parser_->take_content();
+  for (text::ToolCallDelta& delta : parser_->take_calls()) calls_.push_back(std::move(delta));
+}
 
 void Choice::push(std::vector<request::OutputToken> tokens) {
   for (request::OutputToken& token : tokens) {
     if (finished_ || stopped()) return;
     ++generated_;
-    const std::string piece = detokenizer_.push(token.token, skip_special_);
-    if (logprobs_) tokens_.push_back({std::move(token), characters_});
+    const bool skip = skip_special_ && token.token != mark_;
+    std::string piece = detokenizer_.push(token.token, skip);
+    if (keeps_tokens_) tokens_.push_back({std::move(token), characters_});
     characters_ += utf8_characters(piece);
-    text_ += matcher_.push(piece);
+    // No stop string begins in the tokens that are due in any case.
+    add_text(generated_ <= min_tokens_ ? std::move(piece) : matcher_.push(piece));
   }
 }
 
 void Choice::finish(request::FinishReason reason) {
   if (finished_) return;
   finished_ = true;
-  text_ += matcher_.push(detokenizer_.finish());
-  text_ += matcher_.finish();
+  add_text(matcher_.push(detokenizer_.finish()));
+  add_text(matcher_.finish());
+  if (parser_) {
+    parser_->finish();
+    take_parsed();
+  }
   if (stopped() || reason == request::FinishReason::kStop) {
-    finish_reason_ = "stop";
+    finish_reason_ = parser_ && parser_->told() > 0 ? "tool_calls" : "stop";
   } else if (reason == request::FinishReason::kLength) {
     finish_reason_ = "length";
   }

@@ -9,6 +9,7 @@
 #include "server/api/generation_request.h"
 #include "server/api/stop_matcher.h"
 #include "text/detokenizer.h"
+#include "text/tool_calls/tool_call_parser.h"
 
 namespace causeway::server {
 
@@ -21,10 +22,13 @@ struct PlacedToken {
 // One thread at a time. The tokenizer must outlive it.
 class Choice {
  public:
-  Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked);
+  // `format`: how the model writes calls of tools, for requests that give tools.
+  Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
+         text::ToolCallFormat format = text::ToolCallFormat::kNone);
 
   // Takes tokens up to the one that completes a stop string; later ones are dropped. Appends the
-  // text that became certain, and the tokens taken when log-probabilities were asked for.
+  // text that became certain, and the tokens taken when their log-probabilities or ids were asked
+  // for.
   void push(std::vector<request::OutputToken> tokens);
   // The engine's last word. kCancelled after a stop string is a stop.
   void finish(request::FinishReason reason);
@@ -32,26 +36,34 @@ class Choice {
   // What came since the last call.
   std::string take_text() { return std::exchange(text_, {}); }
   std::vector<PlacedToken> take_tokens() { return std::exchange(tokens_, {}); }
-  bool has_news() const { return !text_.empty() || !tokens_.empty(); }
+  std::vector<text::ToolCallDelta> take_calls() { return std::exchange(calls_, {}); }
+  bool has_news() const { return !text_.empty() || !tokens_.empty() || !calls_.empty(); }
 
   // A stop string was found: the engine's request is no longer needed.
   bool stopped() const { return matcher_.stopped(); }
   bool finished() const { return finished_; }
   std::int64_t generated() const { return generated_; }
-  // "stop", "length", or "" when it ended otherwise.
+  // "stop", "length", "tool_calls" (a stop behind calls), or "" when it ended otherwise.
   std::string_view finish_reason() const { return finish_reason_; }
 
  private:
+  void add_text(std::string text);
+  void take_parsed();
+
   text::Detokenizer detokenizer_;
   StopMatcher matcher_;
   bool skip_special_;
-  bool logprobs_;
+  TokenId mark_ = -1;  // begins calls, and is part of the text although it may be special
+  std::optional<text::ToolCallParser> parser_;
+  bool keeps_tokens_;  // for log-probabilities or ids
+  std::int64_t min_tokens_;
   bool finished_ = false;
   std::int64_t generated_ = 0;
   std::int64_t characters_ = 0;
   std::string_view finish_reason_;
   std::string text_;
   std::vector<PlacedToken> tokens_;
+  std::vector<text::ToolCallDelta> calls_;
 };
 
 }  // namespace causeway::server

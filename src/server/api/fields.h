@@ -43,6 +43,7 @@ class Fields {
   // Every member that was not asked for and is not null becomes an error.
   void reject_rest();
 
+  const std::string& prefix() const { return prefix_; }
   bool failed() const { return error_.has_value(); }
   MaybeError error() const { return error_; }
 

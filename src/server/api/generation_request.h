@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "request/request.h"
 #include "server/api/api_error.h"
 #include "server/api/json_scan.h"
 
@@ -23,6 +24,10 @@ struct ApiLimits {
   std::size_t stop_strings_max = 16;
   std::size_t stop_string_bytes_max = 256;
   std::size_t stop_tokens_max = 64;
+  std::size_t edited_tokens_max = request::kEditedTokensMax;  // of logit_bias, allowed_token_ids
+  std::size_t tools_max = 128;
+  std::size_t tool_name_bytes_max = 128;
+  std::size_t tokenize_bytes_max = std::size_t{64} << 20;  // of an answer of /tokenize
 };
 
 enum class Endpoint { kChat, kCompletions };
@@ -56,11 +61,17 @@ struct GenerationRequest {
   std::int32_t top_logprobs = -1;  // -1: no logprobs
   std::vector<std::string> stop;
   std::vector<std::int64_t> stop_token_ids;
+  std::int64_t min_tokens = 0;
+  std::vector<std::pair<std::int64_t, float>> logit_bias;  // each token once
+  std::vector<std::int64_t> allowed_token_ids;             // empty: all
+  bool return_token_ids = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
   bool include_stop_in_output = false;
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
+  bool calls_tools = false;  // the template is given tools, and calls are taken out of the text
+  bool parallel_tool_calls = true;
   std::int32_t priority = 0;  // as request::Request: larger runs first
 
   std::unique_ptr<ChatBody> chat;  // kChat, until drop_prompt()

@@ -27,8 +27,10 @@ struct Scan {
   std::array<std::size_t, kDepthCapacity> members{};
   int depth = 0;
   std::size_t values = 0;
+  bool in_object = false;  // the outermost is one
 
-  MaybeError open() {
+  MaybeError open(char c) {
+    if (depth == 0) in_object = c == '{';
     if (depth == limits.depth_max) {
       return bad_request("the JSON body is nested deeper than " + std::to_string(limits.depth_max) +
                          " levels");
@@ -37,9 +39,11 @@ struct Scan {
     return count();
   }
   MaybeError member() {
-    if (depth > 0 && ++members[static_cast<std::size_t>(depth - 1)] > limits.object_members_max) {
-      return bad_request("an object of the JSON body has more than " +
-                         std::to_string(limits.object_members_max) + " members");
+    const std::size_t most =
+        depth == 2 && in_object ? limits.inner_members_max : limits.object_members_max;
+    if (depth > 0 && ++members[static_cast<std::size_t>(depth - 1)] > most) {
+      return bad_request("an object of the JSON body has more than " + std::to_string(most) +
+                         " members");
     }
     return {};
   }
@@ -53,7 +57,7 @@ struct Scan {
   MaybeError step(char c) {
     switch (c) {
       case '{':
-      case '[': return open();
+      case '[': return open(c);
       case '}':
       case ']':
         if (depth > 0) --depth;

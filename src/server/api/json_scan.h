@@ -13,7 +13,8 @@ namespace causeway::server {
 struct JsonScanLimits {
   int depth_max = 64;  // objects and arrays within each other
   std::size_t object_members_max = 256;
-  std::size_t values_max = 2'000'000;  // bounds the tree's memory to some 32 bytes each
+  std::size_t inner_members_max = 1024;  // of an object that is a member of the body: logit_bias
+  std::size_t values_max = 2'000'000;    // bounds the tree's memory to some 32 bytes each
 };
 
 // An error when `text` is not UTF-8, empty, or beyond a limit. It does not say that the text is

@@ -55,6 +55,19 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
+void append_json_token(std::string& out, std::string_view bytes) {
+  if (!text::first_invalid_utf8(bytes)) return append_json_string(out, bytes);
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string spelt = "bytes:";
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    spelt += "\\x";
+    spelt += kHex[byte >> 4];
+    spelt += kHex[byte & 15];
+  }
+  append_json_string(out, spelt);
+}
+
 void append_json_integer(std::string& out, std::int64_t value) {
   char digits[24];
   const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;

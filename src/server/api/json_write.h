@@ -16,6 +16,10 @@ void append_json_integer(std::string& out, std::int64_t value);
 // JSON has no infinity: -inf, as a log-probability of what cannot be, is -9999.0, and so is NaN.
 void append_json_logprob(std::string& out, float value);
 
+// A token's text in quotes. A part of a character is spelt by its bytes, "bytes:\xe2", so that
+// different tokens are different strings.
+void append_json_token(std::string& out, std::string_view bytes);
+
 // The longest beginning of `text` of at most `bytes_max` bytes that does not cut a character.
 std::string utf8_prefix(std::string_view text, std::size_t bytes_max);
 

@@ -20,6 +20,16 @@ Json parse_body(std::string_view body) {
   });
 }
 
+void check_choices(Fields& fields, const ApiLimits& limits, const GenerationRequest& out) {
+  const auto prompts =
+      static_cast<std::int64_t>(out.endpoint == Endpoint::kChat ? 1 : out.prompts.size());
+  if (prompts * out.n <= limits.choices_max) return;
+  fields.fail(prompts > 1 ? "prompt" : "n",
+              "asks for more than " + std::to_string(limits.choices_max) + " choices");
+}
+
+}  // namespace
+
 MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& out) {
   if (auto error = scan_json(body, limits.json)) return error;
   try {
@@ -31,21 +41,11 @@ MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& ou
   return {};
 }
 
-void parse_model(Fields& fields, GenerationRequest& out) {
+void parse_model(Fields& fields, std::string& out) {
   const auto model = fields.string("model");
   if (!model || model->empty()) return fields.fail("model", "must name a model");
-  out.model = *model;
+  out = *model;
 }
-
-void check_choices(Fields& fields, const ApiLimits& limits, const GenerationRequest& out) {
-  const auto prompts =
-      static_cast<std::int64_t>(out.endpoint == Endpoint::kChat ? 1 : out.prompts.size());
-  if (prompts * out.n <= limits.choices_max) return;
-  fields.fail(prompts > 1 ? "prompt" : "n",
-              "asks for more than " + std::to_string(limits.choices_max) + " choices");
-}
-
-}  // namespace
 
 GenerationRequest::GenerationRequest() = default;
 GenerationRequest::GenerationRequest(GenerationRequest&&) noexcept = default;
@@ -63,10 +63,10 @@ MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiL
   if (auto error = parse_object(body, limits, json)) return error;
   out.endpoint = endpoint;
   Fields fields(json);
-  parse_model(fields, out);
+  parse_model(fields, out.model);
   parse_sampling(fields, limits, out);
   if (endpoint == Endpoint::kChat) {
-    parse_chat(fields, out);
+    parse_chat(fields, limits, out);
   } else {
     parse_completion(fields, limits, out);
   }

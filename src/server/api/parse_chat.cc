@@ -8,7 +8,8 @@
 namespace causeway::server {
 namespace {
 
-constexpr std::array<std::string_view, 4> kRoles = {"system", "developer", "user", "assistant"};
+constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
+                                                    "tool"};
 constexpr std::string_view kContentForm = "must be a string or a list of {type: \"text\", text}";
 
 // Text parts of a content list, joined by newlines.
@@ -35,15 +36,20 @@ void join_parts(Fields& message, const Json& parts, std::string& out) {
 void parse_role(Fields& fields, Json& out) {
   const auto role = fields.string("role");
   if (!role || std::find(kRoles.begin(), kRoles.end(), *role) == kRoles.end()) {
-    return fields.fail("role", "must be one of system, developer, user, assistant");
+    return fields.fail("role", "must be one of system, developer, user, assistant, tool");
   }
   out["role"] = *role;
 }
 
-void parse_content(Fields& fields, Json& out) {
+// A message that calls tools need not say anything.
+void parse_content(Fields& fields, bool may_be_empty, Json& out) {
   const Json* content = fields.value("content");
-  if (content == nullptr) return fields.fail("content", kContentForm);
   std::string text;
+  if (content == nullptr || (may_be_empty && content->is_array() && content->empty())) {
+    if (!may_be_empty) fields.fail("content", kContentForm);
+    out["content"] = text;
+    return;
+  }
   if (content->is_string()) {
     text = content->get<std::string>();
   } else if (content->is_array()) {
@@ -62,30 +68,45 @@ void parse_empty_list(Fields& fields, std::string_view name) {
   }
 }
 
-MaybeError parse_message(const Json& message, std::size_t index, Json& out) {
+void parse_tool_answer(Fields& fields, Json& out) {
+  const auto id = fields.string("tool_call_id");
+  if (!id) return fields.fail("tool_call_id", "must name the call that this answers");
+  out["tool_call_id"] = *id;
+}
+
+MaybeError parse_message(const Json& message, std::size_t index, const ApiLimits& limits,
+                         Json& out) {
   const std::string path = "messages[" + std::to_string(index) + "]";
   if (!message.is_object()) return bad_request("`" + path + "` must be an object", path);
   Fields fields(message, path + ".");
   out = Json::object();
   parse_role(fields, out);
-  parse_content(fields, out);
+  if (fields.failed()) return fields.error();
+  const bool assistant = out["role"] == "assistant";
+  Json calls;
+  const bool called = assistant && parse_tool_calls(fields, limits, calls);
+  parse_content(fields, called, out);
+  if (called) out["tool_calls"] = std::move(calls);
+  if (out["role"] == "tool") parse_tool_answer(fields, out);
+  if (!assistant) parse_empty_list(fields, "tool_calls");
   for (const std::string_view name : {"name", "reasoning_content"}) {
     if (const auto text = fields.string(name)) out[std::string(name)] = *text;
   }
-  parse_empty_list(fields, "tool_calls");
   parse_empty_list(fields, "annotations");
   fields.reject_rest();
   return fields.error();
 }
 
-void parse_messages(Fields& fields, ChatBody& chat) {
+void parse_messages(Fields& fields, const ApiLimits& limits, ChatBody& chat) {
   const Json* messages = fields.value("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty()) {
     return fields.fail("messages", "must be a list of at least one message");
   }
   for (std::size_t i = 0; i < messages->size() && !fields.failed(); ++i) {
     Json message;
-    if (auto error = parse_message((*messages)[i], i, message)) fields.fail(*std::move(error));
+    if (auto error = parse_message((*messages)[i], i, limits, message)) {
+      fields.fail(*std::move(error));
+    }
     chat.messages.push_back(std::move(message));
   }
 }
@@ -99,13 +120,18 @@ void parse_chat_logprobs(Fields& fields, GenerationRequest& out) {
 
 }  // namespace
 
-void parse_chat(Fields& fields, GenerationRequest& out) {
+void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   out.chat = std::make_unique<ChatBody>();
-  parse_messages(fields, *out.chat);
+  parse_messages(fields, limits, *out.chat);
+  parse_tools(fields, limits, out);
   if (const Json* kwargs = fields.object("chat_template_kwargs")) {
     out.chat->template_kwargs = *kwargs;
   }
   out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+}
+
+void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
+  parse_conversation(fields, limits, out);
   parse_chat_logprobs(fields, out);
   const auto newer = fields.integer("max_completion_tokens", 1, 0x7FFFFFFF);
   if (newer && out.max_tokens && *newer != *out.max_tokens) {

@@ -14,23 +14,13 @@ bool is_token(const Json& value) {
          value.get<std::uint64_t>() <= std::numeric_limits<TokenId>::max();
 }
 
-bool to_tokens(const Json& list, std::vector<TokenId>& out) {
-  if (!list.is_array() || list.empty()) return false;
-  out.reserve(list.size());
-  for (const Json& value : list) {
-    if (!is_token(value)) return false;
-    out.push_back(value.get<TokenId>());
-  }
-  return true;
-}
-
 bool add_prompt(const Json& value, GenerationRequest& out) {
   if (value.is_string()) {
     out.prompts.emplace_back(value.get<std::string>());
     return true;
   }
   std::vector<TokenId> tokens;
-  if (!to_tokens(value, tokens)) return false;
+  if (!to_tokens(value, tokens) || tokens.empty()) return false;
   out.prompts.emplace_back(std::move(tokens));
   return true;
 }
@@ -55,6 +45,16 @@ void parse_prompt(Fields& fields, const ApiLimits& limits, GenerationRequest& ou
 }
 
 }  // namespace
+
+bool to_tokens(const Json& list, std::vector<TokenId>& out) {
+  if (!list.is_array()) return false;
+  out.reserve(list.size());
+  for (const Json& value : list) {
+    if (!is_token(value)) return false;
+    out.push_back(value.get<TokenId>());
+  }
+  return true;
+}
 
 void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_prompt(fields, limits, out);

@@ -15,23 +15,18 @@ constexpr std::array<std::string_view, 7> kHarmless = {"user",
                                                        "prompt_cache_retention",
                                                        "request_id"};
 
-constexpr std::array<std::string_view, 8> kNeutralWhenEmpty = {
-    "tools",     "functions",         "logit_bias", "documents",
-    "bad_words", "logits_processors", "suffix",     "allowed_token_ids"};
+constexpr std::array<std::string_view, 5> kNeutralWhenEmpty = {
+    "functions", "documents", "bad_words", "logits_processors", "suffix"};
 
-constexpr std::array<std::string_view, 6> kNeutralWhenFalse = {"echo",
-                                                               "use_beam_search",
-                                                               "early_stopping",
-                                                               "return_tokens_as_token_ids",
-                                                               "return_token_ids",
-                                                               "continue_final_message"};
+constexpr std::array<std::string_view, 5> kNeutralWhenFalse = {
+    "echo", "use_beam_search", "early_stopping", "return_tokens_as_token_ids",
+    "continue_final_message"};
 
 struct NeutralText {
   std::string_view name;
   std::array<std::string_view, 2> values;
 };
-constexpr std::array<NeutralText, 4> kNeutralTexts = {{{"tool_choice", {"none", "auto"}},
-                                                       {"function_call", {"none", "auto"}},
+constexpr std::array<NeutralText, 3> kNeutralTexts = {{{"function_call", {"none", "auto"}},
                                                        {"service_tier", {"auto", "default"}},
                                                        {"verbosity", {"medium", "medium"}}}};
 
@@ -39,8 +34,8 @@ struct NeutralNumber {
   std::string_view name;
   double value;
 };
-constexpr std::array<NeutralNumber, 4> kNeutralNumbers = {
-    {{"min_tokens", 0}, {"best_of", 1}, {"length_penalty", 1}, {"prompt_logprobs", 0}}};
+constexpr std::array<NeutralNumber, 3> kNeutralNumbers = {
+    {{"best_of", 1}, {"length_penalty", 1}, {"prompt_logprobs", 0}}};
 
 void refuse(Fields& fields, std::string_view name) {
   fields.fail(name, "is not supported by this server; leave it out");
@@ -61,7 +56,6 @@ void parse_structured(Fields& fields) {
 
 void parse_neutral(Fields& fields) {
   for (const auto name : kHarmless) fields.value(name);
-  fields.boolean("parallel_tool_calls");
   if (!fields.boolean("spaces_between_special_tokens").value_or(true)) {
     refuse(fields, "spaces_between_special_tokens");
   }

@@ -6,13 +6,28 @@
 
 namespace causeway::server {
 
+// The body as a JSON object, or an error.
+MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& out);
+void parse_model(Fields& fields, std::string& out);
+
 // Fields that both endpoints share: sampling, stops, stream, limits.
 void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// Those of them that name tokens or count them.
+void parse_token_fields(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 // Fields that this server does not act on: accepted at the value that changes nothing, or when they
 // never change an answer; anything else is an error naming the field.
 void parse_neutral(Fields& fields);
 
-void parse_chat(Fields& fields, GenerationRequest& out);
+void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// Of a chat what its prompt depends on: messages and what the template is given beside them.
+void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// tools, tool_choice, parallel_tool_calls.
+void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// `tool_calls` of an assistant's message, into `out`; false when there are none.
+bool parse_tool_calls(Fields& message, const ApiLimits& limits, Json& out);
 void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+
+// A list of token ids that fit TokenId; false for anything else.
+bool to_tokens(const Json& list, std::vector<TokenId>& out);
 
 }  // namespace causeway::server

@@ -34,21 +34,6 @@ void parse_stop(Fields& fields, const ApiLimits& limits, GenerationRequest& out)
   for (const Json& value : *stop) add_stop(fields, value, limits, out);
 }
 
-void parse_stop_tokens(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
-  const Json* ids = fields.value("stop_token_ids");
-  if (ids == nullptr) return;
-  if (!ids->is_array() || ids->size() > limits.stop_tokens_max) {
-    return fields.fail("stop_token_ids", "must be a list of at most " +
-                                             std::to_string(limits.stop_tokens_max) + " token ids");
-  }
-  for (const Json& id : *ids) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > kInt32Max) {
-      return fields.fail("stop_token_ids", "must hold token ids only");
-    }
-    out.stop_token_ids.push_back(id.get<std::int64_t>());
-  }
-}
-
 void parse_stream(Fields& fields, GenerationRequest& out) {
   out.stream = fields.boolean("stream").value_or(false);
   const Json* options = fields.object("stream_options");
@@ -85,7 +70,7 @@ void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& 
   out.n = static_cast<std::int32_t>(fields.integer("n", 1, limits.choices_max).value_or(1));
   out.max_tokens = fields.integer("max_tokens", 1, kInt32Max);
   parse_stop(fields, limits, out);
-  parse_stop_tokens(fields, limits, out);
+  parse_token_fields(fields, limits, out);
   out.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   out.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   out.include_stop_in_output = fields.boolean("include_stop_str_in_output").value_or(false);

@@ -63,14 +63,10 @@ TEST(Parse, RefusesBadFieldsByName) {
       {R"("logprobs":5)", "logprobs"},
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
       {R"("top_logprobs":2)", "top_logprobs"},
-      {R"("min_tokens":3)", "min_tokens"},
+      {R"("bad_words":["x"])", "bad_words"},
       {R"("best_of":2)", "best_of"},
       {R"("echo":true)", "echo"},
       {R"("suffix":"x")", "suffix"},
-      {R"("logit_bias":{"5":1})", "logit_bias"},
-      {R"("tools":[{"type":"function"}])", "tools"},
-      {R"("tool_choice":"required")", "tool_choice"},
-      {R"("tool_choice":{"type":"function"})", "tool_choice"},
       {R"("functions":[{}])", "functions"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("response_format":"text")", "response_format"},
@@ -88,6 +84,30 @@ TEST(Parse, RefusesBadFieldsByName) {
     EXPECT_EQ(error->param, field.param) << error->message;
     EXPECT_EQ(error->status, 400);
     EXPECT_NE(error->message.find(field.param), std::string::npos) << error->message;
+  }
+}
+
+TEST(Parse, RefusesBadTokenFieldsByName) {
+  const std::vector<Field> bad = {{R"("min_tokens":-1)", "min_tokens"},
+                                  {R"("min_tokens":1.5)", "min_tokens"},
+                                  {R"("return_token_ids":1)", "return_token_ids"},
+                                  {R"("allowed_token_ids":5)", "allowed_token_ids"},
+                                  {R"("allowed_token_ids":["5"])", "allowed_token_ids"},
+                                  {R"("allowed_token_ids":[-5])", "allowed_token_ids"},
+                                  {R"("logit_bias":{"5":101})", "logit_bias"},
+                                  {R"("logit_bias":{"5":-100.5})", "logit_bias"},
+                                  {R"("logit_bias":{"5":"1"})", "logit_bias"},
+                                  {R"("logit_bias":{"5":null})", "logit_bias"},
+                                  {R"("logit_bias":{"x":1})", "logit_bias"},
+                                  {R"("logit_bias":{"":1})", "logit_bias"},
+                                  {R"("logit_bias":{"05":1})", "logit_bias"},
+                                  {R"("logit_bias":{"-5":1})", "logit_bias"},
+                                  {R"("logit_bias":{"4294967296":1})", "logit_bias"},
+                                  {R"("logit_bias":[1])", "logit_bias"}};
+  for (const Field& field : bad) {
+    const auto error = parse_chat_with(field.json);
+    ASSERT_TRUE(error) << field.json;
+    EXPECT_EQ(error->param, field.param) << error->message;
   }
 }
 
@@ -141,6 +161,29 @@ TEST(Parse, AcceptsWhatChangesNothing) {
   }
 }
 
+TEST(Parse, EditsOfLogitsAreBounded) {
+  const auto with = [](std::size_t count) {
+    std::string bias, allowed;
+    for (std::size_t i = 0; i < count; ++i) {
+      bias += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":-1.5";
+      allowed += (i > 0 ? "," : "") + std::to_string(i);
+    }
+    return std::pair("\"logit_bias\":{" + bias + "}", "\"allowed_token_ids\":[" + allowed + "]");
+  };
+  const auto [bias, allowed] = with(1024);
+  GenerationRequest out;
+  ASSERT_FALSE(parse_generation(Endpoint::kCompletions,
+                                R"({"model":"m","prompt":"x",)" + bias + "," + allowed + "}", {},
+                                out));
+  ASSERT_EQ(out.logit_bias.size(), 1024u);
+  EXPECT_EQ(out.logit_bias[7], (std::pair<std::int64_t, float>(7, -1.5f)));
+  EXPECT_EQ(out.allowed_token_ids.size(), 1024u);
+  const auto [more, most] = with(1025);
+  EXPECT_EQ(parse_chat_with(most)->param, "allowed_token_ids");
+  EXPECT_TRUE(parse_chat_with(more));
+  EXPECT_FALSE(parse_chat_with(R"("logit_bias":{"5":1,"5":2})"));  // the last one counts
+}
+
 TEST(Parse, RefusesBadMessages) {
   const std::vector<Field> bad = {
       {"null", "messages"},
@@ -149,7 +192,9 @@ TEST(Parse, RefusesBadMessages) {
       {R"(["x"])", "messages[0]"},
       {R"([{"content":"x"}])", "messages[0].role"},
       {R"([{"role":"robot","content":"x"}])", "messages[0].role"},
-      {R"([{"role":"tool","content":"x"}])", "messages[0].role"},
+      {R"([{"role":"tool","content":"x"}])", "messages[0].tool_call_id"},
+      {R"([{"role":"tool","tool_call_id":"a"}])", "messages[0].content"},
+      {R"([{"role":"user","content":"x","tool_calls":[{}]}])", "messages[0].tool_calls"},
       {R"([{"role":"user"}])", "messages[0].content"},
       {R"([{"role":"user","content":5}])", "messages[0].content"},
       {R"([{"role":"user","content":[]}])", "messages[0].content"},
@@ -158,7 +203,7 @@ TEST(Parse, RefusesBadMessages) {
        "messages[0].content"},
       {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content"},
       {R"([{"role":"user","content":"x"},{"role":"assistant","content":"y","tool_calls":[1]}])",
-       "messages[1].tool_calls"},
+       "messages[1].tool_calls[0]"},
       {R"([{"role":"user","content":"x","weight":1}])", "messages[0].weight"}};
   for (const Field& field : bad) {
     GenerationRequest out;

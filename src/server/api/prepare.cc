@@ -5,6 +5,15 @@
 #include "server/api/chat_body.h"
 
 namespace causeway::server {
+
+MaybeError check_token(std::string_view field, std::int64_t id,
+                       const fleet::CatalogueEntry& model) {
+  if (id >= 0 && id < model.vocab) return {};
+  return bad_request("`" + std::string(field) + "` has token id " + std::to_string(id) +
+                         "; the model has " + std::to_string(model.vocab) + " tokens",
+                     std::string(field));
+}
+
 namespace {
 
 constexpr std::int64_t kCompletionTokensDefault = 16;
@@ -19,8 +28,22 @@ MaybeError encode(const fleet::CatalogueEntry& model, std::string_view text, boo
   return {};
 }
 
+// A request with tools is refused when the template would not show them to the model, or when the
+// form of the model's calls is not known.
+MaybeError check_tools(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
+  if (!asked.calls_tools) return {};
+  if (!model.chat_template->takes_tools()) {
+    return bad_request("the chat template of `" + model.name + "` takes no tools", "tools");
+  }
+  if (model.tool_calls != text::ToolCallFormat::kNone) return {};
+  return bad_request("how `" + model.name +
+                         "` writes calls of tools is not known; give the server "
+                         "--tool-call-parser",
+                     "tools");
+}
+
 MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-                  const PrepareContext& context, std::string& out) {
+                  std::int64_t now_unix_seconds, std::string& out) {
   if (!model.chat_template) {
     const std::string why =
         model.chat_template_error.empty() ? "" : ": " + model.chat_template_error;
@@ -28,12 +51,14 @@ MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& m
                            "; use /v1/completions, or give the server a template",
                        "messages");
   }
+  if (auto error = check_tools(asked, model)) return error;
   text::ChatTemplateInput input{.messages = asked.chat->messages};
+  if (asked.calls_tools) input.tools = &asked.chat->tools;
   input.extra = &asked.chat->template_kwargs;
   input.add_generation_prompt = asked.add_generation_prompt;
   input.bos_token = model.bos_text;
   input.eos_token = model.eos_text;
-  input.now_unix_seconds = context.now_unix_seconds;
+  input.now_unix_seconds = now_unix_seconds;
   auto text = model.chat_template->render(input);
   if (!text.ok()) {
     return bad_request("the chat template of `" + model.name + "`: " + text.error().message,
@@ -44,9 +69,9 @@ MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& m
 }
 
 MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-                       const PrepareContext& context, std::vector<TokenId>& out) {
+                       std::int64_t now_unix_seconds, std::vector<TokenId>& out) {
   std::string text;
-  if (auto error = render(asked, model, context, text)) return error;
+  if (auto error = render(asked, model, now_unix_seconds, text)) return error;
   // The template writes BOS itself.
   return encode(model, text, asked.add_special_tokens.value_or(false), "messages", out);
 }
@@ -58,11 +83,7 @@ MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& promp
   }
   out = std::get<std::vector<TokenId>>(prompt);
   for (const TokenId id : out) {
-    if (id < 0 || id >= model.vocab) {
-      return bad_request("`prompt` has token id " + std::to_string(id) + "; the model has " +
-                             std::to_string(model.vocab),
-                         "prompt");
-    }
+    if (auto error = check_token("prompt", id, model)) return error;
   }
   return {};
 }
@@ -84,7 +105,13 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
                            " of the prompt and " + std::to_string(tokens) + " of the answer",
                        field, "context_length_exceeded");
   }
+  if (asked.min_tokens > tokens) {
+    return bad_request("`min_tokens` is " + std::to_string(asked.min_tokens) +
+                           "; the answer has at most " + std::to_string(tokens) + " tokens",
+                       "min_tokens");
+  }
   request.max_tokens = Tokens(tokens);
+  request.min_tokens = Tokens(asked.min_tokens);
   return {};
 }
 
@@ -92,14 +119,29 @@ MaybeError set_stops(const GenerationRequest& asked, const fleet::CatalogueEntry
                      request::Request& request) {
   if (!asked.ignore_eos) request.stop_tokens = model.eos;
   for (const std::int64_t id : asked.stop_token_ids) {
-    if (id >= model.vocab) {
-      return bad_request("`stop_token_ids` has " + std::to_string(id) + "; the model has " +
-                             std::to_string(model.vocab) + " tokens",
-                         "stop_token_ids");
-    }
+    if (auto error = check_token("stop_token_ids", id, model)) return error;
     request.stop_tokens.push_back(static_cast<TokenId>(id));
   }
   return {};
+}
+
+// After set_stops(): tokens that end the answer are no tokens of its first ones.
+MaybeError set_edits(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                     request::Request& request) {
+  for (const auto& [id, bias] : asked.logit_bias) {
+    if (auto error = check_token("logit_bias", id, model)) return error;
+    request.logit_bias.push_back({static_cast<TokenId>(id), bias});
+  }
+  bool goes_on = asked.allowed_token_ids.empty() || asked.min_tokens == 0;
+  for (const std::int64_t id : asked.allowed_token_ids) {
+    if (auto error = check_token("allowed_token_ids", id, model)) return error;
+    const auto& stops = request.stop_tokens;
+    goes_on = goes_on || std::find(stops.begin(), stops.end(), id) == stops.end();
+    request.allowed_tokens.push_back(static_cast<TokenId>(id));
+  }
+  if (goes_on) return {};
+  return bad_request("`min_tokens` asks for tokens, but all `allowed_token_ids` end the answer",
+                     "min_tokens");
 }
 
 void set_sampling(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
@@ -132,6 +174,14 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
 
 }  // namespace
 
+MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
+                         const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
+                         std::vector<TokenId>& out) {
+  return asked.endpoint == Endpoint::kChat
+             ? chat_prompt(asked, model, now_unix_seconds, out)
+             : completion_prompt(asked, asked.prompts[index], model, out);
+}
+
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                    const PrepareContext& context, Prepared& out) {
   out.model = &model;
@@ -141,13 +191,12 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   common.priority = asked.priority;
   set_sampling(asked, model, common.sampling);
   if (auto error = set_stops(asked, model, common)) return error;
+  if (auto error = set_edits(asked, model, common)) return error;
   const std::uint64_t seed = asked.seed ? static_cast<std::uint64_t>(*asked.seed) : context.seed;
   const std::size_t prompts = asked.endpoint == Endpoint::kChat ? 1 : asked.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
-    auto error = asked.endpoint == Endpoint::kChat
-                     ? chat_prompt(asked, model, context, request.prompt)
-                     : completion_prompt(asked, asked.prompts[i], model, request.prompt);
+    auto error = encode_prompt(asked, i, model, context.now_unix_seconds, request.prompt);
     if (!error) error = fit(asked, model, request);
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);

@@ -24,6 +24,14 @@ struct Prepared {
   std::int64_t prompt_tokens = 0;  // each prompt once
 };
 
+// The tokens of prompt `index` (0: a chat's only one).
+MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
+                         const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
+                         std::vector<TokenId>& out);
+
+// An error that names `field` unless the model has this token.
+MaybeError check_token(std::string_view field, std::int64_t id, const fleet::CatalogueEntry& model);
+
 // Any thread; takes time in proportion to the prompt (rendering, tokenizing). Never throws.
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                    const PrepareContext& context, Prepared& out);

@@ -14,8 +14,10 @@ struct Known {
   std::string_view path;
   Route route;
 };
-constexpr std::array<Known, 7> kKnown = {{{"/v1/chat/completions", Route::kChatCompletions},
+constexpr std::array<Known, 9> kKnown = {{{"/v1/chat/completions", Route::kChatCompletions},
                                           {"/v1/completions", Route::kCompletions},
+                                          {"/tokenize", Route::kTokenize},
+                                          {"/detokenize", Route::kDetokenize},
                                           {"/v1/models", Route::kModels},
                                           {"/health", Route::kHealth},
                                           {"/ping", Route::kPing},

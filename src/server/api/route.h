@@ -12,6 +12,8 @@ namespace causeway::server {
 enum class Route {
   kChatCompletions,
   kCompletions,
+  kTokenize,
+  kDetokenize,
   kModels,
   kModel,  // Routed::model_name
   kHealth,
@@ -29,9 +31,8 @@ struct Routed {
 // 404 for an unknown path, 405 with Allow for a known one with another method.
 MaybeError find_route(std::string_view method, std::string_view target, Routed& out);
 
-inline bool takes_body(Route route) {
-  return route == Route::kChatCompletions || route == Route::kCompletions;
-}
+inline bool takes_body(Route route) { return route <= Route::kDetokenize; }
+inline bool generates(Route route) { return route <= Route::kCompletions; }
 // Health, version and metrics are open to probes that have no key.
 inline bool needs_key(Route route) { return route <= Route::kModel; }
 

@@ -19,7 +19,7 @@ TEST(Route, KnowsItsPaths) {
     EXPECT_EQ(status_of("POST", path), 405) << path;
     EXPECT_EQ(status_of("OPTIONS", path), 405) << path;
   }
-  for (const auto path : {"/v1/chat/completions", "/v1/completions"}) {
+  for (const auto path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}) {
     EXPECT_EQ(status_of("POST", path), 200) << path;
     EXPECT_EQ(status_of("GET", path), 405) << path;
   }

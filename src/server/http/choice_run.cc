@@ -1,5 +1,7 @@
 #include "server/http/choice_run.h"
 
+#include <utility>
+
 #include "base/log.h"
 
 namespace causeway::server {
@@ -23,10 +25,11 @@ bool failed(request::FinishReason reason) {
 
 void ChoiceRun::tell_switch(const request::ModelSwitch& switched, Metrics& metrics) const {
   metrics.switched(model, switched.took);
-  spdlog::info("switched to {}: {:.2f} GB from host memory, first token after {:.3f} s, "
-               "{:.3f} s predicted",
-               model_name, static_cast<double>(switched.missing.count) / 1e9,
-               to_seconds(switched.took), to_seconds(switched.predicted));
+  spdlog::info(
+      "switched to {}: {:.2f} GB from host memory, first token after {:.3f} s, "
+      "{:.3f} s predicted",
+      model_name, static_cast<double>(switched.missing.count) / 1e9, to_seconds(switched.took),
+      to_seconds(switched.predicted));
 }
 
 MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
@@ -73,7 +76,11 @@ void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
 }
 
 ChoiceRun::News ChoiceRun::take() {
-  News news{choice.take_text(), choice.take_tokens(), {}};
+  News news{choice.take_text(),
+            choice.take_tokens(),
+            {},
+            choice.take_calls(),
+            std::exchange(prompt_ids, {})};
   if (choice.finished()) {
     end_told = true;
     news.finish_reason = choice.finish_reason();

@@ -18,17 +18,23 @@ struct ChoiceRun {
     std::string text;
     std::vector<PlacedToken> tokens;
     std::string_view finish_reason;
-    ChoiceText as_text(std::size_t index) const { return {index, text, tokens, finish_reason}; }
+    std::vector<text::ToolCallDelta> calls;
+    std::vector<TokenId> prompt_ids;
+    ChoiceText as_text(std::size_t index) const {
+      return {index, text, tokens, finish_reason, calls, prompt_ids};
+    }
   };
 
   ChoiceRun(const fleet::CatalogueEntry& of, const GenerationRequest& asked,
             const request::Request& request, Nanos arrived)
-      : choice(*of.tokenizer, asked),
+      : choice(*of.tokenizer, asked, of.tool_calls),
         model(of.id),
         model_name(of.name),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
         slo(request.slo),
-        arrival(arrived) {}
+        arrival(arrived) {
+    if (asked.return_token_ids) prompt_ids = request.prompt;
+  }
 
   // An output that came at `at`. Closes at the end or at a stop string; an error when the engine
   // could not finish it.
@@ -43,6 +49,7 @@ struct ChoiceRun {
   ModelId model;
   std::string_view model_name;  // the catalogue's
   std::int64_t prompt_tokens;
+  std::vector<TokenId> prompt_ids;  // to be told
   request::Slo slo;
   Nanos arrival;
   Nanos queued{-1};

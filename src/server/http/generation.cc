@@ -124,7 +124,10 @@ void Generation::begin_runs() {
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
+  head.token_ids = asked_.return_token_ids;
   head.include_usage = asked_.include_usage;
+  if (asked_.calls_tools) head.call_ids = context_.draw();
+  head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
@@ -252,7 +255,7 @@ void Generation::append_news(std::string& out) {
     ChoiceRun& run = runs_[i];
     if (!run.has_news()) continue;
     if (asked_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
-      writer_->append_role_event(out, i);
+      writer_->append_role_event(out, i, run.prompt_ids);
     }
     const ChoiceRun::News news = run.take();
     writer_->append_event(out, news.as_text(i));

@@ -22,6 +22,14 @@ std::string model_body(const fleet::Fleet& fleet, const fleet::CatalogueEntry& m
   append_json_integer(out, status.requests_running);
   out += ",\"requests_waiting\":";
   append_json_integer(out, status.requests_waiting);
+  if (status.streamed_bytes > Bytes(0)) {
+    out += ",\"streamed_bytes_per_step\":";
+    append_json_integer(out, status.streamed_bytes.count);
+  }
+  if (status.predicted_tpot > Nanos(0)) {
+    out += ",\"predicted_tpot_us\":";
+    append_json_integer(out, status.predicted_tpot.count / 1000);
+  }
   if (!status.last_error.empty()) {
     out += ",\"last_error\":";
     append_json_string(out, status.last_error);

@@ -2,7 +2,9 @@
 
 #include <optional>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "server/api/tokenize.h"
 #include "server/http/answer_head.h"
 #include "server/http/generation.h"
 #include "server/http/listings.h"
@@ -46,6 +48,27 @@ asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) 
   co_await offload(*context.pool, connection.worker(), collect);
   const bool more = co_await answer(connection, std::move(incoming), std::move(body),
                                     "text/plain; version=0.0.4; charset=utf-8");
+  co_return more;
+}
+
+// Text to tokens or back: what takes long is done on a preparing thread.
+asio::awaitable<bool> answer_tokens(Connection& connection, Incoming incoming, std::string body) {
+  ServerContext& context = connection.context();
+  const Counted counted(context, &ServerContext::generations);
+  std::string out;
+  MaybeError error;
+  auto work = [&] {
+    const TokenizeContext with{*context.fleet, context.options.limits.api, unix_seconds()};
+    error = incoming.routed.route == Route::kTokenize ? answer_tokenize(body, with, out)
+                                                      : answer_detokenize(body, with, out);
+  };
+  co_await offload(*context.pool, connection.worker(), work);
+  bool more = false;
+  if (error) {
+    more = co_await answer_error(connection, std::move(incoming), *std::move(error));
+  } else {
+    more = co_await answer(connection, std::move(incoming), std::move(out), "application/json");
+  }
   co_return more;
 }
 
@@ -104,9 +127,9 @@ asio::awaitable<bool> serve_one(Connection& connection) {
   } else {
     error = examine(parser, options, incoming);
   }
-  const bool generates = !error && takes_body(incoming.routed.route);
-  if (generates && connection.context().draining) error = draining();
-  if (generates && !error) {
+  const bool posted = !error && takes_body(incoming.routed.route);
+  if (posted && connection.context().draining) error = draining();
+  if (posted && !error) {
     error = co_await connection.read_body(parser, incoming.expects_continue);
     // A body cut short, too large or late: where the next request begins is unknown.
     if (!error) incoming.has_body = false;
@@ -114,7 +137,9 @@ asio::awaitable<bool> serve_one(Connection& connection) {
   bool more = false;
   if (error) {
     more = co_await answer_error(connection, std::move(incoming), *std::move(error));
-  } else if (generates) {
+  } else if (posted && !generates(incoming.routed.route)) {
+    more = co_await answer_tokens(connection, std::move(incoming), std::move(parser.get().body()));
+  } else if (posted) {
     more =
         co_await generate(connection, std::move(incoming), std::move(parser.get().body()), arrival);
   } else {

@@ -79,6 +79,8 @@ fleet::ModelStatus ScriptedFleet::status(ModelId) const {
   status.state = running() > 0 ? fleet::ModelState::kActive : fleet::ModelState::kReady;
   status.host_bytes = Bytes(5000);
   status.device_bytes = Bytes(3000);
+  status.streamed_bytes = Bytes(2000);
+  status.predicted_tpot = micros(1500);
   return status;
 }
 

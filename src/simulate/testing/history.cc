@@ -133,7 +133,8 @@ engine::CoreOptions History::core_options() {
       random_.chance(0.5) ? schedule::PolicyKind::kFcfs : schedule::PolicyKind::kPriority;
   options.schedule.tokens_per_step_max = random_.between(1, 24);
   options.schedule.running_max = random_.between(1, 12);
-  options.step_timeout = seconds(1);
+  // A streamed step waits for copies of its own and of others.
+  options.step_timeout = seconds(weights_ && weights_->streams() ? 5 : 1);
   options.step_start = static_cast<engine::StepStart>(random_.below(3));
   return options;
 }
@@ -148,7 +149,7 @@ ModelShape History::make_shape() {
 
 void History::add_model(ModelId model) {
   ModelShape shape = make_shape();
-  if (weights_) shape.cached = weights_->introduce(model);
+  if (weights_) weights_->introduce(model, shape);
   executor_.add_model(model, shape, weights_ ? WeightSource::kCache : WeightSource::kMemory);
   // An engine may be wrong about what its steps take.
   const double guess = 2 * random_.uniform();
@@ -260,7 +261,7 @@ void History::next_event() {
   constexpr Nanos kNever(INT64_MAX);
   const Nanos arrival = arrived_ < planned_.size() ? planned_[arrived_].request.arrival : kNever;
   const Nanos cancel = cancels_.empty() ? kNever : cancels_.begin()->first;
-  const Nanos step = executor_.ends_at().value_or(kNever);
+  const Nanos step = executor_.next_event().value_or(kNever);
   const Nanos wakeup = core_.next_wakeup().value_or(kNever);
   const Nanos copy = (weights_ ? weights_->mover().next_end() : std::nullopt).value_or(kNever);
   const Nanos next = std::min({arrival, cancel, step, wakeup, copy});
@@ -408,6 +409,9 @@ HistoryReport History::run() {
     report_.extents_failed = weights_->mover().frame_moves().failed;
   }
   report_.steps_poisoned = executor_.counters().poisoned;
+  report_.streamed_steps = executor_.counters().streamed_steps;
+  report_.steps_between_ranges = executor_.counters().between_ranges;
+  report_.steps_abandoned = executor_.counters().abandoned;
   return report_;
 }
 

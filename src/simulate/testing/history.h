@@ -44,6 +44,9 @@ struct HistoryReport {
   std::int64_t copies_failed = 0;      // of weights
   std::int64_t steps_poisoned = 0;     // that read what did not arrive
   std::int64_t errors_of_weights = 0;  // of requests
+  std::int64_t streamed_steps = 0;
+  std::int64_t steps_between_ranges = 0;  // of resident models, beside a streamed step
+  std::int64_t steps_abandoned = 0;       // streamed ones that failed on their way
   std::int64_t extents_to_kv = 0;
   std::int64_t extents_to_weights = 0;
   std::int64_t extents_failed = 0;  // of KV: there was no memory

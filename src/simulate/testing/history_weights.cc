@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/model_card.h"
+
 namespace causeway::simulate {
 namespace {
 
 constexpr Bytes kExtent(1000);
 constexpr std::int64_t kGroupsMax = 6;
+constexpr std::int64_t kLayersMax = 8;
 constexpr Nanos kHangs = millis(500);  // no step computes for so long that does not hang
 
 }  // namespace
@@ -21,6 +24,7 @@ HistoryWeights::HistoryWeights(Random& random, const Clock& clock, std::int64_t 
       frame_extents_(0),
       border_(make_border(frames)),
       pinned_(random.chance(0.25) ? ModelId(random.below(models)) : ModelId()),
+      streams_(random.chance(0.5)),
       mover_options_(mover_options(copy_error_rate)),
       residency_options_(residency_options()),
       mover_(mover_options_, clock),
@@ -75,8 +79,14 @@ weights::ResidencyOptions HistoryWeights::residency_options() {
   return options;
 }
 
+void HistoryWeights::introduce(ModelId id, ModelShape& shape) {
+  if (!streams_ || !random_.chance(0.6) || !place_streamed(shape)) place_whole(shape);
+  mover_.add_model(id, shape.cached);
+  models_[id] = {.cached = shape.cached, .waits = false, .since = {}, .bound = {}};
+}
+
 // As models lie: the first group of the layout is read last, perhaps at home.
-weights::CachedModel HistoryWeights::introduce(ModelId id) {
+void HistoryWeights::place_whole(ModelShape& shape) {
   const std::int64_t groups = random_.between(1, kGroupsMax);
   const Bytes room = kExtent * extents_per_model_;
   weights::WeightLayout layout;
@@ -89,10 +99,33 @@ weights::CachedModel HistoryWeights::introduce(ModelId id) {
     if (i > 0) reading.push_back({.group = static_cast<int>(i)});
   }
   reading.push_back({.group = 0, .readable_at_home = groups > 1 && random_.chance(0.5)});
-  weights::CachedModel cached = weights::cached_model(layout, reading);
-  mover_.add_model(id, cached);
-  models_[id] = {.cached = cached, .waits = false, .since = {}, .bound = {}};
-  return cached;
+  shape.cached = weights::cached_model(layout, reading);
+}
+
+// Embedding, layers and head, of which the room holds a part. False: it does not hold the least.
+bool HistoryWeights::place_streamed(ModelShape& shape) {
+  shape.config.layers = random_.between(1, kLayersMax);
+  shape.config.tied_embeddings = random_.chance(0.3);
+  shape.layout = {};
+  shape.reading.clear();
+  const Bytes largest = kExtent * random_.between(1, 3);
+  for (std::int64_t i = 0; i <= model::head_group(shape.config); ++i) {
+    weights::PlacedGroup& group = shape.layout.groups.emplace_back();
+    group.offset = shape.layout.bytes;
+    group.bytes = Bytes(random_.between(1, largest.count));
+    shape.layout.bytes += group.bytes;
+    if (i > 0) shape.reading.push_back({.group = static_cast<int>(i)});
+  }
+  shape.reading.push_back({.group = model::kEmbeddingGroup,
+                           .readable_at_home = !shape.config.tied_embeddings,
+                           .stays = shape.config.tied_embeddings});
+  const auto streamed = weights::streamed_model(
+      shape.layout, shape.reading,
+      {.extent = kExtent,
+       .budget = kExtent * random_.between(1, extents_per_model_),
+       .ring = random_.chance(0.5) ? kExtent * random_.between(1, 2 * kLayersMax) : Bytes(0)});
+  if (streamed.ok()) shape.cached = *streamed;
+  return streamed.ok();
 }
 
 void HistoryWeights::added(ModelId model) {
@@ -115,7 +148,19 @@ bool HistoryWeights::serves(ModelId id, const Model& model) const {
 
 Nanos HistoryWeights::copies(const Model& model) const {
   Nanos sum;
-  for (const weights::ResidentGroup& group : model.cached.groups) sum += mover_.takes(group.bytes);
+  for (const weights::ResidentGroup& group : model.cached.groups) {
+    sum += mover_.takes(group.memory_only ? Bytes(0) : group.bytes);
+  }
+  return sum;
+}
+
+// Copies into rings that an arrival finds before it on the link: a pass of each streamed model.
+Nanos HistoryWeights::passes() const {
+  Nanos sum;
+  for (const auto& [id, model] : models_) {
+    if (!model.cached.streams()) continue;
+    for (const auto& group : model.cached.stream->groups) sum += mover_.takes(group.bytes);
+  }
   return sum;
 }
 
@@ -124,12 +169,15 @@ Nanos HistoryWeights::turn(const Model& model) const {
   double rate = mover_options_.granted;
   for (const auto& [id, other] : models_) {
     for (const weights::ResidentGroup& group : other.cached.groups) {
-      rate = std::min(
-          rate, static_cast<double>(group.bytes.count) / to_seconds(mover_.takes(group.bytes)));
+      if (group.memory_only) continue;
+      const Nanos takes = mover_.takes(group.bytes) + passes();
+      rate = std::min(rate, static_cast<double>(group.bytes.count) / to_seconds(takes));
     }
   }
   Bytes bytes;
-  for (const weights::ResidentGroup& group : model.cached.groups) bytes += group.bytes;
+  for (const weights::ResidentGroup& group : model.cached.groups) {
+    bytes += group.memory_only ? Bytes(0) : group.bytes;
+  }
   const double brings = static_cast<double>(bytes.count) / rate;
   return std::max(residency_options_.turn_min,
                   nanos_from_seconds(residency_options_.turn_factor * brings));
@@ -137,7 +185,8 @@ Nanos HistoryWeights::turn(const Model& model) const {
 
 // The turns of the others, n arrivals, and 5 n of the longest steps.
 Nanos HistoryWeights::bound_of(ModelId id) const {
-  Nanos bound = step_longest_ * (5 * std::ssize(models_));
+  const std::int64_t n = std::ssize(models_);
+  Nanos bound = step_longest_ * (5 * n) + passes() * n;
   for (const auto& [other, model] : models_) {
     bound += copies(model) + (other == id ? Nanos(0) : turn(model));
   }
@@ -177,12 +226,14 @@ std::string HistoryWeights::check(const engine::EngineCore& core,
   if (mover_.committed_extents() != cache_.residency().committed_extents()) {
     return "residency and mover count different extents";
   }
-  const Nanos step = executor.ends_at().value_or(clock_.now()) - clock_.now();
+  const Nanos step = executor.turn_ends_at().value_or(clock_.now()) - clock_.now();
   if (step > kHangs) {
     for (auto& [id, model] : models_) model.waits = false;
     return "";
   }
-  step_longest_ = std::max(step_longest_, step);
+  // Behind two ranges a resident step takes as long as three turns.
+  step_longest_ = std::max(step_longest_, step * (streams_ ? 3 : 1));
+  step_longest_ = std::max(step_longest_, executor.counters().streamed_longest);
   return border_ ? "" : check_waits(core);
 }
 

@@ -1,5 +1,6 @@
 // The cache of weights of a random history: a link, the room, and the groups of the models, drawn
-// by chance, and the checks that must hold after every event.
+// by chance, and the checks that must hold after every event. In half of these histories some
+// models are streamed.
 //
 // - Residency::check_integrity(), and no command that breaks the mover's rules.
 // - Memory as the residency counts it and as the mover does.
@@ -32,11 +33,13 @@ class HistoryWeights {
 
   weights::WeightCache& cache() { return cache_; }
   const SimulatedMover& mover() const { return mover_; }
+  bool streams() const { return streams_; }
   // A quarter of the histories has a pinned model: others may then find no room.
   bool pins() const { return pinned_.valid(); }
 
-  // Groups that fit into the room. Before and after EngineCore::add_model().
-  weights::CachedModel introduce(ModelId model);
+  // Gives the model groups, as many of which as fit into the room are cached at the same time.
+  // Before and after EngineCore::add_model().
+  void introduce(ModelId model, ModelShape& shape);
   void added(ModelId model);
   // After EngineCore::remove_model().
   void remove(ModelId model);
@@ -57,9 +60,12 @@ class HistoryWeights {
   std::optional<schedule::BorderRules> make_border(std::int64_t frames);
   SimulatedMoverOptions mover_options(double error_rate);
   weights::ResidencyOptions residency_options();
+  bool place_streamed(ModelShape& shape);
+  void place_whole(ModelShape& shape);
   bool serves(ModelId id, const Model& model) const;
   Nanos turn(const Model& model) const;
   Nanos copies(const Model& model) const;
+  Nanos passes() const;
   Nanos bound_of(ModelId id) const;
   std::string check_waits(const engine::EngineCore& core);
 
@@ -70,6 +76,7 @@ class HistoryWeights {
   std::int64_t frame_extents_;  // likewise
   std::optional<schedule::BorderRules> border_;
   ModelId pinned_;
+  bool streams_;  // some models, perhaps
   SimulatedMoverOptions mover_options_;
   weights::ResidencyOptions residency_options_;
   SimulatedMover mover_;

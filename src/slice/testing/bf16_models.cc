@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "kernels/bench/machine_limits.h"
 #include "model/random_model.h"
@@ -39,6 +40,19 @@ Catalogue bf16_catalogue(std::int64_t models, bool large, Tokens max_model_len) 
           .max_model_len = max_model_len,
           .config = [large](ModelId model) { return shape(large, model.value % 2 == 0); },
           .fill = fill};
+}
+
+std::vector<CudaCandidate> candidates_of(const Catalogue& catalogue) {
+  std::vector<CudaCandidate> candidates;
+  for (std::int64_t m = 0; m < catalogue.models; ++m) {
+    const ModelId id(m);
+    candidates.push_back({.id = id,
+                          .name = "model " + std::to_string(m),
+                          .config = catalogue.config(id),
+                          .max_model_len = catalogue.max_model_len,
+                          .max_resident = catalogue.share(id)});
+  }
+  return candidates;
 }
 
 }  // namespace causeway::slice::testing

@@ -194,7 +194,7 @@ Status ChecksumSlice::open(const ChecksumParts& parts) {
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = extent();
   residency.extents = options_.cache / extent();
-  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(device_, links_, residency));
+  CAUSEWAY_ASSIGN(estate_, WeightEstate::create(device_, links_, nullptr, residency));
   executor_ = std::make_unique<ChecksumExecutor>(parts.summer, options_.kv_frame);
   CAUSEWAY_TRY(executor_->open(device_));
   engine::EngineOptions engine = options_.engine;

@@ -63,7 +63,9 @@ void Crowd::add(ModelId id, bool pinned) {
     must(pool.make(id, card.layout, fill, {.home_taken = reach}), "a model's home");
   }
   auto home = must(pool.pin(id), "a pin");
-  auto facts = must(slice.attach({id, card, std::move(home), catalogue_.max_model_len}), "a model");
+  auto facts = must(
+      slice.attach({id, card, std::move(home), catalogue_.max_model_len, catalogue_.share(id)}),
+      "a model");
   facts.pinned = pinned;
   must(slice.engine().add_model(id, facts), "a model");
 }
@@ -100,6 +102,20 @@ Answer Crowd::answer(const Question& question, std::int64_t output, AnswersSink&
   const auto ended = sink.take(kPatience);
   must(ended && ended->request == asked ? Status() : Status(unavailable("no answer")), "a request");
   return ended->answer;
+}
+
+std::map<Question, Answer> Crowd::all_answers(std::span<const std::int64_t> prompts,
+                                              std::int64_t output, AnswersSink& sink) {
+  std::map<Question, Answer> answers;
+  for (int again = 0; again < 2; ++again) {
+    for (std::int64_t m = 0; m < catalogue_.models; ++m) {
+      for (const std::int64_t prompt : prompts) {
+        const Question question{ModelId(m), prompt};
+        answers[question] = answer(question, output, sink);
+      }
+    }
+  }
+  return answers;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,10 @@ struct Catalogue {
   Tokens max_model_len{256};
   std::function<model::ModelConfig(ModelId)> config;
   std::function<void(std::span<std::byte>, ModelId)> fill;  // the same whenever it is called
+  // Of the device for a model's weights: beyond it they are streamed. Empty, or zero: no limit.
+  std::function<Bytes(ModelId)> max_resident = {};
+
+  Bytes share(ModelId model) const { return max_resident ? max_resident(model) : Bytes(0); }
 };
 
 // They are attached while this lives. Errors end the program. One thread.
@@ -76,6 +81,10 @@ class Crowd {
   RequestId ask(const Question& question, std::int64_t output);
   // What it answers when nothing else goes on.
   Answer answer(const Question& question, std::int64_t output, AnswersSink& sink);
+  // The same of every model to each of the prompts; asked twice, so that a GPU's graphs have been
+  // captured.
+  std::map<Question, Answer> all_answers(std::span<const std::int64_t> prompts, std::int64_t output,
+                                         AnswersSink& sink);
   Slice& slice() { return parts_.slice; }
 
  private:

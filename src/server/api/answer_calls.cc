@@ -1,0 +1,78 @@
+// What a chat's choice says: its text and its calls of tools, as events and whole.
+#include "base/random.h"
+#include "server/api/answer_writer.h"
+#include "server/api/json_write.h"
+
+namespace causeway::server {
+
+// Mistral's templates want nine letters and digits.
+void AnswerWriter::append_call_id(std::string& out, std::size_t choice, int call) const {
+  static constexpr std::string_view kSigns =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const bool bare = tool_calls_ == text::ToolCallFormat::kMistral;
+  std::uint64_t bits = mix64(mix64(call_ids_ + choice) + static_cast<std::uint64_t>(call));
+  out += bare ? "\"" : "\"call_";
+  for (int i = 0; i < 9; ++i) {
+    out += kSigns[bits % kSigns.size()];
+    bits /= kSigns.size();
+  }
+  out += '"';
+}
+
+// The first piece of a call has its id and name; a whole call is one piece, and has no index.
+void AnswerWriter::append_calls(std::string& out, const ChoiceText& choice, bool event) const {
+  out += "\"tool_calls\":[";
+  for (const text::ToolCallDelta& call : choice.calls) {
+    out += &call == choice.calls.data() ? "{" : ",{";
+    if (event) {
+      out += "\"index\":";
+      append_json_integer(out, call.index);
+      out += ',';
+    }
+    if (!call.name.empty()) {
+      out += "\"id\":";
+      append_call_id(out, choice.index, call.index);
+      out += ",\"type\":\"function\",";
+    }
+    out += "\"function\":{";
+    if (!call.name.empty()) {
+      out += "\"name\":";
+      append_json_string(out, call.name);
+      out += ',';
+    }
+    out += "\"arguments\":";
+    append_json_string(out, call.arguments);
+    out += "}}";
+  }
+  out += ']';
+}
+
+void AnswerWriter::append_delta(std::string& out, const ChoiceText& choice) const {
+  out += ",\"delta\":{";
+  if (!choice.text.empty()) {
+    out += "\"content\":";
+    append_json_string(out, choice.text);
+  }
+  if (!choice.calls.empty()) {
+    if (!choice.text.empty()) out += ',';
+    append_calls(out, choice, true);
+  }
+  out += '}';
+}
+
+void AnswerWriter::append_message(std::string& out, const ChoiceText& choice) const {
+  out += R"(,"message":{"role":"assistant","content":)";
+  if (choice.text.empty() && !choice.calls.empty()) {
+    out += "null";
+  } else {
+    append_json_string(out, choice.text);
+  }
+  out += ",\"refusal\":null";
+  if (!choice.calls.empty()) {
+    out += ',';
+    append_calls(out, choice, false);
+  }
+  out += '}';
+}
+
+}  // namespace causeway::server
