@@ -68,6 +68,8 @@ class CudaForward::State {
         const CudaForwardOptions& options)
       : config_(std::move(config)),
         weights_(find_weights(config_, weights.cached)),
+        experts_at_(weights.slots.base != nullptr ? find_weights(config_, weights.home) : weights_),
+        slots_(weights.slots),
         embedding_home_(weights.home.base != nullptr
                             ? weights.home.tensor("embedding", "embedding").data
                             : nullptr),
@@ -79,12 +81,15 @@ class CudaForward::State {
     CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
                                                           rope_frequencies(config_)));
     if (!config_.moe) return {};
-    CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, weights_, workspace_));
+    CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, experts_at_, slots_, workspace_));
     return {};
   }
 
   const ModelConfig& config() const { return config_; }
   const float* logits() const { return a_.logits; }
+  std::vector<std::uint32_t> take_experts_chosen() {
+    return experts_ && experts_->moves() ? experts_->take_chosen() : std::vector<std::uint32_t>();
+  }
 
   Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
              kernels::CudaStream stream) {
@@ -124,6 +129,7 @@ class CudaForward::State {
     if (!range.head) return {};
     layers_ahead_ = kLayersAhead;  // all of it is there
     if (shape_.sampled > 0) CAUSEWAY_TRY(head());
+    if (experts_ && experts_->moves()) CAUSEWAY_TRY(experts_->fetch_chosen(stream_));
     return consumed(head_group(config_));
   }
 
@@ -202,6 +208,7 @@ class CudaForward::State {
     pending_ = nullptr;
     spent_ = {};
     in_front_ = behind_others();
+    if (experts_ && experts_->moves()) CAUSEWAY_TRY(move_experts());
     CAUSEWAY_TRY(kernels::attention::plan(attention_params(0, nullptr), stream_));
     // These two let nothing behind them start before they have waited for what is in front: plan
     // and table, which attention reads early, are complete when the first layer's product starts.
@@ -218,6 +225,14 @@ class CudaForward::State {
                                     .count = shape_.rows,
                                     .out = a_.x},
                                    stream_);
+  }
+
+  // To where the step was told that they are.
+  Status move_experts() {
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      experts_->place(i, reads_.where[static_cast<std::size_t>(layer_group(i))].slots);
+    }
+    return experts_->bring(stream_);
   }
 
   Status layer(std::int64_t i) {
@@ -435,6 +450,8 @@ class CudaForward::State {
 
   const ModelConfig config_;
   const ModelWeights weights_;
+  const ModelWeights experts_at_;  // at home, if they are cached one by one
+  const weights::ExpertSlots slots_;
   const std::byte* const embedding_home_;  // [vocab][hidden]; null: never read there
   CudaArray<double> frequencies_;
   std::optional<CudaExperts> experts_;
@@ -464,6 +481,9 @@ CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)
 CudaForward::~CudaForward() = default;
 const ModelConfig& CudaForward::config() const { return state_->config(); }
 const float* CudaForward::logits() const { return state_->logits(); }
+std::vector<std::uint32_t> CudaForward::take_experts_chosen() {
+  return state_->take_experts_chosen();
+}
 
 Result<std::unique_ptr<CudaForward>> CudaForward::create(ModelConfig config,
                                                          const CudaWeights& weights,

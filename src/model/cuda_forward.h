@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "model/config.h"
@@ -40,6 +41,8 @@ struct CudaWeights {
   weights::PlacedWeights cached;  // bf16, in memory of the device
   weights::PlacedWeights home =
       {};  // the same in host memory, for the embedding; no base: never read
+  // Of a model whose experts are cached one by one: `cached` lacks them, `home` has them.
+  weights::ExpertSlots slots = {};
 };
 
 // What a step reads where. `where` empty: all is cached. Else `steps` is the stream of the step,
@@ -85,6 +88,10 @@ class CudaForward {
 
   // f32 [places][vocab] in device memory: of the last step.
   const float* logits() const;
+
+  // Of the last step, which has ended, of a model whose experts are cached one by one: how many
+  // tokens chose each, by layer that has experts and by expert. Else empty.
+  std::vector<std::uint32_t> take_experts_chosen();
 
  private:
   std::unique_ptr<State> state_;

@@ -59,7 +59,8 @@ void SimulatedMover::submit(std::span<const WeightCommand> commands) {
       case WeightCommand::Kind::kDecommit: commit(model, command, false); break;
       case WeightCommand::Kind::kCommit: commit(model, command, true); break;
       case WeightCommand::Kind::kBring: bring(model, command); break;
-      case WeightCommand::Kind::kStream: blame("no model is streamed here"); break;
+      case WeightCommand::Kind::kStream:
+      case WeightCommand::Kind::kExpert: blame("no model is streamed here"); break;
     }
   }
 }
