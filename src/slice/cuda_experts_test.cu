@@ -51,7 +51,11 @@ model::ModelConfig config_of(ModelId model) {
   config.vocab = 16'000;
   config.tied_embeddings = false;
   // 24 MiB a layer: 192 MiB of experts beside 50 MiB.
-  if (sparse) config.moe = {.experts = 32, .experts_per_token = 4, .intermediate = 256};
+  if (sparse) {
+    config.moe->experts = 32;
+    config.moe->experts_per_token = 4;
+    config.moe->intermediate = 256;
+  }
   return config;
 }
 

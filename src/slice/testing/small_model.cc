@@ -31,7 +31,9 @@ model::ModelConfig small_model(std::int64_t layers, bool tied) {
 
 model::ModelConfig small_sparse_model(std::int64_t layers, bool tied) {
   model::ModelConfig config = small(model::Family::kQwen3Moe, layers, tied);
-  config.moe = model::MoeConfig{.experts = 8, .experts_per_token = 2, .intermediate = 64};
+  config.moe->experts = 8;
+  config.moe->experts_per_token = 2;
+  config.moe->intermediate = 64;
   return config;
 }
 
