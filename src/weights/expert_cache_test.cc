@@ -130,7 +130,8 @@ class History {
     for (const auto& step : steps_) {
       for (std::int64_t e = 0; e < experts(); ++e) {
         const std::int32_t slot = step[static_cast<std::size_t>(e)];
-        if (slot >= 0) EXPECT_EQ(holds_[static_cast<std::size_t>(slot)], e);
+        if (slot < 0) continue;
+        EXPECT_EQ(holds_[static_cast<std::size_t>(slot)], e);
       }
     }
   }
