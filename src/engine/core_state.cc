@@ -250,15 +250,17 @@ bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   return false;
 }
 
-Status EngineCore::State::end_weights(const StepLane& lane, Nanos now) {
+Status EngineCore::State::end_weights(const StepLane& lane, Nanos now,
+                                      std::span<const std::uint32_t> experts_chosen) {
   const ModelId model = lane.oldest().decision.model;
   if (cache == nullptr || !cache->knows(model)) return {};
 #if CAUSEWAY_CANARY == 7
-  (void)cache->step_ended(model, now);  // planted bug: what poisoned steps chose is handed out
+  (void)cache->step_ended(model, now,
+                          experts_chosen);  // planted bug: what poisoned steps chose is handed out
   return {};
 #else
   cache->take_events(now);
-  return cache->step_ended(model, now);
+  return cache->step_ended(model, now, experts_chosen);
 #endif
 }
 
@@ -317,7 +319,7 @@ void EngineCore::State::finish_step(StepLane& lane, const request::StepResult& r
   const auto& runs = lane.oldest().decision.runs;
   const auto wanted =
       std::count_if(runs.begin(), runs.end(), [](const schedule::Run& run) { return run.samples; });
-  const Status weights = end_weights(lane, now);
+  const Status weights = end_weights(lane, now, result.experts_chosen);
   if (!weights.ok()) {
     fail_step(lane, weights.error().message, now);
   } else if (!result.error.empty()) {

@@ -56,6 +56,8 @@ class CudaForward::State {
         const CudaForwardOptions& options)
       : config_(std::move(config)),
         weights_(find_weights(config_, weights.cached)),
+        experts_at_(weights.slots.base != nullptr ? find_weights(config_, weights.home) : weights_),
+        slots_(weights.slots),
         embedding_home_(weights.home.base != nullptr
                             ? weights.home.tensor("embedding", "embedding").data
                             : nullptr),
@@ -70,16 +72,20 @@ class CudaForward::State {
     CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
                                                           rope_frequencies(config_)));
     if (!config_.moe) return {};
-    CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, weights_, workspace_));
+    CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, experts_at_, slots_, workspace_));
     return {};
   }
 
   const ModelConfig& config() const { return config_; }
   const float* logits() const { return results_.logits; }
+  std::vector<std::uint32_t> take_experts_chosen() {
+    return moves_experts() ? experts_->take_chosen() : std::vector<std::uint32_t>();
+  }
 
   Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
              kernels::CudaStream stream) {
     CAUSEWAY_TRY(check_limits(shape));
+    CAUSEWAY_CHECK(!moves_experts(), "a step whose experts move runs in ranges");
     step_ = {shape, kv, weights, stream};
     // All sample in a padded step; a step of single tokens that is not padded comes once.
     const bool again =
@@ -116,7 +122,9 @@ class CudaForward::State {
                             std::to_string(limits.rows) + " of " + std::to_string(limits.places));
   }
 
-  CudaStepModel model() const {
+  bool moves_experts() const { return experts_ && experts_->moves(); }
+
+  CudaStepModel model() {
     return {.config = config_,
             .weights = weights_,
             .embedding_home = embedding_home_,
@@ -174,7 +182,8 @@ class CudaForward::State {
     return {
         .sm_count = sms,
         .few_cluster = shape.brief ? cluster_of(shape.decode) : 0,
-        .experts_front = experts_ && experts_->front_fits({.tokens = shape.rows, .sm_count = sms})};
+        .experts_front = experts_ && experts_->front_fits({.tokens = shape.rows, .sm_count = sms}),
+        .experts_move = moves_experts()};
   }
   // Of attention's kernel for few sequences; the driver is asked once.
   int cluster_of(std::int64_t sequences) {
@@ -188,6 +197,8 @@ class CudaForward::State {
 
   const ModelConfig config_;
   const ModelWeights weights_;
+  const ModelWeights experts_at_;  // at home, if they are cached one by one
+  const weights::ExpertSlots slots_;
   const std::byte* const embedding_home_;  // [vocab][hidden]; null: never read there
   CudaArray<double> frequencies_;
   std::optional<CudaExperts> experts_;
@@ -212,6 +223,9 @@ CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)
 CudaForward::~CudaForward() = default;
 const ModelConfig& CudaForward::config() const { return state_->config(); }
 const float* CudaForward::logits() const { return state_->logits(); }
+std::vector<std::uint32_t> CudaForward::take_experts_chosen() {
+  return state_->take_experts_chosen();
+}
 
 Result<std::unique_ptr<CudaForward>> CudaForward::create(ModelConfig config,
                                                          const CudaWeights& weights,

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "model/config.h"
@@ -44,6 +45,8 @@ struct CudaWeights {
   weights::PlacedWeights cached;  // bf16, in memory of the device
   weights::PlacedWeights home =
       {};  // the same in host memory, for the embedding; no base: never read
+  // Of a model whose experts are cached one by one: `cached` lacks them, `home` has them.
+  weights::ExpertSlots slots = {};
 };
 
 class CudaForward {
@@ -82,6 +85,10 @@ class CudaForward {
 
   // f32 [places][vocab] in device memory: of the last step.
   const float* logits() const;
+
+  // Of the last step, which has ended, of a model whose experts are cached one by one: how many
+  // tokens chose each, by layer that has experts and by expert. Else empty.
+  std::vector<std::uint32_t> take_experts_chosen();
 
  private:
   std::unique_ptr<State> state_;

@@ -7,6 +7,7 @@
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/rope/rope_cuda.h"
+#include "model/model_card.h"
 
 namespace causeway::model {
 namespace {
@@ -36,6 +37,17 @@ class Loop {
   Status operator()(const step::Consumed& i) const {
     const weights::WeightView& view = view_of(i.group);
     return step_.reads.steps->signal(*view.consumed, view.consumed_value);
+  }
+
+  Status operator()(const step::PlaceExperts&) const {
+    for (std::int64_t i = 0; i < c_.layers; ++i) {
+      model_.experts->place(i, view_of(layer_group(i)).slots);
+    }
+    return model_.experts->bring(stream_);
+  }
+
+  Status operator()(const step::CountExperts&) const {
+    return model_.experts->fetch_chosen(stream_);
   }
 
   Status operator()(const step::PlanAttention&) const {

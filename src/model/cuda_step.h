@@ -32,7 +32,7 @@ struct CudaStepModel {
   const ModelWeights& weights;                // in memory of the device
   const std::byte* embedding_home = nullptr;  // [vocab][hidden]; null: never read there
   const double* frequencies = nullptr;        // rope_frequencies(), memory of the device
-  const CudaExperts* experts = nullptr;       // of a model that has any
+  CudaExperts* experts = nullptr;             // of a model that has any
   std::uint64_t* experts_read = nullptr;      // CudaForwardOptions
   CudaWorkspace& workspace;
   const CudaActivations& results;

@@ -82,6 +82,8 @@ struct LineOf {
   Line operator()(const step::Consumed& i) const {
     return {.what = "consumed", .way = "stream", .sizes = group_name(i.group, c)};
   }
+  Line operator()(const step::PlaceExperts&) const { return {"expert tables", "", ""}; }
+  Line operator()(const step::CountExperts&) const { return {"experts chosen", "to host", ""}; }
   Line operator()(const step::PlanAttention&) const { return {"attention plan", "", ""}; }
   Line operator()(const step::FillRope&) const {
     return {"rope table", "", fmt::format("{} × {}", shape.rows, c.head_dim)};

@@ -72,6 +72,7 @@ class Maker {
     }
     if (!range.head) return {};
     if (shape_.sampled > 0) CAUSEWAY_TRY(add_head());
+    if (facts_.experts_move) add(step::CountExperts{});
     consumed(head_group(c_));
     return {};
   }
@@ -81,6 +82,7 @@ class Maker {
   // first layer's product starts.
   void add_front() {
     in_front_ = behind_others();
+    if (facts_.experts_move) add(step::PlaceExperts{});
     if (has_plan()) add(step::PlanAttention{});
     add(step::FillRope{});
     const weights::WeightView* view = view_of(kEmbeddingGroup);

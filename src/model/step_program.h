@@ -73,6 +73,11 @@ struct Consumed {
 struct PlanAttention {};
 struct FillRope {};
 
+// Of experts that are cached one by one (cuda_experts.h): the tables say where the step was told
+// that each is; what its tokens chose goes back to the host.
+struct PlaceExperts {};
+struct CountExperts {};
+
 struct Embed {
   bool at_home = false;
 };
@@ -133,8 +138,9 @@ struct Experts {
 }  // namespace step
 
 using StepInstruction =
-    std::variant<step::Await, step::Consumed, step::PlanAttention, step::FillRope, step::Embed,
-                 step::Norm, step::Product, step::Prepare, step::Attention, step::Experts>;
+    std::variant<step::Await, step::Consumed, step::PlaceExperts, step::CountExperts,
+                 step::PlanAttention, step::FillRope, step::Embed, step::Norm, step::Product,
+                 step::Prepare, step::Attention, step::Experts>;
 
 // What the GPU, or a kernel that only a build with CUDA has, decides of a step.
 struct StepFacts {
@@ -142,6 +148,7 @@ struct StepFacts {
   // attention::few_cluster() of the step's decoding sequences; looked at in a brief step alone.
   int few_cluster = 0;
   bool experts_front = false;  // moe::front_fits() of the step's rows; of a model with experts
+  bool experts_move = false;   // they are cached one by one
 };
 
 struct StepPlaces {

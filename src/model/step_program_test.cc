@@ -102,6 +102,8 @@ struct Short {
   std::string operator()(const step::Consumed& i) const {
     return "consumed " + std::to_string(i.group);
   }
+  std::string operator()(const step::PlaceExperts&) const { return "places"; }
+  std::string operator()(const step::CountExperts&) const { return "counts"; }
   std::string operator()(const step::PlanAttention&) const { return "plan"; }
   std::string operator()(const step::FillRope&) const { return "rope"; }
   std::string operator()(const step::Embed& i) const { return i.at_home ? "embed home" : "embed"; }
@@ -244,6 +246,15 @@ TEST(StepProgram, ExpertsOfManyTokens) {
   EXPECT_THAT(std::vector<std::string>(prefill.begin(), prefill.begin() + 10),
               ElementsAre("rope", "embed", "norm", "qkv library", "prepare 0", "attention",
                           "o library", "norm", "router library", "experts"));
+}
+
+// The tables are right before anything else, and what was chosen is known behind all of it.
+TEST(StepProgram, ExpertsThatMove) {
+  const ModelConfig config = qwen3_30b_a3b();
+  const StepFacts facts{.few_cluster = 8, .experts_front = true, .experts_move = true};
+  const StepProgram program = must(make_step_program(config, decode(8), facts, {}), "a program");
+  EXPECT_TRUE(std::holds_alternative<step::PlaceExperts>(program.instructions.front()));
+  EXPECT_TRUE(std::holds_alternative<step::CountExperts>(program.instructions.back()));
 }
 
 // Of the test's thread alone.

@@ -23,6 +23,8 @@ StepBuffers dropped(const step::Drops& drops) {
 struct UseOf {
   StepUse operator()(const step::Await&) const { return {}; }
   StepUse operator()(const step::Consumed&) const { return {}; }
+  StepUse operator()(const step::PlaceExperts&) const { return {}; }
+  StepUse operator()(const step::CountExperts&) const { return {}; }
   StepUse operator()(const step::PlanAttention&) const { return {.writes = kPlan}; }
   StepUse operator()(const step::FillRope&) const { return {.writes = kRope}; }
   StepUse operator()(const step::Embed&) const { return {.writes = kX}; }
@@ -59,6 +61,8 @@ struct GroupRead {
   int of_layer(std::int64_t layer) const { return layer_group(layer); }
   std::optional<int> operator()(const step::Await&) const { return std::nullopt; }
   std::optional<int> operator()(const step::Consumed&) const { return std::nullopt; }
+  std::optional<int> operator()(const step::PlaceExperts&) const { return std::nullopt; }
+  std::optional<int> operator()(const step::CountExperts&) const { return std::nullopt; }
   std::optional<int> operator()(const step::PlanAttention&) const { return std::nullopt; }
   std::optional<int> operator()(const step::FillRope&) const { return std::nullopt; }
   std::optional<int> operator()(const step::Embed& e) const {

@@ -2,8 +2,10 @@
 // opens its own, models of random weights in it, and requests of random prompts.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,7 @@ struct SliceSettings {
   Bytes kv = {};       // zero: the slice's choice, on the CPU 512 MiB
   Bytes weights = {};  // for cached weights; zero: the slice's choice, on the CPU none
   Bytes ring = {};     // of each streamed model; zero: the slice's choice
+  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of each that has some
   bool graphs = true;
   engine::EngineOptions engine = {};
   slice::ExecutorFront executor_front = {};
@@ -59,6 +62,8 @@ struct BenchModel {
   model::ModelConfig config;
   Tokens max_model_len;
   Bytes max_resident = {};  // of HBM for its weights; zero: as the slice has it
+  // What is done to its random weights when they are made at home; empty: nothing.
+  std::function<void(std::span<std::byte>, const model::ModelCard&)> adjust = {};
 };
 
 // A slice and what asks it. One thread.
