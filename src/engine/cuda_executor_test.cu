@@ -155,12 +155,14 @@ std::int64_t first_difference(const Answer& a, const Answer& b) {
   return a.tokens.size() == b.tokens.size() ? -1 : static_cast<std::int64_t>(both);
 }
 
-// How much less likely `token` is than the best, where both are known; infinite when it is not.
-double behind_best(const request::OutputToken& at, TokenId token) {
-  for (const request::TokenLogprob& one : at.top) {
-    if (one.token == token) return at.top.front().logprob - one.logprob;
+// What a greedy request without penalties chooses by: log-probabilities are those of raw logits, so
+// that its biases are still to be added.
+double score(const request::Request& request, const request::OutputToken& chosen) {
+  double bias = 0;
+  for (const auto& one : request.logit_bias) {
+    if (one.token == chosen.token) bias += one.bias;
   }
-  return INFINITY;
+  return chosen.logprob + bias;
 }
 
 // The answers agree as far as rounding lets them: log-probabilities are near as long as tokens are
@@ -188,11 +190,11 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
     ++diverged;
     drawn += request.sampling.greedy() ? 0 : 1;
     const bool plain = request.sampling.greedy() && !request.sampling.penalised();
-    if (!plain || request.sampling.top_logprobs < 2 || equal >= w.tokens.size() ||
+    if (!plain || request.sampling.top_logprobs < 0 || equal >= w.tokens.size() ||
         equal >= g.tokens.size()) {
       continue;
     }
-    const double gap = behind_best(w.tokens[equal], g.tokens[equal].token);
+    const double gap = std::fabs(score(request, w.tokens[equal]) - score(request, g.tokens[equal]));
     report.check(gap <= kLogprobTolerance,
                  who + " left the other's answer by " + std::to_string(gap));
   }
