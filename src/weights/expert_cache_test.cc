@@ -178,9 +178,7 @@ TEST(ExpertCacheTest, NothingIsOverwrittenThatAStepMayRead) {
                        .slots = random.between(1, layers * experts),
                        .policy = policy,
                        .loads_max = static_cast<int>(random.between(1, 4)),
-                       .memory = 2,
-                       .more = 1,
-                       .misses_per_load = 1},
+                       .memory = 2},
                       random.bits());
       history.run(250);
       hits += history.hits();
