@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -112,6 +113,9 @@ class EngineCore::State {
   Bytes cached_bytes(ModelId model) const {
     return cache != nullptr && cache->knows(model) ? cache->cached_bytes(model) : Bytes(0);
   }
+  weights::ExpertCache::Counters expert_counters(ModelId model) const {
+    return cache != nullptr ? cache->expert_counters(model) : weights::ExpertCache::Counters();
+  }
   // A request has come that may find the model's weights missing; a token of the model has come.
   void begin_switch(ModelId model, Nanos now);
   void end_switch(Sequence& sequence, Nanos now);
@@ -133,7 +137,8 @@ class EngineCore::State {
   void end_refused(StepLane& lane, Nanos now);
 
   // The lane's oldest step reads no weights any more. An error: some of them did not arrive.
-  Status end_weights(const StepLane& lane, Nanos now);
+  Status end_weights(const StepLane& lane, Nanos now,
+                     std::span<const std::uint32_t> experts_chosen = {});
   // The lane whose oldest step this is; nullptr: none.
   StepLane* lane_of(StepId step);
   void finish_step(StepLane& lane, const request::StepResult& result, Nanos now);

@@ -312,6 +312,7 @@ std::optional<request::StepResult> CudaExecutor::State::poll_streamed() {
   }
   if (flight.abandoned) ended = *flight.abandoned;
   request::StepResult result = finish_step(flight, ended);
+  if (ended.ok()) result.experts_chosen = streamed->forward->take_experts_chosen();
   streamed_models.end_step();
   return result;
 }

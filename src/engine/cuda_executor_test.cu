@@ -165,6 +165,12 @@ double score(const request::Request& request, const request::OutputToken& chosen
   return chosen.logprob + bias;
 }
 
+// How far apart the best of two runs are, where they choose differently: nearly tied ones are near.
+double gap(const request::Request& request, const request::OutputToken& a,
+           const request::OutputToken& b) {
+  return std::fabs(score(request, a) - score(request, b));
+}
+
 // The answers agree as far as rounding lets them: log-probabilities are near as long as tokens are
 // equal, a greedy answer leaves the other's only where the two best are nearly tied, and few do.
 void check_near(const std::vector<request::Request>& requests, const TinyReport& want,
@@ -194,9 +200,9 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
         equal >= g.tokens.size()) {
       continue;
     }
-    const double gap = std::fabs(score(request, w.tokens[equal]) - score(request, g.tokens[equal]));
-    report.check(gap <= kLogprobTolerance,
-                 who + " left the other's answer by " + std::to_string(gap));
+    const double apart = gap(request, w.tokens[equal], g.tokens[equal]);
+    report.check(apart <= kLogprobTolerance,
+                 who + " left the other's answer by " + std::to_string(apart));
   }
   report.check(worst <= kLogprobTolerance, name + ": log-probabilities " + std::to_string(worst));
   report.check(
@@ -363,7 +369,7 @@ void measure_company(device::Device& device, std::uint64_t seed, Report& report)
       }
       first = std::min(first, parts);
       const auto at = static_cast<std::size_t>(parts);
-      widest = std::max(widest, behind_best(alone.tokens[at], among.tokens[at].token));
+      widest = std::max(widest, gap(watched, alone.tokens[at], among.tokens[at]));
     }
     std::printf(
         "  batch %3lld: %lld the same; others part at token %lld or later, where the two "

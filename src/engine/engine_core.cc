@@ -175,6 +175,9 @@ request::Observation EngineCore::observe() const {
     sum.prompt_tokens += model.counters.prompt_tokens;
     sum.generated_tokens += model.counters.generated_tokens;
     sum.weights_cached += state_->cached_bytes(id);
+    const weights::ExpertCache::Counters experts = state_->expert_counters(id);
+    sum.expert_hits += experts.hits;
+    sum.expert_misses += experts.misses;
   }
   const kv::FrameCounts counts = state_->kv.counts();
   const kv::PrefixStats prefix = state_->kv.prefix_stats();
@@ -199,6 +202,9 @@ std::vector<std::pair<ModelId, request::Observation>> EngineCore::observe_models
     observation.frames_total = slice.frames_total;  // the pool is all models'
     observation.frames_used = slice.frames_used;
     observation.weights_cached = state_->cached_bytes(id);
+    const weights::ExpertCache::Counters experts = state_->expert_counters(id);
+    observation.expert_hits = experts.hits;
+    observation.expert_misses = experts.misses;
     all.emplace_back(id, observation);
   }
   return all;

@@ -146,6 +146,8 @@ request::StepResult HostExecutor::State::execute(const request::Batch& batch,
     outcome.error = std::string("the step failed: ") + error.what();
   }
   if (!outcome.error.empty()) outcome.sampled.clear();
+  const auto chosen = host_model.forward->experts_chosen();
+  if (outcome.error.empty()) outcome.experts_chosen.assign(chosen.begin(), chosen.end());
   outcome.duration = clock.now() - begin;
   return outcome;
 }

@@ -12,14 +12,19 @@
 // CUDA graph when its shape is seen for the second time; the first runs plainly, which loads every
 // kernel. The graph reads what changes between steps from the workspace's tables.
 //
+// What a step does is data (step_program.h), made anew when its shape or where its weights are
+// differs from the last one's.
+//
 // Not thread-safe; only one of a workspace's models runs at a time, in one stream.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "model/config.h"
+#include "model/cuda_step.h"
 #include "model/cuda_workspace.h"
 #include "model/forward.h"
 #include "model/step_ranges.h"
@@ -40,13 +45,8 @@ struct CudaWeights {
   weights::PlacedWeights cached;  // bf16, in memory of the device
   weights::PlacedWeights home =
       {};  // the same in host memory, for the embedding; no base: never read
-};
-
-// What a step reads where. `where` empty: all is cached. Else `steps` is the stream of the step,
-// which waits for staged groups; only the embedding may be read at home.
-struct CudaStepWeights {
-  weights::StepWeights where = {};
-  device::Stream* steps = nullptr;
+  // Of a model whose experts are cached one by one: `cached` lacks them, `home` has them.
+  weights::ExpertSlots slots = {};
 };
 
 class CudaForward {
@@ -85,6 +85,10 @@ class CudaForward {
 
   // f32 [places][vocab] in device memory: of the last step.
   const float* logits() const;
+
+  // Of the last step, which has ended, of a model whose experts are cached one by one: how many
+  // tokens chose each, by layer that has experts and by expert. Else empty.
+  std::vector<std::uint32_t> take_experts_chosen();
 
  private:
   std::unique_ptr<State> state_;

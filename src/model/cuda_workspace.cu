@@ -8,7 +8,7 @@
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/cuda_status.cuh"
 #include "model/cuda_experts.h"
-#include "model/cuda_linear.h"
+#include "model/step_products.h"
 #include "model/step_tables.h"
 
 namespace causeway::model {

@@ -51,13 +51,23 @@ void add(const float* addend, std::int64_t count, float* target) {
 class HostForward::State {
  public:
   State(ModelConfig config, const weights::PlacedWeights& cached,
-        const weights::PlacedWeights& home)
+        const weights::PlacedWeights& home, const weights::ExpertSlots& slots)
       : config_(std::move(config)),
         cached_(find_weights(config_, cached)),
         home_(find_weights(config_, home)),
-        frequencies_(rope_frequencies(config_)) {}
+        slots_(slots),
+        frequencies_(rope_frequencies(config_)) {
+    if (slots_.base == nullptr) return;
+    const auto experts = static_cast<std::size_t>(config_.moe->experts);
+    gate_up_of_.resize(experts);
+    down_of_.resize(experts);
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      chosen_.resize(chosen_.size() + (config_.is_sparse(i) ? experts : 0));
+    }
+  }
 
   const ModelConfig& config() const { return config_; }
+  std::span<const std::uint32_t> experts_chosen() const { return chosen_; }
 
   Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
              std::span<float> logits, std::unique_lock<std::mutex>* computing) {
@@ -66,6 +76,8 @@ class HostForward::State {
     CAUSEWAY_CHECK(logits.size() == sampled_.size() * static_cast<std::size_t>(config_.vocab),
                    "logits are [entries that sample, vocab]");
     where_ = where;
+    std::fill(chosen_.begin(), chosen_.end(), 0);
+    layer_of_experts_ = 0;
     kernels::embedding::run({.table = gathered(),
                              .vocab = config_.vocab,
                              .size = config_.hidden,
@@ -75,7 +87,7 @@ class HostForward::State {
       CAUSEWAY_ASSIGN(const ModelWeights* weights, of_group(layer_group(i)));
       const LayerWeights& layer = weights->layers[static_cast<std::size_t>(i)];
       attend(layer, paged(kv, i));
-      feed_forward(layer);
+      feed_forward(layer, i);
       consumed(layer_group(i));
     }
     CAUSEWAY_TRY(sampled_.empty() ? Status() : head(logits.data()));
@@ -236,10 +248,10 @@ class HostForward::State {
   }
 
   // x += mlp(norm(x))
-  void feed_forward(const LayerWeights& w) {
+  void feed_forward(const LayerWeights& w, std::int64_t layer) {
     norm(x_.data(), tokens_, w.post_norm, normed_.data());
     if (w.sparse) {
-      mix_experts(w);
+      mix_experts(w, layer);
     } else {
       const std::int64_t wide = config_.intermediate;
       linear({normed_.data(), config_.hidden, w.gate_up, w.gate_up_bias, 2 * wide, gate_up_.data()},
@@ -251,19 +263,41 @@ class HostForward::State {
     add(added_.data(), tokens_ * config_.hidden, x_.data());
   }
 
-  void mix_experts(const LayerWeights& w) {
-    moe_.run({.tokens = tokens_,
-              .hidden = config_.hidden,
-              .intermediate = config_.moe->intermediate,
-              .experts = config_.moe->experts,
-              .experts_per_token = config_.moe->experts_per_token,
-              .normalise_top_k = config_.moe->normalise_top_k,
-              .x = normed_.data(),
-              .router = w.router,
-              .gate_up = w.experts_gate_up,
-              .down = w.experts_down,
-              .out = added_.data()},
-             gemm_);
+  void mix_experts(const LayerWeights& w, std::int64_t layer) {
+    kernels::moe::Params params{.tokens = tokens_,
+                                .hidden = config_.hidden,
+                                .intermediate = config_.moe->intermediate,
+                                .experts = config_.moe->experts,
+                                .experts_per_token = config_.moe->experts_per_token,
+                                .normalise_top_k = config_.moe->normalise_top_k,
+                                .x = normed_.data(),
+                                .router = w.router,
+                                .gate_up = w.experts_gate_up,
+                                .down = w.experts_down,
+                                .out = added_.data()};
+    if (slots_.base != nullptr) find_experts(layer, params);
+    moe_.run(params, gemm_);
+  }
+
+  // Where the step was told that the layer's experts are.
+  void find_experts(std::int64_t layer, kernels::moe::Params& params) {
+    const LayerWeights& home = home_.layers[static_cast<std::size_t>(layer)];
+    const std::span<const std::int32_t> slots =
+        where_[static_cast<std::size_t>(layer_group(layer))].slots;
+    const std::int64_t matrix = config_.moe->intermediate * config_.hidden;
+    for (std::size_t e = 0; e < gate_up_of_.size(); ++e) {
+      const auto expert = static_cast<std::int64_t>(e);
+      const bool cached = slots[e] >= 0;
+      const std::byte* const slot = cached ? slots_.slot(slots[e]) : nullptr;
+      gate_up_of_[e] = cached ? slot : home.experts_gate_up.from(2 * matrix * expert).data;
+      down_of_[e] =
+          cached ? slot + slots_.gate_up.count : home.experts_down.from(matrix * expert).data;
+    }
+    params.gate_up = home.experts_gate_up;
+    params.down = home.experts_down;
+    params.gate_up_of = gate_up_of_.data();
+    params.down_of = down_of_.data();
+    params.chosen = chosen_.data() + layer_of_experts_++ * config_.moe->experts;
   }
 
   // logits of the sampled rows only.
@@ -285,6 +319,7 @@ class HostForward::State {
   ModelConfig config_;
   const ModelWeights cached_;
   const ModelWeights home_;
+  const weights::ExpertSlots slots_;  // no base: experts lie with their layers
   std::vector<double> frequencies_;
 
   // Of the step that runs.
@@ -294,6 +329,10 @@ class HostForward::State {
   std::vector<std::int64_t> positions_;                  // [tokens]
   std::vector<kernels::attention::Sequence> sequences_;  // [entries]
   std::vector<std::int64_t> sampled_;                    // rows whose logits are wanted
+  // With slots: of one layer, by expert; and of all layers that have experts.
+  std::vector<const std::byte*> gate_up_of_, down_of_;
+  std::vector<std::uint32_t> chosen_;  // [layers][experts]
+  std::int64_t layer_of_experts_ = 0;  // the next
 
   Buffer<float> rope_;      // [tokens][head_dim]
   Buffer<float> x_;         // [tokens][hidden], the residual stream
@@ -310,12 +349,18 @@ class HostForward::State {
 
 HostForward::HostForward(ModelConfig config, const weights::PlacedWeights& cached,
                          const weights::PlacedWeights& home)
-    : state_(std::make_unique<State>(std::move(config), cached, home)) {}
+    : HostForward(std::move(config), cached, home, {}) {}
+HostForward::HostForward(ModelConfig config, const weights::PlacedWeights& cached,
+                         const weights::PlacedWeights& home, const weights::ExpertSlots& slots)
+    : state_(std::make_unique<State>(std::move(config), cached, home, slots)) {}
 HostForward::~HostForward() = default;
 HostForward::HostForward(HostForward&&) noexcept = default;
 HostForward& HostForward::operator=(HostForward&&) noexcept = default;
 
 const ModelConfig& HostForward::config() const { return state_->config(); }
+std::span<const std::uint32_t> HostForward::experts_chosen() const {
+  return state_->experts_chosen();
+}
 
 Status HostForward::run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
                         std::span<float> logits, std::unique_lock<std::mutex>* computing) {

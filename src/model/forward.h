@@ -32,6 +32,10 @@ class HostForward {
   // memory outlives the object, the layouts need not.
   HostForward(ModelConfig config, const weights::PlacedWeights& cached,
               const weights::PlacedWeights& home);
+  // Of a model whose experts are cached one by one: `cached` lacks them, and they are read in
+  // `slots` or at `home`.
+  HostForward(ModelConfig config, const weights::PlacedWeights& cached,
+              const weights::PlacedWeights& home, const weights::ExpertSlots& slots);
   // All in one place.
   HostForward(ModelConfig config, const weights::PlacedWeights& weights)
       : HostForward(std::move(config), weights, weights) {}
@@ -52,6 +56,9 @@ class HostForward {
   Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
     return run(batch, kv, {}, logits);
   }
+  // Of the last step of a model whose experts are cached one by one: how many tokens chose each, by
+  // layer that has experts and by expert. Else empty.
+  std::span<const std::uint32_t> experts_chosen() const;
 
  private:
   class State;

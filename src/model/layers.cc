@@ -26,6 +26,7 @@ class Group {
     CAUSEWAY_CHECK(view.dtype != DType::kF16, "weights on the CPU are F32 or BF16");
     return {view.data, view.dtype};
   }
+  bool has(std::string_view tensor) const { return placed_.has(name_, tensor); }
   WeightsRef find_if(bool present, std::string_view tensor, std::int64_t rows,
                      std::int64_t cols) const {
     return present ? find(tensor, rows, cols) : WeightsRef{};
@@ -51,6 +52,7 @@ LayerWeights find_layer(const ModelConfig& c, const Group& group, bool sparse) {
   if (sparse) {
     const MoeConfig& moe = *c.moe;
     w.router = group.find("router", moe.experts, c.hidden);
+    if (!group.has("experts_gate_up")) return w;
     w.experts_gate_up = group.find("experts_gate_up", moe.experts * 2 * moe.intermediate, c.hidden);
     w.experts_down = group.find("experts_down", moe.experts * c.hidden, moe.intermediate);
     return w;

@@ -38,7 +38,7 @@ struct ModelWeights {
 };
 
 // A weight of another shape or type than the config's is a CHECK failure: the pool loads by the
-// plan.
+// plan. Experts that are not placed with their layers are absent: they are cached one by one.
 ModelWeights find_weights(const ModelConfig& config, const weights::PlacedWeights& placed);
 
 // kernels::rope::frequencies() of the config.

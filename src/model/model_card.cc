@@ -8,7 +8,10 @@ namespace {
 // A tied embedding is the head's matrix too, so that a step needs all of it in the cache.
 std::vector<weights::ReadingStep> reading_of(const ModelConfig& config) {
   std::vector<weights::ReadingStep> reading;
-  for (std::int64_t i = 0; i < config.layers; ++i) reading.push_back({.group = layer_group(i)});
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const std::int64_t experts = config.is_sparse(i) ? config.moe->experts : 0;
+    reading.push_back({.group = layer_group(i), .experts = static_cast<int>(experts)});
+  }
   reading.push_back({.group = head_group(config)});
   reading.push_back({.group = kEmbeddingGroup,
                      .readable_at_home = !config.tied_embeddings,

@@ -9,6 +9,7 @@
 // stands in it as pending_token().
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -66,6 +67,9 @@ struct StepResult {
   std::vector<SampledToken> sampled;  // one for each entry that samples, in order
   Nanos duration;                     // as the executor measured (or modelled) it
   std::string error;
+  // Of a model whose experts are cached one by one: how many tokens chose each, by layer that has
+  // experts and by expert. Else empty.
+  std::vector<std::uint32_t> experts_chosen = {};
 };
 
 // Puts the tokens that the step before has chosen where they are pending; 0 for those that it never
@@ -85,6 +89,9 @@ struct Observation {
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
+  // Of models whose experts are cached one by one, experts chosen in a step: in HBM, or at home.
+  std::int64_t expert_hits = 0;
+  std::int64_t expert_misses = 0;
   Bytes link_bytes;   // of weights, from home to devices; a fleet counts them
   bool hung = false;  // the device does not answer: nothing can be served
   std::string lost;   // why the device is lost for good; empty: it is not

@@ -74,6 +74,7 @@ void SimulatedMover::submit(std::span<const WeightCommand> commands) {
       case WeightCommand::Kind::kCommit: commit(model, command, true); break;
       case WeightCommand::Kind::kBring: bring(model, command); break;
       case WeightCommand::Kind::kStream: stream(model, command); break;
+      case WeightCommand::Kind::kExpert: blame("no experts are cached one by one here"); break;
     }
   }
 }

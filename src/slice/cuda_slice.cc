@@ -100,6 +100,7 @@ class CudaSlice final : public Slice {
                                Bytes most) const;
   Chosen with_config(const CudaCandidate& candidate, const model::ModelCard& card) const;
   Result<schedule::HbmDemand> demand_of(const Chosen& together) const;
+  weights::StreamOptions stream_options(Bytes budget) const;
   Result<weights::CachedModel> cached_model(ModelId model, const model::ModelCard& card) const;
   Status make_workspace();
   Status make_frames();
@@ -226,8 +227,7 @@ Result<CudaSlice::Chosen> CudaSlice::with_streamed(const CudaCandidate& candidat
   CAUSEWAY_ASSIGN(schedule::HbmDemand demand, demand_of(together));
   Bytes room = schedule::weights_room(demand);
   if (most > Bytes(0)) room = std::min(room, demand.extent * (most / demand.extent));
-  const auto cached = weights::streamed_model(
-      card.layout, card.reading, {.extent = demand.extent, .budget = room, .ring = options_.ring});
+  const auto cached = weights::streamed_model(card.layout, card.reading, stream_options(room));
   if (!cached.ok()) return cached.error();
   together.streamed.emplace(candidate.id, room);
   together.weights = demand.weights += room;
@@ -274,15 +274,19 @@ Status CudaSlice::check(ModelId model, const model::ModelCard& card) const {
                    " cache weights");
 }
 
-// How the model's weights lie in HBM: all of them, or some and a ring.
+weights::StreamOptions CudaSlice::stream_options(Bytes budget) const {
+  return {.extent = device_->capabilities().extent_bytes,
+          .budget = budget,
+          .ring = options_.ring,
+          .experts = options_.experts};
+}
+
+// How the model's weights lie in HBM: all of them, or some and a ring or slots.
 Result<weights::CachedModel> CudaSlice::cached_model(ModelId model,
                                                      const model::ModelCard& card) const {
   const auto streamed = chosen_.streamed.find(model);
   if (streamed == chosen_.streamed.end()) return weights::cached_model(card.layout, card.reading);
-  return weights::streamed_model(card.layout, card.reading,
-                                 {.extent = device_->capabilities().extent_bytes,
-                                  .budget = streamed->second,
-                                  .ring = options_.ring});
+  return weights::streamed_model(card.layout, card.reading, stream_options(streamed->second));
 }
 
 Status CudaSlice::make_workspace() {
@@ -403,14 +407,15 @@ Result<engine::ModelFacts> CudaSlice::attach(SliceModel model) {
   CAUSEWAY_ASSIGN(const auto seen, device::cuda_address_of(*device_, address, layout.bytes));
   CAUSEWAY_ASSIGN(const weights::PlacedWeights cached,
                   estate_->add(model.id, facts.weights, std::move(model.home)));
+  const model::CudaWeights weights{.cached = facts.weights.placed(cached.base, layout),
+                                   .home = {&layout, reinterpret_cast<const std::byte*>(seen)},
+                                   .slots = facts.weights.slots(cached.base)};
   const auto add = [&]() -> Status {
     CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device_));
-    CAUSEWAY_ASSIGN(
-        auto forward,
-        model::CudaForward::create(
-            model.card.config,
-            {.cached = cached, .home = {&layout, reinterpret_cast<const std::byte*>(seen)}},
-            streamed ? *streamed_workspace_ : *workspace_, {.graphs = options_.graphs}));
+    CAUSEWAY_ASSIGN(auto forward,
+                    model::CudaForward::create(model.card.config, weights,
+                                               streamed ? *streamed_workspace_ : *workspace_,
+                                               {.graphs = options_.graphs}));
     return executor_->add_model(
         model.id, {.forward = std::move(forward), .layout = model.card.kv, .streamed = streamed});
   };

@@ -19,7 +19,8 @@ struct CudaSliceOptions {
   Bytes kv_frame = {};  // of one frame
   Bytes weights = {};   // HBM for cached weights; zero: the slice's choice
   Bytes ring = {};      // HBM that the weights of a streamed model pass through; zero: its choice
-  bool graphs = true;   // decode steps are captured and replayed
+  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
+  bool graphs = true;                        // decode steps are captured and replayed
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set
   LinkFront link_front = {};

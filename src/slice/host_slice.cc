@@ -155,7 +155,10 @@ Result<weights::CachedModel> HostSlice::cached_model(const model::ModelCard& car
     return weights::cached_model(card.layout, card.reading);
   }
   return weights::streamed_model(card.layout, card.reading,
-                                 {.extent = room.extent, .budget = budget, .ring = options_.ring});
+                                 {.extent = room.extent,
+                                  .budget = budget,
+                                  .ring = options_.ring,
+                                  .experts = options_.experts});
 }
 
 Result<engine::ModelFacts> HostSlice::attach(SliceModel model) {
@@ -168,11 +171,13 @@ Result<engine::ModelFacts> HostSlice::attach(SliceModel model) {
   if (estate_) {
     CAUSEWAY_ASSIGN(facts.weights, cached_model(card, model.max_resident));
     CAUSEWAY_ASSIGN(cached, estate_->add(model.id, facts.weights, std::move(model.home)));
+    cached = facts.weights.placed(cached.base, *cached.layout);
   } else {
     at_home_[model.id] = std::move(model.home);
   }
   const Status added = executor_->add_model(
-      model.id, {.forward = std::make_unique<model::HostForward>(card.config, cached, at_home),
+      model.id, {.forward = std::make_unique<model::HostForward>(card.config, cached, at_home,
+                                                                 facts.weights.slots(cached.base)),
                  .layout = card.kv,
                  .kv_dtype = card.storage,
                  .streamed = facts.weights.streams()});

@@ -19,7 +19,8 @@ struct HostSliceOptions {
   Bytes kv_frame;    // of one frame
   Bytes cache = {};  // for cached weights; zero: weights are read at home
   Bytes ring = {};   // that the weights of a streamed model pass through; zero: the slice's choice
-  int device = 0;    // of the machine
+  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
+  int device = 0;                                                     // of the machine
   // Lets memory move between KV frames and cached weights: both are then whole extents, and
   // frames_per_extent and kv_max are the slice's to set.
   std::optional<schedule::BorderRules> border = {};

@@ -43,7 +43,7 @@ class HostSliceTest : public ::testing::Test {
 
   // `max_resident`: of the cache for its weights; zero: no limit.
   Status add(ModelId id, bool tied, Bytes max_resident = Bytes(0)) {
-    CAUSEWAY_ASSIGN(const model::ModelCard card, slice_->card(small_model(tied)));
+    CAUSEWAY_ASSIGN(const model::ModelCard card, slice_->card(config(id, tied)));
     const auto seed = static_cast<std::uint64_t>(id.value);
     CAUSEWAY_TRY(home_.pool.make(id, card.layout,
                                  [&](std::span<std::byte> memory) {
@@ -63,6 +63,8 @@ class HostSliceTest : public ::testing::Test {
     models_.push_back(id);
     return {};
   }
+
+  virtual model::ModelConfig config(ModelId, bool tied) const { return small_model(tied); }
 
   void remove(ModelId id) {
     ASSERT_TRUE(slice_->engine().remove_model(id, seconds(10)).ok());
@@ -165,6 +167,60 @@ TEST_F(Answers, AreTheSameWhenWeightsAreStreamed) {
   }
   for (const auto& [id, what] : requests) {
     EXPECT_EQ(sink_.of(id).tokens, expected.at(what)) << "request " << id.value;
+  }
+}
+
+// Every second model is a mixture of experts that are cached one by one.
+class SparseAnswers : public Answers {
+ protected:
+  model::ModelConfig config(ModelId id, bool tied) const override {
+    return id.value % 2 == 0 ? testing::small_sparse_model(4, tied) : small_model(tied);
+  }
+
+  // All of them in a cache that is smaller than one sparse model and one other.
+  void open_small(weights::ExpertPolicy policy) {
+    const auto dense = must(model::make_card(small_model(true), DType::kF32, kFrame), "a card");
+    HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame};
+    options.cache = round_up(dense.layout.bytes, kExtent) + kSparse;
+    options.experts = policy;
+    open(options, 400e6);
+    for (std::int64_t m = 0; m < kModels; ++m) {
+      must(add(ModelId(m), m % 2 == 0, m % 2 == 0 ? kSparse : Bytes(0)), "a model");
+    }
+  }
+  void ask_at_random(const std::map<std::pair<std::int64_t, std::int64_t>, Tokens>& expected) {
+    Random random(29);
+    std::map<RequestId, std::pair<std::int64_t, std::int64_t>> requests;
+    int ended = sink_.ends();
+    for (int round = 0; round < 40; ++round) {
+      for (auto more = random.between(1, 4); more > 0; --more, ++ended) {
+        const auto m = static_cast<std::int64_t>(random.below(kModels));
+        const std::int64_t prompt = kPrompts[random.below(std::size(kPrompts))];
+        requests[ask(ModelId(m), prompt, 8)] = {m, prompt};
+      }
+      ASSERT_TRUE(sink_.wait_for_ends(ended)) << "round " << round;
+    }
+    for (const auto& [id, what] : requests) {
+      EXPECT_EQ(sink_.of(id).end->error, "");
+      EXPECT_EQ(sink_.of(id).tokens, expected.at(what)) << "request " << id.value;
+    }
+  }
+
+  // The dense part and about half of the experts.
+  static constexpr Bytes kSparse = kExtent * 20;
+};
+
+TEST_F(SparseAnswers, AreTheSameWhileExpertsComeAndGo) {
+  const auto expected = undisturbed();
+  for (const auto policy : {weights::ExpertPolicy::kFrequency, weights::ExpertPolicy::kLru,
+                            weights::ExpertPolicy::kActivation, weights::ExpertPolicy::kWhole}) {
+    open_small(policy);
+    ask_at_random(expected);
+    const request::Observation seen = slice_->engine().observe();
+    const bool one_by_one = policy != weights::ExpertPolicy::kWhole;
+    EXPECT_EQ(seen.expert_hits > 200, one_by_one) << seen.expert_hits;
+    EXPECT_EQ(seen.expert_misses > 200, one_by_one) << seen.expert_misses;
+    for (const ModelId model : std::exchange(models_, {})) remove(model);
   }
 }
 

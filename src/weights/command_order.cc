@@ -31,7 +31,8 @@ class Interleaver {
     }
     decommit(INT64_MAX);
     for (const WeightCommand& command : commands_) {
-      if (command.kind == Kind::kStream) ordered_.push_back(command);
+      const bool late = command.kind == Kind::kStream || command.kind == Kind::kExpert;
+      if (late) ordered_.push_back(command);
     }
   }
 

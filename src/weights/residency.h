@@ -76,16 +76,21 @@ struct ResidencyOptions {
 };
 
 struct WeightCommand {
-  // kStream comes from the cache, not from a Residency: a group of a streamed model into its ring.
-  enum class Kind : std::uint8_t { kDecommit, kCommit, kBring, kStream };
+  // These come from the cache, not from a Residency: kStream, a group of a streamed model into its
+  // ring; kExpert, one expert into its slot.
+  enum class Kind : std::uint8_t { kDecommit, kCommit, kBring, kStream, kExpert };
   Kind kind = Kind::kBring;
   ModelId model;  // invalid: of the KV frames (a Residency commands nothing of theirs)
   // kCommit, kDecommit: of the range of the model, or of the frames.
   std::int64_t first_extent = 0;
   std::int64_t extents = 0;
-  // kBring; kStream: of the streamed groups, and the pass for which it comes.
+  // kBring; kStream: of the streamed groups, and the pass for which it comes; kExpert: the layer,
+  // of those that have experts.
   int group = 0;
   std::uint32_t arrival = 0;  // counts up per model from 1: the value that its semaphores get
+  // kExpert: of the layer, and where it goes.
+  std::int32_t expert = 0;
+  std::int32_t slot = 0;
 };
 
 struct ModelDemand {

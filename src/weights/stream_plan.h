@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "weights/expert_policy.h"
 #include "weights/weight_layout.h"
 
 namespace causeway::weights {
@@ -23,12 +24,15 @@ struct ReadingStep {
   bool readable_at_home = false;
   // A step reads it twice, first and last: a streamed model keeps it.
   bool stays = false;
+  // The group's last two tensors are those of so many experts, which can be cached one by one.
+  int experts = 0;
 };
 
 struct StreamOptions {
   Bytes extent;
   Bytes budget;     // of HBM for resident groups and ring
   Bytes ring = {};  // zero: three of the largest groups, but no more than half of the budget
+  ExpertPolicy experts = ExpertPolicy::kFrequency;  // of a model that has some
 };
 
 struct StreamedGroup {

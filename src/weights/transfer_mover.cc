@@ -12,12 +12,12 @@ namespace causeway::weights {
 // One group on its way; hears of its end.
 class TransferMover::Copy final : public transfer::TransferListener {
  public:
-  Copy(TransferMover& mover, const WeightCommand& bring, device::Semaphore& ready)
-      : command(bring), semaphore(ready), mover_(mover) {}
+  Copy(TransferMover& mover, const WeightCommand& bring, device::Semaphore* signal)
+      : command(bring), ready(signal), mover_(mover) {}
   void transfer_ended(const Status& outcome) override { mover_.ended(*this, outcome); }
 
   const WeightCommand command;
-  device::Semaphore& semaphore;
+  device::Semaphore* const ready;
 
  private:
   TransferMover& mover_;
@@ -63,7 +63,7 @@ Result<std::byte*> TransferMover::add_model(ModelId id, Place place) {
   for (std::size_t i = 0; i < place.model.groups.size(); ++i) {
     CAUSEWAY_ASSIGN(model->semaphores.emplace_back(), device_.make_semaphore());
   }
-  if (place.model.streams()) {
+  if (place.model.stream) {
     for (std::size_t i = 0; i < place.model.stream->groups.size(); ++i) {
       CAUSEWAY_ASSIGN(model->streamed.emplace_back(), device_.make_semaphore());
     }
@@ -136,7 +136,9 @@ void TransferMover::submit(std::span<const WeightCommand> commands) {
   for (const WeightCommand& command : ordered) {
     const std::int64_t brings = command.kind == WeightCommand::Kind::kBring ? 1 : 0;
     to_issue_[command.model] += brings;
-    bringing_ += command.kind == WeightCommand::Kind::kStream ? 1 : brings;
+    const bool loads = command.kind == WeightCommand::Kind::kStream ||
+                       command.kind == WeightCommand::Kind::kExpert;
+    bringing_ += loads ? 1 : brings;
   }
   if (bringing_ > 0) claim_.begin();
   queue_.insert(queue_.end(), ordered.begin(), ordered.end());
@@ -181,6 +183,7 @@ void TransferMover::execute(const WeightCommand& command) {
       return;
     case WeightCommand::Kind::kBring: bring(model, command); return;
     case WeightCommand::Kind::kStream: stream(model, command); return;
+    case WeightCommand::Kind::kExpert: load_expert(model, command); return;
   }
 }
 
@@ -231,26 +234,37 @@ void TransferMover::bring(Model& model, const WeightCommand& command) {
   device::Semaphore& semaphore = *model.semaphores.at(index);
   const ExtentRun extents = extents_of(group, device_.arena().extent_bytes());
   if (const Status committed = commit(model, extents); !committed.ok()) {
-    return finish(command, semaphore, committed);
+    return finish(command, &semaphore, committed);
   }
   if (group.memory_only) {
-    const Status shown = show_ring(model);
+    const Status shown = model.place.model.stream ? show_ring(model) : Status();
     if (shown.ok()) semaphore.raise(command.arrival);
-    return finish(command, semaphore, shown);
+    return finish(command, &semaphore, shown);
   }
   copy(model, command,
-       {.offset = group.offset,
-        .bytes = group.bytes,
+       {.parts = {{model.place.model.home_of(index), group.offset, group.bytes}},
         .priority = group.readable_at_home ? device::CopyPriority::kPromotion
-                                           : device::CopyPriority::kWeightsAhead},
-       semaphore);
+                                           : device::CopyPriority::kWeightsAhead,
+        .ready = &semaphore});
 }
 
 void TransferMover::stream(Model& model, const WeightCommand& command) {
   const auto index = static_cast<std::size_t>(command.group);
   const StreamedGroup& group = model.place.model.stream->groups.at(index);
   CAUSEWAY_CHECK(model.aliased, "a group is streamed into a ring that is not there");
-  copy(model, command, {.offset = group.offset, .bytes = group.bytes}, *model.streamed.at(index));
+  copy(model, command,
+       {.parts = {{group.offset, group.offset, group.bytes}},
+        .ready = model.streamed.at(index).get()});
+}
+
+// Behind memory that counts as in use while loads are under way.
+void TransferMover::load_expert(Model& model, const WeightCommand& command) {
+  const ExpertPlan& plan = *model.place.model.experts;
+  const ExpertLayer& layer = plan.layers.at(static_cast<std::size_t>(command.group));
+  const Bytes slot = plan.slot(command.slot);
+  copy(model, command,
+       {.parts = {{layer.gate_up + plan.gate_up * command.expert, slot, plan.gate_up},
+                  {layer.down + plan.down * command.expert, slot + plan.gate_up, plan.down}}});
 }
 
 Status TransferMover::show_ring(Model& model) {
@@ -273,32 +287,33 @@ void TransferMover::hide_ring(Model& model) {
   model.aliased = false;
 }
 
-void TransferMover::copy(Model& model, const WeightCommand& command, const Load& load,
-                         device::Semaphore& semaphore) {
-  auto owned = std::make_unique<Copy>(*this, command, semaphore);
+void TransferMover::copy(Model& model, const WeightCommand& command, const Load& load) {
+  auto owned = std::make_unique<Copy>(*this, command, load.ready);
   Copy& copy = *owned;
   {
     const std::lock_guard lock(mutex_);
     copies_.emplace(&copy, std::move(owned));
   }
-  device::MemoryAddress home = model.place.home;
-  home.offset += load.offset;
-  const auto submitted =
-      engine_.submit({.direction = transfer::Direction::kIn,
-                      .target = device_.id(),
-                      .segments = {{home,
-                                    device::MemoryAddress::in_arena(
-                                        device_.id(), model.range.offset() + load.offset),
-                                    load.bytes}},
-                      .priority = load.priority,
-                      .listener = &copy,
-                      .signal = &semaphore,
-                      .signal_value = command.arrival});
+  transfer::TransferRequest request{.direction = transfer::Direction::kIn,
+                                    .target = device_.id(),
+                                    .segments = {},
+                                    .priority = load.priority,
+                                    .listener = &copy,
+                                    .signal = load.ready,
+                                    .signal_value = command.arrival};
+  for (const Part& part : load.parts) {
+    device::MemoryAddress home = model.place.home;
+    home.offset += part.home;
+    request.segments.push_back(
+        {home, device::MemoryAddress::in_arena(device_.id(), model.range.offset() + part.offset),
+         part.bytes});
+  }
+  const auto submitted = engine_.submit(std::move(request));
   if (!submitted.ok()) ended(copy, submitted.error());
 }
 
 void TransferMover::ended(Copy& copy, const Status& outcome) {
-  finish(copy.command, copy.semaphore, outcome);
+  finish(copy.command, copy.ready, outcome);
   // Last: once it is gone, the mover may go.
   std::unique_ptr<Copy> gone;
   const std::lock_guard lock(mutex_);
@@ -308,7 +323,7 @@ void TransferMover::ended(Copy& copy, const Status& outcome) {
   changed_.notify_all();
 }
 
-void TransferMover::finish(const WeightCommand& command, device::Semaphore& semaphore,
+void TransferMover::finish(const WeightCommand& command, device::Semaphore* ready,
                            const Status& outcome) {
   {
     const std::lock_guard lock(mutex_);
@@ -321,15 +336,17 @@ void TransferMover::finish(const WeightCommand& command, device::Semaphore& sema
   event.arrival = command.arrival;
   event.outcome = outcome;
   event.streamed = command.kind == WeightCommand::Kind::kStream;
+  if (command.kind == WeightCommand::Kind::kExpert) event.slot = command.slot;
   // First: a step that is released by a failure must find it.
   post(std::move(event));
-  if (!outcome.ok()) semaphore.raise(command.arrival);
+  if (!outcome.ok() && ready != nullptr) ready->raise(command.arrival);
 }
 
 Bytes TransferMover::bytes_of(const Model& model, const WeightCommand& command) {
   const CachedModel& placed = model.place.model;
   const auto group = static_cast<std::size_t>(command.group);
   if (command.kind == WeightCommand::Kind::kStream) return placed.stream->groups.at(group).bytes;
+  if (command.kind == WeightCommand::Kind::kExpert) return placed.experts->expert_bytes();
   const ResidentGroup& brought = placed.groups.at(group);
   return brought.memory_only ? Bytes(0) : brought.bytes;
 }

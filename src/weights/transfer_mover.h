@@ -90,19 +90,24 @@ class TransferMover final : public WeightMover {
   void decommit(Model& model, const WeightCommand& command);
   void bring(Model& model, const WeightCommand& command);
   void stream(Model& model, const WeightCommand& command);
+  void load_expert(Model& model, const WeightCommand& command);
   Status show_ring(Model& model);
   void hide_ring(Model& model);
-  // What a kBring or kStream copies, and how.
-  struct Load {
-    Bytes offset;  // in the model
+  // What a kBring, kStream or kExpert copies, and how.
+  struct Part {
+    Bytes home;    // from the model's home on
+    Bytes offset;  // in its range
     Bytes bytes;
-    device::CopyPriority priority = device::CopyPriority::kWeightsAhead;
   };
-  void copy(Model& model, const WeightCommand& command, const Load& load,
-            device::Semaphore& semaphore);
+  struct Load {
+    std::vector<Part> parts;
+    device::CopyPriority priority = device::CopyPriority::kWeightsAhead;
+    device::Semaphore* ready = nullptr;  // null: no step waits for it
+  };
+  void copy(Model& model, const WeightCommand& command, const Load& load);
   static Bytes bytes_of(const Model& model, const WeightCommand& command);
   void ended(Copy& copy, const Status& outcome);
-  void finish(const WeightCommand& command, device::Semaphore& semaphore, const Status& outcome);
+  void finish(const WeightCommand& command, device::Semaphore* ready, const Status& outcome);
   void post(WeightEvent event);
   Model& model_of(ModelId id) const;
 
@@ -118,7 +123,7 @@ class TransferMover final : public WeightMover {
   std::map<ModelId, std::unique_ptr<Model>> models_;
   std::deque<WeightCommand> queue_;
   std::map<ModelId, std::int64_t> to_issue_;  // kBrings that have not been handed on
-  std::int64_t bringing_ = 0;                 // kBrings that have not ended
+  std::int64_t bringing_ = 0;                 // copies that have not ended
   bool executing_ = false;
   int notifying_ = 0;  // threads
   bool stopping_ = false;

@@ -38,8 +38,46 @@ std::int64_t required_extents(const CachedModel& model, Bytes extent) {
 
 }  // namespace
 
+Bytes CachedModel::home_of(std::size_t group) const {
+  return experts && group < experts->home.size() ? experts->home[group] : groups.at(group).offset;
+}
+
+ExpertSlots CachedModel::slots(const std::byte* base) const {
+  if (!experts) return {};
+  return {base + experts->slots_offset.count, experts->slot_bytes, experts->gate_up};
+}
+
+namespace {
+
+Result<CachedModel> model_of_slots(const WeightLayout& layout, std::span<const ReadingStep> reading,
+                                   const StreamOptions& options) {
+  CachedModel model;
+  CAUSEWAY_ASSIGN(model.experts, plan_experts(layout, reading, options));
+  model.policy = options.experts;
+  const ExpertPlan& plan = *model.experts;
+  for (const int group : plan.resident) {
+    const PlacedGroup& placed = plan.layout.groups[static_cast<std::size_t>(group)];
+    model.groups.push_back({.offset = placed.offset, .bytes = placed.bytes});
+    model.layout_groups.push_back(group);
+  }
+  model.groups.push_back({.offset = plan.slots_offset,
+                          .bytes = round_up(plan.slots_end(), options.extent) - plan.slots_offset,
+                          .memory_only = true});
+  model.layout_groups.push_back(-1);
+  return model;
+}
+
+}  // namespace
+
 Result<CachedModel> streamed_model(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                    const StreamOptions& options) {
+  const bool sparse = std::any_of(reading.begin(), reading.end(),
+                                  [](const ReadingStep& step) { return step.experts > 0; });
+  if (sparse && options.experts != ExpertPolicy::kWhole) {
+    // Whole layers need less room where layers are small and their dense parts large.
+    auto slots = model_of_slots(layout, reading, options);
+    if (slots.ok()) return slots;
+  }
   CachedModel model;
   CAUSEWAY_ASSIGN(model.stream, plan_stream(layout, reading, options));
   for (const int group : model.stream->resident) {
@@ -83,13 +121,20 @@ Status WeightCache::add_model(ModelId model, CachedModel cached) {
   const auto last = std::max_element(cached.layout_groups.begin(), cached.layout_groups.end());
   int groups = last == cached.layout_groups.end() ? 0 : *last + 1;
   std::optional<WeightRing> ring;
-  if (cached.streams()) {
+  if (cached.stream) {
     for (const StreamedGroup& group : cached.stream->groups) {
       groups = std::max(groups, group.layout_group + 1);
     }
     ring.emplace(*cached.stream);
   }
   Entry entry;
+  if (cached.experts) {
+    groups = static_cast<int>(cached.experts->layout.groups.size());
+    entry.experts.emplace(ExpertCacheOptions{.layers = std::ssize(cached.experts->layers),
+                                             .experts = cached.experts->experts,
+                                             .slots = cached.experts->slots,
+                                             .policy = cached.policy});
+  }
   entry.cached = std::move(cached);
   entry.layout_groups = static_cast<std::size_t>(groups);
   entry.ring = std::move(ring);
@@ -110,61 +155,98 @@ void WeightCache::take_events(Nanos now) {
   for (WeightEvent& event : mover_.poll()) {
     if (!event.model.valid()) {
       frame_events_.push_back(std::move(event));
-      continue;
+    } else {
+      take_event(event, now);
     }
-    if (event.streamed) {
-      Entry& entry = models_.at(event.model);
-      entry.ring->ended(event.group, event.arrival, event.outcome.ok());
-      if (!event.outcome.ok()) entry.last_error = event.outcome.error().message;
-      continue;
-    }
-    if (event.outcome.ok()) {
-      residency_.arrived(event.model, event.group, event.arrival, now);
-      Entry& entry = models_.at(event.model);
-      const auto group = static_cast<std::size_t>(event.group);
-      if (entry.ring && entry.cached.groups.at(group).memory_only) entry.ring->forget();
-      continue;
-    }
-    models_.at(event.model).last_error = event.outcome.error().message;
-    residency_.failed(event.model, event.group, event.arrival, now);
   }
-  fill_rings(now);
+  fill(now);
 }
 
-void WeightCache::fill_rings(Nanos now) {
+void WeightCache::take_event(const WeightEvent& event, Nanos now) {
+  Entry& entry = models_.at(event.model);
+  const bool ok = event.outcome.ok();
+  if (!ok) entry.last_error = event.outcome.error().message;
+  if (event.streamed) return entry.ring->ended(event.group, event.arrival, ok);
+  if (event.slot >= 0) return entry.experts->ended(event.slot, ok);
+  if (!ok) return residency_.failed(event.model, event.group, event.arrival, now);
+  residency_.arrived(event.model, event.group, event.arrival, now);
+  if (!entry.cached.groups.at(static_cast<std::size_t>(event.group)).memory_only) return;
+  if (entry.ring) entry.ring->forget();
+  if (entry.experts) entry.experts->forget();
+}
+
+void WeightCache::fill(Nanos now) {
   commands_.clear();
   for (auto& [id, entry] : models_) {
-    if (entry.ring) fill_ring(id, entry, now);
+    if (entry.ring) {
+      fill_ring(id, entry);
+      if (entry.ring->quiet()) end_fill(id, entry, now);
+    }
+    if (entry.experts) {
+      fill_slots(id, entry);
+      if (entry.experts->quiet()) end_fill(id, entry, now);
+    }
   }
   if (!commands_.empty()) mover_.submit(commands_);
 }
 
+bool WeightCache::may_fill(ModelId model) const {
+  return residency_.all_cached(model) && !residency_.leaving(model);
+}
+
 // While copies are under way the model counts as stepped, so that nothing is taken from under them.
-void WeightCache::fill_ring(ModelId model, Entry& entry, Nanos now) {
+void WeightCache::begin_fill(ModelId model, Entry& entry, const WeightCommand& command) {
+  if (!std::exchange(entry.filling, true)) residency_.copies_begin(model);
+  commands_.push_back(command);
+}
+
+void WeightCache::end_fill(ModelId model, Entry& entry, Nanos now) {
+  if (!std::exchange(entry.filling, false)) return;
+  // Nothing of what it holds was on its way when it began: it cannot be poisoned.
+  (void)residency_.step_ended(model, now);
+}
+
+void WeightCache::fill_ring(ModelId model, Entry& entry) {
   WeightRing& ring = *entry.ring;
   ring.consumed(mover_.consumed(model)->value());
-  const bool there = residency_.all_cached(model) && !residency_.leaving(model);
+  const bool there = may_fill(model);
   ring.set_wanted(there && entry.requests > 0);
   if (ring.spoilt()) ring.forget();
   while (const auto next = ring.next()) {
     if (!there && !entry.filling && ring.passes_in_flight() == 0) break;
-    if (!std::exchange(entry.filling, true)) residency_.copies_begin(model);
     WeightCommand command;
     command.kind = WeightCommand::Kind::kStream;
     command.model = model;
     command.group = next->group;
     command.arrival = next->pass;
-    commands_.push_back(command);
+    begin_fill(model, entry, command);
     ring.issue();
   }
-  if (!ring.quiet() || !std::exchange(entry.filling, false)) return;
-  // Nothing of what it holds was on its way when it began: it cannot be poisoned.
-  (void)residency_.step_ended(model, now);
+}
+
+void WeightCache::fill_slots(ModelId model, Entry& entry) {
+  ExpertCache& experts = *entry.experts;
+  if (entry.requests == 0 || !may_fill(model)) return;
+  while (const auto load = experts.next()) {
+    WeightCommand command;
+    command.kind = WeightCommand::Kind::kExpert;
+    command.model = model;
+    command.group = load->expert / entry.cached.experts->experts;
+    command.expert = load->expert % entry.cached.experts->experts;
+    command.slot = load->slot;
+    begin_fill(model, entry, command);
+    experts.issue();
+  }
 }
 
 void WeightCache::demand(std::span<const ModelDemand> demand, Nanos now) {
-  for (auto& [id, entry] : models_) entry.requests = 0;
-  for (const ModelDemand& wanted : demand) models_.at(wanted.model).requests = wanted.requests;
+  for (auto& [id, entry] : models_) {
+    const std::int64_t before = std::exchange(entry.requests, 0);
+    for (const ModelDemand& wanted : demand) {
+      if (wanted.model == id) entry.requests = wanted.requests;
+    }
+    if (entry.experts && before == 0 && entry.requests > 0) entry.experts->sequence_begins();
+  }
   take_events(now);
   residency_.demand(demand, now);
 }
@@ -190,6 +272,19 @@ void WeightCache::ring_views(ModelId model, Entry& entry, std::vector<WeightView
         .value = pass,
         .consumed = mover_.consumed(model),
         .consumed_value = entry.ring->consumed_value(group, pass)};
+  }
+}
+
+// What has no memory in the range is gathered at home.
+void WeightCache::expert_views(Entry& entry, std::vector<WeightView>& views) {
+  views.assign(entry.layout_groups, {.place = WeightPlace::kHome});
+  const ExpertPlan& plan = *entry.cached.experts;
+  for (const int group : plan.resident) views.at(static_cast<std::size_t>(group)) = {};
+  const std::span<const std::int32_t> slots = entry.experts->step_begins();
+  const auto experts = static_cast<std::size_t>(plan.experts);
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    views.at(static_cast<std::size_t>(plan.layers[layer].group)).slots =
+        slots.subspan(layer * experts, experts);
   }
 }
 
@@ -219,7 +314,7 @@ Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos
   // Just in time is for models that a step brings whole, over a link that has nothing else to do.
   const bool streaming = std::any_of(models_.begin(), models_.end(),
                                      [](const auto& one) { return one.second.filling; });
-  if (streaming || models_.at(model).ring) computes = -seconds(86'400);
+  if (streaming || models_.at(model).cached.streams()) computes = -seconds(86'400);
   const Residency::Readiness readiness = residency_.readiness(model, computes, begins);
   if (!readiness.now || mover_.issued(model)) return readiness;
   return {.now = false, .at = begins + kLook};
@@ -228,6 +323,7 @@ Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos
 void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
   residency_.step_begins(model);
   if (models_.at(model).ring) return ring_views(model, models_.at(model), views);
+  if (models_.at(model).experts) return expert_views(models_.at(model), views);
   views.clear();
   if (residency_.all_cached(model)) return;
   const CachedModel& cached = models_.at(model).cached;
@@ -271,8 +367,15 @@ Nanos WeightCache::copy_time(Bytes bytes) const {
   return rate > 0 ? nanos_from_seconds(static_cast<double>(bytes.count) / rate) : Nanos(0);
 }
 
-Status WeightCache::step_ended(ModelId model, Nanos now) {
+ExpertCache::Counters WeightCache::expert_counters(ModelId model) const {
+  const auto found = models_.find(model);
+  if (found == models_.end() || !found->second.experts) return {};
+  return found->second.experts->counters();
+}
+
+Status WeightCache::step_ended(ModelId model, Nanos now, std::span<const std::uint32_t> chosen) {
   Entry& entry = models_.at(model);
+  if (entry.experts) entry.experts->step_ended(chosen);
   const bool streamed = !entry.ring || entry.ring->end_pass();
   if (residency_.step_ended(model, now) && streamed) return {};
   return Error{ErrorCode::kDevice,

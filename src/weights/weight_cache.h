@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "weights/expert_cache.h"
+#include "weights/expert_plan.h"
 #include "weights/residency.h"
 #include "weights/stream_plan.h"
 #include "weights/weight_layout.h"
@@ -21,12 +23,22 @@ namespace causeway::weights {
 // What the cache must know of a model. A group that is readable at home may come in pieces, so that
 // nothing urgent waits long for one that is under way; it is read in the cache once all are there.
 struct CachedModel {
-  std::vector<ResidentGroup> groups;      // in reading order
-  std::vector<int> layout_groups;         // beside them: which group of the layout; -1: the ring
-  std::optional<StreamPlan> stream = {};  // of a model that is streamed
+  std::vector<ResidentGroup> groups;       // in reading order
+  std::vector<int> layout_groups;          // beside them: which group of the layout; -1: the ring
+  std::optional<StreamPlan> stream = {};   // of a model that is streamed in whole layers
+  std::optional<ExpertPlan> experts = {};  // of one whose experts are cached one by one
+  ExpertPolicy policy = ExpertPolicy::kFrequency;
 
-  bool streams() const { return stream.has_value(); }
-  // That cross the link at every step.
+  // Its steps do not find all weights in the cache: they take their time, and a lane of their own.
+  bool streams() const { return stream || experts; }
+  // Where a group begins at home.
+  Bytes home_of(std::size_t group) const;
+  // Where it finds its weights in its range at `base`; `home`: as they lie at home. Both borrowed.
+  PlacedWeights placed(const std::byte* base, const WeightLayout& home) const {
+    return {experts ? &experts->layout : &home, base};
+  }
+  ExpertSlots slots(const std::byte* base) const;
+  // That cross the link at every step, whatever it computes.
   Bytes streamed_bytes() const { return stream ? stream->bytes : Bytes(0); }
 };
 
@@ -34,8 +46,8 @@ inline constexpr Bytes kPieceBytes = mib(64);
 
 CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep> reading);
 
-// Of a model that is larger than its share: its resident groups, and memory for a ring. Errors as
-// plan_stream().
+// Of a model that is larger than its share: its resident groups, and memory for the slots of
+// experts, or for a ring. Errors as plan_stream().
 Result<CachedModel> streamed_model(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                    const StreamOptions& options);
 
@@ -78,8 +90,10 @@ class WeightCache {
   // Of a step that is submitted now: fills `views` by group of the layout; left empty when all is
   // cached.
   void step_begins(ModelId model, std::vector<WeightView>& views);
-  // An error: something that the step read did not arrive; its results are void.
-  Status step_ended(ModelId model, Nanos now);
+  // An error: something that the step read did not arrive; its results are void. `chosen`: of a
+  // model whose experts are cached one by one, how many tokens chose each (layer by layer); empty:
+  // not known.
+  Status step_ended(ModelId model, Nanos now, std::span<const std::uint32_t> chosen = {});
   // Why the model's requests must end with an error, once: its weights could not be brought.
   std::optional<std::string> take_failure(ModelId model);
 
@@ -90,6 +104,8 @@ class WeightCache {
   // link needs for them, if it has nothing else to do; zero where nothing is known of it.
   Bytes missing_bytes(ModelId model) const;
   Nanos copy_time(Bytes bytes) const;
+  // Of a model whose experts are cached one by one; else nothing.
+  ExpertCache::Counters expert_counters(ModelId model) const;
   const Residency& residency() const { return residency_; }
 
  private:
@@ -98,14 +114,21 @@ class WeightCache {
     std::size_t layout_groups = 0;  // how many the layout has
     std::string last_error;
     std::optional<WeightRing> ring;
-    bool filling = false;  // copies into the ring are under way: the residency counts a step
+    std::optional<ExpertCache> experts;
+    bool filling = false;  // such copies are under way: the residency counts a step
     std::int64_t requests = 0;
   };
 
-  // Hands on the copies into rings that may begin.
-  void fill_rings(Nanos now);
-  void fill_ring(ModelId model, Entry& entry, Nanos now);
+  // Hands on the copies into rings and slots that may begin.
+  void fill(Nanos now);
+  void fill_ring(ModelId model, Entry& entry);
+  void fill_slots(ModelId model, Entry& entry);
+  bool may_fill(ModelId model) const;
+  void begin_fill(ModelId model, Entry& entry, const WeightCommand& command);
+  void end_fill(ModelId model, Entry& entry, Nanos now);
+  void take_event(const WeightEvent& event, Nanos now);
   void ring_views(ModelId model, Entry& entry, std::vector<WeightView>& views);
+  static void expert_views(Entry& entry, std::vector<WeightView>& views);
 
   void command_frames(WeightCommand::Kind kind, std::int64_t first_extent, std::int64_t extents);
 

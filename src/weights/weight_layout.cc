@@ -46,15 +46,29 @@ Result<WeightLayout> lay_out(const LoadPlan& plan) {
   return layout;
 }
 
-TensorView PlacedWeights::tensor(std::string_view group, std::string_view tensor) const {
+namespace {
+
+// nullptr: there is none.
+const PlacedTensor* find(const WeightLayout& layout, std::string_view group,
+                         std::string_view tensor) {
   const auto of_name = [](std::string_view name) {
     return [name](const auto& one) { return one.name == name; };
   };
-  const auto& groups = layout->groups;
-  const auto in = std::find_if(groups.begin(), groups.end(), of_name(group));
-  CAUSEWAY_CHECK(in != groups.end(), group);
+  const auto in = std::find_if(layout.groups.begin(), layout.groups.end(), of_name(group));
+  if (in == layout.groups.end()) return nullptr;
   const auto found = std::find_if(in->tensors.begin(), in->tensors.end(), of_name(tensor));
-  CAUSEWAY_CHECK(found != in->tensors.end(), tensor);
+  return found == in->tensors.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+bool PlacedWeights::has(std::string_view group, std::string_view tensor) const {
+  return find(*layout, group, tensor) != nullptr;
+}
+
+TensorView PlacedWeights::tensor(std::string_view group, std::string_view tensor) const {
+  const PlacedTensor* const found = find(*layout, group, tensor);
+  CAUSEWAY_CHECK(found != nullptr, std::string(group) + "." + std::string(tensor));
   return {base + found->offset.count, found->rows, found->cols, layout->dtype};
 }
 

@@ -59,6 +59,7 @@ struct PlacedWeights {
 
   // A CHECK fails for a name that the plan did not have.
   TensorView tensor(std::string_view group, std::string_view tensor) const;
+  bool has(std::string_view group, std::string_view tensor) const;
 };
 
 // Where a step reads a group (decision 2).
@@ -76,6 +77,19 @@ struct WeightView {
   // value behind its last read of the group.
   device::Semaphore* consumed = nullptr;
   std::uint32_t consumed_value = 0;
+  // Of a layer whose experts are cached one by one, by expert: in which slot it is, -1: at home.
+  // Else empty.
+  std::span<const std::int32_t> slots = {};
+};
+
+// Where the slots of cached experts are: gate, up and down of one expert, one after the other
+// (weights/expert_plan.h). No base: a step reads all experts with their layers.
+struct ExpertSlots {
+  const std::byte* base = nullptr;
+  Bytes bytes;    // from one slot to the next
+  Bytes gate_up;  // of an expert; down lies behind it
+
+  const std::byte* slot(std::int32_t index) const { return base + (bytes * index).count; }
 };
 
 // Of one step, by group of the layout; empty: every group is cached. Valid until the step has

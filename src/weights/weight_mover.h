@@ -21,14 +21,15 @@ struct WeightEvent {
   Status outcome;
   std::int64_t extent = 0;  // of the frames' range
   bool streamed = false;    // the end of a kStream: `arrival` is the pass
+  std::int32_t slot = -1;   // the end of a kExpert: its slot
 };
 
 class WeightMover {
  public:
   virtual ~WeightMover() = default;
   // Executes the commands one after the other; copies may still be under way when later commands
-  // begin. Every kBring and kStream ends in one event, and so does every extent of KV frames that
-  // is committed. One thread at a time; does not block.
+  // begin. Every kBring, kStream and kExpert ends in one event, and so does every extent of KV
+  // frames that is committed. One thread at a time; does not block.
   virtual void submit(std::span<const WeightCommand> commands) = 0;
   // What has ended since the last call, in the order of its ends. The same thread.
   virtual std::vector<WeightEvent> poll() = 0;

@@ -130,6 +130,14 @@ class Benches(unittest.TestCase):
                              rows[f"between tokens, alone, {share}"]["measured"])
         self.assertTrue((self.root / "kept/small/config.json").exists())
 
+    def test_explain_needs_no_gpu(self):
+        done = run_causeway("bench", "model", "--model-config", self.small, "--explain", "--sms", 16,
+                            "--batch", "1,100", "--prefill", 300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for said in ("16 SMs", "decode, batch 1,", "decode, batch 100,", "prefill, 300 tokens",
+                     "layers 0 to 1, each", "gate and up"):
+            self.assertIn(said, done.stdout)
+
     def test_what_is_wrong_is_said(self):
         for arguments, said in (
                 (("switch",), "--model-config is required"),

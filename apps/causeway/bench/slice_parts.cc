@@ -40,6 +40,7 @@ slice::HostSliceOptions host_options(const SliceSettings& settings) {
           .kv_frame = settings.kv_frame,
           .cache = settings.weights,
           .ring = settings.ring,
+          .experts = settings.experts,
           .engine = settings.engine,
           .executor_front = settings.executor_front};
 }
@@ -67,6 +68,7 @@ slice::CudaSliceOptions cuda_options(const SliceSettings& settings) {
           .kv_frame = settings.kv_frame,
           .weights = settings.weights,
           .ring = settings.ring,
+          .experts = settings.experts,
           .graphs = settings.graphs,
           .engine = settings.engine,
           .executor_front = settings.executor_front};
@@ -118,8 +120,9 @@ Result<model::ModelCard> LocalSlice::add(ModelId id) {
   const auto reach = [&](device::HostAddress address, Bytes bytes) {
     return slice_->reach(address, bytes, {});
   };
-  const auto fill = [](std::span<std::byte> memory) {
+  const auto fill = [&](std::span<std::byte> memory) {
     fill_model(memory);
+    if (model.adjust) model.adjust(memory, card);
     return Status();
   };
   const bool at_home = home_.pool.is_loaded(id);
@@ -143,7 +146,8 @@ Result<RequestId> LocalSlice::submit(ModelId model, std::vector<TokenId> prompt,
   request.id = RequestId(next_request_++);
   request.model = model;
   request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
+  request.sampling.temperature = temperature_;
+  request.sampling.seed = static_cast<std::uint64_t>(request.id.value);
   request.max_tokens = Tokens(output);
   request.arrival = clock_.now();
   const RequestId id = request.id;

@@ -2,8 +2,10 @@
 // opens its own, models of random weights in it, and requests of random prompts.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,7 @@ struct SliceSettings {
   Bytes kv = {};       // zero: the slice's choice, on the CPU 512 MiB
   Bytes weights = {};  // for cached weights; zero: the slice's choice, on the CPU none
   Bytes ring = {};     // of each streamed model; zero: the slice's choice
+  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of each that has some
   bool graphs = true;
   engine::EngineOptions engine = {};
   slice::ExecutorFront executor_front = {};
@@ -59,6 +62,8 @@ struct BenchModel {
   model::ModelConfig config;
   Tokens max_model_len;
   Bytes max_resident = {};  // of HBM for its weights; zero: as the slice has it
+  // What is done to its random weights when they are made at home; empty: nothing.
+  std::function<void(std::span<std::byte>, const model::ModelCard&)> adjust = {};
 };
 
 // A slice and what asks it. One thread.
@@ -76,9 +81,12 @@ class LocalSlice {
   // Makes the model runnable; its weights are random ones, made at home unless they are there.
   Result<model::ModelCard> add(ModelId model);
 
+  // Greedy, unless draw_at() said otherwise.
   Result<RequestId> submit(ModelId model, std::vector<TokenId> prompt, std::int64_t output);
   // A prompt of random tokens, another for each request.
   Result<RequestId> submit(ModelId model, std::int64_t prompt, std::int64_t output);
+  // The temperature of requests from now on. A greedy answer of random weights soon repeats itself.
+  void draw_at(float temperature) { temperature_ = temperature; }
   // Cancels what has not ended, and waits for the ends.
   Status stop(const std::vector<RequestId>& requests);
 
@@ -100,6 +108,7 @@ class LocalSlice {
   std::unique_ptr<slice::Machine> machine_;
   std::unique_ptr<slice::Slice> slice_;  // last: it ends first
   std::int64_t next_request_ = 0;
+  float temperature_ = 0;
 };
 
 }  // namespace causeway::bench

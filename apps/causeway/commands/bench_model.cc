@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/explain_model.h"
 #include "bench/kernel_rows.h"
 #include "bench/model_on_gpu.h"
 #include "commands/command.h"
@@ -44,6 +45,11 @@ class BenchModel final : public Command {
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
     app.add_flag("--no-graphs", no_graphs_, "launch every kernel by itself (cuda)");
+    app.add_flag("--explain", explain_,
+                 "measure nothing: show what the steps on a GPU consist of (needs none)");
+    app.add_option("--sms", sms_, "SMs that --explain assumes")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
     app.add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
   }
 
@@ -51,6 +57,7 @@ class BenchModel final : public Command {
     // Not by CLI11, which knows nothing of the environment and the file.
     if (config_file_.empty()) return invalid_argument("--model-config is required: a config.json");
     CAUSEWAY_ASSIGN(gpu_.config, read_model_config(config_file_));
+    if (explain_) return explain();
     gpu_.graphs = !no_graphs_;
     CAUSEWAY_ASSIGN(const auto rows,
                     device_ == "cpu" ? on_cpu() : bench_model_on_gpu(gpu_, clock_, print_progress));
@@ -59,6 +66,17 @@ class BenchModel final : public Command {
   }
 
  private:
+  Status explain() const {
+    CAUSEWAY_ASSIGN(const std::string text,
+                    explain_model({.config = gpu_.config,
+                                   .sm_count = sms_,
+                                   .decode_batches = gpu_.decode_batches,
+                                   .decode_context = gpu_.decode_context,
+                                   .prefill_tokens = gpu_.prefill_tokens}));
+    fmt::print("{}", text);
+    return {};
+  }
+
   Result<std::vector<kernels::bench::KernelBenchRow>> on_cpu() {
     device::HostMemory memory;
     model::ForwardBenchOptions options;
@@ -75,6 +93,8 @@ class BenchModel final : public Command {
   std::string device_ = "cuda";
   GpuBenchSettings gpu_{.config = {}, .decode_batches = {1, 8, 32, 128}};
   bool no_graphs_ = false;
+  bool explain_ = false;
+  int sms_ = 132;
   std::string json_file_;
 };
 

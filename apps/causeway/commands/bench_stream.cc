@@ -1,5 +1,10 @@
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "bench/expert_bench.h"
 #include "bench/stream_bench.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
@@ -46,6 +51,16 @@ class BenchStream final : public Command {
                    "tokens that each of them decodes at most")
         ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
+    app.add_option(
+           "--routing", routing_,
+           "of a model whose experts are cached one by one, instead: how its routers choose, "
+           "uniform or zipf:EXPONENT; several: in turn")
+        ->check(CLI::Validator(check_routing, "uniform|zipf:EXPONENT"));
+    app.add_option("--experts-policy", policies_,
+                   "who has the slots: frequency, lru, activation; several: in turn, the last one "
+                   "is the baseline")
+        ->check(CLI::IsMember({"frequency", "lru", "activation"}))
+        ->capture_default_str();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
@@ -57,16 +72,49 @@ class BenchStream final : public Command {
     slice_.apply(settings_.slice);
     settings_.slice.ring = Bytes(static_cast<std::int64_t>(ring_));
     settings_.progress = print_step;
-    CAUSEWAY_ASSIGN(const auto report, bench::bench_stream(settings_, clock_));
+    bench::StreamReport report;
+    if (routing_.empty()) {
+      settings_.slice.experts = weights::ExpertPolicy::kWhole;
+      CAUSEWAY_ASSIGN(report, bench::bench_stream(settings_, clock_));
+    } else {
+      CAUSEWAY_ASSIGN(report.rows, bench::bench_experts(expert_settings(), clock_));
+    }
     bench::print_figures(report.rows);
     return write_json(json_file_, bench::report_json(report));
   }
 
  private:
+  // Why not, or empty.
+  static std::string check_routing(const std::string& routing) {
+    return routing == "uniform" || exponent_of(routing) > 0
+               ? std::string()
+               : "routing is uniform or zipf:EXPONENT, not '" + routing + "'";
+  }
+  static double exponent_of(const std::string& routing) {
+    constexpr std::string_view kZipf = "zipf:";
+    return routing.starts_with(kZipf) ? std::strtod(routing.c_str() + kZipf.size(), nullptr) : 0;
+  }
+  bench::ExpertSettings expert_settings() const {
+    bench::ExpertSettings experts{.model = settings_.model,
+                                  .slice = settings_.slice,
+                                  .resident = settings_.resident,
+                                  .rounds = settings_.rounds,
+                                  .exponents = {},
+                                  .policies = policies_,
+                                  .context = settings_.context,
+                                  .output = settings_.output,
+                                  .warm_prompt = settings_.prefill,
+                                  .progress = settings_.progress};
+    for (const std::string& routing : routing_) experts.exponents.push_back(exponent_of(routing));
+    return experts;
+  }
+
   const Clock& clock_;
   SliceOptions slice_;
   bench::StreamSettings settings_;
   std::uint64_t ring_ = 0;
+  std::vector<std::string> routing_;
+  std::vector<std::string> policies_ = {"frequency", "lru"};
   std::string json_file_;
 };
 

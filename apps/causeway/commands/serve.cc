@@ -58,6 +58,7 @@ struct ServeOptions {
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
   std::uint64_t weights_bytes = 0;  // 0: the slice's choice
   std::uint64_t ring_bytes = 0;     // 0: the slice's choice
+  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;
   std::uint64_t kv_bytes = 0;
   std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
   std::string device = "cpu";
@@ -225,6 +226,7 @@ class Serve final : public Command {
                                      .kv_frame = kv_frame(),
                                      .cache = weights,
                                      .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+                                     .experts = set_.experts,
                                      .engine = set_.engine},
                                     machine, sink);
     }
@@ -243,6 +245,7 @@ class Serve final : public Command {
                                    .kv_frame = kv_frame(),
                                    .weights = weights,
                                    .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+                                   .experts = set_.experts,
                                    .engine = set_.engine},
                                   candidates, machine, sink);
   }
@@ -284,6 +287,13 @@ class Serve final : public Command {
                    "three of its layers, within what the model has")
         ->transform(CLI::AsSizeValue(false))
         ->group("Memory");
+    app.add_option("--experts-policy", experts_policy_,
+                   "of a mixture of experts that is larger than its memory of the device, which "
+                   "experts it has: frequency, lru, activation; or whole: it is streamed in whole "
+                   "layers")
+        ->check(CLI::IsMember({"frequency", "lru", "activation", "whole"}))
+        ->group("Memory")
+        ->capture_default_str();
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
                    "memory for KV, e.g. 4GB; default: 1GB on the CPU; on a GPU what is left, and "
                    "then as it is needed beside weights")
@@ -363,6 +373,7 @@ class Serve final : public Command {
   }
 
   Status finish_options() {
+    CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
                                       set_.kv_bytes, set_.kv_frame_bytes}) {
       if (bytes > kMemoryMax) {
@@ -474,6 +485,7 @@ class Serve final : public Command {
   const Clock& clock_;
   ServeOptions set_;
   LinkSettings links_;
+  std::string experts_policy_ = "frequency";
 };
 
 }  // namespace

@@ -165,7 +165,11 @@ struct FewFront {
                                                 static_cast<uint16_t>(token * args.k + choice)};
         ++row;
       }
-      if (row > begin) make_item(item++, expert, begin, row - begin);
+      if (row == begin) continue;
+      make_item(item++, expert, begin, row - begin);
+      if (blockIdx.x == 0 && args.chosen != nullptr) {
+        args.chosen[expert] += static_cast<uint32_t>(row - begin);
+      }
     }
   }
 

@@ -15,6 +15,7 @@ struct ExpertsArgs {
   const __nv_bfloat16* residual;  // [tokens][hidden]
   __nv_bfloat16* out;             // [tokens][hidden]
   unsigned long long* experts_read;
+  uint32_t* chosen;  // [experts] or null
   int hidden, intermediate, experts, k;
   bool normalise;
 };
@@ -27,6 +28,7 @@ inline ExpertsArgs experts_args(const ParamsCuda& p, const FrontCuda* front,
           .residual = static_cast<const __nv_bfloat16*>(p.residual),
           .out = static_cast<__nv_bfloat16*>(p.out),
           .experts_read = reinterpret_cast<unsigned long long*>(p.experts_read),
+          .chosen = p.chosen,
           .hidden = static_cast<int>(p.shape.hidden),
           .intermediate = static_cast<int>(p.shape.intermediate),
           .experts = static_cast<int>(p.shape.experts),

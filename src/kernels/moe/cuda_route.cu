@@ -16,6 +16,7 @@ struct RouteArgs {
   Chunking chunking;
   bool normalise;
   unsigned long long* experts_read;
+  uint32_t* chosen;
 };
 
 // `kEach`: experts a lane.
@@ -116,6 +117,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(const RouteArgs a)
   }
   const int used = __syncthreads_count(own_chunks > 0);
   if (thread == 0 && a.experts_read != nullptr) *a.experts_read += used;
+  if (a.chosen != nullptr && thread < a.experts) a.chosen[thread] += static_cast<uint32_t>(count);
   if (thread < kExpertsMax) {
     rows += __reduce_add_sync(0xFFFFFFFFu, lane < warp ? warp_rows[lane] : 0);
     chunks += __reduce_add_sync(0xFFFFFFFFu, lane < warp ? warp_chunks[lane] : 0);
@@ -153,7 +155,8 @@ Status enqueue_groups(const ParamsCuda& p, const Scratch& scratch, Chunking chun
                            static_cast<int>(p.shape.experts_per_token),
                            chunking,
                            p.normalise_top_k,
-                           reinterpret_cast<unsigned long long*>(p.experts_read)};
+                           reinterpret_cast<unsigned long long*>(p.experts_read),
+                           p.chosen};
   const bool lanes_of_4 = p.shape.experts <= 128;
   const LaunchShape one = {dim3(1), dim3(kGroupThreads)};
   if (p.tokens <= kFewTokens && chunking.most == kItems.most && chunking.unit == kItems.unit) {

@@ -91,6 +91,7 @@ CAUSEWAY_DEVICE void weigh_choices(const WovenArgs& args, const WovenPlace& plac
     *args.experts_read += static_cast<unsigned long long>(args.k);
   }
   const int* const chosen = place.of<int>(place.at.chosen_experts);
+  if (blockIdx.x == 0 && args.chosen != nullptr) args.chosen[chosen[lane]] += 1;
   int before = 0;
 #pragma unroll 1
   for (int i = 0; i < args.k; ++i) before += chosen[i] < chosen[lane] ? 1 : 0;

@@ -17,6 +17,7 @@ class Moe::State {
                    "a token chooses between 1 and all experts");
     choose(p, gemm);
     group(p);
+    count(p);
     for (std::int64_t e = 0; e < p.experts; ++e) run_expert(p, e, gemm);
     combine(p);
   }
@@ -69,6 +70,20 @@ class Moe::State {
     out_.ensure(pairs * p.hidden);
   }
 
+  void count(const Params& p) const {
+    if (p.chosen == nullptr) return;
+    for (const std::int32_t e : chosen_) p.chosen[e] += 1;
+  }
+
+  static WeightsRef gate_up_of(const Params& p, std::int64_t expert) {
+    if (p.gate_up_of != nullptr) return {p.gate_up_of[expert], p.gate_up.dtype};
+    return p.gate_up.from(expert * 2 * p.intermediate * p.hidden);
+  }
+  static WeightsRef down_of(const Params& p, std::int64_t expert) {
+    if (p.down_of != nullptr) return {p.down_of[expert], p.down.dtype};
+    return p.down.from(expert * p.hidden * p.intermediate);
+  }
+
   void run_expert(const Params& p, std::int64_t expert, gemm::Gemm& gemm) {
     const std::int64_t first = first_[static_cast<std::size_t>(expert)];
     const std::int64_t rows = first_[static_cast<std::size_t>(expert) + 1] - first;
@@ -81,7 +96,7 @@ class Moe::State {
               .k = p.hidden,
               .x = x_.data() + first * p.hidden,
               .x_stride = p.hidden,
-              .w = p.gate_up.from(expert * wide * p.hidden),
+              .w = gate_up_of(p, expert),
               .bias = {},
               .out = gate_up,
               .out_stride = wide,
@@ -96,7 +111,7 @@ class Moe::State {
               .k = p.intermediate,
               .x = active,
               .x_stride = p.intermediate,
-              .w = p.down.from(expert * p.hidden * p.intermediate),
+              .w = down_of(p, expert),
               .bias = {},
               .out = out_.data() + first * p.hidden,
               .out_stride = p.hidden,

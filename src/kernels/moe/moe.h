@@ -25,7 +25,12 @@ struct Params {
   WeightsRef router{};          // [experts][hidden]
   WeightsRef gate_up{};         // [experts][gate of intermediate, up of intermediate][hidden]
   WeightsRef down{};            // [experts][hidden][intermediate]
-  float* out = nullptr;         // [tokens][hidden]; does not overlap x
+  // Or, where experts lie apart, of each: [experts] of [2 × intermediate][hidden] and of
+  // [hidden][intermediate]. Of the type of `gate_up` and `down`, which are not read then.
+  const std::byte* const* gate_up_of = nullptr;
+  const std::byte* const* down_of = nullptr;
+  std::uint32_t* chosen = nullptr;  // or null: [experts], tokens that choose each are added
+  float* out = nullptr;             // [tokens][hidden]; does not overlap x
   Variant variant = best_variant();
 };
 

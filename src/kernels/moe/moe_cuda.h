@@ -3,9 +3,11 @@
 // learns which experts were chosen. Experts that nobody chose are not read.
 //
 // Experts are reached through tables of pointers in device memory, so that each may lie anywhere
-// (HBM, mapped host memory, a peer) and move between steps. With a front the tables are read before
-// kernels in front have ended: none of the chain's kernels writes them that is not followed by one
-// that lets nothing behind it start before it has waited (`wait_then_let_successor_start`).
+// (HBM, mapped host memory, a peer) and move between steps. An expert's weights are read once for
+// up to 8 of its tokens, with more than kFewTokens of the run for up to 160, and again for each
+// further 8 or 160. With a front the tables are read before kernels in front have ended: none of
+// the chain's kernels writes them that is not followed by one that lets nothing behind it start
+// before it has waited (`wait_then_let_successor_start`).
 //
 // Deterministic, and within one way neither timing nor the other tokens change a bit of a token's
 // result. The ways: up to kFewTokens, with and without the front, the sum over experts by rising
@@ -48,6 +50,7 @@ struct ParamsCuda {
   void* out = nullptr;                    // [tokens][hidden]; does not overlap x
   void* workspace = nullptr;              // workspace_bytes, prepared
   std::uint64_t* experts_read = nullptr;  // or null: the experts chosen by any token are added
+  std::uint32_t* chosen = nullptr;        // or null: [experts], tokens that choose each are added
 };
 
 // The norm in front of the experts and the router's product.

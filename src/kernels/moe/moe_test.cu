@@ -3,6 +3,8 @@
 // from one token to prompts, all tokens on one expert too, with and without the norm and router in
 // front. What a kernel in front may write is poison until just before it must be there
 // (testing/late.cuh).                                          moe_gpu_test [--seed S] [--small]
+#include <numeric>
+
 #include "base/testing/arguments.h"
 #include "kernels/moe/cuda_woven_layout.h"
 #include "kernels/moe/moe.h"
@@ -135,6 +137,7 @@ struct Memory {
   Device<const void*> gates, ups, downs;
   Device<char> workspace;
   Device<std::uint64_t> experts_read;
+  Device<std::uint32_t> chosen;
 
   Memory(const Case& c, const testing::BothTypes& g, const testing::BothTypes& u,
          const testing::BothTypes& d)
@@ -145,7 +148,8 @@ struct Memory {
         ups(table_of(up, c.shape.experts)),
         downs(table_of(down, c.shape.experts)),
         workspace(to_size(workspace_bytes(c.shape, c.tokens))),
-        experts_read(1) {
+        experts_read(1),
+        chosen(static_cast<std::size_t>(c.shape.experts)) {
     must(prepare(workspace.get(), nullptr));
   }
 
@@ -158,21 +162,28 @@ struct Memory {
             .up = ups.get(),
             .down = downs.get(),
             .workspace = workspace.get(),
-            .experts_read = experts_read.get()};
+            .experts_read = experts_read.get(),
+            .chosen = chosen.get()};
   }
 };
 
-std::uint64_t experts_chosen(const Case& c, const std::vector<float>& scores) {
+// How many tokens choose each expert.
+std::vector<std::uint32_t> choices(const Case& c, const std::vector<float>& scores) {
   const ShapeCuda& s = c.shape;
-  std::vector<bool> used(static_cast<std::size_t>(s.experts));
+  std::vector<std::uint32_t> used(static_cast<std::size_t>(s.experts));
   std::vector<std::int32_t> chosen(static_cast<std::size_t>(s.experts_per_token));
   std::vector<float> weights(chosen.size());
   for (std::int64_t t = 0; t < c.tokens; ++t) {
     route({scores.data() + t * s.experts, s.experts, s.experts_per_token, true}, chosen.data(),
           weights.data());
-    for (const std::int32_t e : chosen) used[static_cast<std::size_t>(e)] = true;
+    for (const std::int32_t e : chosen) ++used[static_cast<std::size_t>(e)];
   }
-  return static_cast<std::uint64_t>(std::count(used.begin(), used.end(), true));
+  return used;
+}
+
+std::uint64_t experts_chosen(const Case& c, const std::vector<float>& scores) {
+  const auto used = choices(c, scores);
+  return used.size() - static_cast<std::uint64_t>(std::count(used.begin(), used.end(), 0u));
 }
 
 // Twice, the first bits kept.
@@ -255,7 +266,11 @@ void run_plain(Bench& bench, const Case& c, const Weights& weights, Memory& memo
   p.scores = d_scores.get();
   if (adds) p.residual = d_residual.get();
   memory.experts_read.zero();
+  memory.chosen.zero();
   const auto got = run_twice(name, p, x.bf16.size(), bench.report, run);
+  auto twice = choices(c, in.scores);
+  for (std::uint32_t& count : twice) count *= 2;
+  bench.report.check(memory.chosen.fetch() == twice, name + ": how many chose each");
   bench.report.check(
       c.tokens > kFewTokens || memory.experts_read.fetch()[0] == 2 * experts_chosen(c, in.scores),
       name + ": experts read");
@@ -357,10 +372,16 @@ void run_front(Bench& bench, const Case& c, const Weights& weights, Memory& memo
   p.residual = d_residual.get();
   const FrontCuda front{d_norm.get(), d_router.get(), kEpsilon};
   memory.experts_read.zero();
+  memory.chosen.zero();
   const auto once = [&front](const ParamsCuda& q, cudaStream_t stream) {
     return run_with_front(front, q, stream);
   };
   const auto got = run_twice(name, p, residual.size(), bench.report, once);
+  const auto chose = memory.chosen.fetch();
+  // Which of nearly equal ones may differ, how many not.
+  const auto all = static_cast<std::uint64_t>(2 * c.tokens * s.experts_per_token);
+  bench.report.check(std::accumulate(chose.begin(), chose.end(), std::uint64_t{0}) == all,
+                     name + ": how many chose each");
   bench.report.check(c.tokens > 1 || memory.experts_read.fetch()[0] ==
                                          2 * static_cast<std::uint64_t>(s.experts_per_token),
                      name + ": experts read");
@@ -491,6 +512,67 @@ void run_neighbours(Bench& bench, const ShapeCuda& s, std::int64_t few, std::int
       name_of(c, "") + ": bits depend on other tokens");
 }
 
+// Host memory that the device reads in place.
+class Mapped {
+ public:
+  explicit Mapped(const std::vector<BFloat16>& values) {
+    const std::size_t bytes = values.size() * sizeof(BFloat16);
+    must(cudaHostAlloc(&data_, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "host memory");
+    std::memcpy(data_, values.data(), bytes);
+  }
+  ~Mapped() { (void)cudaFreeHost(data_); }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+
+  const BFloat16* get() const { return static_cast<const BFloat16*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Some experts at home, others not, and all moved between steps: the bits of all in HBM.
+void run_at_home(Bench& bench, const Case& c) {
+  const ShapeCuda& s = c.shape;
+  Random& random = bench.random;
+  const std::string name = name_of(c, ", some experts at home");
+  const Weights weights = random_weights(random, s);
+  Memory memory(c, weights.gate, weights.up, weights.down);
+  const Mapped gate(weights.gate.bf16), up(weights.up.bf16), down(weights.down.bf16);
+  const auto x = testing::random_bf16(random, c.tokens * s.hidden);
+  const HostFront host = random_front(random, c);
+  const Device<BFloat16> d_x(x.bf16), d_norm(host.norm.bf16), d_router(host.router.bf16);
+  std::vector<float> scores(static_cast<std::size_t>(c.tokens * s.experts));
+  for (float& score : scores) score = static_cast<float>(2 * random.normal());
+  const Device<float> d_scores(scores);
+  const FrontCuda front{d_norm.get(), d_router.get(), kEpsilon};
+  const auto once = [&](const ParamsCuda& p, cudaStream_t stream) {
+    return front_fits(s, c.tokens, c.sms) ? run_with_front(front, p, stream) : run(p, stream);
+  };
+  ParamsCuda p = memory.params(c);
+  p.x = p.residual = d_x.get();
+  p.scores = d_scores.get();
+  const auto wanted = run_twice(name, p, x.bf16.size(), bench.report, once);
+  const std::size_t each = weights.gate.bf16.size() / static_cast<std::size_t>(s.experts);
+  for (int step = 0; step < 4; ++step) {
+    auto gates = table_of(memory.gate, s.experts), ups = table_of(memory.up, s.experts),
+         downs = table_of(memory.down, s.experts);
+    for (std::size_t e = 0; e < gates.size(); ++e) {
+      if (step == 0 || random.chance(0.5)) {
+        const std::size_t at = (gates.size() - 1 - e) * each;
+        gates[e] = gate.get() + at;
+        ups[e] = up.get() + at;
+        downs[e] = down.get() + at;
+      }
+    }
+    memory.gates.put(gates);
+    memory.ups.put(ups);
+    memory.downs.put(downs);
+    const auto got = run_twice(name, p, x.bf16.size(), bench.report, once);
+    bench.report.check(std::memcmp(got.data(), wanted.data(), got.size() * 2) == 0,
+                       name + ": other bits than with all in HBM");
+  }
+}
+
 int run_all(std::uint64_t seed, bool small) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu\n", seed);
@@ -529,6 +611,9 @@ int run_all(std::uint64_t seed, bool small) {
     c.sms = static_cast<int>(random.chance(0.5) ? 132 : random.between(1, 132));
     run_case(bench, c);
   }
+  run_at_home(bench, {{2048, 768, 9, 8}, 1});
+  run_at_home(bench, {{256, 64, 160, 8}, 1});
+  for (const std::int64_t tokens : {5, 40, 200}) run_at_home(bench, {{512, 256, 24, 4}, tokens});
   run_in_turns(bench, {512, 256, 16, 4});
   run_neighbours(bench, {512, 256, 32, 4}, 1, 64);
   run_neighbours(bench, {256, 384, 16, 4}, 9, 33);

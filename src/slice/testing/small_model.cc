@@ -7,8 +7,10 @@
 
 namespace causeway::slice::testing {
 
-model::ModelConfig small_model(std::int64_t layers, bool tied) {
-  model::ModelConfig config = model::random_model_config(model::Family::kLlama);
+namespace {
+
+model::ModelConfig small(model::Family family, std::int64_t layers, bool tied) {
+  model::ModelConfig config = model::random_model_config(family);
   config.layers = layers;
   config.hidden = 64;
   config.intermediate = 256;
@@ -18,6 +20,20 @@ model::ModelConfig small_model(std::int64_t layers, bool tied) {
   config.vocab = 500;
   config.tied_embeddings = tied;
   config.dtype = DType::kF32;
+  return config;
+}
+
+}  // namespace
+
+model::ModelConfig small_model(std::int64_t layers, bool tied) {
+  return small(model::Family::kLlama, layers, tied);
+}
+
+model::ModelConfig small_sparse_model(std::int64_t layers, bool tied) {
+  model::ModelConfig config = small(model::Family::kQwen3Moe, layers, tied);
+  config.moe->experts = 8;
+  config.moe->experts_per_token = 2;
+  config.moe->intermediate = 64;
   return config;
 }
 

@@ -1,0 +1,23 @@
+// A step's program as a table for people: what runs in which order, which way, how much of the
+// weights it reads, what is waited for and dropped. Pure.
+#pragma once
+
+#include <string>
+
+#include "model/config.h"
+#include "model/step_program.h"
+
+namespace causeway::model {
+
+// One instruction, without its layer: "down           split, halves   128 × 4096 × 14336  …".
+std::string explain(const StepInstruction& instruction, const ModelConfig& config,
+                    const StepShape& shape);
+
+// All of them, numbered, layers in a row that are alike once.
+std::string explain(const StepProgram& program, const ModelConfig& config);
+
+// Of weights, that an instruction reads at the most.
+Bytes weight_bytes(const StepInstruction& instruction, const ModelConfig& config,
+                   const StepShape& shape);
+
+}  // namespace causeway::model

@@ -1,0 +1,315 @@
+#include "model/step_program.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/attention/attention_cuda.h"
+#include "model/model_card.h"
+#include "model/step_products.h"
+
+namespace causeway::model {
+namespace {
+
+using kernels::gemm::CudaOut;
+using kernels::gemm::CudaPlan;
+using kernels::gemm::CudaRequest;
+using kernels::gemm::CudaShare;
+using kernels::gemm::kPartsMax;
+
+CudaShare other(CudaShare share) {
+  return share == CudaShare::kLess ? CudaShare::kMore : CudaShare::kLess;
+}
+
+// Makes a program from front to end; what one instruction leaves to the next is kept meanwhile.
+class Maker {
+ public:
+  Maker(const ModelConfig& config, const StepShape& shape, const StepFacts& facts,
+        const StepPlaces& places)
+      : c_(config), shape_(shape), facts_(facts), places_(places) {}
+
+  Result<StepProgram> make() {
+    made_.shape = shape_;
+    made_.instructions.reserve(static_cast<std::size_t>(8 * c_.layers + 16));
+    const StepRange all{.first = 0, .end = c_.layers, .front = true, .head = true};
+    const auto ranges = places_.ranges.empty() ? std::span(&all, 1) : places_.ranges;
+    for (const StepRange& range : ranges) {
+      CAUSEWAY_TRY(add_range(range));
+      made_.range_ends.push_back(made_.instructions.size());
+    }
+    return std::move(made_);
+  }
+
+ private:
+  std::int64_t q_size() const { return c_.heads * c_.head_dim; }
+  std::int64_t qkv_size() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
+  int cluster() const { return shape_.brief ? facts_.few_cluster : 0; }
+  kernels::gemm::CudaFacts gemm_facts() const { return {.sm_count = facts_.sm_count}; }
+  kernels::attention::Heads heads() const { return {c_.heads, c_.kv_heads, c_.head_dim}; }
+
+  void add(StepInstruction instruction) { made_.instructions.push_back(std::move(instruction)); }
+
+  const weights::WeightView* view_of(int group) const {
+    return places_.where.empty() ? nullptr : &places_.where[static_cast<std::size_t>(group)];
+  }
+
+  void await(int group, bool on_host) {
+    const weights::WeightView* view = view_of(group);
+    if (view == nullptr) return;
+    CAUSEWAY_CHECK(view->place != weights::WeightPlace::kHome, "a group is not where it is read");
+    if (view->place == weights::WeightPlace::kStaged) add(step::Await{group, on_host});
+  }
+
+  void consumed(int group) {
+    const weights::WeightView* view = view_of(group);
+    if (view != nullptr && view->consumed != nullptr) add(step::Consumed{group});
+  }
+
+  Status add_range(const StepRange& range) {
+    if (range.front) add_front();
+    for (std::int64_t i = range.first; i < range.end; ++i) {
+      if (i >= places_.layers_ahead) await(layer_group(i - places_.layers_ahead), true);
+      CAUSEWAY_TRY(add_layer(i, i + 1 == range.end && !range.head));
+    }
+    if (!range.head) return {};
+    if (shape_.sampled > 0) CAUSEWAY_TRY(add_head());
+    if (facts_.experts_move) add(step::CountExperts{});
+    consumed(head_group(c_));
+    return {};
+  }
+
+  // What stands before the layers. The latter two let nothing behind them start before they have
+  // waited for what is in front: plan and table, which attention reads early, are complete when the
+  // first layer's product starts.
+  void add_front() {
+    in_front_ = behind_others();
+    if (facts_.experts_move) add(step::PlaceExperts{});
+    if (has_plan()) add(step::PlanAttention{});
+    add(step::FillRope{});
+    const weights::WeightView* view = view_of(kEmbeddingGroup);
+    add(step::Embed{.at_home = view != nullptr && view->place != weights::WeightPlace::kCached});
+  }
+
+  bool has_plan() const {
+    return cluster() == 0 && kernels::attention::fuses_prepare(heads(), shape_.decode);
+  }
+
+  Status add_layer(std::int64_t layer, bool before_cut) {
+    await(layer_group(layer), false);
+    CAUSEWAY_TRY(attend(layer));
+    if (c_.is_sparse(layer)) {
+      CAUSEWAY_TRY(mix_experts(layer));
+      in_front_ = behind_others();
+    } else {
+      CAUSEWAY_TRY(feed_forward(layer, before_cut));
+    }
+    consumed(layer_group(layer));
+    return {};
+  }
+
+  // Of more rows than these L2 has written most of what is spent by the time of the next norm.
+  step::Drop spent(StepBuffer buffer, std::int64_t columns) const {
+    constexpr std::int64_t kSpentRowsMax = 256;
+    return {buffer, Bytes(shape_.rows <= kSpentRowsMax ? shape_.rows * columns * 2 : 0)};
+  }
+
+  // What counts as the share in front of a product behind another kernel (experts, embedding).
+  // Above 16 rows such a product may find SMs empty, and had better fit each only once.
+  CudaShare behind_others() const { return shape_.rows > 16 ? CudaShare::kLess : CudaShare::kMore; }
+
+  // normed = norm(x), with what is pending, which `behind` drops if it can.
+  void add_norm(step::Norm norm, step::Product* behind) {
+    norm.parts = std::exchange(parts_pending_, false);
+    const step::Drops spent = std::exchange(spent_, {});
+    if (behind == nullptr || !behind->plan.drops) {
+      norm.drops = spent;
+    } else {
+      behind->drops = spent;
+      CAUSEWAY_CHECK(spent.back().bytes.count == 0, "no room for the parts among what is spent");
+      if (norm.parts) {
+        norm.parts_stay = true;
+        behind->drops.back() = {StepBuffer::kParts, Bytes(kPartsMax * shape_.rows * c_.hidden * 4)};
+      }
+    }
+    add(norm);
+  }
+
+  // The plan of a product: layers ask for the same ones again, where `state` is the same.
+  template <typename Choose>
+  Result<CudaPlan> once(StepWeight weight, unsigned state, const Choose& choose) {
+    for (const Chosen& known : chosen_) {
+      if (known.weight == weight && known.state == state) return known.plan;
+    }
+    CAUSEWAY_ASSIGN(const CudaPlan plan, choose());
+    chosen_.push_back({weight, state, plan});
+    return plan;
+  }
+
+  Result<CudaPlan> choose_normed(CudaRequest request) const {
+    request.m = shape_.rows;
+    request.k = c_.hidden;
+    request = dense(request);
+    request.norm = !parts_pending_ && kernels::gemm::fuses_norm(request, gemm_facts());
+    // With the norm inside, the share that the product in front leaves; behind a norm of its own
+    // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
+    // in pairs. So it is for the head.
+    request.share = request.norm ? other(in_front_) : CudaShare::kMore;
+    return kernels::gemm::choose(request, gemm_facts());
+  }
+
+  // A product of the residual stream's norm, which adds what is pending.
+  Status add_normed(step::Product product, const CudaRequest& request) {
+    const unsigned state = (parts_pending_ ? 1u : 0u) + (in_front_ == CudaShare::kMore ? 2u : 0u);
+    CAUSEWAY_ASSIGN(product.plan,
+                    once(product.weight, state, [&] { return choose_normed(request); }));
+    if (product.plan.request.norm) {
+      product.x = StepBuffer::kX;
+      spent_ = {};  // the norm inside drops nothing
+    } else {
+      product.x = StepBuffer::kNormed;
+      add_norm({.weight = product.gains, .layer = product.layer, .rows = shape_.rows}, &product);
+    }
+    add_product(product);
+    return {};
+  }
+
+  Result<CudaPlan> choose_for_stream(CudaRequest request, bool may_leave_parts) const {
+    request.m = shape_.rows;
+    request.n = c_.hidden;
+    request.residual = true;
+    request = dense(request);
+    if (may_leave_parts && leaves_parts(request, gemm_facts())) {
+      request.residual = false;
+      request.out = CudaOut::kF32;
+      request.parts = kPartsMax;
+    }
+    return kernels::gemm::choose(dense(request), gemm_facts());
+  }
+
+  // x += the product; or it is left in parts, which the next norm adds.
+  Status add_to_stream(step::Product product, const CudaRequest& request, bool may_leave_parts) {
+    const unsigned state =
+        (may_leave_parts ? 1u : 0u) + (request.share == CudaShare::kMore ? 2u : 0u);
+    CAUSEWAY_ASSIGN(product.plan, once(product.weight, state, [&] {
+                      return choose_for_stream(request, may_leave_parts);
+                    }));
+    parts_pending_ = product.plan.request.parts > 1;
+    product.out = parts_pending_ ? StepBuffer::kParts : StepBuffer::kX;
+    add_product(product);
+    return {};
+  }
+
+  void add_product(const step::Product& product) {
+    in_front_ = product.plan.request.share;
+    add(product);
+  }
+
+  // x += o(attention(rope(qkv(norm(x)))))
+  Status attend(std::int64_t layer) {
+    CAUSEWAY_TRY(add_normed({.weight = StepWeight::kQkv,
+                             .layer = layer,
+                             .out = StepBuffer::kQkv,
+                             .gains = StepWeight::kInputNorm},
+                            {.n = qkv_size(), .bias = c_.attention_bias}));
+    const bool by_library = std::get<step::Product>(made_.instructions.back()).plan.path ==
+                            kernels::gemm::CudaPath::kLibrary;
+    // Decode rows are prepared by their attention kernel, where it can.
+    const bool fresh = kernels::attention::fuses_prepare(heads(), shape_.decode);
+    const std::int64_t first = fresh ? shape_.decode : 0;
+    if (first < shape_.rows) add(step::Prepare{layer, first});
+    add(step::Attention{.layer = layer,
+                        .decode = shape_.decode > 0,
+                        .prompts = shape_.decode < shape_.places,
+                        .cluster = cluster(),
+                        .planned = has_plan(),
+                        .fresh = fresh,
+                        .behind_library = fresh && shape_.rows == shape_.decode && by_library});
+    spent_ = {spent(StepBuffer::kQkv, qkv_size()), spent(StepBuffer::kAttended, q_size())};
+    return add_to_stream({.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended},
+                         {.k = q_size(), .bias = c_.attention_bias, .share = CudaShare::kMore},
+                         true);
+  }
+
+  // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))
+  Status feed_forward(std::int64_t layer, bool before_cut) {
+    CAUSEWAY_TRY(add_normed({.weight = StepWeight::kGateUp,
+                             .layer = layer,
+                             .out = StepBuffer::kActive,
+                             .gains = StepWeight::kPostNorm},
+                            {.n = c_.intermediate, .bias = c_.mlp_bias, .silu_mul = true}));
+    spent_ = {spent(StepBuffer::kActive, c_.intermediate)};
+    return add_to_stream({.weight = StepWeight::kDown, .layer = layer, .x = StepBuffer::kActive},
+                         {.k = c_.intermediate, .bias = c_.mlp_bias, .share = other(in_front_)},
+                         !before_cut);
+  }
+
+  // x += experts(norm(x))
+  Status mix_experts(std::int64_t layer) {
+    // The front does not add what is pending.
+    if (!parts_pending_ && facts_.experts_front) {
+      add(step::Experts{layer, true});
+      return {};
+    }
+    add_norm({.weight = StepWeight::kPostNorm, .layer = layer, .rows = shape_.rows}, nullptr);
+    CAUSEWAY_TRY(add_f32({.weight = StepWeight::kRouter,
+                          .layer = layer,
+                          .x = StepBuffer::kNormed,
+                          .out = StepBuffer::kScores},
+                         {.m = shape_.rows, .n = c_.moe->experts}));
+    add(step::Experts{layer, false});
+    return {};
+  }
+
+  // logits of the sampled rows only.
+  Status add_head() {
+    for (const int group : {head_group(c_), kEmbeddingGroup}) {
+      if (group == kEmbeddingGroup && !c_.tied_embeddings) continue;
+      if (places_.layers_ahead == 0) await(group, true);
+      await(group, false);
+    }
+    add_norm({.weight = StepWeight::kNorm, .rows = shape_.sampled, .sampled = true}, nullptr);
+    return add_f32(
+        {.weight = StepWeight::kHead, .x = StepBuffer::kNormed, .out = StepBuffer::kLogits},
+        {.m = shape_.sampled, .n = c_.vocab, .share = CudaShare::kMore});
+  }
+
+  // A product of normed with f32 results.
+  Status add_f32(step::Product product, CudaRequest request) {
+    request.k = c_.hidden;
+    request.out = CudaOut::kF32;
+    CAUSEWAY_ASSIGN(product.plan, once(product.weight, 0, [&] {
+                      return kernels::gemm::choose(dense(request), gemm_facts());
+                    }));
+    add_product(product);
+    return {};
+  }
+
+  const ModelConfig& c_;
+  const StepShape& shape_;
+  const StepFacts& facts_;
+  const StepPlaces& places_;
+  struct Chosen {
+    StepWeight weight;
+    unsigned state;
+    CudaPlan plan;
+  };
+  std::vector<Chosen> chosen_;
+  StepProgram made_;
+  // Behind the last instruction.
+  bool parts_pending_ = false;             // x lacks kParts
+  step::Drops spent_ = {};                 // for the next norm
+  CudaShare in_front_ = CudaShare::kMore;  // what the last product was to take of an SM
+};
+
+}  // namespace
+
+std::span<const StepInstruction> StepProgram::range(std::size_t index) const {
+  const std::size_t begin = index == 0 ? 0 : range_ends.at(index - 1);
+  return std::span(instructions).subspan(begin, range_ends.at(index) - begin);
+}
+
+Result<StepProgram> make_step_program(const ModelConfig& config, const StepShape& shape,
+                                      const StepFacts& facts, const StepPlaces& places) {
+  return Maker(config, shape, facts, places).make();
+}
+
+}  // namespace causeway::model

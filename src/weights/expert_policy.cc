@@ -1,0 +1,16 @@
+#include "weights/expert_policy.h"
+
+namespace causeway::weights {
+
+Result<ExpertPolicy> parse_expert_policy(const std::string& name) {
+  if (name == "whole") return ExpertPolicy::kWhole;
+  if (name == "frequency") return ExpertPolicy::kFrequency;
+  if (name == "lru") return ExpertPolicy::kLru;
+  if (name == "activation") return ExpertPolicy::kActivation;
+  return invalid_argument(
+      "experts are cached by frequency, lru or activation, or streamed in whole "
+      "layers, but not by '" +
+      name + "'");
+}
+
+}  // namespace causeway::weights
