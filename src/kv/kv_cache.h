@@ -155,7 +155,7 @@ class KvCache {
   // and nothing changes, when frames are lacking. A step may read the table when the copies have
   // ended: those up to arriving_until().
   [[nodiscard]] bool rotate_in(RequestId sequence);
-  // The newest copy into the sequence's frames that has not ended; invalid: none.
+  // The newest copy into the sequence's frames, until all of them have ended; then invalid.
   CopyId arriving_until(RequestId sequence) const;
   // open() that also brings leading blocks which are in host memory only. The frames that
   // prefix_tiers() names must be available.

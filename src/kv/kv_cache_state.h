@@ -33,18 +33,13 @@ struct Sequence {
   std::vector<TwinId> twins;          // of the blocks, while rotated out; table is empty then
   std::vector<PrefixHash> hashes;     // of the leading full blocks (when blocks are tracked)
   std::int64_t committed_tokens = 0;  // whose KV is valid once the steps in flight are done
-  StepId last_writer;                 // the last step that committed tokens
-  std::int64_t copies_awaited = 0;    // that name it as a waiter
+  StepId last_writer;  // the last step that committed tokens; of all that use it once it is out
+  std::int64_t copies_awaited = 0;  // that name it as a waiter
   CopyId newest_copy_in;
   bool out = false;   // rotated out
   bool lost = false;  // part of it is not valid any more: it can only be released
 
   std::int64_t blocks() const { return (committed_tokens + block_tokens - 1) / block_tokens; }
-  SequencePlace place() const {
-    if (lost) return SequencePlace::kLost;
-    if (out) return copies_awaited > 0 ? SequencePlace::kLeaving : SequencePlace::kHost;
-    return copies_awaited > 0 ? SequencePlace::kArriving : SequencePlace::kHbm;
-  }
 };
 
 // What a step in flight will have done to a sequence; what to go back to if it fails.
@@ -121,6 +116,7 @@ class KvCache::State {
   void note_indexed(FrameId frame, const PrefixHash& hash);
 
   // kv_rotation.cc
+  SequencePlace place(const Sequence& entry) const;
   // A twin that holds the block by now; invalid: none.
   TwinId ready_twin(const PrefixHash& hash) const;
   bool in_use(const PrefixHash& hash) const;

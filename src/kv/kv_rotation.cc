@@ -25,7 +25,16 @@ bool KvCache::State::in_use(const PrefixHash& hash) const {
 std::int64_t KvCache::twins() const { return state_->twins.size(); }
 TwinCounts KvCache::twin_counts() const { return state_->twins.counts(); }
 SequencePlace KvCache::place(RequestId sequence) const {
-  return state_->sequence(sequence).place();
+  return state_->place(state_->sequence(sequence));
+}
+
+SequencePlace KvCache::State::place(const Sequence& entry) const {
+  const bool waits = entry.copies_awaited > 0;
+  if (entry.lost) return SequencePlace::kLost;
+  if (!entry.out) return waits ? SequencePlace::kArriving : SequencePlace::kHbm;
+  // Also with nothing to copy it stays away until its last step has ended, and not failed.
+  const bool computed = pool.is_done(entry.last_writer);
+  return waits || !computed ? SequencePlace::kLeaving : SequencePlace::kHost;
 }
 
 RotateOutCost KvCache::rotate_out_cost(RequestId sequence) const {
@@ -88,7 +97,7 @@ bool KvCache::rotate_out(RequestId sequence, StepId last_user) {
   State& state = *state_;
   Sequence& entry = state.sequence(sequence);
   CAUSEWAY_CHECK(!entry.out, "the sequence is rotated out already");
-  if (state.twins.size() == 0 || entry.place() != SequencePlace::kHbm) return false;
+  if (state.twins.size() == 0 || state.place(entry) != SequencePlace::kHbm) return false;
   if (rotate_out_cost(sequence).twins > state.twins.counts().available()) return false;
   entry.twins.assign(static_cast<std::size_t>(entry.blocks()), TwinId());
   for (std::size_t i = 0; i < entry.hashes.size(); ++i) {
@@ -104,6 +113,7 @@ bool KvCache::rotate_out(RequestId sequence, StepId last_user) {
     if (!entry.twins[i].valid()) state.copy_out(sequence, entry, i, last_user);
   }
   state.drop_table(entry, last_user);
+  entry.last_writer = std::max(entry.last_writer, last_user);
   entry.out = true;
   return true;
 }
@@ -157,7 +167,7 @@ void KvCache::State::copy_in(RequestId id, Sequence& entry, std::size_t block, T
 bool KvCache::rotate_in(RequestId sequence) {
   State& state = *state_;
   Sequence& entry = state.sequence(sequence);
-  CAUSEWAY_CHECK(entry.place() == SequencePlace::kHost,
+  CAUSEWAY_CHECK(state.place(entry) == SequencePlace::kHost,
                  "the sequence is not in host memory as a whole");
   if (rotate_in_cost(sequence).frames > state.pool.counts().available()) return false;
   entry.table.assign(entry.twins.size(), FrameId());
@@ -270,16 +280,19 @@ void KvCache::give_up_copy(CopyId id, std::vector<RequestId>& lost) {
   if (copy.given_up) return;
   state_->lose_waiters(copy, lost);
   copy.given_up = true;
+  // Nobody else is to wait for it.
+  if (copy.copy.direction == KvCopy::Direction::kOut) state_->twins.spoil(copy.copy.twin);
 }
 
-// What steps in flight fill on the ground of a frame that is not what it should be is not valid.
+// What steps in flight fill on the ground of a frame that is not what it should be is not valid,
+// also if the sequence has ended meanwhile.
 void KvCache::State::lose_waiters(const PendingCopy& copy, std::vector<RequestId>& lost) {
   std::unordered_set<std::uint64_t> serials;
   for (const CopyWaiter& waiter : copy.waiters) {
+    serials.insert(waiter.serial);
     Sequence* const entry = find(waiter);
     if (entry == nullptr || entry->lost) continue;
     entry->lost = true;
-    serials.insert(entry->serial);
     lost.push_back(waiter.sequence);
   }
   if (copy.copy.direction == KvCopy::Direction::kIn && !in_flight.empty()) {

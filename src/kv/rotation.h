@@ -13,7 +13,7 @@ namespace causeway::kv {
 enum class SequencePlace : std::uint8_t {
   kHbm,       // has its table
   kArriving,  // has its table; copies into it have not ended. It runs, and cannot rotate out
-  kLeaving,   // rotated out; copies from it have not ended. It cannot come back yet
+  kLeaving,   // rotated out; its last step or copy has not ended. It cannot come back yet
   kHost,      // rotated out, all of it in host memory: may rotate in
   kLost,      // a copy failed, or the step that was to fill a leaving block: release and recompute
 };
