@@ -102,6 +102,7 @@ void FramePool::unreference(FrameId id, StepId last_user) {
   frame.last_user = std::max({frame.last_user, last_user, frame.filling});
   if (--frame.references > 0) return;
   --counts_.referenced;
+  frame.let_go = next_let_go();
   if (!is_done(frame.last_user) || in_copy(frame)) {
     quarantine(id);
   } else {

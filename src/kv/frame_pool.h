@@ -90,6 +90,10 @@ class FramePool {
   std::uint64_t takes(FrameId frame) const { return at(frame).takes; }
   // The step in flight that completes the block.
   StepId filling(FrameId frame) const { return at(frame).filling; }
+  // When its last reference went, in the order in which blocks are let go.
+  std::uint64_t let_go(FrameId frame) const { return at(frame).let_go; }
+  // A block is let go in host memory now.
+  std::uint64_t next_let_go() { return ++let_go_; }
   std::int64_t references(FrameId frame) const { return at(frame).references; }
   bool copied(FrameId frame) const { return at(frame).copies > 0; }
   // Cached, and no copy uses it.
@@ -113,6 +117,7 @@ class FramePool {
     std::int64_t copies = 0;  // that use it
     std::uint64_t ordinal = 0;
     std::uint64_t takes = 0;
+    std::uint64_t let_go = 0;
     ModelId model;
     StepId last_user;  // nobody reads or writes the frame after this step
     StepId filling;    // the step in flight that completes the block
@@ -149,6 +154,7 @@ class FramePool {
   StepId done_;                  // all up to here are
   std::set<StepId> done_ahead_;  // beyond that: done before an older one
   std::uint64_t next_ordinal_ = 0;
+  std::uint64_t let_go_ = 0;  // of the block that was let go last
   const bool keep_;
 };
 

@@ -93,7 +93,7 @@ Tokens KvCache::State::open(RequestId id, ModelId model_id, std::span<const Toke
 
 void KvCache::State::use_frame(FrameId frame, const PrefixHash& hash) {
   pool.reference(frame);
-  twins.set_in_use(hash, true);
+  twins.use(hash);
 }
 
 std::int64_t KvCache::frames_to_grow(RequestId sequence, Tokens total) const {
@@ -165,7 +165,8 @@ void KvCache::State::drop_table(Sequence& entry, StepId last_user) {
     const bool indexed = pool.indexed(*frame);
     const PrefixHash hash = pool.hash(*frame);
     pool.unreference(*frame, last_user);
-    if (indexed && pool.state(*frame) != FrameState::kReferenced) twins.set_in_use(hash, false);
+    if (!indexed || pool.references(*frame) > 0) continue;
+    twins.let_go(hash, pool.let_go(*frame));
   }
   entry.table.clear();
 }
@@ -213,9 +214,7 @@ void KvCache::State::roll_back(const std::vector<Commit>& failed, StepId step) {
     entry.hashes.resize(std::min(entry.hashes.size(), full));
     if (!entry.out) continue;
     entry.lost = true;
-#if CAUSEWAY_CANARY != 23  // planted bug: a block that a failed step was to fill gets its twin
     lose_blocks(entry, static_cast<std::int64_t>(full));
-#endif
   }
   abandon_fills(serials, step);
 }

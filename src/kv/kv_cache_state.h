@@ -119,7 +119,10 @@ class KvCache::State {
   SequencePlace place(const Sequence& entry) const;
   // A twin that holds the block by now; invalid: none.
   TwinId ready_twin(const PrefixHash& hash) const;
+  // Whether a sequence holds the block in HBM.
   bool in_use(const PrefixHash& hash) const;
+  // None: one does. Else when the last of those let go that held it in the frame which has it.
+  std::optional<std::uint64_t> let_go_of(const PrefixHash& hash) const;
   void copy_out(RequestId id, Sequence& entry, std::size_t block, StepId last_user);
   void copy_in(RequestId id, Sequence& entry, std::size_t block, TwinId twin,
                KvCopy::Reason reason);

@@ -17,9 +17,12 @@ TwinId KvCache::State::ready_twin(const PrefixHash& hash) const {
   return twin.valid() && twins.valid(twin) ? twin : TwinId();
 }
 
-bool KvCache::State::in_use(const PrefixHash& hash) const {
+bool KvCache::State::in_use(const PrefixHash& hash) const { return !let_go_of(hash); }
+
+std::optional<std::uint64_t> KvCache::State::let_go_of(const PrefixHash& hash) const {
   const FrameId frame = pool.holder(hash);
-  return frame.valid() && pool.state(frame) == FrameState::kReferenced;
+  if (!frame.valid()) return 0;
+  return pool.references(frame) > 0 ? std::nullopt : std::optional(pool.let_go(frame));
 }
 
 std::int64_t KvCache::twins() const { return state_->twins.size(); }
@@ -131,15 +134,17 @@ void KvCache::State::copy_out(RequestId id, Sequence& entry, std::size_t block, 
                             .frame = frame},
                    .model = entry.model,
                    .takes = pool.takes(frame)};
-  bool used = false;
+  std::optional<std::uint64_t> let_go = 0;
   if (block < entry.hashes.size()) {
     copy.hash = entry.hashes[block];
+#if CAUSEWAY_CANARY != 23  // planted bug: a block gets its twin and is changed by a step afterwards
     copy.after = pool.filling(frame);
-    used = in_use(*copy.hash);
+#endif
+    let_go = let_go_of(*copy.hash);
   } else {
     copy.after = std::max(last_user, entry.last_writer);
   }
-  copy.copy.twin = twins.take(entry.model, copy.hash, copies.next_id(), used);
+  copy.copy.twin = twins.take(entry.model, copy.hash, copies.next_id(), let_go);
   twins.hold(copy.copy.twin);
   pool.begin_copy(frame);
   entry.twins[block] = copy.copy.twin;
@@ -233,7 +238,7 @@ PendingCopy* KvCache::State::next_eager() {
                    .model = pool.model(frame),
                    .hash = pool.hash(frame),
                    .takes = pool.takes(frame)};
-  copy.copy.twin = twins.take(copy.model, copy.hash, copies.next_id(), in_use(*copy.hash));
+  copy.copy.twin = twins.take(copy.model, copy.hash, copies.next_id(), let_go_of(*copy.hash));
   pool.begin_copy(frame);
   return &copies.add(std::move(copy));
 }
@@ -241,7 +246,11 @@ PendingCopy* KvCache::State::next_eager() {
 void KvCache::State::note_indexed(FrameId frame, const PrefixHash& hash) {
   if (twins.size() == 0) return;
   if (twins.find(hash).valid()) {
-    twins.set_in_use(hash, pool.state(frame) == FrameState::kReferenced);
+    if (pool.references(frame) > 0) {
+      twins.use(hash);
+    } else {
+      twins.let_go(hash, pool.let_go(frame));
+    }
     return;
   }
   eager.push_back({frame, pool.ordinal(frame)});
@@ -309,7 +318,7 @@ void KvCache::State::drop_twins(RequestId id, Sequence& entry) {
       });
       if (copy->waiters.empty()) drop_copy_out(copy->copy.id);
     }
-    twins.unhold(*twin);
+    twins.unhold(*twin, pool.next_let_go());
   }
   entry.twins.clear();
 }

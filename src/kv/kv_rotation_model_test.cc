@@ -258,6 +258,7 @@ class RotationHistory : public NaiveTiers {
     if (sequence.out) {
       for (auto twin = sequence.twins.rbegin(); twin != sequence.twins.rend(); ++twin) {
         drop_pending(sequence.opening, *twin);
+        twin_.at(*twin).let_go = std::max(twin_.at(*twin).let_go, ++clock_);
         unhold(*twin);
       }
     } else {

@@ -1,5 +1,6 @@
 #include "kv/twin_pool.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -55,12 +56,21 @@ void TwinPool::relist(TwinId id) {
     twin.listed = twin.in_use ? Listed::kBacking : Listed::kCached;
   }
   ++count_of(twin.listed);
-  // Free ones: the one used last first, whose pages are there already.
-  if (twin.listed == Listed::kFree) {
-    free_.push_front(item, id);
-  } else if (twin.listed != Listed::kHeld) {
-    list_of(twin.listed).push_back(item, id);
+  switch (twin.listed) {
+    // The one used last first, whose pages are there already.
+    case Listed::kFree: return free_.push_front(item, id);
+    case Listed::kBacking: return backing_.push_back(item, id);
+    case Listed::kCached: return list_cached(id);
+    case Listed::kHeld: return;
   }
+}
+
+// In the order in which blocks were let go: nearly always at the end, a little before it where an
+// eager copy ended late.
+void TwinPool::list_cached(TwinId id) {
+  TwinId previous = cached_.last;
+  while (previous.valid() && at(previous).let_go > at(id).let_go) previous = at(previous).previous;
+  cached_.insert([this](TwinId twin) -> Twin& { return at(twin); }, previous, id);
 }
 
 void TwinPool::unindex(Twin& twin) {
@@ -70,7 +80,7 @@ void TwinPool::unindex(Twin& twin) {
 }
 
 TwinId TwinPool::take(ModelId model, const std::optional<PrefixHash>& hash, CopyId copy,
-                      bool in_use) {
+                      std::optional<std::uint64_t> let_go) {
   CAUSEWAY_CHECK(counts_.available() > 0, "no twin is available");
   TwinId id = free_.first;
   if (!id.valid()) id = cached_.first;
@@ -78,7 +88,8 @@ TwinId TwinPool::take(ModelId model, const std::optional<PrefixHash>& hash, Copy
   Twin& twin = at(id);
   unindex(twin);
   twin.valid = false;
-  twin.in_use = in_use;
+  twin.in_use = !let_go;
+  twin.let_go = let_go.value_or(0);
   twin.holds = 1;
   twin.model = model;
   twin.filled_by = copy;
@@ -112,10 +123,23 @@ void TwinPool::unhold(TwinId id) {
   if (--twin.holds == 0) relist(id);
 }
 
-void TwinPool::set_in_use(const PrefixHash& hash, bool in_use) {
+void TwinPool::unhold(TwinId id, std::uint64_t let_go) {
+  at(id).let_go = std::max(at(id).let_go, let_go);
+  unhold(id);
+}
+
+void TwinPool::use(const PrefixHash& hash) {
   const TwinId id = find(hash);
-  if (!id.valid() || at(id).in_use == in_use) return;
-  at(id).in_use = in_use;
+  if (!id.valid() || at(id).in_use) return;
+  at(id).in_use = true;
+  if (at(id).holds == 0) relist(id);
+}
+
+void TwinPool::let_go(const PrefixHash& hash, std::uint64_t when) {
+  const TwinId id = find(hash);
+  if (!id.valid()) return;
+  at(id).in_use = false;
+  at(id).let_go = std::max(at(id).let_go, when);
   if (at(id).holds == 0) relist(id);
 }
 
@@ -171,6 +195,9 @@ Status TwinPool::check_list(const List& list, Listed listed, std::int64_t count)
   for (TwinId id = list.first; id.valid(); id = at(id).next) {
     if (at(id).listed != listed) return broken(id, "on the list of another state");
     if (at(id).previous != previous) return broken(id, "its list is not linked both ways");
+    if (listed == Listed::kCached && previous.valid() && at(previous).let_go > at(id).let_go) {
+      return broken(id, "not in the order in which blocks were let go");
+    }
     previous = id;
     --count;
   }

@@ -34,18 +34,24 @@ class TwinPool {
   // `keep`: full blocks that no sequence holds stay, as the prefix cache's host tier.
   TwinPool(std::int64_t twins, bool keep);
 
-  // A twin to be filled with a block by `copy`, held once, for the copy. One must be available.
-  // `in_use`: as of set_in_use().
-  TwinId take(ModelId model, const std::optional<PrefixHash>& hash, CopyId copy, bool in_use);
+  // A twin to be filled by `copy`, held once, for the copy. One must be available. `let_go`: when
+  // the last sequence let go of the block; none: one holds it in HBM.
+  TwinId take(ModelId model, const std::optional<PrefixHash>& hash, CopyId copy,
+              std::optional<std::uint64_t> let_go);
   // The copy has succeeded.
   void filled(TwinId twin);
   // It has not, or what it copies is void: nobody finds the twin any more.
   void spoil(TwinId twin);
 
   void hold(TwinId twin);
+  // For a copy.
   void unhold(TwinId twin);
-  // Whether a sequence holds the block in HBM. No effect when no twin is known by this hash.
-  void set_in_use(const PrefixHash& hash, bool in_use);
+  // For a sequence, which lets go of the block.
+  void unhold(TwinId twin, std::uint64_t let_go);
+  // A sequence holds the block in HBM, or the last one that did has let go of it. No effect when no
+  // twin is known by this hash.
+  void use(const PrefixHash& hash);
+  void let_go(const PrefixHash& hash, std::uint64_t when);
   // No sequence of the model may be open; copies may be under way.
   void forget_model(ModelId model);
 
@@ -72,6 +78,7 @@ class TwinPool {
     bool valid = false;   // the block is there
     bool in_use = false;  // a sequence holds the block in HBM
     std::int64_t holds = 0;
+    std::uint64_t let_go = 0;  // when the last sequence did
     ModelId model;
     std::optional<PrefixHash> hash;
     CopyId filled_by;
@@ -83,8 +90,9 @@ class TwinPool {
   const Twin& at(TwinId twin) const;
   std::int64_t& count_of(Listed listed);
   List& list_of(Listed listed);
-  // Moves the twin to where its holds, hash and use say, at the end of that list.
+  // Moves the twin to where its holds, hash and use say.
   void relist(TwinId twin);
+  void list_cached(TwinId twin);
   void unindex(Twin& twin);
   Status check_twin(TwinId id, std::int64_t holds,
                     const std::function<bool(const PrefixHash&)>& in_use) const;

@@ -42,6 +42,7 @@ struct NaiveTwin {
   bool valid = false;
   bool in_use = false;
   std::int64_t holds = 0;
+  std::int64_t let_go = 0;
   TwinId actual = {};  // known when its copy was taken
 };
 
@@ -183,7 +184,11 @@ class NaiveTiers {
     NaiveTwin& twin = twin_.at(id);
     if (twin.holds > 0) return;
     if (!twin.valid || !twin.block || (!twin.in_use && !keep_)) return forget_twin(id);
-    (twin.in_use ? twins_backing_ : twins_cached_).push_back(id);
+    if (twin.in_use) return twins_backing_.push_back(id);
+    const auto later = std::find_if(twins_cached_.begin(), twins_cached_.end(), [&](auto other) {
+      return twin_.at(other).let_go > twin.let_go;
+    });
+    twins_cached_.insert(later, id);
   }
   void forget_twin(std::int64_t id) {
     std::erase(twins_cached_, id);
@@ -202,11 +207,19 @@ class NaiveTiers {
   void unhold(std::int64_t id) {
     if (--twin_.at(id).holds == 0) relist(id);
   }
-  void set_in_use(const Prefix& block, bool used) {
+  void use_twin(const Prefix& block) {
     const std::int64_t id = twin_with(block);
-    if (id < 0 || twin_.at(id).in_use == used) return;
-    twin_.at(id).in_use = used;
+    if (id < 0 || twin_.at(id).in_use) return;
+    twin_.at(id).in_use = true;
     if (twin_.at(id).holds == 0) relist(id);
+  }
+  void let_twin_go(const Prefix& block, std::int64_t when) {
+    const std::int64_t id = twin_with(block);
+    if (id < 0) return;
+    NaiveTwin& twin = twin_.at(id);
+    twin.in_use = false;
+    twin.let_go = std::max(twin.let_go, when);
+    if (twin.holds == 0) relist(id);
   }
   std::int64_t take_twin(const std::optional<Prefix>& block) {
     if (std::ssize(twin_) == twins_) {
@@ -217,6 +230,7 @@ class NaiveTiers {
     }
     const std::int64_t id = next_twin_++;
     twin_[id] = {.block = block, .in_use = block && in_use(*block), .holds = 1};
+    if (block && index_.contains(*block)) twin_[id].let_go = let_go_[index_.at(*block)];
     if (block) twin_index_[*block] = id;
     return id;
   }
@@ -227,7 +241,7 @@ class NaiveTiers {
     std::erase(cached_, frame);
     copied_.erase(frame);
     std::erase_if(quarantined_, [&](const auto& q) { return q.first == frame; });
-    set_in_use(block, true);
+    use_twin(block);
   }
   void take_frame(FrameId frame) {
     ASSERT_FALSE(copied(frame)) << "handed out while a copy uses it";
@@ -295,14 +309,17 @@ class NaiveTiers {
         }
       }
       if (tables_with(frame) > 0) continue;
+      let_go_[frame] = ++clock_;
       let_go(frame);
-      if (block) set_in_use(*block, false);
+      if (block) let_twin_go(*block, clock_);
     }
   }
   void insert_filled(FrameId frame, const Prefix& block) {
     if (!index_.emplace(block, frame).second) return;
     const std::int64_t ordinal = ordinals_[frame] = next_ordinal_++;
-    if (twin_with(block) >= 0) return set_in_use(block, tables_with(frame) > 0);
+    if (twin_with(block) >= 0) {
+      return tables_with(frame) > 0 ? use_twin(block) : let_twin_go(block, let_go_[frame]);
+    }
     candidates_.push_back({frame, block, ordinal});
   }
 
@@ -351,6 +368,8 @@ class NaiveTiers {
   std::vector<std::pair<FrameId, StepId>> quarantined_;  // by the step that ends it
   std::set<FrameId> copied_;                             // quarantined until a copy has ended
   std::map<FrameId, StepId> asked_until_;
+  std::map<FrameId, std::int64_t> let_go_;  // in which order blocks were let go
+  std::int64_t clock_ = 0;
   std::vector<NaiveCandidate> candidates_;
 
   std::map<std::int64_t, NaiveTwin> twin_;  // those that are not free
