@@ -205,13 +205,11 @@ void KvCache::take_copies(std::int64_t out_max, std::vector<KvCopy>& out) {
   std::vector<CopyId> due;
   for (const CopyId id : state.copies.pending(KvCopy::Direction::kOut)) {
     const PendingCopy& copy = state.copies.at(id);
+    bool complete = state.pool.is_done(copy.after);
 #if CAUSEWAY_CANARY == 22
-    if (!copy.hash || state.pool.is_done(copy.after)) {  // planted bug: a tail that is written
-#else
-    if (state.pool.is_done(copy.after)) {
+    complete |= !copy.hash;  // planted bug: a tail is copied while a step writes it
 #endif
-      due.push_back(id);
-    }
+    if (complete) due.push_back(id);
   }
   for (const CopyId id : due) take(state.copies.at(id));
   for (auto begun = std::ssize(due); begun < out_max; ++begun) {
