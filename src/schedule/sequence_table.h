@@ -27,6 +27,11 @@ struct Slot {
   std::int8_t in_flight = 0;  // decided steps that compute it
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
   Tokens length_max{0};       // prompt and output
+  // Of rotation.
+  std::int64_t owed = 0;  // of the known tokens, those to compute yet; 0 unless running
+  bool fresh = false;     // came in with the decision that is being made
+  bool settling = false;  // outside, but a step or a copy of it is under way: cannot come in yet
+  bool voided = false;    // lost: what steps in flight compute of it does not count
 
   // Its tokens whose KV somebody will read; what is sampled last is nobody's context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
