@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/canary.h"
 #include "base/check.h"
 #include "base/log.h"
 
@@ -21,17 +22,15 @@ bool EngineCore::State::in_step(ModelId model) const {
 bool EngineCore::State::may_start() const {
   if (lanes[0].has_room()) return true;
   if (!lanes[1].has_room()) return false;
-  return std::any_of(streamed.begin(), streamed.end(), [&](ModelId model) {
-    return scheduler.running(model) + scheduler.waiting(model) > 0;
-  });
+  return std::any_of(streamed.begin(), streamed.end(),
+                     [&](ModelId model) { return requests_of(model) > 0; });
 }
 
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
   StepId oldest(steps_started);
   for (const StepLane& other : lanes) {
-#if CAUSEWAY_CANARY == 12
-    if (&other != &lane) continue;  // planted bug: the other lane's steps use no frames
-#endif
+    // planted bug: the other lane's steps use no frames
+    if (CAUSEWAY_PLANTED(12) && &other != &lane) continue;
     const std::int64_t first = &other == &lane ? other.ended + 1 : other.ended;
     if (first < other.started) oldest = std::min(oldest, other.at(first).id);
   }
@@ -58,22 +57,59 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
     sequence.preemptions += 1;
     models.at(sequence.request.model).counters.preemptions += 1;
   }
-  for (const schedule::Admission& admission : decision.admitted) {
-    Sequence& sequence = sequence_of(admission.request);
-    const kv::PrefixStats before = kv.prefix_stats();
-    const Tokens cached = kv.open(admission.request, sequence.request.model, sequence.tokens);
-    const kv::PrefixStats after = kv.prefix_stats();
-    request::Observation& counters = models.at(sequence.request.model).counters;
-    counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
-    counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
-    CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
-#if CAUSEWAY_CANARY == 3
-    // planted bug: what was generated before a preemption is forgotten in part
-    if (sequence.preemptions > 0 && sequence.output_tokens() > 0) sequence.tokens.back() ^= 1;
-#endif
-    if (sequence.queued.count >= 0) continue;
-    sequence.cached = std::min(cached, sequence.prompt);
-    sequence.queued = now - sequence.request.arrival;
+  for (const schedule::Rotation& victim : decision.rotated_out) rotate_out(victim.request);
+  for (const schedule::Admission& admission : decision.admitted) admit(admission, now);
+  for (const schedule::Rotation& comer : decision.rotated_in) {
+    CAUSEWAY_CHECK(kv.rotate_in(comer.request), "the scheduler promised frames that are not there");
+  }
+}
+
+void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
+  Sequence& sequence = sequence_of(admission.request);
+  const kv::PrefixStats before = kv.prefix_stats();
+  const Tokens cached = kv.open(admission.request, sequence.request.model, sequence.tokens);
+  const kv::PrefixStats after = kv.prefix_stats();
+  request::Observation& counters = models.at(sequence.request.model).counters;
+  counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
+  counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
+  counters.prefix_host_tokens += after.host_tokens - before.host_tokens;
+  CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
+  // planted bug: what was generated before a preemption is forgotten in part
+  if (CAUSEWAY_PLANTED(3) && sequence.preemptions > 0 && sequence.output_tokens() > 0) {
+    sequence.tokens.back() ^= 1;
+  }
+  if (sequence.queued.count >= 0) return;
+  sequence.cached = std::min(cached, sequence.prompt);
+  sequence.queued = now - sequence.request.arrival;
+}
+
+// What a step in flight computes of it still counts: its token is taken when the step ends.
+void EngineCore::State::rotate_out(RequestId request) {
+  Sequence& sequence = sequence_of(request);
+  const StepId user = last_user(sequence);
+  CAUSEWAY_CHECK(kv.rotate_out(request, user), "the scheduler chose one that cannot leave");
+  sequence.rotations += 1;
+  models.at(sequence.request.model).counters.rotations += 1;
+}
+
+schedule::RotationInputs EngineCore::State::rotation_inputs() {
+  if (!rotation) return {};
+  double seconds_per_token = 0;  // of the model that takes longest: copying is cheaper for it
+  for (const auto& [id, model] : models) {
+    seconds_per_token = std::max(seconds_per_token, model.facts.seconds_per_token);
+  }
+  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0);
+}
+
+void EngineCore::State::end_copies() {
+  if (!rotation) return;
+  for (const RequestId request : rotation->poll()) {
+    Sequence& sequence = sequence_of(request);
+    const bool voided = scheduler.lost(sequence.handle);
+    release_frames(sequence);
+    if (voided) disown_steps(sequence);
+    sequence.preemptions += 1;
+    models.at(sequence.request.model).counters.preemptions += 1;
   }
 }
 
@@ -96,11 +132,9 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   CAUSEWAY_CHECK(!pending || (run.tokens.count == 1 && run.context.count == std::ssize(known) &&
                               sequence.runs[StepLane::slot_of(lane.started - 1)] >= 0),
                  "a token that nobody knows, nor the step before samples");
-#if CAUSEWAY_CANARY == 5
-  const TokenId chosen_before = request::pending_token(0);  // planted bug: the first one's token
-#else
-  const TokenId chosen_before = request::pending_token(sequence.sampled_row);
-#endif
+  // planted bug: the first one's token
+  const TokenId chosen_before =
+      request::pending_token(CAUSEWAY_PLANTED(5) ? 0 : sequence.sampled_row);
   const std::span<const FrameId> table = kv.table(run.request);
   request::BatchEntry entry;
   entry.request = run.request;
@@ -115,9 +149,8 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   if (run.samples) entry.edits = edits_of(sequence, end);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
-#if CAUSEWAY_CANARY != 6  // planted bug: penalties that do not count the pending token
-    if (pending) entry.history.push_back(chosen_before);
-#endif
+    // planted bug: penalties that do not count the pending token
+    if (pending && !CAUSEWAY_PLANTED(6)) entry.history.push_back(chosen_before);
   }
   batch.frames.insert(batch.frames.end(), table.begin(), table.end());
   if (pending) {
@@ -139,6 +172,7 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
   for (const schedule::Run& run : step.decision.runs) {
     batch.entries.push_back(add_entry(run, lane, step.id, batch));
   }
+  if (rotation) rotation->add_copies(batch);
   return batch;
 }
 
@@ -150,18 +184,16 @@ void EngineCore::State::update_weights(Nanos now) {
   demand.clear();
   for (auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
-    demand.push_back({.model = id,
-                      .requests = scheduler.running(id) + scheduler.waiting(id),
-                      .arrived = std::exchange(model.arrived, 0)});
+    demand.push_back(
+        {.model = id, .requests = requests_of(id), .arrived = std::exchange(model.arrived, 0)});
   }
   cache->demand(demand, now);
   // It looks at every sequence, and what it frees is of use to the next decision at the earliest.
   if (border && may_start()) move_border(now);
   cache->decide(now);
   if (border) border->hand_over();
-#if CAUSEWAY_CANARY != 8  // planted bug: it does not look again when a turn ends
-  weights_look = cache->next_turn_end(now);
-#endif
+  // planted bug: it does not look again when a turn ends
+  if (!CAUSEWAY_PLANTED(8)) weights_look = cache->next_turn_end(now);
   if (border && border->again()) {
     weights_look = std::min(weights_look.value_or(*border->again()), *border->again());
   }
@@ -254,14 +286,12 @@ Status EngineCore::State::end_weights(const StepLane& lane, Nanos now,
                                       std::span<const std::uint32_t> experts_chosen) {
   const ModelId model = lane.oldest().decision.model;
   if (cache == nullptr || !cache->knows(model)) return {};
-#if CAUSEWAY_CANARY == 7
-  (void)cache->step_ended(model, now,
-                          experts_chosen);  // planted bug: what poisoned steps chose is handed out
-  return {};
-#else
+  if (CAUSEWAY_PLANTED(7)) {  // planted bug: what poisoned steps chose is handed out
+    (void)cache->step_ended(model, now, experts_chosen);
+    return {};
+  }
   cache->take_events(now);
   return cache->step_ended(model, now, experts_chosen);
-#endif
 }
 
 void EngineCore::State::launch(Nanos now) {
@@ -337,12 +367,11 @@ void EngineCore::State::finish_step(StepLane& lane, const request::StepResult& r
 
 void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos now) {
   const StepInFlight& step = lane.oldest();
-#if CAUSEWAY_CANARY == 2
-  kv.step_done(step.id, oldest_beside(
-                            lane));  // planted bug: what was never computed enters the prefix cache
-#else
-  kv.step_failed(step.id, oldest_beside(lane));
-#endif
+  if (CAUSEWAY_PLANTED(2)) {  // planted bug: what was never computed enters the prefix cache
+    kv.step_done(step.id, oldest_beside(lane));
+  } else {
+    kv.step_failed(step.id, oldest_beside(lane));
+  }
   scheduler.step_failed(step.decision, now);
   // What the step in flight computes for them builds on what is not there.
   for (Sequence* sequence : retire_step(lane, now)) {
@@ -355,6 +384,7 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   const StepInFlight& step = lane.oldest();
   kv.step_done(step.id, oldest_beside(lane));
   scheduler.step_done(step.decision, now);
+  if (rotation) rotation->step_took(now - step.started);
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;
@@ -431,13 +461,9 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   const RequestId id = sequence.request.id;
   const ModelId model = sequence.request.model;
   scheduler.remove(sequence.handle);
-  if (scheduler.running(model) + scheduler.waiting(model) == 0) models.at(model).switching.reset();
+  if (requests_of(model) == 0) models.at(model).switching.reset();
   if (kv.is_open(id)) release_frames(sequence);
-  StepLane& lane = lane_of(model);
-  for (std::int64_t step = lane.ended; step < lane.started; ++step) {
-    const std::int64_t index = sequence.runs[StepLane::slot_of(step)];
-    if (index >= 0) lane.at(step).sequences[static_cast<std::size_t>(index)] = nullptr;
-  }
+  disown_steps(sequence);
   request::Output& output = add_output(sequence);
   output.tokens = std::move(last_tokens);
   output.finished = true;
@@ -446,28 +472,35 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   sequences.erase(id);
 }
 
-void EngineCore::State::release_frames(const Sequence& sequence) {
+StepId EngineCore::State::last_user(const Sequence& sequence) {
   StepLane& lane = lane_of(sequence.request.model);
   StepInFlight* last = nullptr;
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {
     if (sequence.runs[StepLane::slot_of(step)] < 0) continue;
     // That step still reads and writes them.
     last = &lane.at(step);
-#if CAUSEWAY_CANARY == 4
-    break;  // planted bug: freed when the first of two steps in flight has ended
-#endif
+    if (CAUSEWAY_PLANTED(4)) break;  // planted bug: freed when the first of two steps has ended
   }
-  StepId last_user;
-  if (last != nullptr) {
-    last_user = last->id;
-    auto& abandoned = last->abandoned_frames;
-    const auto table = kv.table(sequence.request.id);
-    abandoned.insert(abandoned.end(), table.begin(), table.end());
+  if (last == nullptr) return {};
+  auto& abandoned = last->abandoned_frames;
+  const auto table = kv.table(sequence.request.id);
+  abandoned.insert(abandoned.end(), table.begin(), table.end());
+  return last->id;
+}
+
+void EngineCore::State::release_frames(const Sequence& sequence) {
+  const StepId user = last_user(sequence);
+  // planted bug: frames that the step in flight uses are given away
+  kv.release(sequence.request.id, CAUSEWAY_PLANTED(1) ? StepId() : user);
+}
+
+void EngineCore::State::disown_steps(Sequence& sequence) {
+  StepLane& lane = lane_of(sequence.request.model);
+  for (std::int64_t step = lane.ended; step < lane.started; ++step) {
+    const std::int64_t index = sequence.runs[StepLane::slot_of(step)];
+    if (index >= 0) lane.at(step).sequences[static_cast<std::size_t>(index)] = nullptr;
+    sequence.runs[StepLane::slot_of(step)] = -1;
   }
-#if CAUSEWAY_CANARY == 1
-  last_user = StepId();  // planted bug: frames that the step in flight uses are given away
-#endif
-  kv.release(sequence.request.id, last_user);
 }
 
 std::vector<RequestId> EngineCore::State::all_requests() const {

@@ -76,19 +76,34 @@ struct StepResult {
 // chose because it failed: nobody will look at what follows from them.
 void resolve_pending(Batch& batch, std::span<const SampledToken> before);
 
+// Blocks of KV that were copied between HBM and host memory, and why (kv::KvCopy::Reason).
+struct KvCopyCounts {
+  std::int64_t eager_out = 0;
+  std::int64_t rotation_out = 0;
+  std::int64_t rotation_in = 0;
+  std::int64_t prefix_in = 0;
+  std::int64_t failed = 0;  // of all of them
+};
+
 // What was measured, for the tuner and for /metrics.
 struct Observation {
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
+  std::int64_t requests_rotary = 0;  // whose KV is in host memory
   std::int64_t frames_total = 0;  // that have memory
   std::int64_t frames_used = 0;   // referenced or quarantined
+  std::int64_t twins_total = 0;   // places in host memory
+  std::int64_t twins_used = 0;
   Bytes weights_cached;           // on the device
-  std::int64_t preemptions = 0;   // since start, as all below
+  std::int64_t preemptions = 0;   // since start, as all below: sequences to be recomputed
+  std::int64_t rotations = 0;     // sequences to host memory
+  KvCopyCounts kv_copies;
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // computed (not from the cache)
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
+  std::int64_t prefix_host_tokens = 0;  // of those, in host memory only
   // Of models whose experts are cached one by one, experts chosen in a step: in HBM, or at home.
   std::int64_t expert_hits = 0;
   std::int64_t expert_misses = 0;

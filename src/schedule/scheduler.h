@@ -168,8 +168,9 @@ class Scheduler {
   // In any state; the caller releases its frames and twins.
   void remove(Handle sequence);
   // Only with rotation: a copy of its KV failed, so that it waits again and is computed from its
-  // start. Of what steps in flight sample for it nothing counts. The caller releases its frames.
-  void lost(Handle sequence);
+  // start. True: of what steps in flight sample for it nothing counts; they read what is not there.
+  // The caller releases its frames.
+  bool lost(Handle sequence);
 
   // Which models may be stepped now; asked of models with sequences, the longest unstepped first,
   // until one can run. Empty: all.

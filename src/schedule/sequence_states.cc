@@ -172,7 +172,7 @@ void Scheduler::State::order_models_by_lag(Nanos now) {
   });
 }
 
-void Scheduler::lost(Handle sequence) {
+bool Scheduler::lost(Handle sequence) {
   const auto index = static_cast<SlotIndex>(sequence.value);
   Slot& slot = state_->table[index];
   CAUSEWAY_CHECK(state_->rotation != nullptr, "nothing is copied without rotation");
@@ -187,6 +187,7 @@ void Scheduler::lost(Handle sequence) {
   }
   slot.facts.rotary = false;
   state_->wait_again(index);
+  return slot.voided;
 }
 
 }  // namespace causeway::schedule
