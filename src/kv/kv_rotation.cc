@@ -26,6 +26,12 @@ std::optional<std::uint64_t> KvCache::State::let_go_of(const PrefixHash& hash) c
 }
 
 std::int64_t KvCache::twins() const { return state_->twins.size(); }
+
+void KvCache::add_twins(std::int64_t count) {
+  CAUSEWAY_CHECK(twins() > 0, "a KV cache that was made without twins gets some");
+  state_->twins.add(count);
+}
+
 TwinCounts KvCache::twin_counts() const { return state_->twins.counts(); }
 SequencePlace KvCache::place(RequestId sequence) const {
   return state_->place(state_->sequence(sequence));

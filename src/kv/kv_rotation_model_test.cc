@@ -697,6 +697,10 @@ class RotationHistory : public NaiveTiers {
     }
   }
   void add() {
+    if (twins_ < 24) {
+      cache_.add_twins(1);
+      ++twins_;
+    }
     for (FrameId frame(0); frame.value < frames_; ++frame.value) {
       const bool gone = gone_.erase(frame) > 0;
       if (!gone && retiring_.erase(frame) == 0) continue;

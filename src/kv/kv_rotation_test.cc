@@ -207,6 +207,15 @@ TEST_F(KvRotationTest, WithoutTwinsEnoughNothingHappens) {
   EXPECT_TRUE(cache_.rotate_out(two, kNoStep));
 }
 
+TEST_F(KvRotationTest, MoreTwinsMayComeLater) {
+  const RequestId id = run(1, tokens_from(0, 28));
+  EXPECT_FALSE(cache_.rotate_out(id, kNoStep));
+  cache_.add_twins(1);
+  EXPECT_EQ(cache_.twins(), 7);
+  ASSERT_TRUE(cache_.rotate_out(id, kNoStep));
+  EXPECT_EQ(take().back().twin, TwinId(6));
+}
+
 TEST_F(KvRotationTest, TwinsOutliveTheirSequencesAsPrefixes) {
   const RequestId one = run(1, tokens_from(0, 12));
   end(take(9));
@@ -433,6 +442,7 @@ TEST(KvRotation, WithoutTwinsNothingRotates) {
   ASSERT_TRUE(cache.grow(RequestId(1), Tokens(4)));
   cache.commit(RequestId(1), tokens_from(0, 4), kNoStep);
   EXPECT_EQ(cache.twins(), 0);
+  EXPECT_DEATH(cache.add_twins(1), "made without twins");
   EXPECT_FALSE(cache.rotate_out(RequestId(1), kNoStep));
   std::vector<KvCopy> copies;
   cache.take_copies(9, copies);
