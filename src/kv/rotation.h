@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/units.h"
 
@@ -66,6 +67,27 @@ struct KvCopy {
   Reason reason = Reason::kEager;
   FrameId frame = {};
   TwinId twin = {};
+};
+
+// Bytes per second that links grant to copies of KV; 0: nothing is left, and copies go all the
+// same.
+struct KvCopyRates {
+  double in = 0;
+  double out = 0;
+};
+
+// What has become of a copy that was begun.
+struct KvCopyEnd {
+  enum class Outcome : std::uint8_t {
+    kOk,
+    kFailed,
+    // It takes too long and may still read and write: KvCache::give_up_copy(). One of the others
+    // follows, or, when the copy never ends, nothing.
+    kGivenUp,
+  };
+  CopyId copy = {};
+  Outcome outcome = Outcome::kOk;
+  std::string why = {};  // unless kOk
 };
 
 }  // namespace causeway::kv

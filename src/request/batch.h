@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "kv/rotation.h"
 #include "request/request.h"
 
 namespace causeway::request {
@@ -53,6 +54,14 @@ struct Batch {
   std::vector<TokenId> tokens;  // pending ones only where an entry has one token
   std::vector<BatchEntry> entries;
   std::vector<FrameId> frames;
+
+  // KV that turns between HBM and host memory, as KvCache::take_copies() said; nothing when nothing
+  // rotates. All of them begin at once and wait for nothing.
+  std::vector<kv::KvCopy> copies_out;  // frames to twins
+  std::vector<kv::KvCopy> copies_in;   // twins to frames
+  // The step reads no KV before all copies in up to this one have ended, those of batches before
+  // among them: the newest KvCache::arriving_until() of its sequences. Invalid: it waits for none.
+  kv::CopyId copies_awaited = {};
 };
 
 struct SampledToken {
