@@ -7,22 +7,8 @@
 #pragma once
 
 #ifdef CAUSEWAY_CANARIES
-#include <cstdlib>
-
-namespace causeway::canaries {
-
-// The bug that this run of a canary has, of the environment's CAUSEWAY_CANARY; 0: none.
-inline int planted() {
-  static const int bug = [] {
-    const char* const chosen = std::getenv("CAUSEWAY_CANARY");
-    return chosen != nullptr ? std::atoi(chosen) : 0;
-  }();
-  return bug;
-}
-
-}  // namespace causeway::canaries
-
-#define CAUSEWAY_PLANTED(bug) (::causeway::canaries::planted() == (bug))
+#include "base/testing/planted.h"
+#define CAUSEWAY_PLANTED(bug) (::causeway::testing::planted() == (bug))
 #else
 #define CAUSEWAY_PLANTED(bug) false
 #endif
