@@ -110,6 +110,10 @@ bool EngineCore::start_step(Nanos now) {
       return state_->lane_of(model).has_room() && state_->weights_allow(model, now);
     });
     if (!decision.model.valid()) {
+      if (!decision.empty()) {  // somebody had to leave first
+        state_->apply_decision(decision, now);
+        continue;
+      }
       if (state_->make_way(now)) continue;
       CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory(),
                      "requests wait, but the scheduler finds nothing to run");
