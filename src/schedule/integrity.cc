@@ -69,7 +69,7 @@ Status check_backlog(const ModelQueue& queue, const SequenceTable& table) {
       return broken(slot, "is owed another number of tokens");
     }
     backlog += slot.owed;
-    slacks[slack_of(slot.facts)] += 1;
+    slacks[idle_slack_of(slot.facts)] += 1;
   }
   if (backlog != queue.backlog) return corrupt("scheduler: tokens owed are miscounted");
   if (slacks != queue.slacks) return corrupt("scheduler: slacks are miscounted");

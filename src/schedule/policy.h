@@ -18,14 +18,14 @@ namespace causeway::schedule {
 
 // What a policy may look at.
 struct SequenceFacts {
+  // First what every iteration touches of every running sequence.
   RequestId request;
+  Tokens known;     // prompt and output so far
+  Tokens computed;  // of known, those whose KV is valid
   ModelId model;
   Nanos arrival;
   Nanos last_progress;  // when its last step ended; its arrival before the first
-  request::Slo slo;
   std::int32_t priority = 0;
-  Tokens known;          // prompt and output so far
-  Tokens computed;       // of known, those whose KV is valid
   bool running = false;  // holds frames
   // Of rotation (rotation_policy.h).
   bool rotary = false;        // its KV is in host memory
@@ -35,6 +35,7 @@ struct SequenceFacts {
   double alpha = 3.0;         // its model's
   Tokens output{0};           // tokens answered
   Tokens output_expected{0};  // in all, as far as the policy knows
+  request::Slo slo;
 };
 
 class Policy {

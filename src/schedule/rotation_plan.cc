@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/random.h"
 
 namespace causeway::schedule {
 namespace {
@@ -10,6 +11,9 @@ namespace {
 // How often the first in line is passed over before its prefix is looked up again although it still
 // lacks what it lacked (the cache may meanwhile hold more of it).
 constexpr int kBlockedSkipsMax = 16;
+// Of host memory, in B_xfer, what victims leave that go for one that never had HBM. Otherwise it
+// fills up, nobody can go any more, and none of those that are out can come back.
+constexpr std::int64_t kExchangesKept = 4;
 
 }  // namespace
 
@@ -132,6 +136,7 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
     state_.copies_in.price = need.copies;
     return Entry::kStopped;
   }
+  if (state_.rotation_traits.predicts_peak && !peak_fits(index)) return Entry::kStopped;
   if (!has_place(index, claims.places, may_displace)) return Entry::kStopped;
   if (may_displace && need.frames > room) for_whom_ = index;
   enter(queue, index, need);
@@ -170,6 +175,31 @@ RotationPlan::Need RotationPlan::need_of(ModelQueue& queue, SlotIndex index) con
   const std::int64_t evictable =
       hits == 0 ? 0 : kv_.cached_frames_of_prefix(queue.id, *slot.tokens);
   return {.frames = whole - hits + evictable, .at_once = evictable, .computed = cached};
+}
+
+FutureUse RotationPlan::future_of(const Slot& slot) const {
+  const ModelQueue& queue = state_.queues[static_cast<std::size_t>(slot.model)];
+  const auto per_block = static_cast<double>(queue.tokens_per_block);
+  // Drawn once for each request, so that its prediction changes only as it outlives others.
+  const auto request = static_cast<std::uint64_t>(slot.facts.request.value);
+  const double quantile = static_cast<double>(mix64(request) >> 11) * 0x1.0p-53;
+  const Tokens most = slot.facts.output_expected;
+  const Tokens length =
+      std::min(most, state_.lengths.longer_than(slot.facts.output, quantile, most));
+  return {.frames = static_cast<double>(queue.frames_for(slot.facts.known)),
+          .frames_per_step = 1.0 / per_block,
+          .steps_left = std::max<std::int64_t>(0, (length - slot.facts.output).count)};
+}
+
+bool RotationPlan::peak_fits(SlotIndex index) {
+  if (state_.running_total == 0) return true;
+  std::vector<FutureUse>& future = state_.future;
+  future.clear();
+  for (const ModelQueue& queue : state_.queues) {
+    for (const SlotIndex i : queue.running.members()) future.push_back(future_of(state_.table[i]));
+  }
+  future.push_back(future_of(state_.table[index]));
+  return future_peak(future) <= static_cast<double>(kv_.frames() - keep_);
 }
 
 void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
@@ -229,6 +259,11 @@ SlotIndex RotationPlan::least_urgent_of(const ModelQueue& queue) const {
 }
 
 SlotIndex RotationPlan::least_urgent() const {
+  if (least_ == kUnknown) least_ = find_least_urgent();
+  return least_;
+}
+
+SlotIndex RotationPlan::find_least_urgent() const {
   SlotIndex least = -1;
   for (const ModelQueue& queue : state_.queues) {
     const SlotIndex index = least_urgent_of(queue);
@@ -263,7 +298,10 @@ bool RotationPlan::send_out(SlotIndex index, bool must) {
   const PreemptionKind how = state_.options.preemption;
   RotateOutCost cost{.twins = 0, .copies = 0, .frames = slot.frames};
   if (inputs_.view != nullptr) cost = inputs_.view->out_cost(slot.facts.request);
-  const bool has_twins = inputs_.view != nullptr && cost.twins <= twins_;
+  const bool newcomer =
+      !must && !state_.table[for_whom_].facts.rotary && !state_.table[for_whom_].facts.answered;
+  const std::int64_t kept = newcomer ? kExchangesKept * inputs_.budget.exchange : 0;
+  const bool has_twins = inputs_.view != nullptr && cost.twins + kept <= twins_;
   bool rotates = how != PreemptionKind::kRecompute && has_twins;
   if (rotates && how == PreemptionKind::kAuto) {
     const VictimCost either{
@@ -285,6 +323,7 @@ bool RotationPlan::send_out(SlotIndex index, bool must) {
     decision_.preempted.push_back({.sequence = Handle(index), .request = request});
   }
   state_.leave_running(index);
+  least_ = kUnknown;
   coming_ += cost.frames;
   exchanged_ += cost.frames;
   return true;

@@ -42,6 +42,9 @@ class RotationPlan {
   bool has_place(SlotIndex index, std::int64_t claimed, bool may_displace);
   void save_for(SlotIndex index, std::int64_t frames);
   Need need_of(ModelQueue& queue, SlotIndex index) const;
+  // Whether the peak that is predicted with it fits.
+  bool peak_fits(SlotIndex index);
+  FutureUse future_of(const Slot& slot) const;
   void enter(ModelQueue& queue, SlotIndex index, const Need& need);
   Claims claims_before(const ModelQueue& queue, const Ranked& member) const;
 
@@ -51,6 +54,7 @@ class RotationPlan {
   bool send_out(SlotIndex index, bool must);
   // The first to go; -1: nobody may.
   SlotIndex least_urgent() const;
+  SlotIndex find_least_urgent() const;
   SlotIndex least_urgent_of(const ModelQueue& queue) const;
   // Whether it may displace anybody.
   bool displaces(const Slot& candidate) const;
@@ -77,8 +81,11 @@ class RotationPlan {
   std::int64_t set_aside_ = 0;  // frames for one that lacks prompt tokens
   std::int64_t budget_;         // tokens left in the step
   SlotIndex for_whom_ = -1;     // on whose behalf victims go; -1: growth only
-  bool stalled_ = false;        // a running sequence lacks a frame
-  bool stuck_ = false;          // nothing runs, nothing is in flight: accounts do not bind
+  // least_urgent(), until a victim goes (who comes in is never a victim); kUnknown: to be found.
+  static constexpr SlotIndex kUnknown = -2;
+  mutable SlotIndex least_ = kUnknown;
+  bool stalled_ = false;  // a running sequence lacks a frame
+  bool stuck_ = false;    // nothing runs, nothing is in flight: accounts do not bind
 };
 
 }  // namespace causeway::schedule

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "base/check.h"
@@ -138,6 +139,17 @@ Status check_alpha(double alpha) {
   if (alpha > 0 && alpha <= kAlphaMax) return {};
   return invalid_argument("alpha is above 0 and " + std::to_string(kAlphaMax) + " at most, not " +
                           std::to_string(alpha));
+}
+
+Status check_alphas(std::span<const double> alphas) {
+  std::set<double> different;
+  for (const double alpha : alphas) {
+    CAUSEWAY_TRY(check_alpha(alpha));
+    different.insert(alpha);
+  }
+  if (std::ssize(different) <= kAlphasMax) return {};
+  return invalid_argument("models have " + std::to_string(different.size()) +
+                          " different alphas: use " + std::to_string(kAlphasMax) + " at most");
 }
 
 bool RotationPolicy::displaces(const SequenceFacts&, const SequenceFacts&, double, Nanos) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "base/result.h"
 #include "schedule/policy.h"
@@ -18,8 +19,9 @@ namespace causeway::schedule {
 inline constexpr double kAlphaDefault = 3.0;
 inline constexpr double kAlphaMax = 1000.0;
 inline constexpr int kAlphasMax = 16;  // different ones in a set of models
-// kInvalidArgument names the range.
+// kInvalidArgument names the range, or says that there are too many different ones.
 Status check_alpha(double alpha);
+Status check_alphas(std::span<const double> alphas);
 
 struct RotationPolicyOptions {
   // rotary: a request that does not lag yet displaces running ones too (the paper's VLT ≥ 0).

@@ -180,6 +180,9 @@ void Scheduler::remove(Handle sequence) {
   } else {
     state_->leave_outside(index);
   }
+  if (state_->rotation_traits.predicts_peak && slot.facts.answered) {
+    state_->lengths.record(slot.facts.output);
+  }
   slot.live = false;
   if (slot.in_flight == 0) state_->table.free(index);
 }

@@ -255,5 +255,143 @@ TEST(Rotation, TheSameHistoryGivesTheSameDecisions) {
   }
 }
 
+// Overload without end: everybody gets tokens, and the longest wait for the next is bounded.
+TEST(Rotation, StarvesNobodyUnderOverload) {
+  RotaryOptions options = options_for(PolicyKind::kRotary, 600);
+  options.budget = {.out = 60, .in = 60, .exchange = 30};
+  options.twins = 20'000;
+  RotaryHarness harness(options);
+  harness.add_model(kA, 4);
+  Nanos now = seconds(10);
+  for (int id = 0; id < 60; ++id) {  // about three times what fits, at first
+    harness.add({.id = id, .model = kA, .prompt = 100 + id, .output = 2'000, .arrival = now});
+  }
+  constexpr int kTurns = 1'000;
+  std::map<std::int64_t, int> last;
+  int longest = 0;
+  for (int turn = 0; turn < kTurns; ++turn, now += millis(20)) {
+    ASSERT_TRUE(harness.turn(now));
+    for (const auto& run : harness.decision().runs) {
+      if (last.contains(run.request.value)) {
+        longest = std::max(longest, turn - last[run.request.value]);
+      }
+      last[run.request.value] = turn;
+    }
+  }
+  EXPECT_EQ(last.size(), 60u);
+  for (const auto& [id, turn] : last) longest = std::max(longest, kTurns - turn);
+  EXPECT_LT(longest, 300);
+}
+
+TEST(Rotation, FcfsRotatesTheLatestAndOnlyForGrowth) {
+  RotaryHarness harness(options_for(PolicyKind::kFcfs, 32));
+  harness.add_model(kA, 4);
+  for (int id = 0; id < 8; ++id) {
+    harness.add({.id = id, .model = kA, .prompt = 20, .output = 60, .arrival = Nanos(id)});
+  }
+  Nanos now = seconds(10);
+  std::int64_t rotations = 0;
+  while (harness.left() > 0) {
+    std::int64_t latest = -1;
+    ASSERT_TRUE(harness.turn(now += millis(20)));
+    for (const auto& run : harness.decision().runs) latest = std::max(latest, run.request.value);
+    for (const Rotation& one : harness.decision().rotated_out) {
+      EXPECT_GT(one.request.value, latest);
+      ++rotations;
+    }
+  }
+  EXPECT_GT(rotations, 0);
+  EXPECT_EQ(harness.counters().recomputed, 0);
+}
+
+TEST(Rotation, WaitingFirstDisplacesForNewcomersAndRotaryFirstDoesNot) {
+  for (const PolicyKind policy : {PolicyKind::kWaitingFirst, PolicyKind::kSwappedFirst}) {
+    RotaryHarness harness(options_for(policy, 32));
+    harness.add_model(kA, 4);
+    for (int id = 0; id < 4; ++id) {
+      harness.add({.id = id, .model = kA, .prompt = 36, .output = 2, .arrival = Nanos(id)});
+    }
+    Nanos now = seconds(10);
+    ASSERT_TRUE(harness.start(now));
+    const auto running = harness.scheduler().running();
+    ASSERT_GT(running, 1);
+    ASSERT_LT(running, 4);
+    ASSERT_TRUE(harness.start(now));
+    EXPECT_EQ(harness.decision().rotated_out.empty(), policy == PolicyKind::kSwappedFirst);
+  }
+}
+
+TEST(Rotation, PriorityDisplacesTheStrictlyLower) {
+  RotaryHarness harness(options_for(PolicyKind::kPriority, 32));
+  harness.add_model(kA, 4);
+  Nanos now = seconds(10);
+  for (int id = 0; id < 6; ++id) {
+    harness.add({.id = id, .model = kA, .prompt = 16, .output = 400, .priority = id % 2});
+  }
+  for (int turn = 0; turn < 10; ++turn) ASSERT_TRUE(harness.turn(now += millis(20)));
+  for (int turn = 0; turn < 20; ++turn) {
+    ASSERT_TRUE(harness.turn(now += millis(20)));
+    std::int32_t least = 2;
+    for (const auto& run : harness.decision().runs) {
+      least = std::min(least, static_cast<std::int32_t>(run.request.value % 2));
+    }
+    for (const Rotation& one : harness.decision().rotated_out)
+      EXPECT_LE(one.request.value % 2, least);
+  }
+  harness.add({.id = 99, .model = kA, .prompt = 16, .output = 4, .priority = 9});
+  for (int turn = 0; turn < 40 && harness.has(99); ++turn) {
+    ASSERT_TRUE(harness.turn(now += millis(20)));
+  }
+  EXPECT_FALSE(harness.has(99));
+}
+
+TEST(Rotation, SeveralModelsTakeTurnsAndDisplaceEachOther) {
+  RotaryOptions options = options_for(PolicyKind::kRotary, 64);
+  RotaryHarness harness(options);
+  harness.add_model(kA, 4);
+  harness.add_model(kB, 7);
+  Nanos now = seconds(10);
+  for (int id = 0; id < 12; ++id) {
+    harness.add({.id = id, .model = kA, .prompt = 20, .output = 2'000, .arrival = now});
+  }
+  for (int turn = 0; turn < 20; ++turn) ASSERT_TRUE(harness.turn(now += millis(20)));
+  // The newcomers' model has nothing in HBM, which the other fills.
+  for (int id = 100; id < 106; ++id) {
+    harness.add({.id = id, .model = kB, .prompt = 30, .output = 50, .arrival = now});
+  }
+  std::map<std::int64_t, int> steps;
+  for (int turn = 0; turn < 1'500 && steps[kB.value] < 60; ++turn) {
+    ASSERT_TRUE(harness.turn(now += millis(20)));
+    const Status intact = harness.check();
+    ASSERT_TRUE(intact.ok()) << intact.error().message;
+    steps[harness.decision().model.value] += 1;
+  }
+  EXPECT_GE(steps[kB.value], 60);
+  EXPECT_GE(steps[kA.value], 30);
+}
+
+// Of two models in HBM the one whose requests may wait longer for a token is stepped less often.
+TEST(Rotation, AModelIsSteppedByTheLagOfItsRequests) {
+  RotaryOptions options = options_for(PolicyKind::kRotary, 64);
+  options.steps_in_flight = 1;
+  RotaryHarness harness(options);
+  harness.add_model(kA, 4);
+  harness.add_model(kB, 4);
+  constexpr ModelId kC(3);
+  harness.add_model(kC, 4);
+  Nanos now = seconds(10);
+  const request::Slo patient{.tpot = seconds(1), .tpot_slack = 1};
+  harness.add({.id = 1, .model = kA, .prompt = 4, .output = 90, .arrival = now});
+  harness.add({.id = 2, .model = kB, .prompt = 4, .output = 90, .arrival = now, .slo = patient});
+  harness.add({.id = 3, .model = kC, .prompt = 4, .output = 90, .arrival = now});
+  std::map<std::int64_t, int> steps;
+  for (int turn = 0; turn < 120; ++turn) {
+    ASSERT_TRUE(harness.turn(now += millis(60)));
+    steps[harness.decision().model.value] += 1;
+  }
+  EXPECT_GT(steps[kA.value], 3 * steps[kB.value]);
+  EXPECT_GT(steps[kB.value], 1);
+}
+
 }  // namespace
 }  // namespace causeway::schedule

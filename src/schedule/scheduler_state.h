@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "schedule/future_peak.h"
 #include "schedule/policy.h"
 #include "schedule/scheduler.h"
 #include "schedule/sequence_table.h"
@@ -38,7 +39,7 @@ struct ModelQueue {
   std::int64_t waiting_count = 0;  // with those that are settling, and without rotation, too
   std::int64_t rotary_count = 0;
   std::int64_t backlog = 0;  // tokens that its running sequences are owed
-  // How many running sequences may wait so long for their next token before they lag (β_B·S_B).
+  // How many running sequences may wait so long for their next token before they lag.
   std::map<Nanos, std::int64_t> slacks;
   std::int64_t blocked_need = 0;  // frames that blocked_head was found to need
 
@@ -63,8 +64,9 @@ struct ModelQueue {
 
 // The largest lag outside HBM, of those that can come in; null: there are none.
 const Ranked* leader_of(const ModelQueue& queue, Nanos now);
-// How long it may wait for its next token before it lags: β_B·S_B.
-Nanos slack_of(const SequenceFacts& facts);
+// How long it may wait in HBM for its next token before it lags: max(β_B, ½)·S_B. Serving it costs
+// no copies, so it need not be early.
+Nanos idle_slack_of(const SequenceFacts& facts);
 
 // What an admission leaves free for those that run.
 inline std::int64_t spare_frames(const kv::KvCache& kv) { return 1 + kv.frames() / 100; }
@@ -141,6 +143,7 @@ class Scheduler::State {
   std::unique_ptr<RotationPolicy> rotation;  // null: everything is as without it
   RotationPolicy::Traits rotation_traits;
   HeapPlaces places;
+  LengthHistory lengths;  // of answers that have ended; for policies that predict the peak
   std::vector<SlotIndex> settling;
   struct Account {  // of copies one way, in frames
     std::int64_t credit = 0;
@@ -156,6 +159,7 @@ class Scheduler::State {
 
   // Scratch of one decision, kept for its memory.
   std::vector<std::int32_t> model_order;
+  std::vector<FutureUse> future;
   std::vector<std::int64_t> freed;  // beside Decision::preempted
   FrameReferences references;
 };

@@ -14,8 +14,9 @@ const Ranked* leader_of(const ModelQueue& queue, Nanos now) {
   return leads(*rotary, *waiting, now) ? rotary : waiting;
 }
 
-Nanos slack_of(const SequenceFacts& facts) {
-  return nanos_from_seconds(to_seconds(facts.slo.tpot) * facts.slo.tpot_slack);
+Nanos idle_slack_of(const SequenceFacts& facts) {
+  constexpr double kLeast = 0.5;
+  return nanos_from_seconds(to_seconds(facts.slo.tpot) * std::max(facts.slo.tpot_slack, kLeast));
 }
 
 void Scheduler::State::update_promise(Slot& slot) {
@@ -77,7 +78,7 @@ void Scheduler::State::enter_running(SlotIndex index) {
   ModelQueue& queue = queue_of(slot);
   if (rotation) {
     slot.urgency = rotation->inside(slot.facts);
-    queue.slacks[slack_of(slot.facts)] += 1;
+    queue.slacks[idle_slack_of(slot.facts)] += 1;
   }
   queue.running.insert(table, index);
   running_total += 1;
@@ -93,7 +94,7 @@ void Scheduler::State::leave_running(SlotIndex index) {
   queue.backlog -= slot.owed;
   slot.owed = 0;
   if (!rotation) return;
-  const auto entry = queue.slacks.find(slack_of(slot.facts));
+  const auto entry = queue.slacks.find(idle_slack_of(slot.facts));
   CAUSEWAY_CHECK(entry != queue.slacks.end(), "a running sequence is counted by its slack");
   if (--entry->second == 0) queue.slacks.erase(entry);
 }
@@ -133,7 +134,7 @@ double Scheduler::State::running_lag(const Slot& slot, Nanos now) const {
   if (queue.in_flight > 0) return -had;
   // What it is owed counts from its model's last step, or from when it came in after that.
   const Nanos served = std::max(queue.last_step, slot.facts.running_since);
-  const Standing owed{.slope = queue.alpha, .onset = served + slack_of(slot.facts)};
+  const Standing owed{.slope = queue.alpha, .onset = served + idle_slack_of(slot.facts)};
   return owed.lag(now) - had;
 }
 

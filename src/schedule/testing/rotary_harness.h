@@ -61,6 +61,8 @@ class RotaryHarness {
   const kv::KvCache& kv() const { return kv_; }
   const TwinBooks& twins() const { return twins_; }
   std::size_t in_flight() const { return in_flight_.size(); }
+  // Of the step that finish() will end.
+  const Decision& oldest() const { return in_flight_.front().decision; }
   bool has(std::int64_t id) const { return sequences_.contains(RequestId(id)); }
   std::int64_t left() const { return std::ssize(sequences_); }
   std::int64_t ended() const { return ended_; }
