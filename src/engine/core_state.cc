@@ -51,8 +51,6 @@ Sequence& EngineCore::State::sequence_of(RequestId request) {
 }
 
 void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos now) {
-  CAUSEWAY_CHECK(decision.rotated_out.empty() && decision.rotated_in.empty(),
-                 "the engine has told the scheduler of no second tier of KV");
   for (const schedule::Preemption& preemption : decision.preempted) {
     Sequence& sequence = sequence_of(preemption.request);
     release_frames(sequence);

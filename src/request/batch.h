@@ -99,13 +99,13 @@ struct Observation {
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
   std::int64_t requests_rotary = 0;  // whose KV is in host memory
-  std::int64_t frames_total = 0;  // that have memory
-  std::int64_t frames_used = 0;   // referenced or quarantined
-  std::int64_t twins_total = 0;   // places in host memory
+  std::int64_t frames_total = 0;     // that have memory
+  std::int64_t frames_used = 0;      // referenced or quarantined
+  std::int64_t twins_total = 0;      // places in host memory
   std::int64_t twins_used = 0;
-  Bytes weights_cached;           // on the device
-  std::int64_t preemptions = 0;   // since start, as all below: sequences to be recomputed
-  std::int64_t rotations = 0;     // sequences to host memory
+  Bytes weights_cached;          // on the device
+  std::int64_t preemptions = 0;  // since start, as all below: sequences to be recomputed
+  std::int64_t rotations = 0;    // sequences to host memory
   KvCopyCounts kv_copies;
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // computed (not from the cache)
@@ -119,6 +119,9 @@ struct Observation {
   Bytes link_bytes;   // of weights, from home to devices; a fleet counts them
   bool hung = false;  // the device does not answer: nothing can be served
   std::string lost;   // why the device is lost for good; empty: it is not
+
+  // That have not ended.
+  std::int64_t requests() const { return requests_running + requests_waiting + requests_rotary; }
 };
 
 }  // namespace causeway::request

@@ -371,6 +371,8 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   const Bytes extent = device_->capabilities().extent_bytes;
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = plan.kv / options_.kv_frame;
+  engine.core.frame = options_.kv_frame;
+  if (twin_home_) engine.core.twins = twin_home_->twins().twins();
   if (plan.border_moves()) {
     engine.core.border = schedule::BorderRules{.frames_per_extent = extent / options_.kv_frame,
                                                .kv_min = plan.kv_least / extent,
@@ -385,10 +387,7 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
 
 // Slowly while requests are served.
 device::Pace CudaSlice::pace(const std::function<bool()>& cancelled) const {
-  const auto busy = [this] {
-    const request::Observation seen = engine_->observe();
-    return seen.requests_running + seen.requests_waiting > 0;
-  };
+  const auto busy = [this] { return engine_->observe().requests() > 0; };
   const auto pause = [](Nanos length) {
     std::mutex mutex;
     std::condition_variable never;

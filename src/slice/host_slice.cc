@@ -134,6 +134,8 @@ Status HostSlice::open(engine::OutputSink& sink) {
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = this->frames();
   engine.core.border = border_;
+  engine.core.frame = options_.kv_frame;
+  if (twin_home_) engine.core.twins = twin_home_->twins().twins();
   CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), executor, sink,
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
