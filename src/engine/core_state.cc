@@ -102,9 +102,14 @@ schedule::RotationInputs EngineCore::State::rotation_inputs() {
 }
 
 void EngineCore::State::end_copies() {
-  if (!rotation) return;
-  for (const RequestId request : rotation->poll()) {
-    Sequence& sequence = sequence_of(request);
+  if (rotation) recompute(rotation->poll());
+}
+
+void EngineCore::State::recompute(const std::vector<RequestId>& lost) {
+  for (const RequestId request : lost) {
+    const auto at = sequences.find(request);
+    if (at == sequences.end()) continue;  // ended with the step that lost it
+    Sequence& sequence = *at->second;
     const bool voided = scheduler.lost(sequence.handle);
     release_frames(sequence);
     if (voided) disown_steps(sequence);
@@ -377,6 +382,11 @@ void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos 
   for (Sequence* sequence : retire_step(lane, now)) {
     if (sequence != nullptr) end(*sequence, FinishReason::kError, why);
   }
+  if (!rotation) return;
+  // Others were to have, in host memory, what it should have filled.
+  std::vector<RequestId> lost;
+  kv.take_lost(lost);
+  recompute(lost);
 }
 
 void EngineCore::State::complete_step(StepLane& lane, const request::StepResult& result,

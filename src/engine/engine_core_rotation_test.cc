@@ -16,7 +16,7 @@ namespace {
 
 using request::FinishReason;
 
-constexpr std::int64_t kBlock = kFacts.tokens_per_block.count;
+const std::int64_t kBlock = kFacts.tokens_per_block.count;
 
 // What stands at a place of a request's: prompts differ by request.
 TokenId token_at(RequestId request, std::int64_t prompt, std::int64_t place) {

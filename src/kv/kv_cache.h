@@ -172,6 +172,10 @@ class KvCache {
   // A copy that was taken has ended. Appends the sequences that are lost by its failure: release
   // them and compute them again. Must be told before the end of a step that waited for the copy.
   void copy_ended(CopyId copy, bool ok, std::vector<RequestId>& lost);
+  // Appends the sequences that failed steps have lost since the last call, as copy_ended() does: a
+  // step was to fill a block that is in the tables of sequences which are leaving. Ask after every
+  // step_failed().
+  void take_lost(std::vector<RequestId>& lost);
   // Counts the copy as failed, though it may still read and write; copy_ended() must follow.
   void give_up_copy(CopyId copy, std::vector<RequestId>& lost);
 

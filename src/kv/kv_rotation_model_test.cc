@@ -462,19 +462,24 @@ class RotationHistory : public NaiveTiers {
     end_copy(id, random_.chance(0.9));
   }
 
-  // Marks as lost who waits for the copy; the cache has named `named`.
+  // Marks as lost who waits for the copy, and whose own copies are void with it; the cache has
+  // named `named`.
   void lose_waiters(const NaiveCopy& copy, std::vector<RequestId> named) {
-    std::vector<RequestId> expected;
+    const std::set<std::int64_t> before = lost_;
     for (const auto& [id, sequence] : sequences_) {
-      if (!copy.waiters.contains(sequence.opening) || lost_.contains(sequence.opening)) continue;
-      expected.push_back(id);
+      if (copy.waiters.contains(sequence.opening)) lost_.insert(sequence.opening);
     }
     if (copy.direction == KvCopy::Direction::kIn) {
       void_.insert(copy.waiters.begin(), copy.waiters.end());
+      drop_void_copies();
+    }
+    std::vector<RequestId> expected;
+    for (const auto& [id, sequence] : sequences_) {
+      const bool is_lost = lost_.contains(sequence.opening) && !before.contains(sequence.opening);
+      if (is_lost) expected.push_back(id);
     }
     std::sort(named.begin(), named.end());
     ASSERT_EQ(named, expected);
-    for (const RequestId id : expected) lost_.insert(sequences_[id].opening);
     reached["lost"] += std::ssize(expected);
   }
   void release_lost() {
@@ -594,6 +599,9 @@ class RotationHistory : public NaiveTiers {
     while (!in_flight_.empty() && in_flight_.begin()->first <= step) {
       end_oldest(fails && in_flight_.begin()->first == step);
     }
+    std::vector<RequestId> named;
+    cache_.take_lost(named);
+    ASSERT_EQ(std::ssize(named), std::ssize(lost_));
     release_lost();
   }
 
@@ -641,6 +649,20 @@ class RotationHistory : public NaiveTiers {
       const auto valid = std::ssize(written);
       if (sequence.out) lose_blocks(sequence, valid / block_of(sequence));
       sequence.tokens.resize(written.size());
+    }
+    drop_void_copies();
+  }
+  // Pending copies out of blocks that steps in flight fill in vain, whoever waits for them.
+  void drop_void_copies() {
+    for (const auto& [step, fill] : fills_) {
+      if (!is_void(fill.opening, fill.depends_on)) continue;
+      const auto copy = std::find_if(copies_.begin(), copies_.end(), [&](const auto& one) {
+        return one.second.direction == KvCopy::Direction::kOut && !one.second.taken &&
+               one.second.frame == fill.frame && one.second.block == fill.block;
+      });
+      if (copy == copies_.end()) continue;
+      ++reached["dropped in vain"];
+      drop_copy_out(copy->first);
     }
   }
   void lose_blocks(const NaiveSequence& sequence, std::int64_t first) {

@@ -375,9 +375,28 @@ TEST_F(KvRotationTest, AStepThatFailsTakesWhoLeavesWithIt) {
   ASSERT_TRUE(cache_.rotate_out(id, StepId(0)));
   cache_.step_failed(StepId(0));
   EXPECT_EQ(cache_.place(id), SequencePlace::kLost);
+  std::vector<RequestId> lost;
+  cache_.take_lost(lost);
+  EXPECT_THAT(lost, ElementsAre(id));
   EXPECT_THAT(take(9), IsEmpty());
   cache_.release(id, kNoStep);
   expect_frames({.free = 8});
+  expect_twins({.free = 6});
+}
+
+TEST_F(KvRotationTest, AndWhoWaitsForTheBlockThatItWasToFill) {
+  const RequestId ended = run(1, tokens_from(0, 4), StepId(0));
+  const RequestId other = run(2, tokens_from(0, 4));
+  ASSERT_TRUE(cache_.rotate_out(ended, StepId(0)));
+  ASSERT_TRUE(cache_.rotate_out(other, kNoStep)) << "the block's only copy is the first one's";
+  cache_.release(ended, StepId(0));
+  cache_.step_failed(StepId(0));
+  std::vector<RequestId> lost;
+  cache_.take_lost(lost);
+  EXPECT_THAT(lost, ElementsAre(other));
+  EXPECT_THAT(take(), IsEmpty());
+  cache_.release(other, kNoStep);
+  EXPECT_EQ(cache_.prefix_tiers(kModel, tokens_from(0, 5)).in_all, Tokens(4)) << "its own frame";
   expect_twins({.free = 6});
 }
 
