@@ -105,8 +105,8 @@ void EngineCore::State::end_copies() {
   if (rotation) recompute(rotation->poll());
 }
 
-void EngineCore::State::recompute(const std::vector<RequestId>& lost) {
-  for (const RequestId request : lost) {
+void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
+  for (const RequestId request : requests) {
     const auto at = sequences.find(request);
     if (at == sequences.end()) continue;  // ended with the step that lost it
     Sequence& sequence = *at->second;
@@ -384,9 +384,9 @@ void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos 
   }
   if (!rotation) return;
   // Others were to have, in host memory, what it should have filled.
-  std::vector<RequestId> lost;
-  kv.take_lost(lost);
-  recompute(lost);
+  std::vector<RequestId> requests;
+  kv.take_lost(requests);
+  recompute(requests);
 }
 
 void EngineCore::State::complete_step(StepLane& lane, const request::StepResult& result,

@@ -145,7 +145,7 @@ class EngineCore::State {
   // Learns which copies of KV have ended; who is lost by that waits again.
   void end_copies();
   // What is left of the KV of these is given up.
-  void recompute(const std::vector<RequestId>& lost);
+  void recompute(const std::vector<RequestId>& requests);
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
                                 request::Batch& batch);

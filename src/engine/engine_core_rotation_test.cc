@@ -178,6 +178,8 @@ class RotatingCore {
   void run(std::int64_t ticks_max = 20'000) {
     for (std::int64_t i = 0; core_.requests() > 0 && i < ticks_max; ++i) tick();
     EXPECT_EQ(core_.requests(), 0) << "requests that never end";
+    for (int i = 0; core_.copies_under_way() && i < 100; ++i) tick();
+    EXPECT_FALSE(core_.copies_under_way());
   }
   void check() {
     const Status intact = core_.check_integrity();
