@@ -10,7 +10,7 @@ Status EngineCore::check_integrity() const {
   CAUSEWAY_TRY(state_->kv.check_integrity());
   CAUSEWAY_TRY(state_->scheduler.check_integrity(state_->kv));
   if (state_->border) CAUSEWAY_TRY(state_->border->check_integrity());
-  const std::int64_t scheduled = state_->scheduler.running() + state_->scheduler.waiting();
+  const std::int64_t scheduled = state_->scheduler.sequences();
   if (scheduled != requests()) {
     return corrupt("engine: " + std::to_string(requests()) +
                    " requests, scheduler: " + std::to_string(scheduled));

@@ -21,9 +21,8 @@ bool EngineCore::State::in_step(ModelId model) const {
 bool EngineCore::State::may_start() const {
   if (lanes[0].has_room()) return true;
   if (!lanes[1].has_room()) return false;
-  return std::any_of(streamed.begin(), streamed.end(), [&](ModelId model) {
-    return scheduler.running(model) + scheduler.waiting(model) > 0;
-  });
+  return std::any_of(streamed.begin(), streamed.end(),
+                     [&](ModelId model) { return scheduler.sequences(model) > 0; });
 }
 
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
@@ -153,7 +152,7 @@ void EngineCore::State::update_weights(Nanos now) {
   for (auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
     demand.push_back({.model = id,
-                      .requests = scheduler.running(id) + scheduler.waiting(id),
+                      .requests = scheduler.sequences(id),
                       .arrived = std::exchange(model.arrived, 0)});
   }
   cache->demand(demand, now);
@@ -433,7 +432,7 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   const RequestId id = sequence.request.id;
   const ModelId model = sequence.request.model;
   scheduler.remove(sequence.handle);
-  if (scheduler.running(model) + scheduler.waiting(model) == 0) models.at(model).switching.reset();
+  if (scheduler.sequences(model) == 0) models.at(model).switching.reset();
   if (kv.is_open(id)) release_frames(sequence);
   StepLane& lane = lane_of(model);
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {

@@ -41,7 +41,7 @@ Status EngineCore::remove_model(ModelId model) {
   if (!state_->models.contains(model)) {
     return not_found("model " + std::to_string(model.value) + " is not in the engine");
   }
-  const std::int64_t left = state_->scheduler.running(model) + state_->scheduler.waiting(model);
+  const std::int64_t left = state_->scheduler.sequences(model);
   if (left > 0 || state_->in_step(model)) {
     return unavailable("model " + std::to_string(model.value) + " still has " +
                        std::to_string(left) + " requests or a step: let them end first");
@@ -186,7 +186,7 @@ request::Observation EngineCore::observe() const {
   const kv::FrameCounts counts = state_->kv.counts();
   const kv::PrefixStats prefix = state_->kv.prefix_stats();
   sum.requests_running = state_->scheduler.running();
-  sum.requests_waiting = state_->scheduler.waiting();
+  sum.requests_waiting = state_->scheduler.waiting() + state_->scheduler.rotary();
   sum.frames_total = state_->kv.frames_max() - counts.gone;
   sum.frames_used = counts.referenced + counts.quarantined;
   sum.prefix_queried_tokens = prefix.queried_tokens;
@@ -202,7 +202,7 @@ std::vector<std::pair<ModelId, request::Observation>> EngineCore::observe_models
   for (const auto& [id, model] : state_->models) {
     request::Observation observation = model.counters;
     observation.requests_running = state_->scheduler.running(id);
-    observation.requests_waiting = state_->scheduler.waiting(id);
+    observation.requests_waiting = state_->scheduler.waiting(id) + state_->scheduler.rotary(id);
     observation.frames_total = slice.frames_total;  // the pool is all models'
     observation.frames_used = slice.frames_used;
     observation.weights_cached = state_->cached_bytes(id);
