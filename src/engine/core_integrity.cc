@@ -10,8 +10,7 @@ Status EngineCore::check_integrity() const {
   CAUSEWAY_TRY(state_->kv.check_integrity());
   CAUSEWAY_TRY(state_->scheduler.check_integrity(state_->kv));
   if (state_->border) CAUSEWAY_TRY(state_->border->check_integrity());
-  const schedule::Scheduler& scheduler = state_->scheduler;
-  const std::int64_t scheduled = scheduler.running() + scheduler.waiting() + scheduler.rotary();
+  const std::int64_t scheduled = state_->scheduler.sequences();
   if (scheduled != requests()) {
     return corrupt("engine: " + std::to_string(requests()) +
                    " requests, scheduler: " + std::to_string(scheduled));

@@ -23,7 +23,7 @@ bool EngineCore::State::may_start() const {
   if (lanes[0].has_room()) return true;
   if (!lanes[1].has_room()) return false;
   return std::any_of(streamed.begin(), streamed.end(),
-                     [&](ModelId model) { return requests_of(model) > 0; });
+                     [&](ModelId model) { return scheduler.sequences(model) > 0; });
 }
 
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
@@ -189,8 +189,9 @@ void EngineCore::State::update_weights(Nanos now) {
   demand.clear();
   for (auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
-    demand.push_back(
-        {.model = id, .requests = requests_of(id), .arrived = std::exchange(model.arrived, 0)});
+    demand.push_back({.model = id,
+                      .requests = scheduler.sequences(id),
+                      .arrived = std::exchange(model.arrived, 0)});
   }
   cache->demand(demand, now);
   // It looks at every sequence, and what it frees is of use to the next decision at the earliest.
@@ -471,7 +472,7 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   const RequestId id = sequence.request.id;
   const ModelId model = sequence.request.model;
   scheduler.remove(sequence.handle);
-  if (requests_of(model) == 0) models.at(model).switching.reset();
+  if (scheduler.sequences(model) == 0) models.at(model).switching.reset();
   if (kv.is_open(id)) release_frames(sequence);
   disown_steps(sequence);
   request::Output& output = add_output(sequence);

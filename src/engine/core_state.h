@@ -129,10 +129,6 @@ class EngineCore::State {
   void begin_switch(ModelId model, Nanos now);
   void end_switch(Sequence& sequence, Nanos now);
 
-  // That have not ended.
-  std::int64_t requests_of(ModelId model) const {
-    return scheduler.running(model) + scheduler.waiting(model) + scheduler.rotary(model);
-  }
   // Whether a step of the model is in flight.
   bool in_step(ModelId model) const;
   Sequence& sequence_of(RequestId request);

@@ -41,7 +41,7 @@ Status EngineCore::remove_model(ModelId model) {
   if (!state_->models.contains(model)) {
     return not_found("model " + std::to_string(model.value) + " is not in the engine");
   }
-  const std::int64_t left = state_->requests_of(model);
+  const std::int64_t left = state_->scheduler.sequences(model);
   if (left > 0 || state_->in_step(model)) {
     return unavailable("model " + std::to_string(model.value) + " still has " +
                        std::to_string(left) + " requests or a step: let them end first");

@@ -15,6 +15,9 @@ constexpr int kBlockedSkipsMax = 16;
 // fills up, nobody can go any more, and none of those that are out can come back.
 constexpr std::int64_t kExchangesKept = 4;
 
+// Running sequences lie anywhere in their table: so many ahead are on their way to the caches.
+constexpr std::size_t kPrefetched = 8;
+
 }  // namespace
 
 RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
@@ -73,6 +76,7 @@ bool RotationPlan::try_model(ModelQueue& queue) {
 
 // Strict order: it ends with the first that does not fit.
 void RotationPlan::take_in(ModelQueue& queue) {
+  find_other_leaders(queue);
   bool prompt_tokens = true;
   while (true) {
     const Ranked* waiting = prompt_tokens ? queue.ranked_waiting.leader(now_) : nullptr;
@@ -86,15 +90,24 @@ void RotationPlan::take_in(ModelQueue& queue) {
   }
 }
 
-RotationPlan::Claims RotationPlan::claims_before(const ModelQueue& queue,
-                                                 const Ranked& member) const {
+// Nobody else's first changes while one model's come in.
+void RotationPlan::find_other_leaders(const ModelQueue& queue) {
+  state_.other_leaders.clear();
+  if (state_.model_order.size() < 2) return;
+  for (const std::int32_t i : state_.model_order) {
+    const ModelQueue& other = state_.queues[static_cast<std::size_t>(i)];
+    const Ranked* leader = &other == &queue ? nullptr : leader_of(other, now_);
+    if (leader != nullptr) state_.other_leaders.push_back(leader);
+  }
+}
+
+RotationPlan::Claims RotationPlan::claims_before(const Ranked& member) const {
   Claims claims{.frames = set_aside_};
-  if (state_.model_order.size() < 2) return claims;
-  for (const ModelQueue& other : state_.queues) {
-    if (&other == &queue || other.outside_empty()) continue;
-    const Ranked* leader = leader_of(other, now_);
-    if (leader == nullptr || !leads(*leader, member, now_)) continue;
-    claims.frames += other.frames_for(state_.table[leader->index].facts.known);
+  for (const Ranked* leader : state_.other_leaders) {
+    if (!leads(*leader, member, now_)) continue;
+    const Slot& slot = state_.table[leader->index];
+    const ModelQueue& other = state_.queues[static_cast<std::size_t>(slot.model)];
+    claims.frames += other.frames_for(slot.facts.known);
     claims.places += 1;
   }
   return claims;
@@ -107,7 +120,7 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
     set_aside_ += queue.frames_for(slot.facts.known);
     return Entry::kNoPromptTokens;
   }
-  const Claims claims = claims_before(queue, member);
+  const Claims claims = claims_before(member);
   const bool may_displace = displaces(slot);
   const std::int64_t allowance =
       may_displace ? std::max<std::int64_t>(0, inputs_.budget.exchange - exchanged_)
@@ -332,9 +345,11 @@ bool RotationPlan::send_out(SlotIndex index, bool must) {
 void RotationPlan::run(ModelQueue& queue) {
   const std::vector<SlotIndex>& members = queue.running.members();
   const bool backwards = state_.rotation_traits.longest_runs_first;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const std::size_t others = members.size() - 1 - i;
-    add_run(queue, members[backwards ? others : i], static_cast<std::int64_t>(others));
+  const std::size_t count = members.size();
+  const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + kPrefetched < count) state_.table.prefetch(member(i + kPrefetched));
+    add_run(queue, member(i), static_cast<std::int64_t>(count - 1 - i));
   }
 }
 

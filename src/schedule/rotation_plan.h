@@ -46,7 +46,8 @@ class RotationPlan {
   bool peak_fits(SlotIndex index);
   FutureUse future_of(const Slot& slot) const;
   void enter(ModelQueue& queue, SlotIndex index, const Need& need);
-  Claims claims_before(const ModelQueue& queue, const Ranked& member) const;
+  void find_other_leaders(const ModelQueue& queue);
+  Claims claims_before(const Ranked& member) const;
 
   void take_out();
   bool take_victim(bool for_growth);

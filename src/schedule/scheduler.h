@@ -193,6 +193,11 @@ class Scheduler {
   // The oldest step in flight failed: nothing was computed. The caller removes its sequences.
   void step_failed(const Decision& decision, Nanos now);
 
+  // In whatever state.
+  std::int64_t sequences() const { return waiting() + running() + rotary(); }
+  std::int64_t sequences(ModelId model) const {
+    return waiting(model) + running(model) + rotary(model);
+  }
   std::int64_t waiting() const;
   std::int64_t running() const;
   std::int64_t rotary() const;

@@ -179,6 +179,8 @@ TEST(Rotation, EveryPolicyEndsEverybodyUnderEveryPreemption) {
       RotaryOptions options = options_for(policy, 40);
       options.schedule.preemption = preemption;
       if (!options.schedule.rotates()) continue;
+      // Without host memory at all, too.
+      options.twins = preemption == PreemptionKind::kRecompute ? 0 : 1'000;
       RotaryHarness harness(options);
       harness.add_model(kA, 4);
       harness.add_model(kB, 7);

@@ -160,6 +160,7 @@ class Scheduler::State {
   // Scratch of one decision, kept for its memory.
   std::vector<std::int32_t> model_order;
   std::vector<FutureUse> future;
+  std::vector<const Ranked*> other_leaders;
   std::vector<std::int64_t> freed;  // beside Decision::preempted
   FrameReferences references;
 };

@@ -44,6 +44,12 @@ class SequenceTable {
   void free(SlotIndex index);
   Slot& operator[](SlotIndex index) { return slots_[static_cast<std::size_t>(index)]; }
   const Slot& operator[](SlotIndex index) const { return slots_[static_cast<std::size_t>(index)]; }
+  // Starts to bring what every iteration touches of a slot.
+  void prefetch(SlotIndex index) const {
+    const char* slot = reinterpret_cast<const char*>(&(*this)[index]);
+    __builtin_prefetch(slot);
+    __builtin_prefetch(slot + 64);
+  }
   SlotIndex size() const { return static_cast<SlotIndex>(slots_.size()); }
 
   // Whether `a` goes first.
