@@ -155,6 +155,7 @@ void KvCache::release(RequestId sequence, StepId last_user) {
     state_->drop_table(entry, last_user);
   }
   --state_->model(entry.model).open_sequences;
+  std::erase(state_->lost, sequence);
   state_->sequences.erase(sequence);
 }
 
@@ -213,7 +214,7 @@ void KvCache::State::roll_back(const std::vector<Commit>& failed, StepId step) {
     const auto full = static_cast<std::size_t>(entry.committed_tokens / entry.block_tokens);
     entry.hashes.resize(std::min(entry.hashes.size(), full));
     if (!entry.out) continue;
-    entry.lost = true;
+    lose(commit.sequence, entry);
     lose_blocks(entry, static_cast<std::int64_t>(full));
   }
   abandon_fills(serials, step);
@@ -226,6 +227,7 @@ void KvCache::State::abandon_fills(const std::unordered_set<std::uint64_t>& seri
     std::erase_if(work.fills, [&](const Fill& fill) {
       if (!serials.contains(fill.serial)) return false;
       pool.abandon_fill(fill.frame, fill.hash, later->first);
+      drop_copy_of(fill);
       return true;
     });
   }

@@ -43,7 +43,7 @@ struct KvCacheOptions {
   // Keys the hash of the prefix index (prefix_hash.h). A server draws it at random, so that no
   // request can be crafted to collide with another's prefix; nothing else depends on it.
   std::uint64_t hash_seed = 0;
-  std::int64_t twins = 0;  // places in host memory, ids 0 … twins-1; 0: nothing rotates
+  std::int64_t twins = 0;  // places in host memory at the start, ids 0 … twins-1; 0: none ever
 };
 
 struct FrameCounts {
@@ -141,6 +141,9 @@ class KvCache {
 
   // Rotation. The costs are of one call that is made now; O(blocks of the sequence).
   std::int64_t twins() const;  // 0: nothing rotates
+  // So many more are there, with the next ids: as host memory is registered. Not when there were
+  // none at the start.
+  void add_twins(std::int64_t count);
   TwinCounts twin_counts() const;
   SequencePlace place(RequestId sequence) const;
   RotateOutCost rotate_out_cost(RequestId sequence) const;  // of one that has a table
@@ -169,6 +172,10 @@ class KvCache {
   // A copy that was taken has ended. Appends the sequences that are lost by its failure: release
   // them and compute them again. Must be told before the end of a step that waited for the copy.
   void copy_ended(CopyId copy, bool ok, std::vector<RequestId>& lost);
+  // Appends the sequences that failed steps have lost since the last call, as copy_ended() does: a
+  // step was to fill a block that is in the tables of sequences which are leaving. Ask after every
+  // step_failed().
+  void take_lost(std::vector<RequestId>& lost);
   // Counts the copy as failed, though it may still read and write; copy_ended() must follow.
   void give_up_copy(CopyId copy, std::vector<RequestId>& lost);
 

@@ -136,8 +136,11 @@ class KvCache::State {
   void drop_pending_in(RequestId id);
   // Copies out that are pending and whose source will not be valid: of the blocks from `first` on.
   void lose_blocks(Sequence& entry, std::int64_t first);
+  // The pending copy out of a block that will not be filled, whoever waits for it.
+  void drop_copy_of(const Fill& fill);
   void drop_copy_out(CopyId copy);
-  void lose_waiters(const PendingCopy& copy, std::vector<RequestId>& lost);
+  void lose_waiters(const PendingCopy& copy);
+  void lose(RequestId id, Sequence& entry);
 
   // kv_cache_check.cc
   Status check_sequence(RequestId id, const Sequence& sequence) const;
@@ -154,6 +157,7 @@ class KvCache::State {
   std::unordered_map<ModelId, Model> models;
   std::unordered_map<RequestId, Sequence> sequences;
   std::map<StepId, Step> in_flight;
+  std::vector<RequestId> lost;  // not told yet
   std::uint64_t next_serial = 0;
   PrefixStats stats;
 };

@@ -26,6 +26,12 @@ std::optional<std::uint64_t> KvCache::State::let_go_of(const PrefixHash& hash) c
 }
 
 std::int64_t KvCache::twins() const { return state_->twins.size(); }
+
+void KvCache::add_twins(std::int64_t count) {
+  CAUSEWAY_CHECK(twins() > 0, "a KV cache that was made without twins gets some");
+  state_->twins.add(count);
+}
+
 TwinCounts KvCache::twin_counts() const { return state_->twins.counts(); }
 SequencePlace KvCache::place(RequestId sequence) const {
   return state_->place(state_->sequence(sequence));
@@ -266,7 +272,7 @@ void KvCache::copy_ended(CopyId id, bool ok, std::vector<RequestId>& lost) {
   State& state = *state_;
   PendingCopy& book = state.copies.at(id);
   CAUSEWAY_CHECK(book.taken, "a KV copy ends that was not taken");
-  if (!ok && !book.given_up) state.lose_waiters(book, lost);
+  if (!ok && !book.given_up) state.lose_waiters(book);
   const PendingCopy ended = state.copies.remove(id);
   for (const CopyWaiter& waiter : ended.waiters) {
     if (Sequence* const entry = state.find(waiter)) --entry->copies_awaited;
@@ -279,28 +285,33 @@ void KvCache::copy_ended(CopyId id, bool ok, std::vector<RequestId>& lost) {
   }
   state.pool.end_copy(frame);
   state.twins.unhold(twin);
+  take_lost(lost);
 }
 
 void KvCache::give_up_copy(CopyId id, std::vector<RequestId>& lost) {
   PendingCopy& copy = state_->copies.at(id);
   CAUSEWAY_CHECK(copy.taken, "a KV copy is given up that was not taken");
   if (copy.given_up) return;
-  state_->lose_waiters(copy, lost);
+  state_->lose_waiters(copy);
   copy.given_up = true;
   // Nobody else is to wait for it.
   if (copy.copy.direction == KvCopy::Direction::kOut) state_->twins.spoil(copy.copy.twin);
+  take_lost(lost);
+}
+
+void KvCache::take_lost(std::vector<RequestId>& lost) {
+  lost.insert(lost.end(), state_->lost.begin(), state_->lost.end());
+  state_->lost.clear();
 }
 
 // What steps in flight fill on the ground of a frame that is not what it should be is not valid,
 // also if the sequence has ended meanwhile.
-void KvCache::State::lose_waiters(const PendingCopy& copy, std::vector<RequestId>& lost) {
+void KvCache::State::lose_waiters(const PendingCopy& copy) {
   std::unordered_set<std::uint64_t> serials;
   for (const CopyWaiter& waiter : copy.waiters) {
     serials.insert(waiter.serial);
     Sequence* const entry = find(waiter);
-    if (entry == nullptr || entry->lost) continue;
-    entry->lost = true;
-    lost.push_back(waiter.sequence);
+    if (entry != nullptr) lose(waiter.sequence, *entry);
   }
   if (copy.copy.direction == KvCopy::Direction::kIn && !in_flight.empty()) {
     abandon_fills(serials, in_flight.begin()->first);
@@ -339,13 +350,26 @@ void KvCache::State::lose_blocks(Sequence& entry, std::int64_t first) {
   }
 }
 
+void KvCache::State::drop_copy_of(const Fill& fill) {
+  const TwinId twin = twins.find(fill.hash);
+  const PendingCopy* const copy = twin.valid() ? copies.find(twins.filled_by(twin)) : nullptr;
+  if (copy != nullptr && !copy->taken && copy->copy.frame == fill.frame) {
+    drop_copy_out(copy->copy.id);
+  }
+}
+
+void KvCache::State::lose(RequestId id, Sequence& entry) {
+  if (!entry.lost) lost.push_back(id);
+  entry.lost = true;
+}
+
 // Who still waits for it is lost.
 void KvCache::State::drop_copy_out(CopyId id) {
   const PendingCopy dropped = copies.remove(id);
   for (const CopyWaiter& waiter : dropped.waiters) {
     Sequence* const entry = find(waiter);
     if (entry == nullptr) continue;
-    entry->lost = true;
+    lose(waiter.sequence, *entry);
     --entry->copies_awaited;
   }
   twins.spoil(dropped.copy.twin);

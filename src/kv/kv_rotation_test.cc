@@ -207,6 +207,15 @@ TEST_F(KvRotationTest, WithoutTwinsEnoughNothingHappens) {
   EXPECT_TRUE(cache_.rotate_out(two, kNoStep));
 }
 
+TEST_F(KvRotationTest, MoreTwinsMayComeLater) {
+  const RequestId id = run(1, tokens_from(0, 28));
+  EXPECT_FALSE(cache_.rotate_out(id, kNoStep));
+  cache_.add_twins(1);
+  EXPECT_EQ(cache_.twins(), 7);
+  ASSERT_TRUE(cache_.rotate_out(id, kNoStep));
+  EXPECT_EQ(take().back().twin, TwinId(6));
+}
+
 TEST_F(KvRotationTest, TwinsOutliveTheirSequencesAsPrefixes) {
   const RequestId one = run(1, tokens_from(0, 12));
   end(take(9));
@@ -366,9 +375,28 @@ TEST_F(KvRotationTest, AStepThatFailsTakesWhoLeavesWithIt) {
   ASSERT_TRUE(cache_.rotate_out(id, StepId(0)));
   cache_.step_failed(StepId(0));
   EXPECT_EQ(cache_.place(id), SequencePlace::kLost);
+  std::vector<RequestId> lost;
+  cache_.take_lost(lost);
+  EXPECT_THAT(lost, ElementsAre(id));
   EXPECT_THAT(take(9), IsEmpty());
   cache_.release(id, kNoStep);
   expect_frames({.free = 8});
+  expect_twins({.free = 6});
+}
+
+TEST_F(KvRotationTest, AndWhoWaitsForTheBlockThatItWasToFill) {
+  const RequestId ended = run(1, tokens_from(0, 4), StepId(0));
+  const RequestId other = run(2, tokens_from(0, 4));
+  ASSERT_TRUE(cache_.rotate_out(ended, StepId(0)));
+  ASSERT_TRUE(cache_.rotate_out(other, kNoStep)) << "the block's only copy is the first one's";
+  cache_.release(ended, StepId(0));
+  cache_.step_failed(StepId(0));
+  std::vector<RequestId> lost;
+  cache_.take_lost(lost);
+  EXPECT_THAT(lost, ElementsAre(other));
+  EXPECT_THAT(take(), IsEmpty());
+  cache_.release(other, kNoStep);
+  EXPECT_EQ(cache_.prefix_tiers(kModel, tokens_from(0, 5)).in_all, Tokens(4)) << "its own frame";
   expect_twins({.free = 6});
 }
 
@@ -433,6 +461,7 @@ TEST(KvRotation, WithoutTwinsNothingRotates) {
   ASSERT_TRUE(cache.grow(RequestId(1), Tokens(4)));
   cache.commit(RequestId(1), tokens_from(0, 4), kNoStep);
   EXPECT_EQ(cache.twins(), 0);
+  EXPECT_DEATH(cache.add_twins(1), "made without twins");
   EXPECT_FALSE(cache.rotate_out(RequestId(1), kNoStep));
   std::vector<KvCopy> copies;
   cache.take_copies(9, copies);

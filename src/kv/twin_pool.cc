@@ -8,13 +8,16 @@
 
 namespace causeway::kv {
 
-TwinPool::TwinPool(std::int64_t twins, bool keep) : keep_(keep) {
-  CAUSEWAY_CHECK(twins >= 0, "a pool cannot have a negative number of twins");
-  twins_.resize(static_cast<std::size_t>(twins));
-  for (TwinId twin(0); twin.value < twins; ++twin.value) {
-    free_.push_back([&](TwinId id) -> Twin& { return at(id); }, twin);
+TwinPool::TwinPool(std::int64_t twins, bool keep) : keep_(keep) { add(twins); }
+
+void TwinPool::add(std::int64_t count) {
+  CAUSEWAY_CHECK(count >= 0, "a pool cannot have a negative number of twins");
+  TwinId next(size());
+  twins_.resize(static_cast<std::size_t>(next.value + count));
+  for (; next.value < size(); ++next.value) {
+    free_.push_back([this](TwinId id) -> Twin& { return at(id); }, next);
   }
-  counts_.free = twins;
+  counts_.free += count;
 }
 
 TwinPool::Twin& TwinPool::at(TwinId twin) {

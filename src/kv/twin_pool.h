@@ -34,6 +34,9 @@ class TwinPool {
   // `keep`: full blocks that no sequence holds stay, as the prefix cache's host tier.
   TwinPool(std::int64_t twins, bool keep);
 
+  // Free ones, with the next ids.
+  void add(std::int64_t count);
+
   // A twin to be filled by `copy`, held once, for the copy. One must be available. `let_go`: when
   // the last sequence let go of the block; none: one holds it in HBM.
   TwinId take(ModelId model, const std::optional<PrefixHash>& hash, CopyId copy,

@@ -356,7 +356,8 @@ class NaiveTiers {
            std::equal(wanted.tokens.begin(), wanted.tokens.end(), content->tokens.begin());
   }
 
-  const std::int64_t frames_, twins_;
+  const std::int64_t frames_;
+  std::int64_t twins_;
   const bool keep_;  // prefix caching
 
   std::map<ModelId, std::int64_t> models_;  // tokens a block
