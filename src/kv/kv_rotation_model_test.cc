@@ -745,7 +745,8 @@ class RotationHistory : public NaiveTiers {
 // A failed CHECK aborts: say which history it was.
 volatile std::sig_atomic_t seed_running = 0;
 void report_seed(int) {
-  std::fprintf(stderr, "reproduce: kv_test --gtest_filter='KvRotationModel.*', history %d\n",
+  std::fprintf(stderr, "reproduce: kv_test --gtest_filter='KvRotationModel.*' %s%d, history %d\n",
+               "--gtest_random_seed=", static_cast<int>(GTEST_FLAG_GET(random_seed)),
                static_cast<int>(seed_running));
 }
 
@@ -755,7 +756,7 @@ const std::map<std::string, std::int64_t> kReached = {
     {"refused out", 500},     {"refused in", 100},
     {"eager", 2'000},         {"lost", 300},
     {"lost by steps", 50},    {"from host", 100},
-    {"twins evicted", 500},   {"backing evicted", 100},
+    {"twins evicted", 500},   {"backing evicted", 40},
     {"late frames", 500},     {"tails", 1'000},
     {"dropped", 200},         {"out while in step", 1'000},
     {"hits in", 500}};
@@ -765,7 +766,9 @@ TEST(KvRotationModel, RandomHistoriesAgreeWithTheNaiveModel) {
   constexpr int kSteps = 300;
   std::signal(SIGABRT, report_seed);
   std::map<std::string, std::int64_t> reached;
-  for (std::uint64_t seed = 1; seed <= kHistories; ++seed) {
+  // --gtest_random_seed=N tests others.
+  const auto begin = static_cast<std::uint64_t>(GTEST_FLAG_GET(random_seed)) * kHistories;
+  for (std::uint64_t seed = begin + 1; seed <= begin + kHistories; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     seed_running = static_cast<int>(seed);
     RotationHistory history(seed);
