@@ -109,6 +109,18 @@ void ShadowKv::spoil(FrameId frame) {
   std::fill(first, first + slots_, 0xDEADull);
 }
 
+ShadowKv::Words ShadowKv::words_of(FrameId frame) const {
+  CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames_, "a frame outside the pool");
+  const auto first = words_.begin() + frame.value * slots_;
+  return {first, first + slots_};
+}
+
+void ShadowKv::put(FrameId frame, const Words& words) {
+  CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames_ && std::ssize(words) == slots_,
+                 "not what a frame holds");
+  std::copy(words.begin(), words.end(), words_.begin() + frame.value * slots_);
+}
+
 void ShadowKv::complete(const Step& step) {
   for (const Write& write : step.writes) words_[write.place] = write.word;
 }
