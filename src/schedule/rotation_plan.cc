@@ -262,7 +262,9 @@ SlotIndex RotationPlan::least_urgent_of(const ModelQueue& queue) const {
   if (queue.streamed && queue.in_flight > 0) return -1;
   for (std::int64_t i = queue.running.size() - 1; i >= 0; --i) {
     const Slot& slot = state_.table[queue.running[i]];
-    if (slot.fresh || slot.voided) continue;
+    // Two steps compute a sequence only while a streamed model's is decided beside them. What the
+    // second writes is not known to the cache before the first has ended.
+    if (slot.fresh || slot.voided || slot.in_flight > 1) continue;
     // Its last token is in flight: it ends by itself.
     if (slot.owed == 0) continue;
     if (inputs_.view != nullptr && !inputs_.view->may_leave(slot.facts.request)) continue;
@@ -315,14 +317,16 @@ bool RotationPlan::send_out(SlotIndex index, bool must) {
       !must && !state_.table[for_whom_].facts.rotary && !state_.table[for_whom_].facts.answered;
   const std::int64_t kept = newcomer ? kExchangesKept * inputs_.budget.exchange : 0;
   const bool has_twins = inputs_.view != nullptr && cost.twins + kept <= twins_;
+  // Work that would be lost is worth nobody outside: two that do not fit together would displace
+  // each other for ever, and neither get on. Only priorities are strict, so that nobody comes back.
+  const bool may_lose = must || state_.options.policy == PolicyKind::kPriority;
   bool rotates = how != PreemptionKind::kRecompute && has_twins;
-  if (rotates && how == PreemptionKind::kAuto) {
+  if (rotates && may_lose && how == PreemptionKind::kAuto) {
     const VictimCost either{
         .copies_out = cost.copies, .copies_in = slot.frames, .computed = slot.facts.computed};
     rotates = !cheaper_to_recompute(either, inputs_.rates);
   }
-  // Without room in host memory work is lost, which nobody outside is worth.
-  if (!rotates && how != PreemptionKind::kRecompute && !has_twins && !must) return false;
+  if (!rotates && !may_lose) return false;
   if (rotates && cost.copies > state_.copies_out.credit && !stuck_) {
     state_.copies_out.price = cost.copies;
     return false;

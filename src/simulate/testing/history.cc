@@ -243,6 +243,13 @@ void History::fail(const std::string& what) {
   if (report_.failure.empty()) {
     report_.failure = "at " + std::to_string(to_millis(clock_.now())) + " ms, step " +
                       std::to_string(executor_.counters().steps) + ": " + what;
+    if (core_options_.twins > 0) {
+      report_.failure += " (" + std::string(name_of(core_options_.schedule.policy)) + ", " +
+                         std::string(name_of(core_options_.schedule.preemption)) + ", " +
+                         std::to_string(frames_) + " frames, " +
+                         std::to_string(core_options_.twins) + " twins, " +
+                         std::to_string(core_options_.schedule.running_max) + " run)";
+    }
   }
 }
 
@@ -273,7 +280,7 @@ void History::arrive() {
         static_cast<std::int64_t>(tracked.request.prompt.size()) + tracked.request.max_tokens.count;
   }
   // Who rotates is displaced more often, and computed again where copies fail or have no room.
-  const std::int64_t again = core_options_.twins > 0 ? 4 : 1;
+  const std::int64_t again = core_options_.twins > 0 ? 16 : 1;
   steps_bound_ = 2 * models_ * tokens * again + 2;
 }
 
