@@ -596,21 +596,23 @@ class RotationHistory : public NaiveTiers {
     } else {
       cache_.step_done(step);
     }
-    while (!in_flight_.empty() && in_flight_.begin()->first <= step) {
-      end_oldest(fails && in_flight_.begin()->first == step);
+    if (fails) {
+      end_upto(StepId(step.value - 1));
+      fail(step);
     }
+    end_upto(step);
     std::vector<RequestId> named;
     cache_.take_lost(named);
     ASSERT_EQ(std::ssize(named), std::ssize(lost_));
     release_lost();
   }
 
-  void end_oldest(bool fails) {
-    const StepId step = in_flight_.begin()->first;
-    if (fails) fail(step);
-    for (const NaiveRow& row : in_flight_.begin()->second) execute(row);
-    in_flight_.erase(in_flight_.begin());
-    done_ = step;
+  void end_upto(StepId step) {
+    while (!in_flight_.empty() && in_flight_.begin()->first <= step) {
+      for (const NaiveRow& row : in_flight_.begin()->second) execute(row);
+      in_flight_.erase(in_flight_.begin());
+    }
+    done_ = std::max(done_, step);
     while (!fills_.empty() && fills_.begin()->first <= step) {
       const NaiveFill fill = fills_.begin()->second;
       fills_.erase(fills_.begin());
@@ -670,7 +672,8 @@ class RotationHistory : public NaiveTiers {
     ++reached["lost by steps"];
     for (std::int64_t i = first; i < std::ssize(sequence.twins); ++i) {
       for (const auto& [id, copy] : copies_) {
-        if (copy.twin != sequence.twins[static_cast<std::size_t>(i)] || copy.taken) continue;
+        const bool out = copy.direction == KvCopy::Direction::kOut && !copy.taken;
+        if (!out || copy.twin != sequence.twins[static_cast<std::size_t>(i)]) continue;
         drop_copy_out(id);
         break;
       }
@@ -756,7 +759,7 @@ const std::map<std::string, std::int64_t> kReached = {
     {"refused out", 500},     {"refused in", 100},
     {"eager", 2'000},         {"lost", 300},
     {"lost by steps", 50},    {"from host", 100},
-    {"twins evicted", 500},   {"backing evicted", 40},
+    {"twins evicted", 200},   {"backing evicted", 40},
     {"late frames", 500},     {"tails", 1'000},
     {"dropped", 200},         {"out while in step", 1'000},
     {"hits in", 500}};

@@ -347,6 +347,20 @@ TEST_F(KvRotationTest, ACopyThatIsGivenUpKeepsItsPlacesUntilItEnds) {
   expect_twins({.free = 6});
 }
 
+TEST_F(KvRotationTest, AModelMayGoWhileACopyHangs) {
+  const RequestId id = run(1, tokens_from(0, 4));
+  const auto eager = take(1);
+  std::vector<RequestId> lost;
+  cache_.give_up_copy(eager.at(0).id, lost);
+  EXPECT_THAT(lost, IsEmpty());
+  cache_.release(id, kNoStep);
+  cache_.remove_model(kModel);
+  expect_twins({.free = 5, .held = 1});
+  end(eager);
+  expect_frames({.free = 8});
+  expect_twins({.free = 6});
+}
+
 TEST_F(KvRotationTest, WhoEndsInAnyPlaceLeavesNothingHeld) {
   const RequestId leaving = run(1, tokens_from(0, 3));
   ASSERT_TRUE(cache_.rotate_out(leaving, kNoStep));

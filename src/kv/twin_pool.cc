@@ -114,6 +114,7 @@ void TwinPool::spoil(TwinId id) {
   Twin& twin = at(id);
   CAUSEWAY_CHECK(twin.holds > 0 && !twin.valid, "the twin was not being filled");
   unindex(twin);
+  twin.in_use = false;
 }
 
 void TwinPool::hold(TwinId id) {
