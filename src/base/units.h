@@ -75,6 +75,7 @@ struct Id {
 using RegionId = Id<struct RegionTag>;    // a host memory region (device/host_memory.h)
 using ExtentId = Id<struct ExtentTag>;    // 32 MiB of a device's arena (device/arena.h)
 using FrameId = Id<struct FrameTag>;      // one KV frame within a slice (kv/frame_pool.h)
+using TwinId = Id<struct TwinTag>;        // a frame's place in host memory (kv/twin_pool.h)
 using ModelId = Id<struct ModelTag>;      // a model within a catalogue
 using RequestId = Id<struct RequestTag>;  // a request within a process
 using StepId = Id<struct StepTag>;        // one iteration of one slice, increasing

@@ -8,6 +8,7 @@ std::string_view name_of(CopyPriority priority) {
   switch (priority) {
     case CopyPriority::kStep: return "step";
     case CopyPriority::kKvIn: return "kv_in";
+    case CopyPriority::kKvOut: return "kv_out";
     case CopyPriority::kWeightsAhead: return "weights_ahead";
     case CopyPriority::kTwin: return "twin";
     case CopyPriority::kPromotion: return "promotion";

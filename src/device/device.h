@@ -33,11 +33,12 @@ class Arena;
 enum class CopyPriority : std::uint8_t {
   kStep,          // a running step waits for it
   kKvIn,          // KV of a request that is to run
+  kKvOut,         // KV of a request that must go: its frames are another's then
   kWeightsAhead,  // staged weights that computation will reach
   kTwin,          // eager host twins of full KV blocks
   kPromotion,     // weights and KV moved for later
 };
-inline constexpr int kCopyPriorities = 5;
+inline constexpr int kCopyPriorities = 6;
 std::string_view name_of(CopyPriority priority);
 
 enum class MemoryKind { kDevice, kHost, kPeer };

@@ -10,7 +10,7 @@ Status EngineCore::check_integrity() const {
   CAUSEWAY_TRY(state_->kv.check_integrity());
   CAUSEWAY_TRY(state_->scheduler.check_integrity(state_->kv));
   if (state_->border) CAUSEWAY_TRY(state_->border->check_integrity());
-  const std::int64_t scheduled = state_->scheduler.running() + state_->scheduler.waiting();
+  const std::int64_t scheduled = state_->scheduler.sequences();
   if (scheduled != requests()) {
     return corrupt("engine: " + std::to_string(requests()) +
                    " requests, scheduler: " + std::to_string(scheduled));
@@ -31,7 +31,8 @@ Status EngineCore::check_integrity() const {
   }
   const kv::FrameCounts counts = state_->kv.counts();
   const auto in_use = static_cast<std::int64_t>(held.size());
-  if (in_use != counts.referenced + counts.quarantined) {
+  // Copies hold frames, too, which only the cache knows.
+  if (in_use > counts.in_use() || (!state_->rotation && in_use != counts.in_use())) {
     return corrupt("engine: sequences and the step in flight use " + std::to_string(in_use) +
                    " frames, but " + std::to_string(counts.referenced) + " are referenced and " +
                    std::to_string(counts.quarantined) + " quarantined");

@@ -22,9 +22,8 @@ bool EngineCore::State::in_step(ModelId model) const {
 bool EngineCore::State::may_start() const {
   if (lanes[0].has_room()) return true;
   if (!lanes[1].has_room()) return false;
-  return std::any_of(streamed.begin(), streamed.end(), [&](ModelId model) {
-    return scheduler.running(model) + scheduler.waiting(model) > 0;
-  });
+  return std::any_of(streamed.begin(), streamed.end(),
+                     [&](ModelId model) { return scheduler.sequences(model) > 0; });
 }
 
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
@@ -58,22 +57,64 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
     sequence.preemptions += 1;
     models.at(sequence.request.model).counters.preemptions += 1;
   }
-  for (const schedule::Admission& admission : decision.admitted) {
-    Sequence& sequence = sequence_of(admission.request);
-    const kv::PrefixStats before = kv.prefix_stats();
-    const Tokens cached = kv.open(admission.request, sequence.request.model, sequence.tokens);
-    const kv::PrefixStats after = kv.prefix_stats();
-    request::Observation& counters = models.at(sequence.request.model).counters;
-    counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
-    counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
-    CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
-    // planted bug: what was generated before a preemption is forgotten in part
-    if (CAUSEWAY_PLANTED(3) && sequence.preemptions > 0 && sequence.output_tokens() > 0) {
-      sequence.tokens.back() ^= 1;
-    }
-    if (sequence.queued.count >= 0) continue;
-    sequence.cached = std::min(cached, sequence.prompt);
-    sequence.queued = now - sequence.request.arrival;
+  for (const schedule::Rotation& victim : decision.rotated_out) rotate_out(victim.request);
+  for (const schedule::Admission& admission : decision.admitted) admit(admission, now);
+  for (const schedule::Rotation& comer : decision.rotated_in) {
+    CAUSEWAY_CHECK(kv.rotate_in(comer.request), "the scheduler promised frames that are not there");
+  }
+}
+
+void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
+  Sequence& sequence = sequence_of(admission.request);
+  const kv::PrefixStats before = kv.prefix_stats();
+  const Tokens cached = kv.open(admission.request, sequence.request.model, sequence.tokens);
+  const kv::PrefixStats after = kv.prefix_stats();
+  request::Observation& counters = models.at(sequence.request.model).counters;
+  counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
+  counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
+  counters.prefix_host_tokens += after.host_tokens - before.host_tokens;
+  CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
+  // planted bug: what was generated before a preemption is forgotten in part
+  if (CAUSEWAY_PLANTED(3) && sequence.preemptions > 0 && sequence.output_tokens() > 0) {
+    sequence.tokens.back() ^= 1;
+  }
+  if (sequence.queued.count >= 0) return;
+  sequence.cached = std::min(cached, sequence.prompt);
+  sequence.queued = now - sequence.request.arrival;
+}
+
+// What a step in flight computes of it still counts: its token is taken when the step ends.
+void EngineCore::State::rotate_out(RequestId request) {
+  Sequence& sequence = sequence_of(request);
+  const StepId user = last_user(sequence);
+  CAUSEWAY_CHECK(kv.rotate_out(request, user), "the scheduler chose one that cannot leave");
+  sequence.rotations += 1;
+  models.at(sequence.request.model).counters.rotations += 1;
+}
+
+schedule::RotationInputs EngineCore::State::rotation_inputs() {
+  if (!rotation) return {};
+  double seconds_per_token = 0;  // of the model that takes longest: copying is cheaper for it
+  for (const auto& [id, model] : models) {
+    seconds_per_token = std::max(seconds_per_token, model.facts.seconds_per_token);
+  }
+  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0);
+}
+
+void EngineCore::State::end_copies() {
+  if (rotation) recompute(rotation->poll());
+}
+
+void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
+  for (const RequestId request : requests) {
+    const auto at = sequences.find(request);
+    if (at == sequences.end()) continue;  // ended with the step that lost it
+    Sequence& sequence = *at->second;
+    const bool voided = scheduler.lost(sequence.handle);
+    release_frames(sequence);
+    if (voided) disown_steps(sequence);
+    sequence.preemptions += 1;
+    models.at(sequence.request.model).counters.preemptions += 1;
   }
 }
 
@@ -136,6 +177,7 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
   for (const schedule::Run& run : step.decision.runs) {
     batch.entries.push_back(add_entry(run, lane, step.id, batch));
   }
+  if (rotation) rotation->add_copies(batch);
   return batch;
 }
 
@@ -148,7 +190,7 @@ void EngineCore::State::update_weights(Nanos now) {
   for (auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
     demand.push_back({.model = id,
-                      .requests = scheduler.running(id) + scheduler.waiting(id),
+                      .requests = scheduler.sequences(id),
                       .arrived = std::exchange(model.arrived, 0)});
   }
   cache->demand(demand, now);
@@ -341,6 +383,11 @@ void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos 
   for (Sequence* sequence : retire_step(lane, now)) {
     if (sequence != nullptr) end(*sequence, FinishReason::kError, why);
   }
+  if (!rotation) return;
+  // Others were to have, in host memory, what it should have filled.
+  std::vector<RequestId> requests;
+  kv.take_lost(requests);
+  recompute(requests);
 }
 
 void EngineCore::State::complete_step(StepLane& lane, const request::StepResult& result,
@@ -348,6 +395,7 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   const StepInFlight& step = lane.oldest();
   kv.step_done(step.id, oldest_beside(lane));
   scheduler.step_done(step.decision, now);
+  if (rotation) rotation->step_took(now - step.started);
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;
@@ -424,13 +472,9 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   const RequestId id = sequence.request.id;
   const ModelId model = sequence.request.model;
   scheduler.remove(sequence.handle);
-  if (scheduler.running(model) + scheduler.waiting(model) == 0) models.at(model).switching.reset();
+  if (scheduler.sequences(model) == 0) models.at(model).switching.reset();
   if (kv.is_open(id)) release_frames(sequence);
-  StepLane& lane = lane_of(model);
-  for (std::int64_t step = lane.ended; step < lane.started; ++step) {
-    const std::int64_t index = sequence.runs[StepLane::slot_of(step)];
-    if (index >= 0) lane.at(step).sequences[static_cast<std::size_t>(index)] = nullptr;
-  }
+  disown_steps(sequence);
   request::Output& output = add_output(sequence);
   output.tokens = std::move(last_tokens);
   output.finished = true;
@@ -439,7 +483,7 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   sequences.erase(id);
 }
 
-void EngineCore::State::release_frames(const Sequence& sequence) {
+StepId EngineCore::State::last_user(const Sequence& sequence) {
   StepLane& lane = lane_of(sequence.request.model);
   StepInFlight* last = nullptr;
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {
@@ -448,16 +492,26 @@ void EngineCore::State::release_frames(const Sequence& sequence) {
     last = &lane.at(step);
     if (CAUSEWAY_PLANTED(4)) break;  // planted bug: freed when the first of two steps has ended
   }
-  StepId last_user;
-  if (last != nullptr) {
-    last_user = last->id;
-    auto& abandoned = last->abandoned_frames;
-    const auto table = kv.table(sequence.request.id);
-    abandoned.insert(abandoned.end(), table.begin(), table.end());
-  }
+  if (last == nullptr) return {};
+  auto& abandoned = last->abandoned_frames;
+  const auto table = kv.table(sequence.request.id);
+  abandoned.insert(abandoned.end(), table.begin(), table.end());
+  return last->id;
+}
+
+void EngineCore::State::release_frames(const Sequence& sequence) {
+  const StepId user = last_user(sequence);
   // planted bug: frames that the step in flight uses are given away
-  if (CAUSEWAY_PLANTED(1)) last_user = StepId();
-  kv.release(sequence.request.id, last_user);
+  kv.release(sequence.request.id, CAUSEWAY_PLANTED(1) ? StepId() : user);
+}
+
+void EngineCore::State::disown_steps(Sequence& sequence) {
+  StepLane& lane = lane_of(sequence.request.model);
+  for (std::int64_t step = lane.ended; step < lane.started; ++step) {
+    const std::int64_t index = sequence.runs[StepLane::slot_of(step)];
+    if (index >= 0) lane.at(step).sequences[static_cast<std::size_t>(index)] = nullptr;
+    sequence.runs[StepLane::slot_of(step)] = -1;
+  }
 }
 
 std::vector<RequestId> EngineCore::State::all_requests() const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine_core.h"
+#include "engine/kv_rotation.h"
 #include "engine/memory_border.h"
 #include "engine/step_lane.h"
 
@@ -24,6 +25,7 @@ struct Sequence {
   Tokens cached{0};  // of the prompt, found in the prefix cache when first admitted
   Nanos queued{-1};  // from arrival to when it was first admitted; negative: not yet
   std::int32_t preemptions = 0;
+  std::int32_t rotations = 0;  // how often it went to host memory
   schedule::Handle handle;
   // By step in flight of its model's lane (StepLane::slot_of), its place there; -1: not part of it.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
@@ -57,7 +59,8 @@ class EngineCore::State {
         kv({.frames = options_in.frames,
             .frames_max = options_in.frames_max(),
             .prefix_caching = options_in.prefix_caching,
-            .hash_seed = options_in.prefix_hash_seed}),
+            .hash_seed = options_in.prefix_hash_seed,
+            .twins = options_in.twins}),
         step_timeout(options_in.step_timeout.value_or(executor_in.capabilities().step_timeout)),
         scheduler(options_in.schedule),
         lanes{StepLane(std::clamp(std::min(options_in.steps_in_flight_max,
@@ -65,6 +68,9 @@ class EngineCore::State {
                                   1, kStepsInFlightMax)),
               StepLane(1)} {
     if (cache != nullptr && options.border) border.emplace(*options.border, kv, *cache);
+    if (options.twins > 0) {
+      rotation.emplace(KvRotationOptions{options.frame, options.rotation}, kv, executor);
+    }
   }
 
   bool streams(ModelId model) const { return models.at(model).facts.weights.streams(); }
@@ -103,7 +109,10 @@ class EngineCore::State {
   bool make_way(Nanos now);
   bool weights_arrive() const;
   // Requests may wait for weights, or for memory.
-  bool awaits_memory() const { return awaiting_weights || (border && border->under_way()); }
+  bool awaits_memory() const {
+    return awaiting_weights || (border && border->under_way()) ||
+           (rotation && rotation->under_way());
+  }
   // How many frames a request may need.
   std::int64_t frames_limit() const { return border ? border->frames_limit() : options.frames; }
   // Whether a step of the model may be submitted now; if only time is missing, notes when to ask
@@ -125,6 +134,14 @@ class EngineCore::State {
   Sequence& sequence_of(RequestId request);
   // Carries out what the decision says of block tables.
   void apply_decision(const schedule::Decision& decision, Nanos now);
+  void admit(const schedule::Admission& admission, Nanos now);
+  void rotate_out(RequestId request);
+  // What a decision needs to know beside the cache; nothing where KV does not rotate.
+  schedule::RotationInputs rotation_inputs();
+  // Learns which copies of KV have ended; who is lost by that waits again.
+  void end_copies();
+  // What is left of the KV of these is given up.
+  void recompute(const std::vector<RequestId>& requests);
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
                                 request::Batch& batch);
@@ -154,6 +171,11 @@ class EngineCore::State {
   request::Output& add_output(Sequence& sequence);
   void end(Sequence& sequence, request::FinishReason reason, std::string error,
            std::vector<request::OutputToken> last_tokens = {});
+  // The last step in flight that computes the sequence, which uses its frames until it ends;
+  // invalid: none does.
+  StepId last_user(const Sequence& sequence);
+  // What steps in flight compute of the sequence does not count. Behind last_user().
+  void disown_steps(Sequence& sequence);
   void release_frames(const Sequence& sequence);
   // Those alive, in order of their ids: what is done to all is done in the same order every time.
   std::vector<RequestId> all_requests() const;
@@ -165,6 +187,7 @@ class EngineCore::State {
   const Nanos step_timeout;
   schedule::Scheduler scheduler;
   std::optional<MemoryBorder> border;
+  std::optional<KvRotation> rotation;
   std::map<ModelId, ModelEntry> models;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::array<StepLane, 2> lanes;   // of resident models, of streamed ones

@@ -17,6 +17,7 @@
 #include "engine/cuda_mirror.cuh"
 #include "engine/cuda_sampler.h"
 #include "engine/executor_models.h"
+#include "engine/kv_copies.h"
 #include "kernels/pending_tokens/pending_tokens.h"
 #include "kernels/small_copy/small_copy.h"
 #include "model/step_ranges.h"
@@ -41,7 +42,8 @@ struct Flight {
   std::unique_ptr<device::Event> uploaded;
   std::unique_ptr<device::Event> begun;
   std::unique_ptr<device::Event> ended;
-  std::optional<Error> abandoned;  // why it is to fail, though part of it runs
+  std::optional<Error> abandoned;   // why it is to fail, though part of it runs
+  std::vector<kv::CopyGate> gates;  // that it passes before it reads KV
 };
 
 // The step of a streamed model, enqueued up to `next`.
@@ -65,13 +67,15 @@ struct StreamedFlight {
 class CudaExecutor::State {
  public:
   State(device::Device& slice, model::CudaWorkspace& workspace, const CudaFrames& frames,
-        model::CudaWorkspace* streamed_workspace)
+        model::CudaWorkspace* streamed_workspace, kv::KvMover* mover)
       : slice(slice),
         workspace(workspace),
         streamed_workspace(streamed_workspace),
         frames(frames),
+        mover(mover),
         capabilities{.steps_in_flight_max = kStepsInFlightMax,
-                     .streams = streamed_workspace != nullptr},
+                     .streams = streamed_workspace != nullptr,
+                     .rotates = mover != nullptr},
         flights{Flight(workspace), Flight(workspace)},
         models(frames.bytes, kStepsInFlightMax),
         streamed_models(frames.bytes) {
@@ -111,6 +115,7 @@ class CudaExecutor::State {
   model::CudaWorkspace& workspace;
   model::CudaWorkspace* const streamed_workspace;  // null: no model is streamed
   const CudaFrames frames;
+  kv::KvMover* const mover;  // null: KV does not rotate
   const Capabilities capabilities;
 
   std::array<Flight, kStepsInFlightMax> flights;
@@ -193,6 +198,9 @@ Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWe
   const model::StepShape shape = model::shape_of(batch, buckets);
   CAUSEWAY_TRY(upload(batch, shape, flight));
   CAUSEWAY_TRY(stream->wait(*flight.uploaded));
+  for (const kv::CopyGate& gate : flight.gates) {
+    CAUSEWAY_TRY(stream->wait(*gate.semaphore, gate.value));
+  }
   CAUSEWAY_TRY(stream->record(*flight.begun));
   CAUSEWAY_TRY(bring_tables(batch, flight));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
@@ -264,6 +272,10 @@ Status CudaExecutor::State::begin_streamed(const request::Batch& batch,
 bool CudaExecutor::State::range_may_start() const {
   const StreamedFlight& step = *streamed;
   if (step.enqueued()) return false;
+  const auto& gates = step.flight.gates;
+  if (!std::all_of(gates.begin(), gates.end(), [](const auto& gate) { return gate.open(); })) {
+    return false;
+  }
   if (step.next >= step.marks.size()) {
     // An error is found at the end of the step.
     const auto done = step.marks[step.next % step.marks.size()]->done();
@@ -365,17 +377,20 @@ CudaExecutor::CudaExecutor(std::unique_ptr<State> state) : state_(std::move(stat
 Result<std::unique_ptr<CudaExecutor>> CudaExecutor::start(device::Device& slice,
                                                           model::CudaWorkspace& workspace,
                                                           const CudaFrames& frames,
-                                                          model::CudaWorkspace* streamed) {
+                                                          model::CudaWorkspace* streamed,
+                                                          kv::KvMover* mover) {
   if (frames.base == nullptr || frames.bytes.count < 1 || frames.count < 1) {
     return invalid_argument("the KV frames need memory, a size and a count");
   }
-  auto state = std::make_unique<State>(slice, workspace, frames, streamed);
+  auto state = std::make_unique<State>(slice, workspace, frames, streamed, mover);
   CAUSEWAY_TRY(state->open());
   return std::make_unique<CudaExecutor>(std::move(state));
 }
 
-// The streams go first, and with them what still runs; the rest may be freed then.
+// The streams go first, and with them what still runs; the rest may be freed then. No stream ends
+// that waits for a gate.
 CudaExecutor::~CudaExecutor() {
+  if (state_->mover != nullptr) state_->mover->open_gates();
   state_->stream.reset();
   state_->uploads.reset();
 }
@@ -395,11 +410,19 @@ const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
   return state_->capabilities;
 }
 
+void CudaExecutor::begin_copies(std::span<const kv::KvCopy> copies) {
+  submit_copies(copies, state_->mover);
+}
+std::vector<kv::KvCopyEnd> CudaExecutor::poll_copies() { return poll_mover(state_->mover); }
+kv::KvCopyRates CudaExecutor::copy_rates() const { return rates_of(state_->mover); }
+
 Status CudaExecutor::health() const { return state_->slice.health(); }
 
 Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) {
+  std::vector<kv::CopyGate> gates = begin_copies_of(batch, state_->mover);
   if (state_->streamed_models.knows(batch.model)) {
     CAUSEWAY_ASSIGN(CudaModel * model, state_->streamed_models.begin_step(batch.model));
+    state_->streamed->flight.gates = std::move(gates);
     Status begun = state_->begin_streamed(batch, weights, *model);
     if (begun.ok()) {
       state_->advance();
@@ -411,6 +434,7 @@ Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) 
     return begun;
   }
   CAUSEWAY_ASSIGN(CudaModel * cuda_model, state_->models.begin_step(batch.model));
+  state_->next().gates = std::move(gates);
   Status started = state_->start_step(batch, weights, *cuda_model);
   if (started.ok()) {
     ++state_->submitted;

@@ -7,6 +7,10 @@
 //   mark wait                                                                              polls
 //   the mark
 //
+// With a mover KV rotates: a step's copies begin in submit(), and the stream of steps waits for
+// those in before the step's first kernel (those that follow may read early). No kernel of a
+// streamed model is enqueued before they have ended.
+//
 // Two steps of resident models may be in flight: tables and sampling rows are double, and the
 // second's go up while the first runs. Where a token is pending, it is read from the first's on the
 // device.
@@ -25,6 +29,7 @@
 #include "device/device.h"
 #include "engine/step_executor.h"
 #include "kv/block_layout.h"
+#include "kv/kv_mover.h"
 #include "model/cuda_forward.h"
 
 namespace causeway::engine {
@@ -44,14 +49,16 @@ struct CudaModel {
 class CudaExecutor final : public StepExecutor {
  public:
   class State;
-  // The slice and the workspaces outlive the executor. `streamed`: of streamed models; null: there
-  // are none. kInvalidArgument: no frames.
+  // The slice, the workspaces and the mover, of these frames, outlive the executor. `streamed`: of
+  // streamed models; null: there are none. `mover`: null: KV does not rotate. kInvalidArgument: no
+  // frames.
   static Result<std::unique_ptr<CudaExecutor>> start(device::Device& slice,
                                                      model::CudaWorkspace& workspace,
                                                      const CudaFrames& frames,
-                                                     model::CudaWorkspace* streamed = nullptr);
+                                                     model::CudaWorkspace* streamed = nullptr,
+                                                     kv::KvMover* mover = nullptr);
   explicit CudaExecutor(std::unique_ptr<State> state);  // for start()
-  // Waits for what runs, if any, as long as the slice's machine allows.
+  // Waits for what runs, if any, as long as the slice's machine allows, but not for copies of KV.
   ~CudaExecutor() override;
   CudaExecutor(const CudaExecutor&) = delete;
   CudaExecutor& operator=(const CudaExecutor&) = delete;
@@ -68,6 +75,9 @@ class CudaExecutor final : public StepExecutor {
   // that was not added; kInvalidArgument for a step beyond the workspace's limits; kDevice.
   Status submit(request::Batch batch, weights::StepWeights weights) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
+  void begin_copies(std::span<const kv::KvCopy> copies) override;
+  std::vector<kv::KvCopyEnd> poll_copies() override;
+  kv::KvCopyRates copy_rates() const override;
   Status health() const override;
 
  private:

@@ -184,9 +184,9 @@ void Engine::State::await_step() {
   }
 }
 
-// Nothing is in flight, but something waits for weights: requests, or a model that is to go.
+// Nothing is in flight, but something waits for weights, or KV: requests, or a model that is to go.
 void Engine::State::await_weights() {
-  Nanos wait = kWeightsPoll;
+  Nanos wait = core.copies_under_way() ? kInboxPoll : kWeightsPoll;
   if (const auto look = core.next_wakeup()) {
     wait = std::clamp(*look - clock.now(), Nanos(0), kWeightsPoll);
   }

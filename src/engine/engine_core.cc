@@ -41,7 +41,7 @@ Status EngineCore::remove_model(ModelId model) {
   if (!state_->models.contains(model)) {
     return not_found("model " + std::to_string(model.value) + " is not in the engine");
   }
-  const std::int64_t left = state_->scheduler.running(model) + state_->scheduler.waiting(model);
+  const std::int64_t left = state_->scheduler.sequences(model);
   if (left > 0 || state_->in_step(model)) {
     return unavailable("model " + std::to_string(model.value) + " still has " +
                        std::to_string(left) + " requests or a step: let them end first");
@@ -101,15 +101,24 @@ void EngineCore::cancel_all(Nanos now) {
 bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 
 bool EngineCore::start_step(Nanos now) {
+  state_->end_copies();
   // Weights come and go also while no step may start.
   if (!state_->may_start()) state_->update_weights(now);
+  bool launched = false;
   while (state_->may_start()) {
     schedule::Decision& decision = state_->deciding;
     state_->update_weights(now);
-    state_->scheduler.schedule(now, state_->kv, decision, [&](ModelId model) {
+    const auto may_step = [&](ModelId model) {
       return state_->lane_of(model).has_room() && state_->weights_allow(model, now);
-    });
+    };
+    state_->scheduler.schedule(now, state_->kv, decision, may_step, state_->rotation_inputs());
     if (!decision.model.valid()) {
+      // With rotation some may have to go before others can run.
+      if (!decision.empty()) {
+        state_->apply_decision(decision, now);
+        continue;
+      }
+      if (state_->rotation) state_->rotation->begin_copies();  // somebody may be leaving still
       if (state_->make_way(now)) continue;
       CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory(),
                      "requests wait, but the scheduler finds nothing to run");
@@ -118,14 +127,21 @@ bool EngineCore::start_step(Nanos now) {
     state_->apply_decision(decision, now);
     // A refused step has ended its requests: there is less to do every time around.
     state_->launch(now);
+    launched = true;
   }
+  if (state_->rotation && !launched) state_->rotation->begin_copies();
   return step_in_flight();
+}
+
+bool EngineCore::copies_under_way() const {
+  return state_->rotation && state_->rotation->under_way();
 }
 
 void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
   StepLane* const lane = state_->lane_of(result.step);
   CAUSEWAY_CHECK(lane != nullptr, "the result is not of a lane's oldest step in flight");
   state_->hung = false;
+  state_->end_copies();
   state_->finish_step(*lane, result, now);
 }
 
@@ -171,6 +187,7 @@ request::Observation EngineCore::observe() const {
   request::Observation sum;
   for (const auto& [id, model] : state_->models) {
     sum.preemptions += model.counters.preemptions;
+    sum.rotations += model.counters.rotations;
     sum.steps += model.counters.steps;
     sum.prompt_tokens += model.counters.prompt_tokens;
     sum.generated_tokens += model.counters.generated_tokens;
@@ -183,10 +200,15 @@ request::Observation EngineCore::observe() const {
   const kv::PrefixStats prefix = state_->kv.prefix_stats();
   sum.requests_running = state_->scheduler.running();
   sum.requests_waiting = state_->scheduler.waiting();
+  sum.requests_rotary = state_->scheduler.rotary();
   sum.frames_total = state_->kv.frames_max() - counts.gone;
   sum.frames_used = counts.referenced + counts.quarantined;
+  sum.twins_total = state_->kv.twins();
+  sum.twins_used = sum.twins_total - state_->kv.twin_counts().free;
+  if (state_->rotation) sum.kv_copies = state_->rotation->counts();
   sum.prefix_queried_tokens = prefix.queried_tokens;
   sum.prefix_hit_tokens = prefix.hit_tokens;
+  sum.prefix_host_tokens = prefix.host_tokens;
   sum.hung = state_->hung;
   sum.lost = state_->lost;
   return sum;
@@ -199,6 +221,7 @@ std::vector<std::pair<ModelId, request::Observation>> EngineCore::observe_models
     request::Observation observation = model.counters;
     observation.requests_running = state_->scheduler.running(id);
     observation.requests_waiting = state_->scheduler.waiting(id);
+    observation.requests_rotary = state_->scheduler.rotary(id);
     observation.frames_total = slice.frames_total;  // the pool is all models'
     observation.frames_used = slice.frames_used;
     observation.weights_cached = state_->cached_bytes(id);

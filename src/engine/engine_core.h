@@ -41,6 +41,11 @@ struct CoreOptions {
   std::optional<schedule::BorderRules> border = {};
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
+  // KV turns between HBM and host memory, where `twins` frames have room, of `frame` bytes each; 0:
+  // it does not. Only with an executor that rotates.
+  std::int64_t twins = 0;
+  Bytes frame = {};
+  schedule::BudgetLimits rotation = {};
   schedule::Options schedule;
   // A step running longer is taken to hang; nullopt: as the executor says of its own steps.
   std::optional<Nanos> step_timeout = std::nullopt;
@@ -81,6 +86,8 @@ class EngineCore {
   // a step is in flight.
   bool start_step(Nanos now);
   bool step_in_flight() const;
+  // Copies of KV are under way: start_step() must be called every few milliseconds.
+  bool copies_under_way() const;
   // The oldest step in flight has ended.
   void finish_step(const request::StepResult& result, Nanos now);
   // When check_timeout(), or start_step() for a model whose weights are on their way, must be

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "engine/executor_models.h"
+#include "engine/kv_copies.h"
 #include "kernels/sampling/sampling.h"
 
 namespace causeway::engine {
@@ -23,6 +24,8 @@ constexpr Nanos kWaitMax = seconds(86'400);  // longer waits would overflow the 
 // A step on the CPU is bounded work that always ends: a long prompt of a large model takes minutes
 // on few cores, and who gave it up would only come back and wait again.
 constexpr Nanos kStepTimeout = seconds(86'400);
+// Between two looks at whether copies of KV have ended.
+constexpr Nanos kGateWait = seconds(1);
 
 // `bias`: the entry's, as the kernel takes it; the parameters refer to both.
 kernels::sampling::Params sampling_params(const request::BatchEntry& entry,
@@ -71,6 +74,7 @@ struct HostLane {
   std::optional<request::Batch> queued;
   HostModel* queued_model = nullptr;    // stays while the step is in flight
   weights::StepWeights queued_weights;  // of it, likewise
+  std::vector<kv::CopyGate> queued_gates;
   std::optional<request::StepResult> result;
 
   std::thread thread;
@@ -80,9 +84,11 @@ struct HostLane {
 
 class HostExecutor::State {
  public:
-  State(const HostFrames& frames_in, const Clock& clock_in)
+  State(const HostFrames& frames_in, const Clock& clock_in, kv::KvMover* mover_in)
       : frames(frames_in),
         clock(clock_in),
+        mover(mover_in),
+        capabilities{.step_timeout = kStepTimeout, .streams = true, .rotates = mover_in != nullptr},
         lanes{HostLane(frames_in.bytes), HostLane(frames_in.bytes)} {}
 
   void run(HostLane& lane);
@@ -95,7 +101,8 @@ class HostExecutor::State {
 
   const HostFrames frames;
   const Clock& clock;
-  const Capabilities capabilities{.step_timeout = kStepTimeout, .streams = true};
+  kv::KvMover* const mover;  // null: KV does not rotate; of the caller's thread
+  const Capabilities capabilities;
 
   std::mutex computing;  // held by the worker that computes; never together with `mutex`
 
@@ -161,7 +168,12 @@ void HostExecutor::State::run(HostLane& lane) {
     lane.queued.reset();
     HostModel& host_model = *lane.queued_model;
     const weights::StepWeights weights = lane.queued_weights;
+    const std::vector<kv::CopyGate> gates = std::move(lane.queued_gates);
     lock.unlock();
+    // Always opened: by who polls for the ends of copies, or ends the executor.
+    for (const kv::CopyGate& gate : gates) {
+      while (!gate.open()) (void)gate.semaphore->wait(gate.value, kGateWait).ok();
+    }
     request::StepResult outcome = execute(batch, weights, host_model, lane.logits);
     lock.lock();
     lane.result = std::move(outcome);
@@ -182,10 +194,12 @@ void HostExecutor::State::stop() {
 
 Status HostExecutor::State::submit_to(HostLane& lane, request::Batch& batch,
                                       weights::StepWeights weights) {
+  std::vector<kv::CopyGate> gates = begin_copies_of(batch, mover);
   CAUSEWAY_ASSIGN(HostModel * host_model, lane.models.begin_step(batch.model));
   const std::lock_guard lock(mutex);
   lane.queued_model = host_model;
   lane.queued_weights = weights;
+  lane.queued_gates = std::move(gates);
   lane.queued = std::move(batch);
   wake.notify_all();
   return {};
@@ -194,12 +208,12 @@ Status HostExecutor::State::submit_to(HostLane& lane, request::Batch& batch,
 HostExecutor::HostExecutor(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<HostExecutor>> HostExecutor::start(const HostFrames& frames,
-                                                          const Clock& clock) {
+                                                          const Clock& clock, kv::KvMover* mover) {
   if (frames.base == nullptr || frames.bytes.count < 1 || frames.count < 1 ||
       reinterpret_cast<std::uintptr_t>(frames.base) % 64 != 0) {
     return invalid_argument("the KV frames need 64-byte aligned memory, a size and a count");
   }
-  auto state = std::make_unique<State>(frames, clock);
+  auto state = std::make_unique<State>(frames, clock, mover);
   try {
     for (HostLane& lane : state->lanes) {
       lane.thread = std::thread([worker = state.get(), &lane] { worker->run(lane); });
@@ -211,7 +225,16 @@ Result<std::unique_ptr<HostExecutor>> HostExecutor::start(const HostFrames& fram
   return std::make_unique<HostExecutor>(std::move(state));
 }
 
-HostExecutor::~HostExecutor() { state_->stop(); }
+HostExecutor::~HostExecutor() {
+  if (state_->mover != nullptr) state_->mover->open_gates();
+  state_->stop();
+}
+
+void HostExecutor::begin_copies(std::span<const kv::KvCopy> copies) {
+  submit_copies(copies, state_->mover);
+}
+std::vector<kv::KvCopyEnd> HostExecutor::poll_copies() { return poll_mover(state_->mover); }
+kv::KvCopyRates HostExecutor::copy_rates() const { return rates_of(state_->mover); }
 
 Status HostExecutor::add_model(ModelId model, HostModel host_model) {
   HostLane& lane = state_->lanes[host_model.streamed ? 1 : 0];

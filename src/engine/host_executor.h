@@ -5,6 +5,9 @@
 //
 //   frames.base │ frame 0 │ frame 1 │ … │ frame n-1 │     n × frames.bytes, one pool for all models
 //
+// With a mover KV rotates: a step's copies begin in submit(), on the caller's thread, and its
+// worker waits for those in before it computes.
+//
 // The frame memory is the caller's (for instance a device::HostMemory region); each model brings
 // the BlockLayout that says how its KV lies in a frame of that size.
 #pragma once
@@ -15,6 +18,7 @@
 #include "base/result.h"
 #include "engine/step_executor.h"
 #include "kv/block_layout.h"
+#include "kv/kv_mover.h"
 #include "model/forward.h"
 
 namespace causeway::engine {
@@ -35,10 +39,12 @@ struct HostModel {
 class HostExecutor final : public StepExecutor {
  public:
   class State;
-  // kInvalidArgument: no memory or misaligned; kResourceExhausted: no threads to be had.
-  static Result<std::unique_ptr<HostExecutor>> start(const HostFrames& frames, const Clock& clock);
+  // The mover, of these frames, outlives the executor; null: KV does not rotate. kInvalidArgument:
+  // no memory or misaligned; kResourceExhausted: no threads to be had.
+  static Result<std::unique_ptr<HostExecutor>> start(const HostFrames& frames, const Clock& clock,
+                                                     kv::KvMover* mover = nullptr);
   explicit HostExecutor(std::unique_ptr<State> state);  // for start()
-  // Waits for the step that runs, if any.
+  // Waits for the step that runs, if any, but not for copies of KV.
   ~HostExecutor() override;
   HostExecutor(const HostExecutor&) = delete;
   HostExecutor& operator=(const HostExecutor&) = delete;
@@ -55,6 +61,9 @@ class HostExecutor final : public StepExecutor {
   // added.
   Status submit(request::Batch batch, weights::StepWeights weights) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
+  void begin_copies(std::span<const kv::KvCopy> copies) override;
+  std::vector<kv::KvCopyEnd> poll_copies() override;
+  kv::KvCopyRates copy_rates() const override;
 
  private:
   std::unique_ptr<State> state_;

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "kv/rotation.h"
 #include "request/batch.h"
 #include "weights/weight_layout.h"
 
@@ -24,6 +28,8 @@ class StepExecutor {
     // Runs models whose weights are streamed (CachedModel::streams): one step of them all in flight
     // beside the others', in ranges of layers as their weights come.
     bool streams = false;
+    // Moves KV between HBM and host memory: batches may have copies.
+    bool rotates = false;
   };
 
   virtual ~StepExecutor() = default;
@@ -31,7 +37,8 @@ class StepExecutor {
 
   // Starts a step, which reads the model's weights where `weights` says. Does not block on its
   // execution. Until its result has been returned the batch's frames stay valid and are written by
-  // no other step, and `weights` stays valid. An error: the step was not started.
+  // no other step, and `weights` stays valid. An error: the step was not started; its copies of KV
+  // were all the same.
   virtual Status submit(request::Batch batch, weights::StepWeights weights) = 0;
 
   // The result of a step that has ended: of resident models in the order of their submission; that
@@ -39,6 +46,21 @@ class StepExecutor {
   // `timeout` has passed (nullopt: try again; a step that never ends is the caller's to report). A
   // step in flight must exist. Engine-loop thread, as submit().
   virtual std::optional<request::StepResult> wait(Nanos timeout) = 0;
+
+  // Begins copies of KV without a step, as those of a batch: when there are some and no step is
+  // started. Engine-loop thread; does not block. Only where capabilities().rotates.
+  virtual void begin_copies(std::span<const kv::KvCopy> /*copies*/) {
+    CAUSEWAY_CHECK(false, "an executor that does not rotate KV is to copy some");
+  }
+  // What has become of copies of KV since the last call, those of batches among them, in order.
+  // Engine-loop thread; does not block. To be called every few milliseconds while copies are under
+  // way, because it is what ends the wait for one that hangs; and after each result of wait(),
+  // before that is acted on: then the failure of a copy is known before the end of a step that
+  // waited for it.
+  virtual std::vector<kv::KvCopyEnd> poll_copies() { return {}; }
+
+  // What the links grant to copies of KV now, or would if there were any. Any thread.
+  virtual kv::KvCopyRates copy_rates() const { return {}; }
 
   // kDevice, in the driver's words, once the device is lost to this process: no step will work
   // again. Any thread; does not block.

@@ -60,7 +60,7 @@ HomeBackend::HomeBackend(slice::ModelHome& home, slice::Slice& slice, const Cloc
 int HomeBackend::load_threads() const {
   if (settings_.threads > 0) return settings_.threads;
   const request::Observation seen = slice_.engine().observe();
-  if (seen.requests_running + seen.requests_waiting == 0) return 0;  // the pool's choice
+  if (seen.requests() == 0) return 0;  // the pool's choice
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency() / 4));
 }
 

@@ -4,7 +4,13 @@
 // Every frame is on exactly one list (or none, when referenced), linked through the frames
 // themselves, so that every move is O(1):
 //
-//   free: last in, first out │ cached: least recently used first │ quarantined: one list a step
+//   free: last in, first out │ cached: least recently used first │ quarantined: one list a step,
+//                                                                │ one for those whose steps are
+//                                                                │ done and copies are not
+//
+// Copies between a frame and host memory use it as steps do: until the last has ended the frame is
+// neither free nor evicted. A cached frame that is copied out stays in its place among the cached,
+// but is not available.
 //
 // Frames that are gone are on no list. A frame that is retiring goes when it would become free or
 // cached; until then find() does not know it, though its block stays in the index, so that nothing
@@ -22,6 +28,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "kv/kv_cache.h"
+#include "kv/linked_list.h"
 #include "kv/prefix_hash.h"
 
 namespace causeway::kv {
@@ -30,8 +37,9 @@ enum class FrameState : std::uint8_t { kFree, kQuarantined, kCached, kReferenced
 
 class FramePool {
  public:
-  // Frames 0 … frames-1 are free, those up to frames_max are gone.
-  FramePool(std::int64_t frames, std::int64_t frames_max);
+  // Frames 0 … frames-1 are free, those up to frames_max are gone. `keep`: full blocks stay cached
+  // when the last reference goes.
+  FramePool(std::int64_t frames, std::int64_t frames_max, bool keep);
 
   // A free frame, or else the least recently used cached one, now referenced once. One must be
   // available. Its contents are nobody's: not indexed.
@@ -44,15 +52,20 @@ class FramePool {
 
   // The block in the frame will be `hash` once `step` is done, if it succeeds.
   void begin_fill(FrameId frame, const PrefixHash& hash, StepId step);
-  // That step succeeded: the block is indexed, unless another frame holds an equal one. No effect
-  // when the frame no longer expects just this.
-  void end_fill(FrameId frame, const PrefixHash& hash, StepId step);
+  // That step succeeded: as index(). No effect when the frame no longer expects just this.
+  bool end_fill(FrameId frame, const PrefixHash& hash, StepId step);
   // That step failed.
   void abandon_fill(FrameId frame, const PrefixHash& hash, StepId step);
-  // Indexes a block that is valid now.
-  void index(FrameId frame, const PrefixHash& hash);
+  // Indexes a block that is valid now; false: another frame holds an equal one.
+  bool index(FrameId frame, const PrefixHash& hash);
   // The frame that holds this block, and will stay; invalid when none does.
   FrameId find(const PrefixHash& hash) const;
+  // The same, though it may be retiring.
+  FrameId holder(const PrefixHash& hash) const;
+
+  // A copy is going to read or write the frame, which is not free; it has ended, or never began.
+  void begin_copy(FrameId frame);
+  void end_copy(FrameId frame);
 
   // The step is done, and so are all before `oldest`. Ends its quarantine and theirs.
   void step_done(StepId step, StepId oldest);
@@ -71,11 +84,29 @@ class FramePool {
   ModelId model(FrameId frame) const { return at(frame).model; }
   // The hash of an indexed frame.
   const PrefixHash& hash(FrameId frame) const { return at(frame).hash; }
+  // Counts up with every block that is indexed: tells it from what the frame held before.
+  std::uint64_t ordinal(FrameId frame) const { return at(frame).ordinal; }
+  // How often the frame was handed out: tells its owner from those before.
+  std::uint64_t takes(FrameId frame) const { return at(frame).takes; }
+  // The step in flight that completes the block.
+  StepId filling(FrameId frame) const { return at(frame).filling; }
+  // When its last reference went, in the order in which blocks are let go.
+  std::uint64_t let_go(FrameId frame) const { return at(frame).let_go; }
+  // A block is let go in host memory now.
+  std::uint64_t next_let_go() { return ++let_go_; }
+  std::int64_t references(FrameId frame) const { return at(frame).references; }
+  bool copied(FrameId frame) const { return at(frame).copies > 0; }
+  // Cached, and no copy uses it.
+  bool evictable(FrameId frame) const {
+    return at(frame).state == FrameState::kCached && !copied(frame);
+  }
   const FrameCounts& counts() const { return counts_; }
   std::int64_t size() const { return static_cast<std::int64_t>(frames_.size()); }
 
-  // Every invariant of the pool by recomputation; `references[f]` is how many tables list frame f.
-  Status check(std::span<const std::int64_t> references) const;
+  // Every invariant of the pool by recomputation; `references[f]` is how many tables list frame f,
+  // `copies[f]` how many copies use it.
+  Status check(std::span<const std::int64_t> references,
+               std::span<const std::int64_t> copies) const;
 
  private:
   struct Frame {
@@ -83,26 +114,33 @@ class FramePool {
     bool indexed = false;
     bool retiring = false;
     std::int64_t references = 0;
+    std::int64_t copies = 0;  // that use it
+    std::uint64_t ordinal = 0;
+    std::uint64_t takes = 0;
+    std::uint64_t let_go = 0;
     ModelId model;
     StepId last_user;  // nobody reads or writes the frame after this step
     StepId filling;    // the step in flight that completes the block
     PrefixHash hash;   // when indexed or filling
     FrameId previous, next;
   };
-  struct List {
-    FrameId first, last;
-  };
+  using List = LinkedList<FrameId>;
 
+  // Whether a copy keeps the frame from coming free.
+  static bool in_copy(const Frame& frame);
   Frame& at(FrameId frame);
   const Frame& at(FrameId frame) const;
   void push_back(List& list, FrameId frame);
   void push_front(List& list, FrameId frame);
   void unlink(List& list, FrameId frame);
+  void quarantine(FrameId frame);
   void unlink_quarantined(FrameId frame);
+  // Nothing uses the frame any more: cached, free or gone.
   void settle(FrameId frame);
   void leave(FrameId frame);
   void unindex(Frame& frame);
-  Status check_frame(FrameId id, std::int64_t references) const;
+  Status check_frame(FrameId id, std::int64_t references, std::int64_t copies) const;
+  Status check_quarantine(std::vector<bool>& listed) const;
   Status check_list(const List& list, FrameState state, StepId until,
                     std::vector<bool>& listed) const;
   Status check_counts() const;
@@ -110,10 +148,14 @@ class FramePool {
   std::vector<Frame> frames_;
   List free_, cached_;
   std::map<StepId, List> quarantined_;  // by the step that ends it
+  List copied_;                         // quarantined until a copy ends, their steps being done
   std::unordered_map<PrefixHash, FrameId> index_;
   FrameCounts counts_;
   StepId done_;                  // all up to here are
   std::set<StepId> done_ahead_;  // beyond that: done before an older one
+  std::uint64_t next_ordinal_ = 0;
+  std::uint64_t let_go_ = 0;  // of the block that was let go last
+  const bool keep_;
 };
 
 }  // namespace causeway::kv

@@ -1,101 +1,22 @@
 #include "kv/kv_cache.h"
 
-#include <algorithm>
-#include <map>
-#include <string>
 #include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 
-#include "base/random.h"
-#include "kv/frame_pool.h"
-#include "kv/prefix_hash.h"
+#include "kv/kv_cache_state.h"
 
 namespace causeway::kv {
-namespace {
 
-struct Model {
-  std::int64_t block_tokens = 0;
-  std::int64_t open_sequences = 0;
-};
+Model& KvCache::State::model(ModelId id) {
+  const auto found = models.find(id);
+  CAUSEWAY_CHECK(found != models.end(), "the KV cache does not know this model");
+  return found->second;
+}
 
-struct Sequence {
-  ModelId model;
-  std::int64_t block_tokens = 0;
-  std::uint64_t serial = 0;  // tells this opening from others of the same request
-  std::vector<FrameId> table;
-  std::vector<PrefixHash> hashes;     // of the leading full blocks (with prefix caching)
-  std::int64_t committed_tokens = 0;  // whose KV is valid once the steps in flight are done
-};
-
-// What a step in flight will have done to a sequence; what to go back to if it fails.
-struct Commit {
-  RequestId sequence;
-  std::uint64_t serial = 0;
-  std::int64_t committed_before = 0;
-};
-
-struct Fill {
-  FrameId frame;
-  PrefixHash hash;
-  std::uint64_t serial = 0;
-};
-
-struct Step {
-  std::vector<Commit> commits;
-  std::vector<Fill> fills;
-};
-
-}  // namespace
-
-class KvCache::State {
- public:
-  explicit State(const KvCacheOptions& options)
-      : pool(options.frames, std::max(options.frames, options.frames_max)),
-        prefix_caching(options.prefix_caching),
-        key{options.hash_seed, mix64(options.hash_seed)} {}
-
-  Model& model(ModelId id) {
-    const auto found = models.find(id);
-    CAUSEWAY_CHECK(found != models.end(), "the KV cache does not know this model");
-    return found->second;
-  }
-  Sequence& sequence(RequestId id) {
-    const auto found = sequences.find(id);
-    CAUSEWAY_CHECK(found != sequences.end(), "the sequence has no open block table");
-    return found->second;
-  }
-
-  // Calls visit(frame, hash) for the leading blocks of `tokens` that are indexed, in order.
-  template <typename Visit>
-  std::int64_t for_each_prefix_block(ModelId id, std::span<const TokenId> tokens, Visit visit) {
-    const auto block = static_cast<std::size_t>(model(id).block_tokens);
-    if (!prefix_caching || tokens.empty()) return 0;
-    const std::size_t blocks_max = (tokens.size() - 1) / block;  // one token must be computed
-    PrefixHash hash;
-    for (std::size_t i = 0; i < blocks_max; ++i) {
-      hash = hash_block(key, id, hash, tokens.subspan(i * block, block));
-      const FrameId frame = pool.find(hash);
-      if (!frame.valid()) return static_cast<std::int64_t>(i * block);
-      visit(frame, hash);
-    }
-    return static_cast<std::int64_t>(blocks_max * block);
-  }
-
-  void hash_full_blocks(RequestId id, std::span<const TokenId> tokens, StepId step);
-  void complete(StepId step, StepId oldest);
-  void roll_back(const std::vector<Commit>& failed, StepId step);
-  Status check_sequence(RequestId id, const Sequence& sequence) const;
-
-  FramePool pool;
-  const bool prefix_caching;
-  const HashKey key;
-  std::unordered_map<ModelId, Model> models;
-  std::unordered_map<RequestId, Sequence> sequences;
-  std::map<StepId, Step> in_flight;
-  std::uint64_t next_serial = 0;
-  PrefixStats stats;
-};
+Sequence& KvCache::State::sequence(RequestId id) {
+  const auto found = sequences.find(id);
+  CAUSEWAY_CHECK(found != sequences.end(), "the sequence has no open block table");
+  return found->second;
+}
 
 KvCache::KvCache(const KvCacheOptions& options) : state_(std::make_unique<State>(options)) {}
 KvCache::~KvCache() = default;
@@ -109,6 +30,8 @@ void KvCache::add_model(ModelId model, Tokens tokens_per_block) {
 void KvCache::remove_model(ModelId model) {
   CAUSEWAY_CHECK(state_->model(model).open_sequences == 0, "the model has open sequences");
   state_->pool.forget_model(model);
+  state_->twins.forget_model(model);
+  state_->copies.forget_model(model);
   state_->models.erase(model);
 }
 
@@ -117,38 +40,60 @@ Tokens KvCache::tokens_per_block(ModelId model) const {
 }
 
 Tokens KvCache::match_prefix(ModelId model, std::span<const TokenId> tokens) const {
-  return Tokens(state_->for_each_prefix_block(model, tokens, [](FrameId, const PrefixHash&) {}));
+  return Tokens(state_->walk_prefix(
+      model, tokens, [&](const PrefixHash& hash) { return state_->pool.find(hash).valid(); }));
 }
 
 std::int64_t KvCache::cached_frames_of_prefix(ModelId model,
                                               std::span<const TokenId> tokens) const {
   std::int64_t cached = 0;
-  state_->for_each_prefix_block(model, tokens, [&](FrameId frame, const PrefixHash&) {
-    cached += state_->pool.state(frame) == FrameState::kCached ? 1 : 0;
+  state_->walk_prefix(model, tokens, [&](const PrefixHash& hash) {
+    const FrameId frame = state_->pool.find(hash);
+    cached += frame.valid() && state_->pool.evictable(frame) ? 1 : 0;
+    return frame.valid();
   });
   return cached;
 }
 
 Tokens KvCache::open(RequestId sequence, ModelId model, std::span<const TokenId> tokens) {
+  return state_->open(sequence, model, tokens, false);
+}
+
+// First all references, then the frames for what is brought: taking a frame may evict any that is
+// cached.
+Tokens KvCache::State::open(RequestId id, ModelId model_id, std::span<const TokenId> tokens,
+                            bool bring) {
+  CAUSEWAY_CHECK(!sequences.contains(id), "the sequence has an open block table already");
   Sequence opened;
-  opened.model = model;
-  opened.block_tokens = state_->model(model).block_tokens;
-  opened.serial = state_->next_serial++;
-  CAUSEWAY_CHECK(!is_open(sequence), "the sequence has an open block table already");
-  opened.committed_tokens =
-      state_->for_each_prefix_block(model, tokens, [&](FrameId frame, const PrefixHash& hash) {
-        state_->pool.reference(frame);
-        opened.table.push_back(frame);
-        opened.hashes.push_back(hash);
-      });
-  if (state_->prefix_caching) {
-    state_->stats.queried_tokens += static_cast<std::int64_t>(tokens.size());
-    state_->stats.hit_tokens += opened.committed_tokens;
+  opened.model = model_id;
+  opened.block_tokens = model(model_id).block_tokens;
+  opened.serial = next_serial++;
+  opened.committed_tokens = walk_prefix(model_id, tokens, [&](const PrefixHash& hash) {
+    const FrameId frame = pool.find(hash);
+    if (!frame.valid() && !(bring && ready_twin(hash).valid())) return false;
+    if (frame.valid()) use_frame(frame, hash);
+    opened.table.push_back(frame);
+    opened.hashes.push_back(hash);
+    return true;
+  });
+  for (std::size_t i = 0; i < opened.table.size(); ++i) {
+    if (opened.table[i].valid()) continue;
+    copy_in(id, opened, i, ready_twin(opened.hashes[i]), KvCopy::Reason::kPrefix);
+    stats.host_tokens += opened.block_tokens;
   }
-  ++state_->model(model).open_sequences;
+  if (prefix_caching) {
+    stats.queried_tokens += static_cast<std::int64_t>(tokens.size());
+    stats.hit_tokens += opened.committed_tokens;
+  }
+  ++model(model_id).open_sequences;
   const Tokens hit(opened.committed_tokens);
-  state_->sequences.emplace(sequence, std::move(opened));
+  sequences.emplace(id, std::move(opened));
   return hit;
+}
+
+void KvCache::State::use_frame(FrameId frame, const PrefixHash& hash) {
+  pool.reference(frame);
+  twins.use(hash);
 }
 
 std::int64_t KvCache::frames_to_grow(RequestId sequence, Tokens total) const {
@@ -163,6 +108,7 @@ bool KvCache::grow(RequestId sequence, Tokens total) {
   const std::int64_t wanted = frames_to_grow(sequence, total);
   if (wanted > state_->pool.counts().available()) return false;
   Sequence& entry = state_->sequence(sequence);
+  CAUSEWAY_CHECK(!entry.out, "a sequence grows while it is rotated out");
   for (std::int64_t i = 0; i < wanted; ++i) entry.table.push_back(state_->pool.take(entry.model));
   return true;
 }
@@ -170,6 +116,7 @@ bool KvCache::grow(RequestId sequence, Tokens total) {
 void KvCache::commit(RequestId sequence, std::span<const TokenId> tokens, StepId step) {
   Sequence& entry = state_->sequence(sequence);
   const auto total = static_cast<std::int64_t>(tokens.size());
+  CAUSEWAY_CHECK(!entry.out && !entry.lost, "tokens of a sequence that is rotated out, or lost");
   CAUSEWAY_CHECK(total >= entry.committed_tokens, "tokens once committed stay committed");
   CAUSEWAY_CHECK((total + entry.block_tokens - 1) / entry.block_tokens <=
                      static_cast<std::int64_t>(entry.table.size()),
@@ -178,35 +125,51 @@ void KvCache::commit(RequestId sequence, std::span<const TokenId> tokens, StepId
   if (!state_->pool.is_done(step)) {
     state_->in_flight[step].commits.push_back({sequence, entry.serial, entry.committed_tokens});
   }
-  if (state_->prefix_caching) state_->hash_full_blocks(sequence, tokens, step);
+  if (state_->tracks_blocks()) state_->hash_full_blocks(sequence, tokens, step);
   entry.committed_tokens = total;
+  entry.last_writer = std::max(entry.last_writer, step);
 }
 
 void KvCache::State::hash_full_blocks(RequestId id, std::span<const TokenId> tokens, StepId step) {
   Sequence& entry = sequence(id);
   const auto block = static_cast<std::size_t>(entry.block_tokens);
   for (std::size_t i = entry.hashes.size(); (i + 1) * block <= tokens.size(); ++i) {
-    const PrefixHash parent = entry.hashes.empty() ? PrefixHash() : entry.hashes.back();
+    const PrefixHash parent = entry.hashes.empty() ? root(entry.serial) : entry.hashes.back();
     const PrefixHash hash = hash_block(key, entry.model, parent, tokens.subspan(i * block, block));
     entry.hashes.push_back(hash);
     if (!pool.is_done(step)) {
       pool.begin_fill(entry.table[i], hash, step);
       in_flight[step].fills.push_back({entry.table[i], hash, entry.serial});
-    } else {
-      pool.index(entry.table[i], hash);
+    } else if (pool.index(entry.table[i], hash)) {
+      note_indexed(entry.table[i], hash);
     }
   }
 }
 
 void KvCache::release(RequestId sequence, StepId last_user) {
-  const Sequence& entry = state_->sequence(sequence);
-  // From the end, so that of a chain the last block is evicted first: a block is worthless
-  // without those before it.
-  for (auto frame = entry.table.rbegin(); frame != entry.table.rend(); ++frame) {
-    state_->pool.unreference(*frame, last_user);
+  Sequence& entry = state_->sequence(sequence);
+  if (entry.out) {
+    state_->drop_twins(sequence, entry);
+  } else {
+    if (entry.copies_awaited > 0) state_->drop_pending_in(sequence);
+    state_->drop_table(entry, last_user);
   }
   --state_->model(entry.model).open_sequences;
+  std::erase(state_->lost, sequence);
   state_->sequences.erase(sequence);
+}
+
+// From the end, so that of a chain the last block is evicted first: a block is worthless without
+// those before it.
+void KvCache::State::drop_table(Sequence& entry, StepId last_user) {
+  for (auto frame = entry.table.rbegin(); frame != entry.table.rend(); ++frame) {
+    const bool indexed = pool.indexed(*frame);
+    const PrefixHash hash = pool.hash(*frame);
+    pool.unreference(*frame, last_user);
+    if (!indexed || pool.references(*frame) > 0) continue;
+    twins.let_go(hash, pool.let_go(*frame));
+  }
+  entry.table.clear();
 }
 
 // Indexes what the step, and all before `oldest`, have filled, then ends their quarantines.
@@ -217,7 +180,9 @@ void KvCache::State::complete(StepId step, StepId oldest) {
       ++at;
       continue;
     }
-    for (const Fill& fill : work.fills) pool.end_fill(fill.frame, fill.hash, id);
+    for (const Fill& fill : work.fills) {
+      if (pool.end_fill(fill.frame, fill.hash, id)) note_indexed(fill.frame, fill.hash);
+    }
     at = in_flight.erase(at);
   }
   pool.step_done(step, oldest);
@@ -248,13 +213,21 @@ void KvCache::State::roll_back(const std::vector<Commit>& failed, StepId step) {
     entry.committed_tokens = std::min(entry.committed_tokens, commit.committed_before);
     const auto full = static_cast<std::size_t>(entry.committed_tokens / entry.block_tokens);
     entry.hashes.resize(std::min(entry.hashes.size(), full));
+    if (!entry.out) continue;
+    lose(commit.sequence, entry);
+    lose_blocks(entry, static_cast<std::int64_t>(full));
   }
-  for (auto later = in_flight.find(step); later != in_flight.end(); ++later) {
+  abandon_fills(serials, step);
+}
+
+void KvCache::State::abandon_fills(const std::unordered_set<std::uint64_t>& serials, StepId step) {
+  for (auto later = in_flight.lower_bound(step); later != in_flight.end(); ++later) {
     Step& work = later->second;
     std::erase_if(work.commits, [&](const Commit& c) { return serials.contains(c.serial); });
     std::erase_if(work.fills, [&](const Fill& fill) {
       if (!serials.contains(fill.serial)) return false;
       pool.abandon_fill(fill.frame, fill.hash, later->first);
+      drop_copy_of(fill);
       return true;
     });
   }
@@ -310,49 +283,5 @@ FrameCounts KvCache::counts() const { return state_->pool.counts(); }
 PrefixStats KvCache::prefix_stats() const { return state_->stats; }
 std::int64_t KvCache::frames() const { return state_->pool.counts().usable(); }
 std::int64_t KvCache::frames_max() const { return state_->pool.size(); }
-
-Status KvCache::State::check_sequence(RequestId id, const Sequence& entry) const {
-  const auto broken = [&](const std::string& what) {
-    return corrupt("KV of sequence " + std::to_string(id.value) + ": " + what);
-  };
-  const auto model = models.find(entry.model);
-  if (model == models.end()) return broken("its model is unknown");
-  if (model->second.block_tokens != entry.block_tokens) return broken("wrong block size");
-  const auto blocks = static_cast<std::int64_t>(entry.table.size());
-  if (entry.committed_tokens > blocks * entry.block_tokens) {
-    return broken("more tokens are committed than its table covers");
-  }
-  const std::int64_t full = prefix_caching ? entry.committed_tokens / entry.block_tokens : 0;
-  if (static_cast<std::int64_t>(entry.hashes.size()) != full) return broken("hashes are missing");
-  std::unordered_set<FrameId> seen;
-  for (std::size_t i = 0; i < entry.table.size(); ++i) {
-    const FrameId frame = entry.table[i];
-    if (!seen.insert(frame).second) return broken("its table lists a frame twice");
-    if (pool.model(frame) != entry.model) return broken("it uses a frame of another model");
-    if (!pool.indexed(frame)) continue;
-    if (i >= entry.hashes.size()) return broken("a block that is not full is indexed");
-    if (pool.hash(frame) != entry.hashes[i]) return broken("a block is indexed as another");
-  }
-  return {};
-}
-
-Status KvCache::check_integrity() const {
-  std::vector<std::int64_t> references(static_cast<std::size_t>(frames_max()), 0);
-  std::unordered_map<ModelId, std::int64_t> open_sequences;
-  for (const auto& [id, sequence] : state_->sequences) {
-    CAUSEWAY_TRY(state_->check_sequence(id, sequence));
-    for (const FrameId frame : sequence.table) ++references[static_cast<std::size_t>(frame.value)];
-    ++open_sequences[sequence.model];
-  }
-  for (const auto& [id, model] : state_->models) {
-    if (model.open_sequences != open_sequences[id]) {
-      return corrupt("model " + std::to_string(id.value) + " miscounts its open KV sequences");
-    }
-  }
-  if (!state_->in_flight.empty() && state_->pool.is_done(state_->in_flight.begin()->first)) {
-    return corrupt("the KV cache waits for a step that is done");
-  }
-  return state_->pool.check(references);
-}
 
 }  // namespace causeway::kv

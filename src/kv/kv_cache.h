@@ -18,6 +18,11 @@
 //   gone ──add_frames()──▶ free        free, cached ──retire_frames()──▶ gone
 //                                      referenced, quarantined ──▶ retiring ──once free──▶ gone
 //
+// With twins (places in host memory) sequences also turn between HBM and host memory: blocks are
+// copied out and back, and a frame is quarantined until the steps and the copies that use it have
+// ended. kv/rotation.h has the words, docs/design/rotation.md the whole way. KvCache only says what
+// is to be copied (take_copies) and is told how it ended.
+//
 // Not thread-safe: owned by one engine loop. Deterministic. (SuperInfer §5; decision 4.)
 #pragma once
 
@@ -27,6 +32,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "kv/rotation.h"
 
 namespace causeway::kv {
 
@@ -37,6 +43,7 @@ struct KvCacheOptions {
   // Keys the hash of the prefix index (prefix_hash.h). A server draws it at random, so that no
   // request can be crafted to collide with another's prefix; nothing else depends on it.
   std::uint64_t hash_seed = 0;
+  std::int64_t twins = 0;  // places in host memory at the start, ids 0 … twins-1; 0: none ever
 };
 
 struct FrameCounts {
@@ -46,11 +53,12 @@ struct FrameCounts {
   std::int64_t referenced = 0;
   std::int64_t retiring = 0;  // of those that are quarantined or referenced
   std::int64_t gone = 0;
+  std::int64_t copying = 0;  // of those that are cached: a copy reads them
   // What grow() can hand out now.
-  std::int64_t available() const { return free + cached; }
+  std::int64_t available() const { return free + cached - copying; }
   std::int64_t in_use() const { return quarantined + referenced; }
   // That are there to stay.
-  std::int64_t usable() const { return available() + in_use() - retiring; }
+  std::int64_t usable() const { return free + cached + in_use() - retiring; }
   bool operator==(const FrameCounts&) const = default;
 };
 
@@ -63,7 +71,8 @@ struct FrameRun {
 // Counters since construction, in tokens.
 struct PrefixStats {
   std::int64_t queried_tokens = 0;
-  std::int64_t hit_tokens = 0;
+  std::int64_t hit_tokens = 0;   // in both tiers
+  std::int64_t host_tokens = 0;  // of those, in host memory only
 };
 
 class KvCache {
@@ -82,8 +91,8 @@ class KvCache {
   // How many leading tokens of `tokens` are in the cache now: whole blocks, always fewer than
   // tokens.size(), because at least one token must be computed to have logits.
   Tokens match_prefix(ModelId model, std::span<const TokenId> tokens) const;
-  // Of the frames that match_prefix counts, those that are cached now, and so would no longer be
-  // available once open() references them.
+  // Of the frames that match_prefix counts, those that are available now, and would not be once
+  // open() references them.
   std::int64_t cached_frames_of_prefix(ModelId model, std::span<const TokenId> tokens) const;
 
   // Opens a block table for a sequence, referencing the cached prefix of `tokens`; returns its
@@ -97,8 +106,10 @@ class KvCache {
   // The KV of the first tokens.size() tokens of the sequence is, or will be at the end of the step
   // in flight, valid; blocks that became full enter the prefix index once that step is done.
   void commit(RequestId sequence, std::span<const TokenId> tokens, StepId step);
-  // Closes the table. Frames nobody else references become cached (if full and indexed) or free,
-  // after quarantine until `last_user` is done; an invalid id means that no step uses them.
+  // Closes the table, wherever the sequence is. Frames nobody else references become cached (if
+  // full and indexed) or free, after quarantine until `last_user` is done; an invalid id means that
+  // no step uses them. Copies of it that were not taken yet are dropped; full blocks that are in
+  // host memory stay there as cached prefixes.
   void release(RequestId sequence, StepId last_user);
   // The step has completed, and so have all before `oldest`; others before it may still run: those
   // of other models. A model's steps complete in order.
@@ -110,7 +121,8 @@ class KvCache {
   void step_failed(StepId step, StepId oldest);
   void step_failed(StepId step) { step_failed(step, StepId(step.value + 1)); }
 
-  // The frames of the sequence's blocks, in order. Valid until the next call that changes it.
+  // The frames of the sequence's blocks, in order; none while it is rotated out. Valid until the
+  // next call that changes it.
   std::span<const FrameId> table(RequestId sequence) const;
   bool is_open(RequestId sequence) const;
 
@@ -127,17 +139,59 @@ class KvCache {
   // then the highest. Looks at every frame.
   std::vector<FrameRun> runs_to_retire(std::int64_t length, std::int64_t count) const;
 
+  // Rotation. The costs are of one call that is made now; O(blocks of the sequence).
+  std::int64_t twins() const;  // 0: nothing rotates
+  // So many more are there, with the next ids: as host memory is registered. Not when there were
+  // none at the start.
+  void add_twins(std::int64_t count);
+  TwinCounts twin_counts() const;
+  SequencePlace place(RequestId sequence) const;
+  RotateOutCost rotate_out_cost(RequestId sequence) const;  // of one that has a table
+  RotateInCost rotate_in_cost(RequestId sequence) const;    // of one that has none
+  PrefixTiers prefix_tiers(ModelId model, std::span<const TokenId> tokens) const;
+
+  // Gives up the sequence's frames; what is committed is copied to twins where it has none yet.
+  // `last_user` as for release(). False, and nothing changes, when twins are lacking or the
+  // sequence is arriving or lost. Must not be rotated out already.
+  [[nodiscard]] bool rotate_out(RequestId sequence, StepId last_user);
+  // Gives the sequence, which is in kHost, its table back, evicting cached frames as needed. False,
+  // and nothing changes, when frames are lacking. A step may read the table when the copies have
+  // ended: those up to arriving_until().
+  [[nodiscard]] bool rotate_in(RequestId sequence);
+  // The newest copy into the sequence's frames, until all of them have ended; then invalid.
+  CopyId arriving_until(RequestId sequence) const;
+  // open() that also brings leading blocks which are in host memory only. The frames that
+  // prefix_tiers() names must be available.
+  Tokens open_with_twins(RequestId sequence, ModelId model, std::span<const TokenId> tokens);
+
+  // Appends the copies that may begin now: all copies in, all copies out of sequences that must go
+  // and whose blocks no step writes any more, then eager ones while there are fewer than `out_max`
+  // copies out. Their sources are complete, and nothing else uses their targets: they need wait for
+  // nothing. Of one call no two have the same target.
+  void take_copies(std::int64_t out_max, std::vector<KvCopy>& copies);
+  // A copy that was taken has ended. Appends the sequences that are lost by its failure: release
+  // them and compute them again. Must be told before the end of a step that waited for the copy.
+  void copy_ended(CopyId copy, bool ok, std::vector<RequestId>& lost);
+  // Appends the sequences that failed steps have lost since the last call, as copy_ended() does: a
+  // step was to fill a block that is in the tables of sequences which are leaving. Ask after every
+  // step_failed().
+  void take_lost(std::vector<RequestId>& lost);
+  // Counts the copy as failed, though it may still read and write; copy_ended() must follow.
+  void give_up_copy(CopyId copy, std::vector<RequestId>& lost);
+
   FrameCounts counts() const;
   PrefixStats prefix_stats() const;
   std::int64_t frames() const;  // usable
   std::int64_t frames_max() const;
 
   // Every invariant, the slow way: one state a frame, reference counts equal to the tables that
-  // list the frame, index and frames agree, counts() correct. The error says which is broken.
+  // list the frame, index and frames agree, counts() correct; of twins the same, and no copy uses
+  // what a step writes or another block has. The error says which is broken.
   Status check_integrity() const;
 
+  class State;  // internal to this room
+
  private:
-  class State;
   std::unique_ptr<State> state_;
 };
 

@@ -90,5 +90,36 @@ void match_nothing(benchmark::State& state) {
 }
 BENCHMARK(match_nothing);
 
+// A sequence of `range` tokens goes and comes back, its full blocks having been copied eagerly:
+// costs, both rotations, and all copies' books.
+void rotation(benchmark::State& state) {
+  const std::int64_t blocks = state.range(0) / kBlock + 1;
+  KvCache cache({.frames = 2 * blocks, .twins = 2 * blocks});
+  cache.add_model(kModel, Tokens(kBlock));
+  const auto tokens = tokens_from(0, state.range(0) + 1);
+  const RequestId id(0);
+  cache.open(id, kModel, {});
+  benchmark::DoNotOptimize(cache.grow(id, Tokens(std::ssize(tokens))));
+  cache.commit(id, tokens, StepId());
+  std::vector<KvCopy> copies;
+  std::vector<RequestId> lost;
+  const auto copy_all = [&] {
+    copies.clear();
+    cache.take_copies(blocks, copies);
+    for (const KvCopy& copy : copies) cache.copy_ended(copy.id, true, lost);
+  };
+  copy_all();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(cache.rotate_out_cost(id));
+    benchmark::DoNotOptimize(cache.rotate_out(id, StepId()));
+    copy_all();
+    benchmark::DoNotOptimize(cache.rotate_in_cost(id));
+    benchmark::DoNotOptimize(cache.rotate_in(id));
+    copy_all();
+  }
+  state.SetItemsProcessed(state.iterations() * blocks);
+}
+BENCHMARK(rotation)->Arg(1'024)->Arg(32'768)->Unit(benchmark::kMicrosecond);
+
 }  // namespace
 }  // namespace causeway::kv

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "kv/rotation.h"
 #include "request/request.h"
 
 namespace causeway::request {
@@ -53,6 +54,14 @@ struct Batch {
   std::vector<TokenId> tokens;  // pending ones only where an entry has one token
   std::vector<BatchEntry> entries;
   std::vector<FrameId> frames;
+
+  // KV that turns between HBM and host memory, as KvCache::take_copies() said; nothing when nothing
+  // rotates. All of them begin at once and wait for nothing.
+  std::vector<kv::KvCopy> copies_out;  // frames to twins
+  std::vector<kv::KvCopy> copies_in;   // twins to frames
+  // The step reads no KV before all copies in up to this one have ended, those of batches before
+  // among them: the newest KvCache::arriving_until() of its sequences. Invalid: it waits for none.
+  kv::CopyId copies_awaited = {};
 };
 
 struct SampledToken {
@@ -76,25 +85,43 @@ struct StepResult {
 // chose because it failed: nobody will look at what follows from them.
 void resolve_pending(Batch& batch, std::span<const SampledToken> before);
 
+// Blocks of KV that were copied between HBM and host memory, and why (kv::KvCopy::Reason).
+struct KvCopyCounts {
+  std::int64_t eager_out = 0;
+  std::int64_t rotation_out = 0;
+  std::int64_t rotation_in = 0;
+  std::int64_t prefix_in = 0;
+  std::int64_t failed = 0;  // of all of them
+};
+
 // What was measured, for the tuner and for /metrics.
 struct Observation {
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
-  std::int64_t frames_total = 0;  // that have memory
-  std::int64_t frames_used = 0;   // referenced or quarantined
-  Bytes weights_cached;           // on the device
-  std::int64_t preemptions = 0;   // since start, as all below
+  std::int64_t requests_rotary = 0;  // whose KV is in host memory
+  std::int64_t frames_total = 0;     // that have memory
+  std::int64_t frames_used = 0;      // referenced or quarantined
+  std::int64_t twins_total = 0;      // places in host memory
+  std::int64_t twins_used = 0;
+  Bytes weights_cached;          // on the device
+  std::int64_t preemptions = 0;  // since start, as all below: sequences to be recomputed
+  std::int64_t rotations = 0;    // sequences to host memory
+  KvCopyCounts kv_copies;
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // computed (not from the cache)
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
+  std::int64_t prefix_host_tokens = 0;  // of those, in host memory only
   // Of models whose experts are cached one by one, experts chosen in a step: in HBM, or at home.
   std::int64_t expert_hits = 0;
   std::int64_t expert_misses = 0;
   Bytes link_bytes;   // of weights, from home to devices; a fleet counts them
   bool hung = false;  // the device does not answer: nothing can be served
   std::string lost;   // why the device is lost for good; empty: it is not
+
+  // That have not ended.
+  std::int64_t requests() const { return requests_running + requests_waiting + requests_rotary; }
 };
 
 }  // namespace causeway::request

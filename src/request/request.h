@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "request/slo.h"
 
 namespace causeway::request {
 
@@ -28,12 +29,6 @@ struct SamplingParams {
   bool penalised() const {
     return presence_penalty != 0.0f || frequency_penalty != 0.0f || repetition_penalty != 1.0f;
   }
-};
-
-// Targets that scheduling works towards (conventions: headers x-slo-ttft-ms, x-slo-tpot-ms).
-struct Slo {
-  Nanos ttft = seconds(5);
-  Nanos tpot = millis(100);
 };
 
 struct TokenBias {

@@ -156,11 +156,9 @@ bool Plan::try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, 
 
 void Plan::admit_with(ModelQueue& queue, SlotIndex index, const Entry& entry) {
   Slot& slot = state_.table[index];
-  queue.stop_waiting(state_.table, index);
-  queue.running.insert(state_.table, index);
-  state_.waiting_total -= 1;
-  state_.running_total += 1;
+  state_.leave_outside(index);
   slot.facts.running = true;
+  state_.enter_running(index);
   slot.facts.computed = entry.cached;
   slot.frames = entry.cached.count / queue.tokens_per_block;
   decision_.admitted.push_back(

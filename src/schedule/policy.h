@@ -18,15 +18,24 @@ namespace causeway::schedule {
 
 // What a policy may look at.
 struct SequenceFacts {
+  // First what every iteration touches of every running sequence.
   RequestId request;
+  Tokens known;     // prompt and output so far
+  Tokens computed;  // of known, those whose KV is valid
   ModelId model;
   Nanos arrival;
   Nanos last_progress;  // when its last step ended; its arrival before the first
-  request::Slo slo;
   std::int32_t priority = 0;
-  Tokens known;          // prompt and output so far
-  Tokens computed;       // of known, those whose KV is valid
   bool running = false;  // holds frames
+  // Of rotation (rotation_policy.h).
+  bool rotary = false;        // its KV is in host memory
+  bool answered = false;      // a token of it is out
+  Nanos last_token;           // when the last one was; its arrival before
+  Nanos running_since;        // when it last came into HBM
+  double alpha = 3.0;         // its model's
+  Tokens output{0};           // tokens answered
+  Tokens output_expected{0};  // in all, as far as the policy knows
+  request::Slo slo;
 };
 
 class Policy {
@@ -47,10 +56,29 @@ class Policy {
 enum class PolicyKind {
   kFcfs,      // by arrival
   kPriority,  // by request priority, then arrival; a higher priority displaces a lower
+  // As rotation policies only (rotation_policy.h).
+  kRotary,
+  kWaitingFirst,
+  kSwappedFirst,
+  kArtifact,
+  kSjfOracle,
+  kRanked,
+  kPastFuture,
 };
 
+// What becomes of a victim's KV.
+enum class PreemptionKind {
+  kRecompute,  // dropped; computed again when its turn comes
+  kRotate,     // moved to host memory; dropped when there is no room
+  kAuto,       // whichever is predicted to take less time
+};
+
+// Of kFcfs or kPriority; the others have no urgency that is fixed.
 std::unique_ptr<Policy> make_policy(PolicyKind kind);
-// "fcfs" or "priority"; kInvalidArgument lists the names.
+std::string_view name_of(PolicyKind kind);
+std::string_view name_of(PreemptionKind kind);
+// By its name; kInvalidArgument lists the names.
 Result<PolicyKind> parse_policy(std::string_view name);
+Result<PreemptionKind> parse_preemption(std::string_view name);
 
 }  // namespace causeway::schedule

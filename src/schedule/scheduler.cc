@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "schedule/plan.h"
+#include "schedule/rotation_plan.h"
 #include "schedule/scheduler_state.h"
 
 namespace causeway::schedule {
@@ -28,7 +29,13 @@ std::int64_t FrameReferences::drop(std::span<const FrameId> table, const kv::KvC
 }
 
 Scheduler::State::State(const Options& options_in, std::unique_ptr<Policy> policy_in)
-    : options(options_in), policy(std::move(policy_in)), traits(policy->traits()) {
+    : options(options_in), policy(std::move(policy_in)) {
+  if (policy == nullptr) {
+    rotation = make_rotation_policy(options.policy, options.rotation);
+    rotation_traits = rotation->traits();
+  } else {
+    traits = policy->traits();
+  }
   CAUSEWAY_CHECK(options.tokens_per_step_max >= 1, "a step needs room for a token");
   CAUSEWAY_CHECK(options.running_max >= 1, "somebody must be allowed to run");
   // Every running sequence is owed a token of its model's step.
@@ -45,13 +52,6 @@ ModelQueue& Scheduler::State::queue_of(ModelId model) {
   return const_cast<ModelQueue&>(std::as_const(*this).queue_of(model));
 }
 
-void Scheduler::State::update_promise(Slot& slot) {
-  const std::int64_t whole = queue_of(slot).frames_for(slot.wanted());
-  const std::int64_t promised = std::max<std::int64_t>(0, whole - slot.frames);
-  promised_total += promised - slot.promised;
-  slot.promised = promised;
-}
-
 void Scheduler::State::set_urgency(Slot& slot, Nanos now) {
   slot.urgency = policy->urgency(slot.facts, now);
   CAUSEWAY_CHECK(std::isfinite(slot.urgency), "a policy gave an urgency that is not a number");
@@ -66,26 +66,13 @@ void Scheduler::State::refresh_urgencies(Nanos now) {
   }
 }
 
-void ModelQueue::start_waiting(SequenceTable& table, SlotIndex index) {
-  waiting.push(table, index);
-  waiting_frames[frames_for(table[index].facts.known)] += 1;
-}
-
-void ModelQueue::stop_waiting(SequenceTable& table, SlotIndex index) {
-  const auto entry = waiting_frames.find(frames_for(table[index].facts.known));
-  CAUSEWAY_CHECK(entry != waiting_frames.end(), "a waiting sequence is counted by its frames");
-  if (--entry->second == 0) waiting_frames.erase(entry);
-  waiting.erase(table, index);
-}
-
 void Scheduler::State::wait_again(SlotIndex index) {
   Slot& slot = table[index];
   slot.promised = 0;  // no longer counted
   slot.frames = 0;
   slot.facts.computed = Tokens(0);
   slot.facts.running = false;
-  queue_of(slot).start_waiting(table, index);
-  waiting_total += 1;
+  enter_outside(index);
 }
 
 void Scheduler::State::end_step(const Decision& decision, Nanos now) {
@@ -106,16 +93,24 @@ void Scheduler::State::end_step(const Decision& decision, Nanos now) {
       continue;
     }
     slot.facts.last_progress = now;
+    if (run.samples && !slot.voided) {
+      slot.facts.last_token = now;
+      slot.facts.answered = true;
+      slot.facts.output += Tokens(1);
+    }
+    if (slot.in_flight == 0) slot.voided = false;
   }
 }
 
-Scheduler::Scheduler(const Options& options) : Scheduler(options, make_policy(options.policy)) {}
+Scheduler::Scheduler(const Options& options)
+    : Scheduler(options, options.rotates() ? nullptr : make_policy(options.policy)) {}
 Scheduler::Scheduler(const Options& options, std::unique_ptr<Policy> policy)
     : state_(std::make_unique<State>(options, std::move(policy))) {}
 Scheduler::~Scheduler() = default;
 
-void Scheduler::add_model(ModelId model, Tokens tokens_per_block, bool streamed) {
+void Scheduler::add_model(ModelId model, Tokens tokens_per_block, bool streamed, double alpha) {
   CAUSEWAY_CHECK(model.valid() && tokens_per_block.count >= 1, "a model needs an id and a block");
+  CAUSEWAY_CHECK(check_alpha(alpha).ok(), "alpha is out of its range");
   auto& queues = state_->queues;
   auto at =
       std::find_if(queues.begin(), queues.end(), [](auto& queue) { return !queue.id.valid(); });
@@ -127,14 +122,34 @@ void Scheduler::add_model(ModelId model, Tokens tokens_per_block, bool streamed)
   at->id = model;
   at->streamed = streamed;
   at->tokens_per_block = tokens_per_block.count;
+  at->alpha = alpha;
 }
 
 void Scheduler::remove_model(ModelId model) {
   ModelQueue& queue = state_->queue_of(model);
-  CAUSEWAY_CHECK(queue.waiting.empty() && queue.running.empty(), "the model still has sequences");
+  CAUSEWAY_CHECK(queue.outside_empty() && queue.running.empty(), "the model still has sequences");
   queue = ModelQueue();
   state_->queue_index.erase(model);
 }
+
+namespace {
+
+SequenceFacts facts_of(const NewSequence& sequence) {
+  SequenceFacts facts;
+  facts.request = sequence.request;
+  facts.model = sequence.model;
+  facts.arrival = sequence.arrival;
+  facts.last_progress = sequence.arrival;
+  facts.last_token = sequence.arrival;
+  facts.slo = sequence.slo;
+  facts.priority = sequence.priority;
+  facts.known = Tokens(std::ssize(*sequence.tokens));
+  facts.output_expected =
+      sequence.output_truth.count > 0 ? sequence.output_truth : sequence.length_max - facts.known;
+  return facts;
+}
+
+}  // namespace
 
 Handle Scheduler::add(const NewSequence& sequence) {
   CAUSEWAY_CHECK(sequence.tokens != nullptr && !sequence.tokens->empty(), "a sequence has tokens");
@@ -144,18 +159,15 @@ Handle Scheduler::add(const NewSequence& sequence) {
   slot.model = static_cast<std::int32_t>(&queue - state_->queues.data());
   slot.tokens = sequence.tokens;
   slot.length_max = sequence.length_max;
-  slot.facts = {.request = sequence.request,
-                .model = sequence.model,
-                .arrival = sequence.arrival,
-                .last_progress = sequence.arrival,
-                .slo = sequence.slo,
-                .priority = sequence.priority,
-                .known = Tokens(static_cast<std::int64_t>(sequence.tokens->size())),
-                .computed = Tokens(0),
-                .running = false};
-  state_->set_urgency(slot, sequence.arrival);
-  queue.start_waiting(state_->table, index);
-  state_->waiting_total += 1;
+  slot.facts = facts_of(sequence);
+  if (state_->rotation) {
+    slot.facts.alpha = queue.alpha;
+    slot.facts.output_expected =
+        state_->rotation->expected_output(sequence.request, slot.facts.output_expected);
+  } else {
+    state_->set_urgency(slot, sequence.arrival);
+  }
+  state_->enter_outside(index);
   return Handle(index);
 }
 
@@ -163,14 +175,13 @@ void Scheduler::remove(Handle sequence) {
   const auto index = static_cast<SlotIndex>(sequence.value);
   Slot& slot = state_->table[index];
   CAUSEWAY_CHECK(slot.live, "no such sequence");
-  ModelQueue& queue = state_->queue_of(slot);
   if (slot.facts.running) {
-    queue.running.erase(state_->table, index);
-    state_->running_total -= 1;
-    state_->promised_total -= slot.promised;
+    state_->leave_running(index);
   } else {
-    queue.stop_waiting(state_->table, index);
-    state_->waiting_total -= 1;
+    state_->leave_outside(index);
+  }
+  if (state_->rotation_traits.predicts_peak && slot.facts.answered) {
+    state_->lengths.record(slot.facts.output);
   }
   slot.live = false;
   if (slot.in_flight == 0) state_->table.free(index);
@@ -180,14 +191,16 @@ Tokens Scheduler::tokens_wanted(ModelId model) const {
   const ModelQueue& queue = state_->queue_of(model);
   const Tokens most(state_->options.tokens_per_step_max);
   Tokens sum(0);
-  for (const auto* members : {&queue.running.members(), &queue.waiting.members()}) {
-    for (const SlotIndex index : *members) {
-      const Slot& slot = state_->table[index];
-      sum += slot.wanted() - slot.facts.computed;
-      if (sum >= most) return most;
-    }
+  const auto add = [&](SlotIndex index) {
+    const Slot& slot = state_->table[index];
+    sum += slot.wanted() - slot.facts.computed;
+    return sum < most;
+  };
+  for (const SlotIndex index : queue.running.members()) {
+    if (!add(index)) return most;
   }
-  return sum;
+  queue.each_outside(add);
+  return std::min(sum, most);
 }
 
 FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
@@ -197,53 +210,67 @@ FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
     for (const SlotIndex index : queue.running.members()) {
       wanted.largest = std::max(wanted.largest, queue.frames_for(state_->table[index].wanted()));
     }
-    if (queue.waiting_frames.empty()) continue;
-    wanted.largest = std::max(wanted.largest, queue.waiting_frames.rbegin()->first);
-    for (const SlotIndex index : queue.waiting.members()) {
-      if (places-- <= 0) break;
+    if (queue.outside_frames.empty()) continue;
+    wanted.largest = std::max(wanted.largest, queue.outside_frames.rbegin()->first);
+    queue.each_outside([&](SlotIndex index) {
+      if (places-- <= 0) return false;
       wanted.more += queue.frames_for(state_->table[index].facts.known);
-    }
+      return true;
+    });
   }
-  if (state_->running_total > 0 && state_->waiting_total > 0) wanted.more += spare_frames(kv);
+  const bool outside = state_->waiting_total + state_->rotary_total > 0;
+  if (state_->running_total > 0 && outside) wanted.more += spare_frames(kv);
   return wanted;
 }
 
 void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
-                         const ModelFilter& may_step) {
+                         const ModelFilter& may_step, const RotationInputs& rotation) {
   decision.model = ModelId();
   decision.preempted.clear();
+  decision.rotated_out.clear();
   decision.admitted.clear();
+  decision.rotated_in.clear();
   decision.runs.clear();
-  if (state_->running_total + state_->waiting_total == 0) return;
+  if (state_->running_total + state_->waiting_total + state_->rotary_total == 0) return;
   if (state_->in_flight > 0 && state_->put_off) return;
+  const auto plan_with = [&](auto&& plan) {
+    for (const std::int32_t i : state_->model_order) {
+      ModelQueue& queue = state_->queues[static_cast<std::size_t>(i)];
+      if (may_step && !may_step(queue.id)) continue;
+      if (plan.try_model(queue)) break;
+    }
+    plan.finish();
+  };
+  if (state_->rotation) {
+    state_->settle(rotation.view);
+    state_->order_models_by_lag(now);
+    plan_with(RotationPlan(*state_, kv, rotation, now, decision));
+    return;
+  }
   if (state_->traits.varies_with_time) state_->refresh_urgencies(now);
+  state_->order_models(now);
+  plan_with(Plan(*state_, kv, decision));
+}
 
-  auto& order = state_->model_order;
-  order.clear();
+void Scheduler::State::order_models(Nanos now) {
+  model_order.clear();
   const auto since = [&](const ModelQueue& queue) {
     if (queue.in_flight > 0) return now;
     if (!queue.running.empty()) return queue.last_step;
-    return std::max(queue.last_step, state_->table[queue.waiting.top()].facts.arrival);
+    return std::max(queue.last_step, table[queue.waiting.top()].facts.arrival);
   };
-  for (std::size_t i = 0; i < state_->queues.size(); ++i) {
-    const ModelQueue& queue = state_->queues[i];
+  for (std::size_t i = 0; i < queues.size(); ++i) {
+    const ModelQueue& queue = queues[i];
     if (!queue.running.empty() || !queue.waiting.empty()) {
-      order.push_back(static_cast<std::int32_t>(i));
+      model_order.push_back(static_cast<std::int32_t>(i));
     }
   }
-  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    const ModelQueue& x = state_->queues[static_cast<std::size_t>(a)];
-    const ModelQueue& y = state_->queues[static_cast<std::size_t>(b)];
+  std::sort(model_order.begin(), model_order.end(), [&](std::int32_t a, std::int32_t b) {
+    const ModelQueue& x = queues[static_cast<std::size_t>(a)];
+    const ModelQueue& y = queues[static_cast<std::size_t>(b)];
     if (since(x) != since(y)) return since(x) < since(y);
     return std::pair(x.last_step_index, a) < std::pair(y.last_step_index, b);
   });
-  Plan plan(*state_, kv, decision);
-  for (const std::int32_t i : order) {
-    ModelQueue& queue = state_->queues[static_cast<std::size_t>(i)];
-    if (may_step && !may_step(queue.id)) continue;
-    if (plan.try_model(queue)) break;
-  }
-  plan.finish();
 }
 
 void Scheduler::preempt_all(Decision& decision) {
@@ -253,14 +280,12 @@ void Scheduler::preempt_all(Decision& decision) {
   for (ModelQueue& queue : state_->queues) {
     while (!queue.running.empty()) {
       const SlotIndex index = queue.running.back();
-      queue.running.pop_back();
+      state_->leave_running(index);
       decision.preempted.push_back(
           {.sequence = Handle(index), .request = state_->table[index].facts.request});
       state_->wait_again(index);
     }
   }
-  state_->running_total = 0;
-  state_->promised_total = 0;
 }
 
 void Scheduler::step_done(const Decision& decision, Nanos now) { state_->end_step(decision, now); }
@@ -270,11 +295,13 @@ void Scheduler::step_failed(const Decision& decision, Nanos now) {
 
 std::int64_t Scheduler::waiting() const { return state_->waiting_total; }
 std::int64_t Scheduler::running() const { return state_->running_total; }
+std::int64_t Scheduler::rotary() const { return state_->rotary_total; }
 std::int64_t Scheduler::waiting(ModelId model) const {
-  return state_->queue_of(model).waiting.size();
+  return state_->queue_of(model).waiting_count;
 }
 std::int64_t Scheduler::running(ModelId model) const {
   return state_->queue_of(model).running.size();
 }
+std::int64_t Scheduler::rotary(ModelId model) const { return state_->queue_of(model).rotary_count; }
 
 }  // namespace causeway::schedule

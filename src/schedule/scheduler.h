@@ -34,6 +34,14 @@
 // Steps of streamed models take long and go beside the others: they do not count as in flight for
 // that, and what they compute is not preempted.
 //
+// Rotation (docs/design/rotary.md): with another policy than fcfs and priority, or another
+// preemption than recompute, sequences have a third state, and decisions follow largest lag first
+// within budgets (SuperInfer §4). Victims are then taken ahead, too, and never for frames that the
+// same decision uses, so that two steps stay in flight.
+//
+//   running ──rotated_out──▶ rotary ──rotated_in──▶ running       lost(): rotary, running ─▶
+//   waiting
+//
 // Cost: O(running sequences of the chosen model + changes × log waiting) an iteration; waiting
 // sequences are kept in heaps, and buffers are reused.
 #pragma once
@@ -48,13 +56,32 @@
 #include "kv/kv_cache.h"
 #include "request/request.h"
 #include "schedule/policy.h"
+#include "schedule/rotation_budget.h"
+#include "schedule/rotation_policy.h"
+#include "schedule/rotation_view.h"
 
 namespace causeway::schedule {
 
 struct Options {
   PolicyKind policy = PolicyKind::kFcfs;
+  PreemptionKind preemption = PreemptionKind::kRecompute;
   std::int64_t tokens_per_step_max = 2048;  // prefill and decode together
   std::int64_t running_max = 256;           // sequences holding frames, all models together
+  RotationPolicyOptions rotation = {};
+
+  // Otherwise everything is as without rotation.
+  bool rotates() const {
+    return preemption != PreemptionKind::kRecompute ||
+           (policy != PolicyKind::kFcfs && policy != PolicyKind::kPriority);
+  }
+};
+
+// What a decision that rotates needs beside the cache. All of it may be missing: then victims are
+// recomputed, and only growth makes them.
+struct RotationInputs {
+  const RotationView* view = nullptr;  // of KV in two tiers; null: there is no second one
+  RotationBudget budget;               // of this iteration (rotation_budget())
+  CostRates rates;                     // for PreemptionKind::kAuto
 };
 
 // A sequence within the scheduler; reused after remove().
@@ -69,6 +96,8 @@ struct NewSequence {
   std::int32_t priority = 0;
   Nanos arrival;
   Tokens length_max = Tokens(INT64_MAX);  // prompt and output: the last token is never computed
+  // How long the answer will be, for policies that go by length; 0: as long as it may be.
+  Tokens output_truth{0};
 };
 
 struct Run {
@@ -84,17 +113,31 @@ struct Preemption {
   RequestId request;
 };
 
+// To host memory, or back; what is computed by then stays so.
+struct Rotation {
+  Handle sequence;
+  RequestId request;
+};
+
 struct Admission {
   Handle sequence;
   RequestId request;
   Tokens cached;  // KvCache::open() will return this
 };
 
+// Executed in this order. Admissions come before those that rotate in, since these may evict what
+// the admitted find in the cache.
 struct Decision {
-  ModelId model;  // invalid: nothing to run
-  std::vector<Preemption> preempted;
-  std::vector<Admission> admitted;  // all of `model`
-  std::vector<Run> runs;            // most urgent first
+  // Invalid: nothing to run. With rotation somebody may have to leave all the same: then ask again
+  // when these are gone.
+  ModelId model;
+  std::vector<Preemption> preempted;  // recomputed on return; with rotation a step may use them
+  std::vector<Rotation> rotated_out;  // a step in flight may compute them
+  std::vector<Admission> admitted;    // all of `model`
+  std::vector<Rotation> rotated_in;   // all of `model`; they run
+  std::vector<Run> runs;              // in the order in which they get prompt tokens
+
+  bool empty() const { return !model.valid() && preempted.empty() && rotated_out.empty(); }
 };
 
 // In frames, for the tokens that are known now.
@@ -113,16 +156,21 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // `streamed`: its steps go beside those of the other models.
-  void add_model(ModelId model, Tokens tokens_per_block, bool streamed = false);
+  // `streamed`: its steps go beside those of the other models. `alpha`: within its range.
+  void add_model(ModelId model, Tokens tokens_per_block, bool streamed = false,
+                 double alpha = kAlphaDefault);
   // No sequence of it may be left.
   void remove_model(ModelId model);
 
   // The sequence must fit the cache when alone: checked by the engine when a request arrives. If
   // the cache may grow it may have to do so first: until then it may be that nothing runs.
   Handle add(const NewSequence& sequence);
-  // Waiting or running; the caller releases its frames.
+  // In any state; the caller releases its frames and twins.
   void remove(Handle sequence);
+  // Only with rotation: a copy of its KV failed, so that it waits again and is computed from its
+  // start. True: of what steps in flight sample for it nothing counts; they read what is not there.
+  // The caller releases its frames.
+  bool lost(Handle sequence);
 
   // Which models may be stepped now; asked of models with sequences, the longest unstepped first,
   // until one can run. Empty: all.
@@ -131,8 +179,9 @@ class Scheduler {
   // are streamed while such a step is in flight, and the others while two of theirs are. Nothing to
   // run may mean: ask again when a step has ended.
   void schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
-                const ModelFilter& may_step = {});
-  // Decides that all running sequences wait again, and nothing else. No step may be in flight.
+                const ModelFilter& may_step = {}, const RotationInputs& rotation = {});
+  // Decides that all running sequences wait again, to be recomputed, and nothing else. No step may
+  // be in flight.
   void preempt_all(Decision& decision);
   // What the model's next step would compute at the most.
   Tokens tokens_wanted(ModelId model) const;
@@ -144,12 +193,20 @@ class Scheduler {
   // The oldest step in flight failed: nothing was computed. The caller removes its sequences.
   void step_failed(const Decision& decision, Nanos now);
 
+  // In whatever state.
+  std::int64_t sequences() const { return waiting() + running() + rotary(); }
+  std::int64_t sequences(ModelId model) const {
+    return waiting(model) + running(model) + rotary(model);
+  }
   std::int64_t waiting() const;
   std::int64_t running() const;
+  std::int64_t rotary() const;
   std::int64_t waiting(ModelId model) const;
   std::int64_t running(ModelId model) const;
+  std::int64_t rotary(ModelId model) const;
 
-  // That its own picture of running sequences and their frames equals the cache's tables.
+  // That its own picture of running sequences and their frames equals the cache's tables, and that
+  // all orders and sums are right.
   Status check_integrity(const kv::KvCache& kv) const;
 
   class State;  // internal to this room

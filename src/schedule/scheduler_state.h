@@ -7,9 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "schedule/future_peak.h"
 #include "schedule/policy.h"
 #include "schedule/scheduler.h"
 #include "schedule/sequence_table.h"
+#include "schedule/urgency_heaps.h"
 
 namespace causeway::schedule {
 
@@ -27,15 +29,44 @@ struct ModelQueue {
   std::int64_t blocked_room = 0;
   int blocked_skips = 0;
 
-  // How many of those waiting need so many frames for what they know.
-  std::map<std::int64_t, std::int64_t> waiting_frames;
+  // How many of those outside HBM need so many frames for what they know.
+  std::map<std::int64_t, std::int64_t> outside_frames;
+
+  // Of rotation, which does not use `waiting`.
+  double alpha = kAlphaDefault;
+  UrgencyHeaps ranked_waiting;
+  UrgencyHeaps ranked_rotary;
+  std::int64_t waiting_count = 0;  // with those that are settling, and without rotation, too
+  std::int64_t rotary_count = 0;
+  std::int64_t backlog = 0;  // tokens that its running sequences are owed
+  // How many running sequences may wait so long for their next token before they lag.
+  std::map<Nanos, std::int64_t> slacks;
+  std::int64_t blocked_need = 0;  // frames that blocked_head was found to need
+
+  bool outside_empty() const { return waiting_count + rotary_count == 0; }
+  // Calls visit(SlotIndex) until it returns false, in no particular order; those that are settling
+  // are left out.
+  template <typename Visit>
+  void each_outside(Visit visit) const {
+    for (const SlotIndex index : waiting.members()) {
+      if (!visit(index)) return;
+    }
+    bool go_on = true;
+    for (const UrgencyHeaps* heaps : {&ranked_waiting, &ranked_rotary}) {
+      if (go_on) heaps->each([&](const Ranked& member) { return go_on = visit(member.index); });
+    }
+  }
 
   std::int64_t frames_for(Tokens tokens) const {
     return (tokens.count + tokens_per_block - 1) / tokens_per_block;
   }
-  void start_waiting(SequenceTable& table, SlotIndex index);
-  void stop_waiting(SequenceTable& table, SlotIndex index);
 };
+
+// The largest lag outside HBM, of those that can come in; null: there are none.
+const Ranked* leader_of(const ModelQueue& queue, Nanos now);
+// How long it may wait in HBM for its next token before it lags: max(β_B, ½)·S_B. Serving it costs
+// no copies, so it need not be early.
+Nanos idle_slack_of(const SequenceFacts& facts);
 
 // What an admission leaves free for those that run.
 inline std::int64_t spare_frames(const kv::KvCache& kv) { return 1 + kv.frames() / 100; }
@@ -60,14 +91,37 @@ class Scheduler::State {
   const ModelQueue& queue_of(ModelId model) const;
   ModelQueue& queue_of(const Slot& slot) { return queues[static_cast<std::size_t>(slot.model)]; }
 
-  // Brings slot.promised up to date with its known tokens and frames.
+  // Brings slot.promised, and with rotation what it is owed, up to date with its tokens and frames.
   void update_promise(Slot& slot);
+  // Enters a sequence, whose facts say in which state, into the orders and sums of those outside
+  // HBM; takes it out of them.
+  void enter_outside(SlotIndex index);
+  void leave_outside(SlotIndex index);
+  // The same for the running; with rotation this decides its place in their order. A sequence
+  // leaves with all that it was promised and owed.
+  void enter_running(SlotIndex index);
+  void leave_running(SlotIndex index);
+  // Of rotation: into the heaps of its model, or out of them.
+  void rank(SlotIndex index);
+  void unrank(SlotIndex index);
+  // Ranks those whose steps and copies have ended meanwhile.
+  void settle(const RotationView* view);
+  // The lag of a running sequence (docs/design/rotary.md); below 0: it may go.
+  double running_lag(const Slot& slot, Nanos now) const;
+  // Of a model's running sequences at the most: how late their next token is.
+  double idle_lag(const ModelQueue& queue, Nanos now) const;
   // Asks the policy anew for everybody.
   void refresh_urgencies(Nanos now);
   void set_urgency(Slot& slot, Nanos now);
   // A sequence that was taken off its running list, and off the totals.
   void wait_again(SlotIndex index);
   void end_step(const Decision& decision, Nanos now);
+  // Parts of check_integrity().
+  Status check_ranks(const ModelQueue& queue) const;
+  Status check_settling() const;
+  // Fills model_order with those that have sequences, the first to step first.
+  void order_models(Nanos now);
+  void order_models_by_lag(Nanos now);
 
   Options options;
   std::unique_ptr<Policy> policy;
@@ -78,13 +132,35 @@ class Scheduler::State {
   std::int64_t running_total = 0;
   std::int64_t waiting_total = 0;
   std::int64_t promised_total = 0;
+  std::int64_t rotary_total = 0;
+  std::int64_t outside_frames_total = 0;  // that all outside need for what they know
   std::int64_t steps = 0;
   int in_flight = 0;     // steps of resident models
   int streamed = 0;      // steps of streamed models
   bool put_off = false;  // somebody must be displaced: decide when nothing is in flight
 
+  // Of rotation.
+  std::unique_ptr<RotationPolicy> rotation;  // null: everything is as without it
+  RotationPolicy::Traits rotation_traits;
+  HeapPlaces places;
+  LengthHistory lengths;  // of answers that have ended; for policies that predict the peak
+  std::vector<SlotIndex> settling;
+  struct Account {  // of copies one way, in frames
+    std::int64_t credit = 0;
+    std::int64_t price = 0;  // of the first in line, which the credit did not cover
+    void pay(std::int64_t budget) {
+      credit = std::min(credit + budget, std::max(budget, price));
+      price = 0;
+    }
+  };
+  Account copies_in;
+  Account copies_out;
+  bool paid = false;  // the accounts, for the step that is being decided
+
   // Scratch of one decision, kept for its memory.
   std::vector<std::int32_t> model_order;
+  std::vector<FutureUse> future;
+  std::vector<const Ranked*> other_leaders;
   std::vector<std::int64_t> freed;  // beside Decision::preempted
   FrameReferences references;
 };

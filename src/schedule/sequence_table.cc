@@ -85,10 +85,19 @@ bool WaitingHeap::ordered(const SequenceTable& table) const {
 
 void RunningList::insert(const SequenceTable& table, SlotIndex index) {
   const auto before = [&table](SlotIndex a, SlotIndex b) { return table.before(a, b); };
+  // The ends are where those that rotate come in and leave: no search through memory that is cold.
+  if (list_.empty() || before(index, list_.front())) {
+    list_.insert(list_.begin(), index);
+    return;
+  }
   list_.insert(std::upper_bound(list_.begin(), list_.end(), index, before), index);
 }
 
 void RunningList::erase(const SequenceTable& table, SlotIndex index) {
+  if (!list_.empty() && list_.back() == index) {
+    list_.pop_back();
+    return;
+  }
   const auto before = [&table](SlotIndex a, SlotIndex b) { return table.before(a, b); };
   const auto at = std::lower_bound(list_.begin(), list_.end(), index, before);
   CAUSEWAY_CHECK(at != list_.end() && *at == index, "sequence is not in this running list");

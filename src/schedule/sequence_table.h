@@ -15,18 +15,24 @@ namespace causeway::schedule {
 
 using SlotIndex = std::int32_t;
 
-struct Slot {
+// What every iteration touches of every running sequence comes first: two cache lines.
+struct alignas(64) Slot {
+  std::int64_t owed = 0;      // of the known tokens, those to compute yet; with rotation only
+  std::int64_t frames = 0;    // in its block table, once the decision is executed
+  std::int64_t promised = 0;  // frames that its known tokens will still take; 0 unless running
+  Tokens length_max{0};       // prompt and output
+  std::int32_t model = -1;    // index into the scheduler's models
+  std::int8_t in_flight = 0;  // decided steps that compute it
+  std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
+  bool live = false;
+  // Of rotation.
+  bool fresh = false;     // came in with the decision that is being made
+  bool settling = false;  // outside, but a step or a copy of it is under way: cannot come in yet
+  bool voided = false;    // lost: what steps in flight compute of it does not count
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
-  std::int64_t frames = 0;    // in its block table, once the decision is executed
-  std::int64_t promised = 0;  // frames that its known tokens will still take; 0 unless running
-  std::int32_t model = -1;    // index into the scheduler's models
   std::int32_t heap_index = -1;
-  bool live = false;
-  std::int8_t in_flight = 0;  // decided steps that compute it
-  std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
-  Tokens length_max{0};       // prompt and output
 
   // Its tokens whose KV somebody will read; what is sampled last is nobody's context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
@@ -38,6 +44,12 @@ class SequenceTable {
   void free(SlotIndex index);
   Slot& operator[](SlotIndex index) { return slots_[static_cast<std::size_t>(index)]; }
   const Slot& operator[](SlotIndex index) const { return slots_[static_cast<std::size_t>(index)]; }
+  // Starts to bring what every iteration touches of a slot.
+  void prefetch(SlotIndex index) const {
+    const char* slot = reinterpret_cast<const char*>(&(*this)[index]);
+    __builtin_prefetch(slot);
+    __builtin_prefetch(slot + 64);
+  }
   SlotIndex size() const { return static_cast<SlotIndex>(slots_.size()); }
 
   // Whether `a` goes first.

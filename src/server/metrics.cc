@@ -43,8 +43,8 @@ const Buckets& length_buckets() {
 }
 
 const Buckets& switch_buckets() {
-  static const Buckets buckets = {0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.15, 0.2,  0.3,
-                                  0.4,   0.5,  0.75, 1.0,  1.5,  2.5,  5.0,  10.0, 20.0, 60.0};
+  static const Buckets buckets = {0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2,  0.3,
+                                  0.4,   0.5,  0.75, 1.0,  1.5,  2.5,  5.0, 10.0, 20.0, 60.0};
   return buckets;
 }
 
@@ -82,6 +82,17 @@ struct Families {
       gauge("causeway:num_requests_running", "Requests that the engine is working on.");
   prometheus::Family<Gauge>& waiting =
       gauge("causeway:num_requests_waiting", "Requests that wait for their turn.");
+  prometheus::Family<Gauge>& rotary =
+      gauge("causeway:num_requests_rotary", "Requests whose KV waits in host memory.");
+  prometheus::Family<Gauge>& kv_host_usage =
+      gauge("causeway:kv_host_usage_perc", "Part of the host memory for KV in use; 1 is all.");
+  prometheus::Family<Counter>& rotations = counter(
+      "causeway:kv_rotations_total", "Requests whose KV went to host memory, to come back.");
+  prometheus::Family<Counter>& rotation_blocks =
+      counter("causeway:kv_rotation_blocks_total",
+              "Blocks of KV copied between devices and host memory, by direction and reason.");
+  prometheus::Family<Counter>& copies_failed =
+      counter("causeway:kv_copies_failed_total", "Copies of KV that failed.");
   prometheus::Family<Gauge>& kv_usage =
       gauge("causeway:kv_cache_usage_perc", "Part of the KV frames in use; 1 is all.");
   prometheus::Family<Counter>& preemptions =
@@ -114,8 +125,8 @@ struct Families {
       counter("causeway:slo_attained_total", "Requests within their target, by kind.");
   prometheus::Family<Counter>& slo_missed =
       counter("causeway:slo_missed_total", "Requests beyond their target, by kind.");
-  prometheus::Family<Gauge>& resident = gauge("causeway:model_resident_bytes",
-                                              "Weights of a model in host memory and on devices.");
+  prometheus::Family<Gauge>& resident =
+      gauge("causeway:model_resident_bytes", "Weights of a model in host memory and on devices.");
   prometheus::Family<Histogram>& switches = histogram(
       "causeway:model_switch_seconds",
       "From a request that found weights missing on the device to the model's first token.");
@@ -142,8 +153,10 @@ struct ModelSeries {
   ModelSeries(Families& all, const Labels& label)
       : running(all.running.Add(label)),
         waiting(all.waiting.Add(label)),
+        rotary(all.rotary.Add(label)),
         kv_usage(all.kv_usage.Add(label)),
         preemptions(all.preemptions.Add(label)),
+        rotations(all.rotations.Add(label)),
         prefix_queries(all.prefix_queries.Add(label)),
         prefix_hits(all.prefix_hits.Add(label)),
         prompt_tokens(all.prompt_tokens.Add(label)),
@@ -167,14 +180,40 @@ struct ModelSeries {
     }
   }
 
-  Gauge &running, &waiting, &kv_usage;
-  Follower preemptions, prefix_queries, prefix_hits;
+  Gauge &running, &waiting, &rotary, &kv_usage;
+  Follower preemptions, rotations, prefix_queries, prefix_hits;
   Counter &prompt_tokens, &generation_tokens;
   Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &prompt_length, &generated_length;
   Gauge &resident_host, &resident_device;
   Histogram& switches;
   SloSeries slo_ttft, slo_tpot;
   std::array<Counter*, kEndings.size()> endings{};
+};
+
+// Of the whole fleet.
+struct CopySeries {
+  explicit CopySeries(Families& all)
+      : usage(all.kv_host_usage.Add({})),
+        failed(all.copies_failed.Add({})),
+        eager_out(of(all, "out", "eager")),
+        rotation_out(of(all, "out", "rotation")),
+        rotation_in(of(all, "in", "rotation")),
+        prefix_in(of(all, "in", "prefix")) {}
+  static Counter& of(Families& all, const char* direction, const char* reason) {
+    return all.rotation_blocks.Add({{"direction", direction}, {"reason", reason}});
+  }
+  void follow(const request::Observation& seen) {
+    const auto total = static_cast<double>(std::max<std::int64_t>(seen.twins_total, 1));
+    usage.Set(static_cast<double>(seen.twins_used) / total);
+    failed.follow(seen.kv_copies.failed);
+    eager_out.follow(seen.kv_copies.eager_out);
+    rotation_out.follow(seen.kv_copies.rotation_out);
+    rotation_in.follow(seen.kv_copies.rotation_in);
+    prefix_in.follow(seen.kv_copies.prefix_in);
+  }
+
+  Gauge& usage;
+  Follower failed, eager_out, rotation_out, rotation_in, prefix_in;
 };
 
 void observe(Histogram& histogram, Nanos time) {
@@ -187,7 +226,8 @@ class Metrics::Impl {
  public:
   explicit Impl(const fleet::Fleet& fleet)
       : families_(registry_),
-        link_bytes_(families_.link_bytes.Add({{"direction", "in"}, {"purpose", "weights"}})) {
+        link_bytes_(families_.link_bytes.Add({{"direction", "in"}, {"purpose", "weights"}})),
+        copies_(families_) {
     for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
       models_.try_emplace(model->id, families_, prometheus::Labels{{"model_name", model->name}});
     }
@@ -201,14 +241,18 @@ class Metrics::Impl {
 
   void observe_fleet(const fleet::Fleet& fleet) {
     const std::lock_guard lock(mutex_);
-    link_bytes_.follow(fleet.observe().link_bytes.count);
+    const request::Observation all = fleet.observe();
+    link_bytes_.follow(all.link_bytes.count);
+    copies_.follow(all);
     for (const auto& [model, seen] : fleet.observe_models()) {
       ModelSeries& series = of(model);
       series.running.Set(static_cast<double>(seen.requests_running));
       series.waiting.Set(static_cast<double>(seen.requests_waiting));
+      series.rotary.Set(static_cast<double>(seen.requests_rotary));
       const auto total = static_cast<double>(std::max<std::int64_t>(seen.frames_total, 1));
       series.kv_usage.Set(static_cast<double>(seen.frames_used) / total);
       series.preemptions.follow(seen.preemptions);
+      series.rotations.follow(seen.rotations);
       series.prefix_queries.follow(seen.prefix_queried_tokens);
       series.prefix_hits.follow(seen.prefix_hit_tokens);
       const fleet::ModelStatus status = fleet.status(model);
@@ -223,6 +267,7 @@ class Metrics::Impl {
   prometheus::Registry registry_;
   Families families_;
   Follower link_bytes_;
+  CopySeries copies_;
   std::unordered_map<ModelId, ModelSeries> models_;  // fixed after construction
   std::mutex mutex_;                                 // one scrape at a time follows the fleet
 };

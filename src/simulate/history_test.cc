@@ -30,6 +30,11 @@ void add(const HistoryReport& report, HistoryReport& sum) {
   sum.steps += report.steps;
   sum.preemptions += report.preemptions;
   sum.prefix_hit_tokens += report.prefix_hit_tokens;
+  sum.rotations += report.rotations;
+  sum.kv_copies.eager_out += report.kv_copies.eager_out;
+  sum.kv_copies.rotation_out += report.kv_copies.rotation_out;
+  sum.kv_copies.rotation_in += report.kv_copies.rotation_in;
+  sum.kv_copies.failed += report.kv_copies.failed;
   sum.hangs += report.hangs;
   sum.models_replaced += report.models_replaced;
   sum.steps_ahead += report.steps_ahead;
@@ -62,6 +67,9 @@ void print(const HistoryReport& sum) {
             << " of the bound on waits\n"
             << "  streamed: " << sum.streamed_steps << " steps, " << sum.steps_abandoned
             << " abandoned, " << sum.steps_between_ranges << " resident ones beside them\n"
+            << "  rotation: " << sum.rotations << " requests to host memory, blocks out "
+            << sum.kv_copies.rotation_out << " and early " << sum.kv_copies.eager_out << ", in "
+            << sum.kv_copies.rotation_in << ", " << sum.kv_copies.failed << " copies failed\n"
             << "  border: " << sum.extents_to_kv << " extents to KV, " << sum.extents_to_weights
             << " to weights, " << sum.extents_failed << " failed\n";
 }
@@ -80,6 +88,11 @@ void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
   EXPECT_GT(sum.streamed_steps, 3 * histories);
   EXPECT_GT(sum.steps_between_ranges, histories);
   EXPECT_GT(sum.steps_abandoned, histories / 100);
+  EXPECT_GT(sum.rotations, histories / 2);
+  EXPECT_GT(sum.kv_copies.eager_out, histories);
+  EXPECT_GT(sum.kv_copies.rotation_out, histories / 10);
+  EXPECT_GT(sum.kv_copies.rotation_in, histories / 2);
+  EXPECT_GT(sum.kv_copies.failed, histories / 100);
   EXPECT_GT(sum.extents_to_kv, histories / 10);
   EXPECT_GT(sum.extents_to_weights, histories / 10);
   EXPECT_GT(sum.extents_failed, 0);

@@ -8,6 +8,8 @@
 namespace causeway::simulate {
 namespace {
 
+constexpr std::uint64_t kSpoilt = 0xDEAD;
+
 std::uint64_t first_word(ModelId model) {
   return mix64(0xC0FFEEull + static_cast<std::uint64_t>(model.value));
 }
@@ -32,7 +34,7 @@ TokenId choose(std::uint64_t last, std::uint64_t sum, std::int64_t vocab) {
 ShadowKv::ShadowKv(std::int64_t frames, std::int64_t tokens_per_block_max)
     : frames_(frames),
       slots_(tokens_per_block_max),
-      words_(static_cast<std::size_t>(frames * tokens_per_block_max), 0xDEADull) {}
+      words_(static_cast<std::size_t>(frames * tokens_per_block_max), kSpoilt) {}
 
 std::size_t ShadowKv::place_of(const request::Batch& batch, const request::BatchEntry& entry,
                                std::int64_t position, std::int64_t block) const {
@@ -74,9 +76,11 @@ void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& e
                        std::int64_t block, std::int64_t vocab, Step& step) {
   std::uint64_t word = first_word(batch.model);
   std::uint64_t sum = 0;
+  bool spoilt = false;
   for (std::int64_t position = 0; position < entry.context; ++position) {
     word = words_[place_of(batch, entry, position, block)];
     sum += word;
+    spoilt = spoilt || word == kSpoilt;
   }
   for (std::int32_t i = 0; i < entry.token_count; ++i) {
     word = next_word(word, batch.tokens[static_cast<std::size_t>(entry.token_begin + i)]);
@@ -84,8 +88,9 @@ void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& e
     step.writes.push_back({place_of(batch, entry, std::int64_t{entry.context} + i, block), word});
   }
   if (entry.samples) step.sampled.push_back(choose(word, sum, vocab));
-  // What follows a failed step may build on what it never wrote; nobody looks at it.
-  if (!step.after_failure && !entry.history.empty() &&
+  // What follows a failed step, or copy, may build on what was never written; nobody looks at it,
+  // or a wrong token will show.
+  if (!step.after_failure && !spoilt && !entry.history.empty() &&
       word_after(batch.model, entry.history) != word) {
     wrong_ = "a history of other tokens than the sequence's";
   }
@@ -106,7 +111,19 @@ std::string ShadowKv::begin(const request::Batch& batch, Tokens tokens_per_block
 
 void ShadowKv::spoil(FrameId frame) {
   const auto first = words_.begin() + frame.value * slots_;
-  std::fill(first, first + slots_, 0xDEADull);
+  std::fill(first, first + slots_, kSpoilt);
+}
+
+ShadowKv::Words ShadowKv::words_of(FrameId frame) const {
+  CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames_, "a frame outside the pool");
+  const auto first = words_.begin() + frame.value * slots_;
+  return {first, first + slots_};
+}
+
+void ShadowKv::put(FrameId frame, const Words& words) {
+  CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames_ && std::ssize(words) == slots_,
+                 "not what a frame holds");
+  std::copy(words.begin(), words.end(), words_.begin() + frame.value * slots_);
 }
 
 void ShadowKv::complete(const Step& step) {

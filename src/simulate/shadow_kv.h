@@ -39,8 +39,12 @@ class ShadowKv {
   // write. Returns what is wrong with the batch, empty if nothing is.
   std::string begin(const request::Batch& batch, Tokens tokens_per_block, std::int64_t vocab,
                     Step& step);
-  // The frame has other memory now.
+  // The frame has other memory now, or is copied to.
   void spoil(FrameId frame);
+  // What a frame holds, for copies.
+  using Words = std::vector<std::uint64_t>;
+  Words words_of(FrameId frame) const;
+  void put(FrameId frame, const Words& words);
   // The step has ended well: what it computed is written. Of one that fails the places stay spoilt.
   void complete(const Step& step);
 

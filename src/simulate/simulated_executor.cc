@@ -18,12 +18,14 @@ SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, co
       clock_(clock),
       mover_(mover),
       capabilities_{.steps_in_flight_max = options.steps_in_flight_max,
-                    .streams = mover != nullptr},
+                    .streams = mover != nullptr,
+                    .rotates = options.copies.has_value()},
       random_(options.seed),
       frames_(options.frames_move ? mover : nullptr) {
   if (options_.shadow_frames > 0) {
     shadow_.emplace(options_.shadow_frames, options_.tokens_per_block_max);
   }
+  if (options_.copies) copies_.emplace(*options_.copies, shadow_ ? &*shadow_ : nullptr);
 }
 
 void SimulatedExecutor::add_model(ModelId model, const ModelShape& shape, WeightSource source) {
@@ -91,6 +93,8 @@ Status SimulatedExecutor::check_room(const request::Batch& batch) const {
 }
 
 Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weights) {
+  begin_copies(batch.copies_in);
+  begin_copies(batch.copies_out);
   advance();
   CAUSEWAY_TRY(check_room(batch));
   counters_.steps += 1;
@@ -138,16 +142,21 @@ void SimulatedExecutor::advance() {
   const Nanos now = clock_.now();
   while (true) {
     const std::optional<Nanos> range = next_range_at();
-    const std::optional<Nanos> end = turn_ends_at();
-    if (range && *range <= now && (!end || *range < *end)) {
+    const std::optional<Nanos> turn = stream_event_at();
+    const bool range_is_next = range && *range <= now && (!turn || *range < *turn);
+    if (!range_is_next && !(turn && *turn <= now)) break;
+    // What copies bring is there for who begins at the same time.
+    if (copies_) copies_->advance(range_is_next ? *range : *turn);
+    if (range_is_next) {
       streamed_->next_from = *range;
       enqueue({.step = streamed_.get(), .range = streamed_->enqueued++}, *range);
-    } else if (end && *end <= now) {
-      end_turn();
+    } else if (stream_.front().waits_until) {
+      run(stream_.front(), *turn);
     } else {
-      break;
+      end_turn();
     }
   }
+  if (copies_) copies_->advance(now);
   look_for_lost();
   if (!streamed_) return;
   counters_.streamed_longest = std::max(counters_.streamed_longest, now - streamed_->submitted);
@@ -159,13 +168,27 @@ void SimulatedExecutor::enqueue(Turn turn, Nanos at) {
 }
 
 Nanos SimulatedExecutor::computes(const Step& step, Nanos at) const {
-  const bool copies = mover_ != nullptr && mover_->copies_at(at);
+  const bool copies =
+      (mover_ != nullptr && mover_->copies_at(at)) || (copies_ && copies_->copies_in_at(at));
   const Nanos computes =
       step_duration(work_of(step.batch, step.model->shape), options_.profile, copies);
   return Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
 }
 
 void SimulatedExecutor::begin(Turn& turn, Nanos at) {
+  if (copies_ && !turn.range) {
+    const Nanos ready = copies_->ready_at(turn.step->batch.copies_awaited);
+    if (ready > at) {
+      turn.waits_until = ready;
+      counters_.kv_wait += ready - at;
+      return;
+    }
+  }
+  run(turn, at);
+}
+
+void SimulatedExecutor::run(Turn& turn, Nanos at) {
+  turn.waits_until.reset();
   Step& step = *turn.step;
   if (turn.range.value_or(0) == 0) begin_step(step, at);
   Nanos takes = computes(step, at);
@@ -254,20 +277,48 @@ std::optional<request::StepResult> SimulatedExecutor::wait(Nanos) {
 std::optional<Nanos> SimulatedExecutor::next_range_at() const {
   if (!streamed_ || streamed_->enqueued == streamed_->ranges.size()) return std::nullopt;
   if (streamed_->enqueued - streamed_->ended == kRangesEnqueued) return std::nullopt;
-  return arrival_of(*streamed_, streamed_->ranges[streamed_->enqueued]);
+  auto at = arrival_of(*streamed_, streamed_->ranges[streamed_->enqueued]);
+  if (at && copies_ && streamed_->enqueued == 0) {
+    at = std::max(*at, copies_->ready_at(streamed_->batch.copies_awaited));
+  }
+  return at;
 }
 
 std::optional<Nanos> SimulatedExecutor::turn_ends_at() const {
-  if (stream_.empty()) return std::nullopt;
+  if (stream_.empty() || stream_.front().waits_until) return std::nullopt;
   return stream_.front().ends;
+}
+
+std::optional<Nanos> SimulatedExecutor::stream_event_at() const {
+  if (stream_.empty()) return std::nullopt;
+  const Turn& turn = stream_.front();
+  return turn.waits_until ? turn.waits_until : turn.ends;
+}
+
+void SimulatedExecutor::begin_copies(std::span<const kv::KvCopy> copies) {
+  if (copies.empty()) return;
+  CAUSEWAY_CHECK(copies_, "a simulated device that does not rotate KV is to copy some");
+  advance();
+  copies_->submit(copies, clock_.now());
+}
+
+std::vector<kv::KvCopyEnd> SimulatedExecutor::poll_copies() {
+  if (!copies_) return {};
+  advance();
+  return copies_->take_ends();
+}
+
+kv::KvCopyRates SimulatedExecutor::copy_rates() const {
+  return copies_ ? copies_->rates() : kv::KvCopyRates();
 }
 
 std::optional<Nanos> SimulatedExecutor::next_event() const {
   if (!ended_.empty()) return clock_.now();
-  const std::optional<Nanos> range = next_range_at();
-  const std::optional<Nanos> end = turn_ends_at();
-  if (!range || !end) return range ? range : end;
-  return std::min(*range, *end);
+  std::optional<Nanos> next = next_range_at();
+  for (const auto& other : {stream_event_at(), copies_ ? copies_->next_end() : std::nullopt}) {
+    if (other) next = std::min(next.value_or(*other), *other);
+  }
+  return next;
 }
 
 }  // namespace causeway::simulate

@@ -14,6 +14,9 @@
 // wait() never blocks: virtual time stands still while anybody waits, so that the driver moves the
 // clock to next_event() first.
 //
+// With SimulatedCopies KV rotates: a step that awaits copies in begins, alone on the stream, when
+// they have ended; the first range of a streamed one is enqueued then.
+//
 // A resident step whose groups are still on their way when it begins computes each after its
 // arrival: it ends no earlier than an arrival and the computing that is left from that group on, a
 // part of the whole by bytes. What a step reads must be there, or on its way, until the step has
@@ -35,6 +38,7 @@
 #include "simulate/cost_model.h"
 #include "simulate/frame_watch.h"
 #include "simulate/shadow_kv.h"
+#include "simulate/simulated_copies.h"
 #include "simulate/simulated_mover.h"
 
 namespace causeway::simulate {
@@ -69,6 +73,7 @@ struct SimulatedExecutorOptions {
   bool frames_move = false;
   std::int64_t tokens_per_block_max = 1;
   int steps_in_flight_max = 1;
+  std::optional<SimulatedCopiesOptions> copies = {};  // of KV; nullopt: it does not rotate
 };
 
 struct SimulatedCounters {
@@ -83,6 +88,7 @@ struct SimulatedCounters {
   std::int64_t abandoned = 0;       // streamed steps that were not enqueued to their end
   Nanos busy;
   Nanos weights_wait;      // of that, for weights on their way
+  Nanos kv_wait;           // not of it: of resident steps whose turn it was, for copies of KV
   Nanos streamed_longest;  // from its submission to its end, or to now
 };
 
@@ -101,15 +107,23 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // The result of a step that has ended by the clock. Never blocks.
   std::optional<request::StepResult> wait(Nanos timeout) override;
 
-  // When wait() is to be called next: a step ends, or part of one does, or a range can be enqueued;
-  // nullopt: not before something else happens.
+  // Copies begin by the clock.
+  void begin_copies(std::span<const kv::KvCopy> copies) override;
+  std::vector<kv::KvCopyEnd> poll_copies() override;
+  kv::KvCopyRates copy_rates() const override;
+
+  // When wait() or poll_copies() is to be called next: a step ends, or part of one does, or a range
+  // can be enqueued, or a copy of KV ends; nullopt: not before something else happens.
   std::optional<Nanos> next_event() const;
-  // When the device has done what it does now; nullopt: nothing.
+  // When the device has done what it does now; nullopt: nothing, or it waits for copies of KV.
   std::optional<Nanos> turn_ends_at() const;
   const SimulatedCounters& counters() const { return counters_; }
   // The first rule that was broken: by a batch (ShadowKv), or by what became of weights that a step
   // reads; empty: none was.
-  const std::string& violation() const { return violation_; }
+  const std::string& violation() const {
+    return violation_.empty() && copies_ ? copies_->violation() : violation_;
+  }
+  const SimulatedCopies* copies() const { return copies_ ? &*copies_ : nullptr; }
 
  private:
   struct Model {
@@ -151,7 +165,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   struct Turn {
     Step* step = nullptr;
     std::optional<std::size_t> range;
-    Nanos ends = {};  // once it runs
+    std::optional<Nanos> waits_until = {};  // its turn has come, but copies of KV have not
+    Nanos ends = {};                        // once it runs
   };
 
   // Notes the first thing that is wrong; empty: nothing is.
@@ -162,8 +177,11 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // Lets happen what happens up to now.
   void advance();
   void enqueue(Turn turn, Nanos at);
-  // The turn runs from `at` on.
+  // The turn has come: it runs from `at` on, or waits for copies of KV.
   void begin(Turn& turn, Nanos at);
+  void run(Turn& turn, Nanos at);
+  // When the stream has its next event; nullopt: it is empty.
+  std::optional<Nanos> stream_event_at() const;
   // What the step reads of the KV, and what it chooses.
   void begin_step(Step& step, Nanos at);
   // How long the whole step computes, by what else the device does then.
@@ -200,6 +218,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   Random random_;
   std::map<ModelId, Model> models_;
   std::optional<ShadowKv> shadow_;
+  std::optional<SimulatedCopies> copies_;
   FrameWatch frames_;
   // In flight.
   std::deque<std::unique_ptr<Step>> resident_;

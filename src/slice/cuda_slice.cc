@@ -51,6 +51,7 @@ class CudaSlice final : public Slice {
   ~CudaSlice() override {
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
+    if (kv_mover_) kv_mover_->set_notify({});
   }
 
   Status open(std::span<const CudaCandidate> candidates, engine::OutputSink& sink);
@@ -71,7 +72,9 @@ class CudaSlice final : public Slice {
   Result<engine::ModelFacts> attach(SliceModel model) override;
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_->mover().moved(); }
-  Bytes link_bytes_out() const override { return bytes_out(links_.engine->stats()); }
+  Bytes link_bytes_out() const override {
+    return bytes_out(links_.engine.get()) + bytes_out(kv_links_.own.get());
+  }
   device::Device& device() override { return *device_; }
   const SliceLinks* links() const override { return &links_; }
   Result<Bytes> device_memory_used() override {
@@ -105,6 +108,7 @@ class CudaSlice final : public Slice {
   Status make_workspace();
   Status make_frames();
   Status make_estate();
+  Status make_twins();
   Status start_engine(engine::OutputSink& sink);
   device::Pace pace(const std::function<bool()>& cancelled) const;
   engine::ModelFacts facts_of(const SliceModel& model, weights::CachedModel weights) const;
@@ -121,9 +125,12 @@ class CudaSlice final : public Slice {
   std::unique_ptr<model::CudaWorkspace> workspace_;
   std::unique_ptr<model::CudaWorkspace> streamed_workspace_;  // null: no model is streamed
   std::optional<kv::FrameArena> frames_;
+  std::unique_ptr<TwinHome> twin_home_;    // null: KV does not rotate
   std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
   SliceLinks links_;
   std::unique_ptr<WeightEstate> estate_;
+  KvLinks kv_links_;
+  std::unique_ptr<kv::TransferKvMover> kv_mover_;  // null: KV does not rotate
   std::unique_ptr<engine::CudaExecutor> executor_;
   std::unique_ptr<engine::StepExecutor>
       executor_front_;  // null: nothing stands before the executor
@@ -136,6 +143,7 @@ Status CudaSlice::open(std::span<const CudaCandidate> candidates, engine::Output
   CAUSEWAY_TRY(make_workspace());
   CAUSEWAY_TRY(make_frames());
   CAUSEWAY_TRY(make_estate());
+  CAUSEWAY_TRY(make_twins());
   return start_engine(sink);
 }
 
@@ -337,18 +345,34 @@ Status CudaSlice::make_estate() {
   return {};
 }
 
+// Before the slice serves: its own steps wait for no registration.
+Status CudaSlice::make_twins() {
+  if (options_.kv_host.bytes == Bytes(0)) return {};
+  CAUSEWAY_ASSIGN(twin_home_, TwinHome::open(*device_, machine_.home().memory, options_.kv_frame,
+                                             options_.kv_host));
+  device::Device& device = front_ ? *front_ : *device_;
+  CAUSEWAY_ASSIGN(kv_links_, machine_.connect_kv(device, options_.gpu, links_));
+  kv_mover_ = make_kv_mover(*device_, kv_links_, *frames_, *twin_home_,
+                            {.late_max = options_.kv_host.late_max}, machine_.clock());
+  spdlog::info("{}: {} blocks of KV may be in host memory", gpu_.name, twin_home_->twins().twins());
+  return {};
+}
+
 Status CudaSlice::start_engine(engine::OutputSink& sink) {
-  CAUSEWAY_ASSIGN(executor_, engine::CudaExecutor::start(*device_, *workspace_,
-                                                         {.base = frames_->base(),
-                                                          .bytes = frames_->frame_bytes(),
-                                                          .count = frames_->frames_max()},
-                                                         streamed_workspace_.get()));
+  CAUSEWAY_ASSIGN(executor_,
+                  engine::CudaExecutor::start(*device_, *workspace_,
+                                              {.base = frames_->base(),
+                                               .bytes = frames_->frame_bytes(),
+                                               .count = frames_->frames_max()},
+                                              streamed_workspace_.get(), kv_mover_.get()));
   if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
   engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   const schedule::HbmPlan& plan = chosen_.plan;
   const Bytes extent = device_->capabilities().extent_bytes;
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = plan.kv / options_.kv_frame;
+  engine.core.frame = options_.kv_frame;
+  if (twin_home_) engine.core.twins = twin_home_->twins().twins();
   if (plan.border_moves()) {
     engine.core.border = schedule::BorderRules{.frames_per_extent = extent / options_.kv_frame,
                                                .kv_min = plan.kv_least / extent,
@@ -357,15 +381,13 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   CAUSEWAY_ASSIGN(
       engine_, engine::Engine::start(engine, machine_.clock(), executor, sink, &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });
+  if (kv_mover_) kv_mover_->set_notify([this] { engine_->poke(); });
   return {};
 }
 
 // Slowly while requests are served.
 device::Pace CudaSlice::pace(const std::function<bool()>& cancelled) const {
-  const auto busy = [this] {
-    const request::Observation seen = engine_->observe();
-    return seen.requests_running + seen.requests_waiting > 0;
-  };
+  const auto busy = [this] { return engine_->observe().requests() > 0; };
   const auto pause = [](Nanos length) {
     std::mutex mutex;
     std::condition_variable never;

@@ -9,16 +9,18 @@
 #include "base/result.h"
 #include "slice/machine.h"
 #include "slice/slice.h"
+#include "slice/twin_home.h"
 
 namespace causeway::slice {
 
 struct CudaSliceOptions {
   int gpu = 0;
   double memory_utilization = 0.9;
-  Bytes kv = {};        // HBM for KV frames; zero: what is left
-  Bytes kv_frame = {};  // of one frame
-  Bytes weights = {};   // HBM for cached weights; zero: the slice's choice
-  Bytes ring = {};      // HBM that the weights of a streamed model pass through; zero: its choice
+  Bytes kv = {};               // HBM for KV frames; zero: what is left
+  Bytes kv_frame = {};         // of one frame
+  KvHostOptions kv_host = {};  // to which KV rotates
+  Bytes weights = {};          // HBM for cached weights; zero: the slice's choice
+  Bytes ring = {};  // HBM that the weights of a streamed model pass through; zero: its choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
   bool graphs = true;                        // decode steps are captured and replayed
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set

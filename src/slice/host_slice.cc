@@ -21,6 +21,7 @@ class HostSlice final : public Slice {
   ~HostSlice() override {
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
+    if (kv_mover_) kv_mover_->set_notify({});
   }
 
   Status open(engine::OutputSink& sink);
@@ -45,7 +46,7 @@ class HostSlice final : public Slice {
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_ ? estate_->mover().moved() : Bytes(0); }
   Bytes link_bytes_out() const override {
-    return estate_ ? bytes_out(links_.engine->stats()) : Bytes(0);
+    return bytes_out(links_.engine.get()) + bytes_out(kv_links_.own.get());
   }
   device::Device& device() override { return *device_; }
   const SliceLinks* links() const override { return estate_ ? &links_ : nullptr; }
@@ -60,6 +61,7 @@ class HostSlice final : public Slice {
   Result<weights::CachedModel> cached_model(const model::ModelCard& card, Bytes most) const;
   Status set_up_border();
   Status open_cache();
+  Status open_twins();
 
   const HostSliceOptions options_;
   std::optional<schedule::BorderRules> border_;
@@ -67,10 +69,13 @@ class HostSlice final : public Slice {
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> device_;
   std::optional<kv::FrameArena> frames_;
+  std::unique_ptr<TwinHome> twin_home_;    // null: KV does not rotate
   std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
   SliceLinks links_;
   std::unique_ptr<WeightEstate> estate_;  // null: weights are read at home
   std::map<ModelId, std::unique_ptr<weights::PinnedModel>> at_home_;
+  KvLinks kv_links_;
+  std::unique_ptr<kv::TransferKvMover> kv_mover_;  // null: KV does not rotate
   std::unique_ptr<engine::HostExecutor> executor_;
   std::unique_ptr<engine::StepExecutor>
       executor_front_;  // null: nothing stands before the executor
@@ -112,19 +117,37 @@ Status HostSlice::open(engine::OutputSink& sink) {
                                                   .frames_max = kv_max / options_.kv_frame});
   if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
   frames_.emplace(std::move(frames).value());
+  if (options_.kv_host.bytes > Bytes(0)) {
+    CAUSEWAY_ASSIGN(twin_home_, TwinHome::open(*device_, machine_.home().memory, options_.kv_frame,
+                                               options_.kv_host));
+  }
+  const bool copies = twin_home_ || options_.cache > Bytes(0);
+  if (copies && options_.link_front) front_ = options_.link_front(*device_);
   if (options_.cache > Bytes(0)) CAUSEWAY_TRY(open_cache());
+  if (twin_home_) CAUSEWAY_TRY(open_twins());
   CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start({.base = frames_->base(),
                                                           .bytes = frames_->frame_bytes(),
                                                           .count = frames_->frames_max()},
-                                                         machine_.clock()));
+                                                         machine_.clock(), kv_mover_.get()));
   if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
   engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = this->frames();
   engine.core.border = border_;
+  engine.core.frame = options_.kv_frame;
+  if (twin_home_) engine.core.twins = twin_home_->twins().twins();
   CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), executor, sink,
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
+  if (kv_mover_) kv_mover_->set_notify([this] { engine_->poke(); });
+  return {};
+}
+
+Status HostSlice::open_twins() {
+  device::Device& device = front_ ? *front_ : *device_;
+  CAUSEWAY_ASSIGN(kv_links_, machine_.connect_kv(device, options_.device, links_));
+  kv_mover_ = make_kv_mover(*device_, kv_links_, *frames_, *twin_home_,
+                            {.late_max = options_.kv_host.late_max}, machine_.clock());
   return {};
 }
 
@@ -134,7 +157,6 @@ Status HostSlice::open_cache() {
     return invalid_argument("a cache of " + std::to_string(options_.cache.count) +
                             " bytes is less than one extent of " + std::to_string(extent.count));
   }
-  if (options_.link_front) front_ = options_.link_front(*device_);
   CAUSEWAY_ASSIGN(links_, machine_.connect(front_ ? *front_ : *device_, options_.device));
   weights::ResidencyOptions residency = options_.residency;
   residency.extent = extent;

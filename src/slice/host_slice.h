@@ -11,14 +11,16 @@
 #include "schedule/hbm_border.h"
 #include "slice/machine.h"
 #include "slice/slice.h"
+#include "slice/twin_home.h"
 
 namespace causeway::slice {
 
 struct HostSliceOptions {
-  Bytes kv;          // memory for KV frames
-  Bytes kv_frame;    // of one frame
-  Bytes cache = {};  // for cached weights; zero: weights are read at home
-  Bytes ring = {};   // that the weights of a streamed model pass through; zero: the slice's choice
+  Bytes kv;                    // memory for KV frames
+  Bytes kv_frame;              // of one frame
+  KvHostOptions kv_host = {};  // to which KV rotates, over links as those of weights
+  Bytes cache = {};            // for cached weights; zero: weights are read at home
+  Bytes ring = {};  // that the weights of a streamed model pass through; zero: the slice's choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
   int device = 0;                                                     // of the machine
   // Lets memory move between KV frames and cached weights: both are then whole extents, and

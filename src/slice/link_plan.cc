@@ -34,11 +34,21 @@ void serve_first_only(transfer::PathFacts& facts) {
   }
 }
 
+// The best links of the slice's device, which is the first.
+LinkSet best_by_gpu(const LinkPlan& plan, Direction direction) {
+  const LinkSet best = plan.facts.way(direction).best.front();
+  LinkSet gpus;
+  for (std::size_t link = 0; link < plan.gpus.size(); ++link) {
+    if (best.has(static_cast<int>(link))) gpus = gpus.with(plan.gpus[link]);
+  }
+  return gpus;
+}
+
 }  // namespace
 
 LinkPlan plan_links(const LinksWanted& wanted) {
   CAUSEWAY_CHECK(wanted.own >= 0 && wanted.own < wanted.gpus, "no such GPU");
-  LinkPlan plan{.gpus = {wanted.own}, .facts = {}, .in = LinkSet::of(wanted.own)};
+  LinkPlan plan{.gpus = {wanted.own}, .facts = {}, .in = {}, .out = {}};
   const LinkSet links = wanted_links(wanted);
   for (int gpu = 0; gpu < wanted.gpus; ++gpu) {
     if (links.has(gpu) && relays(wanted, gpu)) plan.gpus.push_back(gpu);
@@ -47,12 +57,10 @@ LinkPlan plan_links(const LinksWanted& wanted) {
   plan.facts = mapped ? transfer::facts_of(transfer::part_of(*wanted.map, plan.gpus))
                       : transfer::assume_all_links(static_cast<int>(plan.gpus.size()));
   serve_first_only(plan.facts);
-  const transfer::WayFacts& in = plan.facts.way(Direction::kIn);
-  plan.rate_in = in.best_rate.front();
-  plan.in = {};
-  for (std::size_t link = 0; link < plan.gpus.size(); ++link) {
-    if (in.best.front().has(static_cast<int>(link))) plan.in = plan.in.with(plan.gpus[link]);
-  }
+  plan.rate_in = plan.facts.way(Direction::kIn).best_rate.front();
+  plan.rate_out = plan.facts.way(Direction::kOut).best_rate.front();
+  plan.in = best_by_gpu(plan, Direction::kIn);
+  plan.out = best_by_gpu(plan, Direction::kOut);
   return plan;
 }
 

@@ -29,6 +29,8 @@ struct LinkPlan {
   transfer::PathFacts facts;  // of these links: all for the slice, none for each other
   transfer::LinkSet in;       // by GPU: those that bring bytes in, as far as can be foreseen
   double rate_in = 0;         // of these together, by the map; 0: unknown
+  transfer::LinkSet out;      // the same of those that take bytes out
+  double rate_out = 0;
 };
 
 LinkPlan plan_links(const LinksWanted& wanted);

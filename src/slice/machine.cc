@@ -219,4 +219,22 @@ Result<SliceLinks> Machine::connect_to_host(device::Device& device, int gpu) {
   return connected;
 }
 
+Result<KvLinks> Machine::connect_kv(device::Device& device, int gpu, const SliceLinks& weights) {
+  KvLinks connected;
+  connected.engine = weights.engine.get();
+  if (connected.engine == nullptr || weights.from_peer) {
+    CAUSEWAY_ASSIGN(SliceLinks own, connect_to_host(device, gpu));
+    connected.own = std::move(own.engine);
+    connected.engine = connected.own.get();
+  }
+  const LinkPlan chosen = plan_with_relays(gpu);
+  CAUSEWAY_ASSIGN(
+      auto in, shares_->routes_in({.target = gpu, .links = chosen.in, .rate_max = chosen.rate_in}));
+  CAUSEWAY_ASSIGN(auto out, shares_->routes_out(
+                                {.target = gpu, .links = chosen.out, .rate_max = chosen.rate_out}));
+  connected.claim_in = shares_->claim(device::CopyPriority::kKvIn, std::move(in));
+  connected.claim_out = shares_->claim(device::CopyPriority::kKvOut, std::move(out));
+  return connected;
+}
+
 }  // namespace causeway::slice

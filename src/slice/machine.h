@@ -55,6 +55,13 @@ struct SliceLinks {
   bool from_peer = false;  // weights come from a PeerHome, not from host memory
 };
 
+// What moves a slice's KV between its device and host memory.
+struct KvLinks {
+  std::unique_ptr<transfer::LinkClaim> claim_in, claim_out;
+  std::unique_ptr<transfer::TransferEngine> own;  // null: the one that brings weights
+  transfer::TransferEngine* engine = nullptr;
+};
+
 class Machine {
  public:
   // The GPUs that this process sees. Home and clock outlive the machine. kUnavailable without a
@@ -83,6 +90,11 @@ class Machine {
   // cannot be opened is left out with a warning. kInvalidArgument for the GPU that is the home of
   // weights; kUnsupported for one that does not reach it.
   Result<SliceLinks> connect(device::Device& device, int gpu);
+
+  // For the same device, what `weights` is for: KV goes the same way as weights that come from host
+  // memory, so that priorities hold between them, else over links to it of its own. `weights` (it
+  // may be empty: there are none) outlives what it returns. Errors as connect().
+  Result<KvLinks> connect_kv(device::Device& device, int gpu, const SliceLinks& weights);
 
   const transfer::LinkShares& shares() const { return *shares_; }
 

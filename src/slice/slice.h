@@ -77,7 +77,7 @@ class Slice {
 
   // Bytes of weights that have come from home since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
-  // Bytes that have gone from the device to host memory by the same ways: none, weights are only
+  // Bytes that have gone from the device to host memory by the same ways: of KV. Weights are only
   // dropped. Any thread.
   virtual Bytes link_bytes_out() const = 0;
   // For measuring: the device; what brings weights to it (nullptr: they are read at home); and what

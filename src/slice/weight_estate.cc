@@ -43,8 +43,10 @@ void WeightEstate::remove(ModelId model) {
   homes_.erase(model);
 }
 
-Bytes bytes_out(const transfer::TransferStats& stats) {
+Bytes bytes_out(const transfer::TransferEngine* engine) {
   Bytes out;
+  if (engine == nullptr) return out;
+  const transfer::TransferStats stats = engine->stats();
   for (const auto& directions : stats.by_purpose) {
     out += directions[static_cast<std::size_t>(transfer::Direction::kOut)];
   }

@@ -50,7 +50,7 @@ class WeightEstate {
   weights::WeightCache cache_;
 };
 
-// Bytes that a transfer engine has moved from its devices to host memory.
-Bytes bytes_out(const transfer::TransferStats& stats);
+// Bytes that a transfer engine has moved from its devices to host memory; none: null.
+Bytes bytes_out(const transfer::TransferEngine* engine);
 
 }  // namespace causeway::slice

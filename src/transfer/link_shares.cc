@@ -92,7 +92,8 @@ LinkShares::LinkShares(device::LinkProfile profile) : budget_(std::move(profile)
 
 LinkShares::~LinkShares() { CAUSEWAY_CHECK(claims_.empty(), "claims outlive their links"); }
 
-Result<std::vector<LinkRoute>> LinkShares::routes_in(const RoutesWanted& wanted) const {
+Result<std::vector<LinkRoute>> LinkShares::routes(Direction direction,
+                                                  const RoutesWanted& wanted) const {
   const std::lock_guard lock(mutex_);
   std::vector<LinkRoute> routes;
   double sum = 0;
@@ -100,6 +101,9 @@ Result<std::vector<LinkRoute>> LinkShares::routes_in(const RoutesWanted& wanted)
     if (!wanted.links.has(link)) continue;
     std::vector<LinkBudget::Hop> hops = {{kHostEnd, link}};
     if (link != wanted.target) hops.push_back({link, wanted.target});
+    if (direction == Direction::kOut) {
+      for (LinkBudget::Hop& hop : hops) std::swap(hop.source, hop.target);
+    }
     LinkRoute route{.per_byte = {}, .rate_max = std::numeric_limits<double>::infinity()};
     CAUSEWAY_ASSIGN(route.per_byte, budget_.shares(hops, 1));
     // What the link gives alone: of the path's resources, not of what others leave.

@@ -40,15 +40,20 @@ class LinkShares {
   LinkShares(const LinkShares&) = delete;
   LinkShares& operator=(const LinkShares&) = delete;
 
-  // From host memory to a GPU over the links of several GPUs, numbered as in the profile: a route a
-  // link. `rate_max`: of all together; 0: what each gives alone. kUnsupported when a link has no
-  // path to the target.
+  // Between host memory and a GPU over the links of several GPUs, numbered as in the profile: a
+  // route a link. `rate_max`: of all together; 0: what each gives alone. kUnsupported when a link
+  // has no path to the target, or from it.
   struct RoutesWanted {
-    int target = 0;
+    int target = 0;  // the GPU, whichever way the bytes go
     LinkSet links;
     double rate_max = 0;
   };
-  Result<std::vector<LinkRoute>> routes_in(const RoutesWanted& wanted) const;
+  Result<std::vector<LinkRoute>> routes_in(const RoutesWanted& wanted) const {
+    return routes(Direction::kIn, wanted);
+  }
+  Result<std::vector<LinkRoute>> routes_out(const RoutesWanted& wanted) const {
+    return routes(Direction::kOut, wanted);
+  }
 
   std::unique_ptr<LinkClaim> claim(device::CopyPriority purpose, std::vector<LinkRoute> routes);
 
@@ -59,6 +64,7 @@ class LinkShares {
 
  private:
   friend class LinkClaim;
+  Result<std::vector<LinkRoute>> routes(Direction direction, const RoutesWanted& wanted) const;
   void set_begun(LinkClaim& claim, bool begun);
   void remove(LinkClaim& claim);
   // With mutex_ held.

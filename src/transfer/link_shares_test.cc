@@ -85,6 +85,25 @@ TEST(LinkShares, LinksOfAClaimAreDividedOneByOne) {
   shares.check_integrity();
 }
 
+// Each way has a link's rate of its own, as long as both together do not take more than it has.
+TEST(LinkShares, RoutesLeadOutToo) {
+  LinkShares shares(
+      device::make_link_tree({.devices = 2, .link = 50e9, .link_duplex = 90e9, .peer_link = 20e9}));
+  const auto in = claim(shares, 0, LinkSet::of(0), CopyPriority::kKvIn);
+  const auto routes = shares.routes_out({.target = 0, .links = LinkSet::first(2)});
+  ASSERT_TRUE(routes.ok());
+  const auto out = shares.claim(CopyPriority::kKvOut, *routes);
+  EXPECT_NEAR(in->rate(), 50e9, 1);
+  EXPECT_NEAR(out->rate(), 70e9, 1);  // 20 of them by the other GPU
+  in->begin();
+  EXPECT_NEAR(out->rate(), 60e9, 1);
+  out->begin();
+  EXPECT_NEAR(in->rate(), 50e9, 1);
+  shares.check_integrity();
+  in->end();
+  out->end();
+}
+
 TEST(LinkShares, TheMostUrgentPurposeComesFirstAndMayTakeAll) {
   LinkShares shares(device::make_link_tree({.devices = 1, .link = 50e9}));
   const auto weights = claim(shares, 0, LinkSet::of(0));

@@ -194,6 +194,44 @@ class Lifecycle(unittest.TestCase):
             chat = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
             self.assertEqual(server.request("/v1/chat/completions", chat)[0], 200)
 
+    @unittest.skipIf(DEVICE == "cuda", "a GPU's KV cache comes in pieces that hold all of this")
+    def test_requests_turn_between_kv_cache_and_host_memory(self):
+        """Twenty-four requests on KV for a sixth of them: nobody is computed twice, nobody differs."""
+        prompts = [f"{n} green bottles hang on the wall" for n in range(24)]
+
+        def ask(server, prompt):
+            # ignore_eos: all of them grow beyond what there is room for.
+            return server.complete("m", prompt, max_tokens=100, temperature=0,
+                                   ignore_eos=True)["choices"][0]["text"]
+
+        with RunningServer(self.model, *TINY_MEMORY) as server:
+            alone = [ask(server, prompt) for prompt in prompts]
+        with RunningServer(self.model, "--kv-frame-bytes", "16kb", "--kv-cache-memory-bytes",
+                           "256kb", "--kv-host-memory-bytes", "8mb", "--pool-memory-bytes", "256mb",
+                           "--scheduling-policy", "rotary", "--preemption", "rotate",
+                           "--slo-ttft-ms", "50", "--slo-tpot-ms", "1") as server:
+            answers = [None] * len(prompts)
+
+            def ask_one(index):
+                answers[index] = ask(server, prompts[index])
+
+            threads = [threading.Thread(target=ask_one, args=(i,)) for i in range(len(prompts))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            metrics = server.request("/metrics")[1]
+        self.assertEqual(answers, alone)
+
+        def value(name):
+            return float(re.search(rf"^causeway:{re.escape(name)} (\S+)$", metrics, re.M).group(1))
+
+        self.assertGreater(value('kv_rotations_total{model_name="m"}'), 0)
+        self.assertEqual(value('num_preemptions_total{model_name="m"}'), 0)
+        self.assertGreater(
+            value('kv_rotation_blocks_total{direction="in",reason="rotation"}'), 0)
+        self.assertEqual(value("kv_copies_failed_total"), 0)
+
     def test_tokens_without_waking_the_model(self):
         with RunningServer(self.model, "--load-on-demand", *TINY_MEMORY) as server:
             status, encoded = server.request("/tokenize", {"model": "m", "prompt": PROMPT})
@@ -222,6 +260,8 @@ class Lifecycle(unittest.TestCase):
                           ["serve", "--models-dir", "no/such/folder"], ["serve"],
                           ["serve", self.model, "--kv-frame-bytes", "1000"],
                           ["serve", self.model, "--scheduling-policy", "random"],
+                          ["serve", self.model, "--preemption", "never"],
+                          ["serve", self.model, "--kv-host-memory-bytes", "1kb"],
                           ["serve", self.model, "--no-such-option"], ["nonsense"]):
             done = run_causeway(*arguments)
             self.assertNotEqual(done.returncode, 0, arguments)

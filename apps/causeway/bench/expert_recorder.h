@@ -55,6 +55,9 @@ class ExpertRecorder final : public engine::StepExecutor {
     if (result && decodes_) count(result->experts_chosen);
     return result;
   }
+  void begin_copies(std::span<const kv::KvCopy> copies) override { inner_.begin_copies(copies); }
+  std::vector<kv::KvCopyEnd> poll_copies() override { return inner_.poll_copies(); }
+  kv::KvCopyRates copy_rates() const override { return inner_.copy_rates(); }
   Status health() const override { return inner_.health(); }
 
  private:

@@ -44,6 +44,9 @@ class StepRecorder final : public engine::StepExecutor {
     return result;
   }
 
+  void begin_copies(std::span<const kv::KvCopy> copies) override { inner_.begin_copies(copies); }
+  std::vector<kv::KvCopyEnd> poll_copies() override { return inner_.poll_copies(); }
+  kv::KvCopyRates copy_rates() const override { return inner_.copy_rates(); }
   Status health() const override { return inner_.health(); }
 
   // Of the steps since the last call. Any thread.

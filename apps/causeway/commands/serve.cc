@@ -52,6 +52,7 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
 
 struct ServeOptions {
   std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
+  std::string preemption = "auto";
   std::string tool_call_parser = "auto";
   std::vector<std::string> pins, max_resident;
   std::int64_t max_model_len = 0;
@@ -60,6 +61,7 @@ struct ServeOptions {
   std::uint64_t ring_bytes = 0;     // 0: the slice's choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;
   std::uint64_t kv_bytes = 0;
+  std::uint64_t kv_host_bytes = 0;  // 0: KV does not rotate
   std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
   std::string device = "cpu";
   int gpu = 0;
@@ -176,7 +178,7 @@ class Serve final : public Command {
       return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
     }
     CAUSEWAY_ASSIGN(const device::MemoryHeadroom headroom, device::read_memory_headroom());
-    const Bytes kv = set_.device == "cpu" ? kv_on_cpu() : Bytes(0);
+    const Bytes kv = kv_host() + (set_.device == "cpu" ? kv_on_cpu() : Bytes(0));
     if (cache > Bytes(0)) CAUSEWAY_TRY(check_host_cache(cache, kv, headroom.bytes));
     if (set_.pool_bytes > 0) return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
     const Bytes reserve = std::max(gib(1), headroom.bytes / 16) + kv + cache;
@@ -207,6 +209,7 @@ class Serve final : public Command {
                                               std::move(card).value());
   }
 
+  Bytes kv_host() const { return Bytes(static_cast<std::int64_t>(set_.kv_host_bytes)); }
   Bytes kv_frame() const { return Bytes(static_cast<std::int64_t>(set_.kv_frame_bytes)); }
 
   Result<std::unique_ptr<slice::Machine>> open_machine(slice::ModelHome& home) const {
@@ -224,6 +227,7 @@ class Serve final : public Command {
     if (set_.device != "cuda") {
       return slice::open_host_slice({.kv = kv_on_cpu(),
                                      .kv_frame = kv_frame(),
+                                     .kv_host = {.bytes = kv_host()},
                                      .cache = weights,
                                      .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
                                      .experts = set_.experts,
@@ -243,6 +247,7 @@ class Serve final : public Command {
                                    .memory_utilization = set_.gpu_memory_utilization,
                                    .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
                                    .kv_frame = kv_frame(),
+                                   .kv_host = {.bytes = kv_host()},
                                    .weights = weights,
                                    .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
                                    .experts = set_.experts,
@@ -299,6 +304,11 @@ class Serve final : public Command {
                    "then as it is needed beside weights")
         ->transform(CLI::AsSizeValue(false))
         ->group("Memory");
+    app.add_option("--kv-host-memory-bytes", set_.kv_host_bytes,
+                   "host memory for KV of requests that give up theirs, e.g. 16GB: they come back "
+                   "without being computed again, and so do cached prefixes; default: none")
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory");
     app.add_option("--device", set_.device, "where models run: cpu or cuda")
         ->check(CLI::IsMember({"cpu", "cuda"}))
         ->group("Memory")
@@ -325,7 +335,16 @@ class Serve final : public Command {
 
   void declare_scheduling() {
     auto& app = options();
-    app.add_option("--scheduling-policy", set_.policy, "fcfs or priority")
+    app.add_option("--scheduling-policy", set_.policy,
+                   "who runs when not all have room: fcfs, priority, rotary (by lag against their "
+                   "latency targets), or one of rotary's baselines: waiting-first, swapped-first, "
+                   "artifact, ranked, sjf-oracle, past-future")
+        ->group("Scheduling")
+        ->capture_default_str();
+    app.add_option("--preemption", set_.preemption,
+                   "what becomes of the KV of those that must go: rotate (to host memory), "
+                   "recompute, or auto: what takes less time; with --kv-host-memory-bytes")
+        ->check(CLI::IsMember({"rotate", "recompute", "auto"}))
         ->group("Scheduling")
         ->capture_default_str();
     app.add_option("--max-num-seqs", set_.engine.core.schedule.running_max,
@@ -375,13 +394,21 @@ class Serve final : public Command {
   Status finish_options() {
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
-                                      set_.kv_bytes, set_.kv_frame_bytes}) {
+                                      set_.kv_bytes, set_.kv_frame_bytes, set_.kv_host_bytes}) {
       if (bytes > kMemoryMax) {
         return invalid_argument("a memory size of " + std::to_string(bytes) +
                                 " bytes is more than any machine has");
       }
     }
-    CAUSEWAY_ASSIGN(set_.engine.core.schedule.policy, schedule::parse_policy(set_.policy));
+    schedule::Options& schedule = set_.engine.core.schedule;
+    CAUSEWAY_ASSIGN(schedule.policy, schedule::parse_policy(set_.policy));
+    CAUSEWAY_ASSIGN(schedule.preemption, schedule::parse_preemption(set_.preemption));
+    if (kv_host() == Bytes(0)) schedule.preemption = schedule::PreemptionKind::kRecompute;
+    if (kv_host() > Bytes(0) && kv_host() < kv_frame()) {
+      return invalid_argument("--kv-host-memory-bytes " + std::to_string(kv_host().count) +
+                              " holds no KV frame of " + std::to_string(kv_frame().count) +
+                              " bytes");
+    }
     set_.engine.core.prefix_caching = !set_.no_prefix_caching;
     // Unpredictable, so that no client can craft prompts whose prefixes collide with another's.
     std::random_device random;

@@ -6,8 +6,9 @@ namespace causeway::schedule {
 
 Harness::Harness(const HarnessOptions& options, std::unique_ptr<Policy> policy)
     : kv_({.frames = options.frames, .prefix_caching = options.prefix_caching}),
-      scheduler_(options.schedule,
-                 policy == nullptr ? make_policy(options.schedule.policy) : std::move(policy)) {}
+      scheduler_(options.schedule, policy == nullptr && !options.schedule.rotates()
+                                       ? make_policy(options.schedule.policy)
+                                       : std::move(policy)) {}
 
 void Harness::add_model(ModelId model, std::int64_t tokens_per_block) {
   kv_.add_model(model, Tokens(tokens_per_block));

@@ -20,6 +20,7 @@ constexpr std::int64_t kBlockMax = 5;
 constexpr std::int64_t kContext = 64;
 constexpr int kEventsMax = 200'000;
 constexpr double kFlops = 1e12;  // a second
+constexpr Bytes kFrame = mib(1);
 
 // What the checker knows of a request.
 struct Tracked {
@@ -44,6 +45,8 @@ class History {
   request::Request make_request(std::int64_t id, Nanos at);
   std::vector<TokenId> make_prompt(std::int64_t tokens);
   engine::CoreOptions core_options();
+  void add_rotation(engine::CoreOptions& options);
+  SimulatedCopiesOptions copies_options();
   SimulatedExecutorOptions executor_options();
   std::unique_ptr<HistoryWeights> make_weights();
   ModelShape make_shape();
@@ -64,6 +67,7 @@ class History {
 
   const int steps_in_flight_;
   Random random_;
+  Random rotation_random_;  // of its own: histories without rotation are what they were before it
   ManualClock clock_;
   std::int64_t frames_;
   std::int64_t vocab_;
@@ -86,6 +90,7 @@ class History {
 History::History(std::uint64_t seed, int steps_in_flight)
     : steps_in_flight_(steps_in_flight),
       random_(seed),
+      rotation_random_(~seed),
       frames_(random_.between(5, 40)),
       vocab_(random_.chance(0.5) ? 16 : 50'000),
       faulty_(random_.chance(0.4)),
@@ -114,6 +119,7 @@ SimulatedExecutorOptions History::executor_options() {
   options.frames_move = core_options_.border.has_value();
   options.tokens_per_block_max = kBlockMax;
   options.steps_in_flight_max = steps_in_flight_;
+  if (core_options_.twins > 0) options.copies = copies_options();
   if (faulty_) {
     options.faults = {.error_rate = 0.02,
                       .refuse_rate = 0.01,
@@ -136,7 +142,32 @@ engine::CoreOptions History::core_options() {
   // A streamed step waits for copies of its own and of others.
   options.step_timeout = seconds(weights_ && weights_->streams() ? 5 : 1);
   options.step_start = static_cast<engine::StepStart>(random_.below(3));
+  if (rotation_random_.chance(0.4)) add_rotation(options);
   return options;
+}
+
+void History::add_rotation(engine::CoreOptions& options) {
+  constexpr std::int64_t kPolicies = 9, kPreemptions = 3;
+  Random& random = rotation_random_;
+  options.twins = random.between(1, 3 * frames_);
+  options.frame = kFrame;
+  options.rotation.frames_share_max = 0.02 + 0.4 * random.uniform();
+  options.schedule.policy = static_cast<schedule::PolicyKind>(random.below(kPolicies));
+  options.schedule.preemption = static_cast<schedule::PreemptionKind>(random.below(kPreemptions));
+  options.schedule.rotation.displaces_early = random.chance(0.5);
+}
+
+// Of a frame a step, or of a hundred.
+SimulatedCopiesOptions History::copies_options() {
+  Random& random = rotation_random_;
+  const auto rate = [&] {
+    return static_cast<double>(kFrame.count) * 1e3 * random.between(1, 100);
+  };
+  return {.frame = kFrame,
+          .bytes_in_per_second = rate(),
+          .bytes_out_per_second = rate(),
+          .error_rate = faulty_ ? 0.05 * random.uniform() : 0,
+          .seed = random.bits()};
 }
 
 ModelShape History::make_shape() {
@@ -212,11 +243,19 @@ void History::fail(const std::string& what) {
   if (report_.failure.empty()) {
     report_.failure = "at " + std::to_string(to_millis(clock_.now())) + " ms, step " +
                       std::to_string(executor_.counters().steps) + ": " + what;
+    if (core_options_.twins > 0) {
+      report_.failure += " (" + std::string(name_of(core_options_.schedule.policy)) + ", " +
+                         std::string(name_of(core_options_.schedule.preemption)) + ", " +
+                         std::to_string(frames_) + " frames, " +
+                         std::to_string(core_options_.twins) + " twins, " +
+                         std::to_string(core_options_.schedule.running_max) + " run)";
+    }
   }
 }
 
 bool History::work_left() const {
-  return arrived_ < planned_.size() || !core_.idle() || !cancels_.empty();
+  return arrived_ < planned_.size() || !core_.idle() || core_.copies_under_way() ||
+         !cancels_.empty();
 }
 
 void History::arrive() {
@@ -240,7 +279,9 @@ void History::arrive() {
     tokens +=
         static_cast<std::int64_t>(tracked.request.prompt.size()) + tracked.request.max_tokens.count;
   }
-  steps_bound_ = 2 * models_ * tokens + 2;
+  // Who rotates is displaced more often, and computed again where copies fail or have no room.
+  const std::int64_t again = core_options_.twins > 0 ? 16 : 1;
+  steps_bound_ = 2 * models_ * tokens * again + 2;
 }
 
 void History::perhaps_replace_model() {
@@ -268,7 +309,9 @@ void History::next_event() {
   if (next == kNever) return fail("requests are left, but nothing will ever happen");
   clock_.set(std::max(clock_.now(), next));
   if (next == step) {
-    if (const auto result = executor_.wait(Nanos(0))) core_.finish_step(*result, clock_.now());
+    // Or copies of KV have ended, about which start_step() asks.
+    const auto result = core_.step_in_flight() ? executor_.wait(Nanos(0)) : std::nullopt;
+    if (result) core_.finish_step(*result, clock_.now());
   } else if (next == arrival) {
     arrive();
   } else if (next == cancel) {
@@ -357,7 +400,7 @@ void History::check_state() {
   const std::string wrong = weights_ ? weights_->check(core_, executor_) : "";
   if (!wrong.empty()) fail(wrong);
   const request::Observation seen = core_.observe();
-  if (seen.requests_running + seen.requests_waiting != core_.requests()) {
+  if (seen.requests() != core_.requests()) {
     fail("running and waiting requests do not add up");
   }
 }
@@ -395,6 +438,8 @@ HistoryReport History::run() {
   report_.steps = executor_.counters().steps;
   report_.preemptions = seen.preemptions;
   report_.prefix_hit_tokens = seen.prefix_hit_tokens;
+  report_.rotations = seen.rotations;
+  report_.kv_copies = seen.kv_copies;
   report_.hangs = executor_.counters().hangs;
   report_.steps_ahead = executor_.counters().steps_ahead;
   report_.tokens_pending = executor_.counters().tokens_pending;

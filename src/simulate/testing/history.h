@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "request/batch.h"
 
 namespace causeway::simulate {
 
@@ -33,6 +34,8 @@ struct HistoryReport {
   std::int64_t steps = 0;
   std::int64_t preemptions = 0;
   std::int64_t prefix_hit_tokens = 0;
+  std::int64_t rotations = 0;
+  request::KvCopyCounts kv_copies;
   std::int64_t hangs = 0;
   std::int64_t models_replaced = 0;
   std::int64_t steps_ahead = 0;     // started while another ran

@@ -198,8 +198,7 @@ std::string HistoryWeights::check_waits(const engine::EngineCore& core) {
   failures_seen_ = mover_.failures();
   for (const auto& [id, seen] : core.observe_models()) {
     Model& model = models_.at(id);
-    const bool waits = seen.requests_running + seen.requests_waiting > 0 && !serves(id, model) &&
-                       cache_.residency().fits(id);
+    const bool waits = seen.requests() > 0 && !serves(id, model) && cache_.residency().fits(id);
     if (!waits || !model.waits || anew) {
       model.since = clock_.now();
       model.bound = Nanos(0);

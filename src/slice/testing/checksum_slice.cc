@@ -170,7 +170,7 @@ class ChecksumSlice final : public Slice {
     estate_->remove(model);
   }
   Bytes link_bytes() const override { return estate_->mover().moved(); }
-  Bytes link_bytes_out() const override { return bytes_out(links_.engine->stats()); }
+  Bytes link_bytes_out() const override { return bytes_out(links_.engine.get()); }
   device::Device& device() override { return device_; }
   const SliceLinks* links() const override { return &links_; }
   Result<Bytes> device_memory_used() override { return extent() * estate_->cached_extents(); }

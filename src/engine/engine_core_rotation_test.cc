@@ -1,0 +1,299 @@
+// EngineCore whose KV turns between HBM and host memory: whoever runs finds its KV, whatever was
+// copied when, and nothing is computed twice unless a copy failed.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/random.h"
+#include "engine/engine_core.h"
+#include "engine/testing/core_requests.h"
+#include "engine/testing/fake_executor.h"
+
+namespace causeway::engine {
+namespace {
+
+using request::FinishReason;
+
+const std::int64_t kBlock = kFacts.tokens_per_block.count;
+
+// What stands at a place of a request's: prompts differ by request.
+TokenId token_at(RequestId request, std::int64_t prompt, std::int64_t place) {
+  if (place >= prompt) return static_cast<TokenId>(FakeExecutor::kTokenBase + place);
+  return static_cast<TokenId>((7 * request.value + place) % 1000);
+}
+
+// Remembers of every frame and twin which tokens' KV it holds, and looks whether a step finds what
+// it reads. Copies out read when they end, which is late; copies in at the latest when a step waits
+// for them.
+class RotatingExecutor final : public StepExecutor {
+ public:
+  explicit RotatingExecutor(int steps_in_flight_max, std::uint64_t seed)
+      : inner_(steps_in_flight_max), random_(seed) {
+    capabilities_ = inner_.capabilities();
+    capabilities_.rotates = true;
+  }
+  const Capabilities& capabilities() const override { return capabilities_; }
+
+  Status submit(request::Batch batch, weights::StepWeights weights) override {
+    begin_copies(batch.copies_in);
+    begin_copies(batch.copies_out);
+    for (std::size_t i = 0; i < copies_.size();) {
+      const bool awaited = copies_[i].direction == kv::KvCopy::Direction::kIn &&
+                           batch.copies_awaited.valid() && !(batch.copies_awaited < copies_[i].id);
+      if (awaited) end(i);
+      if (!awaited) ++i;
+    }
+    for (const request::BatchEntry& entry : batch.entries) compute(batch, entry);
+    return inner_.submit(std::move(batch), weights);
+  }
+  std::optional<request::StepResult> wait(Nanos timeout) override { return inner_.wait(timeout); }
+
+  void begin_copies(std::span<const kv::KvCopy> copies) override {
+    copies_.insert(copies_.end(), copies.begin(), copies.end());
+  }
+  std::vector<kv::KvCopyEnd> poll_copies() override {
+    for (std::size_t i = 0; i < copies_.size();) {
+      if (random_.chance(0.5)) {
+        end(i);
+      } else {
+        ++i;
+      }
+    }
+    return std::exchange(ends_, {});
+  }
+  kv::KvCopyRates copy_rates() const override { return {.in = 1e9, .out = 1e9}; }
+
+  // Of 100 copies that end from now on.
+  void fail(int of_hundred) { failing_ = of_hundred; }
+  const std::set<std::int64_t>& wrong() const { return wrong_; }
+  std::int64_t computed() const { return computed_; }
+
+ private:
+  void end(std::size_t index) {
+    const kv::KvCopy copy = copies_[index];
+    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(index));
+    kv::KvCopyEnd end{.copy = copy.id};
+    const bool out = copy.direction == kv::KvCopy::Direction::kOut;
+    if (random_.below(100) < failing_) {
+      end.outcome = kv::KvCopyEnd::Outcome::kFailed;
+      end.why = "a planted failure";
+      (out ? twins_[copy.twin.value] : frames_[copy.frame.value]).clear();
+    } else if (out) {
+      twins_[copy.twin.value] = frames_[copy.frame.value];
+    } else {
+      frames_[copy.frame.value] = twins_[copy.twin.value];
+    }
+    ends_.push_back(std::move(end));
+  }
+
+  // Of one whose copy failed nobody looks at the result.
+  void compute(const request::Batch& batch, const request::BatchEntry& entry) {
+    const auto frame_of = [&](std::int64_t place) -> std::map<std::int64_t, TokenId>& {
+      const auto at = static_cast<std::size_t>(entry.frame_begin + place / kBlock);
+      return frames_[batch.frames.at(at).value];
+    };
+    const auto expected = [&](std::int64_t place) {
+      return token_at(entry.request, entry.prompt_tokens, place);
+    };
+    for (std::int64_t place = 0; place < entry.context; ++place) {
+      const auto& frame = frame_of(place);
+      const auto found = frame.find(place % kBlock);
+      if (found == frame.end() || found->second != expected(place)) {
+        wrong_.insert(entry.request.value);
+      }
+    }
+    for (std::int64_t i = 0; i < entry.token_count; ++i) {
+      const std::int64_t place = entry.context + i;
+      frame_of(place)[place % kBlock] = expected(place);
+    }
+    computed_ += entry.token_count;
+  }
+
+  FakeExecutor inner_;
+  Capabilities capabilities_;
+  Random random_;
+  std::vector<kv::KvCopy> copies_;
+  std::vector<kv::KvCopyEnd> ends_;
+  std::map<std::int64_t, std::map<std::int64_t, TokenId>> frames_, twins_;
+  std::set<std::int64_t> wrong_;  // requests whose KV was not what they had computed
+  std::int64_t computed_ = 0;     // tokens
+  int failing_ = 0;
+};
+
+struct Rotating {
+  schedule::PolicyKind policy = schedule::PolicyKind::kRotary;
+  schedule::PreemptionKind preemption = schedule::PreemptionKind::kRotate;
+  std::int64_t frames = 12;
+  std::int64_t twins = 64;
+  int steps_in_flight = 2;
+  std::uint64_t seed = 1;
+};
+
+CoreOptions options_of(const Rotating& how) {
+  CoreOptions options{.frames = how.frames,
+                      .twins = how.twins,
+                      .frame = kib(16),
+                      .rotation = {.frames_share_max = 0.3},
+                      .schedule = {},
+                      .step_timeout = seconds(2)};
+  options.schedule.policy = how.policy;
+  options.schedule.preemption = how.preemption;
+  return options;
+}
+
+class RotatingCore {
+ public:
+  explicit RotatingCore(const Rotating& how)
+      : executor_(how.steps_in_flight, how.seed), core_(options_of(how), executor_) {
+    EXPECT_TRUE(core_.add_model(kModel, kFacts).ok());
+  }
+
+  void submit(std::int64_t id, std::int64_t prompt, std::int64_t output) {
+    request::Request request = make_request(id, static_cast<std::size_t>(prompt), output);
+    for (std::int64_t i = 0; i < prompt; ++i) {
+      request.prompt[static_cast<std::size_t>(i)] = token_at(request.id, prompt, i);
+    }
+    request.slo.ttft = millis(20);
+    request.slo.tpot = millis(2);
+    request.arrival = now_;
+    const Status taken = core_.submit(std::move(request), now_);
+    ASSERT_TRUE(taken.ok()) << taken.error().message;
+    sent_ += output;
+    prompts_ += prompt;
+  }
+  // A millisecond passes, and with it a step.
+  void tick() {
+    core_.start_step(now_);
+    check();
+    now_ += millis(1);
+    if (core_.step_in_flight()) core_.finish_step(*executor_.wait(Nanos(0)), now_);
+    check();
+    for (request::Output& output : core_.take_outputs()) {
+      tokens_ += std::ssize(output.tokens);
+      if (output.finished) ends_[output.request.value] = output.reason;
+    }
+  }
+  void run(std::int64_t ticks_max = 20'000) {
+    for (std::int64_t i = 0; core_.requests() > 0 && i < ticks_max; ++i) tick();
+    EXPECT_EQ(core_.requests(), 0) << "requests that never end";
+    for (int i = 0; core_.copies_under_way() && i < 100; ++i) tick();
+    EXPECT_FALSE(core_.copies_under_way());
+  }
+  void check() {
+    const Status intact = core_.check_integrity();
+    ASSERT_TRUE(intact.ok()) << intact.error().message;
+  }
+
+  EngineCore& core() { return core_; }
+  RotatingExecutor& executor() { return executor_; }
+  Nanos now() const { return now_; }
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t sent() const { return sent_; }
+  std::int64_t prompts() const { return prompts_; }
+  const std::map<std::int64_t, FinishReason>& ends() const { return ends_; }
+
+ private:
+  RotatingExecutor executor_;
+  EngineCore core_;
+  Nanos now_{1};
+  std::int64_t tokens_ = 0, sent_ = 0, prompts_ = 0;
+  std::map<std::int64_t, FinishReason> ends_;
+};
+
+TEST(Rotation, NothingIsComputedTwice) {
+  for (const int steps_in_flight : {1, 2}) {
+    RotatingCore run({.steps_in_flight = steps_in_flight});
+    for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9 + id % 5, 25);
+    run.run();
+    EXPECT_EQ(run.tokens(), run.sent());
+    EXPECT_TRUE(run.executor().wrong().empty());
+    const request::Observation seen = run.core().observe();
+    EXPECT_GT(seen.rotations, 5);
+    EXPECT_EQ(seen.preemptions, 0);
+    EXPECT_GT(seen.kv_copies.rotation_in, 0);
+    EXPECT_GT(seen.kv_copies.eager_out, 0);
+    // The last token of each is never computed.
+    EXPECT_EQ(run.executor().computed(), run.prompts() + run.sent() - 12);
+    EXPECT_EQ(run.core().kv().counts().in_use(), 0);
+  }
+}
+
+TEST(Rotation, WithoutRoomInHostMemoryVictimsAreRecomputed) {
+  RotatingCore run({.twins = 1});
+  for (std::int64_t id = 0; id < 8; ++id) run.submit(id, 9, 25);
+  run.run();
+  EXPECT_EQ(run.tokens(), run.sent());
+  EXPECT_TRUE(run.executor().wrong().empty());
+  EXPECT_GT(run.core().observe().preemptions, 0);
+}
+
+TEST(Rotation, WhoseCopyFailedIsRecomputed) {
+  RotatingCore run({});
+  run.executor().fail(30);
+  for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9 + id % 5, 25);
+  run.run();
+  EXPECT_EQ(run.tokens(), run.sent());
+  for (const auto& [id, reason] : run.ends()) EXPECT_EQ(reason, FinishReason::kLength) << id;
+  EXPECT_GT(run.core().observe().kv_copies.failed, 0);
+  EXPECT_GT(run.core().observe().preemptions, 0);
+}
+
+TEST(Rotation, RequestsEndInEveryState) {
+  std::int64_t rotary = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    RotatingCore run({.steps_in_flight = 1 + static_cast<int>(seed % 2), .seed = seed});
+    Random random(seed);
+    run.executor().fail(seed % 4 == 0 ? 10 : 0);
+    std::int64_t sent = 0;
+    for (int tick = 0; tick < 400; ++tick) {
+      if (sent < 40 && random.chance(0.2)) {
+        run.submit(sent++, random.between(1, 20), random.between(1, 27));
+      }
+      if (random.chance(0.05)) {
+        run.core().cancel(RequestId(random.below(sent + 1)), run.now());
+      }
+      rotary += run.core().observe().requests_rotary;
+      run.tick();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    run.run();
+    EXPECT_EQ(std::ssize(run.ends()), sent);
+    if (seed % 4 != 0) {
+      EXPECT_TRUE(run.executor().wrong().empty()) << "seed " << seed;
+    }
+    EXPECT_EQ(run.core().kv().counts().in_use(), 0) << "seed " << seed;
+  }
+  EXPECT_GT(rotary, 1000);
+}
+
+TEST(Rotation, EveryPolicyEndsWhatItBegins) {
+  using enum schedule::PolicyKind;
+  for (const auto policy : {kFcfs, kPriority, kRotary, kWaitingFirst, kSwappedFirst, kSjfOracle,
+                            kRanked, kPastFuture, kArtifact}) {
+    for (const auto preemption :
+         {schedule::PreemptionKind::kRotate, schedule::PreemptionKind::kRecompute,
+          schedule::PreemptionKind::kAuto}) {
+      RotatingCore run({.policy = policy, .preemption = preemption});
+      for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9 + id % 5, 25);
+      run.run();
+      EXPECT_EQ(run.tokens(), run.sent()) << static_cast<int>(policy);
+      EXPECT_TRUE(run.executor().wrong().empty()) << static_cast<int>(policy);
+    }
+  }
+}
+
+TEST(Rotation, AModelWithRotaryRequestsStays) {
+  RotatingCore run({});
+  for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9, 25);
+  while (run.core().observe().requests_rotary == 0 && run.core().requests() > 0) run.tick();
+  ASSERT_GT(run.core().observe().requests_rotary, 0);
+  EXPECT_EQ(run.core().remove_model(kModel).error().code, ErrorCode::kUnavailable);
+  run.core().cancel_all(run.now());
+  for (int i = 0; i < 50; ++i) run.tick();
+  EXPECT_TRUE(run.core().remove_model(kModel).ok());
+}
+
+}  // namespace
+}  // namespace causeway::engine

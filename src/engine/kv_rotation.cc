@@ -1,0 +1,128 @@
+#include "engine/kv_rotation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace causeway::engine {
+namespace {
+
+constexpr Nanos kFirstStep = millis(10);  // expected before one has been measured
+
+bool is_out(const kv::KvCopy& copy) { return copy.direction == kv::KvCopy::Direction::kOut; }
+
+void count(const kv::KvCopy& copy, request::KvCopyCounts& counts) {
+  switch (copy.reason) {
+    case kv::KvCopy::Reason::kEager: counts.eager_out += 1; break;
+    case kv::KvCopy::Reason::kRotation:
+      (is_out(copy) ? counts.rotation_out : counts.rotation_in) += 1;
+      break;
+    case kv::KvCopy::Reason::kPrefix: counts.prefix_in += 1; break;
+  }
+}
+
+}  // namespace
+
+KvRotation::KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepExecutor& executor)
+    : options_(options), kv_(kv), executor_(executor), step_(kFirstStep) {
+  CAUSEWAY_CHECK(options.frame.count > 0, "frames have a size");
+  CAUSEWAY_CHECK(executor.capabilities().rotates, "the executor moves no KV");
+}
+
+schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates) const {
+  // Eager copies yield to those that must go (KvCache::take_copies), so they take nothing from
+  // these.
+  return schedule::rotation_budget({.out_rate = rates.out,
+                                    .in_rate = rates.in,
+                                    .step = step_,
+                                    .weights_in = {},
+                                    .eager_out = {},
+                                    .frame = options_.frame,
+                                    .frames = kv_.counts().usable()},
+                                   options_.limits);
+}
+
+schedule::RotationInputs KvRotation::inputs(double prefill_rate) {
+  const kv::KvCopyRates rates = executor_.copy_rates();
+  const double in_a_step =
+      rates.out * to_seconds(step_) / static_cast<double>(options_.frame.count);
+  constexpr double kMost = 1 << 20;
+  copies_out_max_ = static_cast<std::int64_t>(std::clamp(in_a_step, 1.0, kMost));
+  return {.view = this,
+          .budget = budget(rates),
+          .rates = {.out_rate = rates.out,
+                    .in_rate = rates.in,
+                    .prefill_rate = prefill_rate,
+                    .frame = options_.frame}};
+}
+
+void KvRotation::step_took(Nanos time) {
+  constexpr std::int64_t kOfOld = 7;  // eighths: an odd step changes little
+  step_ = std::max(Nanos((step_.count * kOfOld + time.count) / (kOfOld + 1)), Nanos(1));
+}
+
+std::vector<kv::KvCopy>& KvRotation::take_copies() {
+  copies_.clear();
+  kv_.take_copies(copies_out_max_, copies_);
+  under_way_ += std::ssize(copies_);
+  return copies_;
+}
+
+void KvRotation::add_copies(request::Batch& batch) {
+  for (const kv::KvCopy& copy : take_copies()) {
+    (is_out(copy) ? batch.copies_out : batch.copies_in).push_back(copy);
+    count(copy, counts_);
+  }
+  for (const request::BatchEntry& entry : batch.entries) {
+    const kv::CopyId until = kv_.arriving_until(entry.request);
+    if (!until.valid()) continue;
+    if (!batch.copies_awaited.valid() || batch.copies_awaited < until) batch.copies_awaited = until;
+  }
+}
+
+void KvRotation::begin_copies() {
+  const std::vector<kv::KvCopy>& copies = take_copies();
+  if (copies.empty()) return;
+  for (const kv::KvCopy& copy : copies) count(copy, counts_);
+  executor_.begin_copies(copies);
+}
+
+std::vector<RequestId> KvRotation::poll() {
+  std::vector<RequestId> lost;
+  for (const kv::KvCopyEnd& end : executor_.poll_copies()) {
+    using Outcome = kv::KvCopyEnd::Outcome;
+    if (end.outcome == Outcome::kGivenUp) {
+      kv_.give_up_copy(end.copy, lost);
+      given_up_.insert(end.copy);
+    } else {
+      kv_.copy_ended(end.copy, end.outcome == Outcome::kOk, lost);
+      if (given_up_.erase(end.copy) > 0) continue;
+    }
+    --under_way_;
+    if (end.outcome == Outcome::kOk) continue;
+    counts_.failed += 1;
+    spdlog::warn("a copy of KV failed, and what it was of is computed again: {}", end.why);
+  }
+  return lost;
+}
+
+bool KvRotation::may_leave(RequestId sequence) const {
+  return kv_.place(sequence) == kv::SequencePlace::kHbm;
+}
+bool KvRotation::may_return(RequestId sequence) const {
+  return kv_.place(sequence) == kv::SequencePlace::kHost;
+}
+std::int64_t KvRotation::twins_available() const { return kv_.twin_counts().available(); }
+
+schedule::RotateOutCost KvRotation::out_cost(RequestId sequence) const {
+  const kv::RotateOutCost cost = kv_.rotate_out_cost(sequence);
+  return {.twins = cost.twins, .copies = cost.copies, .frames = cost.frames};
+}
+schedule::RotateInCost KvRotation::in_cost(RequestId sequence) const {
+  const kv::RotateInCost cost = kv_.rotate_in_cost(sequence);
+  return {.frames = cost.frames, .copies = cost.copies};
+}
+
+}  // namespace causeway::engine

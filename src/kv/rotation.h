@@ -1,0 +1,93 @@
+// What is said about sequences and blocks that turn between HBM and host memory: plain data of
+// KvCache's rotation (docs/design/rotation.md). A twin is a place in host memory of a frame's size;
+// all numbers are of blocks, which are frames in HBM and twins in host memory. (SuperInfer's
+// DuplexKV.)
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+
+namespace causeway::kv {
+
+enum class SequencePlace : std::uint8_t {
+  kHbm,       // has its table
+  kArriving,  // has its table; copies into it have not ended. It runs, and cannot rotate out
+  kLeaving,   // rotated out; its last step or copy has not ended. It cannot come back yet
+  kHost,      // rotated out, all of it in host memory: may rotate in
+  kLost,      // a copy failed, or the step that was to fill a leaving block: release and recompute
+};
+
+struct TwinCounts {
+  std::int64_t free = 0;
+  std::int64_t cached = 0;   // of blocks that no sequence holds
+  std::int64_t backing = 0;  // of blocks that sequences hold in HBM
+  std::int64_t held = 0;     // by sequences that are rotated out, and by copies
+  // What rotate_out() can take now.
+  std::int64_t available() const { return free + cached + backing; }
+  bool operator==(const TwinCounts&) const = default;
+};
+
+// What rotating a sequence out now would cost and bring.
+struct RotateOutCost {
+  // Of TwinCounts::available() that it takes. The sum over several victims is never too low.
+  std::int64_t twins = 0;
+  std::int64_t copies = 0;  // out, that it would begin
+  std::int64_t frames = 0;  // that only it holds: available when step and copies have ended
+  std::int64_t frames_after_step = 0;  // of those, that no copy uses or would use
+};
+
+// What bringing a sequence back now would cost.
+struct RotateInCost {
+  std::int64_t frames = 0;  // of FrameCounts::available() that it takes, for what is computed
+  std::int64_t copies = 0;  // of those, that are copied in
+};
+
+// How much of a prompt's prefix is where. Whole blocks, always fewer than all tokens.
+struct PrefixTiers {
+  Tokens in_hbm;            // leading tokens, as match_prefix()
+  Tokens in_all;            // leading tokens that open_with_twins() makes valid
+  std::int64_t frames = 0;  // of FrameCounts::available() that open_with_twins() takes
+  std::int64_t copies = 0;  // of those, that are copied in
+};
+
+using CopyId = Id<struct KvCopyTag>;  // counts up: a later copy has a larger one
+
+// One block, one frame's size of bytes, one way.
+struct KvCopy {
+  enum class Direction : std::uint8_t { kOut, kIn };  // frame → twin, twin → frame
+  enum class Reason : std::uint8_t {
+    kEager,     // a full block, though nobody must go
+    kRotation,  // its sequence goes or comes back
+    kPrefix,    // a new sequence begins with this block
+  };
+  CopyId id = {};
+  Direction direction = Direction::kOut;
+  Reason reason = Reason::kEager;
+  FrameId frame = {};
+  TwinId twin = {};
+};
+
+// Bytes per second that links grant to copies of KV; 0: nothing is left, and copies go all the
+// same.
+struct KvCopyRates {
+  double in = 0;
+  double out = 0;
+};
+
+// What has become of a copy that was begun.
+struct KvCopyEnd {
+  enum class Outcome : std::uint8_t {
+    kOk,
+    kFailed,
+    // It takes too long and may still read and write: KvCache::give_up_copy(). One of the others
+    // follows, or, when the copy never ends, nothing.
+    kGivenUp,
+  };
+  CopyId copy = {};
+  Outcome outcome = Outcome::kOk;
+  std::string why = {};  // unless kOk
+};
+
+}  // namespace causeway::kv

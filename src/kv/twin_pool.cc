@@ -1,0 +1,230 @@
+#include "kv/twin_pool.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace causeway::kv {
+
+TwinPool::TwinPool(std::int64_t twins, bool keep) : keep_(keep) { add(twins); }
+
+void TwinPool::add(std::int64_t count) {
+  CAUSEWAY_CHECK(count >= 0, "a pool cannot have a negative number of twins");
+  TwinId next(size());
+  twins_.resize(static_cast<std::size_t>(next.value + count));
+  for (; next.value < size(); ++next.value) {
+    free_.push_back([this](TwinId id) -> Twin& { return at(id); }, next);
+  }
+  counts_.free += count;
+}
+
+TwinPool::Twin& TwinPool::at(TwinId twin) {
+  return const_cast<Twin&>(std::as_const(*this).at(twin));
+}
+
+const TwinPool::Twin& TwinPool::at(TwinId twin) const {
+  CAUSEWAY_CHECK(twin.value >= 0 && twin.value < size(), "no such twin");
+  return twins_[static_cast<std::size_t>(twin.value)];
+}
+
+std::int64_t& TwinPool::count_of(Listed listed) {
+  switch (listed) {
+    case Listed::kFree: return counts_.free;
+    case Listed::kCached: return counts_.cached;
+    case Listed::kBacking: return counts_.backing;
+    case Listed::kHeld: break;
+  }
+  return counts_.held;
+}
+
+TwinPool::List& TwinPool::list_of(Listed listed) {
+  CAUSEWAY_CHECK(listed != Listed::kHeld, "twins that are held are on no list");
+  if (listed == Listed::kFree) return free_;
+  return listed == Listed::kCached ? cached_ : backing_;
+}
+
+void TwinPool::relist(TwinId id) {
+  const auto item = [this](TwinId twin) -> Twin& { return at(twin); };
+  Twin& twin = at(id);
+  --count_of(twin.listed);
+  if (twin.listed != Listed::kHeld) list_of(twin.listed).unlink(item, id);
+  if (twin.holds > 0) {
+    twin.listed = Listed::kHeld;
+  } else if (!twin.valid || !twin.hash || (!twin.in_use && !keep_)) {
+    unindex(twin);
+    twin = Twin();
+  } else {
+    twin.listed = twin.in_use ? Listed::kBacking : Listed::kCached;
+  }
+  ++count_of(twin.listed);
+  switch (twin.listed) {
+    // The one used last first, whose pages are there already.
+    case Listed::kFree: return free_.push_front(item, id);
+    case Listed::kBacking: return backing_.push_back(item, id);
+    case Listed::kCached: return list_cached(id);
+    case Listed::kHeld: return;
+  }
+}
+
+// In the order in which blocks were let go: nearly always at the end, a little before it where an
+// eager copy ended late.
+void TwinPool::list_cached(TwinId id) {
+  TwinId previous = cached_.last;
+  while (previous.valid() && at(previous).let_go > at(id).let_go) previous = at(previous).previous;
+  cached_.insert([this](TwinId twin) -> Twin& { return at(twin); }, previous, id);
+}
+
+void TwinPool::unindex(Twin& twin) {
+  if (!twin.hash) return;
+  index_.erase(*twin.hash);
+  twin.hash.reset();
+}
+
+TwinId TwinPool::take(ModelId model, const std::optional<PrefixHash>& hash, CopyId copy,
+                      std::optional<std::uint64_t> let_go) {
+  CAUSEWAY_CHECK(counts_.available() > 0, "no twin is available");
+  TwinId id = free_.first;
+  if (!id.valid()) id = cached_.first;
+  if (!id.valid()) id = backing_.first;
+  Twin& twin = at(id);
+  unindex(twin);
+  twin.valid = false;
+  twin.in_use = !let_go;
+  twin.let_go = let_go.value_or(0);
+  twin.holds = 1;
+  twin.model = model;
+  twin.filled_by = copy;
+  relist(id);
+  twin.hash = hash;
+  if (!hash) return id;
+  const bool alone = index_.emplace(*hash, id).second;
+  CAUSEWAY_CHECK(alone, "a block has two twins");
+  return id;
+}
+
+void TwinPool::filled(TwinId id) {
+  Twin& twin = at(id);
+  CAUSEWAY_CHECK(twin.holds > 0 && !twin.valid, "the twin was not being filled");
+  twin.valid = true;
+}
+
+void TwinPool::spoil(TwinId id) {
+  Twin& twin = at(id);
+  CAUSEWAY_CHECK(twin.holds > 0 && !twin.valid, "the twin was not being filled");
+  unindex(twin);
+  twin.in_use = false;
+}
+
+void TwinPool::hold(TwinId id) {
+  if (++at(id).holds == 1) relist(id);
+}
+
+void TwinPool::unhold(TwinId id) {
+  Twin& twin = at(id);
+  CAUSEWAY_CHECK(twin.holds > 0, "nobody holds the twin");
+  if (--twin.holds == 0) relist(id);
+}
+
+void TwinPool::unhold(TwinId id, std::uint64_t let_go) {
+  at(id).let_go = std::max(at(id).let_go, let_go);
+  unhold(id);
+}
+
+void TwinPool::use(const PrefixHash& hash) {
+  const TwinId id = find(hash);
+  if (!id.valid() || at(id).in_use) return;
+  at(id).in_use = true;
+  if (at(id).holds == 0) relist(id);
+}
+
+void TwinPool::let_go(const PrefixHash& hash, std::uint64_t when) {
+  const TwinId id = find(hash);
+  if (!id.valid()) return;
+  at(id).in_use = false;
+  at(id).let_go = std::max(at(id).let_go, when);
+  if (at(id).holds == 0) relist(id);
+}
+
+void TwinPool::forget_model(ModelId model) {
+  for (TwinId id(0); id.value < size(); ++id.value) {
+    Twin& twin = at(id);
+    if (twin.listed == Listed::kFree || twin.model != model) continue;
+    CAUSEWAY_CHECK(!twin.in_use, "a sequence of the model is open");
+    unindex(twin);
+    if (twin.holds == 0) relist(id);
+  }
+}
+
+TwinId TwinPool::find(const PrefixHash& hash) const {
+  const auto found = index_.find(hash);
+  return found == index_.end() ? TwinId() : found->second;
+}
+
+namespace {
+
+Error broken(TwinId twin, const std::string& what) {
+  return corrupt("KV twin " + std::to_string(twin.value) + ": " + what);
+}
+
+}  // namespace
+
+Status TwinPool::check_twin(TwinId id, std::int64_t holds,
+                            const std::function<bool(const PrefixHash&)>& in_use) const {
+  const Twin& twin = at(id);
+  if (twin.holds != holds) {
+    return broken(id, std::to_string(holds) + " tables and copies hold it, its count is " +
+                          std::to_string(twin.holds));
+  }
+  if ((twin.listed == Listed::kHeld) != (holds > 0)) return broken(id, "held, or not, in error");
+  if (twin.listed == Listed::kFree) {
+    return twin.hash || twin.valid ? broken(id, "free, but it holds a block") : Status();
+  }
+  if (holds == 0 && (!twin.valid || !twin.hash)) {
+    return broken(id, "kept, though nobody can use it");
+  }
+  if (holds == 0 && !keep_ && !twin.in_use) return broken(id, "kept without a use");
+  if (holds == 0 && twin.in_use != (twin.listed == Listed::kBacking)) {
+    return broken(id, "backing, or not, in error");
+  }
+  if (!twin.hash) return {};
+  if (find(*twin.hash) != id) return broken(id, "the index does not hold it");
+  if (twin.in_use != in_use(*twin.hash)) return broken(id, "mistakes whether its block is in use");
+  return {};
+}
+
+Status TwinPool::check_list(const List& list, Listed listed, std::int64_t count) const {
+  TwinId previous;
+  for (TwinId id = list.first; id.valid(); id = at(id).next) {
+    if (at(id).listed != listed) return broken(id, "on the list of another state");
+    if (at(id).previous != previous) return broken(id, "its list is not linked both ways");
+    if (listed == Listed::kCached && previous.valid() && at(previous).let_go > at(id).let_go) {
+      return broken(id, "not in the order in which blocks were let go");
+    }
+    previous = id;
+    --count;
+  }
+  if (list.last != previous) return corrupt("a list of KV twins has the wrong end");
+  return count == 0 ? Status() : corrupt("the counts of KV twins do not match their lists");
+}
+
+Status TwinPool::check(std::span<const std::int64_t> holds,
+                       const std::function<bool(const PrefixHash&)>& in_use) const {
+  CAUSEWAY_CHECK(holds.size() == twins_.size());
+  std::size_t indexed = 0;
+  for (TwinId id(0); id.value < size(); ++id.value) {
+    CAUSEWAY_TRY(check_twin(id, holds[static_cast<std::size_t>(id.value)], in_use));
+    indexed += at(id).hash ? 1 : 0;
+  }
+  if (indexed != index_.size()) return corrupt("the index of KV twins lists what it must not");
+  CAUSEWAY_TRY(check_list(free_, Listed::kFree, counts_.free));
+  CAUSEWAY_TRY(check_list(cached_, Listed::kCached, counts_.cached));
+  CAUSEWAY_TRY(check_list(backing_, Listed::kBacking, counts_.backing));
+  if (counts_.available() + counts_.held != size()) {
+    return corrupt("the counts of KV twins do not sum up to the pool");
+  }
+  return {};
+}
+
+}  // namespace causeway::kv

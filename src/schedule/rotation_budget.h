@@ -1,0 +1,62 @@
+// How many frames may turn between HBM and host memory in one iteration (B_xfer, SuperInfer §4),
+// and whether a victim had better be copied or computed again. Pure functions of measured rates.
+// The paper fixes B_xfer by hand (2,400 blocks); deriving it is ours (docs/design/rotary.md).
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace causeway::schedule {
+
+// What one iteration has of the links. Rates in bytes per second, measured while the other way is
+// in use too (duplex); zero or less, or not a number: nothing moves that way.
+struct LinkFacts {
+  double out_rate = 0;      // HBM to host memory
+  double in_rate = 0;       // host memory to HBM
+  Nanos step;               // the time that the step is expected to take
+  Bytes weights_in;         // of weights, that must come in meanwhile
+  Bytes eager_out;          // of eager copies, that will go out meanwhile
+  Bytes frame;              // > 0
+  std::int64_t frames = 0;  // of the cache, that are usable
+};
+
+struct BudgetLimits {
+  double frames_share_max = 0.05;  // of the frames, B_xfer at most; (0, 0.5]
+  double rate_share_min = 0.10;    // of a link, rotation's at least, whatever weights ask; [0, 1]
+};
+
+// In frames.
+struct RotationBudget {
+  std::int64_t out = 0;       // copies out
+  std::int64_t in = 0;        // copies in
+  std::int64_t exchange = 0;  // B_xfer: that victims give up for others
+
+  bool rotates() const { return exchange > 0; }
+  bool operator==(const RotationBudget&) const = default;
+};
+
+// A link that moves at all moves at least a frame in an iteration; all zero if one way is dead.
+RotationBudget rotation_budget(const LinkFacts& facts, const BudgetLimits& limits = {});
+
+// What a victim would cost, either way.
+struct VictimCost {
+  std::int64_t copies_out = 0;  // frames that have no twin yet
+  std::int64_t copies_in = 0;   // frames, when it comes back
+  Tokens computed{0};           // to compute again otherwise
+};
+
+struct CostRates {
+  double out_rate = 0;  // bytes per second, as in LinkFacts
+  double in_rate = 0;
+  double prefill_rate = 0;  // tokens per second; zero or less: unknown, so copying is cheaper
+  Bytes frame;
+};
+
+// The predicted time of either way; infinity if it can never be done.
+double seconds_to_rotate(const VictimCost& cost, const CostRates& rates);
+double seconds_to_recompute(const VictimCost& cost, const CostRates& rates);
+// Ties are rotated.
+bool cheaper_to_recompute(const VictimCost& cost, const CostRates& rates);
+
+}  // namespace causeway::schedule

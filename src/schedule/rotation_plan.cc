@@ -1,0 +1,426 @@
+#include "schedule/rotation_plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace causeway::schedule {
+namespace {
+
+// How often the first in line is passed over before its prefix is looked up again although it still
+// lacks what it lacked (the cache may meanwhile hold more of it).
+constexpr int kBlockedSkipsMax = 16;
+// Of host memory, in B_xfer, what victims leave that go for one that never had HBM. Otherwise it
+// fills up, nobody can go any more, and none of those that are out can come back.
+constexpr std::int64_t kExchangesKept = 4;
+
+// Running sequences lie anywhere in their table: so many ahead are on their way to the caches.
+constexpr std::size_t kPrefetched = 8;
+
+}  // namespace
+
+RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
+                           const RotationInputs& inputs, Nanos now, Decision& decision)
+    : state_(state),
+      kv_(kv),
+      inputs_(inputs),
+      decision_(decision),
+      now_(now),
+      budget_(state.options.tokens_per_step_max) {
+  const kv::FrameCounts counts = kv.counts();
+  available_ = counts.available();
+  // Of those that are being retired, some may be quarantined: then they do not come free.
+  coming_ = std::max<std::int64_t>(0, counts.quarantined - counts.retiring);
+  twins_ = inputs.view == nullptr ? 0 : inputs.view->twins_available();
+  if (!state_.paid) {
+    state_.copies_in.pay(inputs.budget.in);
+    state_.copies_out.pay(inputs.budget.out);
+    state_.paid = true;
+  }
+  growth_ = state_.running_total == 0 ? 0 : 1;
+  for (const ModelQueue& queue : state_.queues) {
+    growth_ += queue.running.size() / queue.tokens_per_block;
+  }
+  keep_ = 2 * growth_;
+  keep_for_others();
+}
+
+// While somebody outside finds no room and may displace, what is exchanged in two steps is kept.
+void RotationPlan::keep_for_others() {
+  if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return;
+  const bool places = state_.running_total + state_.waiting_total + state_.rotary_total >
+                      state_.options.running_max;
+  if (!places && state_.outside_frames_total <= spare()) return;
+  const Ranked* first = nullptr;
+  for (const ModelQueue& queue : state_.queues) {
+    const Ranked* leader = leader_of(queue, now_);
+    if (leader == nullptr) continue;
+    if (first == nullptr || leads(*leader, *first, now_)) first = leader;
+  }
+  if (first == nullptr || !displaces(state_.table[first->index])) return;
+  for_whom_ = first->index;
+  if (state_.running_total > 0) keep_ = std::max(keep_, 2 * inputs_.budget.exchange);
+}
+
+bool RotationPlan::try_model(ModelQueue& queue) {
+  take_in(queue);
+  take_out();
+  run(queue);
+  const bool runs = !decision_.runs.empty();
+  CAUSEWAY_CHECK(runs || (decision_.admitted.empty() && decision_.rotated_in.empty()),
+                 "who comes in must run");
+  if (runs) decision_.model = queue.id;
+  return runs;
+}
+
+// Strict order: it ends with the first that does not fit.
+void RotationPlan::take_in(ModelQueue& queue) {
+  find_other_leaders(queue);
+  bool prompt_tokens = true;
+  while (true) {
+    const Ranked* waiting = prompt_tokens ? queue.ranked_waiting.leader(now_) : nullptr;
+    const Ranked* rotary = queue.ranked_rotary.leader(now_);
+    const Ranked* first = waiting == nullptr ? rotary : waiting;
+    if (waiting != nullptr && rotary != nullptr && leads(*rotary, *waiting, now_)) first = rotary;
+    if (first == nullptr) return;
+    const Entry entry = try_in(queue, *first);
+    if (entry == Entry::kStopped) return;
+    if (entry == Entry::kNoPromptTokens) prompt_tokens = false;
+  }
+}
+
+// Nobody else's first changes while one model's come in.
+void RotationPlan::find_other_leaders(const ModelQueue& queue) {
+  state_.other_leaders.clear();
+  if (state_.model_order.size() < 2) return;
+  for (const std::int32_t i : state_.model_order) {
+    const ModelQueue& other = state_.queues[static_cast<std::size_t>(i)];
+    const Ranked* leader = &other == &queue ? nullptr : leader_of(other, now_);
+    if (leader != nullptr) state_.other_leaders.push_back(leader);
+  }
+}
+
+RotationPlan::Claims RotationPlan::claims_before(const Ranked& member) const {
+  Claims claims{.frames = set_aside_};
+  for (const Ranked* leader : state_.other_leaders) {
+    if (!leads(*leader, member, now_)) continue;
+    const Slot& slot = state_.table[leader->index];
+    const ModelQueue& other = state_.queues[static_cast<std::size_t>(slot.model)];
+    claims.frames += other.frames_for(slot.facts.known);
+    claims.places += 1;
+  }
+  return claims;
+}
+
+RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member) {
+  const SlotIndex index = member.index;
+  const Slot& slot = state_.table[index];
+  if (!slot.facts.rotary && queue.backlog >= state_.options.tokens_per_step_max) {
+    set_aside_ += queue.frames_for(slot.facts.known);
+    return Entry::kNoPromptTokens;
+  }
+  const Claims claims = claims_before(member);
+  const bool may_displace = displaces(slot);
+  const std::int64_t allowance =
+      may_displace ? std::max<std::int64_t>(0, inputs_.budget.exchange - exchanged_)
+                   : -spare_frames(kv_);
+  const std::int64_t room_now = available_ - state_.promised_total - claims.frames;
+  std::int64_t room = spare() - claims.frames;
+  // Alone it has all that there is.
+  if (state_.running_total == 0) room = room_now;
+  const std::int64_t room_with = state_.running_total == 0 ? room : room + allowance;
+
+  // One that was found not to fit is not looked up again in every iteration.
+  const bool known_need = queue.blocked_head == slot.facts.request &&
+                          std::min(room_now, room_with) < queue.blocked_need &&
+                          state_.running_total > 0 && ++queue.blocked_skips < kBlockedSkipsMax;
+  const Need need = known_need ? Need{.frames = queue.blocked_need} : need_of(queue, index);
+  if (need.frames > room_with || need.frames > room_now) {
+    if (!known_need) {
+      queue.blocked_head = slot.facts.request;
+      queue.blocked_need = need.frames;
+      queue.blocked_skips = 0;
+    }
+    if (need.frames > room_with && may_displace) save_for(index, need.frames + claims.frames);
+    return Entry::kStopped;
+  }
+  if (need.copies > state_.copies_in.credit && (state_.running_total > 0 || !nothing_else())) {
+    state_.copies_in.price = need.copies;
+    return Entry::kStopped;
+  }
+  if (state_.rotation_traits.predicts_peak && !peak_fits(index)) return Entry::kStopped;
+  if (!has_place(index, claims.places, may_displace)) return Entry::kStopped;
+  if (may_displace && need.frames > room) for_whom_ = index;
+  enter(queue, index, need);
+  return Entry::kIn;
+}
+
+// It is larger than all that may be exchanged at once: victims go for it in every iteration.
+void RotationPlan::save_for(SlotIndex index, std::int64_t frames) {
+  if (!decision_.admitted.empty() || !decision_.rotated_in.empty()) return;
+  for_whom_ = index;
+  goal_ = frames;
+}
+
+bool RotationPlan::has_place(SlotIndex index, std::int64_t claimed, bool may_displace) {
+  if (state_.running_total + claimed < state_.options.running_max) return true;
+  if (!may_displace || state_.running_total < 2) return false;
+  for_whom_ = index;
+  return exchanged_ < inputs_.budget.exchange && take_victim(false);
+}
+
+RotationPlan::Need RotationPlan::need_of(ModelQueue& queue, SlotIndex index) const {
+  const Slot& slot = state_.table[index];
+  const std::int64_t whole = queue.frames_for(slot.wanted());
+  if (slot.facts.rotary) {
+    const RotateInCost cost = inputs_.view->in_cost(slot.facts.request);
+    const std::int64_t later = whole - queue.frames_for(slot.facts.computed);
+    return {.frames = cost.frames + later,
+            .at_once = cost.frames,
+            .copies = cost.copies,
+            .computed = slot.facts.computed};
+  }
+  const Tokens cached = kv_.match_prefix(queue.id, *slot.tokens);
+  const std::int64_t hits = cached.count / queue.tokens_per_block;
+  // Hits on frames that running sequences hold cost nothing. If one of these is a victim, what it
+  // gives up is not counted, and covers the hit.
+  const std::int64_t evictable =
+      hits == 0 ? 0 : kv_.cached_frames_of_prefix(queue.id, *slot.tokens);
+  return {.frames = whole - hits + evictable, .at_once = evictable, .computed = cached};
+}
+
+FutureUse RotationPlan::future_of(const Slot& slot) const {
+  const ModelQueue& queue = state_.queues[static_cast<std::size_t>(slot.model)];
+  const auto per_block = static_cast<double>(queue.tokens_per_block);
+  // Drawn once for each request, so that its prediction changes only as it outlives others.
+  const auto request = static_cast<std::uint64_t>(slot.facts.request.value);
+  const double quantile = static_cast<double>(mix64(request) >> 11) * 0x1.0p-53;
+  const Tokens most = slot.facts.output_expected;
+  const Tokens length =
+      std::min(most, state_.lengths.longer_than(slot.facts.output, quantile, most));
+  return {.frames = static_cast<double>(queue.frames_for(slot.facts.known)),
+          .frames_per_step = 1.0 / per_block,
+          .steps_left = std::max<std::int64_t>(0, (length - slot.facts.output).count)};
+}
+
+bool RotationPlan::peak_fits(SlotIndex index) {
+  if (state_.running_total == 0) return true;
+  std::vector<FutureUse>& future = state_.future;
+  future.clear();
+  for (const ModelQueue& queue : state_.queues) {
+    for (const SlotIndex i : queue.running.members()) future.push_back(future_of(state_.table[i]));
+  }
+  future.push_back(future_of(state_.table[index]));
+  return future_peak(future) <= static_cast<double>(kv_.frames() - keep_);
+}
+
+void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
+  Slot& slot = state_.table[index];
+  state_.leave_outside(index);
+  const RequestId request = slot.facts.request;
+  if (slot.facts.rotary) {
+    decision_.rotated_in.push_back({.sequence = Handle(index), .request = request});
+    state_.copies_in.credit = std::max<std::int64_t>(0, state_.copies_in.credit - need.copies);
+  } else {
+    decision_.admitted.push_back(
+        {.sequence = Handle(index), .request = request, .cached = need.computed});
+  }
+  slot.facts.rotary = false;
+  slot.facts.running = true;
+  slot.facts.running_since = now_;
+  slot.facts.computed = need.computed;
+  slot.frames = queue.frames_for(need.computed);
+  slot.fresh = true;
+  available_ -= need.at_once;
+  state_.enter_running(index);
+  state_.update_promise(slot);
+}
+
+void RotationPlan::take_out() {
+  while (state_.running_total > 1) {
+    // What running sequences grow by is everybody's, whoever is displaced for whom.
+    const bool for_growth = spare() + keep_ < 2 * growth_;
+    const bool for_others =
+        for_whom_ >= 0 && spare() < goal_ && exchanged_ < inputs_.budget.exchange;
+    if (!for_growth && !for_others) return;
+    if (!take_victim(for_growth)) return;
+  }
+}
+
+bool RotationPlan::displaces(const Slot& candidate) const {
+  if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return false;
+  const SlotIndex victim = least_urgent();
+  if (victim < 0) return false;
+  const Slot& slot = state_.table[victim];
+  return state_.rotation->displaces(candidate.facts, slot.facts, state_.running_lag(slot, now_),
+                                    now_);
+}
+
+SlotIndex RotationPlan::least_urgent_of(const ModelQueue& queue) const {
+  // What a streamed step computes is not taken from under it.
+  if (queue.streamed && queue.in_flight > 0) return -1;
+  for (std::int64_t i = queue.running.size() - 1; i >= 0; --i) {
+    const Slot& slot = state_.table[queue.running[i]];
+    // Two steps compute a sequence only while a streamed model's is decided beside them. What the
+    // second writes is not known to the cache before the first has ended.
+    if (slot.fresh || slot.voided || slot.in_flight > 1) continue;
+    // Its last token is in flight: it ends by itself.
+    if (slot.owed == 0) continue;
+    if (inputs_.view != nullptr && !inputs_.view->may_leave(slot.facts.request)) continue;
+    return queue.running[i];
+  }
+  return -1;
+}
+
+SlotIndex RotationPlan::least_urgent() const {
+  if (least_ == kUnknown) least_ = find_least_urgent();
+  return least_;
+}
+
+SlotIndex RotationPlan::find_least_urgent() const {
+  SlotIndex least = -1;
+  for (const ModelQueue& queue : state_.queues) {
+    const SlotIndex index = least_urgent_of(queue);
+    if (index < 0) continue;
+    if (least < 0) {
+      least = index;
+      continue;
+    }
+    const double lag = state_.running_lag(state_.table[index], now_);
+    const double least_lag = state_.running_lag(state_.table[least], now_);
+    const bool less = state_.rotation_traits.ages && lag != least_lag
+                          ? lag < least_lag
+                          : state_.table.before(least, index);
+    if (less) least = index;
+  }
+  return least;
+}
+
+bool RotationPlan::take_victim(bool for_growth) {
+  const SlotIndex index = least_urgent();
+  if (index < 0) return false;
+  const Slot& slot = state_.table[index];
+  if (!for_growth && !state_.rotation->displaces(state_.table[for_whom_].facts, slot.facts,
+                                                 state_.running_lag(slot, now_), now_)) {
+    return false;
+  }
+  return send_out(index, for_growth);
+}
+
+bool RotationPlan::send_out(SlotIndex index, bool must) {
+  const Slot& slot = state_.table[index];
+  const PreemptionKind how = state_.options.preemption;
+  RotateOutCost cost{.twins = 0, .copies = 0, .frames = slot.frames};
+  if (inputs_.view != nullptr) cost = inputs_.view->out_cost(slot.facts.request);
+  const bool newcomer =
+      !must && !state_.table[for_whom_].facts.rotary && !state_.table[for_whom_].facts.answered;
+  const std::int64_t kept = newcomer ? kExchangesKept * inputs_.budget.exchange : 0;
+  const bool has_twins = inputs_.view != nullptr && cost.twins + kept <= twins_;
+  // Work that would be lost is worth nobody outside: two that do not fit together would displace
+  // each other for ever, and neither get on. Only priorities are strict, so that nobody comes back.
+  const bool may_lose = must || state_.options.policy == PolicyKind::kPriority;
+  bool rotates = how != PreemptionKind::kRecompute && has_twins;
+  if (rotates && may_lose && how == PreemptionKind::kAuto) {
+    const VictimCost either{
+        .copies_out = cost.copies, .copies_in = slot.frames, .computed = slot.facts.computed};
+    rotates = !cheaper_to_recompute(either, inputs_.rates);
+  }
+  if (!rotates && !may_lose) return false;
+  if (rotates && cost.copies > state_.copies_out.credit && !stuck_) {
+    state_.copies_out.price = cost.copies;
+    return false;
+  }
+  const RequestId request = slot.facts.request;
+  if (rotates) {
+    state_.copies_out.credit = std::max<std::int64_t>(0, state_.copies_out.credit - cost.copies);
+    twins_ -= cost.twins;
+    decision_.rotated_out.push_back({.sequence = Handle(index), .request = request});
+  } else {
+    decision_.preempted.push_back({.sequence = Handle(index), .request = request});
+  }
+  state_.leave_running(index);
+  least_ = kUnknown;
+  coming_ += cost.frames;
+  exchanged_ += cost.frames;
+  return true;
+}
+
+void RotationPlan::run(ModelQueue& queue) {
+  const std::vector<SlotIndex>& members = queue.running.members();
+  const bool backwards = state_.rotation_traits.longest_runs_first;
+  const std::size_t count = members.size();
+  const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + kPrefetched < count) state_.table.prefetch(member(i + kPrefetched));
+    add_run(queue, member(i), static_cast<std::int64_t>(count - 1 - i));
+  }
+}
+
+// Every sequence is left a token of the step's, and what is beyond that goes to the first.
+void RotationPlan::add_run(ModelQueue& queue, SlotIndex index, std::int64_t others) {
+  Slot& slot = state_.table[index];
+  if (slot.owed == 0) return;  // a step in flight samples its last token
+  std::int64_t tokens = std::min(slot.owed, budget_ - others);
+  const std::int64_t computed = slot.facts.computed.count;
+  if (computed + tokens > slot.frames * queue.tokens_per_block) {
+    const std::int64_t fitting = (slot.frames + available_) * queue.tokens_per_block - computed;
+    if (fitting < 1) {
+      CAUSEWAY_CHECK(!slot.fresh, "who came in finds no frame");
+      stalled_ = true;
+      return;
+    }
+    tokens = std::min(tokens, fitting);
+    const std::int64_t frames = queue.frames_for(Tokens(computed + tokens));
+    available_ -= std::max<std::int64_t>(0, frames - slot.frames);
+    slot.frames = std::max(slot.frames, frames);
+  }
+  CAUSEWAY_CHECK(tokens >= 1 && tokens <= budget_, "a run outside the step's budget");
+  const bool samples = computed + tokens == slot.facts.known.count;
+  decision_.runs.push_back({.sequence = Handle(index),
+                            .request = slot.facts.request,
+                            .context = slot.facts.computed,
+                            .tokens = Tokens(tokens),
+                            .samples = samples});
+  budget_ -= tokens;
+  slot.in_flight += 1;
+  slot.facts.computed += Tokens(tokens);
+  if (samples) {
+    slot.facts.known += Tokens(1);
+    slot.pending += 1;
+  }
+  state_.update_promise(slot);
+}
+
+void RotationPlan::finish() {
+  const bool runs = decision_.model.valid();
+  if (!runs && stalled_ && nothing_else() && coming_ == 0) {
+    // Everybody lacks frames and nothing will free any: somebody goes, whatever it costs.
+    stuck_ = true;
+    if (state_.running_total > 1) take_victim(true);
+  }
+  for (const Preemption& one : decision_.preempted) {
+    state_.wait_again(static_cast<SlotIndex>(one.sequence.value));
+  }
+  for (const Rotation& one : decision_.rotated_out) {
+    const auto index = static_cast<SlotIndex>(one.sequence.value);
+    Slot& slot = state_.table[index];
+    slot.frames = 0;
+    slot.facts.running = false;
+    slot.facts.rotary = true;
+    state_.enter_outside(index);
+  }
+  for (const Admission& one : decision_.admitted) {
+    state_.table[static_cast<SlotIndex>(one.sequence.value)].fresh = false;
+  }
+  for (const Rotation& one : decision_.rotated_in) {
+    state_.table[static_cast<SlotIndex>(one.sequence.value)].fresh = false;
+  }
+  if (!runs) return;
+  state_.paid = false;
+  ModelQueue& queue = state_.queue_of(decision_.model);
+  (queue.streamed ? state_.streamed : state_.in_flight) += 1;
+  queue.in_flight += 1;
+}
+
+}  // namespace causeway::schedule

@@ -1,0 +1,92 @@
+// One decision in the making, with rotation: largest lag first within budgets (SuperInfer's LVF,
+// docs/design/rotary.md). Internal to this room.
+//
+// For each model that may be stepped, until one runs: who comes in (take_in), who must go for them
+// and for what the running grow by (take_out), and what runs (run). Nothing that a victim gives up
+// is used by the decision that takes it.
+#pragma once
+
+#include "schedule/scheduler_state.h"
+
+namespace causeway::schedule {
+
+class RotationPlan {
+ public:
+  RotationPlan(Scheduler::State& state, const kv::KvCache& kv, const RotationInputs& inputs,
+               Nanos now, Decision& decision);
+
+  // Plans a step of this model. False: it can run nothing now; somebody may have to leave all the
+  // same.
+  bool try_model(ModelQueue& queue);
+  // Moves the victims out. Once, at the end.
+  void finish();
+
+ private:
+  enum class Entry { kIn, kStopped, kNoPromptTokens };
+
+  struct Need {                // of a candidate, in frames
+    std::int64_t frames = 0;   // of those available, that it takes for all its known tokens
+    std::int64_t at_once = 0;  // of these, by coming in
+    std::int64_t copies = 0;   // in
+    Tokens computed{0};        // what will be valid then
+  };
+
+  struct Claims {  // of more urgent ones: that wait for other models, or for prompt tokens
+    std::int64_t frames = 0;
+    std::int64_t places = 0;
+  };
+
+  void keep_for_others();
+  void take_in(ModelQueue& queue);
+  Entry try_in(ModelQueue& queue, const Ranked& member);
+  bool has_place(SlotIndex index, std::int64_t claimed, bool may_displace);
+  void save_for(SlotIndex index, std::int64_t frames);
+  Need need_of(ModelQueue& queue, SlotIndex index) const;
+  // Whether the peak that is predicted with it fits.
+  bool peak_fits(SlotIndex index);
+  FutureUse future_of(const Slot& slot) const;
+  void enter(ModelQueue& queue, SlotIndex index, const Need& need);
+  void find_other_leaders(const ModelQueue& queue);
+  Claims claims_before(const Ranked& member) const;
+
+  void take_out();
+  bool take_victim(bool for_growth);
+  // `must`: also at the cost of computing it again.
+  bool send_out(SlotIndex index, bool must);
+  // The first to go; -1: nobody may.
+  SlotIndex least_urgent() const;
+  SlotIndex find_least_urgent() const;
+  SlotIndex least_urgent_of(const ModelQueue& queue) const;
+  // Whether it may displace anybody.
+  bool displaces(const Slot& candidate) const;
+
+  void run(ModelQueue& queue);
+  void add_run(ModelQueue& queue, SlotIndex index, std::int64_t others);
+
+  // Frames beyond those that are kept free, once what was given up is free.
+  std::int64_t spare() const { return available_ + coming_ - state_.promised_total - keep_; }
+  bool nothing_else() const { return state_.in_flight + state_.streamed == 0; }
+
+  Scheduler::State& state_;
+  const kv::KvCache& kv_;
+  const RotationInputs& inputs_;
+  Decision& decision_;
+  const Nanos now_;
+  std::int64_t available_;      // frames that the decision may still take
+  std::int64_t coming_;         // frames that will be free once steps and copies have ended
+  std::int64_t growth_;         // frames that the running take in a step, about
+  std::int64_t keep_;           // frames to keep free
+  std::int64_t twins_;          // that victims may still take
+  std::int64_t exchanged_ = 0;  // frames that victims gave up in this decision
+  std::int64_t goal_ = 0;       // frames to have beyond those kept: for one that is very large
+  std::int64_t set_aside_ = 0;  // frames for one that lacks prompt tokens
+  std::int64_t budget_;         // tokens left in the step
+  SlotIndex for_whom_ = -1;     // on whose behalf victims go; -1: growth only
+  // least_urgent(), until a victim goes (who comes in is never a victim); kUnknown: to be found.
+  static constexpr SlotIndex kUnknown = -2;
+  mutable SlotIndex least_ = kUnknown;
+  bool stalled_ = false;  // a running sequence lacks a frame
+  bool stuck_ = false;    // nothing runs, nothing is in flight: accounts do not bind
+};
+
+}  // namespace causeway::schedule

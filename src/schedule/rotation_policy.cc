@@ -1,0 +1,180 @@
+#include "schedule/rotation_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace causeway::schedule {
+namespace {
+
+Nanos share_of(Nanos target, double share) {
+  return nanos_from_seconds(to_seconds(target) * share);
+}
+
+// Lags of 0 at all times: the order is that of `key` alone.
+Standing by_key(std::int64_t key, std::int32_t tier = 0) {
+  return {.slope = 0, .onset = Nanos(key), .tier = tier};
+}
+
+std::int64_t rest_of(const SequenceFacts& facts) {
+  return std::max<std::int64_t>(1, (facts.output_expected - facts.output).count);
+}
+
+// SuperInfer's virtual lag time. What counts is the token that the client waits for: the first, or
+// the next. So one that leaves HBM in the middle of its prompt keeps its target for the first.
+class Rotary final : public RotationPolicy {
+ public:
+  explicit Rotary(bool displaces_early) : displaces_early_(displaces_early) {}
+  std::string_view name() const override { return name_of(PolicyKind::kRotary); }
+  Traits traits() const override {
+    return {.displaces = true, .ages = true, .longest_runs_first = true};
+  }
+  Standing outside(const SequenceFacts& facts) const override {
+    const request::Slo& slo = facts.slo;
+    if (!facts.answered) {
+      return {.slope = 1, .onset = facts.arrival + share_of(slo.ttft, slo.ttft_slack)};
+    }
+    return {.slope = facts.alpha, .onset = facts.last_token + share_of(slo.tpot, slo.tpot_slack)};
+  }
+  double inside(const SequenceFacts& facts) const override {
+    return static_cast<double>(facts.running_since.count);
+  }
+  bool displaces(const SequenceFacts& candidate, const SequenceFacts&, double victim_lag,
+                 Nanos now) const override {
+    return victim_lag < 0 && (displaces_early_ || outside(candidate).lag(now) > 0);
+  }
+
+ private:
+  const bool displaces_early_;
+};
+
+// The published code's scheduler: the oldest come in, the longest running go, and no lag is in it.
+class Artifact final : public RotationPolicy {
+ public:
+  std::string_view name() const override { return name_of(PolicyKind::kArtifact); }
+  Traits traits() const override { return {.displaces = true, .longest_runs_first = true}; }
+  Standing outside(const SequenceFacts& facts) const override {
+    return by_key(facts.arrival.count);
+  }
+  double inside(const SequenceFacts& facts) const override {
+    return static_cast<double>(facts.running_since.count);
+  }
+};
+
+// First come, first served, with a state or a priority before it.
+class ByArrival : public RotationPolicy {
+ public:
+  ByArrival(PolicyKind kind, bool displaces) : kind_(kind), displaces_(displaces) {}
+  std::string_view name() const override { return name_of(kind_); }
+  Traits traits() const override {
+    return {.displaces = displaces_, .predicts_peak = kind_ == PolicyKind::kPastFuture};
+  }
+  Standing outside(const SequenceFacts& facts) const override {
+    return by_key(facts.arrival.count, tier_of(facts));
+  }
+  double inside(const SequenceFacts& facts) const override {
+    return -static_cast<double>(facts.arrival.count);
+  }
+  bool displaces(const SequenceFacts& candidate, const SequenceFacts&, double,
+                 Nanos) const override {
+    return kind_ == PolicyKind::kWaitingFirst && !candidate.rotary;
+  }
+
+ private:
+  std::int32_t tier_of(const SequenceFacts& facts) const {
+    if (kind_ == PolicyKind::kWaitingFirst) return facts.rotary ? 0 : 1;
+    if (kind_ == PolicyKind::kSwappedFirst) return facts.rotary ? 1 : 0;
+    return 0;
+  }
+  const PolicyKind kind_;
+  const bool displaces_;
+};
+
+class ByPriority final : public RotationPolicy {
+ public:
+  std::string_view name() const override { return name_of(PolicyKind::kPriority); }
+  Traits traits() const override { return {.displaces = true}; }
+  Standing outside(const SequenceFacts& facts) const override {
+    return by_key(facts.arrival.count, facts.priority);
+  }
+  double inside(const SequenceFacts& facts) const override { return facts.priority; }
+  bool displaces(const SequenceFacts& candidate, const SequenceFacts& victim, double,
+                 Nanos) const override {
+    return candidate.priority > victim.priority;
+  }
+};
+
+// The shortest rest of an answer first: known (sjf-oracle) or predicted (ranked).
+class ByLength final : public RotationPolicy {
+ public:
+  ByLength(PolicyKind kind, double error, std::uint64_t seed)
+      : kind_(kind), error_(error), seed_(seed) {}
+  std::string_view name() const override { return name_of(kind_); }
+  Traits traits() const override { return {}; }
+  Standing outside(const SequenceFacts& facts) const override { return by_key(rest_of(facts)); }
+  double inside(const SequenceFacts& facts) const override {
+    return -static_cast<double>(rest_of(facts));
+  }
+  Tokens expected_output(RequestId request, Tokens truth) const override {
+    if (error_ == 0) return truth;
+    Random random(mix64(seed_ ^ mix64(static_cast<std::uint64_t>(request.value))));
+    const double predicted = static_cast<double>(truth.count) * std::exp(error_ * random.normal());
+    return Tokens(std::max<std::int64_t>(1, std::llround(std::min(predicted, 1e12))));
+  }
+
+ private:
+  const PolicyKind kind_;
+  const double error_;
+  const std::uint64_t seed_;
+};
+
+}  // namespace
+
+Status check_alpha(double alpha) {
+  // Written so that NaN fails.
+  if (alpha > 0 && alpha <= kAlphaMax) return {};
+  return invalid_argument("alpha is above 0 and " + std::to_string(kAlphaMax) + " at most, not " +
+                          std::to_string(alpha));
+}
+
+Status check_alphas(std::span<const double> alphas) {
+  std::set<double> different;
+  for (const double alpha : alphas) {
+    CAUSEWAY_TRY(check_alpha(alpha));
+    different.insert(alpha);
+  }
+  if (std::ssize(different) <= kAlphasMax) return {};
+  return invalid_argument("models have " + std::to_string(different.size()) +
+                          " different alphas: use " + std::to_string(kAlphasMax) + " at most");
+}
+
+bool RotationPolicy::displaces(const SequenceFacts&, const SequenceFacts&, double, Nanos) const {
+  return true;
+}
+
+Tokens RotationPolicy::expected_output(RequestId, Tokens truth) const { return truth; }
+
+std::unique_ptr<RotationPolicy> make_rotation_policy(PolicyKind kind,
+                                                     const RotationPolicyOptions& options) {
+  CAUSEWAY_CHECK(options.predicted_error >= 0, "an error of predictions is not negative");
+  switch (kind) {
+    case PolicyKind::kRotary: return std::make_unique<Rotary>(options.displaces_early);
+    case PolicyKind::kArtifact: return std::make_unique<Artifact>();
+    case PolicyKind::kPriority: return std::make_unique<ByPriority>();
+    case PolicyKind::kWaitingFirst: return std::make_unique<ByArrival>(kind, true);
+    case PolicyKind::kFcfs:
+    case PolicyKind::kSwappedFirst:
+    case PolicyKind::kPastFuture: return std::make_unique<ByArrival>(kind, false);
+    case PolicyKind::kSjfOracle: return std::make_unique<ByLength>(kind, 0.0, 0);
+    case PolicyKind::kRanked:
+      return std::make_unique<ByLength>(kind, options.predicted_error, options.predicted_seed);
+  }
+  CAUSEWAY_CHECK(false, "a policy kind that does not exist");
+  return nullptr;
+}
+
+}  // namespace causeway::schedule

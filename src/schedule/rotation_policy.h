@@ -1,0 +1,64 @@
+// Who comes into HBM first, who leaves it first, and who may displace whom, when not everybody has
+// room: the one thing in which policies that rotate differ. Budgets, accounts and the plan are the
+// same for all of them (rotation_plan.h, docs/design/rotary.md).
+//
+// Pure: the same facts give the same answers, and none depends on `now` except whether one may
+// displace another. So requests are ranked only when something of theirs changes.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "schedule/policy.h"
+#include "schedule/urgency_heaps.h"
+
+namespace causeway::schedule {
+
+// α of a model: how fast a request that has answered lags, against one that has not. (0, 1000].
+inline constexpr double kAlphaDefault = 3.0;
+inline constexpr double kAlphaMax = 1000.0;
+inline constexpr int kAlphasMax = 16;  // different ones in a set of models
+// kInvalidArgument names the range, or says that there are too many different ones.
+Status check_alpha(double alpha);
+Status check_alphas(std::span<const double> alphas);
+
+struct RotationPolicyOptions {
+  // rotary: a request that does not lag yet displaces running ones too (the paper's VLT ≥ 0).
+  // False: only one that lags does, the others take what is free.
+  bool displaces_early = true;
+  // ranked: predicted = true length × exp(error × z), z standard normal; 0: exact. ≥ 0.
+  double predicted_error = 0.5;
+  std::uint64_t predicted_seed = 1;
+};
+
+class RotationPolicy {
+ public:
+  struct Traits {
+    bool displaces = false;  // requests outside HBM may displace; otherwise only growth does
+    // Running requests age, too: the longest running leave first, those whose model is not stepped
+    // are spared, and the model whose requests lag most is stepped next.
+    bool ages = false;
+    bool longest_runs_first = false;  // prompt tokens go to the longest running first
+    bool predicts_peak = false;       // admission asks future_peak.h
+  };
+
+  virtual ~RotationPolicy() = default;
+  virtual std::string_view name() const = 0;
+  virtual Traits traits() const = 0;
+  // Of a request that waits or is rotary. A number of different slopes that is small.
+  virtual Standing outside(const SequenceFacts& facts) const = 0;
+  // Of a running request, fixed when it comes in; the smallest leaves first. Finite.
+  virtual double inside(const SequenceFacts& facts) const = 0;
+  // Whether one that is outside may take the place of one that runs and has this lag (below 0: it
+  // has had more than it is owed). Not asked unless traits().displaces.
+  virtual bool displaces(const SequenceFacts& candidate, const SequenceFacts& victim,
+                         double victim_lag, Nanos now) const;
+  // The length of its answer as this policy knows it; `truth` is what the caller says it will be.
+  virtual Tokens expected_output(RequestId request, Tokens truth) const;
+};
+
+std::unique_ptr<RotationPolicy> make_rotation_policy(PolicyKind kind,
+                                                     const RotationPolicyOptions& options = {});
+
+}  // namespace causeway::schedule

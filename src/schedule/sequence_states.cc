@@ -1,0 +1,194 @@
+// How a sequence enters and leaves its states: the orders that it stands in, and the sums that it
+// is part of.
+#include <algorithm>
+
+#include "base/check.h"
+#include "schedule/scheduler_state.h"
+
+namespace causeway::schedule {
+
+const Ranked* leader_of(const ModelQueue& queue, Nanos now) {
+  const Ranked* waiting = queue.ranked_waiting.leader(now);
+  const Ranked* rotary = queue.ranked_rotary.leader(now);
+  if (waiting == nullptr || rotary == nullptr) return waiting == nullptr ? rotary : waiting;
+  return leads(*rotary, *waiting, now) ? rotary : waiting;
+}
+
+Nanos idle_slack_of(const SequenceFacts& facts) {
+  constexpr double kLeast = 0.5;
+  return nanos_from_seconds(to_seconds(facts.slo.tpot) * std::max(facts.slo.tpot_slack, kLeast));
+}
+
+void Scheduler::State::update_promise(Slot& slot) {
+  ModelQueue& queue = queue_of(slot);
+  const Tokens wanted = slot.wanted();
+  // Most of the time it has room for its next token: no division.
+  const bool has_room = wanted.count <= slot.frames * queue.tokens_per_block;
+  const std::int64_t promised = has_room ? 0 : queue.frames_for(wanted) - slot.frames;
+  promised_total += promised - slot.promised;
+  slot.promised = promised;
+  if (!rotation) return;
+  const std::int64_t owed = (wanted - slot.facts.computed).count;
+  queue.backlog += owed - slot.owed;
+  slot.owed = owed;
+}
+
+void Scheduler::State::enter_outside(SlotIndex index) {
+  Slot& slot = table[index];
+  ModelQueue& queue = queue_of(slot);
+  const bool rotary = slot.facts.rotary;
+  (rotary ? rotary_total : waiting_total) += 1;
+  (rotary ? queue.rotary_count : queue.waiting_count) += 1;
+  const std::int64_t frames = queue.frames_for(slot.facts.known);
+  queue.outside_frames[frames] += 1;
+  outside_frames_total += frames;
+  if (!rotation) {
+    queue.waiting.push(table, index);
+  } else if (rotary || slot.in_flight > 0) {
+    slot.settling = true;
+    settling.push_back(index);
+  } else {
+    rank(index);
+  }
+}
+
+void Scheduler::State::leave_outside(SlotIndex index) {
+  Slot& slot = table[index];
+  ModelQueue& queue = queue_of(slot);
+  const bool rotary = slot.facts.rotary;
+  (rotary ? rotary_total : waiting_total) -= 1;
+  (rotary ? queue.rotary_count : queue.waiting_count) -= 1;
+  const std::int64_t frames = queue.frames_for(slot.facts.known);
+  const auto entry = queue.outside_frames.find(frames);
+  CAUSEWAY_CHECK(entry != queue.outside_frames.end(), "who is outside is counted by its frames");
+  if (--entry->second == 0) queue.outside_frames.erase(entry);
+  outside_frames_total -= frames;
+  if (!rotation) {
+    queue.waiting.erase(table, index);
+  } else if (slot.settling) {
+    slot.settling = false;
+    std::erase(settling, index);
+  } else {
+    unrank(index);
+  }
+}
+
+void Scheduler::State::enter_running(SlotIndex index) {
+  Slot& slot = table[index];
+  ModelQueue& queue = queue_of(slot);
+  if (rotation) {
+    slot.urgency = rotation->inside(slot.facts);
+    queue.slacks[idle_slack_of(slot.facts)] += 1;
+  }
+  queue.running.insert(table, index);
+  running_total += 1;
+}
+
+void Scheduler::State::leave_running(SlotIndex index) {
+  Slot& slot = table[index];
+  ModelQueue& queue = queue_of(slot);
+  queue.running.erase(table, index);
+  running_total -= 1;
+  promised_total -= slot.promised;
+  slot.promised = 0;
+  queue.backlog -= slot.owed;
+  slot.owed = 0;
+  if (!rotation) return;
+  const auto entry = queue.slacks.find(idle_slack_of(slot.facts));
+  CAUSEWAY_CHECK(entry != queue.slacks.end(), "a running sequence is counted by its slack");
+  if (--entry->second == 0) queue.slacks.erase(entry);
+}
+
+void Scheduler::State::rank(SlotIndex index) {
+  const Slot& slot = table[index];
+  ModelQueue& queue = queue_of(table[index]);
+  const Ranked member{.standing = rotation->outside(slot.facts),
+                      .arrival = slot.facts.arrival,
+                      .id = slot.facts.request.value,
+                      .index = index};
+  (slot.facts.rotary ? queue.ranked_rotary : queue.ranked_waiting).push(places, member);
+}
+
+void Scheduler::State::unrank(SlotIndex index) {
+  ModelQueue& queue = queue_of(table[index]);
+  const bool rotary = table[index].facts.rotary;
+  (rotary ? queue.ranked_rotary : queue.ranked_waiting).erase(places, index);
+}
+
+void Scheduler::State::settle(const RotationView* view) {
+  std::erase_if(settling, [&](SlotIndex index) {
+    Slot& slot = table[index];
+    if (slot.in_flight > 0) return false;
+    if (slot.facts.rotary && (view == nullptr || !view->may_return(slot.facts.request))) {
+      return false;
+    }
+    slot.settling = false;
+    rank(index);
+    return true;
+  });
+}
+
+double Scheduler::State::running_lag(const Slot& slot, Nanos now) const {
+  const double had = to_seconds(now - slot.facts.running_since);
+  const ModelQueue& queue = queues[static_cast<std::size_t>(slot.model)];
+  if (queue.in_flight > 0) return -had;
+  // What it is owed counts from its model's last step, or from when it came in after that.
+  const Nanos served = std::max(queue.last_step, slot.facts.running_since);
+  const Standing owed{.slope = queue.alpha, .onset = served + idle_slack_of(slot.facts)};
+  return owed.lag(now) - had;
+}
+
+double Scheduler::State::idle_lag(const ModelQueue& queue, Nanos now) const {
+  if (queue.in_flight > 0) return 0;
+  if (queue.slacks.empty()) {
+    const Ranked* leader = leader_of(queue, now);
+    return leader == nullptr ? 0 : leader->standing.lag(now);
+  }
+  const Nanos least = queue.slacks.begin()->first;
+  return Standing{.slope = queue.alpha, .onset = queue.last_step + least}.lag(now);
+}
+
+void Scheduler::State::order_models_by_lag(Nanos now) {
+  model_order.clear();
+  for (std::size_t i = 0; i < queues.size(); ++i) {
+    const ModelQueue& queue = queues[i];
+    if (queue.running.empty() && queue.outside_empty()) continue;
+    model_order.push_back(static_cast<std::int32_t>(i));
+  }
+  if (model_order.size() < 2) return;
+  const auto since = [&](const ModelQueue& queue) {
+    if (queue.in_flight > 0) return now;
+    const Ranked* leader = queue.running.empty() ? leader_of(queue, now) : nullptr;
+    return leader == nullptr ? queue.last_step : std::max(queue.last_step, leader->arrival);
+  };
+  const bool ages = rotation_traits.ages;
+  std::sort(model_order.begin(), model_order.end(), [&](std::int32_t a, std::int32_t b) {
+    const ModelQueue& x = queues[static_cast<std::size_t>(a)];
+    const ModelQueue& y = queues[static_cast<std::size_t>(b)];
+    const double lag_x = ages ? idle_lag(x, now) : 0;
+    const double lag_y = ages ? idle_lag(y, now) : 0;
+    if (lag_x != lag_y) return lag_x > lag_y;
+    if (since(x) != since(y)) return since(x) < since(y);
+    return std::pair(x.last_step_index, a) < std::pair(y.last_step_index, b);
+  });
+}
+
+bool Scheduler::lost(Handle sequence) {
+  const auto index = static_cast<SlotIndex>(sequence.value);
+  Slot& slot = state_->table[index];
+  CAUSEWAY_CHECK(state_->rotation != nullptr, "nothing is copied without rotation");
+  CAUSEWAY_CHECK(slot.live && (slot.facts.running || slot.facts.rotary), "it has nothing to lose");
+  if (slot.facts.running) {
+    // Its rows in steps in flight are void, and so are the tokens that they sample.
+    state_->leave_running(index);
+    slot.facts.known = slot.facts.known - Tokens(slot.pending);
+    slot.voided = slot.in_flight > 0;
+  } else {
+    state_->leave_outside(index);
+  }
+  slot.facts.rotary = false;
+  state_->wait_again(index);
+  return slot.voided;
+}
+
+}  // namespace causeway::schedule

@@ -1,0 +1,130 @@
+#include "schedule/urgency_heaps.h"
+
+#include <cmath>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace causeway::schedule {
+namespace {
+
+auto among_equals(const Ranked& member) {
+  return std::tuple(member.standing.onset, member.arrival, member.id);
+}
+
+}  // namespace
+
+bool leads(const Ranked& a, const Ranked& b, Nanos now) {
+  if (a.standing.tier != b.standing.tier) return a.standing.tier > b.standing.tier;
+  const double lag_a = a.standing.lag(now);
+  const double lag_b = b.standing.lag(now);
+  if (lag_a != lag_b) return lag_a > lag_b;
+  return among_equals(a) < among_equals(b);
+}
+
+// As leads() between members of one slope, at any time.
+bool UrgencyHeaps::before(const Ranked& a, const Ranked& b) {
+  if (a.standing.tier != b.standing.tier) return a.standing.tier > b.standing.tier;
+  return among_equals(a) < among_equals(b);
+}
+
+std::int32_t UrgencyHeaps::heap_of(double slope) {
+  CAUSEWAY_CHECK(std::isfinite(slope) && slope >= 0, "lags grow, and at a rate that is a number");
+  std::int32_t empty = -1;
+  for (std::size_t i = 0; i < heaps_.size(); ++i) {
+    if (heaps_[i].slope == slope) return static_cast<std::int32_t>(i);
+    if (heaps_[i].members.empty()) empty = static_cast<std::int32_t>(i);
+  }
+  if (empty < 0) {
+    empty = static_cast<std::int32_t>(heaps_.size());
+    heaps_.emplace_back();
+  }
+  heaps_[static_cast<std::size_t>(empty)].slope = slope;
+  return empty;
+}
+
+void UrgencyHeaps::place(HeapPlaces& places, Heap& heap, std::size_t at, const Ranked& member) {
+  heap.members[at] = member;
+  places[member.index].at = static_cast<std::int32_t>(at);
+}
+
+void UrgencyHeaps::sift_up(HeapPlaces& places, Heap& heap, std::size_t at) {
+  const Ranked moving = heap.members[at];
+  while (at > 0) {
+    const std::size_t parent = (at - 1) / 2;
+    if (!before(moving, heap.members[parent])) break;
+    place(places, heap, at, heap.members[parent]);
+    at = parent;
+  }
+  place(places, heap, at, moving);
+}
+
+void UrgencyHeaps::sift_down(HeapPlaces& places, Heap& heap, std::size_t at) {
+  const Ranked moving = heap.members[at];
+  const std::vector<Ranked>& members = heap.members;
+  while (true) {
+    std::size_t child = 2 * at + 1;
+    if (child >= members.size()) break;
+    if (child + 1 < members.size() && before(members[child + 1], members[child])) ++child;
+    if (!before(members[child], moving)) break;
+    place(places, heap, at, members[child]);
+    at = child;
+  }
+  place(places, heap, at, moving);
+}
+
+void UrgencyHeaps::push(HeapPlaces& places, const Ranked& member) {
+  HeapPlaces::Place& where = places[member.index];
+  CAUSEWAY_CHECK(where.heap < 0, "a request is ranked twice");
+  where.heap = heap_of(member.standing.slope);
+  Heap& heap = heaps_[static_cast<std::size_t>(where.heap)];
+  heap.members.push_back(member);
+  sift_up(places, heap, heap.members.size() - 1);
+  ++size_;
+}
+
+void UrgencyHeaps::erase(HeapPlaces& places, std::int32_t index) {
+  const HeapPlaces::Place where = places[index];
+  CAUSEWAY_CHECK(where.heap >= 0 && where.heap < std::ssize(heaps_), "a request is not ranked");
+  Heap& heap = heaps_[static_cast<std::size_t>(where.heap)];
+  const auto at = static_cast<std::size_t>(where.at);
+  CAUSEWAY_CHECK(at < heap.members.size() && heap.members[at].index == index,
+                 "a request is ranked somewhere else");
+  places[index] = {};
+  --size_;
+  const Ranked last = heap.members.back();
+  heap.members.pop_back();
+  if (at == heap.members.size()) return;
+  place(places, heap, at, last);
+  sift_up(places, heap, at);
+  sift_down(places, heap, static_cast<std::size_t>(places[last.index].at));
+}
+
+const Ranked* UrgencyHeaps::leader(Nanos now) const {
+  const Ranked* best = nullptr;
+  for (const Heap& heap : heaps_) {
+    if (heap.members.empty()) continue;
+    const Ranked& top = heap.members.front();
+    if (best == nullptr || leads(top, *best, now)) best = &top;
+  }
+  return best;
+}
+
+bool UrgencyHeaps::ordered(const HeapPlaces& places) const {
+  std::int64_t members = 0;
+  for (std::size_t h = 0; h < heaps_.size(); ++h) {
+    const Heap& heap = heaps_[h];
+    for (std::size_t at = 0; at < heap.members.size(); ++at) {
+      const Ranked& member = heap.members[at];
+      const HeapPlaces::Place where = places.of(member.index);
+      if (where.heap != static_cast<std::int32_t>(h)) return false;
+      if (where.at != static_cast<std::int32_t>(at)) return false;
+      if (member.standing.slope != heap.slope) return false;
+      if (at > 0 && before(member, heap.members[(at - 1) / 2])) return false;
+    }
+    members += std::ssize(heap.members);
+  }
+  return members == size_;
+}
+
+}  // namespace causeway::schedule

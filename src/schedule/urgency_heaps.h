@@ -1,0 +1,103 @@
+// Requests outside HBM by urgency, for lags that grow with time: who leads at `now`, without
+// looking at everybody.
+//
+//   lag(now) = slope × max(0, now − onset)          (SuperInfer's VLT of waiting and rotary)
+//
+// Of two with the same slope the earlier onset leads at all times. So there is one heap for each
+// slope, whose order does not depend on now, and the leader is the best of the heaps' tops. Tiers
+// go before lags: a member of a higher tier leads whatever the lags are.
+//
+// Order: tier, larger first; lag, larger first; onset, arrival, id, smaller first. For a given now
+// this is a total order, the same as sorting everybody anew.
+//
+// Cost: leader() O(slopes), the rest O(log members). Internal to this room.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+
+namespace causeway::schedule {
+
+struct Standing {
+  double slope = 1;  // finite, ≥ 0
+  Nanos onset;       // before it the lag is 0
+  std::int32_t tier = 0;
+
+  double lag(Nanos now) const { return now > onset ? slope * to_seconds(now - onset) : 0.0; }
+  bool operator==(const Standing&) const = default;
+};
+
+// A member and what its place is decided by.
+struct Ranked {
+  Standing standing;
+  Nanos arrival;
+  std::int64_t id = 0;      // of the request: the last tie-break
+  std::int32_t index = -1;  // the member's slot, ≥ 0
+};
+
+// Whether `a` leads `b` at `now`.
+bool leads(const Ranked& a, const Ranked& b, Nanos now);
+
+// Where each slot's member stands; shared by all heaps that rank the same slots, because a slot is
+// in at most one of them.
+class HeapPlaces {
+ public:
+  struct Place {
+    std::int32_t heap = -1;  // -1: in none
+    std::int32_t at = -1;
+  };
+  Place& operator[](std::int32_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    if (i >= places_.size()) places_.resize(i + 1);
+    return places_[i];
+  }
+  Place of(std::int32_t index) const {
+    const auto i = static_cast<std::size_t>(index);
+    return i < places_.size() ? places_[i] : Place();
+  }
+
+ private:
+  std::vector<Place> places_;
+};
+
+class UrgencyHeaps {
+ public:
+  // The slot must be in no heap that shares `places`.
+  void push(HeapPlaces& places, const Ranked& member);
+  void erase(HeapPlaces& places, std::int32_t index);
+
+  bool empty() const { return size_ == 0; }
+  std::int64_t size() const { return size_; }
+  // Null if there is nobody. Valid until the next change.
+  const Ranked* leader(Nanos now) const;
+  // Calls visit(const Ranked&) until it returns false, in no particular order.
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (const Heap& heap : heaps_) {
+      for (const Ranked& member : heap.members) {
+        if (!visit(member)) return;
+      }
+    }
+  }
+  // For tests: every heap is ordered, and every place is right.
+  bool ordered(const HeapPlaces& places) const;
+
+ private:
+  struct Heap {
+    double slope = 0;
+    std::vector<Ranked> members;
+  };
+
+  std::int32_t heap_of(double slope);
+  static bool before(const Ranked& a, const Ranked& b);
+  void place(HeapPlaces& places, Heap& heap, std::size_t at, const Ranked& member);
+  void sift_up(HeapPlaces& places, Heap& heap, std::size_t at);
+  void sift_down(HeapPlaces& places, Heap& heap, std::size_t at);
+
+  std::vector<Heap> heaps_;  // a heap that is empty may be given to another slope
+  std::int64_t size_ = 0;
+};
+
+}  // namespace causeway::schedule
