@@ -27,8 +27,7 @@ struct ExpertCacheOptions {
   ExpertPolicy policy = ExpertPolicy::kFrequency;
   int loads_max = 8;  // under way at once
   // kFrequency: choices that are remembered of an expert which is chosen as often as any other.
-  // Four, 64 tokens of Qwen3-30B-A3B, hit as often as 64 do where choices are independent draws,
-  // and three times as fast follow a sequence that has favourites of its own.
+  // A longer memory follows a sequence with favourites of its own more slowly.
   double memory = 4;
   // kFrequency: an expert with `factor` × the choices of another and `more` takes its slot.
   double factor = 1.5;

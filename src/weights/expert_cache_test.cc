@@ -161,7 +161,7 @@ class History {
   const ExpertCacheOptions options_;
   ExpertCache cache_;
   Random random_;
-  std::vector<std::int64_t> holds_;               // by slot: expert; -1: nobody knows
+  std::vector<std::int64_t> holds_;               // by slot: expert; -1: unknown
   std::map<std::int32_t, std::int32_t> loading_;  // by slot: expert
   std::vector<std::vector<std::int32_t>> steps_;  // in flight: what they were told
 };
