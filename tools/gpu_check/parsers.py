@@ -168,7 +168,7 @@ def moe_rows(name):
 def home_rows(name):
     """Of `causeway bench gemm --json`: for each slice and M, the best of ours beside the best rival
     that does not keep W resident."""
-    ours, rivals = ("symmetric", "panel", "ring"), ("in-place", "copy+gemm", "chunked")
+    ours, rivals = ("symmetric", "ring"), ("in-place", "copy+gemm", "chunked")
 
     def rows(outcome):
         lines = json.loads(outcome.files["json"].read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@
 //   copy+gemm  copy, then cuBLASLt
 //   chunked    16 column chunks, double-buffered copies overlapped with cuBLASLt
 //   symmetric  ours, α = 1; symmetric-1: without clusters
-//   panel, ring  ours, the columns of α symmetric and the others by kPanel or kRing
+//   ring       ours, the columns of α symmetric and the others through the ring
 //
 // Every result is compared with the resident product before it is timed. Built with CUDA only.
 #pragma once

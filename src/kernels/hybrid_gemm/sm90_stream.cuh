@@ -1,7 +1,7 @@
 // The output-stationary way: a CTA owns a 256×128 tile of O in registers and streams K. The CTAs of
 // a cluster own the tiles below each other and share each W tile: every CTA loads its part of the
 // rows and multicasts it. W comes from its home (symmetric), or from a ring of W tiles in HBM that
-// a few CTAs fill which do nothing else, each tile once, ahead of its use (kRing).
+// a few CTAs fill which do nothing else, each tile once, ahead of its use (asymmetric).
 #pragma once
 
 #include "kernels/hybrid_gemm/sm90_tile.cuh"

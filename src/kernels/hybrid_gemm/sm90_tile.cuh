@@ -20,31 +20,24 @@ constexpr uint32_t kStageBytes = kStreamRows * kStepK * 2 + kWeightBytes;
 // Relaying CTAs: each of the four feeding warps has its own batch of W tiles on their way.
 constexpr uint32_t kRelayWarps = 4;
 constexpr int kRelayBatch = 3;
-// Weight-stationary CTAs: a panel of eight W tiles, then twelve stages of [X 64×64].
-constexpr uint32_t kPanelBytes = kPanelSteps * kWeightBytes;
-constexpr uint32_t kPanelStages = 12;
-constexpr uint32_t kTileMemory = kPanelBytes + kPanelStages * kBoxBytes;
-static_assert(kStages * kStageBytes <= kTileMemory);
+constexpr uint32_t kTileMemory = kStages * kStageBytes;
 static_assert(kRelayWarps * kRelayBatch * kWeightBytes <= kTileMemory);
 // Barriers lie behind the tiles; 1,024 bytes are for aligning the whole.
-constexpr uint32_t kBarriersMax = 40;
+constexpr uint32_t kBarriersMax = 8;
+static_assert(2 * kStages <= kBarriersMax && kRelayWarps <= kBarriersMax);
 constexpr uint32_t kSharedBytes = kTileMemory + kBarriersMax * 8 + 1024;
 static_assert(kSharedBytes <= 227 * 1024);
 
 struct KernelArgs {
   __nv_bfloat16* o;  // [m × n], row stride o_stride
   int64_t o_stride;
-  char* scratch;    // kRing: W tiles [slots][k_steps][128×64 swizzled]; kPanel: f32 sums
-                    //   [groups][slots][16][128 threads][4]
-  uint32_t* flags;  // kRing: ready [slots][k_steps], done [slots]; kPanel: sums [groups][slots],
-                    //   then one counter of panels that have landed. All zero at the start.
+  char* scratch;    // the ring: W tiles [slots][k_steps][128×64 swizzled]
+  uint32_t* flags;  // ready [slots][k_steps], done [slots]. All zero at the start.
   int m, n, n_symmetric;
   int k_steps;
   int cluster;  // CTAs of a cluster
   int symmetric_ctas, asymmetric_ctas, relay_ctas;
-  int groups, group_ctas, passes, load_window;
   int slots, ring_group;
-  bool ring;           // the asymmetric part is kRing
   bool vector_stores;  // rows of O and n allow 16-byte stores
 };
 
