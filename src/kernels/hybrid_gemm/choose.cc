@@ -9,7 +9,6 @@ namespace causeway::kernels::hybrid_gemm {
 namespace {
 
 constexpr std::int64_t kElementBytes = 2;
-constexpr std::int64_t kRingSlotsMax = 256;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -112,7 +111,7 @@ Status plan_ring(const SliceFacts& slice, Plan& plan) {
   const std::int64_t n_tiles = ceil_div(plan.shape.n - plan.n_symmetric, kTileN);
   const std::int64_t slot_bytes = steps * kStepK * kTileN * kElementBytes;
   const std::int64_t slots =
-      std::min({slice.ring_bytes.count / slot_bytes, n_tiles, kRingSlotsMax});
+      std::min({slice.ring_bytes.count / slot_bytes, n_tiles, std::int64_t{kRingSlotsMax}});
   if (slots < 1) {
     return exhausted("HybridGEMM: the scratch is too small for a ring of weight tiles");
   }

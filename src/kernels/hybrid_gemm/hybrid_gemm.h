@@ -83,7 +83,8 @@ struct Plan {
 constexpr int kTileN = 128;       // columns of an output tile, both ways
 constexpr int kStreamRows = 256;  // rows of one CTA's output tile, both ways
 constexpr int kStepK = 64;        // depth of one shared-memory tile: 128 bytes, the swizzle's width
-constexpr int kRingGroupMax = 4;  // column tiles walked together, so that X is read once for four
+constexpr int kRingSlotsMax = 256;  // column tiles in the ring
+constexpr int kRingGroupMax = 4;    // column tiles walked together, so that X is read once for four
 
 // Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, α outside [0, 1] or not a
 // number, sizes of 2^31 and more, too small a slice or too little ring.
