@@ -55,12 +55,12 @@ double estimate(const gemm::CudaRequest& r, const Facts& facts, const Profile& p
                                  arithmetic_seconds(r, facts.sm_count)});
 }
 
-void predict(Plan& plan, const Facts& facts, const Profile& profile, const TrafficOf& of) {
+void predict(Plan& plan, const Facts& facts, const Profile& profile) {
   const gemm::CudaRequest& r = plan.request;
   const auto known =
       profile.seconds({.way = plan.way, .weights = weights_of(r), .m = r.m, .sms = facts.sm_count});
   plan.measured = known.has_value();
-  plan.seconds = known ? *known : estimate(r, facts, profile, of);
+  plan.seconds = known ? *known : estimate(r, facts, profile, traffic_of(plan));
 }
 
 Result<Plan> plan_staged(Plan plan, const Facts& facts, const Profile& profile) {
@@ -73,8 +73,7 @@ Result<Plan> plan_staged(Plan plan, const Facts& facts, const Profile& profile) 
     plan.workspace = std::max(plan.workspace, chunk.product.workspace);
   }
   plan.scratch = facts.scratch;
-  predict(plan, facts, profile,
-          {.way = plan.way, .pieces = static_cast<std::int64_t>(plan.chunks.size())});
+  predict(plan, facts, profile);
   // What was measured had other pieces, perhaps worse ones, and scratch for all of the weight.
   const double modelled = staged_seconds(plan.request, plan.chunks, rates);
   plan.seconds = plan.measured ? std::max(plan.seconds, modelled) : kUnmeasured * modelled;
@@ -102,9 +101,7 @@ Result<Plan> plan_hybrid(Plan plan, const Facts& facts, const Profile& profile) 
   if (!hybrid.ok()) return unsupported("GEMM at home: " + hybrid.error().message);
   plan.hybrid = *hybrid;
   plan.scratch = hybrid->workspace;
-  predict(
-      plan, facts, profile,
-      {.way = plan.way, .cluster_ctas = plan.way == Way::kSymmetric ? hybrid->cluster_ctas : 1});
+  predict(plan, facts, profile);
   return plan;
 }
 
@@ -128,7 +125,7 @@ Result<Plan> plan_gemm(Plan plan, const Facts& facts, const Profile& profile) {
   if (!product.ok()) return product.error();
   plan.product = *product;
   plan.workspace = product->workspace;
-  predict(plan, facts, profile, {.way = plan.way});
+  predict(plan, facts, profile);
   return plan;
 }
 

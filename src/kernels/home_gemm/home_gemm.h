@@ -17,13 +17,13 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/home_gemm/chunks.h"
+#include "kernels/home_gemm/traffic.h"
 #include "kernels/home_gemm/way.h"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
 
@@ -69,5 +69,12 @@ Result<Plan> choose(const gemm::CudaRequest& request, const Facts& facts, const 
 //   kLibrary    none
 Result<Plan> plan_for(Way way, const gemm::CudaRequest& request, const Facts& facts,
                       const Profile& profile);
+
+// What the traffic model is asked for a plan.
+inline TrafficOf traffic_of(const Plan& plan) {
+  return {.way = plan.way,
+          .pieces = static_cast<std::int64_t>(plan.chunks.size()),
+          .cluster_ctas = plan.way == Way::kSymmetric ? plan.hybrid.cluster_ctas : 1};
+}
 
 }  // namespace causeway::kernels::home_gemm
