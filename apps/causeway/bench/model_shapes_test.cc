@@ -9,7 +9,8 @@ namespace {
 
 std::map<std::string, std::pair<std::int64_t, std::int64_t>> shapes(std::string_view model) {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> by_name;
-  for (const WeightShape& shape : *weight_shapes_of(model)) {
+  const auto all = weight_shapes_of(model);
+  for (const WeightShape& shape : *all) {
     by_name[shape.name] = {shape.n, shape.k};
   }
   return by_name;
