@@ -58,7 +58,7 @@ class ReadLoad final : public SliceLoad {
 Result<std::unique_ptr<HomeProduct>> HomeProduct::create(const HomeBenchOptions& options,
                                                          std::int64_t m_max,
                                                          const HomeBenchPlace& place) {
-  auto product = std::unique_ptr<HomeProduct>(new HomeProduct);  // NOLINT: a private constructor
+  auto product = std::make_unique<HomeProduct>();
   product->shape_ = options.shape;
   product->place_ = place;
   product->profile_ =

@@ -20,6 +20,7 @@ class HomeProduct {
   static Result<std::unique_ptr<HomeProduct>> create(const HomeBenchOptions& options,
                                                      std::int64_t m_max,
                                                      const HomeBenchPlace& place);
+  HomeProduct() = default;  // for create()
 
   // The planner's answer: of none the way that it chooses.
   Result<Plan> plan(std::int64_t m, std::optional<Way> way) const;
@@ -39,7 +40,6 @@ class HomeProduct {
   const Profile& profile() const { return *profile_; }
 
  private:
-  HomeProduct() = default;
   Status allocate(const HomeBenchOptions& options, std::int64_t m_max);
   Status fill(std::int64_t m_max);
 
