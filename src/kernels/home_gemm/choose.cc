@@ -29,6 +29,8 @@ Status check(const gemm::CudaRequest& request, const Facts& facts) {
   return resident.ok() ? Status() : Status(resident.error());
 }
 
+std::int64_t weight_rows(const gemm::CudaRequest& r) { return (r.silu_mul ? 2 : 1) * r.n; }
+
 std::int64_t weights_of(const gemm::CudaRequest& r) { return weight_bytes(r).count / 2; }
 
 double arithmetic_seconds(const gemm::CudaRequest& r, int sms) {
@@ -82,8 +84,8 @@ Result<Plan> plan_staged(Plan plan, const Facts& facts, const Profile& profile) 
 
 Result<Plan> plan_hybrid(Plan plan, const Facts& facts, const Profile& profile) {
   const gemm::CudaRequest& r = plan.request;
-  if (r.out != gemm::CudaOut::kBF16 || r.bias || r.residual || r.silu_mul || !r.aligned) {
-    return unsupported("GEMM at home: HybridGEMM writes bf16 and adds nothing; aligned operands");
+  if (r.out != gemm::CudaOut::kBF16 || !r.aligned || (r.silu_mul && (r.n % 8 != 0 || !r.boxed))) {
+    return unsupported("GEMM at home: HybridGEMM writes bf16, from aligned operands");
   }
   // Its flags lie in the scratch too. A ring larger than was measured would leave L2.
   const Bytes flags(std::int64_t{hybrid_gemm::kRingSlotsMax} * (r.k / hybrid_gemm::kStepK + 2) * 4 +
@@ -95,11 +97,13 @@ Result<Plan> plan_hybrid(Plan plan, const Facts& facts, const Profile& profile) 
       .link_gb_per_s = profile.machine().read_gb_per_s,
       .relay_gb_per_s = facts.home == Home::kHost ? kRelayHost : kRelayPeer,
       .ring_bytes = ring};
-  const hybrid_gemm::Request request = {.shape = {r.m, r.n, r.k},
+  const hybrid_gemm::Request request = {.shape = {r.m, weight_rows(r), r.k},
                                         .alpha = plan.way == Way::kSymmetric ? 1.0 : 0.0};
   auto hybrid = hybrid_gemm::choose(request, slice);
   if (!hybrid.ok()) return unsupported("GEMM at home: " + hybrid.error().message);
   plan.hybrid = *hybrid;
+  // Gate and up of all rows, side by side, until they are multiplied.
+  if (r.silu_mul) plan.workspace = gemm::kFlagBytes + Bytes(r.m * weight_rows(r) * 2);
   plan.scratch = hybrid->workspace;
   predict(plan, facts, profile);
   return plan;

@@ -63,8 +63,8 @@ Result<Plan> choose(const gemm::CudaRequest& request, const Facts& facts, const 
 // The plan for a given way. Errors: as choose(), and kUnsupported, with the reason, when its
 // precondition is lacking:
 //   kStaged     copies, and scratch for two pieces of 128 columns
-//   kSymmetric, kRing   bf16 out with nothing added, aligned operands, enough SMs; kRing: scratch
-//               for at least one tile of 128 columns
+//   kSymmetric, kRing   bf16 out, aligned operands (silu_mul: n a multiple of 8, and out as boxed()
+//               asks), enough SMs; kRing: scratch for at least one tile of 128 columns
 //   kFewRows    m ≤ 128 and what gemm's kernels ask for
 //   kLibrary    none
 Result<Plan> plan_for(Way way, const gemm::CudaRequest& request, const Facts& facts,

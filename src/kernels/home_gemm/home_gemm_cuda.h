@@ -10,13 +10,16 @@
 
 namespace causeway::kernels::home_gemm {
 
+// Whether plans of kStaged will be run: they take a stream and events.
+enum class Staging { kNever, kSome };
+
 // One call at a time, on the context that was current at create(). No launch allocates or waits,
 // so that all can be captured in a CUDA graph. What create() makes (a stream for copies and its
 // events) belongs to that context, which must be current in the destructor too.
 class HomeGemm {
  public:
   // `gemm` outlives the object and is used by its calls.
-  static Result<HomeGemm> create(gemm::CudaGemm& gemm);
+  static Result<HomeGemm> create(gemm::CudaGemm& gemm, Staging staging = Staging::kSome);
   ~HomeGemm();
   HomeGemm(HomeGemm&&) noexcept;
   HomeGemm& operator=(HomeGemm&&) noexcept;
@@ -30,7 +33,8 @@ class HomeGemm {
   // and a copy of this context can read it. Copies of kStaged run on a stream of their own, which
   // begins where `stream` is, and `stream` waits for them; the scratch may be used again by what is
   // enqueued behind. Errors: kInvalidArgument for operands that the plan cannot take (kStaged:
-  // rows of w must be dense); kDevice; those of gemm and hybrid_gemm.
+  // rows of w must be dense) and for kStaged with Staging::kNever; kDevice; those of gemm and
+  // hybrid_gemm.
   Status run(const Plan& plan, const gemm::CudaOperands& operands, const Buffers& buffers,
              CudaStream stream);
 

@@ -63,16 +63,21 @@ TEST(HomeGemm, BesideANeighbourStagingWinsWhereItIsAlittleSlowerAlone) {
   EXPECT_EQ(way_of(wide(1024), facts), Way::kStaged);
 }
 
-TEST(HomeGemm, WhatAddsSomethingIsNotHybridGemms) {
+TEST(HomeGemm, HybridGemmAddsAndGates) {
   const Facts none = slice(Home::kHost, 132, Bytes(0), false);
-  CudaRequest gated = {.m = 8, .n = 14336, .k = 4096, .silu_mul = true};
-  EXPECT_EQ(way_of(gated, none), Way::kLibrary);  // measured to be as fast as the link
-  gated.m = 100;
-  EXPECT_NE(way_of(gated, none), Way::kSymmetric);
+  CudaRequest gated = {.m = 2048, .n = 14336, .k = 4096, .silu_mul = true};
+  const auto plan = choose(gated, none, Profile::built_in(Home::kHost));
+  EXPECT_EQ(plan->way, Way::kSymmetric);
+  EXPECT_EQ(plan->hybrid.shape.n, 2 * 14336);
+  EXPECT_GE(plan->workspace.count, std::int64_t{2048} * 2 * 14336 * 2);
   CudaRequest added = wide(2048);
   added.residual = true;
-  EXPECT_EQ(way_of(added, none), Way::kLibrary);
+  added.bias = true;
+  EXPECT_EQ(way_of(added, none), Way::kSymmetric);
   EXPECT_EQ(way_of(added, slice(Home::kHost, 132, mib(40), true)), Way::kStaged);
+  added.residual = false;
+  added.out = CudaOut::kF32;
+  EXPECT_EQ(way_of(added, none), Way::kLibrary);
 }
 
 TEST(HomeGemm, FewRowsArePreferredOnceTheyAreMeasured) {
@@ -136,7 +141,7 @@ void expect_preconditions(const Plan& plan, const Facts& facts) {
       break;
     case Way::kSymmetric:
     case Way::kRing:
-      EXPECT_TRUE(r.aligned && !r.bias && !r.residual && !r.silu_mul && r.out == CudaOut::kBF16);
+      EXPECT_TRUE(r.aligned && r.out == CudaOut::kBF16 && (!r.silu_mul || r.boxed));
       EXPECT_LE(plan.hybrid.symmetric_ctas + plan.hybrid.asymmetric_ctas + plan.hybrid.relay_ctas,
                 facts.sm_count);
       break;

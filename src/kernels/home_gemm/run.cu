@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "kernels/activation/activation_cuda.h"
 #include "kernels/cuda_status.cuh"
 #include "kernels/home_gemm/home_gemm_cuda.h"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
@@ -56,6 +57,32 @@ gemm::CudaOperands operands_of(const Plan& plan, const Chunk& chunk, const gemm:
   return operands;
 }
 
+// HybridGEMM; of silu_mul its results are gate and up side by side, which are multiplied then.
+Status run_hybrid(const Plan& plan, const gemm::CudaOperands& operands,
+                  const HomeGemm::Buffers& buffers, CudaStream stream) {
+  const gemm::CudaRequest& r = plan.request;
+  hybrid_gemm::Operands hybrid = {.x = operands.x,
+                                  .w = operands.w,
+                                  .o = operands.out,
+                                  .x_stride = operands.x_stride,
+                                  .w_stride = operands.w_stride,
+                                  .o_stride = operands.out_stride,
+                                  .workspace = buffers.scratch,
+                                  .bias = r.bias ? operands.bias : nullptr,
+                                  .residual = r.residual ? operands.residual : nullptr,
+                                  .residual_stride = operands.residual_stride};
+  if (!r.silu_mul) return hybrid_gemm::launch(plan.hybrid, hybrid, stream);
+  hybrid.o = static_cast<char*>(buffers.workspace) + gemm::kFlagBytes.count;
+  hybrid.o_stride = 2 * r.n;
+  CAUSEWAY_TRY(hybrid_gemm::launch(plan.hybrid, hybrid, stream));
+  return activation::run({.rows = r.m,
+                          .size = r.n,
+                          .gate_up = hybrid.o,
+                          .out = operands.out,
+                          .out_stride = operands.out_stride},
+                         stream);
+}
+
 }  // namespace
 
 class HomeGemm::State {
@@ -105,8 +132,9 @@ class HomeGemm::State {
   }
 
  private:
-  static Status check_staged(const Plan& plan, const gemm::CudaOperands& operands,
-                             const Buffers& buffers) {
+  Status check_staged(const Plan& plan, const gemm::CudaOperands& operands,
+                      const Buffers& buffers) const {
+    if (copies_ == nullptr) return invalid_argument("GEMM at home: made for products in place");
     if (buffers.scratch == nullptr) return invalid_argument("GEMM at home: no scratch");
     if (operands.w == nullptr || operands.out == nullptr) {
       return invalid_argument("GEMM at home: an operand is null");
@@ -139,9 +167,9 @@ HomeGemm::~HomeGemm() = default;
 HomeGemm::HomeGemm(HomeGemm&&) noexcept = default;
 HomeGemm& HomeGemm::operator=(HomeGemm&&) noexcept = default;
 
-Result<HomeGemm> HomeGemm::create(gemm::CudaGemm& gemm) {
+Result<HomeGemm> HomeGemm::create(gemm::CudaGemm& gemm, Staging staging) {
   auto state = std::make_unique<State>(gemm);
-  CAUSEWAY_TRY(state->prepare());
+  if (staging == Staging::kSome) CAUSEWAY_TRY(state->prepare());
   return HomeGemm(std::move(state));
 }
 
@@ -150,16 +178,7 @@ Status HomeGemm::run(const Plan& plan, const gemm::CudaOperands& operands, const
   switch (plan.way) {
     case Way::kStaged: return state_->staged(plan, operands, buffers, stream);
     case Way::kSymmetric:
-    case Way::kRing:
-      return hybrid_gemm::launch(plan.hybrid,
-                                 {.x = operands.x,
-                                  .w = operands.w,
-                                  .o = operands.out,
-                                  .x_stride = operands.x_stride,
-                                  .w_stride = operands.w_stride,
-                                  .o_stride = operands.out_stride,
-                                  .workspace = buffers.scratch},
-                                 stream);
+    case Way::kRing: return run_hybrid(plan, operands, buffers, stream);
     case Way::kFewRows:
     case Way::kLibrary: break;
   }

@@ -36,6 +36,9 @@ Traffic traffic(const gemm::CudaRequest& r, const TrafficOf& of) {
     hbm += 2 * w;  // written by the copy engine, read by the product
     if (x > kL2Bytes) hbm += x * (std::max<std::int64_t>(of.pieces, 1) - 1);
   }
+  // Gate and up side by side, written and read back.
+  const bool apart = of.way == Way::kSymmetric || of.way == Way::kRing || of.way == Way::kLibrary;
+  if (r.silu_mul && apart) hbm += 4 * out;
   if (of.way == Way::kRing) hbm += w;  // written into the ring; L2 serves its readers
   return {.link = Bytes(w * crossings(r, of)), .hbm = Bytes(hbm)};
 }

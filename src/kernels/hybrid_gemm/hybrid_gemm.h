@@ -103,6 +103,10 @@ struct Operands {
   std::int64_t w_stride = 0;
   std::int64_t o_stride = 0;
   void* workspace = nullptr;  // Plan::workspace bytes of HBM; may be null when that is 0
+  // Added to the f32 sums, before they are rounded; null: nothing.
+  const void* bias = nullptr;      // bf16 [n]
+  const void* residual = nullptr;  // bf16 [m × n], row stride residual_stride; may be o itself
+  std::int64_t residual_stride = 0;
 };
 
 // True when TMA can address the operands: the value for Request::aligned.

@@ -154,5 +154,22 @@ TEST(HybridGemmHost, EqualsExactSumsWithinRounding) {
   }
 }
 
+TEST(HybridGemmHost, AddsBiasAndAResidualThatIsTheOutput) {
+  const std::uint16_t one = 0x3F80, two = 0x4000, three = 0x4040;
+  const std::uint16_t x[] = {one, one}, w[] = {one, two, two, two}, bias[] = {one, two};
+  std::uint16_t o[] = {three, one};
+  run_on_host({.m = 1, .n = 2, .k = 2}, {.x = x,
+                                         .w = w,
+                                         .o = o,
+                                         .x_stride = 2,
+                                         .w_stride = 2,
+                                         .o_stride = 2,
+                                         .bias = bias,
+                                         .residual = o,
+                                         .residual_stride = 2});
+  EXPECT_EQ(widen(o[0]), 3 + 1 + 3);
+  EXPECT_EQ(widen(o[1]), 4 + 2 + 1);
+}
+
 }  // namespace
 }  // namespace causeway::kernels::hybrid_gemm

@@ -71,8 +71,10 @@ constexpr int kPlainTile = 32;
 __global__ void plain_kernel(const __nv_bfloat16* x,  // [m × k]
                              const __nv_bfloat16* w,  // [n × k]
                              __nv_bfloat16* o,        // [m × n]
-                             int64_t x_stride, int64_t w_stride, int64_t o_stride, int m, int n,
-                             int k) {
+                             int64_t x_stride, int64_t w_stride, int64_t o_stride,
+                             const __nv_bfloat16* bias,      // [n] or null
+                             const __nv_bfloat16* residual,  // [m × n] or null
+                             int64_t residual_stride, int m, int n, int k) {
   __shared__ float x_tile[kPlainTile][kPlainTile + 1];
   __shared__ float w_tile[kPlainTile][kPlainTile + 1];
   const int column = blockIdx.x * kPlainTile + threadIdx.x;
@@ -98,7 +100,12 @@ __global__ void plain_kernel(const __nv_bfloat16* x,  // [m × k]
     }
     for (int i = 0; i < 4; ++i) {
       const int r = row0 + static_cast<int>(threadIdx.y) + i * 8;
-      if (r < m && column < n) o[r * o_stride + column] = __float2bfloat16_rn(sums[i]);
+      if (r >= m || column >= n) continue;
+      if (bias != nullptr) sums[i] += __bfloat162float(bias[column]);
+      if (residual != nullptr) {
+        sums[i] += __bfloat162float(residual[r * residual_stride + column]);
+      }
+      o[r * o_stride + column] = __float2bfloat16_rn(sums[i]);
     }
   }
 }
@@ -121,7 +128,9 @@ Status launch_plain(const Plan& plan, const Operands& operands, cudaStream_t str
   plain_kernel<<<grid, dim3(kPlainTile, 8), 0, stream>>>(
       static_cast<const __nv_bfloat16*>(operands.x), static_cast<const __nv_bfloat16*>(operands.w),
       static_cast<__nv_bfloat16*>(operands.o), operands.x_stride, operands.w_stride,
-      operands.o_stride, static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k));
+      operands.o_stride, static_cast<const __nv_bfloat16*>(operands.bias),
+      static_cast<const __nv_bfloat16*>(operands.residual), operands.residual_stride,
+      static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k));
   return cuda_status(cudaGetLastError(), "HybridGEMM: launch");
 }
 
@@ -129,6 +138,9 @@ KernelArgs make_args(const Plan& plan, const Operands& operands) {
   KernelArgs args = {};
   args.o = static_cast<__nv_bfloat16*>(operands.o);
   args.o_stride = operands.o_stride;
+  args.bias = static_cast<const __nv_bfloat16*>(operands.bias);
+  args.residual = static_cast<const __nv_bfloat16*>(operands.residual);
+  args.residual_stride = operands.residual_stride;
   args.flags = static_cast<uint32_t*>(operands.workspace);
   args.scratch = static_cast<char*>(operands.workspace) + plan.flag_bytes.count;
   args.m = static_cast<int>(plan.shape.m);

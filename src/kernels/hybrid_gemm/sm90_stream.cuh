@@ -263,6 +263,14 @@ CAUSEWAY_DEVICE void stream_consume(const KernelArgs& args, bool ring, const Pla
           args.flags + static_cast<int64_t>(args.slots) * args.k_steps + tile.n_index % args.slots,
           1);
     }
+    if (args.bias != nullptr || args.residual != nullptr) {
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        if (b >= mine) break;
+        add_block(args, sums[b], tile.row + (group + 2 * b) * static_cast<int>(kBoxRows),
+                  tile.column, walk.columns_end, place);
+      }
+    }
     if (mine > 0) {
       store_block(args, sums[0], tile.row + group * static_cast<int>(kBoxRows), tile.column,
                   walk.columns_end, place);

@@ -31,6 +31,9 @@ static_assert(kSharedBytes <= 227 * 1024);
 struct KernelArgs {
   __nv_bfloat16* o;  // [m × n], row stride o_stride
   int64_t o_stride;
+  const __nv_bfloat16* bias;      // [n]; null: none
+  const __nv_bfloat16* residual;  // [m × n], row stride residual_stride; null: none
+  int64_t residual_stride;
   char* scratch;    // the ring: W tiles [slots][k_steps][128×64 swizzled]
   uint32_t* flags;  // ready [slots][k_steps], done [slots]. All zero at the start.
   int m, n, n_symmetric;
@@ -66,6 +69,29 @@ CAUSEWAY_DEVICE void transpose_quad(uint32_t (&w)[4], int lane) {
   for (int i = 0; i < 2; ++i) {
     const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, upper ? w[i] : w[i + 2], 2);
     (upper ? w[i] : w[i + 2]) = other;
+  }
+}
+
+// What is added to the sum at (row, column).
+CAUSEWAY_DEVICE float added_at(const KernelArgs& args, int row, int column) {
+  float value = args.bias != nullptr ? __bfloat162float(args.bias[column]) : 0.0f;
+  if (args.residual != nullptr) {
+    value +=
+        __bfloat162float(args.residual[static_cast<int64_t>(row) * args.residual_stride + column]);
+  }
+  return value;
+}
+
+// Adds bias and residual to the warpgroup's block of sums, in the registers' own order: every
+// element of O is read here by the quad of lanes that will write it, before it does.
+CAUSEWAY_DEVICE void add_block(const KernelArgs& args, float (&sums)[64], int row, int column,
+                               int n_limit, const Place& place) {
+  const int first_row = row + (place.warp % 4) * 16 + place.lane / 4;
+#pragma unroll
+  for (int i = 0; i < 64; ++i) {
+    const int r = first_row + i / 2 % 2 * 8;
+    const int c = column + i / 4 * 8 + (place.lane % 4) * 2 + i % 2;
+    if (r < args.m && c < n_limit) sums[i] += added_at(args, r, c);
   }
 }
 
