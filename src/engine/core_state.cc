@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/canary.h"
 #include "base/check.h"
 #include "base/log.h"
 
@@ -29,9 +30,8 @@ bool EngineCore::State::may_start() const {
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
   StepId oldest(steps_started);
   for (const StepLane& other : lanes) {
-#if CAUSEWAY_CANARY == 12
-    if (&other != &lane) continue;  // planted bug: the other lane's steps use no frames
-#endif
+    // planted bug: the other lane's steps use no frames
+    if (CAUSEWAY_PLANTED(12) && &other != &lane) continue;
     const std::int64_t first = &other == &lane ? other.ended + 1 : other.ended;
     if (first < other.started) oldest = std::min(oldest, other.at(first).id);
   }
@@ -67,10 +67,10 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
     counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
     counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
     CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
-#if CAUSEWAY_CANARY == 3
     // planted bug: what was generated before a preemption is forgotten in part
-    if (sequence.preemptions > 0 && sequence.output_tokens() > 0) sequence.tokens.back() ^= 1;
-#endif
+    if (CAUSEWAY_PLANTED(3) && sequence.preemptions > 0 && sequence.output_tokens() > 0) {
+      sequence.tokens.back() ^= 1;
+    }
     if (sequence.queued.count >= 0) continue;
     sequence.cached = std::min(cached, sequence.prompt);
     sequence.queued = now - sequence.request.arrival;
@@ -96,11 +96,9 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   CAUSEWAY_CHECK(!pending || (run.tokens.count == 1 && run.context.count == std::ssize(known) &&
                               sequence.runs[StepLane::slot_of(lane.started - 1)] >= 0),
                  "a token that nobody knows, nor the step before samples");
-#if CAUSEWAY_CANARY == 5
-  const TokenId chosen_before = request::pending_token(0);  // planted bug: the first one's token
-#else
-  const TokenId chosen_before = request::pending_token(sequence.sampled_row);
-#endif
+  // planted bug: the first one's token
+  const TokenId chosen_before =
+      request::pending_token(CAUSEWAY_PLANTED(5) ? 0 : sequence.sampled_row);
   const std::span<const FrameId> table = kv.table(run.request);
   request::BatchEntry entry;
   entry.request = run.request;
@@ -115,9 +113,8 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   if (run.samples) entry.edits = edits_of(sequence, end);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
-#if CAUSEWAY_CANARY != 6  // planted bug: penalties that do not count the pending token
-    if (pending) entry.history.push_back(chosen_before);
-#endif
+    // planted bug: penalties that do not count the pending token
+    if (pending && !CAUSEWAY_PLANTED(6)) entry.history.push_back(chosen_before);
   }
   batch.frames.insert(batch.frames.end(), table.begin(), table.end());
   if (pending) {
@@ -159,9 +156,8 @@ void EngineCore::State::update_weights(Nanos now) {
   if (border && may_start()) move_border(now);
   cache->decide(now);
   if (border) border->hand_over();
-#if CAUSEWAY_CANARY != 8  // planted bug: it does not look again when a turn ends
-  weights_look = cache->next_turn_end(now);
-#endif
+  // planted bug: it does not look again when a turn ends
+  if (!CAUSEWAY_PLANTED(8)) weights_look = cache->next_turn_end(now);
   if (border && border->again()) {
     weights_look = std::min(weights_look.value_or(*border->again()), *border->again());
   }
@@ -254,14 +250,12 @@ Status EngineCore::State::end_weights(const StepLane& lane, Nanos now,
                                       std::span<const std::uint32_t> experts_chosen) {
   const ModelId model = lane.oldest().decision.model;
   if (cache == nullptr || !cache->knows(model)) return {};
-#if CAUSEWAY_CANARY == 7
-  (void)cache->step_ended(model, now,
-                          experts_chosen);  // planted bug: what poisoned steps chose is handed out
-  return {};
-#else
+  if (CAUSEWAY_PLANTED(7)) {  // planted bug: what poisoned steps chose is handed out
+    (void)cache->step_ended(model, now, experts_chosen);
+    return {};
+  }
   cache->take_events(now);
   return cache->step_ended(model, now, experts_chosen);
-#endif
 }
 
 void EngineCore::State::launch(Nanos now) {
@@ -337,12 +331,11 @@ void EngineCore::State::finish_step(StepLane& lane, const request::StepResult& r
 
 void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos now) {
   const StepInFlight& step = lane.oldest();
-#if CAUSEWAY_CANARY == 2
-  kv.step_done(step.id, oldest_beside(
-                            lane));  // planted bug: what was never computed enters the prefix cache
-#else
-  kv.step_failed(step.id, oldest_beside(lane));
-#endif
+  if (CAUSEWAY_PLANTED(2)) {  // planted bug: what was never computed enters the prefix cache
+    kv.step_done(step.id, oldest_beside(lane));
+  } else {
+    kv.step_failed(step.id, oldest_beside(lane));
+  }
   scheduler.step_failed(step.decision, now);
   // What the step in flight computes for them builds on what is not there.
   for (Sequence* sequence : retire_step(lane, now)) {
@@ -453,9 +446,7 @@ void EngineCore::State::release_frames(const Sequence& sequence) {
     if (sequence.runs[StepLane::slot_of(step)] < 0) continue;
     // That step still reads and writes them.
     last = &lane.at(step);
-#if CAUSEWAY_CANARY == 4
-    break;  // planted bug: freed when the first of two steps in flight has ended
-#endif
+    if (CAUSEWAY_PLANTED(4)) break;  // planted bug: freed when the first of two steps has ended
   }
   StepId last_user;
   if (last != nullptr) {
@@ -464,9 +455,8 @@ void EngineCore::State::release_frames(const Sequence& sequence) {
     const auto table = kv.table(sequence.request.id);
     abandoned.insert(abandoned.end(), table.begin(), table.end());
   }
-#if CAUSEWAY_CANARY == 1
-  last_user = StepId();  // planted bug: frames that the step in flight uses are given away
-#endif
+  // planted bug: frames that the step in flight uses are given away
+  if (CAUSEWAY_PLANTED(1)) last_user = StepId();
   kv.release(sequence.request.id, last_user);
 }
 

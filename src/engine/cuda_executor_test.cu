@@ -155,12 +155,20 @@ std::int64_t first_difference(const Answer& a, const Answer& b) {
   return a.tokens.size() == b.tokens.size() ? -1 : static_cast<std::int64_t>(both);
 }
 
-// How much less likely `token` is than the best, where both are known; infinite when it is not.
-double behind_best(const request::OutputToken& at, TokenId token) {
-  for (const request::TokenLogprob& one : at.top) {
-    if (one.token == token) return at.top.front().logprob - one.logprob;
+// What a greedy request without penalties chooses by: log-probabilities are those of raw logits, so
+// that its biases are still to be added.
+double score(const request::Request& request, const request::OutputToken& chosen) {
+  double bias = 0;
+  for (const auto& one : request.logit_bias) {
+    if (one.token == chosen.token) bias += one.bias;
   }
-  return INFINITY;
+  return chosen.logprob + bias;
+}
+
+// How far apart the best of two runs are, where they choose differently: nearly tied ones are near.
+double gap(const request::Request& request, const request::OutputToken& a,
+           const request::OutputToken& b) {
+  return std::fabs(score(request, a) - score(request, b));
 }
 
 // The answers agree as far as rounding lets them: log-probabilities are near as long as tokens are
@@ -188,13 +196,13 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
     ++diverged;
     drawn += request.sampling.greedy() ? 0 : 1;
     const bool plain = request.sampling.greedy() && !request.sampling.penalised();
-    if (!plain || request.sampling.top_logprobs < 2 || equal >= w.tokens.size() ||
+    if (!plain || request.sampling.top_logprobs < 0 || equal >= w.tokens.size() ||
         equal >= g.tokens.size()) {
       continue;
     }
-    const double gap = behind_best(w.tokens[equal], g.tokens[equal].token);
-    report.check(gap <= kLogprobTolerance,
-                 who + " left the other's answer by " + std::to_string(gap));
+    const double apart = gap(request, w.tokens[equal], g.tokens[equal]);
+    report.check(apart <= kLogprobTolerance,
+                 who + " left the other's answer by " + std::to_string(apart));
   }
   report.check(worst <= kLogprobTolerance, name + ": log-probabilities " + std::to_string(worst));
   report.check(
@@ -361,7 +369,7 @@ void measure_company(device::Device& device, std::uint64_t seed, Report& report)
       }
       first = std::min(first, parts);
       const auto at = static_cast<std::size_t>(parts);
-      widest = std::max(widest, behind_best(alone.tokens[at], among.tokens[at].token));
+      widest = std::max(widest, gap(watched, alone.tokens[at], among.tokens[at]));
     }
     std::printf(
         "  batch %3lld: %lld the same; others part at token %lld or later, where the two "

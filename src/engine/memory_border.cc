@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/canary.h"
 #include "base/check.h"
 
 namespace causeway::engine {
@@ -65,9 +66,8 @@ void MemoryBorder::finish_retiring() {
   if (count(Place::kRetiring) == 0) return;
   for (std::int64_t extent = 0; extent < rules_.kv_max; ++extent) {
     if (place_of(extent) != Place::kRetiring) continue;
-#if CAUSEWAY_CANARY != 9  // planted bug: memory is taken from frames that are in use
-    if (!kv_.retired(frames_of(extent))) continue;
-#endif
+    // planted bug: memory is taken from frames that are in use
+    if (!CAUSEWAY_PLANTED(9) && !kv_.retired(frames_of(extent))) continue;
     weights_.decommit_frames(extent, 1);
     put(extent, Place::kGone);
     change_budget(1);

@@ -83,7 +83,7 @@ struct Embed {
   bool at_home = false;
 };
 
-// What nobody reads any more. No bytes: nothing.
+// A buffer that no later instruction reads, to be dropped from L2. No bytes: nothing is dropped.
 struct Drop {
   StepBuffer buffer = StepBuffer::kX;
   Bytes bytes;

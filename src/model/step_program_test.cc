@@ -205,7 +205,7 @@ TEST(StepProgram, LlamaDecodesBesideAChunk) {
                           "last norm +2 -active", "head pairs >"));
 }
 
-// No logits: no head, and nobody adds the last parts.
+// Without logits there is no head, and no norm that would add the last parts.
 TEST(StepProgram, AChunkThatSamplesNothingHasNoHead) {
   const StepShape chunk{.rows = 200, .places = 1, .decode = 0, .sampled = 0};
   const auto made = sequence(llama_8b(), chunk);

@@ -138,9 +138,8 @@ std::vector<std::int32_t> ExpertCache::lowest(std::size_t count) const {
   return cached;
 }
 
-void ExpertCache::rearrange(std::int64_t misses) {
-  const bool all_missed = options_.policy != ExpertPolicy::kFrequency;
-  const std::int64_t loads = all_missed ? misses : misses / options_.misses_per_load;
+// At most as many are loaded as were missed: of those that have the better claim to a slot.
+void ExpertCache::rearrange(std::int64_t loads) {
   // Those whose slots are empty still wait for what was wanted before.
   const std::int64_t give_way = std::max<std::int64_t>(0, loads - empty_);
   rank_wanted(at(empty_ + give_way));

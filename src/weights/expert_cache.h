@@ -27,11 +27,11 @@ struct ExpertCacheOptions {
   ExpertPolicy policy = ExpertPolicy::kFrequency;
   int loads_max = 8;  // under way at once
   // kFrequency: choices that are remembered of an expert which is chosen as often as any other.
-  double memory = 64;
+  // A longer memory follows a sequence with favourites of its own more slowly.
+  double memory = 4;
   // kFrequency: an expert with `factor` × the choices of another and `more` takes its slot.
-  double factor = 1.25;
-  double more = 4;
-  std::int64_t misses_per_load = 8;  // kFrequency: of a step, for one expert that gives way
+  double factor = 1.5;
+  double more = 1;
 };
 
 class ExpertCache {
@@ -96,7 +96,7 @@ class ExpertCache {
   void score_lru(std::span<const std::uint32_t> chosen);
   void score_activation(std::span<const std::uint32_t> chosen);
   // Experts give way to those that were missed.
-  void rearrange(std::int64_t misses);
+  void rearrange(std::int64_t loads);
   void rank_wanted(std::size_t count);
   std::vector<std::int32_t> lowest(std::size_t count) const;
 

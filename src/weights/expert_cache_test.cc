@@ -161,7 +161,7 @@ class History {
   const ExpertCacheOptions options_;
   ExpertCache cache_;
   Random random_;
-  std::vector<std::int64_t> holds_;               // by slot: expert; -1: nobody knows
+  std::vector<std::int64_t> holds_;               // by slot: expert; -1: unknown
   std::map<std::int32_t, std::int32_t> loading_;  // by slot: expert
   std::vector<std::vector<std::int32_t>> steps_;  // in flight: what they were told
 };
@@ -178,9 +178,7 @@ TEST(ExpertCacheTest, NothingIsOverwrittenThatAStepMayRead) {
                        .slots = random.between(1, layers * experts),
                        .policy = policy,
                        .loads_max = static_cast<int>(random.between(1, 4)),
-                       .memory = 2,
-                       .more = 1,
-                       .misses_per_load = 1},
+                       .memory = 2},
                       random.bits());
       history.run(250);
       hits += history.hits();

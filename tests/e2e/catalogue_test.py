@@ -138,7 +138,7 @@ class Catalogue(unittest.TestCase):
         memory = (*TINY_MEMORY[:4], "--pool-memory-bytes", self.pool_for(2))
         with RunningServer("--models-dir", self.root, *memory, "--pin", "a") as server:
             self.answers(server, rounds=3)
-            models = self.listing(server)
+            models = self.settled_listing(server)
             self.assertEqual({name: model["status"] for name, model in models.items()},
                              {"a": "ready", "b": "unloaded", "c": "ready"})
             self.assertEqual(models["b"]["resident_bytes"]["host"], 0)

@@ -21,7 +21,7 @@ struct ExpertSettings {
   SliceSettings slice;
   double resident = 0.25;  // part of the model's bytes that HBM has for it
   std::int64_t rounds = 5;
-  // Zipf's exponent of each layer's choices; 0: as random routers choose, near to all alike.
+  // Zipf's exponent of each layer's choices; 0: all alike.
   std::vector<double> exponents = {0, 1};
   std::vector<std::string> policies = {"frequency", "lru"};  // the last one is the baseline
   std::int64_t context = 128;                                // tokens of a round's prompt

@@ -146,7 +146,8 @@ Result<RequestId> LocalSlice::submit(ModelId model, std::vector<TokenId> prompt,
   request.id = RequestId(next_request_++);
   request.model = model;
   request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
+  request.sampling.temperature = temperature_;
+  request.sampling.seed = static_cast<std::uint64_t>(request.id.value);
   request.max_tokens = Tokens(output);
   request.arrival = clock_.now();
   const RequestId id = request.id;

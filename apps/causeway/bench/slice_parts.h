@@ -81,9 +81,12 @@ class LocalSlice {
   // Makes the model runnable; its weights are random ones, made at home unless they are there.
   Result<model::ModelCard> add(ModelId model);
 
+  // Greedy, unless draw_at() said otherwise.
   Result<RequestId> submit(ModelId model, std::vector<TokenId> prompt, std::int64_t output);
   // A prompt of random tokens, another for each request.
   Result<RequestId> submit(ModelId model, std::int64_t prompt, std::int64_t output);
+  // The temperature of requests from now on. A greedy answer of random weights soon repeats itself.
+  void draw_at(float temperature) { temperature_ = temperature; }
   // Cancels what has not ended, and waits for the ends.
   Status stop(const std::vector<RequestId>& requests);
 
@@ -105,6 +108,7 @@ class LocalSlice {
   std::unique_ptr<slice::Machine> machine_;
   std::unique_ptr<slice::Slice> slice_;  // last: it ends first
   std::int64_t next_request_ = 0;
+  float temperature_ = 0;
 };
 
 }  // namespace causeway::bench

@@ -17,9 +17,9 @@ namespace {
 // Scores are normal, draws without replacement would want Gumbel's distribution. With this factor
 // the first quarter of 128 experts gets the same part of 8 choices (0.70 at exponent 1).
 constexpr double kOfNormal = 0.55;
-// Of the norm in front of the experts: they add little to the residual stream, so that it stays
-// what the embedding says in all layers.
-constexpr float kNorm = 1.0f / 32;
+// Of the norms in front of attention and experts: both add next to nothing to the residual stream,
+// so that it stays what the embedding says in all layers, and differs from token to token.
+constexpr float kNorm = 1.0f / 4096;
 
 struct Matrix {
   BFloat16* data = nullptr;
@@ -80,8 +80,10 @@ class Skewer {
     }
     const Matrix router = matrix(group, "router");
     if (router.data == nullptr) return;
-    const Matrix norm = matrix(group, "post_norm");
-    std::fill_n(norm.data, norm.rows * norm.cols, to_bfloat16(kNorm));
+    for (const char* name : {"input_norm", "post_norm"}) {
+      const Matrix norm = matrix(group, name);
+      std::fill_n(norm.data, norm.rows * norm.cols, to_bfloat16(kNorm));
+    }
     std::vector<std::int64_t> order(static_cast<std::size_t>(router.rows));
     std::iota(order.begin(), order.end(), 0);
     for (std::size_t i = order.size(); i > 1; --i) {
