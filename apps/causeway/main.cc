@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_gemm(bench, clock));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_bench_transfer(bench, clock));
+  commands.push_back(make_profile(app, clock));
   commands.push_back(make_simulate(app));
   commands.push_back(make_topology(app, clock));
 

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "device/cuda/cuda_owned.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/home_gemm/home_gemm_cuda.h"
+#include "kernels/hybrid_gemm/hybrid_gemm.h"
 #include "kernels/sampling/sampling_cuda.h"
 #include "model/cuda_array.h"
 #include "model/cuda_experts.h"
@@ -58,9 +61,8 @@ class CudaForward::State {
         weights_(find_weights(config_, weights.cached)),
         experts_at_(weights.slots.base != nullptr ? find_weights(config_, weights.home) : weights_),
         slots_(weights.slots),
-        embedding_home_(weights.home.base != nullptr
-                            ? weights.home.tensor("embedding", "embedding").data
-                            : nullptr),
+        home_(weights.home.base != nullptr ? std::optional(find_weights(config_, weights.home))
+                                           : std::nullopt),
         workspace_(workspace),
         options_(options),
         results_(workspace.activations(config_)) {
@@ -110,6 +112,7 @@ class CudaForward::State {
   Status run_range(const StepRange& range) {
     CAUSEWAY_CHECK(next_range_ < ranges_.size() && range == ranges_[next_range_],
                    "a step's ranges run in their order");
+    step_.home_plans = program_.home_plans;
     return run_instructions(program_.range(next_range_++), model(), step_);
   }
 
@@ -127,7 +130,8 @@ class CudaForward::State {
   CudaStepModel model() {
     return {.config = config_,
             .weights = weights_,
-            .embedding_home = embedding_home_,
+            .home = home_ ? &*home_ : nullptr,
+            .home_gemm = home_gemm_ ? &*home_gemm_ : nullptr,
             .frequencies = frequencies_.data(),
             .experts = experts_ ? &*experts_ : nullptr,
             .experts_read = options_.experts_read,
@@ -156,6 +160,7 @@ class CudaForward::State {
     const std::array<std::int64_t, 4> ran = {shape.rows, shape.decode, shape.sampled,
                                              shape.brief ? 1 : 0};
     CAUSEWAY_TRY(find_program(shapes_run_.contains(ran) ? kLayersAhead : 0));
+    step_.home_plans = program_.home_plans;
     CAUSEWAY_TRY(run_instructions(program_.instructions, model(), step_));
     if (std::ssize(shapes_run_) < kShapesMax) shapes_run_.insert(ran);
     return {};
@@ -172,18 +177,43 @@ class CudaForward::State {
 
   Status make_program(const StepPlaces& places) {
     settled_program_.reset();
+    if (multiplies_at_home() && !home_gemm_) CAUSEWAY_TRY(prepare_home());
     CAUSEWAY_ASSIGN(program_, make_step_program(config_, step_.shape, facts(), places));
+    return {};
+  }
+
+  // Whether the step has products whose weight is read at home: of layers, or of the head.
+  bool multiplies_at_home() const {
+    using enum weights::WeightPlace;
+    const weights::StepWeights where = step_.reads.where;
+    if (where.empty()) return false;
+    return (config_.tied_embeddings && where[kEmbeddingGroup].place == kHome) ||
+           std::any_of(where.begin() + layer_group(0), where.end(),
+                       [](const auto& view) { return view.place == kHome; });
+  }
+
+  // When a step does so first. The driver is asked once how many clusters the slice holds.
+  Status prepare_home() {
+    using kernels::home_gemm::HomeGemm;
+    CAUSEWAY_CHECK(home_.has_value(), "the model has no home to be read at");
+    CAUSEWAY_ASSIGN(home_clusters_, kernels::hybrid_gemm::clusters_that_fit(step_.stream));
+    CAUSEWAY_ASSIGN(HomeGemm made,
+                    HomeGemm::create(workspace_.gemm(), kernels::home_gemm::Staging::kNever));
+    home_gemm_ = {workspace_.device(), std::move(made)};
     return {};
   }
 
   StepFacts facts() {
     const StepShape& shape = step_.shape;
     const int sms = workspace_.sm_count();
+    kernels::home_gemm::Facts at_home = {};
+    if (home_clusters_) at_home.clusters = *home_clusters_;
     return {
         .sm_count = sms,
         .few_cluster = shape.brief ? cluster_of(shape.decode) : 0,
         .experts_front = experts_ && experts_->front_fits({.tokens = shape.rows, .sm_count = sms}),
-        .experts_move = moves_experts()};
+        .experts_move = moves_experts(),
+        .at_home = at_home};
   }
   // Of attention's kernel for few sequences; the driver is asked once.
   int cluster_of(std::int64_t sequences) {
@@ -199,7 +229,9 @@ class CudaForward::State {
   const ModelWeights weights_;
   const ModelWeights experts_at_;  // at home, if they are cached one by one
   const weights::ExpertSlots slots_;
-  const std::byte* const embedding_home_;  // [vocab][hidden]; null: never read there
+  const std::optional<ModelWeights> home_;  // nothing: never read there
+  device::CudaOwned<kernels::home_gemm::HomeGemm> home_gemm_;
+  std::optional<std::array<int, 4>> home_clusters_;
   CudaArray<double> frequencies_;
   std::optional<CudaExperts> experts_;
   CudaWorkspace& workspace_;

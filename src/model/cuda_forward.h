@@ -42,9 +42,8 @@ struct CudaForwardOptions {
 
 // Where the weights lie, as the device sees them. The layouts need not outlive create().
 struct CudaWeights {
-  weights::PlacedWeights cached;  // bf16, in memory of the device
-  weights::PlacedWeights home =
-      {};  // the same in host memory, for the embedding; no base: never read
+  weights::PlacedWeights cached;     // bf16, in memory of the device
+  weights::PlacedWeights home = {};  // the same in host memory; no base: never read there
   // Of a model whose experts are cached one by one: `cached` lacks them, `home` has them.
   weights::ExpertSlots slots = {};
 };

@@ -18,6 +18,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
 #include "model/cuda_forward.h"
+#include "model/model_card.h"
 #include "model/random_model.h"
 #include "model/step_products.h"
 #include "model/step_ranges.h"
@@ -163,12 +164,23 @@ Errors compare(const std::vector<float>& got, const std::vector<float>& want, st
   return errors;
 }
 
+// How the GPU's steps run.
+enum class Steps {
+  kWhole,
+  kInRanges,  // as a streamed model's
+  kAtHome,    // all weights are read in host memory; those in HBM are NaN
+};
+
+struct FreeHost {
+  void operator()(void* memory) const { (void)cudaFreeHost(memory); }
+};
+
 // The same weights on both sides.
 class Pair {
  public:
   Pair(const ModelConfig& config, device::Device& device, device::Stream& stream,
-       std::uint64_t seed, int sm_count, bool in_ranges)
-      : config_(config), in_ranges_(in_ranges), stream_(device::cuda_stream_of(stream)) {
+       std::uint64_t seed, int sm_count, Steps steps)
+      : config_(config), steps_(steps), stream_(device::cuda_stream_of(stream)) {
     const auto plan = plan_weights(config, DType::kBF16);
     layout_ = must(kv::plan_block(kv_shape(config, DType::kBF16), kFrame), "the block");
     const auto placed = must(weights::lay_out(plan), "the layout");
@@ -183,9 +195,7 @@ class Pair {
              "memory for weights");
     kv_ = must(arena.allocate(extents(arena, std::ssize(host_kv_)), device::Arena::End::kLow),
                "memory for KV");
-    must(cudaMemcpy(weights_.data(), host_weights_.data(), host_weights_.size(),
-                    cudaMemcpyHostToDevice),
-         "copying weights");
+    place_weights();
     must(cudaMemset(kv_.data(), 0xFF, host_kv_.size()), "poisoning KV");
     // The slice's stream does not wait for the default one.
     must(cudaStreamSynchronize(nullptr), "weights and KV");
@@ -199,7 +209,10 @@ class Pair {
       must(invalid_argument("room for another model, or none for its own"), "the workspace");
     }
     forward_ =
-        must(CudaForward::create(config, {.cached = {&placed, weights_.data()}}, *workspace_, {}),
+        must(CudaForward::create(config,
+                                 {.cached = {&placed, weights_.data()},
+                                  .home = {&placed, static_cast<const std::byte*>(home_.get())}},
+                                 *workspace_, {}),
              "the forward pass");
   }
 
@@ -235,12 +248,28 @@ class Pair {
   }
   Status run(const StepShape& shape) {
     const KvMemory kv{.base = kv_.data(), .layout = layout_};
-    if (!in_ranges_) return forward_->run(shape, kv, stream_);
+    if (steps_ == Steps::kAtHome) return forward_->run(shape, kv, {.where = places_}, stream_);
+    if (steps_ == Steps::kWhole) return forward_->run(shape, kv, stream_);
     CAUSEWAY_TRY(forward_->begin(shape, kv, {}, stream_));
     for (const StepRange& range : step_ranges(config_, {})) {
       CAUSEWAY_TRY(forward_->run_range(range));
     }
     return {};
+  }
+  void place_weights() {
+    if (steps_ != Steps::kAtHome) {
+      must(cudaMemcpy(weights_.data(), host_weights_.data(), host_weights_.size(),
+                      cudaMemcpyHostToDevice),
+           "copying weights");
+      return;
+    }
+    must(cudaMemset(weights_.data(), 0xFF, host_weights_.size()), "poisoning weights");
+    void* memory = nullptr;
+    must(cudaHostAlloc(&memory, host_weights_.size(), cudaHostAllocMapped), "a home");
+    home_.reset(memory);
+    std::memcpy(memory, host_weights_.data(), host_weights_.size());
+    places_.assign(static_cast<std::size_t>(head_group(config_)) + 1,
+                   {.place = weights::WeightPlace::kHome});
   }
   void fill(std::uint64_t seed) {
     Random random(seed);
@@ -251,12 +280,14 @@ class Pair {
   }
 
   ModelConfig config_;
-  bool in_ranges_;
+  Steps steps_;
   kernels::CudaStream stream_;
   kv::BlockLayout layout_;
   std::vector<std::byte> host_weights_;
   std::vector<std::byte> host_kv_;
   std::unique_ptr<HostForward> host_;
+  std::unique_ptr<void, FreeHost> home_;     // of the weights, if they are read there
+  std::vector<weights::WeightView> places_;  // then
   device::Extents weights_;
   device::Extents kv_;
   std::unique_ptr<CudaWorkspace> workspace_;
@@ -274,7 +305,7 @@ struct Case {
   std::int64_t intermediate = 704;
   int sm_count = 0;  // of which products are dealt out; 0: all
   std::int64_t layers = 3;
-  bool in_ranges = false;  // as a streamed model's step
+  Steps steps = Steps::kWhole;
 };
 
 ModelConfig config_of(const Case& c) {
@@ -295,7 +326,7 @@ bool check(const Case& c, device::Device& device, std::uint64_t seed) {
   const ModelConfig config = config_of(c);
   const auto stream = must(device.make_stream("test"), "a stream");
   const int all = device.capabilities().processors;
-  Pair pair(config, device, *stream, seed, c.sm_count > 0 ? c.sm_count : all, c.in_ranges);
+  Pair pair(config, device, *stream, seed, c.sm_count > 0 ? c.sm_count : all, c.steps);
   Story story(config.vocab, pair.block(), seed);
   bool good = true;
   const Errors& allowed = config.moe ? kToleranceMoe : kTolerance;
@@ -341,6 +372,76 @@ bool check_parts_fit() {
   return good;
 }
 
+std::vector<Case> cases_at_home() {
+  return {{.name = "llama, 4/4 heads of 64, tied, biases, at home",
+           .family = Family::kLlama,
+           .heads = 4,
+           .kv_heads = 4,
+           .head_dim = 64,
+           .tied = true,
+           .bias = true,
+           .steps = Steps::kAtHome},
+          {.name = "qwen3, 8/1 heads of 128, at home",
+           .family = Family::kQwen3,
+           .heads = 8,
+           .kv_heads = 1,
+           .head_dim = 128,
+           .steps = Steps::kAtHome}};
+}
+
+std::vector<Case> cases_in_hbm() {
+  return {{"llama, 8/2 heads of 64", Family::kLlama, 8, 2, 64, false, false},
+          {"llama, 4/4 heads of 64, tied, biases", Family::kLlama, 4, 4, 64, true, true},
+          {"llama, 6/2 heads of 128", Family::kLlama, 6, 2, 128, true, false},
+          {"qwen3, 8/1 heads of 128", Family::kQwen3, 8, 1, 128, false, false},
+          {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false},
+          // A head so large that its products are shared along k.
+          {"llama, 16/8 heads of 64", Family::kLlama, 16, 8, 64, false, false, {}, 16'640},
+          // So few SMs that pairs of CTAs fill them: qkv up to 64 rows, and o and down, whose parts
+          // the next norm adds.
+          {.name = "llama, 4/2 heads of 64, in pairs",
+           .family = Family::kLlama,
+           .heads = 4,
+           .kv_heads = 2,
+           .head_dim = 64,
+           .vocab = 16'640,
+           .intermediate = 768,
+           .sm_count = 8},
+          // Gate and up so large that they drop what is spent.
+          {.name = "llama, 4/2 heads of 64, in pairs, 8,192 in between",
+           .family = Family::kLlama,
+           .heads = 4,
+           .kv_heads = 2,
+           .head_dim = 64,
+           .intermediate = 8192,
+           .sm_count = 8},
+          // Behind the fourth layer, which leaves no parts, other models' steps may run.
+          {.name = "llama, 4/2 heads of 64, in pairs, in two ranges",
+           .family = Family::kLlama,
+           .heads = 4,
+           .kv_heads = 2,
+           .head_dim = 64,
+           .intermediate = 768,
+           .sm_count = 8,
+           .layers = 6,
+           .steps = Steps::kInRanges},
+          {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false},
+          {.name = "qwen3-moe, 4/2 heads of 64, in pairs",
+           .family = Family::kQwen3Moe,
+           .heads = 4,
+           .kv_heads = 2,
+           .head_dim = 64,
+           .sm_count = 8},
+          {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
+           Family::kQwen3Moe,
+           8,
+           8,
+           64,
+           true,
+           false,
+           {0, 2}}};
+}
+
 int run(std::uint64_t seed) {
   if (!check_parts_fit()) return 1;
   int count = 0;
@@ -355,59 +456,9 @@ int run(std::uint64_t seed) {
   const auto machine = must(device::CudaMachine::create(api, {}, clock, memory), "the machine");
   const auto device = must(machine->open({.name = "test", .arena_bytes = gib(4)}), "the slice");
   const auto current = must(device::CudaCurrent::enter(*device), "the context");
-  const Case cases[] = {
-      {"llama, 8/2 heads of 64", Family::kLlama, 8, 2, 64, false, false},
-      {"llama, 4/4 heads of 64, tied, biases", Family::kLlama, 4, 4, 64, true, true},
-      {"llama, 6/2 heads of 128", Family::kLlama, 6, 2, 128, true, false},
-      {"qwen3, 8/1 heads of 128", Family::kQwen3, 8, 1, 128, false, false},
-      {"qwen3, 10/2 heads of 64", Family::kQwen3, 10, 2, 64, true, false},
-      // A head so large that its products are shared along k.
-      {"llama, 16/8 heads of 64", Family::kLlama, 16, 8, 64, false, false, {}, 16'640},
-      // So few SMs that pairs of CTAs fill them: qkv up to 64 rows, and o and down, whose parts the
-      // next norm adds.
-      {.name = "llama, 4/2 heads of 64, in pairs",
-       .family = Family::kLlama,
-       .heads = 4,
-       .kv_heads = 2,
-       .head_dim = 64,
-       .vocab = 16'640,
-       .intermediate = 768,
-       .sm_count = 8},
-      // Gate and up so large that they drop what is spent.
-      {.name = "llama, 4/2 heads of 64, in pairs, 8,192 in between",
-       .family = Family::kLlama,
-       .heads = 4,
-       .kv_heads = 2,
-       .head_dim = 64,
-       .intermediate = 8192,
-       .sm_count = 8},
-      // Behind the fourth layer, which leaves no parts, other models' steps may run.
-      {.name = "llama, 4/2 heads of 64, in pairs, in two ranges",
-       .family = Family::kLlama,
-       .heads = 4,
-       .kv_heads = 2,
-       .head_dim = 64,
-       .intermediate = 768,
-       .sm_count = 8,
-       .layers = 6,
-       .in_ranges = true},
-      {"qwen3-moe, 8/2 heads of 64", Family::kQwen3Moe, 8, 2, 64, false, false},
-      {.name = "qwen3-moe, 4/2 heads of 64, in pairs",
-       .family = Family::kQwen3Moe,
-       .heads = 4,
-       .kv_heads = 2,
-       .head_dim = 64,
-       .sm_count = 8},
-      {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
-       Family::kQwen3Moe,
-       8,
-       8,
-       64,
-       true,
-       false,
-       {0, 2}}};
   bool good = true;
-  for (const Case& c : cases) good = check(c, *device, seed++) && good;
+  for (const Case& c : cases_in_hbm()) good = check(c, *device, seed++) && good;
+  for (const Case& c : cases_at_home()) good = check(c, *device, seed++) && good;
   std::printf(good ? "PASSED\n" : "FAILED\n");
   return good ? 0 : 1;
 }

@@ -64,16 +64,13 @@ class Loop {
   }
 
   Status operator()(const step::Embed& i) const {
-    CAUSEWAY_CHECK(!i.at_home || model_.embedding_home != nullptr,
-                   "the embedding has no home to be read at");
-    return kernels::embedding::run(
-        {.table = i.at_home ? model_.embedding_home : model_.weights.embedding.data,
-         .table_rows = c_.vocab,
-         .size = c_.hidden,
-         .index = tables_ + at_.token,
-         .count = shape_.rows,
-         .out = model_.results.x},
-        stream_);
+    return kernels::embedding::run({.table = (i.at_home ? home() : model_.weights).embedding.data,
+                                    .table_rows = c_.vocab,
+                                    .size = c_.hidden,
+                                    .index = tables_ + at_.token,
+                                    .count = shape_.rows,
+                                    .out = model_.results.x},
+                                   stream_);
   }
 
   Status operator()(const step::Norm& i) const {
@@ -95,21 +92,22 @@ class Loop {
   Status operator()(const step::Product& i) const {
     const kernels::gemm::CudaRequest& request = i.plan.request;
     void* const out = buffer(i.out);
-    return model_.workspace.gemm().run(
-        i.plan,
-        {.x = buffer(i.x),
-         .w = weight(i.weight, i.layer).data,
-         .bias = request.bias ? bias(i.weight, i.layer).data : nullptr,
-         .residual = request.residual ? out : nullptr,
-         .gains = request.norm ? weight(i.gains, i.layer).data : nullptr,
-         .epsilon = request.norm ? epsilon() : 0,
-         .spent = spent(i.drops),
-         .out = out,
-         .x_stride = request.k,
-         .w_stride = request.k,
-         .residual_stride = request.n,
-         .out_stride = request.n},
-        model_.workspace.gemm_workspace(), stream_, kernels::gemm::Overlap::kYes);
+    const kernels::gemm::CudaOperands operands = {
+        .x = buffer(i.x),
+        .w = weight(i.weight, i.layer).data,
+        .bias = request.bias ? bias(i.weight, i.layer).data : nullptr,
+        .residual = request.residual ? out : nullptr,
+        .gains = request.norm ? weight(i.gains, i.layer).data : nullptr,
+        .epsilon = request.norm ? epsilon() : 0,
+        .spent = spent(i.drops),
+        .out = out,
+        .x_stride = request.k,
+        .w_stride = request.k,
+        .residual_stride = request.n,
+        .out_stride = request.n};
+    if (i.home >= 0) return multiply_at_home(i.home, operands);
+    return model_.workspace.gemm().run(i.plan, operands, model_.workspace.gemm_workspace(), stream_,
+                                       kernels::gemm::Overlap::kYes);
   }
 
   Status operator()(const step::Prepare& i) const {
@@ -149,10 +147,34 @@ class Loop {
     return step_.reads.where[static_cast<std::size_t>(group)];
   }
 
+  Status multiply_at_home(int index, const kernels::gemm::CudaOperands& operands) const {
+    CAUSEWAY_CHECK(model_.home_gemm != nullptr, "a product at home, and nothing that does it");
+    const kernels::home_gemm::Plan& plan = step_.home_plans[static_cast<std::size_t>(index)];
+    return model_.home_gemm->run(plan, operands, {.workspace = model_.workspace.gemm_workspace()},
+                                 stream_);
+  }
+
+  const ModelWeights& home() const {
+    CAUSEWAY_CHECK(model_.home != nullptr, "the model has no home to be read at");
+    return *model_.home;
+  }
+
+  // The weights of a group, where the step reads them.
+  const ModelWeights& weights_of(int group) const {
+    const bool at_home =
+        !step_.reads.where.empty() && view_of(group).place == weights::WeightPlace::kHome;
+    return at_home ? home() : model_.weights;
+  }
+  const LayerWeights& layer_of(std::int64_t layer) const {
+    return weights_of(layer_group(layer)).layers[static_cast<std::size_t>(layer)];
+  }
+
   WeightsRef weight(StepWeight which, std::int64_t layer) const {
-    if (which == StepWeight::kNorm) return model_.weights.norm;
-    if (which == StepWeight::kHead) return model_.weights.lm_head;
-    const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
+    if (which == StepWeight::kNorm) return weights_of(head_group(c_)).norm;
+    if (which == StepWeight::kHead) {
+      return weights_of(c_.tied_embeddings ? kEmbeddingGroup : head_group(c_)).lm_head;
+    }
+    const LayerWeights& w = layer_of(layer);
     switch (which) {
       case StepWeight::kInputNorm: return w.input_norm;
       case StepWeight::kQkv: return w.qkv;
@@ -167,7 +189,7 @@ class Loop {
   }
 
   WeightsRef bias(StepWeight of, std::int64_t layer) const {
-    const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
+    const LayerWeights& w = layer_of(layer);
     switch (of) {
       case StepWeight::kQkv: return w.qkv_bias;
       case StepWeight::kO: return w.o_bias;
@@ -214,7 +236,7 @@ class Loop {
   }
 
   kernels::attention::PrepareCuda prepare_params(std::int64_t layer, std::int64_t first) const {
-    const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
+    const LayerWeights& w = layer_of(layer);
     return {.kv = paged(layer),
             .heads = heads(),
             .first = first,

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "kernels/cuda_stream.h"
+#include "kernels/home_gemm/home_gemm_cuda.h"
 #include "model/config.h"
 #include "model/cuda_experts.h"
 #include "model/cuda_workspace.h"
@@ -20,7 +21,7 @@
 namespace causeway::model {
 
 // What a step reads where. `where` empty: all is cached. Else `steps` is the stream of the step,
-// which waits for staged groups; only the embedding may be read at home.
+// which waits for staged groups.
 struct CudaStepWeights {
   weights::StepWeights where = {};
   device::Stream* steps = nullptr;
@@ -29,11 +30,13 @@ struct CudaStepWeights {
 // What is the same in all steps of a model.
 struct CudaStepModel {
   const ModelConfig& config;
-  const ModelWeights& weights;                // in memory of the device
-  const std::byte* embedding_home = nullptr;  // [vocab][hidden]; null: never read there
-  const double* frequencies = nullptr;        // rope_frequencies(), memory of the device
-  CudaExperts* experts = nullptr;             // of a model that has any
-  std::uint64_t* experts_read = nullptr;      // CudaForwardOptions
+  const ModelWeights& weights;  // in memory of the device
+  // At home, as the device sees it, and what multiplies there; null: nothing is read there.
+  const ModelWeights* home = nullptr;
+  kernels::home_gemm::HomeGemm* home_gemm = nullptr;
+  const double* frequencies = nullptr;    // rope_frequencies(), memory of the device
+  CudaExperts* experts = nullptr;         // of a model that has any
+  std::uint64_t* experts_read = nullptr;  // CudaForwardOptions
   CudaWorkspace& workspace;
   const CudaActivations& results;
 };
@@ -44,6 +47,7 @@ struct CudaStep {
   KvMemory kv;
   CudaStepWeights reads;
   kernels::CudaStream stream = nullptr;
+  std::span<const kernels::home_gemm::Plan> home_plans = {};  // StepProgram::home_plans
 };
 
 // Enqueues instructions of a program that was made for this model, shape and places. kDevice when

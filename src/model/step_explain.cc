@@ -102,14 +102,14 @@ struct LineOf {
   }
   Line operator()(const step::Product& i) const {
     const CudaRequest& r = i.plan.request;
-    Line line{std::string(name_of(i.weight)), way_of(i.plan),
+    Line line{std::string(name_of(i.weight)), i.home < 0 ? way_of(i.plan) : "at home",
               fmt::format("{} × {}{} × {}", r.m, r.silu_mul ? "2·" : "", r.n, r.k)};
     note_if(r.norm, "norm inside", line);
     note_if(r.silu_mul, "SiLU", line);
     note_if(r.bias, "+ bias", line);
     note_if(r.residual, "+ x", line);
     note_if(r.parts > 1, "in two parts", line);
-    if (i.plan.path == CudaPath::kRows || i.plan.path == CudaPath::kSplit) {
+    if (i.home < 0 && (i.plan.path == CudaPath::kRows || i.plan.path == CudaPath::kSplit)) {
       line.notes.push_back(fmt::format("{} CTAs", i.plan.ctas));
       line.notes.emplace_back(r.share == CudaShare::kLess ? "less of an SM" : "more of an SM");
     }

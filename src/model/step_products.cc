@@ -67,6 +67,10 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
     CAUSEWAY_ASSIGN(const Bytes needed, most(request, rows, sm_count));
     largest = std::max(largest, needed);
   }
+  // A weight that is read at home may go to cuBLASLt for any number of rows: gate and up lie behind
+  // what that takes.
+  const Bytes gated(rows * 2 * c.intermediate * 2);
+  largest = std::max(largest, kernels::gemm::kFlagBytes + kernels::gemm::kLibraryBytes + gated);
   const CudaRequest head{.n = c.vocab, .k = c.hidden, .out = CudaOut::kF32};
   CAUSEWAY_ASSIGN(const Bytes needed, most(head, sampled, sm_count));
   return std::max(largest, needed);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/home_gemm/profile.h"
 #include "model/model_card.h"
 #include "model/step_products.h"
 
@@ -55,8 +56,12 @@ class Maker {
   void await(int group, bool on_host) {
     const weights::WeightView* view = view_of(group);
     if (view == nullptr) return;
-    CAUSEWAY_CHECK(view->place != weights::WeightPlace::kHome, "a group is not where it is read");
     if (view->place == weights::WeightPlace::kStaged) add(step::Await{group, on_host});
+  }
+
+  bool at_home(int group) const {
+    const weights::WeightView* view = view_of(group);
+    return view != nullptr && view->place == weights::WeightPlace::kHome;
   }
 
   void consumed(int group) {
@@ -94,6 +99,8 @@ class Maker {
   }
 
   Status add_layer(std::int64_t layer, bool before_cut) {
+    CAUSEWAY_CHECK(!c_.is_sparse(layer) || !at_home(layer_group(layer)),
+                   "a layer of experts is not read at home");
     await(layer_group(layer), false);
     CAUSEWAY_TRY(attend(layer));
     if (c_.is_sparse(layer)) {
@@ -133,34 +140,66 @@ class Maker {
     add(norm);
   }
 
-  // The plan of a product: layers ask for the same ones again, where `state` is the same.
-  template <typename Choose>
-  Result<CudaPlan> once(StepWeight weight, unsigned state, const Choose& choose) {
-    for (const Chosen& known : chosen_) {
-      if (known.weight == weight && known.state == state) return known.plan;
-    }
-    CAUSEWAY_ASSIGN(const CudaPlan plan, choose());
-    chosen_.push_back({weight, state, plan});
-    return plan;
+  // Which group a product's weight is of.
+  int group_of(const step::Product& product) const {
+    if (product.weight != StepWeight::kHead) return layer_group(product.layer);
+    return c_.tied_embeddings ? kEmbeddingGroup : head_group(c_);
   }
 
-  Result<CudaPlan> choose_normed(CudaRequest request) const {
+  // Gives a product its plan: layers ask for the same ones again, where `state` is the same.
+  template <typename MakeRequest>
+  Status plan_once(step::Product& product, unsigned state, const MakeRequest& make_request) {
+    const bool home = at_home(group_of(product));
+    for (const Chosen& known : chosen_) {
+      if (known.weight != product.weight || known.state != state || home != (known.home >= 0)) {
+        continue;
+      }
+      product.plan = known.plan;
+      product.home = known.home;
+      return {};
+    }
+    const CudaRequest request = make_request(home);
+    if (home) {
+      CAUSEWAY_TRY(plan_at_home(product, request));
+    } else {
+      CAUSEWAY_ASSIGN(product.plan, kernels::gemm::choose(request, gemm_facts()));
+    }
+    chosen_.push_back({product.weight, state, product.plan, product.home});
+    return {};
+  }
+
+  Status plan_at_home(step::Product& product, const CudaRequest& request) {
+    using kernels::home_gemm::Profile;
+    kernels::home_gemm::Facts facts = facts_.at_home;
+    facts.sm_count = facts_.sm_count;
+    const Profile& profile =
+        facts_.home_profile != nullptr ? *facts_.home_profile : Profile::built_in(facts.home);
+    CAUSEWAY_ASSIGN(kernels::home_gemm::Plan plan,
+                    kernels::home_gemm::choose(request, facts, profile));
+    product.plan = plan.product;
+    product.plan.request = request;
+    product.home = static_cast<int>(made_.home_plans.size());
+    made_.home_plans.push_back(std::move(plan));
+    return {};
+  }
+
+  CudaRequest normed_request(CudaRequest request, bool home) const {
     request.m = shape_.rows;
     request.k = c_.hidden;
     request = dense(request);
-    request.norm = !parts_pending_ && kernels::gemm::fuses_norm(request, gemm_facts());
+    request.norm = !home && !parts_pending_ && kernels::gemm::fuses_norm(request, gemm_facts());
     // With the norm inside, the share that the product in front leaves; behind a norm of its own
     // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
     // in pairs. So it is for the head.
     request.share = request.norm ? other(in_front_) : CudaShare::kMore;
-    return kernels::gemm::choose(request, gemm_facts());
+    return request;
   }
 
   // A product of the residual stream's norm, which adds what is pending.
   Status add_normed(step::Product product, const CudaRequest& request) {
     const unsigned state = (parts_pending_ ? 1u : 0u) + (in_front_ == CudaShare::kMore ? 2u : 0u);
-    CAUSEWAY_ASSIGN(product.plan,
-                    once(product.weight, state, [&] { return choose_normed(request); }));
+    CAUSEWAY_TRY(
+        plan_once(product, state, [&](bool home) { return normed_request(request, home); }));
     if (product.plan.request.norm) {
       product.x = StepBuffer::kX;
       spent_ = {};  // the norm inside drops nothing
@@ -172,7 +211,7 @@ class Maker {
     return {};
   }
 
-  Result<CudaPlan> choose_for_stream(CudaRequest request, bool may_leave_parts) const {
+  CudaRequest stream_request(CudaRequest request, bool may_leave_parts) const {
     request.m = shape_.rows;
     request.n = c_.hidden;
     request.residual = true;
@@ -182,16 +221,16 @@ class Maker {
       request.out = CudaOut::kF32;
       request.parts = kPartsMax;
     }
-    return kernels::gemm::choose(dense(request), gemm_facts());
+    return dense(request);
   }
 
   // x += the product; or it is left in parts, which the next norm adds.
   Status add_to_stream(step::Product product, const CudaRequest& request, bool may_leave_parts) {
     const unsigned state =
         (may_leave_parts ? 1u : 0u) + (request.share == CudaShare::kMore ? 2u : 0u);
-    CAUSEWAY_ASSIGN(product.plan, once(product.weight, state, [&] {
-                      return choose_for_stream(request, may_leave_parts);
-                    }));
+    CAUSEWAY_TRY(plan_once(product, state, [&](bool home) {
+      return stream_request(request, may_leave_parts && !home);
+    }));
     parts_pending_ = product.plan.request.parts > 1;
     product.out = parts_pending_ ? StepBuffer::kParts : StepBuffer::kX;
     add_product(product);
@@ -276,9 +315,7 @@ class Maker {
   Status add_f32(step::Product product, CudaRequest request) {
     request.k = c_.hidden;
     request.out = CudaOut::kF32;
-    CAUSEWAY_ASSIGN(product.plan, once(product.weight, 0, [&] {
-                      return kernels::gemm::choose(dense(request), gemm_facts());
-                    }));
+    CAUSEWAY_TRY(plan_once(product, 0, [&](bool) { return dense(request); }));
     add_product(product);
     return {};
   }
@@ -291,6 +328,7 @@ class Maker {
     StepWeight weight;
     unsigned state;
     CudaPlan plan;
+    int home;
   };
   std::vector<Chosen> chosen_;
   StepProgram made_;

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/home_gemm/home_gemm.h"
 #include "kernels/spent.h"
 #include "model/config.h"
 #include "model/step_ranges.h"
@@ -102,7 +103,8 @@ struct Norm {
 };
 
 // out = x · weightᵀ and what the plan's request adds; a residual is out itself. With a norm inside
-// x is the residual stream, and `gains` the norm's weight.
+// x is the residual stream, and `gains` the norm's weight. Of a weight at home `home` is its plan's
+// index in the program, and of `plan` only the request counts.
 struct Product {
   StepWeight weight = StepWeight::kQkv;
   std::int64_t layer = 0;
@@ -110,6 +112,7 @@ struct Product {
   StepBuffer out = StepBuffer::kX;
   StepWeight gains = StepWeight::kInputNorm;
   kernels::gemm::CudaPlan plan = {};
+  int home = -1;  // −1: the weight is in HBM
   Drops drops = {};
 };
 
@@ -149,6 +152,10 @@ struct StepFacts {
   int few_cluster = 0;
   bool experts_front = false;  // moe::front_fits() of the step's rows; of a model with experts
   bool experts_move = false;   // they are cached one by one
+  // Of groups that are read at home: what the planner of such products is told, and its profile;
+  // null: what is built in for the home. Nothing is staged.
+  kernels::home_gemm::Facts at_home = {};
+  const kernels::home_gemm::Profile* home_profile = nullptr;
 };
 
 struct StepPlaces {
@@ -165,12 +172,14 @@ struct StepProgram {
   StepShape shape;
   std::vector<StepInstruction> instructions;
   std::vector<std::size_t> range_ends;  // of each range, the instructions before its end
+  std::vector<kernels::home_gemm::Plan> home_plans;  // Product::home; layers share them
 
   std::span<const StepInstruction> range(std::size_t index) const;
 };
 
 // The model is one that CudaForward serves; its weights lie at addresses of 16 bytes. Errors: those
-// of gemm::choose(). A group at home that is not the embedding is a CHECK failure.
+// of gemm::choose() and, of groups at home, home_gemm::choose(). A layer of experts at home is a
+// CHECK failure: they are cached one by one instead.
 Result<StepProgram> make_step_program(const ModelConfig& config, const StepShape& shape,
                                       const StepFacts& facts, const StepPlaces& places);
 

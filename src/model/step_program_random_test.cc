@@ -75,6 +75,12 @@ struct Places {
     for (std::size_t group = 1; way > 1 && group < where.size(); ++group) {
       if (random.chance(0.5)) stage(where[group], streamed);
     }
+    // Some layers are read at home, where they may be.
+    for (std::int64_t layer = 0; random.chance(0.3) && layer < config.layers; ++layer) {
+      weights::WeightView& view = where[static_cast<std::size_t>(layer_group(layer))];
+      if (config.is_sparse(layer) || view.place != weights::WeightPlace::kCached) continue;
+      view.place = weights::WeightPlace::kHome;
+    }
     if (!config.tied_embeddings) where[0].place = weights::WeightPlace::kHome;
     if (config.tied_embeddings && way > 1 && random.chance(0.5)) stage(where[0], false);
   }

@@ -8,6 +8,7 @@
 
 #include "base/testing/must.h"
 #include "model/step_explain.h"
+#include "model/step_products.h"
 
 namespace causeway::model {
 namespace {
@@ -297,6 +298,46 @@ TEST_F(StagedTest, TheStreamWaitsAndTheHostStaysClose) {
   EXPECT_EQ(ahead[2], "waits 1");
   EXPECT_EQ(ahead[8], "host waits 1");
   EXPECT_EQ(ahead[9], "waits 2");
+}
+
+// Of layers at home: each product has a plan, which like layers share; nothing is left in parts,
+// and no norm is inside.
+TEST_F(StagedTest, LayersAtHomeAreMultipliedThere) {
+  ModelConfig config = llama_8b();
+  config.layers = 12;
+  std::vector<weights::WeightView> where(14, {.place = weights::WeightPlace::kHome});
+  where[13] = {};  // the head is in HBM
+  for (const StepShape& shape : {decode(1), decode(128), prompt(2048)}) {
+    const StepProgram program =
+        must(make_step_program(config, shape, {}, {.where = where}), "a program");
+    EXPECT_LE(program.home_plans.size(), 8u);
+    int at_home = 0;
+    for (const StepInstruction& i : program.instructions) {
+      const auto* product = std::get_if<step::Product>(&i);
+      if (product == nullptr) continue;
+      EXPECT_EQ(product->home >= 0, product->weight != StepWeight::kHead);
+      if (product->home < 0) continue;
+      ++at_home;
+      EXPECT_FALSE(product->plan.request.norm);
+      EXPECT_EQ(product->plan.request.parts, 1);
+      const auto& plan = program.home_plans.at(static_cast<std::size_t>(product->home));
+      EXPECT_EQ(plan.request.n, product->plan.request.n);
+      EXPECT_EQ(plan.scratch, Bytes(0));
+      EXPECT_NE(plan.way, kernels::home_gemm::Way::kStaged);
+    }
+    EXPECT_EQ(at_home, 4 * 12);
+  }
+}
+
+TEST_F(StagedTest, ProductsAtHomeFindRoomInTheWorkspace) {
+  const ModelConfig config = llama_8b();
+  std::vector<weights::WeightView> where(4, {.place = weights::WeightPlace::kHome});
+  for (const std::int64_t rows : {1, 16, 33, 128, 300, 4096}) {
+    const Bytes room = must(linear_workspace(config, rows, rows, 132), "a workspace");
+    const StepProgram program =
+        must(make_step_program(config, decode(rows), {}, {.where = where}), "a program");
+    for (const auto& plan : program.home_plans) EXPECT_LE(plan.workspace, room) << rows;
+  }
 }
 
 TEST_F(StagedTest, ATiedHeadWaitsForTheEmbedding) {

@@ -36,8 +36,9 @@ struct UseOf {
   }
   StepUse operator()(const step::Product& p) const {
     const kernels::gemm::CudaRequest& request = p.plan.request;
-    // The library's gate and up lie where parts do, until SiLU has read them.
-    const bool over_parts = request.silu_mul && p.plan.path == kernels::gemm::CudaPath::kLibrary;
+    // The library's gate and up lie where parts do, until SiLU has read them; so may HybridGEMM's.
+    const bool over_parts =
+        request.silu_mul && (p.home >= 0 || p.plan.path == kernels::gemm::CudaPath::kLibrary);
     return {.reads = set_of(p.x) | when(request.residual, set_of(p.out)),
             .writes = set_of(p.out),
             .ended = dropped(p.drops) | when(over_parts, kParts)};

@@ -27,17 +27,19 @@ SEEDLESS = ("device", "cuda_fault", "cuda_graphs", "late", "launch", "preload", 
 ALONE = ("cuda_border", "device", "cuda_graphs", "cuda_fault", "transfer", "wait")
 # Cases that keep a quick run short; a full run takes each program's own number.
 QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
+                   "home_gemm": ["--cases", "40"],
                    "attention": ["--cases", "5"], "attention_plain": ["--cases", "5"]}
 # Small enough for compute-sanitizer, which runs a kernel some hundred times slower.
 SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling": ["--small"],
                        "gemm": ["--cases", "20"], "hybrid_gemm": ["--cases", "14"],
+                       "home_gemm": ["--cases", "4"],
                        "rms_norm": [], "rope": [], "activation": [], "embedding": []}
 # racecheck looks at every access and every try of a wait: fewer cases, of all kinds all the same.
-RACECHECK_ARGUMENTS = {"gemm": ["--cases", "8"]}
+RACECHECK_ARGUMENTS = {"gemm": ["--cases", "8"], "home_gemm": ["--cases", "2"]}
 RACECHECK_QUICK = ("rms_norm", "rope", "activation", "embedding")
 ALL_GPUS = ("preload", "preload_shared")  # tests that use each GPU they see
 PROGRAM_GPUS = 2  # that programs see: each process makes contexts on all, which takes seconds with four
-LIBRARY_TOO = ("gemm", "hybrid_gemm")  # tests that also run kernels of cuBLAS, which race by design
+LIBRARY_TOO = ("gemm", "hybrid_gemm", "home_gemm")  # tests that also run kernels of cuBLAS, which race by design
 
 
 class Checks:

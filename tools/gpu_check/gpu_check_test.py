@@ -108,6 +108,14 @@ class Parts(InFolder):
         part.rows = lambda _: [Row("a", "a figure")]
         self.assertEqual([r.verdict for r in self.run_one(part)], ["measured", "fail"])
 
+    def test_the_planners_way_has_a_bar_on_the_whole_gpu_from_the_host(self):
+        line = {"home": "host", "sms": 132, "m": 4096, "note": "staged, 4 pieces", "ms": 2.6,
+                "limit_ms": 2.5, "ratio": 1.04}
+        verdicts = [parsers.planned_row("a", {**line, **change}, 132).verdict for change in
+                    ({}, {"ratio": 1.06}, {"ratio": 1.06, "m": 10240}, {"sms": 32},
+                     {"home": "peer"})]
+        self.assertEqual(verdicts, ["pass", "miss", "pass", "measured", "measured"])
+
     def test_a_program_that_is_not_there_fails(self):
         part = Part("a", ["/no/such/program"], 5, parsers.test_rows("a"))
         self.assertEqual(self.run_one(part)[0].verdict, "fail")

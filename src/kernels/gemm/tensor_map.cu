@@ -28,7 +28,7 @@ Result<CUtensorMap> encode(EncodeTiled encoder, const void* data, const TensorSh
   const CUresult code = encoder(&map, type, shape.rank, const_cast<void*>(data), shape.sizes,
                                 shape.strides, shape.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                 wide ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-                                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                                shape.l2, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code == CUDA_SUCCESS) return map;
   return Error{ErrorCode::kDevice, "GEMM: tensor map: CUresult " + std::to_string(code)};
 }

@@ -22,6 +22,9 @@ struct TensorShape {
   cuuint64_t strides[4];  // bytes, of dimensions 1 …
   cuuint32_t box[5];
   bool f32 = false;  // else bf16
+  // How much L2 fetches at a time. More than a box's row would cross the link for nothing where the
+  // tensor is not in this GPU's memory.
+  CUtensorMapL2promotion l2 = CU_TENSOR_MAP_L2_PROMOTION_NONE;
 };
 
 Result<CUtensorMap> encode(EncodeTiled encoder, const void* data, const TensorShape& shape);

@@ -9,8 +9,6 @@ namespace causeway::kernels::hybrid_gemm {
 namespace {
 
 constexpr std::int64_t kElementBytes = 2;
-constexpr std::int64_t kPartialSlots = 32;  // row tiles between the CTAs of a group, at most
-constexpr std::int64_t kRingSlotsMax = 256;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -40,7 +38,7 @@ Status check(const Request& request, const SliceFacts& slice) {
 // The smallest cluster whose rows hold all of M, so that W crosses the link once; no more than the
 // slice offers. Beyond that every further doubling still halves the crossings.
 int choose_cluster(const Request& request, const SliceFacts& slice, bool any_symmetric) {
-  // A ring or a panel needs no multicast over the link. Two CTAs that share a W tile halve what L2
+  // A ring needs no multicast over the link. Two CTAs that share a W tile halve what L2
   // has to deliver for it; more only makes clusters harder to place.
   const int limit = any_symmetric ? 8 : 2;
   int cluster = std::max(1, request.cluster_ctas);
@@ -108,42 +106,12 @@ int choose_split(const Plan& plan, const SliceFacts& slice, int ctas) {
   return std::clamp(wanted, 1, units - 1) * cluster;
 }
 
-// Groups of CTAs that hold the K panels of a column tile between them.
-Status plan_panel(const SliceFacts& slice, Plan& plan) {
-  const std::int64_t panels = ceil_div(plan.shape.k, kStepK * kPanelSteps);
-  const std::int64_t row_tiles = ceil_div(plan.shape.m, kPanelRows);
-  const std::int64_t n_tiles = ceil_div(plan.shape.n - plan.n_symmetric, kTileN);
-  plan.group_ctas = static_cast<int>(std::min<std::int64_t>(panels, plan.asymmetric_ctas));
-  plan.passes = static_cast<int>(ceil_div(panels, plan.group_ctas));
-  const std::int64_t slot_bytes = std::int64_t{kPanelRows} * kTileN * 4 + 4;  // and its flag
-  std::int64_t groups = std::min<std::int64_t>(plan.asymmetric_ctas / plan.group_ctas, n_tiles);
-  // With one pass a row tile's sum is finished within a few steps and its slot is used again; twice
-  // the panels keep all CTAs of a group busy. With more passes, every row tile waits for the next
-  // pass.
-  std::int64_t slots = row_tiles;
-  if (plan.passes == 1) {
-    const std::int64_t least = 2 * panels + 8;
-    const std::int64_t affordable = slice.ring_bytes.count / (groups * slot_bytes);
-    slots = std::min(row_tiles, std::clamp(affordable, least, std::max(least, kPartialSlots)));
-  }
-  groups = std::min(groups, slice.ring_bytes.count / (slots * slot_bytes));
-  if (groups < 1) return exhausted("HybridGEMM: the scratch is too small for one group's sums");
-  plan.groups = static_cast<int>(groups);
-  plan.slots = static_cast<int>(slots);
-  // Loading by turns makes one group's walk overlap another's load. Two at a time keep the link
-  // busy while a turn is handed on.
-  plan.load_window = static_cast<int>(std::clamp<std::int64_t>(groups / 2, 1, 2));
-  plan.flag_bytes = round_up(Bytes((groups * slots + 1) * 4), Bytes(1024));
-  plan.workspace = plan.flag_bytes + Bytes(groups * slots * (slot_bytes - 4));
-  return {};
-}
-
 Status plan_ring(const SliceFacts& slice, Plan& plan) {
   const std::int64_t steps = ceil_div(plan.shape.k, kStepK);
   const std::int64_t n_tiles = ceil_div(plan.shape.n - plan.n_symmetric, kTileN);
   const std::int64_t slot_bytes = steps * kStepK * kTileN * kElementBytes;
   const std::int64_t slots =
-      std::min({slice.ring_bytes.count / slot_bytes, n_tiles, kRingSlotsMax});
+      std::min({slice.ring_bytes.count / slot_bytes, n_tiles, std::int64_t{kRingSlotsMax}});
   if (slots < 1) {
     return exhausted("HybridGEMM: the scratch is too small for a ring of weight tiles");
   }
@@ -162,10 +130,7 @@ void account(Plan& plan) {
   const std::int64_t n_asym = s.n - plan.n_symmetric;
   plan.link_bytes = Bytes((plan.n_symmetric * crossings + n_asym) * s.k * kElementBytes);
   std::int64_t hbm = (s.m * s.k + s.m * s.n) * kElementBytes;
-  if (n_asym > 0 && plan.asymmetric == Asymmetric::kRing) hbm += n_asym * s.k * kElementBytes;
-  if (n_asym > 0 && plan.asymmetric == Asymmetric::kPanel && plan.passes > 1) {
-    hbm += 2 * 4 * s.m * n_asym * (plan.passes - 1);
-  }
+  hbm += n_asym * s.k * kElementBytes;  // written into the ring; L2 serves its readers
   plan.hbm_bytes = Bytes(hbm);
 }
 
@@ -184,7 +149,7 @@ Request recommend(const Shape& shape, const SliceFacts& slice) {
     best_seconds = seconds;
     best.cluster_ctas = cluster;
   }
-  const Request ring = {.shape = shape, .alpha = 0.0, .asymmetric = Asymmetric::kRing};
+  const Request ring = {.shape = shape, .alpha = 0.0};
   const Result<Plan> plan = choose(ring, slice);
   if (!plan.ok()) return best;
   const double ring_seconds =
@@ -213,17 +178,12 @@ Result<Plan> choose(const Request& request, const SliceFacts& slice) {
   const double exact = std::floor(request.alpha * static_cast<double>(request.shape.n));
   plan.n_symmetric =
       request.alpha == 1.0 ? request.shape.n : static_cast<std::int64_t>(exact) / kTileN * kTileN;
-  plan.asymmetric = request.asymmetric;
   plan.cluster_ctas = choose_cluster(request, slice, plan.n_symmetric > 0);
   const int ctas = clusters_of(slice, plan.cluster_ctas) * plan.cluster_ctas;
-  const bool ring = plan.n_symmetric < plan.shape.n && plan.asymmetric == Asymmetric::kRing;
-  if (ring) plan.relay_ctas = choose_relays(plan, slice, ctas);
+  if (plan.n_symmetric < plan.shape.n) plan.relay_ctas = choose_relays(plan, slice, ctas);
   plan.symmetric_ctas = choose_split(plan, slice, ctas - plan.relay_ctas);
   plan.asymmetric_ctas = ctas - plan.relay_ctas - plan.symmetric_ctas;
-  if (plan.asymmetric_ctas > 0) {
-    CAUSEWAY_TRY(plan.asymmetric == Asymmetric::kPanel ? plan_panel(slice, plan)
-                                                       : plan_ring(slice, plan));
-  }
+  if (plan.asymmetric_ctas > 0) CAUSEWAY_TRY(plan_ring(slice, plan));
   account(plan);
   return plan;
 }

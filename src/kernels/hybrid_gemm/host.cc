@@ -37,13 +37,18 @@ void run_on_host(const Shape& shape, const Operands& operands) {
   const auto* x = static_cast<const std::uint16_t*>(operands.x);  // [m × k]
   const auto* w = static_cast<const std::uint16_t*>(operands.w);  // [n × k]
   auto* o = static_cast<std::uint16_t*>(operands.o);              // [m × n]
+  const auto* bias = static_cast<const std::uint16_t*>(operands.bias);
+  const auto* residual = static_cast<const std::uint16_t*>(operands.residual);
   std::vector<float> row(static_cast<std::size_t>(shape.k));
   for (std::int64_t i = 0; i < shape.m; ++i) {
     for (std::int64_t j = 0; j < shape.k; ++j) {
       row[static_cast<std::size_t>(j)] = widen(x[i * operands.x_stride + j]);
     }
     for (std::int64_t j = 0; j < shape.n; ++j) {
-      o[i * operands.o_stride + j] = narrow(dot(row.data(), w + j * operands.w_stride, shape.k));
+      float sum = dot(row.data(), w + j * operands.w_stride, shape.k);
+      if (bias != nullptr) sum += widen(bias[j]);
+      if (residual != nullptr) sum += widen(residual[i * operands.residual_stride + j]);
+      o[i * operands.o_stride + j] = narrow(sum);
     }
   }
 }

@@ -9,20 +9,17 @@
 // symmetric    output-stationary: a tile of O stays in registers, and W crosses the link once for
 //              every 256·cluster rows of M; once in all when M fits, and then it is link-optimal
 //              too.
-// asymmetric   W crosses the link exactly once.
-//   kPanel     a K panel of W stays in shared memory while M is walked; partial sums of f32 go from
-//              CTA to CTA (Algorithm 1).
-//   kRing      W passes once through a small ring in HBM (L2), from which output-stationary tiles
-//              read it: no partial sums at all.
+// asymmetric   W crosses the link exactly once: it passes through a small ring in HBM (L2), from
+//              which output-stationary tiles read it. No partial sums at all.
 //
 // The two parts run on disjoint CTAs of one persistent kernel and write disjoint columns. Sums are
 // f32 and rounded to bf16 once. Every way adds along K in the same order, sixteen at a time, so the
 // result does not depend on α, on the slice or on timing: it is the same to the bit.
 //
 // W is [N×K] row-major ("out_features × in_features"), as safetensors has it: no re-layout.
-// Differences to the paper: partial sums are f32 (the paper adds bf16), and they are handed on in a
-// fixed order through a small ring instead of a reduction into O; the symmetric path multicasts W
-// in a cluster; kRing is not in the paper.
+// Differences to the paper: the asymmetric part is the ring instead of Algorithm 1's panels of W in
+// shared memory, whose partial sums are reduced into O (README.md says why), and the symmetric
+// part multicasts W in a cluster.
 #pragma once
 
 #include <array>
@@ -38,9 +35,6 @@ struct Shape {
   std::int64_t n = 0;  // columns of O, rows of W (out_features)
   std::int64_t k = 0;  // columns of X and W (in_features)
 };
-
-// How the asymmetric columns keep their weights from crossing the link twice.
-enum class Asymmetric { kPanel, kRing };
 
 // Which way the whole product is computed. kPlain serves what TMA cannot address (K not a multiple
 // of 8, or rows that are not 16-byte aligned): right, but slow.
@@ -63,51 +57,41 @@ struct SliceFacts {
 // What the caller may fix; everything else follows from the shape and the slice.
 struct Request {
   Shape shape;
-  double alpha = 0.0;                         // share of columns that go the symmetric way, 0 … 1
-  Asymmetric asymmetric = Asymmetric::kRing;  // how the others go
-  bool aligned = true;                        // 16-byte aligned pointers and row strides
-  int cluster_ctas = 0;                       // 0: chosen; else 1, 2, 4 or 8
+  double alpha = 0.0;    // share of columns that go the symmetric way, 0 … 1
+  bool aligned = true;   // 16-byte aligned pointers and row strides
+  int cluster_ctas = 0;  // 0: chosen; else 1, 2, 4 or 8
 };
 
 // Everything that the kernel is launched with. Counts of CTAs are multiples of cluster_ctas.
 struct Plan {
   Shape shape;
   Variant variant = Variant::kHybrid;
-  Asymmetric asymmetric = Asymmetric::kRing;
   int cluster_ctas = 1;
   int symmetric_ctas = 0;
   int asymmetric_ctas = 0;
-  int relay_ctas = 0;            // kRing: further CTAs, which only bring W over the link
+  int relay_ctas = 0;            // asymmetric: further CTAs, which only bring W over the link
   std::int64_t n_symmetric = 0;  // ⌊αN⌋ rounded down to a tile: a straddling tile would cross twice
-  // kPanel: `groups` groups of `group_ctas` CTAs; the CTAs of a group hold the K panels of one
-  // column tile, `passes` after each other when K needs more panels than the group has CTAs.
-  int groups = 0;
-  int group_ctas = 0;
-  int passes = 0;
-  int load_window = 0;  // groups that may load their panels at the same time
-  // kRing: column tiles of W that the ring holds. kPanel: row tiles of partial sums a group holds.
-  int slots = 0;
-  int ring_group = 0;  // kRing: column tiles walked together
-  Bytes workspace;     // device memory, 16-byte aligned, private to one launch at a time
-  Bytes flag_bytes;    // its first bytes: launch() zeroes them in stream order
-  Bytes link_bytes;    // what will cross the link
-  Bytes hbm_bytes;     // least traffic of X, O and the scratch, taking L2 reuse as perfect
+  int slots = 0;                 // column tiles of W that the ring holds
+  int ring_group = 0;            // column tiles walked together
+  Bytes workspace;               // device memory, 16-byte aligned, private to one launch at a time
+  Bytes flag_bytes;              // its first bytes: launch() zeroes them in stream order
+  Bytes link_bytes;              // what will cross the link
+  Bytes hbm_bytes;  // least traffic of X, O and the scratch, taking L2 reuse as perfect
 };
 
 // Tile sizes that choose.cc and the kernel share.
 constexpr int kTileN = 128;       // columns of an output tile, both ways
-constexpr int kStreamRows = 256;  // rows of one CTA's output tile (symmetric, kRing)
-constexpr int kPanelRows = 64;    // rows of one walking step (kPanel)
+constexpr int kStreamRows = 256;  // rows of one CTA's output tile, both ways
 constexpr int kStepK = 64;        // depth of one shared-memory tile: 128 bytes, the swizzle's width
-constexpr int kPanelSteps = 8;    // such tiles in a resident panel: 128 × 512 × 2 B = 128 KiB
-constexpr int kRingGroupMax = 4;  // column tiles walked together, so that X is read once for four
+constexpr int kRingSlotsMax = 256;  // column tiles in the ring
+constexpr int kRingGroupMax = 4;    // column tiles walked together, so that X is read once for four
 
 // Chooses the plan; pure. Errors: kInvalidArgument for empty shapes, α outside [0, 1] or not a
 // number, sizes of 2^31 and more, too small a slice or too little ring.
 Result<Plan> choose(const Request& request, const SliceFacts& slice);
 
 // What is expected to be fastest: the symmetric way when its clusters let W cross the link seldom
-// enough (up to 2,048 rows: once), else the ring. Pure. kPanel is never best on what was measured.
+// enough (up to 2,048 rows: once), else the ring. Pure.
 Request recommend(const Shape& shape, const SliceFacts& slice);
 
 // Row strides are in elements. All pointers are readable by the device of `stream`.
@@ -119,6 +103,10 @@ struct Operands {
   std::int64_t w_stride = 0;
   std::int64_t o_stride = 0;
   void* workspace = nullptr;  // Plan::workspace bytes of HBM; may be null when that is 0
+  // Added to the f32 sums, before they are rounded; null: nothing.
+  const void* bias = nullptr;      // bf16 [n]
+  const void* residual = nullptr;  // bf16 [m × n], row stride residual_stride; may be o itself
+  std::int64_t residual_stride = 0;
 };
 
 // True when TMA can address the operands: the value for Request::aligned.

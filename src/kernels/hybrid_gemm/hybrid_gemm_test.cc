@@ -45,13 +45,12 @@ TEST(HybridGemmChoose, PapersSymmetricTrafficWithoutClusters) {
   EXPECT_EQ(plan.link_bytes.count, 40 * 134'217'728LL);
 }
 
-TEST(HybridGemmChoose, EightPanelsMakeAGroupAndOnePass) {
-  const Plan plan = plan_of(
-      {.shape = {10240, 16384, 4096}, .asymmetric = Asymmetric::kPanel, .cluster_ctas = 1}, {});
-  EXPECT_EQ(plan.group_ctas, 8);
-  EXPECT_EQ(plan.groups, 16);
-  EXPECT_EQ(plan.passes, 1);
+TEST(HybridGemmChoose, AlphaZeroCrossesTheLinkOnceForAnyM) {
+  const Plan plan = plan_of({.shape = {10240, 16384, 4096}}, {});
+  EXPECT_EQ(plan.link_bytes, Bytes(16384 * 4096 * 2));
   EXPECT_EQ(plan.symmetric_ctas, 0);
+  EXPECT_GT(plan.relay_ctas, 0);
+  EXPECT_GT(plan.workspace, Bytes(0));
 }
 
 TEST(HybridGemmChoose, UnalignedIsPlain) {
@@ -65,7 +64,6 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
     request.shape = {random.between(1, 20'000), random.between(1, 40'000),
                      random.between(1, 4'000) * 8};
     request.alpha = random.chance(0.3) ? 1.0 : random.uniform();
-    request.asymmetric = random.chance(0.5) ? Asymmetric::kRing : Asymmetric::kPanel;
     SliceFacts slice;
     slice.sm_count = static_cast<int>(random.between(3, 132));
     const int sms = slice.sm_count;
@@ -80,7 +78,7 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
     const Plan& p = *plan;
     EXPECT_LE(p.symmetric_ctas + p.asymmetric_ctas + p.relay_ctas, slice.sm_count);
     EXPECT_EQ(p.relay_ctas % p.cluster_ctas, 0);
-    EXPECT_EQ(p.relay_ctas > 0, p.asymmetric_ctas > 0 && p.asymmetric == Asymmetric::kRing);
+    EXPECT_EQ(p.relay_ctas > 0, p.asymmetric_ctas > 0);
     EXPECT_EQ(p.symmetric_ctas % p.cluster_ctas, 0);
     EXPECT_EQ(p.asymmetric_ctas % p.cluster_ctas, 0);
     EXPECT_EQ(p.n_symmetric > 0, p.symmetric_ctas > 0);
@@ -92,11 +90,7 @@ TEST(HybridGemmChoose, GeneratedPlansHoldTogether) {
               request.alpha * static_cast<double>(request.shape.n));
     EXPECT_LE(p.workspace - p.flag_bytes, slice.ring_bytes);
     EXPECT_GE(p.link_bytes, Bytes(request.shape.n * request.shape.k * 2));
-    if (p.asymmetric_ctas > 0 && p.asymmetric == Asymmetric::kPanel) {
-      EXPECT_LE(p.groups * p.group_ctas, p.asymmetric_ctas);
-      EXPECT_GE(std::int64_t{p.passes} * p.group_ctas * kPanelSteps * kStepK, request.shape.k);
-    }
-    if (p.asymmetric_ctas > 0 && p.asymmetric == Asymmetric::kRing) {
+    if (p.asymmetric_ctas > 0) {
       EXPECT_LE(p.ring_group, p.slots);
       EXPECT_GE(p.ring_group, 1);
     }
@@ -113,7 +107,6 @@ TEST(HybridGemmRecommend, ClustersUntilAllOfMFitsThenTheRing) {
   EXPECT_EQ(middle.cluster_ctas, 8);
   const Request large = recommend({10240, 16384, 4096}, pcie);
   EXPECT_EQ(large.alpha, 0.0);
-  EXPECT_EQ(large.asymmetric, Asymmetric::kRing);
   // A small slice multiplies more slowly than a C2C-class link brings W even forty times.
   const SliceFacts sliver = {.sm_count = 16, .clusters = {16, 8, 4, 2}, .link_gb_per_s = 374};
   EXPECT_EQ(recommend({10240, 16384, 4096}, sliver).alpha, 1.0);
@@ -159,6 +152,23 @@ TEST(HybridGemmHost, EqualsExactSumsWithinRounding) {
       for (std::int64_t c = s.n; c < s.n + pad; ++c) EXPECT_EQ(o[at(r, c, s.n)], 0xFFFF);
     }
   }
+}
+
+TEST(HybridGemmHost, AddsBiasAndAResidualThatIsTheOutput) {
+  const std::uint16_t one = 0x3F80, two = 0x4000, three = 0x4040;
+  const std::uint16_t x[] = {one, one}, w[] = {one, two, two, two}, bias[] = {one, two};
+  std::uint16_t o[] = {three, one};
+  run_on_host({.m = 1, .n = 2, .k = 2}, {.x = x,
+                                         .w = w,
+                                         .o = o,
+                                         .x_stride = 2,
+                                         .w_stride = 2,
+                                         .o_stride = 2,
+                                         .bias = bias,
+                                         .residual = o,
+                                         .residual_stride = 2});
+  EXPECT_EQ(widen(o[0]), 3 + 1 + 3);
+  EXPECT_EQ(widen(o[1]), 4 + 2 + 1);
 }
 
 }  // namespace

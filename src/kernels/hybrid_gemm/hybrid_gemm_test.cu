@@ -67,15 +67,13 @@ struct Case {
 
 void describe(const Case& c, const Plan& plan) {
   std::fprintf(stderr,
-               "  m %ld n %ld k %ld alpha %.3f %s %s cluster %d sms %d ring %ld home %s "
-               "pads %ld %ld %ld; sym %d asym %d groups %d×%d passes %d slots %d seed %lu\n",
+               "  m %ld n %ld k %ld alpha %.3f %s cluster %d sms %d ring %ld home %s "
+               "pads %ld %ld %ld; sym %d asym %d relays %d slots %d seed %lu\n",
                c.request.shape.m, c.request.shape.n, c.request.shape.k, c.request.alpha,
-               c.request.asymmetric == Asymmetric::kRing ? "ring" : "panel",
                plan.variant == Variant::kPlain ? "plain" : "hybrid", plan.cluster_ctas,
                c.slice.sm_count, c.slice.ring_bytes.count,
                c.home == Home::kHost ? "host" : "device", c.x_pad, c.w_pad, c.o_pad,
-               plan.symmetric_ctas, plan.asymmetric_ctas, plan.groups, plan.group_ctas, plan.passes,
-               plan.slots, c.seed);
+               plan.symmetric_ctas, plan.asymmetric_ctas, plan.relay_ctas, plan.slots, c.seed);
 }
 
 struct Buffers {
@@ -183,7 +181,6 @@ Case generate(Random& random, const std::array<int, 4>& clusters) {
   while (s.m * s.n * s.k > 6'000'000'000) s.m = (s.m + 1) / 2;
   c.request.alpha = random.chance(0.3) ? random.uniform()
                                        : static_cast<double>(pick(random, {0, 0, 1, 2, 4})) / 4;
-  c.request.asymmetric = random.chance(0.5) ? Asymmetric::kRing : Asymmetric::kPanel;
   c.request.cluster_ctas = static_cast<int>(pick(random, {0, 0, 1, 2, 4, 8}));
   c.slice.sm_count = static_cast<int>(pick(random, {132, 132, 16, 32, 56, 120, 17}));
   c.slice.ring_bytes = Bytes(pick(random, {32 << 20, 32 << 20, 8 << 20, 5 << 20}));

@@ -2,10 +2,10 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <string>
 
+#include "kernels/cuda_status.cuh"
+#include "kernels/gemm/tensor_map.cuh"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
-#include "kernels/hybrid_gemm/sm90_panel.cuh"
 #include "kernels/hybrid_gemm/sm90_stream.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/copy.cuh"
@@ -16,7 +16,7 @@ namespace causeway::kernels::hybrid_gemm {
 namespace {
 
 // Grid: [symmetric CTAs | asymmetric CTAs | relaying CTAs]; no cluster straddles a boundary. Per
-// CTA one warpgroup feeds (warp 0 the stages, warp 1 the panel) and two multiply.
+// CTA one warpgroup feeds (its first warp; of a relaying CTA all of them) and two multiply.
 __global__ void __launch_bounds__(kThreads, 1)
     hybrid_kernel(const __grid_constant__ CUtensorMap x_map,
                   const __grid_constant__ CUtensorMap w_map,
@@ -30,17 +30,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   place.warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   place.lane = static_cast<int>(threadIdx.x) % 32;
   const bool symmetric = static_cast<int>(blockIdx.x) < args.symmetric_ctas;
-  const bool panel = !symmetric && !args.ring;
-  const bool relay =
-      args.ring && static_cast<int>(blockIdx.x) >= args.symmetric_ctas + args.asymmetric_ctas;
+  const bool relay = static_cast<int>(blockIdx.x) >= args.symmetric_ctas + args.asymmetric_ctas;
 
   // ---- barriers -----------------------------------------------------------------------------
   if (threadIdx.x == 0) {
     ptx::prefetch_map(&x_map);
     ptx::prefetch_map(&w_map);
-    if (panel) {
-      panel_init(place);
-    } else if (relay) {
+    if (relay) {
       relay_init(place);
     } else {
       stream_init(args, place);
@@ -51,30 +47,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (args.cluster > 1) ptx::cluster_sync();
 
   // ---- roles --------------------------------------------------------------------------------
-  const bool idle = panel && PanelWalk(args).idle(args);
   if (place.warp < 4) {
     ptx::registers_give<56>();
     if (relay) {
       if (place.lane == 0) ring_relay(args, &w_map, place);
-    } else if (place.warp == 0 && !idle) {
-      if (!panel) {
-        stream_produce(args, !symmetric, &x_map, &w_map, place);
-      } else if (place.lane == 0) {
-        panel_produce(args, &x_map, place);
-      }
-    } else if (place.warp == 1 && place.lane == 0 && panel && !idle) {
-      panel_load(args, &w_map, place);
+    } else if (place.warp == 0) {
+      stream_produce(args, !symmetric, &x_map, &w_map, place);
     }
     __syncwarp();
   } else {
     ptx::registers_take<224>();
-    if (relay) {
-      // Its feeding warp does all there is to do.
-    } else if (!panel) {
-      stream_consume(args, !symmetric, place);
-    } else if (!idle) {
-      panel_consume(args, place);
-    }
+    // Of a relaying CTA the feeding warps do all there is to do.
+    if (!relay) stream_consume(args, !symmetric, place);
   }
 
   // ---- leave together: peers may still arrive at this CTA's barriers --------------------------
@@ -87,8 +71,10 @@ constexpr int kPlainTile = 32;
 __global__ void plain_kernel(const __nv_bfloat16* x,  // [m × k]
                              const __nv_bfloat16* w,  // [n × k]
                              __nv_bfloat16* o,        // [m × n]
-                             int64_t x_stride, int64_t w_stride, int64_t o_stride, int m, int n,
-                             int k) {
+                             int64_t x_stride, int64_t w_stride, int64_t o_stride,
+                             const __nv_bfloat16* bias,      // [n] or null
+                             const __nv_bfloat16* residual,  // [m × n] or null
+                             int64_t residual_stride, int m, int n, int k) {
   __shared__ float x_tile[kPlainTile][kPlainTile + 1];
   __shared__ float w_tile[kPlainTile][kPlainTile + 1];
   const int column = blockIdx.x * kPlainTile + threadIdx.x;
@@ -114,53 +100,24 @@ __global__ void plain_kernel(const __nv_bfloat16* x,  // [m × k]
     }
     for (int i = 0; i < 4; ++i) {
       const int r = row0 + static_cast<int>(threadIdx.y) + i * 8;
-      if (r < m && column < n) o[r * o_stride + column] = __float2bfloat16_rn(sums[i]);
+      if (r >= m || column >= n) continue;
+      if (bias != nullptr) sums[i] += __bfloat162float(bias[column]);
+      if (residual != nullptr) {
+        sums[i] += __bfloat162float(residual[r * residual_stride + column]);
+      }
+      o[r * o_stride + column] = __float2bfloat16_rn(sums[i]);
     }
   }
 }
 
-Error device_error(const std::string& what, const char* why) {
-  return {ErrorCode::kDevice, "HybridGEMM: " + what + ": " + why};
-}
-
-Status cuda_status(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return {};
-  return device_error(what, cudaGetErrorString(code));
-}
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-// The driver's encoder, found through the runtime: nothing links libcuda.
-Result<EncodeTiled> find_encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  CAUSEWAY_TRY(cuda_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                            12000, cudaEnableDefault, &found),
-                           "driver entry point"));
-  if (found != cudaDriverEntryPointSuccess) {
-    return unsupported("HybridGEMM: the driver has no cuTensorMapEncodeTiled");
-  }
-  return reinterpret_cast<EncodeTiled>(function);
-}
-
-// A bf16 matrix [rows × columns] read in swizzled boxes of box_rows × 64. `l2`: how much L2 fetches
-// at a time; more than a box row would cross the link for nothing.
-Result<CUtensorMap> encode(EncodeTiled encoder, const void* matrix, std::int64_t rows,
-                           std::int64_t columns, std::int64_t stride, int box_rows,
-                           CUtensorMapL2promotion l2) {
-  CUtensorMap map;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(kStepK), static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[2] = {1, 1};
-  const CUresult code =
-      encoder(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(matrix), sizes, strides,
-              box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, l2,
-              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) {
-    return device_error("tensor map", ("CUresult " + std::to_string(code)).c_str());
-  }
-  return map;
+// A bf16 matrix [rows × columns] read in swizzled boxes of box_rows × 64.
+gemm::TensorShape boxes_of(std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                           int box_rows, CUtensorMapL2promotion l2) {
+  return {.rank = 2,
+          .sizes = {gemm::map_size(columns), gemm::map_size(rows)},
+          .strides = {gemm::map_size(stride) * 2},
+          .box = {gemm::map_box(kStepK), gemm::map_box(box_rows)},
+          .l2 = l2};
 }
 
 Status launch_plain(const Plan& plan, const Operands& operands, cudaStream_t stream) {
@@ -171,14 +128,19 @@ Status launch_plain(const Plan& plan, const Operands& operands, cudaStream_t str
   plain_kernel<<<grid, dim3(kPlainTile, 8), 0, stream>>>(
       static_cast<const __nv_bfloat16*>(operands.x), static_cast<const __nv_bfloat16*>(operands.w),
       static_cast<__nv_bfloat16*>(operands.o), operands.x_stride, operands.w_stride,
-      operands.o_stride, static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k));
-  return cuda_status(cudaGetLastError(), "launch");
+      operands.o_stride, static_cast<const __nv_bfloat16*>(operands.bias),
+      static_cast<const __nv_bfloat16*>(operands.residual), operands.residual_stride,
+      static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k));
+  return cuda_status(cudaGetLastError(), "HybridGEMM: launch");
 }
 
 KernelArgs make_args(const Plan& plan, const Operands& operands) {
   KernelArgs args = {};
   args.o = static_cast<__nv_bfloat16*>(operands.o);
   args.o_stride = operands.o_stride;
+  args.bias = static_cast<const __nv_bfloat16*>(operands.bias);
+  args.residual = static_cast<const __nv_bfloat16*>(operands.residual);
+  args.residual_stride = operands.residual_stride;
   args.flags = static_cast<uint32_t*>(operands.workspace);
   args.scratch = static_cast<char*>(operands.workspace) + plan.flag_bytes.count;
   args.m = static_cast<int>(plan.shape.m);
@@ -189,13 +151,8 @@ KernelArgs make_args(const Plan& plan, const Operands& operands) {
   args.symmetric_ctas = plan.symmetric_ctas;
   args.asymmetric_ctas = plan.asymmetric_ctas;
   args.relay_ctas = plan.relay_ctas;
-  args.groups = plan.groups;
-  args.group_ctas = plan.group_ctas;
-  args.passes = plan.passes;
-  args.load_window = plan.load_window;
   args.slots = plan.slots;
   args.ring_group = plan.ring_group;
-  args.ring = plan.asymmetric == Asymmetric::kRing;
   args.vector_stores = plan.shape.n % 8 == 0 && operands.o_stride % 8 == 0 &&
                        reinterpret_cast<std::uintptr_t>(operands.o) % 16 == 0;
   return args;
@@ -227,7 +184,7 @@ Status allow_shared_memory() {
   return cuda_status(
       cudaFuncSetAttribute(hybrid_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(kSharedBytes)),
-      "shared memory");
+      "HybridGEMM: shared memory");
 }
 
 }  // namespace
@@ -239,7 +196,7 @@ Result<std::array<int, 4>> clusters_that_fit(void* stream) {
     const LaunchConfig launcher(1 << i, 1 << i, false, static_cast<cudaStream_t>(stream));
     CAUSEWAY_TRY(cuda_status(cudaOccupancyMaxActiveClusters(&fit[static_cast<std::size_t>(i)],
                                                             hybrid_kernel, &launcher.config),
-                             "clusters that fit"));
+                             "HybridGEMM: clusters that fit"));
   }
   return fit;
 }
@@ -252,23 +209,27 @@ Status launch(const Plan& plan, const Operands& operands, void* stream_handle) {
     return invalid_argument("HybridGEMM: the plan needs a workspace");
   }
   const Shape& s = plan.shape;
-  CAUSEWAY_ASSIGN(const EncodeTiled encoder, find_encoder());
-  CAUSEWAY_ASSIGN(const CUtensorMap x_map, encode(encoder, operands.x, s.m, s.k, operands.x_stride,
-                                                  kBoxRows, CU_TENSOR_MAP_L2_PROMOTION_L2_256B));
+  CAUSEWAY_ASSIGN(const gemm::EncodeTiled encoder, gemm::find_encoder());
+  CAUSEWAY_ASSIGN(const CUtensorMap x_map,
+                  gemm::encode(encoder, operands.x,
+                               boxes_of(s.m, s.k, operands.x_stride, kBoxRows,
+                                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B)));
   CAUSEWAY_ASSIGN(const CUtensorMap w_map,
-                  encode(encoder, operands.w, s.n, s.k, operands.w_stride,
-                         kTileN / plan.cluster_ctas, CU_TENSOR_MAP_L2_PROMOTION_NONE));
+                  gemm::encode(encoder, operands.w,
+                               boxes_of(s.n, s.k, operands.w_stride, kTileN / plan.cluster_ctas,
+                                        CU_TENSOR_MAP_L2_PROMOTION_NONE)));
   CAUSEWAY_TRY(allow_shared_memory());
   if (plan.flag_bytes.count > 0) {
-    CAUSEWAY_TRY(cuda_status(
-        cudaMemsetAsync(operands.workspace, 0, to_size(plan.flag_bytes), stream), "flags"));
+    CAUSEWAY_TRY(
+        cuda_status(cudaMemsetAsync(operands.workspace, 0, to_size(plan.flag_bytes), stream),
+                    "HybridGEMM: flags"));
   }
 
   const LaunchConfig launcher(plan.symmetric_ctas + plan.asymmetric_ctas + plan.relay_ctas,
                               plan.cluster_ctas, plan.asymmetric_ctas > 0, stream);
   return cuda_status(
       cudaLaunchKernelEx(&launcher.config, hybrid_kernel, x_map, w_map, make_args(plan, operands)),
-      "launch");
+      "HybridGEMM: launch");
 }
 
 }  // namespace causeway::kernels::hybrid_gemm

@@ -1,7 +1,7 @@
 // The output-stationary way: a CTA owns a 256×128 tile of O in registers and streams K. The CTAs of
 // a cluster own the tiles below each other and share each W tile: every CTA loads its part of the
 // rows and multicasts it. W comes from its home (symmetric), or from a ring of W tiles in HBM that
-// a few CTAs fill which do nothing else, each tile once, ahead of its use (kRing).
+// a few CTAs fill which do nothing else, each tile once, ahead of its use (asymmetric).
 #pragma once
 
 #include "kernels/hybrid_gemm/sm90_tile.cuh"
@@ -262,6 +262,14 @@ CAUSEWAY_DEVICE void stream_consume(const KernelArgs& args, bool ring, const Pla
       ptx::flag_add(
           args.flags + static_cast<int64_t>(args.slots) * args.k_steps + tile.n_index % args.slots,
           1);
+    }
+    if (args.bias != nullptr || args.residual != nullptr) {
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        if (b >= mine) break;
+        add_block(args, sums[b], tile.row + (group + 2 * b) * static_cast<int>(kBoxRows),
+                  tile.column, walk.columns_end, place);
+      }
     }
     if (mine > 0) {
       store_block(args, sums[0], tile.row + group * static_cast<int>(kBoxRows), tile.column,

@@ -20,31 +20,27 @@ constexpr uint32_t kStageBytes = kStreamRows * kStepK * 2 + kWeightBytes;
 // Relaying CTAs: each of the four feeding warps has its own batch of W tiles on their way.
 constexpr uint32_t kRelayWarps = 4;
 constexpr int kRelayBatch = 3;
-// Weight-stationary CTAs: a panel of eight W tiles, then twelve stages of [X 64×64].
-constexpr uint32_t kPanelBytes = kPanelSteps * kWeightBytes;
-constexpr uint32_t kPanelStages = 12;
-constexpr uint32_t kTileMemory = kPanelBytes + kPanelStages * kBoxBytes;
-static_assert(kStages * kStageBytes <= kTileMemory);
+constexpr uint32_t kTileMemory = kStages * kStageBytes;
 static_assert(kRelayWarps * kRelayBatch * kWeightBytes <= kTileMemory);
 // Barriers lie behind the tiles; 1,024 bytes are for aligning the whole.
-constexpr uint32_t kBarriersMax = 40;
+constexpr uint32_t kBarriersMax = 8;
+static_assert(2 * kStages <= kBarriersMax && kRelayWarps <= kBarriersMax);
 constexpr uint32_t kSharedBytes = kTileMemory + kBarriersMax * 8 + 1024;
 static_assert(kSharedBytes <= 227 * 1024);
 
 struct KernelArgs {
   __nv_bfloat16* o;  // [m × n], row stride o_stride
   int64_t o_stride;
-  char* scratch;    // kRing: W tiles [slots][k_steps][128×64 swizzled]; kPanel: f32 sums
-                    //   [groups][slots][16][128 threads][4]
-  uint32_t* flags;  // kRing: ready [slots][k_steps], done [slots]; kPanel: sums [groups][slots],
-                    //   then one counter of panels that have landed. All zero at the start.
+  const __nv_bfloat16* bias;      // [n]; null: none
+  const __nv_bfloat16* residual;  // [m × n], row stride residual_stride; null: none
+  int64_t residual_stride;
+  char* scratch;    // the ring: W tiles [slots][k_steps][128×64 swizzled]
+  uint32_t* flags;  // ready [slots][k_steps], done [slots]. All zero at the start.
   int m, n, n_symmetric;
   int k_steps;
   int cluster;  // CTAs of a cluster
   int symmetric_ctas, asymmetric_ctas, relay_ctas;
-  int groups, group_ctas, passes, load_window;
   int slots, ring_group;
-  bool ring;           // the asymmetric part is kRing
   bool vector_stores;  // rows of O and n allow 16-byte stores
 };
 
@@ -73,6 +69,29 @@ CAUSEWAY_DEVICE void transpose_quad(uint32_t (&w)[4], int lane) {
   for (int i = 0; i < 2; ++i) {
     const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, upper ? w[i] : w[i + 2], 2);
     (upper ? w[i] : w[i + 2]) = other;
+  }
+}
+
+// What is added to the sum at (row, column).
+CAUSEWAY_DEVICE float added_at(const KernelArgs& args, int row, int column) {
+  float value = args.bias != nullptr ? __bfloat162float(args.bias[column]) : 0.0f;
+  if (args.residual != nullptr) {
+    value +=
+        __bfloat162float(args.residual[static_cast<int64_t>(row) * args.residual_stride + column]);
+  }
+  return value;
+}
+
+// Adds bias and residual to the warpgroup's block of sums, in the registers' own order: every
+// element of O is read here by the quad of lanes that will write it, before it does.
+CAUSEWAY_DEVICE void add_block(const KernelArgs& args, float (&sums)[64], int row, int column,
+                               int n_limit, const Place& place) {
+  const int first_row = row + (place.warp % 4) * 16 + place.lane / 4;
+#pragma unroll
+  for (int i = 0; i < 64; ++i) {
+    const int r = first_row + i / 2 % 2 * 8;
+    const int c = column + i / 4 * 8 + (place.lane % 4) * 2 + i % 2;
+    if (r < args.m && c < n_limit) sums[i] += added_at(args, r, c);
   }
 }
 

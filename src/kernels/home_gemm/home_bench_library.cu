@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "kernels/hybrid_gemm/home_bench_library.cuh"
+#include "kernels/home_gemm/home_bench_library.cuh"
 
-namespace causeway::kernels::hybrid_gemm {
+namespace causeway::kernels::home_gemm {
 namespace {
 
 Status blas_status(cublasStatus_t code, const char* what) {
@@ -113,4 +113,4 @@ Status LibraryProducts::run(std::int64_t m, std::int64_t columns, const Operands
                      "product");
 }
 
-}  // namespace causeway::kernels::hybrid_gemm
+}  // namespace causeway::kernels::home_gemm

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "kernels/cuda_stream.h"
 
-namespace causeway::kernels::hybrid_gemm {
+namespace causeway::kernels::home_gemm {
 
 // Row-major O [m × columns] of row stride n = X [m × k] · W [columns × k]ᵀ. Not thread-safe.
 class LibraryProducts {
@@ -46,4 +46,4 @@ class LibraryProducts {
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Prepared>> products_;
 };
 
-}  // namespace causeway::kernels::hybrid_gemm
+}  // namespace causeway::kernels::home_gemm

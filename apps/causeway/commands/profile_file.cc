@@ -1,0 +1,25 @@
+#include "commands/profile_file.h"
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+
+namespace causeway::app {
+
+using kernels::home_gemm::MachineProfile;
+
+Result<std::vector<MachineProfile>> read_profiles(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return not_found("cannot read the profile " + file);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return kernels::home_gemm::parse_profiles(text).with_context(file);
+}
+
+Status write_profiles(const std::string& file, const std::vector<MachineProfile>& machines) {
+  std::ofstream out(file, std::ios::binary);
+  out << kernels::home_gemm::profiles_json(machines);
+  out.flush();
+  return out ? Status() : io_error("cannot write " + file, errno);
+}
+
+}  // namespace causeway::app
