@@ -35,6 +35,7 @@ LANES_MAX = 6
 LANE_PROCESSORS = 3
 LANE_GIB = 12
 PHASES = ("alone", "lanes", "figures")
+KINDS = ("tests", "figures")
 
 
 def arguments():
@@ -49,6 +50,8 @@ def arguments():
                         help="folder for logs and gpu-check.json (default: %(default)s)")
     parser.add_argument("--only", metavar="TEXT", action="append", default=[],
                         help="only parts whose name has TEXT; may be repeated")
+    parser.add_argument("--what", choices=KINDS, help="tests or figures only, each with all of the time "
+                        "(default: both)")
     parser.add_argument("--seed", type=int, help="of the tests; random unless given, and printed")
     parser.add_argument("--seconds", type=float, help="for the whole (default: 540, quick 180)")
     parser.add_argument("--stress-seconds", type=float, metavar="N",
@@ -82,11 +85,12 @@ def why_not(part, left, stopped):
 class Run:
     """One run of some parts. `lane_environment`: of parts that run beside others."""
 
-    def __init__(self, folder, seconds, progress, lanes=1, gpus=None, lane_environment=None):
+    def __init__(self, folder, seconds, progress, lanes=1, gpus=None, lane_environment=None,
+                 tests_share=TESTS_SHARE):
         self.folder = folder
         self.begin = time.monotonic()
         self.end = self.begin + seconds - RESERVE_SECONDS
-        self.tests_end = self.begin + seconds * TESTS_SHARE
+        self.tests_end = min(self.end, self.begin + seconds * tests_share)
         self.progress = progress
         self.lanes = lanes
         self.gpus = gpus or Gpus()
@@ -134,8 +138,10 @@ class Run:
         return [row for part in parts for row in rows[part.name]]
 
 
-def choose(parts, only):
-    return [part for part in parts if not only or any(text in part.name for text in only)]
+def choose(parts, only, what=None):
+    """Parts named by some text of `only` and of the kind `what`, where these are given."""
+    return [part for part in parts if (not only or any(text in part.name for text in only))
+            and (what is None or part.is_test == (what == "tests"))]
 
 
 def now():
@@ -159,7 +165,8 @@ def check(options, folder, stop):
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
     usual = QUICK_STRESS_SECONDS if options.quick else STRESS_SECONDS
     stress = options.stress_seconds or usual
-    parts = choose(Checks(places, environment, options.quick, seed, stress).parts(), options.only)
+    parts = choose(Checks(places, environment, options.quick, seed, stress).parts(), options.only,
+                   options.what)
     if options.list:
         print("\n".join(f"{part.name} ({part.phase()})" for part in parts))
         return 0
@@ -175,7 +182,8 @@ def check(options, folder, stop):
                  f"logs in {options.out}/")
     # A test's threads share the processors with those of the other lanes.
     run = Run(options.out, seconds, progress, lanes, Gpus(machine.gpus()),
-              {"OMP_NUM_THREADS": str(max(1, processors // lanes))})
+              {"OMP_NUM_THREADS": str(max(1, processors // lanes))},
+              tests_share=TESTS_SHARE if options.what is None else 1)
     run.stop = stop
     rows = run.all(parts)
     facts |= {"ended": now(), "seconds": round(time.monotonic() - run.begin, 1), "phases": run.phases}

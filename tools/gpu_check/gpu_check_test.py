@@ -53,6 +53,16 @@ class InFolder(unittest.TestCase):
         return False
 
 
+class Choice(unittest.TestCase):
+    def test_by_name_and_kind(self):
+        parts = [python_part("a test", ""), python_part("a figure", "", is_test=False)]
+        names = lambda *how: [part.name for part in gpu_check.choose(parts, *how)]
+        self.assertEqual(names([]), ["a test", "a figure"])
+        self.assertEqual(names([], "tests"), ["a test"])
+        self.assertEqual(names([], "figures"), ["a figure"])
+        self.assertEqual(names(["test"], "figures"), [])
+
+
 class Parts(InFolder):
     def test_pass_and_log(self):
         rows = self.run_one(python_part("a", "print('PASSED: 7 checks, 0 wrong')"))
