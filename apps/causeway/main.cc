@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_switch(bench, clock));
   commands.push_back(make_bench_stream(bench, clock));
   commands.push_back(make_bench_catalogue(bench, clock));
+  commands.push_back(make_bench_slo(bench, clock));
   commands.push_back(make_bench_load(bench, clock));
   commands.push_back(make_bench_gemm(bench, clock));
   commands.push_back(make_bench_server(bench, clock));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -177,6 +178,18 @@ void sort_from_zero(std::vector<TraceEntry>& entries) {
   for (TraceEntry& entry : entries) entry.arrival -= first;
 }
 
+// Gamma with this shape and scale 1, of Marsaglia and Tsang (2000); for a shape below 1 by the
+// product of one of shape + 1 with a power of a uniform number.
+double gamma(double shape, Random& random) {
+  if (shape < 1) return gamma(shape + 1, random) * std::pow(1 - random.uniform(), 1 / shape);
+  const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = random.normal(), v = std::pow(1 + c * x, 3);
+    if (v > 0 && std::log1p(-random.uniform()) < x * x / 2 + d * (1 - v + std::log(v)))
+      return d * v;
+  }
+}
+
 }  // namespace
 
 Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max) {
@@ -207,6 +220,17 @@ Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries
   }
   sort_from_zero(trace.entries);
   return trace;
+}
+
+std::vector<Nanos> bursty_arrivals(std::int64_t count, double per_second, double burstiness,
+                                   Random& random) {
+  std::vector<Nanos> arrivals;
+  double now = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    arrivals.push_back(nanos_from_seconds(now));
+    if (per_second > 0) now += gamma(burstiness, random) / (burstiness * per_second);
+  }
+  return arrivals;
 }
 
 std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random) {

@@ -97,5 +97,23 @@ TEST(Poisson, MeanGapIsTheRate) {
   EXPECT_EQ(poisson_arrivals(3, 0, random).back(), Nanos(0));
 }
 
+TEST(BurstyArrivals, HaveTheRateAndTheirSpread) {
+  for (const double burstiness : {0.25, 1.0, 4.0}) {
+    Random random(5);
+    constexpr int kCount = 50'000;
+    const auto arrivals = bursty_arrivals(kCount, 100.0, burstiness, random);
+    double squares = 0;
+    for (int i = 1; i < kCount; ++i) {
+      const double gap = to_seconds(arrivals[i] - arrivals[i - 1]);
+      ASSERT_GE(gap, 0);
+      squares += gap * gap;
+    }
+    const double mean = to_seconds(arrivals.back()) / (kCount - 1);
+    EXPECT_NEAR(mean, 0.01, 0.0005) << burstiness;
+    // Variance over mean squared of a Gamma distribution is 1 / shape.
+    EXPECT_NEAR(squares / (kCount - 1) / (mean * mean) - 1, 1 / burstiness, 0.1 / burstiness);
+  }
+}
+
 }  // namespace
 }  // namespace causeway::request

@@ -98,6 +98,25 @@ class Benches(unittest.TestCase):
         self.assertIn("first token: median", printed)
         self.assertEqual(self.charts("catalogue"), ["chart-catalogue.svg"])
 
+    def test_slo(self):
+        document, printed = self.bench(
+            "slo", "--model-config", self.small, "--rate", "20,60", "--seconds", 1, "--input-len", 24,
+            "--output-len", 24, "--scheduling-policy", "fcfs,rotary", "--kv-cache-memory-bytes", "512kb",
+            "--kv-host-memory-bytes", "16mb")
+        self.assertEqual([(row["rate"], row["policy"]) for row in document["rows"]],
+                         [(20, "fcfs:recompute"), (20, "rotary:rotate"),
+                          (60, "fcfs:recompute"), (60, "rotary:rotate")])
+        for row in document["rows"]:
+            self.assertEqual(row["failed"], 0, row)
+            self.assertGreater(row["requests"], 5)
+            self.assertGreater(row["output_tokens_per_second"], 0)
+            self.assertLessEqual(row["both_attained"], min(row["ttft_attained"], row["tpot_attained"]))
+        last = document["rows"][-1]
+        self.assertGreater(last["rotations"] + last["blocks_eager_out"], 0)
+        self.assertIn("rotary:rotate", printed)
+        self.assertEqual(self.charts("slo"), ["chart-slo-attained.svg", "chart-slo-attained-ttft.svg",
+                                              "chart-slo-throughput.svg"])
+
     def test_engine(self):
         trace = self.root / "lengths.csv"
         trace.write_text("num_prefill_tokens,num_decode_tokens\n" +

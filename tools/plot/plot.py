@@ -11,7 +11,11 @@ import sys
 from pathlib import Path
 
 import residency
+import rotation
 import transfer
+
+
+CHARTS = residency.CHARTS | rotation.CHARTS
 
 
 def charts(documents):
@@ -19,7 +23,7 @@ def charts(documents):
     joined = {"rows": []}
     for document in documents:
         if "bench" in document:
-            yield from residency.CHARTS.get(document["bench"], lambda _: ())(document)
+            yield from CHARTS.get(document["bench"], lambda _: ())(document)
         else:
             joined["rows"] += document["rows"]
     yield from transfer.charts(joined)
@@ -29,7 +33,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json", type=Path, nargs="+",
-                        help="of `causeway bench transfer`, `switch` or `catalogue`; the rows of several"
+                        help="of `causeway bench transfer`, `switch`, `catalogue` or `slo`; the rows of several"
                              " transfers are joined")
     parser.add_argument("prefix", help="of the files to write")
     options = parser.parse_args()

@@ -105,6 +105,16 @@ class Residency(unittest.TestCase):
         self.assertEqual(len(points), 101)
         self.assertGreater(float(points[0].split(",")[1]), float(points[-1].split(",")[1]))
 
+    def test_policies_are_lines_over_the_rate(self):
+        rows = [{"rate": rate, "policy": policy, "both_attained": 0.5, "ttft_attained": 0.6,
+                 "output_tokens_per_second": 100}
+                for rate in (1, 2, 4) for policy in ("fcfs", "rotary")]
+        charts = dict(plot.charts([{"bench": "slo", "rows": rows}]))
+        self.assertEqual(set(charts), {"slo-attained", "slo-attained-ttft", "slo-throughput"})
+        lines = xml.fromstring(charts["slo-attained"]).findall(f"{SVG}polyline")
+        self.assertEqual([len(line.get("points").split()) for line in lines], [3, 3])
+        self.assertIn("rotary", charts["slo-attained"])
+
     def test_a_bench_without_charts_gives_none(self):
         self.assertEqual(list(plot.charts([{"bench": "load", "rows": self.rows()}])), [])
 

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <filesystem>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -40,7 +38,6 @@ class Bench {
   model::ModelConfig config_of(std::int64_t model) const;
   Result<Asked> ask(Random& random);
   Result<Holdings> holdings();
-  void pause_until(Nanos when) const;
   void say(const std::string& what) const {
     if (settings_.progress) settings_.progress(what);
   }
@@ -88,14 +85,6 @@ Result<Holdings> Bench::holdings() {
   return holdings;
 }
 
-void Bench::pause_until(Nanos when) const {
-  std::mutex mutex;
-  std::condition_variable never;
-  std::unique_lock lock(mutex);
-  const Nanos left = when - clock_.now();
-  if (left > Nanos(0)) (void)never.wait_for(lock, std::chrono::nanoseconds(left.count));
-}
-
 Result<CatalogueReport> Bench::run() {
   CatalogueReport report;
   CAUSEWAY_TRY(open());
@@ -114,7 +103,7 @@ Result<CatalogueReport> Bench::run() {
     due = due + nanos_from_seconds(-std::log(1 - random.uniform()) / settings_.rate);
     const double at = to_seconds(due - begin);
     if (at > settings_.duration) break;
-    pause_until(due);
+    pause_until(due, clock_);
     if (!early && at > settings_.duration / 5) {
       early = true;
       CAUSEWAY_ASSIGN(report.early, holdings());

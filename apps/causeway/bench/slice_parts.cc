@@ -1,7 +1,9 @@
 #include "bench/slice_parts.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
@@ -38,6 +40,7 @@ void fill_model(std::span<std::byte> memory) {
 slice::HostSliceOptions host_options(const SliceSettings& settings) {
   return {.kv = settings.kv > Bytes(0) ? settings.kv : kKvOnCpu,
           .kv_frame = settings.kv_frame,
+          .kv_host = {.bytes = settings.kv_host},
           .cache = settings.weights,
           .ring = settings.ring,
           .experts = settings.experts,
@@ -66,6 +69,7 @@ slice::CudaSliceOptions cuda_options(const SliceSettings& settings) {
           .memory_utilization = settings.memory_utilization,
           .kv = settings.kv,
           .kv_frame = settings.kv_frame,
+          .kv_host = {.bytes = settings.kv_host},
           .weights = settings.weights,
           .ring = settings.ring,
           .experts = settings.experts,
@@ -87,6 +91,15 @@ Result<Bytes> SliceSettings::home() const {
 Result<model::ModelCard> SliceSettings::card(const model::ModelConfig& config) const {
   return model::make_card(config, on_gpu() ? DType::kBF16 : model::host_dtype(config.dtype),
                           kv_frame);
+}
+
+void pause_until(Nanos when, const Clock& clock) {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  for (Nanos left = when - clock.now(); left > Nanos(0); left = when - clock.now()) {
+    (void)never.wait_for(lock, std::chrono::nanoseconds(left.count));
+  }
 }
 
 LocalSlice::~LocalSlice() {
@@ -149,6 +162,7 @@ Result<RequestId> LocalSlice::submit(ModelId model, std::vector<TokenId> prompt,
   request.sampling.temperature = temperature_;
   request.sampling.seed = static_cast<std::uint64_t>(request.id.value);
   request.max_tokens = Tokens(output);
+  request.slo = slo_;
   request.arrival = clock_.now();
   const RequestId id = request.id;
   CAUSEWAY_TRY(slice_->engine().submit(std::move(request)));

@@ -37,6 +37,7 @@ struct SliceSettings {
   Bytes pool = {};           // host memory for weights; zero: all there is
   Bytes kv_frame = mib(4);
   Bytes kv = {};       // zero: the slice's choice, on the CPU 512 MiB
+  Bytes kv_host = {};  // host memory for KV that rotates; zero: it does not
   Bytes weights = {};  // for cached weights; zero: the slice's choice, on the CPU none
   Bytes ring = {};     // of each streamed model; zero: the slice's choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of each that has some
@@ -66,6 +67,9 @@ struct BenchModel {
   std::function<void(std::span<std::byte>, const model::ModelCard&)> adjust = {};
 };
 
+// Until the clock says so; returns at once when that has been.
+void pause_until(Nanos when, const Clock& clock);
+
 // A slice and what asks it. One thread.
 class LocalSlice {
  public:
@@ -87,6 +91,8 @@ class LocalSlice {
   Result<RequestId> submit(ModelId model, std::int64_t prompt, std::int64_t output);
   // The temperature of requests from now on. A greedy answer of random weights soon repeats itself.
   void draw_at(float temperature) { temperature_ = temperature; }
+  // The latency targets of requests from now on.
+  void aim_at(request::Slo slo) { slo_ = slo; }
   // Cancels what has not ended, and waits for the ends.
   Status stop(const std::vector<RequestId>& requests);
 
@@ -109,6 +115,7 @@ class LocalSlice {
   std::unique_ptr<slice::Slice> slice_;  // last: it ends first
   std::int64_t next_request_ = 0;
   float temperature_ = 0;
+  request::Slo slo_;
 };
 
 }  // namespace causeway::bench

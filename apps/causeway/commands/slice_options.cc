@@ -38,6 +38,7 @@ void SliceOptions::declare(CLI::App& app, const std::string& models) {
   size("--pool-memory-bytes", pool_,
        "host memory for the weights of all models; default: what the machine has left");
   size("--kv-cache-memory-bytes", kv_, "memory for KV; default: what the bench needs");
+  size("--kv-host-memory-bytes", kv_host_, "host memory for KV that rotates; default: none");
   size("--kv-frame-bytes", kv_frame_, "size of a KV frame, 4MiB by default; small for tiny models");
 }
 
@@ -58,6 +59,7 @@ void SliceOptions::apply(bench::SliceSettings& settings) const {
   settings.pool = bytes_of(pool_);
   settings.kv = bytes_of(kv_);
   settings.kv_frame = bytes_of(kv_frame_);
+  settings.kv_host = bytes_of(kv_host_);
   if (weights_declared_) settings.weights = bytes_of(weights_);
 }
 

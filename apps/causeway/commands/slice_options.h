@@ -35,6 +35,7 @@ class SliceOptions {
   int modelled_links_ = 1;
   std::uint64_t pool_ = 0;
   std::uint64_t kv_ = 0;
+  std::uint64_t kv_host_ = 0;
   std::uint64_t kv_frame_ = std::uint64_t{4} << 20;
   std::uint64_t weights_ = 0;
   bool weights_declared_ = false;

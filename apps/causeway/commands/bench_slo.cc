@@ -1,0 +1,96 @@
+#include <nlohmann/json.hpp>
+
+#include "bench/slo_bench.h"
+#include "commands/command.h"
+#include "commands/json_file.h"
+#include "commands/slice_options.h"
+
+namespace causeway::app {
+namespace {
+
+class BenchSlo final : public Command {
+ public:
+  BenchSlo(CLI::App& parent, const Clock& clock)
+      : Command(parent, "slo",
+                "Latency targets under load: the same arrivals under one policy after the other"),
+        clock_(clock) {
+    auto& app = options();
+    slice_.declare(app, "config.json of the model; only shapes count");
+    declare_load();
+    auto& schedule = settings_.slice.engine.core.schedule;
+    app.add_option("--scheduling-policy", policies_,
+                   "policies, each as in serve, perhaps with what becomes of victims' KV "
+                   "(rotary:auto); fcfs and priority recompute it unless said, the others rotate")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
+        ->check(CLI::Range(0.001, 1e9))
+        ->capture_default_str();
+    app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for the mean time between tokens")
+        ->check(CLI::Range(0.001, 1e9))
+        ->capture_default_str();
+    app.add_option("--max-num-seqs", schedule.running_max, "sequences in a step at most")
+        ->check(CLI::Range(1, 4096))
+        ->capture_default_str();
+    app.add_option("--max-num-batched-tokens", schedule.tokens_per_step_max,
+                   "tokens in a step at most")
+        ->check(CLI::Range(1, 65'535))
+        ->capture_default_str();
+    app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(settings_.config, slice_.config());
+    slice_.apply(settings_.slice);
+    for (const std::string& policy : policies_) {
+      CAUSEWAY_ASSIGN(const auto parsed, bench::parse_slo_policy(policy));
+      settings_.policies.push_back(parsed);
+    }
+    settings_.slo.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3);
+    settings_.slo.tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3);
+    settings_.progress = print_step;
+    CAUSEWAY_ASSIGN(const auto rows, bench::bench_slo(settings_, clock_));
+    bench::print_slo(rows, settings_.slo);
+    return write_json(json_file_, bench::slo_json(rows, settings_.slo));
+  }
+
+ private:
+  void declare_load() {
+    auto& app = options();
+    app.add_option("--trace", settings_.trace, "recorded lengths (see bench serve)")
+        ->check(CLI::ExistingFile);
+    app.add_option("--input-len", settings_.input_tokens, "mean prompt tokens without a trace")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--output-len", settings_.output_tokens, "mean output tokens without a trace")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--rate", settings_.rates, "requests a second; several are served in turn")
+        ->check(CLI::Range(0.001, 10'000.0))
+        ->delimiter(',')
+        ->required();
+    app.add_option("--seconds", settings_.duration, "for how long requests arrive, at each rate")
+        ->check(CLI::Range(0.1, 1e5))
+        ->capture_default_str();
+    app.add_option("--burstiness", settings_.burstiness,
+                   "shape of the gaps' Gamma distribution: 1 is Poisson, less comes in bursts")
+        ->check(CLI::Range(0.01, 1000.0))
+        ->capture_default_str();
+    app.add_option("--seed", settings_.seed, "of arrivals and prompts")->capture_default_str();
+  }
+
+  const Clock& clock_;
+  SliceOptions slice_;
+  std::vector<std::string> policies_ = {"fcfs", "waiting-first", "artifact", "rotary"};
+  double slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100;
+  bench::SloBenchSettings settings_;
+  std::string json_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_slo(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<BenchSlo>(parent, clock);
+}
+
+}  // namespace causeway::app
