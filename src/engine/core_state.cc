@@ -57,8 +57,13 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
     sequence.preemptions += 1;
     models.at(sequence.request.model).counters.preemptions += 1;
   }
+  for (const schedule::Admission& one : decision.admitted) {
+    if (!one.brings) admit(one, now);
+  }
+  for (const schedule::Admission& one : decision.admitted) {
+    if (one.brings) admit(one, now);
+  }
   for (const schedule::Rotation& victim : decision.rotated_out) rotate_out(victim.request);
-  for (const schedule::Admission& admission : decision.admitted) admit(admission, now);
   for (const schedule::Rotation& comer : decision.rotated_in) {
     CAUSEWAY_CHECK(kv.rotate_in(comer.request), "the scheduler promised frames that are not there");
   }
@@ -67,9 +72,12 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
 void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
   Sequence& sequence = sequence_of(admission.request);
   const kv::PrefixStats before = kv.prefix_stats();
-  const Tokens cached = kv.open(admission.request, sequence.request.model, sequence.tokens);
+  const ModelId model = sequence.request.model;
+  const Tokens cached = admission.brings
+                            ? kv.open_with_twins(admission.request, model, sequence.tokens)
+                            : kv.open(admission.request, model, sequence.tokens);
   const kv::PrefixStats after = kv.prefix_stats();
-  request::Observation& counters = models.at(sequence.request.model).counters;
+  request::Observation& counters = models.at(model).counters;
   counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
   counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
   counters.prefix_host_tokens += after.host_tokens - before.host_tokens;

@@ -129,6 +129,7 @@ struct Rotating {
   std::int64_t twins = 64;
   int steps_in_flight = 2;
   std::uint64_t seed = 1;
+  double seconds_per_token = 0;  // unknown: to copy is taken to be faster
 };
 
 CoreOptions options_of(const Rotating& how) {
@@ -147,7 +148,9 @@ class RotatingCore {
  public:
   explicit RotatingCore(const Rotating& how)
       : executor_(how.steps_in_flight, how.seed), core_(options_of(how), executor_) {
-    EXPECT_TRUE(core_.add_model(kModel, kFacts).ok());
+    ModelFacts facts = kFacts;
+    facts.seconds_per_token = how.seconds_per_token;
+    EXPECT_TRUE(core_.add_model(kModel, facts).ok());
   }
 
   void submit(std::int64_t id, std::int64_t prompt, std::int64_t output) {
@@ -282,6 +285,47 @@ TEST(Rotation, EveryPolicyEndsWhatItBegins) {
       EXPECT_TRUE(run.executor().wrong().empty()) << static_cast<int>(policy);
     }
   }
+}
+
+// A prompt whose beginning another had, after so many others that only host memory has it still.
+void ask_again(RotatingCore& run) {
+  constexpr std::int64_t kAgain = 1001;  // token_at() gives it the tokens of 1
+  for (std::int64_t id = 1; id <= 8; ++id) {
+    run.submit(id, 5 * kBlock, 2);
+    run.run();
+  }
+  run.submit(kAgain, 5 * kBlock, 2);
+}
+
+TEST(Rotation, APrefixComesBackFromHostMemory) {
+  RotatingCore run({});
+  ask_again(run);
+  const std::int64_t before = run.executor().computed();
+  run.run();
+  const request::Observation seen = run.core().observe();
+  EXPECT_EQ(seen.kv_copies.prefix_in, 4) << "the last block is computed for its last token";
+  EXPECT_EQ(seen.prefix_host_tokens, 4 * kBlock);
+  EXPECT_EQ(run.executor().computed() - before, kBlock + 1);
+  EXPECT_TRUE(run.executor().wrong().empty());
+  EXPECT_EQ(run.tokens(), run.sent());
+}
+
+TEST(Rotation, APrefixThatIsSoonComputedIsNotBroughtBack) {
+  RotatingCore run({.seconds_per_token = 1e-9});
+  ask_again(run);
+  run.run();
+  EXPECT_EQ(run.core().observe().kv_copies.prefix_in, 0);
+  EXPECT_EQ(run.tokens(), run.sent());
+}
+
+TEST(Rotation, APrefixThatCannotBeCopiedIsComputed) {
+  RotatingCore run({});
+  ask_again(run);
+  run.executor().fail(100);
+  run.run();
+  EXPECT_EQ(run.tokens(), run.sent());
+  EXPECT_EQ(run.core().observe().kv_copies.prefix_in, 4) << "tried once";
+  EXPECT_EQ(run.ends().at(1001), FinishReason::kLength);
 }
 
 TEST(Rotation, AModelWithRotaryRequestsStays) {

@@ -124,5 +124,12 @@ schedule::RotateInCost KvRotation::in_cost(RequestId sequence) const {
   const kv::RotateInCost cost = kv_.rotate_in_cost(sequence);
   return {.frames = cost.frames, .copies = cost.copies};
 }
+schedule::PrefixCost KvRotation::prefix_cost(ModelId model, std::span<const TokenId> tokens) const {
+  const kv::PrefixTiers tiers = kv_.prefix_tiers(model, tokens);
+  return {.in_hbm = tiers.in_hbm,
+          .in_all = tiers.in_all,
+          .frames = tiers.frames,
+          .copies = tiers.copies};
+}
 
 }  // namespace causeway::engine

@@ -55,6 +55,7 @@ class KvRotation final : public schedule::RotationView {
   std::int64_t twins_available() const override;
   schedule::RotateOutCost out_cost(RequestId sequence) const override;
   schedule::RotateInCost in_cost(RequestId sequence) const override;
+  schedule::PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const override;
 
  private:
   std::vector<kv::KvCopy>& take_copies();

@@ -122,6 +122,10 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   }
   const Claims claims = claims_before(member);
   const bool may_displace = displaces(slot);
+  // Before its prefix is looked up, which takes a while.
+  if (!may_displace && state_.running_total + claims.places >= state_.options.running_max) {
+    return Entry::kStopped;
+  }
   const std::int64_t allowance =
       may_displace ? std::max<std::int64_t>(0, inputs_.budget.exchange - exchanged_)
                    : -spare_frames(kv_);
@@ -149,6 +153,7 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
     state_.copies_in.price = need.copies;
     return Entry::kStopped;
   }
+  if (need.brings && brought_) return Entry::kStopped;
   if (state_.rotation_traits.predicts_peak && !peak_fits(index)) return Entry::kStopped;
   if (!has_place(index, claims.places, may_displace)) return Entry::kStopped;
   if (may_displace && need.frames > room) for_whom_ = index;
@@ -181,6 +186,21 @@ RotationPlan::Need RotationPlan::need_of(ModelQueue& queue, SlotIndex index) con
             .copies = cost.copies,
             .computed = slot.facts.computed};
   }
+  return need_of_prompt(queue, slot);
+}
+
+RotationPlan::Need RotationPlan::need_of_prompt(const ModelQueue& queue, const Slot& slot) const {
+  const std::int64_t whole = queue.frames_for(slot.wanted());
+  if (inputs_.view != nullptr && !slot.distrusts) {
+    const PrefixCost found = inputs_.view->prefix_cost(queue.id, *slot.tokens);
+    if (found.copies == 0 || worth_bringing(found)) {
+      return {.frames = whole - found.in_all.count / queue.tokens_per_block + found.frames,
+              .at_once = found.frames,
+              .copies = found.copies,
+              .computed = found.in_all,
+              .brings = found.copies > 0};
+    }
+  }
   const Tokens cached = kv_.match_prefix(queue.id, *slot.tokens);
   const std::int64_t hits = cached.count / queue.tokens_per_block;
   // Hits on frames that running sequences hold cost nothing. If one of these is a victim, what it
@@ -188,6 +208,13 @@ RotationPlan::Need RotationPlan::need_of(ModelQueue& queue, SlotIndex index) con
   const std::int64_t evictable =
       hits == 0 ? 0 : kv_.cached_frames_of_prefix(queue.id, *slot.tokens);
   return {.frames = whole - hits + evictable, .at_once = evictable, .computed = cached};
+}
+
+bool RotationPlan::worth_bringing(const PrefixCost& found) const {
+  if (inputs_.budget.in == 0) return false;
+  if (found.copies > twins_) return false;  // victims of this decision count on them
+  const VictimCost either{.copies_in = found.copies, .computed = found.in_all - found.in_hbm};
+  return !cheaper_to_recompute(either, inputs_.rates);
 }
 
 FutureUse RotationPlan::future_of(const Slot& slot) const {
@@ -221,10 +248,16 @@ void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
   const RequestId request = slot.facts.request;
   if (slot.facts.rotary) {
     decision_.rotated_in.push_back({.sequence = Handle(index), .request = request});
-    state_.copies_in.credit = std::max<std::int64_t>(0, state_.copies_in.credit - need.copies);
   } else {
-    decision_.admitted.push_back(
-        {.sequence = Handle(index), .request = request, .cached = need.computed});
+    decision_.admitted.push_back({.sequence = Handle(index),
+                                  .request = request,
+                                  .cached = need.computed,
+                                  .brings = need.brings});
+  }
+  state_.copies_in.credit = std::max<std::int64_t>(0, state_.copies_in.credit - need.copies);
+  if (need.brings) {
+    brought_ = true;
+    twins_ -= need.copies;
   }
   slot.facts.rotary = false;
   slot.facts.running = true;

@@ -29,6 +29,7 @@ class RotationPlan {
     std::int64_t at_once = 0;  // of these, by coming in
     std::int64_t copies = 0;   // in
     Tokens computed{0};        // what will be valid then
+    bool brings = false;       // a prefix from host memory
   };
 
   struct Claims {  // of more urgent ones: that wait for other models, or for prompt tokens
@@ -42,6 +43,9 @@ class RotationPlan {
   bool has_place(SlotIndex index, std::int64_t claimed, bool may_displace);
   void save_for(SlotIndex index, std::int64_t frames);
   Need need_of(ModelQueue& queue, SlotIndex index) const;
+  Need need_of_prompt(const ModelQueue& queue, const Slot& slot) const;
+  // Whether what of a prefix is in host memory only is copied in, or computed again.
+  bool worth_bringing(const PrefixCost& found) const;
   // Whether the peak that is predicted with it fits.
   bool peak_fits(SlotIndex index);
   FutureUse future_of(const Slot& slot) const;
@@ -85,6 +89,7 @@ class RotationPlan {
   // least_urgent(), until a victim goes (who comes in is never a victim); kUnknown: to be found.
   static constexpr SlotIndex kUnknown = -2;
   mutable SlotIndex least_ = kUnknown;
+  bool brought_ = false;  // a prefix, for one that was admitted
   bool stalled_ = false;  // a running sequence lacks a frame
   bool stuck_ = false;    // nothing runs, nothing is in flight: accounts do not bind
 };

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/units.h"
 
@@ -24,6 +25,14 @@ struct RotateInCost {
   std::int64_t copies = 0;  // of those, that are copied in
 };
 
+// What a prompt finds of its prefix, in HBM and in host memory.
+struct PrefixCost {
+  Tokens in_hbm{0};         // leading tokens, as KvCache::match_prefix()
+  Tokens in_all{0};         // leading tokens, those included that are in host memory only
+  std::int64_t frames = 0;  // of FrameCounts::available() that it takes for in_all
+  std::int64_t copies = 0;  // of those, that are copied in
+};
+
 class RotationView {
  public:
   virtual ~RotationView() = default;
@@ -37,6 +46,8 @@ class RotationView {
   virtual RotateOutCost out_cost(RequestId sequence) const = 0;
   // Of one that may return; O(blocks).
   virtual RotateInCost in_cost(RequestId sequence) const = 0;
+  // O(tokens).
+  virtual PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const = 0;
 };
 
 }  // namespace causeway::schedule

@@ -123,17 +123,20 @@ struct Admission {
   Handle sequence;
   RequestId request;
   Tokens cached;  // KvCache::open() will return this
+  // Some of it comes from host memory: open_with_twins() will. One of a decision at most.
+  bool brings = false;
 };
 
-// Executed in this order. Admissions come before those that rotate in, since these may evict what
-// the admitted find in the cache.
+// Executed in this order, the admission that brings something after the others: it may evict what
+// these find in the cache, and so may those that rotate in. Who rotates out comes behind them,
+// since the twins that it takes may be those of a prefix that is brought.
 struct Decision {
   // Invalid: nothing to run. With rotation somebody may have to leave all the same: then ask again
   // when these are gone.
   ModelId model;
   std::vector<Preemption> preempted;  // recomputed on return; with rotation a step may use them
-  std::vector<Rotation> rotated_out;  // a step in flight may compute them
   std::vector<Admission> admitted;    // all of `model`
+  std::vector<Rotation> rotated_out;  // a step in flight may compute them
   std::vector<Rotation> rotated_in;   // all of `model`; they run
   std::vector<Run> runs;              // in the order in which they get prompt tokens
 

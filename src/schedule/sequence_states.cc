@@ -187,6 +187,8 @@ bool Scheduler::lost(Handle sequence) {
     state_->leave_outside(index);
   }
   slot.facts.rotary = false;
+  // A twin that cannot be copied would be found again, and fail again.
+  slot.distrusts = true;
   state_->wait_again(index);
   return slot.voided;
 }

@@ -26,9 +26,10 @@ struct alignas(64) Slot {
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
   bool live = false;
   // Of rotation.
-  bool fresh = false;     // came in with the decision that is being made
-  bool settling = false;  // outside, but a step or a copy of it is under way: cannot come in yet
-  bool voided = false;    // lost: what steps in flight compute of it does not count
+  bool fresh = false;      // came in with the decision that is being made
+  bool settling = false;   // outside, but a step or a copy of it is under way: cannot come in yet
+  bool voided = false;     // lost: what steps in flight compute of it does not count
+  bool distrusts = false;  // it was lost once: no prefix is brought to it from host memory again
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine

@@ -65,6 +65,11 @@ RotateOutCost TwinBooks::out_cost(RequestId sequence) const {
           .frames = blocks};
 }
 
+PrefixCost TwinBooks::prefix_cost(ModelId model, std::span<const TokenId> tokens) const {
+  const Tokens found = kv_.match_prefix(model, tokens);
+  return {.in_hbm = found, .in_all = found};
+}
+
 RotateInCost TwinBooks::in_cost(RequestId sequence) const {
   const std::int64_t blocks = entry(sequence).twins;
   return {.frames = blocks, .copies = blocks};

@@ -31,6 +31,8 @@ class TwinBooks final : public RotationView {
   std::int64_t twins_available() const override { return twins_ - held_; }
   RotateOutCost out_cost(RequestId sequence) const override;
   RotateInCost in_cost(RequestId sequence) const override;
+  // Nothing is in host memory but what sequences hold.
+  PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const override;
 
  private:
   enum class Place { kHbm, kArriving, kLeaving, kHost };
