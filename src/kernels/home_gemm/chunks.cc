@@ -179,7 +179,12 @@ Result<std::vector<Chunk>> cut(const gemm::CudaRequest& request, Bytes scratch,
   if (most < std::min(n, kChunkColumns)) {
     return unsupported("GEMM at home: the scratch does not hold two pieces of 128 columns");
   }
-  Cuts cuts(boundaries(n, most), most, ceil_div(n, most) + kPiecesMore);
+  // The biases of a piece's gate and up do not lie behind each other.
+  const bool one_piece = request.silu_mul && request.bias;
+  if (one_piece && most < n) {
+    return unsupported("GEMM at home: with biases, silu_mul's weight must fit into the scratch");
+  }
+  Cuts cuts(boundaries(n, most), most, one_piece ? 1 : ceil_div(n, most) + kPiecesMore);
   cuts.solve(static_cast<double>(a_column) / rates.link_bytes_per_s, ProductTime(request, rates),
              rates);
   std::vector<Chunk> chunks;

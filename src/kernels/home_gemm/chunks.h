@@ -44,8 +44,9 @@ struct Chunk {
 // Columns that pieces are multiples of, but for the last one: whole tiles of gemm's kernels.
 inline constexpr std::int64_t kChunkColumns = 128;
 
-// Cuts the product's weight. kUnsupported when the scratch does not hold two pieces of
-// kChunkColumns; errors of gemm::choose(). Offsets are multiples of 256 bytes.
+// Cuts the product's weight; one of silu_mul with biases is a single piece. kUnsupported when the
+// scratch does not hold two pieces of kChunkColumns, or that one; errors of gemm::choose(). Offsets
+// are multiples of 256 bytes.
 Result<std::vector<Chunk>> cut(const gemm::CudaRequest& request, Bytes scratch,
                                const ChunkRates& rates);
 

@@ -97,6 +97,14 @@ void expect_ring_holds(const std::vector<Chunk>& chunks, std::int64_t a_column, 
   }
 }
 
+TEST(Chunks, BiasesOfGateAndUpStayBesideEachOther) {
+  const CudaRequest r = {.m = 37, .n = 2224, .k = 2368, .bias = true, .silu_mul = true};
+  const auto whole = cut(r, mib(64), pcie(1e-3));
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(whole->size(), 1u);
+  EXPECT_EQ(cut(r, mib(8), pcie(1e-3)).error().code, ErrorCode::kUnsupported);
+}
+
 TEST(Chunks, GeneratedCutsCoverTheWeightOnceAndFitTheRing) {
   Random random(5);
   for (int i = 0; i < 400; ++i) {

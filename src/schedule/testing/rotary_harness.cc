@@ -75,6 +75,12 @@ bool RotaryHarness::execute() {
     kv_.release(one.request, last_user(one.request));
     twins_.released(one.request);
   }
+  for (const Admission& one : decision_.admitted) {
+    const Sequence& sequence = sequences_.at(one.request);
+    const Tokens cached = kv_.open(one.request, sequence.model, sequence.tokens);
+    CAUSEWAY_CHECK(cached == one.cached, "open() found another prefix than was planned");
+    twins_.opened(one.request, sequence.model);
+  }
   for (const Rotation& one : decision_.rotated_out) {
     const std::int64_t copies = twins_.out_cost(one.request).copies;
     counters_.copies_out += copies;
@@ -82,12 +88,6 @@ bool RotaryHarness::execute() {
     // The copies go with the step, and hold the frames until it has ended.
     const StepId copied = copies > 0 && runs ? step : last_user(one.request);
     twins_.rotate_out(one.request, Tokens(sequences_.at(one.request).computed), copied, copied);
-  }
-  for (const Admission& one : decision_.admitted) {
-    const Sequence& sequence = sequences_.at(one.request);
-    const Tokens cached = kv_.open(one.request, sequence.model, sequence.tokens);
-    CAUSEWAY_CHECK(cached == one.cached, "open() found another prefix than was planned");
-    twins_.opened(one.request, sequence.model);
   }
   for (const Rotation& one : decision_.rotated_in) {
     counters_.copies_in +=

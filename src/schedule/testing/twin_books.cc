@@ -67,7 +67,9 @@ RotateOutCost TwinBooks::out_cost(RequestId sequence) const {
 
 PrefixCost TwinBooks::prefix_cost(ModelId model, std::span<const TokenId> tokens) const {
   const Tokens found = kv_.match_prefix(model, tokens);
-  return {.in_hbm = found, .in_all = found};
+  return {.in_hbm = found,
+          .in_all = found,
+          .frames = kv_.cached_frames_of_prefix(model, tokens)};
 }
 
 RotateInCost TwinBooks::in_cost(RequestId sequence) const {
