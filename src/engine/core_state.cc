@@ -11,6 +11,14 @@ namespace causeway::engine {
 
 using request::FinishReason;
 
+namespace {
+
+// So long copies of KV that were given up are waited for when nothing can run without their frames.
+// By then the transfer engine has seen them end or has lost hope (TransferEngineOptions).
+constexpr Nanos kStrandedMax = seconds(15);
+
+}  // namespace
+
 bool EngineCore::State::in_step(ModelId model) const {
   const StepLane& lane = lane_of(model);
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {
@@ -261,6 +269,23 @@ bool EngineCore::State::make_way(Nanos now) {
   scheduler.preempt_all(deciding);
   apply_decision(deciding, now);
   return !deciding.preempted.empty();
+}
+
+bool EngineCore::State::end_stranded(Nanos now) {
+  const bool waits = rotation && rotation->given_up() && !rotation->under_way() &&
+                     in_flight() == 0 && !sequences.empty() && !awaiting_weights;
+  if (!waits) {
+    stranded_until.reset();
+    return false;
+  }
+  if (!stranded_until) stranded_until = now + kStrandedMax;
+  if (now < *stranded_until) return false;
+  stranded_until.reset();
+  const kv::FrameCounts counts = kv.counts();
+  const std::int64_t held = counts.stranded + counts.copying;
+  return end_larger_than(counts.available() + counts.referenced,
+                         "copies of KV to or from host memory have not ended, and hold " +
+                             std::to_string(held)) > 0;
 }
 
 bool EngineCore::State::weights_arrive() const {

@@ -107,11 +107,14 @@ class EngineCore::State {
   // Nothing runs, and a model waits for memory that sequences hold: these give it up, or end if it
   // and they can never be there together. True: they did.
   bool make_way(Nanos now);
+  // Nothing runs, and copies of KV that were given up hold frames. They may yet end; requests that
+  // need more than there is beside these wait for it, but not for ever. True: some ended.
+  bool end_stranded(Nanos now);
   bool weights_arrive() const;
   // Requests may wait for weights, or for memory.
   bool awaits_memory() const {
     return awaiting_weights || (border && border->under_way()) ||
-           (rotation && rotation->under_way());
+           (rotation && rotation->under_way()) || stranded_until;
   }
   // How many frames a request may need.
   std::int64_t frames_limit() const { return border ? border->frames_limit() : options.frames; }
@@ -199,6 +202,8 @@ class EngineCore::State {
   bool awaiting_weights = false;
   std::optional<Nanos> weights_look;
   std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
+  // Requests that wait for copies of KV that were given up end then.
+  std::optional<Nanos> stranded_until;
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
   std::vector<request::Output> outputs;

@@ -119,11 +119,12 @@ bool EngineCore::start_step(Nanos now) {
         continue;
       }
       if (state_->rotation) state_->rotation->begin_copies();  // somebody may be leaving still
-      if (state_->make_way(now)) continue;
+      if (state_->make_way(now) || state_->end_stranded(now)) continue;
       CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory(),
                      "requests wait, but the scheduler finds nothing to run");
       break;
     }
+    state_->stranded_until.reset();
     state_->apply_decision(decision, now);
     // A refused step has ended its requests: there is less to do every time around.
     state_->launch(now);
@@ -146,10 +147,11 @@ void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
 }
 
 std::optional<Nanos> EngineCore::next_wakeup() const {
-  const std::optional<Nanos> look = state_->may_start() ? state_->weights_look : std::nullopt;
-  const std::optional<Nanos> deadline = state_->step_deadline();
-  if (!look || !deadline) return look ? look : deadline;
-  return std::min(*look, *deadline);
+  std::optional<Nanos> next = state_->may_start() ? state_->weights_look : std::nullopt;
+  for (const auto& other : {state_->step_deadline(), state_->stranded_until}) {
+    if (other) next = std::min(next.value_or(*other), *other);
+  }
+  return next;
 }
 
 Nanos EngineCore::step_timeout() const { return state_->step_timeout; }

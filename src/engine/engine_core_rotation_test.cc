@@ -54,7 +54,7 @@ class RotatingExecutor final : public StepExecutor {
     copies_.insert(copies_.end(), copies.begin(), copies.end());
   }
   std::vector<kv::KvCopyEnd> poll_copies() override {
-    for (std::size_t i = 0; i < copies_.size();) {
+    for (std::size_t i = 0; i < copies_.size() && !stalled_;) {
       if (random_.chance(0.5)) {
         end(i);
       } else {
@@ -67,6 +67,14 @@ class RotatingExecutor final : public StepExecutor {
 
   // Of 100 copies that end from now on.
   void fail(int of_hundred) { failing_ = of_hundred; }
+  // No copy ends but those that a step waits for.
+  void stall(bool stalls) { stalled_ = stalls; }
+  // Those that are under way.
+  void give_up() {
+    for (const kv::KvCopy& copy : copies_) {
+      ends_.push_back({copy.id, kv::KvCopyEnd::Outcome::kGivenUp, "a planted stall"});
+    }
+  }
   const std::set<std::int64_t>& wrong() const { return wrong_; }
   std::int64_t computed() const { return computed_; }
 
@@ -120,6 +128,7 @@ class RotatingExecutor final : public StepExecutor {
   std::set<std::int64_t> wrong_;  // requests whose KV was not what they had computed
   std::int64_t computed_ = 0;     // tokens
   int failing_ = 0;
+  bool stalled_ = false;
 };
 
 struct Rotating {
@@ -163,6 +172,7 @@ class RotatingCore {
     sent_ += output;
     prompts_ += prompt;
   }
+  void pass(Nanos time) { now_ += time; }
   // A millisecond passes, and with it a step.
   void tick() {
     core_.start_step(now_);
@@ -173,6 +183,7 @@ class RotatingCore {
     for (request::Output& output : core_.take_outputs()) {
       tokens_ += std::ssize(output.tokens);
       if (output.finished) ends_[output.request.value] = output.reason;
+      if (!output.error.empty()) errors_[output.request.value] = output.error;
     }
   }
   void run(std::int64_t ticks_max = 20'000) {
@@ -193,6 +204,7 @@ class RotatingCore {
   std::int64_t sent() const { return sent_; }
   std::int64_t prompts() const { return prompts_; }
   const std::map<std::int64_t, FinishReason>& ends() const { return ends_; }
+  const std::map<std::int64_t, std::string>& errors() const { return errors_; }
 
  private:
   RotatingExecutor executor_;
@@ -200,6 +212,7 @@ class RotatingCore {
   Nanos now_{1};
   std::int64_t tokens_ = 0, sent_ = 0, prompts_ = 0;
   std::map<std::int64_t, FinishReason> ends_;
+  std::map<std::int64_t, std::string> errors_;
 };
 
 TEST(Rotation, NothingIsComputedTwice) {
@@ -282,6 +295,58 @@ TEST(Rotation, EveryPolicyEndsWhatItBegins) {
       EXPECT_TRUE(run.executor().wrong().empty()) << static_cast<int>(policy);
     }
   }
+}
+
+// One of 7 frames of 12 leaves, its copies out do not end and are given up, and it is cancelled. A
+// newcomer needs 6.
+class GivenUp : public testing::Test {
+ protected:
+  void SetUp() override {
+    run_.executor().stall(true);
+    run_.submit(kLarge, 25, 20);
+    for (int i = 0; i < 3; ++i) run_.tick();
+    run_.submit(kSmall, 2, 8);
+    run_.tick();
+    run_.submit(kNewcomer, 24, 3);
+    for (int i = 0; i < 30 && run_.core().observe().requests_rotary == 0; ++i) run_.tick();
+    ASSERT_EQ(run_.core().observe().requests_rotary, 1);
+    run_.executor().give_up();
+    run_.core().cancel(RequestId(kLarge), run_.now());
+    for (int i = 0; i < 30; ++i) run_.tick();
+    ASSERT_EQ(run_.ends().at(kLarge), FinishReason::kCancelled);
+    ASSERT_EQ(run_.ends().at(kSmall), FinishReason::kLength);
+    ASSERT_EQ(run_.core().requests(), 1);
+    ASSERT_FALSE(run_.core().step_in_flight());
+    stranded_ = run_.core().kv().counts().stranded;
+    ASSERT_GE(stranded_, 7);
+  }
+
+  static constexpr std::int64_t kLarge = 0, kSmall = 1, kNewcomer = 2, kAnother = 3;
+  RotatingCore run_{{}};
+  std::int64_t stranded_ = 0;
+};
+
+TEST_F(GivenUp, WhatTheyHoldIsWaitedFor) {
+  run_.executor().stall(false);
+  run_.run();
+  EXPECT_EQ(run_.ends().at(kNewcomer), FinishReason::kLength);
+  EXPECT_TRUE(run_.executor().wrong().empty());
+  EXPECT_EQ(run_.core().kv().counts().in_use(), 0);
+}
+
+TEST_F(GivenUp, WhoNeedsMoreThanIsLeftEndsAfterAWhile) {
+  const auto until = run_.core().next_wakeup();
+  ASSERT_TRUE(until);
+  run_.submit(kAnother, 5, 3);
+  run_.tick();
+  EXPECT_EQ(run_.core().requests(), 2) << "it does not pass the one before it";
+  run_.pass(*until - run_.now());
+  run_.run();
+  EXPECT_EQ(run_.ends().at(kNewcomer), FinishReason::kError);
+  EXPECT_NE(run_.errors().at(kNewcomer).find("needs 6 KV frames"), std::string::npos);
+  EXPECT_NE(run_.errors().at(kNewcomer).find("have not ended"), std::string::npos);
+  EXPECT_EQ(run_.ends().at(kAnother), FinishReason::kLength);
+  EXPECT_EQ(run_.core().kv().counts().stranded, stranded_);
 }
 
 TEST(Rotation, AModelWithRotaryRequestsStays) {

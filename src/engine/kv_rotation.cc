@@ -1,6 +1,7 @@
 #include "engine/kv_rotation.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -32,6 +33,7 @@ KvRotation::KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepEx
 }
 
 schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates) const {
+  const kv::FrameCounts counts = kv_.counts();
   // Eager copies yield to those that must go (KvCache::take_copies), so they take nothing from
   // these.
   return schedule::rotation_budget({.out_rate = rates.out,
@@ -40,7 +42,7 @@ schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates) const 
                                     .weights_in = {},
                                     .eager_out = {},
                                     .frame = options_.frame,
-                                    .frames = kv_.counts().usable()},
+                                    .frames = counts.usable() - counts.stranded},
                                    options_.limits);
 }
 
@@ -91,6 +93,8 @@ void KvRotation::begin_copies() {
 
 std::vector<RequestId> KvRotation::poll() {
   std::vector<RequestId> lost;
+  std::int64_t failed = 0;
+  std::string why;
   for (const kv::KvCopyEnd& end : executor_.poll_copies()) {
     using Outcome = kv::KvCopyEnd::Outcome;
     if (end.outcome == Outcome::kGivenUp) {
@@ -102,8 +106,13 @@ std::vector<RequestId> KvRotation::poll() {
     }
     --under_way_;
     if (end.outcome == Outcome::kOk) continue;
-    counts_.failed += 1;
-    spdlog::warn("a copy of KV failed, and what it was of is computed again: {}", end.why);
+    ++failed;
+    why = end.why;
+  }
+  counts_.failed += failed;
+  if (failed > 0) {
+    spdlog::warn("{} copies of KV failed, and {} sequences are computed again: {}", failed,
+                 lost.size(), why);
   }
   return lost;
 }

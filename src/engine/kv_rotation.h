@@ -46,6 +46,8 @@ class KvRotation final : public schedule::RotationView {
   std::vector<RequestId> poll();
   // Copies have been begun that have neither ended nor been given up.
   bool under_way() const { return under_way_ > 0; }
+  // Some were given up and have not ended: they may never.
+  bool given_up() const { return !given_up_.empty(); }
 
   // Blocks copied since the start, by KvCopy::Reason.
   const request::KvCopyCounts& counts() const { return counts_; }
@@ -66,7 +68,7 @@ class KvRotation final : public schedule::RotationView {
   Nanos step_;                       // expected
   std::int64_t copies_out_max_ = 1;  // in a step, eager ones among them
   std::int64_t under_way_ = 0;
-  std::set<kv::CopyId> given_up_;  // that may end yet
+  std::set<kv::CopyId> given_up_;  // that have not ended
   std::vector<kv::KvCopy> copies_;
   request::KvCopyCounts counts_;
 };
