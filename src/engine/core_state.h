@@ -60,7 +60,7 @@ class EngineCore::State {
             .frames_max = options_in.frames_max(),
             .prefix_caching = options_in.prefix_caching,
             .hash_seed = options_in.prefix_hash_seed,
-            .twins = options_in.twins}),
+            .twins = options_in.twins_used()}),
         step_timeout(options_in.step_timeout.value_or(executor_in.capabilities().step_timeout)),
         scheduler(options_in.schedule),
         lanes{StepLane(std::clamp(std::min(options_in.steps_in_flight_max,
@@ -68,7 +68,7 @@ class EngineCore::State {
                                   1, kStepsInFlightMax)),
               StepLane(1)} {
     if (cache != nullptr && options.border) border.emplace(*options.border, kv, *cache);
-    if (options.twins > 0) {
+    if (kv.twins() > 0) {
       rotation.emplace(KvRotationOptions{options.frame, options.rotation}, kv, executor);
     }
   }

@@ -297,6 +297,20 @@ TEST(Rotation, EveryPolicyEndsWhatItBegins) {
   }
 }
 
+TEST(Rotation, APolicyThatDoesNotRotateHasNoUseForHostMemory) {
+  for (const auto policy : {schedule::PolicyKind::kFcfs, schedule::PolicyKind::kPriority}) {
+    RotatingCore run({.policy = policy, .preemption = schedule::PreemptionKind::kRecompute});
+    run.executor().stall(true);
+    for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9 + id % 5, 25);
+    run.run();
+    EXPECT_EQ(run.tokens(), run.sent());
+    const request::Observation seen = run.core().observe();
+    EXPECT_GT(seen.preemptions, 0);
+    EXPECT_EQ(seen.twins_total, 0);
+    EXPECT_EQ(seen.kv_copies.eager_out, 0);
+  }
+}
+
 // One of 7 frames of 12 leaves, its copies out do not end and are given up, and it is cancelled. A
 // newcomer needs 6.
 class GivenUp : public testing::Test {

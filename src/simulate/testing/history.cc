@@ -155,6 +155,12 @@ void History::add_rotation(engine::CoreOptions& options) {
   options.schedule.policy = static_cast<schedule::PolicyKind>(random.below(kPolicies));
   options.schedule.preemption = static_cast<schedule::PreemptionKind>(random.below(kPreemptions));
   options.schedule.rotation.displaces_early = random.chance(0.5);
+  // A policy that does not rotate, beside host memory.
+  if (random.chance(0.1)) {
+    options.schedule.policy =
+        random.chance(0.5) ? schedule::PolicyKind::kFcfs : schedule::PolicyKind::kPriority;
+    options.schedule.preemption = schedule::PreemptionKind::kRecompute;
+  }
 }
 
 // Of a frame a step, or of a hundred.
