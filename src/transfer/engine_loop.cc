@@ -195,6 +195,10 @@ void EngineLoop::chunk_failed(const Chunk& chunk, const Error& error, Nanos now)
   if (const auto running = running_.find(chunk.task); running != running_.end()) {
     const bool better = !running->second.error || error.code != ErrorCode::kCancelled;
     if (better) running->second.error = error;
+    // What the device waited for in vain has ended by now.
+    if (running->second.error->code == ErrorCode::kDeadlineExceeded) {
+      running->second.error = unavailable(error.message);
+    }
   }
   if (chunk.relayed() && same_pair_fails_always(error)) {
     dispatcher_.forbid_pair(chunk.link, chunk.target);
