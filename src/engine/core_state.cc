@@ -95,22 +95,24 @@ void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
 void EngineCore::State::rotate_out(RequestId request) {
   Sequence& sequence = sequence_of(request);
   const StepId user = last_user(sequence);
+  const bool copies = kv.rotate_out_cost(request).copies > 0;
   CAUSEWAY_CHECK(kv.rotate_out(request, user), "the scheduler chose one that cannot leave");
+  if (copies) rotation->leaves(request);
   sequence.rotations += 1;
   models.at(sequence.request.model).counters.rotations += 1;
 }
 
-schedule::RotationInputs EngineCore::State::rotation_inputs() {
+schedule::RotationInputs EngineCore::State::rotation_inputs(Nanos now) {
   if (!rotation) return {};
   double seconds_per_token = 0;  // of the model that takes longest: copying is cheaper for it
   for (const auto& [id, model] : models) {
     seconds_per_token = std::max(seconds_per_token, model.facts.seconds_per_token);
   }
-  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0);
+  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0, now);
 }
 
-void EngineCore::State::end_copies() {
-  if (rotation) recompute(rotation->poll());
+void EngineCore::State::end_copies(Nanos now) {
+  if (rotation) recompute(rotation->poll(now));
 }
 
 void EngineCore::State::recompute(const std::vector<RequestId>& requests) {

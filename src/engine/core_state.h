@@ -140,9 +140,9 @@ class EngineCore::State {
   void admit(const schedule::Admission& admission, Nanos now);
   void rotate_out(RequestId request);
   // What a decision needs to know beside the cache; nothing where KV does not rotate.
-  schedule::RotationInputs rotation_inputs();
+  schedule::RotationInputs rotation_inputs(Nanos now);
   // Learns which copies of KV have ended; who is lost by that waits again.
-  void end_copies();
+  void end_copies(Nanos now);
   // What is left of the KV of these is given up.
   void recompute(const std::vector<RequestId>& requests);
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);

@@ -101,7 +101,7 @@ void EngineCore::cancel_all(Nanos now) {
 bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 
 bool EngineCore::start_step(Nanos now) {
-  state_->end_copies();
+  state_->end_copies(now);
   // Weights come and go also while no step may start.
   if (!state_->may_start()) state_->update_weights(now);
   bool launched = false;
@@ -111,7 +111,7 @@ bool EngineCore::start_step(Nanos now) {
     const auto may_step = [&](ModelId model) {
       return state_->lane_of(model).has_room() && state_->weights_allow(model, now);
     };
-    state_->scheduler.schedule(now, state_->kv, decision, may_step, state_->rotation_inputs());
+    state_->scheduler.schedule(now, state_->kv, decision, may_step, state_->rotation_inputs(now));
     if (!decision.model.valid()) {
       // With rotation some may have to go before others can run.
       if (!decision.empty()) {
@@ -142,7 +142,7 @@ void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
   StepLane* const lane = state_->lane_of(result.step);
   CAUSEWAY_CHECK(lane != nullptr, "the result is not of a lane's oldest step in flight");
   state_->hung = false;
-  state_->end_copies();
+  state_->end_copies(now);
   state_->finish_step(*lane, result, now);
 }
 

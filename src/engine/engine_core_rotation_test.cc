@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "engine/copy_backoff.h"
 #include "engine/engine_core.h"
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
@@ -65,8 +66,9 @@ class RotatingExecutor final : public StepExecutor {
   }
   kv::KvCopyRates copy_rates() const override { return {.in = 1e9, .out = 1e9}; }
 
-  // Of 100 copies that end from now on.
-  void fail(int of_hundred) { failing_ = of_hundred; }
+  // Of 100 copies that end from now on; or of those out alone.
+  void fail(int of_hundred) { failing_ = failing_out_ = of_hundred; }
+  void fail_out(int of_hundred) { failing_out_ = of_hundred; }
   // No copy ends but those that a step waits for.
   void stall(bool stalls) { stalled_ = stalls; }
   // Those that are under way.
@@ -84,7 +86,7 @@ class RotatingExecutor final : public StepExecutor {
     copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(index));
     kv::KvCopyEnd end{.copy = copy.id};
     const bool out = copy.direction == kv::KvCopy::Direction::kOut;
-    if (random_.below(100) < failing_) {
+    if (random_.below(100) < (out ? failing_out_ : failing_)) {
       end.outcome = kv::KvCopyEnd::Outcome::kFailed;
       end.why = "a planted failure";
       (out ? twins_[copy.twin.value] : frames_[copy.frame.value]).clear();
@@ -128,6 +130,7 @@ class RotatingExecutor final : public StepExecutor {
   std::set<std::int64_t> wrong_;  // requests whose KV was not what they had computed
   std::int64_t computed_ = 0;     // tokens
   int failing_ = 0;
+  int failing_out_ = 0;
   bool stalled_ = false;
 };
 
@@ -251,6 +254,38 @@ TEST(Rotation, WhoseCopyFailedIsRecomputed) {
   for (const auto& [id, reason] : run.ends()) EXPECT_EQ(reason, FinishReason::kLength) << id;
   EXPECT_GT(run.core().observe().kv_copies.failed, 0);
   EXPECT_GT(run.core().observe().preemptions, 0);
+}
+
+// Two that do not fit together displace each other, and each loses by it all that it had computed.
+TEST(Rotation, WhereAllCopiesFailRequestsStillEnd) {
+  for (const bool only_out : {false, true}) {
+    RotatingCore run({});
+    only_out ? run.executor().fail_out(100) : run.executor().fail(100);
+    for (std::int64_t id = 0; id < 2; ++id) run.submit(id, 25, 20);
+    run.run();
+    EXPECT_EQ(run.tokens(), run.sent());
+    EXPECT_GT(run.core().observe().kv_copies.failed, 0);
+    // Tried, and tried again.
+    EXPECT_GE(run.core().observe().preemptions, CopyBackoff::kLossesMax);
+    EXPECT_LE(run.core().observe().preemptions, 4 * CopyBackoff::kLossesMax);
+  }
+}
+
+// When they succeed again, rotation goes on.
+TEST(Rotation, TriesAgainAfterAWhile) {
+  RotatingCore run({});
+  run.executor().fail(100);
+  for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9 + id % 5, 25);
+  run.run();
+  const std::int64_t rotations = run.core().observe().rotations;
+  run.executor().fail(0);
+  for (std::int64_t id = 12; id < 24; ++id) run.submit(id, 9 + id % 5, 25);
+  for (int i = 0; i < 20; ++i) run.tick();
+  EXPECT_EQ(run.core().observe().rotations, rotations) << "it does not rest";
+  run.pass(CopyBackoff::kLongest);
+  run.run();
+  EXPECT_GT(run.core().observe().rotations, rotations);
+  EXPECT_EQ(run.tokens(), run.sent());
 }
 
 TEST(Rotation, RequestsEndInEveryState) {
