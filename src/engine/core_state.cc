@@ -108,7 +108,15 @@ schedule::RotationInputs EngineCore::State::rotation_inputs(Nanos now) {
   for (const auto& [id, model] : models) {
     seconds_per_token = std::max(seconds_per_token, model.facts.seconds_per_token);
   }
-  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0, now);
+  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0, weights_in(), now);
+}
+
+Bytes EngineCore::State::weights_in() const {
+  Bytes sum = cache != nullptr ? cache->residency().arriving_bytes() : Bytes(0);
+  for (const ModelId model : streamed) {
+    if (scheduler.sequences(model) > 0) sum += models.at(model).facts.weights.streamed_bytes();
+  }
+  return sum;
 }
 
 void EngineCore::State::end_copies(Nanos now) {

@@ -141,6 +141,9 @@ class EngineCore::State {
   void rotate_out(RequestId request);
   // What a decision needs to know beside the cache; nothing where KV does not rotate.
   schedule::RotationInputs rotation_inputs(Nanos now);
+  // What has to cross the link during a step: weights on their way, and a pass of each streamed
+  // model with requests, which takes all that the link gives it.
+  Bytes weights_in() const;
   // Learns which copies of KV have ended; who is lost by that waits again.
   void end_copies(Nanos now);
   // What is left of the KV of these is given up.

@@ -32,7 +32,7 @@ KvRotation::KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepEx
   CAUSEWAY_CHECK(executor.capabilities().rotates, "the executor moves no KV");
 }
 
-schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates) const {
+schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes weights_in) const {
   const kv::FrameCounts counts = kv_.counts();
   // Eager copies yield to those that must go (KvCache::take_copies), so they take nothing from
   // these.
@@ -40,7 +40,7 @@ schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates) const 
       schedule::rotation_budget({.out_rate = rates.out,
                                     .in_rate = rates.in,
                                     .step = step_,
-                                    .weights_in = {},
+                                    .weights_in = weights_in,
                                     .eager_out = {},
                                     .frame = options_.frame,
                                     .frames = counts.usable() - counts.stranded},
@@ -50,7 +50,7 @@ schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates) const 
   return budget;
 }
 
-schedule::RotationInputs KvRotation::inputs(double prefill_rate, Nanos now) {
+schedule::RotationInputs KvRotation::inputs(double prefill_rate, Bytes weights_in, Nanos now) {
   rests_ = backoff_out_.rests(now) || backoff_in_.rests(now);
   const kv::KvCopyRates rates = executor_.copy_rates();
   const double in_a_step =
@@ -58,7 +58,7 @@ schedule::RotationInputs KvRotation::inputs(double prefill_rate, Nanos now) {
   constexpr double kMost = 1 << 20;
   copies_out_max_ = rests_ ? 0 : static_cast<std::int64_t>(std::clamp(in_a_step, 1.0, kMost));
   return {.view = this,
-          .budget = budget(rates),
+          .budget = budget(rates, weights_in),
           .rates = {.out_rate = rates.out,
                     .in_rate = rates.in,
                     .prefill_rate = prefill_rate,

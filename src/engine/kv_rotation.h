@@ -33,8 +33,9 @@ class KvRotation final : public schedule::RotationView {
   // The cache has twins, and the executor rotates.
   KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepExecutor& executor);
 
-  // For one decision. `prefill_rate`: tokens per second, for --preemption auto.
-  schedule::RotationInputs inputs(double prefill_rate, Nanos now);
+  // For one decision. `prefill_rate`: tokens per second, for --preemption auto. `weights_in`: bytes
+  // of weights that cross the link into HBM meanwhile.
+  schedule::RotationInputs inputs(double prefill_rate, Bytes weights_in, Nanos now);
   // A step took that long, from when it could begin: what the next one is expected to take.
   void step_took(Nanos time);
 
@@ -63,7 +64,7 @@ class KvRotation final : public schedule::RotationView {
 
  private:
   std::vector<kv::KvCopy>& take_copies();
-  schedule::RotationBudget budget(const kv::KvCopyRates& rates) const;
+  schedule::RotationBudget budget(const kv::KvCopyRates& rates, Bytes weights_in) const;
   // Learns who has come where it was to go, and who was lost on its way.
   void follow(const std::vector<RequestId>& lost, Nanos now);
 
