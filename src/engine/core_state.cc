@@ -430,7 +430,9 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   const StepInFlight& step = lane.oldest();
   kv.step_done(step.id, oldest_beside(lane));
   scheduler.step_done(step.decision, now);
-  if (rotation) rotation->step_took(now - step.started);
+  // As the device measured it: what the step waited for, copies of KV among it, would feed the
+  // budget for these. Streamed steps are no measure of the others.
+  if (rotation && &lane == &resident()) rotation->step_took(result.duration);
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;

@@ -36,7 +36,7 @@ class KvRotation final : public schedule::RotationView {
   // For one decision. `prefill_rate`: tokens per second, for --preemption auto. `weights_in`: bytes
   // of weights that cross the link into HBM meanwhile.
   schedule::RotationInputs inputs(double prefill_rate, Bytes weights_in, Nanos now);
-  // A step took that long, from when it could begin: what the next one is expected to take.
+  // A resident model's step computed for so long: what the next one is expected to take.
   void step_took(Nanos time);
 
   // The copies that may begin now go with the batch; then also what its sequences wait for.
