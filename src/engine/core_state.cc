@@ -11,6 +11,14 @@ namespace causeway::engine {
 
 using request::FinishReason;
 
+namespace {
+
+// So long copies of KV that were given up are waited for when nothing can run without their frames.
+// By then the transfer engine has seen them end or has lost hope (TransferEngineOptions).
+constexpr Nanos kStrandedMax = seconds(15);
+
+}  // namespace
+
 bool EngineCore::State::in_step(ModelId model) const {
   const StepLane& lane = lane_of(model);
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {
@@ -95,22 +103,32 @@ void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
 void EngineCore::State::rotate_out(RequestId request) {
   Sequence& sequence = sequence_of(request);
   const StepId user = last_user(sequence);
+  const bool copies = kv.rotate_out_cost(request).copies > 0;
   CAUSEWAY_CHECK(kv.rotate_out(request, user), "the scheduler chose one that cannot leave");
+  if (copies) rotation->leaves(request);
   sequence.rotations += 1;
   models.at(sequence.request.model).counters.rotations += 1;
 }
 
-schedule::RotationInputs EngineCore::State::rotation_inputs() {
+schedule::RotationInputs EngineCore::State::rotation_inputs(Nanos now) {
   if (!rotation) return {};
   double seconds_per_token = 0;  // of the model that takes longest: copying is cheaper for it
   for (const auto& [id, model] : models) {
     seconds_per_token = std::max(seconds_per_token, model.facts.seconds_per_token);
   }
-  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0);
+  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0, weights_in(), now);
 }
 
-void EngineCore::State::end_copies() {
-  if (rotation) recompute(rotation->poll());
+Bytes EngineCore::State::weights_in() const {
+  Bytes sum = cache != nullptr ? cache->residency().arriving_bytes() : Bytes(0);
+  for (const ModelId model : streamed) {
+    if (scheduler.sequences(model) > 0) sum += models.at(model).facts.weights.streamed_bytes();
+  }
+  return sum;
+}
+
+void EngineCore::State::end_copies(Nanos now) {
+  if (rotation) recompute(rotation->poll(now));
 }
 
 void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
@@ -271,6 +289,23 @@ bool EngineCore::State::make_way(Nanos now) {
   return !deciding.preempted.empty();
 }
 
+bool EngineCore::State::end_stranded(Nanos now) {
+  const bool waits = rotation && rotation->given_up() && !rotation->under_way() &&
+                     in_flight() == 0 && !sequences.empty() && !awaiting_weights;
+  if (!waits) {
+    stranded_until.reset();
+    return false;
+  }
+  if (!stranded_until) stranded_until = now + kStrandedMax;
+  if (now < *stranded_until) return false;
+  stranded_until.reset();
+  const kv::FrameCounts counts = kv.counts();
+  const std::int64_t held = counts.stranded + counts.copying;
+  return end_larger_than(counts.available() + counts.referenced,
+                         "copies of KV to or from host memory have not ended, and hold " +
+                             std::to_string(held)) > 0;
+}
+
 bool EngineCore::State::weights_arrive() const {
   for (const auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
@@ -403,7 +438,9 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   const StepInFlight& step = lane.oldest();
   kv.step_done(step.id, oldest_beside(lane));
   scheduler.step_done(step.decision, now);
-  if (rotation) rotation->step_took(now - step.started);
+  // As the device measured it: what the step waited for, copies of KV among it, would feed the
+  // budget for these. Streamed steps are no measure of the others.
+  if (rotation && &lane == &resident()) rotation->step_took(result.duration);
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;

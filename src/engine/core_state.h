@@ -60,7 +60,7 @@ class EngineCore::State {
             .frames_max = options_in.frames_max(),
             .prefix_caching = options_in.prefix_caching,
             .hash_seed = options_in.prefix_hash_seed,
-            .twins = options_in.twins}),
+            .twins = options_in.twins_used()}),
         step_timeout(options_in.step_timeout.value_or(executor_in.capabilities().step_timeout)),
         scheduler(options_in.schedule),
         lanes{StepLane(std::clamp(std::min(options_in.steps_in_flight_max,
@@ -68,7 +68,7 @@ class EngineCore::State {
                                   1, kStepsInFlightMax)),
               StepLane(1)} {
     if (cache != nullptr && options.border) border.emplace(*options.border, kv, *cache);
-    if (options.twins > 0) {
+    if (kv.twins() > 0) {
       rotation.emplace(KvRotationOptions{options.frame, options.rotation}, kv, executor);
     }
   }
@@ -107,11 +107,14 @@ class EngineCore::State {
   // Nothing runs, and a model waits for memory that sequences hold: these give it up, or end if it
   // and they can never be there together. True: they did.
   bool make_way(Nanos now);
+  // Nothing runs, and copies of KV that were given up hold frames. They may yet end; requests that
+  // need more than there is beside these wait for it, but not for ever. True: some ended.
+  bool end_stranded(Nanos now);
   bool weights_arrive() const;
   // Requests may wait for weights, or for memory.
   bool awaits_memory() const {
     return awaiting_weights || (border && border->under_way()) ||
-           (rotation && rotation->under_way());
+           (rotation && rotation->under_way()) || stranded_until;
   }
   // How many frames a request may need.
   std::int64_t frames_limit() const { return border ? border->frames_limit() : options.frames; }
@@ -137,9 +140,12 @@ class EngineCore::State {
   void admit(const schedule::Admission& admission, Nanos now);
   void rotate_out(RequestId request);
   // What a decision needs to know beside the cache; nothing where KV does not rotate.
-  schedule::RotationInputs rotation_inputs();
+  schedule::RotationInputs rotation_inputs(Nanos now);
+  // What has to cross the link during a step: weights on their way, and a pass of each streamed
+  // model with requests, which takes all that the link gives it.
+  Bytes weights_in() const;
   // Learns which copies of KV have ended; who is lost by that waits again.
-  void end_copies();
+  void end_copies(Nanos now);
   // What is left of the KV of these is given up.
   void recompute(const std::vector<RequestId>& requests);
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
@@ -199,6 +205,8 @@ class EngineCore::State {
   bool awaiting_weights = false;
   std::optional<Nanos> weights_look;
   std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
+  // Requests that wait for copies of KV that were given up end then.
+  std::optional<Nanos> stranded_until;
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
   std::vector<request::Output> outputs;

@@ -101,7 +101,7 @@ void EngineCore::cancel_all(Nanos now) {
 bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 
 bool EngineCore::start_step(Nanos now) {
-  state_->end_copies();
+  state_->end_copies(now);
   // Weights come and go also while no step may start.
   if (!state_->may_start()) state_->update_weights(now);
   bool launched = false;
@@ -111,7 +111,7 @@ bool EngineCore::start_step(Nanos now) {
     const auto may_step = [&](ModelId model) {
       return state_->lane_of(model).has_room() && state_->weights_allow(model, now);
     };
-    state_->scheduler.schedule(now, state_->kv, decision, may_step, state_->rotation_inputs());
+    state_->scheduler.schedule(now, state_->kv, decision, may_step, state_->rotation_inputs(now));
     if (!decision.model.valid()) {
       // With rotation some may have to go before others can run.
       if (!decision.empty()) {
@@ -119,11 +119,12 @@ bool EngineCore::start_step(Nanos now) {
         continue;
       }
       if (state_->rotation) state_->rotation->begin_copies();  // somebody may be leaving still
-      if (state_->make_way(now)) continue;
+      if (state_->make_way(now) || state_->end_stranded(now)) continue;
       CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory(),
                      "requests wait, but the scheduler finds nothing to run");
       break;
     }
+    state_->stranded_until.reset();
     state_->apply_decision(decision, now);
     // A refused step has ended its requests: there is less to do every time around.
     state_->launch(now);
@@ -141,15 +142,16 @@ void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
   StepLane* const lane = state_->lane_of(result.step);
   CAUSEWAY_CHECK(lane != nullptr, "the result is not of a lane's oldest step in flight");
   state_->hung = false;
-  state_->end_copies();
+  state_->end_copies(now);
   state_->finish_step(*lane, result, now);
 }
 
 std::optional<Nanos> EngineCore::next_wakeup() const {
-  const std::optional<Nanos> look = state_->may_start() ? state_->weights_look : std::nullopt;
-  const std::optional<Nanos> deadline = state_->step_deadline();
-  if (!look || !deadline) return look ? look : deadline;
-  return std::min(*look, *deadline);
+  std::optional<Nanos> next = state_->may_start() ? state_->weights_look : std::nullopt;
+  for (const auto& other : {state_->step_deadline(), state_->stranded_until}) {
+    if (other) next = std::min(next.value_or(*other), *other);
+  }
+  return next;
 }
 
 Nanos EngineCore::step_timeout() const { return state_->step_timeout; }

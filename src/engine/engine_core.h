@@ -42,7 +42,7 @@ struct CoreOptions {
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
   // KV turns between HBM and host memory, where `twins` frames have room, of `frame` bytes each; 0:
-  // it does not. Only with an executor that rotates.
+  // it does not. Only with an executor that rotates. A schedule that does not rotate uses none.
   std::int64_t twins = 0;
   Bytes frame = {};
   schedule::BudgetLimits rotation = {};
@@ -51,6 +51,10 @@ struct CoreOptions {
   std::optional<Nanos> step_timeout = std::nullopt;
   int steps_in_flight_max = 2;  // at most: the executor may allow fewer
   StepStart step_start = StepStart::kJustInTime;
+
+  // Eager copies hold frames beyond the end of their sequences: only a scheduler that rotates
+  // reckons with that.
+  std::int64_t twins_used() const { return schedule.rotates() ? twins : 0; }
 
   // That there may ever be.
   std::int64_t frames_max() const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "engine/copy_backoff.h"
 #include "engine/engine_core.h"
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
@@ -48,13 +49,17 @@ class RotatingExecutor final : public StepExecutor {
     for (const request::BatchEntry& entry : batch.entries) compute(batch, entry);
     return inner_.submit(std::move(batch), weights);
   }
-  std::optional<request::StepResult> wait(Nanos timeout) override { return inner_.wait(timeout); }
+  std::optional<request::StepResult> wait(Nanos timeout) override {
+    auto result = inner_.wait(timeout);
+    if (result) result->duration = millis(1);
+    return result;
+  }
 
   void begin_copies(std::span<const kv::KvCopy> copies) override {
     copies_.insert(copies_.end(), copies.begin(), copies.end());
   }
   std::vector<kv::KvCopyEnd> poll_copies() override {
-    for (std::size_t i = 0; i < copies_.size();) {
+    for (std::size_t i = 0; i < copies_.size() && !stalled_;) {
       if (random_.chance(0.5)) {
         end(i);
       } else {
@@ -65,8 +70,17 @@ class RotatingExecutor final : public StepExecutor {
   }
   kv::KvCopyRates copy_rates() const override { return {.in = 1e9, .out = 1e9}; }
 
-  // Of 100 copies that end from now on.
-  void fail(int of_hundred) { failing_ = of_hundred; }
+  // Of 100 copies that end from now on; or of those out alone.
+  void fail(int of_hundred) { failing_ = failing_out_ = of_hundred; }
+  void fail_out(int of_hundred) { failing_out_ = of_hundred; }
+  // No copy ends but those that a step waits for.
+  void stall(bool stalls) { stalled_ = stalls; }
+  // Those that are under way.
+  void give_up() {
+    for (const kv::KvCopy& copy : copies_) {
+      ends_.push_back({copy.id, kv::KvCopyEnd::Outcome::kGivenUp, "a planted stall"});
+    }
+  }
   const std::set<std::int64_t>& wrong() const { return wrong_; }
   std::int64_t computed() const { return computed_; }
 
@@ -76,7 +90,7 @@ class RotatingExecutor final : public StepExecutor {
     copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(index));
     kv::KvCopyEnd end{.copy = copy.id};
     const bool out = copy.direction == kv::KvCopy::Direction::kOut;
-    if (random_.below(100) < failing_) {
+    if (random_.below(100) < (out ? failing_out_ : failing_)) {
       end.outcome = kv::KvCopyEnd::Outcome::kFailed;
       end.why = "a planted failure";
       (out ? twins_[copy.twin.value] : frames_[copy.frame.value]).clear();
@@ -120,6 +134,8 @@ class RotatingExecutor final : public StepExecutor {
   std::set<std::int64_t> wrong_;  // requests whose KV was not what they had computed
   std::int64_t computed_ = 0;     // tokens
   int failing_ = 0;
+  int failing_out_ = 0;
+  bool stalled_ = false;
 };
 
 struct Rotating {
@@ -166,6 +182,7 @@ class RotatingCore {
     sent_ += output;
     prompts_ += prompt;
   }
+  void pass(Nanos time) { now_ += time; }
   // A millisecond passes, and with it a step.
   void tick() {
     core_.start_step(now_);
@@ -176,6 +193,7 @@ class RotatingCore {
     for (request::Output& output : core_.take_outputs()) {
       tokens_ += std::ssize(output.tokens);
       if (output.finished) ends_[output.request.value] = output.reason;
+      if (!output.error.empty()) errors_[output.request.value] = output.error;
     }
   }
   void run(std::int64_t ticks_max = 20'000) {
@@ -196,6 +214,7 @@ class RotatingCore {
   std::int64_t sent() const { return sent_; }
   std::int64_t prompts() const { return prompts_; }
   const std::map<std::int64_t, FinishReason>& ends() const { return ends_; }
+  const std::map<std::int64_t, std::string>& errors() const { return errors_; }
 
  private:
   RotatingExecutor executor_;
@@ -203,6 +222,7 @@ class RotatingCore {
   Nanos now_{1};
   std::int64_t tokens_ = 0, sent_ = 0, prompts_ = 0;
   std::map<std::int64_t, FinishReason> ends_;
+  std::map<std::int64_t, std::string> errors_;
 };
 
 TEST(Rotation, NothingIsComputedTwice) {
@@ -241,6 +261,38 @@ TEST(Rotation, WhoseCopyFailedIsRecomputed) {
   for (const auto& [id, reason] : run.ends()) EXPECT_EQ(reason, FinishReason::kLength) << id;
   EXPECT_GT(run.core().observe().kv_copies.failed, 0);
   EXPECT_GT(run.core().observe().preemptions, 0);
+}
+
+// Two that do not fit together displace each other, and each loses by it all that it had computed.
+TEST(Rotation, WhereAllCopiesFailRequestsStillEnd) {
+  for (const bool only_out : {false, true}) {
+    RotatingCore run({});
+    only_out ? run.executor().fail_out(100) : run.executor().fail(100);
+    for (std::int64_t id = 0; id < 2; ++id) run.submit(id, 25, 20);
+    run.run();
+    EXPECT_EQ(run.tokens(), run.sent());
+    EXPECT_GT(run.core().observe().kv_copies.failed, 0);
+    // Tried, and tried again.
+    EXPECT_GE(run.core().observe().preemptions, CopyBackoff::kLossesMax);
+    EXPECT_LE(run.core().observe().preemptions, 4 * CopyBackoff::kLossesMax);
+  }
+}
+
+// When they succeed again, rotation goes on.
+TEST(Rotation, TriesAgainAfterAWhile) {
+  RotatingCore run({});
+  run.executor().fail(100);
+  for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9 + id % 5, 25);
+  run.run();
+  const std::int64_t rotations = run.core().observe().rotations;
+  run.executor().fail(0);
+  for (std::int64_t id = 12; id < 24; ++id) run.submit(id, 9 + id % 5, 25);
+  for (int i = 0; i < 20; ++i) run.tick();
+  EXPECT_EQ(run.core().observe().rotations, rotations) << "it does not rest";
+  run.pass(CopyBackoff::kLongest);
+  run.run();
+  EXPECT_GT(run.core().observe().rotations, rotations);
+  EXPECT_EQ(run.tokens(), run.sent());
 }
 
 TEST(Rotation, RequestsEndInEveryState) {
@@ -326,6 +378,72 @@ TEST(Rotation, APrefixThatCannotBeCopiedIsComputed) {
   EXPECT_EQ(run.tokens(), run.sent());
   EXPECT_EQ(run.core().observe().kv_copies.prefix_in, 4) << "tried once";
   EXPECT_EQ(run.ends().at(1001), FinishReason::kLength);
+}
+
+TEST(Rotation, APolicyThatDoesNotRotateHasNoUseForHostMemory) {
+  for (const auto policy : {schedule::PolicyKind::kFcfs, schedule::PolicyKind::kPriority}) {
+    RotatingCore run({.policy = policy, .preemption = schedule::PreemptionKind::kRecompute});
+    run.executor().stall(true);
+    for (std::int64_t id = 0; id < 12; ++id) run.submit(id, 9 + id % 5, 25);
+    run.run();
+    EXPECT_EQ(run.tokens(), run.sent());
+    const request::Observation seen = run.core().observe();
+    EXPECT_GT(seen.preemptions, 0);
+    EXPECT_EQ(seen.twins_total, 0);
+    EXPECT_EQ(seen.kv_copies.eager_out, 0);
+  }
+}
+
+// One of 7 frames of 12 leaves, its copies out do not end and are given up, and it is cancelled. A
+// newcomer needs 6.
+class GivenUp : public testing::Test {
+ protected:
+  void SetUp() override {
+    run_.executor().stall(true);
+    run_.submit(kLarge, 25, 20);
+    for (int i = 0; i < 3; ++i) run_.tick();
+    run_.submit(kSmall, 2, 8);
+    run_.tick();
+    run_.submit(kNewcomer, 24, 3);
+    for (int i = 0; i < 30 && run_.core().observe().requests_rotary == 0; ++i) run_.tick();
+    ASSERT_EQ(run_.core().observe().requests_rotary, 1);
+    run_.executor().give_up();
+    run_.core().cancel(RequestId(kLarge), run_.now());
+    for (int i = 0; i < 30; ++i) run_.tick();
+    ASSERT_EQ(run_.ends().at(kLarge), FinishReason::kCancelled);
+    ASSERT_EQ(run_.ends().at(kSmall), FinishReason::kLength);
+    ASSERT_EQ(run_.core().requests(), 1);
+    ASSERT_FALSE(run_.core().step_in_flight());
+    stranded_ = run_.core().kv().counts().stranded;
+    ASSERT_GE(stranded_, 7);
+  }
+
+  static constexpr std::int64_t kLarge = 0, kSmall = 1, kNewcomer = 2, kAnother = 3;
+  RotatingCore run_{{}};
+  std::int64_t stranded_ = 0;
+};
+
+TEST_F(GivenUp, WhatTheyHoldIsWaitedFor) {
+  run_.executor().stall(false);
+  run_.run();
+  EXPECT_EQ(run_.ends().at(kNewcomer), FinishReason::kLength);
+  EXPECT_TRUE(run_.executor().wrong().empty());
+  EXPECT_EQ(run_.core().kv().counts().in_use(), 0);
+}
+
+TEST_F(GivenUp, WhoNeedsMoreThanIsLeftEndsAfterAWhile) {
+  const auto until = run_.core().next_wakeup();
+  ASSERT_TRUE(until);
+  run_.submit(kAnother, 5, 3);
+  run_.tick();
+  EXPECT_EQ(run_.core().requests(), 2) << "it does not pass the one before it";
+  run_.pass(*until - run_.now());
+  run_.run();
+  EXPECT_EQ(run_.ends().at(kNewcomer), FinishReason::kError);
+  EXPECT_NE(run_.errors().at(kNewcomer).find("needs 6 KV frames"), std::string::npos);
+  EXPECT_NE(run_.errors().at(kNewcomer).find("have not ended"), std::string::npos);
+  EXPECT_EQ(run_.ends().at(kAnother), FinishReason::kLength);
+  EXPECT_EQ(run_.core().kv().counts().stranded, stranded_);
 }
 
 TEST(Rotation, AModelWithRotaryRequestsStays) {

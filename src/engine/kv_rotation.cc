@@ -1,6 +1,7 @@
 #include "engine/kv_rotation.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -31,27 +32,33 @@ KvRotation::KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepEx
   CAUSEWAY_CHECK(executor.capabilities().rotates, "the executor moves no KV");
 }
 
-schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates) const {
+schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes weights_in) const {
+  const kv::FrameCounts counts = kv_.counts();
   // Eager copies yield to those that must go (KvCache::take_copies), so they take nothing from
   // these.
-  return schedule::rotation_budget({.out_rate = rates.out,
+  schedule::RotationBudget budget =
+      schedule::rotation_budget({.out_rate = rates.out,
                                     .in_rate = rates.in,
                                     .step = step_,
-                                    .weights_in = {},
+                                    .weights_in = weights_in,
                                     .eager_out = {},
                                     .frame = options_.frame,
-                                    .frames = kv_.counts().usable()},
+                                    .frames = counts.usable() - counts.stranded},
                                    options_.limits);
+  // Those that are in host memory come back all the same: they have nothing to lose by it.
+  if (rests_) budget.out = budget.exchange = 0;
+  return budget;
 }
 
-schedule::RotationInputs KvRotation::inputs(double prefill_rate) {
+schedule::RotationInputs KvRotation::inputs(double prefill_rate, Bytes weights_in, Nanos now) {
+  rests_ = backoff_out_.rests(now) || backoff_in_.rests(now);
   const kv::KvCopyRates rates = executor_.copy_rates();
   const double in_a_step =
       rates.out * to_seconds(step_) / static_cast<double>(options_.frame.count);
   constexpr double kMost = 1 << 20;
-  copies_out_max_ = static_cast<std::int64_t>(std::clamp(in_a_step, 1.0, kMost));
+  copies_out_max_ = rests_ ? 0 : static_cast<std::int64_t>(std::clamp(in_a_step, 1.0, kMost));
   return {.view = this,
-          .budget = budget(rates),
+          .budget = budget(rates, weights_in),
           .rates = {.out_rate = rates.out,
                     .in_rate = rates.in,
                     .prefill_rate = prefill_rate,
@@ -78,6 +85,7 @@ void KvRotation::add_copies(request::Batch& batch) {
   for (const request::BatchEntry& entry : batch.entries) {
     const kv::CopyId until = kv_.arriving_until(entry.request);
     if (!until.valid()) continue;
+    arriving_.insert(entry.request);
     if (!batch.copies_awaited.valid() || batch.copies_awaited < until) batch.copies_awaited = until;
   }
 }
@@ -89,8 +97,31 @@ void KvRotation::begin_copies() {
   executor_.begin_copies(copies);
 }
 
-std::vector<RequestId> KvRotation::poll() {
+void KvRotation::follow(const std::vector<RequestId>& lost, Nanos now) {
+  for (const RequestId sequence : lost) {
+    if (leaving_.erase(sequence) > 0) backoff_out_.lost(now);
+    if (arriving_.erase(sequence) > 0) backoff_in_.lost(now);
+  }
+  using kv::SequencePlace;
+  const auto come = [&](RequestId sequence, SequencePlace on_its_way, SequencePlace there,
+                        CopyBackoff& backoff) {
+    if (!kv_.is_open(sequence)) return true;
+    const SequencePlace place = kv_.place(sequence);
+    if (place == there) backoff.moved();
+    return place != on_its_way;
+  };
+  std::erase_if(leaving_, [&](RequestId sequence) {
+    return come(sequence, SequencePlace::kLeaving, SequencePlace::kHost, backoff_out_);
+  });
+  std::erase_if(arriving_, [&](RequestId sequence) {
+    return come(sequence, SequencePlace::kArriving, SequencePlace::kHbm, backoff_in_);
+  });
+}
+
+std::vector<RequestId> KvRotation::poll(Nanos now) {
   std::vector<RequestId> lost;
+  std::int64_t failed = 0;
+  std::string why;
   for (const kv::KvCopyEnd& end : executor_.poll_copies()) {
     using Outcome = kv::KvCopyEnd::Outcome;
     if (end.outcome == Outcome::kGivenUp) {
@@ -102,9 +133,15 @@ std::vector<RequestId> KvRotation::poll() {
     }
     --under_way_;
     if (end.outcome == Outcome::kOk) continue;
-    counts_.failed += 1;
-    spdlog::warn("a copy of KV failed, and what it was of is computed again: {}", end.why);
+    ++failed;
+    why = end.why;
   }
+  counts_.failed += failed;
+  if (failed > 0) {
+    spdlog::warn("{} copies of KV failed, and {} sequences are computed again: {}", failed,
+                 lost.size(), why);
+  }
+  follow(lost, now);
   return lost;
 }
 
@@ -114,7 +151,9 @@ bool KvRotation::may_leave(RequestId sequence) const {
 bool KvRotation::may_return(RequestId sequence) const {
   return kv_.place(sequence) == kv::SequencePlace::kHost;
 }
-std::int64_t KvRotation::twins_available() const { return kv_.twin_counts().available(); }
+std::int64_t KvRotation::twins_available() const {
+  return rests_ ? 0 : kv_.twin_counts().available();
+}
 
 schedule::RotateOutCost KvRotation::out_cost(RequestId sequence) const {
   const kv::RotateOutCost cost = kv_.rotate_out_cost(sequence);

@@ -41,7 +41,12 @@ void FramePool::quarantine(FrameId id) {
   Frame& frame = at(id);
   frame.state = FrameState::kQuarantined;
   push_back(is_done(frame.last_user) ? copied_ : quarantined_[frame.last_user], id);
-  ++counts_.quarantined;
+  count_quarantined(frame, 1);
+}
+
+void FramePool::count_quarantined(const Frame& frame, std::int64_t change) {
+  counts_.quarantined += change;
+  if (frame.copies.given_up > 0) counts_.stranded += change;
 }
 
 void FramePool::unlink_quarantined(FrameId id) {
@@ -83,11 +88,11 @@ void FramePool::reference(FrameId id) {
   if (frame.state == FrameState::kCached) {
     unlink(cached_, id);
     --counts_.cached;
-    if (frame.copies > 0) --counts_.copying;
+    if (frame.copies.all > 0) --counts_.copying;
     ++counts_.referenced;
   } else if (frame.state == FrameState::kQuarantined) {
     unlink_quarantined(id);
-    --counts_.quarantined;
+    count_quarantined(frame, -1);
     ++counts_.referenced;
   }
   frame.state = FrameState::kReferenced;
@@ -115,7 +120,7 @@ bool FramePool::in_copy(const Frame& frame) {
   (void)frame;
   return false;  // planted bug: a frame comes free with its step, though a copy still reads it
 #else
-  return frame.copies > 0;
+  return frame.copies.all > 0;
 #endif
 }
 
@@ -123,18 +128,30 @@ void FramePool::begin_copy(FrameId id) {
   Frame& frame = at(id);
   CAUSEWAY_CHECK(frame.state != FrameState::kFree && frame.state != FrameState::kGone,
                  "a copy uses a frame that holds nothing");
-  ++frame.copies;
-  if (frame.copies == 1 && frame.state == FrameState::kCached) ++counts_.copying;
+  ++frame.copies.all;
+  if (frame.copies.all == 1 && frame.state == FrameState::kCached) ++counts_.copying;
 }
 
-void FramePool::end_copy(FrameId id) {
+void FramePool::give_up_copy(FrameId id) {
   Frame& frame = at(id);
-  CAUSEWAY_CHECK(frame.copies > 0, "no copy uses the frame");
-  if (--frame.copies > 0) return;
+  CAUSEWAY_CHECK(frame.copies.given_up < frame.copies.all, "no copy of the frame is to give up");
+  ++frame.copies.given_up;
+  if (frame.copies.given_up == 1 && frame.state == FrameState::kQuarantined) ++counts_.stranded;
+}
+
+void FramePool::end_copy(FrameId id, bool given_up) {
+  Frame& frame = at(id);
+  CAUSEWAY_CHECK(frame.copies.all > 0, "no copy uses the frame");
+  if (given_up) {
+    CAUSEWAY_CHECK(frame.copies.given_up > 0, "no copy of the frame was given up");
+    --frame.copies.given_up;
+    if (frame.copies.given_up == 0 && frame.state == FrameState::kQuarantined) --counts_.stranded;
+  }
+  if (--frame.copies.all > 0) return;
   if (frame.state == FrameState::kCached) --counts_.copying;
   if (frame.state != FrameState::kQuarantined || !is_done(frame.last_user)) return;
   unlink(copied_, id);
-  --counts_.quarantined;
+  count_quarantined(frame, -1);
   settle(id);
 }
 
@@ -189,7 +206,7 @@ void FramePool::retire(FrameId id) {
   const bool free = frame.state == FrameState::kFree;
   unlink(free ? free_ : cached_, id);
   --(free ? counts_.free : counts_.cached);
-  if (frame.copies == 0) return leave(id);
+  if (frame.copies.all == 0) return leave(id);
   --counts_.copying;
   quarantine(id);
   frame.retiring = true;
@@ -252,7 +269,7 @@ void FramePool::step_done(StepId step, StepId oldest) {
     while (list.first.valid()) {
       const FrameId id = list.first;
       unlink(list, id);
-      --counts_.quarantined;
+      count_quarantined(this->at(id), -1);
       if (in_copy(this->at(id))) {
         quarantine(id);
       } else {
@@ -274,7 +291,7 @@ void FramePool::forget_model(ModelId model) {
     if (frame.state != FrameState::kCached) continue;
     unlink(cached_, id);
     --counts_.cached;
-    if (frame.copies == 0) {
+    if (frame.copies.all == 0) {
       settle(id);
     } else {
       --counts_.copying;
@@ -291,11 +308,13 @@ Error broken(FrameId frame, const std::string& what) {
 
 }  // namespace
 
-Status FramePool::check_frame(FrameId id, std::int64_t references, std::int64_t copies) const {
+Status FramePool::check_frame(FrameId id, std::int64_t references, const Copies& copies) const {
   const Frame& frame = at(id);
   if (frame.copies != copies) {
-    return broken(id, std::to_string(copies) + " copies use it, its count is " +
-                          std::to_string(frame.copies));
+    return broken(id, std::to_string(copies.all) + " copies use it, " +
+                          std::to_string(copies.given_up) + " of them given up; it counts " +
+                          std::to_string(frame.copies.all) + " and " +
+                          std::to_string(frame.copies.given_up));
   }
   if (frame.references != references) {
     return broken(id, std::to_string(references) + " tables list it, its reference count is " +
@@ -320,7 +339,7 @@ Status FramePool::check_frame(FrameId id, std::int64_t references, std::int64_t 
   if (frame.state == FrameState::kCached && !frame.indexed) {
     return broken(id, "cached, but not indexed");
   }
-  if (empty && copies > 0) return broken(id, "free or gone while a copy uses it");
+  if (empty && copies.all > 0) return broken(id, "free or gone while a copy uses it");
   if (!in_use) {
     if (!is_done(frame.last_user)) return broken(id, "reusable while a step uses it");
   }
@@ -360,7 +379,9 @@ Status FramePool::check_counts() const {
       case FrameState::kGone: ++counted.gone; break;
     }
     counted.retiring += frame.retiring ? 1 : 0;
-    counted.copying += frame.state == FrameState::kCached && frame.copies > 0 ? 1 : 0;
+    counted.copying += frame.state == FrameState::kCached && frame.copies.all > 0 ? 1 : 0;
+    const bool stranded = frame.state == FrameState::kQuarantined && frame.copies.given_up > 0;
+    counted.stranded += stranded ? 1 : 0;
     indexed += frame.indexed ? 1 : 0;
   }
   if (counted != counts_) {
@@ -378,13 +399,13 @@ Status FramePool::check_quarantine(std::vector<bool>& listed) const {
   CAUSEWAY_TRY(check_list(copied_, FrameState::kQuarantined, StepId(), listed));
   for (FrameId id = copied_.first; id.valid(); id = at(id).next) {
     if (!is_done(at(id).last_user)) return broken(id, "waits for a copy, but for a step too");
-    if (at(id).copies == 0) return broken(id, "quarantined, though nothing uses it");
+    if (at(id).copies.all == 0) return broken(id, "quarantined, though nothing uses it");
   }
   return {};
 }
 
 Status FramePool::check(std::span<const std::int64_t> references,
-                        std::span<const std::int64_t> copies) const {
+                        std::span<const Copies> copies) const {
   CAUSEWAY_CHECK(references.size() == frames_.size() && copies.size() == frames_.size());
   std::vector<bool> listed(frames_.size(), false);
   CAUSEWAY_TRY(check_list(free_, FrameState::kFree, StepId(), listed));

@@ -63,9 +63,11 @@ class FramePool {
   // The same, though it may be retiring.
   FrameId holder(const PrefixHash& hash) const;
 
-  // A copy is going to read or write the frame, which is not free; it has ended, or never began.
+  // A copy is going to read or write the frame, which is not free; it may never end; it has ended
+  // (`given_up`: though it was given up), or never began.
   void begin_copy(FrameId frame);
-  void end_copy(FrameId frame);
+  void give_up_copy(FrameId frame);
+  void end_copy(FrameId frame, bool given_up = false);
 
   // The step is done, and so are all before `oldest`. Ends its quarantine and theirs.
   void step_done(StepId step, StepId oldest);
@@ -95,7 +97,7 @@ class FramePool {
   // A block is let go in host memory now.
   std::uint64_t next_let_go() { return ++let_go_; }
   std::int64_t references(FrameId frame) const { return at(frame).references; }
-  bool copied(FrameId frame) const { return at(frame).copies > 0; }
+  bool copied(FrameId frame) const { return at(frame).copies.all > 0; }
   // Cached, and no copy uses it.
   bool evictable(FrameId frame) const {
     return at(frame).state == FrameState::kCached && !copied(frame);
@@ -103,10 +105,14 @@ class FramePool {
   const FrameCounts& counts() const { return counts_; }
   std::int64_t size() const { return static_cast<std::int64_t>(frames_.size()); }
 
+  struct Copies {  // that use a frame
+    std::int64_t all = 0;
+    std::int64_t given_up = 0;  // of those
+    bool operator==(const Copies&) const = default;
+  };
   // Every invariant of the pool by recomputation; `references[f]` is how many tables list frame f,
-  // `copies[f]` how many copies use it.
-  Status check(std::span<const std::int64_t> references,
-               std::span<const std::int64_t> copies) const;
+  // `copies[f]` which copies use it.
+  Status check(std::span<const std::int64_t> references, std::span<const Copies> copies) const;
 
  private:
   struct Frame {
@@ -114,7 +120,7 @@ class FramePool {
     bool indexed = false;
     bool retiring = false;
     std::int64_t references = 0;
-    std::int64_t copies = 0;  // that use it
+    Copies copies;
     std::uint64_t ordinal = 0;
     std::uint64_t takes = 0;
     std::uint64_t let_go = 0;
@@ -135,11 +141,13 @@ class FramePool {
   void unlink(List& list, FrameId frame);
   void quarantine(FrameId frame);
   void unlink_quarantined(FrameId frame);
+  // It is quarantined by now, or not any more.
+  void count_quarantined(const Frame& frame, std::int64_t change);
   // Nothing uses the frame any more: cached, free or gone.
   void settle(FrameId frame);
   void leave(FrameId frame);
   void unindex(Frame& frame);
-  Status check_frame(FrameId id, std::int64_t references, std::int64_t copies) const;
+  Status check_frame(FrameId id, std::int64_t references, const Copies& copies) const;
   Status check_quarantine(std::vector<bool>& listed) const;
   Status check_list(const List& list, FrameState state, StepId until,
                     std::vector<bool>& listed) const;

@@ -54,6 +54,10 @@ struct FrameCounts {
   std::int64_t retiring = 0;  // of those that are quarantined or referenced
   std::int64_t gone = 0;
   std::int64_t copying = 0;  // of those that are cached: a copy reads them
+  // Of those that are quarantined: a copy that was given up uses them, which may never end.
+  std::int64_t stranded = 0;
+  // That become available, or go, when steps and copies have ended.
+  std::int64_t coming() const { return quarantined - stranded; }
   // What grow() can hand out now.
   std::int64_t available() const { return free + cached - copying; }
   std::int64_t in_use() const { return quarantined + referenced; }
@@ -176,7 +180,8 @@ class KvCache {
   // step was to fill a block that is in the tables of sequences which are leaving. Ask after every
   // step_failed().
   void take_lost(std::vector<RequestId>& lost);
-  // Counts the copy as failed, though it may still read and write; copy_ended() must follow.
+  // Counts the copy as failed, though it may still read and write: frame and twin stay in use until
+  // copy_ended(), or for good when the copy never ends (FrameCounts::stranded).
   void give_up_copy(CopyId copy, std::vector<RequestId>& lost);
 
   FrameCounts counts() const;

@@ -97,7 +97,7 @@ Status KvCache::State::check_copies() const {
 
 Status KvCache::check_integrity() const {
   std::vector<std::int64_t> references(static_cast<std::size_t>(frames_max()), 0);
-  std::vector<std::int64_t> copies(references.size(), 0);
+  std::vector<FramePool::Copies> copies(references.size());
   std::vector<std::int64_t> holds(static_cast<std::size_t>(twins()), 0);
   std::unordered_map<ModelId, std::int64_t> open_sequences;
   for (const auto& [id, sequence] : state_->sequences) {
@@ -107,7 +107,9 @@ Status KvCache::check_integrity() const {
     ++open_sequences[sequence.model];
   }
   for (const auto& [id, copy] : state_->copies.all()) {
-    ++copies[static_cast<std::size_t>(copy.copy.frame.value)];
+    FramePool::Copies& of_frame = copies[static_cast<std::size_t>(copy.copy.frame.value)];
+    of_frame.all += 1;
+    of_frame.given_up += copy.given_up ? 1 : 0;
     ++holds[static_cast<std::size_t>(copy.copy.twin.value)];
   }
   CAUSEWAY_TRY(state_->check_copies());

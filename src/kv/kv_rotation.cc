@@ -283,7 +283,7 @@ void KvCache::copy_ended(CopyId id, bool ok, std::vector<RequestId>& lost) {
   } else if (ok && ended.hash && !ended.given_up && state.pool.index(frame, *ended.hash)) {
     state.note_indexed(frame, *ended.hash);
   }
-  state.pool.end_copy(frame);
+  state.pool.end_copy(frame, ended.given_up);
   state.twins.unhold(twin);
   take_lost(lost);
 }
@@ -294,6 +294,7 @@ void KvCache::give_up_copy(CopyId id, std::vector<RequestId>& lost) {
   if (copy.given_up) return;
   state_->lose_waiters(copy);
   copy.given_up = true;
+  state_->pool.give_up_copy(copy.copy.frame);
   // Nobody else is to wait for it.
   if (copy.copy.direction == KvCopy::Direction::kOut) state_->twins.spoil(copy.copy.twin);
   take_lost(lost);

@@ -65,6 +65,7 @@ class RotationHistory : public NaiveTiers {
     ASSERT_EQ(counts.cached, std::ssize(cached_));
     ASSERT_EQ(counts.copying, std::ssize(cached_) - evictable());
     ASSERT_EQ(counts.quarantined, std::ssize(quarantined_) + std::ssize(copied_));
+    ASSERT_EQ(counts.stranded, stranded());
     ASSERT_EQ(counts.referenced, std::ssize(referenced));
     ASSERT_EQ(counts.gone, std::ssize(gone_));
     ASSERT_EQ(counts.retiring, std::ssize(retiring_));
@@ -496,6 +497,7 @@ class RotationHistory : public NaiveTiers {
     lose_waiters(copies_[id], named);
     NaiveCopy& copy = copies_[id];
     copy.given_up = true;
+    reached["stranded"] += stranded() > 0 ? 1 : 0;
     if (copy.direction == KvCopy::Direction::kOut) unindex_twin(copy.twin);
     release_lost();
   }
@@ -762,7 +764,7 @@ const std::map<std::string, std::int64_t> kReached = {
     {"twins evicted", 200},   {"backing evicted", 40},
     {"late frames", 500},     {"tails", 1'000},
     {"dropped", 200},         {"out while in step", 1'000},
-    {"hits in", 500}};
+    {"hits in", 500},         {"stranded", 200}};
 
 TEST(KvRotationModel, RandomHistoriesAgreeWithTheNaiveModel) {
   constexpr std::uint64_t kHistories = 600;

@@ -340,11 +340,28 @@ TEST_F(KvRotationTest, ACopyThatIsGivenUpKeepsItsPlacesUntilItEnds) {
   cache_.give_up_copy(out[0].id, lost);
   EXPECT_THAT(lost, ElementsAre(id));
   cache_.release(id, kNoStep);
-  expect_frames({.free = 7, .quarantined = 1});
+  expect_frames({.free = 7, .quarantined = 1, .stranded = 1});
   expect_twins({.free = 5, .held = 1});
   EXPECT_THAT(end(out), IsEmpty());
   expect_frames({.free = 7, .cached = 1});
   expect_twins({.free = 6});
+}
+
+TEST_F(KvRotationTest, FramesAreStrandedOnceNobodyHasThem) {
+  const RequestId id = run(1, tokens_from(0, 4));
+  const auto eager = take(1);
+  std::vector<RequestId> lost;
+  cache_.give_up_copy(eager.at(0).id, lost);
+  expect_frames({.free = 7, .referenced = 1});
+  cache_.release(id, kNoStep);
+  expect_frames({.free = 7, .quarantined = 1, .stranded = 1});
+  EXPECT_EQ(cache_.counts().coming(), 0);
+  // Its block is there, all the same.
+  cache_.open(RequestId(2), kModel, tokens_from(0, 5));
+  expect_frames({.free = 7, .referenced = 1});
+  cache_.release(RequestId(2), kNoStep);
+  end(eager);
+  expect_frames({.free = 7, .cached = 1});
 }
 
 TEST_F(KvRotationTest, AModelMayGoWhileACopyHangs) {

@@ -281,6 +281,22 @@ TEST_F(KvMoverTest, CopiesThatAreLateAreGivenUpAndEndLater) {
   EXPECT_EQ(reserved(), 0);
 }
 
+// The transfer engine has tried twice by then, but nothing writes any more when it says so.
+TEST_F(KvMoverTest, CopiesThatAreLateTwiceEndAllTheSame) {
+  open({.late_max = millis(20)}, {.chunk_time_max = millis(100), .poll_pause_max = millis(1)});
+  faults_.next(FaultPlan::Kind::kHang, 1'000'000);
+  const auto in = copies(Direction::kIn, 1);
+  mover_->submit(in);
+  EXPECT_EQ(last_of(in), all_of(1, Outcome::kGivenUp));
+  ASSERT_TRUE(wait_until([&] { return engine_->stats().retries >= 2; }));
+  faults_.release();
+  ASSERT_TRUE(wait_until([&] { return ends_[in[0].id].size() == 2; }));
+  EXPECT_EQ(ends_[in[0].id].back(), Outcome::kFailed);
+  EXPECT_EQ(reserved(), 0);
+  must(gates_->take());
+  EXPECT_EQ(gates_->size(), 1) << "its gate was not given back";
+}
+
 // The transfer engine says that it will never end: frame and twin are never used again.
 TEST_F(KvMoverTest, ACopyThatNeverEndsIsGivenUpOnce) {
   open({.late_max = millis(20)},

@@ -40,16 +40,20 @@ std::int64_t& TwinPool::count_of(Listed listed) {
 }
 
 TwinPool::List& TwinPool::list_of(Listed listed) {
-  CAUSEWAY_CHECK(listed != Listed::kHeld, "twins that are held are on no list");
-  if (listed == Listed::kFree) return free_;
-  return listed == Listed::kCached ? cached_ : backing_;
+  CAUSEWAY_CHECK(listed == Listed::kFree || listed == Listed::kBacking,
+                 "other twins are on no list");
+  return listed == Listed::kFree ? free_ : backing_;
 }
 
 void TwinPool::relist(TwinId id) {
   const auto item = [this](TwinId twin) -> Twin& { return at(twin); };
   Twin& twin = at(id);
   --count_of(twin.listed);
-  if (twin.listed != Listed::kHeld) list_of(twin.listed).unlink(item, id);
+  if (twin.listed == Listed::kCached) {
+    cached_.erase(twin.cached_place);
+  } else if (twin.listed != Listed::kHeld) {
+    list_of(twin.listed).unlink(item, id);
+  }
   if (twin.holds > 0) {
     twin.listed = Listed::kHeld;
   } else if (!twin.valid || !twin.hash || (!twin.in_use && !keep_)) {
@@ -63,17 +67,13 @@ void TwinPool::relist(TwinId id) {
     // The one used last first, whose pages are there already.
     case Listed::kFree: return free_.push_front(item, id);
     case Listed::kBacking: return backing_.push_back(item, id);
-    case Listed::kCached: return list_cached(id);
+    case Listed::kCached:
+      twin.cached_place = {twin.let_go, next_cached_++};
+      // Nearly always at the end.
+      cached_.emplace_hint(cached_.end(), twin.cached_place, id);
+      return;
     case Listed::kHeld: return;
   }
-}
-
-// In the order in which blocks were let go: nearly always at the end, a little before it where an
-// eager copy ended late.
-void TwinPool::list_cached(TwinId id) {
-  TwinId previous = cached_.last;
-  while (previous.valid() && at(previous).let_go > at(id).let_go) previous = at(previous).previous;
-  cached_.insert([this](TwinId twin) -> Twin& { return at(twin); }, previous, id);
 }
 
 void TwinPool::unindex(Twin& twin) {
@@ -86,7 +86,7 @@ TwinId TwinPool::take(ModelId model, const std::optional<PrefixHash>& hash, Copy
                       std::optional<std::uint64_t> let_go) {
   CAUSEWAY_CHECK(counts_.available() > 0, "no twin is available");
   TwinId id = free_.first;
-  if (!id.valid()) id = cached_.first;
+  if (!id.valid() && !cached_.empty()) id = cached_.begin()->second;
   if (!id.valid()) id = backing_.first;
   Twin& twin = at(id);
   unindex(twin);
@@ -199,14 +199,23 @@ Status TwinPool::check_list(const List& list, Listed listed, std::int64_t count)
   for (TwinId id = list.first; id.valid(); id = at(id).next) {
     if (at(id).listed != listed) return broken(id, "on the list of another state");
     if (at(id).previous != previous) return broken(id, "its list is not linked both ways");
-    if (listed == Listed::kCached && previous.valid() && at(previous).let_go > at(id).let_go) {
-      return broken(id, "not in the order in which blocks were let go");
-    }
     previous = id;
     --count;
   }
   if (list.last != previous) return corrupt("a list of KV twins has the wrong end");
   return count == 0 ? Status() : corrupt("the counts of KV twins do not match their lists");
+}
+
+Status TwinPool::check_cached() const {
+  for (const auto& [place, id] : cached_) {
+    if (at(id).listed != Listed::kCached) return broken(id, "on the list of another state");
+    if (at(id).cached_place != place || at(id).let_go != place.first) {
+      return broken(id, "not in the order in which blocks were let go");
+    }
+  }
+  return std::ssize(cached_) == counts_.cached
+             ? Status()
+             : corrupt("the count of cached KV twins does not match their list");
 }
 
 Status TwinPool::check(std::span<const std::int64_t> holds,
@@ -219,7 +228,7 @@ Status TwinPool::check(std::span<const std::int64_t> holds,
   }
   if (indexed != index_.size()) return corrupt("the index of KV twins lists what it must not");
   CAUSEWAY_TRY(check_list(free_, Listed::kFree, counts_.free));
-  CAUSEWAY_TRY(check_list(cached_, Listed::kCached, counts_.cached));
+  CAUSEWAY_TRY(check_cached());
   CAUSEWAY_TRY(check_list(backing_, Listed::kBacking, counts_.backing));
   if (counts_.available() + counts_.held != size()) {
     return corrupt("the counts of KV twins do not sum up to the pool");

@@ -16,9 +16,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -76,6 +78,8 @@ class TwinPool {
 
  private:
   enum class Listed : std::uint8_t { kFree, kCached, kBacking, kHeld };
+  // A place among cached twins: when the block was let go, then who came first.
+  using CachedPlace = std::pair<std::uint64_t, std::uint64_t>;
   struct Twin {
     Listed listed = Listed::kFree;
     bool valid = false;   // the block is there
@@ -85,7 +89,8 @@ class TwinPool {
     ModelId model;
     std::optional<PrefixHash> hash;
     CopyId filled_by;
-    TwinId previous, next;
+    TwinId previous, next;     // free or backing
+    CachedPlace cached_place;  // cached
   };
   using List = LinkedList<TwinId>;
 
@@ -95,14 +100,17 @@ class TwinPool {
   List& list_of(Listed listed);
   // Moves the twin to where its holds, hash and use say.
   void relist(TwinId twin);
-  void list_cached(TwinId twin);
   void unindex(Twin& twin);
   Status check_twin(TwinId id, std::int64_t holds,
                     const std::function<bool(const PrefixHash&)>& in_use) const;
   Status check_list(const List& list, Listed listed, std::int64_t count) const;
+  Status check_cached() const;
 
   std::vector<Twin> twins_;
-  List free_, cached_, backing_;
+  List free_, backing_;
+  // A twin whose eager copy ended late comes before others. A list would have to be searched.
+  std::map<CachedPlace, TwinId> cached_;
+  std::uint64_t next_cached_ = 0;
   std::unordered_map<PrefixHash, TwinId> index_;
   TwinCounts counts_;
   const bool keep_;

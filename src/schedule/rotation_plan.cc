@@ -31,7 +31,7 @@ RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
   const kv::FrameCounts counts = kv.counts();
   available_ = counts.available();
   // Of those that are being retired, some may be quarantined: then they do not come free.
-  coming_ = std::max<std::int64_t>(0, counts.quarantined - counts.retiring);
+  coming_ = std::max<std::int64_t>(0, counts.coming() - counts.retiring);
   twins_ = inputs.view == nullptr ? 0 : inputs.view->twins_available();
   if (!state_.paid) {
     state_.copies_in.pay(inputs.budget.in);
@@ -239,7 +239,8 @@ bool RotationPlan::peak_fits(SlotIndex index) {
     for (const SlotIndex i : queue.running.members()) future.push_back(future_of(state_.table[i]));
   }
   future.push_back(future_of(state_.table[index]));
-  return future_peak(future) <= static_cast<double>(kv_.frames() - keep_);
+  const std::int64_t there = kv_.frames() - kv_.counts().stranded;
+  return future_peak(future) <= static_cast<double>(there - keep_);
 }
 
 void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {

@@ -35,6 +35,8 @@ void add(const HistoryReport& report, HistoryReport& sum) {
   sum.kv_copies.rotation_out += report.kv_copies.rotation_out;
   sum.kv_copies.rotation_in += report.kv_copies.rotation_in;
   sum.kv_copies.failed += report.kv_copies.failed;
+  sum.kv_copies_given_up += report.kv_copies_given_up;
+  sum.errors_of_kv_copies += report.errors_of_kv_copies;
   sum.hangs += report.hangs;
   sum.models_replaced += report.models_replaced;
   sum.steps_ahead += report.steps_ahead;
@@ -69,7 +71,9 @@ void print(const HistoryReport& sum) {
             << " abandoned, " << sum.steps_between_ranges << " resident ones beside them\n"
             << "  rotation: " << sum.rotations << " requests to host memory, blocks out "
             << sum.kv_copies.rotation_out << " and early " << sum.kv_copies.eager_out << ", in "
-            << sum.kv_copies.rotation_in << ", " << sum.kv_copies.failed << " copies failed\n"
+            << sum.kv_copies.rotation_in << ", " << sum.kv_copies.failed << " copies failed, "
+            << sum.kv_copies_given_up << " of them given up, " << sum.errors_of_kv_copies
+            << " requests ended by that\n"
             << "  border: " << sum.extents_to_kv << " extents to KV, " << sum.extents_to_weights
             << " to weights, " << sum.extents_failed << " failed\n";
 }
@@ -93,6 +97,8 @@ void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
   EXPECT_GT(sum.kv_copies.rotation_out, histories / 10);
   EXPECT_GT(sum.kv_copies.rotation_in, histories / 2);
   EXPECT_GT(sum.kv_copies.failed, histories / 100);
+  EXPECT_GT(sum.kv_copies_given_up, histories / 10);
+  EXPECT_GT(sum.errors_of_kv_copies, 0);
   EXPECT_GT(sum.extents_to_kv, histories / 10);
   EXPECT_GT(sum.extents_to_weights, histories / 10);
   EXPECT_GT(sum.extents_failed, 0);

@@ -12,6 +12,7 @@ namespace {
 using Reason = kv::KvCopy::Reason;
 
 constexpr std::uint64_t kSpoilt = 0xDEADull;
+constexpr Nanos kNever(std::numeric_limits<std::int64_t>::max());
 
 }  // namespace
 
@@ -51,6 +52,17 @@ void SimulatedCopies::submit_one(Direction direction, std::vector<kv::KvCopy> co
   submission.copies = copies.size();
   submission.begins = now + options_.latency;
   submission.first = copies.front().id;
+  if (options_.late_max > Nanos(0)) {
+    constexpr std::int64_t kSlack = 4;
+    const std::int64_t under_way = std::ssize(link.urgent) + std::ssize(link.eager) +
+                                   (link.under_way ? 1 : 0) + std::ssize(copies);
+    submission.late_from =
+        submission.begins + options_.late_max + takes(link) * (kSlack * under_way);
+  }
+  if (random_.chance(options_.stall_rate)) {
+    submission.begins += Nanos(static_cast<std::int64_t>(
+        random_.uniform() * static_cast<double>(options_.stall_max.count)));
+  }
   if (direction == Direction::kIn) {
     Nanos free = link.ends;
     for (const Copy& before : link.urgent) free = before.submission->ready;
@@ -59,6 +71,7 @@ void SimulatedCopies::submit_one(Direction direction, std::vector<kv::KvCopy> co
   std::deque<Copy>& queue = eager ? link.eager : link.urgent;
   for (const kv::KvCopy& copy : copies) {
     submission.first = std::min(submission.first, copy.id);
+    submission.ids.push_back(copy.id);
     queue.push_back(take_source(copy, submission));
   }
   if (!link.under_way) start_next(link);
@@ -100,6 +113,17 @@ std::optional<Nanos> SimulatedCopies::next_end() const {
   for (const Link& link : links_) {
     if (link.under_way) next = std::min(next.value_or(link.ends), link.ends);
   }
+  const Submission* const late = const_cast<SimulatedCopies*>(this)->next_late();
+  if (late != nullptr) next = std::min(next.value_or(*late->late_from), *late->late_from);
+  return next;
+}
+
+SimulatedCopies::Submission* SimulatedCopies::next_late() {
+  Submission* next = nullptr;
+  for (Submission& one : submissions_) {
+    if (one.given_up || !one.late_from) continue;
+    if (next == nullptr || *one.late_from < *next->late_from) next = &one;
+  }
   return next;
 }
 
@@ -108,6 +132,18 @@ void SimulatedCopies::advance(Nanos now) {
     for (Link& link : links_) {
       if (link.under_way && link.ends == *next) end_copy(link);
     }
+    Submission* const late = next_late();
+    if (late != nullptr && *late->late_from == *next) give_up(*late);
+  }
+}
+
+void SimulatedCopies::give_up(Submission& submission) {
+  submission.given_up = true;
+  given_up_ += std::ssize(submission.ids);
+  for (const kv::CopyId copy : submission.ids) {
+    ends_.push_back({.copy = copy,
+                     .outcome = kv::KvCopyEnd::Outcome::kGivenUp,
+                     .why = "simulated: the copy is late"});
   }
 }
 
@@ -134,13 +170,17 @@ void SimulatedCopies::move(const Copy& ended, bool ok) {
   if (copy.direction == Direction::kOut && shadow_->words_of(copy.frame) != ended.source) {
     blame("frame " + std::to_string(copy.frame.value) + " changes while it is copied out");
   }
-  if (copy.direction == Direction::kIn) {
+  // Of one that was given up the target may be written: by steps that nobody asks for a result.
+  if (copy.direction == Direction::kIn && !ended.submission->given_up) {
     const ShadowKv::Words spoilt(shadow_->words_of(copy.frame).size(), kSpoilt);
     if (shadow_->words_of(copy.frame) != spoilt) {
       blame("frame " + std::to_string(copy.frame.value) + " is written while it is copied in");
     }
-    if (ok && !ended.source.empty()) shadow_->put(copy.frame, ended.source);
-  } else if (ok) {
+  }
+  if (!ok) return;
+  if (copy.direction == Direction::kIn) {
+    if (!ended.source.empty()) shadow_->put(copy.frame, ended.source);
+  } else {
     twins_[copy.twin] = ended.source;
   }
 }
@@ -148,9 +188,8 @@ void SimulatedCopies::move(const Copy& ended, bool ok) {
 Nanos SimulatedCopies::ready_at(kv::CopyId until) const {
   Nanos ready(std::numeric_limits<std::int64_t>::min());
   for (const Submission& submission : submissions_) {
-    if (submission.ready > Nanos(0) && submission.first <= until) {
-      ready = std::max(ready, submission.ready);
-    }
+    if (submission.given_up || submission.ready == Nanos(0) || until < submission.first) continue;
+    ready = std::max(ready, std::min(submission.ready, submission.late_from.value_or(kNever)));
   }
   return ready;
 }

@@ -6,7 +6,8 @@
 //
 // What one call submits one way for one purpose ends, and is told, together, as a batched
 // submission does. A copy that fails takes as long as one that succeeds, and leaves its target
-// spoilt.
+// spoilt. A submission that stalls holds the link; one that is late is given up, as the mover that
+// serves does it: told so, and no step waits for it any more; how its copies end is told later.
 //
 // With a ShadowKv it moves what frames hold, and says what breaks the rules: a frame that changes
 // while it is copied out, a twin that nothing was copied to. Not thread-safe.
@@ -34,6 +35,10 @@ struct SimulatedCopiesOptions {
   Nanos latency = micros(10);       // of each submission
   double error_rate = 0;            // of copies that fail
   std::uint64_t seed = 1;
+  double stall_rate = 0;  // of submissions that begin up to stall_max later
+  Nanos stall_max;
+  // What takes so much longer than four times what is under way its way is given up; zero: nothing.
+  Nanos late_max;
 };
 
 class SimulatedCopies {
@@ -43,12 +48,12 @@ class SimulatedCopies {
 
   // They begin at `now` at the earliest; time has come to it (advance()).
   void submit(std::span<const kv::KvCopy> copies, Nanos now);
-  // When the next copy that is under way ends; nullopt: none is.
+  // When the next copy that is under way ends, or is given up; nullopt: none is under way.
   std::optional<Nanos> next_end() const;
   // Lets happen what happens up to then.
   void advance(Nanos now);
-  // When all copies in have ended up to this one, as far as they were submitted; those that have
-  // ended by now count as of long ago.
+  // When all copies in have ended or are given up to this one, as far as they were submitted; those
+  // of which that is so by now count as of long ago.
   Nanos ready_at(kv::CopyId until) const;
   // Whether a copy in is under way then, as far as is known now.
   bool copies_in_at(Nanos at) const;
@@ -59,6 +64,7 @@ class SimulatedCopies {
     return {.in = options_.bytes_in_per_second, .out = options_.bytes_out_per_second};
   }
   std::int64_t failures() const { return failures_; }
+  std::int64_t given_up() const { return given_up_; }
   Bytes moved(kv::KvCopy::Direction direction) const { return moved_[index_of(direction)]; }
   // The first copy that broke a rule; empty: none did.
   const std::string& violation() const { return violation_; }
@@ -71,6 +77,9 @@ class SimulatedCopies {
     Nanos begins;           // when its latency has passed, if the link is free
     Nanos ready;            // of copies in: when all have ended
     kv::CopyId first = {};  // the lowest
+    std::vector<kv::CopyId> ids = {};
+    std::optional<Nanos> late_from = {};
+    bool given_up = false;
   };
   struct Copy {
     kv::KvCopy copy;
@@ -92,6 +101,9 @@ class SimulatedCopies {
   void move(const Copy& ended, bool ok);
   void spoil_target(const kv::KvCopy& copy);
   Nanos takes(const Link& link) const;
+  // The next submission that will be late; nullptr: none.
+  Submission* next_late();
+  void give_up(Submission& submission);
   void blame(const std::string& what);
 
   const SimulatedCopiesOptions options_;
@@ -103,6 +115,7 @@ class SimulatedCopies {
   std::vector<kv::KvCopyEnd> ends_;
   std::array<Bytes, 2> moved_;
   std::int64_t failures_ = 0;
+  std::int64_t given_up_ = 0;  // copies
   std::string violation_;
 };
 

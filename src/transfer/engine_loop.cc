@@ -150,9 +150,8 @@ bool EngineLoop::open_gates(Nanos now) {
       start(std::move(submission), now);
       continue;
     }
-    const Error why = done.ok() ? Error{ErrorCode::kDeadlineExceeded,
-                                        "the event that the transfer was to wait for was not done "
-                                        "in time; nothing was moved"}
+    const Error why = done.ok() ? unavailable("the event that the transfer was to wait for was "
+                                              "not done in time; nothing was moved")
                                 : done.error().with_context("before the transfer");
     end(submission.ticket, submission.signal, why);
   }
@@ -196,6 +195,10 @@ void EngineLoop::chunk_failed(const Chunk& chunk, const Error& error, Nanos now)
   if (const auto running = running_.find(chunk.task); running != running_.end()) {
     const bool better = !running->second.error || error.code != ErrorCode::kCancelled;
     if (better) running->second.error = error;
+    // What the device waited for in vain has ended by now.
+    if (running->second.error->code == ErrorCode::kDeadlineExceeded) {
+      running->second.error = unavailable(error.message);
+    }
   }
   if (chunk.relayed() && same_pair_fails_always(error)) {
     dispatcher_.forbid_pair(chunk.link, chunk.target);
@@ -241,9 +244,9 @@ void EngineLoop::give_up_old_chunks(Nanos now) {
         // for others, to which no other link may be left, would wait for it.
         rest_relay(chunk.link, now);
         if (const auto running = running_.find(chunk.task); running != running_.end()) {
-          running->second.error =
-              Error{ErrorCode::kDeadlineExceeded,
-                    "a copy over link " + std::to_string(chunk.link) + " did not end in time"};
+          // Not kDeadlineExceeded: the transfer ends once the copy has, late as it may be.
+          running->second.error = unavailable("a copy over link " + std::to_string(chunk.link) +
+                                              " did not end in time");
         }
         dispatcher_.gave_up(id, now);
       }

@@ -209,6 +209,17 @@ bool Residency::leaving(ModelId model) const { return state_->at(model).leaving;
 Bytes Residency::cached_bytes(ModelId model) const {
   return state_->at(model).groups.cached_bytes();
 }
+Bytes Residency::arriving_bytes() const {
+  Bytes sum;
+  for (const auto& [id, model] : state_->models) {
+    if (model.groups.arriving() == 0) continue;
+    for (int g = 0; g < model.groups.size(); ++g) {
+      const ResidentGroups::Group& group = model.groups.at(g);
+      if (group.place == GroupPlace::kArriving) sum += group.copied;
+    }
+  }
+  return sum;
+}
 std::int64_t Residency::committed_extents() const { return state_->committed(); }
 double Residency::link_rate() const { return state_->link_rate(); }
 Residency::Counters Residency::counters() const { return state_->counters; }

@@ -180,6 +180,7 @@ class Residency {
   bool all_cached(ModelId model) const;  // every group, also those readable at home
   bool leaving(ModelId model) const;     // as of the last decide()
   Bytes cached_bytes(ModelId model) const;
+  Bytes arriving_bytes() const;  // of all groups whose copies are under way
   std::int64_t committed_extents() const;
   // What predictions count on, bytes per second. Where nothing is granted: what the last arrivals
   // had; before the first 0, and a step waits for its weights.

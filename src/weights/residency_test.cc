@@ -402,6 +402,17 @@ TEST(Residency, AStepMayBeginWhenWhatIsLeftToCopyTakesNoLonger) {
   EXPECT_EQ(at(kC, seconds(1), start).at, std::nullopt);
 }
 
+TEST(Residency, CountsTheBytesThatArrive) {
+  Cache cache(options_of(4));
+  cache.add(kA, model_of(2, 1));
+  EXPECT_EQ(cache.residency.arriving_bytes(), Bytes(0));
+  cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
+  cache.decide();
+  EXPECT_EQ(cache.residency.arriving_bytes(), kExtent * 2);
+  cache.copies_end();
+  EXPECT_EQ(cache.residency.arriving_bytes(), Bytes(0));
+}
+
 TEST(Residency, WhatIsGrantedIsCorrectedByWhatIsMeasured) {
   Cache cache(options_of(4));
   const auto extent = static_cast<double>(kExtent.count);

@@ -262,6 +262,8 @@ class Lifecycle(unittest.TestCase):
                           ["serve", self.model, "--scheduling-policy", "random"],
                           ["serve", self.model, "--preemption", "never"],
                           ["serve", self.model, "--kv-host-memory-bytes", "1kb"],
+                          ["serve", self.model, "--kv-host-memory-bytes", "64mb",
+                           "--preemption", "recompute"],
                           ["serve", self.model, "--no-such-option"], ["nonsense"]):
             done = run_causeway(*arguments)
             self.assertNotEqual(done.returncode, 0, arguments)

@@ -409,6 +409,11 @@ class Serve final : public Command {
                               " holds no KV frame of " + std::to_string(kv_frame().count) +
                               " bytes");
     }
+    if (kv_host() > Bytes(0) && !schedule.rotates()) {
+      return invalid_argument("--kv-host-memory-bytes would not be used: --scheduling-policy " +
+                              set_.policy + " with --preemption recompute rotates no KV; choose "
+                              "--preemption rotate or auto, or leave the memory out");
+    }
     set_.engine.core.prefix_caching = !set_.no_prefix_caching;
     // Unpredictable, so that no client can craft prompts whose prefixes collide with another's.
     std::random_device random;

@@ -120,6 +120,17 @@ class NaiveTiers {
     return std::any_of(copies_.begin(), copies_.end(),
                        [&](const auto& copy) { return copy.second.frame == frame; });
   }
+  std::int64_t stranded() const {
+    std::set<FrameId> frames;
+    for (const auto& [id, copy] : copies_) {
+      const auto in_step = [&](const auto& q) { return q.first == copy.frame; };
+      const bool quarantined =
+          copied_.contains(copy.frame) ||
+          std::any_of(quarantined_.begin(), quarantined_.end(), in_step);
+      if (copy.given_up && quarantined) frames.insert(copy.frame);
+    }
+    return std::ssize(frames);
+  }
   bool is_cached(FrameId frame) const {
     return std::find(cached_.begin(), cached_.end(), frame) != cached_.end();
   }

@@ -155,6 +155,12 @@ void History::add_rotation(engine::CoreOptions& options) {
   options.schedule.policy = static_cast<schedule::PolicyKind>(random.below(kPolicies));
   options.schedule.preemption = static_cast<schedule::PreemptionKind>(random.below(kPreemptions));
   options.schedule.rotation.displaces_early = random.chance(0.5);
+  // A policy that does not rotate, beside host memory.
+  if (random.chance(0.1)) {
+    options.schedule.policy =
+        random.chance(0.5) ? schedule::PolicyKind::kFcfs : schedule::PolicyKind::kPriority;
+    options.schedule.preemption = schedule::PreemptionKind::kRecompute;
+  }
 }
 
 // Of a frame a step, or of a hundred.
@@ -167,7 +173,10 @@ SimulatedCopiesOptions History::copies_options() {
           .bytes_in_per_second = rate(),
           .bytes_out_per_second = rate(),
           .error_rate = faulty_ ? 0.05 * random.uniform() : 0,
-          .seed = random.bits()};
+          .seed = random.bits(),
+          .stall_rate = faulty_ && random.chance(0.5) ? 0.05 : 0,
+          .stall_max = millis(random.between(1, 30'000)),
+          .late_max = millis(random.between(1, 50))};
 }
 
 ModelShape History::make_shape() {
@@ -254,8 +263,9 @@ void History::fail(const std::string& what) {
 }
 
 bool History::work_left() const {
+  const SimulatedCopies* const copies = executor_.copies();  // those that were given up, too
   return arrived_ < planned_.size() || !core_.idle() || core_.copies_under_way() ||
-         !cancels_.empty();
+         (copies != nullptr && copies->next_end()) || !cancels_.empty();
 }
 
 void History::arrive() {
@@ -329,7 +339,12 @@ void History::check_error(const std::string& error) {
   const bool of_weights = error.starts_with("weights of the model could not be brought");
   report_.errors_of_weights += of_weights;
   if (error.empty() || error.ends_with(": ")) fail("an error that says nothing");
-  if (error.find("KV frames and can have") != std::string::npos) {
+  if (error.find("copies of KV to or from host memory") != std::string::npos) {
+    report_.errors_of_kv_copies += 1;
+    if (executor_.copies() == nullptr || executor_.copies()->given_up() == 0) {
+      fail("no copy was given up: " + error);
+    }
+  } else if (error.find("KV frames and can have") != std::string::npos) {
     // There was no memory, or the largest model is another than when the request came.
     const bool may = core_options_.border && (weights_->mover().frame_moves().failed > 0 ||
                                               weights_->pins() || report_.models_replaced > 0);
@@ -440,6 +455,7 @@ HistoryReport History::run() {
   report_.prefix_hit_tokens = seen.prefix_hit_tokens;
   report_.rotations = seen.rotations;
   report_.kv_copies = seen.kv_copies;
+  if (executor_.copies() != nullptr) report_.kv_copies_given_up = executor_.copies()->given_up();
   report_.hangs = executor_.counters().hangs;
   report_.steps_ahead = executor_.counters().steps_ahead;
   report_.tokens_pending = executor_.counters().tokens_pending;

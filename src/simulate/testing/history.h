@@ -36,6 +36,8 @@ struct HistoryReport {
   std::int64_t prefix_hit_tokens = 0;
   std::int64_t rotations = 0;
   request::KvCopyCounts kv_copies;
+  std::int64_t kv_copies_given_up = 0;
+  std::int64_t errors_of_kv_copies = 0;  // of requests that needed what these hold
   std::int64_t hangs = 0;
   std::int64_t models_replaced = 0;
   std::int64_t steps_ahead = 0;     // started while another ran
