@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/canary.h"
+
 namespace causeway::kv {
 
 FramePool::FramePool(std::int64_t frames, std::int64_t frames_max, bool keep) : keep_(keep) {
@@ -116,12 +118,8 @@ void FramePool::unreference(FrameId id, StepId last_user) {
 }
 
 bool FramePool::in_copy(const Frame& frame) {
-#if CAUSEWAY_CANARY == 21
-  (void)frame;
-  return false;  // planted bug: a frame comes free with its step, though a copy still reads it
-#else
-  return frame.copies.all > 0;
-#endif
+  // planted bug: a frame comes free with its step, though a copy still reads it
+  return frame.copies.all > 0 && !CAUSEWAY_PLANTED(21);
 }
 
 void FramePool::begin_copy(FrameId id) {

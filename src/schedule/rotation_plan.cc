@@ -284,6 +284,7 @@ void RotationPlan::take_out() {
 
 bool RotationPlan::displaces(const Slot& candidate) const {
   if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return false;
+  if (!may_rotate() && !others_may_lose()) return false;
   const SlotIndex victim = least_urgent();
   if (victim < 0) return false;
   const Slot& slot = state_.table[victim];
@@ -291,18 +292,29 @@ bool RotationPlan::displaces(const Slot& candidate) const {
                                     now_);
 }
 
-SlotIndex RotationPlan::least_urgent_of(const ModelQueue& queue) const {
+bool RotationPlan::may_rotate() const {
+  return state_.options.preemption != PreemptionKind::kRecompute && inputs_.view != nullptr;
+}
+
+// Only priorities are strict, so that nobody comes back for whom somebody lost.
+bool RotationPlan::others_may_lose() const {
+  return state_.options.policy == PolicyKind::kPriority;
+}
+
+bool RotationPlan::may_go(const ModelQueue& queue, const Slot& slot) const {
   // What a streamed step computes is not taken from under it.
-  if (queue.streamed && queue.in_flight > 0) return -1;
+  if (queue.streamed && queue.in_flight > 0) return false;
+  // Two steps compute a sequence only while a streamed model's is decided beside them. What the
+  // second writes is not known to the cache before the first has ended.
+  if (slot.fresh || slot.voided || slot.in_flight > 1) return false;
+  // Its last token is in flight: it ends by itself.
+  if (slot.owed == 0) return false;
+  return inputs_.view == nullptr || inputs_.view->may_leave(slot.facts.request);
+}
+
+SlotIndex RotationPlan::least_urgent_of(const ModelQueue& queue) const {
   for (std::int64_t i = queue.running.size() - 1; i >= 0; --i) {
-    const Slot& slot = state_.table[queue.running[i]];
-    // Two steps compute a sequence only while a streamed model's is decided beside them. What the
-    // second writes is not known to the cache before the first has ended.
-    if (slot.fresh || slot.voided || slot.in_flight > 1) continue;
-    // Its last token is in flight: it ends by itself.
-    if (slot.owed == 0) continue;
-    if (inputs_.view != nullptr && !inputs_.view->may_leave(slot.facts.request)) continue;
-    return queue.running[i];
+    if (may_go(queue, state_.table[queue.running[i]])) return queue.running[i];
   }
   return -1;
 }
@@ -331,6 +343,28 @@ SlotIndex RotationPlan::find_least_urgent() const {
   return least;
 }
 
+bool RotationPlan::keeps_before(SlotIndex a, SlotIndex b) const {
+  // How long one has run changes whenever it comes back: with that two would displace each other
+  // for ever.
+  if (!state_.rotation_traits.longest_runs_first) return state_.table.before(a, b);
+  const SequenceFacts& x = state_.table[a].facts;
+  const SequenceFacts& y = state_.table[b].facts;
+  return std::pair(x.arrival, x.request) < std::pair(y.arrival, y.request);
+}
+
+SlotIndex RotationPlan::next_to_lose() const {
+  SlotIndex first = -1;
+  SlotIndex next = -1;
+  for (const ModelQueue& queue : state_.queues) {
+    for (const SlotIndex index : queue.running.members()) {
+      if (first < 0 || keeps_before(index, first)) first = index;
+      if (next >= 0 && !keeps_before(next, index)) continue;
+      if (may_go(queue, state_.table[index])) next = index;
+    }
+  }
+  return next == first ? -1 : next;
+}
+
 bool RotationPlan::take_victim(bool for_growth) {
   const SlotIndex index = least_urgent();
   if (index < 0) return false;
@@ -339,45 +373,66 @@ bool RotationPlan::take_victim(bool for_growth) {
                                                  state_.running_lag(slot, now_), now_)) {
     return false;
   }
-  return send_out(index, for_growth);
+  const bool may_lose = for_growth || others_may_lose();
+  const bool faster =
+      may_lose && state_.options.preemption == PreemptionKind::kAuto && recompute_is_faster();
+  if (may_rotate() && !faster) {
+    const Exit exit = rotate(index, for_growth);
+    if (exit != Exit::kNoRoom) return exit == Exit::kGone;
+  }
+  return may_lose && recompute();
 }
 
-bool RotationPlan::send_out(SlotIndex index, bool must) {
+RotateOutCost RotationPlan::out_cost(SlotIndex index) const {
   const Slot& slot = state_.table[index];
-  const PreemptionKind how = state_.options.preemption;
-  RotateOutCost cost{.twins = 0, .copies = 0, .frames = slot.frames};
-  if (inputs_.view != nullptr) cost = inputs_.view->out_cost(slot.facts.request);
-  const bool newcomer =
-      !must && !state_.table[for_whom_].facts.rotary && !state_.table[for_whom_].facts.answered;
+  if (inputs_.view != nullptr) return inputs_.view->out_cost(slot.facts.request);
+  return {.twins = 0, .copies = 0, .frames = slot.frames};
+}
+
+RotationPlan::Exit RotationPlan::rotate(SlotIndex index, bool for_growth) {
+  const RotateOutCost cost = out_cost(index);
+  const auto never_ran = [](const SequenceFacts& facts) {
+    return !facts.rotary && !facts.answered;
+  };
+  const bool newcomer = !for_growth && never_ran(state_.table[for_whom_].facts);
   const std::int64_t kept = newcomer ? kExchangesKept * inputs_.budget.exchange : 0;
-  const bool has_twins = inputs_.view != nullptr && cost.twins + kept <= twins_;
-  // Work that would be lost is worth nobody outside: two that do not fit together would displace
-  // each other for ever, and neither get on. Only priorities are strict, so that nobody comes back.
-  const bool may_lose = must || state_.options.policy == PolicyKind::kPriority;
-  bool rotates = how != PreemptionKind::kRecompute && has_twins;
-  if (rotates && may_lose && how == PreemptionKind::kAuto) {
-    const VictimCost either{
-        .copies_out = cost.copies, .copies_in = slot.frames, .computed = slot.facts.computed};
-    rotates = !cheaper_to_recompute(either, inputs_.rates);
-  }
-  if (!rotates && !may_lose) return false;
-  if (rotates && cost.copies > state_.copies_out.credit && !stuck_) {
+  if (cost.twins + kept > twins_) return Exit::kNoRoom;
+  if (cost.copies > state_.copies_out.credit && !stuck_) {
     state_.copies_out.price = cost.copies;
-    return false;
+    return Exit::kNoCredit;
   }
-  const RequestId request = slot.facts.request;
-  if (rotates) {
-    state_.copies_out.credit = std::max<std::int64_t>(0, state_.copies_out.credit - cost.copies);
-    twins_ -= cost.twins;
-    decision_.rotated_out.push_back({.sequence = Handle(index), .request = request});
-  } else {
-    decision_.preempted.push_back({.sequence = Handle(index), .request = request});
-  }
+  state_.copies_out.credit = std::max<std::int64_t>(0, state_.copies_out.credit - cost.copies);
+  twins_ -= cost.twins;
+  decision_.rotated_out.push_back(
+      {.sequence = Handle(index), .request = state_.table[index].facts.request});
+  gone(index, cost.frames);
+  return Exit::kGone;
+}
+
+bool RotationPlan::recompute_is_faster() const {
+  const SlotIndex index = next_to_lose();
+  if (index < 0) return false;
+  const Slot& slot = state_.table[index];
+  const VictimCost either{.copies_out = out_cost(index).copies,
+                          .copies_in = slot.frames,
+                          .computed = slot.facts.computed};
+  return cheaper_to_recompute(either, inputs_.rates);
+}
+
+bool RotationPlan::recompute() {
+  const SlotIndex index = next_to_lose();
+  if (index < 0) return false;
+  decision_.preempted.push_back(
+      {.sequence = Handle(index), .request = state_.table[index].facts.request});
+  gone(index, out_cost(index).frames);
+  return true;
+}
+
+void RotationPlan::gone(SlotIndex index, std::int64_t frames) {
   state_.leave_running(index);
   least_ = kUnknown;
-  coming_ += cost.frames;
-  exchanged_ += cost.frames;
-  return true;
+  coming_ += frames;
+  exchanged_ += frames;
 }
 
 void RotationPlan::run(ModelQueue& queue) {

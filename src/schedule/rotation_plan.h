@@ -55,12 +55,29 @@ class RotationPlan {
 
   void take_out();
   bool take_victim(bool for_growth);
-  // `must`: also at the cost of computing it again.
-  bool send_out(SlotIndex index, bool must);
+  enum class Exit { kGone, kNoRoom, kNoCredit };
+  // To host memory, if that has room and its copies can be paid now.
+  Exit rotate(SlotIndex index, bool for_growth);
+  // Of next_to_lose(). False: nobody may.
+  bool recompute();
+  bool recompute_is_faster() const;
+  RotateOutCost out_cost(SlotIndex index) const;
+  void gone(SlotIndex index, std::int64_t frames);
+  // Whether victims may keep what they have computed.
+  bool may_rotate() const;
+  // Whether somebody may lose what it has computed for one that is outside.
+  bool others_may_lose() const;
   // The first to go; -1: nobody may.
   SlotIndex least_urgent() const;
   SlotIndex find_least_urgent() const;
   SlotIndex least_urgent_of(const ModelQueue& queue) const;
+  // Of those that may go, the one that loses least in the fixed order; never the first of those
+  // that run. -1: nobody may.
+  SlotIndex next_to_lose() const;
+  // Whether `a` keeps what it has computed longer than `b`: an order that does not change while
+  // they run, come and go.
+  bool keeps_before(SlotIndex a, SlotIndex b) const;
+  bool may_go(const ModelQueue& queue, const Slot& slot) const;
   // Whether it may displace anybody.
   bool displaces(const Slot& candidate) const;
 

@@ -152,6 +152,91 @@ TEST(Rotation, FallsBackToRecomputingWithoutRoomInHostMemory) {
   EXPECT_GT(harness.counters().recomputed, 0);
 }
 
+// Ids are in the order of arrival. Who runs, and whether the first of them ever lost anything.
+class Losers {
+ public:
+  void decided(const Decision& decision) {
+    for (const Rotation& one : decision.rotated_in) running_.insert(one.request.value);
+    for (const Admission& one : decision.admitted) running_.insert(one.request.value);
+    for (const Preemption& one : decision.preempted) {
+      ++lost_;
+      EXPECT_GT(one.request.value, *running_.begin()) << "the first lost what it had computed";
+    }
+    for (const Preemption& one : decision.preempted) running_.erase(one.request.value);
+    for (const Rotation& one : decision.rotated_out) running_.erase(one.request.value);
+  }
+  void forget_ended(const RotaryHarness& harness) {
+    std::erase_if(running_, [&](std::int64_t id) { return !harness.has(id); });
+  }
+  int lost() const { return lost_; }
+
+ private:
+  std::set<std::int64_t> running_;
+  int lost_ = 0;
+};
+
+// Without an order that stays, two that do not fit together would displace each other for ever.
+TEST(Rotation, TheFirstOfThoseThatRunNeverLosesWhatItHasComputed) {
+  struct Case {
+    PreemptionKind preemption;
+    std::int64_t twins;
+  };
+  for (const PolicyKind policy : {PolicyKind::kRotary, PolicyKind::kArtifact, PolicyKind::kFcfs}) {
+    for (const Case& how :
+         {Case{PreemptionKind::kRecompute, 0}, Case{PreemptionKind::kRecompute, 50},
+          Case{PreemptionKind::kRotate, 3}, Case{PreemptionKind::kAuto, 50}}) {
+      RotaryOptions options = options_for(policy, 11);
+      options.schedule.preemption = how.preemption;
+      options.twins = how.twins;
+      options.budget = {.out = 4, .in = 4, .exchange = 2};
+      if (!options.schedule.rotates()) continue;
+      SCOPED_TRACE(std::string(name_of(policy)) + " " + std::string(name_of(how.preemption)));
+      RotaryHarness harness(options);
+      harness.rates = {.out_rate = 1e9, .in_rate = 1e9, .prefill_rate = 1e12, .frame = mib(4)};
+      harness.add_model(kA, 4);
+      for (int id = 0; id < 6; ++id) {  // of 11 frames each takes 10 at its end
+        harness.add({.id = id, .model = kA, .prompt = 4, .output = 36, .arrival = millis(id)});
+      }
+      Losers losers;
+      Nanos now = seconds(10);
+      int steps = 0;
+      for (; steps < 1'000 && harness.left() > 0; ++steps, now += millis(20)) {
+        while (harness.in_flight() < 2) {
+          const bool runs = harness.start(now);
+          losers.decided(harness.decision());
+          if (!runs && harness.decision().empty()) break;
+        }
+        ASSERT_GT(harness.in_flight(), 0u);
+        harness.finish(now);
+        losers.forget_ended(harness);
+      }
+      EXPECT_EQ(harness.left(), 0);
+      EXPECT_LT(steps, 2 * 6 * 36) << "each alone, twice";
+      EXPECT_GT(losers.lost(), 0);
+    }
+  }
+}
+
+// Nobody outside displaces, so nothing is kept free for an exchange.
+TEST(Rotation, WhereVictimsAreRecomputedAllFramesAreInUse) {
+  for (const PreemptionKind how : {PreemptionKind::kRecompute, PreemptionKind::kRotate}) {
+    RotaryOptions options = options_for(PolicyKind::kRotary, 64);
+    options.schedule.preemption = how;
+    options.budget = {.out = 10, .in = 10, .exchange = 10};
+    RotaryHarness harness(options);
+    harness.add_model(kA, 4);
+    Nanos now = seconds(10);
+    for (int id = 0; id < 4; ++id) {  // three of 20 frames have room
+      harness.add({.id = id, .model = kA, .prompt = 80, .output = 4, .arrival = now});
+      if (id > 0) continue;
+      ASSERT_TRUE(harness.start(now));
+    }
+    ASSERT_TRUE(harness.start(now += millis(20)));
+    EXPECT_EQ(harness.decision().admitted.size(), how == PreemptionKind::kRecompute ? 2u : 1u);
+    EXPECT_TRUE(drain(harness, now));
+  }
+}
+
 TEST(Rotation, RecomputesWhereThatIsFaster) {
   RotaryOptions options = options_for(PolicyKind::kFcfs, 32);
   options.schedule.preemption = PreemptionKind::kAuto;

@@ -372,7 +372,10 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   engine::EngineOptions engine = options_.engine;
   engine.core.frames = plan.kv / options_.kv_frame;
   engine.core.frame = options_.kv_frame;
-  if (twin_home_) engine.core.twins = twin_home_->twins().twins();
+  // What stands before the executor may keep the twins for itself.
+  if (twin_home_ && executor.capabilities().rotates) {
+    engine.core.twins = twin_home_->twins().twins();
+  }
   if (plan.border_moves()) {
     engine.core.border = schedule::BorderRules{.frames_per_extent = extent / options_.kv_frame,
                                                .kv_min = plan.kv_least / extent,

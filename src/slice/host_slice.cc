@@ -135,7 +135,10 @@ Status HostSlice::open(engine::OutputSink& sink) {
   engine.core.frames = this->frames();
   engine.core.border = border_;
   engine.core.frame = options_.kv_frame;
-  if (twin_home_) engine.core.twins = twin_home_->twins().twins();
+  // What stands before the executor may keep the twins for itself.
+  if (twin_home_ && executor.capabilities().rotates) {
+    engine.core.twins = twin_home_->twins().twins();
+  }
   CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), executor, sink,
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });

@@ -1,6 +1,7 @@
 // Stands before a slice's executor and turns all KV of every batch once: what the step is to read
 // goes from its frames to twins, zeros come into the frames, and what went comes back with the
-// step. Who reads too early, or something else, answers something else. For slices with one step in
+// step. Who reads too early, or something else, answers something else. The twins are its own: it
+// says that it does not rotate, so that the engine does not, too. For slices with one step in
 // flight, twins for every frame and one more.
 #pragma once
 
@@ -22,9 +23,11 @@ class TurningExecutor final : public engine::StepExecutor {
   };
   // Borrowed all. `zeros`: the twin that nothing is ever copied to.
   TurningExecutor(engine::StepExecutor& inner, TwinId zeros, Seen& seen)
-      : inner_(inner), zeros_(zeros), seen_(seen) {}
+      : inner_(inner), capabilities_(inner.capabilities()), zeros_(zeros), seen_(seen) {
+    capabilities_.rotates = false;
+  }
 
-  const Capabilities& capabilities() const override { return inner_.capabilities(); }
+  const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch batch, weights::StepWeights weights) override;
   // A step of which a copy failed ends with an error.
   std::optional<request::StepResult> wait(Nanos timeout) override;
@@ -37,6 +40,7 @@ class TurningExecutor final : public engine::StepExecutor {
   void poll();
 
   engine::StepExecutor& inner_;
+  Capabilities capabilities_;
   const TwinId zeros_;
   Seen& seen_;
   const RealClock clock_;
