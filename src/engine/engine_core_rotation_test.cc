@@ -78,6 +78,7 @@ class RotatingExecutor final : public StepExecutor {
   // Those that are under way.
   void give_up() {
     for (const kv::KvCopy& copy : copies_) {
+      if (!given_up_.insert(copy.id).second) continue;
       ends_.push_back({copy.id, kv::KvCopyEnd::Outcome::kGivenUp, "a planted stall"});
     }
   }
@@ -130,6 +131,7 @@ class RotatingExecutor final : public StepExecutor {
   Random random_;
   std::vector<kv::KvCopy> copies_;
   std::vector<kv::KvCopyEnd> ends_;
+  std::set<kv::CopyId> given_up_;
   std::map<std::int64_t, std::map<std::int64_t, TokenId>> frames_, twins_;
   std::set<std::int64_t> wrong_;  // requests whose KV was not what they had computed
   std::int64_t computed_ = 0;     // tokens
@@ -146,6 +148,7 @@ struct Rotating {
   int steps_in_flight = 2;
   std::uint64_t seed = 1;
   double seconds_per_token = 0;  // unknown: to copy is taken to be faster
+  std::int64_t tokens_per_step = 2048;
 };
 
 CoreOptions options_of(const Rotating& how) {
@@ -157,6 +160,7 @@ CoreOptions options_of(const Rotating& how) {
                       .step_timeout = seconds(2)};
   options.schedule.policy = how.policy;
   options.schedule.preemption = how.preemption;
+  options.schedule.tokens_per_step_max = how.tokens_per_step;
   return options;
 }
 
@@ -263,18 +267,22 @@ TEST(Rotation, WhoseCopyFailedIsRecomputed) {
   EXPECT_GT(run.core().observe().preemptions, 0);
 }
 
-// Two that do not fit together displace each other, and each loses by it all that it had computed.
-TEST(Rotation, WhereAllCopiesFailRequestsStillEnd) {
+// Two large ones that do not fit together displace each other for ever, and each loses by it all
+// that it had computed: it needs more steps than it is left. Without a rest there are up to 1,400
+// losses here, until the small ones beside them, who make victims possible, have ended.
+TEST(Rotation, WhereCopiesFailRequestsLoseLittle) {
   for (const bool only_out : {false, true}) {
-    RotatingCore run({});
-    only_out ? run.executor().fail_out(100) : run.executor().fail(100);
-    for (std::int64_t id = 0; id < 2; ++id) run.submit(id, 25, 20);
-    run.run();
-    EXPECT_EQ(run.tokens(), run.sent());
-    EXPECT_GT(run.core().observe().kv_copies.failed, 0);
-    // Tried, and tried again.
-    EXPECT_GE(run.core().observe().preemptions, CopyBackoff::kLossesMax);
-    EXPECT_LE(run.core().observe().preemptions, 4 * CopyBackoff::kLossesMax);
+    for (std::uint64_t seed = 100; seed < 120; ++seed) {
+      RotatingCore run({.frames = 10, .seed = seed, .tokens_per_step = 2});
+      only_out ? run.executor().fail_out(100) : run.executor().fail(100);
+      run.submit(0, 21, 4);
+      run.submit(1, 31, 3);
+      for (std::int64_t id = 2; id < 5; ++id) run.submit(id, 4, 16);
+      run.run();
+      EXPECT_EQ(run.tokens(), run.sent());
+      EXPECT_GT(run.core().observe().kv_copies.failed, 0);
+      EXPECT_LT(run.core().observe().preemptions, 20) << "seed " << seed;
+    }
   }
 }
 
@@ -407,9 +415,11 @@ class GivenUp : public testing::Test {
     run_.submit(kNewcomer, 24, 3);
     for (int i = 0; i < 30 && run_.core().observe().requests_rotary == 0; ++i) run_.tick();
     ASSERT_EQ(run_.core().observe().requests_rotary, 1);
-    run_.executor().give_up();
     run_.core().cancel(RequestId(kLarge), run_.now());
-    for (int i = 0; i < 30; ++i) run_.tick();
+    for (int i = 0; i < 30; ++i) {
+      run_.executor().give_up();
+      run_.tick();
+    }
     ASSERT_EQ(run_.ends().at(kLarge), FinishReason::kCancelled);
     ASSERT_EQ(run_.ends().at(kSmall), FinishReason::kLength);
     ASSERT_EQ(run_.core().requests(), 1);
@@ -438,7 +448,8 @@ TEST_F(GivenUp, WhoNeedsMoreThanIsLeftEndsAfterAWhile) {
   run_.tick();
   EXPECT_EQ(run_.core().requests(), 2) << "it does not pass the one before it";
   run_.pass(*until - run_.now());
-  run_.run();
+  for (int i = 0; i < 30; ++i) run_.tick();
+  EXPECT_EQ(run_.core().requests(), 0);
   EXPECT_EQ(run_.ends().at(kNewcomer), FinishReason::kError);
   EXPECT_NE(run_.errors().at(kNewcomer).find("needs 6 KV frames"), std::string::npos);
   EXPECT_NE(run_.errors().at(kNewcomer).find("have not ended"), std::string::npos);

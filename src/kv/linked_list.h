@@ -27,18 +27,6 @@ struct LinkedList {
     first = id;
   }
 
-  // Behind `previous`, which is on the list; at its front when there is none.
-  template <typename At>
-  void insert(At&& at, ItemId previous, ItemId id) {
-    if (!previous.valid()) return push_front(at, id);
-    if (previous == last) return push_back(at, id);
-    const ItemId next = at(previous).next;
-    at(id).previous = previous;
-    at(id).next = next;
-    at(previous).next = id;
-    at(next).previous = id;
-  }
-
   template <typename At>
   void unlink(At&& at, ItemId id) {
     const ItemId previous = at(id).previous, next = at(id).next;
