@@ -117,6 +117,30 @@ TEST_F(SimulatedCopiesTest, DirectionsGoAtOnceAndEachOneAfterTheOther) {
   EXPECT_EQ(copies.moved(Direction::kOut), Bytes(1000));
 }
 
+// Of 1 ms each: late from 1 ms and four times that on.
+TEST_F(SimulatedCopiesTest, WhatStallsIsGivenUpAndEndsLater) {
+  SimulatedCopiesOptions stalled = links();
+  stalled.stall_rate = 1;
+  stalled.stall_max = seconds(100);
+  stalled.late_max = millis(1);
+  SimulatedCopies copies(stalled, nullptr);
+  copies.submit(std::vector{copy(Direction::kIn, 0, 0)}, Nanos(0));
+  EXPECT_EQ(copies.ready_at(kv::CopyId(0)), micros(5500)) << "then nobody waits for it any more";
+  EXPECT_EQ(copies.next_end(), micros(5500));
+  copies.advance(micros(5500));
+  const auto late = copies.take_ends();
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_EQ(late[0].outcome, Outcome::kGivenUp);
+  EXPECT_EQ(copies.given_up(), 1);
+  EXPECT_LT(copies.ready_at(kv::CopyId(0)), Nanos(0));
+  EXPECT_GT(copies.next_end(), micros(5500));
+  copies.advance(seconds(101));
+  const auto ends = copies.take_ends();
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].outcome, Outcome::kOk);
+  EXPECT_EQ(copies.next_end(), std::nullopt);
+}
+
 TEST_F(SimulatedCopiesTest, WhoMustGoOvertakesEagerCopies) {
   SimulatedCopies copies(links(), nullptr);
   copies.submit(std::vector{copy(Direction::kOut, 0, 0, KvCopy::Reason::kEager),
