@@ -36,9 +36,9 @@ struct SimulatedCopiesOptions {
   double error_rate = 0;            // of copies that fail
   std::uint64_t seed = 1;
   double stall_rate = 0;  // of submissions that begin up to stall_max later
-  Nanos stall_max;
+  Nanos stall_max = {};
   // What takes so much longer than four times what is under way its way is given up; zero: nothing.
-  Nanos late_max;
+  Nanos late_max = {};
 };
 
 class SimulatedCopies {
