@@ -288,7 +288,9 @@ TEST_F(KvMoverTest, CopiesThatAreLateTwiceEndAllTheSame) {
   const auto in = copies(Direction::kIn, 1);
   mover_->submit(in);
   EXPECT_EQ(last_of(in), all_of(1, Outcome::kGivenUp));
-  ASSERT_TRUE(wait_until([&] { return engine_->stats().retries >= 2; }));
+  ASSERT_TRUE(wait_until([&] { return faults_.happened() == 2; }));
+  const Nanos second = clock_.now();
+  ASSERT_TRUE(wait_until([&] { return clock_.now() > second + millis(400); }));
   faults_.release();
   ASSERT_TRUE(wait_until([&] { return ends_[in[0].id].size() == 2; }));
   EXPECT_EQ(ends_[in[0].id].back(), Outcome::kFailed);
