@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_stream(bench, clock));
   commands.push_back(make_bench_catalogue(bench, clock));
   commands.push_back(make_bench_load(bench, clock));
+  commands.push_back(make_bench_kv(bench, clock));
   commands.push_back(make_bench_gemm(bench, clock));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_bench_transfer(bench, clock));
