@@ -15,6 +15,8 @@ PLOT = Path(__file__).resolve().parents[2] / "tools/plot/plot.py"
 # A link on which the models below take some milliseconds.
 PLACE = ("--device", "cpu", "--kv-frame-bytes", "16kb", "--modelled-link", "2e9")
 MEMORY = ("--kv-cache-memory-bytes", "64mb")
+# KV's bench has no slice. Slow enough that copies of memory do not count.
+KV_PLACE = ("--device", "cpu", "--modelled-link", "4e8")
 
 
 class Benches(unittest.TestCase):
@@ -148,6 +150,44 @@ class Benches(unittest.TestCase):
             self.assertEqual(rows[f"between tokens, another is loaded, {share}"]["limit"],
                              rows[f"between tokens, alone, {share}"]["measured"])
         self.assertTrue((self.root / "kept/small/config.json").exists())
+
+    def test_kv(self):
+        file = self.root / "kv.json"
+        done = run_causeway("bench", "kv", *KV_PLACE, "--bytes", "32mb", "--block-bytes", "256kb",
+                            "--per-step", 16, "--model-config", self.small, "--model-config", self.large,
+                            "--json", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        document = json.loads(file.read_text())
+        self.assertEqual((document["bench"], document["bytes_each_way"]), ("kv", 16 << 20))
+        rows = self.rows(document)
+        raw = rows["raw limit, both ways"]
+        for row in rows.values():
+            self.assertEqual(row["samples"], 5, row)
+            self.assertEqual(row["limit"], raw["measured"], row)
+        self.assertLess(raw["measured"], 1.01 * 1.8 * 0.4)  # the modelled link's both ways together
+        self.assertGreater(rows["ours, duplex"]["measured"], rows["ours, only out"]["measured"])
+        self.assertAlmostEqual(rows["ours, duplex"]["wanted"], 0.97 * raw["measured"])
+        self.assertTrue(rows["ours, duplex"]["at_least"])
+        for shape, layers in zip(document["shapes"], (2, 3)):
+            self.assertIn(f"per-layer loop, {shape['name']}", rows)
+            self.assertEqual(shape["layered_segments"], 2 * layers)
+            self.assertLessEqual(shape["layered_bytes_each_way"], 16 << 20)
+        self.assertIn("ours, duplex", done.stdout)
+
+    def test_kv_says_what_is_wrong(self):
+        for arguments, said in (
+                (("--bytes", "300kb", "--block-bytes", "256kb"), "at least 524288"),
+                (("--bytes", "1kb", "--block-bytes", "1kb"), "at least 2048"),
+                (("--bytes", "9pb"), "range"),
+                (("--block-bytes", "64mb"), "range"),
+                (("--bytes", "64mb", "--block-bytes", "3mb"), "whole number of frames"),
+                (("--bytes", "1mb", "--block-bytes", "64kb"), "does not fit a frame"),
+                (("--bytes", "16mb", "--gpu", 1), "there are 1"),
+                (("--runs", 2), "range"),
+                (("--per-step", 0), "range")):
+            done = run_causeway("bench", "kv", *KV_PLACE, *arguments)
+            self.assertNotEqual(done.returncode, 0, arguments)
+            self.assertIn(said, done.stderr, arguments)
 
     def test_explain_needs_no_gpu(self):
         done = run_causeway("bench", "model", "--model-config", self.small, "--explain", "--sms", 16,

@@ -228,6 +228,11 @@ class Checks:
                            "--json", "{json}"],
                           200, parsers.figure_rows("bench load"), files=("json",), missing=missing)
 
+    def kv_figures(self):
+        """KV that turns between HBM and host memory, 2 GiB each way."""
+        return self.bench("bench kv", "causeway", ["bench", "kv", "--bytes", "4GB", "--json", "{json}"],
+                          90, parsers.figure_rows("bench kv"), files=("json",))
+
     def workload_figures(self, gpus):
         """Small models' sleep and wake, and a short prefix's KV, without and with the preload library."""
         library = self.places.library("libcauseway-preload.so")
@@ -276,4 +281,5 @@ class Checks:
                 self.bench("bench sampling", "sampling_gpu_bench", [], 40,
                            parsers.sampling_rows("bench sampling")),
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
-                topology, transfer, host, peer, self.workload_figures(gpus), self.load_figures()]
+                topology, transfer, self.kv_figures(), host, peer, self.workload_figures(gpus),
+                self.load_figures()]

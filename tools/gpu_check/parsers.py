@@ -228,14 +228,15 @@ def engine_rows(name, ratio_max, idle_max):
 
 
 def figure_rows(name):
-    """Of `causeway bench switch --json` and `bench load --json`."""
+    """Of `causeway bench switch --json` and the others that print such figures."""
     def rows(outcome):
         document = json.loads(outcome.files["json"].read_text(encoding="utf-8"))
         made = []
         for row in document["rows"]:
             unit = row["unit"]
             limit = f"{row['limit']:.2f} {unit} ({row['limit_name']})" if row["limit"] else ""
-            wanted = f"≤ {row['wanted']:.2f} {unit}" if row["wanted"] else ""
+            sign = "≥" if row.get("at_least") else "≤"
+            wanted = f"{sign} {row['wanted']:.2f} {unit}" if row["wanted"] else ""
             verdict = "measured" if not wanted else "pass" if row["met"] else "miss"
             made.append(Row(name, row["what"], f"{row['measured']:.2f} {unit}", limit, wanted,
                             verdict, dict(row)))

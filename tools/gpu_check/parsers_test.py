@@ -137,11 +137,14 @@ class Parsers(unittest.TestCase):
                          "limit_name": "once", "wanted": 15.1, "met": False}
         alone = {"what": "cached", "unit": "ms", "measured": 12.0, "limit": 0, "limit_name": "",
                  "wanted": 0, "met": True}
+        rate = {"what": "ours", "unit": "GB/s", "measured": 95.0, "limit": 97.0, "limit_name": "raw",
+                "wanted": 94.0, "at_least": True, "met": True}
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump({"rows": [first, bytes_crossed, alone]}, file)
+            json.dump({"rows": [first, bytes_crossed, alone, rate]}, file)
             file.flush()
             rows = parsers.figure_rows("s")(outcome("", files={"json": Path(file.name)}))
-        self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured"])
+        self.assertEqual([r.verdict for r in rows], ["pass", "miss", "measured", "pass"])
+        self.assertEqual(rows[3].wanted, "≥ 94.00 GB/s")
         self.assertEqual((rows[0].limit, rows[0].wanted), ("270.00 ms (link)", "≤ 290.00 ms"))
         self.assertEqual((rows[2].limit, rows[2].wanted), ("", ""))
 

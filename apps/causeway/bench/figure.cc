@@ -31,7 +31,8 @@ Figure figure_of(std::string what, const Samples& samples, const Limit& limit) {
           .most = samples.most(),
           .limit = limit.value,
           .limit_name = limit.name,
-          .wanted = limit.wanted};
+          .wanted = limit.wanted,
+          .at_least = limit.at_least};
 }
 
 void print_figures(const std::vector<Figure>& figures) {
@@ -49,7 +50,8 @@ void print_figures(const std::vector<Figure>& figures) {
       fmt::print("{:>10} {:>7} ", "-", "-");
     }
     if (figure.wanted > 0) {
-      fmt::print("{:>10.2f} {}", figure.wanted, figure.met() ? "met" : "MISSED");
+      const auto wanted = fmt::format("{}{:.2f}", figure.at_least ? "≥ " : "", figure.wanted);
+      fmt::print("{:>10} {}", wanted, figure.met() ? "met" : "MISSED");
     }
     fmt::print("  {}\n", figure.limit_name);
   }
@@ -70,6 +72,7 @@ nlohmann::ordered_json figures_json(const std::vector<Figure>& figures) {
                     {"limit", figure.limit},
                     {"limit_name", figure.limit_name},
                     {"wanted", figure.wanted},
+                    {"at_least", figure.at_least},
                     {"met", figure.met()}});
   }
   return rows;

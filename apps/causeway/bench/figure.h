@@ -21,19 +21,21 @@ struct Figure {
   double most = 0;
   double limit = 0;  // 0: none
   std::string limit_name = {};
-  double wanted = 0;  // at most; 0: nothing is demanded
+  double wanted = 0;      // at most; 0: nothing is demanded
+  bool at_least = false;  // `wanted` is at least: of rates
 
-  bool met() const { return wanted <= 0 || measured <= wanted; }
+  bool met() const { return wanted <= 0 || (at_least ? measured >= wanted : measured <= wanted); }
   std::string label() const;  // what, whose and when
   Figure in(std::string other_unit) &&;
 };
 
 Figure figure_of(std::string what, const Samples& samples);
-// The same, beside a limit. `wanted` as in Figure.
+// The same, beside a limit. The rest as in Figure.
 struct Limit {
   double value = 0;
   std::string name = {};
   double wanted = 0;
+  bool at_least = false;
 };
 Figure figure_of(std::string what, const Samples& samples, const Limit& limit);
 

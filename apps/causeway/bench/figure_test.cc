@@ -27,6 +27,9 @@ TEST(Figure, IsMetUpToWhatIsWanted) {
   EXPECT_TRUE(figure_of("first token", samples).met());
   EXPECT_TRUE(figure_of("first token", samples, {.value = 10, .wanted = 11}).met());
   EXPECT_FALSE(figure_of("first token", samples, {.value = 10, .wanted = 10.9}).met());
+  // Rates are the better the higher they are.
+  EXPECT_TRUE(figure_of("link", samples, {.value = 12, .wanted = 11, .at_least = true}).met());
+  EXPECT_FALSE(figure_of("link", samples, {.value = 12, .wanted = 11.1, .at_least = true}).met());
 }
 
 TEST(Figure, JsonHasTheNameForPeopleAndItsParts) {

@@ -1,5 +1,6 @@
 #include "commands/model_config.h"
 
+#include <filesystem>
 #include <fstream>
 
 namespace causeway::app {
@@ -19,6 +20,12 @@ Result<model::ModelConfig> read_model_config(const std::string& file) {
   Error error = config.error();
   error.message = file + ": " + error.message;
   return error;
+}
+
+std::string model_name_of(const std::string& file) {
+  const std::filesystem::path path = std::filesystem::absolute(file);
+  const bool plain = path.filename() == "config.json";
+  return plain ? path.parent_path().filename().string() : path.stem().string();
 }
 
 }  // namespace causeway::app

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "commands/model_config.h"
 
@@ -68,12 +67,8 @@ Result<std::vector<bench::NamedConfig>> SliceOptions::configs() const {
   if (config_files_.empty()) return invalid_argument("--model-config is required: a config.json");
   std::vector<bench::NamedConfig> configs;
   for (const std::string& file : config_files_) {
-    const std::filesystem::path path = std::filesystem::absolute(file);
-    // Of DIRECTORY/config.json the folder has the name.
-    const bool plain = path.filename() == "config.json";
     CAUSEWAY_ASSIGN(model::ModelConfig config, read_model_config(file));
-    configs.push_back(
-        {plain ? path.parent_path().filename().string() : path.stem().string(), std::move(config)});
+    configs.push_back({model_name_of(file), std::move(config)});
   }
   return configs;
 }
