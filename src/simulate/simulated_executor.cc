@@ -181,6 +181,7 @@ void SimulatedExecutor::begin(Turn& turn, Nanos at) {
     if (ready > at) {
       turn.waits_until = ready;
       counters_.kv_wait += ready - at;
+      counters_.kv_wait_longest = std::max(counters_.kv_wait_longest, ready - at);
       return;
     }
   }

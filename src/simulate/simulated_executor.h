@@ -89,6 +89,7 @@ struct SimulatedCounters {
   Nanos busy;
   Nanos weights_wait;      // of that, for weights on their way
   Nanos kv_wait;           // not of it: of resident steps whose turn it was, for copies of KV
+  Nanos kv_wait_longest;   // of one step
   Nanos streamed_longest;  // from its submission to its end, or to now
 };
 
