@@ -38,13 +38,13 @@ schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes 
   // these.
   schedule::RotationBudget budget =
       schedule::rotation_budget({.out_rate = rates.out,
-                                    .in_rate = rates.in,
-                                    .step = step_,
-                                    .weights_in = weights_in,
-                                    .eager_out = {},
-                                    .frame = options_.frame,
-                                    .frames = counts.usable() - counts.stranded},
-                                   options_.limits);
+                                 .in_rate = rates.in,
+                                 .step = step_,
+                                 .weights_in = weights_in,
+                                 .eager_out = {},
+                                 .frame = options_.frame,
+                                 .frames = counts.usable() - counts.stranded},
+                                options_.limits);
   // Those that are in host memory come back all the same: they have nothing to lose by it.
   if (rests_) budget.out = budget.exchange = 0;
   return budget;

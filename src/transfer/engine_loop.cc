@@ -150,8 +150,9 @@ bool EngineLoop::open_gates(Nanos now) {
       start(std::move(submission), now);
       continue;
     }
-    const Error why = done.ok() ? unavailable("the event that the transfer was to wait for was "
-                                              "not done in time; nothing was moved")
+    const Error why = done.ok() ? unavailable(
+                                      "the event that the transfer was to wait for was "
+                                      "not done in time; nothing was moved")
                                 : done.error().with_context("before the transfer");
     end(submission.ticket, submission.signal, why);
   }

@@ -411,7 +411,8 @@ class Serve final : public Command {
     }
     if (kv_host() > Bytes(0) && !schedule.rotates()) {
       return invalid_argument("--kv-host-memory-bytes would not be used: --scheduling-policy " +
-                              set_.policy + " with --preemption recompute rotates no KV; choose "
+                              set_.policy +
+                              " with --preemption recompute rotates no KV; choose "
                               "--preemption rotate or auto, or leave the memory out");
     }
     set_.engine.core.prefix_caching = !set_.no_prefix_caching;

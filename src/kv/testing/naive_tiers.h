@@ -124,9 +124,8 @@ class NaiveTiers {
     std::set<FrameId> frames;
     for (const auto& [id, copy] : copies_) {
       const auto in_step = [&](const auto& q) { return q.first == copy.frame; };
-      const bool quarantined =
-          copied_.contains(copy.frame) ||
-          std::any_of(quarantined_.begin(), quarantined_.end(), in_step);
+      const bool quarantined = copied_.contains(copy.frame) ||
+                               std::any_of(quarantined_.begin(), quarantined_.end(), in_step);
       if (copy.given_up && quarantined) frames.insert(copy.frame);
     }
     return std::ssize(frames);
