@@ -54,6 +54,18 @@ class Random {
     const double radius = std::sqrt(-2.0 * std::log1p(-uniform()));
     return radius * std::cos(6.283185307179586 * uniform());
   }
+  // Gamma of that shape, > 0, and scale 1: its mean is the shape (Marsaglia and Tsang, 2000).
+  double gamma(double shape) {
+    CAUSEWAY_CHECK(shape > 0, "Random::gamma needs a positive shape");
+    if (shape < 1) return gamma(shape + 1) * std::pow(1 - uniform(), 1 / shape);
+    const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+    while (true) {
+      const double z = normal(), root = 1 + c * z, v = root * root * root;
+      if (root > 0 && std::log1p(-uniform()) < 0.5 * z * z + d * (1 - v + std::log(v))) {
+        return d * v;
+      }
+    }
+  }
 
  private:
   static constexpr std::uint64_t rotate(std::uint64_t x, int k) {
