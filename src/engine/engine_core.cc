@@ -23,6 +23,9 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
   if (state_->models.contains(model)) {
     return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
   }
+  std::vector<double> alphas = {facts.alpha};
+  for (const auto& [id, entry] : state_->models) alphas.push_back(entry.facts.alpha);
+  CAUSEWAY_TRY(schedule::check_alphas(alphas));
   if (facts.weights.streams() && !state_->executor.capabilities().streams) {
     return unsupported("this device does not run models whose weights are streamed");
   }
@@ -32,7 +35,7 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
   }
   state_->models.emplace(model, ModelEntry{.facts = facts, .arrived = 0, .counters = {}});
   state_->kv.add_model(model, facts.tokens_per_block);
-  state_->scheduler.add_model(model, facts.tokens_per_block, facts.weights.streams());
+  state_->scheduler.add_model(model, facts.tokens_per_block, facts.weights.streams(), facts.alpha);
   if (facts.weights.streams()) state_->streamed.push_back(model);
   return {};
 }

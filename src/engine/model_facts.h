@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "request/request.h"
+#include "schedule/rotation_policy.h"
 #include "weights/weight_cache.h"
 
 namespace causeway::engine {
@@ -16,7 +17,8 @@ struct ModelFacts {
   std::int64_t vocab = 0;   // prompt token ids must lie below; 0: not checked
   // Of a model whose weights are cached: no groups where a step reads all of them at home.
   weights::CachedModel weights = {};
-  bool pinned = false;  // in the cache, once it is there
+  bool pinned = false;                     // in the cache, once it is there
+  double alpha = schedule::kAlphaDefault;  // of policy rotary: schedule::check_alpha()
   // How long a step is expected to compute: the longer of the two.
   Nanos step_min = Nanos(0);
   double seconds_per_token = 0;

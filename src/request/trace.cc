@@ -222,23 +222,19 @@ Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries
   return trace;
 }
 
-std::vector<Nanos> bursty_arrivals(std::int64_t count, double per_second, double burstiness,
-                                   Random& random) {
-  std::vector<Nanos> arrivals;
-  double now = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    arrivals.push_back(nanos_from_seconds(now));
-    if (per_second > 0) now += gamma(burstiness, random) / (burstiness * per_second);
-  }
-  return arrivals;
+std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random) {
+  return gamma_arrivals(count, per_second, 1, random);
 }
 
-std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random) {
+std::vector<Nanos> gamma_arrivals(std::int64_t count, double per_second, double burstiness,
+                                  Random& random) {
   std::vector<Nanos> arrivals;
   double now = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     arrivals.push_back(nanos_from_seconds(now));
-    if (per_second > 0) now += random.exponential(1.0 / per_second);
+    if (per_second <= 0) continue;
+    now += burstiness == 1 ? random.exponential(1.0 / per_second)
+                           : gamma(burstiness, random) / (burstiness * per_second);
   }
   return arrivals;
 }

@@ -39,9 +39,11 @@ Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries
 
 // Arrival times of a Poisson process of `per_second`, from 0. per_second = 0: all at once.
 std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random);
-// The same with gaps of a Gamma distribution whose shape is `burstiness` > 0: 1 is Poisson, less
-// comes in bursts (the meaning of vLLM's --burstiness).
-std::vector<Nanos> bursty_arrivals(std::int64_t count, double per_second, double burstiness,
-                                   Random& random);
+
+// The same with gaps whose distribution is Gamma, of the shape `burstiness` and the mean of a
+// Poisson process (as vLLM's bench has it). 1: a Poisson process, whose numbers it draws; smaller:
+// in bursts; larger: more evenly. > 0.
+std::vector<Nanos> gamma_arrivals(std::int64_t count, double per_second, double burstiness,
+                                  Random& random);
 
 }  // namespace causeway::request

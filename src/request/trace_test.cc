@@ -97,22 +97,30 @@ TEST(Poisson, MeanGapIsTheRate) {
   EXPECT_EQ(poisson_arrivals(3, 0, random).back(), Nanos(0));
 }
 
-TEST(BurstyArrivals, HaveTheRateAndTheirSpread) {
-  for (const double burstiness : {0.25, 1.0, 4.0}) {
-    Random random(5);
-    constexpr int kCount = 50'000;
-    const auto arrivals = bursty_arrivals(kCount, 100.0, burstiness, random);
-    double squares = 0;
-    for (int i = 1; i < kCount; ++i) {
-      const double gap = to_seconds(arrivals[i] - arrivals[i - 1]);
-      ASSERT_GE(gap, 0);
-      squares += gap * gap;
-    }
-    const double mean = to_seconds(arrivals.back()) / (kCount - 1);
-    EXPECT_NEAR(mean, 0.01, 0.0005) << burstiness;
-    // Variance over mean squared of a Gamma distribution is 1 / shape.
-    EXPECT_NEAR(squares / (kCount - 1) / (mean * mean) - 1, 1 / burstiness, 0.1 / burstiness);
+// The gaps' coefficient of variation, and that their mean is the rate's.
+double variation(double burstiness) {
+  constexpr std::int64_t kCount = 40'000;
+  Random random(3);
+  const auto arrivals = gamma_arrivals(kCount, 100.0, burstiness, random);
+  double sum = 0, squares = 0;
+  for (std::size_t i = 1; i < arrivals.size(); ++i) {
+    const double gap = to_seconds(arrivals[i] - arrivals[i - 1]);
+    EXPECT_GE(gap, 0);
+    sum += gap;
+    squares += gap * gap;
   }
+  const double mean = sum / (kCount - 1);
+  EXPECT_NEAR(mean, 0.01, 0.0004) << burstiness;
+  return std::sqrt(squares / (kCount - 1) - mean * mean) / mean;
+}
+
+TEST(Gamma, BurstinessIsTheShapeOfTheGaps) {
+  for (const double burstiness : {0.1, 0.5, 1.0, 2.0, 16.0}) {
+    EXPECT_NEAR(variation(burstiness) * std::sqrt(burstiness), 1, 0.05) << burstiness;
+  }
+  Random one(7), other(7);
+  EXPECT_EQ(gamma_arrivals(100, 5, 1, one), poisson_arrivals(100, 5, other));
+  EXPECT_EQ(gamma_arrivals(3, 0, 0.5, one).back(), Nanos(0));
 }
 
 }  // namespace

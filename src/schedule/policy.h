@@ -30,7 +30,9 @@ struct SequenceFacts {
   // Of rotation (rotation_policy.h).
   bool rotary = false;        // its KV is in host memory
   bool answered = false;      // a token of it is out
-  Nanos last_token;           // when the last one was; its arrival before
+  bool late = false;          // it waits outside HBM for a first token that should be out
+  Nanos first_token;          // when it was out; its arrival before
+  Nanos last_token;           // likewise the last one
   Nanos running_since;        // when it last came into HBM
   double alpha = 3.0;         // its model's
   Tokens output{0};           // tokens answered

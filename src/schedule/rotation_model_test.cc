@@ -25,17 +25,23 @@ struct Person {  // what a naive book knows of a request
   std::int64_t length_max = 0;
   int in_flight = 0;
   bool answered = false;
+  std::int64_t output = 0;
+  Nanos first_token;
   Nanos last_token;
   Nanos since;
 
   std::int64_t wanted() const { return std::min(known, length_max - 1); }
-  Nanos onset() const {
-    const double slack =
-        answered ? slo.tpot_slack * to_seconds(slo.tpot) : slo.ttft_slack * to_seconds(slo.ttft);
-    return (answered ? last_token : arrival) + nanos_from_seconds(slack);
-  }
-  double lag(Nanos now, double alpha) const {
-    return (answered ? alpha : 1.0) * std::max(0.0, to_seconds(now - onset()));
+  bool late(Nanos now) const { return !answered && now > arrival + slo.ttft; }
+  Nanos onset(const LagOptions& options, Nanos now) const {
+    if (!answered) {
+      const bool back = options.late_after > 0 && late(now);
+      const double share = back ? options.late_after : slo.ttft_slack;
+      return arrival + nanos_from_seconds(share * to_seconds(slo.ttft));
+    }
+    const double paced = static_cast<double>(output - 1) * to_seconds(slo.tpot);
+    const double ahead = options.ahead_share * (paced - to_seconds(last_token - first_token));
+    return last_token + nanos_from_seconds(std::clamp(ahead, 0.0, to_seconds(slo.ttft))) +
+           nanos_from_seconds(slo.tpot_slack * to_seconds(slo.tpot));
   }
 };
 
@@ -43,7 +49,7 @@ struct Setting {
   std::int64_t frames = 100;
   std::int64_t block = 4;
   double alpha = 3;
-  bool early = true;
+  LagOptions lag = {};
   int steps_in_flight = 2;
 };
 
@@ -57,6 +63,7 @@ class Naive {
                        .slo = one.slo,
                        .known = one.prompt,
                        .length_max = one.prompt + one.output,
+                       .first_token = one.arrival,
                        .last_token = one.arrival,
                        .since = {}};
   }
@@ -143,6 +150,7 @@ class Naive {
       if (at == people_.end()) continue;
       at->second.in_flight -= 1;
       if (!run.samples) continue;
+      if (at->second.output++ == 0) at->second.first_token = now;
       at->second.answered = true;
       at->second.last_token = now;
       if (run.context + run.tokens == Tokens(at->second.length_max - 1)) people_.erase(at);
@@ -156,6 +164,10 @@ class Naive {
   std::int64_t promise_of(const Person& person) const {
     const auto table = std::ssize(harness_.kv().table(RequestId(person.id)));
     return std::max<std::int64_t>(0, frames_for(person.wanted()) - table);
+  }
+  double lag(const Person& person) const {
+    const double since = to_seconds(now_ - person.onset(setting_.lag, now_));
+    return (person.answered ? setting_.alpha : 1.0) * std::max(0.0, since);
   }
   std::int64_t spare() const { return available_ + coming_ - promised_ - keep_; }
 
@@ -195,10 +207,10 @@ class Naive {
     std::sort(ids.begin(), ids.end(), [&](std::int64_t a, std::int64_t b) {
       const Person& x = people_.at(a);
       const Person& y = people_.at(b);
-      const double lag_x = x.lag(now_, setting_.alpha);
-      const double lag_y = y.lag(now_, setting_.alpha);
+      const double lag_x = lag(x), lag_y = lag(y);
       if (lag_x != lag_y) return lag_x > lag_y;
-      return std::tuple(x.onset(), x.arrival, a) < std::tuple(y.onset(), y.arrival, b);
+      return std::tuple(x.onset(setting_.lag, now_), x.arrival, a) <
+             std::tuple(y.onset(setting_.lag, now_), y.arrival, b);
     });
     return ids;
   }
@@ -213,7 +225,10 @@ class Naive {
       owed = setting_.alpha * std::max(0.0, to_seconds(now_ - served) - slack);
     }
     if (owed >= to_seconds(now_ - victim.since)) return false;
-    return setting_.early || people_.at(candidate).lag(now_, setting_.alpha) > 0;
+    const Person& person = people_.at(candidate);
+    const bool unanswered = !person.answered && !(setting_.lag.late_after > 0 && person.late(now_));
+    if (setting_.lag.early == DisplacesEarly::kAll) return true;
+    return (setting_.lag.early == DisplacesEarly::kUnanswered && unanswered) || lag(person) > 0;
   }
 
   void take_in() {
@@ -294,20 +309,27 @@ RotarySequence random_sequence(Random& random, std::int64_t id, Nanos now) {
   return one;
 }
 
+LagOptions random_lag(Random& random) {
+  LagOptions lag{.early = static_cast<DisplacesEarly>(random.below(3))};
+  lag.ahead_share = random.chance(0.5) ? random.uniform() : 0;
+  lag.late_after = random.chance(0.5) ? static_cast<double>(random.between(1, 10)) : 0;
+  return lag;
+}
+
 void run_history(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
   const Setting setting{.frames = random.between(40, 200),
                         .block = random.between(1, 8),
                         .alpha = 0.5 + 5 * random.uniform(),
-                        .early = random.chance(0.5),
+                        .lag = random_lag(random),
                         .steps_in_flight = random.chance(0.5) ? 1 : 2};
   RotaryOptions options;
   options.schedule = {.policy = PolicyKind::kRotary,
                       .preemption = PreemptionKind::kRotate,
                       .tokens_per_step_max = 100'000,
                       .running_max = 100'000,
-                      .rotation = {.displaces_early = setting.early}};
+                      .rotation = {.lag = setting.lag}};
   options.frames = setting.frames;
   options.twins = 1'000'000;
   options.eager = random.chance(0.5);

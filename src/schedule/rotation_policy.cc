@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -28,28 +29,44 @@ std::int64_t rest_of(const SequenceFacts& facts) {
 // the next. So one that leaves HBM in the middle of its prompt keeps its target for the first.
 class Rotary final : public RotationPolicy {
  public:
-  explicit Rotary(bool displaces_early) : displaces_early_(displaces_early) {}
+  explicit Rotary(const LagOptions& options) : options_(options) {}
   std::string_view name() const override { return name_of(PolicyKind::kRotary); }
   Traits traits() const override {
-    return {.displaces = true, .ages = true, .longest_runs_first = true};
+    return {.displaces = true,
+            .ages = true,
+            .longest_runs_first = true,
+            .steps_back = options_.late_after > 0};
   }
   Standing outside(const SequenceFacts& facts) const override {
     const request::Slo& slo = facts.slo;
-    if (!facts.answered) {
-      return {.slope = 1, .onset = facts.arrival + share_of(slo.ttft, slo.ttft_slack)};
+    if (facts.answered) {
+      const Nanos slack = share_of(slo.tpot, slo.tpot_slack);
+      return {.slope = facts.alpha, .onset = facts.last_token + ahead(facts) + slack};
     }
-    return {.slope = facts.alpha, .onset = facts.last_token + share_of(slo.tpot, slo.tpot_slack)};
+    const double share = facts.late ? options_.late_after : slo.ttft_slack;
+    return {.slope = 1, .onset = facts.arrival + share_of(slo.ttft, share)};
   }
   double inside(const SequenceFacts& facts) const override {
     return static_cast<double>(facts.running_since.count);
   }
   bool displaces(const SequenceFacts& candidate, const SequenceFacts&, double victim_lag,
                  Nanos now) const override {
-    return victim_lag < 0 && (displaces_early_ || outside(candidate).lag(now) > 0);
+    if (victim_lag >= 0) return false;
+    const bool early =
+        options_.early == DisplacesEarly::kAll ||
+        (options_.early == DisplacesEarly::kUnanswered && !candidate.answered && !candidate.late);
+    return early || outside(candidate).lag(now) > 0;
   }
 
  private:
-  const bool displaces_early_;
+  // How long it may go without a token because it had them early.
+  Nanos ahead(const SequenceFacts& facts) const {
+    const double owed = to_seconds(facts.slo.tpot) * static_cast<double>(facts.output.count - 1);
+    const double ahead = owed - to_seconds(facts.last_token - facts.first_token);
+    return nanos_from_seconds(
+        std::clamp(options_.ahead_share * ahead, 0.0, to_seconds(facts.slo.ttft)));
+  }
+  const LagOptions options_;
 };
 
 // The published code's scheduler: the oldest come in, the longest running go, and no lag is in it.
@@ -132,7 +149,38 @@ class ByLength final : public RotationPolicy {
   const std::uint64_t seed_;
 };
 
+constexpr std::pair<DisplacesEarly, std::string_view> kEarly[] = {
+    {DisplacesEarly::kNobody, "nobody"},
+    {DisplacesEarly::kUnanswered, "unanswered"},
+    {DisplacesEarly::kAll, "all"},
+};
+
 }  // namespace
+
+std::string_view name_of(DisplacesEarly early) {
+  return kEarly[static_cast<std::size_t>(early)].second;
+}
+
+Result<DisplacesEarly> parse_displaces_early(std::string_view name) {
+  for (const auto& [early, known] : kEarly) {
+    if (known == name) return early;
+  }
+  return invalid_argument("who displaces early is nobody, unanswered or all, not '" +
+                          std::string(name) + "'");
+}
+
+Status check_lag(const LagOptions& options) {
+  constexpr double kLateMost = 1000;
+  // Written so that NaN fails.
+  if (!(options.ahead_share >= 0 && options.ahead_share <= 1)) {
+    return invalid_argument("what a request is ahead counts by a share from 0 to 1, not " +
+                            std::to_string(options.ahead_share));
+  }
+  const double late = options.late_after;
+  if (late == 0 || (late >= 1 && late <= kLateMost)) return {};
+  return invalid_argument("a late request steps back for 1 to " + std::to_string(kLateMost) +
+                          " targets, or 0: never, not " + std::to_string(late));
+}
 
 Status check_alpha(double alpha) {
   // Written so that NaN fails.
@@ -160,9 +208,10 @@ Tokens RotationPolicy::expected_output(RequestId, Tokens truth) const { return t
 
 std::unique_ptr<RotationPolicy> make_rotation_policy(PolicyKind kind,
                                                      const RotationPolicyOptions& options) {
+  CAUSEWAY_CHECK(check_lag(options.lag).ok(), "an option of lags is out of its range");
   CAUSEWAY_CHECK(options.predicted_error >= 0, "an error of predictions is not negative");
   switch (kind) {
-    case PolicyKind::kRotary: return std::make_unique<Rotary>(options.displaces_early);
+    case PolicyKind::kRotary: return std::make_unique<Rotary>(options.lag);
     case PolicyKind::kArtifact: return std::make_unique<Artifact>();
     case PolicyKind::kPriority: return std::make_unique<ByPriority>();
     case PolicyKind::kWaitingFirst: return std::make_unique<ByArrival>(kind, true);

@@ -23,10 +23,31 @@ inline constexpr int kAlphasMax = 16;  // different ones in a set of models
 Status check_alpha(double alpha);
 Status check_alphas(std::span<const double> alphas);
 
+// Who displaces running requests before it lags.
+enum class DisplacesEarly {
+  kNobody,      // what is free is all that they get
+  kUnanswered,  // who waits for its first token, while that may still be in time
+  kAll,         // the paper's VLT ≥ 0
+};
+std::string_view name_of(DisplacesEarly early);
+Result<DisplacesEarly> parse_displaces_early(std::string_view name);
+
+// Of policy rotary. The paper's are {kAll, 0, 0}.
+struct LagOptions {
+  DisplacesEarly early = DisplacesEarly::kNobody;
+  // A request that has had tokens faster than its target asks is ahead of it. It begins to lag when
+  // this share of what it is ahead has passed without a token, or S_F at the most. [0, 1]; 0: its
+  // lag counts from its last token.
+  double ahead_share = 0.5;
+  // One whose first token is late can no longer attain its target, and steps back for those that
+  // can: it lags from this many S_F after its arrival. 0, or from 1 to 1000; 0: never.
+  double late_after = 10;
+};
+// kInvalidArgument names the range.
+Status check_lag(const LagOptions& options);
+
 struct RotationPolicyOptions {
-  // rotary: a request that does not lag yet displaces running ones too (the paper's VLT ≥ 0).
-  // False: only one that lags does, the others take what is free.
-  bool displaces_early = true;
+  LagOptions lag = {};
   // ranked: predicted = true length × exp(error × z), z standard normal; 0: exact. ≥ 0.
   double predicted_error = 0.5;
   std::uint64_t predicted_seed = 1;
@@ -41,6 +62,7 @@ class RotationPolicy {
     bool ages = false;
     bool longest_runs_first = false;  // prompt tokens go to the longest running first
     bool predicts_peak = false;       // admission asks future_peak.h
+    bool steps_back = false;          // whose first token is late is ranked anew
   };
 
   virtual ~RotationPolicy() = default;

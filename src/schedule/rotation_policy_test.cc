@@ -46,13 +46,64 @@ TEST(RotaryPolicy, TakesTargetsSlacksAndAlphaFromTheRequest) {
 
 TEST(RotaryPolicy, DisplacesOnlyWhoHadMoreThanItIsOwed) {
   const SequenceFacts late = waiting_since(seconds(0)), early = waiting_since(seconds(99));
-  const auto paper = make_rotation_policy(PolicyKind::kRotary);
-  EXPECT_TRUE(paper->displaces(late, {}, -1, seconds(100)));
-  EXPECT_TRUE(paper->displaces(early, {}, -1, seconds(100)));
-  EXPECT_FALSE(paper->displaces(late, {}, 0, seconds(100)));
-  const auto ours = make_rotation_policy(PolicyKind::kRotary, {.displaces_early = false});
-  EXPECT_TRUE(ours->displaces(late, {}, -1, seconds(100)));
-  EXPECT_FALSE(ours->displaces(early, {}, -1, seconds(100)));
+  const auto may = [](DisplacesEarly who, const SequenceFacts& candidate, double victim_lag) {
+    const auto policy = make_rotation_policy(PolicyKind::kRotary, {.lag = {.early = who}});
+    return policy->displaces(candidate, {}, victim_lag, seconds(100));
+  };
+  for (const DisplacesEarly who :
+       {DisplacesEarly::kNobody, DisplacesEarly::kUnanswered, DisplacesEarly::kAll}) {
+    EXPECT_EQ(parse_displaces_early(name_of(who)).value(), who);
+    EXPECT_TRUE(may(who, late, -1));
+    EXPECT_FALSE(may(who, late, 0));
+    EXPECT_EQ(may(who, early, -1), who != DisplacesEarly::kNobody);
+    SequenceFacts answered = rotary_since(seconds(100));
+    EXPECT_EQ(may(who, answered, -1), who == DisplacesEarly::kAll);
+    SequenceFacts hopeless = waiting_since(seconds(90));
+    hopeless.late = true;
+    EXPECT_EQ(may(who, hopeless, -1), who == DisplacesEarly::kAll);
+  }
+  EXPECT_FALSE(parse_displaces_early("everybody").ok());
+}
+
+// 11 tokens in 200 ms, where a second would have been in time: 800 ms ahead.
+TEST(RotaryPolicy, WhoIsAheadMayPause) {
+  SequenceFacts facts = rotary_since(millis(10'200));
+  facts.first_token = seconds(10);
+  facts.output = Tokens(11);
+  const auto onset = [&](double share) {
+    const auto policy = make_rotation_policy(PolicyKind::kRotary, {.lag = {.ahead_share = share}});
+    return policy->outside(facts).onset;
+  };
+  EXPECT_EQ(onset(0), millis(10'200));
+  EXPECT_EQ(onset(0.5), millis(10'600));
+  EXPECT_EQ(onset(1), millis(11'000));
+  facts.slo.tpot_slack = -1;
+  EXPECT_EQ(onset(0.5), millis(10'500));
+  facts.output = Tokens(10'000);
+  EXPECT_EQ(onset(1), millis(15'100)) << "no longer than the target for a first token";
+  facts.output = Tokens(2);
+  EXPECT_EQ(onset(1), millis(10'100)) << "who is behind has no less time than others";
+}
+
+TEST(RotaryPolicy, WhoseFirstTokenIsLateStepsBack) {
+  SequenceFacts facts = waiting_since(seconds(10));
+  facts.late = true;
+  const auto policy = make_rotation_policy(PolicyKind::kRotary, {.lag = {.late_after = 4}});
+  EXPECT_TRUE(policy->traits().steps_back);
+  EXPECT_EQ(policy->outside(facts).onset, seconds(30));
+  const auto never = make_rotation_policy(PolicyKind::kRotary, {.lag = {.late_after = 0}});
+  EXPECT_FALSE(never->traits().steps_back);
+}
+
+TEST(RotaryPolicy, OptionsAreRefusedOutsideTheirRange) {
+  EXPECT_TRUE(check_lag({}).ok());
+  EXPECT_TRUE(check_lag({.ahead_share = 0, .late_after = 0}).ok());
+  for (const double share : {-0.1, 1.1, std::nan("")}) {
+    EXPECT_FALSE(check_lag({.ahead_share = share}).ok()) << share;
+  }
+  for (const double late : {-1.0, 0.5, 1001.0, std::nan("")}) {
+    EXPECT_FALSE(check_lag({.late_after = late}).ok()) << late;
+  }
 }
 
 bool leads(const RotationPolicy& policy, const SequenceFacts& a, const SequenceFacts& b) {

@@ -95,6 +95,7 @@ void Scheduler::State::end_step(const Decision& decision, Nanos now) {
     slot.facts.last_progress = now;
     if (run.samples && !slot.voided) {
       slot.facts.last_token = now;
+      if (!slot.facts.answered) slot.facts.first_token = now;
       slot.facts.answered = true;
       slot.facts.output += Tokens(1);
     }
@@ -140,6 +141,7 @@ SequenceFacts facts_of(const NewSequence& sequence) {
   facts.model = sequence.model;
   facts.arrival = sequence.arrival;
   facts.last_progress = sequence.arrival;
+  facts.first_token = sequence.arrival;
   facts.last_token = sequence.arrival;
   facts.slo = sequence.slo;
   facts.priority = sequence.priority;
@@ -243,6 +245,7 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
   };
   if (state_->rotation) {
     state_->settle(rotation.view);
+    state_->rank_late(now);
     state_->order_models_by_lag(now);
     plan_with(RotationPlan(*state_, kv, rotation, now, decision));
     return;

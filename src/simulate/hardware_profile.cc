@@ -8,18 +8,22 @@ namespace {
 
 // h200: as measured (docs/design/simulate.md). h100: of its own only the capacity and the peak rate
 // of its memory are known; the rest is the H200's. gh200: vendor figures, derated as the H200's
-// were found to be. cpu-2core: the machine that the tests run on, with AMX.
+// were found to be; KV as SuperInfer measured it both ways at once. cpu-2core: the machine that the
+// tests run on, with AMX.
 constexpr std::string_view kProfiles = R"([
   {"name": "h200", "description": "NVIDIA H200 SXM on PCIe 5 x16",
    "tflops": 780, "memory_gb_per_s": 4600, "memory_gb": 141, "link_gb_per_s": 55,
-   "step_overhead_us": 300, "copy_slowdown": 0.07},
+   "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 300, "copy_slowdown": 0.07},
   {"name": "h100",
    "description": "NVIDIA H100 SXM, PCIe 5; not measured: 0.87 of peak memory rate, rest as h200",
    "tflops": 780, "memory_gb_per_s": 2900, "memory_gb": 80, "link_gb_per_s": 55,
-   "step_overhead_us": 300, "copy_slowdown": 0.07},
+   "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 300, "copy_slowdown": 0.07},
   {"name": "gh200", "description": "NVIDIA GH200, 96 GB HBM3, NVLink-C2C",
    "tflops": 780, "memory_gb_per_s": 3800, "memory_gb": 96, "link_gb_per_s": 400,
-   "step_overhead_us": 300},
+   "kv_in_gb_per_s": 179, "kv_out_gb_per_s": 181, "step_overhead_us": 300},
+  {"name": "gh200-144gb", "description": "NVIDIA GH200, 144 GB HBM3e, NVLink-C2C",
+   "tflops": 780, "memory_gb_per_s": 4650, "memory_gb": 144, "link_gb_per_s": 400,
+   "kv_in_gb_per_s": 179, "kv_out_gb_per_s": 181, "step_overhead_us": 300},
   {"name": "cpu-2core", "description": "two cores of a server CPU with AMX",
    "tflops": 1.2, "memory_gb_per_s": 20, "memory_gb": 8, "link_gb_per_s": 0,
    "step_overhead_us": 200}
@@ -35,6 +39,11 @@ Result<double> number(const nlohmann::json& profile, const char* key, double low
     return corrupt(std::string("hardware profile: '") + key + "' is out of range");
   }
   return value;
+}
+
+Result<double> optional_number(const nlohmann::json& profile, const char* key, double otherwise,
+                               double low, double high) {
+  return profile.contains(key) ? number(profile, key, low, high) : Result<double>(otherwise);
 }
 
 Result<std::string> text(const nlohmann::json& profile, const char* key) {
@@ -55,13 +64,20 @@ Result<HardwareProfile> profile_from(const nlohmann::json& json) {
   CAUSEWAY_ASSIGN(const double memory, number(json, "memory_gb", 1e-3, 1e6));
   CAUSEWAY_ASSIGN(const double link, number(json, "link_gb_per_s", 0, 1e6));
   CAUSEWAY_ASSIGN(const double overhead, number(json, "step_overhead_us", 0, 1e9));
-  if (json.contains("copy_slowdown")) {
-    CAUSEWAY_ASSIGN(profile.copy_slowdown, number(json, "copy_slowdown", 0, 10));
-  }
+  CAUSEWAY_ASSIGN(profile.copy_slowdown, optional_number(json, "copy_slowdown", 0, 0, 10));
   profile.flops_per_second = tflops * 1e12;
   profile.memory_bytes_per_second = memory_rate * 1e9;
   profile.memory = Bytes(static_cast<std::int64_t>(memory * 1e9));
   profile.link_bytes_per_second = link * 1e9;
+  CAUSEWAY_ASSIGN(const double kv_in, optional_number(json, "kv_in_gb_per_s", link, 0, 1e6));
+  CAUSEWAY_ASSIGN(const double kv_out, optional_number(json, "kv_out_gb_per_s", link, 0, 1e6));
+  if ((kv_in > 0) != (kv_out > 0)) {
+    return corrupt(
+        "hardware profile: KV moves both ways, or neither: kv_in_gb_per_s, "
+        "kv_out_gb_per_s");
+  }
+  profile.kv_in_bytes_per_second = kv_in * 1e9;
+  profile.kv_out_bytes_per_second = kv_out * 1e9;
   profile.step_overhead = nanos_from_seconds(overhead * 1e-6);
   return profile;
 }

@@ -19,15 +19,19 @@ struct HardwareProfile {
   double memory_bytes_per_second = 0;  // the device's memory, reading
   Bytes memory;                        // of the device: weights cached, and KV
   double link_bytes_per_second = 0;    // home to device; 0: the home is the device's memory
-  Nanos step_overhead;                 // launches, sampling, bookkeeping: whatever the batch
-  double copy_slowdown = 0;            // of memory, while copies reach the device: 0.07 for 7 %
+  // Of KV between the device and host memory, while the other way is in use too; 0: it stays.
+  double kv_in_bytes_per_second = 0;
+  double kv_out_bytes_per_second = 0;
+  Nanos step_overhead;       // launches, sampling, bookkeeping: whatever the batch
+  double copy_slowdown = 0;  // of memory, while copies reach the device: 0.07 for 7 %
 };
 
 // kCorrupt names the field. Keys: name, description, tflops, memory_gb_per_s, memory_gb,
-// link_gb_per_s, step_overhead_us; and copy_slowdown, which may be left out.
+// link_gb_per_s, step_overhead_us; and, which may be left out, copy_slowdown, kv_in_gb_per_s and
+// kv_out_gb_per_s (both or none; left out they are what the link gives).
 Result<HardwareProfile> parse_profile(std::string_view json);
 
-// "h200", "h100", "gh200", "cpu-2core"; kNotFound lists them.
+// "h200", "h100", "gh200", "gh200-144gb", "cpu-2core"; kNotFound lists them.
 Result<HardwareProfile> find_profile(std::string_view name);
 std::vector<std::string> profile_names();
 

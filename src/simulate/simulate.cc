@@ -1,5 +1,7 @@
 #include "simulate/simulate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -17,6 +19,7 @@ struct Live {
   Nanos first_token;
   Nanos last_token;
   std::int64_t tokens = 0;
+  std::int64_t late_gaps = 0;
 };
 
 class Simulation {
@@ -35,6 +38,7 @@ class Simulation {
   bool next_event();
   void arrive();
   void record(const request::Output& output);
+  void record_tokens(const request::Output& output, Live& live, LatencyReport& report);
   void record_end(const Live& live, LatencyReport& report) const;
   LatencyReport& report_of(const Live& live) { return report_.models[live.arrival->model].second; }
   void add_up();
@@ -56,15 +60,26 @@ class Simulation {
 engine::CoreOptions Simulation::core_options() const {
   return {.frames = options_.kv_memory / options_.frame,
           .prefix_caching = options_.prefix_caching,
+          .twins = options_.kv_host_memory / options_.frame,
+          .frame = options_.frame,
+          .rotation = options_.rotation,
           .schedule = options_.schedule,
           .step_start = options_.step_start};
 }
 
 SimulatedExecutorOptions Simulation::executor_options() const {
-  return {.profile = options_.profile,
-          .faults = options_.faults,
-          .seed = options_.seed,
-          .steps_in_flight_max = kStepsInFlight};
+  SimulatedExecutorOptions executor{.profile = options_.profile,
+                                    .faults = options_.faults,
+                                    .seed = options_.seed,
+                                    .steps_in_flight_max = kStepsInFlight};
+  if (options_.kv_host_memory > Bytes(0)) {
+    executor.copies = {.frame = options_.frame,
+                       .bytes_in_per_second = options_.profile.kv_in_bytes_per_second,
+                       .bytes_out_per_second = options_.profile.kv_out_bytes_per_second,
+                       .error_rate = options_.faults.copy_error_rate,
+                       .seed = options_.seed};
+  }
+  return executor;
 }
 
 weights::ResidencyOptions Simulation::residency_options() const {
@@ -114,6 +129,7 @@ Status Simulation::add_models() {
     engine::ModelFacts facts{.tokens_per_block = shape.tokens_per_block,
                              .max_model_len = shape.max_model_len,
                              .vocab = shape.vocab,
+                             .alpha = options_.rotary_alpha,
                              .step_min = step_min(shape, options_.profile),
                              .seconds_per_token = seconds_per_token(shape, options_.profile)};
     if (cache_) {
@@ -162,6 +178,28 @@ void Simulation::record_end(const Live& live, LatencyReport& report) const {
   report.slo_ttft_met += ttft_met;
   report.slo_tpot_met += tpot_met;
   report.slo_both_met += ttft_met && tpot_met;
+  constexpr std::int64_t kGapsForOneLate = 100;
+  const bool pauses_met = live.late_gaps * kGapsForOneLate <= live.tokens - 1;
+  report.slo_pauses_met += pauses_met;
+  report.slo_all_met += ttft_met && pauses_met;
+}
+
+// Of `output` as a whole: a step gives a request one token.
+void Simulation::record_tokens(const request::Output& output, Live& live, LatencyReport& report) {
+  if (output.tokens.empty()) return;
+  const Nanos now = clock_.now();
+  if (live.tokens == 0) {
+    live.first_token = now;
+  } else {
+    const Nanos gap = now - live.last_token;
+    const bool met = gap <= live.arrival->slo.tpot;
+    report.tbt.record(gap.count);
+    report.gaps_met += met;
+    live.late_gaps += !met;
+  }
+  live.last_token = now;
+  live.tokens += std::ssize(output.tokens);
+  report.output_tokens += std::ssize(output.tokens);
 }
 
 void Simulation::record(const request::Output& output) {
@@ -169,15 +207,9 @@ void Simulation::record(const request::Output& output) {
   CAUSEWAY_CHECK(at != live_.end(), "output of a request that does not live");
   Live& live = at->second;
   LatencyReport& report = report_of(live);
-  const Nanos now = clock_.now();
-  if (!output.tokens.empty()) {
-    if (live.tokens == 0) live.first_token = now;
-    live.last_token = now;
-    live.tokens += static_cast<std::int64_t>(output.tokens.size());
-    report.output_tokens += static_cast<std::int64_t>(output.tokens.size());
-  }
+  record_tokens(output, live, report);
   if (!output.finished) return;
-  last_end_ = now;
+  last_end_ = clock_.now();
   if (output.reason == request::FinishReason::kError) {
     report.errors += 1;
   } else {
@@ -196,7 +228,9 @@ bool Simulation::next_event() {
   if (next == kNever || next > options_.virtual_time_max) return false;
   clock_.set(std::max(clock_.now(), next));
   if (next == step) {
-    if (const auto result = executor_.wait(Nanos(0))) core_.finish_step(*result, clock_.now());
+    // Or copies of KV have ended, about which start_step() asks.
+    const auto result = core_.step_in_flight() ? executor_.wait(Nanos(0)) : std::nullopt;
+    if (result) core_.finish_step(*result, clock_.now());
   } else if (next == wakeup) {
     core_.check_timeout(clock_.now());
   }
@@ -209,6 +243,7 @@ void Simulation::add_up() {
     LatencyReport& total = report_.total;
     total.ttft.merge(report.ttft);
     total.tpot.merge(report.tpot);
+    total.tbt.merge(report.tbt);
     total.e2e.merge(report.e2e);
     total.requests += report.requests;
     total.refused += report.refused;
@@ -217,6 +252,9 @@ void Simulation::add_up() {
     total.slo_ttft_met += report.slo_ttft_met;
     total.slo_tpot_met += report.slo_tpot_met;
     total.slo_both_met += report.slo_both_met;
+    total.slo_pauses_met += report.slo_pauses_met;
+    total.slo_all_met += report.slo_all_met;
+    total.gaps_met += report.gaps_met;
     total.output_tokens += report.output_tokens;
   }
 }
@@ -230,6 +268,10 @@ SimulationReport Simulation::run() {
   add_up();
   report_.engine = core_.observe();
   report_.device = executor_.counters();
+  if (const SimulatedCopies* copies = executor_.copies()) {
+    report_.kv_in_bytes = copies->moved(kv::KvCopy::Direction::kIn);
+    report_.kv_out_bytes = copies->moved(kv::KvCopy::Direction::kOut);
+  }
   if (cache_) report_.weights = cache_->residency().counters();
   if (mover_) report_.streamed_bytes = mover_->streamed_bytes();
   report_.link_bytes = report_.weights.brought + report_.streamed_bytes;
@@ -241,6 +283,30 @@ SimulationReport Simulation::run() {
   return std::move(report_);
 }
 
+Status check_share(double share, double least, double most, const std::string& what) {
+  // Written so that NaN fails.
+  if (share >= least && share <= most) return {};
+  return invalid_argument(
+      fmt::format("{} is a share from {} to {}, not {}", what, least, most, share));
+}
+
+Status check_rotation(const SimulationOptions& options) {
+  constexpr double kFramesLeast = 1e-6, kFramesMost = 0.5;
+  CAUSEWAY_TRY(check_share(options.rotation.frames_share_max, kFramesLeast, kFramesMost,
+                           "what of the KV frames turns in a step at the most"));
+  CAUSEWAY_TRY(check_share(options.rotation.rate_share_min, 0, 1,
+                           "what of the link rotation has at the least"));
+  CAUSEWAY_TRY(schedule::check_alpha(options.rotary_alpha));
+  CAUSEWAY_TRY(schedule::check_lag(options.schedule.rotation.lag));
+  if (options.kv_host_memory == Bytes(0)) return {};
+  if (options.kv_host_memory < options.frame) {
+    return invalid_argument("the host memory for KV does not hold a frame");
+  }
+  if (options.profile.kv_in_bytes_per_second > 0) return {};
+  return invalid_argument(options.profile.name +
+                          ": KV does not move: give kv_in_gb_per_s and kv_out_gb_per_s");
+}
+
 Status check(const SimulationOptions& options, const Workload& workload) {
   if (options.models.empty()) return invalid_argument("a simulation needs a model");
   if (options.frame.count < 1 || options.kv_memory < options.frame) {
@@ -250,6 +316,7 @@ Status check(const SimulationOptions& options, const Workload& workload) {
     return invalid_argument("the KV memory is larger than the device's " +
                             std::to_string(options.profile.memory.count >> 20) + " MiB");
   }
+  CAUSEWAY_TRY(check_rotation(options));
   if (options.residency.extent.count < 1) return invalid_argument("an extent has no bytes");
   if (options.schedule.tokens_per_step_max < 1 || options.schedule.running_max < 1) {
     return invalid_argument("tokens_per_step_max and running_max must be at least 1");
@@ -262,6 +329,7 @@ Status check(const SimulationOptions& options, const Workload& workload) {
   }
   Nanos last(0);
   for (const Arrival& arrival : workload) {
+    CAUSEWAY_TRY(request::check_slo(arrival.slo));
     if (arrival.model >= options.models.size() || arrival.at < last) {
       return invalid_argument("the workload is out of order or asks for a model that is not there");
     }

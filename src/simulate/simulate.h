@@ -25,6 +25,10 @@ struct SimulationOptions {
   Bytes frame = mib(4);
   // Of the device's memory; the cache of weights has the rest. At least a frame.
   Bytes kv_memory = gib(8);
+  // Host memory to which KV rotates, at the profile's rates; zero: it does not.
+  Bytes kv_host_memory = {};
+  schedule::BudgetLimits rotation = {};
+  double rotary_alpha = schedule::kAlphaDefault;  // of all models
   // Extents and link rate follow from memory and profile.
   weights::ResidencyOptions residency;
   Bytes ring = {};  // of each streamed model; zero: as stream_plan.h chooses
@@ -36,9 +40,14 @@ struct SimulationOptions {
   Nanos virtual_time_max = seconds(30 * 86'400);  // then it ends with what it has
 };
 
+// A request attains its target for the time between tokens if the mean gap between its tokens does;
+// one with a single token does. The paper's evaluation looks at all gaps of all requests together
+// (tbt); a request whose pauses are no longer than the target, but for 1 % of its gaps, is counted
+// beside these.
 struct LatencyReport {
   Histogram ttft;  // ns, from arrival to the first token
   Histogram tpot;  // ns, mean gap between the tokens of a request (of those with two or more)
+  Histogram tbt;   // ns, every gap between two tokens
   Histogram e2e;   // ns, from arrival to the end
   std::int64_t requests = 0;  // that arrived
   std::int64_t refused = 0;   // could never run
@@ -47,6 +56,9 @@ struct LatencyReport {
   std::int64_t slo_ttft_met = 0;  // of completed
   std::int64_t slo_tpot_met = 0;
   std::int64_t slo_both_met = 0;
+  std::int64_t slo_pauses_met = 0;  // of completed, those with no more than 1 % of late gaps
+  std::int64_t slo_all_met = 0;     // these and the first token in time
+  std::int64_t gaps_met = 0;        // of tbt
   std::int64_t output_tokens = 0;
 };
 
@@ -57,6 +69,8 @@ struct SimulationReport {
   request::Observation engine;
   SimulatedCounters device;
   weights::Residency::Counters weights;
+  Bytes kv_in_bytes;            // of KV that was copied from host memory
+  Bytes kv_out_bytes;           // and to it
   Bytes streamed_bytes;         // that passed through rings
   Bytes link_bytes;             // weights that arrived, and those
   Nanos duration;               // virtual, from the first arrival to the last end
@@ -64,7 +78,8 @@ struct SimulationReport {
 };
 
 // Models that exceed the cache, or their max_resident, are streamed. kInvalidArgument: no models,
-// memory that holds no frame, a model without groups, …; kResourceExhausted: a model that is
+// memory that holds no frame, a model without groups, a profile over which no KV moves, limits out
+// of their range, …; kResourceExhausted: a model that is
 // streamed has not even memory for a ring.
 Result<SimulationReport> run(const SimulationOptions& options, const Workload& workload);
 

@@ -92,6 +92,15 @@ Status SimulatedExecutor::check_room(const request::Batch& batch) const {
   return {};
 }
 
+void SimulatedExecutor::count_again(const request::Batch& batch) {
+  for (const request::BatchEntry& entry : batch.entries) {
+    std::int64_t& before = computed_[entry.request];
+    const std::int64_t end = entry.context + entry.token_count;
+    counters_.tokens_again += std::max<std::int64_t>(0, std::min(end, before) - entry.context);
+    before = std::max(before, end);
+  }
+}
+
 Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weights) {
   begin_copies(batch.copies_in);
   begin_copies(batch.copies_out);
@@ -109,6 +118,7 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
     }
     if (streamed_) blame(frames_given_away(streamed_->batch, batch, shape.tokens_per_block));
   }
+  count_again(batch);
   blame(frames_.submitted(batch, shadow_ ? &*shadow_ : nullptr));
   std::vector<Read> reads = reads_of(batch, weights);
   auto step = std::make_unique<Step>(draw(std::move(batch)));

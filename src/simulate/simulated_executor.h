@@ -29,6 +29,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -80,6 +81,7 @@ struct SimulatedCounters {
   std::int64_t steps = 0;
   std::int64_t steps_ahead = 0;     // of resident models, submitted while another ran
   std::int64_t tokens_pending = 0;  // of those, tokens that were not known yet
+  std::int64_t tokens_again = 0;    // computed though they had been: their KV was lost
   std::int64_t faults = 0;          // steps refused or failed
   std::int64_t hangs = 0;
   std::int64_t poisoned = 0;        // steps that read weights of which a copy failed
@@ -174,6 +176,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void blame(const std::string& what);
   Status check_room(const request::Batch& batch) const;
   Step draw(request::Batch batch);
+  void count_again(const request::Batch& batch);
   void submit_streamed(std::unique_ptr<Step> step, weights::StepWeights weights);
   // Lets happen what happens up to now.
   void advance();
@@ -221,6 +224,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::optional<ShadowKv> shadow_;
   std::optional<SimulatedCopies> copies_;
   FrameWatch frames_;
+  std::unordered_map<RequestId, std::int64_t> computed_;  // of each request, tokens at the most
   // In flight.
   std::deque<std::unique_ptr<Step>> resident_;
   std::unique_ptr<Step> streamed_;

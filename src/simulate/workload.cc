@@ -1,5 +1,7 @@
 #include "simulate/workload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -23,11 +25,20 @@ TokenId made_up(std::uint64_t stream, std::int64_t position, std::int64_t vocab)
 
 }  // namespace
 
+Status check_burstiness(double burstiness) {
+  constexpr double kLeast = 0.01, kMost = 1000;
+  // Written so that NaN fails.
+  if (burstiness >= kLeast && burstiness <= kMost) return {};
+  return invalid_argument(
+      fmt::format("burstiness is a shape from {} to {}, not {}", kLeast, kMost, burstiness));
+}
+
 Workload poisson_workload(const PoissonOptions& options) {
   CAUSEWAY_CHECK(options.requests >= 0 && options.models >= 1, "a workload needs a model");
   Random random(options.seed);
   Workload workload;
-  for (const Nanos at : request::poisson_arrivals(options.requests, options.per_second, random)) {
+  for (const Nanos at :
+       request::gamma_arrivals(options.requests, options.per_second, options.burstiness, random)) {
     Arrival arrival;
     arrival.at = at;
     arrival.model =
@@ -57,19 +68,29 @@ Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions&
   if (!(options.speed > 0) || !(options.per_second > 0) || options.models < 1) {
     return invalid_argument("a trace needs a positive speed, a positive rate and a model");
   }
+  CAUSEWAY_TRY(check_burstiness(options.burstiness));
+  const std::size_t entries = trace.entries.size();
+  const std::size_t count =
+      options.requests > 0 ? static_cast<std::size_t>(options.requests) : entries;
+  const bool recorded = trace.has_arrivals && options.own_arrivals;
+  if (count > entries && (recorded || entries == 0)) {
+    return invalid_argument(fmt::format(
+        "{} requests are asked of a trace with {}: only with made arrivals it is repeated", count,
+        entries));
+  }
   Random random(options.seed);
   std::vector<Nanos> times;
-  if (!trace.has_arrivals) {
-    times = request::poisson_arrivals(static_cast<std::int64_t>(trace.entries.size()),
-                                      options.per_second, random);
+  if (!recorded) {
+    times = request::gamma_arrivals(static_cast<std::int64_t>(count), options.per_second,
+                                    options.burstiness, random);
   }
   std::map<std::string, std::size_t> models;
   Workload workload;
-  for (std::size_t i = 0; i < trace.entries.size(); ++i) {
-    const request::TraceEntry& entry = trace.entries[i];
+  for (std::size_t i = 0; i < count; ++i) {
+    const request::TraceEntry& entry = trace.entries[i % entries];
     Arrival arrival;
-    arrival.at = trace.has_arrivals ? nanos_from_seconds(to_seconds(entry.arrival) / options.speed)
-                                    : times[i];
+    arrival.at =
+        recorded ? nanos_from_seconds(to_seconds(entry.arrival) / options.speed) : times[i];
     const std::size_t turn =
         trace.has_models ? models.emplace(entry.model, models.size()).first->second : i;
     arrival.model = turn % options.models;
@@ -78,8 +99,9 @@ Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions&
     arrival.output =
         entry.output.count > 0 ? entry.output : exponential_tokens(options.output_mean, random);
     arrival.slo = options.slo;
-    arrival.prompt_ids = entry.prompt_ids;
-    arrival.block_ids = entry.block_ids;
+    // One that comes again asks something else: nothing of its prompt is cached.
+    if (i < entries) arrival.prompt_ids = entry.prompt_ids;
+    if (i < entries) arrival.block_ids = entry.block_ids;
     workload.push_back(std::move(arrival));
   }
   return workload;

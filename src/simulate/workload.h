@@ -29,12 +29,16 @@ using Workload = std::vector<Arrival>;  // by time
 struct PoissonOptions {
   std::int64_t requests = 1000;
   double per_second = 1;    // 0: all at once
+  double burstiness = 1;    // shape of the gaps' Gamma distribution, as check_burstiness() allows
   std::size_t models = 1;   // chosen uniformly
   Tokens prompt_mean{512};  // exponential, at least 1
   Tokens output_mean{128};
   request::Slo slo;
   std::uint64_t seed = 1;
 };
+
+// 1: a Poisson process; smaller: in bursts. kInvalidArgument names the range.
+Status check_burstiness(double burstiness);
 
 Workload poisson_workload(const PoissonOptions& options);
 
@@ -49,16 +53,21 @@ struct FixedRequests {
 Workload fixed_workload(const std::vector<FixedRequests>& models, request::Slo slo = {});
 
 struct TraceOptions {
-  std::size_t models = 1;   // the trace's models are dealt out to these in turn
-  double speed = 1;         // > 1: arrivals come faster
-  double per_second = 1;    // for traces without arrivals: Poisson
+  std::size_t models = 1;    // the trace's models are dealt out to these in turn
+  double speed = 1;          // > 1: arrivals come faster
+  double per_second = 1;     // for traces without arrivals
+  double burstiness = 1;     // likewise
+  bool own_arrivals = true;  // false: as if it had none
+  std::int64_t requests =
+      0;                    // the trace's entries over and over; 0: each once. Needs made arrivals
   Tokens prompt_mean{512};  // for traces without lengths: exponential
   Tokens output_mean{128};
   request::Slo slo;
   std::uint64_t seed = 1;
 };
 
-// kInvalidArgument: speed or rate not positive.
+// kInvalidArgument: speed, rate or burstiness out of range, or more requests than a trace that
+// keeps its own arrivals has.
 Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions& options);
 
 // The tokens of an arrival's prompt; the same for the same arrival and index.

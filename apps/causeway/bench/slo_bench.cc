@@ -38,7 +38,7 @@ Result<std::vector<Nanos>> arrivals_of(const SloBenchSettings& settings, double 
   if (expected > kRequestsMax) return invalid_argument("more than a million requests at one rate");
   Random random(settings.seed);
   const auto many = 2 * static_cast<std::int64_t>(expected) + 100;
-  auto arrivals = request::bursty_arrivals(many, rate, settings.burstiness, random);
+  auto arrivals = request::gamma_arrivals(many, rate, settings.burstiness, random);
   std::erase_if(arrivals, [&](Nanos at) { return to_seconds(at) >= settings.duration; });
   return arrivals;
 }
@@ -155,6 +155,8 @@ Result<std::vector<SloRow>> Bench::run() {
       CAUSEWAY_ASSIGN(SloRow row, serve(load, local));
       row.policy = policy.name();
       row.rate = load.rate;
+      say(fmt::format("{}: {:.1f} % keep both targets, {:.0f} tokens/s", row.policy,
+                      100 * row.share(row.both_met), row.tokens_per_second()));
       rows.push_back(std::move(row));
     }
   }

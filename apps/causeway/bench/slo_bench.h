@@ -31,7 +31,7 @@ struct SloBenchSettings {
   std::vector<SloPolicy> policies;
   std::vector<double> rates;  // requests a second
   double duration = 40;       // seconds of arrivals
-  double burstiness = 0.5;    // request::bursty_arrivals()
+  double burstiness = 0.5;    // request::gamma_arrivals()
   // Lengths, of a trace or drawn around means (bench::WorkloadOptions).
   std::string trace;
   std::int64_t input_tokens = 256;

@@ -20,6 +20,7 @@ class Simulate final : public Command {
       : Command(parent, "simulate",
                 "Serve a workload on a hardware profile in virtual time, with the real scheduler") {
     declare_machine();
+    declare_scheduling();
     declare_workload();
   }
 
@@ -27,9 +28,9 @@ class Simulate final : public Command {
     CAUSEWAY_ASSIGN(simulation_.profile, find_hardware());
     simulation_.frame = Bytes(static_cast<std::int64_t>(frame_bytes_));
     simulation_.kv_memory = Bytes(static_cast<std::int64_t>(kv_bytes_));
+    CAUSEWAY_TRY(read_rotation());
     simulation_.ring = Bytes(static_cast<std::int64_t>(ring_bytes_));
     simulation_.seed = seed_;
-    CAUSEWAY_ASSIGN(simulation_.schedule.policy, schedule::parse_policy(policy_));
     CAUSEWAY_ASSIGN(simulation_.models, read_models());
     CAUSEWAY_ASSIGN(const auto workload, make_workload());
     CAUSEWAY_ASSIGN(const auto report, simulate::run(simulation_, workload));
@@ -56,10 +57,52 @@ class Simulate final : public Command {
     app.add_option("--kv-cache-memory-bytes", kv_bytes_, "device memory for KV")
         ->transform(CLI::AsSizeValue(false))
         ->capture_default_str();
+    app.add_option("--kv-host-memory-bytes", kv_host_bytes_,
+                   "host memory for KV of requests that give up theirs; default: none")
+        ->transform(CLI::AsSizeValue(false));
     app.add_option("--kv-frame-bytes", frame_bytes_, "size of a KV frame")
         ->transform(CLI::AsSizeValue(false))
         ->capture_default_str();
-    app.add_option("--scheduling-policy", policy_, "fcfs or priority")->capture_default_str();
+    app.add_option("--json", json_file_,
+                   "also write the report to this file ('-': standard output)");
+  }
+
+  void declare_scheduling() {
+    auto& app = options();
+    app.add_option("--scheduling-policy", policy_,
+                   "who runs when not all have room: fcfs, priority, rotary, waiting-first, "
+                   "swapped-first, artifact, sjf-oracle, ranked, past-future")
+        ->capture_default_str();
+    app.add_option("--preemption", preemption_,
+                   "what becomes of the KV of those that must go: rotate (to host memory), "
+                   "recompute, or auto: what takes less time; with --kv-host-memory-bytes")
+        ->check(CLI::IsMember({"rotate", "recompute", "auto"}))
+        ->capture_default_str();
+    app.add_option("--rotary-alpha", simulation_.rotary_alpha,
+                   "how fast a request that has answered lags, against one that has not")
+        ->capture_default_str();
+    app.add_option("--rotary-displaces-early", displaces_early_,
+                   "who displaces others before it lags: nobody, unanswered (who waits for its "
+                   "first token), or all, as in the paper")
+        ->capture_default_str();
+    app.add_option("--rotary-ahead-share", simulation_.schedule.rotation.lag.ahead_share,
+                   "of the time that a request is ahead of its target for tokens, what it may "
+                   "pause before it lags; 0: as in the paper")
+        ->capture_default_str();
+    app.add_option("--rotary-late-after", simulation_.schedule.rotation.lag.late_after,
+                   "whose first token is late lags from this many targets on, behind those who can "
+                   "be in time; 0: as in the paper")
+        ->capture_default_str();
+    app.add_option("--ranked-error", simulation_.schedule.rotation.predicted_error,
+                   "of the lengths that policy ranked predicts: the spread of their logarithm")
+        ->check(CLI::Range(0.0, 10.0))
+        ->capture_default_str();
+    app.add_option("--rotation-frames-share", simulation_.rotation.frames_share_max,
+                   "of the KV frames, what requests give up for others in a step at the most")
+        ->capture_default_str();
+    app.add_option("--rotation-rate-share", simulation_.rotation.rate_share_min,
+                   "of the link, what rotation has at the least")
+        ->capture_default_str();
     app.add_option("--max-num-seqs", simulation_.schedule.running_max, "sequences that run at once")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
@@ -67,20 +110,24 @@ class Simulate final : public Command {
                    "tokens of a step")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_option("--json", json_file_,
-                   "also write the report to this file ('-': standard output)");
   }
 
   void declare_workload() {
     auto& app = options();
     app.add_option("--trace", trace_, "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
         ->check(CLI::ExistingFile);
-    app.add_option("--num-prompts", requests_, "requests at most; 0: the whole trace")
+    app.add_option(
+           "--num-prompts", requests_,
+           "requests at most; 0: the whole trace, which is repeated where arrivals are made")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     app.add_option("--request-rate", rate_,
-                   "Poisson arrivals a second, without a trace or for one without arrivals")
+                   "arrivals a second, without a trace or for its lengths: replaces its arrivals")
         ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    app.add_option("--burstiness", burstiness_,
+                   "of arrivals at --request-rate: shape of the Gamma distribution of their gaps; "
+                   "1: Poisson, smaller: in bursts")
         ->capture_default_str();
     app.add_option("--speed", speed_, "a trace's arrivals come this much faster")
         ->check(CLI::PositiveNumber)
@@ -101,6 +148,12 @@ class Simulate final : public Command {
     app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
         ->check(CLI::Range(0.001, 1e9))
         ->capture_default_str();
+    app.add_option("--slo-ttft-slack", slo_.ttft_slack,
+                   "beta_F: a request without an answer lags after this share of its target")
+        ->capture_default_str();
+    app.add_option("--slo-tpot-slack", slo_.tpot_slack,
+                   "beta_B: likewise one that has answered; negative: before its last token")
+        ->capture_default_str();
     app.add_option("--seed", seed_, "same seed, same report")->capture_default_str();
   }
 
@@ -108,6 +161,16 @@ class Simulate final : public Command {
     if (!std::filesystem::exists(hardware_)) return simulate::find_profile(hardware_);
     CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(hardware_, mib(1)));
     return simulate::parse_profile(text).with_context(hardware_);
+  }
+
+  Status read_rotation() {
+    schedule::Options& schedule = simulation_.schedule;
+    simulation_.kv_host_memory = Bytes(static_cast<std::int64_t>(kv_host_bytes_));
+    CAUSEWAY_ASSIGN(schedule.policy, schedule::parse_policy(policy_));
+    CAUSEWAY_ASSIGN(schedule.preemption, schedule::parse_preemption(preemption_));
+    CAUSEWAY_ASSIGN(schedule.rotation.lag.early, schedule::parse_displaces_early(displaces_early_));
+    if (kv_host_bytes_ == 0) schedule.preemption = schedule::PreemptionKind::kRecompute;
+    return {};
   }
 
   Result<std::vector<simulate::ModelShape>> read_models() const {
@@ -155,13 +218,18 @@ class Simulate final : public Command {
     return simulate::fixed_workload(models, slo);
   }
 
-  Result<simulate::Workload> make_workload() const {
-    const request::Slo slo{.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3),
-                           .tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3)};
+  bool given(const std::string& option) { return options().count(option) > 0; }
+
+  Result<simulate::Workload> make_workload() {
+    request::Slo slo = slo_;
+    slo.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3);
+    slo.tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3);
+    CAUSEWAY_TRY(simulate::check_burstiness(burstiness_));
     if (!at_once_.empty()) return fixed_workload(slo);
     if (trace_.empty()) {
       return simulate::poisson_workload({.requests = requests_,
                                          .per_second = rate_,
+                                         .burstiness = burstiness_,
                                          .models = configs_.size(),
                                          .prompt_mean = Tokens(input_.front()),
                                          .output_mean = Tokens(output_.front()),
@@ -169,24 +237,32 @@ class Simulate final : public Command {
                                          .seed = seed_});
     }
     CAUSEWAY_ASSIGN(const auto trace, request::load_trace(trace_, requests_));
+    const bool own_arrivals = trace.has_arrivals && !given("--request-rate");
+    const bool repeats = !own_arrivals && given("--num-prompts");
     return simulate::trace_workload(trace, {.models = configs_.size(),
                                             .speed = speed_,
                                             .per_second = rate_,
+                                            .burstiness = burstiness_,
+                                            .own_arrivals = own_arrivals,
+                                            .requests = repeats ? requests_ : 0,
                                             .prompt_mean = Tokens(input_.front()),
                                             .output_mean = Tokens(output_.front()),
                                             .slo = slo,
                                             .seed = seed_});
   }
 
-  std::string hardware_ = "h200", trace_, policy_ = "fcfs", json_file_;
+  std::string hardware_ = "h200", trace_, policy_ = "fcfs", preemption_ = "auto", json_file_;
+  std::string displaces_early_ = "nobody";
   std::vector<std::string> configs_;
   std::uint64_t kv_bytes_ = std::uint64_t{8} << 30;
+  std::uint64_t kv_host_bytes_ = 0;
   std::uint64_t frame_bytes_ = std::uint64_t{4} << 20;
   std::vector<std::uint64_t> resident_;
   std::uint64_t ring_bytes_ = 0;
   std::int64_t requests_ = 1000;
   std::vector<std::int64_t> at_once_, input_ = {512}, output_ = {128};
-  double rate_ = 1, speed_ = 1, slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100;
+  double rate_ = 1, speed_ = 1, slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100, burstiness_ = 1;
+  request::Slo slo_;
   std::uint64_t seed_ = 1;
   simulate::SimulationOptions simulation_;
 };

@@ -154,7 +154,10 @@ void History::add_rotation(engine::CoreOptions& options) {
   options.rotation.frames_share_max = 0.02 + 0.4 * random.uniform();
   options.schedule.policy = static_cast<schedule::PolicyKind>(random.below(kPolicies));
   options.schedule.preemption = static_cast<schedule::PreemptionKind>(random.below(kPreemptions));
-  options.schedule.rotation.displaces_early = random.chance(0.5);
+  options.schedule.rotation.lag = {
+      .early = static_cast<schedule::DisplacesEarly>(random.below(3)),
+      .ahead_share = random.chance(0.5) ? random.uniform() : 0,
+      .late_after = random.chance(0.5) ? static_cast<double>(random.between(1, 20)) : 0};
   // A policy that does not rotate, beside host memory.
   if (random.chance(0.1)) {
     options.schedule.policy =
