@@ -195,12 +195,11 @@ Result<StreamPlan> plan_stream(const WeightLayout& layout, std::span<const Readi
   }
   const Parting none(layout, reading, options, 0);
   if (!none.streams()) return invalid_argument("no part of the model can be streamed");
-  const auto extents = [](std::int64_t count) { return std::to_string(count) + " extents"; };
-  return exhausted("a model of " +
-                   extents(round_up(layout.bytes, options.extent) / options.extent) +
-                   " that is streamed takes " + extents(none.taken()) +
-                   " of the device at least, and has " + extents(options.budget / options.extent) +
-                   " of " + std::to_string(options.extent.count) + " bytes");
+  const auto mib_of = [](Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; };
+  return exhausted("a model of " + mib_of(round_up(layout.bytes, options.extent)) +
+                   " that is streamed takes " + mib_of(options.extent * none.taken()) +
+                   " of the device's memory for weights at least, and may have " +
+                   mib_of(options.budget));
 }
 
 }  // namespace causeway::weights

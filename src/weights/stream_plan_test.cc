@@ -89,7 +89,8 @@ TEST(StreamPlanTest, SaysWhatIsMissing) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message,
-              HasSubstr("takes 257 extents of the device at least, and has 100 extents"));
+              HasSubstr("takes 16 MiB of the device's memory for weights at least, "
+                        "and may have 6 MiB"));
   const auto roomy = must(
       plan_stream(layout, reading_of(layout, true), {.extent = kExtent, .budget = kExtent * 1000}),
       "a plan");

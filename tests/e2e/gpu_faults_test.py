@@ -65,7 +65,7 @@ class GpuFaults(unittest.TestCase):
     def test_a_cache_that_holds_no_model_or_more_than_there_is_names_the_numbers(self):
         large = make(self.root, "m", vocab=100000)  # its embedding and head take more than an extent
         self.assertRegex(self.refused(large, weights_memory_bytes="32mb"),
-                         r"take \d+ MiB.*--weights-memory-bytes allows 32 MiB")
+                         r"streamed takes \d+ MiB of the device's memory.*may have 32 MiB")
         self.assertRegex(self.refused(large, weights_memory_bytes="100tb"),
                          r"--weights-memory-bytes asks for 104857600 MiB, and the GPU has \d+ MiB")
 

@@ -118,7 +118,7 @@ class Checks:
             arguments = ["--family", family, "--causeway", self.places.program("causeway"),
                          "--seed", str(self.seed), "--json", "{json}"]
             script = machine.ROOT / "tests/model/transformers_check.py"
-            made.append(self.part(name, "cuda_forward_dump", arguments, 100 if self.quick else 150,
+            made.append(self.part(name, "cuda_forward_dump", arguments, 100 if self.quick else 240,
                                   parsers.comparison_rows(name), missing=missing, files=("json",),
                                   prefix=[sys.executable, script, "--forward-dump"]))
         return made
