@@ -222,6 +222,7 @@ TEST(Rotation, WhereVictimsAreRecomputedAllFramesAreInUse) {
   for (const PreemptionKind how : {PreemptionKind::kRecompute, PreemptionKind::kRotate}) {
     RotaryOptions options = options_for(PolicyKind::kRotary, 64);
     options.schedule.preemption = how;
+    options.schedule.rotation.lag.early = DisplacesEarly::kAll;
     options.budget = {.out = 10, .in = 10, .exchange = 10};
     RotaryHarness harness(options);
     harness.add_model(kA, 4);

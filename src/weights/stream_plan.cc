@@ -195,11 +195,14 @@ Result<StreamPlan> plan_stream(const WeightLayout& layout, std::span<const Readi
   }
   const Parting none(layout, reading, options, 0);
   if (!none.streams()) return invalid_argument("no part of the model can be streamed");
-  const auto mib_of = [](Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; };
-  return exhausted("a model of " + mib_of(round_up(layout.bytes, options.extent)) +
-                   " that is streamed takes " + mib_of(options.extent * none.taken()) +
+  const auto size = [](Bytes bytes) {
+    return bytes < mib(16) ? std::to_string(bytes.count) + " bytes"
+                           : std::to_string(bytes.count >> 20) + " MiB";
+  };
+  return exhausted("a model of " + size(round_up(layout.bytes, options.extent)) +
+                   " that is streamed takes " + size(options.extent * none.taken()) +
                    " of the device's memory for weights at least, and may have " +
-                   mib_of(options.budget));
+                   size(options.budget));
 }
 
 }  // namespace causeway::weights

@@ -90,7 +90,7 @@ TEST(StreamPlanTest, SaysWhatIsMissing) {
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message,
               HasSubstr("takes 16 MiB of the device's memory for weights at least, "
-                        "and may have 6 MiB"));
+                        "and may have 6553600 bytes"));
   const auto roomy = must(
       plan_stream(layout, reading_of(layout, true), {.extent = kExtent, .budget = kExtent * 1000}),
       "a plan");
