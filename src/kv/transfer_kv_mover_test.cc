@@ -187,7 +187,7 @@ TEST_F(KvMoverTest, BytesGoOutAndComeBackToOtherFrames) {
 TEST_F(KvMoverTest, GatesOpenWhenTheCopiesInHaveEnded) {
   const auto first = copies(Direction::kIn, 4);
   mover_->submit(first);
-  mover_->submit(copies(Direction::kOut, 2));
+  mover_->submit(std::vector{copy(Direction::kOut, 20, 20), copy(Direction::kOut, 21, 21)});
   const std::vector<KvCopy> second = {copy(Direction::kIn, 10, 10)};
   mover_->submit(second);
   EXPECT_TRUE(gates(CopyId()).empty());
