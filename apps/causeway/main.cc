@@ -67,6 +67,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_slo(bench, clock));
   commands.push_back(make_bench_load(bench, clock));
   commands.push_back(make_bench_kv(bench, clock));
+  commands.push_back(make_bench_prefix(bench, clock));
   commands.push_back(make_bench_gemm(bench, clock));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_bench_transfer(bench, clock));

@@ -30,7 +30,12 @@ class Bench {
   Status open();
   Result<RunReport> run_trace();
   Result<DecodeReport> decode(std::int64_t batch);
-  Result<Nanos> serve(const std::vector<LoadRequest>& requests, std::int64_t* output_tokens);
+  struct Served {
+    Nanos took;
+    std::int64_t output_tokens = 0;
+    Samples gaps;  // ms
+  };
+  Result<Served> serve(const std::vector<LoadRequest>& requests);
   std::vector<LoadRequest> decode_requests(std::int64_t batch) const;
   std::int64_t frames_wanted() const;
   std::int64_t longest() const;
@@ -141,7 +146,7 @@ Status Bench::open() {
 }
 
 // How long the requests took, all submitted at once.
-Result<Nanos> Bench::serve(const std::vector<LoadRequest>& requests, std::int64_t* output_tokens) {
+Result<Bench::Served> Bench::serve(const std::vector<LoadRequest>& requests) {
   recorder_->take();
   std::vector<RequestId> asked;
   auto prompts = requests;  // copied before the time begins
@@ -151,25 +156,28 @@ Result<Nanos> Bench::serve(const std::vector<LoadRequest>& requests, std::int64_
                     local_.submit(kModel, std::move(one.prompt), one.output_tokens));
     asked.push_back(id);
   }
-  std::int64_t tokens = 0;
+  Served served;
   for (const RequestId id : asked) {
-    CAUSEWAY_ASSIGN(const TokenTimes times, local_.sink().wait_for_end(id, kPatience));
-    tokens += std::ssize(times.at);
+    CAUSEWAY_TRY(status_of(local_.sink().wait_for_end(id, kPatience)));
   }
-  const Nanos took = clock_.now() - begin;
-  if (output_tokens != nullptr) *output_tokens = tokens;
-  return took;
+  served.took = clock_.now() - begin;
+  for (const RequestId id : asked) {
+    const TokenTimes times = local_.sink().of(id);
+    served.output_tokens += std::ssize(times.at);
+    times.add_gaps(begin, begin + served.took, served.gaps);
+  }
+  return served;
 }
 
 Result<RunReport> Bench::run_trace() {
-  std::int64_t output_tokens = 0;
   CAUSEWAY_ASSIGN(const DeviceLimits before, probe_->measure());
-  CAUSEWAY_ASSIGN(const Nanos total, serve(settings_.requests, &output_tokens));
+  CAUSEWAY_ASSIGN(Served served, serve(settings_.requests));
   const std::vector<StepRecord> steps = recorder_->take();
   CAUSEWAY_ASSIGN(const DeviceLimits after, probe_->measure());
-  RunReport report = report_run(steps, mean_of(before, after), total);
+  RunReport report = report_run(steps, mean_of(before, after), served.took);
   report.requests = std::ssize(settings_.requests);
-  report.output_tokens = output_tokens;
+  report.output_tokens = served.output_tokens;
+  report.gaps = std::move(served.gaps);
   for (const LoadRequest& request : settings_.requests) {
     report.prompt_tokens += std::ssize(request.prompt);
   }
@@ -178,8 +186,8 @@ Result<RunReport> Bench::run_trace() {
 
 Result<DecodeReport> Bench::decode(std::int64_t batch) {
   const auto requests = decode_requests(batch);
-  CAUSEWAY_TRY(serve(requests, nullptr));  // warms up, and captures
-  CAUSEWAY_TRY(serve(requests, nullptr));
+  CAUSEWAY_TRY(status_of(serve(requests)));  // warms up, and captures
+  CAUSEWAY_TRY(status_of(serve(requests)));
   return report_decode(recorder_->take(), batch, limits_);
 }
 

@@ -64,7 +64,9 @@ DecodeReport report_decode(const std::vector<StepRecord>& steps, std::int64_t ba
   for (std::size_t i = 1; i < steps.size(); ++i) {
     if (!full(steps[i]) || !full(steps[i - 1])) continue;
     report.steps += 1;
-    report.in_engine += steps[i].returned - steps[i - 1].returned;
+    const Nanos between = steps[i].returned - steps[i - 1].returned;
+    report.in_engine += between;
+    report.between.add(ms(between));
     report.on_device += steps[i].on_device;
     report.floor += floor_of(steps[i].work, limits);
   }
@@ -134,16 +136,19 @@ void print_report(const EngineReport& report) {
         to_seconds(run.on_device - run.decode_on_device), to_seconds(run.floor - run.decode_floor),
         to_seconds(run.on_device - run.decode_on_device) /
             to_seconds(run.floor - run.decode_floor));
+    fmt::print("         {:.0f} output tokens/s; between tokens p50 {:.2f}, p99 {:.2f} ms\n",
+               static_cast<double>(run.output_tokens) / to_seconds(run.total), run.gaps.at(0.5),
+               run.gaps.at(0.99));
     print_limits("around it", run.limits);
   }
   if (!report.runs.empty()) print_bands(report.runs.back());
   if (report.decodes.empty()) return;
-  fmt::print("{:>6} {:>6} {:>13} {:>11} {:>10} {:>10} {:>15}\n", "batch", "steps", "in engine ms",
-             "on GPU ms", "alone ms", "floor ms", "not overlapped");
+  fmt::print("{:>6} {:>6} {:>13} {:>8} {:>11} {:>10} {:>10} {:>15}\n", "batch", "steps",
+             "in engine ms", "p99 ms", "on GPU ms", "alone ms", "floor ms", "not overlapped");
   for (const DecodeReport& one : report.decodes) {
-    fmt::print("{:>6} {:>6} {:>13.4f} {:>11.4f} {:>10.4f} {:>10.4f} {:>14.2f}%\n", one.batch,
-               one.steps, ms(one.in_engine), ms(one.on_device), ms(one.alone), ms(one.floor),
-               100 * one.not_overlapped());
+    fmt::print("{:>6} {:>6} {:>13.4f} {:>8.3f} {:>11.4f} {:>10.4f} {:>10.4f} {:>14.2f}%\n",
+               one.batch, one.steps, ms(one.in_engine), one.between.at(0.99), ms(one.on_device),
+               ms(one.alone), ms(one.floor), 100 * one.not_overlapped());
   }
 }
 
@@ -164,6 +169,8 @@ nlohmann::ordered_json report_json(const EngineReport& report) {
                             {"on_gpu_s", to_seconds(run.on_device)},
                             {"decode_on_gpu_s", to_seconds(run.decode_on_device)},
                             {"idle_share", run.idle()},
+                            {"gap_p50_ms", run.gaps.at(0.5)},
+                            {"gap_p99_ms", run.gaps.at(0.99)},
                             {"limits", limits_json(run.limits)},
                             {"bands", bands_json(run)}});
   }
@@ -171,6 +178,7 @@ nlohmann::ordered_json report_json(const EngineReport& report) {
     json["decode"].push_back({{"batch", one.batch},
                               {"steps", one.steps},
                               {"in_engine_ms", ms(one.in_engine)},
+                              {"in_engine_p99_ms", one.between.at(0.99)},
                               {"on_gpu_ms", ms(one.on_device)},
                               {"alone_ms", ms(one.alone)},
                               {"floor_ms", ms(one.floor)},

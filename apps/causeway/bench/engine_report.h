@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "bench/samples.h"
 #include "bench/step_recorder.h"
 
 namespace causeway::bench {
@@ -31,6 +32,7 @@ struct RunReport {
   DeviceLimits
       limits;  // the mean of those before and behind it: a GPU that has worked for long is slower
   std::vector<Band> bands;
+  Samples gaps;  // ms: between two tokens of a request
   double ratio() const { return to_seconds(total) / to_seconds(floor); }
   // Of the total, when the GPU ran no step.
   double idle() const { return 1 - to_seconds(on_device) / to_seconds(total); }
@@ -44,6 +46,7 @@ struct DecodeReport {
   std::int64_t steps = 0;
   Nanos in_engine;  // from one result to the next, by the clock
   Nanos on_device;  // of it, the GPU ran the step: between two events of its stream
+  Samples between;  // ms: in_engine of each
   Nanos alone;      // the forward pass enqueued back to back, without engine and sampling
   Nanos floor;
   // Of the engine's step, when the GPU waited for the host.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "bench/step_recorder.h"
 #include "bench/workload.h"
 #include "request/trace.h"
 
@@ -78,7 +79,10 @@ class Bench {
   Result<std::vector<SloRow>> run();
 
  private:
-  Status open(const SloPolicy& policy, LocalSlice& local);
+  // Of the slice that a policy gets.
+  Result<SliceSettings> slice_of(const SloPolicy& policy);
+  Status open(const SliceSettings& settings, LocalSlice& local);
+  Result<SloRow> row_of(const Load& load, const SloPolicy& policy);
   Status warm(LocalSlice& local) const;
   Result<SloRow> serve(const Load& load, LocalSlice& local);
   void say(const std::string& what) const {
@@ -88,17 +92,27 @@ class Bench {
   const SloBenchSettings& settings_;
   const Clock& clock_;
   slice::ModelHome home_;  // weights stay at home between slices
+  model::ModelCard card_;
   std::vector<Load> loads_;
+  StepRecorder* recorder_ = nullptr;  // of the slice that is open
 };
 
-Status Bench::open(const SloPolicy& policy, LocalSlice& local) {
+Result<SliceSettings> Bench::slice_of(const SloPolicy& policy) {
   SliceSettings settings = settings_.slice;
-  CAUSEWAY_ASSIGN(const model::ModelCard card, settings.card(settings_.config));
-  if (settings.on_gpu()) settings.weights = round_up(card.layout.bytes, settings.extent());
+  if (settings.on_gpu()) settings.weights = round_up(card_.layout.bytes, settings.extent());
   if (policy.preemption == schedule::PreemptionKind::kRecompute) settings.kv_host = Bytes(0);
   settings.engine.core.schedule.policy = policy.policy;
   settings.engine.core.schedule.preemption = policy.preemption;
   settings.engine.requests_max = kRequestsMax;
+  settings.executor_front = [this](engine::StepExecutor& executor) {
+    auto recorder = std::make_unique<StepRecorder>(executor, card_, clock_);
+    recorder_ = recorder.get();
+    return recorder;
+  };
+  return settings;
+}
+
+Status Bench::open(const SliceSettings& settings, LocalSlice& local) {
   CAUSEWAY_TRY(local.open(settings, {{kModel, settings_.config, Tokens(longest(loads_))}}));
   CAUSEWAY_TRY(status_of(local.add(kModel)));
   local.aim_at(settings_.slo);
@@ -121,6 +135,7 @@ Status Bench::warm(LocalSlice& local) const {
 
 Result<SloRow> Bench::serve(const Load& load, LocalSlice& local) {
   auto requests = load.requests;  // copied before the time begins
+  recorder_->take();
   const request::Observation before = local.slice().engine().observe();
   std::vector<RequestId> ids;
   std::vector<SloRequest> served;
@@ -137,10 +152,27 @@ Result<SloRow> Bench::serve(const Load& load, LocalSlice& local) {
     (void)local.sink().wait_for_end(ids[i], kPatience);  // its error is in what it has, too
     served[i].times = local.sink().of(ids[i]);
   }
-  return report_slo(served, settings_.slo, before, local.slice().engine().observe());
+  SloRow row = report_slo(served, settings_.slo, before, local.slice().engine().observe());
+  row.not_overlapped = not_overlapped(recorder_->take());
+  return row;
+}
+
+Result<SloRow> Bench::row_of(const Load& load, const SloPolicy& policy) {
+  CAUSEWAY_ASSIGN(const SliceSettings settings, slice_of(policy));
+  LocalSlice local(home_, clock_);
+  CAUSEWAY_TRY(open(settings, local));
+  CAUSEWAY_ASSIGN(SloRow row, serve(load, local));
+  row.policy = policy.name();
+  row.rate = load.rate;
+  if (!settings_.profile) return row;
+  CAUSEWAY_ASSIGN(
+      row.predicted,
+      predict_slo({*settings_.profile, settings_.config, settings, settings_.slo}, load.requests));
+  return row;
 }
 
 Result<std::vector<SloRow>> Bench::run() {
+  CAUSEWAY_ASSIGN(card_, settings_.slice.card(settings_.config));
   for (const double rate : settings_.rates) {
     CAUSEWAY_ASSIGN(Load load, make_load(settings_, rate));
     loads_.push_back(std::move(load));
@@ -150,11 +182,7 @@ Result<std::vector<SloRow>> Bench::run() {
     for (const SloPolicy& policy : settings_.policies) {
       say(fmt::format("{}: {} requests at {:g} a second", policy.name(), load.requests.size(),
                       load.rate));
-      LocalSlice local(home_, clock_);
-      CAUSEWAY_TRY(open(policy, local));
-      CAUSEWAY_ASSIGN(SloRow row, serve(load, local));
-      row.policy = policy.name();
-      row.rate = load.rate;
+      CAUSEWAY_ASSIGN(SloRow row, row_of(load, policy));
       say(fmt::format("{}: {:.1f} % keep both targets, {:.0f} tokens/s", row.policy,
                       100 * row.share(row.both_met), row.tokens_per_second()));
       rows.push_back(std::move(row));
@@ -192,6 +220,9 @@ Result<std::vector<SloRow>> bench_slo(const SloBenchSettings& settings, const Cl
         settings.slice.kv_host == Bytes(0)) {
       return invalid_argument(policy.name() + " needs host memory for KV");
     }
+  }
+  if (settings.profile && settings.slice.kv == Bytes(0)) {
+    return invalid_argument("a prediction needs memory for KV of a given size");
   }
   CAUSEWAY_ASSIGN(const Bytes home, settings.slice.home());
   return Bench(settings, clock, home).run();

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "bench/slice_parts.h"
+#include "bench/slo_prediction.h"
 #include "bench/slo_report.h"
 #include "model/config.h"
 #include "schedule/policy.h"
@@ -37,6 +39,8 @@ struct SloBenchSettings {
   std::int64_t input_tokens = 256;
   std::int64_t output_tokens = 128;
   request::Slo slo;
+  // Of the machine: each row then has what the simulator expects of it.
+  std::optional<simulate::HardwareProfile> profile;
   std::uint64_t seed = 1;
   std::function<void(const std::string& what)> progress;
 };

@@ -60,7 +60,7 @@ nlohmann::ordered_json samples_json(const Samples& samples) {
   return {{"p50", samples.at(0.5)}, {"p99", samples.at(0.99)}, {"most", samples.most()}};
 }
 
-nlohmann::ordered_json row_json(const SloRow& row) {
+nlohmann::ordered_json measured_json(const SloRow& row) {
   return {{"policy", row.policy},
           {"rate", row.rate},
           {"requests", row.requests},
@@ -80,16 +80,41 @@ nlohmann::ordered_json row_json(const SloRow& row) {
           {"blocks_eager_out", row.copies.eager_out},
           {"blocks_out", row.copies.rotation_out},
           {"blocks_in", row.copies.rotation_in},
-          {"copies_failed", row.copies.failed}};
+          {"copies_failed", row.copies.failed},
+          {"not_overlapped_share", row.not_overlapped}};
+}
+
+nlohmann::ordered_json prediction_json(const SloPrediction& predicted) {
+  return {{"ttft_attained", predicted.ttft_attained},
+          {"tpot_attained", predicted.tpot_attained},
+          {"both_attained", predicted.both_attained},
+          {"output_tokens_per_second", predicted.tokens_per_second}};
+}
+
+nlohmann::ordered_json row_json(const SloRow& row) {
+  nlohmann::ordered_json json = measured_json(row);
+  if (row.predicted) json["predicted"] = prediction_json(*row.predicted);
+  return json;
+}
+
+void print_prediction(const SloRow& row, const SloPrediction& predicted) {
+  const double rate = row.tokens_per_second();
+  fmt::print("{:>7} {:<24} {:>5.1f}% {:>5.1f}% {:>5.1f}% {:>8.0f}   {:+.1f} points, {:+.1f} %\n",
+             "", "  by the simulator", 100 * predicted.ttft_attained, 100 * predicted.tpot_attained,
+             100 * predicted.both_attained, predicted.tokens_per_second,
+             100 * (predicted.both_attained - row.share(row.both_met)),
+             rate > 0 ? 100 * (predicted.tokens_per_second / rate - 1) : 0);
 }
 
 void print_row(const SloRow& row) {
   fmt::print(
       "{:>7.2f} {:<24} {:>5.1f}% {:>5.1f}% {:>5.1f}% {:>8.0f} {:>9.0f} {:>9.0f} {:>8.1f} {:>8.1f} "
-      "{:>8} {:>9} {:>9}\n",
+      "{:>8} {:>9} {:>9} {:>5.1f}%\n",
       row.rate, row.policy, 100 * row.share(row.ttft_met), 100 * row.share(row.tpot_met),
       100 * row.share(row.both_met), row.tokens_per_second(), row.ttft.at(0.5), row.ttft.at(0.99),
-      row.tpot.at(0.5), row.gap.at(0.99), row.recomputed, row.rotations, row.copies.rotation_in);
+      row.tpot.at(0.5), row.gap.at(0.99), row.recomputed, row.rotations, row.copies.rotation_in,
+      100 * row.not_overlapped);
+  if (row.predicted) print_prediction(row, *row.predicted);
   if (row.failed > 0) fmt::print("        {} failed: {}\n", row.failed, row.first_error);
 }
 
@@ -111,9 +136,10 @@ SloRow report_slo(std::span<const SloRequest> requests, const request::Slo& slo,
 void print_slo(const std::vector<SloRow>& rows, const request::Slo& slo) {
   fmt::print("targets: first token {:.0f} ms, mean between tokens {:.0f} ms; times in ms\n",
              to_millis(slo.ttft), to_millis(slo.tpot));
-  fmt::print("{:>7} {:<24} {:>6} {:>6} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
-             "req/s", "policy", "TTFT", "TPOT", "both", "tok/s", "TTFT p50", "TTFT p99", "TPOT p50",
-             "gap p99", "recomp.", "rotations", "blocks in");
+  fmt::print(
+      "{:>7} {:<24} {:>6} {:>6} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}\n",
+      "req/s", "policy", "TTFT", "TPOT", "both", "tok/s", "TTFT p50", "TTFT p99", "TPOT p50",
+      "gap p99", "recomp.", "rotations", "blocks in", "host");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i > 0 && rows[i].rate != rows[i - 1].rate) fmt::print("\n");
     print_row(rows[i]);

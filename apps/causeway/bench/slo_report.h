@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,14 @@ struct SloRequest {
   Nanos due;  // when it arrived by the list, by the clock
   std::int64_t prompt = 0;
   TokenTimes times;  // ended or not
+};
+
+// Of the same requests, by the simulator; shares of all of them.
+struct SloPrediction {
+  double ttft_attained = 0;
+  double tpot_attained = 0;
+  double both_attained = 0;
+  double tokens_per_second = 0;
 };
 
 // One policy at one rate.
@@ -40,6 +49,8 @@ struct SloRow {
   std::int64_t preemptions = 0;
   std::int64_t rotations = 0;
   request::KvCopyCounts copies;
+  double not_overlapped = 0;  // of its steps' time, when the device waited for the host
+  std::optional<SloPrediction> predicted;
 
   double share(std::int64_t met) const {
     return requests > 0 ? static_cast<double>(met) / static_cast<double>(requests) : 0;

@@ -16,9 +16,23 @@ namespace causeway::bench {
 
 struct StepRecord {
   StepWork work;
-  Nanos on_device;  // as the executor measured it
-  Nanos returned;   // by the clock
+  Nanos on_device;      // as the executor measured it
+  Nanos returned;       // by the clock
+  bool queued = false;  // another was under way when it was submitted
 };
+
+// Of the time from one result to the next, when the device ran no step: over the steps that were
+// submitted while another was under way, so that what passed between the two was the host's. 0
+// where there are none.
+inline double not_overlapped(const std::vector<StepRecord>& steps) {
+  Nanos between, on_device;
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    if (!steps[i].queued) continue;
+    between += steps[i].returned - steps[i - 1].returned;
+    on_device += steps[i].on_device;
+  }
+  return between > Nanos(0) ? 1 - to_seconds(on_device) / to_seconds(between) : 0;
+}
 
 class StepRecorder final : public engine::StepExecutor {
  public:
@@ -31,7 +45,10 @@ class StepRecorder final : public engine::StepExecutor {
   Status submit(request::Batch batch, weights::StepWeights weights) override {
     const StepWork work = work_of(batch, card_);
     CAUSEWAY_TRY(inner_.submit(std::move(batch), weights));
-    in_flight_.push_back(work);
+    StepRecord record;
+    record.work = work;
+    record.queued = !in_flight_.empty();
+    in_flight_.push_back(record);
     return {};
   }
 
@@ -39,8 +56,11 @@ class StepRecorder final : public engine::StepExecutor {
     auto result = inner_.wait(timeout);
     if (!result) return result;
     const std::lock_guard lock(mutex_);
-    records_.push_back({in_flight_.front(), result->duration, clock_.now()});
+    StepRecord record = in_flight_.front();
     in_flight_.pop_front();
+    record.on_device = result->duration;
+    record.returned = clock_.now();
+    records_.push_back(record);
     return result;
   }
 
@@ -59,8 +79,8 @@ class StepRecorder final : public engine::StepExecutor {
   engine::StepExecutor& inner_;
   const model::ModelCard& card_;
   const Clock& clock_;
-  std::deque<StepWork> in_flight_;  // the engine's thread's own
-  std::mutex mutex_;                // guards what follows
+  std::deque<StepRecord> in_flight_;  // the engine's thread's own
+  std::mutex mutex_;                  // guards what follows
   std::vector<StepRecord> records_;
 };
 

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/engine_bench.h"
+#include "bench/slo_bench.h"
 #include "bench/workload.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
@@ -44,6 +45,9 @@ class BenchEngine final : public Command {
                    "tokens in a step at most")
         ->check(CLI::Range(1, 65'535))
         ->capture_default_str();
+    app.add_option("--scheduling-policy", policy_,
+                   "as bench slo's: fcfs, or rotary, whose KV rotates: with --kv-host-memory-bytes")
+        ->capture_default_str();
     app.add_option("--steps-in-flight", core.steps_in_flight_max,
                    "2: the next step is prepared while one runs")
         ->check(CLI::Range(1, 2))
@@ -56,6 +60,9 @@ class BenchEngine final : public Command {
     CAUSEWAY_ASSIGN(settings_.config, slice_.config());
     slice_.apply(settings_.slice);
     settings_.slice.graphs = !no_graphs_;
+    CAUSEWAY_ASSIGN(const auto policy, bench::parse_slo_policy(policy_));
+    settings_.slice.engine.core.schedule.policy = policy.policy;
+    settings_.slice.engine.core.schedule.preemption = policy.preemption;
     settings_.progress = print_step;
     if (!trace_.empty()) {
       bench::WorkloadOptions wanted;
@@ -73,7 +80,7 @@ class BenchEngine final : public Command {
  private:
   const Clock& clock_;
   SliceOptions slice_;
-  std::string trace_;
+  std::string trace_, policy_ = "fcfs";
   std::int64_t prompts_ = 300;
   bench::EngineBenchSettings settings_;
   bool no_graphs_ = false;

@@ -3,6 +3,7 @@
 #include "bench/slo_bench.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
+#include "commands/profile_of_hardware.h"
 #include "commands/slice_options.h"
 
 namespace causeway::app {
@@ -36,6 +37,9 @@ class BenchSlo final : public Command {
                    "tokens in a step at most")
         ->check(CLI::Range(1, 65'535))
         ->capture_default_str();
+    app.add_option("--predict", hardware_,
+                   "the machine's profile, as simulate's --hardware: beside each row is what the "
+                   "simulator expects of it; with --kv-cache-memory-bytes");
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
@@ -48,6 +52,9 @@ class BenchSlo final : public Command {
     }
     settings_.slo.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3);
     settings_.slo.tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3);
+    if (!hardware_.empty()) {
+      CAUSEWAY_ASSIGN(settings_.profile, profile_of_hardware(hardware_));
+    }
     settings_.progress = print_step;
     CAUSEWAY_ASSIGN(const auto rows, bench::bench_slo(settings_, clock_));
     bench::print_slo(rows, settings_.slo);
@@ -84,7 +91,7 @@ class BenchSlo final : public Command {
   std::vector<std::string> policies_ = {"fcfs", "waiting-first", "artifact", "rotary"};
   double slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100;
   bench::SloBenchSettings settings_;
-  std::string json_file_;
+  std::string hardware_, json_file_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "commands/command.h"
 #include "commands/json_file.h"
+#include "commands/profile_of_hardware.h"
 #include "fleet/catalogue.h"
 #include "model/config.h"
 #include "weights/checked_json.h"
@@ -25,7 +26,7 @@ class Simulate final : public Command {
   }
 
   Status run() override {
-    CAUSEWAY_ASSIGN(simulation_.profile, find_hardware());
+    CAUSEWAY_ASSIGN(simulation_.profile, profile_of_hardware(hardware_));
     simulation_.frame = Bytes(static_cast<std::int64_t>(frame_bytes_));
     simulation_.kv_memory = Bytes(static_cast<std::int64_t>(kv_bytes_));
     CAUSEWAY_TRY(read_rotation());
@@ -155,12 +156,6 @@ class Simulate final : public Command {
                    "beta_B: likewise one that has answered; negative: before its last token")
         ->capture_default_str();
     app.add_option("--seed", seed_, "same seed, same report")->capture_default_str();
-  }
-
-  Result<simulate::HardwareProfile> find_hardware() const {
-    if (!std::filesystem::exists(hardware_)) return simulate::find_profile(hardware_);
-    CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(hardware_, mib(1)));
-    return simulate::parse_profile(text).with_context(hardware_);
   }
 
   Status read_rotation() {

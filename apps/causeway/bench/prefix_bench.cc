@@ -1,0 +1,185 @@
+#include "bench/prefix_bench.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "bench/link_rate.h"
+
+namespace causeway::bench {
+namespace {
+
+double to_gb(Bytes bytes) { return static_cast<double>(bytes.count) * 1e-9; }
+
+constexpr ModelId kModel(0);
+constexpr std::int64_t kOutput = 2;
+constexpr Nanos kTwinsPatience = seconds(30);  // for copies of what was computed
+
+class Bench {
+ public:
+  Bench(const PrefixBenchSettings& settings, const Clock& clock, Bytes home)
+      : settings_(settings), clock_(clock), home_(clock, home), local_(home_, clock) {}
+
+  Result<PrefixReport> run();
+
+ private:
+  using Prompt = std::vector<TokenId>;
+
+  Status open();
+  std::int64_t prompt_tokens() const { return settings_.prefix + settings_.rest; }
+  Prompt random_tokens(std::int64_t count);
+  // Milliseconds to the first token of the prefix and a rest that nobody else has.
+  Result<double> ask(const Prompt& prefix);
+  // Until host memory has what HBM has of the prefixes that were computed.
+  Status wait_for_twins(std::int64_t blocks);
+  Status bring_back(const Prompt& first, const Prompt& second, PrefixReport& report);
+  void say(const std::string& what) const {
+    if (settings_.progress) settings_.progress(what);
+  }
+
+  const PrefixBenchSettings& settings_;
+  const Clock& clock_;
+  model::ModelCard card_;
+  Random random_{1};
+  slice::ModelHome home_;
+  LocalSlice local_;
+};
+
+Bench::Prompt Bench::random_tokens(std::int64_t count) {
+  Prompt tokens(static_cast<std::size_t>(count));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random_.below(settings_.config.vocab));
+  return tokens;
+}
+
+Status Bench::open() {
+  SliceSettings settings = settings_.slice;
+  CAUSEWAY_ASSIGN(card_, settings.card(settings_.config));
+  const std::int64_t blocks =
+      (prompt_tokens() + kOutput + card_.kv.tokens.count - 1) / card_.kv.tokens.count;
+  // One prompt and what admission keeps in reserve: asking for another drives its prefix out.
+  if (settings.kv == Bytes(0)) settings.kv = settings.kv_frame * (blocks + blocks / 16 + 4);
+  if (settings.kv_host < settings.kv_frame * (2 * blocks)) {
+    return invalid_argument(fmt::format("host memory for KV has {:.1f} GB; two prompts take {:.1f}",
+                                        to_gb(settings.kv_host),
+                                        to_gb(settings.kv_frame * (2 * blocks))));
+  }
+  settings.weights = round_up(card_.layout.bytes, settings.extent());
+  settings.engine.core.schedule.policy = schedule::PolicyKind::kRotary;
+  settings.engine.core.schedule.preemption = schedule::PreemptionKind::kRotate;
+  CAUSEWAY_TRY(
+      local_.open(settings, {{kModel, settings_.config, Tokens(prompt_tokens() + kOutput)}}));
+  CAUSEWAY_TRY(status_of(local_.add(kModel)));
+  // So that the weights have come.
+  return status_of(ask(random_tokens(1)));
+}
+
+Result<double> Bench::ask(const Prompt& prefix) {
+  Prompt prompt = prefix;
+  const Prompt rest = random_tokens(settings_.rest);
+  prompt.insert(prompt.end(), rest.begin(), rest.end());
+  const Nanos begin = clock_.now();
+  CAUSEWAY_ASSIGN(const RequestId id, local_.submit(kModel, std::move(prompt), kOutput));
+  CAUSEWAY_ASSIGN(const TokenTimes times, local_.sink().wait_for_end(id, kPatience));
+  if (times.at.empty()) return Error{ErrorCode::kDevice, "a request ended without a token"};
+  return to_millis(times.at.front() - begin);
+}
+
+Status Bench::wait_for_twins(std::int64_t blocks) {
+  const Nanos until = clock_.now() + kTwinsPatience;
+  while (local_.slice().engine().observe().twins_used < blocks) {
+    if (clock_.now() > until) {
+      return Error{ErrorCode::kDeadlineExceeded, "a prefix did not reach host memory in time"};
+    }
+    pause_until(clock_.now() + millis(5), clock_);
+  }
+  return {};
+}
+
+// By turns: each drives the other out of HBM.
+Status Bench::bring_back(const Prompt& first, const Prompt& second, PrefixReport& report) {
+  const std::int64_t before = local_.slice().engine().observe().prefix_host_tokens;
+  for (int run = 0; run < settings_.runs; ++run) {
+    for (const Prompt* prefix : {&first, &second}) {
+      CAUSEWAY_ASSIGN(const double took, ask(*prefix));
+      report.in_host.add(took);
+    }
+  }
+  const std::int64_t found = local_.slice().engine().observe().prefix_host_tokens - before;
+  report.found = found / report.in_host.count();
+  return {};
+}
+
+Result<PrefixReport> Bench::run() {
+  say("weights and KV");
+  CAUSEWAY_TRY(open());
+  PrefixReport report;
+  CAUSEWAY_ASSIGN(const auto pinned, home_.pool.pin(kModel));
+  CAUSEWAY_ASSIGN(report.link, measure_link_rate(local_, *pinned, settings_.runs));
+  const std::int64_t blocks = settings_.prefix / card_.kv.tokens.count;
+  report.bytes = settings_.slice.kv_frame * blocks;
+  say("computed");
+  for (int run = 0; run < settings_.runs; ++run) {
+    CAUSEWAY_ASSIGN(const double took, ask(random_tokens(settings_.prefix)));
+    report.computed.add(took);
+  }
+  const Prompt first = random_tokens(settings_.prefix), second = random_tokens(settings_.prefix);
+  CAUSEWAY_TRY(status_of(ask(first)));
+  CAUSEWAY_TRY(wait_for_twins(blocks));
+  CAUSEWAY_TRY(status_of(ask(second)));
+  say("in HBM");
+  for (int run = 0; run < settings_.runs; ++run) {
+    CAUSEWAY_ASSIGN(const double took, ask(second));
+    report.in_hbm.add(took);
+  }
+  CAUSEWAY_TRY(wait_for_twins(2 * blocks));
+  say("in host memory");
+  CAUSEWAY_TRY(bring_back(first, second, report));
+  return report;
+}
+
+nlohmann::ordered_json samples_json(const Samples& samples) {
+  return {{"median", samples.median()}, {"least", samples.least()}, {"most", samples.most()}};
+}
+
+}  // namespace
+
+double PrefixReport::bar() const {
+  constexpr double kCopies = 1.10, kRestMs = 10;
+  if (link <= 0) return 0;
+  return kCopies * static_cast<double>(bytes.count) / link * 1e3 + in_hbm.median() + kRestMs;
+}
+
+Result<PrefixReport> bench_prefix(const PrefixBenchSettings& settings, const Clock& clock) {
+  CAUSEWAY_ASSIGN(const Bytes home, settings.slice.home());
+  return Bench(settings, clock, home).run();
+}
+
+void print_prefix(const PrefixReport& report) {
+  fmt::print("prefix of {:.3f} GB, link {:.1f} GB/s; ms to the first token:\n", to_gb(report.bytes),
+             report.link * 1e-9);
+  fmt::print("{:<18} {:>9} {:>9} {:>9} {:>9}\n", "prefix", "median", "least", "most", "bar");
+  const auto row = [](const char* what, const Samples& samples, const std::string& bar) {
+    fmt::print("{:<18} {:>9.2f} {:>9.2f} {:>9.2f} {:>9}\n", what, samples.median(), samples.least(),
+               samples.most(), bar);
+  };
+  row("computed", report.computed, "");
+  row("in HBM", report.in_hbm, "");
+  row("in host memory", report.in_host, fmt::format("{:.2f}", report.bar()));
+  fmt::print("of it found in host memory alone: {} tokens a request\n", report.found);
+}
+
+nlohmann::ordered_json prefix_json(const PrefixReport& report) {
+  return {{"bench", "prefix"},
+          {"prefix_bytes", report.bytes.count},
+          {"link_bytes_per_second", report.link},
+          {"computed_ms", samples_json(report.computed)},
+          {"in_hbm_ms", samples_json(report.in_hbm)},
+          {"in_host_ms", samples_json(report.in_host)},
+          {"host_tokens_found", report.found},
+          {"bar_ms", report.bar()}};
+}
+
+}  // namespace causeway::bench

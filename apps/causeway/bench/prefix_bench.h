@@ -1,0 +1,43 @@
+// How soon a prompt is answered whose beginning was computed before: computed again, found in HBM,
+// or found in host memory alone and brought back. A slice in this process, on random weights.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "bench/samples.h"
+#include "bench/slice_parts.h"
+#include "model/config.h"
+
+namespace causeway::bench {
+
+struct PrefixBenchSettings {
+  model::ModelConfig config;
+  SliceSettings slice;           // kv holds one prompt; kv_host must hold two
+  std::int64_t prefix = 32'000;  // tokens that prompts have in common
+  std::int64_t rest = 256;       // and those of their own
+  int runs = 5;
+  std::function<void(const std::string& what)> progress;
+};
+
+struct PrefixReport {
+  Bytes bytes;             // of the prefix's KV
+  double link = 0;         // bytes per second from host memory, plain copies
+  Samples computed;        // ms to the first token, likewise below
+  Samples in_hbm;          // found where it is read: what the rest costs
+  Samples in_host;         // brought back
+  std::int64_t found = 0;  // of in_host, tokens that host memory alone had, in the mean
+  // Copies that take a tenth more than the link needs, the rest's prefill, and 10 ms.
+  double bar() const;
+};
+
+// kInvalidArgument: no host memory for KV, or too little; errors of slices.
+Result<PrefixReport> bench_prefix(const PrefixBenchSettings& settings, const Clock& clock);
+
+void print_prefix(const PrefixReport& report);
+nlohmann::ordered_json prefix_json(const PrefixReport& report);
+
+}  // namespace causeway::bench

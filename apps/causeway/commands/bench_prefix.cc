@@ -1,0 +1,59 @@
+#include <nlohmann/json.hpp>
+
+#include "bench/prefix_bench.h"
+#include "commands/command.h"
+#include "commands/json_file.h"
+#include "commands/slice_options.h"
+
+namespace causeway::app {
+namespace {
+
+class BenchPrefix final : public Command {
+ public:
+  BenchPrefix(CLI::App& parent, const Clock& clock)
+      : Command(parent, "prefix",
+                "The first token of a prompt whose beginning is computed, in HBM, in host memory"),
+        clock_(clock) {
+    auto& app = options();
+    auto& schedule = settings_.slice.engine.core.schedule;
+    schedule.tokens_per_step_max = 8192;
+    slice_.declare(app, "config.json of the model; only shapes count");
+    app.add_option("--prefix-len", settings_.prefix, "tokens that prompts have in common")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--rest-len", settings_.rest, "tokens that each prompt has of its own")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--runs", settings_.runs, "of each figure")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    app.add_option("--max-num-batched-tokens", schedule.tokens_per_step_max,
+                   "tokens in a step at most")
+        ->check(CLI::Range(1, 65'535))
+        ->capture_default_str();
+    app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
+  }
+
+  Status run() override {
+    CAUSEWAY_ASSIGN(settings_.config, slice_.config());
+    slice_.apply(settings_.slice);
+    settings_.progress = print_step;
+    CAUSEWAY_ASSIGN(const auto report, bench::bench_prefix(settings_, clock_));
+    bench::print_prefix(report);
+    return write_json(json_file_, bench::prefix_json(report));
+  }
+
+ private:
+  const Clock& clock_;
+  SliceOptions slice_;
+  bench::PrefixBenchSettings settings_;
+  std::string json_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_prefix(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<BenchPrefix>(parent, clock);
+}
+
+}  // namespace causeway::app
