@@ -1,5 +1,7 @@
 #include "kv/transfer_kv_mover.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -89,16 +91,26 @@ void TransferKvMover::begin(std::vector<KvCopy> copies, CopyPriority priority) {
   }
   submission.bytes = parts_.frames.frame_bytes() * std::ssize(copies);
   count(submission.direction, submission.bytes);
-  submission.late_from = parts_.clock.now() + allowed(submission.direction);
+  submission.begun = parts_.clock.now();
+  submission.late_from = submission.begun + allowed(submission);
   start(submission, std::move(copies), submission.gate ? &*submission.gate : nullptr);
 }
 
 // From the bytes that are under way, those of this submission among them.
-Nanos TransferKvMover::allowed(Direction direction) const {
-  const Bytes bytes = direction == Direction::kIn ? bytes_in_ : bytes_out_;
-  const double rate = claim(direction).rate();
+Nanos TransferKvMover::allowed(const Submission& submission) const {
+  const Bytes bytes = submission.direction == Direction::kIn ? bytes_in_ : bytes_out_;
+  const double rate = claim(submission.direction).rate();
   if (rate <= 0) return options_.late_max_unknown;
-  return options_.late_max + nanos_from_seconds(static_cast<double>(bytes.count * kSlack) / rate);
+  const bool eager = submission.priority == CopyPriority::kTwin;
+  const Nanos late_max =
+      eager ? std::max(options_.eager_late_max, options_.late_max) : options_.late_max;
+  return late_max + nanos_from_seconds(static_cast<double>(bytes.count * kSlack) / rate);
+}
+
+std::string TransferKvMover::lateness(const Submission& submission, Nanos now) const {
+  return fmt::format("a copy of KV does not end in time: of {} MiB, after {:.0f} of {:.0f} ms",
+                     submission.bytes / mib(1), to_millis(now - submission.begun),
+                     to_millis(submission.late_from - submission.begun));
 }
 
 transfer::Segment TransferKvMover::segment_of(const KvCopy& copy) const {
@@ -201,8 +213,9 @@ void TransferKvMover::give_up_late(std::vector<KvCopyEnd>& ends) {
   for (Submission& submission : submissions_) {
     if (submission.given_up || now < submission.late_from) continue;
     submission.given_up = true;
+    const std::string why = lateness(submission, now);
     for (const CopyId copy : submission.copies) {
-      ends.push_back({copy, KvCopyEnd::Outcome::kGivenUp, "a copy of KV does not end in time"});
+      ends.push_back({copy, KvCopyEnd::Outcome::kGivenUp, why});
     }
     if (submission.gate) submission.gate->semaphore->raise(submission.gate->value);
   }

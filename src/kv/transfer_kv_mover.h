@@ -35,8 +35,10 @@ namespace causeway::kv {
 
 struct KvMoverOptions {
   // Copies that end so much later than the link's rate lets expect are given up. Where the link
-  // grants nothing, late_max_unknown instead.
+  // grants nothing, late_max_unknown instead. Nobody waits for eager ones, which have the least
+  // priority.
   Nanos late_max = millis(250);
+  Nanos eager_late_max = seconds(2);
   Nanos late_max_unknown = seconds(10);
 };
 
@@ -83,6 +85,7 @@ class TransferKvMover final : public KvMover {
     std::optional<CopyGate> gate = {};  // of copies in
     int transfers = 0;                  // that have not ended
     Bytes bytes = {};
+    Nanos begun = {};
     Nanos late_from = {};
     bool given_up = false;
     bool stuck = false;               // a copy that will never end may raise the gate
@@ -97,7 +100,8 @@ class TransferKvMover final : public KvMover {
   // `signal`: the gate that it opens by itself, if any.
   void start(Submission& submission, std::vector<KvCopy> copies, const CopyGate* signal);
   transfer::Segment segment_of(const KvCopy& copy) const;
-  Nanos allowed(Direction direction) const;
+  Nanos allowed(const Submission& submission) const;
+  std::string lateness(const Submission& submission, Nanos now) const;
   void ended(Transfer& transfer, const Status& outcome);  // any thread
   void take_end(const End& end, std::vector<KvCopyEnd>& ends);
   void try_each(const Transfer& failed);

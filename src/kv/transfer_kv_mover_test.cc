@@ -281,6 +281,18 @@ TEST_F(KvMoverTest, CopiesThatAreLateAreGivenUpAndEndLater) {
   EXPECT_EQ(reserved(), 0);
 }
 
+TEST_F(KvMoverTest, EagerCopiesMayBeLate) {
+  open({.late_max = millis(20)});
+  faults_.next(FaultPlan::Kind::kHang, 1);
+  const auto out = copies(Direction::kOut, 2, Reason::kEager);
+  mover_->submit(out);
+  const Nanos begin = clock_.now();
+  ASSERT_TRUE(wait_until([&] { return clock_.now() > begin + millis(200); }));
+  EXPECT_TRUE(ends_.empty());
+  faults_.release();
+  EXPECT_EQ(last_of(out), all_of(2, Outcome::kOk));
+}
+
 // The transfer engine has tried twice by then, but nothing writes any more when it says so.
 TEST_F(KvMoverTest, CopiesThatAreLateTwiceEndAllTheSame) {
   open({.late_max = millis(20)}, {.chunk_time_max = millis(100), .poll_pause_max = millis(1)});

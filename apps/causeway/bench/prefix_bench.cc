@@ -109,6 +109,7 @@ Status Bench::bring_back(const Prompt& first, const Prompt& second, PrefixReport
   }
   const std::int64_t found = local_.slice().engine().observe().prefix_host_tokens - before;
   report.found = found / report.in_host.count();
+  report.bytes = settings_.slice.kv_frame * (report.found / card_.kv.tokens.count);
   return {};
 }
 
@@ -119,7 +120,6 @@ Result<PrefixReport> Bench::run() {
   CAUSEWAY_ASSIGN(const auto pinned, home_.pool.pin(kModel));
   CAUSEWAY_ASSIGN(report.link, measure_link_rate(local_, *pinned, settings_.runs));
   const std::int64_t blocks = settings_.prefix / card_.kv.tokens.count;
-  report.bytes = settings_.slice.kv_frame * blocks;
   say("computed");
   for (int run = 0; run < settings_.runs; ++run) {
     CAUSEWAY_ASSIGN(const double took, ask(random_tokens(settings_.prefix)));
@@ -158,8 +158,8 @@ Result<PrefixReport> bench_prefix(const PrefixBenchSettings& settings, const Clo
 }
 
 void print_prefix(const PrefixReport& report) {
-  fmt::print("prefix of {:.3f} GB, link {:.1f} GB/s; ms to the first token:\n", to_gb(report.bytes),
-             report.link * 1e-9);
+  fmt::print("{:.3f} GB brought back, link {:.1f} GB/s; ms to the first token:\n",
+             to_gb(report.bytes), report.link * 1e-9);
   fmt::print("{:<18} {:>9} {:>9} {:>9} {:>9}\n", "prefix", "median", "least", "most", "bar");
   const auto row = [](const char* what, const Samples& samples, const std::string& bar) {
     fmt::print("{:<18} {:>9.2f} {:>9.2f} {:>9.2f} {:>9}\n", what, samples.median(), samples.least(),
@@ -168,12 +168,12 @@ void print_prefix(const PrefixReport& report) {
   row("computed", report.computed, "");
   row("in HBM", report.in_hbm, "");
   row("in host memory", report.in_host, fmt::format("{:.2f}", report.bar()));
-  fmt::print("of it found in host memory alone: {} tokens a request\n", report.found);
+  fmt::print("found in host memory alone: {} tokens a request\n", report.found);
 }
 
 nlohmann::ordered_json prefix_json(const PrefixReport& report) {
   return {{"bench", "prefix"},
-          {"prefix_bytes", report.bytes.count},
+          {"brought_bytes", report.bytes.count},
           {"link_bytes_per_second", report.link},
           {"computed_ms", samples_json(report.computed)},
           {"in_hbm_ms", samples_json(report.in_hbm)},

@@ -24,7 +24,7 @@ struct PrefixBenchSettings {
 };
 
 struct PrefixReport {
-  Bytes bytes;             // of the prefix's KV
+  Bytes bytes;             // of KV that a request brings back
   double link = 0;         // bytes per second from host memory, plain copies
   Samples computed;        // ms to the first token, likewise below
   Samples in_hbm;          // found where it is read: what the rest costs
