@@ -65,16 +65,20 @@ StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
   }
   const double weights = static_cast<double>(shape.weights_always.count) +
                          experts_hit * static_cast<double>(shape.expert.count);
-  return {.flops = tokens * shape.flops_per_token + pairs * shape.flops_per_context_token,
+  return {.product_flops = tokens * shape.flops_per_token,
+          .attention_flops = pairs * shape.flops_per_context_token,
           .weights = Bytes(std::llround(weights)),
-          .memory_bytes = weights + kv_tokens * static_cast<double>(shape.kv_per_token.count)};
+          .kv_bytes = kv_tokens * static_cast<double>(shape.kv_per_token.count)};
 }
 
 Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies) {
   const double slower = copies ? 1 + profile.copy_slowdown : 1;
-  const double memory = slower * work.memory_bytes / profile.memory_bytes_per_second;
-  return profile.step_overhead +
-         nanos_from_seconds(std::max(work.flops / profile.flops_per_second, memory));
+  const auto weights = static_cast<double>(work.weights.count);
+  const double products = std::max(work.product_flops / profile.flops_per_second,
+                                   slower * weights / profile.memory_bytes_per_second);
+  const double attention = std::max(work.attention_flops / profile.flops_per_second,
+                                    slower * work.kv_bytes / profile.attention_bytes_per_second);
+  return profile.step_overhead + nanos_from_seconds(products + attention);
 }
 
 Nanos step_min(const ModelShape& shape, const HardwareProfile& profile) {

@@ -1,10 +1,12 @@
 // How long a step takes on a machine once its weights are there: the roofline of its arithmetic and
 // its memory traffic. Pure.
 //
-//   duration = overhead + max(FLOPs / rate, (weights + KV) / memory rate)
+//   duration = overhead + max(FLOPs of products / rate, weights / memory rate)
+//                       + max(FLOPs of attention / rate, KV / attention's memory rate)
 //
-// Mixture-of-experts layers read the experts that a uniform router is expected to hit. While copies
-// reach the device its memory is slower, by the profile's measure.
+// because products and attention are kernels of their own, one after the other. Mixture-of-experts
+// layers read the experts that a uniform router is expected to hit. While copies reach the device
+// its memory is slower, by the profile's measure.
 #pragma once
 
 #include <string>
@@ -47,9 +49,10 @@ Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& c
 
 // What a step has to move and compute.
 struct StepWork {
-  double flops = 0;
-  Bytes weights;            // that it reads: those of every step, and of the experts that are hit
-  double memory_bytes = 0;  // weights and KV
+  double product_flops = 0;
+  double attention_flops = 0;
+  Bytes weights;        // that it reads: those of every step, and of the experts that are hit
+  double kv_bytes = 0;  // that it reads and writes
 };
 
 StepWork work_of(const request::Batch& batch, const ModelShape& shape);

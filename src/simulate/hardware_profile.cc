@@ -6,18 +6,19 @@
 namespace causeway::simulate {
 namespace {
 
-// h200: as measured (docs/design/simulate.md). h100: of its own only the capacity and the peak rate
-// of its memory are known; the rest is the H200's. gh200: vendor figures, derated as the H200's
+// h200, h100: as measured (docs/design/simulate.md). gh200: vendor figures, derated as the H200's
 // were found to be; KV as SuperInfer measured it both ways at once. cpu-2core: the machine that the
 // tests run on, with AMX.
 constexpr std::string_view kProfiles = R"([
   {"name": "h200", "description": "NVIDIA H200 SXM on PCIe 5 x16",
-   "tflops": 780, "memory_gb_per_s": 4600, "memory_gb": 141, "link_gb_per_s": 55,
-   "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 300, "copy_slowdown": 0.07},
+   "tflops": 700, "memory_gb_per_s": 4300, "attention_gb_per_s": 3600, "memory_gb": 141,
+   "link_gb_per_s": 55, "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 100,
+   "copy_slowdown": 0.07},
   {"name": "h100",
-   "description": "NVIDIA H100 SXM, PCIe 5; not measured: 0.87 of peak memory rate, rest as h200",
-   "tflops": 780, "memory_gb_per_s": 2900, "memory_gb": 80, "link_gb_per_s": 55,
-   "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 300, "copy_slowdown": 0.07},
+   "description": "NVIDIA H100 SXM on PCIe 5 x16",
+   "tflops": 640, "memory_gb_per_s": 3000, "attention_gb_per_s": 2550, "memory_gb": 80,
+   "link_gb_per_s": 54, "kv_in_gb_per_s": 40, "kv_out_gb_per_s": 40, "step_overhead_us": 100,
+   "copy_slowdown": 0.07},
   {"name": "gh200", "description": "NVIDIA GH200, 96 GB HBM3, NVLink-C2C",
    "tflops": 780, "memory_gb_per_s": 3800, "memory_gb": 96, "link_gb_per_s": 400,
    "kv_in_gb_per_s": 179, "kv_out_gb_per_s": 181, "step_overhead_us": 300},
@@ -65,6 +66,9 @@ Result<HardwareProfile> profile_from(const nlohmann::json& json) {
   CAUSEWAY_ASSIGN(const double link, number(json, "link_gb_per_s", 0, 1e6));
   CAUSEWAY_ASSIGN(const double overhead, number(json, "step_overhead_us", 0, 1e9));
   CAUSEWAY_ASSIGN(profile.copy_slowdown, optional_number(json, "copy_slowdown", 0, 0, 10));
+  CAUSEWAY_ASSIGN(const double attention,
+                  optional_number(json, "attention_gb_per_s", memory_rate, 1e-3, 1e6));
+  profile.attention_bytes_per_second = attention * 1e9;
   profile.flops_per_second = tflops * 1e12;
   profile.memory_bytes_per_second = memory_rate * 1e9;
   profile.memory = Bytes(static_cast<std::int64_t>(memory * 1e9));

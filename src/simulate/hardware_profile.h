@@ -15,10 +15,11 @@ namespace causeway::simulate {
 struct HardwareProfile {
   std::string name;
   std::string description;
-  double flops_per_second = 0;         // bf16 matrix products, as achieved
-  double memory_bytes_per_second = 0;  // the device's memory, reading
-  Bytes memory;                        // of the device: weights cached, and KV
-  double link_bytes_per_second = 0;    // home to device; 0: the home is the device's memory
+  double flops_per_second = 0;            // bf16 matrix products, as achieved
+  double memory_bytes_per_second = 0;     // the device's memory, reading weights
+  double attention_bytes_per_second = 0;  // likewise KV
+  Bytes memory;                           // of the device: weights cached, and KV
+  double link_bytes_per_second = 0;       // home to device; 0: the home is the device's memory
   // Of KV between the device and host memory, while the other way is in use too; 0: it stays.
   double kv_in_bytes_per_second = 0;
   double kv_out_bytes_per_second = 0;
@@ -27,8 +28,9 @@ struct HardwareProfile {
 };
 
 // kCorrupt names the field. Keys: name, description, tflops, memory_gb_per_s, memory_gb,
-// link_gb_per_s, step_overhead_us; and, which may be left out, copy_slowdown, kv_in_gb_per_s and
-// kv_out_gb_per_s (both or none; left out they are what the link gives).
+// link_gb_per_s, step_overhead_us; and, which may be left out, copy_slowdown, attention_gb_per_s
+// (left out as memory_gb_per_s), kv_in_gb_per_s and kv_out_gb_per_s (both or none; left out they
+// are what the link gives).
 Result<HardwareProfile> parse_profile(std::string_view json);
 
 // "h200", "h100", "gh200", "gh200-144gb", "cpu-2core"; kNotFound lists them.

@@ -28,7 +28,7 @@ SimulatedCopiesOptions links(double error_rate = 0) {
 SimulatedExecutorOptions options(double error_rate = 0) {
   SimulatedExecutorOptions options;
   options.profile.flops_per_second = 1e12;
-  options.profile.memory_bytes_per_second = 1e6;
+  options.profile.memory_bytes_per_second = options.profile.attention_bytes_per_second = 1e6;
   options.profile.step_overhead = millis(1);
   options.shadow_frames = 4;
   options.tokens_per_block_max = 1;

@@ -16,6 +16,7 @@ HardwareProfile slow_steps() {
   HardwareProfile profile;
   profile.flops_per_second = 1e12;
   profile.memory_bytes_per_second = 1e6;  // 5,000 bytes: 5 ms
+  profile.attention_bytes_per_second = 1e6;
   profile.step_overhead = millis(1);
   return profile;
 }

@@ -112,7 +112,7 @@ std::unique_ptr<HistoryWeights> History::make_weights() {
 SimulatedExecutorOptions History::executor_options() {
   SimulatedExecutorOptions options;
   options.profile.flops_per_second = kFlops;
-  options.profile.memory_bytes_per_second = 1e12;
+  options.profile.memory_bytes_per_second = options.profile.attention_bytes_per_second = 1e12;
   options.profile.step_overhead = millis(1);
   options.seed = random_.bits();
   options.shadow_frames = core_options_.frames_max();
