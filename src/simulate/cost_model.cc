@@ -47,6 +47,18 @@ Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& c
   return shape;
 }
 
+namespace {
+
+// Of the experts that a uniform router chooses, those that have no slot once all slots are taken.
+double missed_share(const ModelShape& shape) {
+  if (!shape.cached.experts) return 0;
+  const weights::ExpertPlan& plan = *shape.cached.experts;
+  const auto all = static_cast<double>(plan.experts * std::ssize(plan.layers));
+  return std::max(0.0, 1 - static_cast<double>(plan.slots) / all);
+}
+
+}  // namespace
+
 StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
   double pairs = 0;      // of a token and its context
   double kv_tokens = 0;  // read and written
@@ -63,19 +75,23 @@ StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
     const double miss = 1 - static_cast<double>(shape.experts_per_token) / all;
     experts_hit = all * (1 - std::pow(std::max(miss, 0.0), tokens));
   }
-  const double weights = static_cast<double>(shape.weights_always.count) +
-                         experts_hit * static_cast<double>(shape.expert.count);
+  const double hit = experts_hit * static_cast<double>(shape.expert.count);
+  const double weights = static_cast<double>(shape.weights_always.count) + hit;
   return {.product_flops = tokens * shape.flops_per_token,
           .attention_flops = pairs * shape.flops_per_context_token,
           .weights = Bytes(std::llround(weights)),
+          .missed = Bytes(std::llround(hit * missed_share(shape))),
           .kv_bytes = kv_tokens * static_cast<double>(shape.kv_per_token.count)};
 }
 
 Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies) {
   const double slower = copies ? 1 + profile.copy_slowdown : 1;
-  const auto weights = static_cast<double>(work.weights.count);
-  const double products = std::max(work.product_flops / profile.flops_per_second,
-                                   slower * weights / profile.memory_bytes_per_second);
+  const auto weights = static_cast<double>((work.weights - work.missed).count);
+  double products = std::max(work.product_flops / profile.flops_per_second,
+                             slower * weights / profile.memory_bytes_per_second);
+  if (work.missed > Bytes(0)) {
+    products += static_cast<double>(work.missed.count) / profile.link_bytes_per_second;
+  }
   const double attention = std::max(work.attention_flops / profile.flops_per_second,
                                     slower * work.kv_bytes / profile.attention_bytes_per_second);
   return profile.step_overhead + nanos_from_seconds(products + attention);

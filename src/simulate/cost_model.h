@@ -1,12 +1,13 @@
 // How long a step takes on a machine once its weights are there: the roofline of its arithmetic and
 // its memory traffic. Pure.
 //
-//   duration = overhead + max(FLOPs of products / rate, weights / memory rate)
+//   duration = overhead + max(FLOPs of products / rate, weights / memory rate) + missed / link rate
 //                       + max(FLOPs of attention / rate, KV / attention's memory rate)
 //
 // because products and attention are kernels of their own, one after the other. Mixture-of-experts
-// layers read the experts that a uniform router is expected to hit. While copies reach the device
-// its memory is slower, by the profile's measure.
+// layers read the experts that a uniform router is expected to hit; where experts are cached one by
+// one, those without a slot are missed, and read at home by the same kernels. While copies reach
+// the device its memory is slower, by the profile's measure.
 #pragma once
 
 #include <string>
@@ -52,6 +53,7 @@ struct StepWork {
   double product_flops = 0;
   double attention_flops = 0;
   Bytes weights;        // that it reads: those of every step, and of the experts that are hit
+  Bytes missed;         // of them, at home
   double kv_bytes = 0;  // that it reads and writes
 };
 

@@ -105,6 +105,28 @@ TEST(CostModel, MixtureOfExpertsReadsTheExpertsThatAreHit) {
   EXPECT_NEAR(many - 15e9, 8e9, 1e6);
 }
 
+TEST(CostModel, ExpertsWithoutASlotAreReadOverTheLink) {
+  const HardwareProfile h100 = find_profile("h100").value();
+  ModelShape shape = make_shape("moe");
+  shape.experts = 8;
+  shape.experts_per_token = 2;
+  shape.expert = Bytes(1'000'000'000);
+  request::Batch batch;
+  batch.tokens = {1};
+  const Nanos whole = step_duration(work_of(batch, shape), h100);
+  weights::ExpertPlan plan;
+  plan.experts = 8;
+  plan.layers.resize(10);
+  plan.slots = 20;  // of 80
+  shape.cached.experts = plan;
+  EXPECT_NEAR(static_cast<double>(work_of(batch, shape).missed.count), 1.5e9, 1e3);
+  const Nanos missing = step_duration(work_of(batch, shape), h100);
+  const double expected = 1.5e9 / h100.link_bytes_per_second - 1.5e9 / h100.memory_bytes_per_second;
+  EXPECT_NEAR(to_seconds(missing - whole), expected, 1e-5);
+  shape.cached.experts->slots = 80;
+  EXPECT_EQ(step_duration(work_of(batch, shape), h100), whole);
+}
+
 TEST(CostModel, GroupsStandInReadingOrder) {
   model::ModelConfig config;
   config.layers = 2;
