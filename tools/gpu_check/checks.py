@@ -233,6 +233,30 @@ class Checks:
         return self.bench("bench kv", "causeway", ["bench", "kv", "--bytes", "4GB", "--json", "{json}"],
                           90, parsers.figure_rows("bench kv"), files=("json",))
 
+    def prefix_figures(self):
+        """A prompt of 32,000 tokens that only host memory has; shapes of Llama-3.1-8B."""
+        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
+        missing = "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+        return self.bench("bench prefix", "causeway",
+                          ["bench", "prefix", "--model-config", file, "--kv-host-memory-bytes", "16GB",
+                           "--runs", "3", "--json", "{json}"], 60,
+                          parsers.figure_rows("bench prefix"), files=("json",), missing=missing)
+
+    def slo_figures(self):
+        """Latency targets at more than HBM has room for, with and without rotation."""
+        data = self.places.data
+        files = [data / "configs/Llama-3.1-8B.json",
+                 data / "traces/sharegpt/sharegpt-llama-3.1-8b-300-sps10.jsonl"] if data else []
+        lost = [file.name for file in files if not file.exists()]
+        missing = "CAUSEWAY_TEST_DATA is unset" if not files else f"no {lost[0]}" if lost else ""
+        config, trace = files or ("", "")
+        return self.bench("bench slo", "causeway",
+                          ["bench", "slo", "--model-config", config, "--trace", trace, "--rate", "12",
+                           "--seconds", "10", "--kv-cache-memory-bytes", "6GB",
+                           "--kv-host-memory-bytes", "16GB", "--scheduling-policy",
+                           "fcfs,waiting-first,rotary", "--json", "{json}"],
+                          110, parsers.slo_rows("bench slo"), files=("json",), missing=missing)
+
     def workload_figures(self, gpus):
         """Small models' sleep and wake, and a short prefix's KV, without and with the preload library."""
         library = self.places.library("libcauseway-preload.so")
@@ -281,5 +305,6 @@ class Checks:
                 self.bench("bench sampling", "sampling_gpu_bench", [], 40,
                            parsers.sampling_rows("bench sampling")),
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
-                topology, transfer, self.kv_figures(), host, peer, self.workload_figures(gpus),
+                topology, transfer, self.kv_figures(), self.prefix_figures(), self.slo_figures(),
+                host, peer, self.workload_figures(gpus),
                 self.load_figures()]

@@ -148,6 +148,24 @@ class Parsers(unittest.TestCase):
         self.assertEqual((rows[0].limit, rows[0].wanted), ("270.00 ms (link)", "≤ 290.00 ms"))
         self.assertEqual((rows[2].limit, rows[2].wanted), ("", ""))
 
+    def test_slo(self):
+        def row(policy, both, tokens, again=0):
+            return {"policy": policy, "rate": 9, "both_attained": both, "failed": 0,
+                    "output_tokens_per_second": tokens, "recomputed_tokens": again}
+
+        def verdicts(*rows):
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                json.dump({"rows": rows}, file)
+                file.flush()
+                made = parsers.slo_rows("s")(outcome("", files={"json": Path(file.name)}))
+            return [one.verdict for one in made], made[-1].wanted
+        fcfs = row("fcfs:recompute", 0.5, 4000, 900)
+        self.assertEqual(verdicts(fcfs, row("rotary:rotate", 0.5, 3950)),
+                         (["measured", "pass"], "≥ 50.0 %, 3920 tokens/s, 0 computed again"))
+        for worse in (row("rotary:rotate", 0.49, 4000), row("rotary:rotate", 1, 3900),
+                      row("rotary:rotate", 1, 4000, 1)):
+            self.assertEqual(verdicts(fcfs, worse)[0], ["measured", "miss"])
+
     def test_workloads(self):
         row = {"workload": "sleep mode", "what": "m", "phase": "wake", "preloaded": 0.5,
                "speed_up": 1.5, "limit": 0.4}

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -140,46 +139,25 @@ Result<PrefixReport> Bench::run() {
   return report;
 }
 
-nlohmann::ordered_json samples_json(const Samples& samples) {
-  return {{"median", samples.median()}, {"least", samples.least()}, {"most", samples.most()}};
-}
-
 }  // namespace
-
-double PrefixReport::bar() const {
-  constexpr double kCopies = 1.10, kRestMs = 10;
-  if (link <= 0) return 0;
-  return kCopies * static_cast<double>(bytes.count) / link * 1e3 + in_hbm.median() + kRestMs;
-}
 
 Result<PrefixReport> bench_prefix(const PrefixBenchSettings& settings, const Clock& clock) {
   CAUSEWAY_ASSIGN(const Bytes home, settings.slice.home());
   return Bench(settings, clock, home).run();
 }
 
-void print_prefix(const PrefixReport& report) {
-  fmt::print("{:.3f} GB brought back, link {:.1f} GB/s; ms to the first token:\n",
-             to_gb(report.bytes), report.link * 1e-9);
-  fmt::print("{:<18} {:>9} {:>9} {:>9} {:>9}\n", "prefix", "median", "least", "most", "bar");
-  const auto row = [](const char* what, const Samples& samples, const std::string& bar) {
-    fmt::print("{:<18} {:>9.2f} {:>9.2f} {:>9.2f} {:>9}\n", what, samples.median(), samples.least(),
-               samples.most(), bar);
-  };
-  row("computed", report.computed, "");
-  row("in HBM", report.in_hbm, "");
-  row("in host memory", report.in_host, fmt::format("{:.2f}", report.bar()));
-  fmt::print("found in host memory alone: {} tokens a request\n", report.found);
-}
-
-nlohmann::ordered_json prefix_json(const PrefixReport& report) {
-  return {{"bench", "prefix"},
-          {"brought_bytes", report.bytes.count},
-          {"link_bytes_per_second", report.link},
-          {"computed_ms", samples_json(report.computed)},
-          {"in_hbm_ms", samples_json(report.in_hbm)},
-          {"in_host_ms", samples_json(report.in_host)},
-          {"host_tokens_found", report.found},
-          {"bar_ms", report.bar()}};
+std::vector<Figure> prefix_figures(const PrefixReport& report) {
+  constexpr double kCopies = 1.10, kRestMs = 10;
+  const double rest = report.in_hbm.median();
+  const double copies =
+      report.link > 0 ? static_cast<double>(report.bytes.count) / report.link * 1e3 : 0;
+  return {figure_of("prefix computed", report.computed),
+          figure_of("prefix in HBM: what the rest costs", report.in_hbm),
+          figure_of("prefix in host memory", report.in_host,
+                    {.value = copies + rest,
+                     .name = fmt::format("{:.2f} GB at {:.1f} GB/s, and the rest",
+                                         to_gb(report.bytes), report.link * 1e-9),
+                     .wanted = kCopies * copies + rest + kRestMs})};
 }
 
 }  // namespace causeway::bench

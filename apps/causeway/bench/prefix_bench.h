@@ -3,12 +3,12 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "bench/samples.h"
+#include "bench/figure.h"
 #include "bench/slice_parts.h"
 #include "model/config.h"
 
@@ -30,14 +30,13 @@ struct PrefixReport {
   Samples in_hbm;          // found where it is read: what the rest costs
   Samples in_host;         // brought back
   std::int64_t found = 0;  // of in_host, tokens that host memory alone had, in the mean
-  // Copies that take a tenth more than the link needs, the rest's prefill, and 10 ms.
-  double bar() const;
 };
 
 // kInvalidArgument: no host memory for KV, or too little; errors of slices.
 Result<PrefixReport> bench_prefix(const PrefixBenchSettings& settings, const Clock& clock);
 
-void print_prefix(const PrefixReport& report);
-nlohmann::ordered_json prefix_json(const PrefixReport& report);
+// What comes back from host memory may take what its bytes and the rest's prefill need, a tenth
+// more of the former, and 10 ms.
+std::vector<Figure> prefix_figures(const PrefixReport& report);
 
 }  // namespace causeway::bench

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/step_recorder.h"
+
 namespace causeway::bench {
 namespace {
 
@@ -63,6 +65,31 @@ TEST(SloReport, JsonHasSharesOfAllRequests) {
   EXPECT_EQ(document["bench"], "slo");
   EXPECT_EQ(document["rows"][0]["policy"], "rotary");
   EXPECT_EQ(document["rows"][0]["both_attained"], 0.5);
+}
+
+TEST(SloReport, JsonHasWhatTheSimulatorExpects) {
+  SloRow row;
+  EXPECT_FALSE(slo_json({row}, kSlo)["rows"][0].contains("predicted"));
+  row.predicted = SloPrediction{.both_attained = 0.75, .tokens_per_second = 12};
+  const auto predicted = slo_json({row}, kSlo)["rows"][0]["predicted"];
+  EXPECT_EQ(predicted["both_attained"], 0.75);
+  EXPECT_EQ(predicted["output_tokens_per_second"], 12);
+}
+
+StepRecord step_at(std::int64_t returned, std::int64_t on_device, bool queued) {
+  StepRecord step;
+  step.returned = millis(returned);
+  step.on_device = millis(on_device);
+  step.queued = queued;
+  return step;
+}
+
+TEST(StepRecords, TheHostIsWhatPassesBetweenStepsThatWereQueued) {
+  EXPECT_EQ(not_overlapped({}), 0);
+  // The third came after a pause in which nothing was asked.
+  const std::vector<StepRecord> steps{step_at(10, 10, false), step_at(20, 9, true),
+                                      step_at(90, 10, false), step_at(100, 8, true)};
+  EXPECT_DOUBLE_EQ(not_overlapped(steps), 3.0 / 20);
 }
 
 TEST(SloReport, NothingAskedIsNothing) {

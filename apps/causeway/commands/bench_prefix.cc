@@ -39,8 +39,11 @@ class BenchPrefix final : public Command {
     slice_.apply(settings_.slice);
     settings_.progress = print_step;
     CAUSEWAY_ASSIGN(const auto report, bench::bench_prefix(settings_, clock_));
-    bench::print_prefix(report);
-    return write_json(json_file_, bench::prefix_json(report));
+    const auto figures = bench::prefix_figures(report);
+    bench::print_figures(figures);
+    return write_json(json_file_, {{"bench", "prefix"},
+                                   {"host_tokens_found", report.found},
+                                   {"rows", bench::figures_json(figures)}});
   }
 
  private:
