@@ -12,10 +12,11 @@ from pathlib import Path
 
 import residency
 import rotation
+import streaming
 import transfer
 
 
-CHARTS = residency.CHARTS | rotation.CHARTS
+CHARTS = residency.CHARTS | rotation.CHARTS | streaming.CHARTS
 
 
 def charts(documents):
@@ -33,7 +34,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json", type=Path, nargs="+",
-                        help="of `causeway bench transfer`, `switch`, `catalogue` or `slo`; the rows of several"
+                        help="of `causeway bench transfer`, `switch`, `catalogue`, `slo` or `stream`; the rows of several"
                              " transfers are joined")
     parser.add_argument("prefix", help="of the files to write")
     options = parser.parse_args()

@@ -115,6 +115,19 @@ class Residency(unittest.TestCase):
         self.assertEqual([len(line.get("points").split()) for line in lines], [3, 3])
         self.assertIn("rotary", charts["slo-attained"])
 
+    def test_streamed_decode_over_the_share_in_hbm(self):
+        def row(figure, share, measured):
+            return {"figure": figure, "start": share, "measured": measured, "limit": measured - 1,
+                    "model": "m"}
+        rows = [row("decode, batch 1", "0.25 in HBM", 9), row("decode, batch 1", "0.5 in HBM", 6),
+                row("first token, prompt of 8", "0.5 in HBM", 7)]
+        charts = dict(plot.charts([{"bench": "stream", "rows": rows}]))
+        self.assertEqual(set(charts), {"decode"})
+        lines = xml.fromstring(charts["decode"]).findall(f"{SVG}polyline")
+        self.assertEqual(len(lines), 2)
+        self.assertIn("the link alone", charts["decode"])
+        self.assertEqual(dict(plot.charts([{"bench": "stream", "rows": [row("decode, batch 1", "", 1)]}])), {})
+
     def test_a_bench_without_charts_gives_none(self):
         self.assertEqual(list(plot.charts([{"bench": "load", "rows": self.rows()}])), [])
 

@@ -13,7 +13,7 @@ namespace causeway::bench {
 struct Figure {
   std::string what;
   std::string model = {};  // whose, where several are measured
-  std::string start = {};  // when its steps start, where that differs from the rest of the run
+  std::string start = {};  // how, where that differs from the rest of the run: when its steps start
   std::string unit = "ms";
   std::int64_t samples = 0;
   double measured = 0;  // median
@@ -25,7 +25,7 @@ struct Figure {
   bool at_least = false;  // `wanted` is at least: of rates
 
   bool met() const { return wanted <= 0 || (at_least ? measured >= wanted : measured <= wanted); }
-  std::string label() const;  // what, whose and when
+  std::string label() const;  // what, whose and how
   Figure in(std::string other_unit) &&;
 };
 

@@ -23,9 +23,10 @@ class BenchStream final : public Command {
     slice_.declare(app,
                    "config.json of the model, and of a resident neighbour where a second is "
                    "given; only shapes count");
-    app.add_option("--resident", settings_.resident,
-                   "part of the model's bytes that HBM has for it, ring included")
+    app.add_option("--resident", residents_,
+                   "part of the model's bytes that HBM has for it, ring included; several: in turn")
         ->check(CLI::Range(0.0, 1.0))
+        ->delimiter(',')
         ->capture_default_str();
     app.add_option("--weights-ring-bytes", ring_, "HBM through which its other weights pass")
         ->transform(CLI::AsSizeValue(false));
@@ -75,8 +76,10 @@ class BenchStream final : public Command {
     bench::StreamReport report;
     if (routing_.empty()) {
       settings_.slice.experts = weights::ExpertPolicy::kWhole;
-      CAUSEWAY_ASSIGN(report, bench::bench_stream(settings_, clock_));
+      CAUSEWAY_TRY(stream_each(report));
     } else {
+      if (residents_.size() > 1) return invalid_argument("--resident: one, with --routing");
+      settings_.resident = residents_.front();
       CAUSEWAY_ASSIGN(report.rows, bench::bench_experts(expert_settings(), clock_));
     }
     bench::print_figures(report.rows);
@@ -84,6 +87,19 @@ class BenchStream final : public Command {
   }
 
  private:
+  // The shares of HBM name the rows, where there are several.
+  Status stream_each(bench::StreamReport& report) {
+    for (const double resident : residents_) {
+      settings_.resident = resident;
+      CAUSEWAY_ASSIGN(bench::StreamReport one, bench::bench_stream(settings_, clock_));
+      for (bench::Figure& figure : one.rows) {
+        if (residents_.size() > 1) figure.start = fmt::format("{:g} in HBM", resident);
+        report.rows.push_back(std::move(figure));
+      }
+    }
+    return {};
+  }
+
   // Why not, or empty.
   static std::string check_routing(const std::string& routing) {
     return routing == "uniform" || exponent_of(routing) > 0
@@ -112,6 +128,7 @@ class BenchStream final : public Command {
   const Clock& clock_;
   SliceOptions slice_;
   bench::StreamSettings settings_;
+  std::vector<double> residents_ = {0.5};
   std::uint64_t ring_ = 0;
   std::vector<std::string> routing_;
   std::vector<std::string> policies_ = {"frequency", "lru"};
