@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -29,8 +30,15 @@ constexpr Nanos kSettle = seconds(10);  // for what a failed submit() left behin
 
 constexpr int kStepsInFlightMax = 2;
 
-// Between two looks at what a streamed step waits for.
+// Between two looks at what a step waits for.
 constexpr Nanos kLook = micros(50);
+
+void pause() {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  (void)never.wait_for(lock, std::chrono::nanoseconds(kLook.count));
+}
 
 // What a step in flight needs of its own. The other's may be in use at the same time.
 struct Flight {
@@ -42,15 +50,30 @@ struct Flight {
   std::unique_ptr<device::Event> uploaded;
   std::unique_ptr<device::Event> begun;
   std::unique_ptr<device::Event> ended;
-  std::optional<Error> abandoned;   // why it is to fail, though part of it runs
-  std::vector<kv::CopyGate> gates;  // that it passes before it reads KV
+  std::optional<Error> abandoned;  // why it is to fail, though part of it runs
 };
+
+// A step of a resident model that is not enqueued yet: not all copies of KV that it reads have
+// arrived. A stream that waited for them would never end where the driver holds everybody up until
+// the device is idle (it loads a kernel, or has no place for one more launch), for the transfer
+// engine's thread could not hand over the rest of the copies.
+struct DeferredStep {
+  request::Batch batch;
+  weights::StepWeights weights;
+  CudaModel* model = nullptr;
+  std::vector<kv::CopyGate> gates;
+};
+
+bool all_open(const std::vector<kv::CopyGate>& gates) {
+  return std::all_of(gates.begin(), gates.end(), [](const auto& gate) { return gate.open(); });
+}
 
 // The step of a streamed model, enqueued up to `next`.
 struct StreamedFlight {
   explicit StreamedFlight(model::CudaWorkspace& workspace) : flight(workspace) {}
 
   Flight flight;
+  std::vector<kv::CopyGate> gates;  // that are to be open before its first range
   model::CudaForward* forward = nullptr;
   weights::StepWeights weights;
   std::vector<model::StepRange> ranges;
@@ -91,8 +114,11 @@ class CudaExecutor::State {
   void advance();
   bool range_may_start() const;
   Status enqueue_range();
+  // In the order of their submission, as far as what they read has arrived.
+  void start_deferred();
   // The result of the oldest resident step, or of the streamed one, if it has ended.
   std::optional<request::StepResult> poll_resident(Nanos timeout);
+  std::optional<request::StepResult> poll_enqueued(Nanos timeout);
   std::optional<request::StepResult> poll_streamed();
   std::optional<request::StepResult> wait_for_either(Nanos timeout);
   Status start_step(const request::Batch& batch, weights::StepWeights weights,
@@ -119,6 +145,7 @@ class CudaExecutor::State {
   const Capabilities capabilities;
 
   std::array<Flight, kStepsInFlightMax> flights;
+  std::deque<DeferredStep> deferred;
   std::optional<StreamedFlight> streamed;
   // After what they use: what still runs ends with them.
   std::unique_ptr<device::Stream> stream;   // the steps, one after the other
@@ -198,9 +225,6 @@ Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWe
   const model::StepShape shape = model::shape_of(batch, buckets);
   CAUSEWAY_TRY(upload(batch, shape, flight));
   CAUSEWAY_TRY(stream->wait(*flight.uploaded));
-  for (const kv::CopyGate& gate : flight.gates) {
-    CAUSEWAY_TRY(stream->wait(*gate.semaphore, gate.value));
-  }
   CAUSEWAY_TRY(stream->record(*flight.begun));
   CAUSEWAY_TRY(bring_tables(batch, flight));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
@@ -272,10 +296,7 @@ Status CudaExecutor::State::begin_streamed(const request::Batch& batch,
 bool CudaExecutor::State::range_may_start() const {
   const StreamedFlight& step = *streamed;
   if (step.enqueued()) return false;
-  const auto& gates = step.flight.gates;
-  if (!std::all_of(gates.begin(), gates.end(), [](const auto& gate) { return gate.open(); })) {
-    return false;
-  }
+  if (!all_open(step.gates)) return false;
   if (step.next >= step.marks.size()) {
     // An error is found at the end of the step.
     const auto done = step.marks[step.next % step.marks.size()]->done();
@@ -329,7 +350,33 @@ std::optional<request::StepResult> CudaExecutor::State::poll_streamed() {
   return result;
 }
 
+void CudaExecutor::State::start_deferred() {
+  while (!deferred.empty() && all_open(deferred.front().gates)) {
+    const DeferredStep step = std::move(deferred.front());
+    deferred.pop_front();
+    Flight& flight = next();
+    flight.step = step.batch.step;
+    const Status started = start_step(step.batch, step.weights, *step.model);
+    if (!started.ok()) flight.abandoned = started.error();
+    ++submitted;
+  }
+}
+
 std::optional<request::StepResult> CudaExecutor::State::poll_resident(Nanos timeout) {
+  for (Nanos waited; !deferred.empty(); waited += kLook) {
+    start_deferred();
+    if (deferred.empty()) break;
+    if (submitted > returned) {
+      if (auto result = poll_enqueued(kLook)) return result;
+    } else {
+      pause();
+    }
+    if (waited >= timeout) return std::nullopt;
+  }
+  return poll_enqueued(timeout);
+}
+
+std::optional<request::StepResult> CudaExecutor::State::poll_enqueued(Nanos timeout) {
   const Flight& flight = oldest();
   const Status waited = flight.abandoned ? settle(timeout) : flight.ended->wait(timeout);
   if (!waited.ok() && waited.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
@@ -348,10 +395,7 @@ std::optional<request::StepResult> CudaExecutor::State::wait_for_either(Nanos ti
     if (models.step_in_flight()) {
       if (auto result = poll_resident(kLook)) return result;
     } else {
-      std::mutex mutex;
-      std::condition_variable never;
-      std::unique_lock lock(mutex);
-      (void)never.wait_for(lock, std::chrono::nanoseconds(kLook.count));
+      pause();
     }
     if (waited >= timeout) return std::nullopt;
   }
@@ -422,7 +466,7 @@ Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) 
   std::vector<kv::CopyGate> gates = begin_copies_of(batch, state_->mover);
   if (state_->streamed_models.knows(batch.model)) {
     CAUSEWAY_ASSIGN(CudaModel * model, state_->streamed_models.begin_step(batch.model));
-    state_->streamed->flight.gates = std::move(gates);
+    state_->streamed->gates = std::move(gates);
     Status begun = state_->begin_streamed(batch, weights, *model);
     if (begun.ok()) {
       state_->advance();
@@ -434,7 +478,14 @@ Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) 
     return begun;
   }
   CAUSEWAY_ASSIGN(CudaModel * cuda_model, state_->models.begin_step(batch.model));
-  state_->next().gates = std::move(gates);
+  if (!state_->deferred.empty() || !all_open(gates)) {
+    if (Status fits = state_->check_limits(batch, state_->workspace); !fits.ok()) {
+      state_->models.take_back_step();
+      return fits;
+    }
+    state_->deferred.push_back({std::move(batch), weights, cuda_model, std::move(gates)});
+    return {};
+  }
   Status started = state_->start_step(batch, weights, *cuda_model);
   if (started.ok()) {
     ++state_->submitted;

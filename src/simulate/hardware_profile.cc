@@ -16,7 +16,7 @@ constexpr std::string_view kProfiles = R"([
    "copy_slowdown": 0.07},
   {"name": "h100",
    "description": "NVIDIA H100 SXM on PCIe 5 x16",
-   "tflops": 640, "memory_gb_per_s": 3000, "attention_gb_per_s": 2550, "memory_gb": 80,
+   "tflops": 610, "memory_gb_per_s": 3000, "attention_gb_per_s": 2350, "memory_gb": 80,
    "link_gb_per_s": 54, "kv_in_gb_per_s": 40, "kv_out_gb_per_s": 40, "step_overhead_us": 100,
    "copy_slowdown": 0.07},
   {"name": "gh200", "description": "NVIDIA GH200, 96 GB HBM3, NVLink-C2C",

@@ -17,6 +17,7 @@ namespace {
 constexpr ModelId kModel(0);
 constexpr std::int64_t kRequestsMax = 1'000'000;
 constexpr int kWarmRequests = 8;
+constexpr Nanos kSayEvery = seconds(10);
 
 struct Load {
   double rate = 0;
@@ -85,6 +86,7 @@ class Bench {
   Result<SloRow> row_of(const Load& load, const SloPolicy& policy);
   Status warm(LocalSlice& local) const;
   Result<SloRow> serve(const Load& load, LocalSlice& local);
+  void wait_for(RequestId id, LocalSlice& local) const;
   void say(const std::string& what) const {
     if (settings_.progress) settings_.progress(what);
   }
@@ -133,6 +135,19 @@ Status Bench::warm(LocalSlice& local) const {
   return {};
 }
 
+// Says now and then what the slice is at.
+void Bench::wait_for(RequestId id, LocalSlice& local) const {
+  const Nanos begin = clock_.now();
+  while (clock_.now() - begin < kPatience) {
+    const auto ended = local.sink().wait_for_end(id, kSayEvery);
+    if (ended.ok() || ended.error().code != ErrorCode::kDeadlineExceeded) return;
+    const request::Observation now = local.slice().engine().observe();
+    say(fmt::format("{} run, {} wait, {} in host memory; frames {} of {}, twins {} of {}; {} steps",
+                    now.requests_running, now.requests_waiting, now.requests_rotary,
+                    now.frames_used, now.frames_total, now.twins_used, now.twins_total, now.steps));
+  }
+}
+
 Result<SloRow> Bench::serve(const Load& load, LocalSlice& local) {
   auto requests = load.requests;  // copied before the time begins
   recorder_->take();
@@ -149,8 +164,8 @@ Result<SloRow> Bench::serve(const Load& load, LocalSlice& local) {
     ids.push_back(id);
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    (void)local.sink().wait_for_end(ids[i], kPatience);  // its error is in what it has, too
-    served[i].times = local.sink().of(ids[i]);
+    wait_for(ids[i], local);
+    served[i].times = local.sink().of(ids[i]);  // its error, too
   }
   SloRow row = report_slo(served, settings_.slo, before, local.slice().engine().observe());
   row.not_overlapped = not_overlapped(recorder_->take());
