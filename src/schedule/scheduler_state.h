@@ -98,7 +98,7 @@ class Scheduler::State {
   ModelQueue& queue_of(const Slot& slot) { return queues[static_cast<std::size_t>(slot.model)]; }
 
   // Brings slot.promised, and with rotation what it is owed, up to date with its tokens and frames.
-  void update_promise(Slot& slot);
+  void update_promise(ModelQueue& queue, Slot& slot);
   // Enters a sequence, whose facts say in which state, into the orders and sums of those outside
   // HBM; takes it out of them.
   void enter_outside(SlotIndex index);
@@ -175,5 +175,18 @@ class Scheduler::State {
   std::vector<std::int64_t> freed;  // beside Decision::preempted
   FrameReferences references;
 };
+
+inline void Scheduler::State::update_promise(ModelQueue& queue, Slot& slot) {
+  const Tokens wanted = slot.wanted();
+  // Most of the time it has room for its next token: no division.
+  const bool has_room = wanted.count <= slot.frames * queue.tokens_per_block;
+  const std::int64_t promised = has_room ? 0 : queue.frames_for(wanted) - slot.frames;
+  promised_total += promised - slot.promised;
+  slot.promised = promised;
+  if (!rotation) return;
+  const std::int64_t owed = (wanted - slot.facts.computed).count;
+  queue.backlog += owed - slot.owed;
+  slot.owed = owed;
+}
 
 }  // namespace causeway::schedule

@@ -19,20 +19,6 @@ Nanos idle_slack_of(const SequenceFacts& facts) {
   return nanos_from_seconds(to_seconds(facts.slo.tpot) * std::max(facts.slo.tpot_slack, kLeast));
 }
 
-void Scheduler::State::update_promise(Slot& slot) {
-  ModelQueue& queue = queue_of(slot);
-  const Tokens wanted = slot.wanted();
-  // Most of the time it has room for its next token: no division.
-  const bool has_room = wanted.count <= slot.frames * queue.tokens_per_block;
-  const std::int64_t promised = has_room ? 0 : queue.frames_for(wanted) - slot.frames;
-  promised_total += promised - slot.promised;
-  slot.promised = promised;
-  if (!rotation) return;
-  const std::int64_t owed = (wanted - slot.facts.computed).count;
-  queue.backlog += owed - slot.owed;
-  slot.owed = owed;
-}
-
 void Scheduler::State::enter_outside(SlotIndex index) {
   Slot& slot = table[index];
   ModelQueue& queue = queue_of(slot);
