@@ -79,6 +79,8 @@ void RotationPlan::take_in(ModelQueue& queue) {
   find_other_leaders(queue);
   bool prompt_tokens = true;
   while (true) {
+    state_.rank_late(queue.ranked_waiting, now_);
+    state_.rank_late(queue.ranked_rotary, now_);
     const Ranked* waiting = prompt_tokens ? queue.ranked_waiting.leader(now_) : nullptr;
     const Ranked* rotary = queue.ranked_rotary.leader(now_);
     const Ranked* first = waiting == nullptr ? rotary : waiting;
