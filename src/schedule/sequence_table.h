@@ -16,8 +16,8 @@ namespace causeway::schedule {
 
 using SlotIndex = std::int32_t;
 
-// What every decision touches of every running sequence comes first, and is one cache line; what the
-// end of a step touches is the next.
+// What every decision touches of every running sequence comes first, and is one cache line; what
+// the end of a step touches is the next.
 struct alignas(64) Slot {
   std::int64_t owed = 0;      // of the known tokens, those to compute yet; with rotation only
   std::int64_t frames = 0;    // in its block table, once the decision is executed
@@ -28,10 +28,12 @@ struct alignas(64) Slot {
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
   bool live : 1 = false;
   // Of rotation.
-  bool fresh : 1 = false;      // came in with the decision that is being made
-  bool settling : 1 = false;   // outside, but a step or a copy of it is under way: cannot come in yet
-  bool voided : 1 = false;     // lost: what steps in flight compute of it does not count
-  bool distrusts : 1 = false;  // it was lost once: no prefix is brought to it from host memory again
+  bool fresh : 1 = false;  // came in with the decision that is being made
+  bool settling : 1 =
+      false;                // outside, but a step or a copy of it is under way: cannot come in yet
+  bool voided : 1 = false;  // lost: what steps in flight compute of it does not count
+  bool distrusts : 1 =
+      false;  // it was lost once: no prefix is brought to it from host memory again
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
@@ -52,7 +54,9 @@ class SequenceTable {
   // Starts to bring what every decision touches of a slot.
   void prefetch(SlotIndex index) const { __builtin_prefetch(&(*this)[index], 1); }
   // Where its WaitingHeap has it; -1: it is in none.
-  std::int32_t& heap_place(SlotIndex index) { return heap_places_[static_cast<std::size_t>(index)]; }
+  std::int32_t& heap_place(SlotIndex index) {
+    return heap_places_[static_cast<std::size_t>(index)];
+  }
   std::int32_t heap_place(SlotIndex index) const {
     return heap_places_[static_cast<std::size_t>(index)];
   }
