@@ -27,13 +27,14 @@ struct alignas(64) Slot {
   std::int8_t in_flight = 0;  // decided steps that compute it
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
   bool live : 1 = false;
-  // Of rotation.
-  bool fresh : 1 = false;  // came in with the decision that is being made
-  bool settling : 1 =
-      false;                // outside, but a step or a copy of it is under way: cannot come in yet
-  bool voided : 1 = false;  // lost: what steps in flight compute of it does not count
-  bool distrusts : 1 =
-      false;  // it was lost once: no prefix is brought to it from host memory again
+  // Of rotation. Came in with the decision that is being made.
+  bool fresh : 1 = false;
+  // Outside, but a step or a copy of it is under way: cannot come in yet.
+  bool settling : 1 = false;
+  // Lost: what steps in flight compute of it does not count.
+  bool voided : 1 = false;
+  // It was lost once: no prefix is brought to it from host memory again.
+  bool distrusts : 1 = false;
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
