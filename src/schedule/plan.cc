@@ -88,7 +88,7 @@ void Plan::add_run(ModelQueue& queue, SlotIndex index, Tokens tokens) {
   const Tokens end = slot.facts.computed + tokens;
   slot.frames = std::max(slot.frames, queue.frames_for(end));
   slot.in_flight += 1;
-  state_.update_promise(slot);
+  state_.update_promise(queue, slot);
   budget_ -= tokens.count;
   decision_.runs.push_back({.sequence = Handle(index),
                             .request = slot.facts.request,
@@ -263,7 +263,7 @@ void Plan::finish() {
     if (!run.samples) continue;
     slot.facts.known += Tokens(1);
     slot.pending += 1;
-    state_.update_promise(slot);
+    state_.update_promise(state_.queue_of(slot), slot);
   }
   state_.put_off = put_off_;
   if (!decision_.model.valid()) return;

@@ -18,10 +18,11 @@ namespace causeway::schedule {
 
 // What a policy may look at.
 struct SequenceFacts {
-  // First what every iteration touches of every running sequence.
+  // First what every decision touches of every running sequence.
   RequestId request;
   Tokens known;     // prompt and output so far
   Tokens computed;  // of known, those whose KV is valid
+  // Then what the end of a step touches.
   ModelId model;
   Nanos arrival;
   Nanos last_progress;  // when its last step ended; its arrival before the first
@@ -34,8 +35,8 @@ struct SequenceFacts {
   Nanos first_token;          // when it was out; its arrival before
   Nanos last_token;           // likewise the last one
   Nanos running_since;        // when it last came into HBM
-  double alpha = 3.0;         // its model's
   Tokens output{0};           // tokens answered
+  double alpha = 3.0;         // its model's
   Tokens output_expected{0};  // in all, as far as the policy knows
   request::Slo slo;
 };

@@ -79,6 +79,8 @@ void RotationPlan::take_in(ModelQueue& queue) {
   find_other_leaders(queue);
   bool prompt_tokens = true;
   while (true) {
+    state_.rank_late(queue.ranked_waiting, now_);
+    state_.rank_late(queue.ranked_rotary, now_);
     const Ranked* waiting = prompt_tokens ? queue.ranked_waiting.leader(now_) : nullptr;
     const Ranked* rotary = queue.ranked_rotary.leader(now_);
     const Ranked* first = waiting == nullptr ? rotary : waiting;
@@ -268,7 +270,7 @@ void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
   slot.fresh = true;
   available_ -= need.at_once;
   state_.enter_running(index);
-  state_.update_promise(slot);
+  state_.update_promise(queue, slot);
 }
 
 void RotationPlan::take_out() {
@@ -435,50 +437,56 @@ void RotationPlan::gone(SlotIndex index, std::int64_t frames) {
   exchanged_ += frames;
 }
 
-void RotationPlan::run(ModelQueue& queue) {
-  const std::vector<SlotIndex>& members = queue.running.members();
-  const bool backwards = state_.rotation_traits.longest_runs_first;
-  const std::size_t count = members.size();
-  const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i + kPrefetched < count) state_.table.prefetch(member(i + kPrefetched));
-    add_run(queue, member(i), static_cast<std::int64_t>(count - 1 - i));
+std::int64_t RotationPlan::give_frames(const ModelQueue& queue, Slot& slot, std::int64_t tokens) {
+  const std::int64_t computed = slot.facts.computed.count;
+  const std::int64_t fitting = (slot.frames + available_) * queue.tokens_per_block - computed;
+  if (fitting < 1) {
+    CAUSEWAY_CHECK(!slot.fresh, "who came in finds no frame");
+    stalled_ = true;
+    return 0;
   }
+  tokens = std::min(tokens, fitting);
+  const std::int64_t frames = queue.frames_for(Tokens(computed + tokens));
+  available_ -= std::max<std::int64_t>(0, frames - slot.frames);
+  slot.frames = std::max(slot.frames, frames);
+  return tokens;
 }
 
 // Every sequence is left a token of the step's, and what is beyond that goes to the first.
-void RotationPlan::add_run(ModelQueue& queue, SlotIndex index, std::int64_t others) {
+inline void RotationPlan::add_run(ModelQueue& queue, SlotIndex index, std::int64_t others) {
   Slot& slot = state_.table[index];
   if (slot.owed == 0) return;  // a step in flight samples its last token
   std::int64_t tokens = std::min(slot.owed, budget_ - others);
   const std::int64_t computed = slot.facts.computed.count;
   if (computed + tokens > slot.frames * queue.tokens_per_block) {
-    const std::int64_t fitting = (slot.frames + available_) * queue.tokens_per_block - computed;
-    if (fitting < 1) {
-      CAUSEWAY_CHECK(!slot.fresh, "who came in finds no frame");
-      stalled_ = true;
-      return;
-    }
-    tokens = std::min(tokens, fitting);
-    const std::int64_t frames = queue.frames_for(Tokens(computed + tokens));
-    available_ -= std::max<std::int64_t>(0, frames - slot.frames);
-    slot.frames = std::max(slot.frames, frames);
+    tokens = give_frames(queue, slot, tokens);
+    if (tokens == 0) return;
   }
   CAUSEWAY_CHECK(tokens >= 1 && tokens <= budget_, "a run outside the step's budget");
   const bool samples = computed + tokens == slot.facts.known.count;
   decision_.runs.push_back({.sequence = Handle(index),
                             .request = slot.facts.request,
-                            .context = slot.facts.computed,
+                            .context = Tokens(computed),
                             .tokens = Tokens(tokens),
                             .samples = samples});
   budget_ -= tokens;
   slot.in_flight += 1;
   slot.facts.computed += Tokens(tokens);
-  if (samples) {
-    slot.facts.known += Tokens(1);
-    slot.pending += 1;
+  slot.facts.known += Tokens(samples ? 1 : 0);
+  slot.pending += samples ? 1 : 0;
+  state_.update_promise(queue, slot);
+}
+
+void RotationPlan::run(ModelQueue& queue) {
+  const std::vector<SlotIndex>& members = queue.running.members();
+  const bool backwards = state_.rotation_traits.longest_runs_first;
+  const std::size_t count = members.size();
+  const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
+  decision_.runs.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + kPrefetched < count) state_.table.prefetch(member(i + kPrefetched));
+    add_run(queue, member(i), static_cast<std::int64_t>(count - 1 - i));
   }
-  state_.update_promise(slot);
 }
 
 void RotationPlan::finish() {

@@ -83,6 +83,8 @@ class RotationPlan {
 
   void run(ModelQueue& queue);
   void add_run(ModelQueue& queue, SlotIndex index, std::int64_t others);
+  // Takes frames for as many of the tokens as there are frames for; returns how many: 0: none.
+  std::int64_t give_frames(const ModelQueue& queue, Slot& slot, std::int64_t tokens);
 
   // Frames beyond those that are kept free, once what was given up is free.
   std::int64_t spare() const { return available_ + coming_ - state_.promised_total - keep_; }

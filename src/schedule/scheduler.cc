@@ -245,7 +245,10 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
   };
   if (state_->rotation) {
     state_->settle(rotation.view);
-    state_->rank_late(now);
+    for (ModelQueue& queue : state_->queues) {
+      state_->rank_late(queue.ranked_waiting, now);
+      state_->rank_late(queue.ranked_rotary, now);
+    }
     state_->order_models_by_lag(now);
     plan_with(RotationPlan(*state_, kv, rotation, now, decision));
     return;

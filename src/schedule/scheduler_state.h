@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -70,10 +69,6 @@ const Ranked* leader_of(const ModelQueue& queue, Nanos now);
 // no copies, so it need not be early.
 Nanos idle_slack_of(const SequenceFacts& facts);
 
-inline Nanos first_token_due_of(const SequenceFacts& facts) {
-  return facts.arrival + facts.slo.ttft;
-}
-
 // What an admission leaves free for those that run.
 inline std::int64_t spare_frames(const kv::KvCache& kv) { return 1 + kv.frames() / 100; }
 
@@ -98,7 +93,7 @@ class Scheduler::State {
   ModelQueue& queue_of(const Slot& slot) { return queues[static_cast<std::size_t>(slot.model)]; }
 
   // Brings slot.promised, and with rotation what it is owed, up to date with its tokens and frames.
-  void update_promise(Slot& slot);
+  void update_promise(ModelQueue& queue, Slot& slot);
   // Enters a sequence, whose facts say in which state, into the orders and sums of those outside
   // HBM; takes it out of them.
   void enter_outside(SlotIndex index);
@@ -110,9 +105,9 @@ class Scheduler::State {
   // Of rotation: into the heaps of its model, or out of them.
   void rank(SlotIndex index);
   void unrank(SlotIndex index);
-  bool awaits_first_token(const SequenceFacts& facts) const;
-  // Ranks those anew whose first token has become late.
-  void rank_late(Nanos now);
+  // Ranks those anew whose first token has become late, as far as they would lead: they step back
+  // by it, so that the leader is then the one that it would be if all of them had been.
+  void rank_late(UrgencyHeaps& heaps, Nanos now);
   // Ranks those whose steps and copies have ended meanwhile.
   void settle(const RotationView* view);
   // The lag of a running sequence (docs/design/rotary.md); below 0: it may go.
@@ -154,8 +149,6 @@ class Scheduler::State {
   HeapPlaces places;
   LengthHistory lengths;  // of answers that have ended; for policies that predict the peak
   std::vector<SlotIndex> settling;
-  // Of those that are ranked: when the first token of one is late, where that changes its rank.
-  std::set<std::pair<Nanos, SlotIndex>> first_token_due;
   struct Account {  // of copies one way, in frames
     std::int64_t credit = 0;
     std::int64_t price = 0;  // of the first in line, which the credit did not cover
@@ -175,5 +168,18 @@ class Scheduler::State {
   std::vector<std::int64_t> freed;  // beside Decision::preempted
   FrameReferences references;
 };
+
+inline void Scheduler::State::update_promise(ModelQueue& queue, Slot& slot) {
+  const Tokens wanted = slot.wanted();
+  // Most of the time it has room for its next token: no division.
+  const bool has_room = wanted.count <= slot.frames * queue.tokens_per_block;
+  const std::int64_t promised = has_room ? 0 : queue.frames_for(wanted) - slot.frames;
+  promised_total += promised - slot.promised;
+  slot.promised = promised;
+  if (!rotation) return;
+  const std::int64_t owed = (wanted - slot.facts.computed).count;
+  queue.backlog += owed - slot.owed;
+  slot.owed = owed;
+}
 
 }  // namespace causeway::schedule

@@ -19,20 +19,6 @@ Nanos idle_slack_of(const SequenceFacts& facts) {
   return nanos_from_seconds(to_seconds(facts.slo.tpot) * std::max(facts.slo.tpot_slack, kLeast));
 }
 
-void Scheduler::State::update_promise(Slot& slot) {
-  ModelQueue& queue = queue_of(slot);
-  const Tokens wanted = slot.wanted();
-  // Most of the time it has room for its next token: no division.
-  const bool has_room = wanted.count <= slot.frames * queue.tokens_per_block;
-  const std::int64_t promised = has_room ? 0 : queue.frames_for(wanted) - slot.frames;
-  promised_total += promised - slot.promised;
-  slot.promised = promised;
-  if (!rotation) return;
-  const std::int64_t owed = (wanted - slot.facts.computed).count;
-  queue.backlog += owed - slot.owed;
-  slot.owed = owed;
-}
-
 void Scheduler::State::enter_outside(SlotIndex index) {
   Slot& slot = table[index];
   ModelQueue& queue = queue_of(slot);
@@ -107,27 +93,22 @@ void Scheduler::State::rank(SlotIndex index) {
                       .id = slot.facts.request.value,
                       .index = index};
   (slot.facts.rotary ? queue.ranked_rotary : queue.ranked_waiting).push(places, member);
-  if (awaits_first_token(slot.facts)) {
-    first_token_due.emplace(first_token_due_of(slot.facts), index);
-  }
 }
 
 void Scheduler::State::unrank(SlotIndex index) {
   ModelQueue& queue = queue_of(table[index]);
   const SequenceFacts& facts = table[index].facts;
   (facts.rotary ? queue.ranked_rotary : queue.ranked_waiting).erase(places, index);
-  if (awaits_first_token(facts)) first_token_due.erase({first_token_due_of(facts), index});
 }
 
-bool Scheduler::State::awaits_first_token(const SequenceFacts& facts) const {
-  return rotation_traits.steps_back && !facts.answered && !facts.late;
-}
-
-void Scheduler::State::rank_late(Nanos now) {
-  while (!first_token_due.empty() && first_token_due.begin()->first < now) {
-    const SlotIndex index = first_token_due.begin()->second;
+void Scheduler::State::rank_late(UrgencyHeaps& heaps, Nanos now) {
+  if (!rotation_traits.steps_back) return;
+  while (const Ranked* leader = heaps.leader(now)) {
+    const SlotIndex index = leader->index;
+    SequenceFacts& facts = table[index].facts;
+    if (facts.answered || facts.late || now <= facts.arrival + facts.slo.ttft) return;
     unrank(index);
-    table[index].facts.late = true;
+    facts.late = true;
     rank(index);
   }
 }

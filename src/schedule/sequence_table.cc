@@ -11,6 +11,7 @@ SlotIndex SequenceTable::add() {
   if (free_.empty()) {
     index = size();
     slots_.emplace_back();
+    heap_places_.push_back(-1);
   } else {
     index = free_.back();
     free_.pop_back();
@@ -27,7 +28,7 @@ void SequenceTable::free(SlotIndex index) {
 
 void WaitingHeap::place(SequenceTable& table, std::size_t at, SlotIndex index) {
   heap_[at] = index;
-  table[index].heap_index = static_cast<std::int32_t>(at);
+  table.heap_place(index) = static_cast<std::int32_t>(at);
 }
 
 void WaitingHeap::sift_up(SequenceTable& table, std::size_t at) {
@@ -60,15 +61,15 @@ void WaitingHeap::push(SequenceTable& table, SlotIndex index) {
 }
 
 void WaitingHeap::erase(SequenceTable& table, SlotIndex index) {
-  const auto at = static_cast<std::size_t>(table[index].heap_index);
+  const auto at = static_cast<std::size_t>(table.heap_place(index));
   CAUSEWAY_CHECK(at < heap_.size() && heap_[at] == index, "sequence is not in this waiting heap");
   const SlotIndex last = heap_.back();
   heap_.pop_back();
-  table[index].heap_index = -1;
+  table.heap_place(index) = -1;
   if (last == index) return;
   heap_[at] = last;
   sift_up(table, at);
-  sift_down(table, static_cast<std::size_t>(table[last].heap_index));
+  sift_down(table, static_cast<std::size_t>(table.heap_place(last)));
 }
 
 void WaitingHeap::rebuild(SequenceTable& table) {
@@ -77,7 +78,7 @@ void WaitingHeap::rebuild(SequenceTable& table) {
 
 bool WaitingHeap::ordered(const SequenceTable& table) const {
   for (std::size_t at = 0; at < heap_.size(); ++at) {
-    if (table[heap_[at]].heap_index != static_cast<std::int32_t>(at)) return false;
+    if (table.heap_place(heap_[at]) != static_cast<std::int32_t>(at)) return false;
     if (at > 0 && table.before(heap_[at], heap_[(at - 1) / 2])) return false;
   }
   return true;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace causeway::schedule {
 
 using SlotIndex = std::int32_t;
 
-// What every iteration touches of every running sequence comes first: two cache lines.
+// What every decision touches of every running sequence comes first, and is one cache line; what
+// the end of a step touches is the next.
 struct alignas(64) Slot {
   std::int64_t owed = 0;      // of the known tokens, those to compute yet; with rotation only
   std::int64_t frames = 0;    // in its block table, once the decision is executed
@@ -24,20 +26,25 @@ struct alignas(64) Slot {
   std::int32_t model = -1;    // index into the scheduler's models
   std::int8_t in_flight = 0;  // decided steps that compute it
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
-  bool live = false;
-  // Of rotation.
-  bool fresh = false;      // came in with the decision that is being made
-  bool settling = false;   // outside, but a step or a copy of it is under way: cannot come in yet
-  bool voided = false;     // lost: what steps in flight compute of it does not count
-  bool distrusts = false;  // it was lost once: no prefix is brought to it from host memory again
+  bool live : 1 = false;
+  // Of rotation. Came in with the decision that is being made.
+  bool fresh : 1 = false;
+  // Outside, but a step or a copy of it is under way: cannot come in yet.
+  bool settling : 1 = false;
+  // Lost: what steps in flight compute of it does not count.
+  bool voided : 1 = false;
+  // It was lost once: no prefix is brought to it from host memory again.
+  bool distrusts : 1 = false;
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
-  std::int32_t heap_index = -1;
 
   // Its tokens whose KV somebody will read; what is sampled last is nobody's context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
 };
+static_assert(offsetof(Slot, facts) + offsetof(SequenceFacts, model) == 64);
+static_assert(offsetof(Slot, facts) + offsetof(SequenceFacts, alpha) == 128);
+static_assert(sizeof(Slot) == 192);
 
 class SequenceTable {
  public:
@@ -45,11 +52,14 @@ class SequenceTable {
   void free(SlotIndex index);
   Slot& operator[](SlotIndex index) { return slots_[static_cast<std::size_t>(index)]; }
   const Slot& operator[](SlotIndex index) const { return slots_[static_cast<std::size_t>(index)]; }
-  // Starts to bring what every iteration touches of a slot.
-  void prefetch(SlotIndex index) const {
-    const char* slot = reinterpret_cast<const char*>(&(*this)[index]);
-    __builtin_prefetch(slot);
-    __builtin_prefetch(slot + 64);
+  // Starts to bring what every decision touches of a slot.
+  void prefetch(SlotIndex index) const { __builtin_prefetch(&(*this)[index], 1); }
+  // Where its WaitingHeap has it; -1: it is in none.
+  std::int32_t& heap_place(SlotIndex index) {
+    return heap_places_[static_cast<std::size_t>(index)];
+  }
+  std::int32_t heap_place(SlotIndex index) const {
+    return heap_places_[static_cast<std::size_t>(index)];
   }
   SlotIndex size() const { return static_cast<SlotIndex>(slots_.size()); }
 
@@ -64,6 +74,7 @@ class SequenceTable {
 
  private:
   std::vector<Slot> slots_;
+  std::vector<std::int32_t> heap_places_;
   std::vector<SlotIndex> free_;
 };
 

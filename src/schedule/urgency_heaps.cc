@@ -1,5 +1,6 @@
 #include "schedule/urgency_heaps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -51,7 +52,7 @@ void UrgencyHeaps::place(HeapPlaces& places, Heap& heap, std::size_t at, const R
 void UrgencyHeaps::sift_up(HeapPlaces& places, Heap& heap, std::size_t at) {
   const Ranked moving = heap.members[at];
   while (at > 0) {
-    const std::size_t parent = (at - 1) / 2;
+    const std::size_t parent = (at - 1) / kArity;
     if (!before(moving, heap.members[parent])) break;
     place(places, heap, at, heap.members[parent]);
     at = parent;
@@ -63,9 +64,12 @@ void UrgencyHeaps::sift_down(HeapPlaces& places, Heap& heap, std::size_t at) {
   const Ranked moving = heap.members[at];
   const std::vector<Ranked>& members = heap.members;
   while (true) {
-    std::size_t child = 2 * at + 1;
+    std::size_t child = kArity * at + 1;
     if (child >= members.size()) break;
-    if (child + 1 < members.size() && before(members[child + 1], members[child])) ++child;
+    const std::size_t end = std::min(child + kArity, members.size());
+    for (std::size_t other = child + 1; other < end; ++other) {
+      if (before(members[other], members[child])) child = other;
+    }
     if (!before(members[child], moving)) break;
     place(places, heap, at, members[child]);
     at = child;
@@ -120,7 +124,7 @@ bool UrgencyHeaps::ordered(const HeapPlaces& places) const {
       if (where.heap != static_cast<std::int32_t>(h)) return false;
       if (where.at != static_cast<std::int32_t>(at)) return false;
       if (member.standing.slope != heap.slope) return false;
-      if (at > 0 && before(member, heap.members[(at - 1) / 2])) return false;
+      if (at > 0 && before(member, heap.members[(at - 1) / kArity])) return false;
     }
     members += std::ssize(heap.members);
   }

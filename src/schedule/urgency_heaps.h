@@ -13,6 +13,7 @@
 // Cost: leader() O(slopes), the rest O(log members). Internal to this room.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -89,6 +90,9 @@ class UrgencyHeaps {
     double slope = 0;
     std::vector<Ranked> members;
   };
+
+  // Children of a member: half as deep as with two, and they lie side by side.
+  static constexpr std::size_t kArity = 4;
 
   std::int32_t heap_of(double slope);
   static bool before(const Ranked& a, const Ranked& b);
