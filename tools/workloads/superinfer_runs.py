@@ -57,7 +57,7 @@ class Setting:
     rates: tuple
 
     def shortened(self):
-        return replace(self, seconds=self.seconds / 4, rates=self.rates[1::3])
+        return replace(self, seconds=self.seconds / 4, rates=self.rates[::3])
 
 
 SHAREGPT = "sharegpt/sharegpt-qwen3-30b-a3b-300-sps10.jsonl"
@@ -65,13 +65,13 @@ SETTINGS = {
     "overload": Setting("Llama-3.1-8B, chats, 12 GB of KV", "gh200", "Llama-3.1-8B.json", "chats",
                         "12GB", "200GB", 40, 1024, 2048, (35, 70, 105, 140)),
     "qwen": Setting("Qwen3-32B, ShareGPT", "gh200-144gb", "Qwen3-32B.json", SHAREGPT,
-                    "60GB", "400GB", 120, 4096, 768, (5, 6, 6.5, 7, 8, 10)),
+                    "60GB", "400GB", 120, 4096, 768, (5, 6, 6.5, 7, 8)),
+    "qwen-third": Setting("Qwen3-32B, ShareGPT, 20 GB of KV", "gh200-144gb", "Qwen3-32B.json",
+                          SHAREGPT, "20GB", "400GB", 60, 4096, 768, (4, 5, 6, 7)),
     "qwen-chats": Setting("Qwen3-32B, chats", "gh200-144gb", "Qwen3-32B.json", "chats",
-                          "60GB", "400GB", 120, 4096, 768, (10, 13, 15, 18, 20)),
+                          "60GB", "400GB", 120, 4096, 768, (20,)),
     "mixtral-chats": Setting("Mixtral 8x7B, chats", "gh200-144gb", "Mixtral-8x7B-v0.1.json", "chats",
-                             "30GB", "400GB", 120, 4096, 2048, (10, 13, 15, 18, 20)),
-    "llama-chats": Setting("Llama-3.1-8B, chats", "gh200-144gb", "Llama-3.1-8B.json", "chats",
-                           "110GB", "400GB", 120, 4096, 2048, (35, 45, 60)),
+                             "30GB", "400GB", 120, 4096, 2048, (20,)),
 }
 
 

@@ -20,22 +20,25 @@ ROTARY, PAPER = "rotary", "rotary, paper's lags"
 COMPARED = (ROTARY, PAPER, "fcfs")
 SUSTAINED = 90.0  # percent of requests that keep both targets
 # Of the ablations: where more comes than fits.
-ABLATED, ABLATED_RATE = "qwen", 7
+ABLATED, ABLATED_RATE = "qwen-third", 6
 
 
 def ablations():
-    """Name of a table: [(row, options, link)]."""
+    """(what varies, policy, [(row, options, link)])."""
+    def values(option, *some):
+        return [(f"{value:g}", (option, f"{value:g}"), ()) for value in some]
+
+    links = [(name, (), link or ()) for name, link in LINKS.items()]
     share = "--rotation-frames-share"
-    return {
-        "link of KV": [(name, (), link or ()) for name, link in LINKS.items()],
-        "B_xfer, share of the frames": [(f"{value:g}", (share, f"{value:g}"), ())
-                                        for value in (0.002, 0.01, 0.05, 0.17)],
-        "B_xfer 0.17 by layers, one way at a time": [("0.17", (share, "0.17"), (5.1, 5.1))],
-        "alpha": [(f"{value:g}", ("--rotary-alpha", f"{value:g}"), ()) for value in (0.3, 1, 3, 10)],
-        "beta_F": [(f"{value:g}", ("--slo-ttft-slack", f"{value:g}"), ())
-                   for value in (0, 0.25, 0.5, 0.75, 0.9)],
-        "beta_B": [(f"{value:g}", ("--slo-tpot-slack", f"{value:g}"), ()) for value in (-5, 0, 1)],
-    }
+    return [
+        ("link of KV", ROTARY, links),
+        ("link of KV, paper's lags", PAPER, [links[0], links[1], links[3]]),
+        ("B_xfer, share of the frames", ROTARY,
+         [*values(share, 0.002, 0.05, 0.5), ("0.5, by layers", (share, "0.5"), links[3][2])]),
+        ("alpha", ROTARY, values("--rotary-alpha", 1, 3, 10)),
+        ("beta_F", ROTARY, values("--slo-ttft-slack", 0, 0.25, 0.5, 0.75)),
+        ("beta_B", ROTARY, values("--slo-tpot-slack", -5, 0, 1)),
+    ]
 
 
 def crossing(points, least=SUSTAINED):
@@ -113,27 +116,49 @@ class Tables:
             rows.append([policy, *cells])
         return table(["arrivals a second", *(f"{rate:g}" for rate in rates)], rows)
 
-    def attainment(self, name="qwen"):
+    def over_rate(self, name, policies):
         rates = self.setting(name).rates
         return table(["TTFT / TBT / both / gaps", *(f"{rate:g}/s" for rate in rates)],
                      [[policy, *(attained(self.total(name, rate, policy)) for rate in rates)]
+                      for policy in policies])
+
+    def attainment(self):
+        return "\n\n".join(self.over_rate(name, COMPARED) for name in ("qwen-third", "qwen"))
+
+    @staticmethod
+    def figures(report):
+        total = report["total"]
+        ttft, tbt = total["ttft"], total["tbt"]
+        return [attained(total), f"{total['output_tokens_per_second']:,.0f}",
+                f"{seconds(ttft['p50_ms'])}; {seconds(ttft['p99_ms'])}",
+                f"{tbt['p50_ms']:.0f}; {tbt['p99_ms']:,.0f}",
+                f"{report['rotation']['bytes_in'] / 1e12:.2f}"]
+
+    FIGURES = ["TTFT / TBT / both / gaps", "tokens/s", "TTFT p50; p99, s", "TBT p50; p99, ms", "TB in"]
+
+    def policies(self):
+        return table(["policy", *self.FIGURES],
+                     [[policy, *self.figures(self.report(ABLATED, ABLATED_RATE, policy))]
                       for policy in POLICIES if policy != "rotary, unanswered displace"])
 
-    def latency(self, name="qwen"):
-        rows = []
-        for rate in self.setting(name).rates:
-            for policy in COMPARED:
-                total = self.total(name, rate, policy)
-                ttft, tbt = total["ttft"], total["tbt"]
-                rows.append([f"{rate:g}", policy, f"{total['output_tokens_per_second']:,.0f}",
-                             f"{seconds(ttft['p50_ms'])}; {seconds(ttft['p99_ms'])}",
-                             f"{tbt['p50_ms']:.0f}; {tbt['p99_ms']:,.0f}"])
-        return table(["rate", "policy", "tokens/s", "TTFT p50; p99, s", "TBT p50; p99, ms"], rows)
+    def latency(self, name="qwen-third"):
+        return table(["rate", "policy", *self.FIGURES],
+                     [[f"{rate:g}", policy, *self.figures(self.report(name, rate, policy))]
+                      for rate in self.setting(name).rates for policy in COMPARED])
+
+    def ablation(self):
+        parts = []
+        for title, policy, rows in ablations():
+            parts.append(table([title, *self.FIGURES],
+                               [[row, *self.figures(self.report(ABLATED, ABLATED_RATE, policy,
+                                                                options, link))]
+                                for row, options, link in rows]))
+        return "\n\n".join(parts)
 
     def paper_rates(self):
         rows = []
-        for name in ("qwen-chats", "mixtral-chats", "llama-chats"):
-            for policy in COMPARED:
+        for name in ("qwen-chats", "mixtral-chats"):
+            for policy in (ROTARY, "fcfs"):
                 setting = self.setting(name)
                 cells = [f"{rate:g}: {attained(self.total(name, rate, policy))}"
                          for rate in setting.rates]
@@ -142,7 +167,7 @@ class Tables:
 
     def sustained(self):
         rows = []
-        for name in ("overload", "qwen"):
+        for name in ("overload", "qwen-third", "qwen"):
             setting = self.setting(name)
             least = {policy: crossing([(rate, self.total(name, rate, policy)["slo_both_percent"])
                                        for rate in setting.rates]) for policy in COMPARED}
@@ -152,23 +177,7 @@ class Tables:
                          ratio_text(least[PAPER], least["fcfs"])])
         return table(["setting", *COMPARED, "rotary ÷ fcfs", "paper's lags ÷ fcfs"], rows)
 
-    def ablation(self):
-        parts = []
-        for title, rows in ablations().items():
-            lines = []
-            for row, options, link in rows:
-                cells = []
-                for policy in (ROTARY, PAPER):
-                    report = self.report(ABLATED, ABLATED_RATE, policy, options, link)
-                    total = report["total"]
-                    cells += [attained(total), f"{total['tbt']['p99_ms']:,.0f}",
-                              f"{report['rotation']['bytes_in'] / 1e12:.2f}"]
-                lines.append([row, *cells])
-            parts.append(table([title, "rotary", "TBT p99, ms", "TB in",
-                                "paper's lags", "TBT p99, ms", "TB in"], lines))
-        return "\n\n".join(parts)
-
-    def charts(self, name="qwen"):
+    def charts(self, name="qwen-third"):
         """(name, SVG)."""
         for field, title, unit in (("slo_ttft_percent", "requests that keep the target of TTFT", "%"),
                                    ("slo_both_percent", "requests that keep both targets", "%"),
@@ -179,7 +188,7 @@ class Tables:
                 f"{title}: {self.setting(name).name}", "requests a second", unit, lines)
 
 
-NAMES = ("overload", "sustained", "attainment", "latency", "ablation", "paper_rates")
+NAMES = ("overload", "sustained", "attainment", "policies", "latency", "ablation", "paper_rates")
 
 
 def arguments():
