@@ -17,7 +17,7 @@ PAPER_LAGS = ("--rotary-displaces-early", "all", "--rotary-ahead-share", "0",
 POLICIES = {
     "rotary": ("rotary",),
     "rotary, unanswered displace": ("rotary", "--rotary-displaces-early", "unanswered"),
-    "rotary, paper's lags": ("rotary", *PAPER_LAGS),
+    "paper's lags": ("rotary", *PAPER_LAGS),
     "fcfs": ("fcfs",),
     "waiting-first": ("waiting-first",),
     "swapped-first": ("swapped-first",),

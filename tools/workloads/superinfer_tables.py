@@ -16,7 +16,7 @@ from superinfer_runs import LINKS, POLICIES, SETTINGS, Failed, Run, Simulator
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plot"))
 import svg  # noqa: E402  (tools/plot)
 
-ROTARY, PAPER = "rotary", "rotary, paper's lags"
+ROTARY, PAPER = "rotary", "paper's lags"
 COMPARED = (ROTARY, PAPER, "fcfs")
 SUSTAINED = 90.0  # percent of requests that keep both targets
 # Of the ablations: where more comes than fits.
@@ -36,6 +36,7 @@ def ablations():
         ("B_xfer, share of the frames", ROTARY,
          [*values(share, 0.002, 0.05, 0.5), ("0.5, by layers", (share, "0.5"), links[3][2])]),
         ("alpha", ROTARY, values("--rotary-alpha", 1, 3, 10)),
+        ("alpha, paper's lags", PAPER, values("--rotary-alpha", 1, 3, 10)),
         ("beta_F", ROTARY, values("--slo-ttft-slack", 0, 0.25, 0.5, 0.75)),
         ("beta_B", ROTARY, values("--slo-tpot-slack", -5, 0, 1)),
     ]
@@ -77,9 +78,9 @@ def table(headings, rows):
 
 
 def attained(total):
-    """TTFT / TBT by a request's mean / both / gaps."""
-    return " / ".join(percent(total[f"slo_{key}"]) for key in
-                      ("ttft_percent", "tpot_percent", "both_percent", "tbt_percent_of_gaps"))
+    """TTFT, TBT by a request's mean, both; gaps."""
+    return "/".join(percent(total[f"slo_{key}"]) for key in
+                    ("ttft_percent", "tpot_percent", "both_percent", "tbt_percent_of_gaps"))
 
 
 def seconds(milliseconds):
@@ -118,7 +119,7 @@ class Tables:
 
     def over_rate(self, name, policies):
         rates = self.setting(name).rates
-        return table(["TTFT / TBT / both / gaps", *(f"{rate:g}/s" for rate in rates)],
+        return table(["TTFT/TBT/both/gaps", *(f"{rate:g}/s" for rate in rates)],
                      [[policy, *(attained(self.total(name, rate, policy)) for rate in rates)]
                       for policy in policies])
 
@@ -134,7 +135,7 @@ class Tables:
                 f"{tbt['p50_ms']:.0f}; {tbt['p99_ms']:,.0f}",
                 f"{report['rotation']['bytes_in'] / 1e12:.2f}"]
 
-    FIGURES = ["TTFT / TBT / both / gaps", "tokens/s", "TTFT p50; p99, s", "TBT p50; p99, ms", "TB in"]
+    FIGURES = ["TTFT/TBT/both/gaps", "tokens/s", "TTFT p50; p99, s", "TBT p50; p99, ms", "TB in"]
 
     def policies(self):
         return table(["policy", *self.FIGURES],
@@ -142,9 +143,13 @@ class Tables:
                       for policy in POLICIES if policy != "rotary, unanswered displace"])
 
     def latency(self, name="qwen-third"):
-        return table(["rate", "policy", *self.FIGURES],
-                     [[f"{rate:g}", policy, *self.figures(self.report(name, rate, policy))]
-                      for rate in self.setting(name).rates for policy in COMPARED])
+        def cell(rate, policy):
+            _, output, ttft, tbt, _ = self.figures(self.report(name, rate, policy))
+            return f"{output}; {ttft}; {tbt}"
+
+        rates = self.setting(name).rates
+        return table(["tokens/s; TTFT p50; p99, s; TBT p50; p99, ms", *(f"{rate:g}/s" for rate in rates)],
+                     [[policy, *(cell(rate, policy) for rate in rates)] for policy in COMPARED])
 
     def ablation(self):
         parts = []
@@ -163,7 +168,7 @@ class Tables:
                 cells = [f"{rate:g}: {attained(self.total(name, rate, policy))}"
                          for rate in setting.rates]
                 rows.append([setting.name, policy, "; ".join(cells)])
-        return table(["setting", "policy", "rate: TTFT / TBT / both / gaps"], rows)
+        return table(["setting", "policy", "rate: TTFT/TBT/both/gaps"], rows)
 
     def sustained(self):
         rows = []
@@ -175,13 +180,12 @@ class Tables:
                          *(rate_text(least[policy]) for policy in COMPARED),
                          ratio_text(least[ROTARY], least["fcfs"]),
                          ratio_text(least[PAPER], least["fcfs"])])
-        return table(["setting", *COMPARED, "rotary ÷ fcfs", "paper's lags ÷ fcfs"], rows)
+        return table(["setting", *COMPARED, "rotary ÷ fcfs", "paper's ÷ fcfs"], rows)
 
     def charts(self, name="qwen-third"):
         """(name, SVG)."""
         for field, title, unit in (("slo_ttft_percent", "requests that keep the target of TTFT", "%"),
-                                   ("slo_both_percent", "requests that keep both targets", "%"),
-                                   ("output_tokens_per_second", "output", "tokens/s")):
+                                   ("slo_both_percent", "requests that keep both targets", "%")):
             lines = {policy: [(rate, self.total(name, rate, policy)[field])
                               for rate in self.setting(name).rates] for policy in COMPARED}
             yield field.removesuffix("_percent").replace("_", "-"), svg.lines(
