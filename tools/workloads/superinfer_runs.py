@@ -28,10 +28,10 @@ POLICIES = {
 }
 # KV's link in GB/s, in and out, where it is not the profile's.
 LINKS = {
-    "DuplexKV, both ways at once (179 in, 181 out)": None,
+    "DuplexKV (179 in, 181 out)": None,
     "one way at a time (90, 90)": (90, 90),
-    "PCIe 5 x16, both ways (46, 46)": (46, 46),
-    "by layers, one way at a time (5.1, 5.1)": (5.1, 5.1),
+    "PCIe 5 x16 (46, 46)": (46, 46),
+    "by layers (5.1, 5.1)": (5.1, 5.1),
 }
 GH200_144 = {"name": "gh200-144gb-link", "description": "GH200 with another link for KV",
              "tflops": 780, "memory_gb_per_s": 4650, "memory_gb": 144, "link_gb_per_s": 400,
@@ -70,8 +70,8 @@ SETTINGS = {
                           SHAREGPT, "20GB", "400GB", 60, 4096, 768, (4, 5, 6, 7)),
     "qwen-chats": Setting("Qwen3-32B, chats", "gh200-144gb", "Qwen3-32B.json", "chats",
                           "60GB", "400GB", 120, 4096, 768, (20,)),
-    "mixtral-chats": Setting("Mixtral 8x7B, chats", "gh200-144gb", "Mixtral-8x7B-v0.1.json", "chats",
-                             "30GB", "400GB", 120, 4096, 2048, (20,)),
+    "llama-chats": Setting("Llama-3.1-8B, chats", "gh200-144gb", "Llama-3.1-8B.json", "chats",
+                           "110GB", "400GB", 120, 4096, 2048, (60,)),
 }
 
 

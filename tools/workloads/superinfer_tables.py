@@ -31,14 +31,13 @@ def ablations():
     links = [(name, (), link or ()) for name, link in LINKS.items()]
     share = "--rotation-frames-share"
     return [
-        ("link of KV", ROTARY, links),
-        ("link of KV, paper's lags", PAPER, [links[0], links[1], links[3]]),
-        ("B_xfer, share of the frames", ROTARY,
-         [*values(share, 0.002, 0.05, 0.5), ("0.5, by layers", (share, "0.5"), links[3][2])]),
-        ("alpha", ROTARY, values("--rotary-alpha", 1, 3, 10)),
-        ("alpha, paper's lags", PAPER, values("--rotary-alpha", 1, 3, 10)),
-        ("beta_F", ROTARY, values("--slo-ttft-slack", 0, 0.25, 0.5, 0.75)),
-        ("beta_B", ROTARY, values("--slo-tpot-slack", -5, 0, 1)),
+        ("", ROTARY, links),
+        ("", PAPER, [links[0], links[1], links[3]]),
+        ("B_xfer", ROTARY, [*values(share, 0.002, 0.5), ("0.5, by layers", (share, "0.5"), links[3][2])]),
+        ("α", ROTARY, values("--rotary-alpha", 1, 10)),
+        ("α", PAPER, values("--rotary-alpha", 1, 10)),
+        ("β_F", ROTARY, values("--slo-ttft-slack", 0, 0.25, 0.75)),
+        ("β_B", ROTARY, values("--slo-tpot-slack", -5, 1)),
     ]
 
 
@@ -65,11 +64,15 @@ def ratio_text(ours, theirs):
     return f"{'' if ours[1] else '≥ '}{ours[0] / theirs[0]:.2f}"
 
 
-def percent(value):
-    """Without digits that nobody reads; never 100 for less."""
+def percent(value, exact_from=99):
+    """Without digits that do not matter; never 100 for less."""
     if value >= 99.95:
         return "100"
-    return f"{value:.1f}" if value > 99 else f"{value:.0f}"
+    return f"{value:.1f}" if value > exact_from else f"{value:.0f}"
+
+
+def of_gaps(total):
+    return percent(total["slo_tbt_percent_of_gaps"], 90)
 
 
 def table(headings, rows):
@@ -79,8 +82,8 @@ def table(headings, rows):
 
 def attained(total):
     """TTFT, TBT by a request's mean, both; gaps."""
-    return "/".join(percent(total[f"slo_{key}"]) for key in
-                    ("ttft_percent", "tpot_percent", "both_percent", "tbt_percent_of_gaps"))
+    requests = [percent(total[f"slo_{key}_percent"]) for key in ("ttft", "tpot", "both")]
+    return "/".join([*requests, of_gaps(total)])
 
 
 def seconds(milliseconds):
@@ -110,9 +113,9 @@ class Tables:
             cells = []
             for rate in rates:
                 total = self.total("overload", rate, policy)
-                shares = " / ".join(percent(total[f"slo_{key}"]) for key in
-                                    ("both_percent", "ttft_and_pauses_percent",
-                                     "tbt_percent_of_gaps"))
+                both, pauses = (percent(total[f"slo_{key}_percent"])
+                                for key in ("both", "ttft_and_pauses"))
+                shares = f"{both} / {pauses} / {of_gaps(total)}"
                 cells.append(f"{shares}; {total['output_tokens_per_second']:,.0f}")
             rows.append([policy, *cells])
         return table(["arrivals a second", *(f"{rate:g}" for rate in rates)], rows)
@@ -131,11 +134,11 @@ class Tables:
         total = report["total"]
         ttft, tbt = total["ttft"], total["tbt"]
         return [attained(total), f"{total['output_tokens_per_second']:,.0f}",
-                f"{seconds(ttft['p50_ms'])}; {seconds(ttft['p99_ms'])}",
-                f"{tbt['p50_ms']:.0f}; {tbt['p99_ms']:,.0f}",
+                f"{seconds(ttft['p50_ms'])}/{seconds(ttft['p99_ms'])}",
+                f"{tbt['p50_ms']:.0f}/{tbt['p99_ms']:,.0f}",
                 f"{report['rotation']['bytes_in'] / 1e12:.2f}"]
 
-    FIGURES = ["TTFT/TBT/both/gaps", "tokens/s", "TTFT p50; p99, s", "TBT p50; p99, ms", "TB in"]
+    FIGURES = ["TTFT/TBT/both/gaps", "tokens/s", "TTFT p50/p99, s", "TBT p50/p99, ms", "TB in"]
 
     def policies(self):
         return table(["policy", *self.FIGURES],
@@ -148,21 +151,22 @@ class Tables:
             return f"{output}; {ttft}; {tbt}"
 
         rates = self.setting(name).rates
-        return table(["tokens/s; TTFT p50; p99, s; TBT p50; p99, ms", *(f"{rate:g}/s" for rate in rates)],
+        return table(["tokens/s; TTFT p50/p99, s; TBT p50/p99, ms", *(f"{rate:g}/s" for rate in rates)],
                      [[policy, *(cell(rate, policy) for rate in rates)] for policy in COMPARED])
 
     def ablation(self):
-        parts = []
-        for title, policy, rows in ablations():
-            parts.append(table([title, *self.FIGURES],
-                               [[row, *self.figures(self.report(ABLATED, ABLATED_RATE, policy,
-                                                                options, link))]
-                                for row, options, link in rows]))
-        return "\n\n".join(parts)
+        rows = []
+        for title, policy, variants in ablations():
+            for row, options, link in variants:
+                kept, output, ttft, _, moved = self.figures(
+                    self.report(ABLATED, ABLATED_RATE, policy, options, link))
+                rows.append([policy, f"{title} {row}".strip(), kept, output, ttft, moved])
+        return table(["policy", "what", "TTFT/TBT/both/gaps", "tokens/s", "TTFT p50/p99, s", "TB in"],
+                     rows)
 
     def paper_rates(self):
         rows = []
-        for name in ("qwen-chats", "mixtral-chats"):
+        for name in ("qwen-chats", "llama-chats"):
             for policy in (ROTARY, "fcfs"):
                 setting = self.setting(name)
                 cells = [f"{rate:g}: {attained(self.total(name, rate, policy))}"

@@ -99,11 +99,12 @@ class FromReports(unittest.TestCase):
         made = tables.Tables(self, quick=False)
         row = next(line for line in made.attainment().split("\n") if line.startswith("| rotary |"))
         self.assertIn("100/100/100/100", row)
-        self.assertIn("1,234; 1.50; 2.00; 10; 1,010", made.latency())
+        self.assertIn("1,234; 1.50/2.00; 10/1,010", made.latency())
 
     def test_percent(self):
         self.assertEqual([tables.percent(value) for value in (99.94, 99.96, 12.6, 0)],
                          ["99.9", "100", "13", "0"])
+        self.assertEqual(tables.of_gaps({"slo_tbt_percent_of_gaps": 97.52}), "97.5")
 
 
 RANDOM_OF_0 = 6409272458699751175
