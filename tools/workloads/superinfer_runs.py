@@ -18,6 +18,7 @@ POLICIES = {
     "rotary": ("rotary",),
     "rotary, unanswered displace": ("rotary", "--rotary-displaces-early", "unanswered"),
     "paper's lags": ("rotary", *PAPER_LAGS),
+    "paper's lags, α 1": ("rotary", *PAPER_LAGS, "--rotary-alpha", "1"),
     "fcfs": ("fcfs",),
     "waiting-first": ("waiting-first",),
     "swapped-first": ("swapped-first",),
