@@ -67,6 +67,8 @@ SETTINGS = {
                         "12GB", "200GB", 40, 1024, 2048, (35, 70, 105, 140)),
     "qwen": Setting("Qwen3-32B, ShareGPT", "gh200-144gb", "Qwen3-32B.json", SHAREGPT,
                     "60GB", "400GB", 120, 4096, 768, (5, 6, 6.5, 7, 8)),
+    "qwen-minute": Setting("Qwen3-32B, ShareGPT", "gh200-144gb", "Qwen3-32B.json", SHAREGPT,
+                           "60GB", "400GB", 60, 4096, 768, (7, 8, 9, 10)),
     "qwen-third": Setting("Qwen3-32B, ShareGPT, 20 GB of KV", "gh200-144gb", "Qwen3-32B.json",
                           SHAREGPT, "20GB", "400GB", 60, 4096, 768, (4, 5, 6, 7)),
     "qwen-chats": Setting("Qwen3-32B, chats", "gh200-144gb", "Qwen3-32B.json", "chats",

@@ -178,7 +178,7 @@ class Tables:
 
     def sustained(self):
         rows, policies = [], (ROTARY, PAPER, PAPER_ONE, "fcfs")
-        for name in ("overload", "qwen-third", "qwen"):
+        for name in ("overload", "qwen-third", "qwen-minute", "qwen"):
             setting = self.setting(name)
             least = {policy: crossing([(rate, self.total(name, rate, policy)["slo_both_percent"])
                                        for rate in setting.rates]) for policy in policies}
