@@ -58,8 +58,8 @@ class Worker {
       const Host kind = i == 0 ? Host::kPinned : i == 1 ? Host::kRegistered : Host::kPageable;
       hosts_.emplace_back(kCapacity, kind);
       devices_.emplace_back(kCapacity);
-      buffers_.push_back({hosts_.back().data(), true, kind == Host::kPageable, Event()});
-      buffers_.push_back({devices_.back().data(), false, false, Event()});
+      buffers_.push_back({hosts_.back().data(), true, kind == Host::kPageable, Event(), 0, 0, {}});
+      buffers_.push_back({devices_.back().data(), false, false, Event(), 0, 0, {}});
     }
     for (std::size_t i = 0; i < kStreams; ++i) streams_.push_back(make_stream());
     for (Buffer& buffer : buffers_) refill(buffer);
