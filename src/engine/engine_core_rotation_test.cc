@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/testing/log_lines.h"
 #include "engine/copy_backoff.h"
 #include "engine/engine_core.h"
 #include "engine/testing/core_requests.h"
@@ -251,9 +252,11 @@ TEST(Rotation, NothingIsComputedTwice) {
 }
 
 TEST(Rotation, WithoutRoomInHostMemoryVictimsAreRecomputed) {
+  const LogLines log;
   RotatingCore run({.twins = 1});
   for (std::int64_t id = 0; id < 8; ++id) run.submit(id, 9, 25);
   run.run();
+  EXPECT_EQ(log.count("host memory for KV is full"), 1) << "it says so once";
   EXPECT_EQ(run.tokens(), run.sent());
   EXPECT_TRUE(run.executor().wrong().empty());
   EXPECT_GT(run.core().observe().preemptions, 0);
@@ -361,10 +364,13 @@ void ask_again(RotatingCore& run) {
 }
 
 TEST(Rotation, APrefixComesBackFromHostMemory) {
+  const LogLines log;
   RotatingCore run({});
   ask_again(run);
   const std::int64_t before = run.executor().computed();
   run.run();
+  EXPECT_EQ(log.count("a prefix of 4 blocks came from host memory in"), 1);
+  EXPECT_EQ(log.count("ms predicted"), 1);
   const request::Observation seen = run.core().observe();
   EXPECT_EQ(seen.kv_copies.prefix_in, 4) << "the last block is computed for its last token";
   EXPECT_EQ(seen.prefix_host_tokens, 4 * kBlock);
