@@ -209,7 +209,9 @@ class Lifecycle(unittest.TestCase):
         with RunningServer(self.model, "--kv-frame-bytes", "16kb", "--kv-cache-memory-bytes",
                            "256kb", "--kv-host-memory-bytes", "8mb", "--pool-memory-bytes", "256mb",
                            "--scheduling-policy", "rotary", "--preemption", "rotate",
-                           "--slo-ttft-ms", "50", "--slo-tpot-ms", "1") as server:
+                           "--slo-ttft-ms", "50", "--slo-tpot-ms", "m=1", "--rotary-alpha", "m=2",
+                           "--rotary-displaces-early", "all", "--rotary-ahead-share", "0",
+                           "--rotary-late-after", "0", "--slo-ttft-slack", "0.25") as server:
             answers = [None] * len(prompts)
 
             def ask_one(index):
@@ -221,7 +223,9 @@ class Lifecycle(unittest.TestCase):
             for thread in threads:
                 thread.join()
             metrics = server.request("/metrics")[1]
+            ps = run_causeway("ps", "--url", server.url).stdout
         self.assertEqual(answers, alone)
+        self.assertRegex(ps, r"KV in host memory: [0-9]+ of 512 blocks")
 
         def value(name):
             return float(re.search(rf"^causeway:{re.escape(name)} (\S+)$", metrics, re.M).group(1))
@@ -231,6 +235,7 @@ class Lifecycle(unittest.TestCase):
         self.assertGreater(
             value('kv_rotation_blocks_total{direction="in",reason="rotation"}'), 0)
         self.assertEqual(value("kv_copies_failed_total"), 0)
+        self.assertEqual(value('slo_lag_seconds_count{at="finished",model_name="m"}'), len(prompts))
 
     def test_tokens_without_waking_the_model(self):
         with RunningServer(self.model, "--load-on-demand", *TINY_MEMORY) as server:
@@ -264,6 +269,11 @@ class Lifecycle(unittest.TestCase):
                           ["serve", self.model, "--kv-host-memory-bytes", "1kb"],
                           ["serve", self.model, "--kv-host-memory-bytes", "64mb",
                            "--preemption", "recompute"],
+                          ["serve", self.model, "--rotary-alpha", "0"],
+                          ["serve", self.model, "--rotary-alpha", "other=3"],
+                          ["serve", self.model, "--slo-ttft-ms", "1e9"],
+                          ["serve", self.model, "--slo-tpot-slack", "2"],
+                          ["serve", self.model, "--rotation-frames-share", "0.9"],
                           ["serve", self.model, "--no-such-option"], ["nonsense"]):
             done = run_causeway(*arguments)
             self.assertNotEqual(done.returncode, 0, arguments)
