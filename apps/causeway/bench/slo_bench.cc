@@ -99,7 +99,10 @@ Status Bench::open(const SloPolicy& policy, LocalSlice& local) {
   settings.engine.core.schedule.policy = policy.policy;
   settings.engine.core.schedule.preemption = policy.preemption;
   settings.engine.requests_max = kRequestsMax;
-  CAUSEWAY_TRY(local.open(settings, {{kModel, settings_.config, Tokens(longest(loads_))}}));
+  CAUSEWAY_TRY(local.open(settings, {{.id = kModel,
+                                      .config = settings_.config,
+                                      .max_model_len = Tokens(longest(loads_)),
+                                      .alpha = settings_.alpha}}));
   CAUSEWAY_TRY(status_of(local.add(kModel)));
   local.aim_at(settings_.slo);
   local.draw_at(1);  // greedy answers of random weights soon repeat themselves

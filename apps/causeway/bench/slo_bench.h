@@ -37,6 +37,7 @@ struct SloBenchSettings {
   std::int64_t input_tokens = 256;
   std::int64_t output_tokens = 128;
   request::Slo slo;
+  double alpha = schedule::kAlphaDefault;
   std::uint64_t seed = 1;
   std::function<void(const std::string& what)> progress;
 };
