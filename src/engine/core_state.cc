@@ -312,12 +312,27 @@ std::int64_t EngineCore::State::end_larger_than(std::int64_t frames, const std::
 bool EngineCore::State::make_way(Nanos now) {
   if (in_flight() > 0 || !border) return false;
   if (border->stuck() && !weights_look && !weights_arrive()) {
-    return end_larger_than(border->frames_limit(), "the weights of models leave it no more") > 0;
+    return end_larger_than(border->frames_limit(), "the weights of models leave it no more") > 0 ||
+           end_held(now);
   }
   if (!border->starved()) return false;
   scheduler.preempt_all(deciding);
   apply_decision(deciding, now);
   return !deciding.preempted.empty();
+}
+
+bool EngineCore::State::end_held(Nanos now) {
+  if (border->held() == 0 || !rotation || !rotation->given_up()) return false;
+  bool ended = false;
+  for (const RequestId request : all_requests()) {
+    Sequence& sequence = sequence_of(request);
+    if (weights_allow(sequence.request.model, now)) continue;
+    end(sequence, FinishReason::kError,
+        "the weights of its model need memory that copies of KV to or from host memory hold, which "
+        "were given up and have not ended");
+    ended = true;
+  }
+  return ended;
 }
 
 bool EngineCore::State::end_stranded(Nanos now) {

@@ -122,7 +122,8 @@ TEST_F(MetricsOfRequests, LagsAreBehindTheTargetOrAheadOfIt) {
        .ttft = millis(1500),
        .e2e = seconds(2),
        .queued = millis(250),
-       .tpot = millis(50)});
+       .tpot = millis(50),
+       .slo = {}});
   EXPECT_EQ(lag("count", "scheduled"), 1);
   EXPECT_DOUBLE_EQ(lag("sum", "scheduled"), -0.75);
   EXPECT_DOUBLE_EQ(lag("sum", "first_token"), 0.5);
@@ -134,14 +135,15 @@ TEST_F(MetricsOfRequests, LagsAreBehindTheTargetOrAheadOfIt) {
 }
 
 TEST_F(MetricsOfRequests, ATargetIsMissedHoweverTheRequestEnds) {
-  end({.ending = Ending::kAbort, .e2e = seconds(3)});   // its client waited in vain
-  end({.ending = Ending::kAbort, .e2e = millis(300)});  // it did not wait for long
-  end({.ending = Ending::kError, .e2e = seconds(2)});   // no token in time
+  end({.ending = Ending::kAbort, .e2e = seconds(3), .slo = {}});   // its client waited in vain
+  end({.ending = Ending::kAbort, .e2e = millis(300), .slo = {}});  // it did not wait for long
+  end({.ending = Ending::kError, .e2e = seconds(2), .slo = {}});   // no token in time
   end({.ending = Ending::kAbort,
        .generated_tokens = 5,  // it had its first token
        .ttft = millis(10),
        .e2e = seconds(3),
-       .tpot = seconds(1)});
+       .tpot = seconds(1),
+       .slo = {}});
   EXPECT_EQ(slo("missed", "ttft"), 2);
   EXPECT_EQ(slo("attained", "ttft"), 1);
   EXPECT_EQ(slo("missed", "tpot") + slo("attained", "tpot"), 0) << "it was not to the end";
@@ -151,7 +153,7 @@ TEST_F(MetricsOfRequests, ATargetIsMissedHoweverTheRequestEnds) {
 }
 
 TEST_F(MetricsOfRequests, AnswersOfOneTokenHaveNoTimeBetweenTokens) {
-  end({.generated_tokens = 1, .ttft = millis(10), .e2e = millis(10)});
+  end({.generated_tokens = 1, .ttft = millis(10), .e2e = millis(10), .slo = {}});
   EXPECT_EQ(slo("attained", "ttft"), 1);
   EXPECT_EQ(slo("missed", "tpot") + slo("attained", "tpot"), 0);
   EXPECT_EQ(lag("count", "finished"), 0);
