@@ -312,8 +312,7 @@ std::int64_t EngineCore::State::end_larger_than(std::int64_t frames, const std::
 bool EngineCore::State::make_way(Nanos now) {
   if (in_flight() > 0 || !border) return false;
   if (border->stuck() && !weights_look && !weights_arrive()) {
-    return end_larger_than(border->frames_limit(), "the weights of models leave it no more") > 0 ||
-           end_held(now);
+    return end_larger_than(border->frames_limit(), "the weights of models leave it no more") > 0;
   }
   if (!border->starved()) return false;
   scheduler.preempt_all(deciding);
@@ -321,23 +320,24 @@ bool EngineCore::State::make_way(Nanos now) {
   return !deciding.preempted.empty();
 }
 
-bool EngineCore::State::end_held(Nanos now) {
-  if (border->held() == 0 || !rotation || !rotation->given_up()) return false;
+bool EngineCore::State::end_unreachable(Nanos now) {
   bool ended = false;
   for (const RequestId request : all_requests()) {
     Sequence& sequence = sequence_of(request);
     if (weights_allow(sequence.request.model, now)) continue;
     end(sequence, FinishReason::kError,
         "the weights of its model need memory that copies of KV to or from host memory hold, which "
-        "were given up and have not ended");
+        "have not ended");
     ended = true;
   }
   return ended;
 }
 
 bool EngineCore::State::end_stranded(Nanos now) {
+  // Who waits for weights need not wait for these copies, unless no other memory can come to them.
+  const bool stuck = border && border->stuck() && !weights_arrive();
   const bool waits = rotation && rotation->given_up() && !rotation->under_way() &&
-                     in_flight() == 0 && !sequences.empty() && !awaiting_weights;
+                     in_flight() == 0 && !sequences.empty() && (!awaiting_weights || stuck);
   if (!waits) {
     stranded_until.reset();
     return false;
@@ -347,9 +347,11 @@ bool EngineCore::State::end_stranded(Nanos now) {
   stranded_until.reset();
   const kv::FrameCounts counts = kv.counts();
   const std::int64_t held = counts.stranded + counts.copying;
-  return end_larger_than(counts.available() + counts.referenced,
-                         "copies of KV to or from host memory have not ended, and hold " +
-                             std::to_string(held)) > 0;
+  const bool larger = end_larger_than(counts.available() + counts.referenced,
+                                      "copies of KV to or from host memory have not ended, and "
+                                      "hold " +
+                                          std::to_string(held)) > 0;
+  return larger || (stuck && end_unreachable(now));
 }
 
 bool EngineCore::State::weights_arrive() const {

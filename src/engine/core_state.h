@@ -113,12 +113,12 @@ class EngineCore::State {
   // Nothing runs, and a model waits for memory that sequences hold: these give it up, or end if it
   // and they can never be there together. True: they did.
   bool make_way(Nanos now);
-  // The same, and what that model needs is memory that copies of KV hold which were given up: its
-  // requests end. True: they did.
-  bool end_held(Nanos now);
   // Nothing runs, and copies of KV that were given up hold frames. They may yet end; requests that
-  // need more than there is beside these wait for it, but not for ever. True: some ended.
+  // need more than there is beside these, or whose model does, wait for it, but not for ever. True:
+  // some ended.
   bool end_stranded(Nanos now);
+  // Ends the requests of models that may not be stepped. True: there were some.
+  bool end_unreachable(Nanos now);
   bool weights_arrive() const;
   // Requests may wait for weights, or for memory.
   bool awaits_memory() const {

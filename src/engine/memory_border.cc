@@ -93,7 +93,6 @@ void MemoryBorder::take_back_stranded(std::int64_t extent, Nanos now) {
   }
   kv_.add_frames(frames_of(extent));
   put(extent, Place::kUsable);
-  ++held_;
   spdlog::warn(
       "{} KV frames cannot give their memory to weights: a copy between them and host memory was "
       "given up, and has not ended in {:.0f} s",

@@ -49,9 +49,6 @@ class MemoryBorder {
   bool starved() const { return starved_ && count(Place::kRetiring) > 0; }
   // A model with requests cannot come beside the longest sequence, and no memory is on its way.
   bool stuck() const { return starved_ && !under_way(); }
-  // Extents that were to go, and were taken back because a copy of KV that was given up held them
-  // for too long. They go when it has ended after all.
-  std::int64_t held() const { return held_; }
   // Why KV did not get memory that it was to have, once, and when none is on its way any more.
   std::optional<std::string> take_failure();
 
@@ -83,7 +80,6 @@ class MemoryBorder {
   std::optional<schedule::BorderMove> last_;
   Nanos moved_;
   Nanos failed_until_;  // nothing goes to KV until then
-  std::int64_t held_ = 0;
   std::optional<Nanos> again_;
   std::optional<Nanos> look_;  // when an extent is taken back that does not go
   std::optional<std::string> failure_;
