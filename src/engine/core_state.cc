@@ -61,6 +61,7 @@ Sequence& EngineCore::State::sequence_of(RequestId request) {
 void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos now) {
   for (const schedule::Preemption& preemption : decision.preempted) {
     Sequence& sequence = sequence_of(preemption.request);
+    tell_full(preemption.request);
     release_frames(sequence);
     sequence.preemptions += 1;
     models.at(sequence.request.model).counters.preemptions += 1;
@@ -90,6 +91,10 @@ void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
   counters.prefix_hit_tokens += after.hit_tokens - before.hit_tokens;
   counters.prefix_host_tokens += after.host_tokens - before.host_tokens;
   CAUSEWAY_CHECK(cached == admission.cached, "the cached prefix is not what was planned with");
+  if (admission.brings) {
+    const std::int64_t block = models.at(model).facts.tokens_per_block.count;
+    rotation->brings(admission.request, (after.host_tokens - before.host_tokens) / block, now);
+  }
   // planted bug: what was generated before a preemption is forgotten in part
   if (CAUSEWAY_PLANTED(3) && sequence.preemptions > 0 && sequence.output_tokens() > 0) {
     sequence.tokens.back() ^= 1;
@@ -97,6 +102,22 @@ void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
   if (sequence.queued.count >= 0) return;
   sequence.cached = std::min(cached, sequence.prompt);
   sequence.queued = now - sequence.request.arrival;
+}
+
+void EngineCore::State::tell_full(RequestId victim) {
+  if (!rotation || told_full ||
+      options.schedule.preemption == schedule::PreemptionKind::kRecompute ||
+      !rotation->may_leave(victim)) {
+    return;
+  }
+  const std::int64_t wanted = rotation->out_cost(victim).twins;
+  const kv::TwinCounts twins = kv.twin_counts();
+  if (wanted <= twins.available()) return;
+  told_full = true;
+  spdlog::warn(
+      "host memory for KV is full: {} of {} blocks are held, and a request of {} more is computed "
+      "again instead of leaving; raise --kv-host-memory-bytes (this is said once)",
+      twins.held, kv.twins(), wanted);
 }
 
 // What a step in flight computes of it still counts: its token is taken when the step ends.
@@ -112,19 +133,29 @@ void EngineCore::State::rotate_out(RequestId request) {
 
 schedule::RotationInputs EngineCore::State::rotation_inputs(Nanos now) {
   if (!rotation) return {};
-  double seconds_per_token = 0;  // of the model that takes longest: copying is cheaper for it
-  for (const auto& [id, model] : models) {
-    seconds_per_token = std::max(seconds_per_token, model.facts.seconds_per_token);
-  }
-  return rotation->inputs(seconds_per_token > 0 ? 1 / seconds_per_token : 0, weights_in(), now);
+  return rotation->inputs(weights_in(), now);
 }
 
-Bytes EngineCore::State::weights_in() const {
-  Bytes sum = cache != nullptr ? cache->residency().arriving_bytes() : Bytes(0);
+WeightsIn EngineCore::State::weights_in() const {
+  WeightsIn weights{.resident = false};
+  if (cache != nullptr) weights.arriving = cache->residency().arriving_bytes();
+  std::int64_t of_streamed = 0;
   for (const ModelId model : streamed) {
-    if (scheduler.sequences(model) > 0) sum += models.at(model).facts.weights.streamed_bytes();
+    const std::int64_t requests = scheduler.sequences(model);
+    of_streamed += requests;
+    // One of them is stepped at a time.
+    if (requests > 0) weights.pass = std::max(weights.pass, models.at(model).pass_bytes());
   }
-  return sum;
+  weights.resident = scheduler.sequences() > of_streamed;
+  return weights;
+}
+
+void EngineCore::State::measure_step(const StepLane& lane, ModelId model, Nanos took) {
+  if (!rotation) return;
+  rotation->step_took(took, &lane != &resident());
+  ModelEntry& entry = models.at(model);
+  const auto& experts = entry.facts.weights.experts;
+  if (experts) entry.missed.step_ended(expert_counters(model), experts->expert_bytes());
 }
 
 void EngineCore::State::end_copies(Nanos now) {
@@ -289,9 +320,24 @@ bool EngineCore::State::make_way(Nanos now) {
   return !deciding.preempted.empty();
 }
 
+bool EngineCore::State::end_unreachable(Nanos now) {
+  bool ended = false;
+  for (const RequestId request : all_requests()) {
+    Sequence& sequence = sequence_of(request);
+    if (weights_allow(sequence.request.model, now)) continue;
+    end(sequence, FinishReason::kError,
+        "the weights of its model need memory that copies of KV to or from host memory hold, which "
+        "have not ended");
+    ended = true;
+  }
+  return ended;
+}
+
 bool EngineCore::State::end_stranded(Nanos now) {
+  // Who waits for weights need not wait for these copies, unless no other memory can come to them.
+  const bool stuck = border && border->stuck() && !weights_arrive();
   const bool waits = rotation && rotation->given_up() && !rotation->under_way() &&
-                     in_flight() == 0 && !sequences.empty() && !awaiting_weights;
+                     in_flight() == 0 && !sequences.empty() && (!awaiting_weights || stuck);
   if (!waits) {
     stranded_until.reset();
     return false;
@@ -301,9 +347,11 @@ bool EngineCore::State::end_stranded(Nanos now) {
   stranded_until.reset();
   const kv::FrameCounts counts = kv.counts();
   const std::int64_t held = counts.stranded + counts.copying;
-  return end_larger_than(counts.available() + counts.referenced,
-                         "copies of KV to or from host memory have not ended, and hold " +
-                             std::to_string(held)) > 0;
+  const bool larger = end_larger_than(counts.available() + counts.referenced,
+                                      "copies of KV to or from host memory have not ended, and "
+                                      "hold " +
+                                          std::to_string(held)) > 0;
+  return larger || (stuck && end_unreachable(now));
 }
 
 bool EngineCore::State::weights_arrive() const {
@@ -439,8 +487,8 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   kv.step_done(step.id, oldest_beside(lane));
   scheduler.step_done(step.decision, now);
   // As the device measured it: what the step waited for, copies of KV among it, would feed the
-  // budget for these. Streamed steps are no measure of the others.
-  if (rotation && &lane == &resident()) rotation->step_took(result.duration);
+  // budget for these.
+  measure_step(lane, step.decision.model, result.duration);
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;

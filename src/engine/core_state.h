@@ -41,6 +41,7 @@ struct ModelEntry {
   ModelFacts facts;
   std::int64_t arrived = 0;       // requests since the cache was last told
   request::Observation counters;  // those since start only
+  ExpertTraffic missed = {};      // of one whose experts are cached one by one
   // Since a request found weights missing, until a token is there.
   struct Switching {
     Nanos began;
@@ -48,6 +49,11 @@ struct ModelEntry {
     Nanos predicted;
   };
   std::optional<Switching> switching = {};
+
+  // Of a streamed one: that cross the link at a step.
+  Bytes pass_bytes() const {
+    return facts.weights.experts ? missed.a_step() : facts.weights.streamed_bytes();
+  }
 };
 
 class EngineCore::State {
@@ -108,8 +114,11 @@ class EngineCore::State {
   // and they can never be there together. True: they did.
   bool make_way(Nanos now);
   // Nothing runs, and copies of KV that were given up hold frames. They may yet end; requests that
-  // need more than there is beside these wait for it, but not for ever. True: some ended.
+  // need more than there is beside these, or whose model does, wait for it, but not for ever. True:
+  // some ended.
   bool end_stranded(Nanos now);
+  // Ends the requests of models that may not be stepped. True: there were some.
+  bool end_unreachable(Nanos now);
   bool weights_arrive() const;
   // Requests may wait for weights, or for memory.
   bool awaits_memory() const {
@@ -141,9 +150,11 @@ class EngineCore::State {
   void rotate_out(RequestId request);
   // What a decision needs to know beside the cache; nothing where KV does not rotate.
   schedule::RotationInputs rotation_inputs(Nanos now);
-  // What has to cross the link during a step: weights on their way, and a pass of each streamed
-  // model with requests, which takes all that the link gives it.
-  Bytes weights_in() const;
+  WeightsIn weights_in() const;
+  // Of the lane's step that has ended.
+  void measure_step(const StepLane& lane, ModelId model, Nanos took);
+  // Says, once, that one is computed again because host memory has no room for its KV.
+  void tell_full(RequestId victim);
   // Learns which copies of KV have ended; who is lost by that waits again.
   void end_copies(Nanos now);
   // What is left of the KV of these is given up.
@@ -207,6 +218,7 @@ class EngineCore::State {
   std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
   // Requests that wait for copies of KV that were given up end then.
   std::optional<Nanos> stranded_until;
+  bool told_full = false;
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
   std::vector<request::Output> outputs;

@@ -37,6 +37,9 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
   state_->kv.add_model(model, facts.tokens_per_block);
   state_->scheduler.add_model(model, facts.tokens_per_block, facts.weights.streams(), facts.alpha);
   if (facts.weights.streams()) state_->streamed.push_back(model);
+  if (state_->rotation && facts.seconds_per_token > 0) {
+    state_->rotation->set_prefill_rate(model, 1 / facts.seconds_per_token);
+  }
   return {};
 }
 
@@ -55,6 +58,7 @@ Status EngineCore::remove_model(ModelId model) {
   state_->kv.remove_model(model);
   state_->scheduler.remove_model(model);
   std::erase(state_->streamed, model);
+  if (state_->rotation) state_->rotation->forget(model);
   state_->models.erase(model);
   return {};
 }
@@ -208,6 +212,7 @@ request::Observation EngineCore::observe() const {
   sum.requests_rotary = state_->scheduler.rotary();
   sum.frames_total = state_->kv.frames_max() - counts.gone;
   sum.frames_used = counts.referenced + counts.quarantined;
+  sum.frames_stranded = counts.stranded;
   sum.twins_total = state_->kv.twins();
   sum.twins_used = sum.twins_total - state_->kv.twin_counts().free;
   if (state_->rotation) sum.kv_copies = state_->rotation->counts();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/testing/log_lines.h"
 #include "engine/copy_backoff.h"
 #include "engine/engine_core.h"
 #include "engine/testing/core_requests.h"
@@ -251,9 +252,11 @@ TEST(Rotation, NothingIsComputedTwice) {
 }
 
 TEST(Rotation, WithoutRoomInHostMemoryVictimsAreRecomputed) {
+  const LogLines log;
   RotatingCore run({.twins = 1});
   for (std::int64_t id = 0; id < 8; ++id) run.submit(id, 9, 25);
   run.run();
+  EXPECT_EQ(log.count("host memory for KV is full"), 1) << "it says so once";
   EXPECT_EQ(run.tokens(), run.sent());
   EXPECT_TRUE(run.executor().wrong().empty());
   EXPECT_GT(run.core().observe().preemptions, 0);
@@ -361,10 +364,13 @@ void ask_again(RotatingCore& run) {
 }
 
 TEST(Rotation, APrefixComesBackFromHostMemory) {
+  const LogLines log;
   RotatingCore run({});
   ask_again(run);
   const std::int64_t before = run.executor().computed();
   run.run();
+  EXPECT_EQ(log.count("a prefix of 4 blocks came from host memory in"), 1);
+  EXPECT_EQ(log.count("ms predicted"), 1);
   const request::Observation seen = run.core().observe();
   EXPECT_EQ(seen.kv_copies.prefix_in, 4) << "the last block is computed for its last token";
   EXPECT_EQ(seen.prefix_host_tokens, 4 * kBlock);
@@ -469,6 +475,81 @@ TEST(Rotation, AModelWithRotaryRequestsStays) {
   run.core().cancel_all(run.now());
   for (int i = 0; i < 50; ++i) run.tick();
   EXPECT_TRUE(run.core().remove_model(kModel).ok());
+}
+
+// Weights and frames come as soon as they are asked for.
+class QuickMover final : public weights::WeightMover {
+ public:
+  void submit(std::span<const weights::WeightCommand> commands) override {
+    using Kind = weights::WeightCommand::Kind;
+    for (const weights::WeightCommand& command : commands) {
+      if (command.kind == Kind::kBring) {
+        events_.push_back({command.model, command.group, command.arrival, {}});
+      }
+      if (command.model.valid() || command.kind != Kind::kCommit) continue;
+      for (std::int64_t i = 0; i < command.extents; ++i) {
+        weights::WeightEvent& event = events_.emplace_back();
+        event.extent = command.first_extent + i;
+      }
+    }
+  }
+  std::vector<weights::WeightEvent> poll() override { return std::exchange(events_, {}); }
+  bool issued(ModelId) const override { return true; }
+  const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
+  double granted_rate() const override { return 1e9; }
+
+ private:
+  std::vector<weights::WeightEvent> events_;
+};
+
+// KV has four extents of three frames, and copies that were given up hold frames of all of them. A
+// model needs three of these beside the two that weights have.
+TEST(Rotation, RequestsOfAModelWhoseMemoryIsHeldEndAfterAWhile) {
+  constexpr ModelId kOther(2);
+  constexpr Bytes kExtent(1000);
+  QuickMover mover;
+  weights::WeightCache cache({.extent = kExtent, .extents = 2, .extents_max = 6}, mover);
+  RotatingExecutor executor(2, 1);
+  CoreOptions options = options_of({});
+  options.border = schedule::BorderRules{.frames_per_extent = 3, .kv_min = 1, .kv_max = 4};
+  EngineCore core(options, executor, &cache);
+  ASSERT_TRUE(core.add_model(kModel, kFacts).ok());
+  ModelFacts facts = kFacts;
+  facts.weights = {.groups = {{.offset = Bytes(0), .bytes = kExtent * 5}}, .layout_groups = {0}};
+  ASSERT_TRUE(core.add_model(kOther, facts).ok());
+  Nanos now = millis(1);
+  std::map<std::int64_t, std::string> errors;
+  const auto tick = [&] {
+    core.start_step(now);
+    ASSERT_TRUE(core.check_integrity().ok());
+    now += millis(1);
+    if (core.step_in_flight()) core.finish_step(*executor.wait(Nanos(0)), now);
+    executor.give_up();
+    for (const request::Output& output : core.take_outputs()) {
+      if (output.finished) errors[output.request.value] = output.error;
+    }
+  };
+  const auto ask = [&](std::int64_t id, ModelId model, std::size_t prompt) {
+    request::Request request = make_request(id, prompt, 2);
+    request.model = model;
+    request.prompt[0] = static_cast<TokenId>(100 + id);  // no prefix is another's
+    ASSERT_TRUE(core.submit(std::move(request), now).ok());
+  };
+  executor.stall(true);
+  for (std::int64_t id = 0; id < 4; ++id) ask(id, kModel, 10);  // three blocks each
+  for (int i = 0; i < 20; ++i) tick();
+  ASSERT_EQ(errors.size(), 4u);
+  for (const auto& [id, error] : errors) ASSERT_EQ(error, "") << id;
+  ask(4, kOther, 4);
+  for (int i = 0; i < 20; ++i) tick();
+  ASSERT_EQ(core.requests(), 1) << "it waits for the copies to end";
+  for (int i = 0; i < 40 && core.requests() > 0; ++i) {
+    now = std::max(now, core.next_wakeup().value_or(now));
+    tick();
+  }
+  EXPECT_EQ(core.requests(), 0);
+  EXPECT_NE(errors[4].find("have not ended"), std::string::npos) << errors[4];
+  EXPECT_LT(now, seconds(40));
 }
 
 }  // namespace

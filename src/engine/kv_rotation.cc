@@ -11,6 +11,10 @@ namespace causeway::engine {
 namespace {
 
 constexpr Nanos kFirstStep = millis(10);  // expected before one has been measured
+constexpr Nanos kLogPause = seconds(1);
+// So many steps' worth of copies out may be under way before eager ones wait: one that a sequence
+// turns out to need is behind no more than these, and so is whoever must go after them.
+constexpr std::int64_t kStepsOut = 2;
 
 bool is_out(const kv::KvCopy& copy) { return copy.direction == kv::KvCopy::Direction::kOut; }
 
@@ -32,14 +36,28 @@ KvRotation::KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepEx
   CAUSEWAY_CHECK(executor.capabilities().rotates, "the executor moves no KV");
 }
 
-schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes weights_in) const {
+Nanos KvRotation::step(const WeightsIn& weights) const {
+  return weights.resident || pass_ == Nanos(0) ? step_ : pass_;
+}
+
+// Passes of streamed models go on beside the steps of the others: of one comes in, during a step,
+// what the step's time is of the pass's.
+Bytes KvRotation::weights_in(const WeightsIn& weights, Nanos step) const {
+  if (pass_ <= step) return weights.arriving + weights.pass;
+  const double share = to_seconds(step) / to_seconds(pass_);
+  const double part = share * static_cast<double>(weights.pass.count);
+  return weights.arriving + Bytes(static_cast<std::int64_t>(part));
+}
+
+schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes weights_in,
+                                            Nanos step) const {
   const kv::FrameCounts counts = kv_.counts();
   // Eager copies yield to those that must go (KvCache::take_copies), so they take nothing from
   // these.
   schedule::RotationBudget budget =
       schedule::rotation_budget({.out_rate = rates.out,
                                  .in_rate = rates.in,
-                                 .step = step_,
+                                 .step = step,
                                  .weights_in = weights_in,
                                  .eager_out = {},
                                  .frame = options_.frame,
@@ -50,30 +68,33 @@ schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes 
   return budget;
 }
 
-schedule::RotationInputs KvRotation::inputs(double prefill_rate, Bytes weights_in, Nanos now) {
+schedule::RotationInputs KvRotation::inputs(const WeightsIn& weights, Nanos now) {
   rests_ = backoff_out_.rests(now) || backoff_in_.rests(now);
   const kv::KvCopyRates rates = executor_.copy_rates();
-  const double in_a_step =
-      rates.out * to_seconds(step_) / static_cast<double>(options_.frame.count);
+  const Nanos step = this->step(weights);
+  const double in_a_step = rates.out * to_seconds(step) / static_cast<double>(options_.frame.count);
   constexpr double kMost = 1 << 20;
   copies_out_max_ = rests_ ? 0 : static_cast<std::int64_t>(std::clamp(in_a_step, 1.0, kMost));
   return {.view = this,
-          .budget = budget(rates, weights_in),
-          .rates = {.out_rate = rates.out,
-                    .in_rate = rates.in,
-                    .prefill_rate = prefill_rate,
-                    .frame = options_.frame}};
+          .budget = budget(rates, weights_in(weights, step), step),
+          .rates = {.out_rate = rates.out, .in_rate = rates.in, .frame = options_.frame}};
 }
 
-void KvRotation::step_took(Nanos time) {
+void KvRotation::step_took(Nanos time, bool streamed) {
   constexpr std::int64_t kOfOld = 7;  // eighths: an odd step changes little
-  step_ = std::max(Nanos((step_.count * kOfOld + time.count) / (kOfOld + 1)), Nanos(1));
+  Nanos& expected = streamed ? pass_ : step_;
+  if (expected == Nanos(0)) expected = time;
+  expected = std::max(Nanos((expected.count * kOfOld + time.count) / (kOfOld + 1)), Nanos(1));
 }
 
 std::vector<kv::KvCopy>& KvRotation::take_copies() {
   copies_.clear();
-  kv_.take_copies(copies_out_max_, copies_);
+  const std::int64_t room = kStepsOut * copies_out_max_ - std::ssize(out_);
+  kv_.take_copies(std::clamp<std::int64_t>(room, 0, copies_out_max_), copies_);
   under_way_ += std::ssize(copies_);
+  for (const kv::KvCopy& copy : copies_) {
+    if (is_out(copy)) out_.insert(copy.id);
+  }
   return copies_;
 }
 
@@ -132,6 +153,7 @@ std::vector<RequestId> KvRotation::poll(Nanos now) {
       if (given_up_.erase(end.copy) > 0) continue;
     }
     --under_way_;
+    out_.erase(end.copy);
     if (end.outcome == Outcome::kOk) continue;
     ++failed;
     why = end.why;
@@ -142,7 +164,28 @@ std::vector<RequestId> KvRotation::poll(Nanos now) {
                  lost.size(), why);
   }
   follow(lost, now);
+  log_brought(now);
   return lost;
+}
+
+void KvRotation::brings(RequestId sequence, std::int64_t copies, Nanos now) {
+  const double rate = executor_.copy_rates().in;
+  const double bytes = static_cast<double>(options_.frame.count * copies);
+  brought_[sequence] = {.copies = copies, .began = now, .predicted = rate > 0 ? bytes / rate : 0};
+}
+
+void KvRotation::log_brought(Nanos now) {
+  std::erase_if(brought_, [&](const auto& entry) {
+    const auto& [sequence, brought] = entry;
+    if (!kv_.is_open(sequence)) return true;
+    const kv::SequencePlace place = kv_.place(sequence);
+    if (place == kv::SequencePlace::kArriving) return false;
+    if (place != kv::SequencePlace::kHbm || now < log_next_) return true;
+    log_next_ = now + kLogPause;
+    spdlog::debug("a prefix of {} blocks came from host memory in {:.2f} ms, {:.2f} ms predicted",
+                  brought.copies, to_seconds(now - brought.began) * 1e3, brought.predicted * 1e3);
+    return true;
+  });
 }
 
 bool KvRotation::may_leave(RequestId sequence) const {
@@ -169,6 +212,11 @@ schedule::PrefixCost KvRotation::prefix_cost(ModelId model, std::span<const Toke
           .in_all = tiers.in_all,
           .frames = tiers.frames,
           .copies = tiers.copies};
+}
+
+double KvRotation::prefill_rate(ModelId model) const {
+  const auto found = prefill_rates_.find(model);
+  return found == prefill_rates_.end() ? 0 : found->second;
 }
 
 }  // namespace causeway::engine

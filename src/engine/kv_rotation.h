@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "schedule/rotation_budget.h"
 #include "schedule/rotation_view.h"
 #include "schedule/scheduler.h"
+#include "weights/expert_cache.h"
 
 namespace causeway::engine {
 
@@ -28,16 +30,49 @@ struct KvRotationOptions {
   schedule::BudgetLimits limits = {};
 };
 
+// About how many bytes of experts a step of a model brings over the link: those that it reads at
+// home, and those that are loaded into slots because it did. Eighth by eighth, as the time of
+// steps.
+class ExpertTraffic {
+ public:
+  // `seen`: the cache's, after the step.
+  void step_ended(const weights::ExpertCache::Counters& seen, Bytes expert) {
+    constexpr std::int64_t kOfOld = 7;
+    const std::int64_t read = seen.misses + seen.loads;
+    const Bytes bytes = expert * (read - read_);
+    read_ = read;
+    a_step_ = Bytes((a_step_.count * kOfOld + bytes.count) / (kOfOld + 1));
+  }
+  Bytes a_step() const { return a_step_; }
+
+ private:
+  std::int64_t read_ = 0;
+  Bytes a_step_;
+};
+
+// Weights that cross the link into HBM beside copies of KV.
+struct WeightsIn {
+  Bytes arriving = {};  // that are on their way
+  // What a step of a streamed model brings: its pass, or the experts that it misses. Zero: no such
+  // model has requests.
+  Bytes pass = {};
+  bool resident = true;  // models whose steps bring nothing have requests
+};
+
 class KvRotation final : public schedule::RotationView {
  public:
   // The cache has twins, and the executor rotates.
   KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepExecutor& executor);
 
-  // For one decision. `prefill_rate`: tokens per second, for --preemption auto. `weights_in`: bytes
-  // of weights that cross the link into HBM meanwhile.
-  schedule::RotationInputs inputs(double prefill_rate, Bytes weights_in, Nanos now);
-  // A resident model's step computed for so long: what the next one is expected to take.
-  void step_took(Nanos time);
+  // For --preemption auto: tokens per second; 0: not known.
+  void set_prefill_rate(ModelId model, double rate) { prefill_rates_[model] = rate; }
+  void forget(ModelId model) { prefill_rates_.erase(model); }
+
+  // For one decision.
+  schedule::RotationInputs inputs(const WeightsIn& weights, Nanos now);
+  // A step of a resident model, or of a streamed one, took so long: what the next one is expected
+  // to take.
+  void step_took(Nanos time, bool streamed);
 
   // The copies that may begin now go with the batch; then also what its sequences wait for.
   void add_copies(request::Batch& batch);
@@ -45,6 +80,9 @@ class KvRotation final : public schedule::RotationView {
   void begin_copies();
   // The sequence has been rotated out, and some of it had to be copied.
   void leaves(RequestId sequence) { leaving_.insert(sequence); }
+  // The sequence has been opened with so many blocks of its prefix to be copied in. What that takes
+  // is logged beside what was predicted, once in a while.
+  void brings(RequestId sequence, std::int64_t copies, Nanos now);
   // Tells the cache how copies have ended. Returns the sequences that are lost by failures: to be
   // computed again.
   std::vector<RequestId> poll(Nanos now);
@@ -62,19 +100,35 @@ class KvRotation final : public schedule::RotationView {
   schedule::RotateOutCost out_cost(RequestId sequence) const override;
   schedule::RotateInCost in_cost(RequestId sequence) const override;
   schedule::PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const override;
+  double prefill_rate(ModelId model) const override;
 
  private:
+  struct Brought {
+    std::int64_t copies = 0;
+    Nanos began;
+    double predicted = 0;  // seconds
+  };
+
   std::vector<kv::KvCopy>& take_copies();
-  schedule::RotationBudget budget(const kv::KvCopyRates& rates, Bytes weights_in) const;
+  // What the step that is decided is expected to take, and the weights that come in meanwhile.
+  Nanos step(const WeightsIn& weights) const;
+  Bytes weights_in(const WeightsIn& weights, Nanos step) const;
+  schedule::RotationBudget budget(const kv::KvCopyRates& rates, Bytes weights_in, Nanos step) const;
+  void log_brought(Nanos now);
   // Learns who has come where it was to go, and who was lost on its way.
   void follow(const std::vector<RequestId>& lost, Nanos now);
 
   const KvRotationOptions options_;
   kv::KvCache& kv_;
   StepExecutor& executor_;
-  Nanos step_;                       // expected
+  Nanos step_;                       // of resident models, expected
+  Nanos pass_;                       // of streamed ones; zero: none has ended yet
   std::int64_t copies_out_max_ = 1;  // in a step, eager ones among them
   std::int64_t under_way_ = 0;
+  std::set<kv::CopyId> out_;  // of those, copies out
+  std::map<ModelId, double> prefill_rates_;
+  std::map<RequestId, Brought> brought_;
+  Nanos log_next_;                 // not before
   std::set<kv::CopyId> given_up_;  // that have not ended
   // On their way, as far as they have not ended.
   std::set<RequestId> leaving_, arriving_;

@@ -5,6 +5,7 @@
 
 #include "base/canary.h"
 #include "base/check.h"
+#include "base/log.h"
 
 namespace causeway::engine {
 
@@ -14,6 +15,9 @@ namespace {
 
 // After KV did not get memory, it does not try again for so long.
 constexpr Nanos kRetry = seconds(10);
+// An extent that is to go waits so long for a copy of KV that was given up. By then the transfer
+// engine has seen it end or has lost hope (TransferEngineOptions).
+constexpr Nanos kStrandedMax = seconds(15);
 
 }  // namespace
 
@@ -22,7 +26,8 @@ MemoryBorder::MemoryBorder(const schedule::BorderRules& rules, kv::KvCache& kv,
     : rules_(rules),
       kv_(kv),
       weights_(weights),
-      places_(static_cast<std::size_t>(rules.kv_max), Place::kGone) {
+      places_(static_cast<std::size_t>(rules.kv_max), Place::kGone),
+      retiring_since_(static_cast<std::size_t>(rules.kv_max)) {
   counts_[static_cast<std::size_t>(Place::kGone)] = rules.kv_max;
   const std::int64_t extents = kv.frames() / rules.frames_per_extent;
   CAUSEWAY_CHECK(extents * rules.frames_per_extent == kv.frames(), "KV has a part of an extent");
@@ -62,21 +67,41 @@ void MemoryBorder::take_events(Nanos now) {
   }
 }
 
-void MemoryBorder::finish_retiring() {
+void MemoryBorder::finish_retiring(Nanos now) {
+  look_.reset();
   if (count(Place::kRetiring) == 0) return;
   for (std::int64_t extent = 0; extent < rules_.kv_max; ++extent) {
     if (place_of(extent) != Place::kRetiring) continue;
     // planted bug: memory is taken from frames that are in use
-    if (!CAUSEWAY_PLANTED(9) && !kv_.retired(frames_of(extent))) continue;
+    if (!CAUSEWAY_PLANTED(9) && !kv_.retired(frames_of(extent))) {
+      take_back_stranded(extent, now);
+      continue;
+    }
     weights_.decommit_frames(extent, 1);
     put(extent, Place::kGone);
     change_budget(1);
   }
 }
 
+// Another may go in its place: KvCache::runs_to_retire() passes over it as long as it is held.
+void MemoryBorder::take_back_stranded(std::int64_t extent, Nanos now) {
+  if (!kv_.stranded(frames_of(extent))) return;
+  const Nanos until = retiring_since_[static_cast<std::size_t>(extent)] + kStrandedMax;
+  if (now < until) {
+    look_ = std::min(look_.value_or(until), until);
+    return;
+  }
+  kv_.add_frames(frames_of(extent));
+  put(extent, Place::kUsable);
+  spdlog::warn(
+      "{} KV frames cannot give their memory to weights: a copy between them and host memory was "
+      "given up, and has not ended in {:.0f} s",
+      rules_.frames_per_extent, to_seconds(kStrandedMax));
+}
+
 void MemoryBorder::decide(const schedule::FramesWanted& wanted, Nanos now) {
   take_events(now);
-  finish_retiring();
+  finish_retiring(now);
   const kv::FrameCounts frames = kv_.counts();
   const weights::ExtentDemand extents = weights_.residency().extent_demand();
   const std::int64_t budget = weights_.residency().budget();
@@ -96,6 +121,7 @@ void MemoryBorder::decide(const schedule::FramesWanted& wanted, Nanos now) {
                     last_, moved_, now);
   starved_ = extents.largest > budget;
   again_ = decision.again;
+  if (look_) again_ = std::min(again_.value_or(*look_), *look_);
   const schedule::BorderMove& move = decision.move;
   if (move.extents == 0) return;
   if (move.to == BorderSide::kKv && now < failed_until_) {
@@ -104,7 +130,7 @@ void MemoryBorder::decide(const schedule::FramesWanted& wanted, Nanos now) {
   }
   last_ = move;
   moved_ = now;
-  move.to == BorderSide::kKv ? move_to_kv(move.extents) : move_to_weights(move.extents);
+  move.to == BorderSide::kKv ? move_to_kv(move.extents) : move_to_weights(move.extents, now);
 }
 
 void MemoryBorder::move_to_kv(std::int64_t extents) {
@@ -118,15 +144,17 @@ void MemoryBorder::move_to_kv(std::int64_t extents) {
   change_budget(-extents);
 }
 
-void MemoryBorder::move_to_weights(std::int64_t extents) {
+void MemoryBorder::move_to_weights(std::int64_t extents, Nanos now) {
   const std::int64_t back = std::min(extents, claimed_);
   claimed_ -= back;
   change_budget(back);
   for (const kv::FrameRun& run : kv_.runs_to_retire(rules_.frames_per_extent, extents - back)) {
     kv_.retire_frames(run);
-    put(run.first.value / rules_.frames_per_extent, Place::kRetiring);
+    const std::int64_t extent = run.first.value / rules_.frames_per_extent;
+    put(extent, Place::kRetiring);
+    retiring_since_[static_cast<std::size_t>(extent)] = now;
   }
-  finish_retiring();
+  finish_retiring(now);
 }
 
 void MemoryBorder::hand_over() {

@@ -3,7 +3,8 @@
 // this room.
 //
 //   usable ──retire_frames()──▶ retiring ──nothing uses it──▶ gone: decommitted, the budget grows
-//     ▲ ▲────── taken back ────────┘                           │
+//     ▲ ▲────── taken back ────────┘ also if a copy that was given up holds it for kStrandedMax
+//     │                                                        │
 //     └── event: it is there ── coming ◀── committed ──────────┘ claimed before from the budget,
 //                                 └── no memory ──▶ gone        once weights have let go of it
 //
@@ -61,15 +62,17 @@ class MemoryBorder {
   std::int64_t count(Place place) const { return counts_[static_cast<std::size_t>(place)]; }
   void put(std::int64_t extent, Place place);
   void take_events(Nanos now);
-  void finish_retiring();
+  void finish_retiring(Nanos now);
+  void take_back_stranded(std::int64_t extent, Nanos now);
   void move_to_kv(std::int64_t extents);
-  void move_to_weights(std::int64_t extents);
+  void move_to_weights(std::int64_t extents, Nanos now);
   void change_budget(std::int64_t extents);
 
   const schedule::BorderRules rules_;
   kv::KvCache& kv_;
   weights::WeightCache& weights_;
   std::vector<Place> places_;                // by extent of the frames
+  std::vector<Nanos> retiring_since_;        // beside them
   std::array<std::int64_t, 4> counts_ = {};  // by Place
   std::int64_t claimed_ = 0;                 // extents off the budget that are not coming yet
   std::int64_t total_ = 0;                   // extents of both sides
@@ -78,6 +81,7 @@ class MemoryBorder {
   Nanos moved_;
   Nanos failed_until_;  // nothing goes to KV until then
   std::optional<Nanos> again_;
+  std::optional<Nanos> look_;  // when an extent is taken back that does not go
   std::optional<std::string> failure_;
 };
 

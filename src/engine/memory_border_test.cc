@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/testing/log_lines.h"
+
 namespace causeway::engine {
 namespace {
 
@@ -93,7 +95,7 @@ class MemoryBorderTest : public ::testing::Test {
 
   HandMover mover_;
   weights::WeightCache cache_{{.extent = kExtent, .extents = 6, .extents_max = 9}, mover_};
-  kv::KvCache kv_{{.frames = 8, .frames_max = 16}};
+  kv::KvCache kv_{{.frames = 8, .frames_max = 16, .twins = 8}};
   MemoryBorder border_{
       {.frames_per_extent = 2, .kv_min = 1, .kv_max = 8, .hold = seconds(1)}, kv_, cache_};
   std::vector<weights::ModelDemand> demand_;
@@ -160,6 +162,50 @@ TEST_F(MemoryBorderTest, FramesInUseGoWhenTheyAreFree) {
   EXPECT_EQ(mover_.gone, (std::vector<std::int64_t>{2, 3}));
   EXPECT_FALSE(border_.starved());
   EXPECT_EQ(cache_.residency().budget(), 8);
+}
+
+// Frame 4, of extent 2, is copied for ever.
+TEST_F(MemoryBorderTest, AnExtentThatACopyHoldsIsTakenBackAndAnotherGoes) {
+  const std::vector<TokenId> tokens(8, 7);
+  kv_.open(RequestId(0), kOne, tokens);
+  ASSERT_TRUE(kv_.grow(RequestId(0), Tokens(8)));
+  kv_.commit(RequestId(0), tokens, StepId(0));
+  kv_.step_done(StepId(0));
+  std::vector<kv::KvCopy> copies;
+  kv_.take_copies(8, copies);
+  ASSERT_EQ(copies.size(), 8u);
+  replace(kTwo, 8);
+  ask(kTwo);
+  step();
+  EXPECT_TRUE(border_.starved()) << "two extents are to go";
+  std::vector<RequestId> lost;
+  kv::CopyId held;
+  for (const kv::KvCopy& copy : copies) {
+    if (copy.frame == FrameId(4)) {
+      kv_.give_up_copy(held = copy.id, lost);
+    } else {
+      kv_.copy_ended(copy.id, true, lost);
+    }
+  }
+  ASSERT_TRUE(held.valid());
+  kv_.release(RequestId(0), StepId());
+  step();
+  EXPECT_EQ(mover_.gone, (std::vector<std::int64_t>{3}));
+  ASSERT_TRUE(border_.again()) << "it looks again when the copy has had its time";
+  const LogLines log;
+  now_ = *border_.again() - millis(2);
+  step();
+  EXPECT_EQ(log.count("cannot give their memory to weights"), 0);
+  step();
+  EXPECT_EQ(log.count("cannot give their memory to weights"), 1);
+  for (int i = 0; i < 3; ++i, now_ += seconds(2)) step();
+  EXPECT_EQ(mover_.gone.size(), 2u);
+  EXPECT_NE(mover_.gone.back(), 2) << "another goes";
+  EXPECT_EQ(cache_.residency().budget(), 8);
+  EXPECT_FALSE(border_.starved());
+  EXPECT_EQ(log.count("cannot give their memory to weights"), 1);
+  kv_.copy_ended(held, true, lost);
+  EXPECT_EQ(kv_.counts().available(), 4) << "what was held is of use again";
 }
 
 TEST_F(MemoryBorderTest, WhatRetiresIsTakenBackWhenKvLacksIt) {

@@ -10,6 +10,8 @@
 
 #include "base/result.h"
 #include "engine/slice_handle.h"
+#include "request/slo.h"
+#include "schedule/rotation_policy.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 #include "text/tool_calls/tool_call_format.h"
@@ -42,8 +44,10 @@ struct CatalogueEntry {
   Tokens max_model_len;
   // Of the device for its weights, beyond which they are streamed; zero: no limit.
   Bytes max_resident = {};
-  std::int64_t vocab = 0;    // rows of the logits; ids beyond are invalid
-  std::vector<TokenId> eos;  // generation stops at these
+  request::Slo slo;                        // of requests that name no targets
+  double alpha = schedule::kAlphaDefault;  // of policy rotary
+  std::int64_t vocab = 0;                  // rows of the logits; ids beyond are invalid
+  std::vector<TokenId> eos;                // generation stops at these
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
@@ -62,7 +66,8 @@ struct ModelStatus {
   Nanos predicted_tpot;
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
-  std::string last_error;  // of the last attempt to load
+  std::int64_t requests_rotary = 0;  // whose KV is in host memory
+  std::string last_error;            // of the last attempt to load
 };
 
 // Thread-safe. Entries live as long as the fleet.

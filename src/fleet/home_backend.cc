@@ -126,7 +126,8 @@ Result<AttachedModel> HomeBackend::attach(const CatalogueEntry& entry, const Mod
                               .card = card,
                               .home = std::move(home),
                               .max_model_len = entry.max_model_len,
-                              .max_resident = entry.max_resident});
+                              .max_resident = entry.max_resident,
+                              .alpha = entry.alpha});
   if (!facts.ok()) {
     if (const Status undone = home_.pool.unload(entry.id, leaves()); !undone.ok()) {
       spdlog::error("{}: {}", entry.name, undone.error().message);

@@ -111,9 +111,9 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
   status.device_bytes = seen.weights_cached;
   status.requests_running = seen.requests_running;
   status.requests_waiting += seen.requests_waiting;
+  status.requests_rotary = seen.requests_rotary;
   // What was observed is from the end of a step; what is unfinished is of now.
-  const bool asked =
-      status.requests_running + status.requests_waiting > 0 || engine_.unfinished(model) > 0;
+  const bool asked = seen.requests() + status.requests_waiting > 0 || engine_.unfinished(model) > 0;
   if (status.state == ModelState::kReady && asked) status.state = ModelState::kActive;
   return status;
 }

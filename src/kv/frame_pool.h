@@ -82,6 +82,8 @@ class FramePool {
 
   FrameState state(FrameId frame) const { return at(frame).state; }
   bool retiring(FrameId frame) const { return at(frame).retiring; }
+  // A copy that was given up uses it, and may do so for ever.
+  bool stranded(FrameId frame) const { return at(frame).copies.given_up > 0; }
   bool indexed(FrameId frame) const { return at(frame).indexed; }
   ModelId model(FrameId frame) const { return at(frame).model; }
   // The hash of an indexed frame.

@@ -254,6 +254,13 @@ bool KvCache::retired(FrameRun run) const {
   return true;
 }
 
+bool KvCache::stranded(FrameRun run) const {
+  for (std::int64_t i = 0; i < run.count; ++i) {
+    if (state_->pool.stranded(FrameId(run.first.value + i))) return true;
+  }
+  return false;
+}
+
 bool KvCache::retiring(FrameId frame) const { return state_->pool.retiring(frame); }
 
 std::vector<FrameRun> KvCache::runs_to_retire(std::int64_t length, std::int64_t count) const {
@@ -264,7 +271,8 @@ std::vector<FrameRun> KvCache::runs_to_retire(std::int64_t length, std::int64_t 
     std::int64_t in_use = 0, cached = 0, unusable = 0;
     for (FrameId frame(first); frame.value < first + length; ++frame.value) {
       const FrameState state = state_->pool.state(frame);
-      unusable += state == FrameState::kGone || state_->pool.retiring(frame) ? 1 : 0;
+      const bool stays = state_->pool.retiring(frame) || state_->pool.stranded(frame);
+      unusable += state == FrameState::kGone || stays ? 1 : 0;
       cached += state == FrameState::kCached ? 1 : 0;
       in_use += state == FrameState::kReferenced || state == FrameState::kQuarantined ? 1 : 0;
     }

@@ -137,6 +137,8 @@ class KvCache {
   void retire_frames(FrameRun run);
   // Whether all of the run are gone: nothing reads or writes them.
   bool retired(FrameRun run) const;
+  // A copy that was given up uses one of them: they may never be retired.
+  bool stranded(FrameRun run) const;
   bool retiring(FrameId frame) const;
   // Of the runs of `length` frames in which all are usable, the `count` (or as many as there are)
   // that are easiest to do without: those with the fewest frames in use, then the fewest cached,

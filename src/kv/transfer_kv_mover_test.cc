@@ -226,6 +226,28 @@ TEST_F(KvMoverTest, BothWaysGoAtOnce) {
   shares_->check_integrity();
 }
 
+// What somebody waits for is not behind eager copies, but for those that have started.
+TEST_F(KvMoverTest, CopiesThatMustGoPassEagerOnesThatAreQueued) {
+  open({.late_max = seconds(30)}, {.dispatch = {.chunk_bytes = {kFrame, kFrame},
+                                                .chunk_bytes_min = kFrame,
+                                                .chunk_bytes_direct = kFrame,
+                                                .multipath_bytes_min = kFrame}});
+  const auto eager = copies(Direction::kOut, 16, Reason::kEager);
+  mover_->submit(eager);
+  std::vector<KvCopy> out;
+  for (std::int64_t i = 16; i < 19; ++i) out.push_back(copy(Direction::kOut, i, i));
+  mover_->submit(out);
+  std::vector<CopyId> order;
+  const Nanos end = clock_.now() + seconds(20);
+  while (order.size() < eager.size() + out.size() && clock_.now() < end) {
+    for (const KvCopyEnd& ended : mover_->poll()) order.push_back(ended.copy);
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(order.size(), 19u);
+  EXPECT_EQ(order.front(), out.front().id) << "eager copies were first in the queue";
+  EXPECT_EQ(order.back(), eager.back().id);
+}
+
 // The transfer engine tries what fails again, and so does the mover, copy by copy: one that fails
 // for good takes no other with it.
 TEST_F(KvMoverTest, ACopyThatFailsForGoodFailsAlone) {

@@ -101,6 +101,7 @@ struct Observation {
   std::int64_t requests_rotary = 0;  // whose KV is in host memory
   std::int64_t frames_total = 0;     // that have memory
   std::int64_t frames_used = 0;      // referenced or quarantined
+  std::int64_t frames_stranded = 0;  // of these, held by copies of KV that may never end
   std::int64_t twins_total = 0;      // places in host memory
   std::int64_t twins_used = 0;
   Bytes weights_cached;          // on the device

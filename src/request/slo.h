@@ -19,4 +19,7 @@ struct Slo {
 // kInvalidArgument names the field and its range.
 Status check_slo(const Slo& slo);
 
+// A target that is given in milliseconds; any double. kInvalidArgument names the range.
+Result<Nanos> target_from_ms(double ms);
+
 }  // namespace causeway::request

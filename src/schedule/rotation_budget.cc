@@ -1,5 +1,7 @@
 #include "schedule/rotation_budget.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -34,11 +36,22 @@ double seconds_of(std::int64_t frames, double rate, Bytes frame) {
 
 }  // namespace
 
+Status check_limits(const BudgetLimits& limits) {
+  const auto check = [](double share, double least, double most, const char* what) -> Status {
+    // Written so that NaN fails.
+    if (share >= least && share <= most) return {};
+    return invalid_argument(
+        fmt::format("{} is a share from {} to {}, not {}", what, least, most, share));
+  };
+  CAUSEWAY_TRY(check(limits.frames_share_max, 1e-6, 0.5,
+                     "what of the KV frames turns in a step at the most"));
+  return check(limits.rate_share_min, 0, 1, "what of the link rotation has at the least");
+}
+
 RotationBudget rotation_budget(const LinkFacts& facts, const BudgetLimits& limits) {
   CAUSEWAY_CHECK(facts.frame > Bytes(0), "frames have a size");
-  CAUSEWAY_CHECK(limits.frames_share_max > 0 && limits.frames_share_max <= 0.5,
+  CAUSEWAY_CHECK(check_limits(limits).ok(),
                  "B_xfer is a share of the frames of at most a half: twice as much is kept free");
-  CAUSEWAY_CHECK(limits.rate_share_min >= 0 && limits.rate_share_min <= 1, "a share of a link");
   if (!moves(facts.out_rate) || !moves(facts.in_rate)) return {};
   RotationBudget budget;
   budget.out = frames_one_way(facts.out_rate, facts.eager_out, facts, limits);
@@ -54,14 +67,14 @@ double seconds_to_rotate(const VictimCost& cost, const CostRates& rates) {
          seconds_of(cost.copies_in, rates.in_rate, rates.frame);
 }
 
-double seconds_to_recompute(const VictimCost& cost, const CostRates& rates) {
+double seconds_to_recompute(const VictimCost& cost) {
   if (cost.computed.count == 0) return 0;
-  if (!moves(rates.prefill_rate)) return kNever;
-  return static_cast<double>(cost.computed.count) / rates.prefill_rate;
+  if (!moves(cost.prefill_rate)) return kNever;
+  return static_cast<double>(cost.computed.count) / cost.prefill_rate;
 }
 
 bool cheaper_to_recompute(const VictimCost& cost, const CostRates& rates) {
-  return seconds_to_recompute(cost, rates) < seconds_to_rotate(cost, rates);
+  return seconds_to_recompute(cost) < seconds_to_rotate(cost, rates);
 }
 
 }  // namespace causeway::schedule

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/result.h"
 #include "base/units.h"
 
 namespace causeway::schedule {
@@ -22,9 +23,12 @@ struct LinkFacts {
 };
 
 struct BudgetLimits {
-  double frames_share_max = 0.05;  // of the frames, B_xfer at most; (0, 0.5]
+  double frames_share_max = 0.05;  // of the frames, B_xfer at most; [1e-6, 0.5]
   double rate_share_min = 0.10;    // of a link, rotation's at least, whatever weights ask; [0, 1]
 };
+
+// kInvalidArgument names the range.
+Status check_limits(const BudgetLimits& limits);
 
 // In frames.
 struct RotationBudget {
@@ -44,18 +48,19 @@ struct VictimCost {
   std::int64_t copies_out = 0;  // frames that have no twin yet
   std::int64_t copies_in = 0;   // frames, when it comes back
   Tokens computed{0};           // to compute again otherwise
+  double prefill_rate = 0;  // of its model, tokens per second; zero or less: unknown, so copying is
+                            // cheaper
 };
 
 struct CostRates {
   double out_rate = 0;  // bytes per second, as in LinkFacts
   double in_rate = 0;
-  double prefill_rate = 0;  // tokens per second; zero or less: unknown, so copying is cheaper
   Bytes frame;
 };
 
 // The predicted time of either way; infinity if it can never be done.
 double seconds_to_rotate(const VictimCost& cost, const CostRates& rates);
-double seconds_to_recompute(const VictimCost& cost, const CostRates& rates);
+double seconds_to_recompute(const VictimCost& cost);
 // Ties are rotated.
 bool cheaper_to_recompute(const VictimCost& cost, const CostRates& rates);
 

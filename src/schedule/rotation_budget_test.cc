@@ -76,21 +76,22 @@ TEST(RotationBudget, GrowsWithTheStepAndNeverShrinks) {
 }
 
 TEST(VictimCost, IsTheTimeOfBothCopiesOrOfThePrompt) {
-  const CostRates rates{
-      .out_rate = 4e9, .in_rate = 8e9, .prefill_rate = 10'000, .frame = Bytes(4'000'000)};
-  const VictimCost cost{.copies_out = 1, .copies_in = 100, .computed = Tokens(3'200)};
+  const CostRates rates{.out_rate = 4e9, .in_rate = 8e9, .frame = Bytes(4'000'000)};
+  const VictimCost cost{
+      .copies_out = 1, .copies_in = 100, .computed = Tokens(3'200), .prefill_rate = 10'000};
   EXPECT_DOUBLE_EQ(seconds_to_rotate(cost, rates), 0.001 + 0.05);
-  EXPECT_DOUBLE_EQ(seconds_to_recompute(cost, rates), 0.32);
+  EXPECT_DOUBLE_EQ(seconds_to_recompute(cost), 0.32);
   EXPECT_FALSE(cheaper_to_recompute(cost, rates));
-  EXPECT_TRUE(
-      cheaper_to_recompute({.copies_out = 1, .copies_in = 1, .computed = Tokens(2)}, rates));
+  const VictimCost small{
+      .copies_out = 1, .copies_in = 1, .computed = Tokens(2), .prefill_rate = 10'000};
+  EXPECT_TRUE(cheaper_to_recompute(small, rates));
 }
 
 TEST(VictimCost, WithoutRatesIsTheOtherWay) {
-  const VictimCost cost{.copies_out = 2, .copies_in = 2, .computed = Tokens(10)};
-  CostRates rates{.out_rate = 4e9, .in_rate = 4e9, .prefill_rate = 0, .frame = Bytes(4'000'000)};
+  VictimCost cost{.copies_out = 2, .copies_in = 2, .computed = Tokens(10)};
+  CostRates rates{.out_rate = 4e9, .in_rate = 4e9, .frame = Bytes(4'000'000)};
   EXPECT_FALSE(cheaper_to_recompute(cost, rates));
-  rates.prefill_rate = 1;
+  cost.prefill_rate = 1;
   rates.in_rate = 0;
   EXPECT_TRUE(cheaper_to_recompute(cost, rates));
 }

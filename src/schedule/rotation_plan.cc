@@ -195,7 +195,7 @@ RotationPlan::Need RotationPlan::need_of_prompt(const ModelQueue& queue, const S
   const std::int64_t whole = queue.frames_for(slot.wanted());
   if (inputs_.view != nullptr && !slot.distrusts) {
     const PrefixCost found = inputs_.view->prefix_cost(queue.id, *slot.tokens);
-    if (found.copies == 0 || worth_bringing(found)) {
+    if (found.copies == 0 || worth_bringing(queue.id, found)) {
       return {.frames = whole - found.in_all.count / queue.tokens_per_block + found.frames,
               .at_once = found.frames,
               .copies = found.copies,
@@ -212,10 +212,12 @@ RotationPlan::Need RotationPlan::need_of_prompt(const ModelQueue& queue, const S
   return {.frames = whole - hits + evictable, .at_once = evictable, .computed = cached};
 }
 
-bool RotationPlan::worth_bringing(const PrefixCost& found) const {
+bool RotationPlan::worth_bringing(ModelId model, const PrefixCost& found) const {
   if (inputs_.budget.in == 0) return false;
   if (found.copies > twins_) return false;  // victims of this decision count on them
-  const VictimCost either{.copies_in = found.copies, .computed = found.in_all - found.in_hbm};
+  const VictimCost either{.copies_in = found.copies,
+                          .computed = found.in_all - found.in_hbm,
+                          .prefill_rate = inputs_.view->prefill_rate(model)};
   return !cheaper_to_recompute(either, inputs_.rates);
 }
 
@@ -417,7 +419,8 @@ bool RotationPlan::recompute_is_faster() const {
   const Slot& slot = state_.table[index];
   const VictimCost either{.copies_out = out_cost(index).copies,
                           .copies_in = slot.frames,
-                          .computed = slot.facts.computed};
+                          .computed = slot.facts.computed,
+                          .prefill_rate = inputs_.view->prefill_rate(slot.facts.model)};
   return cheaper_to_recompute(either, inputs_.rates);
 }
 

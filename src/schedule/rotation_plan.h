@@ -45,7 +45,7 @@ class RotationPlan {
   Need need_of(ModelQueue& queue, SlotIndex index) const;
   Need need_of_prompt(const ModelQueue& queue, const Slot& slot) const;
   // Whether what of a prefix is in host memory only is copied in, or computed again.
-  bool worth_bringing(const PrefixCost& found) const;
+  bool worth_bringing(ModelId model, const PrefixCost& found) const;
   // Whether the peak that is predicted with it fits.
   bool peak_fits(SlotIndex index);
   FutureUse future_of(const Slot& slot) const;

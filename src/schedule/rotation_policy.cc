@@ -182,6 +182,13 @@ Status check_lag(const LagOptions& options) {
                           " targets, or 0: never, not " + std::to_string(late));
 }
 
+Status check_predicted_error(double error) {
+  // Written so that NaN fails.
+  if (error >= 0 && error <= 10) return {};
+  return invalid_argument("the error of predicted lengths is from 0 to 10, not " +
+                          std::to_string(error));
+}
+
 Status check_alpha(double alpha) {
   // Written so that NaN fails.
   if (alpha > 0 && alpha <= kAlphaMax) return {};

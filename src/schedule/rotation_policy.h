@@ -48,10 +48,12 @@ Status check_lag(const LagOptions& options);
 
 struct RotationPolicyOptions {
   LagOptions lag = {};
-  // ranked: predicted = true length × exp(error × z), z standard normal; 0: exact. ≥ 0.
+  // ranked: predicted = true length × exp(error × z), z standard normal; 0: exact. [0, 10].
   double predicted_error = 0.5;
   std::uint64_t predicted_seed = 1;
 };
+// kInvalidArgument names the range.
+Status check_predicted_error(double error);
 
 class RotationPolicy {
  public:

@@ -48,6 +48,8 @@ class RotationView {
   virtual RotateInCost in_cost(RequestId sequence) const = 0;
   // O(tokens).
   virtual PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const = 0;
+  // Tokens per second that the model computes; zero: not known.
+  virtual double prefill_rate(ModelId model) const = 0;
 };
 
 }  // namespace causeway::schedule

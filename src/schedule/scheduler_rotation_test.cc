@@ -192,7 +192,8 @@ TEST(Rotation, TheFirstOfThoseThatRunNeverLosesWhatItHasComputed) {
       if (!options.schedule.rotates()) continue;
       SCOPED_TRACE(std::string(name_of(policy)) + " " + std::string(name_of(how.preemption)));
       RotaryHarness harness(options);
-      harness.rates = {.out_rate = 1e9, .in_rate = 1e9, .prefill_rate = 1e12, .frame = mib(4)};
+      harness.rates = {.out_rate = 1e9, .in_rate = 1e9, .frame = mib(4)};
+      harness.set_prefill_rate(kA, 1e12);
       harness.add_model(kA, 4);
       for (int id = 0; id < 6; ++id) {  // of 11 frames each takes 10 at its end
         harness.add({.id = id, .model = kA, .prompt = 4, .output = 36, .arrival = millis(id)});
@@ -243,8 +244,8 @@ TEST(Rotation, RecomputesWhereThatIsFaster) {
   options.schedule.preemption = PreemptionKind::kAuto;
   for (const double prefill_rate : {1e9, 1.0}) {
     RotaryHarness harness(options);
-    harness.rates = {
-        .out_rate = 1e9, .in_rate = 1e9, .prefill_rate = prefill_rate, .frame = mib(4)};
+    harness.rates = {.out_rate = 1e9, .in_rate = 1e9, .frame = mib(4)};
+    harness.set_prefill_rate(kA, prefill_rate);
     harness.add_model(kA, 4);
     for (int id = 0; id < 8; ++id) harness.add({.id = id, .model = kA, .prompt = 16, .output = 40});
     Nanos now = seconds(10);
@@ -252,6 +253,40 @@ TEST(Rotation, RecomputesWhereThatIsFaster) {
     EXPECT_EQ(harness.counters().recomputed > 0, prefill_rate > 1);
     EXPECT_EQ(harness.counters().rotations > 0, prefill_rate == 1.0);
   }
+}
+
+// Both models wait for frames; computing is cheap for one of them only.
+TEST(Rotation, AVictimIsJudgedByTheRateOfItsOwnModel) {
+  RotaryOptions options = options_for(PolicyKind::kFcfs, 32);
+  options.schedule.preemption = PreemptionKind::kAuto;
+  RotaryHarness harness(options);
+  harness.rates = {.out_rate = 1e9, .in_rate = 1e9, .frame = mib(4)};
+  for (const ModelId model : {kA, kB}) harness.add_model(model, 4);
+  harness.set_prefill_rate(kA, 1e9);
+  harness.set_prefill_rate(kB, 1.0);
+  for (int id = 0; id < 8; ++id) {
+    harness.add({.id = id, .model = id % 2 == 0 ? kA : kB, .prompt = 16, .output = 40});
+  }
+  std::map<ModelId, int> recomputed, rotated;
+  Nanos now = seconds(10);
+  for (int turn = 0; turn < 2'000 && harness.left() > 0; ++turn, now += millis(20)) {
+    while (harness.in_flight() < 2) {
+      const bool runs = harness.start(now);
+      for (const Preemption& one : harness.decision().preempted) {
+        ++recomputed[one.request.value % 2 == 0 ? kA : kB];
+      }
+      for (const Rotation& one : harness.decision().rotated_out) {
+        ++rotated[one.request.value % 2 == 0 ? kA : kB];
+      }
+      if (!runs) break;
+    }
+    ASSERT_GT(harness.in_flight(), 0u);
+    harness.finish(now);
+  }
+  EXPECT_EQ(harness.left(), 0);
+  EXPECT_GT(recomputed[kA], 0);
+  EXPECT_EQ(recomputed[kB], 0);
+  EXPECT_GT(rotated[kB], 0);
 }
 
 TEST(Rotation, EveryPolicyEndsEverybodyUnderEveryPreemption) {

@@ -48,6 +48,13 @@ const Buckets& switch_buckets() {
   return buckets;
 }
 
+// Behind the target, in seconds; below zero: ahead of it.
+const Buckets& lag_buckets() {
+  static const Buckets buckets = {-60,  -10, -5,  -2.5, -1,  -0.5, -0.1, -0.02, 0,
+                                  0.02, 0.1, 0.5, 1,    2.5, 5,    10,   60,    600};
+  return buckets;
+}
+
 constexpr std::array<const char*, 4> kEndings = {"stop", "length", "abort", "error"};
 
 // Counters that the fleet keeps, followed by ours.
@@ -88,19 +95,24 @@ struct Families {
       gauge("causeway:kv_host_usage_perc", "Part of the host memory for KV in use; 1 is all.");
   prometheus::Family<Counter>& rotations = counter(
       "causeway:kv_rotations_total", "Requests whose KV went to host memory, to come back.");
-  prometheus::Family<Counter>& rotation_blocks =
-      counter("causeway:kv_rotation_blocks_total",
-              "Blocks of KV copied between devices and host memory, by direction and reason.");
+  prometheus::Family<Counter>& rotation_blocks = counter(
+      "causeway:kv_rotation_blocks_total",
+      "Copies of blocks of KV between devices and host memory that have begun, by direction "
+      "and reason.");
   prometheus::Family<Counter>& copies_failed =
       counter("causeway:kv_copies_failed_total", "Copies of KV that failed.");
+  prometheus::Family<Gauge>& stranded =
+      gauge("causeway:kv_frames_stranded",
+            "KV frames that nothing can use, because a copy that was given up has not ended.");
   prometheus::Family<Gauge>& kv_usage =
       gauge("causeway:kv_cache_usage_perc", "Part of the KV frames in use; 1 is all.");
   prometheus::Family<Counter>& preemptions =
       counter("causeway:num_preemptions_total", "Requests that had to give up their KV.");
   prometheus::Family<Counter>& prefix_queries = counter(
       "causeway:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.");
-  prometheus::Family<Counter>& prefix_hits =
-      counter("causeway:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
+  prometheus::Family<Counter>& prefix_hits = counter(
+      "causeway:prefix_cache_hits_total",
+      "Prompt tokens found in the prefix cache: in the device's memory, or in host memory.");
   prometheus::Family<Counter>& prompt_tokens =
       counter("causeway:prompt_tokens_total", "Prompt tokens processed.");
   prometheus::Family<Counter>& generation_tokens =
@@ -125,6 +137,10 @@ struct Families {
       counter("causeway:slo_attained_total", "Requests within their target, by kind.");
   prometheus::Family<Counter>& slo_missed =
       counter("causeway:slo_missed_total", "Requests beyond their target, by kind.");
+  prometheus::Family<Histogram>& lags =
+      histogram("causeway:slo_lag_seconds",
+                "How far a request is behind its target, below zero ahead of it: when it is first "
+                "scheduled, at its first token, and over all further tokens when it has finished.");
   prometheus::Family<Gauge>& resident =
       gauge("causeway:model_resident_bytes", "Weights of a model in host memory and on devices.");
   prometheus::Family<Histogram>& switches = histogram(
@@ -158,7 +174,8 @@ struct ModelSeries {
         preemptions(all.preemptions.Add(label)),
         rotations(all.rotations.Add(label)),
         prefix_queries(all.prefix_queries.Add(label)),
-        prefix_hits(all.prefix_hits.Add(label)),
+        prefix_hits_hbm(all.prefix_hits.Add(with(label, "tier", "hbm"))),
+        prefix_hits_host(all.prefix_hits.Add(with(label, "tier", "host"))),
         prompt_tokens(all.prompt_tokens.Add(label)),
         generation_tokens(all.generation_tokens.Add(label)),
         ttft(all.ttft.Add(label, ttft_buckets())),
@@ -171,6 +188,9 @@ struct ModelSeries {
         resident_host(all.resident.Add(with(label, "tier", "host"))),
         resident_device(all.resident.Add(with(label, "tier", "device"))),
         switches(all.switches.Add(with(label, "from", "host"), switch_buckets())),
+        lag_scheduled(all.lags.Add(with(label, "at", "scheduled"), lag_buckets())),
+        lag_first_token(all.lags.Add(with(label, "at", "first_token"), lag_buckets())),
+        lag_finished(all.lags.Add(with(label, "at", "finished"), lag_buckets())),
         slo_ttft{all.slo_attained.Add(with(label, "kind", "ttft")),
                  all.slo_missed.Add(with(label, "kind", "ttft"))},
         slo_tpot{all.slo_attained.Add(with(label, "kind", "tpot")),
@@ -180,12 +200,26 @@ struct ModelSeries {
     }
   }
 
+  // However the request ended: a client that leaves because nothing came has not been served in
+  // time.
+  void count_first_token(const Finished& measured) {
+    const Nanos target = measured.slo.ttft;
+    if (measured.queued.count >= 0) lag_scheduled.Observe(to_seconds(measured.queued - target));
+    if (measured.ttft.count >= 0) {
+      lag_first_token.Observe(to_seconds(measured.ttft - target));
+      slo_ttft.count(measured.ttft, target);
+    } else if (measured.e2e > target) {
+      slo_ttft.missed.Increment();
+    }
+  }
+
   Gauge &running, &waiting, &rotary, &kv_usage;
-  Follower preemptions, rotations, prefix_queries, prefix_hits;
+  Follower preemptions, rotations, prefix_queries, prefix_hits_hbm, prefix_hits_host;
   Counter &prompt_tokens, &generation_tokens;
   Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &prompt_length, &generated_length;
   Gauge &resident_host, &resident_device;
   Histogram& switches;
+  Histogram &lag_scheduled, &lag_first_token, &lag_finished;
   SloSeries slo_ttft, slo_tpot;
   std::array<Counter*, kEndings.size()> endings{};
 };
@@ -194,6 +228,7 @@ struct ModelSeries {
 struct CopySeries {
   explicit CopySeries(Families& all)
       : usage(all.kv_host_usage.Add({})),
+        stranded(all.stranded.Add({})),
         failed(all.copies_failed.Add({})),
         eager_out(of(all, "out", "eager")),
         rotation_out(of(all, "out", "rotation")),
@@ -205,6 +240,7 @@ struct CopySeries {
   void follow(const request::Observation& seen) {
     const auto total = static_cast<double>(std::max<std::int64_t>(seen.twins_total, 1));
     usage.Set(static_cast<double>(seen.twins_used) / total);
+    stranded.Set(static_cast<double>(seen.frames_stranded));
     failed.follow(seen.kv_copies.failed);
     eager_out.follow(seen.kv_copies.eager_out);
     rotation_out.follow(seen.kv_copies.rotation_out);
@@ -212,7 +248,7 @@ struct CopySeries {
     prefix_in.follow(seen.kv_copies.prefix_in);
   }
 
-  Gauge& usage;
+  Gauge &usage, &stranded;
   Follower failed, eager_out, rotation_out, rotation_in, prefix_in;
 };
 
@@ -254,7 +290,8 @@ class Metrics::Impl {
       series.preemptions.follow(seen.preemptions);
       series.rotations.follow(seen.rotations);
       series.prefix_queries.follow(seen.prefix_queried_tokens);
-      series.prefix_hits.follow(seen.prefix_hit_tokens);
+      series.prefix_hits_hbm.follow(seen.prefix_hit_tokens - seen.prefix_host_tokens);
+      series.prefix_hits_host.follow(seen.prefix_host_tokens);
       const fleet::ModelStatus status = fleet.status(model);
       series.resident_host.Set(static_cast<double>(status.host_bytes.count));
       series.resident_device.Set(static_cast<double>(status.device_bytes.count));
@@ -288,14 +325,17 @@ void Metrics::tokens(ModelId model, std::int64_t prompt, std::int64_t generated)
 void Metrics::finished(ModelId model, const Finished& measured) {
   ModelSeries& series = impl_->of(model);
   series.endings[static_cast<std::size_t>(measured.ending)]->Increment();
+  series.count_first_token(measured);
   if (measured.ending == Ending::kAbort || measured.ending == Ending::kError) return;
   observe(series.e2e, measured.e2e);
   observe(series.queue, measured.queued);
   observe(series.tpot, measured.tpot);
   series.prompt_length.Observe(static_cast<double>(measured.prompt_tokens));
   series.generated_length.Observe(static_cast<double>(measured.generated_tokens));
-  series.slo_ttft.count(measured.ttft, measured.slo.ttft);
   series.slo_tpot.count(measured.tpot, measured.slo.tpot);
+  if (measured.tpot.count < 0) return;
+  const std::int64_t further = measured.generated_tokens - 1;
+  series.lag_finished.Observe(to_seconds((measured.tpot - measured.slo.tpot) * further));
 }
 
 void Metrics::switched(ModelId model, Nanos took) { observe(impl_->of(model).switches, took); }

@@ -64,6 +64,101 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   EXPECT_EQ(value_of(text, R"(causeway:link_bytes_total{direction="in",purpose="weights"})"), 9000);
 }
 
+TEST_F(ServerTest, MetricsTellHitsOfThePrefixCacheByTier) {
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  fleet->add_model("tiny");
+  fleet->counted.prefix_queried_tokens = 100;
+  fleet->counted.prefix_hit_tokens = 60;
+  fleet->counted.prefix_host_tokens = 20;
+  fleet->counted.twins_total = 8;
+  fleet->counted.twins_used = 2;
+  fleet->counted.frames_stranded = 3;
+  fleet->counted.kv_copies = {
+      .eager_out = 5, .rotation_out = 6, .rotation_in = 7, .prefix_in = 8, .failed = 9};
+  ASSERT_TRUE(server->start(*fleet).ok());
+  Client client(server->port());
+  client.get("/metrics");  // what the fleet counted is followed, not added again
+  const std::string text = client.get("/metrics").body;
+  const auto value = [&](const std::string& name) { return value_of(text, "causeway:" + name); };
+  EXPECT_EQ(value(R"(prefix_cache_queries_total{model_name="tiny"})"), 100);
+  EXPECT_EQ(value(R"(prefix_cache_hits_total{model_name="tiny",tier="hbm"})"), 40);
+  EXPECT_EQ(value(R"(prefix_cache_hits_total{model_name="tiny",tier="host"})"), 20);
+  EXPECT_EQ(value("kv_host_usage_perc"), 0.25);
+  EXPECT_EQ(value("kv_frames_stranded"), 3);
+  EXPECT_EQ(value(R"(kv_rotation_blocks_total{direction="out",reason="eager"})"), 5);
+  EXPECT_EQ(value(R"(kv_rotation_blocks_total{direction="out",reason="rotation"})"), 6);
+  EXPECT_EQ(value(R"(kv_rotation_blocks_total{direction="in",reason="rotation"})"), 7);
+  EXPECT_EQ(value(R"(kv_rotation_blocks_total{direction="in",reason="prefix"})"), 8);
+  EXPECT_EQ(value("kv_copies_failed_total"), 9);
+}
+
+class MetricsOfRequests : public ServerTest {
+ protected:
+  MetricsOfRequests() {
+    start();
+    metrics_.emplace(*fleet);
+  }
+  double value(const std::string& name) {
+    return value_of(metrics_->exposition(*fleet), "causeway:" + name);
+  }
+  double lag(const std::string& part, const std::string& at) {
+    return value("slo_lag_seconds_" + part + R"({at=")" + at + R"(",model_name="tiny"})");
+  }
+  // Of targets of 1 s and 100 ms.
+  void end(Finished measured) {
+    measured.slo = {.ttft = seconds(1), .tpot = millis(100)};
+    metrics_->finished(ModelId(0), measured);
+  }
+  double slo(const std::string& outcome, const std::string& kind) {
+    return value("slo_" + outcome + R"(_total{kind=")" + kind + R"(",model_name="tiny"})");
+  }
+
+  std::optional<Metrics> metrics_;
+};
+
+TEST_F(MetricsOfRequests, LagsAreBehindTheTargetOrAheadOfIt) {
+  end({.generated_tokens = 11,
+       .ttft = millis(1500),
+       .e2e = seconds(2),
+       .queued = millis(250),
+       .tpot = millis(50),
+       .slo = {}});
+  EXPECT_EQ(lag("count", "scheduled"), 1);
+  EXPECT_DOUBLE_EQ(lag("sum", "scheduled"), -0.75);
+  EXPECT_DOUBLE_EQ(lag("sum", "first_token"), 0.5);
+  EXPECT_DOUBLE_EQ(lag("sum", "finished"), -0.5) << "10 tokens, 50 ms each";
+  EXPECT_EQ(value(R"(slo_lag_seconds_bucket{at="first_token",model_name="tiny",le="0"})"), 0);
+  EXPECT_EQ(value(R"(slo_lag_seconds_bucket{at="finished",model_name="tiny",le="0"})"), 1);
+  EXPECT_EQ(slo("missed", "ttft"), 1);
+  EXPECT_EQ(slo("attained", "tpot"), 1);
+}
+
+TEST_F(MetricsOfRequests, ATargetIsMissedHoweverTheRequestEnds) {
+  end({.ending = Ending::kAbort, .e2e = seconds(3), .slo = {}});   // its client waited in vain
+  end({.ending = Ending::kAbort, .e2e = millis(300), .slo = {}});  // it did not wait for long
+  end({.ending = Ending::kError, .e2e = seconds(2), .slo = {}});   // no token in time
+  end({.ending = Ending::kAbort,
+       .generated_tokens = 5,  // it had its first token
+       .ttft = millis(10),
+       .e2e = seconds(3),
+       .tpot = seconds(1),
+       .slo = {}});
+  EXPECT_EQ(slo("missed", "ttft"), 2);
+  EXPECT_EQ(slo("attained", "ttft"), 1);
+  EXPECT_EQ(slo("missed", "tpot") + slo("attained", "tpot"), 0) << "it was not to the end";
+  EXPECT_EQ(lag("count", "scheduled"), 0);
+  EXPECT_EQ(lag("count", "first_token"), 1);
+  EXPECT_EQ(lag("count", "finished"), 0);
+}
+
+TEST_F(MetricsOfRequests, AnswersOfOneTokenHaveNoTimeBetweenTokens) {
+  end({.generated_tokens = 1, .ttft = millis(10), .e2e = millis(10), .slo = {}});
+  EXPECT_EQ(slo("attained", "ttft"), 1);
+  EXPECT_EQ(slo("missed", "tpot") + slo("attained", "tpot"), 0);
+  EXPECT_EQ(lag("count", "finished"), 0);
+}
+
 TEST_F(ServerTest, MetricsPassPromtool) {
   if (std::system("command -v promtool > /dev/null") != 0) GTEST_SKIP() << "no promtool";
   start({"tiny", "a \"quoted\" \\ name\n"});

@@ -47,7 +47,6 @@ struct ServerOptions {
   std::string version = "unknown";    // what /version says
   int threads = 2;                    // of I/O, and as many that prepare requests
   std::uint64_t seed = 0;             // of the draws of requests that give none, and of ids
-  request::Slo slo;                   // of requests without x-slo-… headers
   ServerLimits limits;
 };
 

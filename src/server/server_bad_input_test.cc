@@ -82,11 +82,33 @@ TEST_F(BadInput, ParametersOutOfRange) {
   // Above 0, but not as the float that it becomes.
   EXPECT_EQ(error(chat(R"("top_p":1e-60)"))["param"], "top_p");
   EXPECT_EQ(chat(R"("temperature":NaN)").status, 400);
-  for (const char* value : {"0", "-5", "NaN", "nan", "inf", "1e99", "x", "", "5ms"}) {
-    const Answer answer = chat("", std::string("x-slo-ttft-ms: ") + value + "\r\n");
-    EXPECT_EQ(answer.status, 400) << value;
-    EXPECT_EQ(error(answer)["param"], "x-slo-ttft-ms");
+}
+
+TEST_F(BadInput, TargetsOutOfTheirRangesNameThese) {
+  start();
+  struct Case {
+    std::string header;
+    std::vector<const char*> values;
+    const char* range;
+  };
+  const std::vector<const char*> times = {"0",   "-5",  "-0",  "1e9",  "86400001", "1e-7",
+                                          "NaN", "nan", "inf", "-inf", "x",        "",
+                                          "5ms", "1 2", "0x1", "1e99", "1,5"};
+  const std::vector<Case> cases = {
+      {"x-slo-ttft-ms", times, "milliseconds from 0.000001 to 86400000"},
+      {"x-slo-tpot-ms", times, "milliseconds from 0.000001 to 86400000"},
+      {"x-slo-ttft-slack", {"-0.1", "1.1", "1e9", "nan", "x", ""}, "from 0.000000 to 1.000000"},
+      {"x-slo-tpot-slack", {"-11", "1.1", "1e9", "nan", "x", ""}, "from -10.000000 to 1.000000"},
+  };
+  for (const Case& one : cases) {
+    for (const char* value : one.values) {
+      const Answer answer = chat("", one.header + ": " + value + "\r\n");
+      EXPECT_EQ(answer.status, 400) << one.header << " " << value;
+      EXPECT_EQ(error(answer)["param"], one.header);
+      EXPECT_NE(answer.body.find(one.range), std::string::npos) << answer.body;
+    }
   }
+  EXPECT_EQ(chat("", "x-slo-ttft-ms: 0.000001\r\nx-slo-tpot-ms: 86400000\r\n").status, 200);
 }
 
 TEST_F(BadInput, MissingTemplate) {

@@ -302,10 +302,45 @@ TEST_F(ServerTest, ListsModels) {
   EXPECT_EQ(list["data"][0]["predicted_tpot_us"], 1500);
   EXPECT_EQ(list["data"][0]["requests_running"], 0);
   EXPECT_EQ(list["data"][0]["requests_waiting"], 0);
+  EXPECT_EQ(list["data"][0]["requests_rotary"], 0);
+  EXPECT_FALSE(list.contains("kv_host")) << "none was given";
   EXPECT_EQ(json::parse(client.get("/v1/models/org/big%20model?x=1").body)["id"], "org/big model");
   const Answer none = client.get("/v1/models/none");
   EXPECT_EQ(none.status, 404);
   EXPECT_EQ(error(none)["code"], "model_not_found");
+}
+
+TEST_F(ServerTest, ListsHostMemoryForKvWhereThereIsSome) {
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  fleet->add_model("tiny");
+  fleet->counted.requests_rotary = 4;
+  fleet->counted.twins_total = 64;
+  fleet->counted.twins_used = 12;
+  ASSERT_TRUE(server->start(*fleet).ok());
+  const json list = json::parse(Client(server->port()).get("/v1/models").body);
+  EXPECT_EQ(list["data"][0]["requests_rotary"], 4);
+  EXPECT_EQ(list["kv_host"], json({{"blocks", 64}, {"used", 12}}));
+}
+
+TEST_F(ServerTest, TargetsAreTheModelsUnlessHeadersSayOtherwise) {
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  fleet->add_model("tiny").slo = {
+      .ttft = millis(700), .tpot = millis(30), .ttft_slack = 0.25, .tpot_slack = -1};
+  ASSERT_TRUE(server->start(*fleet).ok());
+  ASSERT_EQ(chat().status, 200);
+  EXPECT_EQ(fleet->last().slo.ttft, millis(700));
+  EXPECT_EQ(fleet->last().slo.tpot, millis(30));
+  EXPECT_EQ(fleet->last().slo.ttft_slack, 0.25);
+  EXPECT_EQ(fleet->last().slo.tpot_slack, -1);
+  ASSERT_EQ(chat("", "x-slo-tpot-ms: 40\r\nx-slo-ttft-slack: 1\r\n").status, 200);
+  EXPECT_EQ(fleet->last().slo.ttft, millis(700));
+  EXPECT_EQ(fleet->last().slo.tpot, millis(40));
+  EXPECT_EQ(fleet->last().slo.ttft_slack, 1);
+  ASSERT_EQ(chat("", "x-slo-ttft-ms: 5\r\nX-SLO-TPOT-SLACK: -10\r\n").status, 200);
+  EXPECT_EQ(fleet->last().slo.ttft, millis(5));
+  EXPECT_EQ(fleet->last().slo.tpot_slack, -10);
 }
 
 TEST_F(ServerTest, TellsHealthAndVersion) {

@@ -17,6 +17,7 @@
 #include "kv/block_layout.h"
 #include "model/config.h"
 #include "request/batch.h"
+#include "schedule/rotation_policy.h"
 #include "simulate/hardware_profile.h"
 #include "weights/weight_cache.h"
 
@@ -42,6 +43,7 @@ struct ModelShape {
   // How they lie in the device's memory: as a whole, or some of them and a ring.
   weights::CachedModel cached;
   Bytes max_resident;  // of the device's memory for its weights; zero: what there is
+  double rotary_alpha = schedule::kAlphaDefault;
 };
 
 // Of a model that lies in the device's memory as a whole. kInvalidArgument when not even one

@@ -183,11 +183,12 @@ TEST(SimulatedRotation, RefusesWhatIsOutOfRange) {
   };
   EXPECT_FALSE(refused([](auto&) {}));
   EXPECT_TRUE(refused([](auto& options) { options.kv_host_memory = mib(1); }));
-  EXPECT_TRUE(refused([](auto& options) { options.rotary_alpha = 0; }));
+  EXPECT_TRUE(refused([](auto& options) { options.models[0].rotary_alpha = 0; }));
   EXPECT_TRUE(refused([](auto& options) { options.rotation.frames_share_max = 0.6; }));
   EXPECT_TRUE(refused([](auto& options) { options.rotation.rate_share_min = 1.5; }));
   EXPECT_TRUE(refused([](auto& options) { options.schedule.rotation.lag.ahead_share = 2; }));
   EXPECT_TRUE(refused([](auto& options) { options.schedule.rotation.lag.late_after = 0.5; }));
+  EXPECT_TRUE(refused([](auto& options) { options.schedule.rotation.predicted_error = -1; }));
   EXPECT_TRUE(refused([](auto& options) {
     options.profile.kv_in_bytes_per_second = options.profile.kv_out_bytes_per_second = 0;
   }));

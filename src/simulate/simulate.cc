@@ -129,7 +129,7 @@ Status Simulation::add_models() {
     engine::ModelFacts facts{.tokens_per_block = shape.tokens_per_block,
                              .max_model_len = shape.max_model_len,
                              .vocab = shape.vocab,
-                             .alpha = options_.rotary_alpha,
+                             .alpha = shape.rotary_alpha,
                              .step_min = step_min(shape, options_.profile),
                              .seconds_per_token = seconds_per_token(shape, options_.profile)};
     if (cache_) {
@@ -283,21 +283,13 @@ SimulationReport Simulation::run() {
   return std::move(report_);
 }
 
-Status check_share(double share, double least, double most, const std::string& what) {
-  // Written so that NaN fails.
-  if (share >= least && share <= most) return {};
-  return invalid_argument(
-      fmt::format("{} is a share from {} to {}, not {}", what, least, most, share));
-}
-
 Status check_rotation(const SimulationOptions& options) {
-  constexpr double kFramesLeast = 1e-6, kFramesMost = 0.5;
-  CAUSEWAY_TRY(check_share(options.rotation.frames_share_max, kFramesLeast, kFramesMost,
-                           "what of the KV frames turns in a step at the most"));
-  CAUSEWAY_TRY(check_share(options.rotation.rate_share_min, 0, 1,
-                           "what of the link rotation has at the least"));
-  CAUSEWAY_TRY(schedule::check_alpha(options.rotary_alpha));
+  CAUSEWAY_TRY(schedule::check_limits(options.rotation));
+  std::vector<double> alphas;
+  for (const ModelShape& shape : options.models) alphas.push_back(shape.rotary_alpha);
+  CAUSEWAY_TRY(schedule::check_alphas(alphas));
   CAUSEWAY_TRY(schedule::check_lag(options.schedule.rotation.lag));
+  CAUSEWAY_TRY(schedule::check_predicted_error(options.schedule.rotation.predicted_error));
   if (options.kv_host_memory == Bytes(0)) return {};
   if (options.kv_host_memory < options.frame) {
     return invalid_argument("the host memory for KV does not hold a frame");

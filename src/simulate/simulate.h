@@ -28,7 +28,6 @@ struct SimulationOptions {
   // Host memory to which KV rotates, at the profile's rates; zero: it does not.
   Bytes kv_host_memory = {};
   schedule::BudgetLimits rotation = {};
-  double rotary_alpha = schedule::kAlphaDefault;  // of all models
   // Extents and link rate follow from memory and profile.
   weights::ResidencyOptions residency;
   Bytes ring = {};  // of each streamed model; zero: as stream_plan.h chooses

@@ -417,6 +417,7 @@ engine::ModelFacts CudaSlice::facts_of(const SliceModel& model,
           .max_model_len = model.max_model_len,
           .vocab = card.config.vocab,
           .weights = std::move(weights),
+          .alpha = model.alpha,
           .step_min = nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) /
                                          (kBytesPerSecond * processors)),
           .seconds_per_token = card.operations_per_token / (kOperationsPerSecond * processors)};

@@ -190,7 +190,8 @@ Result<engine::ModelFacts> HostSlice::attach(SliceModel model) {
   const model::ModelCard& card = model.card;
   engine::ModelFacts facts{.tokens_per_block = card.kv.tokens,
                            .max_model_len = model.max_model_len,
-                           .vocab = card.config.vocab};
+                           .vocab = card.config.vocab,
+                           .alpha = model.alpha};
   const weights::PlacedWeights at_home = model.home->weights();
   weights::PlacedWeights cached = at_home;
   if (estate_) {

@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "engine/step_executor.h"
 #include "model/model_card.h"
+#include "schedule/rotation_policy.h"
 #include "slice/machine.h"
 #include "weights/model_pool.h"
 
@@ -30,6 +31,7 @@ struct SliceModel {
   std::unique_ptr<weights::PinnedModel> home;
   Tokens max_model_len;
   Bytes max_resident = {};  // of the device for its weights; zero: what the slice has
+  double alpha = schedule::kAlphaDefault;  // engine::ModelFacts::alpha
 };
 
 // What a slice has for cached weights. No budget: weights are read at home.

@@ -112,7 +112,7 @@ class Catalogue(unittest.TestCase):
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0].split(),
                          ["model", "state", "host", "device", "running", "waiting",
-                          "streamed/token"])
+                          "rotary", "streamed/token"])
         self.assertEqual([line.split()[:2] for line in lines[1:]],
                          [[model, "ready"] for model in MODELS])
 

@@ -209,7 +209,9 @@ class Lifecycle(unittest.TestCase):
         with RunningServer(self.model, "--kv-frame-bytes", "16kb", "--kv-cache-memory-bytes",
                            "256kb", "--kv-host-memory-bytes", "8mb", "--pool-memory-bytes", "256mb",
                            "--scheduling-policy", "rotary", "--preemption", "rotate",
-                           "--slo-ttft-ms", "50", "--slo-tpot-ms", "1") as server:
+                           "--slo-ttft-ms", "50", "--slo-tpot-ms", "m=1", "--rotary-alpha", "m=2",
+                           "--rotary-displaces-early", "all", "--rotary-ahead-share", "0",
+                           "--rotary-late-after", "0", "--slo-ttft-slack", "0.25") as server:
             answers = [None] * len(prompts)
 
             def ask_one(index):
@@ -221,7 +223,9 @@ class Lifecycle(unittest.TestCase):
             for thread in threads:
                 thread.join()
             metrics = server.request("/metrics")[1]
+            ps = run_causeway("ps", "--url", server.url).stdout
         self.assertEqual(answers, alone)
+        self.assertRegex(ps, r"KV in host memory: [0-9]+ of 512 blocks")
 
         def value(name):
             return float(re.search(rf"^causeway:{re.escape(name)} (\S+)$", metrics, re.M).group(1))
@@ -231,6 +235,50 @@ class Lifecycle(unittest.TestCase):
         self.assertGreater(
             value('kv_rotation_blocks_total{direction="in",reason="rotation"}'), 0)
         self.assertEqual(value("kv_copies_failed_total"), 0)
+        self.assertEqual(value('slo_lag_seconds_count{at="finished",model_name="m"}'), len(prompts))
+
+    @unittest.skipIf(DEVICE == "cuda", "a GPU's KV cache comes in pieces that hold all of this")
+    def test_clients_leave_and_the_server_drains_while_requests_are_in_host_memory(self):
+        """Of 24 requests on KV for four, 12 clients leave; the others have what they have alone."""
+        prompts = [f"{n} green bottles hang on the wall" for n in range(24)]
+        body = {"model": "m", "max_tokens": 100, "temperature": 0, "ignore_eos": True}
+        with RunningServer(self.model, *TINY_MEMORY) as server:
+            alone = [server.request("/v1/completions", {**body, "prompt": prompt})[1]
+                     ["choices"][0]["text"] for prompt in prompts[12:]]
+        with RunningServer(self.model, "--kv-frame-bytes", "16kb", "--kv-cache-memory-bytes",
+                           "256kb", "--kv-host-memory-bytes", "8mb", "--pool-memory-bytes", "256mb",
+                           "--scheduling-policy", "rotary", "--preemption", "rotate",
+                           "--slo-ttft-ms", "50", "--slo-tpot-ms", "1", "--rotary-ahead-share", "0",
+                           "--rotary-displaces-early", "all", "--shutdown-grace", 60) as server:
+            answers = [None] * 12
+            leaving = []
+            for prompt in prompts[:12]:
+                client = socket.create_connection(("127.0.0.1", server.port))
+                data = json.dumps({**body, "prompt": prompt, "stream": True}).encode()
+                client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: "
+                               + str(len(data)).encode() + b"\r\n\r\n" + data)
+                leaving.append(client)
+
+            def ask_one(index):
+                answers[index] = server.request(
+                    "/v1/completions", {**body, "prompt": prompts[12 + index]})
+
+            threads = [threading.Thread(target=ask_one, args=(i,)) for i in range(12)]
+            for thread in threads:
+                thread.start()
+            rotary = 0
+            while rotary == 0 and any(thread.is_alive() for thread in threads):
+                rotary = server.request("/v1/models")[1]["data"][0]["requests_rotary"]
+            self.assertGreater(rotary, 0)
+            for client in leaving:
+                client.close()
+            self.assertEqual(server.stop(), 0)
+            for thread in threads:
+                thread.join()
+        taken = [i for i in range(12) if answers[i][0] != 503]  # the others came after the signal
+        self.assertGreater(len(taken), 0)
+        self.assertEqual([answers[i][1]["choices"][0]["text"] for i in taken],
+                         [alone[i] for i in taken])
 
     def test_tokens_without_waking_the_model(self):
         with RunningServer(self.model, "--load-on-demand", *TINY_MEMORY) as server:
@@ -264,6 +312,11 @@ class Lifecycle(unittest.TestCase):
                           ["serve", self.model, "--kv-host-memory-bytes", "1kb"],
                           ["serve", self.model, "--kv-host-memory-bytes", "64mb",
                            "--preemption", "recompute"],
+                          ["serve", self.model, "--rotary-alpha", "0"],
+                          ["serve", self.model, "--rotary-alpha", "other=3"],
+                          ["serve", self.model, "--slo-ttft-ms", "1e9"],
+                          ["serve", self.model, "--slo-tpot-slack", "2"],
+                          ["serve", self.model, "--rotation-frames-share", "0.9"],
                           ["serve", self.model, "--no-such-option"], ["nonsense"]):
             done = run_causeway(*arguments)
             self.assertNotEqual(done.returncode, 0, arguments)
@@ -366,9 +419,10 @@ class Lifecycle(unittest.TestCase):
             for _ in range(2):
                 server.complete("m", "the same words again " * 20, max_tokens=1)
             metrics = server.request("/metrics")[1]
-        for name in ("queries", "hits"):
+        for name, tier in (("queries", ""), ("hits", ',tier="hbm"')):
             found = re.search(
-                r'^causeway:prefix_cache_%s_total{model_name="m"} (\d+)' % name, metrics, re.M)
+                r'^causeway:prefix_cache_%s_total{model_name="m"%s} (\d+)' % (name, tier), metrics,
+                re.M)
             self.assertIsNotNone(found, name)
             self.assertGreater(int(found[1]), 0, name)
 

@@ -147,7 +147,8 @@ Result<model::ModelCard> LocalSlice::add(ModelId id) {
                                   .card = card,
                                   .home = std::move(pinned),
                                   .max_model_len = model.max_model_len,
-                                  .max_resident = model.max_resident}));
+                                  .max_resident = model.max_resident,
+                                  .alpha = model.alpha}));
   CAUSEWAY_TRY(slice_->engine().add_model(id, facts));
   facts_.insert_or_assign(id, facts);
   return card;

@@ -63,6 +63,7 @@ struct BenchModel {
   model::ModelConfig config;
   Tokens max_model_len;
   Bytes max_resident = {};  // of HBM for its weights; zero: as the slice has it
+  double alpha = schedule::kAlphaDefault;
   // What is done to its random weights when they are made at home; empty: nothing.
   std::function<void(std::span<std::byte>, const model::ModelCard&)> adjust = {};
 };

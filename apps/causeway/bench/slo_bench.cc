@@ -115,7 +115,10 @@ Result<SliceSettings> Bench::slice_of(const SloPolicy& policy) {
 }
 
 Status Bench::open(const SliceSettings& settings, LocalSlice& local) {
-  CAUSEWAY_TRY(local.open(settings, {{kModel, settings_.config, Tokens(longest(loads_))}}));
+  CAUSEWAY_TRY(local.open(settings, {{.id = kModel,
+                                      .config = settings_.config,
+                                      .max_model_len = Tokens(longest(loads_)),
+                                      .alpha = settings_.alpha}}));
   CAUSEWAY_TRY(status_of(local.add(kModel)));
   local.aim_at(settings_.slo);
   local.draw_at(1);  // greedy answers of random weights soon repeat themselves
@@ -180,9 +183,12 @@ Result<SloRow> Bench::row_of(const Load& load, const SloPolicy& policy) {
   row.policy = policy.name();
   row.rate = load.rate;
   if (!settings_.profile) return row;
-  CAUSEWAY_ASSIGN(
-      row.predicted,
-      predict_slo({*settings_.profile, settings_.config, settings, settings_.slo}, load.requests));
+  const SloPredictionSettings predicted{.profile = *settings_.profile,
+                                        .config = settings_.config,
+                                        .slice = settings,
+                                        .slo = settings_.slo,
+                                        .alpha = settings_.alpha};
+  CAUSEWAY_ASSIGN(row.predicted, predict_slo(predicted, load.requests));
   return row;
 }
 

@@ -41,6 +41,7 @@ struct SloBenchSettings {
   request::Slo slo;
   // Of the machine: each row then has what the simulator expects of it.
   std::optional<simulate::HardwareProfile> profile;
+  double alpha = schedule::kAlphaDefault;
   std::uint64_t seed = 1;
   std::function<void(const std::string& what)> progress;
 };

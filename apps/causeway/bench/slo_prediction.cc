@@ -33,6 +33,7 @@ Result<SloPrediction> predict_slo(const SloPredictionSettings& settings,
                                   const std::vector<LoadRequest>& requests) {
   CAUSEWAY_ASSIGN(auto shape,
                   simulate::shape_of("model", settings.config, settings.slice.kv_frame));
+  shape.rotary_alpha = settings.alpha;
   const engine::CoreOptions& core = settings.slice.engine.core;
   simulate::SimulationOptions options;
   options.profile = with_weights_cached(settings.profile);

@@ -18,6 +18,7 @@ struct SloPredictionSettings {
   model::ModelConfig config;
   SliceSettings slice;  // as the row's slice was opened; kv is given
   request::Slo slo;
+  double alpha = schedule::kAlphaDefault;
 };
 
 // Weights are cached before the first request arrives, as a row's are. Requests that the engine

@@ -4,6 +4,7 @@
 #include "commands/command.h"
 #include "commands/json_file.h"
 #include "commands/profile_of_hardware.h"
+#include "commands/rotation_options.h"
 #include "commands/slice_options.h"
 
 namespace causeway::app {
@@ -24,12 +25,7 @@ class BenchSlo final : public Command {
                    "(rotary:auto); fcfs and priority recompute it unless said, the others rotate")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
-        ->check(CLI::Range(0.001, 1e9))
-        ->capture_default_str();
-    app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for the mean time between tokens")
-        ->check(CLI::Range(0.001, 1e9))
-        ->capture_default_str();
+    rotation_.declare(app);
     app.add_option("--max-num-seqs", schedule.running_max, "sequences in a step at most")
         ->check(CLI::Range(1, 4096))
         ->capture_default_str();
@@ -50,8 +46,7 @@ class BenchSlo final : public Command {
       CAUSEWAY_ASSIGN(const auto parsed, bench::parse_slo_policy(policy));
       settings_.policies.push_back(parsed);
     }
-    settings_.slo.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3);
-    settings_.slo.tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3);
+    CAUSEWAY_TRY(read_rotation());
     if (!hardware_.empty()) {
       CAUSEWAY_ASSIGN(settings_.profile, profile_of_hardware(hardware_));
     }
@@ -62,6 +57,16 @@ class BenchSlo final : public Command {
   }
 
  private:
+  Status read_rotation() {
+    engine::CoreOptions& core = settings_.slice.engine.core;
+    CAUSEWAY_TRY(rotation_.apply(core.schedule, core.rotation, settings_.slice.kv_host));
+    CAUSEWAY_ASSIGN(const auto configs, slice_.configs());
+    CAUSEWAY_ASSIGN(const auto of_models, rotation_.of_models({configs.front().name}));
+    settings_.slo = of_models.front().slo;
+    settings_.alpha = of_models.front().alpha;
+    return {};
+  }
+
   void declare_load() {
     auto& app = options();
     app.add_option("--trace", settings_.trace, "recorded lengths (see bench serve)")
@@ -89,7 +94,7 @@ class BenchSlo final : public Command {
   const Clock& clock_;
   SliceOptions slice_;
   std::vector<std::string> policies_ = {"fcfs", "waiting-first", "artifact", "rotary"};
-  double slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100;
+  RotationOptions rotation_;
   bench::SloBenchSettings settings_;
   std::string hardware_, json_file_;
 };

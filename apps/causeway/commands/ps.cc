@@ -11,7 +11,7 @@ namespace {
 
 struct Row {
   std::string model, state;
-  std::int64_t host_bytes = 0, device_bytes = 0, running = 0, waiting = 0;
+  std::int64_t host_bytes = 0, device_bytes = 0, running = 0, waiting = 0, rotary = 0;
   std::int64_t streamed_bytes = 0, predicted_tpot_us = 0;  // 0: nothing is streamed, or known
 };
 
@@ -26,17 +26,28 @@ std::string text(const nlohmann::json& object, const char* name, const char* oth
   return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
 }
 
-Result<std::vector<Row>> read_rows(const std::string& body) {
+struct Listing {
+  std::vector<Row> rows;
+  std::int64_t kv_blocks = 0, kv_used = 0;  // of host memory for KV; 0: there is none
+};
+
+Result<Listing> read_listing(const std::string& body) {
   const auto listing = nlohmann::json::parse(body, nullptr, false);
   if (!listing.is_object() || !listing.contains("data") || !listing["data"].is_array()) {
     return corrupt("the answer to /models is not a list of models; is it a Causeway server?");
   }
-  std::vector<Row> rows;
+  Listing read;
+  const auto kv = listing.find("kv_host");
+  if (kv != listing.end() && kv->is_object()) {
+    read.kv_blocks = number(*kv, "blocks");
+    read.kv_used = number(*kv, "used");
+  }
   for (const auto& model : listing["data"]) {
     if (!model.is_object()) continue;
     Row row{.model = text(model, "id", "?"), .state = text(model, "status", "?")};
     row.running = number(model, "requests_running");
     row.waiting = number(model, "requests_waiting");
+    row.rotary = number(model, "requests_rotary");
     row.streamed_bytes = number(model, "streamed_bytes_per_step");
     row.predicted_tpot_us = number(model, "predicted_tpot_us");
     const auto bytes = model.find("resident_bytes");
@@ -44,9 +55,9 @@ Result<std::vector<Row>> read_rows(const std::string& body) {
       row.host_bytes = number(*bytes, "host");
       row.device_bytes = number(*bytes, "device");
     }
-    rows.push_back(std::move(row));
+    read.rows.push_back(std::move(row));
   }
-  return rows;
+  return read;
 }
 
 std::string human(std::int64_t bytes) {
@@ -64,15 +75,19 @@ std::string streaming(const Row& row) {
   return fmt::format("{}, {:.1f} ms", bytes, static_cast<double>(row.predicted_tpot_us) * 1e-3);
 }
 
-void print_table(const std::vector<Row>& rows) {
+void print_table(const Listing& listing) {
+  const std::vector<Row>& rows = listing.rows;
   std::size_t width = std::string_view("model").size();
   for (const Row& row : rows) width = std::max(width, row.model.size());
-  fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}  {}\n", "model", width, "state", "host",
-             "device", "running", "waiting", "streamed/token");
+  fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8} {:>8}  {}\n", "model", width, "state", "host",
+             "device", "running", "waiting", "rotary", "streamed/token");
   for (const Row& row : rows) {
-    fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8}  {}\n", row.model, width, row.state,
-               human(row.host_bytes), human(row.device_bytes), row.running, row.waiting,
+    fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8} {:>8}  {}\n", row.model, width, row.state,
+               human(row.host_bytes), human(row.device_bytes), row.running, row.waiting, row.rotary,
                streaming(row));
+  }
+  if (listing.kv_blocks > 0) {
+    fmt::print("KV in host memory: {} of {} blocks\n", listing.kv_used, listing.kv_blocks);
   }
 }
 
@@ -88,8 +103,8 @@ class Ps final : public Command {
     CAUSEWAY_ASSIGN(bench::Endpoint endpoint, bench::parse_base_url(url_, api_key_));
     if (endpoint.prefix.empty()) endpoint.prefix = "/v1";
     CAUSEWAY_ASSIGN(const std::string body, bench::get(endpoint, "/models", seconds(10)));
-    CAUSEWAY_ASSIGN(const auto rows, read_rows(body));
-    print_table(rows);
+    CAUSEWAY_ASSIGN(const auto listing, read_listing(body));
+    print_table(listing);
     return {};
   }
 

@@ -8,6 +8,7 @@
 #include "base/open_files.h"
 #include "commands/command.h"
 #include "commands/link_settings.h"
+#include "commands/rotation_options.h"
 #include "commands/serve_checks.h"
 #include "commands/stop_signals.h"
 #include "device/memory_headroom.h"
@@ -51,8 +52,7 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
 }
 
 struct ServeOptions {
-  std::string model, models_dir, served_model_name, chat_template, policy = "fcfs";
-  std::string preemption = "auto";
+  std::string model, models_dir, served_model_name, chat_template;
   std::string tool_call_parser = "auto";
   std::vector<std::string> pins, max_resident;
   std::int64_t max_model_len = 0;
@@ -69,8 +69,6 @@ struct ServeOptions {
   bool no_prefix_caching = false;
   bool load_on_demand = false;
   double grace_seconds = 30;
-  double slo_ttft_ms = 5000;
-  double slo_tpot_ms = 100;
   engine::EngineOptions engine;
   server::ServerOptions server;
 };
@@ -91,6 +89,7 @@ class Serve final : public Command {
     CAUSEWAY_ASSIGN(auto models, read_catalogue());
     CAUSEWAY_TRY(pin(models));
     CAUSEWAY_TRY(limit_residents(models));
+    CAUSEWAY_TRY(set_targets(models));
     CAUSEWAY_TRY(finish_options());
     CAUSEWAY_TRY(allow_connections());
     CAUSEWAY_ASSIGN(const Bytes pool, pool_budget());
@@ -335,18 +334,7 @@ class Serve final : public Command {
 
   void declare_scheduling() {
     auto& app = options();
-    app.add_option("--scheduling-policy", set_.policy,
-                   "who runs when not all have room: fcfs, priority, rotary (by lag against their "
-                   "latency targets), or one of rotary's baselines: waiting-first, swapped-first, "
-                   "artifact, ranked, sjf-oracle, past-future")
-        ->group("Scheduling")
-        ->capture_default_str();
-    app.add_option("--preemption", set_.preemption,
-                   "what becomes of the KV of those that must go: rotate (to host memory), "
-                   "recompute, or auto: what takes less time; with --kv-host-memory-bytes")
-        ->check(CLI::IsMember({"rotate", "recompute", "auto"}))
-        ->group("Scheduling")
-        ->capture_default_str();
+    rotation_.declare_policy(app, "Scheduling");
     app.add_option("--max-num-seqs", set_.engine.core.schedule.running_max,
                    "sequences that run at once")
         ->check(CLI::PositiveNumber)
@@ -362,14 +350,7 @@ class Serve final : public Command {
         ->check(CLI::PositiveNumber)
         ->group("Scheduling")
         ->capture_default_str();
-    app.add_option("--slo-ttft-ms", set_.slo_ttft_ms, "target of requests that name none")
-        ->check(CLI::Range(0.001, 1e9))
-        ->group("Scheduling")
-        ->capture_default_str();
-    app.add_option("--slo-tpot-ms", set_.slo_tpot_ms, "target of requests that name none")
-        ->check(CLI::Range(0.001, 1e9))
-        ->group("Scheduling")
-        ->capture_default_str();
+    rotation_.declare(app, "Scheduling");
   }
 
   void declare_http() {
@@ -401,9 +382,7 @@ class Serve final : public Command {
       }
     }
     schedule::Options& schedule = set_.engine.core.schedule;
-    CAUSEWAY_ASSIGN(schedule.policy, schedule::parse_policy(set_.policy));
-    CAUSEWAY_ASSIGN(schedule.preemption, schedule::parse_preemption(set_.preemption));
-    if (kv_host() == Bytes(0)) schedule.preemption = schedule::PreemptionKind::kRecompute;
+    CAUSEWAY_TRY(rotation_.apply(schedule, set_.engine.core.rotation, kv_host()));
     if (kv_host() > Bytes(0) && kv_host() < kv_frame()) {
       return invalid_argument("--kv-host-memory-bytes " + std::to_string(kv_host().count) +
                               " holds no KV frame of " + std::to_string(kv_frame().count) +
@@ -411,7 +390,7 @@ class Serve final : public Command {
     }
     if (kv_host() > Bytes(0) && !schedule.rotates()) {
       return invalid_argument("--kv-host-memory-bytes would not be used: --scheduling-policy " +
-                              set_.policy +
+                              std::string(schedule::name_of(schedule.policy)) +
                               " with --preemption recompute rotates no KV; choose "
                               "--preemption rotate or auto, or leave the memory out");
     }
@@ -420,8 +399,6 @@ class Serve final : public Command {
     std::random_device random;
     set_.engine.core.prefix_hash_seed = (std::uint64_t{random()} << 32) | random();
     set_.server.version = version();
-    set_.server.slo = {.ttft = nanos_from_seconds(set_.slo_ttft_ms * 1e-3),
-                       .tpot = nanos_from_seconds(set_.slo_tpot_ms * 1e-3)};
     return {};
   }
 
@@ -480,6 +457,17 @@ class Serve final : public Command {
     return {};
   }
 
+  Status set_targets(std::vector<fleet::CatalogueModel>& models) const {
+    std::vector<std::string> names;
+    for (const fleet::CatalogueModel& model : models) names.push_back(model.entry->name);
+    CAUSEWAY_ASSIGN(const auto of_models, rotation_.of_models(names));
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      models[i].entry->slo = of_models[i].slo;
+      models[i].entry->alpha = of_models[i].alpha;
+    }
+    return {};
+  }
+
   // Whether memory was given as the models need it.
   Status check_models(const slice::Slice& slice, const std::vector<fleet::CatalogueModel>& models,
                       Bytes pool) const {
@@ -518,6 +506,7 @@ class Serve final : public Command {
   const Clock& clock_;
   ServeOptions set_;
   LinkSettings links_;
+  RotationOptions rotation_;
   std::string experts_policy_ = "frequency";
 };
 

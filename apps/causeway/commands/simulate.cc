@@ -8,6 +8,7 @@
 #include "commands/command.h"
 #include "commands/json_file.h"
 #include "commands/profile_of_hardware.h"
+#include "commands/rotation_options.h"
 #include "fleet/catalogue.h"
 #include "model/config.h"
 #include "weights/checked_json.h"
@@ -33,7 +34,8 @@ class Simulate final : public Command {
     simulation_.ring = Bytes(static_cast<std::int64_t>(ring_bytes_));
     simulation_.seed = seed_;
     CAUSEWAY_ASSIGN(simulation_.models, read_models());
-    CAUSEWAY_ASSIGN(const auto workload, make_workload());
+    CAUSEWAY_ASSIGN(auto workload, make_workload());
+    CAUSEWAY_TRY(set_targets(workload));
     CAUSEWAY_ASSIGN(const auto report, simulate::run(simulation_, workload));
     fmt::print("{}", simulate::to_text(report));
     return write_json(json_file_, nlohmann::ordered_json::parse(simulate::to_json(report)));
@@ -70,40 +72,8 @@ class Simulate final : public Command {
 
   void declare_scheduling() {
     auto& app = options();
-    app.add_option("--scheduling-policy", policy_,
-                   "who runs when not all have room: fcfs, priority, rotary, waiting-first, "
-                   "swapped-first, artifact, sjf-oracle, ranked, past-future")
-        ->capture_default_str();
-    app.add_option("--preemption", preemption_,
-                   "what becomes of the KV of those that must go: rotate (to host memory), "
-                   "recompute, or auto: what takes less time; with --kv-host-memory-bytes")
-        ->check(CLI::IsMember({"rotate", "recompute", "auto"}))
-        ->capture_default_str();
-    app.add_option("--rotary-alpha", simulation_.rotary_alpha,
-                   "how fast a request that has answered lags, against one that has not")
-        ->capture_default_str();
-    app.add_option("--rotary-displaces-early", displaces_early_,
-                   "who displaces others before it lags: nobody, unanswered (who waits for its "
-                   "first token), or all, as in the paper")
-        ->capture_default_str();
-    app.add_option("--rotary-ahead-share", simulation_.schedule.rotation.lag.ahead_share,
-                   "of the time that a request is ahead of its target for tokens, what it may "
-                   "pause before it lags; 0: as in the paper")
-        ->capture_default_str();
-    app.add_option("--rotary-late-after", simulation_.schedule.rotation.lag.late_after,
-                   "whose first token is late lags from this many targets on, behind those who can "
-                   "be in time; 0: as in the paper")
-        ->capture_default_str();
-    app.add_option("--ranked-error", simulation_.schedule.rotation.predicted_error,
-                   "of the lengths that policy ranked predicts: the spread of their logarithm")
-        ->check(CLI::Range(0.0, 10.0))
-        ->capture_default_str();
-    app.add_option("--rotation-frames-share", simulation_.rotation.frames_share_max,
-                   "of the KV frames, what requests give up for others in a step at the most")
-        ->capture_default_str();
-    app.add_option("--rotation-rate-share", simulation_.rotation.rate_share_min,
-                   "of the link, what rotation has at the least")
-        ->capture_default_str();
+    rotation_.declare_policy(app);
+    rotation_.declare(app);
     app.add_option("--max-num-seqs", simulation_.schedule.running_max, "sequences that run at once")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
@@ -143,29 +113,12 @@ class Simulate final : public Command {
     app.add_option("--output-len", output_, "mean output tokens without a trace")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
-        ->check(CLI::Range(0.001, 1e9))
-        ->capture_default_str();
-    app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
-        ->check(CLI::Range(0.001, 1e9))
-        ->capture_default_str();
-    app.add_option("--slo-ttft-slack", slo_.ttft_slack,
-                   "beta_F: a request without an answer lags after this share of its target")
-        ->capture_default_str();
-    app.add_option("--slo-tpot-slack", slo_.tpot_slack,
-                   "beta_B: likewise one that has answered; negative: before its last token")
-        ->capture_default_str();
     app.add_option("--seed", seed_, "same seed, same report")->capture_default_str();
   }
 
   Status read_rotation() {
-    schedule::Options& schedule = simulation_.schedule;
     simulation_.kv_host_memory = Bytes(static_cast<std::int64_t>(kv_host_bytes_));
-    CAUSEWAY_ASSIGN(schedule.policy, schedule::parse_policy(policy_));
-    CAUSEWAY_ASSIGN(schedule.preemption, schedule::parse_preemption(preemption_));
-    CAUSEWAY_ASSIGN(schedule.rotation.lag.early, schedule::parse_displaces_early(displaces_early_));
-    if (kv_host_bytes_ == 0) schedule.preemption = schedule::PreemptionKind::kRecompute;
-    return {};
+    return rotation_.apply(simulation_.schedule, simulation_.rotation, simulation_.kv_host_memory);
   }
 
   Result<std::vector<simulate::ModelShape>> read_models() const {
@@ -190,6 +143,17 @@ class Simulate final : public Command {
     return models;
   }
 
+  Status set_targets(simulate::Workload& workload) {
+    std::vector<std::string> names;
+    for (const simulate::ModelShape& shape : simulation_.models) names.push_back(shape.name);
+    CAUSEWAY_ASSIGN(const auto of_models, rotation_.of_models(names));
+    for (std::size_t i = 0; i < of_models.size(); ++i) {
+      simulation_.models[i].rotary_alpha = of_models[i].alpha;
+    }
+    for (simulate::Arrival& arrival : workload) arrival.slo = of_models[arrival.model].slo;
+    return {};
+  }
+
   // Values of an option that is given once for all models, or for each.
   Status check_each(const std::string& option, std::size_t values) const {
     if (values <= 1 || values == configs_.size()) return {};
@@ -200,7 +164,7 @@ class Simulate final : public Command {
     return values[std::min(model, values.size() - 1)];
   }
 
-  Result<simulate::Workload> fixed_workload(request::Slo slo) const {
+  Result<simulate::Workload> fixed_workload_of() const {
     CAUSEWAY_TRY(check_each("--at-once", at_once_.size()));
     CAUSEWAY_TRY(check_each("--input-len", input_.size()));
     CAUSEWAY_TRY(check_each("--output-len", output_.size()));
@@ -210,17 +174,14 @@ class Simulate final : public Command {
                         .prompt = Tokens(of_model(input_, i)),
                         .output = Tokens(of_model(output_, i))});
     }
-    return simulate::fixed_workload(models, slo);
+    return simulate::fixed_workload(models);
   }
 
   bool given(const std::string& option) { return options().count(option) > 0; }
 
   Result<simulate::Workload> make_workload() {
-    request::Slo slo = slo_;
-    slo.ttft = nanos_from_seconds(slo_ttft_ms_ * 1e-3);
-    slo.tpot = nanos_from_seconds(slo_tpot_ms_ * 1e-3);
     CAUSEWAY_TRY(simulate::check_burstiness(burstiness_));
-    if (!at_once_.empty()) return fixed_workload(slo);
+    if (!at_once_.empty()) return fixed_workload_of();
     if (trace_.empty()) {
       return simulate::poisson_workload({.requests = requests_,
                                          .per_second = rate_,
@@ -228,7 +189,7 @@ class Simulate final : public Command {
                                          .models = configs_.size(),
                                          .prompt_mean = Tokens(input_.front()),
                                          .output_mean = Tokens(output_.front()),
-                                         .slo = slo,
+                                         .slo = {},
                                          .seed = seed_});
     }
     CAUSEWAY_ASSIGN(const auto trace, request::load_trace(trace_, requests_));
@@ -242,12 +203,11 @@ class Simulate final : public Command {
                                             .requests = repeats ? requests_ : 0,
                                             .prompt_mean = Tokens(input_.front()),
                                             .output_mean = Tokens(output_.front()),
-                                            .slo = slo,
+                                            .slo = {},
                                             .seed = seed_});
   }
 
-  std::string hardware_ = "h200", trace_, policy_ = "fcfs", preemption_ = "auto", json_file_;
-  std::string displaces_early_ = "nobody";
+  std::string hardware_ = "h200", trace_, json_file_;
   std::vector<std::string> configs_;
   std::uint64_t kv_bytes_ = std::uint64_t{8} << 30;
   std::uint64_t kv_host_bytes_ = 0;
@@ -256,9 +216,9 @@ class Simulate final : public Command {
   std::uint64_t ring_bytes_ = 0;
   std::int64_t requests_ = 1000;
   std::vector<std::int64_t> at_once_, input_ = {512}, output_ = {128};
-  double rate_ = 1, speed_ = 1, slo_ttft_ms_ = 5000, slo_tpot_ms_ = 100, burstiness_ = 1;
-  request::Slo slo_;
+  double rate_ = 1, speed_ = 1, burstiness_ = 1;
   std::uint64_t seed_ = 1;
+  RotationOptions rotation_;
   simulate::SimulationOptions simulation_;
 };
 

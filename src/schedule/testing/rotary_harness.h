@@ -60,6 +60,8 @@ class RotaryHarness {
   Scheduler& scheduler() { return scheduler_; }
   const kv::KvCache& kv() const { return kv_; }
   const TwinBooks& twins() const { return twins_; }
+  // For PreemptionKind::kAuto, beside `rates`.
+  void set_prefill_rate(ModelId model, double rate) { twins_.set_prefill_rate(model, rate); }
   std::size_t in_flight() const { return in_flight_.size(); }
   // Of the step that finish() will end.
   const Decision& oldest() const { return in_flight_.front().decision; }

@@ -67,14 +67,17 @@ RotateOutCost TwinBooks::out_cost(RequestId sequence) const {
 
 PrefixCost TwinBooks::prefix_cost(ModelId model, std::span<const TokenId> tokens) const {
   const Tokens found = kv_.match_prefix(model, tokens);
-  return {.in_hbm = found,
-          .in_all = found,
-          .frames = kv_.cached_frames_of_prefix(model, tokens)};
+  return {.in_hbm = found, .in_all = found, .frames = kv_.cached_frames_of_prefix(model, tokens)};
 }
 
 RotateInCost TwinBooks::in_cost(RequestId sequence) const {
   const std::int64_t blocks = entry(sequence).twins;
   return {.frames = blocks, .copies = blocks};
+}
+
+double TwinBooks::prefill_rate(ModelId model) const {
+  const auto found = prefill_rates_.find(model);
+  return found == prefill_rates_.end() ? 0 : found->second;
 }
 
 }  // namespace causeway::schedule

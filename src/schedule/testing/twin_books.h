@@ -33,6 +33,8 @@ class TwinBooks final : public RotationView {
   RotateInCost in_cost(RequestId sequence) const override;
   // Nothing is in host memory but what sequences hold.
   PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const override;
+  double prefill_rate(ModelId model) const override;
+  void set_prefill_rate(ModelId model, double rate) { prefill_rates_[model] = rate; }
 
  private:
   enum class Place { kHbm, kArriving, kLeaving, kHost };
@@ -50,6 +52,7 @@ class TwinBooks final : public RotationView {
   bool eager_;
   std::int64_t held_ = 0;
   std::unordered_map<RequestId, Entry> sequences_;
+  std::unordered_map<ModelId, double> prefill_rates_;
 };
 
 }  // namespace causeway::schedule

@@ -187,7 +187,7 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   out.model = &model;
   request::Request common;
   common.model = model.id;
-  common.slo = context.slo;
+  common.slo = context.slo.over(model.slo);
   common.priority = asked.priority;
   set_sampling(asked, model, common.sampling);
   if (auto error = set_stops(asked, model, common)) return error;

@@ -7,13 +7,14 @@
 #include "fleet/fleet.h"
 #include "request/request.h"
 #include "server/api/generation_request.h"
+#include "server/api/slo_headers.h"
 
 namespace causeway::server {
 
 struct PrepareContext {
   std::uint64_t seed = 0;             // for requests that give none
   std::int64_t now_unix_seconds = 0;  // for templates that show the date
-  request::Slo slo;
+  SloHeaders slo;
 };
 
 // One engine request a choice, in the order of the answer's `index`: prompt by prompt, n each.

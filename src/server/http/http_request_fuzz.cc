@@ -34,7 +34,7 @@ void answer(const ApiError& error, const Incoming& incoming) {
 void look(const Parser& parser, Incoming& incoming) {
   const MaybeError error = examine(parser, options(), incoming);
   if (error) return answer(*error, incoming);
-  CAUSEWAY_CHECK(incoming.slo.ttft.count > 0 && incoming.slo.tpot.count > 0);
+  CAUSEWAY_CHECK(request::check_slo(incoming.slo.over({})).ok());
   if (!takes_body(incoming.routed.route) || !parser.is_done()) return;
   CAUSEWAY_CHECK(parser.get().body().size() <= options().limits.body_bytes_max);
 }

@@ -4,6 +4,7 @@
 #include <boost/beast/http/field.hpp>
 #include <charconv>
 #include <iterator>
+#include <limits>
 
 namespace causeway::server {
 namespace {
@@ -25,22 +26,43 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
 }
 
-// Milliseconds, up to a day.
-MaybeError read_slo(const Parser& parser, std::string_view name, Nanos& out) {
+// Leaves `out` as it is where there is no such header. `convert`: double → Result of what it means.
+template <typename Value, typename Convert>
+MaybeError read_number(const Parser& parser, std::string_view name, std::optional<Value>& out,
+                       Convert convert) {
   const auto found = parser.get().find({name.data(), name.size()});
   if (found == parser.get().end()) return {};
   const std::string_view text(found->value().data(), found->value().size());
   double value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // Written so that NaN fails.
-  const bool good = failure == std::errc() && end == text.data() + text.size() && value > 0 &&
-                    value <= 86'400'000;
-  if (!good) {
-    return bad_request("header `" + std::string(name) + "` must be milliseconds above 0",
+  const bool number = failure == std::errc() && end == text.data() + text.size();
+  // What is no number is out of every range.
+  const auto converted = convert(number ? value : std::numeric_limits<double>::quiet_NaN());
+  if (!converted.ok()) {
+    return bad_request("header `" + std::string(name) + "`: " + converted.error().message,
                        std::string(name));
   }
-  out = nanos_from_seconds(value * 1e-3);
+  out = *converted;
   return {};
+}
+
+MaybeError examine_slo(const Parser& parser, SloHeaders& out) {
+  const auto slack = [](double request::Slo::*field) {
+    return [field](double value) -> Result<double> {
+      request::Slo slo;
+      slo.*field = value;
+      CAUSEWAY_TRY(request::check_slo(slo));
+      return value;
+    };
+  };
+  const auto target = request::target_from_ms;
+  if (auto error = read_number(parser, "x-slo-ttft-ms", out.ttft, target)) return error;
+  if (auto error = read_number(parser, "x-slo-tpot-ms", out.tpot, target)) return error;
+  if (auto error = read_number(parser, "x-slo-ttft-slack", out.ttft_slack,
+                               slack(&request::Slo::ttft_slack))) {
+    return error;
+  }
+  return read_number(parser, "x-slo-tpot-slack", out.tpot_slack, slack(&request::Slo::tpot_slack));
 }
 
 MaybeError examine_expect(const Parser& parser, Incoming& out) {
@@ -78,7 +100,6 @@ MaybeError examine(const Parser& parser, const ServerOptions& options, Incoming&
   out.http_1_1 = head.version() >= 11;
   out.keep_alive = parser.keep_alive();
   out.has_body = parser.chunked() || parser.content_length_remaining().value_or(0) > 0;
-  out.slo = options.slo;
   const std::string_view method(head.method_string().data(), head.method_string().size());
   const std::string_view target(head.target().data(), head.target().size());
   MaybeError unroutable = find_route(method, target, out.routed);
@@ -93,8 +114,7 @@ MaybeError examine(const Parser& parser, const ServerOptions& options, Incoming&
     return with_status(415, "bodies with a Content-Encoding are not supported");
   }
   if (auto error = examine_expect(parser, out)) return error;
-  if (auto error = read_slo(parser, "x-slo-ttft-ms", out.slo.ttft)) return error;
-  return read_slo(parser, "x-slo-tpot-ms", out.slo.tpot);
+  return examine_slo(parser, out.slo);
 }
 
 ApiError parse_failure(const boost::system::error_code& error, const ServerLimits& limits) {

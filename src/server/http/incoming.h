@@ -6,9 +6,9 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
-#include "request/request.h"
 #include "server/api/api_error.h"
 #include "server/api/route.h"
+#include "server/api/slo_headers.h"
 #include "server/server.h"
 
 namespace causeway::server {
@@ -21,7 +21,7 @@ struct Incoming {
   bool keep_alive = false;
   bool expects_continue = false;
   bool has_body = false;
-  request::Slo slo;
+  SloHeaders slo;
 };
 
 void configure(Parser& parser, const ServerLimits& limits);

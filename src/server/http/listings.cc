@@ -22,6 +22,8 @@ std::string model_body(const fleet::Fleet& fleet, const fleet::CatalogueEntry& m
   append_json_integer(out, status.requests_running);
   out += ",\"requests_waiting\":";
   append_json_integer(out, status.requests_waiting);
+  out += ",\"requests_rotary\":";
+  append_json_integer(out, status.requests_rotary);
   if (status.streamed_bytes > Bytes(0)) {
     out += ",\"streamed_bytes_per_step\":";
     append_json_integer(out, status.streamed_bytes.count);
@@ -46,7 +48,16 @@ std::string models_body(const fleet::Fleet& fleet) {
     first = false;
     out += model_body(fleet, *model);
   }
-  out += "]}";
+  out += ']';
+  const request::Observation seen = fleet.observe();
+  if (seen.twins_total > 0) {
+    out += ",\"kv_host\":{\"blocks\":";
+    append_json_integer(out, seen.twins_total);
+    out += ",\"used\":";
+    append_json_integer(out, seen.twins_used);
+    out += '}';
+  }
+  out += '}';
   return out;
 }
 

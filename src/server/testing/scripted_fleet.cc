@@ -76,6 +76,7 @@ const fleet::CatalogueEntry* ScriptedFleet::find(std::string_view name) const {
 fleet::ModelStatus ScriptedFleet::status(ModelId) const {
   fleet::ModelStatus status;
   status.requests_running = running();
+  status.requests_rotary = counted.requests_rotary;
   status.state = running() > 0 ? fleet::ModelState::kActive : fleet::ModelState::kReady;
   status.host_bytes = Bytes(5000);
   status.device_bytes = Bytes(3000);
@@ -105,7 +106,7 @@ void ScriptedFleet::cancel(RequestId request) {
 }
 
 request::Observation ScriptedFleet::observe() const {
-  request::Observation seen;
+  request::Observation seen = counted;
   seen.requests_running = running();
   seen.frames_total = 10;
   seen.link_bytes = Bytes(9000);

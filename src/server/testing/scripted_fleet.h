@@ -44,6 +44,7 @@ class ScriptedFleet final : public fleet::Fleet {
   fleet::CatalogueEntry& add_model(std::string name, Tokens max_model_len = Tokens(1000));
   // What to do with a request; an Error refuses it. Called on the server's threads.
   std::function<Result<Script>(const request::Request&)> on_submit;
+  request::Observation counted;   // what observe() says beside what runs; set before it starts
   std::atomic<bool> hung{false};  // what observe() says of the device
   std::atomic<bool> lost{false};
 

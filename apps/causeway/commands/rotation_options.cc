@@ -1,0 +1,180 @@
+#include "commands/rotation_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+namespace causeway::app {
+namespace {
+
+Status named(const Status& outcome, const std::string& option) {
+  return outcome.ok() ? outcome : Status(outcome.error().with_context(option));
+}
+
+}  // namespace
+
+void RotationOptions::declare_policy(CLI::App& app, const std::string& group) {
+  policy_declared_ = true;
+  app.add_option("--scheduling-policy", policy_,
+                 "who runs when not all have room: fcfs, priority, rotary (by lag against their "
+                 "latency targets), or one of rotary's baselines: waiting-first, swapped-first, "
+                 "artifact, ranked, sjf-oracle, past-future")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--preemption", preemption_,
+                 "what becomes of the KV of those that must go: rotate (to host memory), "
+                 "recompute, or auto: what takes less time; with --kv-host-memory-bytes")
+      ->check(CLI::IsMember({"rotate", "recompute", "auto"}))
+      ->group(group)
+      ->capture_default_str();
+}
+
+void RotationOptions::declare(CLI::App& app, const std::string& group) {
+  const auto by_model = [&](const char* name, std::vector<std::string>& values,
+                            const char* standard, const std::string& what) {
+    app.add_option(name, values, what + "; NUMBER or MODEL=NUMBER, with commas or repeated")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->group(group)
+        ->default_str(standard);
+  };
+  const auto number = [&](const char* name, double& value, const char* what) {
+    app.add_option(name, value, what)->group(group)->capture_default_str();
+  };
+  by_model("--slo-ttft-ms", ttft_ms_, "5000",
+           "target for the first token, of requests that name none");
+  by_model("--slo-tpot-ms", tpot_ms_, "100",
+           "target for each further token, of requests that name none");
+  by_model("--slo-ttft-slack", ttft_slack_, "0.5",
+           "beta_F, 0 to 1: under policy rotary a request without an answer lags after this share "
+           "of its target");
+  by_model("--slo-tpot-slack", tpot_slack_, "0",
+           "beta_B, -10 to 1: likewise one that has answered; negative: before its last token");
+  by_model("--rotary-alpha", alpha_, "3",
+           "above 0, to 1000: how fast a request that has answered lags, against one that has "
+           "not; 16 different ones at the most");
+  app.add_option("--rotary-displaces-early", displaces_early_,
+                 "who displaces others before it lags: nobody, unanswered (who waits for its "
+                 "first token), or all, as in the paper")
+      ->group(group)
+      ->capture_default_str();
+  number("--rotary-ahead-share", policy_options_.lag.ahead_share,
+         "of the time that a request is ahead of its target for tokens, what it may pause before "
+         "it lags, 0 to 1; 0: as in the paper");
+  number("--rotary-late-after", policy_options_.lag.late_after,
+         "whose first token is late lags from this many targets on, 1 to 1000, behind those who "
+         "can be in time; 0: as in the paper");
+  number("--ranked-error", policy_options_.predicted_error,
+         "of the lengths that policy ranked predicts: the spread of their logarithm, 0 to 10");
+  number("--rotation-frames-share", limits_.frames_share_max,
+         "of the KV frames, what requests give up for others in a step at the most, to 0.5");
+  number("--rotation-rate-share", limits_.rate_share_min,
+         "of the link to host memory, what rotation has at the least, 0 to 1");
+}
+
+Status RotationOptions::apply(schedule::Options& schedule, schedule::BudgetLimits& limits,
+                              Bytes kv_host) const {
+  if (policy_declared_) {
+    CAUSEWAY_ASSIGN(schedule.policy, schedule::parse_policy(policy_));
+    CAUSEWAY_ASSIGN(schedule.preemption, schedule::parse_preemption(preemption_));
+    if (kv_host == Bytes(0)) schedule.preemption = schedule::PreemptionKind::kRecompute;
+  }
+  schedule.rotation = policy_options_;
+  const auto early = schedule::parse_displaces_early(displaces_early_);
+  if (!early.ok()) return early.error().with_context("--rotary-displaces-early");
+  schedule::LagOptions& lag = schedule.rotation.lag;
+  lag.early = *early;
+  CAUSEWAY_TRY(
+      named(schedule::check_lag({.ahead_share = lag.ahead_share}), "--rotary-ahead-share"));
+  CAUSEWAY_TRY(named(schedule::check_lag({.late_after = lag.late_after}), "--rotary-late-after"));
+  CAUSEWAY_TRY(
+      named(schedule::check_predicted_error(policy_options_.predicted_error), "--ranked-error"));
+  CAUSEWAY_TRY(named(schedule::check_limits({.frames_share_max = limits_.frames_share_max}),
+                     "--rotation-frames-share"));
+  CAUSEWAY_TRY(named(schedule::check_limits({.rate_share_min = limits_.rate_share_min}),
+                     "--rotation-rate-share"));
+  limits = limits_;
+  return {};
+}
+
+Result<std::vector<RotationOptions::Given>> RotationOptions::parse(
+    const std::string& option, const std::vector<std::string>& values) {
+  std::vector<Given> all;
+  std::set<std::string> seen;
+  for (const std::string& value : values) {
+    const std::size_t equals = value.rfind('=');
+    const bool for_one = equals != std::string::npos;
+    Given given{.model = for_one ? value.substr(0, equals) : ""};
+    const char* const begin = value.data() + (for_one ? equals + 1 : 0);
+    const char* const end = value.data() + value.size();
+    const auto [stop, failure] = std::from_chars(begin, end, given.number);
+    if (failure != std::errc() || stop != end || (for_one && given.model.empty())) {
+      return invalid_argument(option + " " + value +
+                              ": wanted is a number, or MODEL=NUMBER, e.g. big=0.5");
+    }
+    if (!seen.insert(given.model).second) {
+      return invalid_argument(option + " " + value + ": given twice for " +
+                              (for_one ? given.model : "all models"));
+    }
+    all.push_back(std::move(given));
+  }
+  // What is said of all comes first, and of one model what is said of it.
+  std::stable_partition(all.begin(), all.end(),
+                        [](const Given& given) { return given.model.empty(); });
+  return all;
+}
+
+template <typename Put>
+Status RotationOptions::fill(const std::string& option, const std::vector<std::string>& values,
+                             const std::vector<std::string>& models, std::vector<OfModel>& all,
+                             Put put) {
+  CAUSEWAY_ASSIGN(const auto given, parse(option, values));
+  for (const Given& one : given) {
+    OfModel checked;  // also where no model takes it
+    CAUSEWAY_TRY(named(put(checked, one.number), option));
+    bool found = one.model.empty();
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      if (!one.model.empty() && models[i] != one.model) continue;
+      CAUSEWAY_TRY(put(all[i], one.number));
+      found = true;
+    }
+    if (found) continue;
+    return invalid_argument(fmt::format("{} {}={:g}: no such model; there are {}", option,
+                                        one.model, one.number, fmt::join(models, ", ")));
+  }
+  return {};
+}
+
+Result<std::vector<RotationOptions::OfModel>> RotationOptions::of_models(
+    const std::vector<std::string>& models) const {
+  std::vector<OfModel> all(models.size());
+  const auto target = [](Nanos request::Slo::*field) {
+    return [field](OfModel& model, double ms) -> Status {
+      CAUSEWAY_ASSIGN(model.slo.*field, request::target_from_ms(ms));
+      return {};
+    };
+  };
+  const auto slack = [](double request::Slo::*field) {
+    return [field](OfModel& model, double share) {
+      model.slo.*field = share;
+      return request::check_slo(model.slo);
+    };
+  };
+  using request::Slo;
+  CAUSEWAY_TRY(fill("--slo-ttft-ms", ttft_ms_, models, all, target(&Slo::ttft)));
+  CAUSEWAY_TRY(fill("--slo-tpot-ms", tpot_ms_, models, all, target(&Slo::tpot)));
+  CAUSEWAY_TRY(fill("--slo-ttft-slack", ttft_slack_, models, all, slack(&Slo::ttft_slack)));
+  CAUSEWAY_TRY(fill("--slo-tpot-slack", tpot_slack_, models, all, slack(&Slo::tpot_slack)));
+  std::vector<double> alphas;
+  CAUSEWAY_TRY(fill("--rotary-alpha", alpha_, models, all, [](OfModel& model, double alpha) {
+    model.alpha = alpha;
+    return schedule::check_alpha(alpha);
+  }));
+  for (const OfModel& model : all) alphas.push_back(model.alpha);
+  CAUSEWAY_TRY(named(schedule::check_alphas(alphas), "--rotary-alpha"));
+  return all;
+}
+
+}  // namespace causeway::app
