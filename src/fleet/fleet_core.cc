@@ -254,7 +254,9 @@ void FleetCore::State::refuse(RequestId request, const Error& error) {
 void FleetCore::State::fail(Model& model, const Error& error) {
   model.last_error = error.message;
   model.ahead = false;
-  end_held(model, request::FinishReason::kError, load_error(model.spec.name, error));
+  const Error named = load_error(model.spec.name, error);
+  actions.emplace_back(LoadFailed{model.id, named});
+  end_held(model, request::FinishReason::kError, named);
   rest(model);
 }
 

@@ -83,6 +83,11 @@ struct Refuse {
   request::FinishReason reason = request::FinishReason::kError;
   Error error;
 };
+// To be told to whoever runs the server: the model could not be loaded.
+struct LoadFailed {
+  ModelId model;
+  Error error;
+};
 // Each of these is answered by one event.
 struct Measure {
   ModelId model;
@@ -101,6 +106,6 @@ struct Drop {
   ModelId model;
 };
 
-using Action = std::variant<Route, CancelOn, Refuse, Measure, Load, Unload, Drop>;
+using Action = std::variant<Route, CancelOn, Refuse, LoadFailed, Measure, Load, Unload, Drop>;
 
 }  // namespace causeway::fleet

@@ -49,6 +49,9 @@ class History {
   void apply(const Route& route);
   void apply(const CancelOn& cancel);
   void apply(const Refuse& refuse);
+  void apply(const LoadFailed& failed) {
+    if (failed.error.message.empty()) fail("a load fails without a reason");
+  }
   void apply(const Measure& measure) { take(measure.model, measure); }
   void apply(const Load& load);
   void apply(const Unload& unload);
