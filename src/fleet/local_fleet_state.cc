@@ -148,23 +148,33 @@ Status LocalFleet::State::submit(request::Request request) {
   const RequestId id = request.id;
   const RequestArrived event{id, request.model, request.slo, request.arrival};
   Outputs outputs;
+  Status taken;
+  bool routed = false;
   {
     const std::scoped_lock lock(mutex_);
     std::vector<Action> actions = core_.on_event(event, clock_.now());
-    for (const Action& action : actions) {
+    // What becomes of this one at once is the caller's to know; the rest is of others.
+    const auto own = std::find_if(actions.begin(), actions.end(), [id](const Action& action) {
+      const auto* route = std::get_if<Route>(&action);
       const auto* refuse = std::get_if<Refuse>(&action);
-      if (refuse != nullptr && refuse->request == id) return refuse->error;
-    }
-    const auto* routed = actions.empty() ? nullptr : std::get_if<Route>(&actions.front());
-    if (routed == nullptr) {
+      return (route != nullptr && route->request == id) ||
+             (refuse != nullptr && refuse->request == id);
+    });
+    if (own == actions.end()) {
       held_.emplace(id, std::move(request));
-      apply(std::move(actions), outputs);
-      return {};
+    } else {
+      if (const auto* refuse = std::get_if<Refuse>(&*own)) taken = refuse->error;
+      routed = taken.ok();
+      actions.erase(own);
     }
+    apply(std::move(actions), outputs);
   }
   // A model that a request enters does not go, so the engine knows it.
-  const Status taken = engine_.submit(std::move(request));
-  if (!taken.ok()) on_ended({id});
+  if (routed) {
+    taken = engine_.submit(std::move(request));
+    if (!taken.ok()) on_ended({id});
+  }
+  deliver(std::move(outputs));
   return taken;
 }
 
