@@ -5,8 +5,24 @@
 namespace causeway::fleet {
 
 void SerialSink::on_outputs(std::vector<request::Output> outputs) {
+  std::vector<RequestId> ended;
+  for (const request::Output& output : outputs) {
+    if (output.finished) ended.push_back(output.request);
+  }
+  deliver(std::move(outputs));
+  if (ended.empty()) return;
+  const std::scoped_lock lock(listener_mutex_);
+  if (listener_) listener_(ended);
+}
+
+void SerialSink::deliver(std::vector<request::Output> outputs) {
   const std::scoped_lock lock(mutex_);
   target_.on_outputs(std::move(outputs));
+}
+
+void SerialSink::listen(Listener listener) {
+  const std::scoped_lock lock(listener_mutex_);
+  listener_ = std::move(listener);
 }
 
 Result<std::unique_ptr<LocalFleet>> LocalFleet::start(std::vector<CatalogueModel> models,

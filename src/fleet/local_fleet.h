@@ -1,16 +1,16 @@
-// A fleet of one slice in this process: models of the catalogue are loaded into host memory, ahead
-// or when they are asked for, and all are served by one engine. When host memory is full, models
-// without requests give way to one that is asked for (unload.h).
+// The loop of a FleetCore with one slice in this process: it owns the lock, the loader's thread and
+// the bodies of requests, and executes what the core decides.
 //
-//   submit() ── ready ──────────────────────────────▶ engine
-//      │                                                 ▲
-//      └── not ready ─▶ waiting for the model ── loader thread: make room, attach(), add_model()
-//                                                             │
-//                               models that give way ◀────────┘ remove_model(), detach()
+//   submit(), cancel() ─┐               ┌─ Route, CancelOn ──▶ engine ──▶ SerialSink ──▶ target
+//   outputs have ended ─┼─▶ FleetCore ──┼─ Refuse ───────────────────────────▲            │
+//   loader: it is done ─┘               └─ Measure, Load, Unload ──▶ loader thread        │
+//           ▲                                                                             │
+//           └────────────────────────────── ends ◀────────────────────────────────────────┘
 //
 // Thread-safe. submit() and cancel() take one short lock; loading happens on a thread of its own.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -38,16 +38,25 @@ struct LocalFleetOptions {
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
-// through this.
+// through this. It also tells the fleet which requests the engine has ended.
 class SerialSink final : public engine::OutputSink {
  public:
+  using Listener = std::function<void(const std::vector<RequestId>& ended)>;
+
   // Borrows `target`.
   explicit SerialSink(engine::OutputSink& target) : target_(target) {}
+  // The engine's: the listener hears of ends after the target has them.
   void on_outputs(std::vector<request::Output> outputs) override;
+  // The fleet's own: nobody is told.
+  void deliver(std::vector<request::Output> outputs);
+  // Empty: none. Waits for a call of the one before.
+  void listen(Listener listener);
 
  private:
   std::mutex mutex_;
   engine::OutputSink& target_;
+  std::mutex listener_mutex_;  // guards what follows
+  Listener listener_;
 };
 
 class LocalFleet final : public Fleet {

@@ -11,8 +11,8 @@
 namespace causeway::fleet {
 namespace {
 
-constexpr Nanos kRoomPoll = millis(10);
 constexpr Nanos kUnloadPoll = seconds(1);  // a stop ends the wait for a model to go this soon
+constexpr Nanos kLoaderPoll = seconds(60);
 
 request::Output ended(RequestId request, request::FinishReason reason, const Error& error) {
   request::Output output;
@@ -24,35 +24,63 @@ request::Output ended(RequestId request, request::FinishReason reason, const Err
   return output;
 }
 
-std::string in_mib(Bytes bytes) {
-  if (bytes < mib(10)) return std::to_string(bytes.count / kib(1).count) + " KiB";
-  return std::to_string(bytes.count / mib(1).count) + " MiB";
-}
-
 double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; }
 
-// What the requests of a model that could not be loaded end with: they are not to blame.
-Error load_error(const std::string& name, const Error& error) {
-  const bool later = error.code == ErrorCode::kUnavailable;
-  return Error{later ? error.code : ErrorCode::kDevice, error.message}.with_context(
-      "the model '" + name + "' could not be loaded");
+ModelState state_of(const ModelSeen& seen) {
+  switch (seen.phase) {
+    case ModelPhase::kReady:
+    case ModelPhase::kDraining: return seen.running > 0 ? ModelState::kActive : ModelState::kReady;
+    case ModelPhase::kQueued:
+    case ModelPhase::kMeasuring:
+    case ModelPhase::kWaiting:
+    case ModelPhase::kPlaced:
+    case ModelPhase::kLoading: return ModelState::kLoading;
+    case ModelPhase::kCold:
+    case ModelPhase::kHome:
+    case ModelPhase::kLeaving:
+    case ModelPhase::kDropping: break;
+  }
+  // What leaves while it is asked for is loaded again.
+  return seen.held > 0 ? ModelState::kLoading : ModelState::kUnloaded;
+}
+
+std::vector<const CatalogueEntry*> entries_of(const std::vector<CatalogueModel>& models) {
+  std::vector<const CatalogueEntry*> entries;
+  for (const CatalogueModel& model : models) entries.push_back(model.entry.get());
+  return entries;
+}
+
+// One slice whose places, memory and link nobody counts here: its residency divides them.
+FleetSpec one_slice(const std::vector<CatalogueModel>& models) {
+  FleetSpec spec;
+  spec.slices.resize(1);
+  for (const CatalogueModel& model : models) {
+    ModelSpec& added = spec.models.emplace_back();
+    added.name = model.entry->name;
+    added.pinned = model.pinned;
+  }
+  return spec;
 }
 
 }  // namespace
 
 LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOptions& options,
                          engine::Engine& engine, SliceBackend& backend, SerialSink& sink)
-    : options_(options), engine_(engine), backend_(backend), sink_(sink) {
-  slots_.resize(models.size());
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    entries_.push_back(models[i].entry.get());
-    slots_[i].model = std::move(models[i]);
-  }
+    : options_(options),
+      engine_(engine),
+      backend_(backend),
+      sink_(sink),
+      entries_(entries_of(models)),
+      core_(one_slice(models),
+            {.waiting_max = options.waiting_for_load_max, .room_timeout = options.room_timeout},
+            make_placement(PlacementKind::kBandwidth)) {
+  for (CatalogueModel& model : models) slots_.emplace_back().model = std::move(model);
 }
 
 LocalFleet::State::~State() {
   (void)stop();
   if (loader_.joinable()) loader_.join();
+  sink_.listen({});
 }
 
 Status LocalFleet::State::begin() {
@@ -64,17 +92,18 @@ Status LocalFleet::State::begin() {
       return invalid_argument("two models are named '" + entry.name + "'");
     }
   }
+  sink_.listen([this](const std::vector<RequestId>& requests) { on_ended(requests); });
+  const std::scoped_lock lock(mutex_);
   // Pinned models first, so that they find room.
   for (const bool pinned : {true, false}) {
-    for (std::size_t i = 0; i < slots_.size() && options_.load_ahead; ++i) {
-      if (slots_[i].model.pinned != pinned) continue;
-      slots_[i].state = ModelState::kLoading;
-      ahead_.push_back(i);
+    for (const Slot& slot : slots_) {
+      if (!options_.load_ahead || slot.model.pinned != pinned) continue;
+      (void)tell(ModelWanted{slot.model.entry->id});  // nothing is held: nothing ends
     }
   }
   try {
     loader_ended_ = false;
-    loader_ = std::thread([this] { load_queued(); });
+    loader_ = std::thread([this] { run_loader(); });
   } catch (const std::system_error& error) {
     loader_ended_ = true;
     return exhausted(std::string("cannot start the loader thread: ") + error.what());
@@ -98,59 +127,69 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
   {
     const std::scoped_lock lock(mutex_);
     const Slot& slot = this->slot(model);
-    status.state = slot.state;
-    status.host_bytes = slot.bytes;
-    if (slot.state == ModelState::kReady) {
+    const ModelSeen seen = core_.model(model);
+    status.state = state_of(seen);
+    status.host_bytes = seen.host;
+    if (status.state == ModelState::kReady || status.state == ModelState::kActive) {
       status.streamed_bytes = slot.streamed_bytes;
       status.predicted_tpot = slot.predicted_tpot;
     }
-    status.requests_waiting = std::ssize(slot.held);
-    status.last_error = slot.last_error;
+    status.requests_waiting = seen.held;
+    status.last_error = seen.last_error;
   }
   const request::Observation seen = engine_.observe(model);
   status.device_bytes = seen.weights_cached;
   status.requests_running = seen.requests_running;
   status.requests_waiting += seen.requests_waiting;
   status.requests_rotary = seen.requests_rotary;
-  // What was observed is from the end of a step; what is unfinished is of now.
-  const bool asked = seen.requests() + status.requests_waiting > 0 || engine_.unfinished(model) > 0;
-  if (status.state == ModelState::kReady && asked) status.state = ModelState::kActive;
   return status;
 }
 
 Status LocalFleet::State::submit(request::Request request) {
-  const ModelId model = request.model;
+  const RequestId id = request.id;
+  const RequestArrived event{id, request.model, request.slo, request.arrival};
+  Outputs outputs;
+  Status taken;
+  bool routed = false;
   {
     const std::scoped_lock lock(mutex_);
-    if (stopped_) return unavailable("the server is shutting down");
-    Slot& slot = this->slot(model);
-    slot.rate.add(request.arrival);
-    latest_ = std::max(latest_, request.arrival);
-    if (slot.state != ModelState::kReady) return hold(slot, std::move(request));
-    slot.entering += 1;
+    std::vector<Action> actions = core_.on_event(event, clock_.now());
+    // What becomes of this one at once is the caller's to know; the rest is of others.
+    const auto own = std::find_if(actions.begin(), actions.end(), [id](const Action& action) {
+      const auto* route = std::get_if<Route>(&action);
+      const auto* refuse = std::get_if<Refuse>(&action);
+      return (route != nullptr && route->request == id) ||
+             (refuse != nullptr && refuse->request == id);
+    });
+    if (own == actions.end()) {
+      held_.emplace(id, std::move(request));
+    } else {
+      if (const auto* refuse = std::get_if<Refuse>(&*own)) taken = refuse->error;
+      routed = taken.ok();
+      actions.erase(own);
+    }
+    apply(std::move(actions), outputs);
   }
   // A model that a request enters does not go, so the engine knows it.
-  Status taken = engine_.submit(std::move(request));
-  const std::scoped_lock lock(mutex_);
-  slot(model).entering -= 1;
+  if (routed) {
+    taken = engine_.submit(std::move(request));
+    if (!taken.ok()) on_ended({id});
+  }
+  deliver(std::move(outputs));
   return taken;
 }
 
 void LocalFleet::State::cancel(RequestId id) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!drop_held(id)) {
-      engine_.cancel(id);
-      return;
-    }
-  }
-  deliver({ended(id, request::FinishReason::kCancelled, {})});
+  std::unique_lock lock(mutex_);
+  Outputs outputs = tell(RequestCancelled{id});
+  lock.unlock();
+  deliver(std::move(outputs));
 }
 
 request::Observation LocalFleet::State::observe() const {
   request::Observation all = engine_.observe();
   const std::scoped_lock lock(mutex_);
-  all.requests_waiting += held_;
+  all.requests_waiting += core_.waiting();
   all.link_bytes = backend_.link_bytes();
   return all;
 }
@@ -162,91 +201,127 @@ std::vector<std::pair<ModelId, request::Observation>> LocalFleet::State::observe
   }
   for (auto& [id, seen] : engine_.observe_models()) models[index(id)].second = seen;
   const std::scoped_lock lock(mutex_);
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    models[i].second.requests_waiting += std::ssize(slots_[i].held);
-  }
+  for (auto& [id, seen] : models) seen.requests_waiting += core_.model(id).held;
   return models;
 }
 
 bool LocalFleet::State::wait_until_loaded(Nanos timeout) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),
-                           [this] { return stopped_ || (!queued() && !loading_); });
+  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count), [this] {
+    return stopped_ || (!core_.loads_pending() && tasks_.empty() && !loading_);
+  });
 }
 
 bool LocalFleet::State::stop() {
-  bool loader_ended = false;
-  std::vector<request::Output> outputs;
-  {
-    std::unique_lock lock(mutex_);
-    const Nanos timeout = std::exchange(stopped_, true) ? Nanos(0) : options_.stop_timeout;
-    cancelled_ = true;
-    changed_.notify_all();
-    loader_ended = changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),
-                                     [this] { return loader_ended_; });
-    for (Slot& slot : slots_) {
-      auto cancelled = end_held(slot, request::FinishReason::kCancelled, {});
-      std::move(cancelled.begin(), cancelled.end(), std::back_inserter(outputs));
-    }
-  }
+  std::unique_lock lock(mutex_);
+  const bool first = !std::exchange(stopped_, true);
+  const Nanos timeout = first ? options_.stop_timeout : Nanos(0);
+  cancelled_ = true;
+  changed_.notify_all();
+  Outputs outputs = first ? tell(Stopped{}) : Outputs();
+  lock.unlock();
+  deliver(std::move(outputs));
+  lock.lock();
+  const bool loader_ended = changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),
+                                              [this] { return loader_ended_; });
+  lock.unlock();
   if (loader_ended && loader_.joinable()) loader_.join();
   if (!loader_ended) {
     spdlog::error("the load of a model has not ended within {:.0f} s of being told to; it is left",
                   to_seconds(options_.stop_timeout));
   }
-  deliver(std::move(outputs));
   return loader_ended;
 }
 
-Status LocalFleet::State::hold(Slot& slot, request::Request request) {
-  if (held_ >= options_.waiting_for_load_max) {
-    return exhausted("too many requests wait for models to be loaded; try again later");
-  }
-  want(slot);
-  slot.held.push_back(std::move(request));
-  ++held_;
-  return {};
+LocalFleet::State::Outputs LocalFleet::State::tell(const Event& event) {
+  Outputs outputs;
+  apply(core_.on_event(event, clock_.now()), outputs);
+  return outputs;
 }
 
-// Has it loaded, before those that only are loaded ahead of their requests.
-void LocalFleet::State::want(Slot& slot) {
-  const std::size_t i = index(slot.model.entry->id);
-  if (slot.state == ModelState::kUnloaded || std::erase(ahead_, i) > 0) {
-    slot.state = ModelState::kLoading;
-    wanted_.push_back(i);
-    changed_.notify_all();
+// Held requests enter the engine under the lock, so that none that came later overtakes them.
+void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
+  for (Action& action : actions) {
+    if (const auto* one = std::get_if<Route>(&action)) {
+      route(one->request, outputs);
+    } else if (const auto* cancel = std::get_if<CancelOn>(&action)) {
+      engine_.cancel(cancel->request);
+    } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
+      held_.erase(refuse->request);
+      outputs.push_back(ended(refuse->request, refuse->reason, refuse->error));
+    } else if (const auto* failed = std::get_if<LoadFailed>(&action)) {
+      if (!cancelled_) spdlog::error("{}", failed->error.message);
+    } else {
+      tasks_.push_back(std::move(action));
+    }
   }
+  report_left();
+  changed_.notify_all();
 }
 
-bool LocalFleet::State::drop_held(RequestId id) {
-  for (Slot& slot : slots_) {
-    const auto found = std::find_if(slot.held.begin(), slot.held.end(),
-                                    [id](const auto& request) { return request.id == id; });
-    if (found == slot.held.end()) continue;
-    slot.held.erase(found);
-    --held_;
-    return true;
-  }
-  return false;
+// One that the engine refuses ends.
+void LocalFleet::State::route(RequestId id, Outputs& outputs) {
+  const auto body = held_.extract(id);
+  CAUSEWAY_CHECK(!body.empty(), "a request is routed whose body is not here");
+  const Status taken = engine_.submit(std::move(body.mapped()));
+  if (taken.ok()) return;
+  outputs.push_back(ended(id, request::FinishReason::kError, taken.error()));
+  apply(core_.on_event(RequestEnded{id}, clock_.now()), outputs);
 }
 
-void LocalFleet::State::load_queued() {
+// Once: how many did not fit when all that did were there.
+void LocalFleet::State::report_left() {
+  if (left_reported_ || !options_.load_ahead || core_.loads_pending()) return;
+  left_reported_ = true;
+  const auto left = std::count_if(entries_.begin(), entries_.end(), [this](const auto* entry) {
+    const ModelSeen seen = core_.model(entry->id);
+    return seen.phase == ModelPhase::kCold && seen.last_error.empty();
+  });
+  if (left == 0) return;
+  spdlog::info(
+      "{} of {} models are loaded when asked for: of {:.1f} GB of host memory for "
+      "weights, {:.1f} GB are taken",
+      left, slots_.size(), gigabytes(core_.host_budget()), gigabytes(core_.host_used()));
+}
+
+// From the engine's thread.
+void LocalFleet::State::on_ended(const std::vector<RequestId>& requests) {
+  Outputs outputs;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const RequestId id : requests) {
+      Outputs more = tell(RequestEnded{id});
+      std::move(more.begin(), more.end(), std::back_inserter(outputs));
+    }
+  }
+  deliver(std::move(outputs));
+}
+
+void LocalFleet::State::deliver(Outputs outputs) {
+  if (!outputs.empty()) sink_.deliver(std::move(outputs));
+}
+
+void LocalFleet::State::run_loader() {
   std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopped_ || queued(); });
+  while (!stopped_) {
+    const Nanos wakeup = core_.next_wakeup().value_or(clock_.now() + kLoaderPoll);
+    const Nanos wait = std::max(Nanos(0), wakeup - clock_.now());
+    changed_.wait_for(lock, std::chrono::nanoseconds(wait.count), [&] {
+      return stopped_ || !tasks_.empty() ||
+             core_.next_wakeup().value_or(clock_.now() + kLoaderPoll) < wakeup;
+    });
     if (stopped_) break;
-    const bool ahead = wanted_.empty();
-    std::deque<std::size_t>& queue = ahead ? ahead_ : wanted_;
-    Slot& slot = slots_[queue.front()];
-    queue.pop_front();
-    loading_ = true;
-    lock.unlock();
-    const Outcome outcome = load(slot);
-    lock.lock();
-    std::vector<request::Output> outputs = settle(slot, outcome);
+    Event event = Woken{};
+    if (!tasks_.empty()) {
+      const Action task = std::move(tasks_.front());
+      tasks_.pop_front();
+      loading_ = true;
+      lock.unlock();
+      event = execute(task);
+      lock.lock();
+    }
+    Outputs outputs = tell(event);
     loading_ = false;
-    if (ahead && slot.state == ModelState::kUnloaded && !outcome) ++left_;
-    if (ahead_.empty()) report_left();
     changed_.notify_all();
     lock.unlock();
     deliver(std::move(outputs));
@@ -256,93 +331,27 @@ void LocalFleet::State::load_queued() {
   changed_.notify_all();
 }
 
-LocalFleet::State::Outcome LocalFleet::State::load(Slot& slot) {
-  const Result<bool> room = make_room(slot);
-  if (!room.ok()) return room.error();
-  if (!*room) return std::nullopt;
-  return attach(slot);
+Event LocalFleet::State::execute(const Action& task) {
+  if (const auto* measure = std::get_if<Measure>(&task)) {
+    const CatalogueModel& model = slot(measure->model).model;
+    return Measured{measure->model, backend_.room_for(*model.entry, model.source)};
+  }
+  if (const auto* one = std::get_if<Load>(&task)) return LoadEnded{one->model, load(one->model)};
+  const auto* one = std::get_if<Unload>(&task);
+  CAUSEWAY_CHECK(one != nullptr && one->drop, "models of the only slice are in host memory for it");
+  return UnloadEnded{one->model, unload(*one)};
 }
 
-// False: there is no room, and no request asks for the model, so that nothing gives way to it.
-Result<bool> LocalFleet::State::make_room(Slot& slot) {
-  for (Nanos waited;;) {
-    CAUSEWAY_ASSIGN(last_room_, backend_.room_for(*slot.model.entry, slot.model.source));
-    const Bytes needed = last_room_.needed;
-    const Bytes free = last_room_.budget - last_room_.used;
-    if (needed <= free) return true;
-    if (needed > last_room_.budget) {
-      return exhausted("it needs " + in_mib(needed) + " of host memory, more than the pool's " +
-                       in_mib(last_room_.budget) + "; make the pool larger");
-    }
-    std::vector<Slot*> victims;
-    {
-      std::unique_lock lock(mutex_);
-      if (slot.held.empty()) return false;
-      const UnloadChoice choice = choose_unloads(candidates(slot), needed - free);
-      if (choice.models.empty() && waited < options_.room_timeout && !stopped_) {
-        changed_.wait_for(lock, std::chrono::nanoseconds(kRoomPoll.count),
-                          [this] { return stopped_; });
-        waited += kRoomPoll;
-        continue;
-      }
-      if (choice.models.empty()) {
-        return unavailable("it needs " + in_mib(needed) + " of host memory; of the pool's " +
-                           in_mib(last_room_.budget) + ", " + in_mib(free) +
-                           " are free, and models that could give way hold " +
-                           in_mib(choice.freed) + "; try again later, or make the pool larger");
-      }
-      for (const ModelId model : choice.models) {
-        victims.push_back(&this->slot(model));
-        victims.back()->state = ModelState::kUnloaded;
-      }
-    }
-    bool all = true;
-    for (Slot* victim : victims) all = unload(*victim, slot) && all;
-    if (cancelled_) return Error{ErrorCode::kCancelled, "the server is shutting down"};
-    if (!all) return unavailable("models that are to give way have not let go; try again later");
-  }
+Result<Bytes> LocalFleet::State::load(ModelId id) {
+  const auto attached = attach(slot(id).model);
+  if (!attached.ok()) return attached.error();
+  const std::scoped_lock lock(mutex_);
+  slot(id).streamed_bytes = attached.value().facts.weights.streamed_bytes();
+  slot(id).predicted_tpot = attached.value().predicted_tpot;
+  return slot(id).streamed_bytes;
 }
 
-std::vector<UnloadCandidate> LocalFleet::State::candidates(const Slot& taker) const {
-  std::vector<UnloadCandidate> all;
-  for (const Slot& slot : slots_) {
-    const ModelId id = slot.model.entry->id;
-    if (&slot == &taker || slot.state != ModelState::kReady || slot.model.pinned) continue;
-    if (slot.entering > 0 || engine_.unfinished(id) > 0) continue;
-    all.push_back({id, slot.bytes, slot.rate.at(latest_), slot.rate.last()});
-  }
-  return all;
-}
-
-// Of one that is marked: its requests are held. False: it is ready again.
-bool LocalFleet::State::unload(Slot& slot, const Slot& taker) {
-  const CatalogueEntry& entry = *slot.model.entry;
-  Status removed = unavailable("the server is shutting down");
-  for (Nanos waited; waited < options_.unload_timeout && !removed.ok() && !cancelled_;
-       waited += kUnloadPoll) {
-    removed = engine_.remove_model(entry.id, std::min(kUnloadPoll, options_.unload_timeout));
-  }
-  if (removed.ok()) {
-    backend_.detach(entry.id);
-    spdlog::info("unloaded {} ({:.2f} GB) to make room for {}", entry.name, gigabytes(slot.bytes),
-                 taker.model.entry->name);
-    const std::scoped_lock lock(mutex_);
-    slot.bytes = Bytes(0);
-    return true;
-  }
-  if (!cancelled_) spdlog::warn("{} cannot be unloaded: {}", entry.name, removed.error().message);
-  std::vector<request::Output> outputs;
-  {
-    const std::scoped_lock lock(mutex_);
-    std::erase(wanted_, index(entry.id));
-    outputs = admit_held(slot);
-  }
-  deliver(std::move(outputs));
-  return false;
-}
-
-Result<AttachedModel> LocalFleet::State::attach(Slot& slot) {
-  const CatalogueModel& model = slot.model;
+Result<AttachedModel> LocalFleet::State::attach(const CatalogueModel& model) {
   CAUSEWAY_ASSIGN(AttachedModel attached, backend_.attach(*model.entry, model.source,
                                                           [this] { return cancelled_.load(); }));
   attached.facts.pinned = model.pinned;
@@ -354,63 +363,20 @@ Result<AttachedModel> LocalFleet::State::attach(Slot& slot) {
   return attached;
 }
 
-// The state after a load, and the outputs of held requests that ended with it.
-std::vector<request::Output> LocalFleet::State::settle(Slot& slot, const Outcome& outcome) {
-  if (!outcome) {
-    slot.state = ModelState::kUnloaded;
-    if (!slot.held.empty()) want(slot);
-    return {};
+Status LocalFleet::State::unload(const Unload& unload) {
+  const CatalogueEntry& entry = *entries_[index(unload.model)];
+  Status removed = unavailable("the server is shutting down");
+  for (Nanos waited; waited < options_.unload_timeout && !removed.ok() && !cancelled_;
+       waited += kUnloadPoll) {
+    removed = engine_.remove_model(entry.id, std::min(kUnloadPoll, options_.unload_timeout));
   }
-  if (outcome->ok()) {
-    const AttachedModel& attached = outcome->value();
-    slot.bytes = attached.bytes;
-    slot.streamed_bytes = attached.facts.weights.streamed_bytes();
-    slot.predicted_tpot = attached.predicted_tpot;
-    slot.last_error.clear();
-    return admit_held(slot);
+  if (!removed.ok()) {
+    if (!cancelled_) spdlog::warn("{} cannot be unloaded: {}", entry.name, removed.error().message);
+    return removed;
   }
-  slot.state = ModelState::kUnloaded;
-  slot.last_error = outcome->error().message;
-  const Error error = load_error(slot.model.entry->name, outcome->error());
-  if (!cancelled_) spdlog::error("{}", error.message);
-  return end_held(slot, request::FinishReason::kError, error);
-}
-
-// The model is ready. Held requests enter the engine before the lock is released, so that none that
-// came later overtakes them; those that it refuses end.
-std::vector<request::Output> LocalFleet::State::admit_held(Slot& slot) {
-  slot.state = ModelState::kReady;
-  std::vector<request::Output> outputs;
-  for (auto& request : slot.held) {
-    const RequestId id = request.id;
-    const Status taken = engine_.submit(std::move(request));
-    if (!taken.ok()) outputs.push_back(ended(id, request::FinishReason::kError, taken.error()));
-  }
-  held_ -= std::ssize(slot.held);
-  slot.held.clear();
-  return outputs;
-}
-
-std::vector<request::Output> LocalFleet::State::end_held(Slot& slot, request::FinishReason why,
-                                                         const Error& error) {
-  std::vector<request::Output> outputs;
-  for (const auto& request : slot.held) outputs.push_back(ended(request.id, why, error));
-  held_ -= std::ssize(slot.held);
-  slot.held.clear();
-  return outputs;
-}
-
-void LocalFleet::State::report_left() {
-  if (left_ == 0) return;
-  spdlog::info(
-      "{} of {} models are loaded when asked for: of {:.1f} GB of host memory for "
-      "weights, {:.1f} GB are taken",
-      left_, slots_.size(), gigabytes(last_room_.budget), gigabytes(last_room_.used));
-  left_ = 0;
-}
-
-void LocalFleet::State::deliver(std::vector<request::Output> outputs) {
-  if (!outputs.empty()) sink_.on_outputs(std::move(outputs));
+  backend_.detach(entry.id);
+  spdlog::info("unloaded {} to make room for {}", entry.name, entries_[index(unload.taker)]->name);
+  return {};
 }
 
 }  // namespace causeway::fleet

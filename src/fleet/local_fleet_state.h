@@ -1,23 +1,17 @@
-// What a LocalFleet remembers, and its loader thread. Internal to this room.
-//
-//   unloaded ── request, or ahead ──▶ loading ──▶ ready ──▶ unloaded (gives way to another)
-//
-// A model that gives way is marked first, under the lock, when it has no requests: what arrives for
-// it from then on is held, and has it loaded again once it has gone.
+// What a LocalFleet remembers beside its core, and its loader thread. Internal to this room.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "fleet/fleet_core.h"
 #include "fleet/local_fleet.h"
-#include "fleet/unload.h"
 
 namespace causeway::fleet {
 
@@ -41,42 +35,35 @@ class LocalFleet::State {
  private:
   struct Slot {
     CatalogueModel model;
-    ModelState state = ModelState::kUnloaded;
-    Bytes bytes;  // at home, until it has gone
+    // Of a ready model.
     Bytes streamed_bytes;
     Nanos predicted_tpot{0};
-    std::string last_error;
-    std::deque<request::Request> held;  // wait for the model to be ready
-    DecayedCount rate;                  // of its requests
-    std::int64_t entering = 0;          // requests that are being handed to the engine
   };
-  // Of loading a model: done, failed, or left for a request to ask for (nullopt).
-  using Outcome = std::optional<Result<AttachedModel>>;
+  using Outputs = std::vector<request::Output>;
 
   Slot& slot(ModelId model) { return slots_[index(model)]; }
   const Slot& slot(ModelId model) const { return slots_[index(model)]; }
   std::size_t index(ModelId model) const;
 
-  // Under the lock.
-  Status hold(Slot& slot, request::Request request);
-  bool drop_held(RequestId id);
-  void want(Slot& slot);
-  std::vector<request::Output> settle(Slot& slot, const Outcome& outcome);
-  std::vector<request::Output> admit_held(Slot& slot);
-  std::vector<request::Output> end_held(Slot& slot, request::FinishReason why, const Error& error);
-  std::vector<UnloadCandidate> candidates(const Slot& taker) const;
-  bool queued() const { return !wanted_.empty() || !ahead_.empty(); }
+  // Under the lock: what the core answers to the event is done, or left to the loader; what is to
+  // be delivered comes back.
+  Outputs tell(const Event& event);
+  void apply(std::vector<Action> actions, Outputs& outputs);
+  void route(RequestId id, Outputs& outputs);
+  void report_left();
+
+  void on_ended(const std::vector<RequestId>& ended);
+  void deliver(Outputs outputs);
 
   // The loader's thread, without the lock.
-  void load_queued();
-  Outcome load(Slot& slot);
-  Result<bool> make_room(Slot& slot);
-  Result<AttachedModel> attach(Slot& slot);
-  bool unload(Slot& slot, const Slot& taker);
-  void report_left();
-  void deliver(std::vector<request::Output> outputs);
+  void run_loader();
+  Event execute(const Action& task);
+  Result<Bytes> load(ModelId model);
+  Result<AttachedModel> attach(const CatalogueModel& model);
+  Status unload(const Unload& unload);
 
   const LocalFleetOptions options_;
+  const RealClock clock_;
   engine::Engine& engine_;
   SliceBackend& backend_;
   SerialSink& sink_;
@@ -85,19 +72,15 @@ class LocalFleet::State {
 
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
-  std::vector<Slot> slots_;         // fixed in number
-  std::deque<std::size_t> wanted_;  // to be loaded: requests wait for them
-  std::deque<std::size_t> ahead_;   // to be loaded after those
-  std::int64_t held_ = 0;
-  Nanos latest_;  // arrival of a request
+  std::vector<Slot> slots_;  // fixed in number
+  FleetCore core_;
+  std::unordered_map<RequestId, request::Request> held_;  // the bodies of those that the core holds
+  std::deque<Action> tasks_;                              // for the loader
+  bool left_reported_ = false;
   bool loading_ = false;
   bool stopped_ = false;
   bool loader_ended_ = true;
   std::atomic<bool> cancelled_ = false;
-
-  // The loader's own.
-  std::int64_t left_ = 0;  // models that did not fit ahead of requests
-  HostRoom last_room_{};
 
   std::thread loader_;
 };

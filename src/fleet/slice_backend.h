@@ -6,6 +6,7 @@
 
 #include "engine/model_facts.h"
 #include "fleet/catalogue.h"
+#include "fleet/fleet_event.h"
 
 namespace causeway::fleet {
 
@@ -13,13 +14,6 @@ struct AttachedModel {
   engine::ModelFacts facts;
   Bytes bytes;              // in host memory
   Nanos predicted_tpot{0};  // of a streamed model: by what the link grants; zero: not known
-};
-
-// In host memory for weights.
-struct HostRoom {
-  Bytes needed;  // by one model
-  Bytes used;    // by those that are attached
-  Bytes budget;
 };
 
 class SliceBackend {

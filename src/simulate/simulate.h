@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/histogram.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "engine/engine_core.h"
 #include "simulate/cost_model.h"
 #include "simulate/hardware_profile.h"
+#include "simulate/latency_recorder.h"
 #include "simulate/simulated_executor.h"
 #include "simulate/simulated_mover.h"
 #include "simulate/workload.h"
@@ -39,28 +39,6 @@ struct SimulationOptions {
   Nanos virtual_time_max = seconds(30 * 86'400);  // then it ends with what it has
 };
 
-// A request attains its target for the time between tokens if the mean gap between its tokens does;
-// one with a single token does. The paper's evaluation looks at all gaps of all requests together
-// (tbt); a request whose pauses are no longer than the target, but for 1 % of its gaps, is counted
-// beside these.
-struct LatencyReport {
-  Histogram ttft;  // ns, from arrival to the first token
-  Histogram tpot;  // ns, mean gap between the tokens of a request (of those with two or more)
-  Histogram tbt;   // ns, every gap between two tokens
-  Histogram e2e;   // ns, from arrival to the end
-  std::int64_t requests = 0;  // that arrived
-  std::int64_t refused = 0;   // could never run
-  std::int64_t completed = 0;
-  std::int64_t errors = 0;
-  std::int64_t slo_ttft_met = 0;  // of completed
-  std::int64_t slo_tpot_met = 0;
-  std::int64_t slo_both_met = 0;
-  std::int64_t slo_pauses_met = 0;  // of completed, those with no more than 1 % of late gaps
-  std::int64_t slo_all_met = 0;     // these and the first token in time
-  std::int64_t gaps_met = 0;        // of tbt
-  std::int64_t output_tokens = 0;
-};
-
 struct SimulationReport {
   std::string profile;
   LatencyReport total;
@@ -81,6 +59,10 @@ struct SimulationReport {
 // of their range, …; kResourceExhausted: a model that is
 // streamed has not even memory for a ring.
 Result<SimulationReport> run(const SimulationOptions& options, const Workload& workload);
+
+// As run() does, of options alone: whether a slice can be made of them.
+Status check_slice(const SimulationOptions& options);
+Status check_workload(const Workload& workload, std::size_t models);
 
 std::string to_text(const SimulationReport& report);
 std::string to_json(const SimulationReport& report);

@@ -11,9 +11,11 @@ namespace causeway::simulate {
 
 using weights::WeightCommand;
 
-SimulatedMover::SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock)
+SimulatedMover::SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock,
+                               SharedLink* link)
     : options_(options),
       clock_(clock),
+      shared_(link),
       random_(options.seed),
       frames_(static_cast<std::size_t>(options.frame_extents_max)),
       committed_of_frames_(options.frame_extents) {
@@ -214,17 +216,19 @@ std::optional<SimulatedMover::Copy>& SimulatedMover::place_of(const WeightComman
 void SimulatedMover::queue(Pending pending) {
   const Nanos now = clock_.now();
   auto place = link_.end();
-  while (!pending.waits && place != link_.begin()) {
+  while (shared_ == nullptr && !pending.waits && place != link_.begin()) {
     const Pending& before = *std::prev(place);
     if (!before.waits || before.ends - before.takes <= now) break;
     --place;
   }
   place = link_.insert(place, std::move(pending));
   Nanos free = place == link_.begin() ? idle_since_ : std::prev(place)->ends;
+  if (shared_ != nullptr) free = std::max(free, shared_->free);
   for (; place != link_.end(); ++place) {
     place->ends = free = std::max(free, now) + place->takes;
     if (std::optional<Copy>& copy = place_of(place->command)) copy->ends = free;
   }
+  if (shared_ != nullptr) shared_->free = free;
 }
 
 weights::WeightEvent SimulatedMover::event_of(const Pending& ended) {

@@ -47,10 +47,17 @@ struct SimulatedMoverOptions {
   std::uint64_t seed = 1;
 };
 
+// A link over which several movers copy: theirs go one after the other, in the order in which they
+// were submitted.
+struct SharedLink {
+  Nanos free;  // when all that was submitted has ended
+};
+
 class SimulatedMover final : public weights::WeightMover {
  public:
-  // The clock is borrowed.
-  SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock);
+  // Clock and link are borrowed. Over a shared link nothing overtakes; null: it is the mover's own.
+  SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock,
+                 SharedLink* link = nullptr);
 
   void add_model(ModelId model, const weights::CachedModel& cached);
   // After WeightCache::remove_model().
@@ -146,6 +153,7 @@ class SimulatedMover final : public weights::WeightMover {
 
   const SimulatedMoverOptions options_;
   const Clock& clock_;
+  SharedLink* const shared_;
   Random random_;
   std::map<ModelId, Model> models_;
   std::deque<Pending> link_;   // in the order of their ends

@@ -125,4 +125,16 @@ std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, s
   return tokens;
 }
 
+request::Request request_of(const Arrival& arrival, std::int64_t index, std::int64_t vocab) {
+  request::Request request;
+  request.id = RequestId(index);
+  request.model = ModelId(static_cast<std::int64_t>(arrival.model));
+  request.prompt = prompt_tokens(arrival, index, vocab);
+  request.max_tokens = arrival.output;
+  request.slo = arrival.slo;
+  request.priority = arrival.priority;
+  request.arrival = arrival.at;
+  return request;
+}
+
 }  // namespace causeway::simulate

@@ -73,4 +73,7 @@ Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions&
 // The tokens of an arrival's prompt; the same for the same arrival and index.
 std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, std::int64_t vocab);
 
+// The arrival as a request of that id, for the model of its index.
+request::Request request_of(const Arrival& arrival, std::int64_t index, std::int64_t vocab);
+
 }  // namespace causeway::simulate

@@ -1,0 +1,354 @@
+#include "fleet/fleet_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "fleet/fleet_core_state.h"
+
+namespace causeway::fleet {
+namespace {
+
+// What the requests of a model that could not be loaded end with: they are not to blame.
+Error load_error(const std::string& name, const Error& error) {
+  const bool later = error.code == ErrorCode::kUnavailable;
+  return Error{later ? error.code : ErrorCode::kDevice, error.message}.with_context(
+      "the model '" + name + "' could not be loaded");
+}
+
+Nanos onset_of(const RequestArrived& event) {
+  return event.arrival + nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
+}
+
+bool settled(ModelPhase phase) {
+  return phase == ModelPhase::kCold || phase == ModelPhase::kHome || phase == ModelPhase::kReady;
+}
+
+}  // namespace
+
+std::string_view name_of(ModelPhase phase) {
+  switch (phase) {
+    case ModelPhase::kCold: return "cold";
+    case ModelPhase::kHome: return "home";
+    case ModelPhase::kQueued: return "queued";
+    case ModelPhase::kMeasuring: return "measuring";
+    case ModelPhase::kWaiting: return "waiting";
+    case ModelPhase::kPlaced: return "placed";
+    case ModelPhase::kLoading: return "loading";
+    case ModelPhase::kReady: return "ready";
+    case ModelPhase::kDraining: return "draining";
+    case ModelPhase::kLeaving: return "leaving";
+    case ModelPhase::kDropping: return "dropping";
+  }
+  return "unknown";
+}
+
+FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
+                        std::unique_ptr<PlacementPolicy> policy_in)
+    : options(options_in),
+      policy(std::move(policy_in)),
+      links(std::move(spec.links)),
+      random(options_in.seed) {
+  CAUSEWAY_CHECK(policy != nullptr && !spec.slices.empty(), "a fleet has slices and a policy");
+  for (ModelSpec& model : spec.models) {
+    const ModelId id(std::ssize(models));
+    Model& added = models.emplace_back();
+    added.id = id;
+    added.spec = std::move(model);
+  }
+  for (const SliceSpec& slice : spec.slices) {
+    CAUSEWAY_CHECK(slice.link.value < std::ssize(links), "a slice's link is one of the fleet's");
+    slices.emplace_back().spec = slice;
+  }
+}
+
+void FleetCore::State::enter(Model& model, ModelPhase phase) {
+  unsettled += settled(model.phase) - settled(phase);
+  model.phase = phase;
+}
+
+FleetCore::State::Model& FleetCore::State::model_of(ModelId id) {
+  CAUSEWAY_CHECK(id.valid() && id.value < std::ssize(models), "a model of this fleet");
+  return models[static_cast<std::size_t>(id.value)];
+}
+
+FleetCore::State::Slice& FleetCore::State::slice_of(SliceId id) {
+  CAUSEWAY_CHECK(id.valid() && id.value < std::ssize(slices), "a slice of this fleet");
+  return slices[static_cast<std::size_t>(id.value)];
+}
+
+bool FleetCore::State::slice_was_lost(const Model& model) const {
+  const Slice& slice = slices[static_cast<std::size_t>(model.slice.value)];
+  return !slice.up || slice.epoch != model.epoch;
+}
+
+void FleetCore::State::on(const RequestArrived& event) {
+  if (stopped) return refuse(event.request, unavailable("the server is shutting down"));
+  Model& model = model_of(event.model);
+  if (requests.contains(event.request)) {
+    return refuse(event.request, invalid_argument("request " + std::to_string(event.request.value) +
+                                                  " is in the fleet already"));
+  }
+  model.rate.add(now);
+  if (model.phase == ModelPhase::kReady) return route(model, event.request);
+  if (held >= options.waiting_max) {
+    return refuse(event.request,
+                  exhausted("too many requests wait for models to be loaded; try again later"));
+  }
+  hold(model, event);
+}
+
+void FleetCore::State::on(const RequestCancelled& event) {
+  const auto at = requests.find(event.request);
+  if (at == requests.end()) return;
+  if (at->second.slice.valid()) {
+    actions.emplace_back(CancelOn{event.request, at->second.slice});
+    return;
+  }
+  std::erase(model_of(at->second.model).held, event.request);
+  held -= 1;
+  requests.erase(at);
+  actions.emplace_back(Refuse{event.request, request::FinishReason::kCancelled, {}});
+}
+
+void FleetCore::State::on(const RequestEnded& event) {
+  const auto at = requests.find(event.request);
+  if (at == requests.end()) return;
+  CAUSEWAY_CHECK(at->second.slice.valid(), "a request ends on the slice to which it was routed");
+  Model& model = model_of(at->second.model);
+  if (model.generation == at->second.generation) model.running -= 1;
+  requests.erase(at);
+}
+
+void FleetCore::State::on(const ModelWanted& event) {
+  Model& model = model_of(event.model);
+  if (stopped || model.phase == ModelPhase::kReady || model.phase == ModelPhase::kLoading) return;
+  model.ahead = true;
+  if (model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome) rest(model);
+}
+
+void FleetCore::State::on(const Measured& event) {
+  Model& model = model_of(event.model);
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that nobody asked for");
+  if (!event.room.ok()) return fail(model, event.room.error());
+  const HostRoom& room = *event.room;
+  model.needed = room.needed;
+  host_budget = room.budget;
+  host_other = Bytes(0);
+  host_other = std::max(Bytes(0), room.used - host_there());
+  enter(model, ModelPhase::kWaiting);
+}
+
+void FleetCore::State::on(const LoadEnded& event) {
+  Model& model = model_of(event.model);
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that nobody asked for");
+  const bool lost = slice_was_lost(model);
+  if (event.crosses.ok()) model.home = true;
+  if (lost) {
+    counters.loads_lost += 1;
+    return rest(model);
+  }
+  if (!event.crosses.ok()) {
+    counters.loads_failed += 1;
+    return fail(model, event.crosses.error());
+  }
+  enter(model, ModelPhase::kReady);
+  model.ahead = false;
+  model.last_error.clear();
+  if (model.spec.weights > Bytes(0)) {
+    model.demand = demand_of(model.spec, model.spec.weights - *event.crosses);
+  }
+  route_held(model);
+}
+
+void FleetCore::State::on(const UnloadEnded& event) {
+  Model& model = model_of(event.model);
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kLeaving, "a model has left that was not told to");
+  if (!event.gone.ok()) give_up_all();  // it keeps what they counted on
+  if (event.gone.ok() || slice_was_lost(model)) {
+    if (event.gone.ok() && model.drops) model.home = false;
+    counters.unloads += event.gone.ok();
+    return rest(model);
+  }
+  Model& taker = model_of(model.taker);
+  enter(model, ModelPhase::kReady);
+  model.taker = {};
+  model.drops = false;
+  route_held(model);
+  if (taker.phase == ModelPhase::kWaiting) {
+    fail(taker, unavailable("models that are to give way have not let go; try again later"));
+  }
+}
+
+void FleetCore::State::on(const DropEnded& event) {
+  Model& model = model_of(event.model);
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kDropping, "a model is gone that was not told to go");
+  model.home = false;
+  rest(model);
+}
+
+void FleetCore::State::on(const SliceLost& event) {
+  Slice& slice = slice_of(event.slice);
+  if (!slice.up) return;
+  slice.up = false;
+  slice.epoch += 1;
+  for (Model& model : models) {
+    if (model.slice != event.slice) continue;
+    if (model.phase != ModelPhase::kReady && model.phase != ModelPhase::kDraining) continue;
+    counters.loads_lost += 1;
+    model.running = 0;
+    model.generation += 1;
+    model.ahead = model.spec.pinned && !stopped;
+    rest(model);
+  }
+  give_up_all();  // places there are gone, and what was to leave host memory may stay
+}
+
+void FleetCore::State::on(const SliceReturned& event) { slice_of(event.slice).up = true; }
+
+void FleetCore::State::on(const Stopped&) {
+  stopped = true;
+  for (Model& model : models) {
+    model.ahead = false;
+    end_held(model, request::FinishReason::kCancelled, {});
+  }
+}
+
+void FleetCore::State::on(const Woken&) {}
+
+void FleetCore::State::hold(Model& model, const RequestArrived& event) {
+  model.onset = model.held.empty() ? onset_of(event) : std::min(model.onset, onset_of(event));
+  model.held.push_back(event.request);
+  requests[event.request] = {.model = model.id, .slice = {}, .generation = 0};
+  held += 1;
+  if (model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome) rest(model);
+}
+
+void FleetCore::State::route(Model& model, RequestId request) {
+  requests[request] = {model.id, model.slice, model.generation};
+  model.running += 1;
+  counters.routed += 1;
+  actions.emplace_back(Route{request, model.slice});
+}
+
+void FleetCore::State::route_held(Model& model) {
+  held -= std::ssize(model.held);
+  for (const RequestId request : std::exchange(model.held, {})) route(model, request);
+}
+
+void FleetCore::State::end_held(Model& model, request::FinishReason reason, const Error& error) {
+  held -= std::ssize(model.held);
+  counters.refused += reason == request::FinishReason::kError ? std::ssize(model.held) : 0;
+  for (const RequestId request : std::exchange(model.held, {})) {
+    requests.erase(request);
+    actions.emplace_back(Refuse{request, reason, error});
+  }
+}
+
+void FleetCore::State::refuse(RequestId request, const Error& error) {
+  counters.refused += 1;
+  actions.emplace_back(Refuse{request, request::FinishReason::kError, error});
+}
+
+// What waits for the model ends; the next request tries again.
+void FleetCore::State::fail(Model& model, const Error& error) {
+  model.last_error = error.message;
+  model.ahead = false;
+  const Error named = load_error(model.spec.name, error);
+  actions.emplace_back(LoadFailed{model.id, named});
+  end_held(model, request::FinishReason::kError, named);
+  rest(model);
+}
+
+void FleetCore::State::rest(Model& model) {
+  if (model.slice.valid()) model.last = std::exchange(model.slice, {});
+  model.demand = {};
+  model.taker = {};
+  model.drops = false;
+  model.no_room_since.reset();
+  const bool wanted = model.ahead || !model.held.empty();
+  enter(model, wanted ? ModelPhase::kQueued : model.home ? ModelPhase::kHome : ModelPhase::kCold);
+}
+
+// Its place is another's again. Where something was to drain for it, that serves on, and what else
+// had a place by now looks for one anew.
+void FleetCore::State::give_up(Model& model) {
+  const bool drained = std::any_of(models.begin(), models.end(), [&](const Model& other) {
+    return other.phase == ModelPhase::kDraining && other.taker == model.id;
+  });
+  if (drained) return give_up_all();
+  enter(model, ModelPhase::kWaiting);
+  model.slice = {};
+  model.demand = {};
+}
+
+void FleetCore::State::give_up_all() {
+  for (Model& model : models) {
+    if (model.phase != ModelPhase::kPlaced) continue;
+    enter(model, ModelPhase::kWaiting);
+    model.slice = {};
+    model.demand = {};
+  }
+  for (Model& model : models) {
+    if (model.phase != ModelPhase::kDraining) continue;
+    enter(model, ModelPhase::kReady);
+    model.taker = {};
+    model.drops = false;
+    route_held(model);
+  }
+}
+
+FleetCore::FleetCore(FleetSpec spec, const FleetOptions& options,
+                     std::unique_ptr<PlacementPolicy> policy)
+    : state_(std::make_unique<State>(std::move(spec), options, std::move(policy))) {}
+FleetCore::~FleetCore() = default;
+
+std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
+  state_->now = std::max(state_->now, now);
+  std::visit([this](const auto& one) { state_->on(one); }, event);
+  if (state_->unsettled > 0) state_->advance();
+  return std::exchange(state_->actions, {});
+}
+
+std::optional<Nanos> FleetCore::next_wakeup() const {
+  std::optional<Nanos> next;
+  const auto consider = [&](Nanos at) {
+    if (at > state_->now) next = std::min(next.value_or(at), at);
+  };
+  for (const State::Model& model : state_->models) {
+    if (model.phase != ModelPhase::kWaiting || !model.no_room_since) continue;
+    consider(*model.no_room_since + state_->options.room_timeout);
+    if (state_->options.drain_after) consider(*model.no_room_since + *state_->options.drain_after);
+  }
+  return next;
+}
+
+ModelSeen FleetCore::model(ModelId id) const {
+  const State::Model& model = state_->model_of(id);
+  ModelSeen seen{.phase = model.phase,
+                 .slice = model.slice,
+                 .host = model.home ? model.needed : Bytes(0),
+                 .demand = model.demand,
+                 .predicted_tpot = {},
+                 .held = std::ssize(model.held),
+                 .running = model.running,
+                 .last_error = model.last_error};
+  if (model.phase == ModelPhase::kReady) {
+    const double excess = excess_of(state_->view({}, false), model.slice, {}, {});
+    seen.predicted_tpot = nanos_from_seconds(to_seconds(model.spec.slo.tpot) * excess);
+  }
+  return seen;
+}
+
+std::int64_t FleetCore::models() const { return std::ssize(state_->models); }
+std::int64_t FleetCore::waiting() const { return state_->held; }
+bool FleetCore::loads_pending() const {
+  return std::any_of(state_->models.begin(), state_->models.end(), [](const State::Model& model) {
+    return model.phase >= ModelPhase::kQueued && model.phase <= ModelPhase::kLoading;
+  });
+}
+Bytes FleetCore::host_used() const { return state_->host_there(); }
+Bytes FleetCore::host_budget() const { return state_->host_budget.value_or(Bytes(0)); }
+const FleetCounters& FleetCore::counters() const { return state_->counters; }
+
+}  // namespace causeway::fleet

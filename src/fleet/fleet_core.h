@@ -1,0 +1,105 @@
+// The fleet's decisions, without its threads: which slice serves a request, which models are in
+// host memory and on slices, who gives way (C2CServe's assigner, paper §6.1 and 6.2). Events and
+// time in, actions out; docs/design/fleet.md has the states and what always holds.
+//
+//   actions = core.on_event(RequestArrived{…}, now);   // execute them in order
+//   …                                                  // Load → LoadEnded, Unload → UnloadEnded, …
+//   core.on_event(Woken{}, now);                       // at next_wakeup(), at the latest
+//
+// A request that arrives under an id that is in use is refused, and the other goes on. Not
+// thread-safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "fleet/fleet_event.h"
+#include "fleet/fleet_spec.h"
+#include "fleet/placement.h"
+
+namespace causeway::fleet {
+
+enum class ModelPhase : std::uint8_t {
+  kCold,       // not in host memory
+  kHome,       // in host memory, on no slice
+  kQueued,     // asked for
+  kMeasuring,  // its size is asked for
+  kWaiting,    // for a place
+  kPlaced,     // its place is being cleared
+  kLoading,
+  kReady,
+  kDraining,  // serves what it has, then leaves
+  kLeaving,   // its slice
+  kDropping,  // out of host memory
+};
+
+std::string_view name_of(ModelPhase phase);
+
+struct FleetOptions {
+  std::int64_t waiting_max = 1024;  // requests held while their models are made ready
+  std::int64_t loads_max = 1;       // measured or loaded at a time
+  // How long the model that comes next may find no place, before its requests are refused; and
+  // before one with requests is drained for it (nullopt: none ever is).
+  Nanos room_timeout = seconds(1);
+  std::optional<Nanos> drain_after = std::nullopt;
+  std::uint64_t seed = 1;  // of policies that roll dice
+};
+
+// A model as it is.
+struct ModelSeen {
+  ModelPhase phase = ModelPhase::kCold;
+  SliceId slice;         // on which it is, or comes to be, or which it leaves
+  Bytes host;            // in host memory
+  Demand demand;         // of the slice
+  Nanos predicted_tpot;  // by the sums of what is asked of its slice and link; zero: not known
+  std::int64_t held = 0;
+  std::int64_t running = 0;  // routed, and not ended
+  std::string last_error;    // of the last load
+};
+
+struct FleetCounters {
+  std::int64_t routed = 0;
+  std::int64_t refused = 0;  // not those that were cancelled
+  std::int64_t loads = 0;
+  std::int64_t loads_failed = 0;
+  std::int64_t loads_lost = 0;  // undone by a slice that was lost
+  std::int64_t unloads = 0;
+  std::int64_t drains = 0;
+  std::int64_t best_effort = 0;  // placements that exceed a soft limit
+};
+
+class FleetCore {
+ public:
+  // Every id in the spec is an index of it: a CHECK. At least one slice.
+  FleetCore(FleetSpec spec, const FleetOptions& options, std::unique_ptr<PlacementPolicy> policy);
+  ~FleetCore();
+  FleetCore(const FleetCore&) = delete;
+  FleetCore& operator=(const FleetCore&) = delete;
+
+  // What is to be done, in this order. Models and slices that the spec does not have, and answers
+  // that nothing was asked for: a CHECK.
+  std::vector<Action> on_event(const Event& event, Nanos now);
+  // When Woken must come at the latest; nullopt: only another event changes anything.
+  std::optional<Nanos> next_wakeup() const;
+
+  ModelSeen model(ModelId model) const;
+  std::int64_t models() const;
+  std::int64_t waiting() const;  // requests that are held
+  bool loads_pending() const;    // some model is asked for, and is not ready
+  Bytes host_used() const;
+  Bytes host_budget() const;  // as last measured
+  const FleetCounters& counters() const;
+
+  // For checkers: every invariant, the slow way.
+  Status check_integrity() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace causeway::fleet

@@ -1,0 +1,101 @@
+// Every invariant of a FleetCore, the slow way.
+#include <algorithm>
+
+#include "fleet/fleet_core_state.h"
+
+namespace causeway::fleet {
+namespace {
+
+Error broken(const std::string& what) { return Error{ErrorCode::kCorrupt, "fleet: " + what}; }
+
+}  // namespace
+
+Status FleetCore::State::check_model(const Model& model) const {
+  const std::string name =
+      "model " + std::to_string(model.id.value) + ", " + std::string(name_of(model.phase)) + ", ";
+  const bool has_slice = model.phase >= ModelPhase::kPlaced && model.phase <= ModelPhase::kLeaving;
+  if (has_slice != model.slice.valid()) return broken(name + "and its slice disagree");
+  const bool serves = model.phase == ModelPhase::kReady || model.phase == ModelPhase::kDraining;
+  if (!serves && model.running != 0) return broken(name + "has requests that run");
+  if (serves && slice_was_lost(model)) return broken(name + "serves on a slice that was lost");
+  if (model.phase == ModelPhase::kReady && !model.held.empty()) return broken(name + "holds some");
+  const bool rests = model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome;
+  if (rests && (model.ahead || !model.held.empty())) return broken(name + "is asked for");
+  if (rests && model.home != (model.phase == ModelPhase::kHome)) return broken(name + "is not");
+  if (serves && !model.home) return broken(name + "is not in host memory");
+  const bool goes = model.phase >= ModelPhase::kDraining;
+  if (goes && model.spec.pinned) return broken(name + "goes though it is pinned");
+  if (goes != model.taker.valid()) return broken(name + "and for whom it goes disagree");
+  return {};
+}
+
+Status FleetCore::State::check_slice(std::size_t index) const {
+  const Slice& slice = slices[index];
+  const std::string name = "slice " + std::to_string(index) + " ";
+  std::int64_t placed = 0, there = 0;
+  bool loads = false;
+  Bytes memory;
+  for (const Model& model : models) {
+    if (model.slice != SliceId(static_cast<std::int64_t>(index))) continue;
+    const bool goes = model.phase == ModelPhase::kDraining || model.phase == ModelPhase::kLeaving;
+    const bool comes = model.phase == ModelPhase::kPlaced;
+    if (comes && !slice.up) return broken(name + "is lost, and has models placed");
+    loads = loads || model.phase == ModelPhase::kLoading;
+    // What was lost with the slice takes no place of the one that has returned.
+    if (!comes && slice_was_lost(model)) continue;
+    placed += !goes;
+    there += !comes;
+    if (!goes) memory += model.spec.memory_min;
+  }
+  const std::int64_t most = slice.spec.models_max;
+  if (most > 0 && placed > most) return broken(name + "has more models than places");
+  if (most > 0 && loads && there > most) return broken(name + "has a load without a place");
+  if (slice.spec.memory > Bytes(0) && memory > slice.spec.memory) {
+    return broken(name + "has less memory than its models need");
+  }
+  return {};
+}
+
+Status FleetCore::State::check_requests() const {
+  std::vector<std::int64_t> running(models.size()), holding(models.size());
+  for (const auto& [id, asked] : requests) {
+    const auto index = static_cast<std::size_t>(asked.model.value);
+    const Model& model = models[index];
+    if (!asked.slice.valid()) {
+      holding[index] += 1;
+    } else if (asked.generation == model.generation) {
+      running[index] += 1;
+      if (asked.slice != model.slice) return broken("a request runs where its model is not");
+    }
+  }
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const std::string name = "model " + std::to_string(i);
+    if (std::ssize(models[i].held) != holding[i]) return broken(name + " holds others");
+    if (models[i].running != running[i]) return broken(name + " runs others");
+    sum += holding[i];
+  }
+  if (sum != held) return broken("the number of held requests is another");
+  if (held > options.waiting_max) return broken("more requests are held than may be");
+  return {};
+}
+
+Status FleetCore::check_integrity() const {
+  const State& state = *state_;
+  std::int64_t unsettled = 0;
+  for (const State::Model& model : state.models) {
+    CAUSEWAY_TRY(state.check_model(model));
+    unsettled += model.phase != ModelPhase::kCold && model.phase != ModelPhase::kHome &&
+                 model.phase != ModelPhase::kReady;
+  }
+  for (std::size_t i = 0; i < state.slices.size(); ++i) CAUSEWAY_TRY(state.check_slice(i));
+  CAUSEWAY_TRY(state.check_requests());
+  if (unsettled != state.unsettled) return broken("models move that are not counted");
+  if (state.loads_under_way() > state.options.loads_max) return broken("too many loads");
+  if (state.host_budget && state.host_there() > *state.host_budget) {
+    return broken("host memory has less than models take");
+  }
+  return {};
+}
+
+}  // namespace causeway::fleet

@@ -1,0 +1,130 @@
+// What a FleetCore remembers. Internal to this room.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.h"
+#include "fleet/fleet_core.h"
+#include "fleet/unload.h"
+
+namespace causeway::fleet {
+
+class FleetCore::State {
+ public:
+  struct Model {
+    ModelId id;
+    ModelSpec spec;
+    ModelPhase phase = ModelPhase::kCold;
+    bool home = false;       // in host memory, as a whole
+    bool ahead = false;      // wanted without requests
+    Bytes needed;            // of host memory, once it is measured
+    SliceId slice;           // from kPlaced to kLeaving
+    SliceId last;            // the one before
+    std::int64_t epoch = 0;  // of the slice, when it was loaded there
+    Demand demand;
+    ModelId taker;       // for which it drains or leaves
+    bool drops = false;  // leaves host memory as well
+    std::deque<RequestId> held;
+    Nanos onset;  // from which the first of them lags
+    std::int64_t running = 0;
+    std::int64_t generation = 0;  // counts loads, and what undid them
+    std::optional<Nanos> no_room_since;
+    DecayedCount rate;
+    std::string last_error;
+  };
+  struct Slice {
+    SliceSpec spec;
+    bool up = true;
+    std::int64_t epoch = 0;
+  };
+  struct Asked {
+    ModelId model;
+    SliceId slice;  // to which it was routed; none: it is held
+    std::int64_t generation = 0;
+  };
+  // Why the first model finds no place.
+  struct NoRoom {
+    Bytes free, could_go;  // of host memory
+    bool host = false;     // it is host memory that lacks
+  };
+
+  State(FleetSpec spec, const FleetOptions& options, std::unique_ptr<PlacementPolicy> policy);
+
+  // Events (fleet_core.cc).
+  void on(const RequestArrived& event);
+  void on(const RequestCancelled& event);
+  void on(const RequestEnded& event);
+  void on(const ModelWanted& event);
+  void on(const Measured& event);
+  void on(const LoadEnded& event);
+  void on(const UnloadEnded& event);
+  void on(const DropEnded& event);
+  void on(const SliceLost& event);
+  void on(const SliceReturned& event);
+  void on(const Stopped& event);
+  void on(const Woken& event);
+
+  void enter(Model& model, ModelPhase phase);
+  Model& model_of(ModelId id);
+  Slice& slice_of(SliceId id);
+  bool slice_was_lost(const Model& model) const;
+  void hold(Model& model, const RequestArrived& event);
+  void route(Model& model, RequestId request);
+  void route_held(Model& model);
+  void end_held(Model& model, request::FinishReason reason, const Error& error);
+  void refuse(RequestId request, const Error& error);
+  void fail(Model& model, const Error& error);
+  void rest(Model& model);  // not on a slice: cold or at home, or asked for
+  void give_up(Model& model);
+  void give_up_all();
+
+  // Placing (fleet_core_place.cc).
+  void advance();
+  bool drop_unwanted();
+  bool finish_drains();
+  bool start_loads();
+  bool start_measures();
+  bool place_next();
+  bool place_wanted(const std::vector<Model*>& wanted);
+  bool place_ahead();
+  bool place(Model& model, bool evicts, bool drains, NoRoom& why);
+  std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains,
+                                         NoRoom& why) const;
+  bool no_room(Model& model, const NoRoom& why);
+  bool may_give_way(const Model& model, bool drains) const;
+  void leave(Model& model, ModelId taker, bool drops);
+  void start_leaving(Model& model);
+  bool may_load(const Model& model) const;
+  FleetView view(const std::vector<ModelId>& gone, bool drains) const;
+  std::vector<Model*> wanted();
+  std::int64_t loads_under_way() const;
+  Bytes host_reserved() const;  // by what is there to stay, or is to come
+  Bytes host_there() const;     // in use until loads, drops and unloads under way have ended
+
+  Status check_model(const Model& model) const;
+  Status check_slice(std::size_t index) const;
+  Status check_requests() const;
+
+  const FleetOptions options;
+  const std::unique_ptr<PlacementPolicy> policy;
+  const std::vector<LinkSpec> links;
+  std::vector<Model> models;
+  std::vector<Slice> slices;
+  std::unordered_map<RequestId, Asked> requests;
+  std::int64_t held = 0;
+  std::optional<Bytes> host_budget;
+  Bytes host_other;            // in host memory, of nobody here
+  std::int64_t unsettled = 0;  // models that neither rest nor serve
+  bool stopped = false;
+  Nanos now;
+  Random random;
+  FleetCounters counters;
+  std::vector<Action> actions;
+};
+
+}  // namespace causeway::fleet

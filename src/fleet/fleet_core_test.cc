@@ -1,0 +1,343 @@
+#include "fleet/fleet_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace causeway::fleet {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What was done, in words: "route 3 1" is request 3 to slice 1.
+std::string in_words(const Action& action) {
+  const auto text = [](std::int64_t n) { return std::to_string(n); };
+  if (const auto* one = std::get_if<Route>(&action)) {
+    return "route " + text(one->request.value) + " " + text(one->slice.value);
+  }
+  if (const auto* one = std::get_if<CancelOn>(&action)) {
+    return "cancel " + text(one->request.value) + " " + text(one->slice.value);
+  }
+  if (const auto* one = std::get_if<Refuse>(&action)) {
+    const bool cancelled = one->reason == request::FinishReason::kCancelled;
+    return (cancelled ? "cancelled " : "refuse ") + text(one->request.value);
+  }
+  if (const auto* one = std::get_if<Measure>(&action)) return "measure " + text(one->model.value);
+  if (const auto* one = std::get_if<Load>(&action)) {
+    return "load " + text(one->model.value) + " " + text(one->slice.value);
+  }
+  if (const auto* one = std::get_if<Unload>(&action)) {
+    return std::string(one->drop ? "unload and drop " : "unload ") + text(one->model.value) + " " +
+           text(one->slice.value);
+  }
+  return "drop " + text(std::get<Drop>(action).model.value);
+}
+
+class FleetCoreTest : public ::testing::Test {
+ protected:
+  void start(int models, int slices, const FleetOptions& options = {.loads_max = 4},
+             PlacementKind kind = PlacementKind::kBandwidth) {
+    spec_.models.resize(static_cast<std::size_t>(models));
+    for (std::size_t i = 0; i < spec_.models.size(); ++i) {
+      spec_.models[i].name = "m" + std::to_string(i);
+    }
+    spec_.slices.resize(static_cast<std::size_t>(slices));
+    for (SliceSpec& slice : spec_.slices) slice.models_max = places_;
+    core_ = std::make_unique<FleetCore>(spec_, options, make_placement(kind));
+  }
+
+  // What an event leads to, in words, separated by "; ".
+  std::string on(const Event& event) {
+    actions_ = core_->on_event(event, now_);
+    const Status whole = core_->check_integrity();
+    EXPECT_TRUE(whole.ok()) << whole.error().message;
+    std::string words;
+    std::erase_if(actions_,
+                  [](const Action& action) { return std::holds_alternative<LoadFailed>(action); });
+    for (const Action& action : actions_) words += (words.empty() ? "" : "; ") + in_words(action);
+    return words;
+  }
+  std::string ask(std::int64_t request, std::int64_t model) {
+    return on(RequestArrived{RequestId(request), ModelId(model), {}, now_});
+  }
+  std::string end(std::int64_t request) { return on(RequestEnded{RequestId(request)}); }
+  std::string measured(std::int64_t model) {
+    return on(Measured{ModelId(model), HostRoom{Bytes(10), core_->host_used(), budget_}});
+  }
+  std::string loaded(std::int64_t model) { return on(LoadEnded{ModelId(model), Bytes(0)}); }
+  std::string unloaded(std::int64_t model) { return on(UnloadEnded{ModelId(model), {}}); }
+  // A model is made ready, and the request that asked for it is served.
+  void serve(std::int64_t request, std::int64_t model) {
+    ASSERT_EQ(ask(request, model), "measure " + std::to_string(model));
+    ASSERT_THAT(measured(model), HasSubstr("load"));
+    ASSERT_THAT(loaded(model), HasSubstr("route"));
+    ASSERT_EQ(end(request), "");
+  }
+  std::string wait(Nanos time) {
+    now_ += time;
+    return on(Woken{});
+  }
+  ModelPhase phase(std::int64_t model) { return core_->model(ModelId(model)).phase; }
+  Error refusal() { return std::get<Refuse>(actions_.at(0)).error; }
+
+  std::int64_t places_ = 1;  // before start()
+  Bytes budget_ = Bytes(1000);
+  FleetSpec spec_ = {};
+  Nanos now_;
+  std::unique_ptr<FleetCore> core_;
+  std::vector<Action> actions_;
+};
+
+TEST_F(FleetCoreTest, AReadyModelsSliceServesItsRequests) {
+  start(2, 2);
+  EXPECT_EQ(ask(1, 0), "measure 0");
+  EXPECT_EQ(ask(2, 0), "") << "one load for both";
+  EXPECT_EQ(measured(0), "load 0 0");
+  EXPECT_EQ(loaded(0), "route 1 0; route 2 0");
+  EXPECT_EQ(ask(3, 0), "route 3 0");
+  EXPECT_EQ(ask(4, 1), "measure 1");
+  EXPECT_EQ(measured(1), "load 1 1") << "an idle slice";
+  EXPECT_EQ(core_->model(ModelId(0)).running, 3);
+}
+
+TEST_F(FleetCoreTest, AnIdleModelGivesWayAndStaysInHostMemory) {
+  start(2, 1);
+  serve(1, 0);
+  EXPECT_EQ(ask(2, 1), "measure 1");
+  EXPECT_EQ(measured(1), "unload 0 0");
+  EXPECT_EQ(unloaded(0), "load 1 0");
+  EXPECT_EQ(phase(0), ModelPhase::kHome);
+  loaded(1);
+  end(2);
+  EXPECT_EQ(ask(3, 0), "unload 1 0") << "its size is known: nothing is measured";
+  EXPECT_EQ(unloaded(1), "load 0 0");
+}
+
+TEST_F(FleetCoreTest, FullHostMemoryDropsWhatIsOnNoSlice) {
+  budget_ = Bytes(25);
+  start(3, 1);
+  serve(1, 0);
+  ask(2, 1);
+  measured(1);
+  unloaded(0);
+  loaded(1);
+  end(2);
+  EXPECT_EQ(ask(3, 2), "measure 2");
+  now_ += seconds(1);
+  EXPECT_EQ(measured(2), "drop 0; unload 1 0") << "20 of 25 bytes are taken, 10 needed";
+  EXPECT_EQ(unloaded(1), "") << "its memory is not there yet";
+  EXPECT_EQ(on(DropEnded{ModelId(0)}), "load 2 0");
+}
+
+TEST_F(FleetCoreTest, RequestsForAModelThatLeavesHaveItLoadedAgain) {
+  start(2, 1);
+  serve(1, 0);
+  ask(2, 1);
+  measured(1);
+  EXPECT_EQ(ask(3, 0), "");
+  EXPECT_EQ(unloaded(0), "load 1 0");
+  EXPECT_EQ(loaded(1), "route 2 0");
+  EXPECT_EQ(end(2), "unload 1 0");
+  EXPECT_EQ(unloaded(1), "load 0 0");
+  EXPECT_EQ(loaded(0), "route 3 0");
+}
+
+TEST_F(FleetCoreTest, WithoutAPlaceARequestIsRefusedInTime) {
+  start(2, 1, {.loads_max = 4, .room_timeout = millis(300)});
+  serve(1, 0);
+  ask(2, 0);
+  ask(3, 1);
+  EXPECT_EQ(measured(1), "");
+  EXPECT_EQ(core_->next_wakeup(), millis(300));
+  EXPECT_EQ(wait(millis(299)), "");
+  EXPECT_EQ(wait(millis(1)), "refuse 3");
+  EXPECT_EQ(refusal().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refusal().message, HasSubstr("m1"));
+  EXPECT_EQ(core_->next_wakeup(), std::nullopt);
+}
+
+TEST_F(FleetCoreTest, AModelWithRequestsIsDrainedForOneThatWaits) {
+  start(2, 1, {.loads_max = 4, .room_timeout = seconds(10), .drain_after = seconds(2)});
+  serve(1, 0);
+  ask(2, 0);
+  ask(3, 1);
+  measured(1);
+  EXPECT_EQ(core_->next_wakeup(), seconds(2));
+  EXPECT_EQ(wait(seconds(2)), "");
+  EXPECT_EQ(phase(0), ModelPhase::kDraining);
+  EXPECT_EQ(ask(4, 0), "") << "held, so that it ends";
+  EXPECT_EQ(end(2), "unload 0 0");
+  EXPECT_EQ(unloaded(0), "load 1 0");
+  EXPECT_EQ(loaded(1), "route 3 0");
+  EXPECT_EQ(wait(seconds(2)), "") << "and now the other one is drained";
+  EXPECT_EQ(end(3), "unload 1 0");
+  EXPECT_EQ(unloaded(1), "load 0 0");
+  EXPECT_EQ(loaded(0), "route 4 0");
+  EXPECT_EQ(core_->counters().drains, 2);
+}
+
+TEST_F(FleetCoreTest, WhatDrainsServesOnWhenTheTakerIsCancelled) {
+  start(2, 1, {.loads_max = 4, .room_timeout = seconds(10), .drain_after = seconds(2)});
+  serve(1, 0);
+  ask(2, 0);
+  ask(3, 1);
+  measured(1);
+  wait(seconds(2));
+  ask(4, 0);
+  EXPECT_EQ(on(RequestCancelled{RequestId(3)}), "cancelled 3; route 4 0");
+  EXPECT_EQ(phase(0), ModelPhase::kReady);
+  EXPECT_EQ(core_->model(ModelId(0)).running, 2);
+}
+
+TEST_F(FleetCoreTest, AFailedLoadEndsItsRequestsAndIsTriedAgain) {
+  start(1, 1);
+  ask(1, 0);
+  ask(2, 0);
+  measured(0);
+  EXPECT_EQ(on(LoadEnded{ModelId(0), corrupt("truncated")}), "refuse 1; refuse 2");
+  EXPECT_THAT(refusal().message, HasSubstr("'m0' could not be loaded: truncated"));
+  EXPECT_EQ(core_->model(ModelId(0)).last_error, "truncated");
+  EXPECT_EQ(ask(3, 0), "measure 0");
+  EXPECT_EQ(on(Measured{ModelId(0), unsupported("no such layers")}), "refuse 3");
+}
+
+TEST_F(FleetCoreTest, WhatDoesNotLetGoServesOn) {
+  start(2, 1);
+  serve(1, 0);
+  ask(2, 1);
+  EXPECT_EQ(measured(1), "unload 0 0");
+  EXPECT_EQ(ask(3, 0), "");
+  EXPECT_EQ(on(UnloadEnded{ModelId(0), unavailable("busy")}), "route 3 0; refuse 2");
+}
+
+TEST_F(FleetCoreTest, CancelsOfHeldAndRoutedRequests) {
+  start(1, 1);
+  ask(1, 0);
+  ask(2, 0);
+  measured(0);
+  EXPECT_EQ(on(RequestCancelled{RequestId(1)}), "cancelled 1");
+  EXPECT_EQ(on(RequestCancelled{RequestId(1)}), "") << "it is gone";
+  EXPECT_EQ(loaded(0), "route 2 0");
+  EXPECT_EQ(on(RequestCancelled{RequestId(2)}), "cancel 2 0");
+  EXPECT_EQ(end(2), "");
+  EXPECT_EQ(end(2), "");
+}
+
+TEST_F(FleetCoreTest, AnIdInUseIsRefusedAndTheFirstGoesOn) {
+  start(1, 1);
+  ask(1, 0);
+  EXPECT_EQ(ask(1, 0), "refuse 1");
+  EXPECT_EQ(refusal().code, ErrorCode::kInvalidArgument);
+  measured(0);
+  EXPECT_EQ(loaded(0), "route 1 0");
+}
+
+TEST_F(FleetCoreTest, TheQueueIsBounded) {
+  start(2, 1, {.waiting_max = 2});
+  ask(1, 0);
+  ask(2, 1);
+  EXPECT_EQ(ask(3, 0), "refuse 3");
+  EXPECT_EQ(refusal().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(core_->waiting(), 2);
+}
+
+TEST_F(FleetCoreTest, AHerdIsOneLoadAtATime) {
+  start(10, 4, {.waiting_max = 1000, .loads_max = 2});
+  std::string all;
+  for (int id = 0; id < 100; ++id) all += ask(id, id % 10) + " ";
+  EXPECT_EQ(std::count(all.begin(), all.end(), 'm'), 2) << all;
+}
+
+TEST_F(FleetCoreTest, TheOneThatLagsFirstIsPlacedFirst) {
+  start(3, 2, {.loads_max = 1});
+  serve(1, 0);
+  ask(2, 1);
+  ask(3, 0);
+  request::Slo urgent;
+  urgent.ttft = millis(100);
+  ask(5, 1);
+  EXPECT_EQ(on(RequestArrived{RequestId(4), ModelId(2), urgent, now_}), "");
+  EXPECT_EQ(measured(1), "measure 2") << "the place is kept for the one that is late";
+  EXPECT_EQ(measured(2), "load 2 1");
+}
+
+TEST_F(FleetCoreTest, ALostSlicesModelsAreServedElsewhere) {
+  start(2, 2);
+  serve(1, 0);
+  ask(2, 0);
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "");
+  EXPECT_EQ(phase(0), ModelPhase::kHome);
+  EXPECT_EQ(ask(3, 0), "load 0 1");
+  EXPECT_EQ(loaded(0), "route 3 1");
+  EXPECT_EQ(end(2), "") << "the lost slice ends its own";
+  EXPECT_EQ(core_->model(ModelId(0)).running, 1);
+}
+
+TEST_F(FleetCoreTest, ASliceLostWhileAModelLoads) {
+  start(1, 2);
+  ask(1, 0);
+  EXPECT_EQ(measured(0), "load 0 0");
+  on(SliceLost{SliceId(0)});
+  on(SliceReturned{SliceId(0)});
+  EXPECT_EQ(loaded(0), "load 0 0") << "the slice has returned empty: it is loaded there again";
+  EXPECT_EQ(loaded(0), "route 1 0");
+}
+
+TEST_F(FleetCoreTest, TheInitialActiveSetIsByRateAndKeepsWithinTheLink) {
+  places_ = 8;
+  spec_.models.resize(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    spec_.models[i].weights = Bytes(40);
+    spec_.models[i].slo.tpot = seconds(1);
+    spec_.models[i].rate = static_cast<double>(i);
+  }
+  spec_.slices.resize(1);
+  spec_.slices[0].memory = Bytes(1);
+  spec_.slices[0].link = LinkId(0);
+  spec_.links = {{.bytes_per_second = 100}};
+  start(4, 1, {.loads_max = 1});
+  EXPECT_EQ(on(ModelWanted{ModelId(0)}), "measure 0");
+  for (int i = 1; i < 4; ++i) on(ModelWanted{ModelId(i)});
+  const auto stream = [&](int model) { return on(LoadEnded{ModelId(model), Bytes(39)}); };
+  EXPECT_EQ(measured(0), "measure 3") << "those that are asked for most come first";
+  EXPECT_EQ(measured(3), "load 3 0");
+  EXPECT_EQ(stream(3), "measure 2");
+  EXPECT_EQ(measured(2), "load 2 0");
+  EXPECT_EQ(stream(2), "measure 1");
+  EXPECT_EQ(measured(1), "") << "a third does not fit the link";
+  EXPECT_EQ(phase(0), ModelPhase::kCold);
+  EXPECT_EQ(ask(1, 1), "measure 1");
+  EXPECT_EQ(measured(1), "unload 2 0") << "but for a request one gives way";
+}
+
+TEST_F(FleetCoreTest, BestEffortPredictsItsTpot) {
+  spec_.models.resize(1);
+  spec_.models[0].weights = Bytes(300);
+  spec_.models[0].slo.tpot = seconds(1);
+  spec_.slices.resize(1);
+  spec_.slices[0].memory = Bytes(100);
+  spec_.slices[0].link = LinkId(0);
+  spec_.links = {{.bytes_per_second = 100}};
+  start(1, 1);
+  ask(1, 0);
+  EXPECT_EQ(measured(0), "load 0 0");
+  EXPECT_EQ(core_->counters().best_effort, 1);
+  on(LoadEnded{ModelId(0), Bytes(200)});
+  EXPECT_EQ(core_->model(ModelId(0)).predicted_tpot, seconds(2));
+}
+
+TEST_F(FleetCoreTest, StopEndsWhatIsHeld) {
+  start(2, 1);
+  ask(1, 0);
+  measured(0);
+  ask(2, 1);
+  EXPECT_EQ(on(Stopped{}), "cancelled 1; cancelled 2");
+  EXPECT_EQ(ask(3, 0), "refuse 3");
+  EXPECT_EQ(refusal().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(loaded(0), "");
+  EXPECT_EQ(measured(1), "");
+  EXPECT_FALSE(core_->loads_pending());
+}
+
+}  // namespace
+}  // namespace causeway::fleet

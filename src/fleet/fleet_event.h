@@ -1,0 +1,111 @@
+// What happens to a fleet, and what it has done about it: the words between FleetCore and the loop
+// that executes it. Plain data.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "base/result.h"
+#include "fleet/fleet_spec.h"
+#include "request/request.h"
+
+namespace causeway::fleet {
+
+// A request that its server has validated, and holds: the core knows it by this.
+struct RequestArrived {
+  RequestId request;
+  ModelId model;
+  request::Slo slo = {};
+  Nanos arrival;
+};
+struct RequestCancelled {
+  RequestId request;
+};
+// The slice to which it was routed has delivered its finished output, or did not take it.
+struct RequestEnded {
+  RequestId request;
+};
+// To be loaded ahead of its requests, as far as nothing gives way for it.
+struct ModelWanted {
+  ModelId model;
+};
+// In host memory for weights.
+struct HostRoom {
+  Bytes needed;  // by one model
+  Bytes used;    // by those that are there
+  Bytes budget;
+};
+// The answers to actions of the loader. Each carries the model of its action.
+struct Measured {
+  ModelId model;
+  Result<HostRoom> room;  // an error: it cannot be served, whatever room there is
+};
+struct LoadEnded {
+  ModelId model;
+  Result<Bytes> crosses;  // at every step
+};
+struct UnloadEnded {
+  ModelId model;
+  Status gone;  // an error: it has not let go, and serves on
+};
+struct DropEnded {
+  ModelId model;
+};
+// Everything on it is gone; it ends what was routed to it.
+struct SliceLost {
+  SliceId slice;
+};
+// Empty.
+struct SliceReturned {
+  SliceId slice;
+};
+// For good: held requests end, new ones are refused.
+struct Stopped {};
+// next_wakeup() has come.
+struct Woken {};
+
+using Event =
+    std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured, LoadEnded,
+                 UnloadEnded, DropEnded, SliceLost, SliceReturned, Stopped, Woken>;
+
+// Hands the request to the slice, which ends it.
+struct Route {
+  RequestId request;
+  SliceId slice;
+};
+struct CancelOn {
+  RequestId request;
+  SliceId slice;
+};
+// Ends a request that no slice has.
+struct Refuse {
+  RequestId request;
+  request::FinishReason reason = request::FinishReason::kError;
+  Error error;
+};
+// To be told to whoever runs the server: the model could not be loaded.
+struct LoadFailed {
+  ModelId model;
+  Error error;
+};
+// Each of these is answered by one event.
+struct Measure {
+  ModelId model;
+};
+struct Load {
+  ModelId model;
+  SliceId slice;
+};
+struct Unload {
+  ModelId model;
+  SliceId slice;
+  bool drop = false;  // out of host memory, too
+  ModelId taker;      // for which it goes
+};
+struct Drop {
+  ModelId model;
+};
+
+using Action = std::variant<Route, CancelOn, Refuse, LoadFailed, Measure, Load, Unload, Drop>;
+
+}  // namespace causeway::fleet

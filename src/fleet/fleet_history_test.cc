@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+#include "fleet/testing/fleet_history.h"
+
+namespace causeway::fleet {
+namespace {
+
+constexpr int kHistories = 5000;
+
+// A failed CHECK aborts: say which history it was.
+volatile std::sig_atomic_t seed_running = 0;
+void report_seed(int) {
+  std::fprintf(stderr, "reproduce: fleet_test --gtest_filter='FleetHistory.*' %s%d\n",
+               "--gtest_random_seed=", static_cast<int>(seed_running));
+}
+
+// One history with --gtest_random_seed=N, all of them without.
+TEST(FleetHistory, RulesHoldAfterEveryEvent) {
+  const int only = GTEST_FLAG_GET(random_seed);
+  const int first = only != 0 ? only : 1, last = only != 0 ? only : kHistories;
+  std::cout << "histories of seeds " << first << " to " << last << "\n";
+  std::signal(SIGABRT, report_seed);
+  testing::FleetHistoryReport sum;
+  for (int seed = first; seed <= last; ++seed) {
+    seed_running = seed;
+    const auto report = testing::run_fleet_history(static_cast<std::uint64_t>(seed));
+    ASSERT_EQ(report.failure, "") << "reproduce: fleet_test --gtest_filter='FleetHistory.*' "
+                                  << "--gtest_random_seed=" << seed;
+    sum.requests += report.requests;
+    sum.cancelled += report.cancelled;
+    sum.loads_failed += report.loads_failed;
+    sum.kept += report.kept;
+    sum.slices_lost += report.slices_lost;
+    sum.drops += report.drops;
+    sum.counters.routed += report.counters.routed;
+    sum.counters.refused += report.counters.refused;
+    sum.counters.loads += report.counters.loads;
+    sum.counters.loads_lost += report.counters.loads_lost;
+    sum.counters.unloads += report.counters.unloads;
+    sum.counters.drains += report.counters.drains;
+    sum.counters.best_effort += report.counters.best_effort;
+  }
+  std::signal(SIGABRT, SIG_DFL);
+  std::cout << sum.requests << " requests (" << sum.counters.routed << " routed, "
+            << sum.counters.refused << " refused, " << sum.cancelled << " cancelled while held), "
+            << sum.counters.loads << " loads (" << sum.loads_failed << " failed, "
+            << sum.counters.loads_lost << " lost), " << sum.counters.unloads << " unloads ("
+            << sum.kept << " did not let go), " << sum.drops << " drops, " << sum.counters.drains
+            << " drains, " << sum.counters.best_effort << " best effort, " << sum.slices_lost
+            << " slices lost\n";
+  if (only != 0) return;
+  // A checker that never sees the hard cases proves nothing.
+  EXPECT_GT(sum.counters.routed, 5 * kHistories);
+  EXPECT_GT(sum.counters.refused, kHistories);
+  EXPECT_GT(sum.cancelled, kHistories / 2);
+  EXPECT_GT(sum.loads_failed, kHistories / 10);
+  EXPECT_GT(sum.kept, kHistories / 20);
+  EXPECT_GT(sum.counters.unloads, kHistories / 2);
+  EXPECT_GT(sum.counters.loads_lost, kHistories / 10);
+  EXPECT_GT(sum.counters.drains, kHistories / 10);
+  EXPECT_GT(sum.counters.best_effort, kHistories / 10);
+  EXPECT_GT(sum.drops, kHistories / 20);
+}
+
+}  // namespace
+}  // namespace causeway::fleet

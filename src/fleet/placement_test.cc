@@ -1,0 +1,168 @@
+#include "fleet/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace causeway::fleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr double kGiga = 1e9;
+
+// `giga` bytes are read at every step, within 100 ms.
+ModelSpec model_of(double giga) {
+  ModelSpec model;
+  model.weights = Bytes(static_cast<std::int64_t>(giga * kGiga));
+  model.slo.tpot = millis(100);
+  return model;
+}
+
+PlacedModel placed(std::int64_t id, double giga, bool may_go = true, double cost = 1) {
+  return {.model = ModelId(id),
+          .demand = demand_of(model_of(giga), Bytes(0)),
+          .may_go = may_go,
+          .cost = cost};
+}
+
+// One link of 100 GB/s: 10 GB a step of 100 ms. Slices of one place whose memory keeps no weights.
+FleetView fleet_of(int slices, std::int64_t models_max = 1) {
+  FleetView fleet{.slices = {}, .links = {{.bytes_per_second = 100 * kGiga}}};
+  for (int i = 0; i < slices; ++i) {
+    fleet.slices.push_back({.spec = {.link = LinkId(0),
+                                     .models_max = models_max,
+                                     .memory = Bytes(1),
+                                     .memory_bytes_per_second = 1e12},
+                            .up = true,
+                            .models = {}});
+  }
+  return fleet;
+}
+
+Candidate candidate_of(const ModelSpec& model) { return {.model = ModelId(99), .spec = model}; }
+
+TEST(Demand, IsWhatStillCrossesWithinTheTimeOfAToken) {
+  ModelSpec model = model_of(8);
+  model.flops_per_token = 2e9;
+  model.prompt = Tokens(1000);
+  model.slo.ttft = seconds(2);
+  const Demand demand = demand_of(model, Bytes(2'000'000'000));
+  EXPECT_EQ(demand.crosses, Bytes(6'000'000'000));
+  EXPECT_DOUBLE_EQ(demand.link_bytes_per_second, 60 * kGiga);
+  EXPECT_DOUBLE_EQ(demand.memory_bytes_per_second, 80 * kGiga);
+  EXPECT_DOUBLE_EQ(demand.flops_per_second, 1e12);
+  EXPECT_EQ(demand_of(model, gib(100)).crosses, Bytes(0)) << "no more stays than there is";
+}
+
+TEST(BandwidthPlacement, AnIdleSliceWhereTheLinkHasTheSum) {
+  FleetView fleet = fleet_of(3);
+  fleet.slices[0].models = {placed(0, 4)};
+  const ModelSpec model = model_of(6);
+  const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
+  ASSERT_TRUE(fits);
+  EXPECT_EQ(fits->slice, SliceId(1));
+  EXPECT_THAT(fits->victims, IsEmpty());
+  EXPECT_NEAR(fits->excess, 1, 1e-6) << "4 + 6 GB a step are all that the link has";
+}
+
+TEST(BandwidthPlacement, EvictsWhatIsCheapestToBringBackWhenTheSumIsTooLarge) {
+  FleetView fleet = fleet_of(3);
+  fleet.slices[0].models = {placed(0, 4, true, 5)};
+  fleet.slices[1].models = {placed(1, 4, true, 3)};
+  const ModelSpec model = model_of(5);
+  const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
+  ASSERT_TRUE(fits);
+  EXPECT_EQ(fits->slice, SliceId(1)) << "slice 2 is idle, but 4 + 4 + 5 GB a step are too much";
+  EXPECT_THAT(fits->victims, ElementsAre(ModelId(1)));
+}
+
+TEST(BandwidthPlacement, BestEffortSaysByHowMuch) {
+  FleetView fleet = fleet_of(2);
+  fleet.slices[0].models = {placed(0, 8, /*may_go=*/false)};
+  const ModelSpec model = model_of(8);
+  const auto best = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->slice, SliceId(1));
+  EXPECT_NEAR(best->excess, 1.6, 1e-6);
+  Candidate ahead = candidate_of(model);
+  ahead.evicts = false;
+  EXPECT_FALSE(make_placement(PlacementKind::kBandwidth)->choose(fleet, ahead))
+      << "the initial active set keeps within the link";
+}
+
+TEST(BandwidthPlacement, TheMemorysBandwidthIsTheSlicesOwn) {
+  FleetView fleet = fleet_of(2);
+  fleet.slices[0].spec.memory_bytes_per_second = 20 * kGiga;
+  const ModelSpec model = model_of(5);
+  const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
+  EXPECT_EQ(fits->slice, SliceId(1));
+}
+
+TEST(BandwidthPlacement, ComputeMustReachTheFirstToken) {
+  FleetView fleet = fleet_of(2);
+  fleet.slices[0].spec.flops_per_second = 1e12;
+  fleet.slices[1].spec.flops_per_second = 4e12;
+  ModelSpec model = model_of(1);
+  model.flops_per_token = 2e9;
+  model.prompt = Tokens(1000);
+  model.slo.ttft = seconds(1);
+  const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
+  EXPECT_EQ(fits->slice, SliceId(1));
+}
+
+TEST(BandwidthPlacement, WhatStaysOnTheSliceNeedNotCross) {
+  FleetView fleet = fleet_of(2);
+  fleet.slices[1].spec.memory = gib(20);
+  const ModelSpec model = model_of(15);
+  const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
+  ASSERT_TRUE(fits);
+  EXPECT_EQ(fits->slice, SliceId(1));
+  EXPECT_EQ(fits->demand.crosses, Bytes(0));
+}
+
+TEST(Placement, NothingIsPutWhereNoPlaceOrMemoryIs) {
+  FleetView fleet = fleet_of(3);
+  fleet.slices[0].models = {placed(0, 1, /*may_go=*/false)};
+  fleet.slices[1].up = false;
+  ModelSpec model = model_of(1);
+  model.memory_min = Bytes(2);  // of slices with 1
+  for (const auto kind :
+       {PlacementKind::kBandwidth, PlacementKind::kRandom, PlacementKind::kDedicated,
+        PlacementKind::kLocality, PlacementKind::kShared}) {
+    EXPECT_FALSE(make_placement(kind)->choose(fleet, candidate_of(model))) << name_of(kind);
+  }
+}
+
+TEST(Placement, BaselinesDoAsTheirNamesSay) {
+  FleetView fleet = fleet_of(3, /*models_max=*/2);
+  fleet.slices[0].models = {placed(0, 9), placed(1, 1)};
+  fleet.slices[1].models = {placed(2, 1, false)};
+  fleet.slices[1].models[0].requests = 3;
+  fleet.slices[2].models = {placed(3, 1), placed(4, 1)};
+  const ModelSpec model = model_of(50);
+  Candidate candidate = candidate_of(model);
+  candidate.last = SliceId(2);
+  const auto slice = [&](PlacementKind kind) {
+    return make_placement(kind)->choose(fleet, candidate)->slice;
+  };
+  EXPECT_EQ(slice(PlacementKind::kDedicated), SliceId(1)) << "the only one with a free place";
+  EXPECT_EQ(slice(PlacementKind::kLocality), SliceId(1)) << "nothing has to go there";
+  EXPECT_EQ(slice(PlacementKind::kShared), SliceId(0)) << "no requests run there";
+  fleet.slices[1].models.push_back(placed(5, 1));
+  EXPECT_EQ(slice(PlacementKind::kLocality), SliceId(2)) << "where it was";
+  EXPECT_FALSE(make_placement(PlacementKind::kDedicated)->choose(fleet, candidate));
+  std::vector<int> drawn(3);
+  for (candidate.draw = 0; candidate.draw < 9; ++candidate.draw) {
+    drawn[static_cast<std::size_t>(slice(PlacementKind::kRandom).value)] += 1;
+  }
+  EXPECT_THAT(drawn, ElementsAre(3, 3, 3));
+}
+
+TEST(Placement, NamesAreKnown) {
+  EXPECT_EQ(find_placement("locality").value(), PlacementKind::kLocality);
+  EXPECT_EQ(find_placement("best").error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace causeway::fleet

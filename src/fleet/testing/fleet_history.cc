@@ -1,0 +1,390 @@
+#include "fleet/testing/fleet_history.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+
+namespace causeway::fleet::testing {
+namespace {
+
+class History {
+ public:
+  explicit History(std::uint64_t seed) : random_(seed) { start(); }
+
+  FleetHistoryReport run() {
+    const std::int64_t events = random_.between(20, 300);
+    for (std::int64_t i = 0; i < events && failure_.empty(); ++i) happen();
+    settle();
+    report_.failure = failure_;
+    report_.counters = core_->counters();
+    return report_;
+  }
+
+ private:
+  struct Asked {
+    ModelId model;
+    SliceId slice;  // none: held
+  };
+
+  void start();
+  void happen();
+  void settle();
+  void tell(const Event& event);
+  std::string state() const;
+  void arrive();
+  void cancel();
+  void end_one();
+  void answer_one();
+  void lose_or_return();
+  void pass_time();
+  Event answer_to(const Action& task);
+  Event load_ended(ModelId model, SliceId slice);
+  Event unload_ended(const Unload& unload);
+
+  void apply(const Route& route);
+  void apply(const CancelOn& cancel);
+  void apply(const Refuse& refuse);
+  void apply(const LoadFailed& failed) {
+    if (failed.error.message.empty()) fail("a load fails without a reason");
+  }
+  void apply(const Measure& measure) { take(measure.model, measure); }
+  void apply(const Load& load);
+  void apply(const Unload& unload);
+  void apply(const Drop& drop);
+  void take(ModelId model, const Action& task);
+
+  void fail(const std::string& what) {
+    if (failure_.empty()) failure_ = what;
+  }
+  bool uses(ModelId model) const;
+  Bytes bytes(ModelId model) const { return bytes_[static_cast<std::size_t>(model.value)]; }
+  const ModelSpec& spec(ModelId model) const {
+    return spec_.models[static_cast<std::size_t>(model.value)];
+  }
+  Bytes host_used() const;
+  std::set<ModelId>& on(SliceId slice) { return slices_[static_cast<std::size_t>(slice.value)]; }
+  bool is_up(SliceId slice) const { return up_[static_cast<std::size_t>(slice.value)]; }
+  template <typename Map>
+  auto any_of(Map& map) {
+    return std::next(map.begin(), random_.below(std::ssize(map)));
+  }
+
+  Random random_;
+  FleetSpec spec_;
+  FleetOptions options_;
+  std::unique_ptr<FleetCore> core_;
+  Nanos now_;
+  std::vector<Bytes> bytes_;  // of models in host memory
+  Bytes budget_;
+  std::vector<std::set<ModelId>> slices_;  // what is on them
+  std::vector<bool> up_;
+  std::vector<std::int64_t> lost_;  // how often each was lost
+  std::set<ModelId> home_;
+  std::map<ModelId, Action> tasks_;                // that wait for their answers
+  std::map<ModelId, std::int64_t> loading_since_;  // losses of the slice when the load began
+  std::map<RequestId, Asked> requests_;
+  std::set<RequestId> ended_;
+  std::int64_t next_request_ = 0;
+  std::int64_t wanted_ = 0;
+  std::int64_t arriving_ = -1;  // the request that is being told of
+  std::string failure_;
+  FleetHistoryReport report_;
+};
+
+void History::start() {
+  const std::int64_t models = random_.between(1, 8), slices = random_.between(1, 4);
+  const bool limits = random_.chance(0.7);
+  Bytes most, all;
+  for (std::int64_t i = 0; i < models; ++i) {
+    bytes_.push_back(Bytes(random_.between(1, 20)));
+    most = std::max(most, bytes_.back());
+    all += bytes_.back();
+    ModelSpec model{.name = "m" + std::to_string(i)};
+    model.weights = bytes_.back();
+    model.slo.tpot = seconds(1);
+    model.rate = random_.uniform();
+    model.memory_min = Bytes(random_.between(0, 3));
+    model.pinned = random_.chance(0.1);
+    spec_.models.push_back(model);
+  }
+  const bool tight = random_.chance(0.6);
+  budget_ = tight ? Bytes(random_.between(most.count / 2, all.count)) : all;
+  spec_.links = {{.bytes_per_second = limits ? static_cast<double>(random_.between(5, 40)) : 0}};
+  for (std::int64_t i = 0; i < slices; ++i) {
+    spec_.slices.push_back({.link = LinkId(0),
+                            .models_max = limits ? random_.between(1, 3) : 0,
+                            .memory = limits ? Bytes(random_.between(2, 12)) : Bytes(0)});
+  }
+  slices_.resize(spec_.slices.size());
+  up_.assign(spec_.slices.size(), true);
+  lost_.assign(spec_.slices.size(), 0);
+  options_ = {.waiting_max = random_.between(1, 30),
+              .loads_max = random_.between(1, 3),
+              .room_timeout = millis(random_.between(1, 2000)),
+              .drain_after = std::nullopt,
+              .seed = random_.bits()};
+  if (random_.chance(0.6)) options_.drain_after = millis(random_.between(0, 1000));
+  const auto kind = static_cast<PlacementKind>(random_.below(5));
+  core_ = std::make_unique<FleetCore>(spec_, options_, make_placement(kind));
+  if (random_.chance(0.3)) {
+    for (std::int64_t i = 0; i < models; ++i, ++wanted_) tell(ModelWanted{ModelId(i)});
+  }
+}
+
+void History::tell(const Event& event) {
+  for (const Action& action : core_->on_event(event, now_)) {
+    std::visit([this](const auto& one) { apply(one); }, action);
+  }
+  const Status whole = core_->check_integrity();
+  if (!whole.ok()) fail(whole.error().message);
+}
+
+void History::happen() {
+  const double dice = random_.uniform();
+  if (dice < 0.35) return arrive();
+  if (dice < 0.42) return cancel();
+  if (dice < 0.62) return end_one();
+  if (dice < 0.87) return answer_one();
+  if (dice < 0.90) return lose_or_return();
+  pass_time();
+}
+
+void History::arrive() {
+  const bool again = random_.chance(0.02) && !requests_.empty();
+  const RequestId id = again ? any_of(requests_)->first : RequestId(next_request_++);
+  const ModelId model(random_.below(std::ssize(spec_.models)));
+  request::Slo slo;
+  slo.ttft = millis(random_.between(1, 5000));
+  if (!again) {
+    requests_[id] = {model, {}};
+    report_.requests += 1;
+  }
+  arriving_ = again ? id.value : -1;
+  tell(RequestArrived{id, model, slo, now_});
+  arriving_ = -1;
+}
+
+void History::cancel() {
+  if (!requests_.empty()) tell(RequestCancelled{any_of(requests_)->first});
+}
+
+// Of those that run.
+void History::end_one() {
+  std::vector<RequestId> running;
+  for (const auto& [id, asked] : requests_) {
+    if (asked.slice.valid()) running.push_back(id);
+  }
+  if (running.empty()) return;
+  const RequestId id = running[static_cast<std::size_t>(random_.below(std::ssize(running)))];
+  requests_.erase(id);
+  ended_.insert(id);
+  tell(RequestEnded{id});
+}
+
+void History::answer_one() {
+  if (tasks_.empty()) return;
+  const auto at = any_of(tasks_);
+  const Action task = at->second;
+  tasks_.erase(at);
+  tell(answer_to(task));
+}
+
+Event History::answer_to(const Action& task) {
+  if (const auto* measure = std::get_if<Measure>(&task)) {
+    if (random_.chance(0.03)) return Measured{measure->model, unsupported("a strange model")};
+    return Measured{measure->model, HostRoom{bytes(measure->model), host_used(), budget_}};
+  }
+  if (const auto* load = std::get_if<Load>(&task)) return load_ended(load->model, load->slice);
+  if (const auto* unload = std::get_if<Unload>(&task)) return unload_ended(*unload);
+  home_.erase(std::get<Drop>(task).model);
+  return DropEnded{std::get<Drop>(task).model};
+}
+
+Event History::load_ended(ModelId model, SliceId slice) {
+  const std::int64_t lost_before = loading_since_.at(model);
+  loading_since_.erase(model);
+  if (random_.chance(0.1)) {
+    report_.loads_failed += 1;
+    return LoadEnded{model, corrupt("a broken file")};
+  }
+  home_.insert(model);
+  if (is_up(slice) && lost_before == lost_[static_cast<std::size_t>(slice.value)]) {
+    on(slice).insert(model);
+  }
+  return LoadEnded{model, Bytes(random_.between(0, spec(model).weights.count))};
+}
+
+Event History::unload_ended(const Unload& unload) {
+  if (random_.chance(0.1)) {
+    report_.kept += 1;
+    return UnloadEnded{unload.model, unavailable("it has not let go")};
+  }
+  on(unload.slice).erase(unload.model);
+  if (unload.drop) home_.erase(unload.model);
+  return UnloadEnded{unload.model, {}};
+}
+
+void History::lose_or_return() {
+  const auto index = static_cast<std::size_t>(random_.below(std::ssize(up_)));
+  const SliceId slice(static_cast<std::int64_t>(index));
+  up_[index] = !up_[index];
+  if (up_[index]) return tell(SliceReturned{slice});
+  lost_[index] += 1;
+  report_.slices_lost += 1;
+  on(slice).clear();
+  tell(SliceLost{slice});
+}
+
+void History::pass_time() {
+  const auto wakeup = core_->next_wakeup();
+  if (wakeup && random_.chance(0.6)) {
+    now_ = *wakeup;
+  } else {
+    now_ += millis(random_.between(0, 500));
+  }
+  tell(Woken{});
+}
+
+void History::apply(const Route& route) {
+  const auto at = requests_.find(route.request);
+  if (at == requests_.end()) return fail("a request is routed that has ended");
+  if (at->second.slice.valid()) return fail("a request is routed twice");
+  if (!on(route.slice).contains(at->second.model)) {
+    return fail("a request is routed to a slice without its model");
+  }
+  at->second.slice = route.slice;
+}
+
+void History::apply(const CancelOn& cancel) {
+  const auto at = requests_.find(cancel.request);
+  if (at == requests_.end() || at->second.slice != cancel.slice) {
+    fail("a request is cancelled where it is not");
+  }
+}
+
+void History::apply(const Refuse& refuse) {
+  // The twin of one that lives: nothing has ended.
+  if (refuse.request.value == arriving_) {
+    arriving_ = -1;
+    return;
+  }
+  const auto at = requests_.find(refuse.request);
+  if (at == requests_.end()) return fail("a request ends twice");
+  if (at->second.slice.valid()) return fail("a request is refused that a slice has");
+  const bool cancelled = refuse.reason == request::FinishReason::kCancelled;
+  if (!cancelled && refuse.error.message.empty()) fail("a request is refused without a reason");
+  report_.cancelled += cancelled;
+  requests_.erase(at);
+  ended_.insert(refuse.request);
+}
+
+void History::apply(const Load& load) {
+  take(load.model, load);
+  const SliceSpec& slice = spec_.slices[static_cast<std::size_t>(load.slice.value)];
+  if (!is_up(load.slice)) fail("a model is loaded onto a slice that was lost");
+  std::int64_t there = std::ssize(on(load.slice));
+  Bytes memory = spec(load.model).memory_min;
+  for (const ModelId model : on(load.slice)) memory += spec(model).memory_min;
+  for (const auto& [model, task] : tasks_) {
+    const auto* other = std::get_if<Load>(&task);
+    if (model == load.model || other == nullptr || other->slice != load.slice) continue;
+    if (loading_since_.at(model) != lost_[static_cast<std::size_t>(load.slice.value)]) continue;
+    there += 1;
+    memory += spec(model).memory_min;
+  }
+  if (slice.models_max > 0 && there >= slice.models_max) fail("a slice has more than its places");
+  if (slice.memory > Bytes(0) && memory > slice.memory) fail("a slice's memory is exceeded");
+  loading_since_[load.model] = lost_[static_cast<std::size_t>(load.slice.value)];
+  for (const auto& models : slices_) {
+    if (models.contains(load.model)) fail("a model is loaded that is on a slice");
+  }
+  if (host_used() > budget_) fail("host memory is exceeded");
+}
+
+void History::apply(const Unload& unload) {
+  take(unload.model, unload);
+  if (!on(unload.slice).contains(unload.model)) fail("a model leaves a slice that has it not");
+  if (spec(unload.model).pinned) fail("a pinned model leaves");
+  if (uses(unload.model)) fail("a model leaves that has requests");
+}
+
+void History::apply(const Drop& drop) {
+  take(drop.model, drop);
+  report_.drops += 1;
+  if (!home_.contains(drop.model)) fail("a model is dropped that is not there");
+  for (const auto& models : slices_) {
+    if (models.contains(drop.model)) fail("a model is dropped that is on a slice");
+  }
+}
+
+void History::take(ModelId model, const Action& task) {
+  if (!tasks_.emplace(model, task).second) fail("two things are done to a model at once");
+}
+
+// Whether a request was routed to the model where it is now.
+bool History::uses(ModelId model) const {
+  return std::any_of(requests_.begin(), requests_.end(), [&](const auto& entry) {
+    const Asked& asked = entry.second;
+    return asked.model == model && asked.slice.valid() && is_up(asked.slice) &&
+           slices_[static_cast<std::size_t>(asked.slice.value)].contains(model) &&
+           core_->model(model).running > 0;
+  });
+}
+
+Bytes History::host_used() const {
+  Bytes sum;
+  for (const ModelId model : home_) sum += bytes(model);
+  for (const auto& [model, task] : tasks_) {
+    if (std::holds_alternative<Load>(task) && !home_.contains(model)) sum += bytes(model);
+  }
+  return sum;
+}
+
+std::string History::state() const {
+  std::string all;
+  for (std::int64_t i = 0; i < core_->models(); ++i) {
+    const ModelSeen seen = core_->model(ModelId(i));
+    all += (i > 0 ? ", " : "") + std::string(name_of(seen.phase)) + " with " +
+           std::to_string(seen.held) + " held, " + std::to_string(seen.running) + " running, " +
+           std::to_string(bytes(ModelId(i)).count) + " bytes";
+  }
+  return all + "; " + std::to_string(core_->host_used().count) + " of " +
+         std::to_string(budget_.count) + " bytes taken";
+}
+
+// Nothing arrives any more: everything ends, and soon.
+void History::settle() {
+  const bool returns = random_.chance(0.7), stops = random_.chance(0.3);
+  for (std::size_t i = 0; i < up_.size() && returns; ++i) {
+    if (up_[i]) continue;
+    up_[i] = true;
+    tell(SliceReturned{SliceId(static_cast<std::int64_t>(i))});
+  }
+  if (stops) tell(Stopped{});
+  const std::int64_t bound = 40 * (std::ssize(requests_) + std::ssize(spec_.models)) + 100;
+  for (std::int64_t i = 0; failure_.empty() && (!requests_.empty() || !tasks_.empty()); ++i) {
+    if (i > bound) return fail("requests do not end: " + state());
+    end_one();
+    answer_one();
+    if (const auto wakeup = core_->next_wakeup()) {
+      now_ = *wakeup;
+      tell(Woken{});
+    }
+  }
+  if (!failure_.empty()) return;
+  const std::int64_t loads_most = report_.requests + wanted_ + core_->counters().loads_lost;
+  if (core_->counters().loads > loads_most) fail("more loads than requests");
+  if (std::ssize(ended_) != report_.requests) fail("a request was lost");
+  if (core_->waiting() != 0 || core_->loads_pending()) fail("something waits for nobody");
+}
+
+}  // namespace
+
+FleetHistoryReport run_fleet_history(std::uint64_t seed) { return History(seed).run(); }
+
+}  // namespace causeway::fleet::testing

@@ -1,0 +1,28 @@
+// A random life of a FleetCore against a world that knows only what it was told to do: slices with
+// models on them, host memory, requests. The world checks every action against its own books.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fleet/fleet_core.h"
+
+namespace causeway::fleet::testing {
+
+struct FleetHistoryReport {
+  std::string failure;  // the first rule that was broken; empty: none
+  std::int64_t requests = 0;
+  std::int64_t cancelled = 0;  // while they were held
+  std::int64_t loads_failed = 0;
+  std::int64_t kept = 0;  // models that did not let go
+  std::int64_t slices_lost = 0;
+  std::int64_t drops = 0;
+  FleetCounters counters;
+};
+
+// From a seed: 1 to 8 models (some pinned), 1 to 4 slices, policy, limits; then arrivals, cancels,
+// ends, loads that are slow or fail, models that do not let go, slices that die and return. At the
+// end nothing more arrives, and all requests must end within a bounded number of events.
+FleetHistoryReport run_fleet_history(std::uint64_t seed);
+
+}  // namespace causeway::fleet::testing

@@ -1,0 +1,362 @@
+#include "simulate/fleet_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "simulate/simulated_slice.h"
+
+namespace causeway::simulate {
+namespace {
+
+constexpr std::int64_t kSlicesMax = 64;
+constexpr Nanos kNever(INT64_MAX);
+constexpr Nanos kUnloadPoll = millis(1);  // of a model whose weights are on their way
+
+// That a step of one token reads.
+Bytes read_by_a_step(const ModelShape& shape) {
+  return std::min(shape.weights, shape.weights_always + shape.expert * shape.experts_per_token);
+}
+
+// The least that a slice needs to stream it: its two largest groups.
+Bytes memory_min(const ModelShape& shape, const SimulationOptions& options) {
+  Bytes largest;
+  for (const auto& group : shape.layout.groups) largest = std::max(largest, group.bytes);
+  const Bytes ring = std::max(options.ring, largest * 2);
+  return std::min(round_up(shape.layout.bytes, options.residency.extent), ring);
+}
+
+class FleetSimulation {
+ public:
+  FleetSimulation(const FleetSimulationOptions& options, const Workload& workload);
+  FleetSimulationReport run();
+
+ private:
+  static fleet::FleetSpec spec_of(const FleetSimulationOptions& options, const Workload& workload);
+  static std::vector<std::string> names_of(const std::vector<ModelShape>& models);
+
+  bool next_event();
+  void arrive();
+  void tell(const fleet::Event& event);
+  void apply(const fleet::Route& route);
+  void apply(const fleet::CancelOn&) { CAUSEWAY_CHECK(false, "nobody cancels here"); }
+  void apply(const fleet::Refuse& refuse) { recorder_.refused(refuse.request); }
+  void apply(const fleet::LoadFailed&) {}
+  void apply(const fleet::Measure& measure);
+  void apply(const fleet::Load& load);
+  void apply(const fleet::Unload& unload) { unloads_.push_back(unload); }
+  void apply(const fleet::Drop& drop);
+  void end_loads();
+  void try_unloads();
+  void take_outputs(SimulatedSlice& slice);
+
+  const ModelShape& shape(ModelId model) const {
+    return options_.slice.models[static_cast<std::size_t>(model.value)];
+  }
+  SimulatedSlice& slice(fleet::SliceId id) { return *slices_[static_cast<std::size_t>(id.value)]; }
+  Bytes host_budget() const;
+  Bytes host_used() const;
+  void report_sums(FleetSimulationReport& report) const;
+
+  const FleetSimulationOptions& options_;
+  const Workload& workload_;
+  ManualClock clock_;
+  SharedLink link_;
+  std::vector<std::unique_ptr<SimulatedSlice>> slices_;
+  fleet::FleetSpec spec_;
+  fleet::FleetCore core_;
+  LatencyRecorder recorder_;
+  std::size_t arrived_ = 0;
+  std::deque<fleet::Event> events_;          // to be told, in this order
+  std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
+  std::vector<fleet::Unload> unloads_;       // under way
+  std::map<ModelId, bool> home_;             // in host memory; false: on its way
+};
+
+std::vector<std::string> FleetSimulation::names_of(const std::vector<ModelShape>& models) {
+  std::vector<std::string> names;
+  for (const ModelShape& shape : models) names.push_back(shape.name);
+  return names;
+}
+
+// Rates, targets and prompts that are expected are those that come: the paper's come from a trace
+// of the past.
+fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
+                                          const Workload& workload) {
+  fleet::FleetSpec spec;
+  const HardwareProfile& profile = options.slice.profile;
+  spec.links = {{.bytes_per_second = profile.link_bytes_per_second}};
+  const fleet::SliceSpec slice{.link = fleet::LinkId(0),
+                               .models_max = options.models_max,
+                               .memory = profile.memory - options.slice.kv_memory,
+                               .memory_bytes_per_second = profile.memory_bytes_per_second,
+                               .flops_per_second = profile.flops_per_second};
+  spec.slices.assign(static_cast<std::size_t>(options.slices), slice);
+  for (const ModelShape& shape : options.slice.models) {
+    fleet::ModelSpec& model = spec.models.emplace_back();
+    model.name = shape.name;
+    model.weights = read_by_a_step(shape);
+    model.flops_per_token = shape.flops_per_token;
+    model.memory_min = memory_min(shape, options.slice);
+  }
+  const Nanos span = workload.empty() ? Nanos(0) : workload.back().at - workload.front().at;
+  std::vector<std::int64_t> arrivals(spec.models.size());
+  for (const Arrival& arrival : workload) {
+    fleet::ModelSpec& model = spec.models[arrival.model];
+    if (arrivals[arrival.model]++ == 0) model.slo = arrival.slo;
+    model.prompt += arrival.prompt;
+    model.rate += 1 / std::max(1.0, to_seconds(span));
+  }
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    if (arrivals[i] > 0) spec.models[i].prompt = spec.models[i].prompt / arrivals[i];
+  }
+  return spec;
+}
+
+FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Workload& workload)
+    : options_(options),
+      workload_(workload),
+      spec_(spec_of(options, workload)),
+      core_(spec_, options.fleet, fleet::make_placement(options.placement)),
+      recorder_(workload, names_of(options.slice.models)) {
+  SharedLink* const link = options.slices > 1 ? &link_ : nullptr;
+  for (std::int64_t i = 0; i < options.slices; ++i) {
+    slices_.push_back(std::make_unique<SimulatedSlice>(options.slice, clock_, link));
+  }
+}
+
+Bytes FleetSimulation::host_budget() const {
+  if (options_.host_memory > Bytes(0)) return options_.host_memory;
+  Bytes all;
+  for (const ModelShape& shape : options_.slice.models) all += shape.layout.bytes;
+  return all;
+}
+
+Bytes FleetSimulation::host_used() const {
+  Bytes used;
+  for (const auto& [model, there] : home_) used += shape(model).layout.bytes;
+  return used;
+}
+
+void FleetSimulation::tell(const fleet::Event& event) {
+  events_.push_back(event);
+  if (events_.size() > 1) return;  // whoever tells the first tells those that come of it
+  for (; !events_.empty(); events_.pop_front()) {
+    for (const fleet::Action& action : core_.on_event(events_.front(), clock_.now())) {
+      std::visit([this](const auto& one) { apply(one); }, action);
+    }
+  }
+}
+
+void FleetSimulation::apply(const fleet::Route& route) {
+  const std::int64_t index = route.request.value;
+  const Arrival& arrival = workload_[static_cast<std::size_t>(index)];
+  auto request = request_of(arrival, index, options_.slice.models[arrival.model].vocab);
+  const Status taken = slice(route.slice).core().submit(std::move(request), clock_.now());
+  if (taken.ok()) return;
+  recorder_.refused(route.request);
+  tell(fleet::RequestEnded{route.request});
+}
+
+void FleetSimulation::apply(const fleet::Measure& measure) {
+  tell(fleet::Measured{measure.model, fleet::HostRoom{shape(measure.model).layout.bytes,
+                                                      host_used(), host_budget()}});
+}
+
+void FleetSimulation::apply(const fleet::Load& load) {
+  Nanos takes = options_.attach;
+  if (home_.emplace(load.model, false).second && options_.disk_bytes_per_second > 0) {
+    const auto bytes = static_cast<double>(shape(load.model).layout.bytes.count);
+    takes += nanos_from_seconds(bytes / options_.disk_bytes_per_second);
+  }
+  loads_.emplace(clock_.now() + takes, load);
+}
+
+void FleetSimulation::apply(const fleet::Drop& drop) {
+  home_.erase(drop.model);
+  tell(fleet::DropEnded{drop.model});
+}
+
+void FleetSimulation::end_loads() {
+  while (!loads_.empty() && loads_.begin()->first <= clock_.now()) {
+    const fleet::Load load = loads_.begin()->second;
+    loads_.erase(loads_.begin());
+    auto added = slice(load.slice).add_model(load.model, shape(load.model));
+    if (added.ok()) {
+      home_[load.model] = true;
+    } else if (!home_[load.model]) {
+      home_.erase(load.model);
+    }
+    tell(fleet::LoadEnded{load.model, std::move(added)});
+  }
+}
+
+// A model whose last step is in flight, or whose weights are on their way, goes a little later.
+void FleetSimulation::try_unloads() {
+  for (const fleet::Unload& unload : std::exchange(unloads_, {})) {
+    const Status gone = slice(unload.slice).remove_model(unload.model);
+    if (!gone.ok()) {
+      CAUSEWAY_CHECK(gone.error().code == ErrorCode::kUnavailable, gone.error().message);
+      unloads_.push_back(unload);
+      continue;
+    }
+    if (unload.drop) home_.erase(unload.model);
+    tell(fleet::UnloadEnded{unload.model, {}});
+  }
+}
+
+void FleetSimulation::arrive() {
+  const auto index = static_cast<std::int64_t>(arrived_);
+  const Arrival& arrival = workload_[arrived_++];
+  recorder_.arrived(index);
+  tell(fleet::RequestArrived{RequestId(index), ModelId(static_cast<std::int64_t>(arrival.model)),
+                             arrival.slo, arrival.at});
+}
+
+void FleetSimulation::take_outputs(SimulatedSlice& slice) {
+  for (const request::Output& output : slice.core().take_outputs()) {
+    recorder_.record(output, clock_.now());
+    if (output.finished) tell(fleet::RequestEnded{output.request});
+  }
+}
+
+bool FleetSimulation::next_event() {
+  Nanos next = arrived_ < workload_.size() ? workload_[arrived_].at : kNever;
+  for (const auto& slice : slices_) next = std::min(next, slice->next_event().value_or(kNever));
+  if (!loads_.empty()) next = std::min(next, loads_.begin()->first);
+  if (!unloads_.empty()) next = std::min(next, clock_.now() + kUnloadPoll);
+  next = std::min(next, core_.next_wakeup().value_or(kNever));
+  if (next == kNever || next > options_.slice.virtual_time_max) return false;
+  clock_.set(std::max(clock_.now(), next));
+  for (const auto& slice : slices_) slice->happen();
+  while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
+  end_loads();
+  tell(fleet::Woken{});
+  return true;
+}
+
+void FleetSimulation::report_sums(FleetSimulationReport& report) const {
+  SimulationReport& sum = report.serving;
+  for (const auto& slice : slices_) {
+    SimulationReport one;
+    slice->add_to(one);
+    sum.engine.preemptions += one.engine.preemptions;
+    sum.engine.prefix_queried_tokens += one.engine.prefix_queried_tokens;
+    sum.engine.prefix_hit_tokens += one.engine.prefix_hit_tokens;
+    sum.device.steps += one.device.steps;
+    sum.device.streamed_steps += one.device.streamed_steps;
+    sum.device.tokens_again += one.device.tokens_again;
+    sum.device.weights_wait += one.device.weights_wait;
+    sum.device.busy += one.device.busy / options_.slices;
+    sum.weights.arrivals += one.weights.arrivals;
+    sum.weights.failures += one.weights.failures;
+    sum.weights.evictions += one.weights.evictions;
+    sum.streamed_bytes += one.streamed_bytes;
+    sum.link_bytes += one.link_bytes;
+  }
+}
+
+FleetSimulationReport FleetSimulation::run() {
+  for (std::int64_t i = 0; i < core_.models() && options_.load_ahead; ++i) {
+    tell(fleet::ModelWanted{ModelId(i)});
+  }
+  while (arrived_ < workload_.size() || recorder_.live() > 0) {
+    if (!next_event()) break;
+    for (const auto& slice : slices_) {
+      slice->start();
+      take_outputs(*slice);
+    }
+    try_unloads();
+  }
+  FleetSimulationReport report;
+  report_sums(report);
+  SimulationReport& serving = report.serving;
+  serving.profile = options_.slice.profile.name;
+  serving.models = recorder_.models();
+  serving.total = recorder_.total();
+  if (!workload_.empty()) {
+    serving.duration = std::max(Nanos(0), recorder_.last_end() - workload_.front().at);
+  }
+  serving.unfinished = recorder_.live() + static_cast<std::int64_t>(workload_.size() - arrived_);
+  report.fleet = core_.counters();
+  report.placement = fleet::name_of(options_.placement);
+  report.slices = options_.slices;
+  const double rate = options_.slice.profile.link_bytes_per_second;
+  if (rate <= 0) return report;
+  for (const fleet::ModelSpec& model : spec_.models) {
+    report.demand += fleet::demand_of(model, Bytes(0)).link_bytes_per_second / rate;
+  }
+  const double could = rate * std::max(1e-9, to_seconds(clock_.now()));
+  report.link_busy = static_cast<double>(serving.link_bytes.count) / could;
+  return report;
+}
+
+Status check_fleet(const FleetSimulationOptions& options) {
+  if (options.slices < 1 || options.slices > kSlicesMax) {
+    return invalid_argument(
+        fmt::format("a fleet has from 1 to {} slices, not {}", kSlicesMax, options.slices));
+  }
+  if (options.models_max < 0 || options.host_memory < Bytes(0) || options.attach < Nanos(0) ||
+      !(options.disk_bytes_per_second >= 0)) {
+    return invalid_argument("places, host memory, disk rate and times of a fleet are 0 or more");
+  }
+  return {};
+}
+
+}  // namespace
+
+HardwareProfile slice_of(const HardwareProfile& machine, std::int64_t parts) {
+  HardwareProfile slice = machine;
+  const auto share = static_cast<double>(parts);
+  slice.name = fmt::format("{}/{}", machine.name, parts);
+  slice.flops_per_second /= share;
+  slice.memory_bytes_per_second /= share;
+  slice.attention_bytes_per_second /= share;
+  slice.memory = machine.memory / parts;
+  slice.kv_in_bytes_per_second /= share;
+  slice.kv_out_bytes_per_second /= share;
+  return slice;
+}
+
+Result<FleetSimulationReport> run_fleet(const FleetSimulationOptions& options,
+                                        const Workload& workload) {
+  CAUSEWAY_TRY(check_slice(options.slice));
+  CAUSEWAY_TRY(check_workload(workload, options.slice.models.size()));
+  CAUSEWAY_TRY(check_fleet(options));
+  return FleetSimulation(options, workload).run();
+}
+
+std::string to_text(const FleetSimulationReport& report) {
+  const fleet::FleetCounters& fleet = report.fleet;
+  return to_text(report.serving) +
+         fmt::format(
+             "fleet: {} slices, placement {}; {} loads, {} failed, {} unloads, {} models drained, "
+             "{} placed with best effort; all models at once ask for {:.2f} of the link, {:.2f} of "
+             "it was used\n",
+             report.slices, report.placement, fleet.loads, fleet.loads_failed, fleet.unloads,
+             fleet.drains, fleet.best_effort, report.demand, report.link_busy);
+}
+
+std::string to_json(const FleetSimulationReport& report) {
+  auto json = nlohmann::ordered_json::parse(to_json(report.serving));
+  json["fleet"] = {{"slices", report.slices},
+                   {"placement", report.placement},
+                   {"routed", report.fleet.routed},
+                   {"refused", report.fleet.refused},
+                   {"loads", report.fleet.loads},
+                   {"loads_failed", report.fleet.loads_failed},
+                   {"unloads", report.fleet.unloads},
+                   {"drains", report.fleet.drains},
+                   {"best_effort", report.fleet.best_effort},
+                   {"link_demand", report.demand},
+                   {"link_busy", report.link_busy}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace causeway::simulate

@@ -1,0 +1,52 @@
+// A catalogue on several slices of one link, in virtual time: FleetCore decides where models are
+// and which slice serves a request, an EngineCore a slice serves it. What the fleet's loop does
+// with threads and files takes the time here that the options say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fleet/fleet_core.h"
+#include "fleet/placement.h"
+#include "simulate/simulate.h"
+
+namespace causeway::simulate {
+
+struct FleetSimulationOptions {
+  // Of one slice; its profile's link is shared by all of them, its models are the catalogue.
+  SimulationOptions slice;
+  std::int64_t slices = 1;
+  std::int64_t models_max = 1;  // on a slice at once; 0: any number
+  fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
+  fleet::FleetOptions fleet = {};
+  // Models are loaded ahead of their requests as far as they fit.
+  bool load_ahead = true;
+  Bytes host_memory = {};            // for weights; zero: it has room for all
+  double disk_bytes_per_second = 0;  // from which a cold model comes; 0: it takes no time
+  Nanos attach = millis(1);          // to make a model in host memory runnable
+};
+
+struct FleetSimulationReport {
+  SimulationReport serving;  // its counters are sums over the slices
+  fleet::FleetCounters fleet;
+  std::string placement;
+  std::int64_t slices = 0;
+  // What all models together ask of the link, each streamed at its TPOT, in shares of its rate:
+  // above 1 no placement can have all of them active at once. Zero: there is no link.
+  double demand = 0;
+  double link_busy = 0;  // bytes that crossed it ÷ what it could have brought
+};
+
+// One of `parts` equal slices of a machine: memory, its bandwidth and compute are divided, the link
+// is not. (MIG gives its slices less than that: of 132 SMs seven instances have 16 each.)
+HardwareProfile slice_of(const HardwareProfile& machine, std::int64_t parts);
+
+// As run(); kInvalidArgument also for slices below 1 or above 64, or host memory that holds no
+// model.
+Result<FleetSimulationReport> run_fleet(const FleetSimulationOptions& options,
+                                        const Workload& workload);
+
+std::string to_text(const FleetSimulationReport& report);
+std::string to_json(const FleetSimulationReport& report);
+
+}  // namespace causeway::simulate

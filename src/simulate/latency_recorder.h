@@ -1,0 +1,75 @@
+// What a simulation reports of latencies, and how it comes about: from arrivals and outputs.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/histogram.h"
+#include "base/units.h"
+#include "request/request.h"
+#include "simulate/workload.h"
+
+namespace causeway::simulate {
+
+// A request attains its target for the time between tokens if the mean gap between its tokens does;
+// one with a single token does. The paper's evaluation looks at all gaps of all requests together
+// (tbt); a request whose pauses are no longer than the target, but for 1 % of its gaps, is counted
+// beside these.
+struct LatencyReport {
+  Histogram ttft;  // ns, from arrival to the first token
+  Histogram tpot;  // ns, mean gap between the tokens of a request (of those with two or more)
+  Histogram tbt;   // ns, every gap between two tokens
+  Histogram e2e;   // ns, from arrival to the end
+  std::int64_t requests = 0;  // that arrived
+  std::int64_t refused = 0;   // could never run
+  std::int64_t completed = 0;
+  std::int64_t errors = 0;
+  std::int64_t slo_ttft_met = 0;  // of completed
+  std::int64_t slo_tpot_met = 0;
+  std::int64_t slo_both_met = 0;
+  std::int64_t slo_pauses_met = 0;  // of completed, those with no more than 1 % of late gaps
+  std::int64_t slo_all_met = 0;     // these and the first token in time
+  std::int64_t gaps_met = 0;        // of tbt
+  std::int64_t output_tokens = 0;
+};
+
+// Requests are numbered by their places in the workload.
+class LatencyRecorder {
+ public:
+  using Models = std::vector<std::pair<std::string, LatencyReport>>;
+
+  // Borrows the workload. `models`: their names, in its order.
+  LatencyRecorder(const Workload& workload, const std::vector<std::string>& models);
+
+  void arrived(std::int64_t index);
+  // It ends without having been served.
+  void refused(RequestId request);
+  void record(const request::Output& output, Nanos now);
+
+  std::int64_t live() const { return static_cast<std::int64_t>(live_.size()); }
+  Nanos last_end() const { return last_end_; }
+  const Models& models() const { return models_; }
+  LatencyReport total() const;
+
+ private:
+  struct Live {
+    const Arrival* arrival = nullptr;
+    Nanos first_token;
+    Nanos last_token;
+    std::int64_t tokens = 0;
+    std::int64_t late_gaps = 0;
+  };
+
+  LatencyReport& report_of(const Live& live) { return models_[live.arrival->model].second; }
+  void record_tokens(const request::Output& output, Live& live, Nanos now);
+  void record_end(const Live& live, Nanos now);
+
+  const Workload& workload_;
+  Models models_;
+  std::unordered_map<RequestId, Live> live_;
+  Nanos last_end_;
+};
+
+}  // namespace causeway::simulate

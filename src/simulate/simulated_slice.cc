@@ -1,0 +1,146 @@
+#include "simulate/simulated_slice.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace causeway::simulate {
+namespace {
+
+constexpr int kStepsInFlight = 2;  // as on a GPU
+
+engine::CoreOptions core_options(const SimulationOptions& options) {
+  return {.frames = options.kv_memory / options.frame,
+          .prefix_caching = options.prefix_caching,
+          .twins = options.kv_host_memory / options.frame,
+          .frame = options.frame,
+          .rotation = options.rotation,
+          .schedule = options.schedule,
+          .step_start = options.step_start};
+}
+
+SimulatedExecutorOptions executor_options(const SimulationOptions& options) {
+  SimulatedExecutorOptions executor{.profile = options.profile,
+                                    .faults = options.faults,
+                                    .seed = options.seed,
+                                    .steps_in_flight_max = kStepsInFlight};
+  if (options.kv_host_memory > Bytes(0)) {
+    executor.copies = {.frame = options.frame,
+                       .bytes_in_per_second = options.profile.kv_in_bytes_per_second,
+                       .bytes_out_per_second = options.profile.kv_out_bytes_per_second,
+                       .error_rate = options.faults.copy_error_rate,
+                       .seed = options.seed};
+  }
+  return executor;
+}
+
+weights::ResidencyOptions residency_options(const SimulationOptions& options) {
+  weights::ResidencyOptions residency = options.residency;
+  residency.extents = (options.profile.memory - options.kv_memory) / residency.extent;
+  return residency;
+}
+
+std::unique_ptr<SimulatedMover> make_mover(const SimulationOptions& options, const Clock& clock,
+                                           SharedLink* link) {
+  if (options.profile.link_bytes_per_second <= 0) return nullptr;
+  const weights::ResidencyOptions residency = residency_options(options);
+  const SimulatedMoverOptions mover{.bytes_per_second = options.profile.link_bytes_per_second,
+                                    .error_rate = options.faults.copy_error_rate,
+                                    .extent = residency.extent,
+                                    .extents_max = residency.extents,
+                                    .seed = options.seed};
+  return std::make_unique<SimulatedMover>(mover, clock, link);
+}
+
+}  // namespace
+
+SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& clock,
+                               SharedLink* link)
+    : options_(options),
+      clock_(clock),
+      mover_(make_mover(options, clock, link)),
+      cache_(mover_ ? std::make_unique<weights::WeightCache>(residency_options(options), *mover_)
+                    : nullptr),
+      executor_(executor_options(options), clock, mover_.get()),
+      core_(core_options(options), executor_, cache_.get()) {}
+
+Result<weights::CachedModel> SimulatedSlice::placed(const ModelShape& shape) const {
+  const weights::ResidencyOptions residency = residency_options(options_);
+  const Bytes extent = residency.extent, all = extent * residency.extents;
+  const Bytes most = shape.max_resident > Bytes(0) ? std::min(shape.max_resident, all) : all;
+  if (round_up(shape.layout.bytes, extent) <= round_up(most, extent)) return shape.cached;
+  const auto streamed = weights::streamed_model(
+      shape.layout, shape.reading, {.extent = extent, .budget = most, .ring = options_.ring});
+  if (!streamed.ok()) return streamed.error().with_context(shape.name);
+  return *streamed;
+}
+
+Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& wanted) {
+  ModelShape shape = wanted;
+  engine::ModelFacts facts{.tokens_per_block = shape.tokens_per_block,
+                           .max_model_len = shape.max_model_len,
+                           .vocab = shape.vocab,
+                           .alpha = shape.rotary_alpha,
+                           .step_min = step_min(shape, options_.profile),
+                           .seconds_per_token = seconds_per_token(shape, options_.profile)};
+  if (!cache_) {
+    executor_.add_model(id, shape, WeightSource::kMemory);
+    CAUSEWAY_TRY(core_.add_model(id, facts));
+    return Bytes(0);
+  }
+  CAUSEWAY_ASSIGN(shape.cached, placed(shape));
+  facts.weights = shape.cached;
+  mover_->add_model(id, shape.cached);
+  executor_.add_model(id, shape, WeightSource::kCache);
+  const Status added = core_.add_model(id, facts);
+  if (!added.ok()) {
+    executor_.remove_model(id);
+    mover_->remove_model(id);
+    return added.error();
+  }
+  return shape.cached.streamed_bytes();
+}
+
+Status SimulatedSlice::remove_model(ModelId id) {
+  CAUSEWAY_TRY(core_.remove_model(id));
+  executor_.remove_model(id);
+  if (mover_) mover_->remove_model(id);
+  return {};
+}
+
+std::optional<Nanos> SimulatedSlice::next_event() const {
+  std::optional<Nanos> next = executor_.next_event();
+  for (const auto& other :
+       {core_.next_wakeup(), mover_ ? mover_->next_end() : std::optional<Nanos>()}) {
+    if (other) next = std::min(next.value_or(*other), *other);
+  }
+  return next;
+}
+
+void SimulatedSlice::happen() {
+  const Nanos now = clock_.now();
+  if (const auto step = executor_.next_event(); step && *step <= now) {
+    // Or copies of KV have ended, about which start_step() asks.
+    const auto result = core_.step_in_flight() ? executor_.wait(Nanos(0)) : std::nullopt;
+    if (result) core_.finish_step(*result, now);
+  } else if (const auto wakeup = core_.next_wakeup(); wakeup && *wakeup <= now) {
+    core_.check_timeout(now);
+  }
+}
+
+void SimulatedSlice::start() { core_.start_step(clock_.now()); }
+
+void SimulatedSlice::add_to(SimulationReport& report) const {
+  CAUSEWAY_CHECK(executor_.violation().empty(), "the engine breaks the rules of its device");
+  report.engine = core_.observe();
+  report.device = executor_.counters();
+  if (const SimulatedCopies* copies = executor_.copies()) {
+    report.kv_in_bytes = copies->moved(kv::KvCopy::Direction::kIn);
+    report.kv_out_bytes = copies->moved(kv::KvCopy::Direction::kOut);
+  }
+  if (cache_) report.weights = cache_->residency().counters();
+  if (mover_) report.streamed_bytes = mover_->streamed_bytes();
+  report.link_bytes = report.weights.brought + report.streamed_bytes;
+}
+
+}  // namespace causeway::simulate

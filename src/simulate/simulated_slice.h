@@ -1,0 +1,57 @@
+// One slice in virtual time: the EngineCore, scheduler, KV bookkeeping and cache of weights that
+// serve, over a simulated device and link. Its driver moves the clock.
+//
+//   clock.set(min over slices of next_event(), …);
+//   slice.happen();          // what has ended by now
+//   slice.core().submit(…);  // what arrives now
+//   slice.start();           // then steps begin
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "engine/engine_core.h"
+#include "simulate/simulate.h"
+#include "simulate/simulated_executor.h"
+#include "simulate/simulated_mover.h"
+
+namespace causeway::simulate {
+
+class SimulatedSlice {
+ public:
+  // All are borrowed. `link`: that it shares with other slices, at the profile's rate; null: it has
+  // one of its own. `options` hold the profile of this slice.
+  SimulatedSlice(const SimulationOptions& options, const Clock& clock, SharedLink* link = nullptr);
+
+  // One that exceeds the cache, or its max_resident, is streamed: what of it crosses the link at
+  // every step is answered. kResourceExhausted: the slice has not even memory for a ring.
+  Result<Bytes> add_model(ModelId id, const ModelShape& shape);
+  // kUnavailable: it has requests, a step in flight or weights on their way.
+  Status remove_model(ModelId id);
+
+  // nullopt: not before something is asked of it.
+  std::optional<Nanos> next_event() const;
+  // Steps and copies that have ended by the clock.
+  void happen();
+  void start();
+
+  engine::EngineCore& core() { return core_; }
+  const engine::EngineCore& core() const { return core_; }
+  // Adds what was counted here to what is there: of weights, steps and KV.
+  void add_to(SimulationReport& report) const;
+
+ private:
+  // How its weights lie: as a whole, or some of them and a ring.
+  Result<weights::CachedModel> placed(const ModelShape& shape) const;
+
+  const SimulationOptions& options_;
+  const Clock& clock_;
+  // Null where the device's memory is the home of the weights.
+  std::unique_ptr<SimulatedMover> mover_;
+  std::unique_ptr<weights::WeightCache> cache_;
+  SimulatedExecutor executor_;
+  engine::EngineCore core_;
+};
+
+}  // namespace causeway::simulate
