@@ -116,6 +116,7 @@ class CudaExecutor::State {
   Status enqueue_range();
   // In the order of their submission, as far as what they read has arrived.
   void start_deferred();
+  bool deferred_may_start() const;
   // The result of the oldest resident step, or of the streamed one, if it has ended.
   std::optional<request::StepResult> poll_resident(Nanos timeout);
   std::optional<request::StepResult> poll_enqueued(Nanos timeout);
@@ -351,15 +352,24 @@ std::optional<request::StepResult> CudaExecutor::State::poll_streamed() {
 }
 
 void CudaExecutor::State::start_deferred() {
-  while (!deferred.empty() && all_open(deferred.front().gates)) {
+  while (deferred_may_start()) {
     const DeferredStep step = std::move(deferred.front());
     deferred.pop_front();
     Flight& flight = next();
     flight.step = step.batch.step;
     const Status started = start_step(step.batch, step.weights, *step.model);
-    if (!started.ok()) flight.abandoned = started.error();
     ++submitted;
+    if (started.ok()) continue;
+    flight.abandoned = started.error();
+    return;
   }
+}
+
+// What follows a step that failed as it was enqueued waits for its end.
+bool CudaExecutor::State::deferred_may_start() const {
+  if (deferred.empty() || !all_open(deferred.front().gates)) return false;
+  return submitted == returned ||
+         !flights[static_cast<std::size_t>(returned % kStepsInFlightMax)].abandoned;
 }
 
 std::optional<request::StepResult> CudaExecutor::State::poll_resident(Nanos timeout) {
@@ -367,7 +377,10 @@ std::optional<request::StepResult> CudaExecutor::State::poll_resident(Nanos time
     start_deferred();
     if (deferred.empty()) break;
     if (submitted > returned) {
-      if (auto result = poll_enqueued(kLook)) return result;
+      if (auto result = poll_enqueued(kLook)) {
+        start_deferred();
+        return result;
+      }
     } else {
       pause();
     }
@@ -457,7 +470,11 @@ const StepExecutor::Capabilities& CudaExecutor::capabilities() const {
 void CudaExecutor::begin_copies(std::span<const kv::KvCopy> copies) {
   submit_copies(copies, state_->mover);
 }
-std::vector<kv::KvCopyEnd> CudaExecutor::poll_copies() { return poll_mover(state_->mover); }
+std::vector<kv::KvCopyEnd> CudaExecutor::poll_copies() {
+  auto ends = poll_mover(state_->mover);
+  state_->start_deferred();
+  return ends;
+}
 kv::KvCopyRates CudaExecutor::copy_rates() const { return rates_of(state_->mover); }
 
 Status CudaExecutor::health() const { return state_->slice.health(); }

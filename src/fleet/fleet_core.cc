@@ -329,15 +329,17 @@ ModelSeen FleetCore::model(ModelId id) const {
                  .slice = model.slice,
                  .host = model.home ? model.needed : Bytes(0),
                  .demand = model.demand,
-                 .predicted_tpot = {},
                  .held = std::ssize(model.held),
                  .running = model.running,
                  .last_error = model.last_error};
-  if (model.phase == ModelPhase::kReady) {
-    const double excess = excess_of(state_->view({}, false), model.slice, {}, {});
-    seen.predicted_tpot = nanos_from_seconds(to_seconds(model.spec.slo.tpot) * excess);
-  }
   return seen;
+}
+
+Nanos FleetCore::predicted_tpot(ModelId id) const {
+  const State::Model& model = state_->model_of(id);
+  if (model.phase != ModelPhase::kReady) return {};
+  const double excess = excess_of(state_->view({}, false), model.slice, {}, {});
+  return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * excess);
 }
 
 std::int64_t FleetCore::models() const { return std::ssize(state_->models); }

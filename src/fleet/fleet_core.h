@@ -55,7 +55,6 @@ struct ModelSeen {
   SliceId slice;         // on which it is, or comes to be, or which it leaves
   Bytes host;            // in host memory
   Demand demand;         // of the slice
-  Nanos predicted_tpot;  // by the sums of what is asked of its slice and link; zero: not known
   std::int64_t held = 0;
   std::int64_t running = 0;  // routed, and not ended
   std::string last_error;    // of the last load
@@ -87,6 +86,9 @@ class FleetCore {
   std::optional<Nanos> next_wakeup() const;
 
   ModelSeen model(ModelId model) const;
+  // By the sums of what is asked of its slice and link; zero while it is on none. It adds up all
+  // models.
+  Nanos predicted_tpot(ModelId id) const;
   std::int64_t models() const;
   std::int64_t waiting() const;  // requests that are held
   bool loads_pending() const;    // some model is asked for, and is not ready

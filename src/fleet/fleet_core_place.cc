@@ -128,7 +128,8 @@ bool FleetCore::State::place_next() {
 
 // Whether something else can be done about it.
 bool FleetCore::State::no_room(Model& model, const NoRoom& why) {
-  if (!model.no_room_since) model.no_room_since = now;
+  // While nothing could be loaded it has not been refused a place yet.
+  if (!model.no_room_since || loads_under_way() >= options.loads_max) model.no_room_since = now;
   const Nanos waited = now - *model.no_room_since;
   if (options.drain_after && waited >= *options.drain_after) {
     NoRoom ignored;
@@ -171,6 +172,7 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
   for (const ModelId victim : placement->victims) leave(model_of(victim), model.id, false);
   counters.best_effort += placement->excess > 1;
   enter(model, ModelPhase::kPlaced);
+  model.no_room_since.reset();
   model.slice = placement->slice;
   model.demand = placement->demand;
   return true;

@@ -156,6 +156,24 @@ TEST_F(FleetCoreTest, WithoutAPlaceARequestIsRefusedInTime) {
   EXPECT_EQ(core_->next_wakeup(), std::nullopt);
 }
 
+TEST_F(FleetCoreTest, TimeWithoutAPlaceIsNotCountedWhileNothingCouldBeLoaded) {
+  places_ = 2;
+  start(4, 1, {.loads_max = 1});
+  serve(1, 0);
+  ask(2, 1);
+  measured(1);
+  EXPECT_EQ(loaded(1), "route 2 0");
+  ask(3, 2);
+  EXPECT_EQ(measured(2), "unload 0 0");
+  EXPECT_EQ(ask(4, 3), "measure 3");
+  EXPECT_EQ(measured(3), "");
+  EXPECT_EQ(unloaded(0), "load 2 0");
+  EXPECT_EQ(wait(seconds(60)), "") << "the load of another takes long";
+  EXPECT_EQ(loaded(2), "route 3 0");
+  EXPECT_EQ(wait(millis(999)), "");
+  EXPECT_EQ(wait(millis(1)), "refuse 4");
+}
+
 TEST_F(FleetCoreTest, AModelWithRequestsIsDrainedForOneThatWaits) {
   start(2, 1, {.loads_max = 4, .room_timeout = seconds(10), .drain_after = seconds(2)});
   serve(1, 0);
@@ -323,7 +341,7 @@ TEST_F(FleetCoreTest, BestEffortPredictsItsTpot) {
   EXPECT_EQ(measured(0), "load 0 0");
   EXPECT_EQ(core_->counters().best_effort, 1);
   on(LoadEnded{ModelId(0), Bytes(200)});
-  EXPECT_EQ(core_->model(ModelId(0)).predicted_tpot, seconds(2));
+  EXPECT_EQ(core_->predicted_tpot(ModelId(0)), seconds(2));
 }
 
 TEST_F(FleetCoreTest, StopEndsWhatIsHeld) {

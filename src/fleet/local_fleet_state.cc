@@ -271,7 +271,7 @@ void LocalFleet::State::route(RequestId id, Outputs& outputs) {
 
 // Once: how many did not fit when all that did were there.
 void LocalFleet::State::report_left() {
-  if (left_reported_ || !options_.load_ahead || core_.loads_pending()) return;
+  if (left_reported_ || stopped_ || !options_.load_ahead || core_.loads_pending()) return;
   left_reported_ = true;
   const auto left = std::count_if(entries_.begin(), entries_.end(), [this](const auto* entry) {
     const ModelSeen seen = core_.model(entry->id);

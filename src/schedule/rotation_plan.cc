@@ -378,8 +378,8 @@ bool RotationPlan::take_victim(bool for_growth) {
     return false;
   }
   const bool may_lose = for_growth || others_may_lose();
-  const bool faster =
-      may_lose && state_.options.preemption == PreemptionKind::kAuto && recompute_is_faster();
+  const bool faster = may_rotate() && may_lose &&
+                      state_.options.preemption == PreemptionKind::kAuto && recompute_is_faster();
   if (may_rotate() && !faster) {
     const Exit exit = rotate(index, for_growth);
     if (exit != Exit::kNoRoom) return exit == Exit::kGone;

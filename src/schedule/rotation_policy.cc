@@ -12,6 +12,8 @@
 namespace causeway::schedule {
 namespace {
 
+constexpr Nanos kAheadOfTargetMax = seconds(10);  // of a negative slack
+
 Nanos share_of(Nanos target, double share) {
   return nanos_from_seconds(to_seconds(target) * share);
 }
@@ -40,7 +42,8 @@ class Rotary final : public RotationPolicy {
   Standing outside(const SequenceFacts& facts) const override {
     const request::Slo& slo = facts.slo;
     if (facts.answered) {
-      const Nanos slack = share_of(slo.tpot, slo.tpot_slack);
+      // A long target would let one lag by days before it is late.
+      const Nanos slack = std::max(share_of(slo.tpot, slo.tpot_slack), -kAheadOfTargetMax);
       return {.slope = facts.alpha, .onset = facts.last_token + ahead(facts) + slack};
     }
     const double share = facts.late ? options_.late_after : slo.ttft_slack;

@@ -38,6 +38,9 @@ TEST(RotaryPolicy, TakesTargetsSlacksAndAlphaFromTheRequest) {
   facts.alpha = 2;
   facts.slo = {.ttft = seconds(1), .tpot = seconds(1), .ttft_slack = 0.25, .tpot_slack = -1};
   EXPECT_DOUBLE_EQ(policy->outside(facts).lag(seconds(10)), 2.0) << "a head start of a second";
+  SequenceFacts patient = facts;
+  patient.slo.tpot = seconds(86'400);
+  EXPECT_LE(policy->outside(patient).lag(seconds(10)), 2 * 10) << "a head start of days";
   facts.answered = false;
   facts.arrival = seconds(9);
   EXPECT_DOUBLE_EQ(policy->outside(facts).lag(seconds(10)), 0.75)

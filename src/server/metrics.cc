@@ -335,7 +335,8 @@ void Metrics::finished(ModelId model, const Finished& measured) {
   series.slo_tpot.count(measured.tpot, measured.slo.tpot);
   if (measured.tpot.count < 0) return;
   const std::int64_t further = measured.generated_tokens - 1;
-  series.lag_finished.Observe(to_seconds((measured.tpot - measured.slo.tpot) * further));
+  series.lag_finished.Observe(to_seconds(measured.tpot - measured.slo.tpot) *
+                              static_cast<double>(further));
 }
 
 void Metrics::switched(ModelId model, Nanos took) { observe(impl_->of(model).switches, took); }

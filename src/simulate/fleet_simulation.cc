@@ -125,6 +125,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models)) {
+  link_.sharers = options.slices;
   SharedLink* const link = options.slices > 1 ? &link_ : nullptr;
   for (std::int64_t i = 0; i < options.slices; ++i) {
     slices_.push_back(std::make_unique<SimulatedSlice>(options.slice, clock_, link));
@@ -301,6 +302,9 @@ Status check_fleet(const FleetSimulationOptions& options) {
   if (options.slices < 1 || options.slices > kSlicesMax) {
     return invalid_argument(
         fmt::format("a fleet has from 1 to {} slices, not {}", kSlicesMax, options.slices));
+  }
+  if (options.slice.kv_memory >= options.slice.profile.memory) {
+    return invalid_argument("KV leaves a slice no memory for weights");
   }
   if (options.models_max < 0 || options.host_memory < Bytes(0) || options.attach < Nanos(0) ||
       !(options.disk_bytes_per_second >= 0)) {

@@ -50,7 +50,8 @@ struct SimulatedMoverOptions {
 // A link over which several movers copy: theirs go one after the other, in the order in which they
 // were submitted.
 struct SharedLink {
-  Nanos free;  // when all that was submitted has ended
+  Nanos free;                // when all that was submitted has ended
+  std::int64_t sharers = 1;  // each is granted its share of the rate
 };
 
 class SimulatedMover final : public weights::WeightMover {

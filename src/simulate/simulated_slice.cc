@@ -44,7 +44,10 @@ std::unique_ptr<SimulatedMover> make_mover(const SimulationOptions& options, con
                                            SharedLink* link) {
   if (options.profile.link_bytes_per_second <= 0) return nullptr;
   const weights::ResidencyOptions residency = residency_options(options);
-  const SimulatedMoverOptions mover{.bytes_per_second = options.profile.link_bytes_per_second,
+  const double rate = options.profile.link_bytes_per_second;
+  const double sharers = link != nullptr ? static_cast<double>(link->sharers) : 1;
+  const SimulatedMoverOptions mover{.bytes_per_second = rate,
+                                    .granted = rate / sharers,
                                     .error_rate = options.faults.copy_error_rate,
                                     .extent = residency.extent,
                                     .extents_max = residency.extents,
