@@ -116,7 +116,7 @@ class CudaExecutor::State {
   Status enqueue_range();
   // In the order of their submission, as far as what they read has arrived.
   void start_deferred();
-  bool deferred_may_start() const;
+  bool deferred_may_start();
   // The result of the oldest resident step, or of the streamed one, if it has ended.
   std::optional<request::StepResult> poll_resident(Nanos timeout);
   std::optional<request::StepResult> poll_enqueued(Nanos timeout);
@@ -366,10 +366,9 @@ void CudaExecutor::State::start_deferred() {
 }
 
 // What follows a step that failed as it was enqueued waits for its end.
-bool CudaExecutor::State::deferred_may_start() const {
+bool CudaExecutor::State::deferred_may_start() {
   if (deferred.empty() || !all_open(deferred.front().gates)) return false;
-  return submitted == returned ||
-         !flights[static_cast<std::size_t>(returned % kStepsInFlightMax)].abandoned;
+  return submitted == returned || !oldest().abandoned;
 }
 
 std::optional<request::StepResult> CudaExecutor::State::poll_resident(Nanos timeout) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "simulate/testing/shapes.h"
+
 namespace causeway::simulate {
 namespace {
 
@@ -22,14 +24,7 @@ ModelShape make_shape(const std::string& name, int groups) {
   shape.vocab = 32'000;
   shape.config.layers = groups - 2;
   shape.config.tied_embeddings = true;
-  for (int i = 0; i < groups; ++i) {
-    const Bytes bytes(100'000'000);
-    shape.layout.groups.push_back({.name = {}, .offset = bytes * i, .bytes = bytes, .tensors = {}});
-    shape.layout.bytes += bytes;
-    if (i > 0) shape.reading.push_back({.group = i});
-  }
-  shape.reading.push_back({.group = 0, .stays = true});
-  shape.cached = weights::cached_model(shape.layout, shape.reading);
+  testing::add_groups(groups, Bytes(100'000'000), shape);
   return shape;
 }
 

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "simulate/testing/shapes.h"
+
 namespace causeway::simulate {
 namespace {
 
@@ -22,14 +24,7 @@ ModelShape make_shape(const std::string& name) {
   shape.vocab = 32'000;
   shape.config.layers = 30;
   shape.config.tied_embeddings = true;
-  for (int i = 0; i < 32; ++i) {
-    const Bytes bytes(500'000'000);
-    shape.layout.groups.push_back({.name = {}, .offset = bytes * i, .bytes = bytes, .tensors = {}});
-    shape.layout.bytes += bytes;
-    if (i > 0) shape.reading.push_back({.group = i});
-  }
-  shape.reading.push_back({.group = 0, .stays = true});
-  shape.cached = weights::cached_model(shape.layout, shape.reading);
+  testing::add_groups(32, Bytes(500'000'000), shape);
   return shape;
 }
 

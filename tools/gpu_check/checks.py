@@ -184,14 +184,23 @@ class Checks:
                          120, parsers.model_rows(name, bars), files=("json",), missing=missing,
                          alone=True, is_test=False)
 
-    def engine_figures(self):
-        """The engine on recorded requests; shapes of Llama-3.1-8B."""
+    def llama(self):
+        """The shape that figures are measured with, and why it is not there."""
+        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
+        return file, "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+
+    def llama_on_sharegpt(self):
+        """The same with recorded requests."""
         data = self.places.data
         files = [data / "configs/Llama-3.1-8B.json",
                  data / "traces/sharegpt/sharegpt-llama-3.1-8b-300-sps10.jsonl"] if data else []
         lost = [file.name for file in files if not file.exists()]
         missing = "CAUSEWAY_TEST_DATA is unset" if not files else f"no {lost[0]}" if lost else ""
-        config, trace = files or ("", "")
+        return *(files or ("", "")), missing
+
+    def engine_figures(self):
+        """The engine on recorded requests; shapes of Llama-3.1-8B."""
+        config, trace, missing = self.llama_on_sharegpt()
         return self.bench("bench engine", "causeway",
                           ["bench", "engine", "--model-config", config, "--trace", trace,
                            "--num-prompts", "300", "--runs", "1", "--batch", "1,8,32,128",
@@ -201,16 +210,14 @@ class Checks:
 
     def switch_figures(self):
         """Switching between models of Llama-3.1-8B's shape, with room for two of three."""
-        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
-        missing = "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+        file, missing = self.llama()
         return self.bench("bench switch", "causeway",
                           ["bench", "switch", "--model-config", file, "--json", "{json}"], 120,
                           parsers.figure_rows("bench switch"), files=("json",), missing=missing)
 
     def stream_figures(self):
         """Half of a model of Llama-3.1-8B's shape streamed, beside another that is cached."""
-        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
-        missing = "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+        file, missing = self.llama()
         return self.bench("bench stream", "causeway",
                           ["bench", "stream", "--model-config", file, "--model-config", file,
                            "--resident", "0.5", "--rounds", "3", "--json", "{json}"], 120,
@@ -218,10 +225,9 @@ class Checks:
 
     def load_figures(self):
         """A server's start and loads beside a model that decodes; files of Llama-3.1-8B's shape."""
-        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
+        file, missing = self.llama()
         free = shutil.disk_usage(tempfile.gettempdir()).free
-        missing = ("" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
-                   ) or ("" if free > LOAD_DISK_BYTES else
+        missing = missing or ("" if free > LOAD_DISK_BYTES else
                          f"its files take 16 GB, and {tempfile.gettempdir()} has {free / 1e9:.0f} GB")
         return self.bench("bench load", "causeway",
                           ["bench", "load", "--model-config", file, "--starts", "1", "--loads", "1",
@@ -235,8 +241,7 @@ class Checks:
 
     def prefix_figures(self):
         """A prompt of 32,000 tokens that only host memory has; shapes of Llama-3.1-8B."""
-        file = self.places.data / "configs/Llama-3.1-8B.json" if self.places.data else None
-        missing = "" if file and file.exists() else "no Llama-3.1-8B.json: CAUSEWAY_TEST_DATA is unset"
+        file, missing = self.llama()
         return self.bench("bench prefix", "causeway",
                           ["bench", "prefix", "--model-config", file, "--kv-host-memory-bytes", "16GB",
                            "--runs", "3", "--json", "{json}"], 60,
@@ -244,12 +249,7 @@ class Checks:
 
     def slo_figures(self):
         """Latency targets at more than HBM has room for, with and without rotation."""
-        data = self.places.data
-        files = [data / "configs/Llama-3.1-8B.json",
-                 data / "traces/sharegpt/sharegpt-llama-3.1-8b-300-sps10.jsonl"] if data else []
-        lost = [file.name for file in files if not file.exists()]
-        missing = "CAUSEWAY_TEST_DATA is unset" if not files else f"no {lost[0]}" if lost else ""
-        config, trace = files or ("", "")
+        config, trace, missing = self.llama_on_sharegpt()
         return self.bench("bench slo", "causeway",
                           ["bench", "slo", "--model-config", config, "--trace", trace, "--rate", "12",
                            "--seconds", "10", "--kv-cache-memory-bytes", "6GB",

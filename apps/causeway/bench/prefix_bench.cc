@@ -30,7 +30,7 @@ class Bench {
   Status open();
   std::int64_t prompt_tokens() const { return settings_.prefix + settings_.rest; }
   Prompt random_tokens(std::int64_t count);
-  // Milliseconds to the first token of the prefix and a rest that nobody else has.
+  // Milliseconds to the first token of a prompt: the prefix, and random tokens behind it.
   Result<double> ask(const Prompt& prefix);
   // Until host memory has what HBM has of the prefixes that were computed.
   Status wait_for_twins(std::int64_t blocks);

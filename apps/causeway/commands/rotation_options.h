@@ -22,8 +22,9 @@ class RotationOptions {
   // --slo-…, --rotary-…, --rotation-…, --ranked-error.
   void declare(CLI::App& app, const std::string& group = "Options");
 
-  // What the options say, into these; a policy only if it was declared. `kv_host`: host memory that
-  // KV may turn to; none: whoever must go is recomputed. kInvalidArgument names option and range.
+  // Writes what the options say into these; a policy only if it was declared. `kv_host`: host
+  // memory for KV; if there is none, victims are recomputed. kInvalidArgument names option and
+  // range.
   Status apply(schedule::Options& schedule, schedule::BudgetLimits& limits, Bytes kv_host) const;
 
   struct OfModel {
