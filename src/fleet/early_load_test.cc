@@ -6,7 +6,8 @@
 #include "base/testing/must.h"
 #include "base/testing/temporary_directory.h"
 #include "engine/testing/collecting_sink.h"
-#include "fleet/home_backend.h"
+#include "fleet/engine_slice.h"
+#include "fleet/pool_home.h"
 #include "fleet/testing/snapshot.h"
 #include "model/random_model.h"
 #include "slice/host_slice.h"
@@ -64,26 +65,31 @@ class EarlyLoadTest : public ::testing::Test {
 TEST_F(EarlyLoadTest, IsWhatTheFirstModelIsAttachedFrom) {
   auto early = begin();
   open_slice();
-  HomeBackend backend(home_, *slice_, clock_, {}, std::move(early));
-  const HostRoom room = must(backend.room_for(*entries_[0], sources_[0]));
+  PoolHome home(home_, {slice_.get()}, clock_, {}, std::move(early));
+  const HostRoom room = must(home.room_for(*entries_[0], sources_[0]));
   EXPECT_EQ(room.used, Bytes(0)) << "what it has taken already is its own";
-  const AttachedModel attached = must(backend.attach(*entries_[0], sources_[0], {}));
-  EXPECT_EQ(attached.bytes, room.needed);
+  must(home.load(*entries_[0], sources_[0], {}));
   EXPECT_EQ(home_.pool.use().used, room.needed) << "loaded once";
-  must(backend.attach(*entries_[1], sources_[1], {}));
+  EngineSlice slice(home_, *slice_);
+  must(slice.attach(*entries_[0], sources_[0], /*pinned=*/false));
+  must(home.load(*entries_[1], sources_[1], {}));
+  must(slice.attach(*entries_[1], sources_[1], /*pinned=*/false));
   EXPECT_EQ(home_.pool.use().models, 2);
-  for (const ModelId model : {ModelId(0), ModelId(1)}) backend.detach(model);
+  for (const ModelId model : {ModelId(0), ModelId(1)}) {
+    must(slice.detach(model, seconds(20)));
+    home.unload(model);
+  }
   EXPECT_EQ(home_.pool.use().used, Bytes(0));
 }
 
 TEST_F(EarlyLoadTest, IsDroppedForAnotherModel) {
   auto early = begin();
   open_slice();
-  HomeBackend backend(home_, *slice_, clock_, {}, std::move(early));
-  must(backend.attach(*entries_[1], sources_[1], {}));
+  PoolHome home(home_, {slice_.get()}, clock_, {}, std::move(early));
+  must(home.load(*entries_[1], sources_[1], {}));
   EXPECT_FALSE(home_.pool.is_loaded(ModelId(0)));
   EXPECT_EQ(home_.pool.use().models, 1);
-  backend.detach(ModelId(1));
+  home.unload(ModelId(1));
 }
 
 TEST_F(EarlyLoadTest, ThatNobodyTakesLeavesNothing) {
@@ -91,7 +97,7 @@ TEST_F(EarlyLoadTest, ThatNobodyTakesLeavesNothing) {
   EXPECT_EQ(home_.pool.use().used, Bytes(0));
   auto early = begin();
   open_slice();
-  { const HomeBackend backend(home_, *slice_, clock_, {}, std::move(early)); }
+  { const PoolHome home(home_, {slice_.get()}, clock_, {}, std::move(early)); }
   EXPECT_EQ(home_.pool.use().used, Bytes(0));
 }
 
@@ -99,10 +105,10 @@ TEST_F(EarlyLoadTest, TellsWhatIsWrongWithTheFiles) {
   std::filesystem::resize_file(sources_[0].directory / "model.safetensors", 100);
   auto early = begin();
   open_slice();
-  HomeBackend backend(home_, *slice_, clock_, {}, std::move(early));
-  const auto attached = backend.attach(*entries_[0], sources_[0], {});
-  ASSERT_FALSE(attached.ok());
-  EXPECT_THAT(attached.error().message, HasSubstr("model.safetensors"));
+  PoolHome home(home_, {slice_.get()}, clock_, {}, std::move(early));
+  const Status loaded = home.load(*entries_[0], sources_[0], {});
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(loaded.error().message, HasSubstr("model.safetensors"));
   EXPECT_EQ(home_.pool.use().used, Bytes(0));
 }
 

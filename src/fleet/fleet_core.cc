@@ -58,6 +58,8 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
   }
   for (const SliceSpec& slice : spec.slices) {
     CAUSEWAY_CHECK(slice.link.value < std::ssize(links), "a slice's link is one of the fleet's");
+    CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
+                   "models that take nothing of a slice while nobody asks have no place to count");
     slices.emplace_back().spec = slice;
   }
 }
@@ -82,6 +84,14 @@ bool FleetCore::State::slice_was_lost(const Model& model) const {
   return !slice.up || slice.epoch != model.epoch;
 }
 
+// A slice that has not refused it yet.
+bool FleetCore::State::another_may_fit(const Model& model) const {
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (slices[i].up && !model.unfit.contains(SliceId(static_cast<std::int64_t>(i)))) return true;
+  }
+  return false;
+}
+
 void FleetCore::State::on(const RequestArrived& event) {
   if (stopped) return refuse(event.request, unavailable("the server is shutting down"));
   Model& model = model_of(event.model);
@@ -90,7 +100,10 @@ void FleetCore::State::on(const RequestArrived& event) {
                                                   " is in the fleet already"));
   }
   model.rate.add(now);
-  if (model.phase == ModelPhase::kReady) return route(model, event.request);
+  const bool may_change = options.moves && model.running == 0 && held < options.waiting_max;
+  if (model.phase == ModelPhase::kReady && !(may_change && change_slice(model))) {
+    return route(model, event.request);
+  }
   if (held >= options.waiting_max) {
     return refuse(event.request,
                   exhausted("too many requests wait for models to be loaded; try again later"));
@@ -150,21 +163,24 @@ void FleetCore::State::on(const LoadEnded& event) {
   }
   if (!event.crosses.ok()) {
     counters.loads_failed += 1;
-    return fail(model, event.crosses.error());
+    const ErrorCode code = event.crosses.error().code;
+    const bool slice = code == ErrorCode::kResourceExhausted || code == ErrorCode::kUnsupported;
+    if (slice) model.unfit.insert(model.slice);
+    return slice && another_may_fit(model) ? rest(model) : fail(model, event.crosses.error());
   }
-  enter(model, ModelPhase::kReady);
-  model.ahead = false;
+  model.there[model.slice] = *event.crosses;
   model.last_error.clear();
-  if (model.spec.weights > Bytes(0)) {
-    model.demand = demand_of(model.spec, model.spec.weights - *event.crosses);
-  }
-  route_held(model);
+  serve_on(model, model.slice);
 }
 
 void FleetCore::State::on(const UnloadEnded& event) {
   Model& model = model_of(event.model);
   CAUSEWAY_CHECK(model.phase == ModelPhase::kLeaving, "a model has left that was not told to");
   if (!event.gone.ok()) give_up_all();  // it keeps what they counted on
+  // One that has not let go has left the others before, as far as it could.
+  std::erase_if(model.there, [&](const auto& one) {
+    return event.gone.ok() ? model.drops || one.first == model.slice : one.first != model.slice;
+  });
   if (event.gone.ok() || slice_was_lost(model)) {
     if (event.gone.ok() && model.drops) model.home = false;
     counters.unloads += event.gone.ok();
@@ -193,6 +209,7 @@ void FleetCore::State::on(const SliceLost& event) {
   slice.up = false;
   slice.epoch += 1;
   for (Model& model : models) {
+    model.there.erase(event.slice);
     if (model.slice != event.slice) continue;
     if (model.phase != ModelPhase::kReady && model.phase != ModelPhase::kDraining) continue;
     counters.loads_lost += 1;
@@ -250,13 +267,28 @@ void FleetCore::State::refuse(RequestId request, const Error& error) {
   actions.emplace_back(Refuse{request, request::FinishReason::kError, error});
 }
 
-// What waits for the model ends; the next request tries again.
+// The model is attached to the slice, and serves.
+void FleetCore::State::serve_on(Model& model, SliceId slice) {
+  enter(model, ModelPhase::kReady);
+  model.slice = slice;
+  model.epoch = slice_of(slice).epoch;
+  model.ahead = false;
+  model.no_room_since.reset();
+  model.unfit.clear();
+  if (model.spec.weights > Bytes(0)) {
+    model.demand = demand_of(model.spec, model.spec.weights - model.there.at(slice));
+  }
+  route_held(model);
+}
+
+// What waits for the model ends, unless another slice serves it; the next request tries again.
 void FleetCore::State::fail(Model& model, const Error& error) {
   model.last_error = error.message;
   model.ahead = false;
+  model.unfit.clear();
   const Error named = load_error(model.spec.name, error);
   actions.emplace_back(LoadFailed{model.id, named});
-  end_held(model, request::FinishReason::kError, named);
+  if (model.there.empty()) end_held(model, request::FinishReason::kError, named);
   rest(model);
 }
 
@@ -266,6 +298,10 @@ void FleetCore::State::rest(Model& model) {
   model.taker = {};
   model.drops = false;
   model.no_room_since.reset();
+  if (!model.there.empty()) {
+    const bool back = model.there.contains(model.last);
+    return serve_on(model, back ? model.last : model.there.begin()->first);
+  }
   const bool wanted = model.ahead || !model.held.empty();
   enter(model, wanted ? ModelPhase::kQueued : model.home ? ModelPhase::kHome : ModelPhase::kCold);
 }

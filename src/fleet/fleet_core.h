@@ -46,6 +46,10 @@ struct FleetOptions {
   // before one with requests is drained for it (nullopt: none ever is).
   Nanos room_timeout = seconds(1);
   std::optional<Nanos> drain_after = std::nullopt;
+  // A model without requests takes nothing of its slice, and its next request may have it change
+  // to another; it stays attached where it was. For slices that divide places and memory
+  // themselves, as engines with a residency of their own: no slice of the spec may count places.
+  bool moves = false;
   std::uint64_t seed = 1;  // of policies that roll dice
 };
 
@@ -69,6 +73,7 @@ struct FleetCounters {
   std::int64_t unloads = 0;
   std::int64_t drains = 0;
   std::int64_t best_effort = 0;  // placements that exceed a soft limit
+  std::int64_t moves = 0;        // of models from the slice that served them to another
 };
 
 class FleetCore {

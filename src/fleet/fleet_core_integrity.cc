@@ -23,6 +23,12 @@ Status FleetCore::State::check_model(const Model& model) const {
   if (rests && (model.ahead || !model.held.empty())) return broken(name + "is asked for");
   if (rests && model.home != (model.phase == ModelPhase::kHome)) return broken(name + "is not");
   if (serves && !model.home) return broken(name + "is not in host memory");
+  if (serves && !model.there.contains(model.slice)) return broken(name + "serves detached");
+  if (rests && !model.there.empty()) return broken(name + "is attached");
+  if (!options.moves && model.there.size() > 1) return broken(name + "is on several slices");
+  for (const auto& [slice, crosses] : model.there) {
+    if (!slices[static_cast<std::size_t>(slice.value)].up) return broken(name + "is on a lost one");
+  }
   const bool goes = model.phase >= ModelPhase::kDraining;
   if (goes && model.spec.pinned) return broken(name + "goes though it is pinned");
   if (goes != model.taker.valid()) return broken(name + "and for whom it goes disagree");
@@ -50,7 +56,8 @@ Status FleetCore::State::check_slice(std::size_t index) const {
   const std::int64_t most = slice.spec.models_max;
   if (most > 0 && placed > most) return broken(name + "has more models than places");
   if (most > 0 && loads && there > most) return broken(name + "has a load without a place");
-  if (slice.spec.memory > Bytes(0) && memory > slice.spec.memory) {
+  // A model that changes slices may be served where it is when no slice has room for it.
+  if (!options.moves && slice.spec.memory > Bytes(0) && memory > slice.spec.memory) {
     return broken(name + "has less memory than its models need");
   }
   return {};

@@ -12,6 +12,14 @@ std::string in_mib(Bytes bytes) {
   return std::to_string(bytes.count / mib(1).count) + " MiB";
 }
 
+Demand work_of(const Demand& demand) {
+  return {.crosses = {},
+          .stays = {},
+          .memory = {},
+          .memory_bytes_per_second = demand.memory_bytes_per_second,
+          .flops_per_second = demand.flops_per_second};
+}
+
 bool on_slice(ModelPhase phase) {
   return phase >= ModelPhase::kPlaced && phase <= ModelPhase::kReady;
 }
@@ -50,7 +58,13 @@ bool FleetCore::State::finish_drains() {
 bool FleetCore::State::start_loads() {
   bool any = false;
   for (Model& model : models) {
-    if (model.phase != ModelPhase::kPlaced || !may_load(model)) continue;
+    if (model.phase != ModelPhase::kPlaced) continue;
+    if (model.there.contains(model.slice)) {
+      serve_on(model, model.slice);
+      any = true;
+      continue;
+    }
+    if (!may_load(model)) continue;
     enter(model, ModelPhase::kLoading);
     model.epoch = slice_of(model.slice).epoch;
     model.generation += 1;
@@ -166,13 +180,43 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
                             .evicts = evicts,
                             .last = model.last,
                             .draw = random.bits()};
-  const auto placement = policy->choose(view(dropped->models, drains), candidate);
+  FleetView seen = view(dropped->models, drains, /*ahead=*/model.held.empty());
+  for (const SliceId slice : model.unfit) {
+    seen.slices[static_cast<std::size_t>(slice.value)].up = false;
+  }
+  const auto placement = policy->choose(seen, candidate);
   if (!placement) return false;
   for (const ModelId victim : dropped->models) leave(model_of(victim), model.id, /*drops=*/true);
   for (const ModelId victim : placement->victims) leave(model_of(victim), model.id, false);
   counters.best_effort += placement->excess > 1;
   enter(model, ModelPhase::kPlaced);
   model.no_room_since.reset();
+  model.slice = placement->slice;
+  model.demand = placement->demand;
+  return true;
+}
+
+// Before a model without requests gets one: whether another slice is to serve it, so that the
+// request is held. Where the model is attached there already it changes at once.
+bool FleetCore::State::change_slice(Model& model) {
+  const Candidate candidate{.model = model.id,
+                            .spec = model.spec,
+                            .evicts = true,
+                            .last = model.slice,
+                            .draw = random.bits()};
+  const auto placement = policy->choose(view({}, /*drains=*/false), candidate);
+  if (!placement || placement->slice == model.slice) return false;
+  CAUSEWAY_CHECK(placement->victims.empty(), "nothing gives way that takes nothing");
+  const bool attached = model.there.contains(placement->slice);
+  // While something else is loaded it is served sooner where it is.
+  if (!attached && loads_under_way() >= options.loads_max) return false;
+  counters.moves += 1;
+  model.last = model.slice;
+  if (attached) {
+    serve_on(model, placement->slice);
+    return false;
+  }
+  enter(model, ModelPhase::kPlaced);
   model.slice = placement->slice;
   model.demand = placement->demand;
   return true;
@@ -217,16 +261,30 @@ void FleetCore::State::leave(Model& model, ModelId taker, bool drops) {
 
 void FleetCore::State::start_leaving(Model& model) {
   enter(model, ModelPhase::kLeaving);
-  actions.emplace_back(Unload{model.id, model.slice, model.drops, model.taker});
+  std::vector<SliceId> leaves;
+  for (const auto& [slice, crosses] : model.there) {
+    if (model.drops && slice != model.slice) leaves.push_back(slice);
+  }
+  leaves.push_back(model.slice);
+  actions.emplace_back(Unload{model.id, std::move(leaves), model.drops, model.taker});
 }
 
-FleetView FleetCore::State::view(const std::vector<ModelId>& gone, bool drains) const {
+bool FleetCore::State::takes_slice(const Model& model) const {
+  if (!on_slice(model.phase)) return false;
+  return !options.moves || model.phase != ModelPhase::kReady || model.running > 0;
+}
+
+// `ahead`: as a model sees it that nobody asks for yet. Of those that take nothing now it counts
+// what they read and compute when they are asked for, so that they are spread.
+FleetView FleetCore::State::view(const std::vector<ModelId>& gone, bool drains, bool ahead) const {
   FleetView seen{.slices = {}, .links = links};
   for (const Slice& slice : slices) {
     seen.slices.push_back({.spec = slice.spec, .up = slice.up, .models = {}});
   }
   for (const Model& model : models) {
     if (!on_slice(model.phase)) continue;
+    const bool takes = takes_slice(model);
+    if (!takes && !ahead) continue;
     if (std::find(gone.begin(), gone.end(), model.id) != gone.end()) continue;
     const double bytes = static_cast<double>(std::max(model.needed, model.spec.weights).count);
     // Those with requests go last, when nothing else helps.
@@ -234,8 +292,8 @@ FleetView FleetCore::State::view(const std::vector<ModelId>& gone, bool drains) 
     const double busy = model.running > 0 ? kBusy : 0;
     seen.slices[static_cast<std::size_t>(model.slice.value)].models.push_back(
         {.model = model.id,
-         .demand = model.demand,
-         .may_go = may_give_way(model, drains),
+         .demand = takes ? model.demand : work_of(model.demand),
+         .may_go = takes && may_give_way(model, drains),
          .cost = bytes * model.rate.at(now) + busy,
          .last_used = model.rate.last(),
          .requests = model.running + std::ssize(model.held)});

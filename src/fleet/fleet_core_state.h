@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,9 @@ class FleetCore::State {
     Bytes needed;            // of host memory, once it is measured
     SliceId slice;           // from kPlaced to kLeaving
     SliceId last;            // the one before
+    // Where it is attached, slices that are up, and what crosses there at every step.
+    std::map<SliceId, Bytes> there;
+    std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
     std::int64_t epoch = 0;  // of the slice, when it was loaded there
     Demand demand;
     ModelId taker;       // for which it drains or leaves
@@ -73,6 +77,7 @@ class FleetCore::State {
   Model& model_of(ModelId id);
   Slice& slice_of(SliceId id);
   bool slice_was_lost(const Model& model) const;
+  bool another_may_fit(const Model& model) const;
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
   void route_held(Model& model);
@@ -90,8 +95,8 @@ class FleetCore::State {
   bool start_loads();
   bool start_measures();
   bool place_next();
-  bool place_wanted(const std::vector<Model*>& wanted);
-  bool place_ahead();
+  bool change_slice(Model& model);
+  void serve_on(Model& model, SliceId slice);
   bool place(Model& model, bool evicts, bool drains, NoRoom& why);
   std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains,
                                          NoRoom& why) const;
@@ -100,7 +105,8 @@ class FleetCore::State {
   void leave(Model& model, ModelId taker, bool drops);
   void start_leaving(Model& model);
   bool may_load(const Model& model) const;
-  FleetView view(const std::vector<ModelId>& gone, bool drains) const;
+  FleetView view(const std::vector<ModelId>& gone, bool drains, bool ahead = false) const;
+  bool takes_slice(const Model& model) const;
   std::vector<Model*> wanted();
   std::int64_t loads_under_way() const;
   Bytes host_reserved() const;  // by what is there to stay, or is to come

@@ -27,8 +27,10 @@ std::string in_words(const Action& action) {
     return "load " + text(one->model.value) + " " + text(one->slice.value);
   }
   if (const auto* one = std::get_if<Unload>(&action)) {
-    return std::string(one->drop ? "unload and drop " : "unload ") + text(one->model.value) + " " +
-           text(one->slice.value);
+    std::string words = one->drop ? "unload and drop " : "unload ";
+    words += text(one->model.value);
+    for (const SliceId slice : one->slices) words += " " + text(slice.value);
+    return words;
   }
   return "drop " + text(std::get<Drop>(action).model.value);
 }
@@ -355,6 +357,107 @@ TEST_F(FleetCoreTest, StopEndsWhatIsHeld) {
   EXPECT_EQ(loaded(0), "");
   EXPECT_EQ(measured(1), "");
   EXPECT_FALSE(core_->loads_pending());
+}
+
+// Models that change slices: 0 and 1 are ready, both on slice 0; slice 1 is empty, 2 is cold.
+class MovingModelsTest : public FleetCoreTest {
+ protected:
+  MovingModelsTest() {
+    places_ = 0;
+    start(3, 2, {.loads_max = 1, .moves = true});
+    for (const int model : {0, 1}) {
+      ask(model, model);
+      measured(model);
+      EXPECT_EQ(loaded(model), "route " + std::to_string(model) + " 0");
+      end(model);
+    }
+  }
+  std::int64_t slice(std::int64_t model) { return core_->model(ModelId(model)).slice.value; }
+};
+
+TEST_F(MovingModelsTest, StayWhereTheyAreWhileNobodyElseIsServedThere) {
+  EXPECT_EQ(ask(10, 0), "route 10 0");
+  EXPECT_EQ(ask(11, 0), "route 11 0") << "its slice is busy with itself";
+  EXPECT_EQ(core_->counters().moves, 0);
+}
+
+TEST_F(MovingModelsTest, GoToAnIdleSliceAndStayAttachedWhereTheyWere) {
+  ask(10, 0);
+  EXPECT_EQ(ask(11, 1), "load 1 1");
+  EXPECT_EQ(ask(12, 1), "") << "held behind the first";
+  EXPECT_EQ(loaded(1), "route 11 1; route 12 1");
+  EXPECT_EQ(core_->counters().moves, 1);
+  for (const int request : {10, 11, 12}) end(request);
+  EXPECT_EQ(ask(13, 1), "route 13 1") << "it stays where its weights may still be cached";
+  EXPECT_EQ(ask(14, 0), "route 14 0");
+  end(13);
+  end(14);
+  ask(15, 1);
+  EXPECT_EQ(slice(1), 1);
+}
+
+TEST_F(MovingModelsTest, ChangeAtOnceToASliceWhereTheyAreAttached) {
+  ask(10, 0);
+  ask(11, 1);
+  loaded(1);
+  end(10);
+  end(11);
+  EXPECT_EQ(ask(20, 2), "measure 2");
+  EXPECT_EQ(measured(2), "load 2 0");
+  EXPECT_EQ(loaded(2), "route 20 0");
+  EXPECT_EQ(ask(21, 0), "load 0 1");
+  EXPECT_EQ(loaded(0), "route 21 1");
+  end(20);
+  EXPECT_EQ(ask(22, 1), "route 22 0") << "slice 1 is busy, and it is attached to slice 0";
+}
+
+TEST_F(MovingModelsTest, AreServedWhereTheyAreWhileSomethingElseIsLoaded) {
+  ask(10, 0);
+  EXPECT_EQ(ask(11, 2), "measure 2");
+  EXPECT_EQ(ask(12, 1), "route 12 0");
+  EXPECT_EQ(measured(2), "load 2 1") << "where nobody is served";
+}
+
+TEST_F(MovingModelsTest, AreServedWhereTheyWereIfTheOtherSliceCannotTakeThem) {
+  ask(10, 0);
+  EXPECT_EQ(ask(11, 1), "load 1 1");
+  EXPECT_EQ(on(LoadEnded{ModelId(1), exhausted("the slice is too small")}), "route 11 0");
+  EXPECT_EQ(phase(1), ModelPhase::kReady);
+}
+
+TEST_F(MovingModelsTest, AreServedByWhatIsLeftWhenASliceIsLost) {
+  ask(10, 0);
+  ask(11, 1);
+  loaded(1);
+  EXPECT_EQ(on(SliceLost{SliceId(1)}), "");
+  EXPECT_EQ(phase(1), ModelPhase::kReady);
+  EXPECT_EQ(slice(1), 0) << "it is attached there still";
+  EXPECT_EQ(ask(12, 1), "route 12 0");
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "");
+  EXPECT_EQ(phase(0), ModelPhase::kHome);
+}
+
+TEST_F(MovingModelsTest, LeaveEverySliceWithHostMemory) {
+  ask(10, 0);
+  ask(11, 1);
+  loaded(1);
+  end(11);
+  budget_ = Bytes(20);
+  EXPECT_EQ(ask(12, 2), "measure 2");
+  EXPECT_EQ(measured(2), "unload and drop 1 0 1") << "the slice that serves it is left last";
+  EXPECT_EQ(on(UnloadEnded{ModelId(1), {}}), "load 2 1");
+}
+
+TEST_F(FleetCoreTest, WhatOneSliceCannotTakeGoesToAnother) {
+  start(1, 2);
+  EXPECT_EQ(ask(1, 0), "measure 0");
+  EXPECT_EQ(measured(0), "load 0 0");
+  EXPECT_EQ(on(LoadEnded{ModelId(0), exhausted("the slice is too small")}), "measure 0");
+  EXPECT_EQ(measured(0), "load 0 1");
+  EXPECT_EQ(on(LoadEnded{ModelId(0), exhausted("this one, too")}), "refuse 1");
+  EXPECT_THAT(refusal().message, HasSubstr("this one, too"));
+  EXPECT_EQ(ask(2, 0), "measure 0") << "it is tried again";
+  EXPECT_EQ(measured(0), "load 0 0");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "base/result.h"
 #include "fleet/fleet_spec.h"
@@ -46,7 +47,7 @@ struct LoadEnded {
 };
 struct UnloadEnded {
   ModelId model;
-  Status gone;  // an error: it has not let go, and serves on
+  Status gone;  // an error: the slice that serves it has not let go, and serves on
 };
 struct DropEnded {
   ModelId model;
@@ -98,8 +99,8 @@ struct Load {
 };
 struct Unload {
   ModelId model;
-  SliceId slice;
-  bool drop = false;  // out of host memory, too
+  std::vector<SliceId> slices;  // on which it is; the one that serves it is to be left last
+  bool drop = false;            // out of host memory, too
   ModelId taker;      // for which it goes
 };
 struct Drop {

@@ -27,9 +27,9 @@ void SerialSink::listen(Listener listener) {
 
 Result<std::unique_ptr<LocalFleet>> LocalFleet::start(std::vector<CatalogueModel> models,
                                                       const LocalFleetOptions& options,
-                                                      engine::Engine& engine, SliceBackend& backend,
+                                                      FleetHome& home, FleetSlices slices,
                                                       SerialSink& sink) {
-  auto state = std::make_unique<State>(std::move(models), options, engine, backend, sink);
+  auto state = std::make_unique<State>(std::move(models), options, home, std::move(slices), sink);
   CAUSEWAY_TRY(state->begin());
   return std::make_unique<LocalFleet>(std::move(state));
 }

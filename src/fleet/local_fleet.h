@@ -1,9 +1,10 @@
-// The loop of a FleetCore with one slice in this process: it owns the lock, the loader's thread and
-// the bodies of requests, and executes what the core decides.
+// The loop of a FleetCore: it owns the lock, the loader's thread and the bodies of requests, and
+// executes what the core decides.
 //
-//   submit(), cancel() ─┐               ┌─ Route, CancelOn ──▶ engine ──▶ SerialSink ──▶ target
+//   submit(), cancel() ─┐               ┌─ Route, CancelOn ──▶ slices ──▶ SerialSink ──▶ target
 //   outputs have ended ─┼─▶ FleetCore ──┼─ Refuse ───────────────────────────▲            │
-//   loader: it is done ─┘               └─ Measure, Load, Unload ──▶ loader thread        │
+//   loader: it is done ─┤               └─ Measure, Load, Unload ──▶ loader thread        │
+//   a slice is lost ────┘                                                                 │
 //           ▲                                                                             │
 //           └────────────────────────────── ends ◀────────────────────────────────────────┘
 //
@@ -16,9 +17,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/engine.h"
+#include "engine/slice_handle.h"
 #include "fleet/fleet.h"
-#include "fleet/slice_backend.h"
+#include "fleet/fleet_home.h"
+#include "fleet/fleet_slice.h"
+#include "fleet/fleet_spec.h"
+#include "fleet/placement.h"
 
 namespace causeway::fleet {
 
@@ -26,6 +30,15 @@ struct CatalogueModel {
   std::unique_ptr<CatalogueEntry> entry;
   ModelSource source;
   bool pinned = false;  // never unloaded, nor taken out of the device's cache
+  ModelSpec spec = {};  // what it asks of a slice; its name, targets and pin are the entry's
+};
+
+// Slices, and what they have. No `specs`: they divide what they have themselves, and one serves
+// as well as another.
+struct FleetSlices {
+  std::vector<FleetSlice*> slices;  // at least one, borrowed
+  std::vector<SliceSpec> specs;     // of each
+  std::vector<LinkSpec> links;      // that these name
 };
 
 struct LocalFleetOptions {
@@ -35,6 +48,7 @@ struct LocalFleetOptions {
   Nanos room_timeout = seconds(1);           // for models that could give way to end their requests
   Nanos unload_timeout = seconds(30);        // for the engine to let go of a model without requests
   Nanos stop_timeout = seconds(10);          // for a load to notice that it is to end
+  PlacementKind placement = PlacementKind::kBandwidth;  // of models, where there are several slices
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
@@ -63,12 +77,12 @@ class LocalFleet final : public Fleet {
   class State;
 
  public:
-  // Engine, backend and sink are borrowed and outlive the fleet; the engine delivers to the same
-  // sink. Entries are numbered from 0 in the order of `models`. kInvalidArgument: two models of one
+  // Home, slices and sink are borrowed and outlive the fleet; the slices deliver to the same sink.
+  // With several, a model without requests changes slices as load moves. Entries are numbered from 0 in the order of `models`. kInvalidArgument: two models of one
   // name. kResourceExhausted: no thread to be had.
   static Result<std::unique_ptr<LocalFleet>> start(std::vector<CatalogueModel> models,
                                                    const LocalFleetOptions& options,
-                                                   engine::Engine& engine, SliceBackend& backend,
+                                                   FleetHome& home, FleetSlices slices,
                                                    SerialSink& sink);
   explicit LocalFleet(std::unique_ptr<State> state);  // by start()
   // As stop(), but waits for a load that is held, however long.
@@ -86,8 +100,8 @@ class LocalFleet final : public Fleet {
   bool wait_until_loaded(Nanos timeout) const;
 
   // Ends the loader (cancelling a load under way) and the requests that wait for it. False: the
-  // load has not ended within stop_timeout, which the log says; its thread is left. The engine is
-  // its owner's to stop. Idempotent.
+  // load has not ended within stop_timeout, which the log says; its thread is left. The slices are
+  // their owner's to stop. Idempotent.
   bool stop();
 
  private:

@@ -12,7 +12,7 @@ namespace causeway::fleet {
 namespace {
 
 constexpr Nanos kUnloadPoll = seconds(1);  // a stop ends the wait for a model to go this soon
-constexpr Nanos kLoaderPoll = seconds(60);
+constexpr Nanos kWatch = seconds(1);       // how often slices are looked at
 
 request::Output ended(RequestId request, request::FinishReason reason, const Error& error) {
   request::Output output;
@@ -50,13 +50,15 @@ std::vector<const CatalogueEntry*> entries_of(const std::vector<CatalogueModel>&
   return entries;
 }
 
-// One slice whose places, memory and link nobody counts here: its residency divides them.
-FleetSpec one_slice(const std::vector<CatalogueModel>& models) {
-  FleetSpec spec;
-  spec.slices.resize(1);
+FleetSpec spec_of(const std::vector<CatalogueModel>& models, const FleetSlices& slices) {
+  FleetSpec spec{.models = {}, .slices = slices.specs, .links = slices.links};
+  if (spec.slices.empty()) spec.slices.resize(slices.slices.size());
+  CAUSEWAY_CHECK(!spec.slices.empty() && spec.slices.size() == slices.slices.size(),
+                 "a fleet has slices, and knows what each has");
   for (const CatalogueModel& model : models) {
-    ModelSpec& added = spec.models.emplace_back();
+    ModelSpec& added = spec.models.emplace_back(model.spec);
     added.name = model.entry->name;
+    added.slo = model.entry->slo;
     added.pinned = model.pinned;
   }
   return spec;
@@ -65,15 +67,18 @@ FleetSpec one_slice(const std::vector<CatalogueModel>& models) {
 }  // namespace
 
 LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOptions& options,
-                         engine::Engine& engine, SliceBackend& backend, SerialSink& sink)
+                         FleetHome& home, FleetSlices slices, SerialSink& sink)
     : options_(options),
-      engine_(engine),
-      backend_(backend),
+      home_(home),
+      slices_(slices.slices),
       sink_(sink),
       entries_(entries_of(models)),
-      core_(one_slice(models),
-            {.waiting_max = options.waiting_for_load_max, .room_timeout = options.room_timeout},
-            make_placement(PlacementKind::kBandwidth)) {
+      core_(spec_of(models, slices),
+            {.waiting_max = options.waiting_for_load_max,
+             .room_timeout = options.room_timeout,
+             .moves = slices.slices.size() > 1},
+            make_placement(options.placement)),
+      lost_(slices.slices.size()) {
   for (CatalogueModel& model : models) slots_.emplace_back().model = std::move(model);
 }
 
@@ -130,18 +135,21 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
     const ModelSeen seen = core_.model(model);
     status.state = state_of(seen);
     status.host_bytes = seen.host;
-    if (status.state == ModelState::kReady || status.state == ModelState::kActive) {
-      status.streamed_bytes = slot.streamed_bytes;
-      status.predicted_tpot = slot.predicted_tpot;
+    const bool ready = status.state == ModelState::kReady || status.state == ModelState::kActive;
+    if (const auto at = slot.attached.find(seen.slice); ready && at != slot.attached.end()) {
+      status.streamed_bytes = at->second.streamed;
+      status.predicted_tpot = at->second.predicted_tpot;
     }
     status.requests_waiting = seen.held;
     status.last_error = seen.last_error;
   }
-  const request::Observation seen = engine_.observe(model);
-  status.device_bytes = seen.weights_cached;
-  status.requests_running = seen.requests_running;
-  status.requests_waiting += seen.requests_waiting;
-  status.requests_rotary = seen.requests_rotary;
+  for (const FleetSlice* slice : slices_) {
+    const request::Observation seen = slice->observe(model);
+    status.device_bytes += seen.weights_cached;
+    status.requests_running += seen.requests_running;
+    status.requests_waiting += seen.requests_waiting;
+    status.requests_rotary += seen.requests_rotary;
+  }
   return status;
 }
 
@@ -150,7 +158,7 @@ Status LocalFleet::State::submit(request::Request request) {
   const RequestArrived event{id, request.model, request.slo, request.arrival};
   Outputs outputs;
   Status taken;
-  bool routed = false;
+  std::optional<SliceId> routed;
   {
     const std::scoped_lock lock(mutex_);
     std::vector<Action> actions = core_.on_event(event, clock_.now());
@@ -165,14 +173,14 @@ Status LocalFleet::State::submit(request::Request request) {
       held_.emplace(id, std::move(request));
     } else {
       if (const auto* refuse = std::get_if<Refuse>(&*own)) taken = refuse->error;
-      routed = taken.ok();
+      if (const auto* route = std::get_if<Route>(&*own)) routed = route->slice;
       actions.erase(own);
     }
     apply(std::move(actions), outputs);
   }
-  // A model that a request enters does not go, so the engine knows it.
+  // A model that a request enters does not go, so the slice knows it.
   if (routed) {
-    taken = engine_.submit(std::move(request));
+    taken = slice(*routed).submit(std::move(request));
     if (!taken.ok()) on_ended({id});
   }
   deliver(std::move(outputs));
@@ -187,10 +195,18 @@ void LocalFleet::State::cancel(RequestId id) {
 }
 
 request::Observation LocalFleet::State::observe() const {
-  request::Observation all = engine_.observe();
+  request::Observation all;
+  std::int64_t lost = 0;
+  for (const FleetSlice* slice : slices_) {
+    request::Observation seen = slice->observe();
+    seen.link_bytes = slice->link_bytes();
+    // The fleet serves on with what is left.
+    const bool last = !seen.lost.empty() && ++lost == std::ssize(slices_);
+    if (!last) seen.lost.clear();
+    all += seen;
+  }
   const std::scoped_lock lock(mutex_);
   all.requests_waiting += core_.waiting();
-  all.link_bytes = backend_.link_bytes();
   return all;
 }
 
@@ -199,7 +215,9 @@ std::vector<std::pair<ModelId, request::Observation>> LocalFleet::State::observe
   for (const CatalogueEntry* entry : entries_) {
     models.emplace_back(entry->id, request::Observation());
   }
-  for (auto& [id, seen] : engine_.observe_models()) models[index(id)].second = seen;
+  for (const FleetSlice* slice : slices_) {
+    for (const auto& [id, seen] : slice->observe_models()) models[index(id)].second += seen;
+  }
   const std::scoped_lock lock(mutex_);
   for (auto& [id, seen] : models) seen.requests_waiting += core_.model(id).held;
   return models;
@@ -239,13 +257,13 @@ LocalFleet::State::Outputs LocalFleet::State::tell(const Event& event) {
   return outputs;
 }
 
-// Held requests enter the engine under the lock, so that none that came later overtakes them.
+// Held requests enter their slice under the lock, so that none that came later overtakes them.
 void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
   for (Action& action : actions) {
     if (const auto* one = std::get_if<Route>(&action)) {
-      route(one->request, outputs);
+      route(*one, outputs);
     } else if (const auto* cancel = std::get_if<CancelOn>(&action)) {
-      engine_.cancel(cancel->request);
+      slice(cancel->slice).cancel(cancel->request);
     } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
       held_.erase(refuse->request);
       outputs.push_back(ended(refuse->request, refuse->reason, refuse->error));
@@ -259,14 +277,14 @@ void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
   changed_.notify_all();
 }
 
-// One that the engine refuses ends.
-void LocalFleet::State::route(RequestId id, Outputs& outputs) {
-  const auto body = held_.extract(id);
+// One that the slice refuses ends.
+void LocalFleet::State::route(const Route& route, Outputs& outputs) {
+  const auto body = held_.extract(route.request);
   CAUSEWAY_CHECK(!body.empty(), "a request is routed whose body is not here");
-  const Status taken = engine_.submit(std::move(body.mapped()));
+  const Status taken = slice(route.slice).submit(std::move(body.mapped()));
   if (taken.ok()) return;
-  outputs.push_back(ended(id, request::FinishReason::kError, taken.error()));
-  apply(core_.on_event(RequestEnded{id}, clock_.now()), outputs);
+  outputs.push_back(ended(route.request, request::FinishReason::kError, taken.error()));
+  apply(core_.on_event(RequestEnded{route.request}, clock_.now()), outputs);
 }
 
 // Once: how many did not fit when all that did were there.
@@ -284,7 +302,7 @@ void LocalFleet::State::report_left() {
       left, slots_.size(), gigabytes(core_.host_budget()), gigabytes(core_.host_used()));
 }
 
-// From the engine's thread.
+// From the slices' threads.
 void LocalFleet::State::on_ended(const std::vector<RequestId>& requests) {
   Outputs outputs;
   {
@@ -304,15 +322,16 @@ void LocalFleet::State::deliver(Outputs outputs) {
 void LocalFleet::State::run_loader() {
   std::unique_lock lock(mutex_);
   while (!stopped_) {
-    const Nanos wakeup = core_.next_wakeup().value_or(clock_.now() + kLoaderPoll);
+    const auto soonest = [this] { return core_.next_wakeup().value_or(clock_.now() + kWatch); };
+    const Nanos wakeup = std::min(soonest(), clock_.now() + kWatch);
     const Nanos wait = std::max(Nanos(0), wakeup - clock_.now());
-    changed_.wait_for(lock, std::chrono::nanoseconds(wait.count), [&] {
-      return stopped_ || !tasks_.empty() ||
-             core_.next_wakeup().value_or(clock_.now() + kLoaderPoll) < wakeup;
-    });
+    changed_.wait_for(lock, std::chrono::nanoseconds(wait.count),
+                      [&] { return stopped_ || !tasks_.empty() || soonest() < wakeup; });
     if (stopped_) break;
     Event event = Woken{};
-    if (!tasks_.empty()) {
+    if (const auto lost = lost_slice()) {
+      event = SliceLost{*lost};
+    } else if (!tasks_.empty()) {
       const Action task = std::move(tasks_.front());
       tasks_.pop_front();
       loading_ = true;
@@ -331,51 +350,89 @@ void LocalFleet::State::run_loader() {
   changed_.notify_all();
 }
 
+// One whose device is lost, once: its models are served by others. The last one is lost with the
+// server.
+std::optional<SliceId> LocalFleet::State::lost_slice() {
+  for (std::size_t i = 0; i < slices_.size() && slices_.size() > 1; ++i) {
+    if (lost_[i]) continue;
+    const std::string why = slices_[i]->observe().lost;
+    if (why.empty()) continue;
+    lost_[i] = true;
+    const SliceId id(static_cast<std::int64_t>(i));
+    for (Slot& slot : slots_) slot.attached.erase(id);
+    spdlog::error("slice {} of {} is lost: {}; its models move to the others", i, slices_.size(),
+                  why);
+    return id;
+  }
+  return std::nullopt;
+}
+
 Event LocalFleet::State::execute(const Action& task) {
   if (const auto* measure = std::get_if<Measure>(&task)) {
     const CatalogueModel& model = slot(measure->model).model;
-    return Measured{measure->model, backend_.room_for(*model.entry, model.source)};
+    return Measured{measure->model, home_.room_for(*model.entry, model.source)};
   }
-  if (const auto* one = std::get_if<Load>(&task)) return LoadEnded{one->model, load(one->model)};
-  const auto* one = std::get_if<Unload>(&task);
-  CAUSEWAY_CHECK(one != nullptr && one->drop, "models of the only slice are in host memory for it");
-  return UnloadEnded{one->model, unload(*one)};
+  if (const auto* one = std::get_if<Load>(&task)) return LoadEnded{one->model, load(*one)};
+  if (const auto* one = std::get_if<Unload>(&task)) return UnloadEnded{one->model, unload(*one)};
+  const ModelId dropped = std::get<Drop>(task).model;
+  forget(dropped);
+  return DropEnded{dropped};
 }
 
-Result<Bytes> LocalFleet::State::load(ModelId id) {
-  const auto attached = attach(slot(id).model);
-  if (!attached.ok()) return attached.error();
+// It may be attached already: after an unload that has not gone all the way.
+Result<Bytes> LocalFleet::State::load(const Load& load) {
+  Slot& slot = this->slot(load.model);
+  const CatalogueModel& model = slot.model;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto at = slot.attached.find(load.slice);
+    if (at != slot.attached.end()) return at->second.streamed;
+  }
+  const bool brings = !slot.home;
+  if (brings) {
+    CAUSEWAY_TRY(home_.load(*model.entry, model.source, [this] { return cancelled_.load(); }));
+    slot.home = true;
+  }
+  const auto attached = slice(load.slice).attach(*model.entry, model.source, model.pinned);
+  if (!attached.ok()) {
+    if (brings) forget(load.model);
+    return attached.error();
+  }
   const std::scoped_lock lock(mutex_);
-  slot(id).streamed_bytes = attached.value().facts.weights.streamed_bytes();
-  slot(id).predicted_tpot = attached.value().predicted_tpot;
-  return slot(id).streamed_bytes;
+  slot.attached[load.slice] = *attached;
+  return attached->streamed;
 }
 
-Result<AttachedModel> LocalFleet::State::attach(const CatalogueModel& model) {
-  CAUSEWAY_ASSIGN(AttachedModel attached, backend_.attach(*model.entry, model.source,
-                                                          [this] { return cancelled_.load(); }));
-  attached.facts.pinned = model.pinned;
-  const Status added = engine_.add_model(model.entry->id, attached.facts);
-  if (!added.ok()) {
-    backend_.detach(model.entry->id);
-    return added.error();
+void LocalFleet::State::forget(ModelId model) {
+  slot(model).home = false;
+  home_.unload(model);
+}
+
+Status LocalFleet::State::detach(ModelId model, SliceId from) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!slot(model).attached.contains(from)) return {};
   }
-  return attached;
+  Status gone = unavailable("the server is shutting down");
+  for (Nanos waited; waited < options_.unload_timeout && !gone.ok() && !cancelled_;
+       waited += kUnloadPoll) {
+    gone = slice(from).detach(model, std::min(kUnloadPoll, options_.unload_timeout));
+  }
+  const std::scoped_lock lock(mutex_);
+  if (gone.ok()) slot(model).attached.erase(from);
+  return gone;
 }
 
 Status LocalFleet::State::unload(const Unload& unload) {
-  const CatalogueEntry& entry = *entries_[index(unload.model)];
-  Status removed = unavailable("the server is shutting down");
-  for (Nanos waited; waited < options_.unload_timeout && !removed.ok() && !cancelled_;
-       waited += kUnloadPoll) {
-    removed = engine_.remove_model(entry.id, std::min(kUnloadPoll, options_.unload_timeout));
+  const std::string& name = entries_[index(unload.model)]->name;
+  for (const SliceId from : unload.slices) {
+    const Status gone = detach(unload.model, from);
+    if (gone.ok()) continue;
+    if (!cancelled_) spdlog::warn("{} cannot be unloaded: {}", name, gone.error().message);
+    return gone;
   }
-  if (!removed.ok()) {
-    if (!cancelled_) spdlog::warn("{} cannot be unloaded: {}", entry.name, removed.error().message);
-    return removed;
-  }
-  backend_.detach(entry.id);
-  spdlog::info("unloaded {} to make room for {}", entry.name, entries_[index(unload.taker)]->name);
+  if (unload.drop) forget(unload.model);
+  spdlog::info("unloaded {} to make room for {}", name, entries_[index(unload.taker)]->name);
   return {};
 }
 

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -18,7 +20,7 @@ namespace causeway::fleet {
 class LocalFleet::State {
  public:
   State(std::vector<CatalogueModel> models, const LocalFleetOptions& options,
-        engine::Engine& engine, SliceBackend& backend, SerialSink& sink);
+        FleetHome& home, FleetSlices slices, SerialSink& sink);
   ~State();  // waits for a loader that is held, however long
 
   Status begin();
@@ -35,21 +37,21 @@ class LocalFleet::State {
  private:
   struct Slot {
     CatalogueModel model;
-    // Of a ready model.
-    Bytes streamed_bytes;
-    Nanos predicted_tpot{0};
+    std::map<SliceId, AttachedModel> attached;
+    bool home = false;  // in host memory; the loader's alone
   };
   using Outputs = std::vector<request::Output>;
 
   Slot& slot(ModelId model) { return slots_[index(model)]; }
   const Slot& slot(ModelId model) const { return slots_[index(model)]; }
+  FleetSlice& slice(SliceId id) const { return *slices_[static_cast<std::size_t>(id.value)]; }
   std::size_t index(ModelId model) const;
 
   // Under the lock: what the core answers to the event is done, or left to the loader; what is to
   // be delivered comes back.
   Outputs tell(const Event& event);
   void apply(std::vector<Action> actions, Outputs& outputs);
-  void route(RequestId id, Outputs& outputs);
+  void route(const Route& route, Outputs& outputs);
   void report_left();
 
   void on_ended(const std::vector<RequestId>& ended);
@@ -58,14 +60,16 @@ class LocalFleet::State {
   // The loader's thread, without the lock.
   void run_loader();
   Event execute(const Action& task);
-  Result<Bytes> load(ModelId model);
-  Result<AttachedModel> attach(const CatalogueModel& model);
+  Result<Bytes> load(const Load& load);
   Status unload(const Unload& unload);
+  Status detach(ModelId model, SliceId slice);
+  void forget(ModelId model);
+  std::optional<SliceId> lost_slice();
 
   const LocalFleetOptions options_;
   const RealClock clock_;
-  engine::Engine& engine_;
-  SliceBackend& backend_;
+  FleetHome& home_;
+  const std::vector<FleetSlice*> slices_;  // by SliceId
   SerialSink& sink_;
   std::vector<const CatalogueEntry*> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
@@ -76,6 +80,7 @@ class LocalFleet::State {
   FleetCore core_;
   std::unordered_map<RequestId, request::Request> held_;  // the bodies of those that the core holds
   std::deque<Action> tasks_;                              // for the loader
+  std::vector<bool> lost_;                                // slices, for good
   bool left_reported_ = false;
   bool loading_ = false;
   bool stopped_ = false;

@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/testing/temporary_directory.h"
+#include "engine/engine.h"
 #include "fleet/testing/snapshot.h"
 
 namespace causeway::fleet {
@@ -79,35 +82,33 @@ class CollectingSink final : public engine::OutputSink {
 };
 
 // Loads when the test says so, and as it says. Every model takes 1000 bytes.
-class GatedBackend final : public SliceBackend {
+class GatedHome final : public FleetHome {
  public:
   Result<HostRoom> room_for(const CatalogueEntry&, const ModelSource&) override {
     const std::scoped_lock lock(mutex_);
     return HostRoom{.needed = kModelBytes,
-                    .used = kModelBytes * static_cast<std::int64_t>(attached_.size()),
+                    .used = kModelBytes * static_cast<std::int64_t>(loaded_.size()),
                     .budget = budget_};
   }
-  Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource&,
-                               const std::function<bool()>& cancelled) override {
+  Status load(const CatalogueEntry& entry, const ModelSource&,
+              const std::function<bool()>& cancelled) override {
     std::unique_lock lock(mutex_);
     ++attempts_;
     changed_.notify_all();
     while (!open_ && (deaf_ || !cancelled())) changed_.wait_for(lock, std::chrono::milliseconds(5));
     if (!failure_.empty()) return corrupt(failure_);
     if (cancelled()) return Error{ErrorCode::kCancelled, "cancelled"};
-    attached_.push_back(entry.id);
-    EXPECT_LE(kModelBytes * static_cast<std::int64_t>(attached_.size()), budget_);
-    return AttachedModel{{Tokens(16), entry.max_model_len, entry.vocab}, kModelBytes};
+    loaded_.push_back(entry.id);
+    EXPECT_LE(kModelBytes * static_cast<std::int64_t>(loaded_.size()), budget_);
+    return {};
   }
-  void detach(ModelId model) override {
+  void unload(ModelId model) override {
     std::unique_lock lock(mutex_);
-    ++detaches_;
+    ++unloads_;
     changed_.notify_all();
-    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return !holds_detach_; });
-    EXPECT_EQ(std::erase(attached_, model), 1u);
+    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return !holds_unload_; });
+    EXPECT_EQ(std::erase(loaded_, model), 1u);
   }
-
-  Bytes link_bytes() const override { return Bytes(77); }
 
   void open(std::string failure = "") {
     const std::scoped_lock lock(mutex_);
@@ -124,16 +125,16 @@ class GatedBackend final : public SliceBackend {
     const std::scoped_lock lock(mutex_);
     deaf_ = true;
   }
-  void hold_detach(bool held) {
+  void hold_unload(bool held) {
     const std::scoped_lock lock(mutex_);
-    holds_detach_ = held;
+    holds_unload_ = held;
     changed_.notify_all();
   }
   bool wait_for_attempts(int count) { return wait_for(attempts_, count); }
-  bool wait_for_detaches(int count) { return wait_for(detaches_, count); }
-  std::vector<ModelId> attached() {
+  bool wait_for_unloads(int count) { return wait_for(unloads_, count); }
+  std::vector<ModelId> loaded() {
     const std::scoped_lock lock(mutex_);
-    return attached_;
+    return loaded_;
   }
 
  private:
@@ -147,16 +148,68 @@ class GatedBackend final : public SliceBackend {
   std::condition_variable changed_;
   bool open_ = false;
   bool deaf_ = false;
-  bool holds_detach_ = false;
+  bool holds_unload_ = false;
   int attempts_ = 0;
-  int detaches_ = 0;
+  int unloads_ = 0;
   Bytes budget_ = Bytes(100'000);
   std::string failure_;
-  std::vector<ModelId> attached_;  // in the order of their loads
+  std::vector<ModelId> loaded_;  // in the order of their loads
+};
+
+// An engine whose device is lost when the test says so.
+class TestSlice final : public FleetSlice {
+ public:
+  TestSlice(const Clock& clock, engine::OutputSink& sink) {
+    engine::EngineOptions options;
+    options.core.frames = 64;
+    options.requests_max = 2;
+    engine_ = engine::Engine::start(options, clock, executor_, sink).value();
+  }
+
+  Status submit(request::Request request) override {
+    ++submitted_;
+    return engine_->submit(std::move(request));
+  }
+  void cancel(RequestId request) override { engine_->cancel(request); }
+  request::Observation observe() const override {
+    request::Observation seen = engine_->observe();
+    if (lost_) seen.lost = "the test has taken it away";
+    return seen;
+  }
+  request::Observation observe(ModelId model) const override { return engine_->observe(model); }
+  std::vector<std::pair<ModelId, request::Observation>> observe_models() const override {
+    return engine_->observe_models();
+  }
+  Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource&, bool) override {
+    if (too_small_) return exhausted("the slice is too small");
+    CAUSEWAY_TRY(engine_->add_model(entry.id, {Tokens(16), entry.max_model_len, entry.vocab}));
+    ++attached_;
+    return AttachedModel{};
+  }
+  Status detach(ModelId model, Nanos timeout) override {
+    CAUSEWAY_TRY(engine_->remove_model(model, timeout));
+    --attached_;
+    return {};
+  }
+  Bytes link_bytes() const override { return Bytes(77); }
+
+  engine::Engine& engine() { return *engine_; }
+  InstantExecutor& executor() { return executor_; }
+  void lose() { lost_ = true; }
+  void be_too_small() { too_small_ = true; }
+  int submitted() const { return submitted_; }
+  int attached() const { return attached_; }
+
+ private:
+  InstantExecutor executor_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::atomic<bool> lost_ = false, too_small_ = false;
+  std::atomic<int> submitted_ = 0, attached_ = 0;
 };
 
 class LocalFleetTest : public ::testing::Test {
  protected:
+  LocalFleetTest() { add_slice(); }
   void start(bool load_ahead, int models = 2) {
     testing::write_snapshot(folder_.path());
     std::vector<CatalogueModel> catalogue;
@@ -164,18 +217,17 @@ class LocalFleetTest : public ::testing::Test {
       const ModelSource source{"m" + std::to_string(i), folder_.path()};
       catalogue.push_back({load_entry(ModelId(i), source, {}).value(), source, i == pinned_});
     }
-    engine::EngineOptions options;
-    options.core.frames = 64;
-    options.requests_max = 2;
-    engine_ = engine::Engine::start(options, clock_, executor_, sink_).value();
+    FleetSlices slices;
+    for (const auto& slice : slices_) slices.slices.push_back(slice.get());
     fleet_ = LocalFleet::start(std::move(catalogue),
                                {.load_ahead = load_ahead,
                                 .waiting_for_load_max = 3,
                                 .room_timeout = millis(300),
                                 .stop_timeout = stop_timeout_},
-                               *engine_, backend_, sink_)
+                               home_, std::move(slices), sink_)
                  .value();
   }
+  void add_slice() { slices_.push_back(std::make_unique<TestSlice>(clock_, sink_)); }
 
   request::Request ask(std::int64_t id, std::int64_t model = 0) {
     request::Request request;
@@ -205,18 +257,17 @@ class LocalFleetTest : public ::testing::Test {
   Nanos stop_timeout_ = seconds(10);
   TemporaryDirectory folder_;
   RealClock clock_;
-  InstantExecutor executor_;
   CollectingSink collected_;
   SerialSink sink_{collected_};
-  GatedBackend backend_;
-  std::unique_ptr<engine::Engine> engine_;
+  GatedHome home_;
+  std::vector<std::unique_ptr<TestSlice>> slices_;
   std::unique_ptr<LocalFleet> fleet_;
 };
 
 TEST_F(LocalFleetTest, LoadsAheadAndServes) {
   start(/*load_ahead=*/true);
   EXPECT_EQ(fleet_->status(ModelId(1)).state, ModelState::kLoading);
-  backend_.open();
+  home_.open();
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
   EXPECT_EQ(fleet_->status(ModelId(1)).state, ModelState::kReady);
   EXPECT_EQ(fleet_->status(ModelId(1)).host_bytes, Bytes(1000));
@@ -233,7 +284,7 @@ TEST_F(LocalFleetTest, RequestsWaitForTheirModel) {
   EXPECT_EQ(fleet_->status(ModelId(0)).state, ModelState::kLoading);
   EXPECT_EQ(fleet_->observe().requests_waiting, 2);
   EXPECT_EQ(fleet_->status(ModelId(0)).requests_waiting, 2);
-  backend_.open();
+  home_.open();
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
   EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);
   EXPECT_EQ(fleet_->status(ModelId(1)).state, ModelState::kUnloaded) << "only what is asked for";
@@ -242,12 +293,12 @@ TEST_F(LocalFleetTest, RequestsWaitForTheirModel) {
 TEST_F(LocalFleetTest, FailedLoadEndsItsRequestsAndMayBeTriedAgain) {
   start(/*load_ahead=*/false);
   ASSERT_TRUE(fleet_->submit(ask(1)).ok());
-  backend_.open("model.safetensors: truncated");
+  home_.open("model.safetensors: truncated");
   const auto output = collected_.wait(RequestId(1));
   EXPECT_EQ(output.reason, request::FinishReason::kError);
   EXPECT_THAT(output.error, HasSubstr("truncated"));
   EXPECT_THAT(fleet_->status(ModelId(0)).last_error, HasSubstr("truncated"));
-  backend_.open("");
+  home_.open("");
   ASSERT_TRUE(fleet_->submit(ask(2)).ok());
   EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);
 }
@@ -257,7 +308,7 @@ TEST_F(LocalFleetTest, CancelWhileWaitingForTheModel) {
   ASSERT_TRUE(fleet_->submit(ask(1)).ok());
   fleet_->cancel(RequestId(1));
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kCancelled);
-  backend_.open();
+  home_.open();
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
   EXPECT_EQ(collected_.times_finished(RequestId(1)), 1u);
 }
@@ -275,8 +326,8 @@ TEST_F(LocalFleetTest, WhatTheEngineRefusesAfterALoadIsRefusedAsItSays) {
   ASSERT_TRUE(fleet_->submit(long_one).ok());
   ASSERT_TRUE(fleet_->submit(ask(1)).ok());
   ASSERT_TRUE(fleet_->submit(ask(2)).ok());
-  executor_.hold(true);
-  backend_.open();
+  slices_[0]->executor().hold(true);
+  home_.open();
   EXPECT_EQ(collected_.wait(RequestId(0)).code, ErrorCode::kInvalidArgument);
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
   // Two fill the queue; those that waited for another model find that out late.
@@ -284,46 +335,46 @@ TEST_F(LocalFleetTest, WhatTheEngineRefusesAfterALoadIsRefusedAsItSays) {
   const auto refused = collected_.wait(RequestId(3));
   EXPECT_EQ(refused.reason, request::FinishReason::kError);
   EXPECT_EQ(refused.code, ErrorCode::kResourceExhausted);
-  executor_.hold(false);
+  slices_[0]->executor().hold(false);
   EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);
 }
 
 TEST_F(LocalFleetTest, AFullPoolUnloadsWhatIsCheapestToBringBack) {
-  backend_.set_budget(Bytes(2000));
-  backend_.open();
+  home_.set_budget(Bytes(2000));
+  home_.open();
   start(/*load_ahead=*/false, 3);
   for (int id = 0; id < 3; ++id) served(id, 0);
   served(3, 1);
   EXPECT_EQ(served(4, 2).reason, request::FinishReason::kLength);
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0), ModelId(2)));
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(0), ModelId(2)));
   EXPECT_EQ(state(1), ModelState::kUnloaded);
   EXPECT_EQ(fleet_->status(ModelId(1)).host_bytes, Bytes(0));
   EXPECT_EQ(served(5, 1).reason, request::FinishReason::kLength) << "it is loaded again";
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0), ModelId(1)));
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(0), ModelId(1)));
 }
 
 TEST_F(LocalFleetTest, ModelsWithRequestsStay) {
-  backend_.set_budget(Bytes(1500));
-  backend_.open();
+  home_.set_budget(Bytes(1500));
+  home_.open();
   start(/*load_ahead=*/false);
   served(0, 0);
-  executor_.hold(true);
+  slices_[0]->executor().hold(true);
   ASSERT_TRUE(fleet_->submit(ask(1, 0)).ok());
   const auto refused = served(2, 1);
   EXPECT_EQ(refused.reason, request::FinishReason::kError);
   EXPECT_EQ(refused.code, ErrorCode::kUnavailable);
   EXPECT_THAT(refused.error, HasSubstr("needs 0 KiB"));
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0)));
-  executor_.hold(false);
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(0)));
+  slices_[0]->executor().hold(false);
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
   EXPECT_EQ(served(3, 1).reason, request::FinishReason::kLength);
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(1)));
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(1)));
 }
 
 TEST_F(LocalFleetTest, PinnedModelsAreLoadedFirstAndStay) {
   pinned_ = 1;
-  backend_.set_budget(Bytes(1000));
-  backend_.open();
+  home_.set_budget(Bytes(1000));
+  home_.open();
   start(/*load_ahead=*/true);
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
   EXPECT_EQ(state(1), ModelState::kReady);
@@ -332,30 +383,30 @@ TEST_F(LocalFleetTest, PinnedModelsAreLoadedFirstAndStay) {
 }
 
 TEST_F(LocalFleetTest, WhatDoesNotFitAheadIsLoadedOnDemand) {
-  backend_.set_budget(Bytes(2500));
-  backend_.open();
+  home_.set_budget(Bytes(2500));
+  home_.open();
   start(/*load_ahead=*/true, 4);
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0), ModelId(1)));
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(0), ModelId(1)));
   EXPECT_EQ(state(3), ModelState::kUnloaded);
   EXPECT_EQ(fleet_->status(ModelId(3)).last_error, "");
   EXPECT_EQ(served(0, 3).reason, request::FinishReason::kLength);
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(1), ModelId(3)));
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(1), ModelId(3)));
 }
 
 TEST_F(LocalFleetTest, RequestsComeBeforeWhatIsLoadedAhead) {
   start(/*load_ahead=*/true, 4);
-  ASSERT_TRUE(backend_.wait_for_attempts(1));
+  ASSERT_TRUE(home_.wait_for_attempts(1));
   ASSERT_TRUE(fleet_->submit(ask(0, 3)).ok());
-  backend_.open();
+  home_.open();
   EXPECT_EQ(collected_.wait(RequestId(0)).reason, request::FinishReason::kLength);
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0), ModelId(3), ModelId(1), ModelId(2)));
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(0), ModelId(3), ModelId(1), ModelId(2)));
 }
 
 TEST_F(LocalFleetTest, AModelLargerThanThePoolFailsAlone) {
-  backend_.set_budget(Bytes(999));
-  backend_.open();
+  home_.set_budget(Bytes(999));
+  home_.open();
   start(/*load_ahead=*/true, 1);
   ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
   EXPECT_THAT(fleet_->status(ModelId(0)).last_error, HasSubstr("more than the pool's"));
@@ -363,24 +414,24 @@ TEST_F(LocalFleetTest, AModelLargerThanThePoolFailsAlone) {
 }
 
 TEST_F(LocalFleetTest, ARequestForAModelThatGoesHasItLoadedAgain) {
-  backend_.set_budget(Bytes(1000));
-  backend_.open();
+  home_.set_budget(Bytes(1000));
+  home_.open();
   start(/*load_ahead=*/false);
   served(0, 0);
-  backend_.hold_detach(true);
+  home_.hold_unload(true);
   ASSERT_TRUE(fleet_->submit(ask(1, 1)).ok());
-  ASSERT_TRUE(backend_.wait_for_detaches(1));
+  ASSERT_TRUE(home_.wait_for_unloads(1));
   ASSERT_TRUE(fleet_->submit(ask(2, 0)).ok());
   EXPECT_EQ(state(0), ModelState::kLoading);
-  backend_.hold_detach(false);
+  home_.hold_unload(false);
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
   EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);
-  EXPECT_THAT(backend_.attached(), ElementsAre(ModelId(0)));
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(0)));
 }
 
 TEST_F(LocalFleetTest, ModelsComeAndGoUnderLoad) {
-  backend_.set_budget(Bytes(1000));
-  backend_.open();
+  home_.set_budget(Bytes(1000));
+  home_.open();
   start(/*load_ahead=*/true, 6);
   Random random(5);
   int answered = 0;
@@ -394,19 +445,19 @@ TEST_F(LocalFleetTest, ModelsComeAndGoUnderLoad) {
 
 TEST_F(LocalFleetTest, ALoadThatDoesNotEndIsLeft) {
   stop_timeout_ = millis(50);
-  backend_.set_deaf();
+  home_.set_deaf();
   start(/*load_ahead=*/false);
   ASSERT_TRUE(fleet_->submit(ask(1)).ok());
-  ASSERT_TRUE(backend_.wait_for_attempts(1));
+  ASSERT_TRUE(home_.wait_for_attempts(1));
   EXPECT_FALSE(fleet_->stop());
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kCancelled);
-  backend_.open();  // so that the fleet can end
+  home_.open();  // so that the fleet can end
 }
 
 TEST_F(LocalFleetTest, StopEndsALoadAndWhatWaitsForIt) {
   start(/*load_ahead=*/false);
   ASSERT_TRUE(fleet_->submit(ask(1)).ok());
-  ASSERT_TRUE(backend_.wait_for_attempts(1));
+  ASSERT_TRUE(home_.wait_for_attempts(1));
   fleet_->stop();
   const auto reason = collected_.wait(RequestId(1)).reason;
   EXPECT_TRUE(reason == request::FinishReason::kError ||
@@ -424,8 +475,102 @@ TEST_F(LocalFleetTest, NamesAreUnique) {
     const ModelSource source{"twin", folder_.path()};
     twins.push_back({load_entry(ModelId(i), source, {}).value(), source});
   }
-  EXPECT_EQ(LocalFleet::start(std::move(twins), {}, *engine_, backend_, sink_).error().code,
+  EXPECT_EQ(LocalFleet::start(std::move(twins), {}, home_, {{slices_[0].get()}, {}, {}}, sink_).error().code,
             ErrorCode::kInvalidArgument);
+}
+
+TEST_F(LocalFleetTest, AModelThatIsAskedForGoesWhereNobodyElseIsServed) {
+  add_slice();
+  home_.open();
+  start(/*load_ahead=*/true);
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  for (const auto& slice : slices_) slice->executor().hold(true);
+  // Wherever they were put at first, each gets a slice of its own.
+  ASSERT_TRUE(fleet_->submit(ask(0, 0)).ok());
+  ASSERT_TRUE(fleet_->submit(ask(1, 1)).ok());
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  EXPECT_EQ(slices_[0]->submitted(), 1);
+  EXPECT_EQ(slices_[1]->submitted(), 1);
+  for (const auto& slice : slices_) slice->executor().hold(false);
+  for (int id = 0; id < 2; ++id) {
+    EXPECT_EQ(collected_.wait(RequestId(id)).reason, request::FinishReason::kLength);
+  }
+  EXPECT_EQ(fleet_->observe().link_bytes, Bytes(154));
+}
+
+TEST_F(LocalFleetTest, WhatASliceCannotTakeGoesToAnother) {
+  add_slice();
+  slices_[0]->be_too_small();
+  home_.open();
+  start(/*load_ahead=*/false, 1);
+  EXPECT_EQ(served(0, 0).reason, request::FinishReason::kLength);
+  EXPECT_EQ(slices_[1]->submitted(), 1);
+  EXPECT_THAT(home_.loaded(), ElementsAre(ModelId(0)));
+}
+
+TEST_F(LocalFleetTest, TheModelsOfALostSliceMoveToAnother) {
+  add_slice();
+  home_.open();
+  start(/*load_ahead=*/true, 4);
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  slices_[0]->lose();
+  EXPECT_EQ(fleet_->observe().lost, "") << "the other one serves on";
+  // Until it is noticed, requests may end with an error of the lost slice; this one only looks it.
+  const Nanos limit = clock_.now() + seconds(10);
+  int id = 0;
+  for (int model = 0; model < 4; ++model) {
+    int before = -1;
+    do {
+      before = slices_[0]->submitted();
+      ASSERT_EQ(served(id++, model).reason, request::FinishReason::kLength);
+    } while (slices_[0]->submitted() != before && clock_.now() < limit);
+    EXPECT_EQ(slices_[0]->submitted(), before) << "model " << model;
+  }
+  EXPECT_EQ(slices_[1]->attached(), 4);
+  slices_[1]->lose();
+  EXPECT_NE(fleet_->observe().lost, "");
+}
+
+TEST_F(LocalFleetTest, AModelThatIsUnloadedLeavesEverySlice) {
+  add_slice();
+  home_.set_budget(Bytes(2000));
+  home_.open();
+  start(/*load_ahead=*/false, 3);
+  for (const auto& slice : slices_) slice->executor().hold(true);
+  ASSERT_TRUE(fleet_->submit(ask(0, 0)).ok());
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  ASSERT_TRUE(fleet_->submit(ask(1, 1)).ok());
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  for (const auto& slice : slices_) slice->executor().hold(false);
+  collected_.wait(RequestId(0));
+  collected_.wait(RequestId(1));
+  // Both have had a slice of their own; the third needs the room of one.
+  EXPECT_EQ(served(2, 2).reason, request::FinishReason::kLength);
+  EXPECT_EQ(home_.loaded().size(), 2u);
+  EXPECT_EQ(slices_[0]->attached() + slices_[1]->attached(), 2);
+}
+
+TEST_F(LocalFleetTest, ModelsMoveBetweenSlicesUnderLoad) {
+  add_slice();
+  add_slice();
+  home_.set_budget(Bytes(4000));
+  home_.open();
+  start(/*load_ahead=*/true, 6);
+  Random random(7);
+  std::deque<std::int64_t> running;
+  int answered = 0;
+  for (std::int64_t id = 0; id < 400; ++id) {
+    if (fleet_->submit(ask(id, random.below(6))).ok()) running.push_back(id);
+    while (running.size() > 3 || (id == 399 && !running.empty())) {
+      const RequestId oldest(running.front());
+      running.pop_front();
+      answered += collected_.wait(oldest).reason == request::FinishReason::kLength;
+      ASSERT_EQ(collected_.times_finished(oldest), 1u);
+    }
+  }
+  // Those that find no room, as all that could go have requests, are told so.
+  EXPECT_GT(answered, 300);
+  for (const auto& slice : slices_) EXPECT_GT(slice->submitted(), 20);
 }
 
 }  // namespace

@@ -127,8 +127,10 @@ class BandwidthPlacement final : public PlacementPolicy {
   std::optional<Placement> choose(const FleetView& fleet,
                                   const Candidate& candidate) const override {
     const auto dearness = [&](const Placement& p) {
-      return std::tuple(p.victims.size() > 0, cost_of(slice_of(fleet, p), p.victims), p.excess,
-                        p.slice);
+      const SliceView& slice = slice_of(fleet, p);
+      const bool shared = requests_on(slice) > 0, elsewhere = p.slice != candidate.last;
+      return std::tuple(p.victims.size() > 0, cost_of(slice, p.victims), shared, elsewhere,
+                        p.excess, slice.models.size(), p.slice);
     };
     auto fitting = best_of(fleet, candidate, /*soft=*/true, dearness);
     if (fitting || !candidate.evicts) return fitting;
@@ -158,7 +160,9 @@ class DedicatedPlacement final : public PlacementPolicy {
     Candidate gentle = candidate;
     gentle.evicts = false;
     return best_of(fleet, gentle, false,
-                   [](const Placement& p) { return std::tuple(p.excess, p.slice); });
+                   [&](const Placement& p) {
+                     return std::tuple(p.slice != candidate.last, p.excess, p.slice);
+                   });
   }
 };
 

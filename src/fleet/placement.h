@@ -60,7 +60,7 @@ class PlacementPolicy {
 };
 
 enum class PlacementKind : std::uint8_t {
-  kBandwidth,  // where link, memory bandwidth and compute allow (the paper's)
+  kBandwidth,  // where link, memory bandwidth and compute allow (the paper's), idle slices first
   kRandom,     // any slice where it can be put
   kDedicated,  // a slice of which nothing gives way
   kLocality,   // where it starts soonest: where it was, or where least has to go

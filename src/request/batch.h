@@ -92,6 +92,8 @@ struct KvCopyCounts {
   std::int64_t rotation_in = 0;
   std::int64_t prefix_in = 0;
   std::int64_t failed = 0;  // of all of them
+
+  KvCopyCounts& operator+=(const KvCopyCounts& other);
 };
 
 // What was measured, for the tuner and for /metrics.
@@ -120,6 +122,9 @@ struct Observation {
   Bytes link_bytes;   // of weights, from home to devices; a fleet counts them
   bool hung = false;  // the device does not answer: nothing can be served
   std::string lost;   // why the device is lost for good; empty: it is not
+
+  // Of two parts together: what one of them is, hung or lost, they are.
+  Observation& operator+=(const Observation& other);
 
   // That have not ended.
   std::int64_t requests() const { return requests_running + requests_waiting + requests_rotary; }

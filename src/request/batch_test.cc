@@ -36,5 +36,23 @@ TEST(PendingTokens, AreTokenZeroWhenTheStepBeforeFailed) {
   EXPECT_EQ(batch.tokens, (std::vector<TokenId>{0}));
 }
 
+TEST(ObservationTest, TwoPartsTogetherHaveWhatEachHas) {
+  Observation one, other;
+  one.requests_running = 2;
+  one.kv_copies.prefix_in = 3;
+  one.link_bytes = Bytes(10);
+  other.requests_running = 5;
+  other.kv_copies.prefix_in = 4;
+  other.link_bytes = Bytes(1);
+  other.hung = true;
+  other.lost = "GPU 1 is lost";
+  one += other;
+  EXPECT_EQ(one.requests(), 7);
+  EXPECT_EQ(one.kv_copies.prefix_in, 7);
+  EXPECT_EQ(one.link_bytes, Bytes(11));
+  EXPECT_TRUE(one.hung);
+  EXPECT_EQ(one.lost, "GPU 1 is lost");
+}
+
 }  // namespace
 }  // namespace causeway::request

@@ -200,11 +200,15 @@ void FleetSimulation::end_loads() {
 
 // A model whose last step is in flight, or whose weights are on their way, goes a little later.
 void FleetSimulation::try_unloads() {
-  for (const fleet::Unload& unload : std::exchange(unloads_, {})) {
-    const Status gone = slice(unload.slice).remove_model(unload.model);
-    if (!gone.ok()) {
-      CAUSEWAY_CHECK(gone.error().code == ErrorCode::kUnavailable, gone.error().message);
-      unloads_.push_back(unload);
+  for (fleet::Unload& unload : std::exchange(unloads_, {})) {
+    std::erase_if(unload.slices, [&](fleet::SliceId id) {
+      const Status gone = slice(id).remove_model(unload.model);
+      CAUSEWAY_CHECK(gone.ok() || gone.error().code == ErrorCode::kUnavailable,
+                     gone.error().message);
+      return gone.ok();
+    });
+    if (!unload.slices.empty()) {
+      unloads_.push_back(std::move(unload));
       continue;
     }
     if (unload.drop) home_.erase(unload.model);
@@ -340,11 +344,11 @@ std::string to_text(const FleetSimulationReport& report) {
   const fleet::FleetCounters& fleet = report.fleet;
   return to_text(report.serving) +
          fmt::format(
-             "fleet: {} slices, placement {}; {} loads, {} failed, {} unloads, {} models drained, "
-             "{} placed with best effort; all models at once ask for {:.2f} of the link, {:.2f} of "
+             "fleet: {} slices, placement {}; {} loads, {} failed, {} unloads, {} moves, {} models "
+             "drained, {} placed with best effort; all models at once ask for {:.2f} of the link, {:.2f} of "
              "it was used\n",
              report.slices, report.placement, fleet.loads, fleet.loads_failed, fleet.unloads,
-             fleet.drains, fleet.best_effort, report.demand, report.link_busy);
+             fleet.moves, fleet.drains, fleet.best_effort, report.demand, report.link_busy);
 }
 
 std::string to_json(const FleetSimulationReport& report) {
@@ -356,6 +360,7 @@ std::string to_json(const FleetSimulationReport& report) {
                    {"loads", report.fleet.loads},
                    {"loads_failed", report.fleet.loads_failed},
                    {"unloads", report.fleet.unloads},
+                   {"moves", report.fleet.moves},
                    {"drains", report.fleet.drains},
                    {"best_effort", report.fleet.best_effort},
                    {"link_demand", report.demand},

@@ -16,18 +16,17 @@ FileModel::FileModel(std::unique_ptr<fleet::CatalogueEntry> entry, fleet::ModelS
                      slice::ModelHome& home, LocalSlice& local)
     : entry_(std::move(entry)),
       source_(std::move(source)),
-      local_(local),
-      backend_(home, local.slice(), local.clock(), {}) {}
+      home_(home, {&local.slice()}, local.clock(), {}),
+      slice_(home, local.slice()) {}
 
 Status FileModel::load() {
-  CAUSEWAY_ASSIGN(const fleet::AttachedModel attached,
-                  backend_.attach(*entry_, source_, [] { return false; }));
-  return local_.slice().engine().add_model(entry_->id, attached.facts);
+  CAUSEWAY_TRY(home_.load(*entry_, source_, [] { return false; }));
+  return status_of(slice_.attach(*entry_, source_, /*pinned=*/false));
 }
 
 Status FileModel::forget() {
-  CAUSEWAY_TRY(local_.slice().engine().remove_model(entry_->id, kPatience));
-  backend_.detach(entry_->id);
+  CAUSEWAY_TRY(slice_.detach(entry_->id, kPatience));
+  home_.unload(entry_->id);
   return {};
 }
 

@@ -6,7 +6,8 @@
 
 #include "bench/slice_parts.h"
 #include "fleet/catalogue.h"
-#include "fleet/home_backend.h"
+#include "fleet/engine_slice.h"
+#include "fleet/pool_home.h"
 
 namespace causeway::bench {
 
@@ -27,8 +28,8 @@ class FileModel {
  private:
   std::unique_ptr<fleet::CatalogueEntry> entry_;
   fleet::ModelSource source_;
-  LocalSlice& local_;
-  fleet::HomeBackend backend_;
+  fleet::PoolHome home_;
+  fleet::EngineSlice slice_;
 };
 
 }  // namespace causeway::bench

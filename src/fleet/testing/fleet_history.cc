@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -84,6 +85,7 @@ class History {
   std::vector<std::set<ModelId>> slices_;  // what is on them
   std::vector<bool> up_;
   std::vector<std::int64_t> lost_;  // how often each was lost
+  std::set<std::pair<ModelId, SliceId>> forgotten_;  // attached after an unload that failed
   std::set<ModelId> home_;
   std::map<ModelId, Action> tasks_;                // that wait for their answers
   std::map<ModelId, std::int64_t> loading_since_;  // losses of the slice when the load began
@@ -98,7 +100,7 @@ class History {
 
 void History::start() {
   const std::int64_t models = random_.between(1, 8), slices = random_.between(1, 4);
-  const bool limits = random_.chance(0.7);
+  const bool limits = random_.chance(0.7), moves = random_.chance(0.4);
   Bytes most, all;
   for (std::int64_t i = 0; i < models; ++i) {
     bytes_.push_back(Bytes(random_.between(1, 20)));
@@ -117,7 +119,7 @@ void History::start() {
   spec_.links = {{.bytes_per_second = limits ? static_cast<double>(random_.between(5, 40)) : 0}};
   for (std::int64_t i = 0; i < slices; ++i) {
     spec_.slices.push_back({.link = LinkId(0),
-                            .models_max = limits ? random_.between(1, 3) : 0,
+                            .models_max = limits && !moves ? random_.between(1, 3) : 0,
                             .memory = limits ? Bytes(random_.between(2, 12)) : Bytes(0)});
   }
   slices_.resize(spec_.slices.size());
@@ -127,6 +129,7 @@ void History::start() {
               .loads_max = random_.between(1, 3),
               .room_timeout = millis(random_.between(1, 2000)),
               .drain_after = std::nullopt,
+              .moves = moves,
               .seed = random_.bits()};
   if (random_.chance(0.6)) options_.drain_after = millis(random_.between(0, 1000));
   const auto kind = static_cast<PlacementKind>(random_.below(5));
@@ -210,6 +213,8 @@ Event History::load_ended(ModelId model, SliceId slice) {
   loading_since_.erase(model);
   if (random_.chance(0.1)) {
     report_.loads_failed += 1;
+    // This slice cannot take it; or none could.
+    if (random_.chance(0.3)) return LoadEnded{model, exhausted("too large for the slice")};
     return LoadEnded{model, corrupt("a broken file")};
   }
   home_.insert(model);
@@ -222,10 +227,19 @@ Event History::load_ended(ModelId model, SliceId slice) {
 Event History::unload_ended(const Unload& unload) {
   if (random_.chance(0.1)) {
     report_.kept += 1;
+    // Any of those that were to be left before.
+    for (std::size_t i = 0; i + 1 < unload.slices.size(); ++i) {
+      const SliceId slice = unload.slices[i];
+      if (random_.chance(0.7)) on(slice).erase(unload.model);
+      if (on(slice).contains(unload.model)) forgotten_.emplace(unload.model, slice);
+    }
     return UnloadEnded{unload.model, unavailable("it has not let go")};
   }
-  on(unload.slice).erase(unload.model);
-  if (unload.drop) home_.erase(unload.model);
+  for (const SliceId slice : unload.slices) on(slice).erase(unload.model);
+  if (unload.drop) {
+    home_.erase(unload.model);
+    for (auto& models : slices_) models.erase(unload.model);  // forgotten ones
+  }
   return UnloadEnded{unload.model, {}};
 }
 
@@ -298,17 +312,26 @@ void History::apply(const Load& load) {
     memory += spec(model).memory_min;
   }
   if (slice.models_max > 0 && there >= slice.models_max) fail("a slice has more than its places");
-  if (slice.memory > Bytes(0) && memory > slice.memory) fail("a slice's memory is exceeded");
+  if (!options_.moves && slice.memory > Bytes(0) && memory > slice.memory) {
+    fail("a slice's memory is exceeded");
+  }
   loading_since_[load.model] = lost_[static_cast<std::size_t>(load.slice.value)];
-  for (const auto& models : slices_) {
-    if (models.contains(load.model)) fail("a model is loaded that is on a slice");
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const SliceId slice_id(static_cast<std::int64_t>(i));
+    const bool may = options_.moves && slice_id != load.slice;
+    if (!may && slices_[i].contains(load.model) &&
+        forgotten_.erase({load.model, slice_id}) == 0) {
+      fail("a model is loaded that is on a slice");
+    }
   }
   if (host_used() > budget_) fail("host memory is exceeded");
 }
 
 void History::apply(const Unload& unload) {
   take(unload.model, unload);
-  if (!on(unload.slice).contains(unload.model)) fail("a model leaves a slice that has it not");
+  for (const SliceId slice : unload.slices) {
+    if (!on(slice).contains(unload.model)) fail("a model leaves a slice that has it not");
+  }
   if (spec(unload.model).pinned) fail("a pinned model leaves");
   if (uses(unload.model)) fail("a model leaves that has requests");
 }
@@ -377,7 +400,8 @@ void History::settle() {
     }
   }
   if (!failure_.empty()) return;
-  const std::int64_t loads_most = report_.requests + wanted_ + core_->counters().loads_lost;
+  const std::int64_t loads_most = report_.requests + wanted_ + core_->counters().loads_lost +
+                                  core_->counters().loads_failed;
   if (core_->counters().loads > loads_most) fail("more loads than requests");
   if (std::ssize(ended_) != report_.requests) fail("a request was lost");
   if (core_->waiting() != 0 || core_->loads_pending()) fail("something waits for nobody");

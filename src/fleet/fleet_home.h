@@ -1,0 +1,28 @@
+// Host memory as the fleet's loader uses it: the home of the weights of models that are served.
+// pool_home.h is the one that serves; tests do without files.
+#pragma once
+
+#include <functional>
+
+#include "fleet/catalogue.h"
+#include "fleet/fleet_event.h"
+
+namespace causeway::fleet {
+
+// All calls come from one thread, one at a time.
+class FleetHome {
+ public:
+  virtual ~FleetHome() = default;
+
+  // What load() would take of host memory. An error: no slice could serve the model, whatever room
+  // there is. Blocks on a few small files.
+  virtual Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) = 0;
+  // Brings the model's weights into host memory, reachable for the copies of slices. Blocks for the
+  // whole load; polls `cancelled`. After an error nothing of it stays.
+  virtual Status load(const CatalogueEntry& entry, const ModelSource& source,
+                      const std::function<bool()>& cancelled) = 0;
+  // Undoes load(), of a model that is attached to no slice.
+  virtual void unload(ModelId model) = 0;
+};
+
+}  // namespace causeway::fleet

@@ -1,0 +1,122 @@
+#include "fleet/pool_home.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace causeway::fleet {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+
+double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / kGigabyte; }
+
+// Logs a load's progress every few seconds, so that a long one is seen to move.
+std::function<void(const weights::LoadProgress&)> log_progress(std::string name) {
+  static constexpr Nanos kEvery = seconds(2);
+  return [name = std::move(name), next = kEvery](const weights::LoadProgress& p) mutable {
+    if (p.elapsed < next) return;
+    next = p.elapsed + kEvery;
+    spdlog::info("loading {}: {:.1f} of {:.1f} GB, {:.2f} GB/s, {:.0f} s left", name,
+                 gigabytes(p.done), gigabytes(p.total), p.bytes_per_second / kGigabyte,
+                 to_seconds(p.remaining));
+  };
+}
+
+void log_loaded(const std::string& name, Bytes bytes, Nanos took) {
+  spdlog::info("loaded {}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", name, gigabytes(bytes),
+               to_seconds(took), gigabytes(bytes) / std::max(1e-9, to_seconds(took)));
+}
+
+}  // namespace
+
+PoolHome::PoolHome(slice::ModelHome& home, std::vector<slice::Slice*> slices, const Clock& clock,
+                   const LoadSettings& settings, std::unique_ptr<EarlyLoad> early)
+    : home_(home),
+      slices_(std::move(slices)),
+      clock_(clock),
+      settings_(settings),
+      early_(std::move(early)) {
+  CAUSEWAY_CHECK(!slices_.empty(), "models are loaded for slices");
+  if (early_) early_->slice_opened(first());
+}
+
+// While others are served they keep most of the processors.
+int PoolHome::load_threads() const {
+  if (settings_.threads > 0) return settings_.threads;
+  const bool served = std::any_of(slices_.begin(), slices_.end(), [](slice::Slice* slice) {
+    return slice->engine().observe().requests() > 0;
+  });
+  if (!served) return 0;  // the pool's choice
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency() / 4));
+}
+
+weights::HomeLeaves PoolHome::leaves() const {
+  return [this](device::HostAddress address, Bytes bytes) { first().unreach(address, bytes); };
+}
+
+Result<model::ModelCard> PoolHome::card(const CatalogueEntry& entry,
+                                        const ModelSource& source) const {
+  CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(source.directory));
+  CAUSEWAY_ASSIGN(model::ModelCard card, first().card(std::move(config)));
+  Status runs = first().check(entry.id, card);
+  for (slice::Slice* slice : slices_) {
+    if (!runs.ok() && slice->check(entry.id, card).ok()) runs = {};
+  }
+  CAUSEWAY_TRY(runs);
+  return card;
+}
+
+Result<model::ModelCard> PoolHome::next_card(const CatalogueEntry& entry,
+                                             const ModelSource& source) {
+  auto card = this->card(entry, source);
+  if (early_ && (early_->model() != entry.id || !card.ok())) early_.reset();
+  return card;
+}
+
+Result<HostRoom> PoolHome::room_for(const CatalogueEntry& entry, const ModelSource& source) {
+  CAUSEWAY_ASSIGN(const model::ModelCard card, next_card(entry, source));
+  const weights::PoolUse use = home_.pool.use();
+  // What loads early has taken its room already, unless it has failed.
+  const Bytes early = early_ ? std::min(use.used, early_->bytes()) : Bytes(0);
+  return HostRoom{.needed = card.layout.bytes, .used = use.used - early, .budget = use.budget};
+}
+
+Status PoolHome::take_early(const model::ModelCard& card, const std::function<bool()>& cancelled) {
+  const std::unique_ptr<EarlyLoad> early = std::move(early_);
+  if (early->bytes() != card.layout.bytes) {
+    return invalid_argument("its config.json changed while it was loaded: try again");
+  }
+  return early->take(cancelled);
+}
+
+Status PoolHome::load(const CatalogueEntry& entry, const ModelSource& source,
+                      const std::function<bool()>& cancelled) {
+  CAUSEWAY_ASSIGN(const model::ModelCard card, next_card(entry, source));
+  const Nanos start = early_ ? early_->started() : clock_.now();
+  if (early_) {
+    CAUSEWAY_TRY(take_early(card, cancelled));
+  } else {
+    CAUSEWAY_TRY(home_.pool.load(
+        entry.id, {source.directory, card.plan, card.layout},
+        {.threads = load_threads(),
+         .progress = log_progress(entry.name),
+         .cancelled = cancelled,
+         .home_taken = [&](device::HostAddress address,
+                           Bytes bytes) { return first().reach(address, bytes, cancelled); },
+         .home_leaves = leaves()}));
+  }
+  log_loaded(entry.name, card.layout.bytes, clock_.now() - start);
+  return {};
+}
+
+void PoolHome::unload(ModelId model) {
+  if (const Status unloaded = home_.pool.unload(model, leaves()); !unloaded.ok()) {
+    spdlog::error("cannot let go of a model: {}", unloaded.error().message);
+  }
+}
+
+}  // namespace causeway::fleet

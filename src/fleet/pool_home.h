@@ -1,0 +1,50 @@
+// The FleetHome that serves: models are loaded into the pool of the process, and made reachable for
+// the copies of its slices.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "fleet/early_load.h"
+#include "fleet/fleet_home.h"
+#include "slice/model_home.h"
+#include "slice/slice.h"
+
+namespace causeway::fleet {
+
+struct LoadSettings {
+  int threads = 0;  // that read a model; 0: the pool's choice
+};
+
+class PoolHome final : public FleetHome {
+ public:
+  // All outlive it. The slices, at least one, keep models alike: the first says how, and makes
+  // homes reachable for all. `early`: the load of the model that is loaded first, if it has begun;
+  // it goes on, and is dropped if another model is asked for before it.
+  PoolHome(slice::ModelHome& home, std::vector<slice::Slice*> slices, const Clock& clock,
+           const LoadSettings& settings, std::unique_ptr<EarlyLoad> early = nullptr);
+
+  Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) override;
+  Status load(const CatalogueEntry& entry, const ModelSource& source,
+              const std::function<bool()>& cancelled) override;
+  void unload(ModelId model) override;
+
+ private:
+  // How the model would be kept here. An error: no slice can run it.
+  Result<model::ModelCard> card(const CatalogueEntry& entry, const ModelSource& source) const;
+  // The same, for who is to load it next: an early load that this is not is dropped.
+  Result<model::ModelCard> next_card(const CatalogueEntry& entry, const ModelSource& source);
+  Status take_early(const model::ModelCard& card, const std::function<bool()>& cancelled);
+  int load_threads() const;
+  weights::HomeLeaves leaves() const;
+  slice::Slice& first() const { return *slices_.front(); }
+
+  slice::ModelHome& home_;
+  const std::vector<slice::Slice*> slices_;
+  const Clock& clock_;
+  const LoadSettings settings_;
+  std::unique_ptr<EarlyLoad> early_;
+};
+
+}  // namespace causeway::fleet
