@@ -130,7 +130,8 @@ class Simulate final : public Command {
                    "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
         ->needs(slices)
         ->capture_default_str();
-    app.add_option("--models-per-slice", fleet_.models_max, "at once; 0: any number")
+    app.add_option("--models-per-slice", fleet_.models_max,
+                   "at once; 0: any number, and models change slices as those that serve do")
         ->needs(slices)
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
@@ -161,6 +162,7 @@ class Simulate final : public Command {
     fleet_.slice = simulation_;
     fleet_.fleet.waiting_max = std::ssize(workload) + 1;
     fleet_.fleet.loads_max = fleet_.slices;
+    fleet_.fleet.moves = fleet_.models_max == 0;
     fleet_.fleet.seed = seed_;
     fleet_.fleet.room_timeout = nanos_from_seconds(room_timeout_ms_ * 1e-3);
     if (drain_after_ms_ > 0) fleet_.fleet.drain_after = nanos_from_seconds(drain_after_ms_ * 1e-3);
