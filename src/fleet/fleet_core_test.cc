@@ -457,7 +457,7 @@ TEST_F(FleetCoreTest, WhatOneSliceCannotTakeGoesToAnother) {
   EXPECT_EQ(on(LoadEnded{ModelId(0), exhausted("this one, too")}), "refuse 1");
   EXPECT_THAT(refusal().message, HasSubstr("this one, too"));
   EXPECT_EQ(ask(2, 0), "measure 0") << "it is tried again";
-  EXPECT_EQ(measured(0), "load 0 0");
+  EXPECT_THAT(measured(0), HasSubstr("load 0"));
 }
 
 }  // namespace
