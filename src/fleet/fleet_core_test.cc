@@ -423,6 +423,9 @@ TEST_F(MovingModelsTest, AreServedWhereTheyWereIfTheOtherSliceCannotTakeThem) {
   EXPECT_EQ(ask(11, 1), "load 1 1");
   EXPECT_EQ(on(LoadEnded{ModelId(1), exhausted("the slice is too small")}), "route 11 0");
   EXPECT_EQ(phase(1), ModelPhase::kReady);
+  end(11);
+  EXPECT_EQ(ask(12, 1), "load 1 1") << "it is tried again";
+  EXPECT_EQ(on(LoadEnded{ModelId(1), corrupt("a device that says strange things")}), "route 12 0");
 }
 
 TEST_F(MovingModelsTest, AreServedByWhatIsLeftWhenASliceIsLost) {
