@@ -103,11 +103,11 @@ class GpuTest : public ::testing::Test {
 TEST_F(GpuTest, SlicesRunOnSmsOfTheirOwn) {
   std::vector<std::unique_ptr<Device>> slices;
   for (const int sms : {16, 32, 56}) {
-    slices.push_back(machine_
-                         ->open({.name = "slice" + std::to_string(sms),
-                                 .processors = sms,
-                                 .arena_bytes = mib(32)})
-                         .value());
+    slices.push_back(
+        machine_
+            ->open(
+                {.name = "slice" + std::to_string(sms), .processors = sms, .arena_bytes = mib(32)})
+            .value());
     EXPECT_EQ(slices.back()->capabilities().processors, sms);
   }
   std::vector<int> owner(256, -1);

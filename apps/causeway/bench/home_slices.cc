@@ -149,11 +149,10 @@ class CudaHomeSlices final : public HomeSlices {
   Result<OpenSlice> open(int processors) {
     OpenSlice slice;
     slice.gpu = gpu_;
-    CAUSEWAY_ASSIGN(
-        slice.device,
-        machine_->open({.name = "bench",
-                        .physical_device = gpu_,
-                        .processors = std::min(processors, described_.sms)}));
+    CAUSEWAY_ASSIGN(slice.device,
+                    machine_->open({.name = "bench",
+                                    .physical_device = gpu_,
+                                    .processors = std::min(processors, described_.sms)}));
     CAUSEWAY_ASSIGN(slice.stream, slice.device->make_stream("bench"));
     return Result<OpenSlice>(std::move(slice));
   }

@@ -279,8 +279,8 @@ class CublasLt::State {
   Status start() {
     int device = 0;
     CAUSEWAY_TRY(cuda_status(cudaGetDevice(&device), "device"));
-    CAUSEWAY_TRY(cuda_status(
-        cudaDeviceGetAttribute(&sms_, cudaDevAttrMultiProcessorCount, device), "device"));
+    CAUSEWAY_TRY(cuda_status(cudaDeviceGetAttribute(&sms_, cudaDevAttrMultiProcessorCount, device),
+                             "device"));
     return blas_status(cublasLtCreate(&handle), "start");
   }
 
