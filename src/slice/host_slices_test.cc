@@ -128,8 +128,8 @@ TEST_P(HostSlices, OneEndsAndComesBackWhileTheOtherServes) {
   EXPECT_TRUE(home_.pool.is_loaded(ModelId(2)));  // it stays at home, for the next slice
 }
 
-// Each with twins of its own, on KV for a few requests.
-TEST_P(HostSlices, RotateKvBesideEachOther) {
+// Each with host memory of its own for KV that gives up its frames.
+TEST_P(HostSlices, HaveTwinsBesideEachOther) {
   const Answers expected = undisturbed();
   HostSliceOptions rotating = options();
   rotating.kv = kFrame * 8;
