@@ -557,17 +557,19 @@ TEST_F(LocalFleetTest, ModelsMoveBetweenSlicesUnderLoad) {
   home_.open();
   start(/*load_ahead=*/true, 6);
   Random random(7);
-  std::deque<std::int64_t> running;
+  std::deque<RequestId> asked;
   int answered = 0;
+  const auto wait_for_oldest = [&] {
+    answered += collected_.wait(asked.front()).reason == request::FinishReason::kLength;
+    EXPECT_EQ(collected_.times_finished(asked.front()), 1u);
+    asked.pop_front();
+  };
   for (std::int64_t id = 0; id < 400; ++id) {
-    if (fleet_->submit(ask(id, random.below(6))).ok()) running.push_back(id);
-    while (running.size() > 3 || (id == 399 && !running.empty())) {
-      const RequestId oldest(running.front());
-      running.pop_front();
-      answered += collected_.wait(oldest).reason == request::FinishReason::kLength;
-      ASSERT_EQ(collected_.times_finished(oldest), 1u);
-    }
+    if (asked.size() == 3) wait_for_oldest();
+    ASSERT_TRUE(fleet_->submit(ask(id, random.below(6))).ok());
+    asked.emplace_back(id);
   }
+  while (!asked.empty()) wait_for_oldest();
   // Those that find no room, as all that could go have requests, are told so.
   EXPECT_GT(answered, 300);
   for (const auto& slice : slices_) EXPECT_GT(slice->submitted(), 20);
