@@ -57,7 +57,8 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
     added.spec = std::move(model);
   }
   for (const SliceSpec& slice : spec.slices) {
-    CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links), "a slice's link is one of the fleet's");
+    CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links),
+                   "a slice's link is one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
                    "models that take nothing of a slice while nobody asks have no place to count");
     slices.emplace_back().spec = slice;

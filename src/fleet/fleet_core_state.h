@@ -22,15 +22,15 @@ class FleetCore::State {
     ModelId id;
     ModelSpec spec;
     ModelPhase phase = ModelPhase::kCold;
-    bool home = false;       // in host memory, as a whole
-    bool ahead = false;      // wanted without requests
-    Bytes needed;            // of host memory, once it is measured
-    SliceId slice;           // from kPlaced to kLeaving
-    SliceId last;            // the one before
+    bool home = false;   // in host memory, as a whole
+    bool ahead = false;  // wanted without requests
+    Bytes needed;        // of host memory, once it is measured
+    SliceId slice;       // from kPlaced to kLeaving
+    SliceId last;        // the one before
     // Where it is attached, slices that are up, and what crosses there at every step.
     std::map<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
-    std::int64_t epoch = 0;  // of the slice, when it was loaded there
+    std::int64_t epoch = 0;   // of the slice, when it was loaded there
     Demand demand;
     ModelId taker;       // for which it drains or leaves
     bool drops = false;  // leaves host memory as well
@@ -107,8 +107,7 @@ class FleetCore::State {
   bool change_slice(Model& model);
   void serve_on(Model& model, SliceId slice);
   bool place(Model& model, bool evicts, bool drains, NoRoom& why);
-  std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains,
-                                         NoRoom& why);
+  std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains, NoRoom& why);
   bool no_room(Model& model, const NoRoom& why);
   bool may_give_way(const Model& model, bool drains) const;
   void leave(Model& model, ModelId taker, bool drops);

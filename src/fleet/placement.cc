@@ -121,9 +121,8 @@ class BandwidthPlacement final : public PlacementPolicy {
     }
     const auto dearness = [&](const Placement& p) {
       const SliceView& slice = fleet.slice(p.slice);
-      return std::tuple(p.victims.size() > 0, cost_of(slice, p, candidate.now),
-                        slice.requests > 0, p.slice != candidate.last, p.excess,
-                        slice.models.size(), p.slice);
+      return std::tuple(p.victims.size() > 0, cost_of(slice, p, candidate.now), slice.requests > 0,
+                        p.slice != candidate.last, p.excess, slice.models.size(), p.slice);
     };
     auto fitting = best_of(fleet, candidate, /*soft=*/true, dearness);
     if (fitting || !candidate.evicts) return fitting;
@@ -153,10 +152,9 @@ class DedicatedPlacement final : public PlacementPolicy {
                                   const Candidate& candidate) const override {
     Candidate gentle = candidate;
     gentle.evicts = false;
-    return best_of(fleet, gentle, false,
-                   [&](const Placement& p) {
-                     return std::tuple(p.slice != candidate.last, p.excess, p.slice);
-                   });
+    return best_of(fleet, gentle, false, [&](const Placement& p) {
+      return std::tuple(p.slice != candidate.last, p.excess, p.slice);
+    });
   }
 };
 

@@ -18,11 +18,11 @@ namespace causeway::fleet {
 struct Candidate {
   ModelId model;
   const ModelSpec& spec;
-  bool evicts = true;      // others may give way, and limits be exceeded: requests wait for it
-  bool drains = false;     // so may those with requests
-  SliceId last = {};       // where it was before
+  bool evicts = true;   // others may give way, and limits be exceeded: requests wait for it
+  bool drains = false;  // so may those with requests
+  SliceId last = {};    // where it was before
   std::span<const SliceId> unfit = {};  // slices that could not take it
-  std::uint64_t draw = 0;  // a random number for policies that roll dice
+  std::uint64_t draw = 0;               // a random number for policies that roll dice
   Nanos now = {};
 };
 

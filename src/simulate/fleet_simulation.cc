@@ -345,7 +345,8 @@ std::string to_text(const FleetSimulationReport& report) {
   return to_text(report.serving) +
          fmt::format(
              "fleet: {} slices, placement {}; {} loads, {} failed, {} unloads, {} moves, {} models "
-             "drained, {} placed with best effort; all models at once ask for {:.2f} of the link, {:.2f} of "
+             "drained, {} placed with best effort; all models at once ask for {:.2f} of the link, "
+             "{:.2f} of "
              "it was used\n",
              report.slices, report.placement, fleet.loads, fleet.loads_failed, fleet.unloads,
              fleet.moves, fleet.drains, fleet.best_effort, report.demand, report.link_busy);
@@ -353,18 +354,12 @@ std::string to_text(const FleetSimulationReport& report) {
 
 std::string to_json(const FleetSimulationReport& report) {
   auto json = nlohmann::ordered_json::parse(to_json(report.serving));
-  json["fleet"] = {{"slices", report.slices},
-                   {"placement", report.placement},
-                   {"routed", report.fleet.routed},
-                   {"refused", report.fleet.refused},
-                   {"loads", report.fleet.loads},
-                   {"loads_failed", report.fleet.loads_failed},
-                   {"unloads", report.fleet.unloads},
-                   {"moves", report.fleet.moves},
-                   {"drains", report.fleet.drains},
-                   {"best_effort", report.fleet.best_effort},
-                   {"link_demand", report.demand},
-                   {"link_busy", report.link_busy}};
+  json["fleet"] = {{"slices", report.slices},         {"placement", report.placement},
+                   {"routed", report.fleet.routed},   {"refused", report.fleet.refused},
+                   {"loads", report.fleet.loads},     {"loads_failed", report.fleet.loads_failed},
+                   {"unloads", report.fleet.unloads}, {"moves", report.fleet.moves},
+                   {"drains", report.fleet.drains},   {"best_effort", report.fleet.best_effort},
+                   {"link_demand", report.demand},    {"link_busy", report.link_busy}};
   return json.dump(2) + "\n";
 }
 

@@ -221,17 +221,17 @@ class Serve final : public Command {
   }
 
   ServedSlicesOptions slices_options() const {
-    return {.slices = set_.slices,
-            .gpu = set_.gpu,
-            .memory_utilization = set_.gpu_memory_utilization,
-            .kv = set_.device == "cuda" ? Bytes(static_cast<std::int64_t>(set_.kv_bytes))
-                                        : kv_on_cpu(),
-            .kv_frame = kv_frame(),
-            .kv_host = kv_host(),
-            .weights = Bytes(static_cast<std::int64_t>(set_.weights_bytes)),
-            .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
-            .experts = set_.experts,
-            .engine = set_.engine};
+    return {
+        .slices = set_.slices,
+        .gpu = set_.gpu,
+        .memory_utilization = set_.gpu_memory_utilization,
+        .kv = set_.device == "cuda" ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : kv_on_cpu(),
+        .kv_frame = kv_frame(),
+        .kv_host = kv_host(),
+        .weights = Bytes(static_cast<std::int64_t>(set_.weights_bytes)),
+        .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+        .experts = set_.experts,
+        .engine = set_.engine};
   }
 
   fleet::LocalFleetOptions fleet_options() const {
@@ -250,7 +250,7 @@ class Serve final : public Command {
     return {};
   }
 
-  void declare_memory() {
+  void declare_weights() {
     auto& app = options();
     app.add_option(
            "--pool-memory-bytes", set_.pool_bytes,
@@ -282,16 +282,10 @@ class Serve final : public Command {
         ->check(CLI::IsMember({"frequency", "lru", "activation", "whole"}))
         ->group("Memory")
         ->capture_default_str();
-    app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
-                   "memory for KV, e.g. 4GB; default: 1GB on the CPU; on a GPU what is left, and "
-                   "then as it is needed beside weights")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory");
-    app.add_option("--kv-host-memory-bytes", set_.kv_host_bytes,
-                   "host memory for KV of requests that give up theirs, e.g. 16GB: they come back "
-                   "without being computed again, and so do cached prefixes; default: none")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory");
+  }
+
+  void declare_slices() {
+    auto& app = options();
     app.add_option("--device", set_.device, "where models run: cpu or cuda")
         ->check(CLI::IsMember({"cpu", "cuda"}))
         ->group("Memory")
@@ -312,6 +306,22 @@ class Serve final : public Command {
         ->group("Memory")
         ->capture_default_str();
     links_.declare(app, "Memory");
+  }
+
+  void declare_memory() {
+    declare_weights();
+    declare_slices();
+    auto& app = options();
+    app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
+                   "memory for KV, e.g. 4GB; default: 1GB on the CPU; on a GPU what is left, and "
+                   "then as it is needed beside weights")
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory");
+    app.add_option("--kv-host-memory-bytes", set_.kv_host_bytes,
+                   "host memory for KV of requests that give up theirs, e.g. 16GB: they come back "
+                   "without being computed again, and so do cached prefixes; default: none")
+        ->transform(CLI::AsSizeValue(false))
+        ->group("Memory");
     app.add_option("--gpu-memory-utilization", set_.gpu_memory_utilization,
                    "part of the GPU's memory that all its users together may take")
         ->check(CLI::Range(0.01, 1.0))
@@ -476,8 +486,8 @@ class Serve final : public Command {
         served, {.pool = pool, .device = slices.weight_room(), .single = !set_.model.empty()});
   }
 
-  // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot hold
-  // is not promised, because who gives no max_tokens asks for all.
+  // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot
+  // hold is not promised, because who gives no max_tokens asks for all.
   static void fit_to(const ServedSlices& slices, std::vector<fleet::CatalogueModel>& models) {
     for (fleet::CatalogueModel& model : models) {
       const auto card = slices.card(model.source);

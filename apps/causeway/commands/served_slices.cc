@@ -83,8 +83,7 @@ Result<std::unique_ptr<ServedSlices>> ServedSlices::open(
     auto slice = open_one(options, part, static_cast<double>(gpus.size()), models, machine, sink);
     if (!slice.ok()) {
       if (layout->parts.size() == 1) return slice.error();
-      return slice.error().with_context(
-          fmt::format("slice {} of {}", index, layout->parts.size()));
+      return slice.error().with_context(fmt::format("slice {} of {}", index, layout->parts.size()));
     }
     if (layout->parts.size() > 1) {
       spdlog::info("slice {}: {} processors of {} {}", index, part.processors,
@@ -129,8 +128,7 @@ fleet::FleetSlices ServedSlices::fleet() {
   std::map<int, fleet::LinkId> links;  // by GPU
   for (const Served& one : slices_) {
     const slice::SliceLimits limits = one.slice->limits();
-    const auto [link, added] =
-        links.emplace(one.part.gpu, fleet::LinkId(std::ssize(fleet.links)));
+    const auto [link, added] = links.emplace(one.part.gpu, fleet::LinkId(std::ssize(fleet.links)));
     if (added) fleet.links.push_back({.bytes_per_second = limits.link_bytes_per_second});
     fleet.specs.push_back({.link = link->second,
                            .models_max = 0,
