@@ -1,4 +1,4 @@
-// Two slices of one GPU in one process, 64 SMs each, on one home: both serve two models at once,
+// Two slices of one GPU in one process, 56 SMs each, on one home: both serve two models at once,
 // one of them the same, in caches that are too small; then one ends and comes back, again and
 // again, while the other serves.
 //
@@ -43,7 +43,7 @@ constexpr Bytes kBudget = mib(2200);
 // What the driver may keep of the first slices that have ended, and of others after that.
 constexpr Bytes kKept = mib(192);
 constexpr Bytes kKeptMore = mib(32);
-constexpr auto kTwo = "2x64";
+constexpr auto kTwo = "2x56";
 
 Catalogue catalogue() { return testing::bf16_catalogue(3, false); }
 std::vector<ModelId> all() { return {ModelId(0), ModelId(1), ModelId(2)}; }
@@ -122,7 +122,7 @@ class Test {
             }};
   }
 
-  // By a slice of 64 SMs that is alone; first by the whole GPU.
+  // By a slice of 56 SMs that is alone; first by the whole GPU.
   void expect_expected() {
     Answers whole;
     {
@@ -141,7 +141,7 @@ class Test {
     }
     std::printf("%zu questions: %ld answered otherwise by %d SMs than by the whole GPU\n",
                 expected_.size(), other, first_.processors);
-    expect(other == 0, "64 SMs answer otherwise than the whole GPU");
+    expect(other == 0, "56 SMs answer otherwise than the whole GPU");
   }
 
   void expect_within_share(Slice& slice, const char* name) {

@@ -119,7 +119,7 @@ class Catalogue(unittest.TestCase):
 
     @unittest.skipIf((os.cpu_count() or 1) < 2, "two slices want two processors")
     def test_slices_share_the_catalogue(self):
-        size = "2x64" if DEVICE == "cuda" else "2x1"
+        size = "2x56" if DEVICE == "cuda" else "2x1"
         with RunningServer("--models-dir", self.root, *TINY_MEMORY) as server:
             expected = self.answers(server)
         for cache in (), ("--weights-memory-bytes", "128mb"):
