@@ -151,7 +151,7 @@ TEST(SliceLayout, HostileTextIsRefusedOrSound) {
                                           "-", " ", "0x", "1x8", {"\0", 1}, "\xff"};
   Random random(31);
   int sound = 0;
-  for (int round = 0; round < 200'000; ++round) {
+  for (int round = 0; round < 20'000; ++round) {
     std::string text;
     for (auto pieces = random.below(12); pieces > 0; --pieces) {
       text += kPieces[static_cast<std::size_t>(random.below(std::ssize(kPieces)))];
@@ -168,7 +168,7 @@ TEST(SliceLayout, HostileTextIsRefusedOrSound) {
       ASSERT_FALSE(layout.error().message.empty());
     }
   }
-  EXPECT_GT(sound, 1000);
+  EXPECT_GT(sound, 100);
   const std::string many(4000, 'x');
   EXPECT_FALSE(parse_slices(many, h200s(1)).ok());
   std::string sums;
