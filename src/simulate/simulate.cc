@@ -55,7 +55,7 @@ void Simulation::arrive() {
   recorder_.arrived(index);
   auto request = request_of(arrival, index, options_.models[arrival.model].vocab);
   const Status taken = slice_.core().submit(std::move(request), clock_.now());
-  if (!taken.ok()) recorder_.refused(RequestId(index));
+  if (!taken.ok()) recorder_.refused(RequestId(index), clock_.now());
 }
 
 bool Simulation::next_event() {
