@@ -27,7 +27,7 @@ struct ChunkOptions {
   // Of S_F, by when the controller wants the first token: what comes later may get in between.
   double ttft_share = 0.7;  // (0, 1]
   // Of S_B, what the mean gap between a request's tokens may take.
-  double tpot_share = 0.9;  // (0, 1]
+  double tpot_share = 0.97;  // (0, 1]
   // Tokens a second that a chunk reaches at least, of what the best would reach: smaller ones waste
   // the device. A chunk with which a target for the time between tokens would be missed is not
   // taken for that.
