@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "commands/chunk_option.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
 #include "commands/profile_of_hardware.h"
@@ -33,6 +34,7 @@ class Simulate final : public Command {
     simulation_.frame = Bytes(static_cast<std::int64_t>(frame_bytes_));
     simulation_.kv_memory = Bytes(static_cast<std::int64_t>(kv_bytes_));
     CAUSEWAY_TRY(read_rotation());
+    CAUSEWAY_TRY(chunk_.apply(simulation_.schedule));
     simulation_.ring = Bytes(static_cast<std::int64_t>(ring_bytes_));
     simulation_.seed = seed_;
     CAUSEWAY_ASSIGN(simulation_.models, read_models());
@@ -84,6 +86,7 @@ class Simulate final : public Command {
                    "tokens of a step")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    chunk_.declare(app);
   }
 
   void declare_workload() {
@@ -274,6 +277,7 @@ class Simulate final : public Command {
   double rate_ = 1, speed_ = 1, burstiness_ = 1;
   std::uint64_t seed_ = 1;
   RotationOptions rotation_;
+  ChunkOption chunk_;
   simulate::SimulationOptions simulation_;
   std::string placement_ = "bandwidth";
   double drain_after_ms_ = 2000, room_timeout_ms_ = 60'000, disk_gb_per_s_ = 0;
