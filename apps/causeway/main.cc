@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_kv(bench, clock));
   commands.push_back(make_bench_prefix(bench, clock));
   commands.push_back(make_bench_gemm(bench, clock));
+  commands.push_back(make_bench_tuner(bench));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_bench_transfer(bench, clock));
   commands.push_back(make_profile(app, clock));

@@ -51,6 +51,7 @@ std::unique_ptr<Command> make_bench_load(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_kv(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_prefix(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_gemm(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_bench_tuner(CLI::App& parent);
 std::unique_ptr<Command> make_bench_server(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_transfer(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_profile(CLI::App& parent, const Clock& clock);

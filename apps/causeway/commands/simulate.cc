@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "commands/chunk_option.h"
 #include "commands/command.h"
 #include "commands/fleet_options.h"
 #include "commands/json_file.h"
@@ -34,6 +35,7 @@ class Simulate final : public Command {
     simulation_.frame = Bytes(static_cast<std::int64_t>(frame_bytes_));
     simulation_.kv_memory = Bytes(static_cast<std::int64_t>(kv_bytes_));
     CAUSEWAY_TRY(read_rotation());
+    CAUSEWAY_TRY(chunk_.apply(simulation_.schedule));
     simulation_.ring = Bytes(static_cast<std::int64_t>(ring_bytes_));
     simulation_.seed = seed_;
     CAUSEWAY_ASSIGN(simulation_.models, read_models());
@@ -85,6 +87,7 @@ class Simulate final : public Command {
                    "tokens of a step")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    chunk_.declare(app);
   }
 
   void declare_workload() {
@@ -238,6 +241,7 @@ class Simulate final : public Command {
   double rate_ = 1, speed_ = 1, burstiness_ = 1;
   std::uint64_t seed_ = 1;
   RotationOptions rotation_;
+  ChunkOption chunk_;
   simulate::SimulationOptions simulation_;
   FleetOptions fleet_options_;
   simulate::FleetSimulationOptions fleet_;

@@ -381,9 +381,11 @@ Status CudaStream::perform_await(const AwaitWork& wait) {
   });
 }
 
+// On a stream of a green context a batch ends the process with a fault inside the driver (CUDA 13
+// on an H100): there each copy is issued by itself, some 2 µs each.
 Status CudaStream::issue_copies(CopyWork& work) {
   const std::size_t count = work.bytes.size();
-  if (count > 1) {
+  if (count > 1 && !context_.green()) {
     int capturing = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
     CAUSEWAY_TRY(context_.call("cuStreamIsCapturing",
                                [&] { return api_.cuStreamIsCapturing(stream_, &capturing); }));
