@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/open_files.h"
+#include "commands/chunk_option.h"
 #include "commands/command.h"
 #include "commands/link_settings.h"
 #include "commands/rotation_options.h"
@@ -350,6 +351,7 @@ class Serve final : public Command {
         ->check(CLI::PositiveNumber)
         ->group("Scheduling")
         ->capture_default_str();
+    chunk_.declare(app, "Scheduling");
     app.add_option("--max-queue", set_.engine.requests_max,
                    "requests running and waiting; more get 429")
         ->check(CLI::PositiveNumber)
@@ -389,6 +391,7 @@ class Serve final : public Command {
     }
     schedule::Options& schedule = set_.engine.core.schedule;
     CAUSEWAY_TRY(rotation_.apply(schedule, set_.engine.core.rotation, kv_host()));
+    CAUSEWAY_TRY(chunk_.apply(schedule));
     if (kv_host() > Bytes(0) && kv_host() < kv_frame()) {
       return invalid_argument("--kv-host-memory-bytes " + std::to_string(kv_host().count) +
                               " holds no KV frame of " + std::to_string(kv_frame().count) +
@@ -508,6 +511,7 @@ class Serve final : public Command {
   ServeOptions set_;
   LinkSettings links_;
   RotationOptions rotation_;
+  ChunkOption chunk_;
   std::string experts_policy_ = "frequency";
   std::string placement_ = "bandwidth";
 };
