@@ -489,6 +489,7 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   // As the device measured it: what the step waited for, copies of KV among it, would feed the
   // budget for these.
   measure_step(lane, step.decision.model, result.duration);
+  device_busy += result.duration;
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   std::size_t sample = 0;

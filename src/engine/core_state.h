@@ -221,6 +221,7 @@ class EngineCore::State {
   bool told_full = false;
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
+  Nanos device_busy;
   std::vector<request::Output> outputs;
 };
 

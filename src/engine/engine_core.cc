@@ -221,6 +221,7 @@ request::Observation EngineCore::observe() const {
   sum.prefix_queried_tokens = prefix.queried_tokens;
   sum.prefix_hit_tokens = prefix.hit_tokens;
   sum.prefix_host_tokens = prefix.host_tokens;
+  sum.device_busy = state_->device_busy;
   sum.hung = state_->hung;
   sum.lost = state_->lost;
   return sum;

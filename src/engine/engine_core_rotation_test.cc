@@ -241,6 +241,7 @@ TEST(Rotation, NothingIsComputedTwice) {
     EXPECT_EQ(run.tokens(), run.sent());
     EXPECT_TRUE(run.executor().wrong().empty());
     const request::Observation seen = run.core().observe();
+    EXPECT_EQ(seen.device_busy, millis(1) * seen.steps);
     EXPECT_GT(seen.rotations, 5);
     EXPECT_EQ(seen.preemptions, 0);
     EXPECT_GT(seen.kv_copies.rotation_in, 0);

@@ -111,6 +111,7 @@ struct Observation {
   std::int64_t rotations = 0;    // sequences to host memory
   KvCopyCounts kv_copies;
   std::int64_t steps = 0;
+  Nanos device_busy;               // in steps, as their results say; of a slice, not of its models
   std::int64_t prompt_tokens = 0;  // computed (not from the cache)
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;

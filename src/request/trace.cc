@@ -155,31 +155,41 @@ std::optional<TraceEntry> read_sharegpt(std::string_view line) {
   return read_json(line, "arrival_time_ns", Nanos(1), "input_toks", "output_toks");
 }
 
-// A file's lines, one after the other, none longer than kLineMax.
+// A file's lines, one after the other, none much longer than kLineMax.
 class Lines {
  public:
-  explicit Lines(const std::filesystem::path& file) : in_(file), buffer_(kLineMax) {}
+  explicit Lines(const std::filesystem::path& file) : in_(file), piece_(kPiece) {}
 
   // False at the end, or when the line is too long.
   bool next() {
-    in_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-    const bool at_end = in_.eof();
-    if (in_.fail() || in_.bad()) {
-      too_long_ = !at_end && in_.gcount() > 0;
-      return false;
+    line_.clear();
+    while (true) {
+      in_.getline(piece_.data(), kPiece);
+      const auto count = static_cast<std::size_t>(in_.gcount());
+      const bool ended = !in_.fail();            // by the end of the line, or of the file
+      const bool counted = ended && !in_.eof();  // the line's end, which is not in the piece
+      line_.append(piece_.data(), counted ? count - 1 : count);
+      if (ended) break;
+      if (count == 0) {
+        if (line_.empty()) return false;
+        break;
+      }
+      in_.clear();  // the piece was full
+      too_long_ = line_.size() > kLineMax;
+      if (too_long_) return false;
     }
-    const std::streamsize counted = in_.gcount() - (at_end ? 0 : 1);  // with the line's end
-    line_ = {buffer_.data(), static_cast<std::size_t>(counted)};
-    if (line_.ends_with('\r')) line_.remove_suffix(1);
+    if (line_.ends_with('\r')) line_.pop_back();
     return true;
   }
-  std::string_view line() const { return line_; }  // until next()
+  const std::string& line() const { return line_; }  // until next()
   bool too_long() const { return too_long_; }
 
  private:
+  static constexpr std::streamsize kPiece = 1 << 16;
+
   std::ifstream in_;
-  std::vector<char> buffer_;
-  std::string_view line_;
+  std::vector<char> piece_;
+  std::string line_;
   bool too_long_ = false;
 };
 

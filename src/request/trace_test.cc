@@ -105,6 +105,51 @@ TEST_F(TraceFile, WhatIsCutOrHostileIsRefused) {
   }
 }
 
+TEST_F(TraceFile, ALineMayBeLongerThanAPiece) {
+  for (const int more : {0, 1, 2, 3}) {  // its end is before, at and behind a piece's
+    const std::string start = R"({"timestamp": 1, "input_length": 600, "output_length": 5, "x": ")";
+    const std::string long_line =
+        start + std::string((1 << 16) - start.size() - 4 + static_cast<std::size_t>(more), 'x') +
+        "\"}";
+    for (const char* end : {"\n", "\r\n", ""}) {
+      const auto trace = load_trace(write(long_line + "\n" + long_line + end), 0);
+      ASSERT_TRUE(trace.ok()) << trace.error().message;
+      EXPECT_EQ(trace->entries.size(), 2u);
+    }
+  }
+}
+
+TEST_F(TraceFile, ChangedBytesAreReadOrRefused) {
+  const std::vector<std::string> good = {
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:04.5,7,2\n",
+      "gmt_create,a,b,c,d,e,f,g,h,checkpoint_model_version_id,n\n"
+      "2024-11-15 16:57:50,T,S,32.0,G,63.0,26.0,1.0,30.0,M0007,0\n",
+      "num_prefill_tokens,num_decode_tokens\n5,4\n",
+      R"({"timestamp": 10, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]})",
+      R"({"input_toks": 3, "output_toks": 5, "arrival_time_ns": 42, "input_tok_ids": [5]})"};
+  const std::string alphabet = "0123456789,.:-{}[]\"\n e";
+  Random random(11);
+  for (int i = 0; i < 200; ++i) {
+    std::string text = good[static_cast<std::size_t>(random.below(std::ssize(good)))];
+    for (std::int64_t n = 1 + random.below(4); n > 0; --n) {
+      const auto at = static_cast<std::size_t>(random.below(std::ssize(text)));
+      text[at] = alphabet[static_cast<std::size_t>(random.below(std::ssize(alphabet)))];
+    }
+    for (std::int64_t n = random.below(3) * random.below(20); n > 0; --n) text.pop_back();
+    const auto trace = load_trace(write(text), 0);
+    if (!trace.ok()) {
+      EXPECT_NE(trace.error().message, "") << text;
+      continue;
+    }
+    for (const TraceEntry& entry : trace->entries) {
+      EXPECT_GE(entry.arrival, Nanos(0)) << text;
+      EXPECT_GE(entry.prompt, Tokens(0)) << text;
+      EXPECT_GE(entry.output, Tokens(0)) << text;
+      for (const TokenId id : entry.prompt_ids) EXPECT_GE(id, 0) << text;
+    }
+  }
+}
+
 TEST_F(TraceFile, TokensThatNoVocabularyHasAreRefused) {
   for (const char* id : {"-1", "4294967296", "1.5", "\"7\""}) {
     const std::string line =

@@ -60,14 +60,16 @@ constexpr std::array<const char*, 4> kEndings = {"stop", "length", "abort", "err
 // Counters that the fleet keeps, followed by ours.
 class Follower {
  public:
-  explicit Follower(Counter& counter) : counter_(counter) {}
+  // `unit`: what one of the fleet's is of ours.
+  explicit Follower(Counter& counter, double unit = 1) : counter_(counter), unit_(unit) {}
   void follow(std::int64_t total) {
-    if (total > seen_) counter_.Increment(static_cast<double>(total - seen_));
+    if (total > seen_) counter_.Increment(unit_ * static_cast<double>(total - seen_));
     seen_ = std::max(seen_, total);
   }
 
  private:
   Counter& counter_;
+  const double unit_;
   std::int64_t seen_ = 0;
 };
 
@@ -146,6 +148,8 @@ struct Families {
   prometheus::Family<Histogram>& switches = histogram(
       "causeway:model_switch_seconds",
       "From a request that found weights missing on the device to the model's first token.");
+  prometheus::Family<Counter>& device_busy =
+      counter("causeway:device_busy_seconds_total", "How long devices ran steps.");
   prometheus::Family<Counter>& link_bytes =
       counter("causeway:link_bytes_total", "Bytes over the links between host and devices.");
 };
@@ -263,6 +267,7 @@ class Metrics::Impl {
   explicit Impl(const fleet::Fleet& fleet)
       : families_(registry_),
         link_bytes_(families_.link_bytes.Add({{"direction", "in"}, {"purpose", "weights"}})),
+        device_busy_(families_.device_busy.Add({}), 1e-9),
         copies_(families_) {
     for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
       models_.try_emplace(model->id, families_, prometheus::Labels{{"model_name", model->name}});
@@ -279,6 +284,7 @@ class Metrics::Impl {
     const std::lock_guard lock(mutex_);
     const request::Observation all = fleet.observe();
     link_bytes_.follow(all.link_bytes.count);
+    device_busy_.follow(all.device_busy.count);
     copies_.follow(all);
     for (const auto& [model, seen] : fleet.observe_models()) {
       ModelSeries& series = of(model);
@@ -304,6 +310,7 @@ class Metrics::Impl {
   prometheus::Registry registry_;
   Families families_;
   Follower link_bytes_;
+  Follower device_busy_;
   CopySeries copies_;
   std::unordered_map<ModelId, ModelSeries> models_;  // fixed after construction
   std::mutex mutex_;                                 // one scrape at a time follows the fleet

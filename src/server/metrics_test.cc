@@ -74,6 +74,7 @@ TEST_F(ServerTest, MetricsTellHitsOfThePrefixCacheByTier) {
   fleet->counted.twins_total = 8;
   fleet->counted.twins_used = 2;
   fleet->counted.frames_stranded = 3;
+  fleet->counted.device_busy = millis(1500);
   fleet->counted.kv_copies = {
       .eager_out = 5, .rotation_out = 6, .rotation_in = 7, .prefix_in = 8, .failed = 9};
   ASSERT_TRUE(server->start(*fleet).ok());
@@ -86,6 +87,7 @@ TEST_F(ServerTest, MetricsTellHitsOfThePrefixCacheByTier) {
   EXPECT_EQ(value(R"(prefix_cache_hits_total{model_name="tiny",tier="host"})"), 20);
   EXPECT_EQ(value("kv_host_usage_perc"), 0.25);
   EXPECT_EQ(value("kv_frames_stranded"), 3);
+  EXPECT_DOUBLE_EQ(value("device_busy_seconds_total"), 1.5);
   EXPECT_EQ(value(R"(kv_rotation_blocks_total{direction="out",reason="eager"})"), 5);
   EXPECT_EQ(value(R"(kv_rotation_blocks_total{direction="out",reason="rotation"})"), 6);
   EXPECT_EQ(value(R"(kv_rotation_blocks_total{direction="in",reason="rotation"})"), 7);
