@@ -47,6 +47,7 @@ AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
     : chat_(head.endpoint == Endpoint::kChat),
       logprobs_(head.logprobs),
       token_ids_(head.token_ids),
+      tokens_as_ids_(head.tokens_as_ids),
       include_usage_(head.include_usage),
       call_ids_(head.call_ids),
       tool_calls_(head.tool_calls),

@@ -37,6 +37,7 @@ class AnswerWriter {
     std::string_view model;
     bool logprobs = false;
     bool token_ids = false;      // of prompt and answer, as vLLM has it
+    bool tokens_as_ids = false;  // log-probabilities spell tokens as "token_id:5"
     std::uint64_t call_ids = 0;  // decides the ids of calls of tools
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
     bool include_usage = false;  // events carry "usage": null, the last one the numbers
@@ -59,6 +60,7 @@ class AnswerWriter {
   void append_completion_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
   void append_chat_token(std::string& out, TokenId id, float logprob) const;
   void append_completion_token(std::string& out, TokenId id) const;
+  void append_token_as_id(std::string& out, TokenId id) const;
   void append_calls(std::string& out, const ChoiceText& choice, bool event) const;
   void append_call_id(std::string& out, std::size_t choice, int call) const;
   void append_delta(std::string& out, const ChoiceText& choice) const;
@@ -70,6 +72,7 @@ class AnswerWriter {
   bool chat_;
   bool logprobs_;
   bool token_ids_;
+  bool tokens_as_ids_;
   bool include_usage_;
   std::uint64_t call_ids_;
   text::ToolCallFormat tool_calls_;

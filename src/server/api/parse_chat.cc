@@ -133,6 +133,9 @@ void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationReque
 void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_conversation(fields, limits, out);
   parse_chat_logprobs(fields, out);
+  if (fields.boolean("echo").value_or(false)) {
+    fields.fail("echo", "is supported by /v1/completions only; leave it out");
+  }
   const auto newer = fields.integer("max_completion_tokens", 1, 0x7FFFFFFF);
   if (newer && out.max_tokens && *newer != *out.max_tokens) {
     fields.fail("max_completion_tokens", "differs from `max_tokens`; give one of them");
