@@ -50,6 +50,18 @@ TEST_F(Tokenize, AConversationIsWhatAChatWouldBeGiven) {
   EXPECT_EQ(bare["count"], 9);
 }
 
+TEST_F(Tokenize, AConversationMayEndWithinItsLastMessage) {
+  start();
+  const std::string messages = R"("messages":[{"role":"user","content":"hi"},)"
+                               R"({"role":"assistant","content":"Sure, "}],)"
+                               R"("add_generation_prompt":false)";
+  const json whole = tokens_of(messages)["tokens"];
+  const json open = tokens_of(messages + R"(,"continue_final_message":true)")["tokens"];
+  ASSERT_LT(open.size(), whole.size());
+  EXPECT_TRUE(std::equal(open.begin(), open.end(), whole.begin()));
+  EXPECT_EQ(open.back(), ' ');
+}
+
 TEST_F(Tokenize, TextComesBack) {
   start();
   for (const char* text : {"", "plain", "Grüße 世界 👋", "a\n\t\"\\", "<|role|>user:x<|end|>"}) {
@@ -79,6 +91,12 @@ TEST_F(Tokenize, RefusesByName) {
       {"/tokenize", R"("prompt":"a","return_token_strs":"yes")", "return_token_strs"},
       {"/tokenize", R"("prompt":"a","temperature":1)", "temperature"},
       {"/tokenize", R"("prompt":"a","continue_final_message":true)", "continue_final_message"},
+      {"/tokenize", R"("messages":[{"role":"user","content":"x"}],"continue_final_message":true)",
+       "continue_final_message"},
+      {"/tokenize",
+       R"("messages":[{"role":"user","content":" "}],"continue_final_message":true,)"
+       R"("add_generation_prompt":false)",
+       "continue_final_message"},
       {"/detokenize", "", "tokens"},
       {"/detokenize", R"("tokens":"a")", "tokens"},
       {"/detokenize", R"("tokens":[1.5])", "tokens"},

@@ -75,6 +75,7 @@ struct GenerationRequest {
   bool include_stop_in_output = false;
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  // the answer goes on where the last message ends
   bool calls_tools = false;  // the template is given tools, and calls are taken out of the text
   bool parallel_tool_calls = true;
   std::int32_t priority = 0;  // as request::Request: larger runs first

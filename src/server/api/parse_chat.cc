@@ -128,6 +128,10 @@ void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationReque
     out.chat->template_kwargs = *kwargs;
   }
   out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  out.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  if (out.continue_final_message && out.add_generation_prompt) {
+    fields.fail("continue_final_message", "needs `add_generation_prompt`: false");
+  }
 }
 
 void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {

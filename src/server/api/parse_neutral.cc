@@ -22,8 +22,7 @@ constexpr std::array<std::string_view, 9> kHarmless = {"user",
 constexpr std::array<std::string_view, 5> kNeutralWhenEmpty = {
     "functions", "documents", "logits_processors", "suffix", "mm_processor_kwargs"};
 
-constexpr std::array<std::string_view, 3> kNeutralWhenFalse = {"use_beam_search", "early_stopping",
-                                                               "continue_final_message"};
+constexpr std::array<std::string_view, 2> kNeutralWhenFalse = {"use_beam_search", "early_stopping"};
 
 constexpr std::array<std::string_view, 2> kNeutralWhenTrue = {"spaces_between_special_tokens",
                                                               "include_reasoning"};

@@ -66,6 +66,11 @@ MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& m
     return bad_request("the chat template of `" + model.name + "`: " + text.error().message,
                        "messages");
   }
+  if (asked.continue_final_message) {
+    const auto& content = asked.chat->messages.back()["content"].get_ref<const std::string&>();
+    text = text::cut_behind_final_message(std::move(text).value(), content);
+    if (!text.ok()) return bad_request(text.error().message, "continue_final_message");
+  }
   out = std::move(text).value();
   return {};
 }

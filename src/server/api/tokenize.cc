@@ -39,9 +39,6 @@ MaybeError parse_tokenize(std::string_view body, const ApiLimits& limits, Tokeni
   }
   out.prompt.add_special_tokens = fields.boolean("add_special_tokens");
   out.return_token_strs = fields.boolean("return_token_strs").value_or(false);
-  if (fields.boolean("continue_final_message").value_or(false)) {
-    fields.fail("continue_final_message", "is not supported by this server; leave it out");
-  }
   fields.reject_rest();
   return fields.error();
 }
