@@ -35,6 +35,25 @@ TEST_F(Tokenize, GivesTokensCountAndContext) {
   EXPECT_EQ(fleet->submitted(), 0);
 }
 
+TEST_F(Tokenize, TheOnlyModelNeedsNoName) {
+  start();
+  Client client(server->port());
+  EXPECT_EQ(parsed(client.post("/tokenize", R"({"prompt":"ab"})").body)["count"], 2);
+  EXPECT_EQ(parsed(client.post("/detokenize", R"({"tokens":[97]})").body)["prompt"], "a");
+  EXPECT_EQ(client.post("/tokenize", R"({"model":"","prompt":"ab"})").status, 400);
+}
+
+TEST_F(Tokenize, SeveralModelsAreNamed) {
+  start({"tiny", "other"});
+  Client client(server->port());
+  for (const auto& [target, body] : {std::pair("/tokenize", R"({"prompt":"ab"})"),
+                                     std::pair("/detokenize", R"({"tokens":[97]})")}) {
+    const Answer answer = client.post(target, body);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(error(answer)["param"], "model") << answer.body;
+  }
+}
+
 TEST_F(Tokenize, SpellsTokensWhenAsked) {
   start();
   const json body = tokens_of(R"("prompt":"a é<|end|>","return_token_strs":true)");
