@@ -45,10 +45,12 @@ class AnswerWriter {
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
   AnswerWriter(const Head& head, const text::Tokenizer& tokenizer);
 
-  // The chat event that opens a choice: delta.role.
+  // The chat event that opens a choice: delta.role. `so_far` is told when it is given.
   void append_role_event(std::string& out, std::size_t index,
-                         std::span<const TokenId> prompt_tokens) const;
-  void append_event(std::string& out, const ChoiceText& choice) const;
+                         std::span<const TokenId> prompt_tokens,
+                         const Usage* so_far = nullptr) const;
+  void append_event(std::string& out, const ChoiceText& choice,
+                    const Usage* so_far = nullptr) const;
   void append_usage_event(std::string& out, const Usage& usage) const;
   // The whole answer of a request that did not ask for a stream.
   void append_answer(std::string& out, std::span<const ChoiceText> choices,
@@ -66,6 +68,7 @@ class AnswerWriter {
   void append_delta(std::string& out, const ChoiceText& choice) const;
   void append_message(std::string& out, const ChoiceText& choice) const;
   void append_tail(std::string& out, const ChoiceText& choice) const;
+  void append_event_end(std::string& out, const Usage* so_far) const;
   // A chat has one prompt, told beside its choices; each choice of a completion tells its own.
   void append_prompt_ids(std::string& out, std::span<const TokenId> tokens) const;
 

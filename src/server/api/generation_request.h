@@ -51,6 +51,7 @@ struct GenerationRequest {
   std::string model;
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;  // each event tells the usage so far; with include_usage
   std::int32_t n = 1;
 
   // Empty: the model's default, else the API's.

@@ -258,11 +258,15 @@ void Generation::append_news(std::string& out) {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ChoiceRun& run = runs_[i];
     if (!run.has_news()) continue;
+    const std::int64_t cached = cached_tokens_[i / static_cast<std::size_t>(asked_.n)];
+    Usage so_far{run.prompt_tokens, 0, cached};
+    const Usage* const told = asked_.continuous_usage ? &so_far : nullptr;
     if (asked_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
-      writer_->append_role_event(out, i, run.prompt_ids);
+      writer_->append_role_event(out, i, run.prompt_ids, told);
     }
+    so_far.completion_tokens = run.choice.generated();
     const ChoiceRun::News news = run.take();
-    writer_->append_event(out, news.as_text(i));
+    writer_->append_event(out, news.as_text(i), told);
   }
 }
 
