@@ -109,7 +109,7 @@ def piece_models(texts):
                          user_defined_symbols=["[X]", "\uff21\uff21", "of the"] if i % 3 == 0 else [])
             model = io.BytesIO()
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(corpus), model_writer=model, vocab_size=1500, hard_vocab_limit=False,
+                sentence_iterator=iter(corpus), model_writer=model, vocab_size=3000, hard_vocab_limit=False,
                 character_coverage=0.99, max_sentence_length=100000, num_threads=1, minloglevel=3, **flags)
             yield f"{kind} {flags}", model.getvalue()
 
