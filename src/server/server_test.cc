@@ -83,10 +83,10 @@ TEST_F(ServerTest, StreamsWithoutUsageUnlessAsked) {
 
 TEST_F(ServerTest, UsageMayBeToldWithEveryEvent) {
   start();
-  const std::string options =
+  const std::string asked =
       R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})";
   for (const bool is_chat : {true, false}) {
-    const Answer answer = is_chat ? chat(options) : completion(R"("prompt":"ab",)" + options);
+    const Answer answer = is_chat ? chat(asked) : completion(R"("prompt":"ab",)" + asked);
     std::vector<std::int64_t> generated;
     std::int64_t prompt = -1;
     for (const std::string& event : answer.events()) {

@@ -14,9 +14,9 @@ using Type = SentencePieceModel::Type;
 constexpr float kUnknownPenalty = 10.0f;
 
 // Scores as the search uses them: a user-defined piece beats every other way.
-double score_of(const SentencePieceModel::Piece& piece, float most) {
+float score_of(const SentencePieceModel::Piece& piece, float most) {
   if (piece.type != Type::kUserDefined) return piece.score;
-  return static_cast<float>(piece.content.size()) * most - 0.1;
+  return static_cast<float>(piece.content.size()) * most - 0.1f;
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ Result<SentencePieceUnigram> SentencePieceUnigram::build(const SentencePieceMode
     return unsupported("unigram pieces of more than " + std::to_string(UnigramModel::kAllBytesMax) +
                        " bytes, all together");
   }
-  std::vector<double> scores;
+  std::vector<float> scores;
   for (const auto& piece : model.pieces) scores.push_back(score_of(piece, most));
   SentencePieceUnigram out(words, std::move(scores));
   out.byte_ids_ = std::move(byte_ids);
@@ -65,10 +65,8 @@ void SentencePieceUnigram::find_best(std::string_view text, std::vector<Step>& s
     bool known = false;
     trie_.each_prefix(text.substr(at), [&](TokenId id, std::size_t size) {
       Step& step = steps[at + size];
-      const double sum = scores_[static_cast<std::size_t>(id)] + so_far;
-      if (step.begin < 0 || sum > step.score) {
-        step = {static_cast<float>(sum), id, static_cast<std::int64_t>(at)};
-      }
+      const float sum = scores_[static_cast<std::size_t>(id)] + so_far;
+      if (step.begin < 0 || sum > step.score) step = {sum, id, static_cast<std::int64_t>(at)};
       known = known || size == character;
     });
     if (!known) {

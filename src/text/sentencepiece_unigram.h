@@ -1,8 +1,8 @@
 // The unigram model of a tokenizer.model: of all ways to cut a text into pieces the one with the
 // highest sum of scores, as the sentencepiece library finds it.
 //
-// Sums are floats over the whole text, as there: on long texts their rounding decides between ways
-// that are nearly as good. (unigram_model.h is the same of a tokenizer.json, whose library
+// Sums are floats over the whole text, as there (version 0.2.3): their rounding decides between
+// ways that are equally good. (unigram_model.h is the same of a tokenizer.json, whose library
 // differs.)
 #pragma once
 
@@ -31,12 +31,12 @@ class SentencePieceUnigram {
     std::int64_t begin = -1;  // -1: no way leads here
   };
 
-  SentencePieceUnigram(const Vocabulary& words, std::vector<double> scores)
+  SentencePieceUnigram(const Vocabulary& words, std::vector<float> scores)
       : trie_(words), scores_(std::move(scores)) {}
   void find_best(std::string_view text, std::vector<Step>& steps) const;
 
   PieceTrie trie_;
-  std::vector<double> scores_;     // by id; of a user-defined piece it depends on its length
+  std::vector<float> scores_;      // by id; of a user-defined piece it depends on its length
   std::vector<TokenId> byte_ids_;  // of the 256 bytes, or none: no fallback
   float unknown_score_ = 0;
   TokenId unknown_ = 0;

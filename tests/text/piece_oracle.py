@@ -91,8 +91,10 @@ def compare_tekken(comparison, ranks, texts):
 
 
 def word(texts):
-    """A word, two glued together, or something random."""
+    """A word, two glued together, dots that can be cut equally well in several ways, or random."""
     kind = texts.rng.random()
+    if kind < 0.1:
+        return texts.text(3) + "." * texts.rng.randrange(1, 7)
     if kind < 0.3:
         return texts.text(8)
     return texts.rng.choice(WORDS) + (texts.rng.choice(WORDS)[:3] if kind < 0.6 else "")
