@@ -81,6 +81,34 @@ TEST_F(ServerTest, StreamsWithoutUsageUnlessAsked) {
   EXPECT_EQ(answer.body.find("usage"), std::string::npos);
 }
 
+TEST_F(ServerTest, UsageMayBeToldWithEveryEvent) {
+  start();
+  const std::string asked =
+      R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})";
+  for (const bool is_chat : {true, false}) {
+    const Answer answer = is_chat ? chat(asked) : completion(R"("prompt":"ab",)" + asked);
+    std::vector<std::int64_t> generated;
+    std::int64_t prompt = -1;
+    for (const std::string& event : answer.events()) {
+      const json chunk = parsed(event);
+      if (!chunk.is_object()) continue;
+      prompt = chunk["usage"]["prompt_tokens"].get<std::int64_t>();
+      EXPECT_EQ(prompt, std::ssize(fleet->last().prompt));
+      generated.push_back(chunk["usage"]["completion_tokens"].get<std::int64_t>());
+    }
+    // One event at least, however many tokens it has, and the last one.
+    ASSERT_GE(generated.size(), 2u);
+    EXPECT_TRUE(std::is_sorted(generated.begin(), generated.end()));
+    if (is_chat) {
+      EXPECT_EQ(generated.front(), 0) << "beside the role";
+    }
+    EXPECT_GE(generated[is_chat ? 1 : 0], 1);
+    EXPECT_EQ(generated.back(), 5);
+  }
+  const std::string alone = R"("stream":true,"stream_options":{"continuous_usage_stats":true})";
+  EXPECT_EQ(chat(alone).body.find("usage"), std::string::npos);
+}
+
 TEST_F(ServerTest, KeepsTheConnectionAfterWholeAnswersAndStreams) {
   start();
   Client client(server->port());

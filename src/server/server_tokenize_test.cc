@@ -35,6 +35,25 @@ TEST_F(Tokenize, GivesTokensCountAndContext) {
   EXPECT_EQ(fleet->submitted(), 0);
 }
 
+TEST_F(Tokenize, TheOnlyModelNeedsNoName) {
+  start();
+  Client client(server->port());
+  EXPECT_EQ(parsed(client.post("/tokenize", R"({"prompt":"ab"})").body)["count"], 2);
+  EXPECT_EQ(parsed(client.post("/detokenize", R"({"tokens":[97]})").body)["prompt"], "a");
+  EXPECT_EQ(client.post("/tokenize", R"({"model":"","prompt":"ab"})").status, 400);
+}
+
+TEST_F(Tokenize, SeveralModelsAreNamed) {
+  start({"tiny", "other"});
+  Client client(server->port());
+  for (const auto& [target, body] : {std::pair("/tokenize", R"({"prompt":"ab"})"),
+                                     std::pair("/detokenize", R"({"tokens":[97]})")}) {
+    const Answer answer = client.post(target, body);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(error(answer)["param"], "model") << answer.body;
+  }
+}
+
 TEST_F(Tokenize, SpellsTokensWhenAsked) {
   start();
   const json body = tokens_of(R"("prompt":"a é<|end|>","return_token_strs":true)");
@@ -48,6 +67,18 @@ TEST_F(Tokenize, AConversationIsWhatAChatWouldBeGiven) {
   EXPECT_EQ(tokens_of(messages)["tokens"], json(fleet->last().prompt));
   const json bare = tokens_of(messages + R"(,"add_generation_prompt":false)");
   EXPECT_EQ(bare["count"], 9);
+}
+
+TEST_F(Tokenize, AConversationMayEndWithinItsLastMessage) {
+  start();
+  const std::string messages = R"("messages":[{"role":"user","content":"hi"},)"
+                               R"({"role":"assistant","content":"Sure, "}],)"
+                               R"("add_generation_prompt":false)";
+  const json whole = tokens_of(messages)["tokens"];
+  const json open = tokens_of(messages + R"(,"continue_final_message":true)")["tokens"];
+  ASSERT_LT(open.size(), whole.size());
+  EXPECT_TRUE(std::equal(open.begin(), open.end(), whole.begin()));
+  EXPECT_EQ(open.back(), ' ');
 }
 
 TEST_F(Tokenize, TextComesBack) {
@@ -79,6 +110,12 @@ TEST_F(Tokenize, RefusesByName) {
       {"/tokenize", R"("prompt":"a","return_token_strs":"yes")", "return_token_strs"},
       {"/tokenize", R"("prompt":"a","temperature":1)", "temperature"},
       {"/tokenize", R"("prompt":"a","continue_final_message":true)", "continue_final_message"},
+      {"/tokenize", R"("messages":[{"role":"user","content":"x"}],"continue_final_message":true)",
+       "continue_final_message"},
+      {"/tokenize",
+       R"("messages":[{"role":"user","content":" "}],"continue_final_message":true,)"
+       R"("add_generation_prompt":false)",
+       "continue_final_message"},
       {"/detokenize", "", "tokens"},
       {"/detokenize", R"("tokens":"a")", "tokens"},
       {"/detokenize", R"("tokens":[1.5])", "tokens"},

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <map>
 #include <vector>
 
 #include "server/bench/byte_model.h"
@@ -51,6 +52,61 @@ TEST_F(ServerTest, TokensThatCannotBeAreNamed) {
   }
   EXPECT_EQ(chat(R"("min_tokens":1,"allowed_token_ids":[256],"ignore_eos":true)").status, 200);
   EXPECT_EQ(completion(R"("prompt":"a","min_tokens":17)").status, 400);
+}
+
+TEST_F(ServerTest, BadWordsBecomeABias) {
+  start();
+  const Answer answer = chat(R"("bad_words":["A","  B","<|end|>"],"logit_bias":{"66":5,"67":1})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  std::map<TokenId, float> biases;
+  for (const auto& [token, bias] : fleet->last().logit_bias) biases[token] = bias;
+  ASSERT_EQ(biases.size(), 4u);
+  for (const TokenId token : {65, 66, 256}) EXPECT_LT(biases[token], -1e29f);
+  EXPECT_EQ(biases[67], 1.0f);
+  const std::vector<std::string> bad = {
+      R"("bad_words":["A","two"])", R"("bad_words":["A"],"allowed_token_ids":[65])",
+      R"("bad_words":["A"],"allowed_token_ids":[65,256],"min_tokens":1)"};
+  for (const std::string& more : bad) {
+    EXPECT_EQ(error(chat(more))["param"], "bad_words") << more;
+  }
+  EXPECT_EQ(error(chat(bad[0]))["code"], "unsupported");
+  EXPECT_EQ(chat(R"("bad_words":["A"],"allowed_token_ids":[65,66])").status, 200);
+}
+
+TEST_F(ServerTest, TokensCanBeSpeltAsIds) {
+  start();
+  const std::string ids = R"("return_tokens_as_token_ids":true)";
+  const json chosen =
+      parsed(chat(ids + R"(,"logprobs":true)").body)["choices"][0]["logprobs"]["content"];
+  EXPECT_EQ(chosen[0]["token"], "token_id:72");
+  EXPECT_EQ(chosen[0]["bytes"], json({72}));
+  const json body = parsed(completion(ids + R"(,"prompt":"a","logprobs":1)").body);
+  EXPECT_EQ(body["choices"][0]["logprobs"]["tokens"][1], "token_id:101");
+  EXPECT_TRUE(body["choices"][0]["logprobs"]["top_logprobs"][1].contains("token_id:101"));
+}
+
+TEST_F(ServerTest, EchoTellsThePromptFirst) {
+  start();
+  const json body =
+      parsed(completion(R"("prompt":["é, ",[97,256]],"echo":true,"n":2,"stop":["é"])").body);
+  ASSERT_EQ(body["choices"].size(), 4u) << body;
+  for (const int i : {0, 1}) EXPECT_EQ(body["choices"][i]["text"], "é, Hello");
+  for (const int i : {2, 3}) EXPECT_EQ(body["choices"][i]["text"], "a<|end|>Hello");
+  EXPECT_EQ(body["usage"]["completion_tokens"], 20);
+  const Answer stream = completion(R"("prompt":"ab","echo":true,"stream":true)");
+  std::string text;
+  for (const std::string& event : stream.events()) {
+    const json chunk = parsed(event);
+    if (chunk.is_object()) text += chunk["choices"][0]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, "abHello");
+}
+
+TEST_F(ServerTest, EchoIsBounded) {
+  options.limits.api.echo_bytes_max = 9;
+  start();
+  EXPECT_EQ(completion(R"("prompt":"abc","echo":true,"n":3)").status, 200);
+  EXPECT_EQ(error(completion(R"("prompt":"abc","echo":true,"n":4)"))["param"], "echo");
 }
 
 TEST_F(ServerTest, StopStringsWaitForMinTokens) {

@@ -5,32 +5,13 @@
 #include <cstring>
 #include <optional>
 
+#include "text/base64.h"
 #include "text/utf8.h"
 
 namespace causeway::text {
 namespace {
 
 constexpr std::size_t kClusterBytesMax = 6;
-
-std::optional<std::string> from_base64(std::string_view text) {
-  std::string out;
-  std::uint32_t bits = 0;
-  int count = 0;
-  if (text.size() % 4 != 0) return std::nullopt;
-  for (int padding = 0; padding < 2 && text.ends_with('='); ++padding) text.remove_suffix(1);
-  for (const char c : text) {
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const std::size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    out.push_back(static_cast<char>(bits >> count & 0xFF));
-  }
-  return out;
-}
 
 // A unit of darts-clone's double array.
 bool has_leaf(std::uint32_t unit) { return unit >> 8 & 1; }
@@ -41,42 +22,67 @@ std::uint32_t offset(std::uint32_t unit) { return unit >> 10 << ((unit & 0x200u)
 }  // namespace
 
 Result<Charsmap> Charsmap::parse(std::string_view base64) {
-  const auto bytes = from_base64(base64);
+  const auto bytes = bytes_of_base64(base64);
   if (!bytes) return corrupt("precompiled_charsmap is not base64");
+  return parse_bytes(*bytes);
+}
+
+Result<Charsmap> Charsmap::parse_bytes(std::string_view bytes) {
   std::uint32_t trie_bytes = 0;
-  if (bytes->size() < sizeof(trie_bytes)) return corrupt("precompiled_charsmap is empty");
-  std::memcpy(&trie_bytes, bytes->data(), sizeof(trie_bytes));
+  if (bytes.size() < sizeof(trie_bytes)) return corrupt("precompiled_charsmap is empty");
+  std::memcpy(&trie_bytes, bytes.data(), sizeof(trie_bytes));
   const std::size_t units = trie_bytes / sizeof(std::uint32_t);
   const std::size_t trie_end = sizeof(trie_bytes) + units * sizeof(std::uint32_t);
-  if (units == 0 || trie_end > bytes->size()) {
+  if (units == 0 || trie_end > bytes.size()) {
     return corrupt("precompiled_charsmap: a trie of " + std::to_string(trie_bytes) + " bytes in " +
-                   std::to_string(bytes->size()));
+                   std::to_string(bytes.size()));
   }
   Charsmap map;
   map.units_.resize(units);
-  std::memcpy(map.units_.data(), bytes->data() + sizeof(trie_bytes), trie_end - sizeof(trie_bytes));
-  map.texts_ = bytes->substr(trie_end);
+  std::memcpy(map.units_.data(), bytes.data() + sizeof(trie_bytes), trie_end - sizeof(trie_bytes));
+  map.texts_ = bytes.substr(trie_end);
   if (first_invalid_utf8(map.texts_)) return corrupt("precompiled_charsmap: texts are not UTF-8");
   return map;
 }
 
-std::optional<std::string_view> Charsmap::replacement(std::string_view part) const {
+template <typename Visit>
+void Charsmap::each_key(std::string_view text, const Visit& visit) const {
   std::uint32_t node = offset(units_[0]);
-  for (const char c : part) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte == 0) return std::nullopt;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte == 0) return;
     node ^= byte;
-    if (node >= units_.size() || label(units_[node]) != byte) return std::nullopt;
+    if (node >= units_.size() || label(units_[node]) != byte) return;
     const std::uint32_t unit = units_[node];
     node ^= offset(unit);
     if (!has_leaf(unit)) continue;
-    if (node >= units_.size() || value(units_[node]) >= texts_.size()) return std::nullopt;
+    if (node >= units_.size() || value(units_[node]) >= texts_.size()) return;
     const std::string_view rest = std::string_view(texts_).substr(value(units_[node]));
     // Texts that a hostile index starts within a character are none.
-    if ((static_cast<unsigned char>(rest[0]) & 0xC0) == 0x80) return std::nullopt;
-    return rest.substr(0, rest.find('\0'));
+    if ((static_cast<unsigned char>(rest[0]) & 0xC0) == 0x80) return;
+    if (!visit(Found{rest.substr(0, rest.find('\0')), at + 1})) return;
   }
-  return std::nullopt;
+}
+
+std::optional<std::string_view> Charsmap::replacement(std::string_view part) const {
+  std::optional<std::string_view> text;
+  each_key(part, [&](const Found& found) {
+    text = found.text;
+    return false;
+  });
+  return text;
+}
+
+std::optional<Charsmap::Found> Charsmap::longest(std::string_view text) const {
+  std::optional<Found> longest;
+  each_key(text, [&](const Found& found) {
+    // A hostile key may end within a character.
+    const bool whole =
+        found.size == text.size() || (static_cast<unsigned char>(text[found.size]) & 0xC0) != 0x80;
+    if (whole) longest = found;
+    return true;
+  });
+  return longest;
 }
 
 void Charsmap::apply_cluster(std::string_view cluster, std::size_t bytes_max,

@@ -7,6 +7,7 @@
 
 #include "base/json_numbers.h"
 #include "text/jinja/template.h"
+#include "text/jinja/unicode.h"
 
 namespace causeway::text {
 namespace {
@@ -121,6 +122,19 @@ Result<std::string> ChatTemplate::render(const ChatTemplateInput& input) const {
   prompt.flag = input.add_generation_prompt;
   variables.push_back(prompt);
   return compiled_->render(variables, input.now_unix_seconds);
+}
+
+Result<std::string> cut_behind_final_message(std::string rendered, std::string_view content) {
+  const std::string_view from = jinja::strip_left(content);
+  const std::string_view bare = jinja::strip_right(from);
+  if (bare.empty()) return invalid_argument("the last message says nothing that could go on");
+  const std::size_t at = rendered.rfind(bare);
+  if (at == std::string::npos) {
+    return invalid_argument("the template does not show the last message as it is written");
+  }
+  const bool kept = std::string_view(rendered).substr(at, from.size()) == content;
+  rendered.resize(at + (kept ? from.size() : bare.size()));
+  return rendered;
 }
 
 Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory) {

@@ -70,6 +70,11 @@ class ChatTemplate {
   ToolCallFormat tool_calls_ = ToolCallFormat::kNone;
 };
 
+// For the last message to be continued: `rendered` up to where the text of that message, `content`,
+// ends, as transformers cuts it. A template may have taken white space off its ends.
+// kInvalidArgument when the message says nothing, or the template does not show it.
+Result<std::string> cut_behind_final_message(std::string rendered, std::string_view content);
+
 // Loads from a Hugging Face snapshot: chat_template.jinja wins, else "chat_template" of
 // tokenizer_config.json (a string, or a list of {name, template}, of which "default" is taken).
 // Errors: kNotFound when the model has no template; kIo, kCorrupt, kInvalidArgument naming the

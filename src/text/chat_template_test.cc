@@ -123,5 +123,19 @@ TEST(ChatTemplate, ManyThreadsRenderOneTemplate) {
   }
 }
 
+TEST(FinalMessage, IsCutAsTransformersDoes) {
+  const auto cut = [](const std::string& rendered, std::string_view content) {
+    auto text = cut_behind_final_message(rendered, content);
+    return text.ok() ? std::move(text).value() : "error";
+  };
+  EXPECT_EQ(cut("<a>Sure, </a>\n", "Sure, "), "<a>Sure, ") << "white space kept";
+  EXPECT_EQ(cut("<a>Sure,</a>\n", "Sure, "), "<a>Sure,") << "white space taken off";
+  EXPECT_EQ(cut("<u>Sure</u><a>Sure</a>", "Sure"), "<u>Sure</u><a>Sure") << "the last occurrence";
+  EXPECT_EQ(cut("<a> Sure\n</a>", " Sure\n"), "<a> Sure") << "with white space before it";
+  EXPECT_EQ(cut("<a>x</a>", "y"), "error");
+  EXPECT_EQ(cut("<a></a>", " \u3000\n"), "error");
+  EXPECT_EQ(cut("", ""), "error");
+}
+
 }  // namespace
 }  // namespace causeway::text

@@ -1,4 +1,4 @@
-// Encoding with a SentencePiece BPE model.
+// Encoding with a SentencePiece model: unigram (sentencepiece_unigram.h) or BPE, which is here.
 //
 //   "Hello world" -> "▁Hello▁world" -> characters -> merges by score -> ids
 //
@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <variant>
 
 #include "text/bpe_model.h"
 #include "text/sentencepiece_model.h"
+#include "text/sentencepiece_normalizer.h"
+#include "text/sentencepiece_unigram.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_table.h"
 #include "text/utf8.h"
@@ -22,7 +25,6 @@ using Type = SentencePieceModel::Type;
 struct Settings {
   bool add_dummy_prefix = true;
   bool prefix_every_stretch = true;  // not only the one that starts the text
-  bool remove_extra_whitespaces = false;
 };
 
 // The pieces as encoding needs them. Thread-safe after build.
@@ -134,13 +136,23 @@ class PieceModel {
   WholeWordMemo memo_;
 };
 
+using AnyModel = std::variant<PieceModel, SentencePieceUnigram>;
+
+struct Parts {
+  TokenTable table;
+  std::vector<AddedToken> added;
+  SentencePieceNormalizer normalizer;
+  AnyModel model;
+  Settings settings;
+};
+
 class SentencePieceTokenizer final : public TableTokenizer {
  public:
-  SentencePieceTokenizer(TokenTable table, std::vector<AddedToken> added, PieceModel model,
-                         Settings settings)
-      : TableTokenizer(std::move(table), std::move(added)),
-        model_(std::move(model)),
-        settings_(settings) {}
+  explicit SentencePieceTokenizer(Parts parts)
+      : TableTokenizer(std::move(parts.table), std::move(parts.added)),
+        normalizer_(std::move(parts.normalizer)),
+        model_(std::move(parts.model)),
+        settings_(parts.settings) {}
 
   std::string token_bytes_at_start(TokenId id) const override {
     std::string_view bytes = table().bytes(id);
@@ -154,34 +166,20 @@ class SentencePieceTokenizer final : public TableTokenizer {
  private:
   Status encode_text(std::string_view text, bool first, Scratch& scratch,
                      std::vector<TokenId>& ids) const override {
+    const bool prefix = settings_.add_dummy_prefix && (first || settings_.prefix_every_stretch);
     std::string marked;
-    if (settings_.add_dummy_prefix && (first || settings_.prefix_every_stretch)) {
-      marked = kWordMark;
+    CAUSEWAY_TRY(normalizer_.apply(text, prefix, marked));
+    if (marked.empty()) return {};
+    if (const auto* unigram = std::get_if<SentencePieceUnigram>(&model_)) {
+      unigram->encode(marked, ids);
+    } else {
+      std::get<PieceModel>(model_).encode(marked, scratch.merge, ids);
     }
-    const std::size_t prefix = marked.size();
-    append_marked(text, marked);
-    if (marked.size() > prefix) model_.encode(marked, scratch.merge, ids);
     return {};
   }
 
-  // Spaces as marks; when extra ones go, none at the ends and one of each run within.
-  void append_marked(std::string_view text, std::string& out) const {
-    const bool remove = settings_.remove_extra_whitespaces;
-    if (remove) {
-      const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-      text = text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
-    }
-    out.reserve(out.size() + text.size() + text.size() / 2);
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] != ' ') {
-        out.push_back(text[i]);
-      } else if (!remove || text[i - 1] != ' ') {
-        out.append(kWordMark);
-      }
-    }
-  }
-
-  PieceModel model_;
+  SentencePieceNormalizer normalizer_;
+  AnyModel model_;
   Settings settings_;
 };
 
@@ -223,29 +221,29 @@ Status add_pieces(const SentencePieceModel& model, TokenTable& table,
   return {};
 }
 
-// The same for the added tokens of the file that `where` names.
-Status add_listed(const std::vector<AddedToken>& tokens, const std::string& where,
-                  TokenTable& table, std::vector<AddedToken>& added) {
-  for (const AddedToken& token : tokens) {
-    if (table.contents().content(token.id) == token.content) {
-      const bool listed = table.is_special(token.id);
-      if (token.special) table.set_special(token.id);
-      if (!listed) added.push_back(token);
-    } else if (table.add(token.id, token.content, token.content)) {
-      if (token.special) table.set_special(token.id);
-      added.push_back(token);
-    } else {
-      return corrupt(where + ": '" + token.content + "' with id " + std::to_string(token.id) +
-                     " contradicts the pieces");
-    }
-  }
-  return {};
-}
-
 std::optional<TokenId> control_piece(const SentencePieceModel& model, std::int64_t id) {
   if (id < 0 || id >= static_cast<std::int64_t>(model.pieces.size())) return std::nullopt;
   if (model.pieces[static_cast<std::size_t>(id)].type != Type::kControl) return std::nullopt;
   return static_cast<TokenId>(id);
+}
+
+Result<SentencePieceNormalizer> normalizer_of(const SentencePieceModel& model) {
+  SentencePieceNormalizer::Options options;
+  options.remove_extra_whitespaces = model.remove_extra_whitespaces;
+  if (!model.charsmap.empty()) {
+    CAUSEWAY_ASSIGN(options.charsmap,
+                    Charsmap::parse_bytes(model.charsmap).with_context("normalizer_spec"));
+  }
+  for (const auto& piece : model.pieces) {
+    if (piece.type == Type::kUserDefined) options.user_defined.push_back(piece.content);
+  }
+  return SentencePieceNormalizer(std::move(options));
+}
+
+Result<AnyModel> model_of(const SentencePieceModel& model) {
+  if (model.kind == SentencePieceModel::Kind::kBpe) return AnyModel(PieceModel(model));
+  CAUSEWAY_ASSIGN(SentencePieceUnigram unigram, SentencePieceUnigram::build(model));
+  return AnyModel(std::move(unigram));
 }
 
 Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
@@ -254,9 +252,9 @@ Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
   TokenTable table;
   std::vector<AddedToken> added;
   CAUSEWAY_TRY(add_pieces(model, table, added));
-  CAUSEWAY_TRY(
-      add_listed(config.added, "added_tokens_decoder of tokenizer_config.json", table, added));
-  CAUSEWAY_TRY(add_listed(added_file, "added_tokens.json", table, added));
+  CAUSEWAY_TRY(add_listed_tokens(config.added, "added_tokens_decoder of tokenizer_config.json",
+                                 table, added));
+  CAUSEWAY_TRY(add_listed_tokens(added_file, "added_tokens.json", table, added));
   table.invalid_bytes = InvalidBytes::kEach;
   if (model.add_dummy_prefix) table.leading_space = LeadingSpace::kMark;
   if (model.remove_extra_whitespaces) table.leading_space = LeadingSpace::kMarks;
@@ -265,9 +263,11 @@ Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
   // Models of this kind were trained with BOS and are used without EOS unless they say otherwise.
   if (table.bos) table.prefix = {*table.bos};
   CAUSEWAY_TRY(apply_config(config, table));
-  const Settings settings{model.add_dummy_prefix, config.legacy, model.remove_extra_whitespaces};
+  CAUSEWAY_ASSIGN(SentencePieceNormalizer normalizer, normalizer_of(model));
+  CAUSEWAY_ASSIGN(AnyModel any, model_of(model));
   return std::unique_ptr<Tokenizer>(std::make_unique<SentencePieceTokenizer>(
-      std::move(table), std::move(added), PieceModel(model), settings));
+      Parts{std::move(table), std::move(added), std::move(normalizer), std::move(any),
+            Settings{model.add_dummy_prefix, config.legacy}}));
 }
 
 }  // namespace

@@ -146,9 +146,7 @@ Status read_normalizer_spec(std::string_view bytes, SentencePieceModel& model) {
     switch (field.number) {
       case 2:
         if (field.wire != 2) return wrong_wire("precompiled_charsmap");
-        if (!field.bytes.empty()) {
-          return unsupported("normalizer_spec.precompiled_charsmap (only `identity` is supported)");
-        }
+        model.charsmap = std::string(field.bytes);
         continue;
       case 3: model.add_dummy_prefix = field.value != 0; break;
       case 4: model.remove_extra_whitespaces = field.value != 0; break;
@@ -163,10 +161,11 @@ Status read_normalizer_spec(std::string_view bytes, SentencePieceModel& model) {
 }
 
 Status check(const SentencePieceModel& model, std::uint64_t type) {
-  static constexpr std::uint64_t kBpe = 2;
-  if (type != kBpe) {
+  using Kind = SentencePieceModel::Kind;
+  if (type != static_cast<std::uint64_t>(Kind::kUnigram) &&
+      type != static_cast<std::uint64_t>(Kind::kBpe)) {
     return unsupported("trainer_spec.model_type " + std::to_string(type) +
-                       " (1 unigram, 2 BPE, 3 word, 4 char): only BPE is supported");
+                       " (1 unigram, 2 BPE, 3 word, 4 char): only unigram and BPE are supported");
   }
   int unknown = 0;
   int bytes = 0;
@@ -207,6 +206,7 @@ Result<SentencePieceModel> parse_sentencepiece(std::string_view bytes) {
     }
   }
   CAUSEWAY_TRY(check(model, type));
+  model.kind = static_cast<SentencePieceModel::Kind>(type);
   return model;
 }
 

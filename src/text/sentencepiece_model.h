@@ -30,17 +30,20 @@ struct SentencePieceModel {
     float score = 0;
     Type type = Type::kNormal;
   };
+  enum class Kind { kUnigram = 1, kBpe = 2 };
+  Kind kind = Kind::kUnigram;
   std::vector<Piece> pieces;  // the index is the id
   std::int64_t bos_id = 1;    // -1: none
   std::int64_t eos_id = 2;
   bool byte_fallback = false;
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
+  std::string charsmap;                            // what characters become, compiled; "": nothing
   std::string unknown_surface = " \xE2\x81\x87 ";  // what an unknown piece decodes to: " ⁇ "
 };
 
-// Hostile input is expected: kCorrupt for what contradicts the format, kUnsupported for models
-// other than BPE, for compiled normalisation rules and other settings that are not implemented.
+// Hostile input is expected: kCorrupt for what contradicts the format, kUnsupported for models of
+// words or characters and other settings that are not implemented.
 Result<SentencePieceModel> parse_sentencepiece(std::string_view bytes);
 
 }  // namespace causeway::text

@@ -16,6 +16,7 @@ namespace causeway::text {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using Type = SentencePieceModel::Type;
 using Ids = std::vector<TokenId>;
@@ -242,6 +243,79 @@ TEST(SentencePiece, CuttingAtMarksChangesNothing) {
   }
 }
 
+std::string unigram(const std::string& pieces, const std::string& trainer = "") {
+  return controls() + pieces + bytes(2, number(3, 1) + trainer);
+}
+
+TEST(SentencePieceUnigram, TakesTheBestPath) {
+  const std::string pieces = piece("▁", -3) + piece("a", -2) + piece("b", -2) + piece("ab", -3.5f) +
+                             piece("▁a", -3) + piece("[X]", 0, Type::kUserDefined);
+  const auto tokenizer = load(unigram(pieces) + identity());
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(encode(*tokenizer, "ab"), ElementsAre(7, 5)) << "-5 before -6.5";
+  EXPECT_THAT(encode(*tokenizer, "aab"), ElementsAre(7, 6));
+  EXPECT_THAT(encode(*tokenizer, "a[X]xyb"), ElementsAre(7, 8, 0, 5));
+  EXPECT_EQ(decode(*tokenizer, {7, 8, 5}), "a[X]b");
+  EXPECT_THAT(encode(*tokenizer, "ab", {}), ElementsAre(1, 7, 5));
+}
+
+TEST(SentencePieceUnigram, TooManyBytesAreRefused) {
+  std::string pieces;
+  for (int i = 0; i < 17 * 1024; ++i) {
+    pieces += piece(std::to_string(i) + std::string(1000, 'a'), -1);
+  }
+  const auto tokenizer = load_sentencepiece({unigram(pieces)});
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_EQ(tokenizer.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(tokenizer.error().message, HasSubstr("16777216 bytes"));
+}
+
+// Units of a double array, and texts: see charsmap.h. "é" becomes " x", "éé" becomes "".
+std::string charsmap() {
+  std::vector<std::uint32_t> units(1024);
+  const auto put = [&](std::uint32_t at, std::uint32_t label, std::uint32_t offset, bool leaf) {
+    units[at] = label | (leaf ? 1u << 8 : 0) | (at ^ offset) << 10;
+  };
+  // The children of the unit at x stand at (its offset) ^ byte, its value at its offset.
+  units[0] = 256u << 10;
+  put(256 ^ 0xC3, 0xC3, 512, false);
+  put(512 ^ 0xA9, 0xA9, 700, true);
+  units[700] = 1u << 31;
+  put(700 ^ 0xC3, 0xC3, 3, false);
+  put(3 ^ 0xA9, 0xA9, 900, true);
+  units[900] = 1u << 31 | 3;
+  std::string out;
+  const auto append = [&](std::uint32_t unit) {
+    for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(unit >> shift));
+  };
+  append(static_cast<std::uint32_t>(units.size() * 4));
+  for (const std::uint32_t unit : units) append(unit);
+  return out + std::string(" x\0\0", 4);
+}
+
+TEST(SentencePiece, ReplacesTheLongestKeys) {
+  const std::string pieces =
+      piece("▁", -1) + piece("a", -2) + piece("x", -3) + piece("aé", 0, Type::kUserDefined);
+  for (const bool remove : {false, true}) {
+    const std::string rules = bytes(3, bytes(2, charsmap()) + number(4, remove ? 1 : 0));
+    for (const std::string& model :
+         {unigram(pieces) + rules, controls() + pieces + bpe() + rules}) {
+      const auto tokenizer = load(model);
+      ASSERT_NE(tokenizer, nullptr);
+      EXPECT_THAT(encode(*tokenizer, "xé"), ElementsAre(3, 5, 3, 5));
+      EXPECT_THAT(encode(*tokenizer, "xéé"), ElementsAre(3, 5));
+      EXPECT_THAT(encode(*tokenizer, "xééé"), ElementsAre(3, 5, 3, 5)) << "a pair, and one";
+      EXPECT_THAT(encode(*tokenizer, "aé"), ElementsAre(3, 6)) << "user-defined: stays";
+      // A mark of the text's own at the end counts as a space.
+      EXPECT_THAT(encode(*tokenizer, "x▁"), ElementsAreArray(remove ? Ids{3, 5} : Ids{3, 5, 3}));
+      if (remove) {
+        EXPECT_THAT(encode(*tokenizer, "  éx "), ElementsAre(3, 5, 5));
+        EXPECT_TRUE(encode(*tokenizer, "éé").empty());
+      }
+    }
+  }
+}
+
 TEST(Hostile, TruncatedModelsAreErrors) {
   const std::string model = small_model();
   for (std::size_t size = 0; size < model.size(); ++size) {
@@ -275,8 +349,8 @@ TEST(Hostile, ContradictionsAreNamed) {
   const std::string huge = varint((1 << 3) | 2) + varint(std::uint64_t{1} << 62);
   const auto nan = std::numeric_limits<float>::quiet_NaN();
   for (const auto& [model, message] : std::vector<std::pair<std::string, std::string>>{
-           {base + bytes(2, number(3, 1)), "only BPE"},
-           {base, "only BPE"},
+           {base + bytes(2, number(3, 3)), "only unigram and BPE"},
+           {base + bytes(2, number(3, 0)), "only unigram and BPE"},
            {bpe(), "unknown pieces"},
            {base + base + bpe(), "unknown pieces"},
            {base + piece("<s>", 0) + bpe(), "twice"},

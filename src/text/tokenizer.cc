@@ -68,8 +68,15 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& d
     return load_sentencepiece({*model, config, added}).with_context(directory.string());
   }
   if (model.error().code != ErrorCode::kNotFound) return model.error();
+  for (const auto& [name, load] :
+       {std::pair("tekken.json", &load_tekken), std::pair("qwen.tiktoken", &load_tiktoken)}) {
+    auto file = read_file(directory / name);
+    if (file.ok()) return load(*file, config).with_context(directory.string());
+    if (file.error().code != ErrorCode::kNotFound) return file.error();
+  }
   return not_found(directory.string() +
-                   " has neither tokenizer.json nor tokenizer.model; one of them is needed");
+                   " has none of tokenizer.json, tokenizer.model, tekken.json and qwen.tiktoken; "
+                   "one of them is needed");
 }
 
 }  // namespace causeway::text

@@ -3,10 +3,11 @@
 //   text -> added tokens split off -> normalised -> split into words -> the model -> ids
 //   ids  -> bytes of each token -> Detokenizer (detokenizer.h) -> complete UTF-8
 //
-// Two kinds are read: `tokenizer.json` (BPE, Unigram, WordPiece, WordLevel) and SentencePiece BPE
-// from `tokenizer.model`. What a file asks for and this code cannot do is an error kUnsupported
-// that names the component, never a silent difference. Unicode is version 14, that of PCRE2 10.42
-// and utf8proc: characters assigned later count as unassigned.
+// Four kinds are read: `tokenizer.json` (BPE, Unigram, WordPiece, WordLevel), SentencePiece BPE
+// from `tokenizer.model`, Mistral's `tekken.json` and the ranks of `qwen.tiktoken`. What a file
+// asks for and this code cannot do is an error kUnsupported that names the component, never a
+// silent difference. Unicode is version 14, that of PCRE2 10.42 and utf8proc: characters assigned
+// later count as unassigned.
 #pragma once
 
 #include <cstdint>
@@ -83,8 +84,8 @@ class Tokenizer {
 };
 
 // `directory` is a Hugging Face snapshot: tokenizer.json if there, else tokenizer.model and, if
-// there, added_tokens.json; tokenizer_config.json for BOS, EOS, whether to add them, and more added
-// tokens, if there. Reads files: blocks.
+// there, added_tokens.json, else tekken.json, else qwen.tiktoken; tokenizer_config.json for BOS,
+// EOS, whether to add them, and more added tokens, if there. Reads files: blocks.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory);
 
 // What a SentencePiece tokenizer is made of; "" for a file that is not there.
@@ -99,5 +100,10 @@ struct SentencePieceFiles {
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_json(std::string_view json,
                                                        std::string_view config_json = {});
 Result<std::unique_ptr<Tokenizer>> load_sentencepiece(const SentencePieceFiles& files);
+Result<std::unique_ptr<Tokenizer>> load_tekken(std::string_view json,
+                                               std::string_view config_json = {});
+// Ranks as tiktoken writes them, with the special tokens and the expression of Qwen v1.
+Result<std::unique_ptr<Tokenizer>> load_tiktoken(std::string_view ranks,
+                                                 std::string_view config_json = {});
 
 }  // namespace causeway::text

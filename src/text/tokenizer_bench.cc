@@ -8,7 +8,7 @@ namespace causeway::text {
 namespace {
 
 constexpr const char* kDirectories[] = {"tokenizers/llama-3", "tokenizers/qwen3",
-                                        "tokenizers/llama-2"};
+                                        "tokenizers/llama-2", "tokenizers/qwen1"};
 
 struct Inputs {
   std::unique_ptr<Tokenizer> tokenizer;
@@ -47,7 +47,7 @@ void encode_book(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(inputs.text.size()));
   state.counters["tokens"] = static_cast<double>(tokens);
 }
-BENCHMARK(encode_book)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+BENCHMARK(encode_book)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
 
 // No spaces: one word as long as the text.
 void encode_one_word(benchmark::State& state) {
@@ -60,7 +60,7 @@ void encode_one_word(benchmark::State& state) {
   }
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(inputs.text.size()));
 }
-BENCHMARK(encode_one_word)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+BENCHMARK(encode_one_word)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
 
 void decode_book(benchmark::State& state) {
   const Inputs inputs = load_inputs(state);
@@ -73,7 +73,7 @@ void decode_book(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(ids->size()));
 }
-BENCHMARK(decode_book)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+BENCHMARK(decode_book)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
 
 void load(benchmark::State& state) {
   const auto directory = test_data(kDirectories[state.range(0)]);
@@ -81,7 +81,7 @@ void load(benchmark::State& state) {
   state.SetLabel(kDirectories[state.range(0)]);
   for (auto _ : state) benchmark::DoNotOptimize(load_tokenizer(*directory).ok());
 }
-BENCHMARK(load)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+BENCHMARK(load)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace causeway::text

@@ -127,6 +127,24 @@ Result<std::vector<AddedToken>> parse_added_tokens(std::string_view text,
   return added;
 }
 
+Status add_listed_tokens(const std::vector<AddedToken>& tokens, const std::string& where,
+                         TokenTable& table, std::vector<AddedToken>& added) {
+  for (const AddedToken& token : tokens) {
+    if (table.contents().content(token.id) == token.content) {
+      const bool listed = table.is_special(token.id);
+      if (token.special) table.set_special(token.id);
+      if (!listed) added.push_back(token);
+    } else if (table.add(token.id, token.content, token.content)) {
+      if (token.special) table.set_special(token.id);
+      added.push_back(token);
+    } else {
+      return corrupt(where + ": '" + token.content + "' with id " + std::to_string(token.id) +
+                     " contradicts the vocabulary");
+    }
+  }
+  return {};
+}
+
 Status apply_names(const TokenizerConfig& config, TokenTable& table) {
   CAUSEWAY_TRY(set_named(config.bos_token, "bos_token", table, table.bos));
   return set_named(config.eos_token, "eos_token", table, table.eos);

@@ -29,6 +29,11 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view json);
 Result<std::vector<AddedToken>> parse_added_tokens(std::string_view json,
                                                    const TokenizerConfig& config);
 
+// Puts `tokens`, of the file that `where` names, into the table, and into `added` those that texts
+// are not searched for yet: special ones of the table are. kCorrupt when one contradicts the table.
+Status add_listed_tokens(const std::vector<AddedToken>& tokens, const std::string& where,
+                         TokenTable& table, std::vector<AddedToken>& added);
+
 // Sets the table's bos and eos as the configuration asks; what it leaves open stays. kCorrupt when
 // a token that it names is not in the table.
 Status apply_names(const TokenizerConfig& config, TokenTable& table);

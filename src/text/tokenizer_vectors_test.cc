@@ -82,6 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Real, Vectors,
                          ::testing::Values(VectorCase{"llama-3", "llama-bpe"},
                                            VectorCase{"qwen2.5", "qwen2"},
                                            VectorCase{"qwen3", "qwen2"},
+                                           VectorCase{"qwen1", "qwen2"},
                                            VectorCase{"llama-2", "llama-spm"}));
 
 class RealTokenizer : public ::testing::TestWithParam<const char*> {};
@@ -137,8 +138,27 @@ TEST_P(RealTokenizer, DecodesRandomIdsToValidText) {
 
 INSTANTIATE_TEST_SUITE_P(Real, RealTokenizer,
                          ::testing::Values("tokenizers/llama-3", "tokenizers/qwen2.5",
-                                           "tokenizers/qwen3", "tokenizers/llama-2",
-                                           "tokenizers/mistral-v1", "models/stories260K"));
+                                           "tokenizers/qwen3", "tokenizers/qwen1",
+                                           "tokenizers/llama-2", "tokenizers/mistral-v1",
+                                           "models/stories260K"));
+
+// The first has ranks and the second merges; both are the same vocabulary.
+TEST(Qwen1, EncodesAsQwen2Does) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(first, "tokenizers/qwen1");
+  CAUSEWAY_TEST_DATA_OR_SKIP(second, "tokenizers/qwen2.5");
+  const auto ranks = load(*first);
+  const auto merges = load(*second);
+  ASSERT_NE(ranks, nullptr);
+  ASSERT_NE(merges, nullptr);
+  EXPECT_EQ(ranks->find("<|im_end|>"), merges->find("<|im_end|>"));
+  EXPECT_EQ(ranks->eos(), ranks->find("<|endoftext|>"));
+  EXPECT_EQ(ranks->vocab_size(), 151851);
+  Random random(3);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = testing::random_text(random, 60);
+    EXPECT_EQ(*ranks->encode(text, kPlain), *merges->encode(text, kPlain)) << text;
+  }
+}
 
 TEST(Llama3, AddsAndParsesSpecialTokens) {
   CAUSEWAY_TEST_DATA_OR_SKIP(directory, "tokenizers/llama-3");

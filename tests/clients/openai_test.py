@@ -238,6 +238,22 @@ class Tokens(Suite):
                               extra_body={"return_token_ids": True, "ignore_eos": True})
         self.assertNotEqual(other.choices[0].token_ids[0], id)
 
+    def test_bad_words(self):
+        def tokens_of(word):
+            return self.post("/tokenize", prompt=word, add_special_tokens=False)["tokens"]
+        word = next(word for word in "abcdefghijklmnopqrstuvwxyz" if len(tokens_of(word)) == 1)
+        wanted = {"max_tokens": 4, "temperature": 0, "logit_bias": {str(tokens_of(word)[0]): 100}}
+        extra = {"return_token_ids": True, "ignore_eos": True}
+        free = self.complete(**wanted, extra_body=extra).choices[0].token_ids
+        self.assertEqual(free, tokens_of(word) * 4)
+        without = self.complete(**wanted, extra_body={**extra, "bad_words": [word]})
+        self.assertNotIn(tokens_of(word)[0], without.choices[0].token_ids)
+
+    def test_echo(self):
+        alone = self.complete(temperature=0, max_tokens=4, prompt="Once upon")
+        echoed = self.complete(temperature=0, max_tokens=4, prompt="Once upon", echo=True)
+        self.assertEqual(echoed.choices[0].text, "Once upon" + alone.choices[0].text)
+
     def test_allowed_tokens(self):
         allowed = [65, 66, 67]
         answer = self.complete(max_tokens=24, temperature=1, seed=1, extra_body={

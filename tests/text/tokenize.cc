@@ -1,24 +1,32 @@
-// Encodes and decodes with tokenizer.json files for tokenizer_oracle.py.
+// Encodes and decodes with files of tokenizers, for the oracles.
 //
-//   stdin   one JSON object a line: {"file": tokenizer.json as an object, "texts": ["..."]}
+//   stdin   one JSON object a line: {"texts": ["..."]} and where the tokenizer comes from, one of
+//             "file"           tokenizer.json, as an object
+//             "tekken"         tekken.json, as an object
+//             "tiktoken"       a file of ranks, as a string
+//             "sentencepiece"  tokenizer.model, in base64
+//             "directory"      a folder with any of them
+//           "plain": true: special tokens are neither added nor looked for
 //   stdout  one line each: {"error": "..."} or {"texts": [{"ids": [...], "text": "..."} or
-//   {"error":
-//           "..."}]}, "text" being what the ids decode to
+//           {"error": "..."}]}, "text" being what the ids decode to
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "text/base64.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 namespace {
 
 using Json = nlohmann::json;
+using causeway::Result;
 using causeway::text::Detokenizer;
+using causeway::text::EncodeOptions;
 using causeway::text::Tokenizer;
 
-Json tokenize(const Tokenizer& tokenizer, const std::string& text) {
-  const auto ids = tokenizer.encode(text, {});
+Json tokenize(const Tokenizer& tokenizer, const std::string& text, const EncodeOptions& options) {
+  const auto ids = tokenizer.encode(text, options);
   if (!ids.ok()) return {{"error", ids.error().message}};
   Detokenizer detokenizer(tokenizer);
   std::string decoded;
@@ -27,12 +35,28 @@ Json tokenize(const Tokenizer& tokenizer, const std::string& text) {
   return {{"ids", *ids}, {"text", decoded}};
 }
 
+Result<std::unique_ptr<Tokenizer>> load(const Json& request) {
+  namespace text = causeway::text;
+  const auto string_of = [&](const char* name) { return request.at(name).get<std::string>(); };
+  if (request.contains("directory")) return text::load_tokenizer(string_of("directory"));
+  if (request.contains("tekken")) return text::load_tekken(request.at("tekken").dump());
+  if (request.contains("tiktoken")) return text::load_tiktoken(string_of("tiktoken"));
+  if (request.contains("sentencepiece")) {
+    const auto model = text::bytes_of_base64(string_of("sentencepiece"));
+    if (!model) return causeway::invalid_argument("the model is not base64");
+    return text::load_sentencepiece({*model});
+  }
+  return text::load_tokenizer_json(request.at("file").dump());
+}
+
 Json answer(const Json& request) {
-  const auto tokenizer = causeway::text::load_tokenizer_json(request.at("file").dump());
+  const auto tokenizer = load(request);
   if (!tokenizer.ok()) return {{"error", tokenizer.error().message}};
+  EncodeOptions options;
+  if (request.value("plain", false)) options = {false, false};
   Json texts = Json::array();
   for (const Json& text : request.at("texts")) {
-    texts.push_back(tokenize(**tokenizer, text.get<std::string>()));
+    texts.push_back(tokenize(**tokenizer, text.get<std::string>(), options));
   }
   return {{"texts", texts}};
 }

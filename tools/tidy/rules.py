@@ -225,6 +225,36 @@ def absolute_paths(tree):
                 yield Finding(path, number, "absolute-paths", "a path of one machine")
 
 
+def request_fields(tree):
+    """The page has a row, with its reason, for every field that the server takes and ignores."""
+    source = PurePosixPath("src/server/api/parse_neutral.cc")
+    page = PurePosixPath("docs/design/request_fields.md")
+    code = tree.texts.get(source)
+    if code is None:
+        return
+    lists = " ".join(re.findall(r"\bk(?:Harmless|NeutralWhen\w+)\s*=\s*\{(.*?)\};", code, re.S))
+    rows = " ".join(re.findall(r"\bkNeutral(?:Texts|Numbers)\s*=\s*\{(.*?)\};", code, re.S))
+    taken = set(re.findall(r'"(\w+)"', lists)) | set(re.findall(r'\{"(\w+)", *[{\d]', rows))
+    taken |= set(re.findall(r'fields\.value\("(\w+)"\)', code))
+    told = set(re.findall(r"^\| `(\w+)` \|", tree.texts.get(page, ""), re.M))
+    for name in sorted(taken - told):
+        yield Finding(source, 1, "request-fields", f"{page} has no row for `{name}`")
+    for name in sorted(told - taken):
+        yield Finding(page, 1, "request-fields", f"`{name}` is not in {source}")
+
+
+def conformance(tree):
+    """Every test that the table of conformance names is there."""
+    page = PurePosixPath("docs/conformance.md")
+    for number, line in enumerate(tree.texts.get(page, "").splitlines(), 1):
+        for name, case in re.findall(r"`([\w/.-]+_(?:test|check|oracle)\.(?:cc|cu|py))(?::(\w+))?`", line):
+            text = tree.texts.get(PurePosixPath(name))
+            if text is None:
+                yield Finding(page, number, "conformance", f"there is no {name}")
+            elif case and not re.search(rf"[(,] *{case}\)|def {case}\(", text):
+                yield Finding(page, number, "conformance", f"{name} has no test {case}")
+
+
 RULES = [layers, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets, columns,
          prose_columns, measurement_words, links, unfinished, dead_headers, registered_tests, blobs,
-         absolute_paths]
+         absolute_paths, request_fields, conformance]

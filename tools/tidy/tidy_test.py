@@ -129,6 +129,29 @@ class TidyTest(unittest.TestCase):
         self.assert_finds("absolute-paths", {"README.md": "see /home/" + "someone/x\n"})
         self.assert_clean({"README.md": "see docs/home/x and /usr/bin/env\n"})
 
+    def test_request_fields(self):
+        source = "src/server/api/parse_neutral.cc"
+        page = "docs/design/request_fields.md"
+        code = ('constexpr A kHarmless = {"user",\n  "store"};\n'
+                'constexpr B kNeutralTexts = {{{"verbosity", {"medium", "medium"}}}};\n'
+                'constexpr C kNeutralNumbers = {{{"best_of", 1}}};\n'
+                'void f() { fields.value("modalities"); }\n')
+        rows = [f"| `{name}` | always | why |\n"
+                for name in ("user", "store", "verbosity", "best_of", "modalities")]
+        self.assert_clean({source: code, page: "".join(rows)})
+        for row in rows:
+            self.assert_finds("request-fields", {source: code, page: "".join(set(rows) - {row})})
+        self.assert_finds("request-fields", {source: code, page: "".join(rows) + "| `n` | 1 | x |\n"})
+
+    def test_conformance(self):
+        page = "docs/conformance.md"
+        there = {"src/kv/a_test.cc": "TEST(Kv, Grows) {}\n", "src/kv/CMakeLists.txt": "",
+                 "tests/e2e/b_test.py": "def test_it(self):\n", "tests/CMakeLists.txt": "b_test.py"}
+        self.assert_clean(there | {page: (
+            "| x | `src/kv/a_test.cc:Grows`, `src/kv/a_test.cc`, `tests/e2e/b_test.py:test_it` |\n")})
+        for name in ("src/kv/c_test.cc", "src/kv/a_test.cc:Shrinks", "tests/e2e/b_test.py:test"):
+            self.assert_finds("conformance", there | {page: f"| x | `{name}` |\n"})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,11 +7,21 @@
 
 namespace causeway::server {
 
+void AnswerWriter::append_token_as_id(std::string& out, TokenId id) const {
+  out += "\"token_id:";
+  append_json_integer(out, id);
+  out += '"';
+}
+
 // "token":…,"logprob":…,"bytes":[…]
 void AnswerWriter::append_chat_token(std::string& out, TokenId id, float logprob) const {
   const std::string_view bytes = tokenizer_.token_bytes(id);
   out += "{\"token\":";
-  append_json_string(out, bytes);
+  if (tokens_as_ids_) {
+    append_token_as_id(out, id);
+  } else {
+    append_json_string(out, bytes);
+  }
   out += ",\"logprob\":";
   append_json_logprob(out, logprob);
   out += ",\"bytes\":[";
@@ -40,6 +50,7 @@ void AnswerWriter::append_chat_logprobs(std::string& out,
 }
 
 void AnswerWriter::append_completion_token(std::string& out, TokenId id) const {
+  if (tokens_as_ids_) return append_token_as_id(out, id);
   append_json_token(out, tokenizer_.token_bytes(id));
 }
 

@@ -47,6 +47,7 @@ AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
     : chat_(head.endpoint == Endpoint::kChat),
       logprobs_(head.logprobs),
       token_ids_(head.token_ids),
+      tokens_as_ids_(head.tokens_as_ids),
       include_usage_(head.include_usage),
       call_ids_(head.call_ids),
       tool_calls_(head.tool_calls),
@@ -55,16 +56,28 @@ AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
       tokenizer_(tokenizer) {}
 
 void AnswerWriter::append_role_event(std::string& out, std::size_t index,
-                                     std::span<const TokenId> prompt_tokens) const {
+                                     std::span<const TokenId> prompt_tokens,
+                                     const Usage* so_far) const {
   out += event_head_;
   out += "{\"index\":";
   append_json_integer(out, static_cast<std::int64_t>(index));
   out += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])";
   append_prompt_ids(out, prompt_tokens);
-  out += include_usage_ ? ",\"usage\":null}\n\n" : "}\n\n";
+  append_event_end(out, so_far);
 }
 
-void AnswerWriter::append_event(std::string& out, const ChoiceText& choice) const {
+void AnswerWriter::append_event_end(std::string& out, const Usage* so_far) const {
+  if (so_far != nullptr) {
+    out += ",\"usage\":";
+    append_usage(out, *so_far);
+  } else if (include_usage_) {
+    out += ",\"usage\":null";
+  }
+  out += "}\n\n";
+}
+
+void AnswerWriter::append_event(std::string& out, const ChoiceText& choice,
+                                const Usage* so_far) const {
   out += event_head_;
   out += "{\"index\":";
   append_json_integer(out, static_cast<std::int64_t>(choice.index));
@@ -75,7 +88,8 @@ void AnswerWriter::append_event(std::string& out, const ChoiceText& choice) cons
     append_json_string(out, choice.text);
   }
   append_tail(out, choice);
-  out += include_usage_ ? "],\"usage\":null}\n\n" : "]}\n\n";
+  out += ']';
+  append_event_end(out, so_far);
 }
 
 void AnswerWriter::append_usage_event(std::string& out, const Usage& usage) const {

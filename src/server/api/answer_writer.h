@@ -37,6 +37,7 @@ class AnswerWriter {
     std::string_view model;
     bool logprobs = false;
     bool token_ids = false;      // of prompt and answer, as vLLM has it
+    bool tokens_as_ids = false;  // log-probabilities spell tokens as "token_id:5"
     std::uint64_t call_ids = 0;  // decides the ids of calls of tools
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
     bool include_usage = false;  // events carry "usage": null, the last one the numbers
@@ -44,10 +45,12 @@ class AnswerWriter {
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
   AnswerWriter(const Head& head, const text::Tokenizer& tokenizer);
 
-  // The chat event that opens a choice: delta.role.
+  // The chat event that opens a choice: delta.role. `so_far` is told when it is given.
   void append_role_event(std::string& out, std::size_t index,
-                         std::span<const TokenId> prompt_tokens) const;
-  void append_event(std::string& out, const ChoiceText& choice) const;
+                         std::span<const TokenId> prompt_tokens,
+                         const Usage* so_far = nullptr) const;
+  void append_event(std::string& out, const ChoiceText& choice,
+                    const Usage* so_far = nullptr) const;
   void append_usage_event(std::string& out, const Usage& usage) const;
   // The whole answer of a request that did not ask for a stream.
   void append_answer(std::string& out, std::span<const ChoiceText> choices,
@@ -59,17 +62,20 @@ class AnswerWriter {
   void append_completion_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
   void append_chat_token(std::string& out, TokenId id, float logprob) const;
   void append_completion_token(std::string& out, TokenId id) const;
+  void append_token_as_id(std::string& out, TokenId id) const;
   void append_calls(std::string& out, const ChoiceText& choice, bool event) const;
   void append_call_id(std::string& out, std::size_t choice, int call) const;
   void append_delta(std::string& out, const ChoiceText& choice) const;
   void append_message(std::string& out, const ChoiceText& choice) const;
   void append_tail(std::string& out, const ChoiceText& choice) const;
+  void append_event_end(std::string& out, const Usage* so_far) const;
   // A chat has one prompt, told beside its choices; each choice of a completion tells its own.
   void append_prompt_ids(std::string& out, std::span<const TokenId> tokens) const;
 
   bool chat_;
   bool logprobs_;
   bool token_ids_;
+  bool tokens_as_ids_;
   bool include_usage_;
   std::uint64_t call_ids_;
   text::ToolCallFormat tool_calls_;

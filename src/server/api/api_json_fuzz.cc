@@ -7,6 +7,7 @@
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
 #include "server/bench/byte_model.h"
+#include "text/utf8.h"
 
 namespace causeway::server {
 namespace {
@@ -27,6 +28,7 @@ const fleet::CatalogueEntry& model() {
 // What prepare() promises of its requests.
 void check(const Prepared& prepared) {
   CAUSEWAY_CHECK(!prepared.requests.empty());
+  for (const std::string& echo : prepared.echoes) CAUSEWAY_CHECK(!text::first_invalid_utf8(echo));
   for (const request::Request& request : prepared.requests) {
     CAUSEWAY_CHECK(!request.prompt.empty() && request.max_tokens.count >= 1);
     CAUSEWAY_CHECK(static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens.count <=
@@ -43,7 +45,8 @@ void check(const Prepared& prepared) {
     std::set<TokenId> biased;
     for (const auto& [token, bias] : request.logit_bias) {
       CAUSEWAY_CHECK(token >= 0 && token < model().vocab && biased.insert(token).second);
-      CAUSEWAY_CHECK(bias >= -100 && bias <= 100);
+      // A bad word's is far below what a request may name.
+      CAUSEWAY_CHECK((bias >= -100 && bias <= 100) || bias == -1e30f);
     }
     for (const TokenId id : request.allowed_tokens) CAUSEWAY_CHECK(id >= 0 && id < model().vocab);
   }
@@ -63,6 +66,7 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   head.model = asked.model;
   head.logprobs = asked.top_logprobs >= 0;
   head.token_ids = asked.return_token_ids;
+  head.tokens_as_ids = asked.tokens_as_ids;
   const AnswerWriter writer(head, *model().tokenizer);
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();

@@ -8,7 +8,7 @@ namespace causeway::server {
 
 Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
                text::ToolCallFormat format)
-    : detokenizer_(tokenizer, asked.endpoint == Endpoint::kChat
+    : detokenizer_(tokenizer, asked.endpoint == Endpoint::kChat && !asked.continue_final_message
                                   ? text::Detokenizer::Begin::kStart
                                   : text::Detokenizer::Begin::kContinuation),
       matcher_(asked.stop, asked.include_stop_in_output),

@@ -25,9 +25,11 @@ struct ApiLimits {
   std::size_t stop_string_bytes_max = 256;
   std::size_t stop_tokens_max = 64;
   std::size_t edited_tokens_max = request::kEditedTokensMax;  // of logit_bias, allowed_token_ids
+  std::size_t bad_words_max = 256;
   std::size_t tools_max = 128;
   std::size_t tool_name_bytes_max = 128;
   std::size_t tokenize_bytes_max = std::size_t{64} << 20;  // of an answer of /tokenize
+  std::size_t echo_bytes_max = std::size_t{16} << 20;      // of prompts told again, all choices
 };
 
 enum class Endpoint { kChat, kCompletions };
@@ -49,6 +51,7 @@ struct GenerationRequest {
   std::string model;
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;  // each event tells the usage so far; with include_usage
   std::int32_t n = 1;
 
   // Empty: the model's default, else the API's.
@@ -64,12 +67,16 @@ struct GenerationRequest {
   std::int64_t min_tokens = 0;
   std::vector<std::pair<std::int64_t, float>> logit_bias;  // each token once
   std::vector<std::int64_t> allowed_token_ids;             // empty: all
+  std::vector<std::string> bad_words;                      // none of them is to be generated
   bool return_token_ids = false;
+  bool tokens_as_ids = false;  // log-probabilities spell tokens as "token_id:5"
+  bool echo = false;           // kCompletions: the prompt's text begins the answer's
   bool ignore_eos = false;
   bool skip_special_tokens = true;
   bool include_stop_in_output = false;
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  // the answer goes on where the last message ends
   bool calls_tools = false;  // the template is given tools, and calls are taken out of the text
   bool parallel_tool_calls = true;
   std::int32_t priority = 0;  // as request::Request: larger runs first

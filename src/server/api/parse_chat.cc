@@ -128,11 +128,18 @@ void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationReque
     out.chat->template_kwargs = *kwargs;
   }
   out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  out.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  if (out.continue_final_message && out.add_generation_prompt) {
+    fields.fail("continue_final_message", "needs `add_generation_prompt`: false");
+  }
 }
 
 void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_conversation(fields, limits, out);
   parse_chat_logprobs(fields, out);
+  if (fields.boolean("echo").value_or(false)) {
+    fields.fail("echo", "is supported by /v1/completions only; leave it out");
+  }
   const auto newer = fields.integer("max_completion_tokens", 1, 0x7FFFFFFF);
   if (newer && out.max_tokens && *newer != *out.max_tokens) {
     fields.fail("max_completion_tokens", "differs from `max_tokens`; give one of them");

@@ -61,6 +61,15 @@ void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest
   if (const auto logprobs = fields.integer("logprobs", 0, 20)) {
     out.top_logprobs = static_cast<std::int32_t>(*logprobs);
   }
+  if (fields.boolean("continue_final_message").value_or(false)) {
+    fields.fail("continue_final_message", "is of chats; a completion goes on by itself");
+  }
+  out.echo = fields.boolean("echo").value_or(false);
+  if (out.echo && out.top_logprobs >= 0) {
+    fields.fail("echo",
+                "with `logprobs` would need log-probabilities of the prompt, which this "
+                "server does not have; leave one of them out");
+  }
 }
 
 }  // namespace causeway::server

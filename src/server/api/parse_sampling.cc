@@ -40,9 +40,8 @@ void parse_stream(Fields& fields, GenerationRequest& out) {
   if (options == nullptr || fields.failed()) return;
   Fields nested(*options, "stream_options.");
   out.include_usage = nested.boolean("include_usage").value_or(false);
-  if (nested.boolean("continuous_usage_stats").value_or(false)) {
-    nested.fail("continuous_usage_stats", "is not supported; use include_usage");
-  }
+  const bool continuous = nested.boolean("continuous_usage_stats").value_or(false);
+  out.continuous_usage = continuous && out.include_usage;
   nested.boolean("include_obfuscation");
   nested.reject_rest();
   if (nested.failed()) fields.fail(*nested.error());

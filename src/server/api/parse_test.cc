@@ -63,7 +63,9 @@ TEST(Parse, RefusesBadFieldsByName) {
       {R"("logprobs":5)", "logprobs"},
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
       {R"("top_logprobs":2)", "top_logprobs"},
-      {R"("bad_words":["x"])", "bad_words"},
+      {R"("prompt_logprobs":0)", "prompt_logprobs"},
+      {R"("include_reasoning":false)", "include_reasoning"},
+      {R"("mm_processor_kwargs":{"a":1})", "mm_processor_kwargs"},
       {R"("best_of":2)", "best_of"},
       {R"("echo":true)", "echo"},
       {R"("suffix":"x")", "suffix"},
@@ -88,22 +90,29 @@ TEST(Parse, RefusesBadFieldsByName) {
 }
 
 TEST(Parse, RefusesBadTokenFieldsByName) {
-  const std::vector<Field> bad = {{R"("min_tokens":-1)", "min_tokens"},
-                                  {R"("min_tokens":1.5)", "min_tokens"},
-                                  {R"("return_token_ids":1)", "return_token_ids"},
-                                  {R"("allowed_token_ids":5)", "allowed_token_ids"},
-                                  {R"("allowed_token_ids":["5"])", "allowed_token_ids"},
-                                  {R"("allowed_token_ids":[-5])", "allowed_token_ids"},
-                                  {R"("logit_bias":{"5":101})", "logit_bias"},
-                                  {R"("logit_bias":{"5":-100.5})", "logit_bias"},
-                                  {R"("logit_bias":{"5":"1"})", "logit_bias"},
-                                  {R"("logit_bias":{"5":null})", "logit_bias"},
-                                  {R"("logit_bias":{"x":1})", "logit_bias"},
-                                  {R"("logit_bias":{"":1})", "logit_bias"},
-                                  {R"("logit_bias":{"05":1})", "logit_bias"},
-                                  {R"("logit_bias":{"-5":1})", "logit_bias"},
-                                  {R"("logit_bias":{"4294967296":1})", "logit_bias"},
-                                  {R"("logit_bias":[1])", "logit_bias"}};
+  const std::vector<Field> bad = {
+      {R"("min_tokens":-1)", "min_tokens"},
+      {R"("min_tokens":1.5)", "min_tokens"},
+      {R"("return_token_ids":1)", "return_token_ids"},
+      {R"("return_tokens_as_token_ids":1)", "return_tokens_as_token_ids"},
+      {R"("bad_words":"x")", "bad_words"},
+      {R"("bad_words":[5])", "bad_words"},
+      {R"("bad_words":[""])", "bad_words"},
+      {R"("bad_words":["  "])", "bad_words"},
+      {R"("bad_words":[")" + std::string(257, 'x') + "\"]", "bad_words"},
+      {R"("allowed_token_ids":5)", "allowed_token_ids"},
+      {R"("allowed_token_ids":["5"])", "allowed_token_ids"},
+      {R"("allowed_token_ids":[-5])", "allowed_token_ids"},
+      {R"("logit_bias":{"5":101})", "logit_bias"},
+      {R"("logit_bias":{"5":-100.5})", "logit_bias"},
+      {R"("logit_bias":{"5":"1"})", "logit_bias"},
+      {R"("logit_bias":{"5":null})", "logit_bias"},
+      {R"("logit_bias":{"x":1})", "logit_bias"},
+      {R"("logit_bias":{"":1})", "logit_bias"},
+      {R"("logit_bias":{"05":1})", "logit_bias"},
+      {R"("logit_bias":{"-5":1})", "logit_bias"},
+      {R"("logit_bias":{"4294967296":1})", "logit_bias"},
+      {R"("logit_bias":[1])", "logit_bias"}};
   for (const Field& field : bad) {
     const auto error = parse_chat_with(field.json);
     ASSERT_TRUE(error) << field.json;
@@ -146,6 +155,10 @@ TEST(Parse, AcceptsWhatChangesNothing) {
                            R"("min_tokens":0)",
                            R"("best_of":1)",
                            R"("echo":false)",
+                           R"("bad_words":[])",
+                           R"("prompt_logprobs":null)",
+                           R"("prediction":{"type":"content","content":"x"})",
+                           R"("include_reasoning":true)",
                            R"("suffix":"")",
                            R"("parallel_tool_calls":true)",
                            R"("modalities":["text"])",
@@ -225,6 +238,17 @@ TEST(Parse, RefusesBadPrompts) {
   for (int i = 0; i < 100; ++i) many += ",\"a\"";
   EXPECT_FALSE(parse_completion_with(many + "]"));
   EXPECT_TRUE(parse_completion_with(many + "],\"n\":2"));
+}
+
+TEST(Parse, EchoIsOfCompletionsWithoutLogprobs) {
+  GenerationRequest out;
+  ASSERT_FALSE(parse_generation(Endpoint::kCompletions, R"({"model":"m","prompt":"x","echo":true})",
+                                {}, out));
+  EXPECT_TRUE(out.echo);
+  const auto error = parse_completion_with(R"("prompt":"x","echo":true,"logprobs":0)");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->param, "echo") << error->message;
+  EXPECT_EQ(parse_completion_with(R"("prompt":"x","echo":1)")->param, "echo");
 }
 
 TEST(Parse, RefusesWhatIsNotAnObject) {

@@ -53,14 +53,35 @@ void parse_bias(Fields& fields, std::size_t most, GenerationRequest& out) {
   }
 }
 
+void parse_bad_words(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
+  const Json* words = fields.value("bad_words");
+  if (words == nullptr) return;
+  if (!words->is_array() || words->size() > limits.bad_words_max) {
+    return fields.fail("bad_words", "must be a list of at most " +
+                                        std::to_string(limits.bad_words_max) + " strings");
+  }
+  for (const Json& word : *words) {
+    const auto* text = word.get_ptr<const std::string*>();
+    if (text == nullptr || text->find_first_not_of(' ') == std::string::npos ||
+        text->size() > limits.stop_string_bytes_max) {
+      return fields.fail("bad_words", "must hold strings of 1 to " +
+                                          std::to_string(limits.stop_string_bytes_max) +
+                                          " bytes that are more than spaces");
+    }
+    out.bad_words.push_back(*text);
+  }
+}
+
 }  // namespace
 
 void parse_token_fields(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_ids(fields, "stop_token_ids", limits.stop_tokens_max, out.stop_token_ids);
   parse_ids(fields, "allowed_token_ids", limits.edited_tokens_max, out.allowed_token_ids);
   parse_bias(fields, limits.edited_tokens_max, out);
+  parse_bad_words(fields, limits, out);
   out.min_tokens = fields.integer("min_tokens", 0, kInt32Max).value_or(0);
   out.return_token_ids = fields.boolean("return_token_ids").value_or(false);
+  out.tokens_as_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
 }
 
 }  // namespace causeway::server

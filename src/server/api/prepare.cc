@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "server/api/bad_words.h"
 #include "server/api/chat_body.h"
+#include "text/detokenizer.h"
 
 namespace causeway::server {
 
@@ -63,6 +65,11 @@ MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   if (!text.ok()) {
     return bad_request("the chat template of `" + model.name + "`: " + text.error().message,
                        "messages");
+  }
+  if (asked.continue_final_message) {
+    const auto& content = asked.chat->messages.back()["content"].get_ref<const std::string&>();
+    text = text::cut_behind_final_message(std::move(text).value(), content);
+    if (!text.ok()) return bad_request(text.error().message, "continue_final_message");
   }
   out = std::move(text).value();
   return {};
@@ -125,6 +132,33 @@ MaybeError set_stops(const GenerationRequest& asked, const fleet::CatalogueEntry
   return {};
 }
 
+// What a prompt says: as it was sent, or what its tokens stand for.
+std::string text_of(const Prompt& prompt, const fleet::CatalogueEntry& model) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  text::Detokenizer detokenizer(*model.tokenizer);
+  std::string out;
+  for (const TokenId id : std::get<std::vector<TokenId>>(prompt)) {
+    out += detokenizer.push(id, /*skip_special=*/false);
+  }
+  return out + detokenizer.finish();
+}
+
+// After the prompts were found to fit the context, which bounds each of them.
+MaybeError set_echoes(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                      std::size_t bytes_max, Prepared& out) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; asked.echo && i < asked.prompts.size(); ++i) {
+    out.echoes.push_back(text_of(asked.prompts[i], model));
+    bytes += out.echoes.back().size() * static_cast<std::size_t>(asked.n);
+    if (bytes > bytes_max) {
+      return bad_request("`echo` would tell prompts of more than " + std::to_string(bytes_max) +
+                             " bytes, those of all choices together",
+                         "echo");
+    }
+  }
+  return {};
+}
+
 // After set_stops(): tokens that end the answer are no tokens of its first ones.
 MaybeError set_edits(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                      request::Request& request) {
@@ -132,6 +166,7 @@ MaybeError set_edits(const GenerationRequest& asked, const fleet::CatalogueEntry
     if (auto error = check_token("logit_bias", id, model)) return error;
     request.logit_bias.push_back({static_cast<TokenId>(id), bias});
   }
+  if (auto error = set_bad_words(asked, model, request)) return error;
   bool goes_on = asked.allowed_token_ids.empty() || asked.min_tokens == 0;
   for (const std::int64_t id : asked.allowed_token_ids) {
     if (auto error = check_token("allowed_token_ids", id, model)) return error;
@@ -201,7 +236,7 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
   }
-  return {};
+  return set_echoes(asked, model, context.echo_bytes_max, out);
 }
 
 }  // namespace causeway::server

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "fleet/fleet.h"
@@ -15,6 +16,7 @@ struct PrepareContext {
   std::uint64_t seed = 0;             // for requests that give none
   std::int64_t now_unix_seconds = 0;  // for templates that show the date
   SloHeaders slo;
+  std::size_t echo_bytes_max = ApiLimits().echo_bytes_max;
 };
 
 // One engine request a choice, in the order of the answer's `index`: prompt by prompt, n each.
@@ -22,7 +24,8 @@ struct PrepareContext {
 struct Prepared {
   const fleet::CatalogueEntry* model = nullptr;
   std::vector<request::Request> requests;
-  std::int64_t prompt_tokens = 0;  // each prompt once
+  std::int64_t prompt_tokens = 0;   // each prompt once
+  std::vector<std::string> echoes;  // the text of each prompt, where it is to be told
 };
 
 // The tokens of prompt `index` (0: a chat's only one).

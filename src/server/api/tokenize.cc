@@ -16,6 +16,10 @@ struct Tokenize {
   bool return_token_strs = false;
 };
 
+void parse_optional_model(Fields& fields, std::string& out) {
+  if (fields.value("model") != nullptr) parse_model(fields, out);
+}
+
 void parse_text(Fields& fields, GenerationRequest& out) {
   const auto text = fields.string("prompt");
   if (!text) return fields.fail("prompt", "must be a string; or give `messages`");
@@ -27,7 +31,7 @@ MaybeError parse_tokenize(std::string_view body, const ApiLimits& limits, Tokeni
   Json json;
   if (auto error = parse_object(body, limits, json)) return error;
   Fields fields(json);
-  parse_model(fields, out.prompt.model);
+  parse_optional_model(fields, out.prompt.model);
   const bool chat = fields.value("messages") != nullptr;
   if (chat && fields.value("prompt") != nullptr) {
     fields.fail("prompt", "and `messages` exclude each other");
@@ -39,9 +43,6 @@ MaybeError parse_tokenize(std::string_view body, const ApiLimits& limits, Tokeni
   }
   out.prompt.add_special_tokens = fields.boolean("add_special_tokens");
   out.return_token_strs = fields.boolean("return_token_strs").value_or(false);
-  if (fields.boolean("continue_final_message").value_or(false)) {
-    fields.fail("continue_final_message", "is not supported by this server; leave it out");
-  }
   fields.reject_rest();
   return fields.error();
 }
@@ -67,8 +68,18 @@ MaybeError append_list(const std::vector<TokenId>& tokens, const ApiLimits& limi
   return {};
 }
 
+// No name: the one model, where there is one.
 MaybeError find_model(std::string_view name, const fleet::Fleet& fleet,
                       const fleet::CatalogueEntry*& out) {
+  if (name.empty()) {
+    const auto& all = fleet.catalogue();
+    if (all.size() != 1) {
+      return bad_request("`model` must name a model: there are " + std::to_string(all.size()),
+                         "model");
+    }
+    out = all.front();
+    return {};
+  }
   out = fleet.find(name);
   if (out == nullptr) return model_not_found(name);
   return {};
@@ -79,7 +90,7 @@ MaybeError parse_detokenize(std::string_view body, const ApiLimits& limits, std:
   Json json;
   if (auto error = parse_object(body, limits, json)) return error;
   Fields fields(json);
-  parse_model(fields, model);
+  parse_optional_model(fields, model);
   const Json* list = fields.value("tokens");
   if (list == nullptr || !to_tokens(*list, tokens)) {
     fields.fail("tokens", "must be a list of token ids");

@@ -5,7 +5,8 @@
 //   {"model", "messages", and what a template reads}   → the same
 //   {"model", "tokens"}                                → {"prompt"}
 //
-// Only the catalogue's tokenizer and template are read: a model's weights are not asked for.
+// `model` may be left out where there is one model. Only the catalogue's tokenizer and template are
+// read: a model's weights are not asked for.
 #pragma once
 
 #include <cstddef>

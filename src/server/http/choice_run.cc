@@ -76,7 +76,9 @@ void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
 }
 
 ChoiceRun::News ChoiceRun::take() {
-  News news{choice.take_text(),
+  std::string text(std::exchange(echo, {}));
+  text += choice.take_text();
+  News news{std::move(text),
             choice.take_tokens(),
             {},
             choice.take_calls(),

@@ -50,6 +50,7 @@ struct ChoiceRun {
   std::string_view model_name;  // the catalogue's
   std::int64_t prompt_tokens;
   std::vector<TokenId> prompt_ids;  // to be told
+  std::string_view echo;            // the prompt's text, to be told; Prepared has it
   request::Slo slo;
   Nanos arrival;
   Nanos queued{-1};

@@ -111,7 +111,8 @@ void Generation::prepare_now(const std::string& body) {
     failure_ = model_not_found(asked_.model);
     return;
   }
-  const PrepareContext context{context_.draw(), unix_seconds(), incoming_.slo};
+  const PrepareContext context{context_.draw(), unix_seconds(), incoming_.slo,
+                               context_.options.limits.api.echo_bytes_max};
   failure_ = prepare(asked_, *model, context, prepared_);
   if (!failure_) begin_runs();
   asked_.drop_prompt();
@@ -125,6 +126,7 @@ void Generation::begin_runs() {
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
   head.token_ids = asked_.return_token_ids;
+  head.tokens_as_ids = asked_.tokens_as_ids;
   head.include_usage = asked_.include_usage;
   if (asked_.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
@@ -132,7 +134,9 @@ void Generation::begin_runs() {
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
   for (const request::Request& request : prepared_.requests) {
+    const std::size_t prompt = runs_.size() / static_cast<std::size_t>(asked_.n);
     runs_.emplace_back(*prepared_.model, asked_, request, arrival_);
+    if (asked_.echo) runs_.back().echo = prepared_.echoes[prompt];
   }
 }
 
@@ -254,11 +258,15 @@ void Generation::append_news(std::string& out) {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ChoiceRun& run = runs_[i];
     if (!run.has_news()) continue;
+    const std::int64_t cached = cached_tokens_[i / static_cast<std::size_t>(asked_.n)];
+    Usage so_far{run.prompt_tokens, 0, cached};
+    const Usage* const told = asked_.continuous_usage ? &so_far : nullptr;
     if (asked_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
-      writer_->append_role_event(out, i, run.prompt_ids);
+      writer_->append_role_event(out, i, run.prompt_ids, told);
     }
+    so_far.completion_tokens = run.choice.generated();
     const ChoiceRun::News news = run.take();
-    writer_->append_event(out, news.as_text(i));
+    writer_->append_event(out, news.as_text(i), told);
   }
 }
 

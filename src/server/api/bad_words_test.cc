@@ -1,0 +1,66 @@
+// Which tokens a bad word excludes, with a vocabulary that has words behind a space.
+#include "server/api/bad_words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/bench/byte_model.h"
+
+namespace causeway::server {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::unique_ptr<fleet::CatalogueEntry> model() {
+  auto entry = byte_model_entry(ModelId(0), "m", Tokens(100));
+  std::string json = byte_tokenizer_json();
+  const std::string vocabulary_end = R"(},"merges":[])";
+  const std::size_t at = json.find(vocabulary_end);
+  CAUSEWAY_CHECK(at != std::string::npos);
+  json.replace(at, vocabulary_end.size(),
+               R"(,"no":300,"Ġno":301,"Ġye":302,"ye":303},"merges":["n o","Ġ no","y e"])");
+  auto tokenizer = text::load_tokenizer_json(json);
+  CAUSEWAY_CHECK(tokenizer.ok(), tokenizer.error().message);
+  entry->tokenizer = std::move(tokenizer).value();
+  entry->vocab = 304;
+  return entry;
+}
+
+std::vector<TokenId> excluded(const std::vector<std::string>& words) {
+  GenerationRequest asked;
+  asked.bad_words = words;
+  request::Request request;
+  const auto entry = model();
+  if (const auto error = set_bad_words(asked, *entry, request)) return {-1};
+  std::vector<TokenId> tokens;
+  for (const auto& bias : request.logit_bias) tokens.push_back(bias.token);
+  return tokens;
+}
+
+TEST(BadWords, ExcludeTheWordWithAndWithoutASpace) {
+  EXPECT_THAT(excluded({"no"}), ElementsAre(300, 301));
+  EXPECT_THAT(excluded({" no"}), ElementsAre(300, 301));
+  // " ye" is two tokens, which are not excluded.
+  EXPECT_THAT(excluded({"ye"}), ElementsAre(303));
+  EXPECT_THAT(excluded({"no", "no", "n"}), ElementsAre(300, 301, 'n'));
+  EXPECT_THAT(excluded({"nope"}), ElementsAre(-1));
+}
+
+TEST(BadWords, AreCountedWithTheBiases) {
+  GenerationRequest asked;
+  asked.bad_words = {"no"};
+  request::Request request;
+  for (std::int64_t i = 0; i < request::kEditedTokensMax - 2; ++i) {
+    request.logit_bias.push_back({static_cast<TokenId>(1000 + i), 1.0f});
+  }
+  const auto entry = model();
+  request::Request other = request;
+  EXPECT_FALSE(set_bad_words(asked, *entry, request));
+  other.logit_bias.push_back({5, 1.0f});
+  const auto error = set_bad_words(asked, *entry, other);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->param, "bad_words");
+}
+
+}  // namespace
+}  // namespace causeway::server
