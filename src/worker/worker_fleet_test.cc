@@ -67,6 +67,18 @@ class WorkerFleetTest : public testing::WorkerFixture {
     for (const auto& worker : workers_) worker->stop();
     fleet_.reset();
   }
+  // What a request of this model may be waiting for.
+  std::string where(ModelId model) {
+    const fleet::ModelStatus status = fleet_->status(model);
+    std::string text = fmt::format("model {}: {} run, {} wait;", fleet::name_of(status.state),
+                                   status.requests_running, status.requests_waiting);
+    for (const auto& worker : workers_) {
+      const request::Observation seen = worker->slices().front()->observe();
+      text += fmt::format(" worker {}: {} run, {} wait, {} steps, lost '{}';", worker->pid(),
+                          seen.requests_running, seen.requests_waiting, seen.steps, seen.lost);
+    }
+    return text;
+  }
   // A request that was answered, within the time that a worker may take to be back.
   bool answered(std::int64_t id, ModelId model) {
     if (!fleet_->submit(request(id, 8, model)).ok()) return false;
@@ -112,7 +124,7 @@ TEST_F(WorkerFleetTest, KilledTwentyTimesUnderLoadEveryRequestEndsOnce) {
   Random random(11);
   Load load([&](std::int64_t id) {
     if (id % 7 == 0) fleet_->cancel(RequestId(id - 3));
-    return fleet_->submit(request(id, 1 + id % 60, ModelId(id % kModels))).ok();
+    return fleet_->submit(request(id, 1 + id % 20, ModelId(id % kModels))).ok();
   });
   for (int kill = 0; kill < 20; ++kill) {
     const Worker& worker = *workers_[static_cast<std::size_t>(random.below(2))];
@@ -126,7 +138,8 @@ TEST_F(WorkerFleetTest, KilledTwentyTimesUnderLoadEveryRequestEndsOnce) {
   std::map<request::FinishReason, int> reasons;
   std::map<ErrorCode, int> codes;
   for (const std::int64_t id : taken) {
-    ASSERT_TRUE(wait_until([&] { return sink_.of(RequestId(id)).ends > 0; })) << id;
+    ASSERT_TRUE(wait_until([&] { return sink_.of(RequestId(id)).ends > 0; }))
+        << id << " of " << taken.back() << ": " << where(ModelId(id % kModels));
     const auto collected = sink_.of(RequestId(id));
     EXPECT_EQ(collected.ends, 1) << id;
     reasons[collected.end->reason] += 1;

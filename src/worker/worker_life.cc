@@ -209,6 +209,7 @@ Result<Worker::State::One*> Worker::State::from(std::int32_t slice) {
 
 Status Worker::State::take(Outputs outputs) {
   std::vector<request::Output> known;
+  bool sense = true;
   {
     const std::scoped_lock lock(mutex_);
     CAUSEWAY_ASSIGN(One* const one, from(outputs.slice));
@@ -217,13 +218,15 @@ Status Worker::State::take(Outputs outputs) {
       if (at == one->requests.end()) continue;
       const auto model = one->models.find(at->second);
       const std::int64_t vocab = model == one->models.end() ? 0 : model->second.vocab;
-      if (!makes_sense(output, vocab)) return corrupt("it sends a token that its model has not");
+      sense = makes_sense(output, vocab);
+      if (!sense) break;
       if (output.finished) one->requests.erase(at);
       known.push_back(std::move(output));
     }
   }
+  // Those before it have been taken off the list of requests.
   if (!known.empty()) sink_.on_outputs(std::move(known));
-  return {};
+  return sense ? Status() : Status(corrupt("it sends a token that its model has not"));
 }
 
 Status Worker::State::take(const Observed& observed) {
