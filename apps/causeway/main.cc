@@ -60,6 +60,7 @@ int run(int argc, char** argv) {
   CLI::App& models = add_group(app, "models", "The models of a folder");
   commands.push_back(make_models_list(models));
   commands.push_back(make_make_model(app));
+  commands.push_back(make_make_catalogue(app));
   CLI::App& bench = add_group(app, "bench", "Measure a server, or parts of this one");
   commands.push_back(make_bench_serve(bench, clock));
   commands.push_back(make_bench_kernels(bench, clock));
@@ -77,6 +78,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_transfer(bench, clock));
   commands.push_back(make_profile(app, clock));
   commands.push_back(make_simulate(app));
+  commands.push_back(make_replay(app, clock));
   commands.push_back(make_topology(app, clock));
 
   try {

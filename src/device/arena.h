@@ -52,6 +52,8 @@ class ArenaMemory {
   // bytes), which is not. What it holds is lost. unmap() takes the alias away, and that before the
   // source's own. kResourceExhausted; then nothing stays mapped at `offset`.
   virtual Status alias(Bytes offset, Bytes bytes, Bytes source) = 0;
+  // Of the device's memory, what is mapped and what unmap() kept. Any thread.
+  virtual Bytes taken() const = 0;
 };
 
 class Arena;
@@ -155,6 +157,8 @@ class Arena {
   bool allocated(Bytes offset, Bytes bytes) const;
   // Gives memory back that is kept for the next extents.
   void trim();
+  // What it has of the device's memory, with what is kept for the next extents. Takes no lock.
+  Bytes memory_taken() const { return memory_->taken(); }
 
  private:
   friend class Extents;

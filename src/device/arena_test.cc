@@ -55,6 +55,7 @@ class CountingMemory final : public ArenaMemory {
     }
     return map(offset, bytes, Fill::kAsIs);
   }
+  Bytes taken() const override { return mapped_.bytes(); }
 
  private:
   Mapped& mapped_;

@@ -73,7 +73,7 @@ struct Copy {
 struct SliceSpec {
   std::string name;
   int physical_device = 0;  // index within the machine
-  double fraction = 1.0;    // of its processors (SMs, threads), in (0, 1]
+  int processors = 0;       // SMs, threads; 0, or all that there are: the whole device
   Bytes arena_bytes = {};   // address range to reserve; rounded down to whole extents
 };
 
@@ -173,6 +173,9 @@ class Device {
   // which would do it, too. Blocks: on a GPU about 40 ms a GiB, and launches wait for it meanwhile.
   // The region must not be released before it returns.
   virtual Status make_reachable(HostAddress /*address*/, Bytes /*bytes*/) { return {}; }
+  // Whether all of the range is reachable already, so that make_reachable() would return at once;
+  // false where a device does not know.
+  virtual bool is_reachable(HostAddress /*address*/, Bytes /*bytes*/) const { return false; }
   // Undoes it, ahead of the region's release, for every piece that begins in the range. Nobody uses
   // the range any more. Blocks: launches wait for a piece as they do when it is made reachable.
   virtual void make_unreachable(HostAddress /*address*/, Bytes /*bytes*/) {}

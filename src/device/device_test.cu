@@ -103,11 +103,11 @@ class GpuTest : public ::testing::Test {
 TEST_F(GpuTest, SlicesRunOnSmsOfTheirOwn) {
   std::vector<std::unique_ptr<Device>> slices;
   for (const int sms : {16, 32, 56}) {
-    slices.push_back(machine_
-                         ->open({.name = "slice" + std::to_string(sms),
-                                 .fraction = sms / 132.0,
-                                 .arena_bytes = mib(32)})
-                         .value());
+    slices.push_back(
+        machine_
+            ->open(
+                {.name = "slice" + std::to_string(sms), .processors = sms, .arena_bytes = mib(32)})
+            .value());
     EXPECT_EQ(slices.back()->capabilities().processors, sms);
   }
   std::vector<int> owner(256, -1);
@@ -135,7 +135,7 @@ TEST_F(GpuTest, SlicesRunOnSmsOfTheirOwn) {
     }
     EXPECT_EQ(used, slice.capabilities().processors);
   }
-  const auto none = machine_->open({.name = "late", .fraction = 56.0 / 132});
+  const auto none = machine_->open({.name = "late", .processors = 56});
   EXPECT_EQ(none.error().code, ErrorCode::kResourceExhausted) << "104 of 128 SMs are taken";
 }
 
@@ -288,7 +288,7 @@ TEST_F(GpuTest, KernelsWaitForCopiesBySemaphore) {
 
 TEST_F(GpuTest, SemaphoresServeSlicesWithSmsOfTheirOwn) {
   const auto part =
-      machine_->open({.name = "part", .fraction = 32 / 132.0, .arena_bytes = mib(32)}).value();
+      machine_->open({.name = "part", .processors = 32, .arena_bytes = mib(32)}).value();
   const auto there = part->make_semaphore().value();
   const auto back = device_->make_semaphore().value();
   const auto a = device_->make_stream("a").value();

@@ -6,17 +6,22 @@ namespace causeway::device {
 namespace {
 
 // Does `work` piece by piece and says how much of it was done: less when it failed or was
-// cancelled.
+// cancelled. What is `there` already costs no pause.
 Bytes in_pieces(HostAddress address, Bytes bytes, const Pace& pace,
+                const std::function<bool(HostAddress, Bytes)>& there,
                 const std::function<bool(HostAddress, Bytes)>& work) {
   CAUSEWAY_CHECK(pace.busy && pace.cancelled && pace.pause, "a pace lacks a function");
   CAUSEWAY_CHECK(pace.piece.count > 0, "pieces have a size");
   Bytes done;
+  bool worked = false;
   while (done < bytes) {
-    if (done.count > 0 && pace.busy()) pace.pause(pace.pause_busy);
-    if (pace.cancelled()) return done;
     const Bytes piece = std::min(pace.piece, bytes - done);
-    if (!work({address.region, address.offset + done}, piece)) return done;
+    const HostAddress at{address.region, address.offset + done};
+    if (!there(at, piece)) {
+      if (worked && pace.busy()) pace.pause(pace.pause_busy);
+      if (pace.cancelled() || !work(at, piece)) return done;
+      worked = true;
+    }
     done += piece;
   }
   return done;
@@ -26,7 +31,8 @@ Bytes in_pieces(HostAddress address, Bytes bytes, const Pace& pace,
 
 Status make_reachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace) {
   Status failed;
-  const Bytes done = in_pieces(address, bytes, pace, [&](HostAddress at, Bytes piece) {
+  const auto there = [&](HostAddress at, Bytes piece) { return device.is_reachable(at, piece); };
+  const Bytes done = in_pieces(address, bytes, pace, there, [&](HostAddress at, Bytes piece) {
     failed = device.make_reachable(at, piece);
     return failed.ok();
   });
@@ -37,7 +43,8 @@ Status make_reachable_paced(Device& device, HostAddress address, Bytes bytes, co
 }
 
 void make_unreachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace) {
-  in_pieces(address, bytes, pace, [&](HostAddress at, Bytes piece) {
+  const auto never = [](HostAddress, Bytes) { return false; };
+  in_pieces(address, bytes, pace, never, [&](HostAddress at, Bytes piece) {
     device.make_unreachable(at, piece);
     return true;
   });

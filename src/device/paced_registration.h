@@ -2,7 +2,7 @@
 // wait for a registration (on an H200 55 ms for 1 GiB, 0.2 ms for 4 MiB), so that a busy device
 // gets it in small pieces with pauses, 3 GB/s, and an idle one without pauses. The pieces are
 // small in any case: what was registered in one call can only be unregistered in one, and the
-// device may be busy by then.
+// device may be busy by then. What is reachable already, for another slice, say, is passed over.
 #pragma once
 
 #include <functional>

@@ -40,8 +40,13 @@ class RegisteringDevice final : public Device {
     clock_.advance(micros(50) * (bytes / mib(1)));
   }
 
+  bool is_reachable(HostAddress address, Bytes bytes) const override {
+    return address.offset >= known_from && address.offset + bytes <= known_to;
+  }
+
   std::vector<Piece> pieces;
   std::vector<Piece> taken_back;
+  Bytes known_from, known_to;  // is reachable already
   std::int64_t fail_at = -1;
 
  private:
@@ -95,6 +100,21 @@ TEST_F(PacedRegistrationTest, ThePaceFollowsTheDevice) {
   expect_all(mib(300));
   // Pieces of 0.2 ms, after which 1 ms of pause until 5 ms have gone by.
   EXPECT_EQ(clock.now(), micros(50) * 300 + millis(1) * 4);
+}
+
+TEST_F(PacedRegistrationTest, WhatIsReachableAlreadyTakesNoTime) {
+  is_busy = true;
+  device.known_from = kib(4) + mib(4);
+  device.known_to = kib(4) + mib(16);
+  ASSERT_TRUE(make(mib(20)).ok());
+  ASSERT_EQ(device.pieces.size(), 2u);
+  EXPECT_EQ(device.pieces[1].offset, device.known_to);
+  EXPECT_EQ(clock.now(), micros(50) * 8 + millis(1));
+  device.known_from = kib(4);
+  device.known_to = kib(4) + mib(20);
+  cancel_at = Nanos(0);
+  EXPECT_TRUE(make(mib(20)).ok());  // there is nothing to give up
+  EXPECT_EQ(device.pieces.size(), 2u);
 }
 
 // Whatever the device did when it was registered, no piece holds launches up for long later.

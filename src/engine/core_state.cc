@@ -366,7 +366,7 @@ bool EngineCore::State::weights_arrive() const {
 
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   if (cache == nullptr || !cache->knows(model)) return true;
-  Nanos computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model));
+  Nanos computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model, now));
   const Nanos begins = now + in_flight_for(now);
   // At once, whatever is left to copy; or never before all is there.
   constexpr Nanos kDay = seconds(86'400);
@@ -485,7 +485,7 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
                                       Nanos now) {
   const StepInFlight& step = lane.oldest();
   kv.step_done(step.id, oldest_beside(lane));
-  scheduler.step_done(step.decision, now);
+  scheduler.step_done(step.decision, now, result.duration);
   // As the device measured it: what the step waited for, copies of KV among it, would feed the
   // budget for these.
   measure_step(lane, step.decision.model, result.duration);

@@ -66,6 +66,7 @@ Status check_options(const EngineOptions& options) {
   if (options.core.schedule.tokens_per_step_max < 1 || options.core.schedule.running_max < 1) {
     return invalid_argument("tokens_per_step_max and running_max must be at least 1");
   }
+  CAUSEWAY_TRY(schedule::check_chunk(options.core.schedule.chunk));
   if (options.core.step_timeout.value_or(Nanos(1)) <= Nanos(0)) {
     return invalid_argument("step_timeout must be longer than 0");
   }

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "engine/executor_models.h"
 #include "engine/kv_copies.h"
+#include "kernels/parallel.h"
 #include "kernels/sampling/sampling.h"
 
 namespace causeway::engine {
@@ -208,7 +209,8 @@ Status HostExecutor::State::submit_to(HostLane& lane, request::Batch& batch,
 HostExecutor::HostExecutor(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<HostExecutor>> HostExecutor::start(const HostFrames& frames,
-                                                          const Clock& clock, kv::KvMover* mover) {
+                                                          const Clock& clock, kv::KvMover* mover,
+                                                          int threads) {
   if (frames.base == nullptr || frames.bytes.count < 1 || frames.count < 1 ||
       reinterpret_cast<std::uintptr_t>(frames.base) % 64 != 0) {
     return invalid_argument("the KV frames need 64-byte aligned memory, a size and a count");
@@ -216,7 +218,10 @@ Result<std::unique_ptr<HostExecutor>> HostExecutor::start(const HostFrames& fram
   auto state = std::make_unique<State>(frames, clock, mover);
   try {
     for (HostLane& lane : state->lanes) {
-      lane.thread = std::thread([worker = state.get(), &lane] { worker->run(lane); });
+      lane.thread = std::thread([worker = state.get(), &lane, threads] {
+        if (threads > 0) kernels::limit_threads(threads);
+        worker->run(lane);
+      });
     }
   } catch (const std::system_error& error) {
     state->stop();

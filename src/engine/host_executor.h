@@ -39,10 +39,11 @@ struct HostModel {
 class HostExecutor final : public StepExecutor {
  public:
   class State;
-  // The mover, of these frames, outlives the executor; null: KV does not rotate. kInvalidArgument:
-  // no memory or misaligned; kResourceExhausted: no threads to be had.
+  // The mover, of these frames, outlives the executor; null: KV does not rotate. A step computes on
+  // `threads`; 0: on all that there are. kInvalidArgument: no memory or misaligned;
+  // kResourceExhausted: no threads to be had.
   static Result<std::unique_ptr<HostExecutor>> start(const HostFrames& frames, const Clock& clock,
-                                                     kv::KvMover* mover = nullptr);
+                                                     kv::KvMover* mover = nullptr, int threads = 0);
   explicit HostExecutor(std::unique_ptr<State> state);  // for start()
   // Waits for the step that runs, if any, but not for copies of KV.
   ~HostExecutor() override;

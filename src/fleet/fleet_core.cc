@@ -47,7 +47,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
                         std::unique_ptr<PlacementPolicy> policy_in)
     : options(options_in),
       policy(std::move(policy_in)),
-      links(std::move(spec.links)),
+      view(spec.slices, std::move(spec.links)),
       random(options_in.seed) {
   CAUSEWAY_CHECK(policy != nullptr && !spec.slices.empty(), "a fleet has slices and a policy");
   for (ModelSpec& model : spec.models) {
@@ -57,7 +57,8 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
     added.spec = std::move(model);
   }
   for (const SliceSpec& slice : spec.slices) {
-    CAUSEWAY_CHECK(slice.link.value < std::ssize(links), "a slice's link is one of the fleet's");
+    CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links),
+                   "a slice's link is one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
                    "models that take nothing of a slice while nobody asks have no place to count");
     slices.emplace_back().spec = slice;
@@ -65,8 +66,13 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
 }
 
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
-  unsettled += settled(model.phase) - settled(phase);
   model.phase = phase;
+  settled(phase) ? (void)moving.erase(model.id) : (void)moving.insert(model.id);
+  touch(model);
+}
+
+void FleetCore::State::touch(Model& model) {
+  if (!std::exchange(model.changed, true)) changed.push_back(model.id);
 }
 
 FleetCore::State::Model& FleetCore::State::model_of(ModelId id) {
@@ -100,6 +106,7 @@ void FleetCore::State::on(const RequestArrived& event) {
                                                   " is in the fleet already"));
   }
   model.rate.add(now);
+  touch(model);
   const bool may_change = options.moves && model.running == 0 && held < options.waiting_max;
   if (model.phase == ModelPhase::kReady && !(may_change && change_slice(model))) {
     return route(model, event.request);
@@ -118,7 +125,9 @@ void FleetCore::State::on(const RequestCancelled& event) {
     actions.emplace_back(CancelOn{event.request, at->second.slice});
     return;
   }
-  std::erase(model_of(at->second.model).held, event.request);
+  Model& model = model_of(at->second.model);
+  std::erase(model.held, event.request);
+  touch(model);
   held -= 1;
   requests.erase(at);
   actions.emplace_back(Refuse{event.request, request::FinishReason::kCancelled, {}});
@@ -130,6 +139,7 @@ void FleetCore::State::on(const RequestEnded& event) {
   CAUSEWAY_CHECK(at->second.slice.valid(), "a request ends on the slice to which it was routed");
   Model& model = model_of(at->second.model);
   if (model.generation == at->second.generation) model.running -= 1;
+  touch(model);
   requests.erase(at);
 }
 
@@ -146,6 +156,7 @@ void FleetCore::State::on(const Measured& event) {
   if (!event.room.ok()) return fail(model, event.room.error());
   const HostRoom& room = *event.room;
   model.needed = room.needed;
+  touch(model);
   host_budget = room.budget;
   host_other = Bytes(0);
   host_other = std::max(Bytes(0), room.used - host_there());
@@ -157,6 +168,7 @@ void FleetCore::State::on(const LoadEnded& event) {
   CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that nobody asked for");
   const bool lost = slice_was_lost(model);
   if (event.crosses.ok()) model.home = true;
+  touch(model);
   if (lost) {
     counters.loads_lost += 1;
     return rest(model);
@@ -208,6 +220,7 @@ void FleetCore::State::on(const SliceLost& event) {
   if (!slice.up) return;
   slice.up = false;
   slice.epoch += 1;
+  view.slices[static_cast<std::size_t>(event.slice.value)].up = false;
   for (Model& model : models) {
     model.there.erase(event.slice);
     if (model.slice != event.slice) continue;
@@ -221,7 +234,10 @@ void FleetCore::State::on(const SliceLost& event) {
   give_up_all();  // places there are gone, and what was to leave host memory may stay
 }
 
-void FleetCore::State::on(const SliceReturned& event) { slice_of(event.slice).up = true; }
+void FleetCore::State::on(const SliceReturned& event) {
+  slice_of(event.slice).up = true;
+  view.slices[static_cast<std::size_t>(event.slice.value)].up = true;
+}
 
 void FleetCore::State::on(const Stopped&) {
   stopped = true;
@@ -236,6 +252,7 @@ void FleetCore::State::on(const Woken&) {}
 void FleetCore::State::hold(Model& model, const RequestArrived& event) {
   model.onset = model.held.empty() ? onset_of(event) : std::min(model.onset, onset_of(event));
   model.held.push_back(event.request);
+  touch(model);
   requests[event.request] = {.model = model.id, .slice = {}, .generation = 0};
   held += 1;
   if (model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome) rest(model);
@@ -244,17 +261,20 @@ void FleetCore::State::hold(Model& model, const RequestArrived& event) {
 void FleetCore::State::route(Model& model, RequestId request) {
   requests[request] = {model.id, model.slice, model.generation};
   model.running += 1;
+  touch(model);
   counters.routed += 1;
   actions.emplace_back(Route{request, model.slice});
 }
 
 void FleetCore::State::route_held(Model& model) {
   held -= std::ssize(model.held);
+  touch(model);
   for (const RequestId request : std::exchange(model.held, {})) route(model, request);
 }
 
 void FleetCore::State::end_held(Model& model, request::FinishReason reason, const Error& error) {
   held -= std::ssize(model.held);
+  touch(model);
   counters.refused += reason == request::FinishReason::kError ? std::ssize(model.held) : 0;
   for (const RequestId request : std::exchange(model.held, {})) {
     requests.erase(request);
@@ -309,7 +329,8 @@ void FleetCore::State::rest(Model& model) {
 // Its place is another's again. Where something was to drain for it, that serves on, and what else
 // had a place by now looks for one anew.
 void FleetCore::State::give_up(Model& model) {
-  const bool drained = std::any_of(models.begin(), models.end(), [&](const Model& other) {
+  const bool drained = std::any_of(moving.begin(), moving.end(), [&](ModelId id) {
+    const Model& other = model_of(id);
     return other.phase == ModelPhase::kDraining && other.taker == model.id;
   });
   if (drained) return give_up_all();
@@ -319,18 +340,18 @@ void FleetCore::State::give_up(Model& model) {
 }
 
 void FleetCore::State::give_up_all() {
-  for (Model& model : models) {
-    if (model.phase != ModelPhase::kPlaced) continue;
-    enter(model, ModelPhase::kWaiting);
-    model.slice = {};
-    model.demand = {};
+  for (Model* model : in_motion()) {
+    if (model->phase != ModelPhase::kPlaced) continue;
+    enter(*model, ModelPhase::kWaiting);
+    model->slice = {};
+    model->demand = {};
   }
-  for (Model& model : models) {
-    if (model.phase != ModelPhase::kDraining) continue;
-    enter(model, ModelPhase::kReady);
-    model.taker = {};
-    model.drops = false;
-    route_held(model);
+  for (Model* model : in_motion()) {
+    if (model->phase != ModelPhase::kDraining) continue;
+    enter(*model, ModelPhase::kReady);
+    model->taker = {};
+    model->drops = false;
+    route_held(*model);
   }
 }
 
@@ -342,7 +363,8 @@ FleetCore::~FleetCore() = default;
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
   state_->now = std::max(state_->now, now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
-  if (state_->unsettled > 0) state_->advance();
+  if (!state_->moving.empty()) state_->advance();
+  state_->add_up();
   return std::exchange(state_->actions, {});
 }
 
@@ -351,7 +373,8 @@ std::optional<Nanos> FleetCore::next_wakeup() const {
   const auto consider = [&](Nanos at) {
     if (at > state_->now) next = std::min(next.value_or(at), at);
   };
-  for (const State::Model& model : state_->models) {
+  for (const ModelId id : state_->moving) {
+    const State::Model& model = state_->model_of(id);
     if (model.phase != ModelPhase::kWaiting || !model.no_room_since) continue;
     consider(*model.no_room_since + state_->options.room_timeout);
     if (state_->options.drain_after) consider(*model.no_room_since + *state_->options.drain_after);
@@ -374,15 +397,16 @@ ModelSeen FleetCore::model(ModelId id) const {
 Nanos FleetCore::predicted_tpot(ModelId id) const {
   const State::Model& model = state_->model_of(id);
   if (model.phase != ModelPhase::kReady) return {};
-  const double excess = excess_of(state_->view({}, false), model.slice, {}, {});
+  const double excess = state_->view.excess(model.slice, {}, {});
   return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * excess);
 }
 
 std::int64_t FleetCore::models() const { return std::ssize(state_->models); }
 std::int64_t FleetCore::waiting() const { return state_->held; }
 bool FleetCore::loads_pending() const {
-  return std::any_of(state_->models.begin(), state_->models.end(), [](const State::Model& model) {
-    return model.phase >= ModelPhase::kQueued && model.phase <= ModelPhase::kLoading;
+  return std::any_of(state_->moving.begin(), state_->moving.end(), [&](ModelId id) {
+    const ModelPhase phase = state_->model_of(id).phase;
+    return phase >= ModelPhase::kQueued && phase <= ModelPhase::kLoading;
   });
 }
 Bytes FleetCore::host_used() const { return state_->host_there(); }

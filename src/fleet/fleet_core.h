@@ -56,9 +56,9 @@ struct FleetOptions {
 // A model as it is.
 struct ModelSeen {
   ModelPhase phase = ModelPhase::kCold;
-  SliceId slice;         // on which it is, or comes to be, or which it leaves
-  Bytes host;            // in host memory
-  Demand demand;         // of the slice
+  SliceId slice;  // on which it is, or comes to be, or which it leaves
+  Bytes host;     // in host memory
+  Demand demand;  // of the slice
   std::int64_t held = 0;
   std::int64_t running = 0;  // routed, and not ended
   std::string last_error;    // of the last load

@@ -87,19 +87,40 @@ Status FleetCore::State::check_requests() const {
   return {};
 }
 
+// What is kept up as things change, against what it would be from the start.
+Status FleetCore::State::check_sums() const {
+  if (!changed.empty()) return broken("sums are not brought up");
+  FleetView all(std::vector<SliceSpec>(slices.size()), {});
+  Bytes there, reserved;
+  for (const Model& model : models) {
+    const bool rests = model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome ||
+                       model.phase == ModelPhase::kReady;
+    if (moving.contains(model.id) == rests) return broken("a model moves that is not listed");
+    const bool loads = model.phase == ModelPhase::kLoading;
+    const bool comes = loads || model.phase == ModelPhase::kPlaced;
+    const bool goes = model.drops || model.phase == ModelPhase::kDropping;
+    if (model.home || loads) there += model.needed;
+    if (comes || (model.home && !goes)) reserved += model.needed;
+    if (takes_slice(model)) all.put(model.slice, placed(model));
+  }
+  if (there != there_sum || reserved != reserved_sum) return broken("host memory's sum is another");
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (view.slices[i].up != slices[i].up) return broken("a slice is shown up that is not");
+    if (!view.shows(SliceId(static_cast<std::int64_t>(i)), all)) {
+      return broken("slice " + std::to_string(i) + " is shown as it is not");
+    }
+  }
+  return view.adds_up() ? Status() : broken("the sums of slices are others");
+}
+
 Status FleetCore::check_integrity() const {
   const State& state = *state_;
-  std::int64_t unsettled = 0;
-  for (const State::Model& model : state.models) {
-    CAUSEWAY_TRY(state.check_model(model));
-    unsettled += model.phase != ModelPhase::kCold && model.phase != ModelPhase::kHome &&
-                 model.phase != ModelPhase::kReady;
-  }
+  for (const State::Model& model : state.models) CAUSEWAY_TRY(state.check_model(model));
   for (std::size_t i = 0; i < state.slices.size(); ++i) CAUSEWAY_TRY(state.check_slice(i));
   CAUSEWAY_TRY(state.check_requests());
-  if (unsettled != state.unsettled) return broken("models move that are not counted");
+  CAUSEWAY_TRY(state.check_sums());
   if (state.loads_under_way() > state.options.loads_max) return broken("too many loads");
-  if (state.host_budget && state.host_there() > *state.host_budget) {
+  if (state.host_budget && state.host_other + state.there_sum > *state.host_budget) {
     return broken("host memory has less than models take");
   }
   return {};

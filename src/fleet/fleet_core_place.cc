@@ -1,6 +1,7 @@
 // What of a FleetCore goes on by itself: models that are asked for find their places.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "fleet/fleet_core_state.h"
 
@@ -34,7 +35,8 @@ void FleetCore::State::advance() {
 // Everybody who asked has gone.
 bool FleetCore::State::drop_unwanted() {
   bool any = false;
-  for (Model& model : models) {
+  for (Model* one : in_motion()) {
+    Model& model = *one;
     const bool waits = model.phase == ModelPhase::kQueued || model.phase == ModelPhase::kWaiting ||
                        model.phase == ModelPhase::kPlaced;
     if (!waits || model.ahead || !model.held.empty()) continue;
@@ -47,9 +49,9 @@ bool FleetCore::State::drop_unwanted() {
 
 bool FleetCore::State::finish_drains() {
   bool any = false;
-  for (Model& model : models) {
-    if (model.phase != ModelPhase::kDraining || model.running > 0) continue;
-    start_leaving(model);
+  for (Model* model : in_motion()) {
+    if (model->phase != ModelPhase::kDraining || model->running > 0) continue;
+    start_leaving(*model);
     any = true;
   }
   return any;
@@ -57,7 +59,8 @@ bool FleetCore::State::finish_drains() {
 
 bool FleetCore::State::start_loads() {
   bool any = false;
-  for (Model& model : models) {
+  for (Model* one : in_motion()) {
+    Model& model = *one;
     if (model.phase != ModelPhase::kPlaced) continue;
     if (model.there.contains(model.slice)) {
       serve_on(model, model.slice);
@@ -76,9 +79,10 @@ bool FleetCore::State::start_loads() {
   return any;
 }
 
-bool FleetCore::State::may_load(const Model& model) const {
+bool FleetCore::State::may_load(const Model& model) {
   if (loads_under_way() >= options.loads_max) return false;
-  for (const Model& other : models) {
+  for (const ModelId id : moving) {
+    const Model& other = model_of(id);
     const bool goes = other.phase == ModelPhase::kDraining || other.phase == ModelPhase::kLeaving;
     if (goes && other.slice == model.slice) return false;
   }
@@ -103,12 +107,18 @@ bool FleetCore::State::start_measures() {
   return any;
 }
 
+std::vector<FleetCore::State::Model*> FleetCore::State::in_motion() {
+  std::vector<Model*> all;
+  for (const ModelId id : moving) all.push_back(&model_of(id));
+  return all;
+}
+
 // Those that requests wait for, by the lag of the first; if there are none, those wanted ahead.
 std::vector<FleetCore::State::Model*> FleetCore::State::wanted() {
   std::vector<Model*> asked, ahead;
-  for (Model& model : models) {
-    if (model.phase < ModelPhase::kQueued || model.phase > ModelPhase::kWaiting) continue;
-    (model.held.empty() ? ahead : asked).push_back(&model);
+  for (Model* model : in_motion()) {
+    if (model->phase < ModelPhase::kQueued || model->phase > ModelPhase::kWaiting) continue;
+    (model->held.empty() ? ahead : asked).push_back(model);
   }
   if (asked.empty()) {
     std::sort(ahead.begin(), ahead.end(), [](const Model* a, const Model* b) {
@@ -175,16 +185,23 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
   }
   const std::optional<UnloadChoice> dropped = clear_host(model, evicts, drains, why);
   if (!dropped) return false;
+  const std::vector<SliceId> unfit(model.unfit.begin(), model.unfit.end());
   const Candidate candidate{.model = model.id,
                             .spec = model.spec,
                             .evicts = evicts,
+                            .drains = drains,
                             .last = model.last,
-                            .draw = random.bits()};
-  FleetView seen = view(dropped->models, drains, /*ahead=*/model.held.empty());
-  for (const SliceId slice : model.unfit) {
-    seen.slices[static_cast<std::size_t>(slice.value)].up = false;
+                            .unfit = unfit,
+                            .draw = random.bits(),
+                            .now = now};
+  add_up();
+  // Those are gone by then.
+  for (const ModelId gone : dropped->models) {
+    if (model_of(gone).shown.valid()) view.remove(model_of(gone).shown, gone);
   }
-  const auto placement = policy->choose(seen, candidate);
+  const bool ahead = options.moves && model.held.empty();
+  const auto placement = policy->choose(ahead ? view_ahead() : view, candidate);
+  for (const ModelId gone : dropped->models) show(model_of(gone));
   if (!placement) return false;
   for (const ModelId victim : dropped->models) leave(model_of(victim), model.id, /*drops=*/true);
   for (const ModelId victim : placement->victims) leave(model_of(victim), model.id, false);
@@ -203,8 +220,10 @@ bool FleetCore::State::change_slice(Model& model) {
                             .spec = model.spec,
                             .evicts = true,
                             .last = model.slice,
-                            .draw = random.bits()};
-  const auto placement = policy->choose(view({}, /*drains=*/false), candidate);
+                            .draw = random.bits(),
+                            .now = now};
+  add_up();
+  const auto placement = policy->choose(view, candidate);
   if (!placement || placement->slice == model.slice) return false;
   CAUSEWAY_CHECK(placement->victims.empty(), "nothing gives way that takes nothing");
   const bool attached = model.there.contains(placement->slice);
@@ -224,7 +243,7 @@ bool FleetCore::State::change_slice(Model& model) {
 
 // Which models give up host memory for it; none if there is enough. nullopt: there is not enough.
 std::optional<UnloadChoice> FleetCore::State::clear_host(const Model& model, bool evicts,
-                                                         bool drains, NoRoom& why) const {
+                                                         bool drains, NoRoom& why) {
   if (model.home || !host_budget) return UnloadChoice();
   const Bytes free = std::max(Bytes(0), *host_budget - host_reserved());
   if (model.needed <= free) return UnloadChoice();
@@ -248,6 +267,7 @@ bool FleetCore::State::may_give_way(const Model& model, bool drains) const {
 void FleetCore::State::leave(Model& model, ModelId taker, bool drops) {
   model.taker = taker;
   model.drops = drops;
+  touch(model);
   if (model.phase == ModelPhase::kHome) {
     enter(model, ModelPhase::kDropping);
     actions.emplace_back(Drop{model.id});
@@ -274,55 +294,67 @@ bool FleetCore::State::takes_slice(const Model& model) const {
   return !options.moves || model.phase != ModelPhase::kReady || model.running > 0;
 }
 
-// `ahead`: as a model sees it that nobody asks for yet. Of those that take nothing now it counts
-// what they read and compute when they are asked for, so that they are spread.
-FleetView FleetCore::State::view(const std::vector<ModelId>& gone, bool drains, bool ahead) const {
-  FleetView seen{.slices = {}, .links = links};
-  for (const Slice& slice : slices) {
-    seen.slices.push_back({.spec = slice.spec, .up = slice.up, .models = {}});
+PlacedModel FleetCore::State::placed(const Model& model) const {
+  return {.model = model.id,
+          .demand = model.demand,
+          .may_go = may_give_way(model, /*drains=*/false),
+          .may_drain = may_give_way(model, /*drains=*/true),
+          .bytes = std::max(model.needed, model.spec.weights),
+          .rate = model.rate,
+          .requests = model.running + std::ssize(model.held)};
+}
+
+// In the view and in the sums of host memory, as it is now.
+void FleetCore::State::show(Model& model) {
+  const SliceId slice = takes_slice(model) ? model.slice : SliceId();
+  if (model.shown.valid() && model.shown != slice) view.remove(model.shown, model.id);
+  if (slice.valid()) view.put(slice, placed(model));
+  model.shown = slice;
+  const bool loads = model.phase == ModelPhase::kLoading;
+  const bool comes = loads || model.phase == ModelPhase::kPlaced;
+  const bool goes = model.drops || model.phase == ModelPhase::kDropping;
+  const Bytes there = model.home || loads ? model.needed : Bytes(0);
+  const Bytes reserved = comes || (model.home && !goes) ? model.needed : Bytes(0);
+  there_sum += there - std::exchange(model.host_there, there);
+  reserved_sum += reserved - std::exchange(model.host_reserved, reserved);
+}
+
+void FleetCore::State::add_up() {
+  for (const ModelId id : std::exchange(changed, {})) {
+    model_of(id).changed = false;
+    show(model_of(id));
   }
+}
+
+// As a model sees it that nobody asks for yet: of those that take nothing now it counts what they
+// read and compute when they are asked for, so that they are spread.
+FleetView FleetCore::State::view_ahead() const {
+  FleetView seen = view;
   for (const Model& model : models) {
-    if (!on_slice(model.phase)) continue;
-    const bool takes = takes_slice(model);
-    if (!takes && !ahead) continue;
-    if (std::find(gone.begin(), gone.end(), model.id) != gone.end()) continue;
-    const double bytes = static_cast<double>(std::max(model.needed, model.spec.weights).count);
-    // Those with requests go last, when nothing else helps.
-    constexpr double kBusy = 1e30;
-    const double busy = model.running > 0 ? kBusy : 0;
-    seen.slices[static_cast<std::size_t>(model.slice.value)].models.push_back(
-        {.model = model.id,
-         .demand = takes ? model.demand : work_of(model.demand),
-         .may_go = takes && may_give_way(model, drains),
-         .cost = bytes * model.rate.at(now) + busy,
-         .last_used = model.rate.last(),
-         .requests = model.running + std::ssize(model.held)});
+    if (!on_slice(model.phase) || takes_slice(model)) continue;
+    PlacedModel idle = placed(model);
+    idle.demand = work_of(model.demand);
+    idle.may_go = idle.may_drain = false;
+    seen.put(model.slice, idle);
   }
   return seen;
 }
 
 std::int64_t FleetCore::State::loads_under_way() const {
-  return std::count_if(models.begin(), models.end(), [](const Model& model) {
-    return model.phase == ModelPhase::kMeasuring || model.phase == ModelPhase::kLoading;
+  return std::count_if(moving.begin(), moving.end(), [this](ModelId id) {
+    const ModelPhase phase = models[static_cast<std::size_t>(id.value)].phase;
+    return phase == ModelPhase::kMeasuring || phase == ModelPhase::kLoading;
   });
 }
 
-Bytes FleetCore::State::host_reserved() const {
-  Bytes sum = host_other;
-  for (const Model& model : models) {
-    const bool comes = model.phase == ModelPhase::kPlaced || model.phase == ModelPhase::kLoading;
-    const bool goes = model.drops || model.phase == ModelPhase::kDropping;
-    if (comes || (model.home && !goes)) sum += model.needed;
-  }
-  return sum;
+Bytes FleetCore::State::host_reserved() {
+  add_up();
+  return host_other + reserved_sum;
 }
 
-Bytes FleetCore::State::host_there() const {
-  Bytes sum = host_other;
-  for (const Model& model : models) {
-    if (model.home || model.phase == ModelPhase::kLoading) sum += model.needed;
-  }
-  return sum;
+Bytes FleetCore::State::host_there() {
+  add_up();
+  return host_other + there_sum;
 }
 
 }  // namespace causeway::fleet

@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "fleet/fleet_core.h"
+#include "fleet/fleet_view.h"
 #include "fleet/unload.h"
 
 namespace causeway::fleet {
@@ -21,15 +22,15 @@ class FleetCore::State {
     ModelId id;
     ModelSpec spec;
     ModelPhase phase = ModelPhase::kCold;
-    bool home = false;       // in host memory, as a whole
-    bool ahead = false;      // wanted without requests
-    Bytes needed;            // of host memory, once it is measured
-    SliceId slice;           // from kPlaced to kLeaving
-    SliceId last;            // the one before
+    bool home = false;   // in host memory, as a whole
+    bool ahead = false;  // wanted without requests
+    Bytes needed;        // of host memory, once it is measured
+    SliceId slice;       // from kPlaced to kLeaving
+    SliceId last;        // the one before
     // Where it is attached, slices that are up, and what crosses there at every step.
     std::map<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
-    std::int64_t epoch = 0;  // of the slice, when it was loaded there
+    std::int64_t epoch = 0;   // of the slice, when it was loaded there
     Demand demand;
     ModelId taker;       // for which it drains or leaves
     bool drops = false;  // leaves host memory as well
@@ -40,6 +41,10 @@ class FleetCore::State {
     std::optional<Nanos> no_room_since;
     DecayedCount rate;
     std::string last_error;
+    // As the sums have it.
+    SliceId shown;  // on which slice of the view
+    Bytes host_there, host_reserved;
+    bool changed = false;  // since
   };
   struct Slice {
     SliceSpec spec;
@@ -77,6 +82,10 @@ class FleetCore::State {
   Model& model_of(ModelId id);
   Slice& slice_of(SliceId id);
   bool slice_was_lost(const Model& model) const;
+  // Every change of what a model takes is told by this; sums are brought up before they are used.
+  void touch(Model& model);
+  void add_up();
+  void show(Model& model);
   bool another_may_fit(const Model& model) const;
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
@@ -98,34 +107,38 @@ class FleetCore::State {
   bool change_slice(Model& model);
   void serve_on(Model& model, SliceId slice);
   bool place(Model& model, bool evicts, bool drains, NoRoom& why);
-  std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains,
-                                         NoRoom& why) const;
+  std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains, NoRoom& why);
   bool no_room(Model& model, const NoRoom& why);
   bool may_give_way(const Model& model, bool drains) const;
   void leave(Model& model, ModelId taker, bool drops);
   void start_leaving(Model& model);
-  bool may_load(const Model& model) const;
-  FleetView view(const std::vector<ModelId>& gone, bool drains, bool ahead = false) const;
+  bool may_load(const Model& model);
   bool takes_slice(const Model& model) const;
+  PlacedModel placed(const Model& model) const;
+  FleetView view_ahead() const;
+  std::vector<Model*> in_motion();
   std::vector<Model*> wanted();
   std::int64_t loads_under_way() const;
-  Bytes host_reserved() const;  // by what is there to stay, or is to come
-  Bytes host_there() const;     // in use until loads, drops and unloads under way have ended
+  Bytes host_reserved();  // by what is there to stay, or is to come
+  Bytes host_there();     // in use until loads, drops and unloads under way have ended
 
   Status check_model(const Model& model) const;
   Status check_slice(std::size_t index) const;
   Status check_requests() const;
+  Status check_sums() const;
 
   const FleetOptions options;
   const std::unique_ptr<PlacementPolicy> policy;
-  const std::vector<LinkSpec> links;
   std::vector<Model> models;
   std::vector<Slice> slices;
   std::unordered_map<RequestId, Asked> requests;
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;
-  Bytes host_other;            // in host memory, of nobody here
-  std::int64_t unsettled = 0;  // models that neither rest nor serve
+  Bytes host_other;               // in host memory, of nobody here
+  std::set<ModelId> moving;       // models that neither rest nor serve
+  FleetView view;                 // of models that take something of their slice
+  std::vector<ModelId> changed;   // since the sums were brought up
+  Bytes there_sum, reserved_sum;  // of host memory, by all models
   bool stopped = false;
   Nanos now;
   Random random;

@@ -423,6 +423,9 @@ TEST_F(MovingModelsTest, AreServedWhereTheyWereIfTheOtherSliceCannotTakeThem) {
   EXPECT_EQ(ask(11, 1), "load 1 1");
   EXPECT_EQ(on(LoadEnded{ModelId(1), exhausted("the slice is too small")}), "route 11 0");
   EXPECT_EQ(phase(1), ModelPhase::kReady);
+  end(11);
+  EXPECT_EQ(ask(12, 1), "load 1 1") << "it is tried again";
+  EXPECT_EQ(on(LoadEnded{ModelId(1), corrupt("a device that says strange things")}), "route 12 0");
 }
 
 TEST_F(MovingModelsTest, AreServedByWhatIsLeftWhenASliceIsLost) {
@@ -457,7 +460,7 @@ TEST_F(FleetCoreTest, WhatOneSliceCannotTakeGoesToAnother) {
   EXPECT_EQ(on(LoadEnded{ModelId(0), exhausted("this one, too")}), "refuse 1");
   EXPECT_THAT(refusal().message, HasSubstr("this one, too"));
   EXPECT_EQ(ask(2, 0), "measure 0") << "it is tried again";
-  EXPECT_EQ(measured(0), "load 0 0");
+  EXPECT_THAT(measured(0), HasSubstr("load 0"));
 }
 
 }  // namespace

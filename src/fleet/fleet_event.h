@@ -101,7 +101,7 @@ struct Unload {
   ModelId model;
   std::vector<SliceId> slices;  // on which it is; the one that serves it is to be left last
   bool drop = false;            // out of host memory, too
-  ModelId taker;      // for which it goes
+  ModelId taker;                // for which it goes
 };
 struct Drop {
   ModelId model;

@@ -43,6 +43,7 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.counters.unloads += report.counters.unloads;
     sum.counters.drains += report.counters.drains;
     sum.counters.best_effort += report.counters.best_effort;
+    sum.counters.moves += report.counters.moves;
   }
   std::signal(SIGABRT, SIG_DFL);
   std::cout << sum.requests << " requests (" << sum.counters.routed << " routed, "
@@ -50,8 +51,8 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
             << sum.counters.loads << " loads (" << sum.loads_failed << " failed, "
             << sum.counters.loads_lost << " lost), " << sum.counters.unloads << " unloads ("
             << sum.kept << " did not let go), " << sum.drops << " drops, " << sum.counters.drains
-            << " drains, " << sum.counters.best_effort << " best effort, " << sum.slices_lost
-            << " slices lost\n";
+            << " drains, " << sum.counters.best_effort << " best effort, " << sum.counters.moves
+            << " moves, " << sum.slices_lost << " slices lost\n";
   if (only != 0) return;
   // A checker that never sees the hard cases proves nothing.
   EXPECT_GT(sum.counters.routed, 5 * kHistories);
@@ -63,6 +64,7 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   EXPECT_GT(sum.counters.loads_lost, kHistories / 10);
   EXPECT_GT(sum.counters.drains, kHistories / 10);
   EXPECT_GT(sum.counters.best_effort, kHistories / 10);
+  EXPECT_GT(sum.counters.moves, kHistories / 10);
   EXPECT_GT(sum.drops, kHistories / 20);
 }
 

@@ -78,8 +78,9 @@ class LocalFleet final : public Fleet {
 
  public:
   // Home, slices and sink are borrowed and outlive the fleet; the slices deliver to the same sink.
-  // With several, a model without requests changes slices as load moves. Entries are numbered from 0 in the order of `models`. kInvalidArgument: two models of one
-  // name. kResourceExhausted: no thread to be had.
+  // With several, a model without requests changes slices as load moves. Entries are numbered from
+  // 0 in the order of `models`. kInvalidArgument: two models of one name. kResourceExhausted: no
+  // thread to be had.
   static Result<std::unique_ptr<LocalFleet>> start(std::vector<CatalogueModel> models,
                                                    const LocalFleetOptions& options,
                                                    FleetHome& home, FleetSlices slices,

@@ -19,8 +19,8 @@ namespace causeway::fleet {
 
 class LocalFleet::State {
  public:
-  State(std::vector<CatalogueModel> models, const LocalFleetOptions& options,
-        FleetHome& home, FleetSlices slices, SerialSink& sink);
+  State(std::vector<CatalogueModel> models, const LocalFleetOptions& options, FleetHome& home,
+        FleetSlices slices, SerialSink& sink);
   ~State();  // waits for a loader that is held, however long
 
   Status begin();

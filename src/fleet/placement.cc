@@ -17,49 +17,46 @@ constexpr std::array<std::pair<PlacementKind, std::string_view>, 5> kNames = {{
     {PlacementKind::kShared, "shared"},
 }};
 
-bool is_in(std::span<const ModelId> models, ModelId model) {
-  return std::find(models.begin(), models.end(), model) != models.end();
+bool is_unfit(const Candidate& candidate, SliceId id) {
+  const auto& unfit = candidate.unfit;
+  return std::find(unfit.begin(), unfit.end(), id) != unfit.end();
 }
 
-Demand sum_of(const SliceView& slice, std::span<const ModelId> gone) {
-  Demand sum;
-  for (const PlacedModel& placed : slice.models) {
-    if (!is_in(gone, placed.model)) sum += placed.demand;
-  }
-  return sum;
+bool may_go(const PlacedModel& placed, const Candidate& candidate) {
+  return candidate.drains ? placed.may_drain : placed.may_go;
 }
-
-double share(double sum, double limit) { return limit > 0 ? sum / limit : 0; }
 
 // The demand of the candidate once those have gone; nullopt: a hard limit is exceeded.
-std::optional<Demand> fits_hard(const SliceView& slice, std::span<const ModelId> gone,
-                                const ModelSpec& model) {
-  if (!slice.up) return std::nullopt;
+std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<const ModelId> gone,
+                                const Candidate& candidate) {
+  const SliceView& slice = fleet.slice(id);
+  if (!slice.up || is_unfit(candidate, id)) return std::nullopt;
+  const ModelSpec& model = candidate.spec;
   const auto left = std::ssize(slice.models) - std::ssize(gone);
   if (slice.spec.models_max > 0 && left >= slice.spec.models_max) return std::nullopt;
   if (slice.spec.memory == Bytes(0)) return demand_of(model, model.weights);
-  const Demand others = sum_of(slice, gone);
+  const Demand others = gone.empty() ? slice.sum : fleet.sum(id, gone);
   const Bytes free = slice.spec.memory - others.memory - model.memory_min;
   if (free < Bytes(0)) return std::nullopt;
   return demand_of(model, free - others.stays);
 }
 
-// Of models that may go, the cheapest first, until `enough` holds; then without those that the
-// others can do without. nullopt: it never holds.
 template <typename Enough>
-std::optional<std::vector<ModelId>> cheapest_victims(const SliceView& slice, Enough enough) {
-  std::vector<const PlacedModel*> may_go;
-  for (const PlacedModel& placed : slice.models) {
-    if (placed.may_go) may_go.push_back(&placed);
-  }
-  std::sort(may_go.begin(), may_go.end(), [](const PlacedModel* a, const PlacedModel* b) {
-    return std::tuple(a->cost, a->last_used, a->model) <
-           std::tuple(b->cost, b->last_used, b->model);
-  });
+std::optional<std::vector<ModelId>> cheapest_victims(const SliceView& slice,
+                                                     const Candidate& candidate, Enough enough) {
   std::vector<ModelId> victims;
+  if (enough(victims)) return victims;
+  std::vector<const PlacedModel*> all;
+  for (const PlacedModel& placed : slice.models) {
+    if (may_go(placed, candidate)) all.push_back(&placed);
+  }
+  std::sort(all.begin(), all.end(), [&](const PlacedModel* a, const PlacedModel* b) {
+    return std::tuple(a->cost(candidate.now), a->rate.last(), a->model) <
+           std::tuple(b->cost(candidate.now), b->rate.last(), b->model);
+  });
   for (std::size_t next = 0; !enough(victims); ++next) {
-    if (next == may_go.size()) return std::nullopt;
-    victims.push_back(may_go[next]->model);
+    if (next == all.size()) return std::nullopt;
+    victims.push_back(all[next]->model);
   }
   for (std::size_t i = victims.size(); i-- > 0;) {
     std::vector<ModelId> fewer = victims;
@@ -69,39 +66,33 @@ std::optional<std::vector<ModelId>> cheapest_victims(const SliceView& slice, Eno
   return victims;
 }
 
-double cost_of(const SliceView& slice, std::span<const ModelId> victims) {
+double cost_of(const SliceView& slice, const Placement& placement, Nanos now) {
   double cost = 0;
   for (const PlacedModel& placed : slice.models) {
-    if (is_in(victims, placed.model)) cost += placed.cost;
+    const auto& victims = placement.victims;
+    const bool goes = std::find(victims.begin(), victims.end(), placed.model) != victims.end();
+    if (goes) cost += placed.cost(now);
   }
   return cost;
 }
 
-std::int64_t requests_on(const SliceView& slice) {
-  std::int64_t requests = 0;
-  for (const PlacedModel& placed : slice.models) requests += placed.requests;
-  return requests;
-}
-
-// The model on slice `index` with as few victims as the hard limits need; or, with `soft`, as the
-// soft ones need too. nullopt: it cannot be.
-std::optional<Placement> place_on(const FleetView& fleet, std::size_t index,
-                                  const Candidate& candidate, bool soft) {
-  const SliceView& slice = fleet.slices[index];
-  const SliceId id(static_cast<std::int64_t>(index));
+// The model on a slice with as few victims as the hard limits need; or, with `soft`, as the soft
+// ones need too. nullopt: it cannot be.
+std::optional<Placement> place_on(const FleetView& fleet, SliceId id, const Candidate& candidate,
+                                  bool soft) {
   const auto enough = [&](std::span<const ModelId> victims) {
-    const auto demand = fits_hard(slice, victims, candidate.spec);
-    return demand && (!soft || excess_of(fleet, id, victims, *demand) <= 1);
+    const auto demand = fits_hard(fleet, id, victims, candidate);
+    return demand && (!soft || fleet.excess(id, victims, *demand) <= 1);
   };
   std::optional<std::vector<ModelId>> victims;
   if (candidate.evicts) {
-    victims = cheapest_victims(slice, enough);
+    victims = cheapest_victims(fleet.slice(id), candidate, enough);
   } else if (enough({})) {
     victims.emplace();
   }
   if (!victims) return std::nullopt;
-  const Demand demand = *fits_hard(slice, *victims, candidate.spec);
-  const double excess = excess_of(fleet, id, *victims, demand);
+  const Demand demand = *fits_hard(fleet, id, *victims, candidate);
+  const double excess = fleet.excess(id, *victims, demand);
   return Placement{id, std::move(*victims), demand, excess};
 }
 
@@ -111,31 +102,32 @@ std::optional<Placement> best_of(const FleetView& fleet, const Candidate& candid
                                  Rank rank) {
   std::optional<Placement> best;
   for (std::size_t i = 0; i < fleet.slices.size(); ++i) {
-    auto placement = place_on(fleet, i, candidate, soft);
+    auto placement = place_on(fleet, SliceId(static_cast<std::int64_t>(i)), candidate, soft);
     if (!placement) continue;
     if (!best || rank(*placement) < rank(*best)) best = std::move(placement);
   }
   return best;
 }
 
-const SliceView& slice_of(const FleetView& fleet, const Placement& placement) {
-  return fleet.slices[static_cast<std::size_t>(placement.slice.value)];
-}
-
 class BandwidthPlacement final : public PlacementPolicy {
  public:
   std::optional<Placement> choose(const FleetView& fleet,
                                   const Candidate& candidate) const override {
+    // Nothing is better than where it was, if nobody is served there and nothing has to go.
+    if (candidate.last.valid() && fleet.slice(candidate.last).requests == 0) {
+      Candidate gentle = candidate;
+      gentle.evicts = false;
+      if (auto stays = place_on(fleet, candidate.last, gentle, /*soft=*/true)) return stays;
+    }
     const auto dearness = [&](const Placement& p) {
-      const SliceView& slice = slice_of(fleet, p);
-      const bool shared = requests_on(slice) > 0, elsewhere = p.slice != candidate.last;
-      return std::tuple(p.victims.size() > 0, cost_of(slice, p.victims), shared, elsewhere,
-                        p.excess, slice.models.size(), p.slice);
+      const SliceView& slice = fleet.slice(p.slice);
+      return std::tuple(p.victims.size() > 0, cost_of(slice, p, candidate.now), slice.requests > 0,
+                        p.slice != candidate.last, p.excess, slice.models.size(), p.slice);
     };
     auto fitting = best_of(fleet, candidate, /*soft=*/true, dearness);
     if (fitting || !candidate.evicts) return fitting;
     return best_of(fleet, candidate, /*soft=*/false, [&](const Placement& p) {
-      return std::tuple(p.excess, cost_of(slice_of(fleet, p), p.victims), p.slice);
+      return std::tuple(p.excess, cost_of(fleet.slice(p.slice), p, candidate.now), p.slice);
     });
   }
 };
@@ -146,7 +138,8 @@ class RandomPlacement final : public PlacementPolicy {
                                   const Candidate& candidate) const override {
     std::vector<Placement> all;
     for (std::size_t i = 0; i < fleet.slices.size(); ++i) {
-      if (auto placement = place_on(fleet, i, candidate, false)) all.push_back(*placement);
+      const SliceId id(static_cast<std::int64_t>(i));
+      if (auto placement = place_on(fleet, id, candidate, false)) all.push_back(*placement);
     }
     if (all.empty()) return std::nullopt;
     return all[candidate.draw % all.size()];
@@ -159,10 +152,9 @@ class DedicatedPlacement final : public PlacementPolicy {
                                   const Candidate& candidate) const override {
     Candidate gentle = candidate;
     gentle.evicts = false;
-    return best_of(fleet, gentle, false,
-                   [&](const Placement& p) {
-                     return std::tuple(p.slice != candidate.last, p.excess, p.slice);
-                   });
+    return best_of(fleet, gentle, false, [&](const Placement& p) {
+      return std::tuple(p.slice != candidate.last, p.excess, p.slice);
+    });
   }
 };
 
@@ -172,8 +164,8 @@ class LocalityPlacement final : public PlacementPolicy {
                                   const Candidate& candidate) const override {
     return best_of(fleet, candidate, false, [&](const Placement& p) {
       const bool elsewhere = p.slice != candidate.last;
-      return std::tuple(p.victims.size(), elsewhere, cost_of(slice_of(fleet, p), p.victims),
-                        p.slice);
+      const double cost = cost_of(fleet.slice(p.slice), p, candidate.now);
+      return std::tuple(p.victims.size(), elsewhere, cost, p.slice);
     });
   }
 };
@@ -183,29 +175,13 @@ class SharedPlacement final : public PlacementPolicy {
   std::optional<Placement> choose(const FleetView& fleet,
                                   const Candidate& candidate) const override {
     return best_of(fleet, candidate, false, [&](const Placement& p) {
-      return std::tuple(requests_on(slice_of(fleet, p)), slice_of(fleet, p).models.size(), p.slice);
+      const SliceView& slice = fleet.slice(p.slice);
+      return std::tuple(slice.requests, slice.models.size(), p.slice);
     });
   }
 };
 
 }  // namespace
-
-double excess_of(const FleetView& fleet, SliceId id, std::span<const ModelId> gone,
-                 const Demand& more) {
-  const SliceView& slice = fleet.slices[static_cast<std::size_t>(id.value)];
-  Demand own = sum_of(slice, gone);
-  own += more;
-  double link = more.link_bytes_per_second, rate = 0;
-  if (slice.spec.link.valid()) {
-    rate = fleet.links[static_cast<std::size_t>(slice.spec.link.value)].bytes_per_second;
-    for (const SliceView& other : fleet.slices) {
-      if (other.spec.link == slice.spec.link) link += sum_of(other, gone).link_bytes_per_second;
-    }
-  }
-  return std::max({share(link, rate),
-                   share(own.memory_bytes_per_second, slice.spec.memory_bytes_per_second),
-                   share(own.flops_per_second, slice.spec.flops_per_second)});
-}
 
 Result<PlacementKind> find_placement(std::string_view name) {
   std::string all;

@@ -11,36 +11,19 @@
 
 #include "base/result.h"
 #include "fleet/fleet_spec.h"
+#include "fleet/fleet_view.h"
 
 namespace causeway::fleet {
-
-// A model that is on a slice, or is to come there. Those that leave are not shown.
-struct PlacedModel {
-  ModelId model;
-  Demand demand = {};
-  bool may_go = false;  // nothing asks for it, and it is not pinned
-  double cost = 0;      // of bringing it back: bytes × rate of its requests
-  Nanos last_used = {};
-  std::int64_t requests = 0;  // that run
-};
-
-struct SliceView {
-  SliceSpec spec;
-  bool up = true;
-  std::vector<PlacedModel> models;
-};
-
-struct FleetView {
-  std::vector<SliceView> slices;  // by SliceId
-  std::vector<LinkSpec> links;
-};
 
 struct Candidate {
   ModelId model;
   const ModelSpec& spec;
-  bool evicts = true;      // others may give way, and limits be exceeded: requests wait for it
-  SliceId last = {};       // where it was before
-  std::uint64_t draw = 0;  // a random number for policies that roll dice
+  bool evicts = true;   // others may give way, and limits be exceeded: requests wait for it
+  bool drains = false;  // so may those with requests
+  SliceId last = {};    // where it was before
+  std::span<const SliceId> unfit = {};  // slices that could not take it
+  std::uint64_t draw = 0;               // a random number for policies that roll dice
+  Nanos now = {};
 };
 
 struct Placement {
@@ -71,10 +54,5 @@ enum class PlacementKind : std::uint8_t {
 Result<PlacementKind> find_placement(std::string_view name);
 std::string_view name_of(PlacementKind kind);
 std::unique_ptr<PlacementPolicy> make_placement(PlacementKind kind);
-
-// By how much the soft limits would be exceeded on the slice, without `gone` and with `more`: the
-// largest of sum ÷ limit over its link (with all slices of that link), memory and compute.
-double excess_of(const FleetView& fleet, SliceId slice, std::span<const ModelId> gone,
-                 const Demand& more);
 
 }  // namespace causeway::fleet

@@ -19,25 +19,29 @@ ModelSpec model_of(double giga) {
   return model;
 }
 
+DecayedCount once() {
+  DecayedCount count;
+  count.add(Nanos(0));
+  return count;
+}
+
 PlacedModel placed(std::int64_t id, double giga, bool may_go = true, double cost = 1) {
   return {.model = ModelId(id),
           .demand = demand_of(model_of(giga), Bytes(0)),
           .may_go = may_go,
-          .cost = cost};
+          .may_drain = may_go,
+          .bytes = Bytes(static_cast<std::int64_t>(cost)),
+          .rate = once()};
 }
 
 // One link of 100 GB/s: 10 GB a step of 100 ms. Slices of one place whose memory keeps no weights.
 FleetView fleet_of(int slices, std::int64_t models_max = 1) {
-  FleetView fleet{.slices = {}, .links = {{.bytes_per_second = 100 * kGiga}}};
-  for (int i = 0; i < slices; ++i) {
-    fleet.slices.push_back({.spec = {.link = LinkId(0),
-                                     .models_max = models_max,
-                                     .memory = Bytes(1),
-                                     .memory_bytes_per_second = 1e12},
-                            .up = true,
-                            .models = {}});
-  }
-  return fleet;
+  const SliceSpec slice{.link = LinkId(0),
+                        .models_max = models_max,
+                        .memory = Bytes(1),
+                        .memory_bytes_per_second = 1e12};
+  return {std::vector<SliceSpec>(static_cast<std::size_t>(slices), slice),
+          {{.bytes_per_second = 100 * kGiga}}};
 }
 
 Candidate candidate_of(const ModelSpec& model) { return {.model = ModelId(99), .spec = model}; }
@@ -57,7 +61,7 @@ TEST(Demand, IsWhatStillCrossesWithinTheTimeOfAToken) {
 
 TEST(BandwidthPlacement, AnIdleSliceWhereTheLinkHasTheSum) {
   FleetView fleet = fleet_of(3);
-  fleet.slices[0].models = {placed(0, 4)};
+  fleet.put(SliceId(0), placed(0, 4));
   const ModelSpec model = model_of(6);
   const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
   ASSERT_TRUE(fits);
@@ -68,8 +72,8 @@ TEST(BandwidthPlacement, AnIdleSliceWhereTheLinkHasTheSum) {
 
 TEST(BandwidthPlacement, EvictsWhatIsCheapestToBringBackWhenTheSumIsTooLarge) {
   FleetView fleet = fleet_of(3);
-  fleet.slices[0].models = {placed(0, 4, true, 5)};
-  fleet.slices[1].models = {placed(1, 4, true, 3)};
+  fleet.put(SliceId(0), placed(0, 4, true, 5));
+  fleet.put(SliceId(1), placed(1, 4, true, 3));
   const ModelSpec model = model_of(5);
   const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
   ASSERT_TRUE(fits);
@@ -79,7 +83,7 @@ TEST(BandwidthPlacement, EvictsWhatIsCheapestToBringBackWhenTheSumIsTooLarge) {
 
 TEST(BandwidthPlacement, BestEffortSaysByHowMuch) {
   FleetView fleet = fleet_of(2);
-  fleet.slices[0].models = {placed(0, 8, /*may_go=*/false)};
+  fleet.put(SliceId(0), placed(0, 8, /*may_go=*/false));
   const ModelSpec model = model_of(8);
   const auto best = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
   ASSERT_TRUE(best);
@@ -123,7 +127,7 @@ TEST(BandwidthPlacement, WhatStaysOnTheSliceNeedNotCross) {
 
 TEST(Placement, NothingIsPutWhereNoPlaceOrMemoryIs) {
   FleetView fleet = fleet_of(3);
-  fleet.slices[0].models = {placed(0, 1, /*may_go=*/false)};
+  fleet.put(SliceId(0), placed(0, 1, /*may_go=*/false));
   fleet.slices[1].up = false;
   ModelSpec model = model_of(1);
   model.memory_min = Bytes(2);  // of slices with 1
@@ -136,10 +140,13 @@ TEST(Placement, NothingIsPutWhereNoPlaceOrMemoryIs) {
 
 TEST(Placement, BaselinesDoAsTheirNamesSay) {
   FleetView fleet = fleet_of(3, /*models_max=*/2);
-  fleet.slices[0].models = {placed(0, 9), placed(1, 1)};
-  fleet.slices[1].models = {placed(2, 1, false)};
-  fleet.slices[1].models[0].requests = 3;
-  fleet.slices[2].models = {placed(3, 1), placed(4, 1)};
+  fleet.put(SliceId(0), placed(0, 9));
+  fleet.put(SliceId(0), placed(1, 1));
+  PlacedModel busy = placed(2, 1, false);
+  busy.requests = 3;
+  fleet.put(SliceId(1), busy);
+  fleet.put(SliceId(2), placed(3, 1));
+  fleet.put(SliceId(2), placed(4, 1));
   const ModelSpec model = model_of(50);
   Candidate candidate = candidate_of(model);
   candidate.last = SliceId(2);
@@ -149,7 +156,7 @@ TEST(Placement, BaselinesDoAsTheirNamesSay) {
   EXPECT_EQ(slice(PlacementKind::kDedicated), SliceId(1)) << "the only one with a free place";
   EXPECT_EQ(slice(PlacementKind::kLocality), SliceId(1)) << "nothing has to go there";
   EXPECT_EQ(slice(PlacementKind::kShared), SliceId(0)) << "no requests run there";
-  fleet.slices[1].models.push_back(placed(5, 1));
+  fleet.put(SliceId(1), placed(5, 1));
   EXPECT_EQ(slice(PlacementKind::kLocality), SliceId(2)) << "where it was";
   EXPECT_FALSE(make_placement(PlacementKind::kDedicated)->choose(fleet, candidate));
   std::vector<int> drawn(3);

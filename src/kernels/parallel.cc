@@ -9,6 +9,9 @@ namespace causeway::kernels {
 #ifdef _OPENMP
 int thread_count() { return std::max(1, omp_get_max_threads()); }
 
+// Of the calling thread's own settings: OpenMP keeps them by thread.
+void limit_threads(int threads) { omp_set_num_threads(std::max(1, threads)); }
+
 void run_parts(int parts, PartBody body) {
   if (parts <= 1) {
     if (parts == 1) body(0);
@@ -19,6 +22,8 @@ void run_parts(int parts, PartBody body) {
 }
 #else
 int thread_count() { return 1; }
+
+void limit_threads(int) {}
 
 void run_parts(int parts, PartBody body) {
   for (int part = 0; part < parts; ++part) body(part);

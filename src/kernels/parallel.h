@@ -23,8 +23,13 @@ class PartBody {
   void (*call_)(void*, int);
 };
 
-// How many parts can run at once.
+// How many parts can run at once: as many as there are processors, or as the calling thread was
+// limited to.
 int thread_count();
+
+// From now on kernels that the calling thread runs take at most so many threads ≥ 1, itself
+// included, oneDNN's too. What other threads run is not concerned: each has threads of its own.
+void limit_threads(int threads);
 
 // Runs body(0) … body(parts - 1), each on its own thread where there are enough; returns when all
 // have ended. parts ≤ thread_count().

@@ -220,7 +220,7 @@ class CudaForward::State {
     std::optional<int>& known = clusters_.at(static_cast<std::size_t>(sequences));
     if (!known) {
       known = kernels::attention::few_cluster({config_.heads, config_.kv_heads, config_.head_dim},
-                                              sequences);
+                                              sequences, workspace_.sm_count());
     }
     return *known;
   }

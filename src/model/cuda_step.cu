@@ -274,7 +274,8 @@ class Loop {
             .planned = true,
             .fresh = fresh,
             .behind_library = i.behind_library,
-            .cluster = i.cluster};
+            .cluster = i.cluster,
+            .sm_count = model_.workspace.sm_count()};
   }
 
   const ModelConfig& c_;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -14,6 +15,8 @@ namespace causeway::request {
 namespace {
 
 constexpr std::int64_t kTokensMax = 100'000'000;
+constexpr Nanos kTimeMax = seconds(std::int64_t{200} * 366 * 86'400);  // since 1970, or the start
+constexpr std::size_t kLineMax = std::size_t{16} << 20;
 
 std::vector<std::string_view> split(std::string_view line, char separator) {
   std::vector<std::string_view> fields;
@@ -33,6 +36,12 @@ std::optional<Tokens> parse_tokens(std::string_view text) {
   return Tokens(count);
 }
 
+bool is_time(const std::tm& t) {
+  const auto within = [](int value, int low, int high) { return value >= low && value <= high; };
+  return within(t.tm_year, 1970, 2150) && within(t.tm_mon, 1, 12) && within(t.tm_mday, 1, 31) &&
+         within(t.tm_hour, 0, 23) && within(t.tm_min, 0, 59) && within(t.tm_sec, 0, 60);
+}
+
 // "2023-11-16 18:17:03.9799600", fraction optional, as nanoseconds since 1970.
 std::optional<Nanos> parse_time(std::string_view text) {
   std::tm parts{};
@@ -42,6 +51,7 @@ std::optional<Nanos> parse_time(std::string_view text) {
                   &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &consumed) != 6) {
     return std::nullopt;
   }
+  if (!is_time(parts)) return std::nullopt;
   parts.tm_year -= 1900;
   parts.tm_mon -= 1;
   std::int64_t fraction = 0;
@@ -85,9 +95,10 @@ std::optional<TraceEntry> read_lengths(std::string_view line) {
 }
 
 std::optional<TraceEntry> read_genai(std::string_view line) {
-  constexpr std::size_t kModelField = 9;
+  constexpr std::size_t kModelField = 9, kFields = 11;
   const auto fields = split(line, ',');
-  if (fields.size() <= kModelField) return std::nullopt;
+  // A line that is cut has fewer: what is left of its model would pass for another one.
+  if (fields.size() != kFields) return std::nullopt;
   const auto time = parse_time(fields[0]);
   if (!time) return std::nullopt;
   TraceEntry entry;
@@ -109,7 +120,9 @@ bool read_array(const nlohmann::json& object, const char* key, std::vector<T>& o
   if (!found->is_array()) return false;
   for (const auto& element : *found) {
     if (!element.is_number_integer()) return false;
-    out.push_back(element.get<T>());
+    const auto id = element.get<std::int64_t>();
+    if (id < 0 || id > std::numeric_limits<T>::max()) return false;
+    out.push_back(static_cast<T>(id));
   }
   return true;
 }
@@ -122,7 +135,7 @@ std::optional<TraceEntry> read_json(std::string_view line, const char* time_key,
   const auto prompt = integer(object, prompt_key);
   const auto output = integer(object, output_key);
   if (!time || !prompt || !output || *prompt < 0 || *output < 0 || *prompt > kTokensMax ||
-      *output > kTokensMax || *time < 0) {
+      *output > kTokensMax || *time < 0 || *time > kTimeMax / time_unit) {
     return std::nullopt;
   }
   TraceEntry entry;
@@ -141,6 +154,34 @@ std::optional<TraceEntry> read_mooncake(std::string_view line) {
 std::optional<TraceEntry> read_sharegpt(std::string_view line) {
   return read_json(line, "arrival_time_ns", Nanos(1), "input_toks", "output_toks");
 }
+
+// A file's lines, one after the other, none longer than kLineMax.
+class Lines {
+ public:
+  explicit Lines(const std::filesystem::path& file) : in_(file), buffer_(kLineMax) {}
+
+  // False at the end, or when the line is too long.
+  bool next() {
+    in_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+    const bool at_end = in_.eof();
+    if (in_.fail() || in_.bad()) {
+      too_long_ = !at_end && in_.gcount() > 0;
+      return false;
+    }
+    const std::streamsize counted = in_.gcount() - (at_end ? 0 : 1);  // with the line's end
+    line_ = {buffer_.data(), static_cast<std::size_t>(counted)};
+    if (line_.ends_with('\r')) line_.remove_suffix(1);
+    return true;
+  }
+  std::string_view line() const { return line_; }  // until next()
+  bool too_long() const { return too_long_; }
+
+ private:
+  std::ifstream in_;
+  std::vector<char> buffer_;
+  std::string_view line_;
+  bool too_long_ = false;
+};
 
 struct Format {
   std::string_view first_line_starts;
@@ -193,30 +234,38 @@ double gamma(double shape, Random& random) {
 }  // namespace
 
 Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max) {
-  std::ifstream in(file);
-  std::string line;
-  if (!in || !std::getline(in, line)) return not_found(file.string() + ": cannot be read");
+  Lines lines(file);
+  if (!lines.next()) {
+    if (lines.too_long()) return corrupt(file.string() + ":1: the line is too long for a trace");
+    return not_found(file.string() + ": cannot be read, or is empty");
+  }
+  std::string_view line = lines.line();
   const Format* format = recognise(line);
   if (format == nullptr) {
     return unsupported(file.string() + ": no known trace format; its first line is '" +
-                       line.substr(0, 80) + "'");
+                       std::string(line.substr(0, 80)) + "'");
   }
   Trace trace{.entries = {},
               .has_arrivals = format->arrivals,
               .has_models = format->models,
               .has_lengths = format->lengths};
   std::int64_t number = 1;
-  bool more = !format->header || static_cast<bool>(std::getline(in, line));
+  bool more = !format->header || lines.next();
   if (format->header) ++number;
-  for (; more; more = static_cast<bool>(std::getline(in, line)), ++number) {
+  for (; more; more = lines.next(), ++number) {
     if (entries_max > 0 && static_cast<std::int64_t>(trace.entries.size()) >= entries_max) break;
-    if (line.ends_with('\r')) line.pop_back();
+    line = lines.line();
     if (line.empty()) continue;
     auto entry = format->read(line);
     if (!entry) {
-      return corrupt(file.string() + ":" + std::to_string(number) + ": not of the file's format");
+      return corrupt(file.string() + ":" + std::to_string(number) +
+                     ": not of the file's format; is the file cut?");
     }
     trace.entries.push_back(std::move(*entry));
+  }
+  if (lines.too_long()) {
+    return corrupt(file.string() + ":" + std::to_string(number) +
+                   ": the line is too long for a trace");
   }
   sort_from_zero(trace.entries);
   return trace;

@@ -34,7 +34,8 @@ struct Trace {
   bool has_lengths = false;
 };
 
-// At most `entries_max` entries from the start of the file (0: all). kCorrupt names file and line.
+// At most `entries_max` entries from the start of the file (0: all). kCorrupt names file and line:
+// one that is cut, too long, or has numbers or times that no trace has.
 Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max);
 
 // Arrival times of a Poisson process of `per_second`, from 0. per_second = 0: all at once.

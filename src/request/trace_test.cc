@@ -78,6 +78,53 @@ TEST_F(TraceFile, ErrorsNameFileAndLine) {
   EXPECT_EQ(load_trace("no/such/file", 0).error().code, ErrorCode::kNotFound);
 }
 
+TEST_F(TraceFile, WhatIsCutOrHostileIsRefused) {
+  const std::string azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  const std::string genai = "gmt_create,a,b,c,d,e,f,g,h,checkpoint_model_version_id,n\n";
+  const std::string json = R"({"timestamp": 1, "input_length": 600, "output_length": 5})";
+  for (const std::string& content : {
+           azure + "2023-11-16 18:17:04,7,2\n2023-11-16 18:1",
+           azure + "2023-11-16 18:17:04,7",
+           azure + "2023-11-16 18:17:04,7,200000000000000000000\n",
+           azure + "999999999-11-16 18:17:04,7,2\n",
+           azure + "-2147483648-11-16 18:17:04,7,2\n",
+           azure + "2023-13-16 18:17:04,7,2\n",
+           azure + std::string(5, '\0') + "\n",
+           genai + "2024-11-15 16:57:50,T,S,32.0,G,63.0,26.0,1.0,30.0,M00",  // of M0007
+           json + "\n" + json.substr(0, 30),
+           json + "\n{\"timestamp\": 9223372036854775807, \"input_length\": 1, "
+                  "\"output_length\": 1}\n",
+           json + "\n{\"timestamp\": 1, \"input_length\": -1, \"output_length\": 1}\n",
+           json + "\n{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 1, "
+                  "\"hash_ids\": [-7]}\n",
+           json + "\n" + std::string(100'000, '[') + "\n",
+       }) {
+    const auto got = load_trace(write(content), 0);
+    ASSERT_FALSE(got.ok()) << content.substr(0, 200);
+    EXPECT_EQ(got.error().code, ErrorCode::kCorrupt) << got.error().message;
+  }
+}
+
+TEST_F(TraceFile, TokensThatNoVocabularyHasAreRefused) {
+  for (const char* id : {"-1", "4294967296", "1.5", "\"7\""}) {
+    const std::string line =
+        R"({"input_toks": 1, "output_toks": 5, "arrival_time_ns": 42, "input_tok_ids": [)" +
+        std::string(id) + "]}";
+    EXPECT_EQ(load_trace(write(line), 0).error().code, ErrorCode::kCorrupt) << id;
+  }
+}
+
+TEST_F(TraceFile, ALineWithoutEndIsNotRead) {
+  const std::string azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  const std::string endless(std::size_t{17} << 20, '7');
+  const auto second = load_trace(write(azure + endless), 0);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().message.find(":2: the line is too long"), std::string::npos);
+  EXPECT_EQ(load_trace(write(endless), 0).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(load_trace(write(""), 0).error().code, ErrorCode::kNotFound);
+  EXPECT_TRUE(load_trace(write(azure), 0).value().entries.empty());
+}
+
 TEST(Trace, ReadsThePublishedFiles) {
   CAUSEWAY_TEST_DATA_OR_SKIP(traces, "traces");
   const auto count = [&](const char* file) {

@@ -9,9 +9,13 @@ namespace {
 std::string mib_of(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
 
 Error does_not_fit(const HbmDemand& demand, const HbmPlan& plan, Bytes kv) {
+  const std::string part =
+      demand.share < 1 ? " by a slice that is " +
+                             std::to_string(static_cast<int>(100 * demand.share)) + " % of it"
+                       : "";
   return exhausted("the GPU has " + mib_of(demand.total) + ", " + mib_of(demand.free) +
-                   " of them free, of which " + mib_of(plan.budget) +
-                   " may be used; weights need " + mib_of(plan.weights) + ", workspace " +
+                   " of them free, of which " + mib_of(plan.budget) + " may be used" + part +
+                   "; weights need " + mib_of(plan.weights) + ", workspace " +
                    mib_of(plan.workspace) + ", the driver " + mib_of(demand.driver) + " and KV " +
                    mib_of(kv) +
                    ": serve fewer or smaller models, shorter steps or less KV, or raise "
@@ -47,9 +51,12 @@ Result<Bytes> weights_of(const HbmDemand& demand, Bytes shared, Bytes kv) {
 }
 
 Bytes budget_of(const HbmDemand& demand) {
-  const auto share = static_cast<double>(demand.total.count) * demand.utilization;
+  const auto usable = static_cast<double>(demand.total.count) * demand.utilization;
   const Bytes used = demand.total - demand.free;
-  return std::clamp(Bytes(static_cast<std::int64_t>(share)) - used, Bytes(0), demand.free);
+  const Bytes others = used - std::clamp(demand.neighbours, Bytes(0), used);
+  const Bytes all = Bytes(static_cast<std::int64_t>(usable)) - others;
+  const auto own = static_cast<double>(all.count) * demand.share;
+  return std::clamp(Bytes(static_cast<std::int64_t>(own)), Bytes(0), demand.free);
 }
 
 }  // namespace
@@ -72,6 +79,9 @@ Bytes weights_room(const HbmDemand& demand) {
 Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   if (!(demand.utilization > 0 && demand.utilization <= 1)) {
     return invalid_argument("--gpu-memory-utilization must be above 0 and at most 1");
+  }
+  if (!(demand.share > 0 && demand.share <= 1)) {
+    return invalid_argument("a slice's share of a GPU's memory is above 0 and at most 1");
   }
   HbmPlan plan;
   plan.budget = budget_of(demand);

@@ -7,6 +7,10 @@
 // was asked for. All three are whole extents of the arena. The driver's part is what it takes by
 // itself while kernels run.
 //
+// A slice that is a part of the GPU gets its share of what is above "kept free" and not used by
+// others; its neighbours of the same process are none of these, so that every slice gets the same
+// whichever is opened first.
+//
 // If nothing was asked for, the border between weights and KV moves while the slice serves
 // (hbm_border.h), within what the plan allows: KV keeps a quarter of what it gets here, and takes
 // no more than leaves room for the largest model beside the pinned ones.
@@ -20,6 +24,8 @@ namespace causeway::schedule {
 struct HbmDemand {
   Bytes total;               // of the GPU
   Bytes free;                // of it, now
+  double share = 1;          // of the GPU that is the slice's, in (0, 1]
+  Bytes neighbours = {};     // what the process's other slices have of it, in use
   double utilization = 0.9;  // of the total that all users together may take, in (0, 1]
   Bytes extent;
   Bytes workspace;
@@ -49,8 +55,8 @@ struct HbmPlan {
 // were larger. Whole extents; nothing where KV and workspace leave none.
 Bytes weights_room(const HbmDemand& demand);
 
-// kInvalidArgument: a utilization outside (0, 1]; kResourceExhausted: it does not fit, with all the
-// numbers and what to change.
+// kInvalidArgument: a utilization or share outside (0, 1]; kResourceExhausted: it does not fit,
+// with all the numbers and what to change.
 Result<HbmPlan> plan_hbm(const HbmDemand& demand);
 
 }  // namespace causeway::schedule

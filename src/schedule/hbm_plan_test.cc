@@ -73,6 +73,32 @@ TEST(HbmPlan, WhatTheDriverTakesIsNotGivenAway) {
   EXPECT_THAT(plan_hbm(d).error().message, HasSubstr("the driver 110592 MiB"));
 }
 
+// Two slices of 5/8 and 3/8: what one has when the other opens changes nothing, what others have
+// is taken from both.
+TEST(HbmPlan, APartGetsItsShareWhicheverOpensFirst) {
+  HbmDemand large = demand(), small = demand();
+  large.share = 0.625;
+  small.share = 0.375;
+  const HbmPlan first = plan_hbm(large).value(), second = plan_hbm(small).value();
+  EXPECT_EQ(first.budget, mib(124 * 640));  // of 0.9 × 140 less 2, in GiB
+  EXPECT_EQ(second.budget, mib(124 * 384));
+  for (const Bytes has : {gib(1), gib(30), first.budget}) {
+    HbmDemand later = small;
+    later.free -= has;
+    later.neighbours = has;
+    EXPECT_EQ(plan_hbm(later)->budget, second.budget);
+    EXPECT_EQ(plan_hbm(later)->kv, second.kv);
+    later.free -= gib(8);  // another process
+    EXPECT_EQ(plan_hbm(later)->budget, mib(116 * 384));
+  }
+  small.neighbours = gib(100);  // more than is used: no more than all
+  EXPECT_EQ(plan_hbm(small)->budget, mib(126 * 384));
+  small.free = gib(20);
+  EXPECT_EQ(plan_hbm(small)->budget, gib(20));
+  small.weights = small.weights_largest = gib(60);
+  EXPECT_THAT(plan_hbm(small).error().message, HasSubstr("by a slice that is 37 % of it"));
+}
+
 TEST(HbmPlan, NeverMoreThanIsFree) {
   HbmDemand d = demand();
   d.utilization = 1;
@@ -134,6 +160,9 @@ TEST(HbmPlan, NonsenseIsRefused) {
   for (const double share : {0.0, -1.0, 1.01, std::nan("")}) {
     d.utilization = share;
     EXPECT_EQ(plan_hbm(d).error().code, ErrorCode::kInvalidArgument);
+    HbmDemand part = demand();
+    part.share = share;
+    EXPECT_EQ(plan_hbm(part).error().code, ErrorCode::kInvalidArgument);
   }
 }
 

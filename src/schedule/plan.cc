@@ -13,17 +13,18 @@ constexpr int kBlockedSkipsMax = 16;
 
 }  // namespace
 
-Plan::Plan(Scheduler::State& state, const kv::KvCache& kv, Decision& decision)
+Plan::Plan(Scheduler::State& state, const kv::KvCache& kv, Nanos now, Decision& decision)
     : state_(state),
       kv_(kv),
+      now_(now),
       decision_(decision),
       available_(kv.counts().available()),
-      budget_(state.options.tokens_per_step_max),
       ahead_(state.in_flight > 0) {
   state_.freed.clear();
 }
 
 bool Plan::try_model(ModelQueue& queue) {
+  budget_ = state_.step_budget(queue, now_, available_ - state_.promised_total);
   bool admitting = true;
   std::int64_t position = 0;
   displacing_failed_ = false;

@@ -7,7 +7,7 @@ namespace causeway::schedule {
 
 class Plan {
  public:
-  Plan(Scheduler::State& state, const kv::KvCache& kv, Decision& decision);
+  Plan(Scheduler::State& state, const kv::KvCache& kv, Nanos now, Decision& decision);
 
   // Plans a step of this model. False: it can run nothing now, and nothing was changed.
   bool try_model(ModelQueue& queue);
@@ -46,9 +46,10 @@ class Plan {
 
   Scheduler::State& state_;
   const kv::KvCache& kv_;
+  const Nanos now_;
   Decision& decision_;
   std::int64_t available_;      // frames that the decision may still take
-  std::int64_t budget_;         // tokens left in the step
+  std::int64_t budget_ = 0;     // tokens left in the step
   std::int64_t uncharged_ = 0;  // prefix frames of admissions that running ones paid for
   const bool ahead_;            // a step is in flight: nobody is displaced
   bool put_off_ = false;        // though somebody should have been

@@ -22,12 +22,7 @@ constexpr std::size_t kPrefetched = 8;
 
 RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
                            const RotationInputs& inputs, Nanos now, Decision& decision)
-    : state_(state),
-      kv_(kv),
-      inputs_(inputs),
-      decision_(decision),
-      now_(now),
-      budget_(state.options.tokens_per_step_max) {
+    : state_(state), kv_(kv), inputs_(inputs), decision_(decision), now_(now) {
   const kv::FrameCounts counts = kv.counts();
   available_ = counts.available();
   // Of those that are being retired, some may be quarantined: then they do not come free.
@@ -64,6 +59,7 @@ void RotationPlan::keep_for_others() {
 }
 
 bool RotationPlan::try_model(ModelQueue& queue) {
+  budget_ = state_.step_budget(queue, now_, spare());
   take_in(queue);
   take_out();
   run(queue);
@@ -118,7 +114,7 @@ RotationPlan::Claims RotationPlan::claims_before(const Ranked& member) const {
 RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member) {
   const SlotIndex index = member.index;
   const Slot& slot = state_.table[index];
-  if (!slot.facts.rotary && queue.backlog >= state_.options.tokens_per_step_max) {
+  if (!slot.facts.rotary && queue.backlog >= budget_) {
     set_aside_ += queue.frames_for(slot.facts.known);
     return Entry::kNoPromptTokens;
   }
@@ -486,6 +482,8 @@ void RotationPlan::run(ModelQueue& queue) {
   const std::size_t count = members.size();
   const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
   decision_.runs.reserve(count);
+  // Who has come in from host memory is owed a token, too.
+  budget_ = std::max(budget_, static_cast<std::int64_t>(count));
   for (std::size_t i = 0; i < count; ++i) {
     if (i + kPrefetched < count) state_.table.prefetch(member(i + kPrefetched));
     add_run(queue, member(i), static_cast<std::int64_t>(count - 1 - i));

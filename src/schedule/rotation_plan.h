@@ -103,7 +103,7 @@ class RotationPlan {
   std::int64_t exchanged_ = 0;  // frames that victims gave up in this decision
   std::int64_t goal_ = 0;       // frames to have beyond those kept: for one that is very large
   std::int64_t set_aside_ = 0;  // frames for one that lacks prompt tokens
-  std::int64_t budget_;         // tokens left in the step
+  std::int64_t budget_ = 0;     // tokens left in the step
   SlotIndex for_whom_ = -1;     // on whose behalf victims go; -1: growth only
   // least_urgent(), until a victim goes (who comes in is never a victim); kUnknown: to be found.
   static constexpr SlotIndex kUnknown = -2;

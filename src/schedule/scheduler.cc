@@ -126,6 +126,13 @@ void Scheduler::add_model(ModelId model, Tokens tokens_per_block, bool streamed,
   at->alpha = alpha;
 }
 
+void Scheduler::set_step_cost(ModelId model, const StepCost& cost) {
+  ModelQueue& queue = state_->queue_of(model);
+  queue.chunk.reset();
+  if (!state_->options.chunk.automatic || !cost.known()) return;
+  queue.chunk.emplace(state_->options.chunk, cost, Tokens(state_->options.tokens_per_step_max));
+}
+
 void Scheduler::remove_model(ModelId model) {
   ModelQueue& queue = state_->queue_of(model);
   CAUSEWAY_CHECK(queue.outside_empty() && queue.running.empty(), "the model still has sequences");
@@ -189,9 +196,9 @@ void Scheduler::remove(Handle sequence) {
   if (slot.in_flight == 0) state_->table.free(index);
 }
 
-Tokens Scheduler::tokens_wanted(ModelId model) const {
+Tokens Scheduler::tokens_wanted(ModelId model, Nanos now) const {
   const ModelQueue& queue = state_->queue_of(model);
-  const Tokens most(state_->options.tokens_per_step_max);
+  const Tokens most(state_->step_budget(queue, now, kAnyFrames));
   Tokens sum(0);
   const auto add = [&](SlotIndex index) {
     const Slot& slot = state_->table[index];
@@ -242,6 +249,7 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
       if (plan.try_model(queue)) break;
     }
     plan.finish();
+    state_->expect_step(decision, now);
   };
   if (state_->rotation) {
     state_->settle(rotation.view);
@@ -255,7 +263,7 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
   }
   if (state_->traits.varies_with_time) state_->refresh_urgencies(now);
   state_->order_models(now);
-  plan_with(Plan(*state_, kv, decision));
+  plan_with(Plan(*state_, kv, now, decision));
 }
 
 void Scheduler::State::order_models(Nanos now) {
@@ -294,9 +302,13 @@ void Scheduler::preempt_all(Decision& decision) {
   }
 }
 
-void Scheduler::step_done(const Decision& decision, Nanos now) { state_->end_step(decision, now); }
+void Scheduler::step_done(const Decision& decision, Nanos now, Nanos took) {
+  state_->end_step(decision, now);
+  state_->measure_step(decision, now, took);
+}
 void Scheduler::step_failed(const Decision& decision, Nanos now) {
   state_->end_step(decision, now);
+  state_->measure_step(decision, now, Nanos(0));
 }
 
 std::int64_t Scheduler::waiting() const { return state_->waiting_total; }

@@ -55,6 +55,7 @@
 #include "base/units.h"
 #include "kv/kv_cache.h"
 #include "request/request.h"
+#include "schedule/chunk_controller.h"
 #include "schedule/policy.h"
 #include "schedule/rotation_budget.h"
 #include "schedule/rotation_policy.h"
@@ -67,6 +68,7 @@ struct Options {
   PreemptionKind preemption = PreemptionKind::kRecompute;
   std::int64_t tokens_per_step_max = 2048;  // prefill and decode together
   std::int64_t running_max = 256;           // sequences holding frames, all models together
+  ChunkOptions chunk = {};                  // how many of those a step with prompts has
   RotationPolicyOptions rotation = {};
 
   // Otherwise everything is as without rotation.
@@ -162,6 +164,9 @@ class Scheduler {
   // `streamed`: its steps go beside those of the other models. `alpha`: within its range.
   void add_model(ModelId model, Tokens tokens_per_block, bool streamed = false,
                  double alpha = kAlphaDefault);
+  // What its steps are expected to take, before one has been measured. For ChunkOptions::automatic:
+  // the chunk of a model of which this is not known is fixed.
+  void set_step_cost(ModelId model, const StepCost& cost);
   // No sequence of it may be left.
   void remove_model(ModelId model);
 
@@ -187,12 +192,12 @@ class Scheduler {
   // be in flight.
   void preempt_all(Decision& decision);
   // What the model's next step would compute at the most.
-  Tokens tokens_wanted(ModelId model) const;
+  Tokens tokens_wanted(ModelId model, Nanos now) const;
   // Looks at as many sequences as may run.
   FramesWanted frames_wanted(const kv::KvCache& kv) const;
   // The runs of the oldest decision in flight have been computed; the caller appends the tokens of
-  // those that sample, or removes the sequence.
-  void step_done(const Decision& decision, Nanos now);
+  // those that sample, or removes the sequence. `took`: the device's time for it; zero: not known.
+  void step_done(const Decision& decision, Nanos now, Nanos took = Nanos(0));
   // The oldest step in flight failed: nothing was computed. The caller removes its sequences.
   void step_failed(const Decision& decision, Nanos now);
 

@@ -3,11 +3,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "schedule/chunk_controller.h"
 #include "schedule/future_peak.h"
 #include "schedule/policy.h"
 #include "schedule/scheduler.h"
@@ -29,6 +31,10 @@ struct ModelQueue {
   RequestId blocked_head;
   std::int64_t blocked_room = 0;
   int blocked_skips = 0;
+
+  // Of ChunkOptions::automatic, once the costs of its steps are known.
+  std::optional<ChunkController> chunk;
+  Nanos step_took;  // the last one that was measured
 
   // How many of those outside HBM need so many frames for what they know.
   std::map<std::int64_t, std::int64_t> outside_frames;
@@ -68,6 +74,9 @@ const Ranked* leader_of(const ModelQueue& queue, Nanos now);
 // How long it may wait in HBM for its next token before it lags: max(β_B, ½)·S_B. Serving it costs
 // no copies, so it need not be early.
 Nanos idle_slack_of(const SequenceFacts& facts);
+
+// For step_budget(): whatever room there is.
+inline constexpr std::int64_t kAnyFrames = std::int64_t{1} << 60;
 
 // What an admission leaves free for those that run.
 inline std::int64_t spare_frames(const kv::KvCache& kv) { return 1 + kv.frames() / 100; }
@@ -120,6 +129,17 @@ class Scheduler::State {
   // A sequence that was taken off its running list, and off the totals.
   void wait_again(SlotIndex index);
   void end_step(const Decision& decision, Nanos now);
+
+  // step_budget.cc: with automatic chunks.
+  // Tokens that a step of the model may have; `frames`: for those that might come in. Each running
+  // sequence has one, and one that waits.
+  std::int64_t step_budget(const ModelQueue& queue, Nanos now, std::int64_t frames);
+  // Parts of it: the prompts, with view.decodes; what those that decode ask, with view.others.
+  void find_prompts(const ModelQueue& queue, std::int64_t frames, ChunkView& view);
+  void find_gaps(const ModelQueue& queue, ChunkView& view);
+  // A step has been decided, or has ended; of one that failed, `took` is zero.
+  void expect_step(const Decision& decision, Nanos now);
+  void measure_step(const Decision& decision, Nanos now, Nanos took);
   // Parts of check_integrity().
   Status check_ranks(const ModelQueue& queue) const;
   Status check_settling() const;
@@ -161,7 +181,12 @@ class Scheduler::State {
   Account copies_out;
   bool paid = false;  // the accounts, for the step that is being decided
 
+  // Of automatic chunks: steps of resident models in flight, how long they are expected to take.
+  std::vector<Nanos> expected;
+  Nanos device_since;  // when the first of them began
+
   // Scratch of one decision, kept for its memory.
+  std::vector<PromptDue> prompts;
   std::vector<std::int32_t> model_order;
   std::vector<FutureUse> future;
   std::vector<const Ranked*> other_leaders;

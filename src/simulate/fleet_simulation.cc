@@ -24,6 +24,14 @@ Bytes read_by_a_step(const ModelShape& shape) {
   return std::min(shape.weights, shape.weights_always + shape.expert * shape.experts_per_token);
 }
 
+void add(const request::KvCopyCounts& more, request::KvCopyCounts& sum) {
+  sum.eager_out += more.eager_out;
+  sum.rotation_out += more.rotation_out;
+  sum.rotation_in += more.rotation_in;
+  sum.prefix_in += more.prefix_in;
+  sum.failed += more.failed;
+}
+
 // The least that a slice needs to stream it: its two largest groups.
 Bytes memory_min(const ModelShape& shape, const SimulationOptions& options) {
   Bytes largest;
@@ -46,7 +54,7 @@ class FleetSimulation {
   void tell(const fleet::Event& event);
   void apply(const fleet::Route& route);
   void apply(const fleet::CancelOn&) { CAUSEWAY_CHECK(false, "nobody cancels here"); }
-  void apply(const fleet::Refuse& refuse) { recorder_.refused(refuse.request); }
+  void apply(const fleet::Refuse& refuse) { recorder_.refused(refuse.request, clock_.now()); }
   void apply(const fleet::LoadFailed&) {}
   void apply(const fleet::Measure& measure);
   void apply(const fleet::Load& load);
@@ -124,7 +132,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       workload_(workload),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
-      recorder_(workload, names_of(options.slice.models)) {
+      recorder_(workload, names_of(options.slice.models), options.keep_requests) {
   link_.sharers = options.slices;
   SharedLink* const link = options.slices > 1 ? &link_ : nullptr;
   for (std::int64_t i = 0; i < options.slices; ++i) {
@@ -161,7 +169,7 @@ void FleetSimulation::apply(const fleet::Route& route) {
   auto request = request_of(arrival, index, options_.slice.models[arrival.model].vocab);
   const Status taken = slice(route.slice).core().submit(std::move(request), clock_.now());
   if (taken.ok()) return;
-  recorder_.refused(route.request);
+  recorder_.refused(route.request, clock_.now());
   tell(fleet::RequestEnded{route.request});
 }
 
@@ -254,6 +262,7 @@ void FleetSimulation::report_sums(FleetSimulationReport& report) const {
     sum.engine.preemptions += one.engine.preemptions;
     sum.engine.prefix_queried_tokens += one.engine.prefix_queried_tokens;
     sum.engine.prefix_hit_tokens += one.engine.prefix_hit_tokens;
+    add(one.engine.kv_copies, sum.engine.kv_copies);
     sum.device.steps += one.device.steps;
     sum.device.streamed_steps += one.device.streamed_steps;
     sum.device.tokens_again += one.device.tokens_again;
@@ -262,6 +271,8 @@ void FleetSimulation::report_sums(FleetSimulationReport& report) const {
     sum.weights.arrivals += one.weights.arrivals;
     sum.weights.failures += one.weights.failures;
     sum.weights.evictions += one.weights.evictions;
+    sum.kv_in_bytes += one.kv_in_bytes;
+    sum.kv_out_bytes += one.kv_out_bytes;
     sum.streamed_bytes += one.streamed_bytes;
     sum.link_bytes += one.link_bytes;
   }
@@ -292,6 +303,8 @@ FleetSimulationReport FleetSimulation::run() {
   report.fleet = core_.counters();
   report.placement = fleet::name_of(options_.placement);
   report.slices = options_.slices;
+  report.switches = recorder_.switches();
+  report.requests = recorder_.served();
   const double rate = options_.slice.profile.link_bytes_per_second;
   if (rate <= 0) return report;
   for (const fleet::ModelSpec& model : spec_.models) {
@@ -345,7 +358,8 @@ std::string to_text(const FleetSimulationReport& report) {
   return to_text(report.serving) +
          fmt::format(
              "fleet: {} slices, placement {}; {} loads, {} failed, {} unloads, {} moves, {} models "
-             "drained, {} placed with best effort; all models at once ask for {:.2f} of the link, {:.2f} of "
+             "drained, {} placed with best effort; all models at once ask for {:.2f} of the link, "
+             "{:.2f} of "
              "it was used\n",
              report.slices, report.placement, fleet.loads, fleet.loads_failed, fleet.unloads,
              fleet.moves, fleet.drains, fleet.best_effort, report.demand, report.link_busy);
@@ -358,6 +372,7 @@ std::string to_json(const FleetSimulationReport& report) {
                    {"routed", report.fleet.routed},
                    {"refused", report.fleet.refused},
                    {"loads", report.fleet.loads},
+                   {"switches", report.switches.count()},
                    {"loads_failed", report.fleet.loads_failed},
                    {"unloads", report.fleet.unloads},
                    {"moves", report.fleet.moves},

@@ -24,6 +24,7 @@ struct FleetSimulationOptions {
   Bytes host_memory = {};            // for weights; zero: it has room for all
   double disk_bytes_per_second = 0;  // from which a cold model comes; 0: it takes no time
   Nanos attach = millis(1);          // to make a model in host memory runnable
+  bool keep_requests = false;        // FleetSimulationReport::requests
 };
 
 struct FleetSimulationReport {
@@ -35,6 +36,8 @@ struct FleetSimulationReport {
   // above 1 no placement can have all of them active at once. Zero: there is no link.
   double demand = 0;
   double link_busy = 0;  // bytes that crossed it ÷ what it could have brought
+  Histogram switches;    // ns, from a request that found weights missing to its model's first token
+  std::vector<ServedRequest> requests;  // by their places in the workload, if they are kept
 };
 
 // One of `parts` equal slices of a machine: memory, its bandwidth and compute are divided, the link

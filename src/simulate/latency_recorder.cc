@@ -4,8 +4,9 @@
 
 namespace causeway::simulate {
 
-LatencyRecorder::LatencyRecorder(const Workload& workload, const std::vector<std::string>& models)
-    : workload_(workload) {
+LatencyRecorder::LatencyRecorder(const Workload& workload, const std::vector<std::string>& models,
+                                 bool keep)
+    : workload_(workload), served_(keep ? workload.size() : 0) {
   for (const std::string& name : models) models_.push_back({name, {}});
 }
 
@@ -15,10 +16,18 @@ void LatencyRecorder::arrived(std::int64_t index) {
   live_[RequestId(index)].arrival = &arrival;
 }
 
-void LatencyRecorder::refused(RequestId request) {
+void LatencyRecorder::keep_end(RequestId request, Nanos now, const std::string& failure) {
+  if (served_.empty()) return;
+  ServedRequest& served = served_[static_cast<std::size_t>(request.value)];
+  served.ended = now;
+  served.failure = failure;
+}
+
+void LatencyRecorder::refused(RequestId request, Nanos now) {
   const auto at = live_.find(request);
   CAUSEWAY_CHECK(at != live_.end(), "a request is refused that does not live");
   report_of(at->second).refused += 1;
+  keep_end(request, now, "refused");
   live_.erase(at);
 }
 
@@ -66,9 +75,16 @@ void LatencyRecorder::record(const request::Output& output, Nanos now) {
   const auto at = live_.find(output.request);
   CAUSEWAY_CHECK(at != live_.end(), "output of a request that does not live");
   record_tokens(output, at->second, now);
+  if (output.switched) switches_.record(output.switched->took.count);
+  if (!served_.empty()) {
+    std::vector<Nanos>& times = served_[static_cast<std::size_t>(output.request.value)].token_times;
+    times.insert(times.end(), output.tokens.size(), now);
+  }
   if (!output.finished) return;
   last_end_ = now;
-  if (output.reason == request::FinishReason::kError) {
+  const bool failed = output.reason == request::FinishReason::kError;
+  keep_end(output.request, now, failed ? "error" : "");
+  if (failed) {
     report_of(at->second).errors += 1;
   } else {
     record_end(at->second, now);

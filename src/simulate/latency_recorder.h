@@ -35,23 +35,37 @@ struct LatencyReport {
   std::int64_t output_tokens = 0;
 };
 
+// What became of one request.
+struct ServedRequest {
+  std::vector<Nanos> token_times;
+  Nanos ended;
+  // Why it was not served to its end; empty: it was. One that has not ended when the simulation
+  // does is "unfinished".
+  std::string failure = "unfinished";
+};
+
 // Requests are numbered by their places in the workload.
 class LatencyRecorder {
  public:
   using Models = std::vector<std::pair<std::string, LatencyReport>>;
 
-  // Borrows the workload. `models`: their names, in its order.
-  LatencyRecorder(const Workload& workload, const std::vector<std::string>& models);
+  // Borrows the workload. `models`: their names, in its order. `keep`: each request by itself, too.
+  LatencyRecorder(const Workload& workload, const std::vector<std::string>& models,
+                  bool keep = false);
 
   void arrived(std::int64_t index);
-  // It ends without having been served.
-  void refused(RequestId request);
+  // It ends, now, without having been served.
+  void refused(RequestId request, Nanos now);
   void record(const request::Output& output, Nanos now);
 
   std::int64_t live() const { return static_cast<std::int64_t>(live_.size()); }
   Nanos last_end() const { return last_end_; }
   const Models& models() const { return models_; }
   LatencyReport total() const;
+  // By their places in the workload; empty unless they are kept.
+  const std::vector<ServedRequest>& served() const { return served_; }
+  // From a request that found weights missing to its model's first token, ns.
+  const Histogram& switches() const { return switches_; }
 
  private:
   struct Live {
@@ -65,9 +79,12 @@ class LatencyRecorder {
   LatencyReport& report_of(const Live& live) { return models_[live.arrival->model].second; }
   void record_tokens(const request::Output& output, Live& live, Nanos now);
   void record_end(const Live& live, Nanos now);
+  void keep_end(RequestId request, Nanos now, const std::string& failure);
 
   const Workload& workload_;
   Models models_;
+  std::vector<ServedRequest> served_;
+  Histogram switches_;
   std::unordered_map<RequestId, Live> live_;
   Nanos last_end_;
 };

@@ -55,7 +55,7 @@ void Simulation::arrive() {
   recorder_.arrived(index);
   auto request = request_of(arrival, index, options_.models[arrival.model].vocab);
   const Status taken = slice_.core().submit(std::move(request), clock_.now());
-  if (!taken.ok()) recorder_.refused(RequestId(index));
+  if (!taken.ok()) recorder_.refused(RequestId(index), clock_.now());
 }
 
 bool Simulation::next_event() {
@@ -121,6 +121,7 @@ Status check_slice(const SimulationOptions& options) {
   if (options.schedule.tokens_per_step_max < 1 || options.schedule.running_max < 1) {
     return invalid_argument("tokens_per_step_max and running_max must be at least 1");
   }
+  CAUSEWAY_TRY(schedule::check_chunk(options.schedule.chunk));
   for (const ModelShape& shape : options.models) {
     if (shape.vocab < 1) return invalid_argument(shape.name + ": the vocabulary is empty");
     if (shape.layout.groups.empty() && options.profile.link_bytes_per_second > 0) {

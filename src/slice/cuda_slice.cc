@@ -37,8 +37,12 @@ namespace {
 constexpr Bytes kDriver = mib(128);
 constexpr Bytes kDriverOfModel = mib(64);
 
-// Addresses for the weights of a catalogue, beside those for what is in HBM at the same time.
+// Addresses for the weights of a catalogue, beside those for what is in HBM at the same time: of a
+// GPU's slices together, and of one at least.
 constexpr Bytes kCatalogue = gib(4096);
+constexpr Bytes kCatalogueMin = gib(512);
+
+constexpr Bytes driver_of(std::int64_t models) { return kDriver + kDriverOfModel * models; }
 
 // What one SM of an H200 computes and reads in a step, for predicting how long a step takes.
 constexpr double kOperationsPerSecond = 4.3e12;
@@ -49,6 +53,7 @@ class CudaSlice final : public Slice {
   CudaSlice(const CudaSliceOptions& options, Machine& machine)
       : options_(options), machine_(machine), gpus_(*machine.cuda()) {}
   ~CudaSlice() override {
+    if (entry_) entry_->set_serves({});
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
     if (kv_mover_) kv_mover_->set_notify({});
@@ -62,6 +67,7 @@ class CudaSlice final : public Slice {
     const Bytes extent = device_->capabilities().extent_bytes;
     return {extent * (chosen_.plan.weights / extent), extent};
   }
+  SliceLimits limits() const override;
   Result<model::ModelCard> card(model::ModelConfig config) const override {
     return cuda_card(std::move(config), options_.kv_frame);
   }
@@ -78,6 +84,7 @@ class CudaSlice final : public Slice {
   device::Device& device() override { return *device_; }
   const SliceLinks* links() const override { return &links_; }
   Result<Bytes> device_memory_used() override {
+    if (!whole()) return device_->arena().memory_taken();
     CAUSEWAY_ASSIGN(const Bytes free, gpus_.free_memory(options_.gpu));
     return gpu_.memory - free;
   }
@@ -95,6 +102,9 @@ class CudaSlice final : public Slice {
     schedule::HbmPlan plan;
   };
 
+  bool whole() const { return options_.share >= 1; }
+  double processors() const { return device_->capabilities().processors; }
+  Status check_part() const;
   Status open_device();
   Status choose(std::span<const CudaCandidate> candidates);
   Result<Chosen> with(const CudaCandidate& candidate) const;
@@ -117,11 +127,13 @@ class CudaSlice final : public Slice {
   Machine& machine_;
   device::CudaMachine& gpus_;
   device::CudaGpu gpu_;
-  Bytes free_;  // of the GPU, when the slice was opened
+  // Of the GPU, when the slice was opened: what is free, and what the process's other slices have.
+  Bytes free_, neighbours_;
   Chosen chosen_;
   std::map<ModelId, Error> unavailable_;  // candidates that are not among them, and why
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> device_;
+  std::unique_ptr<SliceBook::Entry> entry_;
   std::unique_ptr<model::CudaWorkspace> workspace_;
   std::unique_ptr<model::CudaWorkspace> streamed_workspace_;  // null: no model is streamed
   std::optional<kv::FrameArena> frames_;
@@ -147,18 +159,36 @@ Status CudaSlice::open(std::span<const CudaCandidate> candidates, engine::Output
   return start_engine(sink);
 }
 
-Status CudaSlice::open_device() {
-  if (options_.gpu >= gpus_.gpus()) {
+Status CudaSlice::check_part() const {
+  if (options_.gpu < 0 || options_.gpu >= gpus_.gpus()) {
     return invalid_argument(
         "--gpu " + std::to_string(options_.gpu) + ": this process sees " +
         std::to_string(gpus_.gpus()) +
         " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
   }
+  if (options_.share > 0 && options_.share <= 1) return {};
+  return invalid_argument("a slice's share of a GPU's memory is above 0 and at most 1");
+}
+
+Status CudaSlice::open_device() {
+  CAUSEWAY_TRY(check_part());
   CAUSEWAY_ASSIGN(gpu_, gpus_.describe(options_.gpu));
+  const bool part = options_.processors > 0 && options_.processors < gpu_.sms;
+  if (part) gpu_.name += ", " + std::to_string(options_.processors) + " SMs";
+  const auto scaled = [this](Bytes bytes) {
+    return Bytes(static_cast<std::int64_t>(static_cast<double>(bytes.count) * options_.share));
+  };
+  const Bytes addresses = gpu_.memory * 2 + std::max(scaled(kCatalogue), kCatalogueMin);
   CAUSEWAY_ASSIGN(device_, machine_.open({.name = gpu_.name,
                                           .physical_device = options_.gpu,
-                                          .arena_bytes = gpu_.memory * 2 + kCatalogue}));
+                                          .processors = options_.processors,
+                                          .arena_bytes = addresses}));
   CAUSEWAY_ASSIGN(free_, gpus_.free_memory(options_.gpu));
+  const Bytes used = gpu_.memory - free_;
+  // To a slice that is to have all, its neighbours are others.
+  if (!whole()) neighbours_ = machine_.slices().slices_use(options_.gpu, used);
+  entry_ =
+      machine_.slices().add(options_.gpu, used, [this] { return device_->arena().memory_taken(); });
   return {};
 }
 
@@ -178,7 +208,9 @@ Status CudaSlice::choose(std::span<const CudaCandidate> candidates) {
       spdlog::warn("{} is not available: {}", candidate.name, together.error().message);
     }
   }
-  if (chosen_.configs.empty() && chosen_.streamed_configs.empty()) return last;
+  const std::size_t models = chosen_.configs.size() + chosen_.streamed_configs.size();
+  if (models == 0) return last;
+  entry_->set_beside(driver_of(static_cast<std::int64_t>(models)));
   return {};
 }
 
@@ -259,6 +291,8 @@ Result<schedule::HbmDemand> CudaSlice::demand_of(const Chosen& together) const {
       static_cast<std::int64_t>(together.configs.size() + together.streamed_configs.size());
   return schedule::HbmDemand{.total = gpu_.memory,
                              .free = free_,
+                             .share = options_.share,
+                             .neighbours = neighbours_,
                              .utilization = options_.memory_utilization,
                              .extent = capabilities.extent_bytes,
                              .workspace = workspace,
@@ -266,7 +300,7 @@ Result<schedule::HbmDemand> CudaSlice::demand_of(const Chosen& together) const {
                              .weights_largest = together.largest,
                              .weights_pinned = together.pinned,
                              .weights_wanted = options_.weights,
-                             .driver = kDriver + kDriverOfModel * models,
+                             .driver = driver_of(models),
                              .kv = options_.kv,
                              .kv_min = options_.kv_frame};
 }
@@ -348,8 +382,8 @@ Status CudaSlice::make_estate() {
 // Before the slice serves: its own steps wait for no registration.
 Status CudaSlice::make_twins() {
   if (options_.kv_host.bytes == Bytes(0)) return {};
-  CAUSEWAY_ASSIGN(twin_home_, TwinHome::open(*device_, machine_.home().memory, options_.kv_frame,
-                                             options_.kv_host));
+  CAUSEWAY_ASSIGN(twin_home_,
+                  TwinHome::open(*device_, machine_, options_.kv_frame, options_.kv_host));
   device::Device& device = front_ ? *front_ : *device_;
   CAUSEWAY_ASSIGN(kv_links_, machine_.connect_kv(device, options_.gpu, links_));
   kv_mover_ = make_kv_mover(*device_, kv_links_, *frames_, *twin_home_,
@@ -385,12 +419,13 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
       engine_, engine::Engine::start(engine, machine_.clock(), executor, sink, &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });
   if (kv_mover_) kv_mover_->set_notify([this] { engine_->poke(); });
+  entry_->set_serves([this] { return engine_->observe().requests() > 0; });
   return {};
 }
 
-// Slowly while requests are served.
+// Slowly while requests are served, by whichever slice: the driver holds up the launches of all.
 device::Pace CudaSlice::pace(const std::function<bool()>& cancelled) const {
-  const auto busy = [this] { return engine_->observe().requests() > 0; };
+  const auto busy = [this] { return machine_.slices().serving(); };
   const auto pause = [](Nanos length) {
     std::mutex mutex;
     std::condition_variable never;
@@ -412,15 +447,21 @@ void CudaSlice::unreach(device::HostAddress address, Bytes bytes) {
 engine::ModelFacts CudaSlice::facts_of(const SliceModel& model,
                                        weights::CachedModel weights) const {
   const model::ModelCard& card = model.card;
-  const auto processors = static_cast<double>(device_->capabilities().processors);
   return {.tokens_per_block = card.kv.tokens,
           .max_model_len = model.max_model_len,
           .vocab = card.config.vocab,
           .weights = std::move(weights),
           .alpha = model.alpha,
           .step_min = nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) /
-                                         (kBytesPerSecond * processors)),
-          .seconds_per_token = card.operations_per_token / (kOperationsPerSecond * processors)};
+                                         (kBytesPerSecond * processors())),
+          .seconds_per_token = card.operations_per_token / (kOperationsPerSecond * processors())};
+}
+
+SliceLimits CudaSlice::limits() const {
+  return {.link_bytes_per_second = links_.claim->rate(),
+          .memory_bytes_per_second = kBytesPerSecond * processors(),
+          .flops_per_second = kOperationsPerSecond * processors(),
+          .memory = chosen_.plan.weights + chosen_.plan.kv};
 }
 
 Result<engine::ModelFacts> CudaSlice::attach(SliceModel model) {

@@ -13,13 +13,16 @@
 
 namespace causeway::slice {
 
+// Sizes are the slice's own, not its GPU's.
 struct CudaSliceOptions {
   int gpu = 0;
-  double memory_utilization = 0.9;
-  Bytes kv = {};               // HBM for KV frames; zero: what is left
-  Bytes kv_frame = {};         // of one frame
-  KvHostOptions kv_host = {};  // to which KV rotates
-  Bytes weights = {};          // HBM for cached weights; zero: the slice's choice
+  int processors = 0;               // SMs, SlicePart::processors; zero: all, the primary context
+  double share = 1;                 // SlicePart::share: of what the GPU's memory has for slices
+  double memory_utilization = 0.9;  // of the GPU's memory, by all together
+  Bytes kv = {};                    // HBM for KV frames; zero: what is left
+  Bytes kv_frame = {};              // of one frame
+  KvHostOptions kv_host = {};       // to which KV rotates
+  Bytes weights = {};               // HBM for cached weights; zero: the slice's choice
   Bytes ring = {};  // HBM that the weights of a streamed model pass through; zero: its choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
   bool graphs = true;                        // decode steps are captured and replayed
@@ -42,11 +45,11 @@ struct CudaCandidate {
 // How every slice of a GPU keeps a model, known before one is open; as Slice::card().
 Result<model::ModelCard> cuda_card(model::ModelConfig config, Bytes kv_frame);
 
-// Divides the GPU's memory among cached weights, workspace and KV. Candidates that cannot be read
-// or do not fit are left out with a warning, and attaching one fails with the reason.
-// kResourceExhausted, with the numbers, or what was wrong when none is left; kUnavailable without a
-// GPU; kInvalidArgument for one that is not there; kUnsupported in a build without CUDA. The
-// machine (of GPUs) and the sink outlive the slice.
+// Divides the slice's share of the GPU's memory among cached weights, workspace and KV. Candidates
+// that cannot be read or do not fit are left out with a warning, and attaching one fails with the
+// reason. kResourceExhausted, with the numbers, or what was wrong when none is left; kUnavailable
+// without a GPU; kInvalidArgument for one that is not there; kUnsupported in a build without CUDA.
+// The machine (of GPUs) and the sink outlive the slice.
 Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
                                                std::span<const CudaCandidate> candidates,
                                                Machine& machine, engine::OutputSink& sink);

@@ -19,6 +19,7 @@ class HostSlice final : public Slice {
   HostSlice(const HostSliceOptions& options, Machine& machine)
       : options_(options), machine_(machine) {}
   ~HostSlice() override {
+    if (entry_) entry_->set_serves({});
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
     if (kv_mover_) kv_mover_->set_notify({});
@@ -32,6 +33,7 @@ class HostSlice final : public Slice {
     const Bytes extent = device_->capabilities().extent_bytes;
     return {extent * (options_.cache / extent), extent};
   }
+  SliceLimits limits() const override;
   Result<model::ModelCard> card(model::ModelConfig config) const override {
     const DType storage = model::host_dtype(config.dtype);
     return model::make_card(std::move(config), storage, options_.kv_frame);
@@ -68,6 +70,7 @@ class HostSlice final : public Slice {
   Machine& machine_;
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> device_;
+  std::unique_ptr<SliceBook::Entry> entry_;
   std::optional<kv::FrameArena> frames_;
   std::unique_ptr<TwinHome> twin_home_;    // null: KV does not rotate
   std::unique_ptr<device::Device> front_;  // null: transfers use the device itself
@@ -111,24 +114,28 @@ Status HostSlice::open(engine::OutputSink& sink) {
   const Bytes addresses = options_.cache > Bytes(0) ? extent * kCatalogueExtents : Bytes(0);
   CAUSEWAY_ASSIGN(device_, machine_.open({.name = "cpu",
                                           .physical_device = options_.device,
+                                          .processors = options_.threads,
                                           .arena_bytes = round_up(kv_max, extent) + addresses}));
+  // The devices' memory is this process's, and no slice's share of it depends on what others have.
+  entry_ = machine_.slices().add(options_.device, Bytes(0), [] { return Bytes(0); });
   auto frames = kv::FrameArena::create(*device_, {.frame = options_.kv_frame,
                                                   .frames = options_.kv / options_.kv_frame,
                                                   .frames_max = kv_max / options_.kv_frame});
   if (!frames.ok()) return frames.error().with_context("memory for the KV cache");
   frames_.emplace(std::move(frames).value());
   if (options_.kv_host.bytes > Bytes(0)) {
-    CAUSEWAY_ASSIGN(twin_home_, TwinHome::open(*device_, machine_.home().memory, options_.kv_frame,
-                                               options_.kv_host));
+    CAUSEWAY_ASSIGN(twin_home_,
+                    TwinHome::open(*device_, machine_, options_.kv_frame, options_.kv_host));
   }
   const bool copies = twin_home_ || options_.cache > Bytes(0);
   if (copies && options_.link_front) front_ = options_.link_front(*device_);
   if (options_.cache > Bytes(0)) CAUSEWAY_TRY(open_cache());
   if (twin_home_) CAUSEWAY_TRY(open_twins());
-  CAUSEWAY_ASSIGN(executor_, engine::HostExecutor::start({.base = frames_->base(),
-                                                          .bytes = frames_->frame_bytes(),
-                                                          .count = frames_->frames_max()},
-                                                         machine_.clock(), kv_mover_.get()));
+  CAUSEWAY_ASSIGN(executor_,
+                  engine::HostExecutor::start({.base = frames_->base(),
+                                               .bytes = frames_->frame_bytes(),
+                                               .count = frames_->frames_max()},
+                                              machine_.clock(), kv_mover_.get(), options_.threads));
   if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
   engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   engine::EngineOptions engine = options_.engine;
@@ -143,7 +150,17 @@ Status HostSlice::open(engine::OutputSink& sink) {
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
   if (kv_mover_) kv_mover_->set_notify([this] { engine_->poke(); });
+  entry_->set_serves([this] { return engine_->observe().requests() > 0; });
   return {};
+}
+
+// What a CPU computes and reads in a second is not known; of links only what is modelled.
+SliceLimits HostSlice::limits() const {
+  SliceLimits limits;
+  if (!estate_) return limits;
+  limits.memory = options_.cache + options_.kv;
+  if (machine_.host()->links()) limits.link_bytes_per_second = links_.claim->rate();
+  return limits;
 }
 
 Status HostSlice::open_twins() {

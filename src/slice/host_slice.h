@@ -23,6 +23,7 @@ struct HostSliceOptions {
   Bytes ring = {};  // that the weights of a streamed model pass through; zero: the slice's choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
   int device = 0;                                                     // of the machine
+  int threads = 0;  // on which it computes, and no others; zero: all that there are
   // Lets memory move between KV frames and cached weights: both are then whole extents, and
   // frames_per_extent and kv_max are the slice's to set.
   std::optional<schedule::BorderRules> border = {};
@@ -33,7 +34,8 @@ struct HostSliceOptions {
 };
 
 // The machine (of the CPU backend) and the sink outlive the slice. kInvalidArgument: options that
-// contradict each other; kResourceExhausted: no memory or thread to be had.
+// contradict each other, or threads that are not there; kResourceExhausted: no memory or thread to
+// be had.
 Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, Machine& machine,
                                                engine::OutputSink& sink);
 

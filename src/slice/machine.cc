@@ -16,7 +16,7 @@ constexpr Bytes kPeerChunk = mib(128);
 constexpr std::int64_t kHostHomeExtents = 4096;
 
 // Addresses for the staging of several slices' engines; memory is taken as they ask for it.
-constexpr int kEnginesOfRelay = 8;
+constexpr int kEnginesOfRelay = 64;
 
 std::string names_of(const std::vector<int>& gpus) {
   std::string text;
@@ -57,6 +57,29 @@ Result<std::unique_ptr<Machine>> Machine::open_host(device::HostMachineOptions h
 }
 
 int Machine::gpus() const { return cuda_ ? cuda_->gpus() : host_->devices(); }
+
+Result<SliceFacts> Machine::slice_facts(int gpu) {
+  if (gpu < 0 || gpu >= gpus()) {
+    return invalid_argument("there is no GPU " + std::to_string(gpu) + "; this process sees " +
+                            std::to_string(gpus()) + ", counted from 0");
+  }
+  SliceFacts facts{.gpu = gpu, .threads = host_ != nullptr};
+  for (int each = 0; each < gpus(); ++each) {
+    if (host_) {
+      facts.gpus.push_back(
+          {.processors = host_->processors(), .unit = 1, .units = host_->processors()});
+      continue;
+    }
+    CAUSEWAY_ASSIGN(const device::CudaGpu described, cuda_->describe(each));
+    const auto units = cuda_->sm_units(each);
+    if (!units.ok() && units.error().code == ErrorCode::kDevice) return units.error();
+    // One that cannot be divided can be had whole.
+    facts.gpus.push_back({.processors = described.sms,
+                          .unit = units.ok() ? units->sms : 1,
+                          .units = units.ok() ? units->count : 0});
+  }
+  return facts;
+}
 
 bool Machine::passes(int source, int target) const {
   return cuda_ ? cuda_->reaches(source, target) : host_->reaches(source, target);
@@ -168,6 +191,19 @@ Result<SliceLinks> Machine::connect(device::Device& device, int gpu) {
   return peer_home_ ? connect_to_home(device, gpu) : connect_to_host(device, gpu);
 }
 
+// Measured for the GPU's first slice, before it serves; the others share what there is.
+Result<transfer::LinkShares*> Machine::shares_of_home(device::Device& device, int gpu) {
+  const auto known = peer_shares_.find(gpu);
+  if (known != peer_shares_.end()) return known->second.get();
+  CAUSEWAY_ASSIGN(const double rate, peer_home_->measure_rate(device));
+  spdlog::info("weights of GPU {} come from the memory of GPU {}, {:.1f} GB/s", gpu,
+               options_.home_gpu, rate * 1e-9);
+  auto& shares = peer_shares_[gpu];
+  shares = std::make_unique<transfer::LinkShares>(
+      device::make_link_tree({.link = rate, .link_duplex = 2 * rate}));
+  return shares.get();
+}
+
 Result<SliceLinks> Machine::connect_to_home(device::Device& device, int gpu) {
   const int home = options_.home_gpu;
   if (gpu == home) {
@@ -178,11 +214,7 @@ Result<SliceLinks> Machine::connect_to_home(device::Device& device, int gpu) {
     return unsupported("GPU " + std::to_string(gpu) + " does not reach the memory of GPU " +
                        std::to_string(home) + ", which is to be the home of weights");
   }
-  CAUSEWAY_ASSIGN(const double rate, peer_home_->measure_rate(device));
-  spdlog::info("weights of GPU {} come from the memory of GPU {}, {:.1f} GB/s", gpu, home,
-               rate * 1e-9);
-  auto& shares = peer_shares_.emplace_back(std::make_unique<transfer::LinkShares>(
-      device::make_link_tree({.link = rate, .link_duplex = 2 * rate})));
+  CAUSEWAY_ASSIGN(transfer::LinkShares* const shares, shares_of_home(device, gpu));
   CAUSEWAY_ASSIGN(auto routes, shares->routes_in({.links = transfer::LinkSet::of(0)}));
   SliceLinks connected;
   connected.from_peer = true;

@@ -5,9 +5,11 @@
 //            └─ connect()  what brings bytes to it: an engine over its own link and the links of
 //                 │        relays, and its claim on the bandwidth
 //                 ├─ relays  a device each, with room for staging; opened when they are first
-//                 needed └─ shares  one LinkShares
+//                 needed ├─ shares  one LinkShares
+//                        └─ slices  one SliceBook: who is open, serves, has which memory
 //
-// A process that sees one GPU opens nothing beside it. One thread.
+// A process that sees one GPU opens nothing beside it. Slices are opened and closed by one thread
+// at a time, while others serve; slices() may be asked by any.
 #pragma once
 
 #include <functional>
@@ -25,6 +27,8 @@
 #include "slice/link_plan.h"
 #include "slice/model_home.h"
 #include "slice/peer_home.h"
+#include "slice/slice_book.h"
+#include "slice/slice_layout.h"
 #include "transfer/engine.h"
 #include "transfer/link_shares.h"
 
@@ -80,6 +84,10 @@ class Machine {
   device::CudaMachine* cuda() { return cuda_.get(); }  // nullptr on the CPU
   device::HostMachine* host() { return host_.get(); }  // nullptr on GPUs
   int gpus() const;
+  // What slices can be made of; `gpu`: of which --slices speaks that names none. kInvalidArgument:
+  // it is not there; kDevice.
+  Result<SliceFacts> slice_facts(int gpu = 0);
+  SliceBook& slices() { return slices_; }
 
   // Where weights come from, if it is another GPU's memory; nullptr: host memory.
   PeerHome* peer_home() { return peer_home_.get(); }
@@ -103,6 +111,7 @@ class Machine {
   Status open_home();
   Result<SliceLinks> connect_to_host(device::Device& device, int gpu);
   Result<SliceLinks> connect_to_home(device::Device& device, int gpu);
+  Result<transfer::LinkShares*> shares_of_home(device::Device& device, int gpu);
   Status read_map();
   std::vector<std::string> ids() const;
   bool passes(int source, int target) const;
@@ -121,7 +130,8 @@ class Machine {
   std::map<int, std::unique_ptr<device::Device>> relays_;  // by GPU
   std::set<int> left_out_;                                 // could not be opened
   std::unique_ptr<PeerHome> peer_home_;
-  std::vector<std::unique_ptr<transfer::LinkShares>> peer_shares_;  // of links to the home
+  std::map<int, std::unique_ptr<transfer::LinkShares>> peer_shares_;  // by GPU: of its link to home
+  SliceBook slices_;
 };
 
 }  // namespace causeway::slice

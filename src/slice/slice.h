@@ -44,6 +44,14 @@ struct WeightRoom {
   }
 };
 
+// What a slice has, for who decides which models it gets; 0: not known, or no limit.
+struct SliceLimits {
+  double link_bytes_per_second = 0;  // that its link would grant its weights now
+  double memory_bytes_per_second = 0;
+  double flops_per_second = 0;
+  Bytes memory;  // of the device, for weights and KV
+};
+
 // Puts a device in front of the slice's own, through which every copy of weights goes from then on:
 // one that counts them, or has them fail. It borrows the slice's. Empty: none.
 using LinkFront = std::function<std::unique_ptr<device::Device>(device::Device&)>;
@@ -60,16 +68,21 @@ class Slice {
   // memory comes to them from cached weights.
   virtual std::int64_t frames() const = 0;
   virtual WeightRoom weight_room() const = 0;
+  // Slices of a GPU share its link: each is granted what is not in use. Any thread.
+  virtual SliceLimits limits() const = 0;
 
   // How this slice keeps a model's weights and KV. kUnsupported: it cannot run such a model.
   virtual Result<model::ModelCard> card(model::ModelConfig config) const = 0;
   // Why this model cannot be run here, as far as that is known before it is loaded.
   virtual Status check(ModelId model, const model::ModelCard& card) const = 0;
   // Makes a model's home reachable for the slice's copies, ahead of their use: in small pieces with
-  // pauses while the engine serves, because registering memory holds up the launches of a process.
+  // pauses while any slice of the process serves, because registering memory holds up the launches
+  // of all. Once for all slices, of all GPUs: another's costs nothing then, and it stays when this
+  // one ends.
   virtual Status reach(device::HostAddress address, Bytes bytes,
                        const std::function<bool()>& cancelled) = 0;
-  // Takes it back before a home is released, when no model of it is attached, as gently.
+  // Takes it back before a home is released, for all slices, when no model of it is attached to
+  // any, as gently.
   virtual void unreach(device::HostAddress address, Bytes bytes) = 0;
   // Makes the model runnable, without moving a byte of it; then the engine must be told of it
   // (Engine::add_model). kResourceExhausted, with the numbers: it does not fit the slice.
@@ -83,7 +96,8 @@ class Slice {
   // dropped. Any thread.
   virtual Bytes link_bytes_out() const = 0;
   // For measuring: the device; what brings weights to it (nullptr: they are read at home); and what
-  // of the device's memory is in use, by this process or others.
+  // is in use of the device's memory: of a whole GPU by this process or others, of a part of one by
+  // the slice.
   virtual device::Device& device() = 0;
   virtual const SliceLinks* links() const = 0;
   virtual Result<Bytes> device_memory_used() = 0;

@@ -8,8 +8,8 @@
 namespace causeway::slice {
 namespace {
 
-device::Pace pace_of(const KvHostOptions& options) {
-  return {.busy = options.neighbours_serve ? options.neighbours_serve : [] { return false; },
+device::Pace pace_among(const SliceBook& slices) {
+  return {.busy = [&slices] { return slices.serving(); },
           .cancelled = [] { return false; },
           .pause =
               [](Nanos length) {
@@ -22,11 +22,11 @@ device::Pace pace_of(const KvHostOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<TwinHome>> TwinHome::open(device::Device& device, device::HostMemory& memory,
+Result<std::unique_ptr<TwinHome>> TwinHome::open(device::Device& device, Machine& machine,
                                                  Bytes frame, const KvHostOptions& options) {
-  CAUSEWAY_ASSIGN(auto twins,
-                  kv::TwinMemory::create(memory, {.frame = frame, .bytes = options.bytes}));
-  CAUSEWAY_TRY(twins->reach(device, pace_of(options)));
+  CAUSEWAY_ASSIGN(auto twins, kv::TwinMemory::create(machine.home().memory,
+                                                     {.frame = frame, .bytes = options.bytes}));
+  CAUSEWAY_TRY(twins->reach(device, pace_among(machine.slices())));
   return std::make_unique<TwinHome>(device, std::move(twins));
 }
 

@@ -2,7 +2,6 @@
 // by which steps wait for what comes back. The same for every device.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "device/device.h"
@@ -17,17 +16,15 @@ namespace causeway::slice {
 struct KvHostOptions {
   Bytes bytes = {};              // for twins; zero: KV does not rotate
   Nanos late_max = millis(250);  // kv::KvMoverOptions::late_max
-  // Whether other slices of the process serve, whose steps are to be disturbed little while memory
-  // is registered; empty: there are none.
-  std::function<bool()> neighbours_serve = {};
 };
 
 // Outlives the transfer engine whose copies use it.
 class TwinHome {
  public:
-  // Takes the memory and makes it reachable for the device, which like the memory outlives the
-  // home: blocks. Errors as TwinMemory::create() and reach(), with the numbers.
-  static Result<std::unique_ptr<TwinHome>> open(device::Device& device, device::HostMemory& memory,
+  // Takes the memory and makes it reachable for the device, slowly while other slices of the
+  // machine serve: blocks. Device and machine outlive the home. Errors as TwinMemory::create() and
+  // reach(), with the numbers.
+  static Result<std::unique_ptr<TwinHome>> open(device::Device& device, Machine& machine,
                                                 Bytes frame, const KvHostOptions& options);
   TwinHome(device::Device& device, std::unique_ptr<kv::TwinMemory> twins)
       : twins_(std::move(twins)), gates_(device) {}  // for open()

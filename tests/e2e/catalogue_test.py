@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A catalogue that is larger than what may hold it: the device's cache, or host memory."""
 
+import os
 import re
 import tempfile
 import threading
@@ -8,7 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import TINY_MEMORY, RunningServer, make_model, run_causeway
+from running_server import DEVICE, TINY_MEMORY, RunningServer, make_model, run_causeway
 
 PROMPT = "The quick brown fox jumps over the lazy dog."
 MODELS = ("a", "b", "c")
@@ -115,6 +116,29 @@ class Catalogue(unittest.TestCase):
                           "rotary", "streamed/token"])
         self.assertEqual([line.split()[:2] for line in lines[1:]],
                          [[model, "ready"] for model in MODELS])
+
+    @unittest.skipIf((os.cpu_count() or 1) < 2, "two slices want two processors")
+    def test_slices_share_the_catalogue(self):
+        size = "2x56" if DEVICE == "cuda" else "2x1"
+        with RunningServer("--models-dir", self.root, *TINY_MEMORY) as server:
+            expected = self.answers(server)
+        for cache in (), ("--weights-memory-bytes", "128mb"):
+            with RunningServer("--models-dir", self.root, *TINY_MEMORY, *cache,
+                               "--slices", size) as server:
+                self.assertTrue(any("slice 1: " in line for line in server.log), server.log)
+                self.assertEqual(self.answers(server, rounds=2), expected)
+                for _ in range(3):
+                    self.at_once(server, expected)
+                for model in self.settled_listing(server).values():
+                    self.assertEqual(model["status"], "ready")
+                    self.assertEqual(model["requests_running"] + model["requests_waiting"], 0)
+
+    def test_slices_that_are_not_there_are_refused(self):
+        for slices, message in (("2x4096", "4096"), ("0x1", "0x1"), ("9:all", "9"), ("x", "x")):
+            done = run_causeway("serve", "--port", 0, "--device", "cpu", self.root / "a",
+                                *TINY_MEMORY, "--slices", slices)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr.splitlines()[-1], f"--slices {slices}.*{message}")
 
     def test_ps_sends_its_key(self):
         with RunningServer(self.root / "a", *TINY_MEMORY, "--api-key", "key") as server:

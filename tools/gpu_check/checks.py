@@ -24,7 +24,7 @@ FAMILIES = ("llama", "qwen3", "qwen3_moe")
 SEEDLESS = ("device", "cuda_fault", "cuda_graphs", "late", "launch", "preload", "preload_shared",
             "wait")
 # They take all memory, divide what is free, hang or fault.
-ALONE = ("cuda_border", "device", "cuda_graphs", "cuda_fault", "transfer", "wait")
+ALONE = ("cuda_border", "cuda_slices", "device", "cuda_graphs", "cuda_fault", "transfer", "wait")
 # Cases that keep a quick run short; a full run takes each program's own number.
 QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
                    "home_gemm": ["--cases", "40"],

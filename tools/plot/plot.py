@@ -10,13 +10,14 @@ import json
 import sys
 from pathlib import Path
 
+import replay
 import residency
 import rotation
 import streaming
 import transfer
 
 
-CHARTS = residency.CHARTS | rotation.CHARTS | streaming.CHARTS
+CHARTS = replay.CHARTS | residency.CHARTS | rotation.CHARTS | streaming.CHARTS
 
 
 def charts(documents):
@@ -34,8 +35,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json", type=Path, nargs="+",
-                        help="of `causeway bench transfer`, `switch`, `catalogue`, `slo` or `stream`; the rows of several"
-                             " transfers are joined")
+                        help="of `causeway bench transfer`, `switch`, `catalogue`, `slo` or `stream`, or of `causeway"
+                             " replay`; the rows of several transfers are joined")
     parser.add_argument("prefix", help="of the files to write")
     options = parser.parse_args()
     documents = [json.loads(file.read_text(encoding="utf-8")) for file in options.json]

@@ -78,6 +78,27 @@ class Transfer(unittest.TestCase):
         self.assertEqual(list(transfer.charts({"rows": []})), [])
 
 
+class Replay(unittest.TestCase):
+    def document(self, mode, slot_s=1):
+        slots = [{"arrivals": 9, "attained": 8, "running": i, "ttft_mean_ms": 20, "ttft_most_ms": 70}
+                 for i in range(5)]
+        return {"bench": "replay", "mode": mode, "source": "here & now", "slot_s": slot_s, "slots": slots}
+
+    def test_a_server_and_the_simulator_have_charts_of_their_own(self):
+        charts = dict(plot.charts([self.document("server"), self.document("simulated", 3)]))
+        self.assertEqual(set(charts), {f"replay-{mode}-{figure}" for mode in ("server", "simulated")
+                                       for figure in ("load", "ttft")})
+        lines = xml.fromstring(charts["replay-server-load"]).findall(f"{SVG}polyline")
+        self.assertEqual([len(line.get("points").split()) for line in lines], [5, 5, 5])
+        running = [float(point.split(",")[1]) for point in lines[2].get("points").split()]
+        self.assertEqual(running, sorted(running, reverse=True))
+        self.assertIn("here &amp; now", charts["replay-server-ttft"])
+        self.assertIn("each 3 s", charts["replay-simulated-ttft"])
+
+    def test_nothing_replayed_gives_nothing(self):
+        self.assertEqual(dict(plot.charts([{**self.document("server"), "slots": []}])), {})
+
+
 class Residency(unittest.TestCase):
     def rows(self, model=""):
         return [{"figure": figure, "model": model, "start": start, "measured": measured, "limit": 270.0}

@@ -147,12 +147,12 @@ class CudaHomeSlices final : public HomeSlices {
 
  private:
   Result<OpenSlice> open(int processors) {
-    const double fraction = std::min(1.0, static_cast<double>(processors) / described_.sms);
     OpenSlice slice;
     slice.gpu = gpu_;
-    CAUSEWAY_ASSIGN(
-        slice.device,
-        machine_->open({.name = "bench", .physical_device = gpu_, .fraction = fraction}));
+    CAUSEWAY_ASSIGN(slice.device,
+                    machine_->open({.name = "bench",
+                                    .physical_device = gpu_,
+                                    .processors = std::min(processors, described_.sms)}));
     CAUSEWAY_ASSIGN(slice.stream, slice.device->make_stream("bench"));
     return Result<OpenSlice>(std::move(slice));
   }

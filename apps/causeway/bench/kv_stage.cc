@@ -74,7 +74,7 @@ Status KvStage::open_memory(const KvStageSettings& settings) {
                                         .cancelled = [] { return false; },
                                         .pause = [](Nanos) {}}));
   CAUSEWAY_ASSIGN(twins_,
-                  slice::TwinHome::open(*device_, memory, settings.block, {.bytes = half * 2}));
+                  slice::TwinHome::open(*device_, *machine_, settings.block, {.bytes = half * 2}));
   CAUSEWAY_ASSIGN(links_, machine_->connect_kv(*device_, settings.gpu, {}));
   mover_ =
       slice::make_kv_mover(*device_, links_, *frames_, *twins_, {.late_max = kLateMax}, clock_);

@@ -67,8 +67,9 @@ class Run {
     LoadRecord& record = records_[i];
     record.model = request.model;
     record.scheduled = start_ + request.arrival;
+    const Patience patience{.silence = options_.timeout, .whole = options_.request_max};
     record.outcome = co_await post_stream(options_.endpoint, "/completions",
-                                          make_body(request, options_), &clock_, options_.timeout);
+                                          make_body(request, options_), &clock_, patience);
     ++(record.outcome.ok() ? progress_.completed : progress_.failed);
     progress_.output_tokens += record.outcome.completion_tokens;
     --outstanding_;

@@ -21,6 +21,7 @@ struct LoadOptions {
   Endpoint endpoint;
   std::int64_t outstanding_max = 0;  // 0: no cap
   Nanos timeout = seconds(600);      // without a sign of life, a request
+  Nanos request_max = {};            // from when it is sent to its end; zero: no limit
   bool ignore_eos = true;
   double temperature = 0;
   std::function<void(const struct LoadProgress&)> progress;  // about five times a second

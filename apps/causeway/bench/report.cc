@@ -107,8 +107,9 @@ LoadReport make_report(const std::vector<LoadRecord>& records, const Targets& ta
   std::map<std::string, std::pair<ModelReport, Samples>> groups;
   Samples all;
   Nanos first, last;
+  if (!records.empty()) first = last = records.front().scheduled;
   for (const LoadRecord& record : records) {
-    if (first == Nanos(0) || record.scheduled < first) first = record.scheduled;
+    first = std::min(first, record.scheduled);
     last = std::max(last, record.outcome.ended);
     auto& [group, samples] = groups[record.model];
     add(record, targets, group, samples);

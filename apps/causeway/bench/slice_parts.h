@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "bench/named_config.h"
 #include "bench/token_times.h"
 #include "model/config.h"
 #include "model/model_card.h"
@@ -50,12 +51,6 @@ struct SliceSettings {
   Result<Bytes> home() const;  // the budget of a ModelHome
   // How the slice will keep such a model.
   Result<model::ModelCard> card(const model::ModelConfig& config) const;
-};
-
-// A shape under a name.
-struct NamedConfig {
-  std::string name;
-  model::ModelConfig config;
 };
 
 struct BenchModel {

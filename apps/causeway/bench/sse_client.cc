@@ -1,5 +1,6 @@
 #include "bench/sse_client.h"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
@@ -23,6 +24,7 @@ using boost::system::error_code;
 namespace {
 
 constexpr std::size_t kErrorBodyMax = 4096;
+constexpr std::size_t kBodyMax = std::size_t{64} << 20;
 
 auto result_in(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
@@ -34,6 +36,7 @@ http::request<http::string_body> make_request(const Endpoint& endpoint, http::ve
   if (!endpoint.api_key.empty()) {
     request.set(http::field::authorization, "Bearer " + endpoint.api_key);
   }
+  for (const auto& [name, value] : endpoint.headers) request.set(name, value);
   if (!body.empty()) request.set(http::field::content_type, "application/json");
   request.body() = std::move(body);
   request.prepare_payload();
@@ -91,16 +94,19 @@ void take_usage(const nlohmann::json& event, StreamOutcome& outcome) {
   }
 }
 
+void fail(StreamOutcome& outcome, std::string failure, std::string error) {
+  outcome.failure = std::move(failure);
+  outcome.error = std::move(error);
+}
+
 void take_event(std::string_view data, Nanos now, StreamOutcome& outcome) {
   if (data == "[DONE]") return;
   const auto event = nlohmann::json::parse(data, nullptr, /*allow_exceptions=*/false);
   if (!event.is_object()) {
-    outcome.error = "the server sent an event that is not a JSON object";
-    return;
+    return fail(outcome, "in the stream", "the server sent an event that is not a JSON object");
   }
   if (const auto error = event.find("error"); error != event.end()) {
-    outcome.error = text_of(*error, "message", error->dump());
-    return;
+    return fail(outcome, "in the stream", text_of(*error, "message", error->dump()));
   }
   take_usage(event, outcome);
   const auto choices = event.find("choices");
@@ -135,11 +141,36 @@ asio::awaitable<void> connect(beast::tcp_stream& stream, const Endpoint& endpoin
   if (!error) co_await stream.async_connect(addresses, result_in(error));
 }
 
+std::string failure_of(const error_code& error, const char* otherwise) {
+  return error == beast::error::timeout ? "timeout" : otherwise;
+}
+
 using StreamParser = http::response_parser<http::buffer_body>;
+
+// When a client that began at `sent` and has a sign of life now gives up.
+class Deadline {
+ public:
+  Deadline(Patience patience, Nanos sent, const Clock& clock)
+      : patience_(patience), sent_(sent), clock_(clock) {}
+  // From now on.
+  Nanos left() const {
+    if (patience_.whole == Nanos(0)) return patience_.silence;
+    const Nanos whole = std::max(Nanos(0), sent_ + patience_.whole - clock_.now());
+    return std::min(patience_.silence, whole);
+  }
+  void set(beast::tcp_stream& stream) const {
+    stream.expires_after(std::chrono::nanoseconds(left().count));
+  }
+
+ private:
+  const Patience patience_;
+  const Nanos sent_;
+  const Clock& clock_;
+};
 
 // Reads the body to its end, handing each piece to the splitter (or, for an error, collecting it).
 asio::awaitable<void> read_body(beast::tcp_stream& stream, beast::flat_buffer& buffer,
-                                StreamParser& parser, const Clock& clock, Nanos timeout,
+                                StreamParser& parser, const Clock& clock, const Deadline& deadline,
                                 StreamOutcome& outcome) {
   SseSplitter splitter;
   std::string error_body;
@@ -148,7 +179,7 @@ asio::awaitable<void> read_body(beast::tcp_stream& stream, beast::flat_buffer& b
     parser.get().body().data = piece;
     parser.get().body().size = sizeof piece;
     error_code error;
-    stream.expires_after(std::chrono::nanoseconds(timeout.count));
+    deadline.set(stream);
     co_await http::async_read_some(stream, buffer, parser, result_in(error));
     if (error == http::error::need_buffer) error = {};
     const std::string_view bytes(piece, sizeof piece - parser.get().body().size);
@@ -159,11 +190,14 @@ asio::awaitable<void> read_body(beast::tcp_stream& stream, beast::flat_buffer& b
       error_body.append(bytes);
     }
     if (error) {
-      outcome.error = "the stream broke off: " + error.message();
+      fail(outcome, failure_of(error, "stream broke off"),
+           "the stream broke off: " + error.message());
       co_return;
     }
   }
-  if (outcome.http_status != 200) outcome.error = http_error(outcome.http_status, error_body);
+  if (outcome.http_status == 200) co_return;
+  fail(outcome, "HTTP " + std::to_string(outcome.http_status),
+       http_error(outcome.http_status, error_body));
 }
 
 }  // namespace
@@ -183,12 +217,13 @@ Result<Endpoint> parse_base_url(const std::string& url, std::string api_key) {
 }
 
 asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path, std::string body,
-                                           const Clock* clock, Nanos timeout) {
+                                           const Clock* clock, Patience patience) {
   StreamOutcome outcome;
   outcome.sent = clock->now();
+  const Deadline deadline(patience, outcome.sent, *clock);
   error_code error;
   beast::tcp_stream stream(co_await asio::this_coro::executor);
-  co_await connect(stream, endpoint, timeout, error);
+  co_await connect(stream, endpoint, deadline.left(), error);
   if (!error) {
     stream.socket().set_option(tcp::no_delay(true), error);
     auto request = make_request(endpoint, http::verb::post, path, std::move(body));
@@ -199,10 +234,11 @@ asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path, 
   parser.body_limit(boost::none);
   if (!error) co_await http::async_read_header(stream, buffer, parser, result_in(error));
   if (error) {
-    outcome.error = "cannot reach " + endpoint.host + ":" + endpoint.port + ": " + error.message();
+    fail(outcome, failure_of(error, "connection"),
+         "cannot reach " + endpoint.host + ":" + endpoint.port + ": " + error.message());
   } else {
     outcome.http_status = parser.get().result_int();
-    co_await read_body(stream, buffer, parser, *clock, timeout, outcome);
+    co_await read_body(stream, buffer, parser, *clock, deadline, outcome);
   }
   outcome.ended = clock->now();
   if (outcome.completion_tokens == 0) {
@@ -221,7 +257,10 @@ asio::awaitable<void> fetch(const Endpoint& endpoint, const std::string& path, N
   const auto request = make_request(endpoint, http::verb::get, path, "");
   if (!error) co_await http::async_write(stream, request, result_in(error));
   beast::flat_buffer buffer;
-  if (!error) co_await http::async_read(stream, buffer, response, result_in(error));
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(kBodyMax);
+  if (!error) co_await http::async_read(stream, buffer, parser, result_in(error));
+  response = parser.release();
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,10 +18,17 @@ struct Endpoint {
   std::string port = "8000";
   std::string prefix;   // of the path, e.g. "/v1"
   std::string api_key;  // sent as a bearer token when not empty
+  std::vector<std::pair<std::string, std::string>> headers = {};  // that are sent as well
 };
 
 // "http://host:port/v1" → its parts. kInvalidArgument for other schemes.
 Result<Endpoint> parse_base_url(const std::string& url, std::string api_key);
+
+// How long a client waits: for a sign of life, and in all.
+struct Patience {
+  Nanos silence = seconds(600);
+  Nanos whole = {};  // from the beginning to the end; zero: as long as there are signs of life
+};
 
 struct StreamOutcome {
   Nanos sent;
@@ -30,17 +39,20 @@ struct StreamOutcome {
   std::int64_t cached_tokens = 0;
   int http_status = 0;
   std::string error;  // empty: complete
+  // Its kind: "connection" (none, or none that carried a request and an answer's header), "HTTP
+  // 429", "in the stream" (an error there, or what is no event), "stream broke off", "timeout".
+  std::string failure;
 
   bool ok() const { return error.empty(); }
 };
 
 // POSTs `body` (JSON with "stream": true) to prefix + `path` on a connection of its own and reads
-// the stream to its end. Gives up `timeout` after the last sign of life.
+// the stream to its end, or as long as patience lasts.
 boost::asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path,
                                                   std::string body, const Clock* clock,
-                                                  Nanos timeout);
+                                                  Patience patience);
 
-// A blocking GET; the body of a 200.
+// A blocking GET; the body of a 200, of 64 MiB at most.
 Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout);
 
 }  // namespace causeway::bench

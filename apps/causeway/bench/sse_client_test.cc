@@ -49,21 +49,40 @@ Endpoint at(const OneAnswer& server) {
   return endpoint;
 }
 
-StreamOutcome stream_of(const std::string& events) {
-  OneAnswer server("127.0.0.1",
-                   "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\n"
-                   "Content-Length: " +
-                       std::to_string(events.size()) + "\r\n\r\n" + events);
+StreamOutcome outcome_of(std::optional<std::string> answer, Patience patience) {
+  OneAnswer server("127.0.0.1", std::move(answer));
   const RealClock clock;
   asio::io_context io;
   std::optional<StreamOutcome> outcome;
-  asio::co_spawn(io, post_stream(at(server), "/completions", "{}", &clock, seconds(20)),
+  asio::co_spawn(io, post_stream(at(server), "/completions", "{}", &clock, patience),
                  [&](const std::exception_ptr& thrown, StreamOutcome got) {
                    EXPECT_EQ(thrown, nullptr);
                    outcome = std::move(got);
                  });
   io.run();
   return outcome.value_or(StreamOutcome());
+}
+
+std::string header(std::size_t bytes, const char* status = "200 OK") {
+  return std::string("HTTP/1.1 ") + status +
+         "\r\nConnection: close\r\nContent-Type: text/event-stream\r\nContent-Length: " +
+         std::to_string(bytes) + "\r\n\r\n";
+}
+
+StreamOutcome stream_of(const std::string& events) {
+  return outcome_of(header(events.size()) + events, {.silence = seconds(20)});
+}
+
+TEST(SseClient, TellsHowARequestFailed) {
+  const Patience patience{.silence = seconds(20)};
+  EXPECT_EQ(stream_of("data: [DONE]\n\n").failure, "");
+  EXPECT_EQ(stream_of("data: 7\n\n").failure, "in the stream");
+  EXPECT_EQ(outcome_of(header(2, "429 Too Many Requests") + "{}", patience).failure, "HTTP 429");
+  EXPECT_EQ(outcome_of(header(100) + "data: {}\n\n", patience).failure, "stream broke off");
+  EXPECT_EQ(outcome_of("what is this?\r\n\r\n", patience).failure, "connection");
+  EXPECT_EQ(outcome_of(std::nullopt, {.silence = millis(200)}).failure, "timeout");
+  EXPECT_EQ(outcome_of(std::nullopt, {.silence = seconds(20), .whole = millis(200)}).failure,
+            "timeout");
 }
 
 TEST(SseClient, ValuesOfOtherTypesAreAsIfAbsent) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/report.h"
+#include "bench/served_models.h"
 #include "bench/workload.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
@@ -20,19 +21,6 @@ void print_progress(const LoadProgress& p) {
              static_cast<double>(p.output_tokens) / std::max(elapsed, 1e-9));
 }
 
-Result<std::vector<std::string>> served_models(const Endpoint& endpoint) {
-  CAUSEWAY_ASSIGN(const std::string body, get(endpoint, "/models", seconds(10)));
-  const auto listing = nlohmann::json::parse(body, nullptr, false);
-  std::vector<std::string> models;
-  if (listing.is_object() && listing.contains("data") && listing["data"].is_array()) {
-    for (const auto& model : listing["data"]) {
-      if (model.is_object()) models.push_back(model.value("id", ""));
-    }
-  }
-  if (models.empty()) return unavailable("the server lists no models");
-  return models;
-}
-
 class BenchServe final : public Command {
  public:
   BenchServe(CLI::App& parent, const Clock& clock)
@@ -45,7 +33,8 @@ class BenchServe final : public Command {
   Status run() override {
     CAUSEWAY_ASSIGN(load_.endpoint, parse_base_url(base_url_, api_key_));
     if (workload_.models.empty()) {
-      CAUSEWAY_ASSIGN(workload_.models, served_models(load_.endpoint));
+      CAUSEWAY_ASSIGN(const auto served, served_models(load_.endpoint));
+      for (const ServedModel& model : served) workload_.models.push_back(model.name);
     }
     CAUSEWAY_ASSIGN(const auto requests, make_workload(workload_));
     if (isatty(STDERR_FILENO) != 0) load_.progress = print_progress;

@@ -38,6 +38,7 @@ std::unique_ptr<Command> make_serve(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_models_list(CLI::App& parent);
 std::unique_ptr<Command> make_ps(CLI::App& parent);
 std::unique_ptr<Command> make_make_model(CLI::App& parent);
+std::unique_ptr<Command> make_make_catalogue(CLI::App& parent);
 std::unique_ptr<Command> make_bench_serve(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_kernels(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_bench_model(CLI::App& parent, const Clock& clock);
@@ -54,6 +55,7 @@ std::unique_ptr<Command> make_bench_server(CLI::App& parent, const Clock& clock)
 std::unique_ptr<Command> make_bench_transfer(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_profile(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_simulate(CLI::App& parent);
+std::unique_ptr<Command> make_replay(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_topology(CLI::App& parent, const Clock& clock);
 
 }  // namespace causeway::app

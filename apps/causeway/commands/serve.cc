@@ -10,16 +10,16 @@
 #include "commands/link_settings.h"
 #include "commands/rotation_options.h"
 #include "commands/serve_checks.h"
+#include "commands/served_slices.h"
 #include "commands/stop_signals.h"
 #include "device/memory_headroom.h"
 #include "engine/engine.h"
 #include "fleet/catalogue.h"
 #include "fleet/early_load.h"
-#include "fleet/home_backend.h"
 #include "fleet/local_fleet.h"
+#include "fleet/pool_home.h"
 #include "server/server.h"
 #include "slice/cuda_slice.h"
-#include "slice/host_slice.h"
 #include "slice/machine.h"
 #include "slice/model_home.h"
 #include "version.h"
@@ -65,6 +65,8 @@ struct ServeOptions {
   std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
   std::string device = "cpu";
   int gpu = 0;
+  std::string slices = "all";
+  fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
   double gpu_memory_utilization = 0.9;
   bool no_prefix_caching = false;
   bool load_on_demand = false;
@@ -99,15 +101,14 @@ class Serve final : public Command {
     fleet::SerialSink sink(server.sink());
     std::unique_ptr<fleet::EarlyLoad> early = load_early(home, models);
     CAUSEWAY_ASSIGN(const auto machine, open_machine(home));
-    CAUSEWAY_ASSIGN(const auto slice, open_slice(models, *machine, sink));
-    CAUSEWAY_TRY(check_models(*slice, models, pool));
-    limit_contexts(*slice, models);
-    fleet::HomeBackend backend(home, *slice, clock_, {}, std::move(early));
-    engine::Engine* const engine = &slice->engine();
+    CAUSEWAY_ASSIGN(const auto slices,
+                    ServedSlices::open(slices_options(), models, *machine, sink));
+    CAUSEWAY_TRY(check_models(*slices, models, pool));
+    fit_to(*slices, models);
+    fleet::PoolHome pool_home(home, slices->all(), clock_, {}, std::move(early));
     const std::size_t count = models.size();
-    CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models),
-                                                               {.load_ahead = !set_.load_on_demand},
-                                                               *engine, backend, sink));
+    CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models), fleet_options(),
+                                                               pool_home, slices->fleet(), sink));
     CAUSEWAY_TRY(server.start(*fleet));
     spdlog::info("serving {} model{} at http://{}:{}/v1", count, count == 1 ? "" : "s",
                  set_.server.host, server.port());
@@ -121,15 +122,15 @@ class Serve final : public Command {
     const bool stopped = signals.wait(failed);
     const Nanos grace = stopped ? nanos_from_seconds(set_.grace_seconds) : kErrorsGrace;
     signals.drain([&] { return server.drain(grace); });
-    leave_dead_device(fleet->observe(), server);
+    leave_dead_device(slices->observe_dead(), server);
     // The loop may be held by its device: a second signal must end that wait too.
     bool loader_ended = false;
     signals.drain([&] {
       loader_ended = fleet->stop();
-      engine->stop(Nanos(0));
+      slices->stop();
       return true;
     });
-    leave_dead_device(engine->observe(), server);
+    leave_dead_device(slices->observe_dead(), server);
     leave_held_load(loader_ended, server);
     server.stop();
     if (!failure.empty()) return unavailable(failure);
@@ -219,39 +220,22 @@ class Serve final : public Command {
     return slice::Machine::open_host({}, {}, home, clock_);
   }
 
-  Result<std::unique_ptr<slice::Slice>> open_slice(const std::vector<fleet::CatalogueModel>& models,
-                                                   slice::Machine& machine,
-                                                   engine::OutputSink& sink) const {
-    const Bytes weights(static_cast<std::int64_t>(set_.weights_bytes));
-    if (set_.device != "cuda") {
-      return slice::open_host_slice({.kv = kv_on_cpu(),
-                                     .kv_frame = kv_frame(),
-                                     .kv_host = {.bytes = kv_host()},
-                                     .cache = weights,
-                                     .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
-                                     .experts = set_.experts,
-                                     .engine = set_.engine},
-                                    machine, sink);
-    }
-    std::vector<slice::CudaCandidate> candidates;
-    for (const fleet::CatalogueModel& model : models) {
-      candidates.push_back({.id = model.entry->id,
-                            .name = model.entry->name,
-                            .config = model::load_config(model.source.directory),
-                            .max_model_len = model.entry->max_model_len,
-                            .pinned = model.pinned,
-                            .max_resident = model.entry->max_resident});
-    }
-    return slice::open_cuda_slice({.gpu = set_.gpu,
-                                   .memory_utilization = set_.gpu_memory_utilization,
-                                   .kv = Bytes(static_cast<std::int64_t>(set_.kv_bytes)),
-                                   .kv_frame = kv_frame(),
-                                   .kv_host = {.bytes = kv_host()},
-                                   .weights = weights,
-                                   .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
-                                   .experts = set_.experts,
-                                   .engine = set_.engine},
-                                  candidates, machine, sink);
+  ServedSlicesOptions slices_options() const {
+    return {
+        .slices = set_.slices,
+        .gpu = set_.gpu,
+        .memory_utilization = set_.gpu_memory_utilization,
+        .kv = set_.device == "cuda" ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : kv_on_cpu(),
+        .kv_frame = kv_frame(),
+        .kv_host = kv_host(),
+        .weights = Bytes(static_cast<std::int64_t>(set_.weights_bytes)),
+        .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+        .experts = set_.experts,
+        .engine = set_.engine};
+  }
+
+  fleet::LocalFleetOptions fleet_options() const {
+    return {.load_ahead = !set_.load_on_demand, .placement = set_.placement};
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
@@ -266,7 +250,7 @@ class Serve final : public Command {
     return {};
   }
 
-  void declare_memory() {
+  void declare_weights() {
     auto& app = options();
     app.add_option(
            "--pool-memory-bytes", set_.pool_bytes,
@@ -298,6 +282,36 @@ class Serve final : public Command {
         ->check(CLI::IsMember({"frequency", "lru", "activation", "whole"}))
         ->group("Memory")
         ->capture_default_str();
+  }
+
+  void declare_slices() {
+    auto& app = options();
+    app.add_option("--device", set_.device, "where models run: cpu or cuda")
+        ->check(CLI::IsMember({"cpu", "cuda"}))
+        ->group("Memory")
+        ->capture_default_str();
+    app.add_option("--gpu", set_.gpu, "which GPU")
+        ->check(CLI::NonNegativeNumber)
+        ->group("Memory")
+        ->capture_default_str();
+    app.add_option("--slices", set_.slices,
+                   "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
+                   "several GPUs, e.g. 0:all;1:4x32; on the CPU by threads. A GPU's slices divide "
+                   "its memory, and a model is served by one of them")
+        ->group("Memory")
+        ->capture_default_str();
+    app.add_option("--placement", placement_,
+                   "which slice serves a model that has no requests yet: bandwidth, random, "
+                   "dedicated, locality, shared")
+        ->group("Memory")
+        ->capture_default_str();
+    links_.declare(app, "Memory");
+  }
+
+  void declare_memory() {
+    declare_weights();
+    declare_slices();
+    auto& app = options();
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
                    "memory for KV, e.g. 4GB; default: 1GB on the CPU; on a GPU what is left, and "
                    "then as it is needed beside weights")
@@ -308,15 +322,6 @@ class Serve final : public Command {
                    "without being computed again, and so do cached prefixes; default: none")
         ->transform(CLI::AsSizeValue(false))
         ->group("Memory");
-    app.add_option("--device", set_.device, "where models run: cpu or cuda")
-        ->check(CLI::IsMember({"cpu", "cuda"}))
-        ->group("Memory")
-        ->capture_default_str();
-    app.add_option("--gpu", set_.gpu, "which GPU")
-        ->check(CLI::NonNegativeNumber)
-        ->group("Memory")
-        ->capture_default_str();
-    links_.declare(app, "Memory");
     app.add_option("--gpu-memory-utilization", set_.gpu_memory_utilization,
                    "part of the GPU's memory that all its users together may take")
         ->check(CLI::Range(0.01, 1.0))
@@ -374,6 +379,7 @@ class Serve final : public Command {
 
   Status finish_options() {
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
+    CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
                                       set_.kv_bytes, set_.kv_frame_bytes, set_.kv_host_bytes}) {
       if (bytes > kMemoryMax) {
@@ -469,25 +475,26 @@ class Serve final : public Command {
   }
 
   // Whether memory was given as the models need it.
-  Status check_models(const slice::Slice& slice, const std::vector<fleet::CatalogueModel>& models,
+  Status check_models(const ServedSlices& slices, const std::vector<fleet::CatalogueModel>& models,
                       Bytes pool) const {
     std::vector<ServedModel> served;
     for (const fleet::CatalogueModel& model : models) {
-      const auto card = card_of(slice, model.source);
+      const auto card = slices.card(model.source);
       if (card.ok()) served.push_back({model.entry->name, card->layout.bytes, model.pinned});
     }
     return check_memory(
-        served, {.pool = pool, .device = slice.weight_room(), .single = !set_.model.empty()});
+        served, {.pool = pool, .device = slices.weight_room(), .single = !set_.model.empty()});
   }
 
-  // A context that the KV cache cannot hold is not promised: who gives no max_tokens asks for all.
-  static void limit_contexts(const slice::Slice& slice,
-                             std::vector<fleet::CatalogueModel>& models) {
+  // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot
+  // hold is not promised, because who gives no max_tokens asks for all.
+  static void fit_to(const ServedSlices& slices, std::vector<fleet::CatalogueModel>& models) {
     for (fleet::CatalogueModel& model : models) {
-      const auto card = card_of(slice, model.source);
+      const auto card = slices.card(model.source);
       // What is wrong with a model is told when it is loaded.
       if (!card.ok()) continue;
-      const Tokens held(card->kv.tokens.count * slice.frames());
+      if (slices.several()) model.spec = slices.spec_of(*card);
+      const Tokens held(card->kv.tokens.count * slices.frames());
       if (held >= model.entry->max_model_len) continue;
       spdlog::warn(
           "{}: the KV cache holds {} tokens, and so is its context, not {}: see "
@@ -497,17 +504,12 @@ class Serve final : public Command {
     }
   }
 
-  static Result<model::ModelCard> card_of(const slice::Slice& slice,
-                                          const fleet::ModelSource& source) {
-    CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(source.directory));
-    return slice.card(std::move(config));
-  }
-
   const Clock& clock_;
   ServeOptions set_;
   LinkSettings links_;
   RotationOptions rotation_;
   std::string experts_policy_ = "frequency";
+  std::string placement_ = "bandwidth";
 };
 
 }  // namespace

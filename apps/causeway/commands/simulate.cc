@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/command.h"
+#include "commands/fleet_options.h"
 #include "commands/json_file.h"
 #include "commands/profile_of_hardware.h"
 #include "commands/rotation_options.h"
@@ -120,54 +121,15 @@ class Simulate final : public Command {
   }
 
   void declare_fleet() {
-    auto& app = options();
-    CLI::Option* const slices =
-        app.add_option("--slices", fleet_.slices,
-                       "divide the machine into so many equal slices that share its link and the "
-                       "catalogue; sizes of memory are then those of a slice")
-            ->check(CLI::Range(1, 64));
-    app.add_option("--placement", placement_,
-                   "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
-        ->needs(slices)
-        ->capture_default_str();
-    app.add_option("--models-per-slice", fleet_.models_max,
-                   "at once; 0: any number, and models change slices as those that serve do")
-        ->needs(slices)
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    app.add_option("--drain-after-ms", drain_after_ms_,
-                   "a model with requests leaves its slice for one that has waited so long; 0: "
-                   "never")
-        ->needs(slices)
-        ->check(CLI::Range(0.0, 1e9))
-        ->capture_default_str();
-    app.add_option("--room-timeout-ms", room_timeout_ms_,
-                   "the model that comes next finds no place for so long: its requests are refused")
-        ->needs(slices)
-        ->check(CLI::Range(0.0, 1e9))
-        ->capture_default_str();
-    app.add_option("--host-memory-bytes", host_bytes_,
-                   "host memory for weights; 0: it has room for all models")
-        ->needs(slices)
-        ->transform(CLI::AsSizeValue(false));
-    app.add_option("--disk-gb-per-s", disk_gb_per_s_,
-                   "at which models come that are not in host memory; 0: at once")
-        ->needs(slices)
-        ->check(CLI::NonNegativeNumber);
+    for (CLI::Option* const option : fleet_options_.declare(options(), 1)) {
+      option->needs(options().get_option("--slices"));
+    }
   }
 
   Status run_fleet(const simulate::Workload& workload) {
-    CAUSEWAY_ASSIGN(fleet_.placement, fleet::find_placement(placement_));
-    simulation_.profile = simulate::slice_of(simulation_.profile, fleet_.slices);
     fleet_.slice = simulation_;
     fleet_.fleet.waiting_max = std::ssize(workload) + 1;
-    fleet_.fleet.loads_max = fleet_.slices;
-    fleet_.fleet.moves = fleet_.models_max == 0;
-    fleet_.fleet.seed = seed_;
-    fleet_.fleet.room_timeout = nanos_from_seconds(room_timeout_ms_ * 1e-3);
-    if (drain_after_ms_ > 0) fleet_.fleet.drain_after = nanos_from_seconds(drain_after_ms_ * 1e-3);
-    fleet_.host_memory = Bytes(static_cast<std::int64_t>(host_bytes_));
-    fleet_.disk_bytes_per_second = disk_gb_per_s_ * 1e9;
+    CAUSEWAY_TRY(fleet_options_.apply(seed_, fleet_));
     CAUSEWAY_ASSIGN(const auto report, simulate::run_fleet(fleet_, workload));
     fmt::print("{}", simulate::to_text(report));
     return write_json(json_file_, nlohmann::ordered_json::parse(simulate::to_json(report)));
@@ -277,9 +239,7 @@ class Simulate final : public Command {
   std::uint64_t seed_ = 1;
   RotationOptions rotation_;
   simulate::SimulationOptions simulation_;
-  std::string placement_ = "bandwidth";
-  double drain_after_ms_ = 2000, room_timeout_ms_ = 60'000, disk_gb_per_s_ = 0;
-  std::uint64_t host_bytes_ = 0;
+  FleetOptions fleet_options_;
   simulate::FleetSimulationOptions fleet_;
 };
 

@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_arena_memory.h"
 
+#include <atomic>
 #include <set>
 #include <utility>
 
@@ -92,6 +93,8 @@ class CudaArenaMemory final : public ArenaMemory {
     spares_.clear();
   }
 
+  Bytes taken() const override { return extent_ * taken_.load(); }
+
  private:
   const CudaApi& api() const { return context_.api(); }
   CudaDevicePointer at(Bytes offset) const {
@@ -112,7 +115,10 @@ class CudaArenaMemory final : public ArenaMemory {
   // What is given back is gone whatever the result; that only tells of earlier work.
   void forget(int result, const char* name) { (void)context_.physical().check(result, name).ok(); }
 
-  void release(CudaMemoryHandle handle) { forget(api().cuMemRelease(handle), "cuMemRelease"); }
+  void release(CudaMemoryHandle handle) {
+    forget(api().cuMemRelease(handle), "cuMemRelease");
+    --taken_;
+  }
 
   void keep_or_release(CudaMemoryHandle handle, bool sound) {
     if (sound && std::ssize(spares_) < spares_max_) {
@@ -135,6 +141,7 @@ class CudaArenaMemory final : public ArenaMemory {
     CAUSEWAY_TRY(call("cuMemCreate", [&] {
       return api().cuMemCreate(&handle, to_size(extent_), &properties, 0);
     }));
+    ++taken_;
     return handle;
   }
 
@@ -178,6 +185,7 @@ class CudaArenaMemory final : public ArenaMemory {
   std::vector<CudaMemoryHandle> handles_;  // by extent; 0: not mapped
   std::set<std::int64_t> aliases_;         // extents that show another's memory
   std::int64_t mapped_ = 0;
+  std::atomic<std::int64_t> taken_{0};  // extents with memory, spares included
   std::vector<CudaMemoryHandle> spares_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <thread>
 
@@ -52,20 +51,18 @@ Status poll_until(const std::function<Result<bool>()>& done, Nanos timeout,
   }
 }
 
-Result<std::unique_ptr<CudaContext>> CudaContext::create(CudaPhysical& physical, double fraction,
+Result<std::unique_ptr<CudaContext>> CudaContext::create(CudaPhysical& physical, int sms,
                                                          const Clock& clock) {
   auto context = std::make_unique<CudaContext>(physical, clock);
-  CAUSEWAY_TRY(context->open(fraction));
+  CAUSEWAY_TRY(context->open(sms));
   return context;
 }
 
-Status CudaContext::open(double fraction) {
+Status CudaContext::open(int sms) {
   CAUSEWAY_TRY(physical_.health());
   CAUSEWAY_ASSIGN(handle_, physical_.primary());
   sms_ = physical_.sms();
-  if (fraction < 1) {
-    CAUSEWAY_TRY(open_green(static_cast<int>(std::lround(fraction * physical_.sms()))));
-  }
+  if (sms > 0 && sms < physical_.sms()) CAUSEWAY_TRY(open_green(sms));
   CAUSEWAY_TRY(call("cuCtxGetStreamPriorityRange", [&] {
     return api().cuCtxGetStreamPriorityRange(&priority_least_, &priority_greatest_);
   }));

@@ -17,8 +17,9 @@ namespace causeway::device {
 
 class CudaContext {
  public:
-  // `fraction` in (0, 1]. kResourceExhausted when other slices hold the SMs.
-  static Result<std::unique_ptr<CudaContext>> create(CudaPhysical& physical, double fraction,
+  // With so many SMs in whole units, at least one; 0, or all that the GPU has: the primary context.
+  // kResourceExhausted when other slices hold the SMs.
+  static Result<std::unique_ptr<CudaContext>> create(CudaPhysical& physical, int sms,
                                                      const Clock& clock);
   CudaContext(CudaPhysical& physical, const Clock& clock) : physical_(physical), clock_(clock) {}
   ~CudaContext();
@@ -29,6 +30,7 @@ class CudaContext {
   const CudaApi& api() const { return physical_.api(); }
   CUctx_st* handle() const { return handle_; }
   int sms() const { return sms_; }
+  bool green() const { return green_ != nullptr; }
 
   // Calls the driver with this context current.
   template <typename Call>
@@ -57,7 +59,7 @@ class CudaContext {
   Result<Nanos> time_of(CUevent_st* event);
 
  private:
-  Status open(double fraction);
+  Status open(int sms);
   Status open_green(int sms);
   Status poll(CUevent_st* event, Nanos timeout, const char* what);
   Status anchor();

@@ -40,6 +40,17 @@ Status CudaHostRegions::make_reachable(HostAddress address, Bytes bytes, CudaCon
   return {};
 }
 
+bool CudaHostRegions::is_reachable(HostAddress address, Bytes bytes) const {
+  const std::lock_guard lock(mutex_);
+  const Bytes end = address.offset + bytes;
+  for (Bytes at = address.offset; at < end;) {
+    const auto found = known(address.region, at);
+    if (!found || !found->piece.ready) return false;
+    at = found->end();
+  }
+  return true;
+}
+
 Result<CudaHostRegions::Reach> CudaHostRegions::resolve(HostAddress address, Bytes bytes,
                                                         CudaContext& context, View& view) {
   Lock lock(mutex_);
@@ -153,20 +164,20 @@ Result<CudaHostRegions::Piece> CudaHostRegions::register_piece(RegionId id, Rang
                                                        std::to_string(range.begin.count) + " of ") +
                            "host region " + std::to_string(id.value) + " of " + in_mib(whole) +
                            " reachable for " + context.physical().label();
-  const CudaApi& api = context.api();
-  CAUSEWAY_TRY(context
-                   .call("cuMemHostRegister",
-                         [&] {
-                           return api.cuMemHostRegister_v2(
-                               piece.base, to_size(piece.bytes),
-                               kCudaRegisterPortable | kCudaRegisterDeviceMap);
-                         })
+  CudaPhysical& physical = *piece.physical;
+  const CudaApi& api = physical.api();
+  CAUSEWAY_ASSIGN(CUctx_st * primary, physical.primary().with_context(what));
+  const CudaScope scope(api, primary);
+  CAUSEWAY_TRY(physical.check(scope.result(), "cuCtxPushCurrent").with_context(what));
+  CAUSEWAY_TRY(physical
+                   .check(api.cuMemHostRegister_v2(piece.base, to_size(piece.bytes),
+                                                   kCudaRegisterPortable | kCudaRegisterDeviceMap),
+                          "cuMemHostRegister")
                    .with_context(what));
-  Status seen =
-      context
-          .call("cuMemHostGetDevicePointer",
-                [&] { return api.cuMemHostGetDevicePointer_v2(&piece.seen, piece.base, 0); })
-          .with_context(what);
+  Status seen = physical
+                    .check(api.cuMemHostGetDevicePointer_v2(&piece.seen, piece.base, 0),
+                           "cuMemHostGetDevicePointer")
+                    .with_context(what);
   if (seen.ok()) return piece;
   unregister(piece);
   return seen.error();

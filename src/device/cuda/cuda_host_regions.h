@@ -1,5 +1,6 @@
 // Which host memory the GPUs can reach. Memory is registered with the driver in pieces, for all
-// contexts, and unregistered when its region is released. Registering pins every page and takes
+// contexts, whichever slice asks: in its GPU's primary context, which stays when the slice ends. It
+// is unregistered when its region is released. Registering pins every page and takes
 // time (256 MiB: about 10 ms), and launches wait for it; so large pools are registered ahead of
 // use, and unregistered ahead of their release, in small pieces.
 //
@@ -34,6 +35,8 @@ class CudaHostRegions final : public HostRegionWatcher {
   // Registers what is missing of a range, which must lie inside its region. A range of which
   // nothing is registered becomes one piece, of whole pages.
   Status make_reachable(HostAddress address, Bytes bytes, CudaContext& context);
+  // Whether all of the range is registered; so for every context.
+  bool is_reachable(HostAddress address, Bytes bytes) const;
   // Unregisters the pieces that begin in a range, which must lie inside its region and which nobody
   // uses any more. The lock is open while the driver works.
   void make_unreachable(HostAddress address, Bytes bytes);
@@ -107,7 +110,7 @@ class CudaHostRegions final : public HostRegionWatcher {
   HostMemory& memory_;
   CudaStreamWaits& waits_;
   std::atomic<std::int64_t> releases_{0};  // of pieces or regions; written with mutex_ held
-  std::mutex mutex_;                       // guards what follows
+  mutable std::mutex mutex_;               // guards what follows
   std::condition_variable changed_;        // a piece became ready, or is not to be had
   std::map<RegionId, Region> regions_;     // each has a piece
 };

@@ -262,6 +262,30 @@ TEST_F(CudaHostRegionsTest, AFailureLeavesNothingAndNamesThePiece) {
   EXPECT_EQ(registrations(), before + 1);
 }
 
+// Of several slices of a GPU: registered once, and it stays when the one that asked has ended.
+TEST_F(CudaHostRegionsTest, WhatOneSliceMadeReachableAllReach) {
+  Random random(6);
+  fill(Bytes(0), mib(1), random);
+  auto part = machine_->open({.name = "part", .processors = 64, .arena_bytes = mib(2)}).value();
+  EXPECT_FALSE(device_->is_reachable(at(Bytes(0)), kib(1)));
+  ASSERT_TRUE(part->make_reachable(at(Bytes(0)), mib(2)).ok());
+  ASSERT_TRUE(part->make_reachable(at(mib(2)), mib(2)).ok());
+  ASSERT_TRUE(device_->make_reachable(at(Bytes(0)), mib(4)).ok());
+  EXPECT_EQ(registrations(), 2);
+  part.reset();
+  EXPECT_TRUE(device_->is_reachable(at(kib(4)), mib(4) - kib(4)));
+  EXPECT_FALSE(device_->is_reachable(at(mib(3)), mib(2)));
+  const auto s = device_->make_stream("s").value();
+  ASSERT_TRUE(copy(*s, {arena(Bytes(0)), host(Bytes(0)), mib(1)}).ok());
+  ASSERT_TRUE(copy(*s, {host(mib(3)), arena(Bytes(0)), mib(1)}).ok());
+  ASSERT_TRUE(s->synchronize(kPatience).ok());
+  EXPECT_TRUE(same(Bytes(0), mib(3), mib(1)));
+  EXPECT_EQ(registrations(), 2);
+  auto again = machine_->open({.name = "part", .processors = 64}).value();
+  again->make_unreachable(at(Bytes(0)), mib(4));
+  EXPECT_FALSE(device_->is_reachable(at(Bytes(0)), mib(4)));
+}
+
 TEST_F(CudaHostRegionsTest, RangesOutOfTheirRegionAreABug) {
   EXPECT_DEATH((void)device_->make_reachable(at(mib(31)), mib(2)).ok(), "out of its region");
   EXPECT_DEATH((void)cuda_address_of(*device_, at(mib(1)), Bytes(INT64_MAX)).ok(),

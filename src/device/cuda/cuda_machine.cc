@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "device/cuda/cuda_arena_memory.h"
@@ -29,13 +30,26 @@ Status check_slice(const CudaMachine::State& state, const SliceSpec& slice) {
                      std::to_string(slice.physical_device) + "; it has " +
                      std::to_string(state.gpus.size()));
   }
-  if (!(slice.fraction > 0 && slice.fraction <= 1)) {
-    return invalid_argument("slice '" + slice.name + "': its fraction must be in (0, 1]");
+  const CudaPhysical& gpu = *state.gpus[static_cast<std::size_t>(slice.physical_device)];
+  if (slice.processors < 0 || slice.processors > gpu.sms()) {
+    return invalid_argument("slice '" + slice.name + "': " + gpu.label() + " has no " +
+                            std::to_string(slice.processors) + " SMs; it has " +
+                            std::to_string(gpu.sms()));
   }
   if (slice.arena_bytes < Bytes(0)) {
     return invalid_argument("slice '" + slice.name + "': its arena has a negative size");
   }
   return {};
+}
+
+// No stream waits for a semaphore while the driver makes a green context: it may wait for all that
+// the GPU has to do meanwhile.
+Result<std::unique_ptr<CudaContext>> make_context(CudaMachine::State& state,
+                                                  const SliceSpec& slice) {
+  CudaPhysical& physical = *state.gpus[static_cast<std::size_t>(slice.physical_device)];
+  std::optional<CudaStreamWaits::Hold> hold;
+  if (slice.processors > 0 && slice.processors < physical.sms()) hold.emplace(state.waits);
+  return CudaContext::create(physical, slice.processors, state.clock);
 }
 
 }  // namespace
@@ -82,6 +96,11 @@ Result<CudaGpu> CudaMachine::describe(int ordinal) const {
   return gpu;
 }
 
+Result<CudaSmUnits> CudaMachine::sm_units(int ordinal) {
+  CAUSEWAY_CHECK(ordinal >= 0 && ordinal < gpus(), "no such GPU");
+  return state_->gpus[static_cast<std::size_t>(ordinal)]->sm_units();
+}
+
 bool CudaMachine::reaches(int source, int target) const {
   CAUSEWAY_CHECK(std::min(source, target) >= 0 && std::max(source, target) < gpus(), "no such GPU");
   return state_->gpus[static_cast<std::size_t>(source)]->reaches(target);
@@ -103,8 +122,7 @@ Result<std::unique_ptr<Device>> CudaMachine::open(const SliceSpec& slice) {
   CAUSEWAY_TRY(check_slice(*state_, slice));
   CudaPhysical& physical = *state_->gpus[static_cast<std::size_t>(slice.physical_device)];
   const std::string what = "slice '" + slice.name + "'";
-  CAUSEWAY_ASSIGN(auto context,
-                  CudaContext::create(physical, slice.fraction, state_->clock).with_context(what));
+  CAUSEWAY_ASSIGN(auto context, make_context(*state_, slice).with_context(what));
   const Bytes extent = state_->options.extent_bytes;
   Capabilities capabilities;
   capabilities.name = slice.name;

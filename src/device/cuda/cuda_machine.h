@@ -47,6 +47,12 @@ struct CudaGpu {
   Bytes memory;
 };
 
+// A GPU's SMs as slices that are no whole GPU get them; some SMs may be in no unit.
+struct CudaSmUnits {
+  int sms = 0;  // of a unit
+  int count = 0;
+};
+
 class CudaMachine {
  public:
   // Initialises the driver. The clock and the host memory must outlive the machine. kUnavailable
@@ -59,14 +65,17 @@ class CudaMachine {
 
   int gpus() const;
   Result<CudaGpu> describe(int ordinal) const;
+  // Errors: as open().
+  Result<CudaSmUnits> sm_units(int ordinal);
   // Whether one GPU's copies reach another's memory.
   bool reaches(int source, int target) const;
   // Free memory of a GPU, in its primary context.
   Result<Bytes> free_memory(int ordinal);
 
-  // Opens a slice. A fraction below 1 gets whole units of SMs (8 on an H200), at least one, that no
-  // other part of the GPU has; memory and its bandwidth are shared. The arena is only addresses:
-  // extents fail with kResourceExhausted when the GPU's memory is used up.
+  // Opens a slice. A part of a GPU gets whole units of SMs (8 on an H200), at least one, that no
+  // other part has; memory and its bandwidth are shared. The arena is only addresses: extents fail
+  // with kResourceExhausted when the GPU's memory is used up. Opening and closing a part waits, for
+  // 30 s at most, until no stream of the machine waits for a semaphore.
   Result<std::unique_ptr<Device>> open(const SliceSpec& slice);
 
   class State;

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
+#include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_device.h"
 #include "device/testing/device_conformance.h"
 #include "device/testing/fake_cuda.h"
@@ -169,20 +171,59 @@ TEST_F(CudaMachineTest, CapturingStreamsCopyOneByOne) {
 
 TEST_F(CudaMachineTest, SlicesGetUnitsOfTheirOwn) {
   set_up();
-  const auto a = machine_->open({.name = "a", .fraction = 16.0 / 132}).value();
-  const auto b = machine_->open({.name = "b", .fraction = 56.0 / 132}).value();
-  auto c = machine_->open({.name = "c", .fraction = 56.0 / 132}).value();
+  const auto a = machine_->open({.name = "a", .processors = 16}).value();
+  const auto b = machine_->open({.name = "b", .processors = 56}).value();
+  auto c = machine_->open({.name = "c", .processors = 56}).value();
   EXPECT_EQ(a->capabilities().processors, 16);
   EXPECT_EQ(b->capabilities().processors, 56);
   EXPECT_EQ(c->capabilities().processors, 56);
   EXPECT_EQ(device_->capabilities().processors, 132);
-  const auto full = machine_->open({.name = "d", .fraction = 0.1});
+  const auto full = machine_->open({.name = "d", .processors = 13});
   EXPECT_EQ(full.error().code, ErrorCode::kResourceExhausted);
   EXPECT_NE(full.error().message.find("0 of 128"), std::string::npos) << full.error().message;
   c.reset();
-  EXPECT_TRUE(machine_->open({.name = "e", .fraction = 0.3}).ok());
-  EXPECT_EQ(machine_->open({.name = "f", .fraction = 0.01}).value()->capabilities().processors, 8);
+  EXPECT_TRUE(machine_->open({.name = "e", .processors = 40}).ok());
+  EXPECT_EQ(machine_->open({.name = "f", .processors = 1}).value()->capabilities().processors, 8);
   EXPECT_NE(cuda_context_of(*a), cuda_context_of(*b));
+  const auto units = machine_->sm_units(0).value();
+  EXPECT_EQ(units.sms, 8);
+  EXPECT_EQ(units.count, 16);
+  const auto all = machine_->open({.name = "all", .processors = 132}).value();
+  EXPECT_EQ(cuda_context_of(*all), cuda_context_of(*device_));  // the primary one
+  EXPECT_EQ(machine_->open({.name = "x", .processors = 133}).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+// A call that waits for all that the GPU has to do may not begin while a stream waits for what has
+// yet to be handed to the driver.
+TEST_F(CudaMachineTest, NoStreamWaitsWhileAPartIsOpenedOrClosed) {
+  set_up();
+  const auto semaphore = device_->make_semaphore().value();
+  const auto s = device_->make_stream("s").value();
+  std::atomic<int> steps{0};
+  ASSERT_TRUE(s->wait(*semaphore, 1).ok());
+  std::thread opener([&] {
+    auto part = machine_->open({.name = "part", .processors = 64, .arena_bytes = kExtent}).value();
+    ++steps;
+    EXPECT_TRUE(s->wait(*semaphore, 2).ok());
+    ++steps;
+    part.reset();
+    ++steps;
+  });
+  const auto settled = [&](int wanted) {
+    const RealClock clock;
+    const Nanos end = clock.now() + kPatience;
+    while (steps.load() < wanted && clock.now() < end) pause_alone(millis(1));
+    pause_alone(millis(20));
+    return steps.load() == wanted;
+  };
+  EXPECT_TRUE(settled(0));
+  semaphore->raise(1);
+  EXPECT_TRUE(settled(2));
+  semaphore->raise(2);
+  EXPECT_TRUE(settled(3));
+  opener.join();
+  ASSERT_TRUE(s->synchronize(kPatience).ok());
 }
 
 TEST_F(CudaMachineTest, ExtentGrowthBeyondTheGpuNamesTheNumbers) {
@@ -532,7 +573,7 @@ Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory
   CAUSEWAY_ASSIGN(
       const auto part,
       machine->open(
-          {.name = "p", .physical_device = 1, .fraction = 0.25, .arena_bytes = kExtent * 2}));
+          {.name = "p", .physical_device = 1, .processors = 33, .arena_bytes = kExtent * 2}));
   CAUSEWAY_ASSIGN(const Extents low, whole->arena().allocate(2, Arena::End::kLow));
   CAUSEWAY_TRY(use_ranges(whole->arena()));
   CAUSEWAY_ASSIGN(const Extents high, part->arena().allocate(2, Arena::End::kHigh));

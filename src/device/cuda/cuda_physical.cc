@@ -93,6 +93,12 @@ Status CudaPhysical::split_sms() {
   return {};
 }
 
+Result<CudaSmUnits> CudaPhysical::sm_units() {
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_TRY(split_sms());
+  return CudaSmUnits{static_cast<int>(units_[0].sm_count), static_cast<int>(units_.size())};
+}
+
 Result<CudaPhysical::SmUnits> CudaPhysical::take_sms(int sms) {
   const std::lock_guard lock(mutex_);
   CAUSEWAY_TRY(split_sms());

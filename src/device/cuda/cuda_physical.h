@@ -16,6 +16,7 @@
 
 #include "base/units.h"
 #include "device/cuda/cuda_api.h"
+#include "device/cuda/cuda_machine.h"
 
 namespace causeway::device {
 
@@ -51,6 +52,8 @@ class CudaPhysical {
     int sms = 0;
     std::vector<CudaResource> resources;
   };
+  // How the SMs are split, whoever has them. kUnsupported: they cannot be.
+  Result<CudaSmUnits> sm_units();
   // As many whole units as fit into `sms`, at least one. kResourceExhausted when other slices have
   // them.
   Result<SmUnits> take_sms(int sms);

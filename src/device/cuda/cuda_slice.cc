@@ -27,8 +27,13 @@ CudaSlice::CudaSlice(CudaMachine::State& machine, DeviceId id, Capabilities capa
 
 CudaSlice::~CudaSlice() {
   machine_.events.forget(*context_);
-  const std::lock_guard lock(machine_.mutex);
-  machine_.devices.erase(id_);
+  {
+    const std::lock_guard lock(machine_.mutex);
+    machine_.devices.erase(id_);
+  }
+  if (!context_->green() || !health().ok()) return;
+  arena_.trim();  // takes time, in which others may wait for semaphores
+  closing_.emplace(machine_.waits);
 }
 
 Result<std::unique_ptr<Stream>> CudaSlice::make_stream(const std::string& name) {
@@ -62,6 +67,10 @@ Result<std::unique_ptr<Semaphore>> CudaSlice::make_semaphore() {
 
 Status CudaSlice::make_reachable(HostAddress address, Bytes bytes) {
   return machine_.regions.make_reachable(address, bytes, *context_);
+}
+
+bool CudaSlice::is_reachable(HostAddress address, Bytes bytes) const {
+  return machine_.regions.is_reachable(address, bytes);
 }
 
 void CudaSlice::make_unreachable(HostAddress address, Bytes bytes) {

@@ -1,6 +1,8 @@
 // The Device of an opened slice. Private to device/cuda.
 #pragma once
 
+#include <optional>
+
 #include "device/cuda/cuda_state.h"
 
 namespace causeway::device {
@@ -21,6 +23,7 @@ class CudaSlice final : public Device {
   Result<std::unique_ptr<Event>> make_mark() override;
   Result<std::unique_ptr<Semaphore>> make_semaphore() override;
   Status make_reachable(HostAddress address, Bytes bytes) override;
+  bool is_reachable(HostAddress address, Bytes bytes) const override;
   void make_unreachable(HostAddress address, Bytes bytes) override;
   Status health() const override { return context_->physical().health(); }
 
@@ -32,6 +35,7 @@ class CudaSlice final : public Device {
   CudaMachine::State& machine_;
   const DeviceId id_;
   const Capabilities capabilities_;
+  std::optional<CudaStreamWaits::Hold> closing_;  // while a green context is destroyed
   const std::unique_ptr<CudaContext> context_;
   Arena arena_;  // after the context: goes first
 };

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -39,6 +41,7 @@ class HostArenaMemory final : public ArenaMemory {
     if (::mprotect(begin, to_size(bytes), PROT_READ | PROT_WRITE) != 0) {
       return io_error("mapping extents of a device arena", errno);
     }
+    taken_ += bytes.count;
     ::madvise(begin, to_size(bytes), MADV_HUGEPAGE);
     // Before Linux 5.14 pages come as they are touched, which only costs time then.
     if (::madvise(begin, to_size(bytes), MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
@@ -53,6 +56,7 @@ class HostArenaMemory final : public ArenaMemory {
 
   void unmap(Bytes offset, Bytes bytes) override {
     std::byte* begin = base_ + offset.count;
+    taken_ -= bytes.count - forget_aliases(offset, bytes).count;
     if (shared_.empty()) {
       ::madvise(begin, to_size(bytes), MADV_DONTNEED);
       ::mprotect(begin, to_size(bytes), PROT_NONE);
@@ -75,9 +79,18 @@ class HostArenaMemory final : public ArenaMemory {
   }
 
   void trim() override {}
+  Bytes taken() const override { return Bytes(taken_.load()); }
 
  private:
+  // How much of the range they were.
+  Bytes forget_aliases(Bytes offset, Bytes bytes) {
+    const auto begin = aliases_.lower_bound(offset), end = aliases_.lower_bound(offset + bytes);
+    const Bytes were = extent_ * std::distance(begin, end);
+    aliases_.erase(begin, end);
+    return were;
+  }
   Status alias_extent(Bytes offset, Bytes source) {
+    aliases_.insert(offset);
     std::byte* const from = base_ + source.count;
     const std::size_t bytes = to_size(extent_);
     constexpr int kPages = PROT_READ | PROT_WRITE;
@@ -103,7 +116,9 @@ class HostArenaMemory final : public ArenaMemory {
   std::byte* base_;
   const Bytes bytes_;
   const Bytes extent_;
-  std::set<Bytes> shared_;  // extents that are aliases, or have one
+  std::set<Bytes> shared_;   // extents that are aliases, or have one
+  std::set<Bytes> aliases_;  // extents that show another's memory
+  std::atomic<std::int64_t> taken_{0};
 };
 
 }  // namespace

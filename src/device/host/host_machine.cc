@@ -1,7 +1,6 @@
 #include "device/host/host_machine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -48,10 +47,7 @@ class HostDevice final : public Device {
   Arena arena_;
 };
 
-int processors_of(double fraction) {
-  const double all = std::max(1u, std::thread::hardware_concurrency());
-  return std::max(1, static_cast<int>(std::floor(all * fraction)));
-}
+int all_processors() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 }  // namespace
 
@@ -78,6 +74,8 @@ Result<std::unique_ptr<HostMachine>> HostMachine::create(HostMachineOptions opti
   return std::make_unique<HostMachine>(std::move(state));
 }
 
+int HostMachine::processors() const { return all_processors(); }
+
 int HostMachine::devices() const { return state_->options.devices; }
 
 Bytes HostMachine::extent_bytes() const { return state_->options.extent_bytes; }
@@ -93,8 +91,10 @@ Result<std::unique_ptr<Device>> HostMachine::open(const SliceSpec& slice) {
     return not_found("slice '" + slice.name + "': the machine has no device " +
                      std::to_string(slice.physical_device));
   }
-  if (!(slice.fraction > 0 && slice.fraction <= 1)) {
-    return invalid_argument("slice '" + slice.name + "': its fraction must be in (0, 1]");
+  if (slice.processors < 0 || slice.processors > all_processors()) {
+    return invalid_argument("slice '" + slice.name + "': the machine has no " +
+                            std::to_string(slice.processors) + " threads; it has " +
+                            std::to_string(all_processors()));
   }
   const Bytes extent = state_->options.extent_bytes;
   if (slice.arena_bytes < Bytes(0)) {
@@ -102,7 +102,7 @@ Result<std::unique_ptr<Device>> HostMachine::open(const SliceSpec& slice) {
   }
   Capabilities capabilities;
   capabilities.name = slice.name;
-  capabilities.processors = processors_of(slice.fraction);
+  capabilities.processors = slice.processors > 0 ? slice.processors : all_processors();
   capabilities.extent_bytes = extent;
   capabilities.arena_bytes = extent * (slice.arena_bytes / extent);
   capabilities.copies_max = HostStream::kCopiesMax;

@@ -39,6 +39,7 @@ class HostMachine {
   Result<std::unique_ptr<Device>> open(const SliceSpec& slice);
 
   int devices() const;
+  int processors() const;      // threads, which all devices share
   Bytes extent_bytes() const;  // of the devices' arenas
   // Whether one physical device's copies reach another's memory.
   bool reaches(int source, int target) const;

@@ -129,8 +129,8 @@ TEST_F(HostMachineTest, DestroyingAStreamCancelsWhatIsLeft) {
 TEST_F(HostMachineTest, BadSlicesAndMachinesAreNamed) {
   set_up();
   EXPECT_EQ(machine_->open({.name = "x", .physical_device = 1}).error().code, ErrorCode::kNotFound);
-  for (const double fraction : {0.0, -1.0, 1.5, std::nan("")}) {
-    EXPECT_EQ(machine_->open({.name = "x", .fraction = fraction}).error().code,
+  for (const int processors : {-1, machine_->processors() + 1}) {
+    EXPECT_EQ(machine_->open({.name = "x", .processors = processors}).error().code,
               ErrorCode::kInvalidArgument);
   }
   EXPECT_FALSE(machine_->open({.name = "x", .arena_bytes = Bytes(-1)}).ok());

@@ -236,6 +236,7 @@ struct FakeCudaEntries {
       if (begin < other + size && other < begin + bytes) return 712;  // is registered already
     }
     driver->registered_[begin] = bytes;
+    driver->registered_in_[begin] = driver->current_[std::this_thread::get_id()].back();
     return 0;
   }
   static int cuMemHostUnregister(void* address) {
@@ -441,6 +442,9 @@ struct FakeCudaEntries {
   }
   static int cuGreenCtxDestroy(CUgreenCtx_st* green) {
     const Lock lock(driver->mutex_);
+    for (const auto& [address, context] : driver->registered_in_) {
+      if (context == driver->greens_.at(green).get()) driver->registered_.erase(address);
+    }
     driver->greens_.erase(green);
     return driver->enter("cuGreenCtxDestroy");
   }

@@ -1,6 +1,7 @@
 // A CUDA driver for tests on machines without one: behind the same table of entry points, GPUs made
 // of ordinary memory that do work at once, with the driver's own rules checked (a current context,
-// registered host memory, access to peers) and its faults planted.
+// registered host memory, access to peers) and its faults planted. Host memory that was registered
+// in a green context is forgotten with it: the driver does not promise that it stays.
 //
 // Not a model of speed or asynchrony: events only take a while to be noticed, and what stands
 // behind a wait for a word of memory is done by the first call that finds the value there. One at a
@@ -125,6 +126,7 @@ class FakeCuda {
   std::map<CudaMemoryHandle, Allocation> allocations_;
   std::map<CudaDevicePointer, Mapping> mappings_;
   std::map<CudaDevicePointer, std::size_t> registered_;
+  std::map<CudaDevicePointer, const Context*> registered_in_;  // of some that are no longer, too
   std::map<std::thread::id, std::vector<Context*>> current_;
   std::vector<std::size_t> used_;  // bytes, by GPU
   CudaMemoryHandle next_handle_ = 1;

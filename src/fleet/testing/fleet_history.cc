@@ -84,7 +84,7 @@ class History {
   Bytes budget_;
   std::vector<std::set<ModelId>> slices_;  // what is on them
   std::vector<bool> up_;
-  std::vector<std::int64_t> lost_;  // how often each was lost
+  std::vector<std::int64_t> lost_;                   // how often each was lost
   std::set<std::pair<ModelId, SliceId>> forgotten_;  // attached after an unload that failed
   std::set<ModelId> home_;
   std::map<ModelId, Action> tasks_;                // that wait for their answers
@@ -319,8 +319,7 @@ void History::apply(const Load& load) {
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const SliceId slice_id(static_cast<std::int64_t>(i));
     const bool may = options_.moves && slice_id != load.slice;
-    if (!may && slices_[i].contains(load.model) &&
-        forgotten_.erase({load.model, slice_id}) == 0) {
+    if (!may && slices_[i].contains(load.model) && forgotten_.erase({load.model, slice_id}) == 0) {
       fail("a model is loaded that is on a slice");
     }
   }
@@ -400,8 +399,8 @@ void History::settle() {
     }
   }
   if (!failure_.empty()) return;
-  const std::int64_t loads_most = report_.requests + wanted_ + core_->counters().loads_lost +
-                                  core_->counters().loads_failed;
+  const std::int64_t loads_most =
+      report_.requests + wanted_ + core_->counters().loads_lost + core_->counters().loads_failed;
   if (core_->counters().loads > loads_most) fail("more loads than requests");
   if (std::ssize(ended_) != report_.requests) fail("a request was lost");
   if (core_->waiting() != 0 || core_->loads_pending()) fail("something waits for nobody");

@@ -80,6 +80,7 @@ struct ParamsCuda {
   // 4, 8 or 16) a sequence and KV head, instead of decode_kernel; few_cluster() says how many. They
   // need no plan, and plan() makes none; the same in plan() and all run() that follow it.
   int cluster = 0;
+  int sm_count = 0;  // SMs that the stream's context owns; 0: all that the GPU has
 };
 
 // The kernel for few sequences is the faster one for at most so many decode sequences, none longer
@@ -88,8 +89,9 @@ struct ParamsCuda {
 constexpr std::int64_t kFewSequences = 4;
 constexpr std::int64_t few_tokens(std::int64_t sequences) { return sequences == 1 ? 4096 : 2048; }
 // ParamsCuda::cluster for so many; 0: the split kernel serves them. Asks the driver what the
-// current context has room for: keep the answer.
-int few_cluster(const Heads& heads, std::int64_t sequences);
+// current context has room for, and believes no more than its SMs hold (`sm_count`; 0: all that the
+// GPU has): keep the answer.
+int few_cluster(const Heads& heads, std::int64_t sequences, int sm_count = 0);
 
 // For any step of at most so many sequences and tokens. One launch at a time uses a workspace.
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens);

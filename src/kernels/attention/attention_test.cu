@@ -333,6 +333,9 @@ Problem make_problem(const Case& c) {
   return p;
 }
 
+// Of a slice: all that the GPU has, or fewer.
+constexpr int kSmCounts[] = {0, 64, 8, 0};
+
 // prepare(), then run() in both ways, each with poison in its workspace, and wherever the kernel in
 // front may still be writing; and once more where another has left its pieces.
 void run_on_gpu(const Problem& problem, const std::string& name, const PrepareCuda& whole,
@@ -409,7 +412,8 @@ void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
                           .fresh = way.fused ? &whole : nullptr,
                           .prefill_kernel = way.prefill_kernel,
                           .decode_kernel = way.decode_kernel,
-                          .cluster = way.cluster};
+                          .cluster = way.cluster,
+                          .sm_count = kSmCounts[(c.decode + places) % 4]};
   const std::string name = describe(c, way);
   const auto attempt = [&] {
     s.device_pool.copy_from(s.fresh_pool, stream);

@@ -1,6 +1,7 @@
 // The door of attention_cuda.h: checks, and the order of launches.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 
 #include "kernels/attention/cuda_parts.h"
@@ -52,10 +53,13 @@ Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t t
          parts::prefill_workspace(heads, sequences, tokens);
 }
 
-int few_cluster(const Heads& heads, std::int64_t sequences) {
+int few_cluster(const Heads& heads, std::int64_t sequences, int sm_count) {
   if (sequences > kFewSequences || !parts::split_serves(heads)) return 0;
-  return parts::choose_few_cluster(heads, sequences, parts::few_room(heads, 4),
-                                   parts::few_room(heads, 8));
+  const auto room = [&](int cluster) {
+    const std::int64_t fit = parts::few_room(heads, cluster);
+    return sm_count > 0 ? std::min<std::int64_t>(fit, sm_count / cluster) : fit;
+  };
+  return parts::choose_few_cluster(heads, sequences, room(4), room(8));
 }
 
 Status plan(const ParamsCuda& params, CudaStream stream) {

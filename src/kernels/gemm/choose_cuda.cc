@@ -154,9 +154,10 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   return plan;
 }
 
-Result<CudaPlan> plan_library(CudaPlan plan) {
+Result<CudaPlan> plan_library(CudaPlan plan, int sms) {
   const CudaRequest& r = plan.request;
   if (!r.paired || r.norm) return unsupported("GEMM: kLibrary cannot do this product");
+  plan.sm_count = sms;
   plan.workspace = kFlagBytes + kLibraryBytes;
   if (r.silu_mul) plan.workspace += Bytes(r.m * weight_rows(r) * 2);
   if (r.parts > 1) plan.workspace = parts_end(r);
@@ -173,7 +174,7 @@ Result<CudaPlan> plan_for(CudaPath path, const CudaRequest& request, const CudaF
   switch (path) {
     case CudaPath::kRows: return plan_rows(plan, facts.sm_count);
     case CudaPath::kSplit: return plan_split(plan, facts.sm_count);
-    case CudaPath::kLibrary: return plan_library(plan);
+    case CudaPath::kLibrary: return plan_library(plan, facts.sm_count);
     case CudaPath::kPlain: break;
   }
   if (request.norm || request.parts > 1) {

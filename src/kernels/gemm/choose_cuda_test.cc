@@ -189,6 +189,7 @@ TEST(ChooseCuda, PartsAreForMiddlingRows) {
     const auto plan = choose(parts, {});
     ASSERT_TRUE(plan.ok());
     EXPECT_EQ(plan->path, CudaPath::kLibrary);
+    EXPECT_EQ(plan->sm_count, 132);
     EXPECT_EQ(plan->workspace.count, whole.count + 2 * m * 4096 * 4);
     EXPECT_FALSE(plan_for(CudaPath::kRows, parts, {}).ok());
     EXPECT_FALSE(plan_for(CudaPath::kPlain, parts, {}).ok());

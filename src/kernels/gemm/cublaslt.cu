@@ -67,9 +67,10 @@ struct Product {
   void* out;
   bool out_f32;
   std::int64_t parts;  // k is a part's
+  int sm_count;        // that the stream's context owns; 0: all that the GPU has
 
   // Everything that the choice of an algorithm depends on.
-  using Key = std::array<std::int64_t, 15>;
+  using Key = std::array<std::int64_t, 16>;
   Key key() const {
     return {m,
             rows,
@@ -85,7 +86,8 @@ struct Product {
             bias != nullptr,
             add != nullptr,
             out_f32,
-            parts};
+            parts,
+            sm_count};
   }
   std::int64_t part_bytes() const { return m * out_stride * (out_f32 ? 4 : 2); }  // of out
   // Of a pointer, in bytes, as far as cuBLAS cares; of all parts, which lie `next` bytes apart.
@@ -100,6 +102,7 @@ struct Product {
 Product make_product(const CudaPlan& plan, const CudaOperands& operands, void* workspace) {
   const CudaRequest& r = plan.request;
   Product p = {};
+  p.sm_count = plan.sm_count;
   p.m = r.m;
   p.rows = r.silu_mul ? 2 * r.n : r.n;
   p.parts = r.parts;
@@ -223,6 +226,10 @@ class Prepared {
         cublasLtMatmulDescCreate(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description"));
     CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T));
     CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N));
+    // Else it cuts the product for all SMs of the GPU.
+    if (p.sm_count > 0) {
+      CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{p.sm_count}));
+    }
     if (p.bias != nullptr) {
       CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
       CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF));
@@ -269,6 +276,20 @@ class CublasLt::State {
     if (handle != nullptr) cublasLtDestroy(handle);
   }
 
+  Status start() {
+    int device = 0;
+    CAUSEWAY_TRY(cuda_status(cudaGetDevice(&device), "device"));
+    CAUSEWAY_TRY(cuda_status(cudaDeviceGetAttribute(&sms_, cudaDevAttrMultiProcessorCount, device),
+                             "device"));
+    return blas_status(cublasLtCreate(&handle), "start");
+  }
+
+  Product product(const CudaPlan& plan, const CudaOperands& operands, void* workspace) const {
+    Product p = make_product(plan, operands, workspace);
+    if (p.sm_count >= sms_) p.sm_count = 0;
+    return p;
+  }
+
   Result<Prepared*> prepared(const Product& p) {
     std::unique_ptr<Prepared>& place = products_[p.key()];
     if (place == nullptr) {
@@ -294,6 +315,7 @@ class CublasLt::State {
   bool batches = true;  // false: as if it offered none
 
  private:
+  int sms_ = 0;  // of the GPU
   std::map<Product::Key, std::unique_ptr<Prepared>> products_;
 };
 
@@ -304,14 +326,14 @@ CublasLt& CublasLt::operator=(CublasLt&&) noexcept = default;
 
 Result<CublasLt> CublasLt::create() {
   auto state = std::make_unique<State>();
-  CAUSEWAY_TRY(blas_status(cublasLtCreate(&state->handle), "start"));
+  CAUSEWAY_TRY(state->start());
   return CublasLt(std::move(state));
 }
 
 Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* workspace,
                      CudaStream stream) {
   const CudaRequest& r = plan.request;
-  const Product product = make_product(plan, operands, workspace);
+  const Product product = state_->product(plan, operands, workspace);
   const int m = static_cast<int>(r.m), n = static_cast<int>(r.n);
   if (r.bias && product.out_f32) {
     broadcast_bias<<<element_grid(r.m, r.n), kElementThreads, 0, stream>>>(
@@ -341,13 +363,13 @@ void CublasLt::use_batches(bool use) { state_->batches = use; }
 
 Result<int> CublasLt::algorithms(const CudaPlan& plan, const CudaOperands& operands) {
   CAUSEWAY_ASSIGN(Prepared* const prepared,
-                  state_->prepared(make_product(plan, operands, nullptr)));
+                  state_->prepared(state_->product(plan, operands, nullptr)));
   return prepared->count();
 }
 
 Status CublasLt::select(const CudaPlan& plan, const CudaOperands& operands, int algorithm) {
   CAUSEWAY_ASSIGN(Prepared* const prepared,
-                  state_->prepared(make_product(plan, operands, nullptr)));
+                  state_->prepared(state_->product(plan, operands, nullptr)));
   if (algorithm < 0 || algorithm >= prepared->count()) {
     return invalid_argument("cuBLASLt: no such algorithm");
   }

@@ -108,6 +108,7 @@ struct CudaPlan {
   CudaPairs pairs = CudaPairs::kNone;  // kSplit
   bool boxes = false;                  // kSplit: sums go out by the copy engine, which adds nothing
   bool drops = false;                  // kSplit: what is spent, beside the stream of w
+  int sm_count = 0;                    // kLibrary: that the library may count on
   Bytes workspace;  // device memory, 256-byte aligned, shared by all products of a stream
 };
 

@@ -50,10 +50,10 @@ void Harness::execute() {
   }
 }
 
-void Harness::complete(Nanos now) {
+void Harness::complete(Nanos now, Nanos took) {
   if (!decision_.model.valid()) return;
   kv_.step_done(StepId(steps_));
-  scheduler_.step_done(decision_, now);
+  scheduler_.step_done(decision_, now, took);
   for (const Run& run : decision_.runs) {
     if (!run.samples) continue;
     Sequence& sequence = sequences_.at(run.request);

@@ -30,7 +30,7 @@ class Harness {
   // The three parts of it, for measuring the first alone.
   void decide(Nanos now) { scheduler_.schedule(now, kv_, decision_); }
   void execute();
-  void complete(Nanos now);
+  void complete(Nanos now, Nanos took = Nanos(0));
 
   const Decision& decision() const { return decision_; }
   Scheduler& scheduler() { return scheduler_; }

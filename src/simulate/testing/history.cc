@@ -68,6 +68,7 @@ class History {
   const int steps_in_flight_;
   Random random_;
   Random rotation_random_;  // of its own: histories without rotation are what they were before it
+  Random chunk_random_;     // likewise
   ManualClock clock_;
   std::int64_t frames_;
   std::int64_t vocab_;
@@ -91,6 +92,7 @@ History::History(std::uint64_t seed, int steps_in_flight)
     : steps_in_flight_(steps_in_flight),
       random_(seed),
       rotation_random_(~seed),
+      chunk_random_(mix64(seed)),
       frames_(random_.between(5, 40)),
       vocab_(random_.chance(0.5) ? 16 : 50'000),
       faulty_(random_.chance(0.4)),
@@ -143,6 +145,8 @@ engine::CoreOptions History::core_options() {
   options.step_timeout = seconds(weights_ && weights_->streams() ? 5 : 1);
   options.step_start = static_cast<engine::StepStart>(random_.below(3));
   if (rotation_random_.chance(0.4)) add_rotation(options);
+  options.schedule.chunk.automatic = chunk_random_.chance(0.4);
+  options.schedule.chunk.least = Tokens(chunk_random_.between(1, 4));
   return options;
 }
 
@@ -196,13 +200,16 @@ void History::add_model(ModelId model) {
   executor_.add_model(model, shape, weights_ ? WeightSource::kCache : WeightSource::kMemory);
   // An engine may be wrong about what its steps take.
   const double guess = 2 * random_.uniform();
-  const Status added =
-      core_.add_model(model, {.tokens_per_block = shape.tokens_per_block,
-                              .max_model_len = Tokens(kContext),
-                              .vocab = vocab_,
-                              .weights = shape.cached,
-                              .step_min = micros(random_.between(0, 1000)),
-                              .seconds_per_token = guess * shape.flops_per_token / kFlops});
+  double seconds_per_token = guess * shape.flops_per_token / kFlops;
+  if (!weights_ && core_options_.schedule.chunk.automatic) {
+    seconds_per_token = 2e-4 * chunk_random_.uniform();
+  }
+  const Status added = core_.add_model(model, {.tokens_per_block = shape.tokens_per_block,
+                                               .max_model_len = Tokens(kContext),
+                                               .vocab = vocab_,
+                                               .weights = shape.cached,
+                                               .step_min = micros(random_.between(0, 1000)),
+                                               .seconds_per_token = seconds_per_token});
   if (!added.ok()) fail("add_model: " + added.error().message);
   if (weights_) weights_->added(model);
 }
@@ -226,6 +233,10 @@ request::Request History::make_request(std::int64_t id, Nanos at) {
   request.max_tokens = Tokens(random_.between(1, random_.chance(0.9) ? 24 : kContext));
   request.priority = static_cast<std::int32_t>(random_.between(-2, 2));
   request.arrival = at;
+  if (core_options_.schedule.chunk.automatic) {
+    request.slo.ttft = micros(chunk_random_.between(1'000, 100'000));
+    request.slo.tpot = micros(chunk_random_.between(500, 20'000));
+  }
   if (random_.chance(0.3)) request.sampling.presence_penalty = 0.5f;  // the history goes along
   if (random_.chance(0.3)) request.stop_tokens = {static_cast<TokenId>(random_.below(vocab_))};
   return request;

@@ -153,6 +153,11 @@ class ChecksumSlice final : public Slice {
   engine::Engine& engine() override { return *engine_; }
   std::int64_t frames() const override { return kFrames; }
   WeightRoom weight_room() const override { return {options_.cache, extent()}; }
+  SliceLimits limits() const override {
+    return {.link_bytes_per_second = links_.claim->rate(),
+            .memory_bytes_per_second = options_.read_bytes_per_second,
+            .memory = options_.cache};
+  }
   Result<model::ModelCard> card(model::ModelConfig config) const override {
     return model::make_card(std::move(config), DType::kBF16, options_.kv_frame);
   }

@@ -80,17 +80,22 @@ void Crowd::remove(ModelId id, bool home_too) {
        "unloading a model");
 }
 
-RequestId Crowd::ask(const Question& question, std::int64_t output) {
+request::Request request_of(const Question& question, std::int64_t output,
+                            const model::ModelConfig& config) {
   request::Request request;
-  request.id = RequestId(next_request_++);
   request.model = question.model;
-  const std::int64_t vocab = catalogue_.config(question.model).vocab;
   for (std::int64_t i = 0; i < question.prompt; ++i) {
-    request.prompt.push_back(static_cast<TokenId>((31 * i + 7) % vocab));
+    request.prompt.push_back(static_cast<TokenId>((31 * i + 7) % config.vocab));
   }
   request.sampling.temperature = 0;
   request.sampling.top_logprobs = 0;
   request.max_tokens = Tokens(output);
+  return request;
+}
+
+RequestId Crowd::ask(const Question& question, std::int64_t output) {
+  request::Request request = request_of(question, output, catalogue_.config(question.model));
+  request.id = RequestId(next_request_++);
   request.arrival = parts_.clock.now();
   const RequestId id = request.id;
   must(parts_.slice.engine().submit(std::move(request)), "a request");

@@ -30,6 +30,10 @@ struct Question {
   constexpr auto operator<=>(const Question&) const = default;
 };
 
+// What its model is asked, for so many tokens: greedily, with log-probabilities.
+request::Request request_of(const Question& question, std::int64_t output,
+                            const model::ModelConfig& config);
+
 struct Ended {
   RequestId request;
   Answer answer;

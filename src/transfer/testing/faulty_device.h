@@ -59,6 +59,9 @@ class FaultyDevice final : public device::Device {
   Status make_reachable(device::HostAddress address, Bytes bytes) override {
     return inner_.make_reachable(address, bytes);
   }
+  bool is_reachable(device::HostAddress address, Bytes bytes) const override {
+    return inner_.is_reachable(address, bytes);
+  }
   void make_unreachable(device::HostAddress address, Bytes bytes) override {
     inner_.make_unreachable(address, bytes);
   }

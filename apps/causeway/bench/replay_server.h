@@ -1,0 +1,35 @@
+// A replay against a running server: its catalogue, each request at its time, what it counted.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "bench/replay_list.h"
+#include "bench/replay_report.h"
+#include "bench/served_models.h"
+
+namespace causeway::bench {
+
+struct ReplayTarget {
+  Endpoint endpoint;                 // with the prefix of the API
+  std::int64_t vocab = 8192;         // prompts' token ids are below this
+  Nanos request_max = seconds(120);  // a request that takes longer is given up
+  Nanos ready_max =
+      {};  // how long to wait until the server says that all models are ready; zero: not
+  std::function<void(const LoadProgress&)> progress;
+};
+
+// The requests of a list for these models, whose targets are told by headers. kInvalidArgument: one
+// is longer than its model takes, or there are more prompts than memory is sensibly used for.
+Result<std::vector<LoadRequest>> replay_requests(const simulate::Workload& list,
+                                                 const std::vector<ServedModel>& models,
+                                                 std::int64_t vocab);
+
+// Blocks until the last request has ended or is given up. kUnavailable: the server does not answer;
+// kDeadlineExceeded: its models do not become ready. Requests that fail are in the report.
+Result<ReplayReport> replay_on_server(const ReplayTarget& target, const ReplayOptions& options,
+                                      const Clock& clock);
+
+}  // namespace causeway::bench

@@ -1,0 +1,72 @@
+#include "bench/replay_simulated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace causeway::bench {
+namespace {
+
+// Instants are of virtual time, which begins at 0.
+LoadRecord record_of(const simulate::Arrival& arrival, const simulate::ServedRequest& served,
+                     const std::string& model) {
+  LoadRecord record;
+  record.model = model;
+  record.scheduled = arrival.at;
+  StreamOutcome& outcome = record.outcome;
+  outcome.sent = arrival.at;
+  outcome.ended = std::max(arrival.at, served.ended);
+  outcome.token_times = served.token_times;
+  outcome.prompt_tokens = arrival.prompt.count;
+  outcome.completion_tokens = std::ssize(served.token_times);
+  outcome.failure = served.failure;
+  outcome.error = served.failure;
+  return record;
+}
+
+// Of several slices the server's metrics have the sum; the simulator reports the mean.
+double busy_of(const simulate::FleetSimulationReport& report) {
+  const double busy = to_seconds(report.serving.device.busy) * static_cast<double>(report.slices);
+  return busy / std::max(1e-9, to_seconds(report.serving.duration));
+}
+
+ReplayCounters counters_of(const simulate::FleetSimulationReport& report) {
+  const simulate::SimulationReport& serving = report.serving;
+  const request::KvCopyCounts& copies = serving.engine.kv_copies;
+  ReplayCounters counters;
+  counters.switches = report.switches.count();
+  if (report.switches.count() > 0) counters.switch_ms = report.switches.mean() * 1e-6;
+  counters.preemptions = serving.engine.preemptions;
+  counters.busy = busy_of(report);
+  counters.bytes = {{"weights in", serving.link_bytes.count}};
+  counters.kv_blocks = {{"eager out", copies.eager_out},
+                        {"rotation out", copies.rotation_out},
+                        {"rotation in", copies.rotation_in},
+                        {"prefix in", copies.prefix_in}};
+  return counters;
+}
+
+}  // namespace
+
+Result<ReplayReport> replay_simulated(simulate::FleetSimulationOptions fleet,
+                                      const ReplayOptions& options) {
+  CAUSEWAY_ASSIGN(const auto list, replay_list(options, fleet.slice.models.size()));
+  fleet.keep_requests = true;
+  fleet.fleet.waiting_max = std::ssize(list) + 1;
+  CAUSEWAY_ASSIGN(const auto simulated, simulate::run_fleet(fleet, list));
+  std::vector<LoadRecord> records;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string& model = fleet.slice.models[list[i].model].name;
+    records.push_back(record_of(list[i], simulated.requests[i], model));
+  }
+  ReplayReport report = report_replay(
+      list, records, {.ttft = options.slo.ttft, .tpot = options.slo.tpot}, counters_of(simulated));
+  report.mode = "simulated";
+  report.source = fmt::format("simulated on {}, {} slice{}, {}", fleet.slice.profile.name,
+                              fleet.slices, fleet.slices == 1 ? "" : "s", simulated.placement);
+  report.models = fleet.slice.models.size();
+  return report;
+}
+
+}  // namespace causeway::bench

@@ -1,0 +1,62 @@
+#include "bench/replay_simulated.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/synthetic_catalogue.h"
+
+namespace causeway::bench {
+namespace {
+
+// An H200 with 8 GB for weights of a catalogue that has more.
+simulate::FleetSimulationOptions fleet_of(std::int64_t models) {
+  simulate::FleetSimulationOptions fleet;
+  fleet.slice.profile = simulate::find_profile("h200").value();
+  fleet.slice.kv_memory = gib(8);
+  fleet.slice.profile.memory = gib(16);
+  fleet.models_max = 0;
+  for (const NamedConfig& model : synthetic_catalogue({.models = models})) {
+    fleet.slice.models.push_back(
+        simulate::shape_of(model.name, model.config, fleet.slice.frame).value());
+  }
+  return fleet;
+}
+
+TEST(ReplaySimulated, ReportsEachRequestAndWhatMoved) {
+  const ReplayOptions options{.rate = 10, .seconds = 20, .input = 200, .output = 20, .zipf = 0};
+  const auto report = replay_simulated(fleet_of(20), options).value();
+  EXPECT_EQ(report.mode, "simulated");
+  EXPECT_EQ(report.models, 20u);
+  EXPECT_EQ(report.load.all.failed, 0) << to_text(report);
+  EXPECT_EQ(report.short_answers, 0);
+  EXPECT_EQ(report.load.all.output_tokens, 20 * report.load.all.requests);
+  EXPECT_GT(report.load.all.slo_attained, 0.5);
+  ASSERT_TRUE(report.counters.switches.has_value());
+  EXPECT_GT(*report.counters.switches, 20) << "the cache does not hold them all";
+  EXPECT_GT(report.counters.bytes.at("weights in"), 8'000'000'000);
+  EXPECT_GT(*report.counters.busy, 0);
+  EXPECT_LT(*report.counters.busy, 1);
+  std::int64_t arrivals = 0;
+  for (const ReplaySlot& slot : report.slots) arrivals += slot.arrivals;
+  EXPECT_EQ(arrivals, report.load.all.requests);
+  EXPECT_EQ(report.slots.back().running, 0);
+}
+
+TEST(ReplaySimulated, TheSameListGivesTheSameReport) {
+  const ReplayOptions options{.rate = 10, .seconds = 5, .input = 200, .output = 20};
+  const auto text = [&] { return to_json(replay_simulated(fleet_of(5), options).value()).dump(); };
+  EXPECT_EQ(text(), text());
+}
+
+TEST(ReplaySimulated, WhatIsRefusedIsAnErrorOfItsKind) {
+  simulate::FleetSimulationOptions fleet = fleet_of(3);
+  fleet.slice.kv_memory = fleet.slice.frame;  // holds few tokens
+  const ReplayOptions options{.rate = 5, .seconds = 2, .input = 3000, .output = 20};
+  const auto report = replay_simulated(std::move(fleet), options).value();
+  EXPECT_EQ(report.errors.at("refused"), report.load.all.requests);
+  EXPECT_EQ(report.load.all.slo_attained, 0);
+}
+
+}  // namespace
+}  // namespace causeway::bench

@@ -1,0 +1,50 @@
+// A catalogue of dense models as people put beside each other on one GPU: shapes of the Qwen and
+// Llama families of 0.5 to 2.9 GB in bf16, with a vocabulary that is small, so that a tokenizer is.
+// As configs, for the simulator, and in files, for a server.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/named_config.h"
+
+namespace causeway::bench {
+
+enum class CatalogueSize {
+  kReal,
+  kTiny,  // of about 150 KB each, for tests
+};
+
+inline constexpr std::int64_t kCatalogueModelsMax = 10'000;
+
+struct CatalogueOptions {
+  std::int64_t models = 87;
+  CatalogueSize size = CatalogueSize::kReal;
+  std::uint64_t seed = 1;  // which model has which shape
+};
+
+// The same for the same options; names are in order, "m00-qwen3-0.9gb" …. Twelve shapes; each has
+// about an equal part of the catalogue's bytes, so that the small ones are many: 87 models have 94
+// GB. 1 to kCatalogueModelsMax models: a CHECK.
+std::vector<NamedConfig> synthetic_catalogue(const CatalogueOptions& options);
+
+// Writes each into a folder of its own in `folder`, with random weights. Models of one shape share
+// their files (hard links), so that the disk holds each shape once. What is there already stays: a
+// run that was broken off goes on. `progress`: what is written next. kResourceExhausted: the disk
+// has not room; kInvalidArgument: something else lies there; kIo.
+Status write_catalogue(const std::filesystem::path& folder,
+                       const std::vector<NamedConfig>& catalogue,
+                       const std::function<void(const std::string& what)>& progress);
+
+// Of the models' weights: all, and those that the disk holds.
+struct CatalogueBytes {
+  Bytes weights;
+  Bytes files;
+};
+CatalogueBytes bytes_of(const std::vector<NamedConfig>& catalogue);
+
+}  // namespace causeway::bench

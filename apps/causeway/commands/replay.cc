@@ -1,0 +1,263 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/open_files.h"
+#include "bench/replay_beside.h"
+#include "bench/replay_server.h"
+#include "bench/replay_simulated.h"
+#include "bench/synthetic_catalogue.h"
+#include "commands/command.h"
+#include "commands/fleet_options.h"
+#include "commands/json_file.h"
+#include "commands/profile_of_hardware.h"
+#include "commands/rotation_options.h"
+#include "fleet/catalogue.h"
+#include "weights/checked_json.h"
+
+namespace causeway::app {
+namespace {
+
+constexpr std::int64_t kOpenFiles = 65'536;  // a connection a request that runs
+
+void print_progress(const bench::LoadProgress& p) {
+  fmt::print(stderr, "\r{:7.1f} s  sent {}/{}  done {}  failed {}   ", to_seconds(p.elapsed),
+             p.sent, p.total, p.completed, p.failed);
+}
+
+Bytes bytes_of(std::uint64_t value) { return Bytes(static_cast<std::int64_t>(value)); }
+
+Status read_target(const char* option, double ms, Nanos& target) {
+  const auto given = request::target_from_ms(ms);
+  if (!given.ok()) return given.error().with_context(option);
+  target = *given;
+  return {};
+}
+
+class Replay final : public Command {
+ public:
+  Replay(CLI::App& parent, const Clock& clock)
+      : Command(parent, "replay",
+                "Ask a server, or the simulator, what a recorded trace asked: the same list of "
+                "requests, and the same report, of both"),
+        clock_(clock) {
+    declare_server();
+    declare_arrivals();
+    declare_lengths();
+    declare_report();
+    declare_simulation();
+  }
+
+  Status run() override {
+    if (simulate_ == !url_.empty()) {
+      return invalid_argument("give either --url of a server, or --simulate");
+    }
+    CAUSEWAY_TRY(read_target("--slo-ttft-ms", slo_ttft_ms_, options_.slo.ttft));
+    CAUSEWAY_TRY(read_target("--slo-tpot-ms", slo_tpot_ms_, options_.slo.tpot));
+    if (options().count("--zipf") > 0 || zipf_ >= 0) options_.zipf = zipf_;
+    nlohmann::ordered_json other;
+    if (!beside_.empty()) {
+      CAUSEWAY_ASSIGN(other, read_other());
+    }
+    CAUSEWAY_ASSIGN(const auto report, simulate_ ? run_simulation() : run_server());
+    fmt::print("{}", bench::to_text(report));
+    if (per_model_) fmt::print("\n{}", bench::to_table(report.load));
+    const auto json = bench::to_json(report);
+    CAUSEWAY_TRY(write_json(json_file_, json));
+    if (!beside_.empty()) {
+      CAUSEWAY_ASSIGN(const std::string table, bench::beside_text(json, other));
+      fmt::print("\n{}", table);
+    }
+    if (report.load.all.failed < report.load.all.requests) return {};
+    return unavailable("every request failed: " + report.load.all.first_error);
+  }
+
+ private:
+  void declare_server() {
+    const auto group = [](CLI::Option* option) { return option->group("Server"); };
+    auto& app = options();
+    group(app.add_option("--url", url_, "of a running server, e.g. http://127.0.0.1:8000"));
+    group(app.add_option("--api-key", api_key_, "sent as a bearer token"));
+    group(app.add_option("--wait-ready", ready_seconds_,
+                         "seconds to wait until all models of the server are ready; 0: not"))
+        ->check(CLI::Range(0.0, 1e6));
+    group(app.add_option("--request-timeout", timeout_seconds_,
+                         "seconds after which a request is given up"))
+        ->check(CLI::Range(0.1, 1e5))
+        ->capture_default_str();
+    group(app.add_option("--vocab-size", target_.vocab, "prompts' token ids are below this"))
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+  }
+
+  void declare_arrivals() {
+    const auto group = [](CLI::Option* option) { return option->group("Arrivals"); };
+    auto& app = options();
+    group(app.add_option("--trace", options_.trace,
+                         "arrivals, and models where it has some, of a trace file (Alibaba GenAI, "
+                         "Azure, Mooncake, ShareGPT); default: made ones"));
+    group(app.add_option("--compress", options_.compress, "the trace's time passes so much faster"))
+        ->capture_default_str();
+    group(app.add_option("--skip", options_.skip, "seconds of the trace that are left out"))
+        ->capture_default_str();
+    group(app.add_option("--rate", options_.rate, "without a trace: requests a second"))
+        ->capture_default_str();
+    group(app.add_option("--burstiness", options_.burstiness,
+                         "without a trace: shape of the gaps' Gamma distribution; 1: Poisson"))
+        ->capture_default_str();
+    group(app.add_option("--seconds", options_.seconds,
+                         "for how long requests arrive; 0: to the trace's end"))
+        ->capture_default_str();
+    group(app.add_option("--max-requests", options_.requests_max, "at most; 0: all"));
+    group(app.add_option("--zipf", zipf_,
+                         "the n-th model is asked for n^-ZIPF as often; default: as in the trace, "
+                         "by popularity, or 1 where it names no models"));
+    group(app.add_option("--seed", options_.seed, "same seed and catalogue, same requests"))
+        ->capture_default_str();
+  }
+
+  void declare_lengths() {
+    const auto group = [](CLI::Option* option) { return option->group("Lengths"); };
+    auto& app = options();
+    group(app.add_option("--lengths", options_.lengths,
+                         "a trace file of which lengths are drawn (ShareGPT, Azure, arXiv); "
+                         "default: the trace's own, or 512 and 64 tokens"));
+    group(app.add_option("--input-len", options_.input, "fixed: tokens of a prompt"));
+    group(app.add_option("--output-len", options_.output, "fixed: tokens of an answer"));
+    group(app.add_option("--input-max", options_.input_max, "longer prompts are cut"))
+        ->capture_default_str();
+    group(app.add_option("--output-max", options_.output_max, "longer answers are cut"))
+        ->capture_default_str();
+  }
+
+  void declare_report() {
+    const auto group = [](CLI::Option* option) { return option->group("Report"); };
+    auto& app = options();
+    group(app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token"))
+        ->capture_default_str();
+    group(app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token"))
+        ->capture_default_str();
+    group(app.add_flag("--per-model", per_model_, "print a row for each model"));
+    group(app.add_option("--beside", beside_,
+                         "a file that --json wrote: print both reports beside each other"));
+    group(app.add_option("--json", json_file_,
+                         "also write the report, with its course over time, to this file ('-': "
+                         "standard output); tools/plot/plot.py draws it"));
+  }
+
+  // Before anything is asked, so that a wrong file costs no time.
+  Result<nlohmann::ordered_json> read_other() const {
+    CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(beside_, mib(256)));
+    auto other = nlohmann::ordered_json::parse(text, nullptr, false);
+    const auto table = bench::beside_text(other, other);
+    if (!table.ok()) return table.error().with_context(beside_);
+    return other;
+  }
+
+  void declare_simulation() {
+    const char* const kGroup = "Simulation";
+    const auto group = [&](CLI::Option* option) { return option->group(kGroup); };
+    auto& app = options();
+    group(app.add_flag("--simulate", simulate_, "in virtual time instead of on a server"));
+    group(app.add_option("--hardware", hardware_,
+                         fmt::format("{}, or a JSON file of the same form",
+                                     fmt::join(simulate::profile_names(), ", "))))
+        ->capture_default_str();
+    group(app.add_option("--catalogue", catalogue_.models,
+                         "so many models of 0.5 to 2.9 GB, those of make-catalogue"))
+        ->check(CLI::Range(std::int64_t{1}, bench::kCatalogueModelsMax))
+        ->capture_default_str();
+    group(app.add_option("--catalogue-seed", catalogue_.seed, "which model has which shape"))
+        ->capture_default_str();
+    group(app.add_option("--models-dir", models_dir_, "instead: the models of this folder"));
+    const auto size = [&](const char* name, std::uint64_t& bytes, const char* what) {
+      group(app.add_option(name, bytes, what))->transform(CLI::AsSizeValue(false));
+    };
+    size("--weights-memory-bytes", weights_bytes_,
+         "device memory of a slice that caches weights; default: what KV leaves");
+    size("--kv-cache-memory-bytes", kv_bytes_, "device memory of a slice for KV; default: 8GB");
+    size("--kv-host-memory-bytes", kv_host_bytes_,
+         "host memory for KV of requests that give up theirs; default: none");
+    size("--kv-frame-bytes", frame_bytes_, "size of a KV frame; default: 4MB");
+    fleet_options_.declare(app, 0, kGroup);
+    rotation_.declare_policy(app, kGroup);
+    group(app.add_option("--max-num-seqs", fleet_.slice.schedule.running_max,
+                         "sequences that run at once"))
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    group(app.add_option("--max-num-batched-tokens", fleet_.slice.schedule.tokens_per_step_max,
+                         "tokens of a step"))
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+  }
+
+  Result<bench::ReplayReport> run_server() {
+    CAUSEWAY_ASSIGN(target_.endpoint, bench::parse_base_url(url_, api_key_));
+    if (target_.endpoint.prefix.empty()) target_.endpoint.prefix = "/v1";
+    target_.request_max = nanos_from_seconds(timeout_seconds_);
+    target_.ready_max = nanos_from_seconds(ready_seconds_);
+    const auto allowed = allow_open_files(kOpenFiles);
+    if (!allowed.ok()) return allowed.error();
+    const bool live = isatty(STDERR_FILENO) != 0;
+    if (live) target_.progress = print_progress;
+    auto report = bench::replay_on_server(target_, options_, clock_);
+    if (live) fmt::print(stderr, "\n");
+    return report;
+  }
+
+  Result<std::vector<bench::NamedConfig>> catalogue() const {
+    if (models_dir_.empty()) return bench::synthetic_catalogue(catalogue_);
+    CAUSEWAY_ASSIGN(const auto sources, fleet::find_models(models_dir_));
+    std::vector<bench::NamedConfig> models;
+    for (const fleet::ModelSource& source : sources) {
+      auto config = model::load_config(source.directory);
+      if (!config.ok()) return config.error().with_context(source.name);
+      models.push_back({source.name, std::move(config).value()});
+    }
+    return models;
+  }
+
+  Result<bench::ReplayReport> run_simulation() {
+    simulate::SimulationOptions& slice = fleet_.slice;
+    CAUSEWAY_ASSIGN(slice.profile, profile_of_hardware(hardware_));
+    slice.frame = bytes_of(frame_bytes_);
+    slice.kv_memory = bytes_of(kv_bytes_);
+    slice.kv_host_memory = bytes_of(kv_host_bytes_);
+    slice.seed = options_.seed;
+    CAUSEWAY_TRY(rotation_.apply(slice.schedule, slice.rotation, slice.kv_host_memory));
+    CAUSEWAY_TRY(fleet_options_.apply(options_.seed, fleet_));
+    if (weights_bytes_ > 0) slice.profile.memory = slice.kv_memory + bytes_of(weights_bytes_);
+    CAUSEWAY_ASSIGN(const auto models, catalogue());
+    for (const bench::NamedConfig& model : models) {
+      CAUSEWAY_ASSIGN(auto shape, simulate::shape_of(model.name, model.config, slice.frame));
+      slice.models.push_back(std::move(shape));
+    }
+    return bench::replay_simulated(fleet_, options_);
+  }
+
+  const Clock& clock_;
+  std::string url_, api_key_, json_file_, beside_;
+  double ready_seconds_ = 0, timeout_seconds_ = 120;
+  double slo_ttft_ms_ = 1000, slo_tpot_ms_ = 100, zipf_ = -1;
+  bool per_model_ = false, simulate_ = false;
+  bench::ReplayOptions options_;
+  bench::ReplayTarget target_;
+  std::string hardware_ = "h200", models_dir_;
+  bench::CatalogueOptions catalogue_;
+  std::uint64_t weights_bytes_ = 0, kv_host_bytes_ = 0;
+  std::uint64_t kv_bytes_ = std::uint64_t{8} << 30;
+  std::uint64_t frame_bytes_ = std::uint64_t{4} << 20;
+  FleetOptions fleet_options_;
+  RotationOptions rotation_;
+  simulate::FleetSimulationOptions fleet_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_replay(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<Replay>(parent, clock);
+}
+
+}  // namespace causeway::app

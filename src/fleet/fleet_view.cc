@@ -1,0 +1,124 @@
+#include "fleet/fleet_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace causeway::fleet {
+namespace {
+
+// Those with requests go last, when nothing else helps.
+constexpr double kBusy = 1e30;
+
+bool is_in(std::span<const ModelId> models, ModelId model) {
+  return std::find(models.begin(), models.end(), model) != models.end();
+}
+
+double share(double sum, double limit) { return limit > 0 ? sum / limit : 0; }
+
+std::int64_t whole(double bytes_per_second) { return std::llround(bytes_per_second); }
+
+auto find_model(auto& models, ModelId model) {
+  return std::find_if(models.begin(), models.end(),
+                      [&](const PlacedModel& placed) { return placed.model == model; });
+}
+
+}  // namespace
+
+double PlacedModel::cost(Nanos now) const {
+  return static_cast<double>(bytes.count) * rate.at(now) + (requests > 0 ? kBusy : 0);
+}
+
+FleetView::FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links_in)
+    : links(std::move(links_in)), link_used_(links.size()) {
+  for (SliceSpec& spec : specs) {
+    idle_.insert(SliceId(std::ssize(slices)));
+    slices.push_back({.spec = spec});
+  }
+}
+
+void FleetView::put(SliceId id, const PlacedModel& model) {
+  SliceView& slice = slices[static_cast<std::size_t>(id.value)];
+  const auto at = find_model(slice.models, model.model);
+  if (at == slice.models.end()) {
+    slice.models.push_back(model);
+  } else {
+    *at = model;
+  }
+  add_up(id);
+}
+
+void FleetView::remove(SliceId id, ModelId model) {
+  SliceView& slice = slices[static_cast<std::size_t>(id.value)];
+  const auto at = find_model(slice.models, model);
+  if (at == slice.models.end()) return;
+  slice.models.erase(at);
+  add_up(id);
+}
+
+// Anew, so that no rounding stays behind.
+void FleetView::add_up(SliceId id) {
+  SliceView& slice = slices[static_cast<std::size_t>(id.value)];
+  const double before = slice.sum.link_bytes_per_second;
+  slice.sum = sum(id, {});
+  slice.requests = 0;
+  for (const PlacedModel& placed : slice.models) slice.requests += placed.requests;
+  slice.requests > 0 ? (void)idle_.erase(id) : (void)idle_.insert(id);
+  if (!slice.spec.link.valid()) return;
+  std::int64_t& used = link_used_[static_cast<std::size_t>(slice.spec.link.value)];
+  used += whole(slice.sum.link_bytes_per_second) - whole(before);
+}
+
+Demand FleetView::sum(SliceId id, std::span<const ModelId> gone) const {
+  Demand sum;
+  for (const PlacedModel& placed : slice(id).models) {
+    if (!is_in(gone, placed.model)) sum += placed.demand;
+  }
+  return sum;
+}
+
+double FleetView::excess(SliceId id, std::span<const ModelId> gone, const Demand& more) const {
+  const SliceView& slice = this->slice(id);
+  Demand own = gone.empty() ? slice.sum : sum(id, gone);
+  const double others_link = slice.sum.link_bytes_per_second - own.link_bytes_per_second;
+  own += more;
+  double link = more.link_bytes_per_second, rate = 0;
+  if (slice.spec.link.valid()) {
+    const auto index = static_cast<std::size_t>(slice.spec.link.value);
+    rate = links[index].bytes_per_second;
+    link += static_cast<double>(link_used_[index]) - others_link;
+  }
+  return std::max({share(link, rate),
+                   share(own.memory_bytes_per_second, slice.spec.memory_bytes_per_second),
+                   share(own.flops_per_second, slice.spec.flops_per_second)});
+}
+
+bool FleetView::shows(SliceId id, const FleetView& other) const {
+  const auto& models = slice(id).models;
+  const auto& others = other.slice(id).models;
+  return models.size() == others.size() &&
+         std::all_of(models.begin(), models.end(), [&](const PlacedModel& model) {
+           const auto at = find_model(others, model.model);
+           return at != others.end() && at->may_go == model.may_go &&
+                  at->may_drain == model.may_drain && at->requests == model.requests &&
+                  at->bytes == model.bytes && at->demand.stays == model.demand.stays &&
+                  at->demand.crosses == model.demand.crosses;
+         });
+}
+
+bool FleetView::adds_up() const {
+  std::vector<std::int64_t> used(links.size());
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const SliceId id(static_cast<std::int64_t>(i));
+    std::int64_t requests = 0;
+    for (const PlacedModel& placed : slices[i].models) requests += placed.requests;
+    const Demand now = sum(id, {});
+    if (requests != slices[i].requests || idle_.contains(id) != (requests == 0)) return false;
+    if (now.memory != slices[i].sum.memory || now.stays != slices[i].sum.stays) return false;
+    if (!slices[i].spec.link.valid()) continue;
+    used[static_cast<std::size_t>(slices[i].spec.link.value)] += whole(now.link_bytes_per_second);
+  }
+  return used == link_used_;
+}
+
+}  // namespace causeway::fleet

@@ -1,0 +1,240 @@
+#include "schedule/chunk_controller.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <string>
+
+#include "base/check.h"
+
+namespace causeway::schedule {
+namespace {
+
+constexpr Tokens kMost(std::int64_t{1} << 40);
+// Two sizes for each power of two up to that, and the largest.
+constexpr std::size_t kCandidatesMax = 2 * 40 + 1;
+
+// Of a new measurement, in the average; steps are alike from one to the next, and their loads
+// change within some tens of them.
+constexpr double kWeight = 0.25;
+// A step that took so much longer than the average says little of the next one: it waited.
+constexpr double kOutlier = 4;
+constexpr double kRatioMin = 0.01, kRatioMax = 10'000;
+// Measured steps after which a class is taken to have forgotten.
+constexpr std::int64_t kFreshFor = 100;
+constexpr double kStepMax = 86'400;  // seconds
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Status check_chunk(const ChunkOptions& options) {
+  const auto share = [](double value) { return value > 0 && value <= 1; };  // NaN is none
+  if (!share(options.ttft_share) || !share(options.tpot_share)) {
+    return invalid_argument("the chunk controller's shares of targets are above 0, and 1 at most");
+  }
+  if (!(options.efficiency_min >= 0 && options.efficiency_min <= 1)) {
+    return invalid_argument("the efficiency that chunks reach at the least is from 0 to 1");
+  }
+  return options.least.count >= 1 ? Status() : invalid_argument("a chunk has a token at least");
+}
+
+Status parse_chunk(std::string_view text, ChunkOptions& options,
+                   std::int64_t& tokens_per_step_max) {
+  constexpr std::string_view kFixed = "fixed:";
+  if (text == "auto" || text == "fixed") {
+    options.automatic = text == "auto";
+    return {};
+  }
+  std::int64_t tokens = 0;
+  if (text.starts_with(kFixed)) {
+    const std::string_view number = text.substr(kFixed.size());
+    const char* const end = number.data() + number.size();
+    const auto [stop, failure] = std::from_chars(number.data(), end, tokens);
+    if (failure != std::errc() || stop != end) tokens = 0;
+  }
+  if (tokens < 1) {
+    return invalid_argument(fmt::format(
+        "chunk '{}': wanted is auto, fixed, or fixed:N with N tokens of a step, 1 at the least",
+        text));
+  }
+  options.automatic = false;
+  tokens_per_step_max = tokens;
+  return {};
+}
+
+Nanos StepCost::of(Tokens tokens) const {
+  return std::max(min, nanos_from_seconds(seconds_per_token * static_cast<double>(tokens.count)));
+}
+
+ChunkController::ChunkController(const ChunkOptions& options, const StepCost& cost, Tokens most)
+    : options_(options), cost_(cost), most_(std::min(most, kMost)) {
+  CAUSEWAY_CHECK(check_chunk(options).ok(), "the chunk controller's options are out of range");
+  CAUSEWAY_CHECK(cost.known() && cost.of(Tokens(1)) > Nanos(0), "steps take time");
+  CAUSEWAY_CHECK(most.count >= 1, "a step needs room for a token");
+  // Two for each doubling: 64, 96, 128, 192, …
+  for (Tokens size = options.least; size < most_; size = size * 2) {
+    classes_.push_back({.tokens = size});
+    if (size.count > 1 && size + size / 2 < most_) classes_.push_back({.tokens = size + size / 2});
+  }
+  classes_.push_back({.tokens = most_});
+}
+
+std::size_t ChunkController::class_of(Tokens tokens) const {
+  const auto at = std::lower_bound(classes_.begin(), classes_.end(), tokens,
+                                   [](const Class& one, Tokens t) { return one.tokens < t; });
+  return at == classes_.end() ? classes_.size() - 1
+                              : static_cast<std::size_t>(at - classes_.begin());
+}
+
+bool ChunkController::is_fresh(const Class& one) const {
+  return one.measured_at > 0 && steps_ - one.measured_at < kFreshFor;
+}
+
+const ChunkController::Class* ChunkController::nearest_fresh(std::size_t index) const {
+  for (std::size_t distance = 0; distance < classes_.size(); ++distance) {
+    if (distance <= index && is_fresh(classes_[index - distance])) {
+      return &classes_[index - distance];
+    }
+    if (index + distance < classes_.size() && is_fresh(classes_[index + distance])) {
+      return &classes_[index + distance];
+    }
+  }
+  return nullptr;
+}
+
+Nanos ChunkController::predicted(Tokens tokens) const {
+  const std::size_t index = class_of(tokens);
+  const Class* const known = nearest_fresh(index);
+  const double expected = to_seconds(cost_.of(tokens));
+  if (known == nullptr) return nanos_from_seconds(std::min(expected, kStepMax));
+  double seconds = expected * known->ratio;
+  // Of another chunk size: what steps take beside their products (attention of those that decode,
+  // weights on their way) does not grow with the chunk.
+  if (known != &classes_[index] && known->ratio > 1) {
+    seconds = expected + (known->ratio - 1) * to_seconds(cost_.of(known->tokens));
+  }
+  return nanos_from_seconds(std::min(seconds, kStepMax));
+}
+
+void ChunkController::measured(Tokens tokens, Nanos took) {
+  if (tokens.count < 1 || took <= Nanos(0)) return;
+  Class& one = classes_[class_of(tokens)];
+  double ratio = to_seconds(took) / to_seconds(cost_.of(tokens));
+  const bool fresh = is_fresh(one);
+  if (fresh) ratio = std::min(ratio, kOutlier * one.ratio);
+  ratio = std::clamp(ratio, kRatioMin, kRatioMax);
+  one.ratio = fresh ? one.ratio + kWeight * (ratio - one.ratio) : ratio;
+  one.measured_at = ++steps_;
+}
+
+namespace {
+
+// A choice in the making. Seconds count from when the step would begin.
+class Choice {
+ public:
+  Choice(const ChunkView& view, const ChunkOptions& options) : view_(view), options_(options) {
+    for (const PromptDue& prompt : view.prompts) all_ += prompt.left;
+  }
+
+  Tokens all() const { return all_; }
+  // Candidates come by size.
+  void offer(Tokens chunk, Nanos step);
+  Tokens choose() const;
+
+ private:
+  struct Candidate {
+    Tokens chunk;
+    double step = 0;
+    double rate = 0;  // of prompt tokens, a second
+  };
+
+  double seconds_to(Nanos instant) const {
+    return instant == ChunkView::kNever ? std::numeric_limits<double>::infinity()
+                                        : to_seconds(instant - view_.begins);
+  }
+  // The last candidate with which the step has ended by then; the first if there is none.
+  std::size_t last_until(Nanos instant) const;
+  // When the first `ahead` tokens of the prompts are computed.
+  double ends(const Candidate& candidate, Tokens ahead) const;
+  // Whether every prompt is in time that can be, with `best` at least; false if none can be.
+  bool keeps_targets(const Candidate& candidate, const Candidate& best) const;
+
+  const ChunkView& view_;
+  const ChunkOptions& options_;
+  Tokens all_{0};
+  std::array<Candidate, kCandidatesMax> candidates_;
+  std::size_t count_ = 0;
+};
+
+void Choice::offer(Tokens chunk, Nanos step) {
+  const double round = to_seconds(std::max(step + view_.others, Nanos(1)));
+  candidates_[count_++] = {.chunk = chunk,
+                           .step = to_seconds(step),
+                           .rate = static_cast<double>(std::min(chunk, all_).count) / round};
+}
+
+std::size_t Choice::last_until(Nanos instant) const {
+  const double seconds = seconds_to(instant);
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < count_; ++i) {
+    if (candidates_[i].step <= seconds) last = i;
+  }
+  return last;
+}
+
+double Choice::ends(const Candidate& candidate, Tokens ahead) const {
+  const auto steps = static_cast<double>(ceil_div(ahead.count, candidate.chunk.count));
+  const double others = to_seconds(view_.others);
+  return steps * (candidate.step + others) - others;
+}
+
+bool Choice::keeps_targets(const Candidate& candidate, const Candidate& best) const {
+  bool any = false;
+  Tokens ahead(0);
+  for (const PromptDue& prompt : view_.prompts) {
+    ahead += prompt.left;
+    if (ends(best, ahead) > seconds_to(prompt.due)) continue;
+    if (ends(candidate, ahead) > seconds_to(prompt.aim)) return false;
+    any = true;
+  }
+  return any;
+}
+
+Tokens Choice::choose() const {
+  // Beyond `even` some gap exceeds its target, beyond `last` somebody's mean does.
+  const std::size_t last = last_until(view_.mean_until);
+  const std::size_t even = std::min(last, last_until(view_.even_until));
+  double best_rate = 0;
+  for (std::size_t i = 0; i < count_; ++i) best_rate = std::max(best_rate, candidates_[i].rate);
+  for (std::size_t i = 0; i < last; ++i) {
+    const Candidate& one = candidates_[i];
+    if (i < even && one.rate < options_.efficiency_min * best_rate) continue;
+    if (keeps_targets(one, candidates_[last])) return one.chunk;
+  }
+  return candidates_[last].chunk;
+}
+
+}  // namespace
+
+Tokens ChunkController::choose(const ChunkView& view) const {
+  const Tokens room(std::max<std::int64_t>(1, (most_ - view.decodes).count));
+  if (view.prompts.empty()) return room;
+  Choice choice(view, options_);
+  const auto offer = [&](Tokens chunk) {
+    choice.offer(chunk, predicted(view.decodes + std::min(chunk, choice.all())));
+  };
+  // One that computes all that is left is the last: a larger one computes no more.
+  const Tokens last = std::min(room, choice.all());
+  for (const Class& one : classes_) {
+    if (one.tokens >= last) break;
+    offer(one.tokens);
+  }
+  offer(last);
+  return choice.choose();
+}
+
+}  // namespace causeway::schedule

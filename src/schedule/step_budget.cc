@@ -1,0 +1,172 @@
+// What the chunk controller is shown of the scheduler's sequences (chunk_controller.h), and what it
+// is told of steps.
+#include <algorithm>
+
+#include "schedule/scheduler_state.h"
+
+namespace causeway::schedule {
+namespace {
+
+// Of those that wait, how many prompts the controller looks at.
+constexpr std::size_t kPromptsMax = 128;
+// A request that is later than so many targets will hardly make up for it: it asks for even gaps
+// from then on, not for shorter ones.
+constexpr double kGivenUp = 10;
+// Who is behind asks for gaps of so much of its target at the least.
+constexpr double kGapMin = 0.5;
+constexpr double kAges = 1e9;  // seconds; later than that is not counted
+
+PromptDue due_of(const SequenceFacts& facts, Tokens left, const ChunkOptions& options) {
+  // It was preempted: its next token is late already, and those behind it come later.
+  if (facts.answered) return {.left = left, .aim = facts.arrival, .due = facts.arrival};
+  const Nanos aim = nanos_from_seconds(to_seconds(facts.slo.ttft) * options.ttft_share);
+  return {.left = left, .aim = facts.arrival + aim, .due = facts.arrival + facts.slo.ttft};
+}
+
+// What those that decode ask of the end of a step.
+class Gaps {
+ public:
+  Gaps(Nanos begins, const ChunkOptions& options) : begins_(begins), options_(options) {}
+
+  // `before`: what its own step takes, if another model's is decided.
+  void add(const Slot& slot, Nanos before);
+
+  Nanos even_until = ChunkView::kNever;
+  Nanos mean_until = ChunkView::kNever;
+
+ private:
+  const Nanos begins_;
+  const ChunkOptions& options_;
+};
+
+void Gaps::add(const Slot& slot, Nanos before) {
+  const SequenceFacts& facts = slot.facts;
+  const Nanos last = slot.pending > 0 ? begins_ : facts.last_token;
+  const Nanos first = facts.answered ? facts.first_token : begins_;
+  const auto gaps = static_cast<double>((facts.output + Tokens(slot.pending)).count);
+  const double target = to_seconds(facts.slo.tpot);
+  const Nanos even = last + facts.slo.tpot;
+  Nanos mean = first + nanos_from_seconds(std::min(gaps * target * options_.tpot_share, kAges));
+  if (to_seconds(last - first) > (gaps - 1 + kGivenUp) * target) mean = even;
+  mean = std::max(mean, last + nanos_from_seconds(kGapMin * target));
+  even_until = std::min(even_until, even - before);
+  mean_until = std::min(mean_until, mean - before);
+}
+
+bool decodes(const Slot& slot) {
+  return (slot.facts.answered || slot.pending > 0) &&
+         (slot.wanted() - slot.facts.computed).count == 1;
+}
+
+Tokens tokens_of(const Decision& decision) {
+  Tokens tokens(0);
+  for (const Run& run : decision.runs) tokens += run.tokens;
+  return tokens;
+}
+
+Nanos least_step_of(const ModelQueue& queue) {
+  return queue.chunk ? queue.chunk->predicted(Tokens(queue.running.size())) : queue.step_took;
+}
+
+}  // namespace
+
+void Scheduler::State::find_prompts(const ModelQueue& queue, std::int64_t frames, ChunkView& view) {
+  prompts.clear();
+  for (const SlotIndex index : queue.running.members()) {
+    const Slot& slot = table[index];
+    const Tokens left = slot.wanted() - slot.facts.computed;
+    if (left.count == 0) continue;
+    if (decodes(slot)) {
+      view.decodes += Tokens(1);
+    } else {
+      prompts.push_back(due_of(slot.facts, left, options.chunk));
+    }
+  }
+  const auto running = static_cast<std::ptrdiff_t>(prompts.size());
+  const std::int64_t free_places = std::max<std::int64_t>(0, options.running_max - running_total);
+  const std::size_t most =
+      prompts.size() + std::min(kPromptsMax, static_cast<std::size_t>(free_places));
+  if (prompts.size() < most) {
+    queue.each_outside([&](SlotIndex index) {
+      const SequenceFacts& facts = table[index].facts;
+      if (!facts.rotary) prompts.push_back(due_of(facts, facts.known, options.chunk));
+      return prompts.size() < most;
+    });
+  }
+  std::sort(prompts.begin() + running, prompts.end(),
+            [](const PromptDue& a, const PromptDue& b) { return a.due < b.due; });
+  // Those for which there is no room do not come in, however large the chunk; one may, since what
+  // it finds in the cache is not known here.
+  for (auto at = static_cast<std::size_t>(running); at < prompts.size(); ++at) {
+    frames -= queue.frames_for(prompts[at].left);
+    if (frames >= 0 || at == 0) continue;
+    prompts.resize(at);
+  }
+  view.prompts = prompts;
+}
+
+void Scheduler::State::find_gaps(const ModelQueue& queue, ChunkView& view) {
+  Gaps gaps(view.begins, options.chunk);
+  Nanos least = queue.chunk->predicted(view.decodes);  // that a token takes, without any prompt
+  Nanos target = ChunkView::kNever;
+  for (const ModelQueue& other : queues) {
+    const bool own = &other == &queue;
+    // Ranges of streamed steps run in between: what these take is little of their own.
+    if (other.running.empty() || other.streamed != queue.streamed) continue;
+    const Nanos before = own ? Nanos(0) : least_step_of(other);
+    if (!own) {
+      least += before;
+      view.others += other.step_took;
+    }
+    for (const SlotIndex index : other.running.members()) {
+      const Slot& slot = table[index];
+      if (!decodes(slot)) continue;
+      target = std::min(target, slot.facts.slo.tpot);
+      gaps.add(slot, before);
+    }
+  }
+  // What is missed without any prompt is not kept by a small chunk.
+  if (least > target) return;
+  view.even_until = gaps.even_until;
+  view.mean_until = gaps.mean_until;
+}
+
+std::int64_t Scheduler::State::step_budget(const ModelQueue& queue, Nanos now,
+                                           std::int64_t frames) {
+  const std::int64_t most = options.tokens_per_step_max;
+  if (!queue.chunk) return most;
+  ChunkView view;
+  view.begins = now;
+  if (!queue.streamed && !expected.empty()) {
+    view.begins = std::max(now, device_since + expected.front());
+    for (std::size_t i = 1; i < expected.size(); ++i) view.begins += expected[i];
+  }
+  find_prompts(queue, frames, view);
+  if (prompts.empty()) return most;
+  find_gaps(queue, view);
+  const std::int64_t least = std::min(queue.running.size() + 1, most);
+  return std::clamp((view.decodes + queue.chunk->choose(view)).count, least, most);
+}
+
+void Scheduler::State::expect_step(const Decision& decision, Nanos now) {
+  if (!options.chunk.automatic || !decision.model.valid()) return;
+  const ModelQueue& queue = queue_of(decision.model);
+  if (queue.streamed) return;
+  if (expected.empty()) device_since = now;
+  const Tokens tokens = tokens_of(decision);
+  expected.push_back(queue.chunk ? queue.chunk->predicted(tokens) : queue.step_took);
+}
+
+void Scheduler::State::measure_step(const Decision& decision, Nanos now, Nanos took) {
+  if (!options.chunk.automatic) return;
+  ModelQueue& queue = queue_of(decision.model);
+  if (!queue.streamed && !expected.empty()) {
+    expected.erase(expected.begin());
+    device_since = now;
+  }
+  if (took <= Nanos(0)) return;
+  queue.step_took = took;
+  if (queue.chunk) queue.chunk->measured(tokens_of(decision), took);
+}
+
+}  // namespace causeway::schedule

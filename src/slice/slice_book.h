@@ -1,0 +1,64 @@
+// The slices that a process has open, as far as they must know of each other: whether any of them
+// serves, because registering host memory holds up the launches of all, and what they have of their
+// GPU's memory, because a slice's share does not depend on what its neighbours have taken so far.
+//
+//   GPU's memory │ others │ slice │ slice │ free │      others: used when the first slice was
+//   opened,
+//                                                       or what is used now beyond the slices'
+//                                                       parts
+//
+// Thread-safe; its lock is held while it asks, which must not block. Entries go before the book.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "base/units.h"
+
+namespace causeway::slice {
+
+class SliceBook {
+ public:
+  // Of one slice, while it is open.
+  class Entry {
+   public:
+    // By SliceBook::add().
+    Entry(SliceBook& book, int gpu, std::function<Bytes()> holds);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+    // How to find out whether it serves; empty: it does not.
+    void set_serves(std::function<bool()> serves);
+    // What it may take of the GPU's memory beside what it `holds`: code, libraries, graphs.
+    void set_beside(Bytes beside);
+
+   private:
+    friend class SliceBook;
+    SliceBook& book_;
+    const int gpu_;
+    // Guarded by the book's mutex.
+    const std::function<Bytes()> holds_;
+    std::function<bool()> serves_;
+    Bytes beside_;
+  };
+
+  // A slice is open. `used`: of its GPU's memory, by all; `holds`: what of it is the slice's.
+  std::unique_ptr<Entry> add(int gpu, Bytes used, std::function<Bytes()> holds);
+
+  // Whether any slice of the process serves requests.
+  bool serving() const;
+  // What of a GPU's memory the slices have: of `used`, by all, what is not others'.
+  Bytes slices_use(int gpu, Bytes used) const;
+
+ private:
+  mutable std::mutex mutex_;  // guards what follows
+  std::set<Entry*> entries_;
+  // By GPU: what was used when its first slice was opened, less what that held.
+  std::map<int, Bytes> before_;
+};
+
+}  // namespace causeway::slice

@@ -1,0 +1,52 @@
+// Which slices a machine's GPUs are divided into: what --slices says, against what there is. Pure.
+//
+//   all                      one slice, the whole GPU
+//   2x56                     two of 56 SMs; 1x64,2x32 three
+//   0:2x64;1:all             of GPU 0 two, GPU 1 whole; "+" is as good as ","
+//   *:4x32                   of every GPU four
+//
+//   GPU 0, 132 SMs │ 64 (share 1/2) │ 32 (1/4) │ 32 (1/4) │ 4 in no unit │
+//
+// A part of a GPU has whole units of SMs (8 on an H200), and the slices of a GPU divide what its
+// memory has for them in proportion to their SMs. On the CPU sizes are threads.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace causeway::slice {
+
+// Processors of a GPU (its SMs), or of a modelled device of the CPU backend (its threads).
+struct SliceGpu {
+  int processors = 0;
+  int unit = 1;   // a part has a multiple of it
+  int units = 0;  // that parts may have together
+};
+
+struct SliceFacts {
+  std::vector<SliceGpu> gpus = {};  // by ordinal
+  int gpu = 0;                      // of which a text speaks that names none
+  bool threads = false;             // these are devices of the CPU backend
+};
+
+// A slice to be opened.
+struct SlicePart {
+  int gpu = 0;
+  int processors = 0;
+  bool whole = true;  // all processors of the GPU: its primary context
+  double share = 1;   // of what the GPU's memory has for slices
+};
+
+struct SliceLayout {
+  std::vector<SlicePart> parts;    // of a GPU neighbours, in the text's order
+  std::vector<std::string> notes;  // what is not as it was asked for: for the log
+};
+
+// kInvalidArgument: no such text, or a GPU that is not there or named twice, slices that exceed
+// their GPU or are smaller than a unit; the message says what there is.
+Result<SliceLayout> parse_slices(std::string_view text, const SliceFacts& facts);
+
+}  // namespace causeway::slice
