@@ -103,10 +103,14 @@ void fields(V& v, Of<V, schedule::RotationPolicyOptions>& o) {
   v(o.lag, o.predicted_error, o.predicted_seed);
 }
 template <typename V>
+void fields(V& v, Of<V, schedule::ChunkOptions>& o) {
+  v(o.automatic, o.ttft_share, o.tpot_share, o.efficiency_min, o.least);
+}
+template <typename V>
 void fields(V& v, Of<V, schedule::Options>& o) {
   v.one_of(o.policy, schedule::PolicyKind::kPastFuture);
   v.one_of(o.preemption, schedule::PreemptionKind::kAuto);
-  v(o.tokens_per_step_max, o.running_max, o.rotation);
+  v(o.tokens_per_step_max, o.chunk, o.running_max, o.rotation);
 }
 template <typename V>
 void fields(V& v, Of<V, schedule::BudgetLimits>& limits) {
@@ -151,6 +155,9 @@ void fields(V& v, Of<V, Opened::Slice>& slice) {
   v.count(slice.frames);
   v.count(slice.room.budget.count);
   v.count(slice.room.extent.count);
+  v.count(slice.limits.memory.count);
+  v(slice.limits.link_bytes_per_second, slice.limits.memory_bytes_per_second,
+    slice.limits.flops_per_second);
 }
 template <typename V>
 void fields(V& v, Of<V, Opened>& m) {

@@ -62,7 +62,7 @@ Status HostedSlices::open(const WorkerPlan& plan, SliceOpener& opener) {
     if (!slice.ok()) return slice.error().with_context("slice " + std::to_string(i));
     one.slice = std::move(slice).value();
     one.engine = std::make_unique<fleet::EngineSlice>(home_, *one.slice);
-    opened.slices.push_back({one.slice->frames(), one.slice->weight_room()});
+    opened.slices.push_back({one.slice->frames(), one.slice->weight_room(), one.slice->limits()});
     slices_.push_back(std::move(one));
   }
   try {

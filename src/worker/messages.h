@@ -73,6 +73,7 @@ struct Opened {
   struct Slice {
     std::int64_t frames = 0;
     slice::WeightRoom room;
+    slice::SliceLimits limits;
   };
   std::vector<Slice> slices;
 };

@@ -90,7 +90,7 @@ std::vector<Message> one_of_each() {
   std::vector<Message> messages{
       Hello{.version = "1.2"},
       Open{some_plan()},
-      Opened{{{5, {mib(3), kib(64)}}}},
+      Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
       Failed{{ErrorCode::kDevice, "no GPU"}},
       Attach{4, 1, ModelId(3), "m", "/m", Tokens(128), mib(1), 0.25, millis(30), true, mib(2)},
       Attached{4, {}, mib(1), millis(2)},

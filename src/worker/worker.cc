@@ -56,4 +56,6 @@ bool WorkerSlice::returned() { return worker_.state().returned(number_); }
 std::int64_t WorkerSlice::frames() const { return worker_.state().opened(number_).frames; }
 slice::WeightRoom WorkerSlice::weight_room() const { return worker_.state().opened(number_).room; }
 
+slice::SliceLimits WorkerSlice::limits() const { return worker_.state().opened(number_).limits; }
+
 }  // namespace causeway::worker

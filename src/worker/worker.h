@@ -68,6 +68,7 @@ class WorkerSlice final : public fleet::FleetSlice {
   // As its process said when it was opened first.
   std::int64_t frames() const;
   slice::WeightRoom weight_room() const;
+  slice::SliceLimits limits() const;
 
  private:
   Worker& worker_;

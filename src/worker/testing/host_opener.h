@@ -24,6 +24,7 @@ class HostOpener final : public SliceOpener {
                                    .cache = slice.weights,
                                    .ring = slice.ring,
                                    .experts = slice.experts,
+                                   .threads = slice.processors,
                                    .engine = slice.engine},
                                   machine, sink);
   }
