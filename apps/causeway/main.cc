@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   const RealClock clock;
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(make_serve(app, clock));
+  commands.push_back(make_worker(app, clock));
   commands.push_back(make_ps(app));
   CLI::App& models = add_group(app, "models", "The models of a folder");
   commands.push_back(make_models_list(models));

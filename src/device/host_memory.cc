@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -71,7 +72,7 @@ Status check_headroom(const HostRegionOptions& options, Bytes bytes) {
 
 // Maps the descriptor at a multiple of the huge page, without which no page of it can be huge; null
 // and errno on failure.
-std::byte* map_aligned(int fd, Bytes bytes) {
+std::byte* map_aligned(int fd, Bytes bytes, int protection) {
   const std::size_t reserved = to_size(bytes + kHugePage);
   void* address =
       ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -80,8 +81,7 @@ std::byte* map_aligned(int fd, Bytes bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(begin);
   const auto page = static_cast<std::uintptr_t>(kHugePage.count);
   std::byte* const base = begin + (page - at % page) % page;
-  if (::mmap(base, to_size(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
-      MAP_FAILED) {
+  if (::mmap(base, to_size(bytes), protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
     const int cause = errno;
     ::munmap(begin, reserved);
     errno = cause;
@@ -108,7 +108,7 @@ Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
   if (::fcntl(mapping.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return io_error("sealing host region '" + name + "'", errno);
   }
-  mapping.base = map_aligned(mapping.fd, bytes);
+  mapping.base = map_aligned(mapping.fd, bytes, PROT_READ | PROT_WRITE);
   if (mapping.base == nullptr) {
     const int cause = errno;
     Error error = io_error("mapping host region '" + name + "' of " + in_mib(bytes), cause);
@@ -116,6 +116,28 @@ Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
     return error;
   }
   ::madvise(mapping.base, to_size(bytes), MADV_DONTDUMP);
+  return mapping;
+}
+
+// What another process allocated: its whole size, which it cannot change any more.
+Result<Mapping> map_shared(int fd, Bytes bytes, HostAccess access) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  struct stat status {};
+  if (seals < 0 || ::fstat(fd, &status) != 0) return corrupt("what is shared is no memfd");
+  if ((seals & F_SEAL_SHRINK) == 0) return corrupt("shared memory whose size may change");
+  if (bytes < Bytes(1) || status.st_size < bytes.count) {
+    return corrupt("shared memory of " + std::to_string(status.st_size) + " bytes, of which " +
+                   std::to_string(bytes.count) + " are to be used");
+  }
+  Mapping mapping;
+  mapping.bytes = Bytes(status.st_size);
+  mapping.fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (mapping.fd < 0) return io_error("copying the descriptor of shared memory", errno);
+  const int protection = access == HostAccess::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
+  mapping.base = map_aligned(mapping.fd, mapping.bytes, protection);
+  if (mapping.base == nullptr) return io_error("mapping shared memory", errno);
+  ::madvise(mapping.base, to_size(mapping.bytes), MADV_HUGEPAGE);  // as it was allocated
+  ::madvise(mapping.base, to_size(mapping.bytes), MADV_DONTDUMP);
   return mapping;
 }
 
@@ -196,6 +218,13 @@ class HostMemory::State {
   std::map<RegionId, Mapping> regions;
   std::int64_t next_region = 0;
 
+  RegionId add(Mapping mapping) {
+    const std::unique_lock lock(mutex);
+    const RegionId region(next_region++);
+    regions.emplace(region, std::move(mapping));
+    return region;
+  }
+
   const Mapping& find(RegionId region) const {
     const auto found = regions.find(region);
     CAUSEWAY_CHECK(found != regions.end(), "no host region with this id");
@@ -233,11 +262,12 @@ Result<RegionId> HostMemory::allocate(const HostRegionOptions& options) {
     mapping.emplace(std::move(mapped));
   }
   CAUSEWAY_TRY(touch_all(*mapping, options));
+  return state_->add(std::move(*mapping));
+}
 
-  const std::unique_lock lock(state_->mutex);
-  const RegionId region(state_->next_region++);
-  state_->regions.emplace(region, std::move(*mapping));
-  return region;
+Result<RegionId> HostMemory::adopt(int file_descriptor, Bytes bytes, HostAccess access) {
+  CAUSEWAY_ASSIGN(Mapping mapping, map_shared(file_descriptor, bytes, access));
+  return state_->add(std::move(mapping));
 }
 
 void HostMemory::watch(HostRegionWatcher* watcher) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,12 @@ struct HostRegionOptions {
   int touch_threads = 0;   // parallel first touch; 0: one a CPU, at most 16
 };
 
+// Of memory that another process shares.
+enum class HostAccess : std::uint8_t {
+  kRead,   // a write to it is a fault
+  kWrite,  // what a GPU's driver registers
+};
+
 // Hears that a region is about to go, while its bytes are still there (a backend that registered
 // it).
 class HostRegionWatcher {
@@ -46,6 +53,11 @@ class HostMemory {
   // Maps and touches a region. kResourceExhausted when the system has not that much memory: asked
   // before touching, so that a large request is refused instead of meeting the OOM killer.
   Result<RegionId> allocate(const HostRegionOptions& options);
+  // A region that another process allocated and shares by its descriptor, which is copied: the
+  // memory lives until both have released it. `bytes`: of it that will be used. kCorrupt: it is no
+  // memfd of a HostMemory (whose size is sealed, so that no access can meet its end), or smaller;
+  // kIo. No memory is touched.
+  Result<RegionId> adopt(int file_descriptor, Bytes bytes, HostAccess access);
   // Unmaps, after telling the watchers. Nobody may use the region's bytes any more.
   Status release(RegionId region);
   // Until unwatch(), which returns when no call is under way. A watcher calls neither from

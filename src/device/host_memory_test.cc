@@ -139,6 +139,54 @@ TEST(HostMemoryDeath, AddressesAreChecked) {
   EXPECT_DEATH(memory.resolve({RegionId(99), Bytes(0)}, Bytes(0)), "no host region");
 }
 
+// Two memories of one process stand for those of two.
+TEST(HostMemory, AnothersRegionIsSharedAndOutlivesIt) {
+  HostMemory worker;
+  RegionId shared;
+  {
+    HostMemory owner;
+    const RegionId region = owner.allocate({.name = "shared", .bytes = kib(12)}).value();
+    owner.resolve({region, kib(8)}, Bytes(1))[0] = std::byte{7};
+    shared = worker.adopt(owner.file_descriptor(region), kib(10), HostAccess::kRead).value();
+    owner.resolve({region, kib(4)}, Bytes(1))[0] = std::byte{9};
+  }
+  EXPECT_EQ(worker.region_bytes(shared), kib(12));
+  EXPECT_EQ(worker.resolve({shared, kib(8)}, Bytes(1))[0], std::byte{7});
+  EXPECT_EQ(worker.resolve({shared, kib(4)}, Bytes(1))[0], std::byte{9});
+  EXPECT_TRUE(worker.release(shared).ok());
+  EXPECT_EQ(worker.total_bytes(), Bytes(0));
+}
+
+TEST(HostMemory, ASharedRegionIsWrittenOnlyByThoseWhoMay) {
+  HostMemory owner, worker;
+  const RegionId region = owner.allocate({.name = "shared", .bytes = mib(4)}).value();
+  const int fd = owner.file_descriptor(region);
+  const RegionId writes = worker.adopt(fd, mib(4), HostAccess::kWrite).value();
+  worker.resolve({writes, mib(3)}, Bytes(1))[0] = std::byte{5};
+  EXPECT_EQ(owner.resolve({region, mib(3)}, Bytes(1))[0], std::byte{5});
+  const RegionId reads = worker.adopt(fd, mib(4), HostAccess::kRead).value();
+  EXPECT_DEATH(worker.resolve({reads, mib(3)}, Bytes(1))[0] = std::byte{6}, "");
+}
+
+TEST(HostMemory, WhatIsNoSealedRegionIsNotAdopted) {
+  HostMemory owner, worker;
+  const RegionId region = owner.allocate({.name = "shared", .bytes = kib(4)}).value();
+  const int small = owner.file_descriptor(region);
+  EXPECT_EQ(worker.adopt(small, kib(5), HostAccess::kRead).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(worker.adopt(small, Bytes(0), HostAccess::kRead).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(worker.adopt(-1, kib(4), HostAccess::kRead).error().code, ErrorCode::kCorrupt);
+  const int shrinks = ::memfd_create("shrinks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(::ftruncate(shrinks, 4096), 0);
+  EXPECT_EQ(worker.adopt(shrinks, kib(4), HostAccess::kRead).error().code, ErrorCode::kCorrupt);
+  ::close(shrinks);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  EXPECT_EQ(worker.adopt(ends[0], kib(4), HostAccess::kRead).error().code, ErrorCode::kCorrupt);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  EXPECT_EQ(worker.total_bytes(), Bytes(0));
+}
+
 // The kernel's files, forged.
 class MemoryHeadroomTest : public testing::Test {
  protected:

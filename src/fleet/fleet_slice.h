@@ -32,6 +32,13 @@ class FleetSlice : public engine::SliceHandle {
   // kDeadlineExceeded: some are left, and it serves on.
   virtual Status detach(ModelId model, Nanos timeout) = 0;
 
+  // Whether it comes back when observe() says that it is lost, as a worker's does, whose process is
+  // started again.
+  virtual bool restarts() const { return false; }
+  // Whether one that was lost serves again, with nothing attached; from then on observe() says so,
+  // too. Any thread.
+  virtual bool returned() { return false; }
+
   // Of weights that have come from host memory since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
 };

@@ -12,7 +12,7 @@ namespace causeway::fleet {
 namespace {
 
 constexpr Nanos kUnloadPoll = seconds(1);  // a stop ends the wait for a model to go this soon
-constexpr Nanos kWatch = seconds(1);       // how often slices are looked at
+constexpr Nanos kWatch = millis(100);      // how often slices are looked at
 
 request::Output ended(RequestId request, request::FinishReason reason, const Error& error) {
   request::Output output;
@@ -22,6 +22,12 @@ request::Output ended(RequestId request, request::FinishReason reason, const Err
   output.error = error.message;
   output.code = error.code;
   return output;
+}
+
+std::vector<request::Output> joined(std::vector<request::Output> outputs,
+                                    std::vector<request::Output> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(outputs));
+  return outputs;
 }
 
 double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; }
@@ -201,7 +207,8 @@ request::Observation LocalFleet::State::observe() const {
     request::Observation seen = slice->observe();
     seen.link_bytes = slice->link_bytes();
     // The fleet serves on with what is left.
-    const bool last = !seen.lost.empty() && ++lost == std::ssize(slices_);
+    const bool gone = !seen.lost.empty() && !slice->restarts();
+    const bool last = gone && ++lost == std::ssize(slices_);
     if (!last) seen.lost.clear();
     all += seen;
   }
@@ -308,8 +315,7 @@ void LocalFleet::State::on_ended(const std::vector<RequestId>& requests) {
   {
     const std::scoped_lock lock(mutex_);
     for (const RequestId id : requests) {
-      Outputs more = tell(RequestEnded{id});
-      std::move(more.begin(), more.end(), std::back_inserter(outputs));
+      outputs = joined(std::move(outputs), tell(RequestEnded{id}));
     }
   }
   deliver(std::move(outputs));
@@ -329,8 +335,9 @@ void LocalFleet::State::run_loader() {
                       [&] { return stopped_ || !tasks_.empty() || soonest() < wakeup; });
     if (stopped_) break;
     Event event = Woken{};
-    if (const auto lost = lost_slice()) {
-      event = SliceLost{*lost};
+    Outputs outputs;
+    if (auto news = slice_news()) {
+      event = std::move(*news);
     } else if (!tasks_.empty()) {
       const Action task = std::move(tasks_.front());
       tasks_.pop_front();
@@ -338,8 +345,10 @@ void LocalFleet::State::run_loader() {
       lock.unlock();
       event = execute(task);
       lock.lock();
+      // What failed because its slice was lost has not failed: so that comes first.
+      while (auto more = slice_news()) outputs = joined(std::move(outputs), tell(*more));
     }
-    Outputs outputs = tell(event);
+    outputs = joined(std::move(outputs), tell(event));
     loading_ = false;
     changed_.notify_all();
     lock.unlock();
@@ -350,19 +359,26 @@ void LocalFleet::State::run_loader() {
   changed_.notify_all();
 }
 
-// One whose device is lost, once: its models are served by others. The last one is lost with the
-// server.
-std::optional<SliceId> LocalFleet::State::lost_slice() {
-  for (std::size_t i = 0; i < slices_.size() && slices_.size() > 1; ++i) {
-    if (lost_[i]) continue;
-    const std::string why = slices_[i]->observe().lost;
+// Of one slice that is lost, once, or that is back: its models are served by others meanwhile. The
+// last one is lost with the server, unless it comes back.
+std::optional<Event> LocalFleet::State::slice_news() {
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    FleetSlice& slice = *slices_[i];
+    if (slices_.size() == 1 && !slice.restarts()) continue;
+    const SliceId id(static_cast<std::int64_t>(i));
+    if (lost_[i]) {
+      if (!slice.returned()) continue;
+      lost_[i] = false;
+      spdlog::info("slice {} of {} serves again", i, slices_.size());
+      return SliceReturned{id};
+    }
+    const std::string why = slice.observe().lost;
     if (why.empty()) continue;
     lost_[i] = true;
-    const SliceId id(static_cast<std::int64_t>(i));
     for (Slot& slot : slots_) slot.attached.erase(id);
     spdlog::error("slice {} of {} is lost: {}; its models move to the others", i, slices_.size(),
                   why);
-    return id;
+    return SliceLost{id};
   }
   return std::nullopt;
 }

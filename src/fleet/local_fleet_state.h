@@ -64,7 +64,7 @@ class LocalFleet::State {
   Status unload(const Unload& unload);
   Status detach(ModelId model, SliceId slice);
   void forget(ModelId model);
-  std::optional<SliceId> lost_slice();
+  std::optional<Event> slice_news();
 
   const LocalFleetOptions options_;
   const RealClock clock_;
@@ -80,7 +80,7 @@ class LocalFleet::State {
   FleetCore core_;
   std::unordered_map<RequestId, request::Request> held_;  // the bodies of those that the core holds
   std::deque<Action> tasks_;                              // for the loader
-  std::vector<bool> lost_;                                // slices, for good
+  std::vector<bool> lost_;                                // slices, until they return
   bool left_reported_ = false;
   bool loading_ = false;
   bool stopped_ = false;

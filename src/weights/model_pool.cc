@@ -20,6 +20,7 @@ class PinnedModel::Model {
   WeightLayout layout;
   RegionId region;
   std::span<std::byte> memory;
+  Bytes budget;  // what it takes of the pool's
   std::atomic<std::int64_t> pins{0};
 };
 
@@ -102,6 +103,7 @@ class ModelPool::State {
                                       const Fill& write, const LoadOptions& options) {
     auto model = std::make_unique<Model>();
     model->layout = layout;
+    model->budget = layout.bytes;
     CAUSEWAY_ASSIGN(model->region, memory.allocate({.name = "causeway-weights-" + name,
                                                     .bytes = layout.bytes,
                                                     .huge_pages = true,
@@ -129,6 +131,30 @@ class ModelPool::State {
     const std::lock_guard lock(mutex);
     models[id] = std::move(model).value();
     return {};
+  }
+
+  // With the model's place reserved. Releases the region on error.
+  Result<std::unique_ptr<Model>> take(const WeightLayout& layout, RegionId region,
+                                      const LoadOptions& options) {
+    const device::HostAddress address{region, Bytes(0)};
+    Status fits;
+    if (layout.bytes > memory.region_bytes(region)) {
+      fits = corrupt("a model of " + in_mib(layout.bytes) + " in shared memory of " +
+                     in_mib(memory.region_bytes(region)));
+    }
+    if (fits.ok() && options.home_taken) {
+      fits = options.home_taken(address, layout.bytes);
+      if (!fits.ok() && options.home_leaves) options.home_leaves(address, layout.bytes);
+    }
+    if (!fits.ok()) {
+      release(region);
+      return fits.error();
+    }
+    auto model = std::make_unique<Model>();
+    model->layout = layout;
+    model->region = region;
+    model->memory = memory.resolve(address, layout.bytes);
+    return model;
   }
 
   void release(RegionId region) {
@@ -174,6 +200,22 @@ Status ModelPool::make(ModelId id, const WeightLayout& layout,
   return state_->add(id, "made-" + std::to_string(id.value), layout, fill, options);
 }
 
+Status ModelPool::adopt(ModelId id, const WeightLayout& layout, RegionId region,
+                        const LoadOptions& options) {
+  if (const Status free = state_->reserve(id, Bytes(0)); !free.ok()) {
+    state_->release(region);
+    return free;
+  }
+  auto model = state_->take(layout, region, options);
+  if (!model.ok()) {
+    state_->give_back(id, Bytes(0));
+    return model.error();
+  }
+  const std::lock_guard lock(state_->mutex);
+  state_->models[id] = std::move(model).value();
+  return {};
+}
+
 Status ModelPool::unload(ModelId id, const HomeLeaves& home_leaves) {
   std::unique_ptr<Model> model;
   {
@@ -187,7 +229,7 @@ Status ModelPool::unload(ModelId id, const HomeLeaves& home_leaves) {
   }
   if (home_leaves) home_leaves({model->region, Bytes(0)}, model->layout.bytes);
   state_->release(model->region);
-  state_->give_back(id, model->layout.bytes);
+  state_->give_back(id, model->budget);
   return {};
 }
 

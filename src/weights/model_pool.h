@@ -93,6 +93,13 @@ class ModelPool {
   Status make(ModelId model, const WeightLayout& layout,
               const std::function<Status(std::span<std::byte>)>& fill, const LoadOptions& options);
 
+  // A model whose bytes lie in a region already, that another process loaded and shares
+  // (HostMemory::adopt). Takes nothing of the budget. The region is the pool's from now on, also
+  // when this fails. kCorrupt: the layout does not fit it; kInvalidArgument, kUnavailable: as
+  // load(). `home_taken` is called, and its error fails it.
+  Status adopt(ModelId model, const WeightLayout& layout, RegionId region,
+               const LoadOptions& options);
+
   // kUnavailable while pinned; kNotFound when not loaded.
   Status unload(ModelId model, const HomeLeaves& home_leaves = {});
 

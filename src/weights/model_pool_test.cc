@@ -205,6 +205,42 @@ TEST_F(ModelPoolTest, TellsOfAHomeThatLeaves) {
 }
 
 // A page that the device cannot register fails the load; what it could is taken back.
+TEST_F(ModelPoolTest, AnotherProcesssModelIsAdoptedWithoutACopy) {
+  const auto content = write_tensors(model_file(), small_tensors(DType::kBF16), 1);
+  ASSERT_TRUE(load(small_plan(DType::kBF16)).ok());
+  const auto home = pool_.pin(kModel).value();
+  device::HostMemory memory;
+  ModelPool worker(memory, clock_, Bytes(0));
+  const int fd = memory_.file_descriptor(home->address().region);
+  const auto adopt = [&](const WeightLayout& layout, const LoadOptions& options) {
+    const auto region = memory.adopt(fd, home->bytes(), device::HostAccess::kRead);
+    return worker.adopt(kModel, layout, region.value(), options);
+  };
+  int taken = 0, left = 0;
+  const LoadOptions reach{.home_taken = [&](device::HostAddress, Bytes bytes) -> Status {
+    EXPECT_EQ(bytes, home->bytes());
+    return ++taken == 1 ? Status(exhausted("no more pins")) : Status();
+  }};
+  EXPECT_EQ(adopt(home->layout(), reach).error().message, "no more pins");
+  EXPECT_EQ(memory.total_bytes(), Bytes(0));
+  WeightLayout larger = home->layout();
+  larger.bytes = mib(1);
+  EXPECT_EQ(adopt(larger, {}).error().code, ErrorCode::kCorrupt);
+
+  ASSERT_TRUE(adopt(home->layout(), reach).ok());
+  EXPECT_EQ(adopt(home->layout(), {}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(memory.total_bytes(), memory_.total_bytes());
+  {
+    const auto model = worker.pin(kModel).value();
+    EXPECT_EQ(bytes_of(model->weights().tensor("head", "lm_head")), content.at("h"));
+    EXPECT_EQ(worker.unload(kModel).error().code, ErrorCode::kUnavailable);
+  }
+  EXPECT_EQ(worker.use().used, Bytes(0));
+  ASSERT_TRUE(worker.unload(kModel, [&](device::HostAddress, Bytes) { ++left; }).ok());
+  EXPECT_EQ(left, 1);
+  EXPECT_EQ(memory.total_bytes(), Bytes(0));
+}
+
 TEST_F(ModelPoolTest, AHomeThatADeviceCannotReachFailsTheLoad) {
   write_tensors(model_file(), small_tensors(DType::kBF16), 1);
   int told = 0;

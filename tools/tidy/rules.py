@@ -20,7 +20,7 @@ LAYERS = {
     "engine": 6,
     "slice": 7,
     "fleet": 8,
-    "server": 9, "simulate": 9,
+    "server": 9, "simulate": 9, "worker": 9,
 }
 
 # pattern, what to use instead, pattern of the paths where it is allowed

@@ -35,6 +35,7 @@ class Command {
 
 // `clock` outlives the command.
 std::unique_ptr<Command> make_serve(CLI::App& parent, const Clock& clock);
+std::unique_ptr<Command> make_worker(CLI::App& parent, const Clock& clock);
 std::unique_ptr<Command> make_models_list(CLI::App& parent);
 std::unique_ptr<Command> make_ps(CLI::App& parent);
 std::unique_ptr<Command> make_make_model(CLI::App& parent);

@@ -1,0 +1,96 @@
+// `causeway worker`: the process in which the server has slices run (docs/design/worker.md).
+#include "worker/worker_server.h"
+
+#include "commands/command.h"
+#include "slice/cuda_slice.h"
+#include "slice/host_slice.h"
+#include "version.h"
+
+namespace causeway::app {
+namespace {
+
+class Opener final : public worker::SliceOpener {
+ public:
+  // A worker does not know of other GPUs' copies: each uses its own link.
+  Result<std::unique_ptr<slice::Machine>> open_machine(const worker::WorkerPlan& plan,
+                                                       slice::ModelHome& home,
+                                                       const Clock& clock) override {
+    if (plan.backend == worker::Backend::kHost) {
+      return slice::Machine::open_host({}, {}, home, clock);
+    }
+    return slice::Machine::open_gpus({.choice = slice::LinkChoice::kOwn}, home, clock);
+  }
+
+  Result<std::unique_ptr<slice::Slice>> open_slice(const worker::WorkerPlan& plan,
+                                                   std::size_t number, slice::Machine& machine,
+                                                   engine::OutputSink& sink) override {
+    const worker::SlicePlan& slice = plan.slices[number];
+    if (plan.backend == worker::Backend::kHost) {
+      return slice::open_host_slice({.kv = slice.kv,
+                                     .kv_frame = slice.kv_frame,
+                                     .kv_host = {.bytes = slice.kv_host},
+                                     .cache = slice.weights,
+                                     .ring = slice.ring,
+                                     .experts = slice.experts,
+                                     .threads = slice.processors,
+                                     .engine = slice.engine},
+                                    machine, sink);
+    }
+    return slice::open_cuda_slice({.gpu = plan.gpu,
+                                   .processors = slice.processors,
+                                   .share = slice.share,
+                                   .memory_utilization = slice.memory_utilization,
+                                   .kv = slice.kv,
+                                   .kv_frame = slice.kv_frame,
+                                   .kv_host = {.bytes = slice.kv_host},
+                                   .weights = slice.weights,
+                                   .ring = slice.ring,
+                                   .experts = slice.experts,
+                                   .engine = slice.engine},
+                                  candidates(plan), machine, sink);
+  }
+
+ private:
+  static std::vector<slice::CudaCandidate> candidates(const worker::WorkerPlan& plan) {
+    std::vector<slice::CudaCandidate> candidates;
+    for (const worker::PlannedModel& model : plan.models) {
+      candidates.push_back({.id = model.id,
+                            .name = model.name,
+                            .config = model::load_config(model.directory),
+                            .max_model_len = model.max_model_len,
+                            .pinned = model.pinned,
+                            .max_resident = model.max_resident});
+    }
+    return candidates;
+  }
+};
+
+class WorkerCommand final : public Command {
+ public:
+  WorkerCommand(CLI::App& parent, const Clock& clock)
+      : Command(parent, "worker", "Run slices for a server, which starts this process itself"),
+        clock_(clock) {
+    options()
+        .add_option("--worker-socket", socket_,
+                    "number of the descriptor that is the connection to the server")
+        ->check(CLI::NonNegativeNumber);
+  }
+
+  Status run() override {
+    Opener opener;
+    return worker::serve_worker(weights::FileDescriptor(socket_), {.version = version()}, opener,
+                                clock_);
+  }
+
+ private:
+  const Clock& clock_;
+  int socket_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_worker(CLI::App& parent, const Clock& clock) {
+  return std::make_unique<WorkerCommand>(parent, clock);
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,85 @@
+// One end of the stream between supervisor and worker: whole messages, and descriptors with them.
+//
+//   frame │ length of the message (4 bytes) │ descriptors, 0 or 1 (1 byte) │ message │
+//
+// send() may be called from any thread and never blocks; receive() and its time from one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "weights/file.h"
+
+namespace causeway::worker {
+
+struct ChannelLimits {
+  Bytes message_max = mib(64);
+  Bytes queued_max = mib(64);  // that the other side has not taken, beside what the socket holds
+};
+
+struct Received {
+  std::vector<std::byte> message = {};
+  weights::FileDescriptor descriptor;
+};
+
+class Channel {
+ public:
+  // Takes a stream socket of the Unix domain. kInvalidArgument when it is none.
+  static Result<std::unique_ptr<Channel>> open(weights::FileDescriptor socket,
+                                               const ChannelLimits& limits = {});
+  Channel(weights::FileDescriptor socket, weights::FileDescriptor wakeup,
+          const ChannelLimits& limits);  // by open()
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  // Messages arrive in the order of calls. `descriptor`: goes along, and stays the caller's.
+  // kResourceExhausted: the message is too long, or too much is queued: nothing of it is sent;
+  // kUnavailable: the other side has gone.
+  Status send(std::span<const std::byte> message, int descriptor = -1);
+
+  // The next message, or none: after `timeout`, after wake(), or when only a part has come. Sends
+  // what is queued meanwhile. kUnavailable: the other side has gone; kCorrupt: what comes are no
+  // frames, or descriptors come without one.
+  Result<std::optional<Received>> receive(Nanos timeout);
+  // Whether the last receive() found nothing to read. The receiving thread.
+  bool quiet() const { return quiet_; }
+  // Ends a receive() that waits, or the next one. Any thread.
+  void wake();
+
+ private:
+  struct Queued {
+    std::vector<std::byte> bytes;
+    std::size_t sent = 0;
+    weights::FileDescriptor descriptor;
+  };
+
+  // Of the frame, what the socket takes now. With the mutex.
+  Result<std::size_t> put(std::span<const std::byte> bytes, int descriptor);
+  Status flush();
+  Status read();
+  Result<std::optional<Received>> next();
+
+  const weights::FileDescriptor socket_;
+  const weights::FileDescriptor wakeup_;  // an eventfd
+  const ChannelLimits limits_;
+
+  std::mutex mutex_;  // guards what follows
+  std::deque<Queued> queue_;
+  Bytes queued_;
+
+  // The receiving thread's.
+  std::vector<std::byte> buffer_;  // what has come
+  std::size_t begin_ = 0;          // of what is not yet taken
+  std::deque<weights::FileDescriptor> descriptors_;
+  bool quiet_ = true;
+};
+
+}  // namespace causeway::worker

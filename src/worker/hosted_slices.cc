@@ -1,0 +1,269 @@
+#include "worker/hosted_slices.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/log.h"
+#include "schedule/rotation_policy.h"
+
+namespace causeway::worker {
+namespace {
+
+constexpr std::size_t kTasksMax = 1024;  // that wait: more make no sense
+
+std::optional<Error> error_of(const Status& status) {
+  return status.ok() ? std::nullopt : std::optional(status.error());
+}
+
+// What EngineSlice wants to know of a catalogue's entry.
+fleet::CatalogueEntry entry_of(const Attach& wanted) {
+  fleet::CatalogueEntry entry;
+  entry.id = wanted.model;
+  entry.name = wanted.name;
+  entry.max_model_len = wanted.max_model_len;
+  entry.max_resident = wanted.max_resident;
+  entry.alpha = wanted.alpha;
+  entry.slo.tpot = wanted.tpot;
+  return entry;
+}
+
+}  // namespace
+
+void HostedSlices::Sink::on_outputs(std::vector<request::Output> outputs) {
+  // What cannot be sent ends the connection; its reader learns of it.
+  const Status sent = channel_.send(encode(Outputs{slice_, std::move(outputs)}));
+  if (!sent.ok() && sent.error().code == ErrorCode::kResourceExhausted) {
+    spdlog::error("worker: {}; it ends", sent.error().message);
+    std::_Exit(1);  // a token is lost: no request may go on without it
+  }
+}
+
+HostedSlices::HostedSlices(Channel& channel, const WorkerServerOptions& options, const Clock& clock)
+    : channel_(channel), options_(options), clock_(clock), home_(clock, Bytes(0)) {}
+
+HostedSlices::~HostedSlices() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ends_ = true;
+    changed_.notify_all();
+  }
+  if (tasks_thread_.joinable()) tasks_thread_.join();
+  for (One& one : slices_) one.slice.reset();
+}
+
+Status HostedSlices::open(const WorkerPlan& plan, SliceOpener& opener) {
+  CAUSEWAY_ASSIGN(machine_, opener.open_machine(plan, home_, clock_));
+  Opened opened;
+  for (std::size_t i = 0; i < plan.slices.size(); ++i) {
+    One one;
+    one.sink = std::make_unique<Sink>(channel_, static_cast<std::int32_t>(i));
+    auto slice = opener.open_slice(plan, i, *machine_, *one.sink);
+    if (!slice.ok()) return slice.error().with_context("slice " + std::to_string(i));
+    one.slice = std::move(slice).value();
+    one.engine = std::make_unique<fleet::EngineSlice>(home_, *one.slice);
+    opened.slices.push_back({one.slice->frames(), one.slice->weight_room(), one.slice->limits()});
+    slices_.push_back(std::move(one));
+  }
+  try {
+    tasks_thread_ = std::thread([this] { run_tasks(); });
+  } catch (const std::system_error& error) {
+    return exhausted(std::string("cannot start a thread: ") + error.what());
+  }
+  return channel_.send(encode(opened));
+}
+
+bool HostedSlices::busy() const {
+  return std::any_of(slices_.begin(), slices_.end(),
+                     [](const One& one) { return one.engine->observe().requests() > 0; });
+}
+
+Status HostedSlices::serve() {
+  while (true) {
+    const Nanos every = busy() ? options_.observe_every : options_.alive_every;
+    CAUSEWAY_ASSIGN(auto received, channel_.receive(observed_ + every - clock_.now()));
+    if (received) {
+      CAUSEWAY_ASSIGN(Message message, decode(received->message));
+      CAUSEWAY_TRY(handle(std::move(message), std::move(received->descriptor)));
+    }
+    if (clock_.now() >= observed_ + options_.observe_every) CAUSEWAY_TRY(observe());
+    const std::scoped_lock lock(mutex_);
+    CAUSEWAY_TRY(broken_);
+  }
+}
+
+Status HostedSlices::handle(Message message, weights::FileDescriptor descriptor) {
+  if (auto* submit = std::get_if<Submit>(&message)) return this->submit(std::move(*submit));
+  if (const auto* cancel = std::get_if<Cancel>(&message)) {
+    CAUSEWAY_ASSIGN(One* const one, at(cancel->slice));
+    one->engine->cancel(cancel->request);
+    return {};
+  }
+  if (auto* attach = std::get_if<Attach>(&message)) {
+    return do_later({std::move(*attach), std::move(descriptor)});
+  }
+  if (auto* detach = std::get_if<Detach>(&message))
+    return do_later({*detach, weights::FileDescriptor()});
+  return corrupt("the supervisor sends what only a worker says");
+}
+
+Result<HostedSlices::One*> HostedSlices::at(std::int32_t slice) {
+  const auto i = static_cast<std::size_t>(slice);
+  if (slice < 0 || i >= slices_.size()) {
+    return corrupt("the supervisor means slice " + std::to_string(slice) + " of " +
+                   std::to_string(slices_.size()));
+  }
+  return &slices_[i];
+}
+
+Status HostedSlices::submit(Submit submit) {
+  CAUSEWAY_ASSIGN(One* const one, at(submit.slice));
+  const RequestId id = submit.request.id;
+  const Status taken = one->engine->submit(std::move(submit.request));
+  if (taken.ok()) return {};
+  request::Output refusal;
+  refusal.request = id;
+  refusal.finished = true;
+  refusal.reason = request::FinishReason::kError;
+  refusal.error = taken.error().message;
+  refusal.code = taken.error().code;
+  return channel_.send(encode(Outputs{submit.slice, {std::move(refusal)}}));
+}
+
+Status HostedSlices::observe() {
+  observed_ = clock_.now();
+  bool told = false;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    CAUSEWAY_TRY(observe(static_cast<std::int32_t>(i), slices_[i], told));
+  }
+  if (told) alive_ = observed_;
+  if (observed_ < alive_ + options_.alive_every) return {};
+  alive_ = observed_;
+  return channel_.send(encode(Alive{}));
+}
+
+// Only what has changed: of a large catalogue nearly all stays as it is.
+Status HostedSlices::observe(std::int32_t number, One& one, bool& told) {
+  Observed observed{.slice = number, .all = one.engine->observe(), .models = {}};
+  observed.all.link_bytes = one.engine->link_bytes();
+  const auto changes = [](std::vector<std::byte>& before, const request::Observation& now) {
+    std::vector<std::byte> bytes = encode(Observed{.slice = 0, .all = now, .models = {}});
+    if (bytes == before) return false;
+    before = std::move(bytes);
+    return true;
+  };
+  for (auto& [model, seen] : one.engine->observe_models()) {
+    if (changes(one.models_told[model], seen)) observed.models.emplace_back(model, seen);
+  }
+  if (!changes(one.told, observed.all) && observed.models.empty()) return {};
+  told = true;
+  return channel_.send(encode(observed));
+}
+
+Status HostedSlices::do_later(Task task) {
+  const std::scoped_lock lock(mutex_);
+  if (tasks_.size() >= kTasksMax) return corrupt("the supervisor asks for too much at once");
+  tasks_.push_back(std::move(task));
+  changed_.notify_all();
+  return {};
+}
+
+void HostedSlices::run_tasks() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
+    if (ends_) return;
+    const Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    Message answer;
+    if (const auto* attach = std::get_if<Attach>(&task.what)) {
+      answer = this->attach(*attach, task.region);
+    } else {
+      const Detach& detach = std::get<Detach>(task.what);
+      answer = Detached{detach.call, error_of(this->detach(detach))};
+    }
+    const Status sent = channel_.send(encode(answer));
+    lock.lock();
+    if (!sent.ok()) broken_ = sent;
+    if (!sent.ok()) channel_.wake();
+  }
+}
+
+Attached HostedSlices::attach(const Attach& wanted, const weights::FileDescriptor& region) {
+  const auto attached = attach_model(wanted, region);
+  if (attached.ok()) return {wanted.call, {}, attached->streamed, attached->predicted_tpot};
+  return {wanted.call, attached.error(), {}, {}};
+}
+
+Result<fleet::AttachedModel> HostedSlices::attach_model(const Attach& wanted,
+                                                        const weights::FileDescriptor& region) {
+  CAUSEWAY_ASSIGN(One* const one, at(wanted.slice));
+  CAUSEWAY_TRY(check(wanted, *one));
+  if (!users_.contains(wanted.model)) CAUSEWAY_TRY(adopt(wanted, region));
+  std::set<std::int32_t>& users = users_[wanted.model];
+  const auto attached =
+      one->engine->attach(entry_of(wanted), {wanted.name, wanted.directory}, wanted.pinned);
+  if (attached.ok()) {
+    users.insert(wanted.slice);
+    one->alphas[wanted.model] = wanted.alpha;
+  }
+  if (users.empty()) release(wanted.model);
+  return attached;
+}
+
+// What an engine takes for granted.
+Status HostedSlices::check(const Attach& wanted, const One& one) {
+  if (!wanted.model.valid() || wanted.max_model_len < Tokens(1) || wanted.max_resident < Bytes(0)) {
+    return invalid_argument("a model needs an id and a context");
+  }
+  if (one.alphas.contains(wanted.model)) return invalid_argument("the model is attached already");
+  std::vector<double> alphas = {wanted.alpha};
+  for (const auto& [model, alpha] : one.alphas) alphas.push_back(alpha);
+  return schedule::check_alphas(alphas);
+}
+
+// The model's memory becomes this process's, too, and reachable for its copies, before its first
+// use.
+Status HostedSlices::adopt(const Attach& wanted, const weights::FileDescriptor& region) {
+  slice::Slice& slice = *slices_.front().slice;
+  CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(wanted.directory));
+  CAUSEWAY_ASSIGN(const model::ModelCard card, slice.card(std::move(config)));
+  if (card.layout.bytes != wanted.bytes) {
+    return invalid_argument("its config.json changed since it was loaded: try again");
+  }
+  // A GPU's driver registers only memory that may be written.
+  const auto access =
+      machine_->cuda() != nullptr ? device::HostAccess::kWrite : device::HostAccess::kRead;
+  CAUSEWAY_ASSIGN(const RegionId here, home_.memory.adopt(region.get(), wanted.bytes, access));
+  return home_.pool.adopt(
+      wanted.model, card.layout, here,
+      {.home_taken = [&](device::HostAddress address,
+                         Bytes bytes) { return slice.reach(address, bytes, {}); },
+       .home_leaves = [&](device::HostAddress address,
+                          Bytes bytes) { slice.unreach(address, bytes); }});
+}
+
+Status HostedSlices::detach(const Detach& wanted) {
+  CAUSEWAY_ASSIGN(One* const one, at(wanted.slice));
+  const auto users = users_.find(wanted.model);
+  if (users == users_.end() || !users->second.contains(wanted.slice)) {
+    return not_found("the model is not attached");
+  }
+  const Nanos timeout = std::clamp(wanted.timeout, Nanos(0), seconds(3600));
+  CAUSEWAY_TRY(one->engine->detach(wanted.model, timeout));
+  users->second.erase(wanted.slice);
+  one->alphas.erase(wanted.model);
+  if (users->second.empty()) release(wanted.model);
+  return {};
+}
+
+void HostedSlices::release(ModelId model) {
+  users_.erase(model);
+  const Status gone = home_.pool.unload(model, [&](device::HostAddress address, Bytes bytes) {
+    slices_.front().slice->unreach(address, bytes);
+  });
+  if (!gone.ok()) spdlog::error("worker: cannot let go of a model: {}", gone.error().message);
+}
+
+}  // namespace causeway::worker

@@ -1,0 +1,96 @@
+// The slices of a worker's process, and its two threads: one reads what the supervisor sends and
+// tells it what the slices do; the other attaches and detaches models, which blocks. Internal to
+// this room.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "fleet/engine_slice.h"
+#include "slice/model_home.h"
+#include "worker/channel.h"
+#include "worker/messages.h"
+#include "worker/worker_server.h"
+
+namespace causeway::worker {
+
+class HostedSlices {
+ public:
+  // All outlive it.
+  HostedSlices(Channel& channel, const WorkerServerOptions& options, const Clock& clock);
+  ~HostedSlices();
+  HostedSlices(const HostedSlices&) = delete;
+  HostedSlices& operator=(const HostedSlices&) = delete;
+
+  Status open(const WorkerPlan& plan, SliceOpener& opener);
+  // Until the connection ends: always an error. kUnavailable: the supervisor has gone.
+  Status serve();
+
+ private:
+  // What a slice produces goes to the supervisor.
+  class Sink final : public engine::OutputSink {
+   public:
+    Sink(Channel& channel, std::int32_t slice) : channel_(channel), slice_(slice) {}
+    void on_outputs(std::vector<request::Output> outputs) override;
+
+   private:
+    Channel& channel_;
+    const std::int32_t slice_;
+  };
+  struct One {
+    std::unique_ptr<Sink> sink;
+    std::unique_ptr<slice::Slice> slice;
+    std::unique_ptr<fleet::EngineSlice> engine;
+    std::vector<std::byte> told;  // of all models together, the last time
+    std::map<ModelId, std::vector<std::byte>> models_told;
+    std::map<ModelId, double> alphas;  // of attached models; the tasks' thread's
+  };
+  struct Task {
+    std::variant<Attach, Detach> what;
+    weights::FileDescriptor region;
+  };
+
+  Status handle(Message message, weights::FileDescriptor descriptor);
+  Status do_later(Task task);
+  Result<One*> at(std::int32_t slice);
+  Status submit(Submit submit);
+  Status observe();
+  Status observe(std::int32_t number, One& one, bool& told);
+  bool busy() const;
+
+  void run_tasks();
+  Attached attach(const Attach& wanted, const weights::FileDescriptor& region);
+  Result<fleet::AttachedModel> attach_model(const Attach& wanted,
+                                            const weights::FileDescriptor& region);
+  static Status check(const Attach& wanted, const One& one);
+  Status adopt(const Attach& wanted, const weights::FileDescriptor& region);
+  Status detach(const Detach& wanted);
+  void release(ModelId model);
+
+  Channel& channel_;
+  const WorkerServerOptions options_;
+  const Clock& clock_;
+  slice::ModelHome home_;
+  std::unique_ptr<slice::Machine> machine_;
+  std::vector<One> slices_;
+  Nanos observed_, alive_;
+
+  std::map<ModelId, std::set<std::int32_t>> users_;  // of models that are here; the tasks' thread's
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool ends_ = false;
+  Status broken_;  // what the tasks' thread met
+
+  std::thread tasks_thread_;
+};
+
+}  // namespace causeway::worker

@@ -1,0 +1,147 @@
+// What supervisor and worker say to each other: plain data. docs/design/worker.md has who says what
+// when; fields.h has the fields that are sent.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "engine/engine.h"
+#include "request/batch.h"
+#include "request/request.h"
+#include "schedule/rotation_policy.h"
+#include "slice/slice.h"
+#include "weights/expert_policy.h"
+
+namespace causeway::worker {
+
+inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
+inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
+
+enum class Backend : std::uint8_t { kHost, kCuda };
+
+// What a slice of the worker has; zero of memory: its own choice, as in the slice's options.
+struct SlicePlan {
+  std::int32_t processors = 0;  // of the GPU, or threads; zero: all
+  double share = 1;             // of what the GPU's memory has for slices
+  Bytes kv;
+  Bytes kv_frame;
+  Bytes kv_host;
+  Bytes weights;
+  Bytes ring;
+  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;
+  double memory_utilization = 0.9;
+  engine::EngineOptions engine;  // less what the slice sets itself: frames, twins, border
+};
+
+// A model that may come, for which slices are sized.
+struct PlannedModel {
+  ModelId id;
+  std::string name;
+  std::filesystem::path directory;
+  Tokens max_model_len;
+  bool pinned = false;
+  Bytes max_resident;
+};
+
+struct WorkerPlan {
+  Backend backend = Backend::kHost;
+  std::int32_t gpu = 0;
+  std::vector<SlicePlan> slices;  // 1 to kSlicesMax
+  std::vector<PlannedModel> models;
+};
+
+// First, from both sides. Its form is the same in all versions of the protocol.
+struct Hello {
+  std::uint64_t magic = kMagic;
+  std::uint32_t protocol = kProtocol;
+  std::string version;  // of the build
+};
+
+struct Open {
+  WorkerPlan plan;
+};
+struct Opened {
+  struct Slice {
+    std::int64_t frames = 0;
+    slice::WeightRoom room;
+    slice::SliceLimits limits;
+  };
+  std::vector<Slice> slices;
+};
+// Of Open: the worker ends.
+struct Failed {
+  Error error;
+};
+
+// With the descriptor of the region in which the model's weights lie from the beginning.
+struct Attach {
+  std::int64_t call = 0;  // by which the answer is known
+  std::int32_t slice = 0;
+  ModelId model = {};
+  std::string name = {};
+  std::filesystem::path directory = {};
+  Tokens max_model_len = {};
+  Bytes max_resident = {};
+  double alpha = schedule::kAlphaDefault;
+  Nanos tpot = {};
+  bool pinned = false;
+  Bytes bytes = {};
+};
+struct Attached {
+  std::int64_t call = 0;
+  std::optional<Error> error;
+  Bytes streamed;
+  Nanos predicted_tpot;
+};
+struct Detach {
+  std::int64_t call = 0;
+  std::int32_t slice = 0;
+  ModelId model;
+  Nanos timeout;
+};
+struct Detached {
+  std::int64_t call = 0;
+  std::optional<Error> error;
+};
+
+struct Submit {
+  std::int32_t slice = 0;
+  request::Request request;
+};
+struct Cancel {
+  std::int32_t slice = 0;
+  RequestId request;
+};
+struct Outputs {
+  std::int32_t slice = 0;
+  std::vector<request::Output> outputs;
+};
+
+// What has changed since the last one.
+struct Observed {
+  std::int32_t slice = 0;
+  request::Observation all;  // link_bytes: of the slice
+  std::vector<std::pair<ModelId, request::Observation>> models;
+};
+struct Alive {};
+
+using Message = std::variant<Hello, Open, Opened, Failed, Attach, Attached, Detach, Detached,
+                             Submit, Cancel, Outputs, Observed, Alive>;
+
+std::vector<std::byte> encode(const Message& message);
+// Of any bytes. kCorrupt.
+Result<Message> decode(std::span<const std::byte> bytes);
+
+// Of two builds that part. kUnsupported names both.
+Status check_hello(const Hello& theirs, const Hello& ours);
+
+}  // namespace causeway::worker

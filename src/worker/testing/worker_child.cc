@@ -1,0 +1,91 @@
+// A worker's process for tests:
+//   worker_child --worker-socket FD [--version TEXT] [--misbehave KIND]
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "base/log.h"
+#include "worker/channel.h"
+#include "worker/child.h"
+#include "worker/testing/host_opener.h"
+
+namespace causeway::worker::testing {
+namespace {
+
+using Options = std::map<std::string, std::string>;
+
+Status say(Channel& channel, const Message& message) { return channel.send(encode(message)); }
+
+std::vector<std::byte> half_a_frame() {
+  std::vector<std::byte> bytes = encode(Outputs{0, {request::Output()}});
+  bytes.resize(bytes.size() / 2);
+  return bytes;
+}
+
+// What a worker that is broken says when it gets a request.
+Status misbehave(Channel& channel, const std::string& kind, RequestId request) {
+  request::Output output;
+  output.request = request;
+  if (kind == "token") output.tokens.push_back({1 << 30, 0, {}});
+  if (kind == "garbage") return channel.send(half_a_frame());
+  if (kind == "slice") return say(channel, Outputs{7, {output}});
+  if (kind == "supervisor") return say(channel, Cancel{0, request});
+  if (kind == "lost") {
+    request::Observation seen;
+    seen.lost = "the GPU fell off the bus";
+    return say(channel, Observed{0, seen, {}});
+  }
+  if (kind == "twice") {
+    output.finished = true;
+    return say(channel, Outputs{0, {output, output}});
+  }
+  if (kind == "death") std::_Exit(9);
+  return say(channel, Outputs{0, {output}});
+}
+
+// As serve_worker(), without slices.
+Status serve_badly(Channel& channel, const Options& options) {
+  const std::string kind = options.at("--misbehave");
+  if (kind == "silent") return {};
+  CAUSEWAY_TRY(say(channel, Hello{.version = options.at("--version")}));
+  bool opened = false;
+  while (true) {
+    CAUSEWAY_ASSIGN(const auto received, channel.receive(millis(20)));
+    if (opened) CAUSEWAY_TRY(say(channel, Alive{}));
+    if (!received) continue;
+    CAUSEWAY_ASSIGN(const Message message, decode(received->message));
+    if (std::holds_alternative<Open>(message)) {
+      CAUSEWAY_TRY(say(channel, Opened{{Opened::Slice{}}}));
+      opened = true;
+    } else if (const auto* attach = std::get_if<Attach>(&message)) {
+      if (kind != "attach") CAUSEWAY_TRY(say(channel, Attached{attach->call, {}, {}, {}}));
+    } else if (const auto* submit = std::get_if<Submit>(&message)) {
+      CAUSEWAY_TRY(misbehave(channel, kind, submit->request.id));
+    }
+  }
+}
+
+Status run(int argc, char** argv) {
+  Options options{{"--version", "test"}, {"--worker-socket", ""}, {"--misbehave", ""}};
+  for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
+  weights::FileDescriptor socket(std::atoi(options["--worker-socket"].c_str()));
+  if (!options["--misbehave"].empty()) {
+    CAUSEWAY_ASSIGN(const auto channel, Channel::open(std::move(socket)));
+    return serve_badly(*channel, options);
+  }
+  const RealClock clock;
+  HostOpener opener;
+  return serve_worker(std::move(socket), {.version = options["--version"]}, opener, clock);
+}
+
+}  // namespace
+}  // namespace causeway::worker::testing
+
+int main(int argc, char** argv) {
+  causeway::set_up_logging("warning");
+  const causeway::Status ran = causeway::worker::testing::run(argc, argv);
+  if (ran.ok()) return 0;
+  spdlog::error("{}", ran.error().message);
+  return 1;
+}

@@ -1,0 +1,294 @@
+// The life of a worker's process: started, greeted, opened, heard, lost, started again.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "base/log.h"
+#include "worker/worker_state.h"
+
+namespace causeway::worker {
+namespace {
+
+constexpr Nanos kReap = seconds(5);       // for a killed process to end
+constexpr Nanos kLongLived = seconds(1);  // who served so long is no sign of trouble to come
+constexpr Nanos kPoll = seconds(1);       // an upper bound of waits that are woken
+
+Error deadline(std::string message) { return {ErrorCode::kDeadlineExceeded, std::move(message)}; }
+
+Result<std::pair<weights::FileDescriptor, weights::FileDescriptor>> connected_pair() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return io_error("connecting to a worker", errno);
+  }
+  return std::pair(weights::FileDescriptor(ends[0]), weights::FileDescriptor(ends[1]));
+}
+
+request::Output end_of(RequestId request, request::FinishReason reason, const Error& why) {
+  request::Output output;
+  output.request = request;
+  output.finished = true;
+  output.reason = reason;
+  output.error = why.message;
+  output.code = why.code;
+  return output;
+}
+
+bool knows(std::int64_t vocab, TokenId token) {
+  return token >= 0 && (vocab == 0 || token < vocab);
+}
+
+// Whoever reads it looks tokens up without asking.
+bool makes_sense(const request::Output& output, std::int64_t vocab) {
+  return std::all_of(output.tokens.begin(), output.tokens.end(), [&](const auto& token) {
+    return knows(vocab, token.token) &&
+           std::all_of(token.top.begin(), token.top.end(),
+                       [&](const auto& one) { return knows(vocab, one.token); });
+  });
+}
+
+}  // namespace
+
+Status Worker::State::start() {
+  if (const Status connected = connect(); !connected.ok()) {
+    lose(connected.error());
+    return connected;
+  }
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    lose(unavailable("no thread"));
+    return exhausted(std::string("cannot start a thread: ") + error.what());
+  }
+  return {};
+}
+
+void Worker::State::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    if (channel_) channel_->wake();
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Worker::State::stopping() const {
+  const std::scoped_lock lock(mutex_);
+  return stopping_;
+}
+
+void Worker::State::run() {
+  Nanos length = options_.pause_min;
+  bool connected = true;
+  while (true) {
+    Status why;
+    const Nanos began = clock_.now();
+    if (connected) {
+      why = serve();
+      if (clock_.now() - began > kLongLived) length = options_.pause_min;
+    } else {
+      why = connect();
+      connected = why.ok();
+      if (connected) continue;
+    }
+    lose(why.error());
+    connected = false;
+    if (stopping()) return;
+    spdlog::error("the worker of {} is lost: {}{}{}; it is started again in {:.0f} ms",
+                  options_.name, why.error().message, child_.ended().empty() ? "" : ": it ",
+                  child_.ended(), to_millis(length));
+    if (!pause(length)) return;
+    length = std::min(length * 2, options_.pause_max);
+  }
+}
+
+// False: the worker is to stop.
+bool Worker::State::pause(Nanos length) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, std::chrono::nanoseconds(length.count),
+                            [this] { return stopping_; });
+}
+
+Status Worker::State::connect() {
+  std::erase_if(unended_, [](Child& child) { return child.reap(Nanos(0)); });
+  CAUSEWAY_ASSIGN(auto ends, connected_pair());
+  CAUSEWAY_ASSIGN(auto channel, Channel::open(std::move(ends.first)));
+  CAUSEWAY_ASSIGN(child_, Child::start(options_.command, ends.second.get()));
+  ends.second = weights::FileDescriptor();  // or its end would not be seen
+  Channel& connected = *channel;
+  {
+    const std::scoped_lock lock(mutex_);
+    channel_ = std::move(channel);
+    starts_ += 1;
+    pid_ = child_.pid();
+    hangs_.clear();
+  }
+  return open(connected);
+}
+
+// The next message that says something.
+Result<Message> Worker::State::await(Channel& channel, Nanos timeout) {
+  const Nanos until = clock_.now() + timeout;
+  while (!stopping()) {
+    const Nanos left = until - clock_.now();
+    if (left <= Nanos(0)) {
+      return deadline("it said nothing for " + std::to_string(timeout / seconds(1)) + " s");
+    }
+    CAUSEWAY_ASSIGN(const auto received, channel.receive(std::min(left, kPoll)));
+    if (received) return decode(received->message);
+  }
+  return Error{ErrorCode::kCancelled, "the server is shutting down"};
+}
+
+Status Worker::State::open(Channel& channel) {
+  const Hello ours{.version = options_.version};
+  CAUSEWAY_TRY(channel.send(encode(ours)));
+  CAUSEWAY_ASSIGN(const Message hello, await(channel, options_.hello_max));
+  const Hello* const theirs = std::get_if<Hello>(&hello);
+  if (theirs == nullptr) return corrupt("it does not say who it is");
+  CAUSEWAY_TRY(check_hello(*theirs, ours));
+  CAUSEWAY_TRY(channel.send(encode(Open{options_.plan})));
+  CAUSEWAY_ASSIGN(Message answer, await(channel, options_.open_max));
+  if (const auto* failed = std::get_if<Failed>(&answer)) return failed->error;
+  auto* const opened = std::get_if<Opened>(&answer);
+  if (opened == nullptr || opened->slices.size() != slices()) {
+    return corrupt("it does not say what it has opened");
+  }
+  const std::scoped_lock lock(mutex_);
+  for (std::size_t i = 0; i < slices(); ++i) slices_[i].opened = opened->slices[i];
+  serves_ = true;
+  return {};
+}
+
+// Until it is lost, or told to stop: why.
+Error Worker::State::serve() {
+  Nanos heard = clock_.now();
+  while (true) {
+    const Nanos wait = std::min(heard + options_.silence_max - clock_.now(), kPoll);
+    auto received = channel_->receive(wait);
+    if (!received.ok()) return received.error();
+    if (!channel_->quiet()) heard = clock_.now();
+    if (*received) {
+      auto message = decode((*received)->message);
+      if (!message.ok()) return message.error();
+      const Status handled = handle(std::move(message).value());
+      if (!handled.ok()) return handled.error();
+    } else if (clock_.now() - heard > options_.silence_max) {
+      return unavailable("it has said nothing for " +
+                         std::to_string(options_.silence_max / millis(1)) + " ms");
+    }
+    const std::scoped_lock lock(mutex_);
+    if (stopping_) return Error{ErrorCode::kCancelled, "the server is shutting down"};
+    if (!hangs_.empty()) return unavailable(hangs_);
+  }
+}
+
+Status Worker::State::handle(Message message) {
+  if (auto* outputs = std::get_if<Outputs>(&message)) return take(std::move(*outputs));
+  if (const auto* observed = std::get_if<Observed>(&message)) return take(*observed);
+  if (auto* one = std::get_if<Attached>(&message)) {
+    return take(one->call, {std::move(one->error), one->streamed, one->predicted_tpot});
+  }
+  if (auto* one = std::get_if<Detached>(&message)) {
+    return take(one->call, {std::move(one->error), {}, {}});
+  }
+  if (std::holds_alternative<Alive>(message)) return {};
+  return corrupt("it sends what only a supervisor says");
+}
+
+Result<Worker::State::One*> Worker::State::from(std::int32_t slice) {
+  if (slice < 0 || static_cast<std::size_t>(slice) >= slices_.size()) {
+    return corrupt("it means slice " + std::to_string(slice) + " of " + std::to_string(slices()));
+  }
+  return &one(slice);
+}
+
+Status Worker::State::take(Outputs outputs) {
+  std::vector<request::Output> known;
+  bool sense = true;
+  {
+    const std::scoped_lock lock(mutex_);
+    CAUSEWAY_ASSIGN(One* const one, from(outputs.slice));
+    for (request::Output& output : outputs.outputs) {
+      const auto at = one->requests.find(output.request);
+      if (at == one->requests.end()) continue;
+      const auto model = one->models.find(at->second);
+      const std::int64_t vocab = model == one->models.end() ? 0 : model->second.vocab;
+      sense = makes_sense(output, vocab);
+      if (!sense) break;
+      if (output.finished) one->requests.erase(at);
+      known.push_back(std::move(output));
+    }
+  }
+  // Those before it have been taken off the list of requests.
+  if (!known.empty()) sink_.on_outputs(std::move(known));
+  return sense ? Status() : Status(corrupt("it sends a token that its model has not"));
+}
+
+Status Worker::State::take(const Observed& observed) {
+  if (!observed.all.lost.empty()) return Error{ErrorCode::kDevice, observed.all.lost};
+  if (observed.all.hung) return Error{ErrorCode::kDevice, "its device does not answer"};
+  const std::scoped_lock lock(mutex_);
+  CAUSEWAY_ASSIGN(One* const one, from(observed.slice));
+  one->seen.now = observed.all;
+  for (const auto& [model, seen] : observed.models) {
+    if (one->has(model)) one->models_seen[model].now = seen;
+  }
+  return {};
+}
+
+Status Worker::State::take(std::int64_t number, Answer answer) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = answers_.find(number);
+  if (at == answers_.end()) return {};  // who asked has given up
+  at->second = std::move(answer);
+  changed_.notify_all();
+  return {};
+}
+
+Worker::State::Ends Worker::State::take_requests(request::FinishReason reason, const Error& why) {
+  Ends ends;
+  for (One& one : slices_) {
+    for (const auto& [request, model] : one.requests) ends.push_back(end_of(request, reason, why));
+    one.requests.clear();
+  }
+  return ends;
+}
+
+void Worker::State::lose(const Error& why) {
+  child_.kill();
+  std::vector<Model> gone;  // homes are let go after the lock
+  Ends ends;
+  {
+    const std::scoped_lock lock(mutex_);
+    serves_ = false;
+    pid_ = -1;
+    for (One& one : slices_) {
+      if (!stopping_) one.lost = why.message.empty() ? "it has ended" : why.message;
+      for (auto& [id, model] : one.models) gone.push_back(std::move(model));
+      one.models.clear();
+      one.seen.lose();
+      for (auto& [id, seen] : one.models_seen) seen.lose();
+    }
+    ends = stopping_ ? take_requests(request::FinishReason::kCancelled, {})
+                     : take_requests(request::FinishReason::kError,
+                                     unavailable("the process that served the request was lost: " +
+                                                 why.message + "; try again"));
+    answers_.clear();
+    channel_.reset();
+    changed_.notify_all();
+  }
+  gone.clear();
+  if (!ends.empty()) sink_.on_outputs(std::move(ends));
+  if (!child_.reap(kReap)) {
+    spdlog::error("the worker of {}, process {}, was killed and does not end; its memory is taken",
+                  options_.name, child_.pid());
+    unended_.push_back(std::move(child_));
+  }
+}
+
+}  // namespace causeway::worker

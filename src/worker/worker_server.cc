@@ -1,0 +1,68 @@
+#include "worker/worker_server.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.h"
+#include "worker/hosted_slices.h"
+
+namespace causeway::worker {
+namespace {
+
+// The next message within `timeout`.
+Result<std::pair<Message, weights::FileDescriptor>> await_message(Channel& channel, Nanos timeout,
+                                                                  const Clock& clock) {
+  const Nanos until = clock.now() + timeout;
+  while (clock.now() < until) {
+    CAUSEWAY_ASSIGN(auto received, channel.receive(until - clock.now()));
+    if (!received) continue;
+    CAUSEWAY_ASSIGN(Message message, decode(received->message));
+    return std::pair(std::move(message), std::move(received->descriptor));
+  }
+  return Error{ErrorCode::kDeadlineExceeded, "the supervisor does not say what it wants"};
+}
+
+Status greet(Channel& channel, const WorkerServerOptions& options, const Clock& clock) {
+  const Hello ours{.version = options.version};
+  CAUSEWAY_TRY(channel.send(encode(ours)));
+  CAUSEWAY_ASSIGN(const auto first, await_message(channel, options.hello_max, clock));
+  const Hello* const theirs = std::get_if<Hello>(&first.first);
+  if (theirs == nullptr) return corrupt("the supervisor does not say who it is");
+  return check_hello(*theirs, ours);
+}
+
+Result<WorkerPlan> await_plan(Channel& channel, const WorkerServerOptions& options,
+                              const Clock& clock) {
+  CAUSEWAY_ASSIGN(auto second, await_message(channel, options.hello_max, clock));
+  Open* const open = std::get_if<Open>(&second.first);
+  if (open == nullptr) return corrupt("the supervisor does not say what to open");
+  const auto count = static_cast<std::int64_t>(open->plan.slices.size());
+  if (count < 1 || count > kSlicesMax) {
+    return invalid_argument("a worker has 1 to " + std::to_string(kSlicesMax) + " slices, not " +
+                            std::to_string(count));
+  }
+  return std::move(open->plan);
+}
+
+[[noreturn]] void leave(const Status& why) {
+  const bool gone = why.error().code == ErrorCode::kUnavailable;
+  if (!gone) spdlog::error("worker: {}", why.error().message);
+  std::_Exit(gone ? 0 : 1);
+}
+
+}  // namespace
+
+Status serve_worker(weights::FileDescriptor socket, const WorkerServerOptions& options,
+                    SliceOpener& opener, const Clock& clock) {
+  CAUSEWAY_ASSIGN(const auto channel, Channel::open(std::move(socket)));
+  CAUSEWAY_TRY(greet(*channel, options, clock));
+  CAUSEWAY_ASSIGN(const WorkerPlan plan, await_plan(*channel, options, clock));
+  HostedSlices slices(*channel, options, clock);
+  if (const Status opened = slices.open(plan, opener); !opened.ok()) {
+    (void)channel->send(encode(Failed{opened.error()}));
+    return opened;
+  }
+  leave(slices.serve());
+}
+
+}  // namespace causeway::worker

@@ -1,0 +1,123 @@
+// What a Worker knows, and its thread, which reads what the process says, finds out that it is
+// lost, and starts it again. Internal to this room.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "weights/model_pool.h"
+#include "worker/channel.h"
+#include "worker/child.h"
+#include "worker/worker.h"
+
+namespace causeway::worker {
+
+class Worker::State {
+ public:
+  State(const WorkerOptions& options, slice::ModelHome& home, const Clock& clock,
+        engine::OutputSink& sink);
+  ~State() { stop(); }
+
+  Status start();
+  void stop();
+  std::size_t slices() const { return options_.plan.slices.size(); }
+
+  Status submit(std::int32_t slice, request::Request request);
+  void cancel(std::int32_t slice, RequestId request);
+  request::Observation observe(std::int32_t slice) const;
+  request::Observation observe(std::int32_t slice, ModelId model) const;
+  std::vector<std::pair<ModelId, request::Observation>> observe_models(std::int32_t slice) const;
+  Result<fleet::AttachedModel> attach(std::int32_t slice, const fleet::CatalogueEntry& entry,
+                                      const fleet::ModelSource& source, bool pinned);
+  Status detach(std::int32_t slice, ModelId model, Nanos timeout);
+  bool returned(std::int32_t slice);
+  Opened::Slice opened(std::int32_t slice) const;
+  int pid() const;
+  std::int64_t starts() const;
+
+ private:
+  struct Model {
+    std::unique_ptr<weights::PinnedModel> home;
+    std::int64_t vocab = 0;
+  };
+  // Since the process was started, and all that were before it.
+  struct Seen {
+    request::Observation now;
+    request::Observation before;  // counters alone
+
+    request::Observation all() const;
+    void lose();
+  };
+  struct One {
+    Opened::Slice opened;
+    std::int64_t requests_max = 0;
+    std::unordered_map<RequestId, ModelId> requests;  // that have not ended
+    std::map<ModelId, Model> models;                  // that are attached
+    ModelId attaching;                                // that is about to be
+    Seen seen;
+    std::map<ModelId, Seen> models_seen;
+    std::string lost;  // why, until returned()
+
+    bool has(ModelId model) const { return models.contains(model) || model == attaching; }
+  };
+  struct Answer {
+    std::optional<Error> error;
+    Bytes streamed;
+    Nanos predicted_tpot;
+  };
+  using Ends = std::vector<request::Output>;
+
+  One& one(std::int32_t slice) { return slices_[static_cast<std::size_t>(slice)]; }
+  const One& one(std::int32_t slice) const { return slices_[static_cast<std::size_t>(slice)]; }
+
+  // Sends, and waits for the answer: nullopt when the worker was lost.
+  std::optional<Answer> call(std::unique_lock<std::mutex>& lock, std::int64_t number,
+                             const Message& message, int descriptor, Nanos timeout);
+
+  // The thread's, and start()'s before it runs.
+  void run();
+  Status connect();
+  Status open(Channel& channel);
+  Result<Message> await(Channel& channel, Nanos timeout);
+  Error serve();
+  Status handle(Message message);
+  Status take(Outputs outputs);
+  Status take(const Observed& observed);
+  Status take(std::int64_t number, Answer answer);
+  Result<One*> from(std::int32_t slice);
+  void lose(const Error& why);
+  // With the lock: all requests that it has, as they end.
+  Ends take_requests(request::FinishReason reason, const Error& why);
+  bool pause(Nanos length);
+  bool stopping() const;
+
+  const WorkerOptions options_;
+  slice::ModelHome& home_;
+  const Clock& clock_;
+  engine::OutputSink& sink_;
+  Child child_;                 // the thread's
+  std::vector<Child> unended_;  // were killed, and have not ended yet
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::unique_ptr<Channel> channel_;  // null: no process; replaced by the thread alone
+  std::vector<One> slices_;           // fixed in number
+  bool serves_ = false;               // this process, with slices open
+  bool stopping_ = false;
+  std::int64_t starts_ = 0;
+  int pid_ = -1;
+  std::int64_t calls_ = 0;
+  std::map<std::int64_t, std::optional<Answer>> answers_;  // of calls that wait
+  std::string hangs_;                                      // found by who waited for it
+
+  std::thread thread_;
+};
+
+}  // namespace causeway::worker
