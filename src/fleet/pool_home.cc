@@ -31,42 +31,68 @@ void log_loaded(const std::string& name, Bytes bytes, Nanos took) {
                to_seconds(took), gigabytes(bytes) / std::max(1e-9, to_seconds(took)));
 }
 
+// Those of this process: the first says how models are kept, and reaches for all.
+class SlicesHere final : public SlicesOfHome {
+ public:
+  explicit SlicesHere(std::vector<slice::Slice*> slices) : slices_(std::move(slices)) {
+    CAUSEWAY_CHECK(!slices_.empty(), "models are loaded for slices");
+  }
+  Result<model::ModelCard> card(model::ModelConfig config) const override {
+    return slices_.front()->card(std::move(config));
+  }
+  Status check(ModelId model, const model::ModelCard& card) const override {
+    Status first = slices_.front()->check(model, card);
+    const bool runs = std::any_of(slices_.begin(), slices_.end(), [&](slice::Slice* slice) {
+      return slice->check(model, card).ok();
+    });
+    return runs ? Status() : first;
+  }
+  Status reach(device::HostAddress address, Bytes bytes,
+               const std::function<bool()>& cancelled) override {
+    return slices_.front()->reach(address, bytes, cancelled);
+  }
+  void unreach(device::HostAddress address, Bytes bytes) override {
+    slices_.front()->unreach(address, bytes);
+  }
+  bool serves() const override {
+    return std::any_of(slices_.begin(), slices_.end(), [](slice::Slice* slice) {
+      return slice->engine().observe().requests() > 0;
+    });
+  }
+
+ private:
+  const std::vector<slice::Slice*> slices_;
+};
+
 }  // namespace
+
+PoolHome::PoolHome(slice::ModelHome& home, std::unique_ptr<SlicesOfHome> slices, const Clock& clock,
+                   const LoadSettings& settings)
+    : home_(home), slices_(std::move(slices)), clock_(clock), settings_(settings) {}
 
 PoolHome::PoolHome(slice::ModelHome& home, std::vector<slice::Slice*> slices, const Clock& clock,
                    const LoadSettings& settings, std::unique_ptr<EarlyLoad> early)
-    : home_(home),
-      slices_(std::move(slices)),
-      clock_(clock),
-      settings_(settings),
-      early_(std::move(early)) {
-  CAUSEWAY_CHECK(!slices_.empty(), "models are loaded for slices");
-  if (early_) early_->slice_opened(first());
+    : PoolHome(home, std::make_unique<SlicesHere>(slices), clock, settings) {
+  early_ = std::move(early);
+  if (early_) early_->slice_opened(*slices.front());
 }
 
 // While others are served they keep most of the processors.
 int PoolHome::load_threads() const {
   if (settings_.threads > 0) return settings_.threads;
-  const bool served = std::any_of(slices_.begin(), slices_.end(), [](slice::Slice* slice) {
-    return slice->engine().observe().requests() > 0;
-  });
-  if (!served) return 0;  // the pool's choice
+  if (!slices_->serves()) return 0;  // the pool's choice
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency() / 4));
 }
 
 weights::HomeLeaves PoolHome::leaves() const {
-  return [this](device::HostAddress address, Bytes bytes) { first().unreach(address, bytes); };
+  return [this](device::HostAddress address, Bytes bytes) { slices_->unreach(address, bytes); };
 }
 
 Result<model::ModelCard> PoolHome::card(const CatalogueEntry& entry,
                                         const ModelSource& source) const {
   CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(source.directory));
-  CAUSEWAY_ASSIGN(model::ModelCard card, first().card(std::move(config)));
-  Status runs = first().check(entry.id, card);
-  for (slice::Slice* slice : slices_) {
-    if (!runs.ok() && slice->check(entry.id, card).ok()) runs = {};
-  }
-  CAUSEWAY_TRY(runs);
+  CAUSEWAY_ASSIGN(model::ModelCard card, slices_->card(std::move(config)));
+  CAUSEWAY_TRY(slices_->check(entry.id, card));
   return card;
 }
 
@@ -106,7 +132,7 @@ Status PoolHome::load(const CatalogueEntry& entry, const ModelSource& source,
          .progress = log_progress(entry.name),
          .cancelled = cancelled,
          .home_taken = [&](device::HostAddress address,
-                           Bytes bytes) { return first().reach(address, bytes, cancelled); },
+                           Bytes bytes) { return slices_->reach(address, bytes, cancelled); },
          .home_leaves = leaves()}));
   }
   log_loaded(entry.name, card.layout.bytes, clock_.now() - start);

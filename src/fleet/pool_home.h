@@ -2,6 +2,7 @@
 // the copies of its slices.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,11 +18,31 @@ struct LoadSettings {
   int threads = 0;  // that read a model; 0: the pool's choice
 };
 
+// What the slices of a fleet, which keep models alike, have to do with their home.
+class SlicesOfHome {
+ public:
+  virtual ~SlicesOfHome() = default;
+
+  // As Slice::card().
+  virtual Result<model::ModelCard> card(model::ModelConfig config) const = 0;
+  // Why no slice can run the model, as far as that is known.
+  virtual Status check(ModelId model, const model::ModelCard& card) const = 0;
+  // As Slice::reach() and unreach(), for all of them.
+  virtual Status reach(device::HostAddress address, Bytes bytes,
+                       const std::function<bool()>& cancelled) = 0;
+  virtual void unreach(device::HostAddress address, Bytes bytes) = 0;
+  // Whether requests are served while a model is loaded.
+  virtual bool serves() const = 0;
+};
+
 class PoolHome final : public FleetHome {
  public:
-  // All outlive it. The slices, at least one, keep models alike: the first says how, and makes
-  // homes reachable for all. `early`: the load of the model that is loaded first, if it has begun;
-  // it goes on, and is dropped if another model is asked for before it.
+  // Home and clock outlive it.
+  PoolHome(slice::ModelHome& home, std::unique_ptr<SlicesOfHome> slices, const Clock& clock,
+           const LoadSettings& settings);
+  // For slices of this process, at least one, which outlive it. `early`: the load of the model that
+  // is loaded first, if it has begun; it goes on, and is dropped if another model is asked for
+  // before it.
   PoolHome(slice::ModelHome& home, std::vector<slice::Slice*> slices, const Clock& clock,
            const LoadSettings& settings, std::unique_ptr<EarlyLoad> early = nullptr);
 
@@ -38,10 +59,8 @@ class PoolHome final : public FleetHome {
   Status take_early(const model::ModelCard& card, const std::function<bool()>& cancelled);
   int load_threads() const;
   weights::HomeLeaves leaves() const;
-  slice::Slice& first() const { return *slices_.front(); }
-
   slice::ModelHome& home_;
-  const std::vector<slice::Slice*> slices_;
+  const std::unique_ptr<SlicesOfHome> slices_;
   const Clock& clock_;
   const LoadSettings settings_;
   std::unique_ptr<EarlyLoad> early_;

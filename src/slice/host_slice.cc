@@ -35,8 +35,7 @@ class HostSlice final : public Slice {
   }
   SliceLimits limits() const override;
   Result<model::ModelCard> card(model::ModelConfig config) const override {
-    const DType storage = model::host_dtype(config.dtype);
-    return model::make_card(std::move(config), storage, options_.kv_frame);
+    return host_card(std::move(config), options_.kv_frame);
   }
   Status check(ModelId, const model::ModelCard& card) const override {
     const auto cached = estate_ ? cached_model(card, Bytes(0)) : Result(weights::CachedModel());
@@ -240,6 +239,11 @@ void HostSlice::detach(ModelId model) {
 }
 
 }  // namespace
+
+Result<model::ModelCard> host_card(model::ModelConfig config, Bytes kv_frame) {
+  const DType storage = model::host_dtype(config.dtype);
+  return model::make_card(std::move(config), storage, kv_frame);
+}
 
 Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, Machine& machine,
                                                engine::OutputSink& sink) {

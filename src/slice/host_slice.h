@@ -33,6 +33,9 @@ struct HostSliceOptions {
   ExecutorFront executor_front = {};
 };
 
+// How every slice of the CPU keeps a model, known before one is open; as Slice::card().
+Result<model::ModelCard> host_card(model::ModelConfig config, Bytes kv_frame);
+
 // The machine (of the CPU backend) and the sink outlive the slice. kInvalidArgument: options that
 // contradict each other, or threads that are not there; kResourceExhausted: no memory or thread to
 // be had.

@@ -3,6 +3,7 @@
 
 import os
 import re
+import signal
 import tempfile
 import threading
 import time
@@ -132,6 +133,37 @@ class Catalogue(unittest.TestCase):
                 for model in self.settled_listing(server).values():
                     self.assertEqual(model["status"], "ready")
                     self.assertEqual(model["requests_running"] + model["requests_waiting"], 0)
+
+    def workers_of(self, server):
+        tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
+        return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+    @unittest.skipIf((os.cpu_count() or 1) < 2, "two slices want two processors")
+    def test_a_killed_worker_is_started_again(self):
+        size = "2x56" if DEVICE == "cuda" else "2x1"
+        with RunningServer("--models-dir", self.root, *TINY_MEMORY) as server:
+            expected = self.answers(server)
+        with RunningServer("--models-dir", self.root, *TINY_MEMORY, "--slices", size,
+                           "--isolate") as server:
+            self.assertEqual(self.answers(server), expected)
+            self.at_once(server, expected)
+            for _ in range(3):
+                workers = self.workers_of(server)
+                self.assertEqual(len(workers), 1)
+                os.kill(workers.pop(), signal.SIGKILL)
+                # What ran there has ended with an error; what comes now waits, or is told to.
+                deadline = time.monotonic() + 60
+                while True:
+                    status, answer = server.request("/v1/completions", {
+                        "model": "a", "prompt": PROMPT, "max_tokens": 8, "temperature": 0,
+                        "ignore_eos": True})
+                    if status == 200:
+                        break
+                    self.assertIn(status, (500, 503), answer)
+                    self.assertLess(time.monotonic(), deadline, answer)
+                    time.sleep(0.05)
+                self.assertEqual(answer["choices"][0]["text"], expected["a"])
+                self.assertEqual(self.answers(server), expected)
 
     def test_slices_that_are_not_there_are_refused(self):
         for slices, message in (("2x4096", "4096"), ("0x1", "0x1"), ("9:all", "9"), ("x", "x")):

@@ -67,6 +67,7 @@ struct ServeOptions {
   std::string device = "cpu";
   int gpu = 0;
   std::string slices = "all";
+  bool isolate = false;
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
   double gpu_memory_utilization = 0.9;
   bool no_prefix_caching = false;
@@ -106,10 +107,10 @@ class Serve final : public Command {
                     ServedSlices::open(slices_options(), models, *machine, sink));
     CAUSEWAY_TRY(check_models(*slices, models, pool));
     fit_to(*slices, models);
-    fleet::PoolHome pool_home(home, slices->all(), clock_, {}, std::move(early));
+    const auto pool_home = slices->pool_home(home, clock_, std::move(early));
     const std::size_t count = models.size();
     CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models), fleet_options(),
-                                                               pool_home, slices->fleet(), sink));
+                                                               *pool_home, slices->fleet(), sink));
     CAUSEWAY_TRY(server.start(*fleet));
     spdlog::info("serving {} model{} at http://{}:{}/v1", count, count == 1 ? "" : "s",
                  set_.server.host, server.port());
@@ -198,7 +199,7 @@ class Serve final : public Command {
   // be won, or what is wrong with the model is told later.
   std::unique_ptr<fleet::EarlyLoad> load_early(
       slice::ModelHome& home, const std::vector<fleet::CatalogueModel>& models) const {
-    if (set_.device != "cuda" || set_.load_on_demand) return nullptr;
+    if (set_.device != "cuda" || set_.load_on_demand || set_.isolate) return nullptr;
     const auto pinned =
         std::find_if(models.begin(), models.end(), [](const auto& model) { return model.pinned; });
     const fleet::CatalogueModel& first = pinned == models.end() ? models.front() : *pinned;
@@ -214,6 +215,11 @@ class Serve final : public Command {
   Bytes kv_frame() const { return Bytes(static_cast<std::int64_t>(set_.kv_frame_bytes)); }
 
   Result<std::unique_ptr<slice::Machine>> open_machine(slice::ModelHome& home) const {
+    if (set_.isolate && links_.from_peer()) {
+      return invalid_argument(
+          "--home: worker processes bring weights from host memory only; "
+          "leave out --isolate");
+    }
     if (set_.device == "cuda") return slice::Machine::open_gpus(links_.options(), home, clock_);
     if (links_.from_peer()) {
       return invalid_argument("--home names a GPU, and models run on the CPU: add --device cuda");
@@ -225,6 +231,7 @@ class Serve final : public Command {
     return {
         .slices = set_.slices,
         .gpu = set_.gpu,
+        .isolate = set_.isolate,
         .memory_utilization = set_.gpu_memory_utilization,
         .kv = set_.device == "cuda" ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : kv_on_cpu(),
         .kv_frame = kv_frame(),
@@ -301,6 +308,10 @@ class Serve final : public Command {
                    "its memory, and a model is served by one of them")
         ->group("Memory")
         ->capture_default_str();
+    app.add_flag("--isolate", set_.isolate,
+                 "run the slices of each GPU in a process of its own, which is started again when "
+                 "it dies or hangs")
+        ->group("Memory");
     app.add_option("--placement", placement_,
                    "which slice serves a model that has no requests yet: bandwidth, random, "
                    "dedicated, locality, shared")
