@@ -1,5 +1,7 @@
 #include "commands/served_slices.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -18,6 +20,12 @@ constexpr Tokens kPromptExpected(512);
 Result<std::unique_ptr<ServedSlices>> ServedSlices::open(
     const ServedSlicesOptions& options, const std::vector<fleet::CatalogueModel>& models,
     slice::Machine& machine, engine::OutputSink& sink) {
+  if (options.gpu >= machine.gpus()) {
+    return invalid_argument(
+        fmt::format("--gpu {}: this process sees {} GPU(s), counted from 0; see "
+                    "CUDA_VISIBLE_DEVICES and `causeway topology`",
+                    options.gpu, machine.gpus()));
+  }
   CAUSEWAY_ASSIGN(const slice::SliceFacts facts, machine.slice_facts(options.gpu));
   auto layout = slice::parse_slices(options.slices, facts);
   if (!layout.ok()) return layout.error().with_context("--slices " + options.slices);
