@@ -33,10 +33,6 @@ int run_chosen(const std::vector<std::unique_ptr<Command>>& commands, const std:
     // A GPU's streams share as many queues as this says, 8 by default, and one that waits for
     // weights would hold up the others of its queue.
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    // The driver loads a kernel when it is first launched, waits until the device is idle for that,
-    // and lets no other thread call it meanwhile: with steps that wait for weights which such a
-    // thread is to bring, that is for ever. So the environment has no say in it.
-    ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     const Status ran = command->run();
     return ran.ok() ? 0 : fail(ran.error());
   }

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "device/cuda/cuda_kernel_loading.h"
 #include "kernels/cuda_stream.h"
 #include "kernels/ptx/launch.cuh"
 
@@ -82,6 +83,7 @@ template <typename... Formal, typename... Actual>
 Status launch(const char* what, CudaStream stream, const LaunchShape& shape,
               void (*kernel)(Formal...), Actual&&... arguments) {
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return {};
+  const device::CudaFirstLaunch loading(kernel, stream);
   cudaLaunchAttribute attributes[3] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed =

@@ -219,10 +219,8 @@ int main(int argc, char** argv) {
   const auto requests = arguments.number<std::int64_t>("--requests", 150);
   const auto rounds = arguments.number<std::int64_t>("--rounds", 4);
   arguments.finish();
-  // As the program does: more streams are in use than the default has queues for, and no step may
-  // load a kernel while another slice's waits for weights.
+  // As the program does: more streams are in use than the default has queues for.
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     std::printf("SKIPPED: no GPU\n");

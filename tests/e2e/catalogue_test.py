@@ -16,6 +16,9 @@ PROMPT = "The quick brown fox jumps over the lazy dog."
 MODELS = ("a", "b", "c")
 # A tiny model takes one extent of 32 MiB of the cache.
 TWO_CACHED = ("--weights-memory-bytes", "64mb")
+# Two logarithms of probabilities that are closer may change places on a GPU, where requests that run
+# together are multiplied in other shapes, hence summed in another order, than alone.
+NEAR = 0.1
 
 
 def metric(text, name, **labels):
@@ -41,16 +44,23 @@ class Catalogue(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
+    def answer(self, server, model):
+        answer = server.complete(model, PROMPT, max_tokens=8, temperature=0, ignore_eos=True,
+                                 logprobs=2)
+        return answer["choices"][0]
+
     def answers(self, server, rounds=1):
         """Of every model, asked by turns; each must answer the same in every round."""
-        texts = {}
+        choices = {}
         for _ in range(rounds):
             for model in MODELS:
-                answer = server.complete(model, PROMPT, max_tokens=8, temperature=0,
-                                         ignore_eos=True)
-                text = answer["choices"][0]["text"]
-                self.assertEqual(texts.setdefault(model, text), text)
-        return texts
+                choice = self.answer(server, model)
+                self.assertEqual(choices.setdefault(model, choice)["text"], choice["text"])
+        return choices
+
+    def same_answers(self, server, expected, rounds=1):
+        for model, choice in self.answers(server, rounds).items():
+            self.assertEqual(choice["text"], expected[model]["text"])
 
     def listing(self, server):
         status, models = server.request("/v1/models")
@@ -68,9 +78,9 @@ class Catalogue(unittest.TestCase):
     def test_two_of_three_are_cached_and_all_answer(self):
         with RunningServer("--models-dir", self.root, *TINY_MEMORY) as server:
             expected = self.answers(server)
-        self.assertEqual(len(set(expected.values())), 3)
+        self.assertEqual(len({choice["text"] for choice in expected.values()}), 3)
         with RunningServer("--models-dir", self.root, *TINY_MEMORY, *TWO_CACHED) as server:
-            self.assertEqual(self.answers(server, rounds=3), expected)
+            self.same_answers(server, expected, rounds=3)
             self.at_once(server, expected)
 
             models = self.settled_listing(server)
@@ -94,13 +104,24 @@ class Catalogue(unittest.TestCase):
                                 for line in server.log))
             self.ps(server)
 
+    def agree(self, choice, expected):
+        """The same text; on a GPU also one that parts from it where two tokens are as likely."""
+        if choice["text"] == expected["text"] or DEVICE == "cpu":
+            return choice["text"] == expected["text"]
+        tokens = zip(choice["logprobs"]["tokens"], expected["logprobs"]["tokens"],
+                     expected["logprobs"]["top_logprobs"])
+        for token, wanted, top in tokens:
+            if token != wanted:
+                return token in top and top[wanted] - top[token] < NEAR
+        return False
+
     def at_once(self, server, expected):
         wrong = []
 
         def ask(model):
-            answer = server.complete(model, PROMPT, max_tokens=8, temperature=0, ignore_eos=True)
-            if answer["choices"][0]["text"] != expected[model]:
-                wrong.append(model)
+            choice = self.answer(server, model)
+            if not self.agree(choice, expected[model]):
+                wrong.append((choice, expected[model]))
         threads = [threading.Thread(target=ask, args=(MODELS[i % 3],)) for i in range(18)]
         for thread in threads:
             thread.start()
@@ -127,7 +148,7 @@ class Catalogue(unittest.TestCase):
             with RunningServer("--models-dir", self.root, *TINY_MEMORY, *cache,
                                "--slices", size) as server:
                 self.assertTrue(any("slice 1: " in line for line in server.log), server.log)
-                self.assertEqual(self.answers(server, rounds=2), expected)
+                self.same_answers(server, expected, rounds=2)
                 for _ in range(3):
                     self.at_once(server, expected)
                 for model in self.settled_listing(server).values():
@@ -145,7 +166,7 @@ class Catalogue(unittest.TestCase):
             expected = self.answers(server)
         with RunningServer("--models-dir", self.root, *TINY_MEMORY, "--slices", size,
                            "--isolate") as server:
-            self.assertEqual(self.answers(server), expected)
+            self.same_answers(server, expected)
             self.at_once(server, expected)
             for _ in range(3):
                 workers = self.workers_of(server)
@@ -162,8 +183,8 @@ class Catalogue(unittest.TestCase):
                     self.assertIn(status, (500, 503), answer)
                     self.assertLess(time.monotonic(), deadline, answer)
                     time.sleep(0.05)
-                self.assertEqual(answer["choices"][0]["text"], expected["a"])
-                self.assertEqual(self.answers(server), expected)
+                self.assertEqual(answer["choices"][0]["text"], expected["a"]["text"])
+                self.same_answers(server, expected)
 
     def test_slices_that_are_not_there_are_refused(self):
         for slices, message in (("2x4096", "4096"), ("0x1", "0x1"), ("9:all", "9"), ("x", "x")):

@@ -7,6 +7,7 @@
 
 #include "device/cuda/cuda_event_board.h"
 #include "device/cuda/cuda_host_regions.h"
+#include "device/cuda/cuda_kernel_loading.h"
 #include "device/cuda/cuda_machine.h"
 #include "device/cuda/cuda_semaphore.h"
 #include "device/cuda/cuda_stream_waits.h"
@@ -36,6 +37,7 @@ class CudaMachine::State {
   const Clock& clock;
   std::vector<std::unique_ptr<CudaPhysical>> gpus;
   CudaStreamWaits waits;
+  CudaLoadingRespects loading{waits};
   CudaHostRegions regions;  // after the GPUs: goes first
   CudaEventBoard events;
   CudaSemaphorePool semaphores{waits};  // after the regions: goes first

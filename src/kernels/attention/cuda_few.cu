@@ -591,6 +591,7 @@ Status allow(const FewKernel& kernel, int cluster) {
 
 std::int64_t few_room(const Heads& heads, int cluster) {
   const FewKernel kernel = few_kernel_of(heads);
+  const device::CudaFirstLaunch loading(kernel.kernel, nullptr);
   if (!allow(kernel, cluster).ok()) return 0;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -612,6 +613,7 @@ std::int64_t few_room(const Heads& heads, int cluster) {
 
 Status run_few(const ParamsCuda& params, CudaStream stream) {
   const FewKernel kernel = few_kernel_of(params.heads);
+  const device::CudaFirstLaunch loading(kernel.kernel, stream);
   CAUSEWAY_TRY(allow(kernel, params.cluster));
   const LaunchShape shape = {
       dim3(static_cast<unsigned>(params.cluster), static_cast<unsigned>(params.heads.kv),

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "device/cuda/cuda_kernel_loading.h"
 #include "kernels/activation/activation_cuda.h"
 
 namespace causeway::kernels::gemm {
@@ -202,12 +203,24 @@ class Prepared {
     if (p.bias != nullptr) {
       CAUSEWAY_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias));
     }
+    const device::CudaFirstLaunch loading(kernels_of(p), stream);
     const float one = 1.0f, beta = p.add != nullptr ? 1.0f : 0.0f;
     return blas_status(
         cublasLtMatmul(handle, description_, &one, p.w, layouts_[0], p.x, layouts_[1], &beta,
                        p.add != nullptr ? p.add : p.out, layouts_[2], p.out, layouts_[3],
                        &algorithms_[selected_], workspace, to_size(kLibraryBytes), stream),
         "product");
+  }
+
+  // A number for the kernels that run() launches. cuBLASLt does not tell them: they follow from the
+  // algorithm, and from what of the product it may not contain. Two numbers may mean the same ones.
+  std::uintptr_t kernels_of(const Product& p) const {
+    std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a, by words
+    const auto add = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001B3; };
+    for (const std::uint64_t word : algorithms_[selected_].data) add(word);
+    const Product::Key key = p.key();
+    for (std::size_t i = 7; i < key.size(); ++i) add(static_cast<std::uint64_t>(key[i]));
+    return hash;
   }
 
   int count() const { return static_cast<int>(count_); }
@@ -336,6 +349,7 @@ Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* w
   const Product product = state_->product(plan, operands, workspace);
   const int m = static_cast<int>(r.m), n = static_cast<int>(r.n);
   if (r.bias && product.out_f32) {
+    const device::CudaFirstLaunch loading(broadcast_bias, stream);
     broadcast_bias<<<element_grid(r.m, r.n), kElementThreads, 0, stream>>>(
         static_cast<const __nv_bfloat16*>(operands.bias), static_cast<float*>(operands.out),
         operands.out_stride, m, n);
@@ -353,6 +367,7 @@ Status CublasLt::run(const CudaPlan& plan, const CudaOperands& operands, void* w
                             .out_stride = operands.out_stride},
                            stream);
   }
+  const device::CudaFirstLaunch loading(silu_mul_kernel, stream);
   silu_mul_kernel<<<element_grid(r.m, r.n), kElementThreads, 0, stream>>>(
       static_cast<const __nv_bfloat16*>(product.out), static_cast<__nv_bfloat16*>(operands.out),
       operands.out_stride, m, n);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <string>
 
+#include "device/cuda/cuda_kernel_loading.h"
+
 namespace causeway::kernels::gemm {
 namespace {
 
@@ -60,6 +62,7 @@ Status run_plain(const CudaPlan& plan, const CudaOperands& operands, CudaStream 
   const CudaRequest& r = plan.request;
   const dim3 grid(static_cast<unsigned>((r.n + kPlainWarps - 1) / kPlainWarps),
                   static_cast<unsigned>(std::min<std::int64_t>(r.m, 8192)));
+  const device::CudaFirstLaunch loading(plain_kernel, stream);
   plain_kernel<<<grid, kPlainThreads, 0, stream>>>(r, operands);
   const cudaError_t code = cudaGetLastError();
   if (code == cudaSuccess) return {};

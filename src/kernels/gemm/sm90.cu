@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "device/cuda/cuda_kernel_loading.h"
 #include "kernels/cuda_status.cuh"
 #include "kernels/gemm/cublaslt.h"
 #include "kernels/gemm/gemm_cuda.h"
@@ -269,6 +270,7 @@ Result<Maps> encode_maps(EncodeTiled encoder, const CudaPlan& plan, const CudaOp
 template <typename Args>
 Status launch(const Choice<Args>& choice, const Maps& maps, const Args& args, int ctas,
               cudaStream_t stream, Overlap overlap) {
+  const device::CudaFirstLaunch loading(choice.kernel, stream);
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = overlap == Overlap::kYes ? 1 : 0;
@@ -380,6 +382,7 @@ CudaGemm::CudaGemm(CudaGemm&&) noexcept = default;
 CudaGemm& CudaGemm::operator=(CudaGemm&&) noexcept = default;
 
 Result<CudaGemm> CudaGemm::create() {
+  const device::CudaLoading loading;
   for (const Finish finish : {Finish::kPlain, Finish::kGated, Finish::kF32, Finish::kAny}) {
     CAUSEWAY_TRY(allow_shared_memory(finish));
   }

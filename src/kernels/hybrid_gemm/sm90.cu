@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "device/cuda/cuda_kernel_loading.h"
 #include "kernels/cuda_status.cuh"
 #include "kernels/gemm/tensor_map.cuh"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
@@ -125,6 +126,7 @@ Status launch_plain(const Plan& plan, const Operands& operands, cudaStream_t str
   const auto blocks = [](std::int64_t size) { return (size + kPlainTile - 1) / kPlainTile; };
   const dim3 grid(static_cast<unsigned>(blocks(s.n)),
                   static_cast<unsigned>(std::min<std::int64_t>(blocks(s.m), 65535)));
+  const device::CudaFirstLaunch loading(plain_kernel, stream);
   plain_kernel<<<grid, dim3(kPlainTile, 8), 0, stream>>>(
       static_cast<const __nv_bfloat16*>(operands.x), static_cast<const __nv_bfloat16*>(operands.w),
       static_cast<__nv_bfloat16*>(operands.o), operands.x_stride, operands.w_stride,
@@ -190,6 +192,7 @@ Status allow_shared_memory() {
 }  // namespace
 
 Result<std::array<int, 4>> clusters_that_fit(void* stream) {
+  const device::CudaFirstLaunch loading(hybrid_kernel, static_cast<cudaStream_t>(stream));
   CAUSEWAY_TRY(allow_shared_memory());
   std::array<int, 4> fit = {};
   for (int i = 0; i < 4; ++i) {
@@ -218,6 +221,7 @@ Status launch(const Plan& plan, const Operands& operands, void* stream_handle) {
                   gemm::encode(encoder, operands.w,
                                boxes_of(s.n, s.k, operands.w_stride, kTileN / plan.cluster_ctas,
                                         CU_TENSOR_MAP_L2_PROMOTION_NONE)));
+  const device::CudaFirstLaunch loading(hybrid_kernel, stream);
   CAUSEWAY_TRY(allow_shared_memory());
   if (plan.flag_bytes.count > 0) {
     CAUSEWAY_TRY(
