@@ -79,6 +79,7 @@ void fields(V& v, Of<V, request::Observation>& o) {
   v.count(o.rotations);
   v(o.kv_copies);
   v.count(o.steps);
+  v.count(o.device_busy.count);
   v.count(o.prompt_tokens);
   v.count(o.generated_tokens);
   v.count(o.prefix_queried_tokens);

@@ -69,6 +69,10 @@ class Benches(unittest.TestCase):
                 self.assertGreater(rows[f"first token, from home{way}{start}"]["limit"], 0)
             self.assertIn(f"first token, Zipf order{way}", rows)
             self.assertIn(f"second token after a switch{way}", rows)
+        slept = rows["first token, another copied out before, all cached"]
+        self.assertGreater(slept["measured"], slept["limit"] / 2)
+        for baseline in ("full reload", "sleep and wake"):
+            self.assertGreater(rows[f"first token from home ÷ {baseline}"]["wanted"], 0)
         self.assertEqual(rows["bytes that switches moved out"]["measured"], 0)
         crossed = rows["link bytes of a switch"]
         self.assertGreaterEqual(crossed["measured"], crossed["limit"])

@@ -35,6 +35,7 @@ Status measure_baselines(const SwitchSettings& settings, slice::ModelHome& home,
     CAUSEWAY_TRY(stage.open());
     std::vector<Figure> figures;
     CAUSEWAY_TRY(measure_home(stage, limits, figures));
+    if (start == StepStart::kAllCached) CAUSEWAY_TRY(measure_sleep(stage, limits, figures));
     CAUSEWAY_TRY(measure_beside(stage, limits, figures));
     for (Figure& figure : figures) {
       figure.start = name_of(start);
@@ -43,6 +44,34 @@ Status measure_baselines(const SwitchSettings& settings, slice::ModelHome& home,
     }
   }
   return {};
+}
+
+// How long a switch takes against a full reload, and against sleep and wake, of the same run.
+void add_ratios(std::vector<Figure>& rows) {
+  struct Baseline {
+    const char* what;
+    const char* figure;
+    double wanted;
+  };
+  constexpr Baseline kBaselines[] = {
+      {"first token from home ÷ full reload", "first token, from home", 0.95},
+      {"first token from home ÷ sleep and wake", "first token, another copied out before", 0.55}};
+  const std::vector<Figure> measured = rows;
+  const std::string baseline = name_of(StepStart::kAllCached);
+  for (const Figure& of : measured) {
+    if (of.what != "first token, from home" || !of.start.empty()) continue;
+    for (const Baseline& against : kBaselines) {
+      for (const Figure& other : measured) {
+        if (other.what != against.figure || other.start != baseline || other.model != of.model) {
+          continue;
+        }
+        rows.push_back(figure_of(against.what, Samples{{of.measured / other.measured}},
+                                 {.value = 1, .name = "the baseline", .wanted = against.wanted})
+                           .in("×"));
+        rows.back().model = of.model;
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -66,6 +95,7 @@ Result<SwitchReport> bench_switch(const SwitchSettings& settings, const Clock& c
   }
   if (settings.baselines) {
     CAUSEWAY_TRY(measure_baselines(settings, home, limits, clock, report.rows));
+    add_ratios(report.rows);
   }
   return report;
 }

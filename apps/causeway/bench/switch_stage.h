@@ -89,6 +89,9 @@ Status measure_cached(SwitchStage& stage, std::vector<Cached>& cached, std::vect
 Status measure_home(SwitchStage& stage, const SwitchLimits& limits, std::vector<Figure>& rows);
 // The same while the first model decodes. Without a neighbour: nothing.
 Status measure_beside(SwitchStage& stage, const SwitchLimits& limits, std::vector<Figure>& rows);
+// All models in turn, each after as many bytes as the one that leaves has were copied out: sleep
+// and wake. The stage's steps start when all is cached.
+Status measure_sleep(SwitchStage& stage, const SwitchLimits& limits, std::vector<Figure>& rows);
 Status measure_zipf(SwitchStage& stage, std::vector<Figure>& rows);
 // A model that is not in host memory yet.
 Status measure_disk(SwitchStage& stage, std::vector<Figure>& rows);
