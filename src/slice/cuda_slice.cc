@@ -19,6 +19,7 @@
 #include "engine/cuda_executor.h"
 #include "kv/frame_arena.h"
 #include "schedule/hbm_plan.h"
+#include "slice/sm_rates.h"
 #include "slice/weight_estate.h"
 #endif
 
@@ -43,10 +44,6 @@ constexpr Bytes kCatalogue = gib(4096);
 constexpr Bytes kCatalogueMin = gib(512);
 
 constexpr Bytes driver_of(std::int64_t models) { return kDriver + kDriverOfModel * models; }
-
-// What one SM of an H200 computes and reads in a step, for predicting how long a step takes.
-constexpr double kOperationsPerSecond = 4.3e12;
-constexpr double kBytesPerSecond = 31e9;
 
 class CudaSlice final : public Slice {
  public:
@@ -453,14 +450,14 @@ engine::ModelFacts CudaSlice::facts_of(const SliceModel& model,
           .weights = std::move(weights),
           .alpha = model.alpha,
           .step_min = nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) /
-                                         (kBytesPerSecond * processors())),
-          .seconds_per_token = card.operations_per_token / (kOperationsPerSecond * processors())};
+                                         (kBytesPerSm * processors())),
+          .seconds_per_token = card.operations_per_token / (kFlopsPerSm * processors())};
 }
 
 SliceLimits CudaSlice::limits() const {
   return {.link_bytes_per_second = links_.claim->rate(),
-          .memory_bytes_per_second = kBytesPerSecond * processors(),
-          .flops_per_second = kOperationsPerSecond * processors(),
+          .memory_bytes_per_second = kBytesPerSm * processors(),
+          .flops_per_second = kFlopsPerSm * processors(),
           .memory = chosen_.plan.weights + chosen_.plan.kv};
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "slice/sm_rates.h"
 #include "topology/topology.h"
 #include "transfer/link_map_part.h"
 
@@ -76,7 +77,10 @@ Result<SliceFacts> Machine::slice_facts(int gpu) {
     // One that cannot be divided can be had whole.
     facts.gpus.push_back({.processors = described.sms,
                           .unit = units.ok() ? units->sms : 1,
-                          .units = units.ok() ? units->count : 0});
+                          .units = units.ok() ? units->count : 0,
+                          .flops_per_second_each = kFlopsPerSm,
+                          .bytes_per_second_each = kBytesPerSm,
+                          .memory = described.memory});
   }
   return facts;
 }

@@ -4,6 +4,7 @@
 //   2x56                     two of 56 SMs; 1x64,2x32 three
 //   0:2x64;1:all             of GPU 0 two, GPU 1 whole; "+" is as good as ","
 //   *:4x32                   of every GPU four
+//   auto                     see choose_slices.h; not for parse_slices()
 //
 //   GPU 0, 132 SMs │ 64 (share 1/2) │ 32 (1/4) │ 32 (1/4) │ 4 in no unit │
 //
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 
 namespace causeway::slice {
 
@@ -24,6 +26,10 @@ struct SliceGpu {
   int processors = 0;
   int unit = 1;   // a part has a multiple of it
   int units = 0;  // that parts may have together
+  // What a processor computes and reads; zero: not known.
+  double flops_per_second_each = 0;
+  double bytes_per_second_each = 0;
+  Bytes memory = {};
 };
 
 struct SliceFacts {

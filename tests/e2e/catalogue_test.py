@@ -76,8 +76,9 @@ class Catalogue(unittest.TestCase):
         return after
 
     def test_two_of_three_are_cached_and_all_answer(self):
-        with RunningServer("--models-dir", self.root, *TINY_MEMORY) as server:
+        with RunningServer("--models-dir", self.root, *TINY_MEMORY, "--slices", "auto") as server:
             expected = self.answers(server)
+            self.assertTrue(any("--slices auto: all, since" in line for line in server.log))
         self.assertEqual(len({choice["text"] for choice in expected.values()}), 3)
         with RunningServer("--models-dir", self.root, *TINY_MEMORY, *TWO_CACHED) as server:
             self.same_answers(server, expected, rounds=3)

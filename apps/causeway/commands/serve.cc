@@ -302,10 +302,12 @@ class Serve final : public Command {
         ->check(CLI::NonNegativeNumber)
         ->group("Memory")
         ->capture_default_str();
-    app.add_option("--slices", set_.slices,
-                   "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
-                   "several GPUs, e.g. 0:all;1:4x32; on the CPU by threads. A GPU's slices divide "
-                   "its memory, and a model is served by one of them")
+    app.add_option(
+           "--slices", set_.slices,
+           "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
+           "several GPUs, e.g. 0:all;1:4x32; on the CPU by threads; auto: two halves where a "
+           "model would miss its target between tokens beside another's prompts, else "
+           "all. A GPU's slices divide its memory, and a model is served by one of them")
         ->group("Memory")
         ->capture_default_str();
     app.add_flag("--isolate", set_.isolate,

@@ -8,12 +8,36 @@
 #include "base/log.h"
 #include "commands/slices_here.h"
 #include "commands/slices_of_workers.h"
+#include "model/step_work.h"
+#include "slice/choose_slices.h"
 
 namespace causeway::app {
 namespace {
 
 // Of prompts that nobody has seen yet.
 constexpr Tokens kPromptExpected(512);
+
+std::string chosen_slices(const ServedSlicesOptions& options,
+                          const std::vector<fleet::CatalogueModel>& models,
+                          const slice::SliceFacts& facts) {
+  const schedule::Options& schedule = options.engine.core.schedule;
+  std::vector<slice::SliceDemand> demands;
+  for (const fleet::CatalogueModel& model : models) {
+    const auto config = model::load_config(model.source.directory);
+    if (!config.ok()) continue;  // its load says so
+    demands.push_back({.model = model.entry->name,
+                       .flops_per_token = model::prefill_operations(*config, 2) -
+                                          model::prefill_operations(*config, 1),
+                       .bytes_per_step = model::decode_weight_bytes(*config, DType::kBF16, 1),
+                       .tpot = model.entry->slo.tpot});
+  }
+  // Chunks that are chosen as they go become as small as others' targets ask.
+  const Tokens prompt =
+      schedule.chunk.automatic ? schedule.chunk.least : Tokens(schedule.tokens_per_step_max);
+  const slice::ChosenSlices chosen = slice::choose_slices(facts, demands, prompt);
+  spdlog::info("--slices auto: {}, since {}", chosen.text, chosen.why);
+  return chosen.text;
+}
 
 }  // namespace
 
@@ -27,7 +51,8 @@ Result<std::unique_ptr<ServedSlices>> ServedSlices::open(
                     options.gpu, machine.gpus()));
   }
   CAUSEWAY_ASSIGN(const slice::SliceFacts facts, machine.slice_facts(options.gpu));
-  auto layout = slice::parse_slices(options.slices, facts);
+  auto layout = slice::parse_slices(
+      options.slices == "auto" ? chosen_slices(options, models, facts) : options.slices, facts);
   if (!layout.ok()) return layout.error().with_context("--slices " + options.slices);
   for (const std::string& note : layout->notes) spdlog::warn("--slices: {}", note);
   if (layout->parts.size() > 1) {

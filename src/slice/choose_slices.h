@@ -1,0 +1,35 @@
+// What `--slices auto` divides GPUs into. Pure.
+//
+// On one slice models take turns: who decodes one waits for another's step with prompts. On slices
+// of their own they do not, but each has a part of the processors, so a model that is alone starts
+// and decodes more slowly (docs/measurements/fleet-h100.md: 52 ms between tokens beside prompts of
+// 8,192 tokens on one slice, 7.5 ms on two; 5.5 and 6.3 ms without them). So a GPU is divided only
+// where some model could not keep its target beside another's prompts, and its own then fit.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/units.h"
+#include "slice/slice_layout.h"
+
+namespace causeway::slice {
+
+struct SliceDemand {
+  std::string model;
+  double flops_per_token = 0;  // of a prompt
+  Bytes bytes_per_step;        // of weights that a step of one token reads
+  Nanos tpot;                  // target between tokens
+};
+
+struct ChosenSlices {
+  std::string text;  // for parse_slices()
+  std::string why;   // for the log
+};
+
+// `prompt_tokens`: of a step at most. Where the facts do not say how fast a processor is, or a half
+// of a GPU would not hold the weights of the largest model, GPUs stay whole.
+ChosenSlices choose_slices(const SliceFacts& facts, std::span<const SliceDemand> models,
+                           Tokens prompt_tokens);
+
+}  // namespace causeway::slice
