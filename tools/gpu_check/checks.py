@@ -17,7 +17,8 @@ MOE_BARS = {("decode", "batch 1"): 1.5, ("decode", "batch 32"): 1.5}
 
 SHAREGPT_BAR = 1.35
 NOT_OVERLAPPED_MAX = 0.03  # of a decode step
-LOAD_DISK_BYTES = 20e9  # free, for the files of an 8B model
+LOAD_DISK_BYTES = 20e9  # free, for the files of an 8B model, or of a catalogue
+FLEET_GIB = 104  # of host memory, for a catalogue of 93 GB and what serves it
 
 FAMILIES = ("llama", "qwen3", "qwen3_moe")
 # Tests without generated shapes.
@@ -139,7 +140,8 @@ class Checks:
         preload = self.preload_programs()
         if self.quick:
             return [client, preload]
-        return [client, server, self.gpu_faults(), self.switch_faults(), preload]
+        return [client, server, self.gpu_faults(), self.switch_faults(), self.catalogue(),
+                preload]
 
     def gpu_faults(self):
         """A server whose GPU is full, faulty or not there."""
@@ -156,6 +158,13 @@ class Checks:
                          parsers.unittest_rows("switch faults"), alone=True,
                          environment={**self.environment, "CAUSEWAY_TEST_DEVICE": "cuda"})
         part.command = [sys.executable, machine.ROOT / "tests/e2e/switch_faults_test.py", "-v"]
+        return part
+
+    def catalogue(self):
+        """Tiny models that the cache does not hold, on slices, in a process of their own, killed."""
+        part = self.part("catalogue", "causeway", [], 120, parsers.unittest_rows("catalogue"),
+                         environment={**self.environment, "CAUSEWAY_TEST_DEVICE": "cuda"})
+        part.command = [sys.executable, machine.ROOT / "tests/e2e/catalogue_test.py", "-v"]
         return part
 
     def preload_programs(self):
@@ -223,12 +232,28 @@ class Checks:
                            "--resident", "0.5", "--rounds", "3", "--json", "{json}"], 120,
                           parsers.figure_rows("bench stream"), files=("json",), missing=missing)
 
+    def no_disk(self):
+        """Why files of a large model cannot be written; empty: they can."""
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        return "" if free > LOAD_DISK_BYTES else (
+            f"its files take 16 GB, and {tempfile.gettempdir()} has {free / 1e9:.0f} GB")
+
+    def fleet_figures(self):
+        """A catalogue of 87 models in Zipf's order, on a whole GPU and on two slices of it."""
+        memory = machine.host_gib()
+        missing = self.no_disk() or ("" if memory > FLEET_GIB else
+                                     f"it takes {FLEET_GIB} GiB of memory; {memory:.0f} are available")
+        part = self.bench("fleet", "causeway", [], 140, parsers.figure_rows("fleet"), files=("json",),
+                          missing=missing,
+                          environment={**self.environment, "CAUSEWAY_TEST_DEVICE": "cuda"})
+        part.command = [sys.executable, machine.ROOT / "tests/e2e/fleet_replay.py", "--slices", "all",
+                        "2x56", "--json", "{json}"]
+        return part
+
     def load_figures(self):
         """A server's start and loads beside a model that decodes; files of Llama-3.1-8B's shape."""
         file, missing = self.llama()
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        missing = missing or ("" if free > LOAD_DISK_BYTES else
-                         f"its files take 16 GB, and {tempfile.gettempdir()} has {free / 1e9:.0f} GB")
+        missing = missing or self.no_disk()
         return self.bench("bench load", "causeway",
                           ["bench", "load", "--model-config", file, "--starts", "1", "--loads", "1",
                            "--json", "{json}"],
@@ -307,4 +332,4 @@ class Checks:
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
                 topology, transfer, self.kv_figures(), self.prefix_figures(), self.slo_figures(),
                 host, peer, self.workload_figures(gpus),
-                self.load_figures()]
+                self.load_figures(), self.fleet_figures()]

@@ -6,7 +6,7 @@ SECONDS = {
     "racecheck sampling": 84, "racecheck gemm": 53, "attention_plain_gpu_test": 46,
     "attention_gpu_test": 34, "preload_gpu_test": 30, "preload_shared_gpu_test": 30,  # not measured
     "moe_gpu_test": 24, "cuda_executor_gpu_test": 19, "logits llama": 19, "logits qwen3": 16,
-    "end to end": 9, "racecheck hybrid_gemm": 7, "memcheck gemm": 7, "openai client": 6,
+    "end to end": 9, "catalogue": 22, "racecheck hybrid_gemm": 7, "memcheck gemm": 7, "openai client": 6,
     "sampling_gpu_test": 5, "cuda_slice_gpu_test": 30, "cuda_slices_gpu_test": 30,  # these two and the next not measured
     "cuda_stream_gpu_test": 20,
 }
@@ -16,6 +16,6 @@ OTHER_SECONDS = 4
 GPU_GIB = {
     "attention_gpu_test": 24, "attention_plain_gpu_test": 24, "logits llama": 16, "logits qwen3": 12,
     "logits qwen3_moe": 16, "cuda_executor_gpu_test": 10, "cuda_forward_gpu_test": 6,
-    "cuda_chain_gpu_test": 8, "end to end": 8,
+    "cuda_chain_gpu_test": 8, "end to end": 8, "catalogue": 8,
 }
 OTHER_GPU_GIB = 4
