@@ -106,7 +106,7 @@ class Checks:
                     arguments = RACECHECK_ARGUMENTS.get(short, arguments)
                 made.append(self.part(name, f"{short}_gpu_test",
                                       [*arguments, "--seed", str(self.seed)],
-                                      60 if self.quick else 180, parsers.sanitizer_rows(name, own_only),
+                                      60 if self.quick else 260, parsers.sanitizer_rows(name, own_only),
                                       prefix=prefix, missing=missing[kind]))
         return made
 
