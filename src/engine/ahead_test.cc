@@ -112,6 +112,35 @@ TEST_P(OneAndTwo, StepsInFlightGiveTheSameAnswers) {
   }
 }
 
+// What is left of an answer whose first tokens were put out before, wherever it was cut.
+TEST(ARequestThatGoesOn, AnswersAsIfItHadNotStopped) {
+  HostSlice slice(7);
+  Random random(20260102);
+  const auto requests = random_requests({.count = 16, .edited = true, .top_logprobs = 2}, random);
+  TinyRun run;
+  run.options.frames = kFrames;
+  run.tokens_per_block = slice.tokens_per_block();
+  const TinyReport whole = run_requests(run, slice.executor(), requests);
+  ASSERT_EQ(whole.broken, "");
+  std::vector<request::Request> cut;
+  Answers left;
+  for (request::Request request : requests) {
+    const Answer& answer = whole.answers.at(request.id.value);
+    const std::int64_t most = std::min(std::ssize(answer.tokens), request.max_tokens.count - 1);
+    const std::int64_t before = random.between(0, most);
+    Answer& rest = left[request.id.value] = answer;
+    rest.tokens.erase(rest.tokens.begin(), rest.tokens.begin() + before);
+    for (std::int64_t i = 0; i < before; ++i) {
+      request.output.push_back(answer.tokens[static_cast<std::size_t>(i)].token);
+    }
+    request.attempt = 1;
+    cut.push_back(std::move(request));
+  }
+  const TinyReport again = run_requests(run, slice.executor(), cut);
+  ASSERT_EQ(again.broken, "");
+  expect_same(left, again.answers);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, OneAndTwo,
                          testing::Values(Shape{"all at once", kFrames, 512, 1000},
                                          Shape{"one by one, in chunks", kFrames, 20, 1},

@@ -561,6 +561,7 @@ request::Output& EngineCore::State::add_output(Sequence& sequence) {
   output.queued = sequence.queued;
   output.preemptions = sequence.preemptions;
   output.switched = std::exchange(sequence.switched, std::nullopt);
+  output.attempt = sequence.request.attempt;
   return output;
 }
 
@@ -577,6 +578,7 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   output.finished = true;
   output.reason = reason;
   output.error = std::move(error);
+  output.lost = reason == FinishReason::kError && (hung || !lost.empty());
   sequences.erase(id);
 }
 

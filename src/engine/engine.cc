@@ -48,9 +48,11 @@ struct ModelFront {
   bool draining = false;
 };
 
-request::Output refusal(RequestId request, const Error& error) {
+request::Output refusal(RequestId request, std::int32_t attempt, bool lost, const Error& error) {
   request::Output output;
   output.request = request;
+  output.attempt = attempt;
+  output.lost = lost;
   output.finished = true;
   output.reason = request::FinishReason::kError;
   output.error = error.message;
@@ -97,6 +99,8 @@ class Engine::State {
   void publish();
   // A step that hangs cannot be waited for; the executor keeps what it uses.
   bool finished() const { return core.idle() || core.hung(); }
+  // Nothing can run here, or not until a step that hangs ends after all.
+  bool dead() const { return core.hung() || !core.observe().lost.empty(); }
   // The loop has not come round for longer than a step may take. Any thread.
   bool held() const {
     const Nanos last(beat.load());
@@ -163,8 +167,9 @@ void Engine::State::apply(Command&& command, std::vector<request::Output>& refus
   const Nanos now = clock.now();
   if (auto* request = std::get_if<request::Request>(&command)) {
     const RequestId id = request->id;
+    const std::int32_t attempt = request->attempt;
     const Status taken = core.submit(std::move(*request), now);
-    if (!taken.ok()) refused.push_back(refusal(id, taken.error()));
+    if (!taken.ok()) refused.push_back(refusal(id, attempt, dead(), taken.error()));
   } else if (const auto* cancel = std::get_if<Cancel>(&command)) {
     core.cancel(cancel->request, now);
   } else if (const auto* add = std::get_if<AddModel>(&command)) {

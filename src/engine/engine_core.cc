@@ -81,6 +81,9 @@ Status EngineCore::submit(request::Request request, Nanos now) {
   auto sequence = std::make_unique<Sequence>();
   sequence->tokens = std::move(request.prompt);
   sequence->prompt = Tokens(static_cast<std::int64_t>(sequence->tokens.size()));
+  // As after a preemption: what was put out already is computed again with the prompt.
+  sequence->tokens.insert(sequence->tokens.end(), request.output.begin(), request.output.end());
+  std::vector<TokenId>().swap(request.output);
   // A clock never runs ahead of itself: an arrival in the future would jump the lag's queue.
   request.arrival = std::min(request.arrival, now);
   sequence->request = std::move(request);
@@ -179,6 +182,10 @@ void EngineCore::check_timeout(Nanos now) {
 void EngineCore::lose(const std::string& why) {
   if (!state_->lost.empty()) return;
   state_->lost = why;
+  // What the step that found it out has failed was lost, too.
+  for (request::Output& output : state_->outputs) {
+    output.lost = output.finished && output.reason == FinishReason::kError;
+  }
   for (const RequestId request : state_->all_requests()) {
     state_->end(state_->sequence_of(request), FinishReason::kError, why);
   }

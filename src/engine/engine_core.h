@@ -110,7 +110,8 @@ class EngineCore {
   std::int64_t requests() const;
   bool idle() const { return requests() == 0 && !step_in_flight(); }
   bool hung() const;
-  // The device is lost for good: ends every request with `why`, and refuses new ones with it.
+  // The device is lost for good: ends every request with `why` (Output::lost), and refuses new ones
+  // with it.
   void lose(const std::string& why);
 
   request::Observation observe() const;

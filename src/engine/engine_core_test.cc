@@ -265,7 +265,41 @@ TEST_F(Core, ALostDeviceEndsWhatRunsWaitsAndComes) {
   for (const auto& output : outputs) {
     EXPECT_EQ(output.reason, FinishReason::kError);
     EXPECT_EQ(output.error, "the GPU is lost: planted");
+    EXPECT_TRUE(output.lost);
   }
+}
+
+TEST_F(Core, AStepThatFailsByALossIsLost) {
+  request::Request request = make_request(1, 5, 9);
+  request.output = {7, 8};
+  request.attempt = 3;
+  ASSERT_TRUE(core_.submit(request, now_).ok());
+  ASSERT_TRUE(core_.start_step(now_));
+  request::StepResult failed = *executor_.wait(Nanos(0));
+  failed.error = "an illegal memory access";
+  core_.finish_step(failed, now_);
+  core_.lose("the GPU is lost: planted");
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].error, "an illegal memory access");
+  EXPECT_TRUE(outputs[0].lost);
+  EXPECT_EQ(outputs[0].attempt, 3);
+}
+
+TEST_F(Core, WhatIsPutOutAlreadyCountsAsOutput) {
+  request::Request request = make_request(1, 5, 4);
+  request.output = {7, 8, 9, 10};
+  EXPECT_EQ(refusal(request), ErrorCode::kInvalidArgument) << "nothing is left to do";
+  request.output = {7, 8, 1'000'000};
+  EXPECT_EQ(refusal(request), ErrorCode::kInvalidArgument) << "no token of the model";
+  request.output = {7, 8, 9};
+  ASSERT_TRUE(core_.submit(request, now_).ok());
+  ASSERT_TRUE(core_.start_step(now_));
+  core_.finish_step(*executor_.wait(Nanos(0)), now_);
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].tokens.size(), 1u);
+  EXPECT_EQ(outputs[0].reason, FinishReason::kLength);
 }
 
 TEST_F(Core, ModelsLeaveWhenNothingIsLeftOfThem) {

@@ -62,6 +62,10 @@ Status check_length(const request::Request& request, const ModelFacts& facts, st
   const std::int64_t output = request.max_tokens.count;
   if (prompt == 0) return invalid_argument("the prompt has no tokens");
   if (output < 1) return invalid_argument("max_tokens must be at least 1");
+  if (std::ssize(request.output) >= output) {
+    return invalid_argument("the request has " + std::to_string(request.output.size()) +
+                            " output tokens already, of at most " + std::to_string(output));
+  }
   if (request.min_tokens < Tokens(0) || request.min_tokens > request.max_tokens) {
     return invalid_argument("min_tokens must lie between 0 and max_tokens");
   }
@@ -92,8 +96,9 @@ Status check_request(const request::Request& request, const ModelFacts& facts,
   CAUSEWAY_TRY(check_sampling(request.sampling));
   CAUSEWAY_TRY(check_edits(request, facts));
   if (facts.vocab > 0) {
-    for (const TokenId token : request.prompt) {
-      if (!has_token(facts, token)) {
+    for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
+      for (const TokenId token : *tokens) {
+        if (has_token(facts, token)) continue;
         return invalid_argument("prompt token " + std::to_string(token) +
                                 " is outside the model's vocabulary of " +
                                 std::to_string(facts.vocab));

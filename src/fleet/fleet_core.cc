@@ -90,6 +90,10 @@ bool FleetCore::State::slice_was_lost(const Model& model) const {
   return !slice.up || slice.epoch != model.epoch;
 }
 
+bool FleetCore::State::any_up() const {
+  return std::any_of(slices.begin(), slices.end(), [](const Slice& slice) { return slice.up; });
+}
+
 // A slice that has not refused it yet.
 bool FleetCore::State::another_may_fit(const Model& model) const {
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -109,8 +113,10 @@ void FleetCore::State::on(const RequestArrived& event) {
   touch(model);
   const bool may_change = options.moves && model.running == 0 && held < options.waiting_max;
   if (model.phase == ModelPhase::kReady && !(may_change && change_slice(model))) {
+    requests[event.request] = {.model = model.id, .onset = onset_of(event), .slice = {}};
     return route(model, event.request);
   }
+  if (stalled) return refuse(event.request, *stalled);
   if (held >= options.waiting_max) {
     return refuse(event.request,
                   exhausted("too many requests wait for models to be loaded; try again later"));
@@ -122,23 +128,24 @@ void FleetCore::State::on(const RequestCancelled& event) {
   const auto at = requests.find(event.request);
   if (at == requests.end()) return;
   if (at->second.slice.valid()) {
+    at->second.cancelled = true;
     actions.emplace_back(CancelOn{event.request, at->second.slice});
     return;
   }
   Model& model = model_of(at->second.model);
   std::erase(model.held, event.request);
   touch(model);
-  held -= 1;
-  requests.erase(at);
-  actions.emplace_back(Refuse{event.request, request::FinishReason::kCancelled, {}});
+  refuse_held(event.request, request::FinishReason::kCancelled, {});
 }
 
 void FleetCore::State::on(const RequestEnded& event) {
   const auto at = requests.find(event.request);
   if (at == requests.end()) return;
-  CAUSEWAY_CHECK(at->second.slice.valid(), "a request ends on the slice to which it was routed");
+  const bool was_held = !at->second.slice.valid();
+  CAUSEWAY_CHECK(!was_held || at->second.resumes > 0, "a request ends that was never routed");
   Model& model = model_of(at->second.model);
-  if (model.generation == at->second.generation) model.running -= 1;
+  if (was_held) std::erase(model.held, event.request);
+  was_held ? held -= 1 : model.running -= 1;
   touch(model);
   requests.erase(at);
 }
@@ -151,6 +158,7 @@ void FleetCore::State::on(const ModelWanted& event) {
 }
 
 void FleetCore::State::on(const Measured& event) {
+  stalled.reset();
   Model& model = model_of(event.model);
   CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that nobody asked for");
   if (!event.room.ok()) return fail(model, event.room.error());
@@ -164,6 +172,7 @@ void FleetCore::State::on(const Measured& event) {
 }
 
 void FleetCore::State::on(const LoadEnded& event) {
+  stalled.reset();
   Model& model = model_of(event.model);
   CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that nobody asked for");
   const bool lost = slice_was_lost(model);
@@ -186,6 +195,7 @@ void FleetCore::State::on(const LoadEnded& event) {
 }
 
 void FleetCore::State::on(const UnloadEnded& event) {
+  stalled.reset();
   Model& model = model_of(event.model);
   CAUSEWAY_CHECK(model.phase == ModelPhase::kLeaving, "a model has left that was not told to");
   if (!event.gone.ok()) give_up_all();  // it keeps what they counted on
@@ -209,6 +219,7 @@ void FleetCore::State::on(const UnloadEnded& event) {
 }
 
 void FleetCore::State::on(const DropEnded& event) {
+  stalled.reset();
   Model& model = model_of(event.model);
   CAUSEWAY_CHECK(model.phase == ModelPhase::kDropping, "a model is gone that was not told to go");
   model.home = false;
@@ -221,22 +232,29 @@ void FleetCore::State::on(const SliceLost& event) {
   slice.up = false;
   slice.epoch += 1;
   view.slices[static_cast<std::size_t>(event.slice.value)].up = false;
+  if (!any_up()) down_since = now;
+  resume_all(event.slice);
   for (Model& model : models) {
     model.there.erase(event.slice);
     if (model.slice != event.slice) continue;
     if (model.phase != ModelPhase::kReady && model.phase != ModelPhase::kDraining) continue;
     counters.loads_lost += 1;
-    model.running = 0;
-    model.generation += 1;
     model.ahead = model.spec.pinned && !stopped;
     rest(model);
   }
   give_up_all();  // places there are gone, and what was to leave host memory may stay
+  if (stalled) end_all_held(*stalled);
 }
 
 void FleetCore::State::on(const SliceReturned& event) {
   slice_of(event.slice).up = true;
   view.slices[static_cast<std::size_t>(event.slice.value)].up = true;
+}
+
+// What waits for it would wait for as long as it does: for ever, maybe.
+void FleetCore::State::on(const LoaderStalled& event) {
+  stalled = event.why;
+  end_all_held(event.why);
 }
 
 void FleetCore::State::on(const Stopped&) {
@@ -250,36 +268,49 @@ void FleetCore::State::on(const Stopped&) {
 void FleetCore::State::on(const Woken&) {}
 
 void FleetCore::State::hold(Model& model, const RequestArrived& event) {
-  model.onset = model.held.empty() ? onset_of(event) : std::min(model.onset, onset_of(event));
+  const Nanos onset = onset_of(event);
+  model.onset = model.held.empty() ? onset : std::min(model.onset, onset);
   model.held.push_back(event.request);
   touch(model);
-  requests[event.request] = {.model = model.id, .slice = {}, .generation = 0};
+  requests[event.request] = {.model = model.id, .onset = onset, .slice = {}};
   held += 1;
   if (model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome) rest(model);
 }
 
 void FleetCore::State::route(Model& model, RequestId request) {
-  requests[request] = {model.id, model.slice, model.generation};
+  Asked& asked = requests.at(request);
+  asked.slice = model.slice;
   model.running += 1;
   touch(model);
   counters.routed += 1;
+  counters.resumed += asked.resumes > 0;
   actions.emplace_back(Route{request, model.slice});
 }
 
 void FleetCore::State::route_held(Model& model) {
   held -= std::ssize(model.held);
+  model.resume_until.reset();
   touch(model);
   for (const RequestId request : std::exchange(model.held, {})) route(model, request);
 }
 
 void FleetCore::State::end_held(Model& model, request::FinishReason reason, const Error& error) {
-  held -= std::ssize(model.held);
+  model.resume_until.reset();
   touch(model);
-  counters.refused += reason == request::FinishReason::kError ? std::ssize(model.held) : 0;
-  for (const RequestId request : std::exchange(model.held, {})) {
-    requests.erase(request);
-    actions.emplace_back(Refuse{request, reason, error});
-  }
+  for (const RequestId request : std::exchange(model.held, {})) refuse_held(request, reason, error);
+}
+
+void FleetCore::State::end_all_held(const Error& error) {
+  for (Model& model : models) end_held(model, request::FinishReason::kError, error);
+}
+
+// It is off its model's list.
+void FleetCore::State::refuse_held(RequestId request, request::FinishReason reason,
+                                   const Error& error) {
+  held -= 1;
+  requests.erase(request);
+  counters.refused += reason == request::FinishReason::kError;
+  actions.emplace_back(Refuse{request, reason, error});
 }
 
 void FleetCore::State::refuse(RequestId request, const Error& error) {
@@ -318,6 +349,7 @@ void FleetCore::State::rest(Model& model) {
   model.taker = {};
   model.drops = false;
   model.no_room_since.reset();
+  if (model.held.empty()) model.resume_until.reset();
   if (!model.there.empty()) {
     const bool back = model.there.contains(model.last);
     return serve_on(model, back ? model.last : model.there.begin()->first);
@@ -373,8 +405,11 @@ std::optional<Nanos> FleetCore::next_wakeup() const {
   const auto consider = [&](Nanos at) {
     if (at > state_->now) next = std::min(next.value_or(at), at);
   };
+  const bool up = state_->any_up();
   for (const ModelId id : state_->moving) {
     const State::Model& model = state_->model_of(id);
+    if (model.resume_until) consider(*model.resume_until);
+    if (!up && !model.held.empty()) consider(state_->down_since + state_->options.return_timeout);
     if (model.phase != ModelPhase::kWaiting || !model.no_room_since) continue;
     consider(*model.no_room_since + state_->options.room_timeout);
     if (state_->options.drain_after) consider(*model.no_room_since + *state_->options.drain_after);

@@ -46,6 +46,12 @@ struct FleetOptions {
   // before one with requests is drained for it (nullopt: none ever is).
   Nanos room_timeout = seconds(1);
   std::optional<Nanos> drain_after = std::nullopt;
+  // How often a request is routed again whose slice was lost, so that one that brings slices down
+  // ends; and how long it may be held for that.
+  std::int64_t resumes_max = 2;
+  Nanos resume_timeout = seconds(60);
+  // While no slice is up requests wait for one to return, no longer than this since the last went.
+  Nanos return_timeout = seconds(30);
   // A model without requests takes nothing of its slice, and its next request may have it change
   // to another; it stays attached where it was. For slices that divide places and memory
   // themselves, as engines with a residency of their own: no slice of the spec may count places.
@@ -65,7 +71,8 @@ struct ModelSeen {
 };
 
 struct FleetCounters {
-  std::int64_t routed = 0;
+  std::int64_t routed = 0;   // each time
+  std::int64_t resumed = 0;  // of these, after their slice was lost
   std::int64_t refused = 0;  // not those that were cancelled
   std::int64_t loads = 0;
   std::int64_t loads_failed = 0;

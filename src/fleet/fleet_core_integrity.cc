@@ -65,12 +65,17 @@ Status FleetCore::State::check_slice(std::size_t index) const {
 
 Status FleetCore::State::check_requests() const {
   std::vector<std::int64_t> running(models.size()), holding(models.size());
+  std::int64_t again = 0;
   for (const auto& [id, asked] : requests) {
     const auto index = static_cast<std::size_t>(asked.model.value);
     const Model& model = models[index];
+    if (asked.resumes > options.resumes_max) return broken("a request goes on too often");
     if (!asked.slice.valid()) {
       holding[index] += 1;
-    } else if (asked.generation == model.generation) {
+      again += asked.resumes > 0;
+      if (asked.cancelled) return broken("a request is held that was cancelled");
+      if (asked.resumes > 0 && !model.resume_until) return broken("a request is held for ever");
+    } else {
       running[index] += 1;
       if (asked.slice != model.slice) return broken("a request runs where its model is not");
     }
@@ -83,7 +88,7 @@ Status FleetCore::State::check_requests() const {
     sum += holding[i];
   }
   if (sum != held) return broken("the number of held requests is another");
-  if (held > options.waiting_max) return broken("more requests are held than may be");
+  if (held - again > options.waiting_max) return broken("more requests are held than may be");
   return {};
 }
 

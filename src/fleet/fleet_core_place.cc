@@ -13,6 +13,13 @@ std::string in_mib(Bytes bytes) {
   return std::to_string(bytes.count / mib(1).count) + " MiB";
 }
 
+// Of a limit: whole seconds where it has them.
+std::string in_words(Nanos time) {
+  const bool whole = time.count % seconds(1).count == 0;
+  return whole ? std::to_string(time / seconds(1)) + " s"
+               : std::to_string(time / millis(1)) + " ms";
+}
+
 Demand work_of(const Demand& demand) {
   return {.crosses = {},
           .stays = {},
@@ -28,8 +35,20 @@ bool on_slice(ModelPhase phase) {
 }  // namespace
 
 void FleetCore::State::advance() {
-  while (drop_unwanted() || finish_drains() || start_loads() || place_next() || start_measures()) {
+  while (give_up_resumed() || drop_unwanted() || finish_drains() || start_loads() || place_next() ||
+         start_measures()) {
   }
+}
+
+bool FleetCore::State::give_up_resumed() {
+  bool any = false;
+  for (Model* model : in_motion()) {
+    if (!model->resume_until || now < *model->resume_until) continue;
+    end_resumed(*model, unavailable("no slice could go on with it within " +
+                                    in_words(options.resume_timeout) + "; try again later"));
+    any = true;
+  }
+  return any;
 }
 
 // Everybody who asked has gone.
@@ -70,7 +89,6 @@ bool FleetCore::State::start_loads() {
     if (!may_load(model)) continue;
     enter(model, ModelPhase::kLoading);
     model.epoch = slice_of(model.slice).epoch;
-    model.generation += 1;
     model.no_room_since.reset();
     counters.loads += 1;
     actions.emplace_back(Load{model.id, model.slice});
@@ -146,8 +164,17 @@ bool FleetCore::State::place_next() {
     }
     return true;
   }
+  if (!any_up()) return await_return(model);
   if (place(model, /*evicts=*/true, /*drains=*/false, why)) return true;
   return model.phase != ModelPhase::kWaiting || no_room(model, why);
+}
+
+// The same instant is all models' limit: who comes after the first waits no longer than that one.
+bool FleetCore::State::await_return(Model& model) {
+  if (now < down_since + options.return_timeout) return false;
+  fail(model, unavailable("all slices were lost, and none has come back within " +
+                          in_words(options.return_timeout) + "; try again later"));
+  return true;
 }
 
 // Whether something else can be done about it.
@@ -228,7 +255,7 @@ bool FleetCore::State::change_slice(Model& model) {
   CAUSEWAY_CHECK(placement->victims.empty(), "nothing gives way that takes nothing");
   const bool attached = model.there.contains(placement->slice);
   // While something else is loaded it is served sooner where it is.
-  if (!attached && loads_under_way() >= options.loads_max) return false;
+  if (!attached && (stalled || loads_under_way() >= options.loads_max)) return false;
   counters.moves += 1;
   model.last = model.slice;
   if (attached) {

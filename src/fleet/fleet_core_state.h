@@ -37,8 +37,8 @@ class FleetCore::State {
     std::deque<RequestId> held;
     Nanos onset;  // from which the first of them lags
     std::int64_t running = 0;
-    std::int64_t generation = 0;  // counts loads, and what undid them
     std::optional<Nanos> no_room_since;
+    std::optional<Nanos> resume_until;  // when those of the held that go on are given up
     DecayedCount rate;
     std::string last_error;
     // As the sums have it.
@@ -53,8 +53,10 @@ class FleetCore::State {
   };
   struct Asked {
     ModelId model;
+    Nanos onset;    // from which it lags
     SliceId slice;  // to which it was routed; none: it is held
-    std::int64_t generation = 0;
+    std::int64_t resumes = 0;
+    bool cancelled = false;
   };
   // Why the first model finds no place.
   struct NoRoom {
@@ -75,6 +77,7 @@ class FleetCore::State {
   void on(const DropEnded& event);
   void on(const SliceLost& event);
   void on(const SliceReturned& event);
+  void on(const LoaderStalled& event);
   void on(const Stopped& event);
   void on(const Woken& event);
 
@@ -87,10 +90,17 @@ class FleetCore::State {
   void add_up();
   void show(Model& model);
   bool another_may_fit(const Model& model) const;
+  bool any_up() const;
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
   void route_held(Model& model);
+  void resume_all(SliceId lost);
+  bool may_resume(RequestId id, Asked& asked);
+  void hold_again(Model& model, const std::vector<RequestId>& requests);
+  void end_resumed(Model& model, const Error& error);
+  void refuse_held(RequestId request, request::FinishReason reason, const Error& error);
   void end_held(Model& model, request::FinishReason reason, const Error& error);
+  void end_all_held(const Error& error);
   void refuse(RequestId request, const Error& error);
   void fail(Model& model, const Error& error);
   void rest(Model& model);  // not on a slice: cold or at home, or asked for
@@ -99,6 +109,7 @@ class FleetCore::State {
 
   // Placing (fleet_core_place.cc).
   void advance();
+  bool give_up_resumed();
   bool drop_unwanted();
   bool finish_drains();
   bool start_loads();
@@ -109,6 +120,7 @@ class FleetCore::State {
   bool place(Model& model, bool evicts, bool drains, NoRoom& why);
   std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains, NoRoom& why);
   bool no_room(Model& model, const NoRoom& why);
+  bool await_return(Model& model);
   bool may_give_way(const Model& model, bool drains) const;
   void leave(Model& model, ModelId taker, bool drops);
   void start_leaving(Model& model);
@@ -135,6 +147,8 @@ class FleetCore::State {
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;
   Bytes host_other;               // in host memory, of nobody here
+  Nanos down_since;               // when the last slice that was up was lost
+  std::optional<Error> stalled;   // the loader, and why that is thought
   std::set<ModelId> moving;       // models that neither rest nor serve
   FleetView view;                 // of models that take something of their slice
   std::vector<ModelId> changed;   // since the sums were brought up

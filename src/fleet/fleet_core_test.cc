@@ -284,13 +284,82 @@ TEST_F(FleetCoreTest, TheOneThatLagsFirstIsPlacedFirst) {
 TEST_F(FleetCoreTest, ALostSlicesModelsAreServedElsewhere) {
   start(2, 2);
   serve(1, 0);
-  ask(2, 0);
   EXPECT_EQ(on(SliceLost{SliceId(0)}), "");
   EXPECT_EQ(phase(0), ModelPhase::kHome);
   EXPECT_EQ(ask(3, 0), "load 0 1");
   EXPECT_EQ(loaded(0), "route 3 1");
-  EXPECT_EQ(end(2), "") << "the lost slice ends its own";
   EXPECT_EQ(core_->model(ModelId(0)).running, 1);
+}
+
+TEST_F(FleetCoreTest, RequestsOfALostSliceGoOnElsewhereBeforeThoseThatCameLater) {
+  start(2, 2);
+  serve(1, 0);
+  for (int id = 2; id < 6; ++id) EXPECT_EQ(ask(id, 0), "route " + std::to_string(id) + " 0");
+  end(3);
+  on(RequestCancelled{RequestId(4)});
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "cancelled 4; load 0 1") << "what was cancelled does not";
+  EXPECT_EQ(ask(6, 0), "");
+  EXPECT_EQ(end(5), "") << "it had ended before";
+  EXPECT_EQ(loaded(0), "route 2 1; route 6 1");
+  EXPECT_EQ(core_->counters().resumed, 1);
+  EXPECT_EQ(core_->waiting(), 0);
+}
+
+TEST_F(FleetCoreTest, ARequestThatLosesItsSliceEachTimeEnds) {
+  start(1, 1, {.resumes_max = 2});
+  serve(1, 0);
+  ask(2, 0);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(on(SliceLost{SliceId(0)}), "");
+    EXPECT_EQ(on(SliceReturned{SliceId(0)}), "load 0 0");
+    EXPECT_EQ(loaded(0), "route 2 0");
+  }
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "refuse 2");
+  EXPECT_THAT(refusal().message, HasSubstr("was lost, as were 2 before it"));
+}
+
+TEST_F(FleetCoreTest, WithoutASliceAllWaitForOneToReturnTheSameTime) {
+  places_ = 2;
+  start(2, 1,
+        {.room_timeout = seconds(1), .resume_timeout = seconds(60), .return_timeout = seconds(10)});
+  serve(1, 0);
+  serve(2, 1);
+  ask(3, 0);
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "");
+  EXPECT_EQ(wait(seconds(9)), "") << "longer than for room";
+  EXPECT_EQ(ask(4, 1), "");
+  EXPECT_EQ(core_->next_wakeup(), seconds(10));
+  EXPECT_EQ(wait(seconds(1)), "refuse 3; refuse 4");
+  EXPECT_THAT(refusal().message, HasSubstr("none has come back within 10 s"));
+  EXPECT_EQ(ask(5, 0), "refuse 5") << "until one is back";
+  on(SliceReturned{SliceId(0)});
+  EXPECT_EQ(ask(6, 0), "load 0 0");
+}
+
+TEST_F(FleetCoreTest, WhatCannotGoOnInTimeEnds) {
+  start(1, 2, {.resume_timeout = seconds(5)});
+  serve(1, 0);
+  ask(2, 0);
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "load 0 1");
+  EXPECT_EQ(ask(3, 0), "");
+  EXPECT_EQ(core_->next_wakeup(), seconds(5));
+  EXPECT_EQ(wait(seconds(5)), "refuse 2");
+  EXPECT_THAT(refusal().message, HasSubstr("within 5 s"));
+  EXPECT_EQ(loaded(0), "route 3 1") << "one that came since waits as ever";
+}
+
+TEST_F(FleetCoreTest, WhileTheLoaderIsStalledOnlyWhatIsReadyIsServed) {
+  start(3, 2, {.loads_max = 1});
+  serve(1, 0);
+  EXPECT_EQ(ask(2, 1), "measure 1");
+  EXPECT_EQ(ask(3, 2), "");
+  EXPECT_EQ(on(LoaderStalled{unavailable("nothing moves")}), "refuse 2; refuse 3");
+  EXPECT_EQ(refusal().message, "nothing moves");
+  EXPECT_EQ(ask(4, 2), "refuse 4");
+  EXPECT_EQ(ask(5, 0), "route 5 0");
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "refuse 5") << "to go on it would have to be loaded";
+  EXPECT_EQ(measured(1), "") << "it goes on after all";
+  EXPECT_EQ(ask(6, 1), "measure 1");
 }
 
 TEST_F(FleetCoreTest, ASliceLostWhileAModelLoads) {
@@ -432,12 +501,12 @@ TEST_F(MovingModelsTest, AreServedByWhatIsLeftWhenASliceIsLost) {
   ask(10, 0);
   ask(11, 1);
   loaded(1);
-  EXPECT_EQ(on(SliceLost{SliceId(1)}), "");
+  EXPECT_EQ(on(SliceLost{SliceId(1)}), "route 11 0") << "it is attached there still";
   EXPECT_EQ(phase(1), ModelPhase::kReady);
-  EXPECT_EQ(slice(1), 0) << "it is attached there still";
+  EXPECT_EQ(slice(1), 0);
   EXPECT_EQ(ask(12, 1), "route 12 0");
   EXPECT_EQ(on(SliceLost{SliceId(0)}), "");
-  EXPECT_EQ(phase(0), ModelPhase::kHome);
+  EXPECT_EQ(phase(0), ModelPhase::kWaiting) << "for one to return";
 }
 
 TEST_F(MovingModelsTest, LeaveEverySliceWithHostMemory) {

@@ -22,7 +22,8 @@ struct RequestArrived {
 struct RequestCancelled {
   RequestId request;
 };
-// The slice to which it was routed has delivered its finished output, or did not take it.
+// The slice to which it was routed has delivered its finished output, or did not take it. Of one
+// that is held again because its slice was lost: it had ended before.
 struct RequestEnded {
   RequestId request;
 };
@@ -52,13 +53,19 @@ struct UnloadEnded {
 struct DropEnded {
   ModelId model;
 };
-// Everything on it is gone; it ends what was routed to it.
+// Everything on it is gone. What was routed to it is routed again, or refused; some of it may have
+// ended before, which RequestEnded says yet.
 struct SliceLost {
   SliceId slice;
 };
 // Empty.
 struct SliceReturned {
   SliceId slice;
+};
+// The task of the loader that is under way shows no sign of life: why. Until the next answer of the
+// loader only what serves is served.
+struct LoaderStalled {
+  Error why;
 };
 // For good: held requests end, new ones are refused.
 struct Stopped {};
@@ -67,9 +74,10 @@ struct Woken {};
 
 using Event =
     std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured, LoadEnded,
-                 UnloadEnded, DropEnded, SliceLost, SliceReturned, Stopped, Woken>;
+                 UnloadEnded, DropEnded, SliceLost, SliceReturned, LoaderStalled, Stopped, Woken>;
 
-// Hands the request to the slice, which ends it.
+// Hands the request to the slice, which ends it unless it is lost: then it may be routed again, and
+// goes on behind what of its answer has been delivered.
 struct Route {
   RequestId request;
   SliceId slice;

@@ -36,7 +36,10 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.kept += report.kept;
     sum.slices_lost += report.slices_lost;
     sum.drops += report.drops;
+    sum.ended_late += report.ended_late;
+    sum.stalls += report.stalls;
     sum.counters.routed += report.counters.routed;
+    sum.counters.resumed += report.counters.resumed;
     sum.counters.refused += report.counters.refused;
     sum.counters.loads += report.counters.loads;
     sum.counters.loads_lost += report.counters.loads_lost;
@@ -52,7 +55,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
             << sum.counters.loads_lost << " lost), " << sum.counters.unloads << " unloads ("
             << sum.kept << " did not let go), " << sum.drops << " drops, " << sum.counters.drains
             << " drains, " << sum.counters.best_effort << " best effort, " << sum.counters.moves
-            << " moves, " << sum.slices_lost << " slices lost\n";
+            << " moves, " << sum.slices_lost << " slices lost, " << sum.counters.resumed
+            << " requests that went on, " << sum.ended_late << " that had ended, " << sum.stalls
+            << " stalls\n";
   if (only != 0) return;
   // A checker that never sees the hard cases proves nothing.
   EXPECT_GT(sum.counters.routed, 5 * kHistories);
@@ -66,6 +71,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   EXPECT_GT(sum.counters.best_effort, kHistories / 10);
   EXPECT_GT(sum.counters.moves, kHistories / 10);
   EXPECT_GT(sum.drops, kHistories / 20);
+  EXPECT_GT(sum.counters.resumed, kHistories / 10);
+  EXPECT_GT(sum.ended_late, kHistories / 100);
+  EXPECT_GT(sum.stalls, kHistories / 10);
 }
 
 }  // namespace

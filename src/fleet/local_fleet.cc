@@ -6,10 +6,14 @@ namespace causeway::fleet {
 
 void SerialSink::on_outputs(std::vector<request::Output> outputs) {
   std::vector<RequestId> ended;
-  for (const request::Output& output : outputs) {
-    if (output.finished) ended.push_back(output.request);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (screen_) outputs = screen_(std::move(outputs));
+    for (const request::Output& output : outputs) {
+      if (output.finished) ended.push_back(output.request);
+    }
+    if (!outputs.empty()) target_.on_outputs(std::move(outputs));
   }
-  deliver(std::move(outputs));
   if (ended.empty()) return;
   const std::scoped_lock lock(listener_mutex_);
   if (listener_) listener_(ended);
@@ -20,7 +24,11 @@ void SerialSink::deliver(std::vector<request::Output> outputs) {
   target_.on_outputs(std::move(outputs));
 }
 
-void SerialSink::listen(Listener listener) {
+void SerialSink::listen(Listener listener, Screen screen) {
+  {
+    const std::scoped_lock lock(mutex_);
+    screen_ = std::move(screen);
+  }
   const std::scoped_lock lock(listener_mutex_);
   listener_ = std::move(listener);
 }

@@ -1,5 +1,6 @@
-// The loop of a FleetCore: it owns the lock, the loader's thread and the bodies of requests, and
-// executes what the core decides.
+// The loop of a FleetCore: it owns the lock, two threads and the bodies of requests, and executes
+// what the core decides. The loader loads models; the watch hears of slices and of time, also while
+// the loader is held.
 //
 //   submit(), cancel() ─┐               ┌─ Route, CancelOn ──▶ slices ──▶ SerialSink ──▶ target
 //   outputs have ended ─┼─▶ FleetCore ──┼─ Refuse ───────────────────────────▲            │
@@ -48,14 +49,20 @@ struct LocalFleetOptions {
   Nanos room_timeout = seconds(1);           // for models that could give way to end their requests
   Nanos unload_timeout = seconds(30);        // for the engine to let go of a model without requests
   Nanos stop_timeout = seconds(10);          // for a load to notice that it is to end
+  Nanos stall_timeout = seconds(120);        // for the loader to show a sign of life
+  std::int64_t resumes_max = 2;              // FleetOptions has these
+  Nanos resume_timeout = seconds(60);
+  Nanos return_timeout = seconds(30);
   PlacementKind placement = PlacementKind::kBandwidth;  // of models, where there are several slices
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
-// through this. It also tells the fleet which requests the engine has ended.
+// through this. It also asks the fleet which of the engine's outputs are to be delivered, and tells
+// it which requests have ended with them.
 class SerialSink final : public engine::OutputSink {
  public:
   using Listener = std::function<void(const std::vector<RequestId>& ended)>;
+  using Screen = std::function<std::vector<request::Output>(std::vector<request::Output>)>;
 
   // Borrows `target`.
   explicit SerialSink(engine::OutputSink& target) : target_(target) {}
@@ -63,12 +70,13 @@ class SerialSink final : public engine::OutputSink {
   void on_outputs(std::vector<request::Output> outputs) override;
   // The fleet's own: nobody is told.
   void deliver(std::vector<request::Output> outputs);
-  // Empty: none. Waits for a call of the one before.
-  void listen(Listener listener);
+  // Empty: none, and all are delivered. Waits for calls of those before.
+  void listen(Listener listener, Screen screen = {});
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards target and screen
   engine::OutputSink& target_;
+  Screen screen_;
   std::mutex listener_mutex_;  // guards what follows
   Listener listener_;
 };
@@ -78,6 +86,7 @@ class LocalFleet final : public Fleet {
 
  public:
   // Home, slices and sink are borrowed and outlive the fleet; the slices deliver to the same sink.
+  // Where there are several, or the one restarts, requests of a slice that is lost go on elsewhere.
   // With several, a model without requests changes slices as load moves. Entries are numbered from
   // 0 in the order of `models`. kInvalidArgument: two models of one name. kResourceExhausted: no
   // thread to be had.

@@ -12,7 +12,19 @@ namespace causeway::fleet {
 namespace {
 
 constexpr Nanos kUnloadPoll = seconds(1);  // a stop ends the wait for a model to go this soon
-constexpr Nanos kWatch = millis(100);      // how often slices are looked at
+constexpr Nanos kWatch = millis(20);       // how often slices are looked at
+
+// What others throw is an error as any other: nothing else goes down with it.
+template <typename Work>
+auto guarded(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return Error{ErrorCode::kIo, std::string("an exception: ") + error.what()};
+  } catch (...) {
+    return Error{ErrorCode::kIo, "an exception without a name"};
+  }
+}
 
 request::Output ended(RequestId request, request::FinishReason reason, const Error& error) {
   request::Output output;
@@ -78,13 +90,18 @@ LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOpt
       home_(home),
       slices_(slices.slices),
       sink_(sink),
+      resumes_(slices_.size() > 1 || slices_.front()->restarts()),
       entries_(entries_of(models)),
       core_(spec_of(models, slices),
             {.waiting_max = options.waiting_for_load_max,
              .room_timeout = options.room_timeout,
+             .resumes_max = options.resumes_max,
+             .resume_timeout = options.resume_timeout,
+             .return_timeout = options.return_timeout,
              .moves = slices.slices.size() > 1},
             make_placement(options.placement)),
-      lost_(slices.slices.size()) {
+      lost_(slices_.size()),
+      losses_(slices_.size()) {
   for (CatalogueModel& model : models) slots_.emplace_back().model = std::move(model);
 }
 
@@ -103,7 +120,10 @@ Status LocalFleet::State::begin() {
       return invalid_argument("two models are named '" + entry.name + "'");
     }
   }
-  sink_.listen([this](const std::vector<RequestId>& requests) { on_ended(requests); });
+  SerialSink::Screen screen;
+  if (resumes_) screen = [this](Outputs outputs) { return routed_.pass(std::move(outputs)); };
+  sink_.listen([this](const std::vector<RequestId>& requests) { on_ended(requests); },
+               std::move(screen));
   const std::scoped_lock lock(mutex_);
   // Pinned models first, so that they find room.
   for (const bool pinned : {true, false}) {
@@ -112,12 +132,17 @@ Status LocalFleet::State::begin() {
       (void)tell(ModelWanted{slot.model.entry->id});  // nothing is held: nothing ends
     }
   }
+  return start_threads();
+}
+
+Status LocalFleet::State::start_threads() {
   try {
+    watch_ = std::thread([this] { run_watch(); });
     loader_ended_ = false;
     loader_ = std::thread([this] { run_loader(); });
   } catch (const std::system_error& error) {
     loader_ended_ = true;
-    return exhausted(std::string("cannot start the loader thread: ") + error.what());
+    return exhausted(std::string("cannot start the fleet's threads: ") + error.what());
   }
   return {};
 }
@@ -183,12 +208,12 @@ Status LocalFleet::State::submit(request::Request request) {
       actions.erase(own);
     }
     apply(std::move(actions), outputs);
+    // Before anybody can hear that the slice is lost.
+    if (routed && resumes_) taken = give(*routed, std::move(request), /*again=*/false);
   }
   // A model that a request enters does not go, so the slice knows it.
-  if (routed) {
-    taken = slice(*routed).submit(std::move(request));
-    if (!taken.ok()) on_ended({id});
-  }
+  if (routed && !resumes_) taken = slice(*routed).submit(std::move(request));
+  if (routed && !taken.ok()) on_ended({id});
   deliver(std::move(outputs));
   return taken;
 }
@@ -214,6 +239,7 @@ request::Observation LocalFleet::State::observe() const {
   }
   const std::scoped_lock lock(mutex_);
   all.requests_waiting += core_.waiting();
+  all.requests_resumed = core_.counters().resumed;
   return all;
 }
 
@@ -242,10 +268,15 @@ bool LocalFleet::State::stop() {
   const bool first = !std::exchange(stopped_, true);
   const Nanos timeout = first ? options_.stop_timeout : Nanos(0);
   cancelled_ = true;
+  // What slices that are lost have said before is told to the core before it stops.
+  routed_.close();
+  Outputs outputs = first ? joined(hear(), tell(Stopped{})) : Outputs();
   changed_.notify_all();
-  Outputs outputs = first ? tell(Stopped{}) : Outputs();
+  tasks_changed_.notify_all();
+  watch_changed_.notify_all();
   lock.unlock();
   deliver(std::move(outputs));
+  if (watch_.joinable()) watch_.join();
   lock.lock();
   const bool loader_ended = changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),
                                               [this] { return loader_ended_; });
@@ -271,27 +302,61 @@ void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
       route(*one, outputs);
     } else if (const auto* cancel = std::get_if<CancelOn>(&action)) {
       slice(cancel->slice).cancel(cancel->request);
-    } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
-      held_.erase(refuse->request);
-      outputs.push_back(ended(refuse->request, refuse->reason, refuse->error));
+    } else if (const auto* refused = std::get_if<Refuse>(&action)) {
+      refuse(*refused, outputs);
     } else if (const auto* failed = std::get_if<LoadFailed>(&action)) {
       if (!cancelled_) spdlog::error("{}", failed->error.message);
     } else {
       tasks_.push_back(std::move(action));
+      tasks_changed_.notify_one();
     }
   }
   report_left();
   changed_.notify_all();
+  if (core_.next_wakeup().value_or(watch_at_) < watch_at_) watch_changed_.notify_one();
 }
 
-// One that the slice refuses ends.
+// One that the slice refuses ends. One that had ended before its slice was lost has had its end.
 void LocalFleet::State::route(const Route& route, Outputs& outputs) {
-  const auto body = held_.extract(route.request);
-  CAUSEWAY_CHECK(!body.empty(), "a request is routed whose body is not here");
-  const Status taken = slice(route.slice).submit(std::move(body.mapped()));
-  if (taken.ok()) return;
-  outputs.push_back(ended(route.request, request::FinishReason::kError, taken.error()));
+  auto body = held_.extract(route.request);
+  const bool again = body.empty();
+  CAUSEWAY_CHECK(!again || resumes_, "a request is routed whose body is not here");
+  std::optional<request::Request> request;
+  if (!again) {
+    request = std::move(body.mapped());
+  } else {
+    request = routed_.again(route.request, slice(route.slice));
+  }
+  if (request) {
+    const Status taken = give(route.slice, std::move(*request), again);
+    if (taken.ok()) return;
+    outputs.push_back(ended(route.request, request::FinishReason::kError, taken.error()));
+  }
   apply(core_.on_event(RequestEnded{route.request}, clock_.now()), outputs);
+}
+
+// An error: the slice has not taken it, and it has ended. Of a slice that is lost the core is about
+// to hear, and the request goes on.
+Status LocalFleet::State::give(SliceId to, request::Request request, bool again) {
+  const RequestId id = request.id;
+  const std::int32_t attempt = request.attempt;
+  if (resumes_ && !again) {
+    const bool added = routed_.add(request, slice(to));
+    CAUSEWAY_CHECK(added, "a request is routed twice");
+  }
+  const Status taken = slice(to).submit(std::move(request));
+  if (taken.ok() || !resumes_) return taken;
+  if (routed_.goes_on(id, attempt)) return {};
+  (void)routed_.forget(id);
+  return taken;
+}
+
+// One that had ended before its slice was lost, of which the core has not heard yet, has had its
+// end.
+void LocalFleet::State::refuse(const Refuse& refuse, Outputs& outputs) {
+  const bool held = held_.erase(refuse.request) > 0;
+  if (!held && resumes_ && !routed_.forget(refuse.request)) return;
+  outputs.push_back(ended(refuse.request, refuse.reason, refuse.error));
 }
 
 // Once: how many did not fit when all that did were there.
@@ -325,29 +390,51 @@ void LocalFleet::State::deliver(Outputs outputs) {
   if (!outputs.empty()) sink_.deliver(std::move(outputs));
 }
 
-void LocalFleet::State::run_loader() {
+void LocalFleet::State::run_watch() {
   std::unique_lock lock(mutex_);
   while (!stopped_) {
     const auto soonest = [this] { return core_.next_wakeup().value_or(clock_.now() + kWatch); };
-    const Nanos wakeup = std::min(soonest(), clock_.now() + kWatch);
-    const Nanos wait = std::max(Nanos(0), wakeup - clock_.now());
-    changed_.wait_for(lock, std::chrono::nanoseconds(wait.count),
-                      [&] { return stopped_ || !tasks_.empty() || soonest() < wakeup; });
+    watch_at_ = std::min(soonest(), clock_.now() + kWatch);
+    const Nanos wait = std::max(Nanos(0), watch_at_ - clock_.now());
+    watch_changed_.wait_for(lock, std::chrono::nanoseconds(wait.count),
+                            [&] { return stopped_ || soonest() < watch_at_; });
+    if (stopped_) return;
+    Outputs outputs = joined(hear(), tell(Woken{}));
+    outputs = joined(std::move(outputs), look_after_loader());
+    lock.unlock();
+    deliver(std::move(outputs));
+    lock.lock();
+  }
+}
+
+// What shows no sign of life may do so for ever: nothing waits for it.
+LocalFleet::State::Outputs LocalFleet::State::look_after_loader() {
+  const Nanos silent = clock_.now() - Nanos(alive_.load());
+  if (!loading_ || stall_told_ || silent < options_.stall_timeout) return {};
+  stall_told_ = true;
+  const std::string what =
+      task_ + " has shown no sign of life for " + std::to_string(silent / millis(1)) + " ms";
+  spdlog::error("{}; until it goes on, only models that are loaded are served", what);
+  return tell(LoaderStalled{unavailable(what + ", and no other model can be loaded before it has "
+                                               "ended; try again later")});
+}
+
+void LocalFleet::State::run_loader() {
+  std::unique_lock lock(mutex_);
+  while (!stopped_) {
+    tasks_changed_.wait(lock, [this] { return stopped_ || !tasks_.empty(); });
     if (stopped_) break;
-    Event event = Woken{};
-    Outputs outputs;
-    if (auto news = slice_news()) {
-      event = std::move(*news);
-    } else if (!tasks_.empty()) {
-      const Action task = std::move(tasks_.front());
-      tasks_.pop_front();
-      loading_ = true;
-      lock.unlock();
-      event = execute(task);
-      lock.lock();
-      // What failed because its slice was lost has not failed: so that comes first.
-      while (auto more = slice_news()) outputs = joined(std::move(outputs), tell(*more));
-    }
+    const Action task = std::move(tasks_.front());
+    tasks_.pop_front();
+    loading_ = true;
+    stall_told_ = false;
+    task_ = in_words(task);
+    alive_ = clock_.now().count;
+    lock.unlock();
+    const Event event = execute(task);
+    lock.lock();
+    // What failed because its slice was lost has not failed: so that comes first.
+    Outputs outputs = hear();
     outputs = joined(std::move(outputs), tell(event));
     loading_ = false;
     changed_.notify_all();
@@ -357,6 +444,20 @@ void LocalFleet::State::run_loader() {
   }
   loader_ended_ = true;
   changed_.notify_all();
+}
+
+std::string LocalFleet::State::in_words(const Action& task) const {
+  const auto name = [this](ModelId model) { return entries_[index(model)]->name; };
+  if (const auto* one = std::get_if<Measure>(&task)) return "measuring " + name(one->model);
+  if (const auto* one = std::get_if<Load>(&task)) return "loading " + name(one->model);
+  if (const auto* one = std::get_if<Unload>(&task)) return "unloading " + name(one->model);
+  return "unloading " + name(std::get<Drop>(task).model);
+}
+
+LocalFleet::State::Outputs LocalFleet::State::hear() {
+  Outputs outputs;
+  while (auto news = slice_news()) outputs = joined(std::move(outputs), tell(*news));
+  return outputs;
 }
 
 // Of one slice that is lost, once, or that is back: its models are served by others meanwhile. The
@@ -375,9 +476,12 @@ std::optional<Event> LocalFleet::State::slice_news() {
     const std::string why = slice.observe().lost;
     if (why.empty()) continue;
     lost_[i] = true;
+    losses_[i] += 1;
     for (Slot& slot : slots_) slot.attached.erase(id);
-    spdlog::error("slice {} of {} is lost: {}; its models move to the others", i, slices_.size(),
-                  why);
+    spdlog::error(
+        "slice {} of {} is lost: {}; its models and requests go on elsewhere, or when it "
+        "is back",
+        i, slices_.size(), why);
     return SliceLost{id};
   }
   return std::nullopt;
@@ -386,7 +490,8 @@ std::optional<Event> LocalFleet::State::slice_news() {
 Event LocalFleet::State::execute(const Action& task) {
   if (const auto* measure = std::get_if<Measure>(&task)) {
     const CatalogueModel& model = slot(measure->model).model;
-    return Measured{measure->model, home_.room_for(*model.entry, model.source)};
+    return Measured{measure->model,
+                    guarded([&] { return home_.room_for(*model.entry, model.source); })};
   }
   if (const auto* one = std::get_if<Load>(&task)) return LoadEnded{one->model, load(*one)};
   if (const auto* one = std::get_if<Unload>(&task)) return UnloadEnded{one->model, unload(*one)};
@@ -399,29 +504,45 @@ Event LocalFleet::State::execute(const Action& task) {
 Result<Bytes> LocalFleet::State::load(const Load& load) {
   Slot& slot = this->slot(load.model);
   const CatalogueModel& model = slot.model;
+  std::int64_t& losses_now = losses_[static_cast<std::size_t>(load.slice.value)];
+  std::int64_t losses = 0;
   {
     const std::scoped_lock lock(mutex_);
+    losses = losses_now;
     const auto at = slot.attached.find(load.slice);
     if (at != slot.attached.end()) return at->second.streamed;
   }
   const bool brings = !slot.home;
   if (brings) {
-    CAUSEWAY_TRY(home_.load(*model.entry, model.source, [this] { return cancelled_.load(); }));
+    CAUSEWAY_TRY(guarded(
+        [&] { return home_.load(*model.entry, model.source, [this] { return is_cancelled(); }); }));
     slot.home = true;
   }
-  const auto attached = slice(load.slice).attach(*model.entry, model.source, model.pinned);
+  const auto attached =
+      guarded([&] { return slice(load.slice).attach(*model.entry, model.source, model.pinned); });
   if (!attached.ok()) {
     if (brings) forget(load.model);
     return attached.error();
   }
   const std::scoped_lock lock(mutex_);
-  slot.attached[load.slice] = *attached;
+  // Unless the slice was lost since then, and what was attached with it.
+  if (losses_now == losses) slot.attached[load.slice] = *attached;
   return attached->streamed;
+}
+
+// Whoever asks is alive.
+bool LocalFleet::State::is_cancelled() {
+  alive_ = clock_.now().count;
+  return cancelled_;
 }
 
 void LocalFleet::State::forget(ModelId model) {
   slot(model).home = false;
-  home_.unload(model);
+  const Status gone = guarded([&]() -> Status {
+    home_.unload(model);
+    return {};
+  });
+  if (!gone.ok()) spdlog::error("cannot let go of a model: {}", gone.error().message);
 }
 
 Status LocalFleet::State::detach(ModelId model, SliceId from) {
@@ -432,7 +553,9 @@ Status LocalFleet::State::detach(ModelId model, SliceId from) {
   Status gone = unavailable("the server is shutting down");
   for (Nanos waited; waited < options_.unload_timeout && !gone.ok() && !cancelled_;
        waited += kUnloadPoll) {
-    gone = slice(from).detach(model, std::min(kUnloadPoll, options_.unload_timeout));
+    alive_ = clock_.now().count;
+    gone = guarded(
+        [&] { return slice(from).detach(model, std::min(kUnloadPoll, options_.unload_timeout)); });
   }
   const std::scoped_lock lock(mutex_);
   if (gone.ok()) slot(model).attached.erase(from);

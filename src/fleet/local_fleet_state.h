@@ -1,4 +1,4 @@
-// What a LocalFleet remembers beside its core, and its loader thread. Internal to this room.
+// What a LocalFleet remembers beside its core, and its two threads. Internal to this room.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 
 #include "fleet/fleet_core.h"
 #include "fleet/local_fleet.h"
+#include "fleet/routed_requests.h"
 
 namespace causeway::fleet {
 
@@ -52,10 +53,19 @@ class LocalFleet::State {
   Outputs tell(const Event& event);
   void apply(std::vector<Action> actions, Outputs& outputs);
   void route(const Route& route, Outputs& outputs);
+  Status give(SliceId to, request::Request request, bool again);
+  void refuse(const Refuse& refuse, Outputs& outputs);
   void report_left();
+  Outputs hear();  // of slices that are lost, or back
+  std::optional<Event> slice_news();
+  Outputs look_after_loader();
+  std::string in_words(const Action& task) const;
 
   void on_ended(const std::vector<RequestId>& ended);
   void deliver(Outputs outputs);
+
+  Status start_threads();
+  void run_watch();
 
   // The loader's thread, without the lock.
   void run_loader();
@@ -64,30 +74,39 @@ class LocalFleet::State {
   Status unload(const Unload& unload);
   Status detach(ModelId model, SliceId slice);
   void forget(ModelId model);
-  std::optional<Event> slice_news();
+  bool is_cancelled();
 
   const LocalFleetOptions options_;
   const RealClock clock_;
   FleetHome& home_;
   const std::vector<FleetSlice*> slices_;  // by SliceId
   SerialSink& sink_;
+  const bool resumes_;     // requests of slices that are lost
+  RoutedRequests routed_;  // where they do
   std::vector<const CatalogueEntry*> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
 
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
-  std::vector<Slot> slots_;  // fixed in number
+  std::condition_variable tasks_changed_;  // the loader
+  std::condition_variable watch_changed_;  // the watch
+  std::vector<Slot> slots_;                // fixed in number
   FleetCore core_;
   std::unordered_map<RequestId, request::Request> held_;  // the bodies of those that the core holds
   std::deque<Action> tasks_;                              // for the loader
   std::vector<bool> lost_;                                // slices, until they return
+  std::vector<std::int64_t> losses_;                      // of each
+  Nanos watch_at_;                                        // when the watch looks next
+  std::string task_;                                      // of the loader, that is under way
+  bool stall_told_ = false;                               // of it
   bool left_reported_ = false;
   bool loading_ = false;
   bool stopped_ = false;
   bool loader_ended_ = true;
   std::atomic<bool> cancelled_ = false;
+  std::atomic<std::int64_t> alive_ = 0;  // the loader's last sign of life, in nanoseconds
 
-  std::thread loader_;
+  std::thread loader_, watch_;
 };
 
 }  // namespace causeway::fleet

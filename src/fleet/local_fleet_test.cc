@@ -35,10 +35,21 @@ class InstantExecutor final : public engine::StepExecutor {
   }
   std::optional<request::StepResult> wait(Nanos timeout) override {
     std::unique_lock lock(mutex_);
-    const auto free = [this] { return !held_; };
+    const auto free = [this] { return !held_ && steps_left_ > 0; };
     if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count), free)) return {};
+    --steps_left_;
     return std::exchange(result_, {});
   }
+  Status health() const override {
+    return lost_ ? Status(Error{ErrorCode::kDevice, "the GPU fell off the bus"}) : Status();
+  }
+  // After so many steps none ends any more.
+  void hold_after(std::int64_t steps) {
+    const std::scoped_lock lock(mutex_);
+    steps_left_ = steps;
+    changed_.notify_all();
+  }
+  void lose() { lost_ = true; }
   void hold(bool held) {
     const std::scoped_lock lock(mutex_);
     held_ = held;
@@ -51,6 +62,8 @@ class InstantExecutor final : public engine::StepExecutor {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool held_ = false;
+  std::int64_t steps_left_ = INT64_MAX;
+  std::atomic<bool> lost_ = false;
 };
 
 class CollectingSink final : public engine::OutputSink {
@@ -58,9 +71,18 @@ class CollectingSink final : public engine::OutputSink {
   void on_outputs(std::vector<request::Output> outputs) override {
     const std::scoped_lock lock(mutex_);
     for (auto& output : outputs) {
+      tokens_[output.request] += output.tokens.size();
       if (output.finished) finished_[output.request].push_back(std::move(output));
     }
     changed_.notify_all();
+  }
+  bool wait_for_tokens(RequestId id, std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return tokens_[id] >= count; });
+  }
+  std::size_t tokens(RequestId id) {
+    const std::scoped_lock lock(mutex_);
+    return tokens_[id];
   }
   // The finished output; fails the test when none comes.
   request::Output wait(RequestId id) {
@@ -79,6 +101,7 @@ class CollectingSink final : public engine::OutputSink {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<RequestId, std::vector<request::Output>> finished_;
+  std::map<RequestId, std::size_t> tokens_;
 };
 
 // Loads when the test says so, and as it says. Every model takes 1000 bytes.
@@ -95,6 +118,7 @@ class GatedHome final : public FleetHome {
     std::unique_lock lock(mutex_);
     ++attempts_;
     changed_.notify_all();
+    if (throws_) throw std::runtime_error("a bad day");
     while (!open_ && (deaf_ || !cancelled())) changed_.wait_for(lock, std::chrono::milliseconds(5));
     if (!failure_.empty()) return corrupt(failure_);
     if (cancelled()) return Error{ErrorCode::kCancelled, "cancelled"};
@@ -119,6 +143,14 @@ class GatedHome final : public FleetHome {
   void set_budget(Bytes budget) {
     const std::scoped_lock lock(mutex_);
     budget_ = budget;
+  }
+  void shut() {
+    const std::scoped_lock lock(mutex_);
+    open_ = false;
+  }
+  void set_throws(bool throws) {
+    const std::scoped_lock lock(mutex_);
+    throws_ = throws;
   }
   // A load that does not notice that it is cancelled.
   void set_deaf() {
@@ -148,6 +180,7 @@ class GatedHome final : public FleetHome {
   std::condition_variable changed_;
   bool open_ = false;
   bool deaf_ = false;
+  bool throws_ = false;
   bool holds_unload_ = false;
   int attempts_ = 0;
   int unloads_ = 0;
@@ -223,7 +256,8 @@ class LocalFleetTest : public ::testing::Test {
                                {.load_ahead = load_ahead,
                                 .waiting_for_load_max = 3,
                                 .room_timeout = millis(300),
-                                .stop_timeout = stop_timeout_},
+                                .stop_timeout = stop_timeout_,
+                                .stall_timeout = stall_timeout_},
                                home_, std::move(slices), sink_)
                  .value();
   }
@@ -255,6 +289,7 @@ class LocalFleetTest : public ::testing::Test {
 
   int pinned_ = -1;  // before start()
   Nanos stop_timeout_ = seconds(10);
+  Nanos stall_timeout_ = seconds(100);
   TemporaryDirectory folder_;
   RealClock clock_;
   CollectingSink collected_;
@@ -531,6 +566,87 @@ TEST_F(LocalFleetTest, TheModelsOfALostSliceMoveToAnother) {
   EXPECT_EQ(slices_[1]->attached(), 4);
   slices_[1]->lose();
   EXPECT_NE(fleet_->observe().lost, "");
+}
+
+TEST_F(LocalFleetTest, TheRequestsOfALostDeviceGoOnOnAnother) {
+  add_slice();
+  home_.open();
+  start(/*load_ahead=*/true, 1);
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  const int there = slices_[0]->attached() > 0 ? 0 : 1;
+  TestSlice& dying = *slices_[static_cast<std::size_t>(there)];
+  TestSlice& other = *slices_[static_cast<std::size_t>(1 - there)];
+  dying.executor().hold_after(5);
+  request::Request answering = ask(1), waiting = ask(2);
+  answering.max_tokens = Tokens(12);
+  ASSERT_TRUE(fleet_->submit(answering).ok());
+  ASSERT_TRUE(collected_.wait_for_tokens(RequestId(1), 5));
+  ASSERT_TRUE(fleet_->submit(waiting).ok());
+  dying.executor().lose();
+  EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
+  EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);
+  EXPECT_EQ(collected_.tokens(RequestId(1)), 12u);
+  EXPECT_EQ(collected_.tokens(RequestId(2)), 2u);
+  EXPECT_EQ(collected_.times_finished(RequestId(1)), 1u);
+  EXPECT_EQ(other.submitted(), 2);
+  EXPECT_EQ(fleet_->observe().requests_resumed, 2);
+  dying.executor().hold_after(1);  // or its engine would wait for the step
+}
+
+TEST_F(LocalFleetTest, TheRequestsOfTheLastLostDeviceEnd) {
+  home_.open();
+  start(/*load_ahead=*/true, 1);
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  slices_[0]->executor().hold(true);
+  ASSERT_TRUE(fleet_->submit(ask(1)).ok());
+  slices_[0]->executor().lose();
+  EXPECT_EQ(collected_.wait(RequestId(1)).error, "the GPU fell off the bus");
+  slices_[0]->executor().hold(false);
+}
+
+TEST_F(LocalFleetTest, ALoaderWithoutASignOfLifeHoldsNobody) {
+  stall_timeout_ = millis(100);
+  home_.open();
+  start(/*load_ahead=*/false, 3);
+  ASSERT_EQ(served(0, 0).reason, request::FinishReason::kLength);
+  home_.shut();
+  home_.set_deaf();
+  ASSERT_TRUE(fleet_->submit(ask(1, 1)).ok());
+  ASSERT_TRUE(home_.wait_for_attempts(2));
+  ASSERT_TRUE(fleet_->submit(ask(2, 2)).ok());
+  for (const int id : {1, 2}) {
+    const request::Output end = collected_.wait(RequestId(id));
+    EXPECT_EQ(end.code, ErrorCode::kUnavailable);
+    EXPECT_THAT(end.error, HasSubstr("loading m1 has shown no sign of life for 1"));
+  }
+  EXPECT_EQ(fleet_->submit(ask(3, 2)).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(served(4, 0).reason, request::FinishReason::kLength) << "what is loaded is served";
+  home_.open();
+  const Nanos limit = clock_.now() + seconds(20);
+  while (!fleet_->submit(ask(5, 2)).ok() && clock_.now() < limit) std::this_thread::yield();
+  EXPECT_EQ(collected_.wait(RequestId(5)).reason, request::FinishReason::kLength);
+}
+
+TEST_F(LocalFleetTest, ALongLoadThatIsAliveIsWaitedFor) {
+  stall_timeout_ = millis(200);
+  start(/*load_ahead=*/false, 1);
+  ASSERT_TRUE(fleet_->submit(ask(1)).ok());
+  const Nanos until = clock_.now() + millis(500);
+  while (clock_.now() < until) std::this_thread::yield();
+  EXPECT_EQ(state(0), ModelState::kLoading);
+  EXPECT_EQ(fleet_->observe().requests_waiting, 1);
+  home_.open();
+  EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
+}
+
+TEST_F(LocalFleetTest, WhatALoaderThrowsIsAnError) {
+  home_.set_throws(true);
+  home_.open();
+  start(/*load_ahead=*/false, 1);
+  ASSERT_TRUE(fleet_->submit(ask(1)).ok());
+  EXPECT_THAT(collected_.wait(RequestId(1)).error, HasSubstr("an exception: a bad day"));
+  home_.set_throws(false);
+  EXPECT_EQ(served(2, 0).reason, request::FinishReason::kLength);
 }
 
 TEST_F(LocalFleetTest, AModelThatIsUnloadedLeavesEverySlice) {

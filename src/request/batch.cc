@@ -28,7 +28,7 @@ KvCopyCounts& KvCopyCounts::operator+=(const KvCopyCounts& other) {
 }
 
 // A field that is added to the type is to be added to the sum.
-static_assert(sizeof(Observation) == 248 && sizeof(KvCopyCounts) == 40);
+static_assert(sizeof(Observation) == 256 && sizeof(KvCopyCounts) == 40);
 
 Observation& Observation::operator+=(const Observation& other) {
   requests_running += other.requests_running;
@@ -52,6 +52,7 @@ Observation& Observation::operator+=(const Observation& other) {
   expert_hits += other.expert_hits;
   expert_misses += other.expert_misses;
   link_bytes += other.link_bytes;
+  requests_resumed += other.requests_resumed;
   device_busy += other.device_busy;
   hung = hung || other.hung;
   if (lost.empty()) lost = other.lost;

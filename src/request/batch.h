@@ -120,9 +120,10 @@ struct Observation {
   // Of models whose experts are cached one by one, experts chosen in a step: in HBM, or at home.
   std::int64_t expert_hits = 0;
   std::int64_t expert_misses = 0;
-  Bytes link_bytes;   // of weights, from home to devices; a fleet counts them
-  bool hung = false;  // the device does not answer: nothing can be served
-  std::string lost;   // why the device is lost for good; empty: it is not
+  Bytes link_bytes;                   // of weights, from home to devices; a fleet counts them
+  std::int64_t requests_resumed = 0;  // sent again, as their slices were lost; by the fleet
+  bool hung = false;                  // the device does not answer: nothing can be served
+  std::string lost;                   // why the device is lost for good; empty: it is not
 
   // Of two parts together: what one of them is, hung or lost, they are.
   Observation& operator+=(const Observation& other);

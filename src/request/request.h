@@ -52,6 +52,10 @@ struct Request {
   Slo slo;
   std::int32_t priority = 0;  // larger runs first (policy `priority`)
   Nanos arrival;              // by the engine's clock
+  // Of one that goes on after its slice was lost: the output that was delivered, fewer tokens than
+  // max_tokens. It goes on behind them: they count as output, and are not put out again.
+  std::vector<TokenId> output = {};
+  std::int32_t attempt = 0;  // how often it was sent again; its outputs carry it
 };
 
 enum class FinishReason {
@@ -91,6 +95,9 @@ struct Output {
   Nanos queued{-1};                     // from arrival to its first step; negative: it never began
   std::int32_t preemptions = 0;         // how often it was preempted so far
   std::optional<ModelSwitch> switched;  // with the model's first token
+  std::int32_t attempt = 0;             // the request's
+  // For kError: the slice was lost or hangs, and the request with it. It can go on elsewhere.
+  bool lost = false;
 };
 
 }  // namespace causeway::request

@@ -152,6 +152,9 @@ struct Families {
       counter("causeway:device_busy_seconds_total", "How long devices ran steps.");
   prometheus::Family<Counter>& link_bytes =
       counter("causeway:link_bytes_total", "Bytes over the links between host and devices.");
+  prometheus::Family<Counter>& resumed =
+      counter("causeway:requests_resumed_total",
+              "Requests that were sent again because the slice that had them was lost.");
 };
 
 struct SloSeries {
@@ -268,6 +271,7 @@ class Metrics::Impl {
       : families_(registry_),
         link_bytes_(families_.link_bytes.Add({{"direction", "in"}, {"purpose", "weights"}})),
         device_busy_(families_.device_busy.Add({}), 1e-9),
+        resumed_(families_.resumed.Add({})),
         copies_(families_) {
     for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
       models_.try_emplace(model->id, families_, prometheus::Labels{{"model_name", model->name}});
@@ -285,6 +289,7 @@ class Metrics::Impl {
     const request::Observation all = fleet.observe();
     link_bytes_.follow(all.link_bytes.count);
     device_busy_.follow(all.device_busy.count);
+    resumed_.follow(all.requests_resumed);
     copies_.follow(all);
     for (const auto& [model, seen] : fleet.observe_models()) {
       ModelSeries& series = of(model);
@@ -311,6 +316,7 @@ class Metrics::Impl {
   Families families_;
   Follower link_bytes_;
   Follower device_busy_;
+  Follower resumed_;
   CopySeries copies_;
   std::unordered_map<ModelId, ModelSeries> models_;  // fixed after construction
   std::mutex mutex_;                                 // one scrape at a time follows the fleet

@@ -31,7 +31,7 @@ void fields(V& v, Of<V, request::Slo>& slo) {
 template <typename V>
 void fields(V& v, Of<V, request::Request>& r) {
   v(r.id, r.model, r.prompt, r.sampling, r.max_tokens, r.stop_tokens, r.min_tokens, r.logit_bias,
-    r.allowed_tokens, r.slo, r.priority, r.arrival);
+    r.allowed_tokens, r.slo, r.priority, r.arrival, r.output, r.attempt);
 }
 template <typename V>
 void fields(V& v, Of<V, request::TokenLogprob>& one) {
@@ -54,7 +54,7 @@ void fields(V& v, Of<V, request::Output>& o) {
   v.text(o.error);
   v.one_of(o.code, ErrorCode::kDevice);
   v.count(o.cached_prompt.count);
-  v(o.queued, o.preemptions, o.switched);
+  v(o.queued, o.preemptions, o.switched, o.attempt, o.lost);
 }
 template <typename V>
 void fields(V& v, Of<V, request::KvCopyCounts>& c) {
@@ -88,6 +88,7 @@ void fields(V& v, Of<V, request::Observation>& o) {
   v.count(o.expert_hits);
   v.count(o.expert_misses);
   v.count(o.link_bytes.count);
+  v.count(o.requests_resumed);
   v(o.hung);
   v.text(o.lost);
 }

@@ -104,6 +104,9 @@ Status HostedSlices::handle(Message message, weights::FileDescriptor descriptor)
   }
   if (auto* detach = std::get_if<Detach>(&message))
     return do_later({*detach, weights::FileDescriptor()});
+  if (std::holds_alternative<Hello>(message) || std::holds_alternative<Open>(message)) {
+    return corrupt("a second supervisor speaks on the socket: a worker serves one");
+  }
   return corrupt("the supervisor sends what only a worker says");
 }
 
@@ -119,14 +122,18 @@ Result<HostedSlices::One*> HostedSlices::at(std::int32_t slice) {
 Status HostedSlices::submit(Submit submit) {
   CAUSEWAY_ASSIGN(One* const one, at(submit.slice));
   const RequestId id = submit.request.id;
+  const std::int32_t attempt = submit.request.attempt;
   const Status taken = one->engine->submit(std::move(submit.request));
   if (taken.ok()) return {};
   request::Output refusal;
   refusal.request = id;
+  refusal.attempt = attempt;
   refusal.finished = true;
   refusal.reason = request::FinishReason::kError;
   refusal.error = taken.error().message;
   refusal.code = taken.error().code;
+  const request::Observation seen = one->engine->observe();
+  refusal.lost = seen.hung || !seen.lost.empty();
   return channel_.send(encode(Outputs{submit.slice, {std::move(refusal)}}));
 }
 

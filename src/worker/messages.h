@@ -22,7 +22,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 

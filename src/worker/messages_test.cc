@@ -55,7 +55,9 @@ request::Observation some_observation() {
                                      &seen.prefix_host_tokens,
                                      &seen.expert_hits,
                                      &seen.expert_misses,
-                                     &seen.link_bytes.count}) {
+                                     &seen.link_bytes.count,
+                                     &seen.requests_resumed,
+                                     &seen.device_busy.count}) {
     *number = next++;
   }
   return seen;
@@ -134,6 +136,8 @@ TEST(WorkerMessages, FieldsAreWhatTheyWere) {
   const auto seen = std::get<Observed>(decode(encode(Observed{1, some_observation(), {}})).value());
   EXPECT_EQ(seen.all.expert_misses, 24);
   EXPECT_EQ(seen.all.link_bytes, Bytes(25));
+  EXPECT_EQ(seen.all.requests_resumed, 26);
+  EXPECT_EQ(seen.all.device_busy, Nanos(27));
 }
 
 TEST(WorkerMessages, CutAnywhereTheyAreRefused) {
@@ -190,8 +194,8 @@ TEST(WorkerMessages, AnotherBuildIsToldApart) {
   const Status other = check_hello({.version = "1.1"}, ours);
   EXPECT_EQ(other.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(other.error().message,
-              HasSubstr("version 1.1 (protocol 1), this one of version 1.0"));
-  EXPECT_EQ(check_hello({.protocol = 2, .version = "1.0"}, ours).error().code,
+              HasSubstr("version 1.1 (protocol 2), this one of version 1.0"));
+  EXPECT_EQ(check_hello({.protocol = kProtocol + 1, .version = "1.0"}, ours).error().code,
             ErrorCode::kUnsupported);
   EXPECT_EQ(check_hello({.magic = 1, .version = "1.0"}, ours).error().code, ErrorCode::kCorrupt);
 }

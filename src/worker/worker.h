@@ -6,8 +6,8 @@
 //   fleet: {(*worker)->slices()…}
 //   (*worker)->stop();
 //
-// A worker that dies or hangs is started again; its requests end, once each, with kUnavailable. See
-// docs/design/worker.md.
+// A worker that dies or hangs is started again; its requests end, once each, with kUnavailable and
+// Output::lost, and the fleet has them go on. See docs/design/worker.md.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,7 @@ struct WorkerOptions {
   Nanos hello_max = seconds(10);
   Nanos open_max = seconds(120);
   Nanos attach_max = seconds(300);  // registering a model's memory takes its time
-  // Before it is started again: doubled while it does not come to serve, or not for a second.
+  // Before it is started again: doubled while it neither gives a token nor lives for a second.
   Nanos pause_min = millis(100);
   Nanos pause_max = seconds(30);
 };

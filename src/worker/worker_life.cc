@@ -14,7 +14,7 @@ namespace causeway::worker {
 namespace {
 
 constexpr Nanos kReap = seconds(5);       // for a killed process to end
-constexpr Nanos kLongLived = seconds(1);  // who served so long is no sign of trouble to come
+constexpr Nanos kLongLived = seconds(1);  // who lived so long is no sign of trouble to come
 constexpr Nanos kPoll = seconds(1);       // an upper bound of waits that are woken
 
 Error deadline(std::string message) { return {ErrorCode::kDeadlineExceeded, std::move(message)}; }
@@ -27,9 +27,12 @@ Result<std::pair<weights::FileDescriptor, weights::FileDescriptor>> connected_pa
   return std::pair(weights::FileDescriptor(ends[0]), weights::FileDescriptor(ends[1]));
 }
 
-request::Output end_of(RequestId request, request::FinishReason reason, const Error& why) {
+request::Output end_of(RequestId request, std::int32_t attempt, request::FinishReason reason,
+                       const Error& why) {
   request::Output output;
   output.request = request;
+  output.attempt = attempt;
+  output.lost = reason == request::FinishReason::kError;
   output.finished = true;
   output.reason = reason;
   output.error = why.message;
@@ -89,7 +92,8 @@ void Worker::State::run() {
     const Nanos began = clock_.now();
     if (connected) {
       why = serve();
-      if (clock_.now() - began > kLongLived) length = options_.pause_min;
+      const bool of_use = answered_ || clock_.now() - began > kLongLived;
+      if (of_use) length = options_.pause_min;
     } else {
       why = connect();
       connected = why.ok();
@@ -120,6 +124,7 @@ Status Worker::State::connect() {
   CAUSEWAY_ASSIGN(child_, Child::start(options_.command, ends.second.get()));
   ends.second = weights::FileDescriptor();  // or its end would not be seen
   Channel& connected = *channel;
+  answered_ = false;
   {
     const std::scoped_lock lock(mutex_);
     channel_ = std::move(channel);
@@ -209,24 +214,27 @@ Result<Worker::State::One*> Worker::State::from(std::int32_t slice) {
 
 Status Worker::State::take(Outputs outputs) {
   std::vector<request::Output> known;
-  bool sense = true;
+  Status sense;
   {
     const std::scoped_lock lock(mutex_);
     CAUSEWAY_ASSIGN(One* const one, from(outputs.slice));
     for (request::Output& output : outputs.outputs) {
       const auto at = one->requests.find(output.request);
-      if (at == one->requests.end()) continue;
-      const auto model = one->models.find(at->second);
+      if (at == one->requests.end() || at->second.attempt != output.attempt) continue;
+      const auto model = one->models.find(at->second.model);
       const std::int64_t vocab = model == one->models.end() ? 0 : model->second.vocab;
-      sense = makes_sense(output, vocab);
-      if (!sense) break;
+      if (!makes_sense(output, vocab)) sense = corrupt("it sends a token that its model has not");
+      // It is on the list yet, and ends with the others that are.
+      if (output.lost) sense = Error{ErrorCode::kDevice, output.error};
+      if (!sense.ok()) break;
       if (output.finished) one->requests.erase(at);
+      answered_ = answered_ || !output.tokens.empty();
       known.push_back(std::move(output));
     }
   }
   // Those before it have been taken off the list of requests.
   if (!known.empty()) sink_.on_outputs(std::move(known));
-  return sense ? Status() : Status(corrupt("it sends a token that its model has not"));
+  return sense;
 }
 
 Status Worker::State::take(const Observed& observed) {
@@ -253,7 +261,9 @@ Status Worker::State::take(std::int64_t number, Answer answer) {
 Worker::State::Ends Worker::State::take_requests(request::FinishReason reason, const Error& why) {
   Ends ends;
   for (One& one : slices_) {
-    for (const auto& [request, model] : one.requests) ends.push_back(end_of(request, reason, why));
+    for (const auto& [request, asked] : one.requests) {
+      ends.push_back(end_of(request, asked.attempt, reason, why));
+    }
     one.requests.clear();
   }
   return ends;

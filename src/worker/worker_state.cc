@@ -9,6 +9,7 @@ namespace causeway::worker {
 namespace {
 
 constexpr Nanos kDetachGrace = seconds(10);  // beyond the time that a model has to go
+constexpr std::chrono::seconds kNoticed(5);  // until a worker that hangs is taken for lost
 
 // What only grows.
 request::Observation counters_of(const request::Observation& seen) {
@@ -50,6 +51,7 @@ Worker::State::State(const WorkerOptions& options, slice::ModelHome& home, const
 Status Worker::State::submit(std::int32_t slice, request::Request request) {
   const RequestId id = request.id;
   const ModelId model = request.model;
+  const Asked asked{model, request.attempt};
   const auto bytes = encode(Submit{slice, std::move(request)});  // outside the lock: it may be long
   const std::scoped_lock lock(mutex_);
   One& one = this->one(slice);
@@ -61,7 +63,7 @@ Status Worker::State::submit(std::int32_t slice, request::Request request) {
   if (std::ssize(one.requests) >= one.requests_max) {
     return exhausted("too many requests are running and waiting; try again later");
   }
-  if (!one.requests.emplace(id, model).second) {
+  if (!one.requests.emplace(id, asked).second) {
     return invalid_argument("request " + std::to_string(id.value) + " is on this slice already");
   }
   const Status sent = channel_->send(bytes);
@@ -122,8 +124,11 @@ std::optional<Worker::State::Answer> Worker::State::call(std::unique_lock<std::m
   const std::optional<Answer> answer = std::move(at->second);
   answers_.erase(at);
   if (!ended) {
-    hangs_ = "it did not answer within " + std::to_string(timeout / seconds(1)) + " s";
+    hangs_ = "it did not answer within " + std::to_string(timeout / millis(1)) + " ms";
     channel_->wake();
+    // Who asked finds it lost.
+    const std::int64_t start = starts_;
+    changed_.wait_for(lock, kNoticed, [&] { return channel_ == nullptr || starts_ != start; });
   }
   return answer;
 }

@@ -47,6 +47,10 @@ class Worker::State {
     std::unique_ptr<weights::PinnedModel> home;
     std::int64_t vocab = 0;
   };
+  struct Asked {
+    ModelId model;
+    std::int32_t attempt = 0;
+  };
   // Since the process was started, and all that were before it.
   struct Seen {
     request::Observation now;
@@ -58,9 +62,9 @@ class Worker::State {
   struct One {
     Opened::Slice opened;
     std::int64_t requests_max = 0;
-    std::unordered_map<RequestId, ModelId> requests;  // that have not ended
-    std::map<ModelId, Model> models;                  // that are attached
-    ModelId attaching;                                // that is about to be
+    std::unordered_map<RequestId, Asked> requests;  // that have not ended
+    std::map<ModelId, Model> models;                // that are attached
+    ModelId attaching;                              // that is about to be
     Seen seen;
     std::map<ModelId, Seen> models_seen;
     std::string lost;  // why, until returned()
@@ -104,6 +108,7 @@ class Worker::State {
   engine::OutputSink& sink_;
   Child child_;                 // the thread's
   std::vector<Child> unended_;  // were killed, and have not ended yet
+  bool answered_ = false;       // this process has given a token; the thread's
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

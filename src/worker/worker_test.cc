@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -359,8 +361,16 @@ class WorkerProcessTest : public WorkerTest {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     channel_ = Channel::open(weights::FileDescriptor(ends[0])).value();
-    child_ = Child::start(options().command, ends[1]).value();
+    std::vector<std::string> command = {"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", log().string()};
+    for (const std::string& one : options().command) command.push_back(one);
+    child_ = Child::start(command, ends[1]).value();
     ::close(ends[1]);
+  }
+  std::filesystem::path log() const { return directory_.path() / "worker.log"; }
+  // What it has written to the log.
+  std::string said() const {
+    std::ifstream file(log());
+    return {std::istreambuf_iterator<char>(file), {}};
   }
   void say(const Message& message) { ASSERT_TRUE(channel_->send(encode(message)).ok()); }
   // Until a message of this kind has come.
@@ -417,6 +427,26 @@ TEST_F(WorkerProcessTest, EndsWithoutAPlan) {
   say(Hello{.version = "test"});
   say(Alive{});
   EXPECT_EQ(end(), "ended with status 1");
+  EXPECT_THAT(said(), HasSubstr("the supervisor does not say what to open"));
+}
+
+TEST_F(WorkerProcessTest, EndsWhereTwoSupervisorsSpeak) {
+  open();
+  say(Hello{.version = "test"});
+  EXPECT_EQ(end(), "ended with status 1");
+  EXPECT_THAT(said(), HasSubstr("a second supervisor speaks on the socket"));
+}
+
+TEST_F(WorkerProcessTest, EndsWhereTheSupervisorIsOfAnotherVersion) {
+  say(Hello{.version = "newer"});
+  EXPECT_EQ(end(), "ended with status 1");
+  EXPECT_THAT(said(), HasSubstr("the other process is of version newer"));
+}
+
+TEST_F(WorkerProcessTest, EndsWhereTheSocketDisappearsBeforeItServes) {
+  channel_.reset();
+  EXPECT_EQ(end(), "ended with status 1");
+  EXPECT_THAT(said(), HasSubstr("closed the connection"));
 }
 
 TEST_F(WorkerProcessTest, MemoryThatIsNotAModelsIsRefused) {
@@ -444,6 +474,11 @@ TEST_F(WorkerProcessTest, MemoryThatIsNotAModelsIsRefused) {
   EXPECT_THAT(answer(1), HasSubstr("memfd"));
   const auto small = home_.memory.allocate({.name = "small", .bytes = kib(4)}).value();
   EXPECT_THAT(answer(home_.memory.file_descriptor(small)), HasSubstr("4096 bytes"));
+  // A region does not disappear: its size is sealed, and one whose is not is refused.
+  EXPECT_EQ(::ftruncate(home_.memory.file_descriptor(small), 0), -1);
+  const weights::FileDescriptor open_ended(::memfd_create("open-ended", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(open_ended.get(), wanted.bytes.count), 0);
+  EXPECT_THAT(answer(open_ended.get()), HasSubstr("whose size may change"));
   wanted.alpha = -1;
   EXPECT_THAT(answer(-1), HasSubstr("-1"));
   wanted.max_model_len = Tokens(0);

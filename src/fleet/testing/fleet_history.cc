@@ -30,6 +30,9 @@ class History {
   struct Asked {
     ModelId model;
     SliceId slice;  // none: held
+    std::int64_t routed = 0;
+    bool cancelled = false;     // while it ran
+    Nanos lost_at = Nanos(-1);  // its slice; negative: it runs, or never did
   };
 
   void start();
@@ -42,6 +45,8 @@ class History {
   void end_one();
   void answer_one();
   void lose_or_return();
+  void lose(SliceId slice);
+  void stall();
   void pass_time();
   Event answer_to(const Action& task);
   Event load_ended(ModelId model, SliceId slice);
@@ -94,6 +99,7 @@ class History {
   std::int64_t next_request_ = 0;
   std::int64_t wanted_ = 0;
   std::int64_t arriving_ = -1;  // the request that is being told of
+  bool stalled_ = false;        // the loader, as the core knows
   std::string failure_;
   FleetHistoryReport report_;
 };
@@ -129,6 +135,9 @@ void History::start() {
               .loads_max = random_.between(1, 3),
               .room_timeout = millis(random_.between(1, 2000)),
               .drain_after = std::nullopt,
+              .resumes_max = random_.below(4),
+              .resume_timeout = millis(random_.between(1, 5000)),
+              .return_timeout = millis(random_.between(1, 5000)),
               .moves = moves,
               .seed = random_.bits()};
   if (random_.chance(0.6)) options_.drain_after = millis(random_.between(0, 1000));
@@ -145,6 +154,14 @@ void History::tell(const Event& event) {
   }
   const Status whole = core_->check_integrity();
   if (!whole.ok()) fail(whole.error().message);
+  if (stalled_ && core_->waiting() > 0) fail("requests wait for a loader that is stalled");
+  for (const auto& [id, asked] : requests_) {
+    if (asked.slice.valid() || asked.lost_at < Nanos(0)) continue;
+    const bool woken = std::holds_alternative<Woken>(event);
+    if (woken && now_ > asked.lost_at + options_.resume_timeout) {
+      fail("a request waits too long to go on");
+    }
+  }
 }
 
 void History::happen() {
@@ -154,6 +171,7 @@ void History::happen() {
   if (dice < 0.62) return end_one();
   if (dice < 0.87) return answer_one();
   if (dice < 0.90) return lose_or_return();
+  if (dice < 0.91) return stall();
   pass_time();
 }
 
@@ -173,7 +191,10 @@ void History::arrive() {
 }
 
 void History::cancel() {
-  if (!requests_.empty()) tell(RequestCancelled{any_of(requests_)->first});
+  if (requests_.empty()) return;
+  const auto at = any_of(requests_);
+  at->second.cancelled = at->second.slice.valid();
+  tell(RequestCancelled{at->first});
 }
 
 // Of those that run.
@@ -194,6 +215,7 @@ void History::answer_one() {
   const auto at = any_of(tasks_);
   const Action task = at->second;
   tasks_.erase(at);
+  stalled_ = false;
   tell(answer_to(task));
 }
 
@@ -251,7 +273,33 @@ void History::lose_or_return() {
   lost_[index] += 1;
   report_.slices_lost += 1;
   on(slice).clear();
+  lose(slice);
+}
+
+// What ran there is routed again, or refused; some of it had ended, of which the core hears late.
+void History::lose(SliceId slice) {
+  std::vector<RequestId> there;
+  for (auto& [id, asked] : requests_) {
+    if (asked.slice != slice) continue;
+    asked.slice = {};
+    asked.lost_at = now_;
+    there.push_back(id);
+  }
   tell(SliceLost{slice});
+  for (const RequestId id : there) {
+    if (!requests_.contains(id) || !random_.chance(0.1)) continue;
+    report_.ended_late += 1;
+    requests_.erase(id);
+    ended_.insert(id);
+    tell(RequestEnded{id});
+  }
+}
+
+void History::stall() {
+  if (tasks_.empty()) return;
+  report_.stalls += 1;
+  stalled_ = true;
+  tell(LoaderStalled{unavailable("nothing moves")});
 }
 
 void History::pass_time() {
@@ -271,7 +319,11 @@ void History::apply(const Route& route) {
   if (!on(route.slice).contains(at->second.model)) {
     return fail("a request is routed to a slice without its model");
   }
+  if (at->second.cancelled) fail("a request goes on that was cancelled");
+  if (++at->second.routed > 1 + options_.resumes_max) fail("a request is routed too often");
+  if (!is_up(route.slice)) fail("a request is routed to a slice that is lost");
   at->second.slice = route.slice;
+  at->second.lost_at = Nanos(-1);
 }
 
 void History::apply(const CancelOn& cancel) {

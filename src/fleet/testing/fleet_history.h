@@ -17,6 +17,8 @@ struct FleetHistoryReport {
   std::int64_t kept = 0;  // models that did not let go
   std::int64_t slices_lost = 0;
   std::int64_t drops = 0;
+  std::int64_t ended_late = 0;  // told after the loss of their slice
+  std::int64_t stalls = 0;      // of the loader
   FleetCounters counters;
 };
 

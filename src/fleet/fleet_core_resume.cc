@@ -1,0 +1,68 @@
+// What becomes of the requests of a slice that is lost: they are held again, in front of all that
+// came later, or refused.
+#include <algorithm>
+#include <map>
+
+#include "fleet/fleet_core_state.h"
+
+namespace causeway::fleet {
+
+void FleetCore::State::resume_all(SliceId lost) {
+  std::vector<RequestId> there;
+  for (const auto& [id, asked] : requests) {
+    if (asked.slice == lost) there.push_back(id);
+  }
+  std::sort(there.begin(), there.end());
+  std::map<ModelId, std::vector<RequestId>> again;
+  for (const RequestId id : there) {
+    Asked& asked = requests.at(id);
+    Model& model = model_of(asked.model);
+    model.running -= 1;
+    touch(model);
+    asked.slice = {};
+    held += 1;
+    if (may_resume(id, asked)) again[model.id].push_back(id);
+  }
+  for (const auto& [id, of_model] : again) hold_again(model_of(id), of_model);
+}
+
+// False: it has been refused.
+bool FleetCore::State::may_resume(RequestId id, Asked& asked) {
+  if (asked.cancelled || stopped) {
+    refuse_held(id, request::FinishReason::kCancelled, {});
+    return false;
+  }
+  if (asked.resumes == options.resumes_max) {
+    refuse_held(
+        id, request::FinishReason::kError,
+        unavailable("the slice that served it was lost, as were " + std::to_string(asked.resumes) +
+                    " before it: it is not sent to another; try again later"));
+    return false;
+  }
+  asked.resumes += 1;
+  return true;
+}
+
+void FleetCore::State::hold_again(Model& model, const std::vector<RequestId>& again) {
+  for (const RequestId id : again) {
+    const Nanos onset = requests.at(id).onset;
+    model.onset = model.held.empty() && id == again.front() ? onset : std::min(model.onset, onset);
+  }
+  model.held.insert(model.held.begin(), again.begin(), again.end());
+  model.resume_until = model.resume_until.value_or(now + options.resume_timeout);
+  touch(model);
+}
+
+void FleetCore::State::end_resumed(Model& model, const Error& error) {
+  std::vector<RequestId> ended;
+  std::erase_if(model.held, [&](RequestId id) {
+    const bool resumed = requests.at(id).resumes > 0;
+    if (resumed) ended.push_back(id);
+    return resumed;
+  });
+  model.resume_until.reset();
+  touch(model);
+  for (const RequestId id : ended) refuse_held(id, request::FinishReason::kError, error);
+}
+
+}  // namespace causeway::fleet

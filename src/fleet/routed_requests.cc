@@ -1,0 +1,84 @@
+#include "fleet/routed_requests.h"
+
+#include <utility>
+
+namespace causeway::fleet {
+
+bool RoutedRequests::add(const request::Request& request, const FleetSlice& slice) {
+  Entry entry;
+  entry.request = request;
+  entry.slice = &slice;
+  const std::scoped_lock lock(mutex_);
+  return requests_.emplace(request.id, std::move(entry)).second;
+}
+
+std::optional<request::Request> RoutedRequests::again(RequestId id, const FleetSlice& slice) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = requests_.find(id);
+  if (at == requests_.end()) return std::nullopt;
+  Entry& entry = at->second;
+  entry.request.attempt += 1;
+  entry.slice = &slice;
+  entry.preemptions_before = entry.preemptions;
+  return entry.request;
+}
+
+bool RoutedRequests::end(RequestId id, std::int32_t attempt) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = requests_.find(id);
+  if (at == requests_.end() || at->second.request.attempt != attempt) return false;
+  requests_.erase(at);
+  return true;
+}
+
+bool RoutedRequests::forget(RequestId id) {
+  const std::scoped_lock lock(mutex_);
+  return requests_.erase(id) > 0;
+}
+
+bool RoutedRequests::goes_on(RequestId id, std::int32_t attempt) const {
+  const std::scoped_lock lock(mutex_);
+  const auto at = requests_.find(id);
+  if (at == requests_.end()) return false;
+  return at->second.request.attempt != attempt || is_lost(at->second);
+}
+
+bool RoutedRequests::is_lost(const Entry& entry) const {
+  return !closed_ && !entry.slice->observe().lost.empty();
+}
+
+std::vector<request::Output> RoutedRequests::pass(std::vector<request::Output> outputs) {
+  const std::scoped_lock lock(mutex_);
+  std::vector<request::Output> passed;
+  passed.reserve(outputs.size());
+  for (request::Output& output : outputs) {
+    if (pass(output)) passed.push_back(std::move(output));
+  }
+  return passed;
+}
+
+bool RoutedRequests::pass(request::Output& output) {
+  const auto at = requests_.find(output.request);
+  if (at == requests_.end()) return false;
+  Entry& entry = at->second;
+  if (entry.request.attempt != output.attempt) return false;
+  if (output.finished && output.lost && is_lost(entry)) return false;
+  for (const auto& token : output.tokens) entry.request.output.push_back(token.token);
+  // The client knows of one request, which began once.
+  if (entry.queued < Nanos(0)) {
+    entry.queued = output.queued;
+    entry.cached = output.cached_prompt;
+  }
+  output.queued = entry.queued;
+  output.cached_prompt = entry.cached;
+  output.preemptions = entry.preemptions = entry.preemptions_before + output.preemptions;
+  if (output.finished) requests_.erase(at);
+  return true;
+}
+
+void RoutedRequests::close() {
+  const std::scoped_lock lock(mutex_);
+  closed_ = true;
+}
+
+}  // namespace causeway::fleet

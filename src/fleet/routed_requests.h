@@ -1,0 +1,65 @@
+// The requests that slices have, as the fleet knows them: what was asked, and what of the answer
+// has been delivered. That is enough to send one again when its slice is lost, so that its client
+// sees nothing but a delay.
+//
+//   outputs of all slices ──▶ pass(): the attempt that counts ──▶ delivered
+//                               │ appends tokens
+//                               ▼
+//                    request, output so far ──▶ again(): the next attempt, to another slice
+//
+// A token is passed in the order in which pass() is called; once again() has been, outputs of
+// earlier attempts are dropped: no token is delivered twice, and none is left out. Thread-safe;
+// whoever delivers calls pass() and delivers what it returns before the next pass().
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "fleet/fleet_slice.h"
+#include "request/request.h"
+
+namespace causeway::fleet {
+
+class RoutedRequests {
+ public:
+  // A request that is routed to a slice, borrowed, for the first time. False: one of its id is
+  // here.
+  bool add(const request::Request& request, const FleetSlice& slice);
+  // Its slice has been lost: the request as another is to have it. nullopt: it has ended.
+  std::optional<request::Request> again(RequestId id, const FleetSlice& slice);
+  // It has ended without an output of a slice. False: it had ended, or this attempt is not the one
+  // that counts.
+  bool end(RequestId id, std::int32_t attempt);
+  // Whichever attempt counts. False: it had ended.
+  bool forget(RequestId id);
+  // The slice of this attempt, which did not take it, is lost: FleetCore is about to decide, or
+  // has.
+  bool goes_on(RequestId id, std::int32_t attempt) const;
+
+  // Of a slice's outputs those that are to be delivered. An end that only says that the slice is
+  // lost is none of them: FleetCore decides what becomes of the request.
+  std::vector<request::Output> pass(std::vector<request::Output> outputs);
+  // From now on such an end is one.
+  void close();
+
+ private:
+  struct Entry {
+    request::Request request;  // with the output that was delivered, and the attempt that counts
+    const FleetSlice* slice = nullptr;
+    // Of attempts before, for who measures.
+    Nanos queued{-1};
+    Tokens cached{0};
+    std::int32_t preemptions_before = 0;
+    std::int32_t preemptions = 0;
+  };
+  bool is_lost(const Entry& entry) const;
+  bool pass(request::Output& output);
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::unordered_map<RequestId, Entry> requests_;
+  bool closed_ = false;
+};
+
+}  // namespace causeway::fleet
