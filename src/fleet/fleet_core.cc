@@ -57,7 +57,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
     added.spec = std::move(model);
   }
   for (const SliceSpec& slice : spec.slices) {
-    CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links),
+    CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links()),
                    "a slice's link is one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
                    "models that take nothing of a slice while nobody asks have no place to count");
@@ -220,7 +220,7 @@ void FleetCore::State::on(const SliceLost& event) {
   if (!slice.up) return;
   slice.up = false;
   slice.epoch += 1;
-  view.slices[static_cast<std::size_t>(event.slice.value)].up = false;
+  view.set_up(event.slice, false);
   for (Model& model : models) {
     model.there.erase(event.slice);
     if (model.slice != event.slice) continue;
@@ -236,7 +236,7 @@ void FleetCore::State::on(const SliceLost& event) {
 
 void FleetCore::State::on(const SliceReturned& event) {
   slice_of(event.slice).up = true;
-  view.slices[static_cast<std::size_t>(event.slice.value)].up = true;
+  view.set_up(event.slice, true);
 }
 
 void FleetCore::State::on(const Stopped&) {
