@@ -199,8 +199,9 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
   for (const ModelId gone : dropped->models) {
     if (model_of(gone).shown.valid()) view.remove(model_of(gone).shown, gone);
   }
-  const bool ahead = options.moves && model.held.empty();
-  const auto placement = policy->choose(ahead ? view_ahead() : view, candidate);
+  std::optional<FleetView> ahead;
+  if (options.moves && model.held.empty()) ahead = view_ahead();
+  const auto placement = policy->choose(ahead ? *ahead : view, candidate);
   for (const ModelId gone : dropped->models) show(model_of(gone));
   if (!placement) return false;
   for (const ModelId victim : dropped->models) leave(model_of(victim), model.id, /*drops=*/true);

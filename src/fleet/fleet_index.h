@@ -58,6 +58,7 @@ class FleetIndex {
 
   void touch(SliceId slice);
   void bring_up(const FleetView& view);
+  std::int64_t marked() const { return std::ssize(renew_); }
 
   static constexpr std::size_t kRoot = 1;  // its children are 2n and 2n + 1
   const IndexNode& node(std::size_t n) const { return nodes_[n]; }

@@ -7,6 +7,8 @@
 namespace causeway::fleet {
 namespace {
 
+constexpr std::int64_t kMarkedMax = 6;
+
 bool is_in(std::span<const ModelId> models, ModelId model) {
   return std::find(models.begin(), models.end(), model) != models.end();
 }
@@ -76,6 +78,8 @@ void FleetView::add_up(SliceId id) {
   slice.requests = 0;
   for (const PlacedModel& placed : slice.models) slice.requests += placed.requests;
   index_.touch(id);
+  // A little at every change, so that the next decision finds little to do.
+  if (index_.marked() >= kMarkedMax) index_.bring_up(*this);
   if (!slice.spec.link.valid()) return;
   const auto link = static_cast<std::size_t>(slice.spec.link.value);
   const std::int64_t more = whole(slice.sum.link_bytes_per_second) - whole(before);
