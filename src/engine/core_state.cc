@@ -246,11 +246,10 @@ void EngineCore::State::update_weights(Nanos now) {
   if (cache == nullptr) return;
   const std::size_t requests_before = sequences.size();
   demand.clear();
-  for (auto& [id, model] : models) {
-    if (!cache->knows(id)) continue;
+  for (const ModelId id : asked) {
     demand.push_back({.model = id,
                       .requests = scheduler.sequences(id),
-                      .arrived = std::exchange(model.arrived, 0)});
+                      .arrived = std::exchange(models.at(id).arrived, 0)});
   }
   cache->demand(demand, now);
   // It looks at every sequence, and what it frees is of use to the next decision at the earliest.
@@ -269,6 +268,10 @@ void EngineCore::State::update_weights(Nanos now) {
       Sequence& sequence = sequence_of(request);
       if (sequence.request.model == wanted.model) end(sequence, FinishReason::kError, *why);
     }
+  }
+  for (const weights::ModelDemand& wanted : demand) {
+    const bool done = scheduler.sequences(wanted.model) == 0 && wanted.requests == 0;
+    if (done && cache->residency().rests(wanted.model)) asked.erase(wanted.model);
   }
   // What was decided with requests that have ended meanwhile is decided anew.
   if (sequences.size() < requests_before) weights_look = now;

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -194,6 +195,11 @@ class EngineCore::State {
   // What steps in flight compute of the sequence does not count. Behind last_user().
   void disown_steps(Sequence& sequence);
   void release_frames(const Sequence& sequence);
+  // Fast-forward (core_calm.cc).
+  bool is_calm() const;
+  std::int64_t calm_steps() const;
+  void run_calm_steps(std::int64_t steps, Nanos last_end, const SampledTokens& sampled);
+
   // Those alive, in order of their ids: what is done to all is done in the same order every time.
   std::vector<RequestId> all_requests() const;
 
@@ -216,6 +222,8 @@ class EngineCore::State {
   bool awaiting_weights = false;
   std::optional<Nanos> weights_look;
   std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
+  // Models of which the cache is told: those with requests, and those that it has not done with.
+  std::set<ModelId> asked;
   // Requests that wait for copies of KV that were given up end then.
   std::optional<Nanos> stranded_until;
   bool told_full = false;

@@ -60,6 +60,7 @@ Status EngineCore::remove_model(ModelId model) {
   state_->kv.remove_model(model);
   state_->scheduler.remove_model(model);
   std::erase(state_->streamed, model);
+  state_->asked.erase(model);
   if (state_->rotation) state_->rotation->forget(model);
   state_->models.erase(model);
   return {};
@@ -97,6 +98,9 @@ Status EngineCore::submit(request::Request request, Nanos now) {
                              .length_max = sequence->prompt + sequence->request.max_tokens});
   place->second = std::move(sequence);
   model->second.arrived += 1;
+  if (state_->cache != nullptr && state_->cache->knows(model->first)) {
+    state_->asked.insert(model->first);
+  }
   state_->begin_switch(model->first, now);
   return {};
 }

@@ -1,5 +1,5 @@
 // How long a decision of the fleet takes: 10,000 models on 1,000 slices, which share 250 links.
-// Limit: 10 µs at the median. One event a decision: requests arrive by a Zipf over the models, end,
+// Limit: 10 µs at p99. One event a decision: requests arrive by a Zipf over the models, end,
 // and what the core asks for is answered. `warm`: all models are in host memory, and change slices;
 // `cold`: host memory has room for a half, slices for eight each, and models come and go.
 #include <benchmark/benchmark.h>

@@ -57,7 +57,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
     added.spec = std::move(model);
   }
   for (const SliceSpec& slice : spec.slices) {
-    CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links),
+    CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links()),
                    "a slice's link is one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
                    "models that take nothing of a slice while nobody asks have no place to count");
@@ -231,7 +231,7 @@ void FleetCore::State::on(const SliceLost& event) {
   if (!slice.up) return;
   slice.up = false;
   slice.epoch += 1;
-  view.slices[static_cast<std::size_t>(event.slice.value)].up = false;
+  view.set_up(event.slice, false);
   if (!any_up()) down_since = now;
   resume_all(event.slice);
   for (Model& model : models) {
@@ -248,7 +248,7 @@ void FleetCore::State::on(const SliceLost& event) {
 
 void FleetCore::State::on(const SliceReturned& event) {
   slice_of(event.slice).up = true;
-  view.slices[static_cast<std::size_t>(event.slice.value)].up = true;
+  view.set_up(event.slice, true);
 }
 
 // What waits for it would wait for as long as it does: for ever, maybe.

@@ -8,6 +8,11 @@ namespace {
 
 Error broken(const std::string& what) { return Error{ErrorCode::kCorrupt, "fleet: " + what}; }
 
+bool same_candidate(const UnloadCandidate& a, const UnloadCandidate& b) {
+  return a.model == b.model && a.bytes == b.bytes && a.cost == b.cost &&
+         a.last_used == b.last_used;
+}
+
 }  // namespace
 
 Status FleetCore::State::check_model(const Model& model) const {
@@ -96,7 +101,8 @@ Status FleetCore::State::check_requests() const {
 Status FleetCore::State::check_sums() const {
   if (!changed.empty()) return broken("sums are not brought up");
   FleetView all(std::vector<SliceSpec>(slices.size()), {});
-  Bytes there, reserved;
+  std::set<UnloadCandidate> may_unload;
+  Bytes there, reserved, unloadable_bytes;
   for (const Model& model : models) {
     const bool rests = model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome ||
                        model.phase == ModelPhase::kReady;
@@ -107,10 +113,18 @@ Status FleetCore::State::check_sums() const {
     if (model.home || loads) there += model.needed;
     if (comes || (model.home && !goes)) reserved += model.needed;
     if (takes_slice(model)) all.put(model.slice, placed(model));
+    if (!gives_host_memory(model)) continue;
+    may_unload.insert(unload_candidate(model));
+    unloadable_bytes += model.needed;
+  }
+  if (unloadable_bytes != unloadable_sum) return broken("the sum of what could leave is another");
+  if (!std::equal(may_unload.begin(), may_unload.end(), unloadable.begin(), unloadable.end(),
+                  same_candidate)) {
+    return broken("models that could leave host memory are others");
   }
   if (there != there_sum || reserved != reserved_sum) return broken("host memory's sum is another");
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    if (view.slices[i].up != slices[i].up) return broken("a slice is shown up that is not");
+    if (view.slice(SliceId(static_cast<std::int64_t>(i))).up != slices[i].up) return broken("a slice is shown up that is not");
     if (!view.shows(SliceId(static_cast<std::int64_t>(i)), all)) {
       return broken("slice " + std::to_string(i) + " is shown as it is not");
     }

@@ -226,8 +226,9 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
   for (const ModelId gone : dropped->models) {
     if (model_of(gone).shown.valid()) view.remove(model_of(gone).shown, gone);
   }
-  const bool ahead = options.moves && model.held.empty();
-  const auto placement = policy->choose(ahead ? view_ahead() : view, candidate);
+  std::optional<FleetView> ahead;
+  if (options.moves && model.held.empty()) ahead = view_ahead();
+  const auto placement = policy->choose(ahead ? *ahead : view, candidate);
   for (const ModelId gone : dropped->models) show(model_of(gone));
   if (!placement) return false;
   for (const ModelId victim : dropped->models) leave(model_of(victim), model.id, /*drops=*/true);
@@ -274,15 +275,23 @@ std::optional<UnloadChoice> FleetCore::State::clear_host(const Model& model, boo
   if (model.home || !host_budget) return UnloadChoice();
   const Bytes free = std::max(Bytes(0), *host_budget - host_reserved());
   if (model.needed <= free) return UnloadChoice();
-  std::vector<UnloadCandidate> candidates;
-  for (const Model& other : models) {
-    if (!evicts || !other.home || !may_give_way(other, drains)) continue;
-    candidates.push_back({other.id, other.needed, other.rate.at(now), other.rate.last()});
-  }
-  UnloadChoice choice = choose_unloads(std::move(candidates), model.needed - free);
+  UnloadChoice choice;
+  if (evicts) choice = choose_host_victims(drains, model.needed - free);
   if (!choice.models.empty()) return choice;
   why = {.free = free, .could_go = choice.freed, .host = true};
   return std::nullopt;
+}
+
+// Those that would have to be drained are seldom looked for, and only then does it look at all.
+UnloadChoice FleetCore::State::choose_host_victims(bool drains, Bytes wanted) {
+  add_up();
+  if (!drains && unloadable_sum < wanted) return {.models = {}, .freed = unloadable_sum};
+  if (!drains) return choose_unloads_in_order(unloadable, wanted);
+  std::vector<UnloadCandidate> candidates;
+  for (const Model& other : models) {
+    if (other.home && may_give_way(other, drains)) candidates.push_back(unload_candidate(other));
+  }
+  return choose_unloads(std::move(candidates), wanted);
 }
 
 bool FleetCore::State::may_give_way(const Model& model, bool drains) const {
@@ -344,6 +353,15 @@ void FleetCore::State::show(Model& model) {
   const Bytes reserved = comes || (model.home && !goes) ? model.needed : Bytes(0);
   there_sum += there - std::exchange(model.host_there, there);
   reserved_sum += reserved - std::exchange(model.host_reserved, reserved);
+  if (model.unloadable) {
+    unloadable.erase(*model.unloadable);
+    unloadable_sum -= model.unloadable->bytes;
+    model.unloadable.reset();
+  }
+  if (!gives_host_memory(model)) return;
+  model.unloadable = unload_candidate(model);
+  unloadable.insert(*model.unloadable);
+  unloadable_sum += model.unloadable->bytes;
 }
 
 void FleetCore::State::add_up() {

@@ -44,6 +44,7 @@ class FleetCore::State {
     // As the sums have it.
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;
+    std::optional<UnloadCandidate> unloadable;  // as it is in the order of those
     bool changed = false;  // since
   };
   struct Slice {
@@ -119,9 +120,17 @@ class FleetCore::State {
   void serve_on(Model& model, SliceId slice);
   bool place(Model& model, bool evicts, bool drains, NoRoom& why);
   std::optional<UnloadChoice> clear_host(const Model& model, bool evicts, bool drains, NoRoom& why);
+  UnloadChoice choose_host_victims(bool drains, Bytes wanted);
   bool no_room(Model& model, const NoRoom& why);
   bool await_return(Model& model);
   bool may_give_way(const Model& model, bool drains) const;
+  bool gives_host_memory(const Model& model) const {
+    return model.home && may_give_way(model, /*drains=*/false);
+  }
+  static UnloadCandidate unload_candidate(const Model& model) {
+    const double cost = log_cost(model.needed, model.rate.log_rate());
+    return {model.id, model.needed, cost, model.rate.last()};
+  }
   void leave(Model& model, ModelId taker, bool drops);
   void start_leaving(Model& model);
   bool may_load(const Model& model);
@@ -153,6 +162,9 @@ class FleetCore::State {
   FleetView view;                 // of models that take something of their slice
   std::vector<ModelId> changed;   // since the sums were brought up
   Bytes there_sum, reserved_sum;  // of host memory, by all models
+  // Those that may leave it without draining, the cheapest to bring back first.
+  std::set<UnloadCandidate> unloadable;
+  Bytes unloadable_sum;
   bool stopped = false;
   Nanos now;
   Random random;

@@ -7,8 +7,7 @@
 namespace causeway::fleet {
 namespace {
 
-// Those with requests go last, when nothing else helps.
-constexpr double kBusy = 1e30;
+constexpr std::int64_t kMarkedMax = 6;
 
 bool is_in(std::span<const ModelId> models, ModelId model) {
   return std::find(models.begin(), models.end(), model) != models.end();
@@ -25,20 +24,35 @@ auto find_model(auto& models, ModelId model) {
 
 }  // namespace
 
-double PlacedModel::cost(Nanos now) const {
-  return static_cast<double>(bytes.count) * rate.at(now) + (requests > 0 ? kBusy : 0);
-}
-
-FleetView::FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links_in)
-    : links(std::move(links_in)), link_used_(links.size()) {
+FleetView::FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links)
+    : links_(std::move(links)),
+      link_used_(links_.size()),
+      slices_of_link_(links_.size()),
+      index_(std::ssize(specs)) {
   for (SliceSpec& spec : specs) {
-    idle_.insert(SliceId(std::ssize(slices)));
-    slices.push_back({.spec = spec});
+    const SliceId id(std::ssize(slices_));
+    if (spec.link.valid()) slices_of_link_[static_cast<std::size_t>(spec.link.value)].push_back(id);
+    slices_.push_back({.spec = spec});
   }
 }
 
+void FleetView::set_up(SliceId id, bool up) {
+  slices_[static_cast<std::size_t>(id.value)].up = up;
+  index_.touch(id);
+}
+
+const FleetIndex& FleetView::index() const {
+  index_.bring_up(*this);
+  return index_;
+}
+
+double FleetView::link_used(SliceId id) const {
+  const LinkId link = slice(id).spec.link;
+  return link.valid() ? static_cast<double>(link_used_[static_cast<std::size_t>(link.value)]) : 0;
+}
+
 void FleetView::put(SliceId id, const PlacedModel& model) {
-  SliceView& slice = slices[static_cast<std::size_t>(id.value)];
+  SliceView& slice = slices_[static_cast<std::size_t>(id.value)];
   const auto at = find_model(slice.models, model.model);
   if (at == slice.models.end()) {
     slice.models.push_back(model);
@@ -49,7 +63,7 @@ void FleetView::put(SliceId id, const PlacedModel& model) {
 }
 
 void FleetView::remove(SliceId id, ModelId model) {
-  SliceView& slice = slices[static_cast<std::size_t>(id.value)];
+  SliceView& slice = slices_[static_cast<std::size_t>(id.value)];
   const auto at = find_model(slice.models, model);
   if (at == slice.models.end()) return;
   slice.models.erase(at);
@@ -58,15 +72,20 @@ void FleetView::remove(SliceId id, ModelId model) {
 
 // Anew, so that no rounding stays behind.
 void FleetView::add_up(SliceId id) {
-  SliceView& slice = slices[static_cast<std::size_t>(id.value)];
+  SliceView& slice = slices_[static_cast<std::size_t>(id.value)];
   const double before = slice.sum.link_bytes_per_second;
   slice.sum = sum(id, {});
   slice.requests = 0;
   for (const PlacedModel& placed : slice.models) slice.requests += placed.requests;
-  slice.requests > 0 ? (void)idle_.erase(id) : (void)idle_.insert(id);
+  index_.touch(id);
+  // A little at every change, so that the next decision finds little to do.
+  if (index_.marked() >= kMarkedMax) index_.bring_up(*this);
   if (!slice.spec.link.valid()) return;
-  std::int64_t& used = link_used_[static_cast<std::size_t>(slice.spec.link.value)];
-  used += whole(slice.sum.link_bytes_per_second) - whole(before);
+  const auto link = static_cast<std::size_t>(slice.spec.link.value);
+  const std::int64_t more = whole(slice.sum.link_bytes_per_second) - whole(before);
+  if (more == 0) return;
+  link_used_[link] += more;
+  for (const SliceId other : slices_of_link_[link]) index_.touch(other);
 }
 
 Demand FleetView::sum(SliceId id, std::span<const ModelId> gone) const {
@@ -84,9 +103,8 @@ double FleetView::excess(SliceId id, std::span<const ModelId> gone, const Demand
   own += more;
   double link = more.link_bytes_per_second, rate = 0;
   if (slice.spec.link.valid()) {
-    const auto index = static_cast<std::size_t>(slice.spec.link.value);
-    rate = links[index].bytes_per_second;
-    link += static_cast<double>(link_used_[index]) - others_link;
+    rate = links_[static_cast<std::size_t>(slice.spec.link.value)].bytes_per_second;
+    link += link_used(id) - others_link;
   }
   return std::max({share(link, rate),
                    share(own.memory_bytes_per_second, slice.spec.memory_bytes_per_second),
@@ -107,16 +125,16 @@ bool FleetView::shows(SliceId id, const FleetView& other) const {
 }
 
 bool FleetView::adds_up() const {
-  std::vector<std::int64_t> used(links.size());
-  for (std::size_t i = 0; i < slices.size(); ++i) {
+  std::vector<std::int64_t> used(links_.size());
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
     const SliceId id(static_cast<std::int64_t>(i));
     std::int64_t requests = 0;
-    for (const PlacedModel& placed : slices[i].models) requests += placed.requests;
+    for (const PlacedModel& placed : slices_[i].models) requests += placed.requests;
     const Demand now = sum(id, {});
-    if (requests != slices[i].requests || idle_.contains(id) != (requests == 0)) return false;
-    if (now.memory != slices[i].sum.memory || now.stays != slices[i].sum.stays) return false;
-    if (!slices[i].spec.link.valid()) continue;
-    used[static_cast<std::size_t>(slices[i].spec.link.value)] += whole(now.link_bytes_per_second);
+    if (requests != slices_[i].requests) return false;
+    if (now.memory != slices_[i].sum.memory || now.stays != slices_[i].sum.stays) return false;
+    if (!slices_[i].spec.link.valid()) continue;
+    used[static_cast<std::size_t>(slices_[i].spec.link.value)] += whole(now.link_bytes_per_second);
   }
   return used == link_used_;
 }

@@ -1,17 +1,29 @@
 // The slices of a fleet as a placement policy sees them: what is on each, and what that asks of it
-// and of its link. Kept up as models come and go, so that a decision does not add up the fleet.
-// Plain data and sums; not thread-safe.
+// and of its link. Kept up as models come and go, so that a decision does not add up the fleet, and
+// finds its slice without looking at all of them (fleet_index.h). Plain data and sums; not
+// thread-safe.
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <set>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "fleet/fleet_index.h"
 #include "fleet/fleet_spec.h"
 #include "fleet/unload.h"
 
 namespace causeway::fleet {
+
+// Of bringing models back: how many of them have requests, which are dearest; then Σ bytes × rate of
+// their requests, as log_cost() has it.
+struct BackCost {
+  std::int64_t busy = 0;
+  double log = -std::numeric_limits<double>::infinity();
+
+  std::partial_ordering operator<=>(const BackCost& other) const = default;
+};
 
 // A model that is on a slice, or is to come there. Those that leave are not shown.
 struct PlacedModel {
@@ -23,8 +35,7 @@ struct PlacedModel {
   DecayedCount rate = {};  // of its requests
   std::int64_t requests = 0;
 
-  // Of bringing it back: bytes × rate of its requests; those with requests are dearest.
-  double cost(Nanos now) const;
+  BackCost cost() const { return {requests > 0, log_cost(bytes, rate.log_rate())}; }
 };
 
 struct SliceView {
@@ -38,24 +49,27 @@ struct SliceView {
 
 class FleetView {
  public:
-  FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links_in);
+  FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links);
 
-  std::vector<SliceView> slices;  // by SliceId; what is on them changes by put() and remove()
-  std::vector<LinkSpec> links;
-
-  const SliceView& slice(SliceId id) const { return slices[static_cast<std::size_t>(id.value)]; }
+  std::int64_t size() const { return std::ssize(slices_); }
+  const SliceView& slice(SliceId id) const { return slices_[static_cast<std::size_t>(id.value)]; }
+  const std::vector<LinkSpec>& links() const { return links_; }
+  void set_up(SliceId id, bool up);
   // The model is there, as it is now.
   void put(SliceId id, const PlacedModel& model);
   // No effect if it is not there.
   void remove(SliceId id, ModelId model);
-  // Slices on which no request runs or waits.
-  const std::set<SliceId>& idle() const { return idle_; }
 
   // By how much the soft limits would be exceeded on the slice, without `gone` and with `more`: the
   // largest of sum ÷ limit over its link (with all slices of that link), memory and compute.
   double excess(SliceId id, std::span<const ModelId> gone, const Demand& more) const;
   // Of what is on the slice, without `gone`.
   Demand sum(SliceId id, std::span<const ModelId> gone) const;
+  // What is used of the slice's link; 0 where it has none.
+  double link_used(SliceId id) const;
+
+  // Brought up to what is there now.
+  const FleetIndex& index() const;
 
   // For checkers: whether all sums are those of the models, and whether a slice has the same models
   // in the same state as another view has it.
@@ -65,8 +79,11 @@ class FleetView {
  private:
   void add_up(SliceId id);
 
+  std::vector<SliceView> slices_;  // by SliceId
+  std::vector<LinkSpec> links_;
   std::vector<std::int64_t> link_used_;  // bytes a second, whole: they are added and taken away
-  std::set<SliceId> idle_;
+  std::vector<std::vector<SliceId>> slices_of_link_;
+  mutable FleetIndex index_;  // a cache of the above, brought up when it is asked for
 };
 
 }  // namespace causeway::fleet

@@ -34,14 +34,21 @@ PlacedModel placed(std::int64_t id, double giga, bool may_go = true, double cost
           .rate = once()};
 }
 
-// One link of 100 GB/s: 10 GB a step of 100 ms. Slices of one place whose memory keeps no weights.
-FleetView fleet_of(int slices, std::int64_t models_max = 1) {
+// Of one place, whose memory keeps no weights.
+std::vector<SliceSpec> slices_of(int slices, std::int64_t models_max = 1) {
   const SliceSpec slice{.link = LinkId(0),
                         .models_max = models_max,
                         .memory = Bytes(1),
                         .memory_bytes_per_second = 1e12};
-  return {std::vector<SliceSpec>(static_cast<std::size_t>(slices), slice),
-          {{.bytes_per_second = 100 * kGiga}}};
+  return std::vector<SliceSpec>(static_cast<std::size_t>(slices), slice);
+}
+
+// One link of 100 GB/s: 10 GB a step of 100 ms.
+FleetView fleet_of(std::vector<SliceSpec> slices) {
+  return {std::move(slices), {{.bytes_per_second = 100 * kGiga}}};
+}
+FleetView fleet_of(int slices, std::int64_t models_max = 1) {
+  return fleet_of(slices_of(slices, models_max));
 }
 
 Candidate candidate_of(const ModelSpec& model) { return {.model = ModelId(99), .spec = model}; }
@@ -96,17 +103,19 @@ TEST(BandwidthPlacement, BestEffortSaysByHowMuch) {
 }
 
 TEST(BandwidthPlacement, TheMemorysBandwidthIsTheSlicesOwn) {
-  FleetView fleet = fleet_of(2);
-  fleet.slices[0].spec.memory_bytes_per_second = 20 * kGiga;
+  std::vector<SliceSpec> slices = slices_of(2);
+  slices[0].memory_bytes_per_second = 20 * kGiga;
+  const FleetView fleet = fleet_of(slices);
   const ModelSpec model = model_of(5);
   const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
   EXPECT_EQ(fits->slice, SliceId(1));
 }
 
 TEST(BandwidthPlacement, ComputeMustReachTheFirstToken) {
-  FleetView fleet = fleet_of(2);
-  fleet.slices[0].spec.flops_per_second = 1e12;
-  fleet.slices[1].spec.flops_per_second = 4e12;
+  std::vector<SliceSpec> slices = slices_of(2);
+  slices[0].flops_per_second = 1e12;
+  slices[1].flops_per_second = 4e12;
+  const FleetView fleet = fleet_of(slices);
   ModelSpec model = model_of(1);
   model.flops_per_token = 2e9;
   model.prompt = Tokens(1000);
@@ -116,8 +125,9 @@ TEST(BandwidthPlacement, ComputeMustReachTheFirstToken) {
 }
 
 TEST(BandwidthPlacement, WhatStaysOnTheSliceNeedNotCross) {
-  FleetView fleet = fleet_of(2);
-  fleet.slices[1].spec.memory = gib(20);
+  std::vector<SliceSpec> slices = slices_of(2);
+  slices[1].memory = gib(20);
+  const FleetView fleet = fleet_of(slices);
   const ModelSpec model = model_of(15);
   const auto fits = make_placement(PlacementKind::kBandwidth)->choose(fleet, candidate_of(model));
   ASSERT_TRUE(fits);
@@ -128,7 +138,7 @@ TEST(BandwidthPlacement, WhatStaysOnTheSliceNeedNotCross) {
 TEST(Placement, NothingIsPutWhereNoPlaceOrMemoryIs) {
   FleetView fleet = fleet_of(3);
   fleet.put(SliceId(0), placed(0, 1, /*may_go=*/false));
-  fleet.slices[1].up = false;
+  fleet.set_up(SliceId(1), false);
   ModelSpec model = model_of(1);
   model.memory_min = Bytes(2);  // of slices with 1
   for (const auto kind :

@@ -10,25 +10,8 @@ namespace {
 // As weights::ResidencyOptions::rate_decay: what is cheap to bring back is the same at both places.
 constexpr Nanos kDecay = seconds(60);
 
-}  // namespace
-
-void DecayedCount::add(Nanos now) {
-  now = std::max(now, last_);
-  count_ = at(now) + 1;
-  last_ = now;
-}
-
-double DecayedCount::at(Nanos now) const {
-  return count_ * std::exp(-std::max(0.0, to_seconds(now - last_)) / to_seconds(kDecay));
-}
-
-UnloadChoice choose_unloads(std::vector<UnloadCandidate> candidates, Bytes wanted) {
-  const auto cost = [](const UnloadCandidate& candidate) {
-    return std::tuple(static_cast<double>(candidate.bytes.count) * candidate.rate,
-                      candidate.last_used, candidate.model);
-  };
-  std::sort(candidates.begin(), candidates.end(),
-            [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
+// Of candidates in order.
+UnloadChoice choose(const auto& candidates, Bytes wanted) {
   UnloadChoice choice;
   std::vector<UnloadCandidate> chosen;
   for (const UnloadCandidate& candidate : candidates) {
@@ -45,6 +28,40 @@ UnloadChoice choose_unloads(std::vector<UnloadCandidate> candidates, Bytes wante
   }
   for (const UnloadCandidate& candidate : chosen) choice.models.push_back(candidate.model);
   return choice;
+}
+
+}  // namespace
+
+void DecayedCount::add(Nanos now) {
+  now = std::max(now, last_);
+  count_ = at(now) + 1;
+  last_ = now;
+}
+
+double DecayedCount::at(Nanos now) const {
+  return count_ * std::exp(-std::max(0.0, to_seconds(now - last_)) / to_seconds(kDecay));
+}
+
+double DecayedCount::log_rate() const {
+  return std::log(count_) + to_seconds(last_) / to_seconds(kDecay);
+}
+
+double log_cost(Bytes bytes, double log_rate) {
+  return std::log(static_cast<double>(bytes.count)) + log_rate;
+}
+
+bool UnloadCandidate::operator<(const UnloadCandidate& other) const {
+  return std::tuple(cost, last_used, model) <
+         std::tuple(other.cost, other.last_used, other.model);
+}
+
+UnloadChoice choose_unloads(std::vector<UnloadCandidate> candidates, Bytes wanted) {
+  std::sort(candidates.begin(), candidates.end());
+  return choose(candidates, wanted);
+}
+
+UnloadChoice choose_unloads_in_order(const std::set<UnloadCandidate>& candidates, Bytes wanted) {
+  return choose(candidates, wanted);
 }
 
 }  // namespace causeway::fleet

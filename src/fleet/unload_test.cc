@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/random.h"
 
 namespace causeway::fleet {
@@ -13,7 +15,8 @@ using ::testing::IsEmpty;
 
 UnloadCandidate candidate(std::int64_t model, std::int64_t bytes, double rate,
                           std::int64_t last_used = 0) {
-  return {ModelId(model), Bytes(bytes), rate, seconds(last_used)};
+  const double cost = log_cost(Bytes(bytes), std::log(rate));
+  return {ModelId(model), Bytes(bytes), cost, seconds(last_used)};
 }
 
 TEST(Unload, TheCheapestToBringBackGoFirst) {

@@ -59,16 +59,19 @@ double missed_share(const ModelShape& shape) {
 
 }  // namespace
 
-StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
-  double pairs = 0;      // of a token and its context
-  double kv_tokens = 0;  // read and written
+StepTokens tokens_of(const request::Batch& batch) {
+  StepTokens sum{.tokens = static_cast<double>(batch.tokens.size())};
   for (const request::BatchEntry& entry : batch.entries) {
     const double tokens = entry.token_count;
     const double context = entry.context;
-    pairs += tokens * (context + (tokens + 1) / 2);
-    kv_tokens += context + tokens;
+    sum.pairs += tokens * (context + (tokens + 1) / 2);
+    sum.kv_tokens += context + tokens;
   }
-  const auto tokens = static_cast<double>(batch.tokens.size());
+  return sum;
+}
+
+StepWork work_of(const StepTokens& step, const ModelShape& shape) {
+  const auto& [tokens, pairs, kv_tokens] = step;
   double experts_hit = 0;
   if (shape.experts > 0) {
     const auto all = static_cast<double>(shape.experts);

@@ -59,7 +59,24 @@ struct StepWork {
   double kv_bytes = 0;  // that it reads and writes
 };
 
-StepWork work_of(const request::Batch& batch, const ModelShape& shape);
+// What of a batch that follows from.
+struct StepTokens {
+  double tokens = 0;
+  double pairs = 0;      // of a token and its context
+  double kv_tokens = 0;  // read and written
+
+  // Of the step behind it, if that gives each of so many sequences one more token.
+  void advance(double sequences) {
+    pairs += sequences;
+    kv_tokens += sequences;
+  }
+};
+
+StepTokens tokens_of(const request::Batch& batch);
+StepWork work_of(const StepTokens& tokens, const ModelShape& shape);
+inline StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
+  return work_of(tokens_of(batch), shape);
+}
 
 // `copies`: some reach the device meanwhile.
 Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies = false);

@@ -10,12 +10,14 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "simulate/event_tree.h"
 #include "simulate/simulated_slice.h"
 
 namespace causeway::simulate {
 namespace {
 
-constexpr std::int64_t kSlicesMax = 64;
+constexpr std::int64_t kSlicesMax = 64;  // of a machine
+constexpr std::int64_t kSlicesInAllMax = 4096;
 constexpr Nanos kNever(INT64_MAX);
 constexpr Nanos kUnloadPoll = millis(1);  // of a model whose weights are on their way
 
@@ -61,13 +63,20 @@ class FleetSimulation {
   void apply(const fleet::Unload& unload) { unloads_.push_back(unload); }
   void apply(const fleet::Drop& drop);
   void end_loads();
-  void try_unloads();
+  // True: some ended.
+  bool try_unloads();
   void take_outputs(SimulatedSlice& slice);
 
   const ModelShape& shape(ModelId model) const {
     return options_.slice.models[static_cast<std::size_t>(model.value)];
   }
-  SimulatedSlice& slice(fleet::SliceId id) { return *slices_[static_cast<std::size_t>(id.value)]; }
+  // To be asked to do something: it starts what it can, and is asked anew when it goes on.
+  SimulatedSlice& slice(fleet::SliceId id) {
+    touch(static_cast<std::size_t>(id.value));
+    return *slices_[static_cast<std::size_t>(id.value)];
+  }
+  void touch(std::size_t index);
+  void start_touched();
   Bytes host_budget() const;
   Bytes host_used() const;
   void report_sums(FleetSimulationReport& report) const;
@@ -75,12 +84,16 @@ class FleetSimulation {
   const FleetSimulationOptions& options_;
   const Workload& workload_;
   ManualClock clock_;
-  SharedLink link_;
+  std::vector<SharedLink> links_;  // by machine
   std::vector<std::unique_ptr<SimulatedSlice>> slices_;
+  EventTree due_;                     // their next events
+  std::vector<bool> touched_;         // of slices, since they started what they can
+  std::vector<std::size_t> touches_;  // those
   fleet::FleetSpec spec_;
   fleet::FleetCore core_;
   LatencyRecorder recorder_;
   std::size_t arrived_ = 0;
+  std::int64_t steps_passed_ = 0;
   std::deque<fleet::Event> events_;          // to be told, in this order
   std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
   std::vector<fleet::Unload> unloads_;       // under way
@@ -99,13 +112,17 @@ fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
                                           const Workload& workload) {
   fleet::FleetSpec spec;
   const HardwareProfile& profile = options.slice.profile;
-  spec.links = {{.bytes_per_second = profile.link_bytes_per_second}};
+  spec.links.assign(static_cast<std::size_t>(options.machines),
+                    {.bytes_per_second = profile.link_bytes_per_second});
   const fleet::SliceSpec slice{.link = fleet::LinkId(0),
                                .models_max = options.models_max,
                                .memory = profile.memory - options.slice.kv_memory,
                                .memory_bytes_per_second = profile.memory_bytes_per_second,
                                .flops_per_second = profile.flops_per_second};
-  spec.slices.assign(static_cast<std::size_t>(options.slices), slice);
+  for (std::int64_t i = 0; i < options.slices * options.machines; ++i) {
+    spec.slices.push_back(slice);
+    spec.slices.back().link = fleet::LinkId(i / options.slices);
+  }
   for (const ModelShape& shape : options.slice.models) {
     fleet::ModelSpec& model = spec.models.emplace_back();
     model.name = shape.name;
@@ -130,13 +147,16 @@ fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
 FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Workload& workload)
     : options_(options),
       workload_(workload),
+      links_(static_cast<std::size_t>(options.machines), {.free = {}, .sharers = options.slices}),
+      due_(options.slices * options.machines),
+      touched_(static_cast<std::size_t>(options.slices * options.machines)),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests) {
-  link_.sharers = options.slices;
-  SharedLink* const link = options.slices > 1 ? &link_ : nullptr;
-  for (std::int64_t i = 0; i < options.slices; ++i) {
-    slices_.push_back(std::make_unique<SimulatedSlice>(options.slice, clock_, link));
+  for (std::int64_t i = 0; i < options.slices * options.machines; ++i) {
+    SharedLink* const link = &links_[static_cast<std::size_t>(i / options.slices)];
+    slices_.push_back(std::make_unique<SimulatedSlice>(options.slice, clock_,
+                                                       options.slices > 1 ? link : nullptr));
   }
 }
 
@@ -207,7 +227,8 @@ void FleetSimulation::end_loads() {
 }
 
 // A model whose last step is in flight, or whose weights are on their way, goes a little later.
-void FleetSimulation::try_unloads() {
+bool FleetSimulation::try_unloads() {
+  bool any = false;
   for (fleet::Unload& unload : std::exchange(unloads_, {})) {
     std::erase_if(unload.slices, [&](fleet::SliceId id) {
       const Status gone = slice(id).remove_model(unload.model);
@@ -220,8 +241,10 @@ void FleetSimulation::try_unloads() {
       continue;
     }
     if (unload.drop) home_.erase(unload.model);
+    any = true;
     tell(fleet::UnloadEnded{unload.model, {}});
   }
+  return any;
 }
 
 void FleetSimulation::arrive() {
@@ -241,17 +264,45 @@ void FleetSimulation::take_outputs(SimulatedSlice& slice) {
 
 bool FleetSimulation::next_event() {
   Nanos next = arrived_ < workload_.size() ? workload_[arrived_].at : kNever;
-  for (const auto& slice : slices_) next = std::min(next, slice->next_event().value_or(kNever));
+  next = std::min(next, due_.first());
   if (!loads_.empty()) next = std::min(next, loads_.begin()->first);
   if (!unloads_.empty()) next = std::min(next, clock_.now() + kUnloadPoll);
-  next = std::min(next, core_.next_wakeup().value_or(kNever));
+  const Nanos wakeup = core_.next_wakeup().value_or(kNever);
+  next = std::min(next, wakeup);
   if (next == kNever || next > options_.slice.virtual_time_max) return false;
   clock_.set(std::max(clock_.now(), next));
-  for (const auto& slice : slices_) slice->happen();
+  due_.each_due(clock_.now(), [this](std::int64_t i) {
+    touch(static_cast<std::size_t>(i));
+    slices_[static_cast<std::size_t>(i)]->happen();
+  });
   while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
   end_loads();
-  tell(fleet::Woken{});
+  if (wakeup <= clock_.now()) tell(fleet::Woken{});
   return true;
+}
+
+void FleetSimulation::touch(std::size_t index) {
+  if (touched_[index]) return;
+  touched_[index] = true;
+  touches_.push_back(index);
+  const SimulatedSlice::Passed passed = slices_[index]->catch_up();
+  recorder_.record_tokens(passed.requests, passed.ends);
+  steps_passed_ += std::ssize(passed.ends);
+}
+
+// In the order of their ids. What their outputs lead to may touch others.
+void FleetSimulation::start_touched() {
+  while (!touches_.empty()) {
+    std::vector<std::size_t> now = std::exchange(touches_, {});
+    std::sort(now.begin(), now.end());
+    for (const std::size_t i : now) {
+      touched_[i] = false;
+      slices_[i]->start();
+      take_outputs(*slices_[i]);
+      slices_[i]->look_ahead();
+      due_.set(static_cast<std::int64_t>(i), slices_[i]->next_event().value_or(kNever));
+    }
+  }
 }
 
 void FleetSimulation::report_sums(FleetSimulationReport& report) const {
@@ -267,7 +318,7 @@ void FleetSimulation::report_sums(FleetSimulationReport& report) const {
     sum.device.streamed_steps += one.device.streamed_steps;
     sum.device.tokens_again += one.device.tokens_again;
     sum.device.weights_wait += one.device.weights_wait;
-    sum.device.busy += one.device.busy / options_.slices;
+    sum.device.busy += one.device.busy / std::ssize(slices_);
     sum.weights.arrivals += one.weights.arrivals;
     sum.weights.failures += one.weights.failures;
     sum.weights.evictions += one.weights.evictions;
@@ -284,12 +335,12 @@ FleetSimulationReport FleetSimulation::run() {
   }
   while (arrived_ < workload_.size() || recorder_.live() > 0) {
     if (!next_event()) break;
-    for (const auto& slice : slices_) {
-      slice->start();
-      take_outputs(*slice);
-    }
-    try_unloads();
+    start_touched();
+    while (try_unloads()) start_touched();
+    start_touched();  // those that were asked in vain
   }
+  // What ended before now, where the simulation ends before they do.
+  for (std::size_t i = 0; i < slices_.size(); ++i) touch(i);
   FleetSimulationReport report;
   report_sums(report);
   SimulationReport& serving = report.serving;
@@ -301,11 +352,13 @@ FleetSimulationReport FleetSimulation::run() {
   }
   serving.unfinished = recorder_.live() + static_cast<std::int64_t>(workload_.size() - arrived_);
   report.fleet = core_.counters();
+  report.steps_passed = steps_passed_;
   report.placement = fleet::name_of(options_.placement);
-  report.slices = options_.slices;
+  report.slices = std::ssize(slices_);
   report.switches = recorder_.switches();
   report.requests = recorder_.served();
-  const double rate = options_.slice.profile.link_bytes_per_second;
+  const double rate =
+      options_.slice.profile.link_bytes_per_second * static_cast<double>(options_.machines);
   if (rate <= 0) return report;
   for (const fleet::ModelSpec& model : spec_.models) {
     report.demand += fleet::demand_of(model, Bytes(0)).link_bytes_per_second / rate;
@@ -318,7 +371,11 @@ FleetSimulationReport FleetSimulation::run() {
 Status check_fleet(const FleetSimulationOptions& options) {
   if (options.slices < 1 || options.slices > kSlicesMax) {
     return invalid_argument(
-        fmt::format("a fleet has from 1 to {} slices, not {}", kSlicesMax, options.slices));
+        fmt::format("a machine has from 1 to {} slices, not {}", kSlicesMax, options.slices));
+  }
+  if (options.machines < 1 || options.machines > kSlicesInAllMax / options.slices) {
+    return invalid_argument(fmt::format("a fleet has at least one machine and at most {} slices",
+                                        kSlicesInAllMax));
   }
   if (options.slice.kv_memory >= options.slice.profile.memory) {
     return invalid_argument("KV leaves a slice no memory for weights");

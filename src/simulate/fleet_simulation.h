@@ -13,9 +13,10 @@
 namespace causeway::simulate {
 
 struct FleetSimulationOptions {
-  // Of one slice; its profile's link is shared by all of them, its models are the catalogue.
+  // Of one slice; its profile's link is shared by all of its machine, its models are the catalogue.
   SimulationOptions slice;
-  std::int64_t slices = 1;
+  std::int64_t slices = 1;    // of a machine
+  std::int64_t machines = 1;  // each with a link of its own
   std::int64_t models_max = 1;  // on a slice at once; 0: any number
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
   fleet::FleetOptions fleet = {};
@@ -31,11 +32,12 @@ struct FleetSimulationReport {
   SimulationReport serving;  // its counters are sums over the slices
   fleet::FleetCounters fleet;
   std::string placement;
-  std::int64_t slices = 0;
-  // What all models together ask of the link, each streamed at its TPOT, in shares of its rate:
+  std::int64_t slices = 0;  // of all machines
+  // What all models together ask of the links, each streamed at its TPOT, in shares of its rate:
   // above 1 no placement can have all of them active at once. Zero: there is no link.
   double demand = 0;
-  double link_busy = 0;  // bytes that crossed it ÷ what it could have brought
+  double link_busy = 0;  // bytes that crossed them ÷ what they could have brought
+  std::int64_t steps_passed = 0;  // of serving.device.steps, by the fast-forward
   Histogram switches;    // ns, from a request that found weights missing to its model's first token
   std::vector<ServedRequest> requests;  // by their places in the workload, if they are kept
 };
@@ -44,8 +46,8 @@ struct FleetSimulationReport {
 // is not. (MIG gives its slices less than that: of 132 SMs seven instances have 16 each.)
 HardwareProfile slice_of(const HardwareProfile& machine, std::int64_t parts);
 
-// As run(); kInvalidArgument also for slices below 1 or above 64, or host memory that holds no
-// model.
+// As run(); kInvalidArgument also for slices below 1 or above 64 a machine or 4,096 in all, or host
+// memory that holds no model.
 Result<FleetSimulationReport> run_fleet(const FleetSimulationOptions& options,
                                         const Workload& workload);
 

@@ -92,6 +92,29 @@ void LatencyRecorder::record(const request::Output& output, Nanos now) {
   live_.erase(at);
 }
 
+void LatencyRecorder::record_tokens(std::span<const RequestId> requests,
+                                    std::span<const Nanos> times) {
+  for (const RequestId request : requests) {
+    const auto at = live_.find(request);
+    CAUSEWAY_CHECK(at != live_.end() && at->second.tokens > 0, "tokens of a request without any");
+    Live& live = at->second;
+    LatencyReport& report = report_of(live);
+    for (const Nanos now : times) {
+      const Nanos gap = now - live.last_token;
+      const bool met = gap <= live.arrival->slo.tpot;
+      report.tbt.record(gap.count);
+      report.gaps_met += met;
+      live.late_gaps += !met;
+      live.last_token = now;
+    }
+    live.tokens += std::ssize(times);
+    report.output_tokens += std::ssize(times);
+    if (served_.empty()) continue;
+    std::vector<Nanos>& all = served_[static_cast<std::size_t>(request.value)].token_times;
+    all.insert(all.end(), times.begin(), times.end());
+  }
+}
+
 LatencyReport LatencyRecorder::total() const {
   LatencyReport total;
   for (const auto& [name, report] : models_) {

@@ -1,6 +1,7 @@
 // What a simulation reports of latencies, and how it comes about: from arrivals and outputs.
 #pragma once
 
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -57,6 +58,8 @@ class LatencyRecorder {
   // It ends, now, without having been served.
   void refused(RequestId request, Nanos now);
   void record(const request::Output& output, Nanos now);
+  // Each of the requests, which have tokens already, got one at each of these times.
+  void record_tokens(std::span<const RequestId> requests, std::span<const Nanos> times);
 
   std::int64_t live() const { return static_cast<std::int64_t>(live_.size()); }
   Nanos last_end() const { return last_end_; }

@@ -36,6 +36,9 @@ struct SimulationOptions {
   bool prefix_caching = true;
   Faults faults;
   std::uint64_t seed = 1;
+  // Of fleets: steps that differ in nothing but time and tokens are taken together. The report is
+  // the same.
+  bool fast_forward = false;
   Nanos virtual_time_max = seconds(30 * 86'400);  // then it ends with what it has
 };
 

@@ -42,6 +42,12 @@ void SimulatedExecutor::blame(const std::string& what) {
   if (violation_.empty()) violation_ = what;
 }
 
+TokenId SimulatedExecutor::token_at(RequestId request, std::int64_t place, std::int64_t vocab) {
+  const auto position = static_cast<std::uint64_t>(place);
+  const std::uint64_t mixed = mix64(mix64(static_cast<std::uint64_t>(request.value)) ^ position);
+  return static_cast<TokenId>(mixed % static_cast<std::uint64_t>(vocab));
+}
+
 void SimulatedExecutor::sample(Step& step) {
   const ModelShape& shape = step.model->shape;
   std::size_t row = 0;
@@ -51,10 +57,7 @@ void SimulatedExecutor::sample(Step& step) {
     if (shadow_) {
       token = step.shadow.sampled.at(row++);
     } else {
-      const auto request = static_cast<std::uint64_t>(entry.request.value);
-      const auto position = static_cast<std::uint64_t>(entry.context + entry.token_count);
-      token = static_cast<TokenId>(mix64(mix64(request) ^ position) %
-                                   static_cast<std::uint64_t>(shape.vocab));
+      token = token_at(entry.request, entry.context + entry.token_count, shape.vocab);
     }
     request::SampledToken sampled{.request = entry.request, .token = {}};
     sampled.token.token = token;

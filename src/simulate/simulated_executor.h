@@ -28,6 +28,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -121,6 +122,20 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // When the device has done what it does now; nullopt: nothing, or it waits for copies of KV.
   std::optional<Nanos> turn_ends_at() const;
   const SimulatedCounters& counters() const { return counters_; }
+  // Fast-forward (simulated_calm.cc). When the step that runs ends, and `steps` that follow it, which
+  // are as the one behind it, each of a token more for each of its sequences. Empty: that cannot be
+  // told: something may go wrong by chance, or copies are under way.
+  std::vector<Nanos> repeated_ends(std::int64_t steps) const;
+  // As if the first so many of them had ended, at the times that it told, and were waited for, and
+  // as many had been submitted.
+  void repeat(std::span<const Nanos> ends, Nanos next_end);
+  // When the step that runs began.
+  Nanos began() const { return resident_.front()->began; }
+  // The token that it samples there.
+  TokenId token_at(RequestId request, std::int64_t place) const {
+    return token_at(request, place, resident_.front()->model->shape.vocab);
+  }
+
   // The first rule that was broken: by a batch (ShadowKv), or by what became of weights that a step
   // reads; empty: none was.
   const std::string& violation() const {
@@ -172,6 +187,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
     Nanos ends = {};                        // once it runs
   };
 
+  static TokenId token_at(RequestId request, std::int64_t place, std::int64_t vocab);
   // Notes the first thing that is wrong; empty: nothing is.
   void blame(const std::string& what);
   Status check_room(const request::Batch& batch) const;

@@ -111,7 +111,43 @@ Status SimulatedSlice::remove_model(ModelId id) {
   return {};
 }
 
+void SimulatedSlice::look_ahead() {
+  constexpr std::int64_t kMost = 4096;
+  CAUSEWAY_CHECK(ahead_.empty(), "it has not caught up");
+  if (!options_.fast_forward) return;
+  const std::int64_t steps = std::min(kMost, core_.calm_steps());
+  if (steps < 1) return;
+  ahead_ = executor_.repeated_ends(steps);
+  if (ahead_.empty()) return;
+  if (const auto until = core_.calm_until()) {
+    const auto first = std::lower_bound(ahead_.begin(), ahead_.end(), *until);
+    if (first != ahead_.end()) ahead_.erase(first + 1, ahead_.end());
+  }
+  if (ahead_.size() < 2) return ahead_.clear();
+  // They become longer and longer. Nobody looks whether they hang.
+  const Nanos longest = std::max(ahead_[0] - executor_.began(), ahead_.back() - ahead_.end()[-2]);
+  if (longest >= core_.step_timeout()) ahead_.clear();
+}
+
+SimulatedSlice::Passed SimulatedSlice::catch_up() {
+  Passed passed;
+  if (ahead_.empty()) return passed;
+  const auto last = std::lower_bound(ahead_.begin(), ahead_.end() - 1, clock_.now());
+  const std::int64_t steps = last - ahead_.begin();
+  if (steps > 0) {
+    const Nanos began = executor_.began(), next_end = *last;
+    passed.ends.assign(ahead_.begin(), last);
+    passed.requests = core_.run_calm_steps(
+        steps, passed.ends.back(), passed.ends.back() - began,
+        [this](RequestId request, std::int64_t place) { return executor_.token_at(request, place); });
+    executor_.repeat(passed.ends, next_end);
+  }
+  ahead_.clear();
+  return passed;
+}
+
 std::optional<Nanos> SimulatedSlice::next_event() const {
+  if (!ahead_.empty()) return ahead_.back();
   std::optional<Nanos> next = executor_.next_event();
   for (const auto& other :
        {core_.next_wakeup(), mover_ ? mover_->next_end() : std::optional<Nanos>()}) {

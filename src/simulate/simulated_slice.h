@@ -36,6 +36,16 @@ class SimulatedSlice {
   void happen();
   void start();
 
+  // Fast-forward, where the options ask for it: looks how many of the next steps need not be looked
+  // at one by one. next_event() is then the end of the first that does. After start().
+  void look_ahead();
+  // Of those, what ended before now; anything else may be asked of the slice only then.
+  struct Passed {
+    std::vector<RequestId> requests;  // each got a token
+    std::vector<Nanos> ends;          // at each of these times
+  };
+  Passed catch_up();
+
   engine::EngineCore& core() { return core_; }
   const engine::EngineCore& core() const { return core_; }
   // Adds what was counted here to what is there: of weights, steps and KV.
@@ -52,6 +62,7 @@ class SimulatedSlice {
   std::unique_ptr<weights::WeightCache> cache_;
   SimulatedExecutor executor_;
   engine::EngineCore core_;
+  std::vector<Nanos> ahead_;  // when calm steps end, and the first that is not
 };
 
 }  // namespace causeway::simulate

@@ -34,6 +34,7 @@ Status Residency::add_model(ModelId model, std::vector<ResidentGroup> groups) {
                      " extents, the cache has " + std::to_string(state_->budget_max()));
   }
   state_->models.emplace(model, std::move(added));
+  state_->quiet = false;
   return {};
 }
 
@@ -45,11 +46,20 @@ Status Residency::remove_model(ModelId model, std::vector<WeightCommand>& out) {
   if (removed.groups.arriving() > 0) return unavailable(name_of(model) + " arrives");
   removed.groups.drop_from_end(removed.groups.used());
   removed.groups.append_decommits(model, out);
+  state_->quiet = false;
+  state_->pinned_count -= removed.pinned;
+  std::erase(state_->asked, &removed);
+  std::erase(state_->active, &removed);
   state_->models.erase(found);
   return {};
 }
 
-void Residency::set_pinned(ModelId model, bool pinned) { state_->at(model).pinned = pinned; }
+void Residency::set_pinned(ModelId model, bool pinned) {
+  State::Model& changed = state_->at(model);
+  state_->pinned_count += static_cast<int>(pinned) - static_cast<int>(changed.pinned);
+  state_->quiet = false;
+  changed.pinned = pinned;
+}
 
 Status Residency::set_budget(std::int64_t extents) {
   CAUSEWAY_CHECK(extents >= 0, "a negative budget");
@@ -59,6 +69,7 @@ Status Residency::set_budget(std::int64_t extents) {
                      " extents, the budget would be " + std::to_string(extents));
   }
   state_->budget = extents;
+  state_->quiet = false;
   return {};
 }
 
@@ -96,6 +107,9 @@ void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
       model.last_used = now;
     }
     if (model.requests == 0 && demand.requests > 0) {
+      state_->asked.push_back(&model);
+      state_->activate(model);
+      state_->quiet = state_->quiet && model.groups.all_cached();
       model.ticket = ++state_->tickets;
       model.left_at = State::kNever;
       if (!contended && model.groups.serves()) model.served_since = now;
@@ -103,9 +117,10 @@ void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
     model.requests = demand.requests;
     model.demand_call = call;
   }
-  for (auto& [id, model] : state_->models) {
-    if (model.demand_call != call) model.requests = 0;
-  }
+  std::erase_if(state_->asked, [call](State::Model* model) {
+    if (model->demand_call != call) model->requests = 0;
+    return model->requests == 0;
+  });
 }
 
 void Residency::decide(Nanos now, std::vector<WeightCommand>& out) { state_->decide(now, out); }
@@ -136,6 +151,7 @@ bool Residency::step_ended(ModelId model, Nanos now) {
 
 void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos now) {
   State::Model& there = state_->at(model);
+  state_->quiet = false;
   there.under_way.add(state_->end_copy(there, group, arrival, now));
   there.under_way.bytes += there.groups.at(group).copied;
   state_->counters.brought += there.groups.at(group).copied;
@@ -150,6 +166,7 @@ void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos n
 
 void Residency::failed(ModelId model, int group, std::uint32_t arrival, Nanos now) {
   State::Model& lacking = state_->at(model);
+  state_->quiet = false;
   (void)state_->end_copy(lacking, group, arrival, now);
   const bool required = lacking.groups.at(group).required;
   // All steps in flight were begun while a required group was on its way: it was at home before.
@@ -185,8 +202,18 @@ Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos b
 
 bool Residency::gave_up(ModelId model) const { return state_->at(model).gave_up || !fits(model); }
 
+std::optional<Nanos> Residency::quiet_until() const {
+  return state_->quiet ? std::optional(state_->quiet_until) : std::nullopt;
+}
+
+bool Residency::rests(ModelId model) const {
+  const State::Model& asked = state_->at(model);
+  return !asked.gave_up && asked.groups.arriving() == 0;
+}
+
 void Residency::clear_failure(ModelId model) {
   State::Model& cleared = state_->at(model);
+  state_->quiet = false;
   if (cleared.gave_up) cleared.ticket = ++state_->tickets;
   cleared.gave_up = false;
   cleared.attempts = cleared.optional_attempts = 0;
@@ -211,10 +238,11 @@ Bytes Residency::cached_bytes(ModelId model) const {
 }
 Bytes Residency::arriving_bytes() const {
   Bytes sum;
-  for (const auto& [id, model] : state_->models) {
-    if (model.groups.arriving() == 0) continue;
-    for (int g = 0; g < model.groups.size(); ++g) {
-      const ResidentGroups::Group& group = model.groups.at(g);
+  if (state_->quiet) return sum;
+  for (const State::Model* model : state_->active) {
+    if (model->groups.arriving() == 0) continue;
+    for (int g = 0; g < model->groups.size(); ++g) {
+      const ResidentGroups::Group& group = model->groups.at(g);
       if (group.place == GroupPlace::kArriving) sum += group.copied;
     }
   }
@@ -228,9 +256,9 @@ std::optional<Nanos> Residency::next_turn_end(Nanos now) const {
   const State::Model* waiting = state_->first_waiting();
   if (waiting == nullptr) return std::nullopt;
   std::optional<Nanos> next;
-  for (const auto& [id, model] : state_->models) {
-    if (model.requests == 0 || !model.groups.serves() || model.pinned) continue;
-    const Nanos end = state_->turn_end(model, *waiting);
+  for (const State::Model* model : state_->asked) {
+    if (!model->groups.serves() || model->pinned) continue;
+    const Nanos end = state_->turn_end(*model, *waiting);
     if (end > now && (!next || end < *next)) next = end;
   }
   return next;

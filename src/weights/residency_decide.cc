@@ -1,6 +1,7 @@
 // What decide() does: who comes, and who gives way.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "weights/residency_state.h"
@@ -10,17 +11,52 @@ namespace causeway::weights {
 using Victims = Residency::State::Victims;
 
 void Residency::State::decide(Nanos now, std::vector<WeightCommand>& out) {
+  if (quiet && now < quiet_until) return;
+  quiet = false;
   brings_.clear();
-  for (auto& [id, model] : models) model.leaving = model.gave_room = false;
+  for (Model* model : active) model->leaving = model->gave_room = false;
   shrink(now);
   start_arrivals(now);
   bring_optional(now);
-  for (auto& [id, model] : models) model.groups.append_decommits(id, out);
-  for (auto& [id, model] : models) model.groups.append_commits(id, out);
+  for (Model* model : active) model->groups.append_decommits(model->id, out);
+  for (Model* model : active) model->groups.append_commits(model->id, out);
   out.insert(out.end(), brings_.begin(), brings_.end());
   const std::int64_t held = committed();
   CAUSEWAY_CHECK(held <= std::max(budget, committed_max), "committed more than the budget");
   committed_max = held;
+  quiet = is_quiet(now);
+  deactivate();
+}
+
+void Residency::State::activate(Model& model) {
+  if (std::exchange(model.active, true)) return;
+  const auto later = [](const Model* a, const Model* b) { return a->id < b->id; };
+  active.insert(std::upper_bound(active.begin(), active.end(), &model, later), &model);
+}
+
+void Residency::State::deactivate() {
+  std::erase_if(active, [](Model* model) {
+    const ResidentGroups& groups = model->groups;
+    const bool holds = groups.used() > 0 || groups.committed() > 0 || groups.arriving() > 0;
+    model->active = model->requests > 0 || holds || model->leaving || model->gave_room;
+    return !model->active;
+  });
+}
+
+bool Residency::State::is_quiet(Nanos now) {
+  if (!link.empty() || first_waiting() != nullptr || used() > budget) return false;
+  quiet_until = Nanos(std::numeric_limits<std::int64_t>::max());
+  for (const Model* model : asked) {
+    if (!model->groups.serves()) return false;
+    if (model->groups.all_cached() || model->optional_attempts >= options.attempts_max) continue;
+    quiet_until = std::min(quiet_until, model->brought_at + options.optional_after);
+  }
+  if (quiet_until <= now) return false;
+  return std::all_of(active.begin(), active.end(), [](const Model* entry) {
+    const Model& model = *entry;
+    return !model.leaving && !model.gave_room && !model.gave_up && !model.groups.holds() &&
+           model.groups.arriving() == 0 && model.groups.committed() == model.groups.used();
+  });
 }
 
 // Gives up what a smaller budget has no room for, as far as steps and arrivals let it.
@@ -30,7 +66,8 @@ void Residency::State::shrink(Nanos now) {
   wanted.last = Victims::kInTurn;
   if (wanted.extents <= 0) return;
   plan_room(wanted, now);
-  for (auto& [id, model] : models) {
+  for (Model* const one : active) {
+    Model& model = *one;
     if (model.planned == 0) continue;
     if (model.steps > 0) {
       model.leaving = true;
@@ -83,7 +120,8 @@ void Residency::State::bring(Model& model, int group, Nanos now) {
 // When the link has nothing else to do: one group that a step can do without.
 void Residency::State::bring_optional(Nanos now) {
   if (!link.empty() || first_waiting() != nullptr) return;
-  for (auto& [id, model] : models) {
+  for (Model* const one : active) {
+    Model& model = *one;
     if (model.requests == 0 || model.gave_up || model.leaving || !model.groups.serves()) continue;
     if (model.groups.all_cached() || model.optional_attempts >= options.attempts_max) continue;
     if (now < model.brought_at + options.optional_after) continue;
@@ -110,7 +148,8 @@ bool Residency::State::bring_optional(Model& model, Nanos now) {
 // Sets Model::planned of those whose room would be taken. False: not all that is wanted.
 bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
   const std::int64_t pinned = pinned_extents();
-  for (auto& [id, model] : models) {
+  for (Model* const one : active) {
+    Model& model = *one;
     model.planned = 0;
     model.plan_leaves = false;
     model.idle = model.requests == 0 || model.gave_up || !fits(model, pinned, budget);
@@ -119,7 +158,8 @@ bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
   for (int i = 0; i <= static_cast<int>(wanted.last) && left > 0; ++i) {
     const auto kind = static_cast<Victims>(i);
     candidates_.clear();
-    for (auto& [id, model] : models) {
+    for (Model* const one : active) {
+    Model& model = *one;
       const std::int64_t extents = room_of(model, kind, wanted, now);
       if (extents > 0) candidates_.push_back({.model = &model, .extents = extents});
     }
@@ -211,13 +251,15 @@ void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
 // are marked as leaving.
 bool Residency::State::execute_plan(Nanos now) {
   bool drained = true;
-  for (auto& [id, model] : models) {
+  for (Model* const one : active) {
+    Model& model = *one;
     if (model.planned == 0) continue;
     if (model.plan_leaves) model.leaving = true;
     if (model.steps > 0 || model.planned > model.groups.cached_used()) drained = false;
   }
   if (!drained) return false;
-  for (auto& [id, model] : models) {
+  for (Model* const one : active) {
+    Model& model = *one;
     if (model.planned == 0) continue;
     evict(model, now);
     model.gave_room = true;

@@ -20,27 +20,28 @@ Residency::State::Model& Residency::State::at(ModelId model) {
 
 std::int64_t Residency::State::used() const {
   std::int64_t sum = 0;
-  for (const auto& [id, model] : models) sum += model.groups.used();
+  for (const Model* model : active) sum += model->groups.used();
   return sum;
 }
 
 std::int64_t Residency::State::committed() const {
   std::int64_t sum = 0;
-  for (const auto& [id, model] : models) sum += model.groups.committed();
+  for (const Model* model : active) sum += model->groups.committed();
   return sum;
 }
 
 int Residency::State::arrivals_under_way() const {
-  return static_cast<int>(std::count_if(models.begin(), models.end(), [](const auto& entry) {
-    return entry.second.groups.required_arriving() > 0;
+  return static_cast<int>(std::count_if(active.begin(), active.end(), [](const Model* model) {
+    return model->groups.required_arriving() > 0;
   }));
 }
 
 std::int64_t Residency::State::pinned_extents() const {
   std::int64_t sum = 0;
-  for (const auto& [id, model] : models) {
-    if (pinned_down(model) || (model.pinned && model.groups.arriving() > 0)) {
-      sum += model.groups.used();
+  if (pinned_count == 0) return sum;
+  for (const Model* model : active) {
+    if (pinned_down(*model) || (model->pinned && model->groups.arriving() > 0)) {
+      sum += model->groups.used();
     }
   }
   return sum;
@@ -62,13 +63,14 @@ bool Residency::State::fits(const Model& model, std::int64_t pinned, std::int64_
 
 // The model that the next arrival is for.
 Residency::State::Model* Residency::State::first_waiting() {
+  if (quiet) return nullptr;
   const std::int64_t pinned = pinned_extents();
   Model* first = nullptr;
-  for (auto& [id, model] : models) {
-    if (model.requests == 0 || model.gave_up || model.groups.serves()) continue;
-    if (model.groups.required_arriving() > 0 || model.groups.holds()) continue;
-    if (first != nullptr && first->ticket < model.ticket) continue;
-    if (fits(model, pinned, budget)) first = &model;
+  for (Model* model : asked) {
+    if (model->gave_up || model->groups.serves()) continue;
+    if (model->groups.required_arriving() > 0 || model->groups.holds()) continue;
+    if (first != nullptr && first->ticket < model->ticket) continue;
+    if (fits(*model, pinned, budget)) first = model;
   }
   return first;
 }
@@ -162,6 +164,11 @@ Status Residency::check_integrity() const {
     if (model.steps > model.poisoned && !model.groups.steppable()) {
       return corrupt(name + "a step reads a group that is not on its way");
     }
+    const bool holds = model.groups.committed() > 0 || model.groups.used() > 0;
+    const auto& active = state_->active;
+    const bool listed = std::find(active.begin(), active.end(), &model) != active.end();
+    if (listed != model.active) return corrupt(name + "is listed as it is not");
+    if ((holds || model.requests > 0) && !listed) return corrupt(name + "is not looked at");
     committed += model.groups.committed();
     arriving += static_cast<std::size_t>(model.groups.arriving());
   }

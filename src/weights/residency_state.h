@@ -50,6 +50,7 @@ class Residency::State {
     bool pinned = false;
     bool leaving = false;
     bool gave_room = false;  // to another, in this decide()
+    bool active = false;     // as State::active has it
     Nanos served_since{};
     Nanos brought_at{};      // when the last of its required groups came
     Nanos left_at = kNever;  // when its turn was ended for another, if it waits since
@@ -112,11 +113,23 @@ class Residency::State {
 
   // residency_decide.cc.
   void decide(Nanos now, std::vector<WeightCommand>& out);
+  bool is_quiet(Nanos now);
+  void activate(Model& model);
+  void deactivate();
 
   ResidencyOptions options;
   std::int64_t budget;
   std::int64_t committed_max = 0;  // budget, or what was committed when it shrank
   std::map<ModelId, Model> models;
+  std::vector<Model*> asked;      // those with requests, as of the last demand()
+  std::vector<Model*> active;     // by id: those, and all that have extents. Others need no look
+  std::int64_t pinned_count = 0;  // of models that are pinned
+  // As decide() left it: nothing waits, arrives or is in excess, and all that is asked for is
+  // cached, so that another decide() changes nothing until then (when a group comes that steps can
+  // do without). Whoever changes that says so: a demand for what was not asked for, a pin, a budget,
+  // a model that comes or goes.
+  bool quiet = false;
+  Nanos quiet_until;
   std::uint64_t tickets = 0;
   std::uint64_t demand_calls = 0;
   std::vector<Copy> link;  // as issued

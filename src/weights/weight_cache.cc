@@ -138,13 +138,16 @@ Status WeightCache::add_model(ModelId model, CachedModel cached) {
   entry.cached = std::move(cached);
   entry.layout_groups = static_cast<std::size_t>(groups);
   entry.ring = std::move(ring);
-  models_.emplace(model, std::move(entry));
+  const auto added = models_.emplace(model, std::move(entry)).first;
+  if (added->second.ring || added->second.experts) filled_.emplace_back(model, &added->second);
+  std::sort(filled_.begin(), filled_.end());
   return {};
 }
 
 Status WeightCache::remove_model(ModelId model) {
   commands_.clear();
   CAUSEWAY_TRY(residency_.remove_model(model, commands_));
+  std::erase_if(filled_, [model](const auto& one) { return one.first == model; });
   models_.erase(model);
   mover_.submit(commands_);
   return {};
@@ -176,15 +179,16 @@ void WeightCache::take_event(const WeightEvent& event, Nanos now) {
 }
 
 void WeightCache::fill(Nanos now) {
+  if (filled_.empty()) return;
   commands_.clear();
-  for (auto& [id, entry] : models_) {
-    if (entry.ring) {
-      fill_ring(id, entry);
-      if (entry.ring->quiet()) end_fill(id, entry, now);
+  for (const auto& [id, entry] : filled_) {
+    if (entry->ring) {
+      fill_ring(id, *entry);
+      if (entry->ring->quiet()) end_fill(id, *entry, now);
     }
-    if (entry.experts) {
-      fill_slots(id, entry);
-      if (entry.experts->quiet()) end_fill(id, entry, now);
+    if (entry->experts) {
+      fill_slots(id, *entry);
+      if (entry->experts->quiet()) end_fill(id, *entry, now);
     }
   }
   if (!commands_.empty()) mover_.submit(commands_);
@@ -240,12 +244,12 @@ void WeightCache::fill_slots(ModelId model, Entry& entry) {
 }
 
 void WeightCache::demand(std::span<const ModelDemand> demand, Nanos now) {
-  for (auto& [id, entry] : models_) {
-    const std::int64_t before = std::exchange(entry.requests, 0);
+  for (const auto& [id, entry] : filled_) {
+    const std::int64_t before = std::exchange(entry->requests, 0);
     for (const ModelDemand& wanted : demand) {
-      if (wanted.model == id) entry.requests = wanted.requests;
+      if (wanted.model == id) entry->requests = wanted.requests;
     }
-    if (entry.experts && before == 0 && entry.requests > 0) entry.experts->sequence_begins();
+    if (entry->experts && before == 0 && entry->requests > 0) entry->experts->sequence_begins();
   }
   take_events(now);
   residency_.demand(demand, now);
@@ -312,8 +316,8 @@ std::vector<WeightEvent> WeightCache::take_frame_events() {
 Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos begins) const {
   constexpr Nanos kLook = micros(200);
   // Just in time is for models that a step brings whole, over a link that has nothing else to do.
-  const bool streaming = std::any_of(models_.begin(), models_.end(),
-                                     [](const auto& one) { return one.second.filling; });
+  const bool streaming = std::any_of(filled_.begin(), filled_.end(),
+                                     [](const auto& one) { return one.second->filling; });
   if (streaming || models_.at(model).cached.streams()) computes = -seconds(86'400);
   const Residency::Readiness readiness = residency_.readiness(model, computes, begins);
   if (!readiness.now || mover_.issued(model)) return readiness;
@@ -324,6 +328,10 @@ void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
   residency_.step_begins(model);
   if (models_.at(model).ring) return ring_views(model, models_.at(model), views);
   if (models_.at(model).experts) return expert_views(models_.at(model), views);
+  views_now(model, views);
+}
+
+void WeightCache::views_now(ModelId model, std::vector<WeightView>& views) const {
   views.clear();
   if (residency_.all_cached(model)) return;
   const CachedModel& cached = models_.at(model).cached;

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weights/expert_cache.h"
@@ -90,6 +91,8 @@ class WeightCache {
   // Of a step that is submitted now: fills `views` by group of the layout; left empty when all is
   // cached.
   void step_begins(ModelId model, std::vector<WeightView>& views);
+  // The same views, of a model that is neither streamed nor arrives; no step begins.
+  void views_now(ModelId model, std::vector<WeightView>& views) const;
   // An error: something that the step read did not arrive; its results are void. `chosen`: of a
   // model whose experts are cached one by one, how many tokens chose each (layer by layer); empty:
   // not known.
@@ -116,7 +119,7 @@ class WeightCache {
     std::optional<WeightRing> ring;
     std::optional<ExpertCache> experts;
     bool filling = false;  // such copies are under way: the residency counts a step
-    std::int64_t requests = 0;
+    std::int64_t requests = 0;  // of one with a ring or slots
   };
 
   // Hands on the copies into rings and slots that may begin.
@@ -136,6 +139,7 @@ class WeightCache {
   Residency residency_;
   WeightMover& mover_;
   std::map<ModelId, Entry> models_;
+  std::vector<std::pair<ModelId, Entry*>> filled_;  // those with a ring or slots, by id
   std::vector<WeightCommand> commands_;  // of one decision
   std::vector<WeightEvent> frame_events_;
 };

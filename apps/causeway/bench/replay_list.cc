@@ -18,12 +18,14 @@ using request::Trace;
 using request::TraceEntry;
 
 constexpr std::int64_t kEntriesMax = 5'000'000;  // of a trace, or that a Poisson process makes
+constexpr std::int64_t kCopiesMax = 10'000;
+constexpr double kCopiesWithin = 60;  // seconds of the trace
 constexpr std::int64_t kTokensMax = 1 << 20;
 constexpr double kZipf = 1.0;
 constexpr std::int64_t kInput = 512, kOutput = 64;
 
 // Each has numbers of its own, so that one does not change with another's options.
-enum class Stream : std::uint64_t { kArrivals = 1, kLengths, kModels };
+enum class Stream : std::uint64_t { kArrivals = 1, kLengths, kModels, kCopies };
 Random random_of(const ReplayOptions& options, Stream stream) {
   return Random(mix64(options.seed ^ mix64(static_cast<std::uint64_t>(stream))));
 }
@@ -56,8 +58,12 @@ Status check(const ReplayOptions& options, std::size_t models) {
         "lengths are fixed or of a file: --lengths excludes --input-len and "
         "--output-len");
   }
-  if (options.trace.empty() && (options.compress != 1 || options.skip != 0)) {
-    return invalid_argument("--compress and --skip are of a trace: give --trace");
+  if (options.trace.empty() &&
+      (options.compress != 1 || options.skip != 0 || options.copies != 1)) {
+    return invalid_argument("--compress, --skip and --copies are of a trace: give --trace");
+  }
+  if (options.copies < 1 || options.copies > kCopiesMax) {
+    return invalid_argument(fmt::format("--copies is from 1 to {}", kCopiesMax));
   }
   return {};
 }
@@ -72,6 +78,7 @@ Result<Trace> read_trace(const std::string& file) {
 struct Due {
   Nanos at;
   const TraceEntry* entry = nullptr;  // null: made
+  std::int64_t copy = 0;              // of it
 };
 
 Result<std::vector<Due>> made_arrivals(const ReplayOptions& options) {
@@ -100,6 +107,23 @@ Result<std::vector<Due>> made_arrivals(const ReplayOptions& options) {
   return due;
 }
 
+// The first copy of each stays where it is.
+std::vector<Due> copied(const std::vector<Due>& due, const ReplayOptions& options) {
+  if (options.copies == 1) return due;
+  std::vector<Due> all;
+  all.reserve(due.size() * static_cast<std::size_t>(options.copies));
+  Random random = random_of(options, Stream::kCopies);
+  for (const Due& one : due) {
+    all.push_back(one);
+    for (std::int64_t copy = 1; copy < options.copies; ++copy) {
+      const double later = random.uniform() * kCopiesWithin / options.compress;
+      all.push_back({one.at + nanos_from_seconds(later), one.entry, copy});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Due& a, const Due& b) { return a.at < b.at; });
+  return all;
+}
+
 Result<std::vector<Due>> recorded_arrivals(const ReplayOptions& options, const Trace& trace) {
   if (!trace.has_arrivals) {
     return invalid_argument(options.trace +
@@ -113,7 +137,10 @@ Result<std::vector<Due>> recorded_arrivals(const ReplayOptions& options, const T
     due.push_back({nanos_from_seconds(at), &entry});
     if (options.requests_max > 0 && std::ssize(due) == options.requests_max) break;
   }
-  if (!due.empty()) return due;
+  if (std::ssize(due) * options.copies > kEntriesMax) {
+    return invalid_argument(fmt::format("more than {} requests: fewer --copies", kEntriesMax));
+  }
+  if (!due.empty()) return copied(due, options);
   return invalid_argument(fmt::format(
       "{}: none of its {} requests is within {:g} s from {:g} s on, of {:.0f} s: see --skip, "
       "--compress and --seconds",
@@ -142,8 +169,10 @@ void set_models(const ReplayOptions& options, const Trace& trace, const std::vec
                 std::size_t models, simulate::Workload& list) {
   if (trace.has_models && !options.zipf) {
     const auto places = places_of(trace, models);
+    const auto copies = static_cast<std::size_t>(options.copies);
     for (std::size_t i = 0; i < list.size(); ++i) {
-      list[i].model = places.at(due[i].entry->model);
+      const auto copy = static_cast<std::size_t>(due[i].copy);
+      list[i].model = (places.at(due[i].entry->model) * copies + copy) % models;
     }
     return;
   }

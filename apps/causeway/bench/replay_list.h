@@ -20,6 +20,10 @@ struct ReplayOptions {
   std::string trace = {};
   double compress = 1;
   double skip = 0;
+  // For fleets: each of the trace's requests comes so many times, each at an instant of its own in
+  // the minute of the trace's time after it, and of a model of its own: the catalogue is divided
+  // into as many parts, one a copy, as far as it reaches.
+  std::int64_t copies = 1;
   double rate = 10;
   double burstiness = 1;
   // Which of them: those of the first seconds (of the replay), and no more than so many; 0: all.

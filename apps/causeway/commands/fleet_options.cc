@@ -11,6 +11,10 @@ std::vector<CLI::Option*> FleetOptions::declare(CLI::App& app, std::int64_t mode
       ->check(CLI::Range(1, 64))
       ->group(group);
   std::vector<CLI::Option*> others = {
+      app.add_option("--machines", machines_,
+                     "so many such machines, each with a link of its own, as one fleet")
+          ->check(CLI::Range(1, 4096))
+          ->capture_default_str(),
       app.add_option(
              "--placement", placement_,
              "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
@@ -44,7 +48,8 @@ Status FleetOptions::apply(std::uint64_t seed, simulate::FleetSimulationOptions&
   fleet.slices = slices_;
   fleet.models_max = models_max_;
   fleet.slice.profile = simulate::slice_of(fleet.slice.profile, slices_);
-  fleet.fleet.loads_max = slices_;
+  fleet.machines = machines_;
+  fleet.fleet.loads_max = slices_ * machines_;
   fleet.fleet.moves = models_max_ == 0;
   fleet.fleet.seed = seed;
   fleet.fleet.room_timeout = nanos_from_seconds(room_timeout_ms_ * 1e-3);

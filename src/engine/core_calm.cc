@@ -1,0 +1,132 @@
+// Fast-forward: steps of which nothing but time and tokens comes (docs/design/simulate.md).
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/core_state.h"
+
+namespace causeway::engine {
+namespace {
+
+// Its next token depends on nothing but its place, and is no reason to end.
+bool is_plain(const request::Request& request) {
+  return request.stop_tokens.empty() && request.logit_bias.empty() &&
+         request.allowed_tokens.empty() && !request.sampling.penalised();
+}
+
+// Of a step and of those behind it, while nothing arrives.
+bool alike(const std::vector<weights::WeightView>& a, const std::vector<weights::WeightView>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+    return one.place == other.place && one.place != weights::WeightPlace::kStaged;
+  });
+}
+
+}  // namespace
+
+bool EngineCore::State::is_calm() const {
+  if (border || rotation || hung || !lost.empty() || awaits_memory()) return false;
+  const StepLane& lane = lanes[0];
+  if (lanes[1].in_flight() > 0 || lane.in_flight_max != kStepsInFlightMax) return false;
+  if (lane.in_flight() != kStepsInFlightMax || !outputs.empty() || weights_look) return false;
+  const StepInFlight& first = lane.at(lane.ended);
+  const StepInFlight& second = lane.at(lane.ended + 1);
+  if (!first.refused.empty() || !second.refused.empty()) return false;
+  const ModelId model = first.decision.model;
+  if (second.decision.model != model || models.at(model).switching) return false;
+  if (cache != nullptr && cache->knows(model)) {
+    const bool alone = asked.size() == 1 && *asked.begin() == model;
+    if (!alone || models.at(model).arrived > 0 || !cache->residency().quiet_until()) return false;
+    std::vector<weights::WeightView> now;
+    cache->views_now(model, now);
+    if (!alike(first.weights, now) || !alike(second.weights, now)) return false;
+  }
+  return scheduler.only_decodes(first.decision) && scheduler.only_decodes(second.decision);
+}
+
+std::int64_t EngineCore::State::calm_steps() const {
+  if (!is_calm()) return 0;
+  const StepLane& lane = lanes[0];
+  const StepInFlight& first = lane.at(lane.ended);
+  const StepInFlight& second = lane.at(lane.ended + 1);
+  std::int64_t steps = INT64_MAX;
+  for (std::size_t i = 0; i < first.sequences.size(); ++i) {
+    const Sequence* sequence = first.sequences[i];
+    if (sequence == nullptr || second.sequences[i] != sequence) return 0;
+    if (!is_plain(sequence->request)) return 0;
+    // The steps in flight sample two of its tokens; whoever samples the last of them is not alike.
+    const std::int64_t left = sequence->request.max_tokens.count - sequence->output_tokens();
+    steps = std::min(steps, left - kStepsInFlightMax);
+  }
+  if (steps < 1) return 0;
+  std::int64_t frames = 0;
+  for (const schedule::Run& run : second.decision.runs) {
+    frames += kv.frames_to_grow(run.request, run.context + run.tokens + Tokens(steps));
+  }
+  return frames <= kv.counts().available() ? steps : 0;
+}
+
+void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
+                                       const SampledTokens& sampled) {
+  StepLane& lane = lanes[0];
+  StepInFlight& first = lane.at(lane.ended);
+  StepInFlight& second = lane.at(lane.ended + 1);
+  const StepId last_done(first.id.value + steps - 1), in_flight(first.id.value + steps);
+  for (std::size_t i = 0; i < first.sequences.size(); ++i) {
+    Sequence& sequence = *first.sequences[i];
+    const schedule::Run& run = second.decision.runs[i];
+    const RequestId id = run.request;
+    CAUSEWAY_CHECK(kv.grow(id, run.context + run.tokens + Tokens(steps)),
+                   "calm steps lack frames");
+    for (std::int64_t n = 0; n < steps; ++n) {
+      sequence.tokens.push_back(sampled(id, std::ssize(sequence.tokens)));
+    }
+    // The step that is in flight computes the last of them.
+    const std::span<const TokenId> known(sequence.tokens);
+    kv.commit(id, known.first(known.size() - 1), last_done);
+  }
+  kv.step_done(last_done, in_flight);
+  for (const Sequence* sequence : first.sequences) {
+    kv.commit(sequence->request.id, sequence->tokens, in_flight);
+  }
+  scheduler.repeat_step(second.decision, steps, last_end);
+  for (StepInFlight* step : {&first, &second}) {
+    step->id = StepId(step->id.value + steps);
+    step->started = last_end;
+    for (schedule::Run& run : step->decision.runs) run.context += Tokens(steps);
+  }
+  if (steps % kStepsInFlightMax != 0) std::swap(first, second);
+  lane.ended += steps;
+  lane.started += steps;
+  steps_started += steps;
+}
+
+std::int64_t EngineCore::calm_steps() const { return state_->calm_steps(); }
+
+std::optional<Nanos> EngineCore::calm_until() const {
+  return state_->cache == nullptr ? std::nullopt : state_->cache->residency().quiet_until();
+}
+
+std::vector<RequestId> EngineCore::run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
+                                                  const SampledTokens& sampled) {
+  State& state = *state_;
+  CAUSEWAY_CHECK(steps >= 1 && steps <= state.calm_steps(), "these steps are not alike");
+  std::vector<RequestId> requests;
+  for (const schedule::Run& run : state.lanes[0].oldest().decision.runs) {
+    requests.push_back(run.request);
+  }
+  const ModelId model = state.lanes[0].oldest().decision.model;
+  request::Observation& counters = state.models.at(model).counters;
+  counters.steps += steps;
+  counters.generated_tokens += steps * std::ssize(requests);
+  state.device_busy += busy;
+  state.run_calm_steps(steps, last_end, sampled);
+  if (state.cache != nullptr && state.cache->knows(model)) {
+    // The model was used until then.
+    std::vector<weights::WeightView> views;
+    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm steps read what is there");
+    state.cache->step_begins(model, views);
+  }
+  return requests;
+}
+
+}  // namespace causeway::engine

@@ -1,0 +1,206 @@
+#include "fleet/bandwidth_placement.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "fleet/place_on.h"
+
+namespace causeway::fleet {
+namespace {
+
+// Of a placement that meets all limits: victims' cost, whether others are served there, whether it
+// is elsewhere than before, excess, models there. Those without victims cost least.
+using Dearness = std::tuple<BackCost, bool, bool, double, std::int64_t, SliceId>;
+// Of one by best effort.
+using Effort = std::tuple<double, BackCost, SliceId>;
+
+Dearness dearness_of(const FleetView& fleet, const Candidate& candidate, const Placement& p) {
+  const SliceView& slice = fleet.slice(p.slice);
+  return {cost_of(slice, p),  slice.requests > 0,         p.slice != candidate.last,
+          p.excess,           std::ssize(slice.models), p.slice};
+}
+
+// Goes down the tree to where `bound` is smallest, and leaves out what it says cannot be better than
+// what was found. bound(node): the least rank that a slice below may have; nullopt: none has any.
+// at(slice): its placement and rank.
+template <typename Rank, typename Bound, typename At>
+class Search {
+ public:
+  Search(const FleetIndex& index, Bound bound, At at) : index_(index), bound_(bound), at_(at) {}
+
+  std::optional<Placement> run(std::optional<std::pair<Rank, Placement>> found = std::nullopt) {
+    found_ = std::move(found);
+    look(FleetIndex::kRoot, bound_(FleetIndex::kRoot));
+    if (!found_) return std::nullopt;
+    return std::move(found_->second);
+  }
+
+ private:
+  void look(std::size_t n, const std::optional<Rank>& least) {
+    if (!least || (found_ && !(*least < found_->first))) return;
+    if (index_.is_leaf(n)) {
+      auto one = at_(index_.first_below(n));
+      if (one && (!found_ || one->first < found_->first)) found_ = std::move(one);
+      return;
+    }
+    const std::size_t a = 2 * n, b = a + 1;
+    const std::optional<Rank> of_a = bound_(a), of_b = bound_(b);
+    const bool a_first = of_a && (!of_b || !(*of_b < *of_a));
+    look(a_first ? a : b, a_first ? of_a : of_b);
+    look(a_first ? b : a, a_first ? of_b : of_a);
+  }
+
+  const FleetIndex& index_;
+  Bound bound_;
+  At at_;
+  std::optional<std::pair<Rank, Placement>> found_;
+};
+
+template <typename Rank, typename Bound, typename At>
+std::optional<Placement> search(const FleetIndex& index, Bound bound, At at,
+                                std::optional<std::pair<Rank, Placement>> found = std::nullopt) {
+  return Search<Rank, Bound, At>(index, bound, at).run(std::move(found));
+}
+
+// One choice in the making.
+class Choice {
+ public:
+  Choice(const FleetView& fleet, const Candidate& candidate)
+      : fleet_(fleet),
+        index_(fleet.index()),
+        candidate_(candidate),
+        whole_(demand_of(candidate.spec, candidate.spec.weights)) {}
+
+  std::optional<Placement> choose() const {
+    // Nothing is better than where it was, if nobody is served there and nothing has to go.
+    if (auto stays = last_among(/*idle=*/true)) return stays;
+    if (auto idle = gentle(/*idle=*/true)) return idle;
+    if (auto stays = last_among(/*idle=*/false)) return stays;
+    if (auto busy = gentle(/*idle=*/false)) return busy;
+    if (!candidate_.evicts) return std::nullopt;
+    if (auto evicts = evicting()) return evicts;
+    return best_effort();
+  }
+
+ private:
+  // On the slice as it is.
+  std::optional<Placement> as_it_is(SliceId id) const {
+    const auto demand = fits_hard(fleet_, id, {}, candidate_);
+    if (!demand) return std::nullopt;
+    return Placement{id, {}, *demand, fleet_.excess(id, {}, *demand)};
+  }
+  std::optional<Placement> last_among(bool idle) const {
+    const SliceId last = candidate_.last;
+    if (!last.valid() || (fleet_.slice(last).requests == 0) != idle) return std::nullopt;
+    auto placement = as_it_is(last);
+    return placement && placement->excess <= 1 ? std::move(placement) : std::nullopt;
+  }
+
+  // No slice below, with what it offers, has less excess; nullopt: none can be chosen.
+  std::optional<double> excess(const IndexNode& node, const Offer& offer) const {
+    const std::int64_t least = candidate_.spec.memory_min.count;
+    if (offer.free < least || offer.places < 1) return std::nullopt;
+    double link = whole_.link_bytes_per_second;
+    if (offer.room != INT64_MAX && offer.room - least < candidate_.spec.weights.count) {
+      link = demand_of(candidate_.spec, Bytes(offer.room - least)).link_bytes_per_second;
+    }
+    return std::max({(link + offer.link) / node.link_max,
+                     (offer.memory_rate + whole_.memory_bytes_per_second) / node.memory_rate_max,
+                     (offer.flops + whole_.flops_per_second) / node.flops_max});
+  }
+
+  std::optional<Placement> gentle(bool idle) const;
+  std::optional<Placement> evicting() const;
+  std::optional<Placement> best_effort() const;
+
+  const FleetView& fleet_;
+  const FleetIndex& index_;
+  const Candidate& candidate_;
+  const Demand whole_;  // where all its weights stay
+};
+
+// A slice that meets all limits as it is; not the one where it was.
+std::optional<Placement> Choice::gentle(bool idle) const {
+  using Rank = std::tuple<double, std::int64_t, SliceId>;
+  const auto bound = [&](std::size_t n) -> std::optional<Rank> {
+    const IndexNode& node = index_.node(n);
+    const auto least = excess(node, idle ? node.idle : node.busy);
+    if (!least || *least > 1) return std::nullopt;
+    return Rank{*least, idle ? node.idle_models : node.busy_models, index_.first_below(n)};
+  };
+  const auto at = [&](SliceId id) -> std::optional<std::pair<Rank, Placement>> {
+    auto placement = as_it_is(id);
+    if (!placement || placement->excess > 1) return std::nullopt;
+    const Rank rank{placement->excess, std::ssize(fleet_.slice(id).models), id};
+    return std::pair(rank, std::move(*placement));
+  };
+  return search<Rank>(index_, bound, at);
+}
+
+// No slice meets all limits as it is: one that does when others have gone.
+std::optional<Placement> Choice::evicting() const {
+  const bool drains = candidate_.drains;
+  const auto bound = [&](std::size_t n) -> std::optional<Dearness> {
+    const IndexNode& node = index_.node(n);
+    const BackCost cost{drains ? node.drain_busy : node.go_busy,
+                        drains ? node.drain_log : node.go_log};
+    if (cost.busy > 1) return std::nullopt;
+    const auto least = excess(node, drains ? node.drained : node.gone);
+    if (!least || *least > 1) return std::nullopt;
+    const bool busy = node.idle_models == INT64_MAX;
+    return Dearness{cost,   busy, true,
+                    *least, std::min(node.idle_models, node.busy_models), index_.first_below(n)};
+  };
+  const auto at = [&](SliceId id) -> std::optional<std::pair<Dearness, Placement>> {
+    auto placement = place_on(fleet_, id, candidate_, /*soft=*/true);
+    if (!placement) return std::nullopt;
+    const Dearness rank = dearness_of(fleet_, candidate_, *placement);
+    return std::pair(rank, std::move(*placement));
+  };
+  // It goes before others that are as dear.
+  const SliceId last = candidate_.last;
+  return search<Dearness>(index_, bound, at, last.valid() ? at(last) : std::nullopt);
+}
+
+// No slice meets all limits: the hard ones, and the soft ones as far as may be.
+std::optional<Placement> Choice::best_effort() const {
+  const std::int64_t memory = candidate_.spec.memory_min.count;
+  const auto bound = [&](std::size_t n) -> std::optional<Effort> {
+    const IndexNode& node = index_.node(n);
+    std::optional<double> least = excess(node, node.idle);
+    const auto consider = [&](std::optional<double> one) {
+      if (one) least = std::min(least.value_or(*one), *one);
+    };
+    consider(excess(node, node.busy));
+    // Something has to go from those that lack memory or a place, and from no others.
+    const bool some_lack = node.free_least < memory || node.places_least < 1;
+    if (some_lack) consider(excess(node, candidate_.drains ? node.drained : node.gone));
+    if (!least) return std::nullopt;
+    return Effort{*least, BackCost(), index_.first_below(n)};
+  };
+  const auto at = [&](SliceId id) -> std::optional<std::pair<Effort, Placement>> {
+    auto placement = place_on(fleet_, id, candidate_, /*soft=*/false);
+    if (!placement) return std::nullopt;
+    const Effort rank{placement->excess, cost_of(fleet_.slice(id), *placement), id};
+    return std::pair(rank, std::move(*placement));
+  };
+  return search<Effort>(index_, bound, at);
+}
+
+class BandwidthPlacement final : public PlacementPolicy {
+ public:
+  std::optional<Placement> choose(const FleetView& fleet,
+                                  const Candidate& candidate) const override {
+    return Choice(fleet, candidate).choose();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<PlacementPolicy> make_bandwidth_placement() {
+  return std::make_unique<BandwidthPlacement>();
+}
+
+}  // namespace causeway::fleet

@@ -1,0 +1,38 @@
+// A model on one slice: what has to go there, and what that leaves. What all placement policies are
+// made of. Internal to this room.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "fleet/placement.h"
+
+namespace causeway::fleet {
+
+// The demand of the candidate once those have gone; nullopt: a hard limit is exceeded.
+std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<const ModelId> gone,
+                                const Candidate& candidate);
+
+// The model on a slice with as few victims as the hard limits need; or, with `soft`, as the soft
+// ones need too. nullopt: it cannot be.
+std::optional<Placement> place_on(const FleetView& fleet, SliceId id, const Candidate& candidate,
+                                  bool soft);
+
+// Of bringing its victims back.
+BackCost cost_of(const SliceView& slice, const Placement& placement);
+
+// The best by `rank`, smaller first, of the placements of all slices.
+template <typename Rank>
+std::optional<Placement> best_of(const FleetView& fleet, const Candidate& candidate, bool soft,
+                                 Rank rank) {
+  std::optional<Placement> best;
+  for (std::int64_t i = 0; i < fleet.size(); ++i) {
+    auto placement = place_on(fleet, SliceId(i), candidate, soft);
+    if (!placement) continue;
+    if (!best || rank(*placement) < rank(*best)) best = std::move(placement);
+  }
+  return best;
+}
+
+}  // namespace causeway::fleet

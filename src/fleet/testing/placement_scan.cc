@@ -1,0 +1,60 @@
+#include "fleet/testing/placement_scan.h"
+
+#include <tuple>
+
+#include "base/check.h"
+#include "fleet/place_on.h"
+
+namespace causeway::fleet::testing {
+namespace {
+
+class Scan final : public PlacementPolicy {
+ public:
+  std::optional<Placement> choose(const FleetView& fleet,
+                                  const Candidate& candidate) const override {
+    if (candidate.last.valid() && fleet.slice(candidate.last).requests == 0) {
+      Candidate gentle = candidate;
+      gentle.evicts = false;
+      if (auto stays = place_on(fleet, candidate.last, gentle, /*soft=*/true)) return stays;
+    }
+    const auto dearness = [&](const Placement& p) {
+      const SliceView& slice = fleet.slice(p.slice);
+      return std::tuple(p.victims.size() > 0, cost_of(slice, p), slice.requests > 0,
+                        p.slice != candidate.last, p.excess, slice.models.size(), p.slice);
+    };
+    auto fitting = best_of(fleet, candidate, /*soft=*/true, dearness);
+    if (fitting || !candidate.evicts) return fitting;
+    return best_of(fleet, candidate, /*soft=*/false, [&](const Placement& p) {
+      return std::tuple(p.excess, cost_of(fleet.slice(p.slice), p), p.slice);
+    });
+  }
+};
+
+class Compared final : public PlacementPolicy {
+ public:
+  std::optional<Placement> choose(const FleetView& fleet,
+                                  const Candidate& candidate) const override {
+    auto found = search_->choose(fleet, candidate);
+    const auto scanned = scan_->choose(fleet, candidate);
+    CAUSEWAY_CHECK(found.has_value() == scanned.has_value(),
+                   "the search finds a place where the scan finds none, or none where it does");
+    if (!found) return found;
+    CAUSEWAY_CHECK(found->slice == scanned->slice && found->victims == scanned->victims,
+                   "the search chooses another place than the scan");
+    CAUSEWAY_CHECK(found->excess == scanned->excess &&
+                       found->demand.crosses == scanned->demand.crosses,
+                   "the search predicts otherwise than the scan");
+    return found;
+  }
+
+ private:
+  const std::unique_ptr<PlacementPolicy> search_ = make_placement(PlacementKind::kBandwidth);
+  const std::unique_ptr<PlacementPolicy> scan_ = make_placement_scan();
+};
+
+}  // namespace
+
+std::unique_ptr<PlacementPolicy> make_placement_scan() { return std::make_unique<Scan>(); }
+std::unique_ptr<PlacementPolicy> make_compared_placement() { return std::make_unique<Compared>(); }
+
+}  // namespace causeway::fleet::testing

@@ -1,0 +1,35 @@
+// Steps that are alike: docs/design/simulate.md, fast-forward.
+#include "schedule/scheduler_state.h"
+
+namespace causeway::schedule {
+
+bool Scheduler::only_decodes(const Decision& decision) const {
+  const State& state = *state_;
+  if (state.rotation || state.traits.varies_with_time || state.options.chunk.automatic) return false;
+  if (state.put_off || state.waiting_total > 0 || state.streamed > 0) return false;
+  if (std::ssize(decision.runs) != state.running_total) return false;
+  for (const Run& run : decision.runs) {
+    const Slot& slot = state.table[static_cast<SlotIndex>(run.sequence.value)];
+    if (!slot.live || !slot.facts.running || !slot.facts.answered || slot.voided) return false;
+    if (run.tokens.count != 1 || !run.samples) return false;
+  }
+  return true;
+}
+
+void Scheduler::repeat_step(const Decision& decision, std::int64_t times, Nanos last_end) {
+  ModelQueue& queue = state_->queue_of(decision.model);
+  queue.last_step = last_end;
+  state_->steps += times;
+  queue.last_step_index = state_->steps;
+  for (const Run& run : decision.runs) {
+    Slot& slot = state_->table[static_cast<SlotIndex>(run.sequence.value)];
+    slot.facts.last_progress = slot.facts.last_token = last_end;
+    slot.facts.output += Tokens(times);
+    slot.facts.known += Tokens(times);
+    slot.facts.computed += Tokens(times);
+    slot.frames = std::max(slot.frames, queue.frames_for(slot.facts.computed));
+    state_->update_promise(queue, slot);
+  }
+}
+
+}  // namespace causeway::schedule

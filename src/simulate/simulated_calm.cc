@@ -1,0 +1,54 @@
+// Fast-forward: steps of a SimulatedExecutor that are alike (docs/design/simulate.md).
+#include <algorithm>
+
+#include "base/check.h"
+#include "simulate/simulated_executor.h"
+
+namespace causeway::simulate {
+
+std::vector<Nanos> SimulatedExecutor::repeated_ends(std::int64_t steps) const {
+  const Faults& faults = options_.faults;
+  const bool chance = faults.error_rate > 0 || faults.refuse_rate > 0 || faults.slow_rate > 0 ||
+                      faults.hang_rate > 0;
+  if (chance || shadow_ || copies_ || options_.frames_move || streamed_) return {};
+  if (resident_.size() != 2 || stream_.size() != 2 || !ended_.empty()) return {};
+  if (mover_ != nullptr && mover_->copies_at(clock_.now())) return {};
+  const Step& second = *resident_.back();
+  if (second.reads.size() != resident_.front()->reads.size()) return {};
+  const ModelShape& shape = second.model->shape;
+  StepTokens tokens = tokens_of(second.batch);
+  std::vector<Nanos> ends = {stream_.front().ends};
+  ends.reserve(static_cast<std::size_t>(steps + 1));
+  for (std::int64_t i = 0; i < steps; ++i) {
+    ends.push_back(ends.back() + step_duration(work_of(tokens, shape), options_.profile));
+    tokens.advance(tokens.tokens);
+  }
+  return ends;
+}
+
+void SimulatedExecutor::repeat(std::span<const Nanos> ends, Nanos next_end) {
+  const std::int64_t times = std::ssize(ends);
+  CAUSEWAY_CHECK(times > 0 && resident_.size() == 2 && stream_.size() == 2, "no steps to repeat");
+  Step& running = *resident_.front();
+  Step& next = *resident_.back();
+  const auto more = static_cast<std::int32_t>(times);
+  for (Step* step : {&running, &next}) {
+    step->batch.step = StepId(step->batch.step.value + times);
+    step->result.step = step->batch.step;
+    step->submitted = step->next_from = ends.back();
+    for (request::BatchEntry& entry : step->batch.entries) entry.context += more;
+  }
+  running.began = ends.back();
+  running.result.sampled.clear();
+  sample(running);
+  for (const request::BatchEntry& entry : next.batch.entries) {
+    computed_[entry.request] = entry.context + entry.token_count;
+  }
+  counters_.steps += times;
+  counters_.steps_ahead += times;
+  counters_.tokens_pending += times * std::ssize(next.batch.tokens);
+  counters_.busy += next_end - ends.front();
+  stream_.front().ends = next_end;
+}
+
+}  // namespace causeway::simulate
