@@ -111,27 +111,29 @@ Result<Family> parse_family(const json& root) {
     return corrupt("\"architectures\" must be a list with the name of the model's class");
   }
   const std::string name = (*found)[0].get<std::string>().substr(0, 100);
-  if (name == "LlamaForCausalLM") return Family::kLlama;
-  if (name == "Qwen3ForCausalLM") return Family::kQwen3;
-  if (name == "Qwen3MoeForCausalLM") return Family::kQwen3Moe;
-  return unsupported("architecture " + name +
-                     " is not served; LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM "
-                     "are");
+  if (const FamilyTraits* traits = find_architecture(name)) return traits->family;
+  std::string served;
+  for (const FamilyTraits& traits : families()) {
+    served += (served.empty() ? "" : ", ") + std::string(traits.architecture);
+  }
+  return unsupported("architecture " + name + " is not served; served are: " + served);
 }
 
 void read_shape(Fields& fields, ModelConfig& config) {
+  const FamilyTraits& traits = traits_of(config.family);
   config.hidden = fields.integer("hidden_size", kWidthMax);
   config.layers = fields.integer("num_hidden_layers", kLayersMax);
   config.heads = fields.integer("num_attention_heads", kHeadsMax);
   config.kv_heads = fields.integer("num_key_value_heads", kHeadsMax, config.heads);
   config.vocab = fields.integer("vocab_size", kVocabMax);
-  if (config.family != Family::kQwen3Moe || fields.find("intermediate_size") != nullptr) {
+  const bool dense_layers = !traits.experts_only;
+  if (dense_layers && (!traits.experts || fields.find("intermediate_size") != nullptr)) {
     config.intermediate = fields.integer("intermediate_size", kWidthMax);
   }
-  // Qwen3 has heads of 128 whatever the width; published files leave it out.
+  // Published files leave it out where the family has one width of heads.
   std::optional<std::int64_t> head_dim_absent;
-  if (config.family == Family::kQwen3) {
-    head_dim_absent = 128;
+  if (traits.head_dim > 0) {
+    head_dim_absent = traits.head_dim;
   } else if (config.hidden % config.heads == 0) {
     head_dim_absent = config.hidden / config.heads;
   } else if (fields.find("head_dim") == nullptr) {
@@ -142,8 +144,8 @@ void read_shape(Fields& fields, ModelConfig& config) {
     fields.fail("num_attention_heads", "is not a multiple of \"num_key_value_heads\"");
   }
   if (config.head_dim % 2 != 0) fields.fail("head_dim", "must be even");
-  const std::int64_t positions = config.family == Family::kLlama ? 2048 : 32768;
-  config.max_position = Tokens(fields.integer("max_position_embeddings", kPositionsMax, positions));
+  config.max_position =
+      Tokens(fields.integer("max_position_embeddings", kPositionsMax, traits.max_position));
 }
 
 void read_rope_scaling(Fields& fields, const json& object, const char* name, ModelConfig& config) {
@@ -171,8 +173,9 @@ void read_rope_scaling(Fields& fields, const json& object, const char* name, Mod
 }
 
 void read_numerics(Fields& fields, ModelConfig& config) {
-  config.norm_epsilon = fields.real("rms_norm_eps", 1e-6, 0, 1);
-  config.rope_theta = fields.real("rope_theta", 10000, 1, 1e12);
+  const FamilyTraits& traits = traits_of(config.family);
+  config.norm_epsilon = fields.real("rms_norm_eps", traits.norm_epsilon, 0, 1);
+  config.rope_theta = fields.real("rope_theta", traits.rope_theta, 1, 1e12);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (const json* rope = fields.find(name)) read_rope_scaling(fields, *rope, name, config);
   }
@@ -191,9 +194,11 @@ void read_numerics(Fields& fields, ModelConfig& config) {
 
 void read_switches(Fields& fields, ModelConfig& config) {
   config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.qk_norm = config.family != Family::kLlama;
-  config.attention_bias = fields.boolean("attention_bias", false);
-  config.mlp_bias = config.family == Family::kLlama && fields.boolean("mlp_bias", false);
+  const FamilyTraits& traits = traits_of(config.family);
+  config.qk_norm = traits.qk_norm;
+  config.attention_bias = traits.attention_biases == AttentionBiases::kConfigured &&
+                          fields.boolean("attention_bias", false);
+  config.mlp_bias = traits.mlp_biases && fields.boolean("mlp_bias", false);
   const std::string activation = fields.string("hidden_act", "silu");
   if (activation != "silu") {
     fields.refuse("hidden_act", "is \"" + activation.substr(0, 40) + "\"; only silu is served");
@@ -203,6 +208,10 @@ void read_switches(Fields& fields, ModelConfig& config) {
   }
   if (config.family != Family::kLlama && fields.boolean("use_sliding_window", false)) {
     fields.refuse("use_sliding_window", "is set; sliding-window attention is not served");
+  }
+  if (traits.windows && fields.integer("sliding_window", kPositionsMax, kPositionsMax) <
+                            config.max_position.count) {
+    fields.refuse("sliding_window", "is smaller than the context, which is not served");
   }
   if (fields.real("partial_rotary_factor", 1, 0, 1) != 1) {
     fields.refuse("partial_rotary_factor", "is not 1; partial rotary embedding is not served");
@@ -227,12 +236,11 @@ void read_dense_layers(Fields& fields, std::int64_t layers, std::vector<std::int
 }
 
 // transformers 5 saves it under the name that its families share; files published before have
-// "num_experts".
-std::int64_t read_experts(Fields& fields) {
-  if (fields.find("num_local_experts") == nullptr) {
-    return fields.integer("num_experts", kExpertsMax);
-  }
-  const std::int64_t experts = fields.integer("num_local_experts", kExpertsMax);
+// "num_experts" where the family does.
+std::int64_t read_experts(Fields& fields, const char* name) {
+  constexpr const char* kShared = "num_local_experts";
+  if (fields.find(kShared) == nullptr) return fields.integer(name, kExpertsMax);
+  const std::int64_t experts = fields.integer(kShared, kExpertsMax);
   if (fields.integer("num_experts", kExpertsMax, experts) != experts) {
     fields.fail("num_experts",
                 "is another number than \"num_local_experts\"; one of them is wrong");
@@ -241,18 +249,22 @@ std::int64_t read_experts(Fields& fields) {
 }
 
 void read_moe(Fields& fields, ModelConfig& config) {
+  const FamilyTraits& traits = traits_of(config.family);
+  const ExpertNames& names = *traits.experts;
   MoeConfig moe;
-  moe.experts = read_experts(fields);
+  moe.experts = read_experts(fields, names.count);
   moe.experts_per_token = fields.integer("num_experts_per_tok", kExpertsMax);
-  moe.intermediate = fields.integer("moe_intermediate_size", kWidthMax);
-  moe.normalise_top_k = fields.boolean("norm_topk_prob", false);
-  moe.sparse_step = fields.integer("decoder_sparse_step", kLayersMax, 1);
-  read_dense_layers(fields, config.layers, moe.dense_layers);
+  moe.intermediate = fields.integer(names.intermediate, kWidthMax);
+  if (!traits.experts_only) {
+    moe.normalise_top_k = fields.boolean("norm_topk_prob", false);
+    moe.sparse_step = fields.integer("decoder_sparse_step", kLayersMax, 1);
+    read_dense_layers(fields, config.layers, moe.dense_layers);
+  }
   if (moe.experts_per_token > moe.experts) {
-    fields.fail("num_experts_per_tok", "is larger than \"num_experts\"");
+    fields.fail("num_experts_per_tok", "is larger than \"" + std::string(names.count) + "\"");
   }
   if (moe.experts * config.layers > kExpertsInAllMax) {
-    fields.fail("num_experts",
+    fields.fail(names.count,
                 "times \"num_hidden_layers\" is larger than " + std::to_string(kExpertsInAllMax));
   }
   config.moe = std::move(moe);
@@ -316,7 +328,7 @@ Result<ModelConfig> parse_config(std::string_view text) {
   read_numerics(fields, config);
   read_switches(fields, config);
   CAUSEWAY_TRY(fields.status());
-  if (config.family == Family::kQwen3Moe) read_moe(fields, config);
+  if (traits_of(config.family).experts) read_moe(fields, config);
   read_special_tokens(fields, config);
   CAUSEWAY_TRY(fields.status());
   if (parameter_count(config) > kParametersMax) {

@@ -11,11 +11,10 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "kv/block_layout.h"
+#include "model/families.h"
 #include "weights/load_plan.h"
 
 namespace causeway::model {
-
-enum class Family { kLlama, kQwen3, kQwen3Moe };
 
 // Llama-3.1's frequency-dependent stretching of RoPE ("rope_type": "llama3").
 struct RopeScaling {
@@ -48,7 +47,7 @@ struct ModelConfig {
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
   bool tied_embeddings = false;
-  bool qk_norm = false;         // RMS norm of each head of q and k before RoPE (Qwen3)
+  bool qk_norm = false;         // RMS norm of each head of q and k before RoPE
   bool attention_bias = false;  // q, k, v and o have biases
   bool mlp_bias = false;        // gate, up and down have biases
   std::optional<MoeConfig> moe;

@@ -8,24 +8,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const char* architecture_of(Family family) {
-  switch (family) {
-    case Family::kLlama: return "LlamaForCausalLM";
-    case Family::kQwen3: return "Qwen3ForCausalLM";
-    case Family::kQwen3Moe: return "Qwen3MoeForCausalLM";
-  }
-  return "";
-}
-
-const char* model_type_of(Family family) {
-  switch (family) {
-    case Family::kLlama: return "llama";
-    case Family::kQwen3: return "qwen3";
-    case Family::kQwen3Moe: return "qwen3_moe";
-  }
-  return "";
-}
-
 const char* torch_name_of(DType dtype) {
   switch (dtype) {
     case DType::kF32: return "float32";
@@ -35,10 +17,11 @@ const char* torch_name_of(DType dtype) {
   return "";
 }
 
-void add_moe(const MoeConfig& moe, ordered_json& root) {
-  root["num_experts"] = moe.experts;
+void add_moe(const MoeConfig& moe, const FamilyTraits& traits, ordered_json& root) {
+  root[traits.experts->count] = moe.experts;
   root["num_experts_per_tok"] = moe.experts_per_token;
-  root["moe_intermediate_size"] = moe.intermediate;
+  root[traits.experts->intermediate] = moe.intermediate;
+  if (traits.experts_only) return;
   root["norm_topk_prob"] = moe.normalise_top_k;
   root["decoder_sparse_step"] = moe.sparse_step;
   root["mlp_only_layers"] = moe.dense_layers;
@@ -47,9 +30,10 @@ void add_moe(const MoeConfig& moe, ordered_json& root) {
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
+  const FamilyTraits& traits = traits_of(config.family);
   ordered_json root;
-  root["architectures"] = {architecture_of(config.family)};
-  root["model_type"] = model_type_of(config.family);
+  root["architectures"] = {traits.architecture};
+  root["model_type"] = traits.model_type;
   root["hidden_size"] = config.hidden;
   if (config.intermediate > 0) root["intermediate_size"] = config.intermediate;
   root["num_hidden_layers"] = config.layers;
@@ -70,10 +54,12 @@ std::string config_json(const ModelConfig& config) {
         {"high_freq_factor", config.rope_scaling->high_freq_factor},
         {"original_max_position_embeddings", config.rope_scaling->original_max_position}};
   }
-  root["attention_bias"] = config.attention_bias;
-  if (config.family == Family::kLlama) root["mlp_bias"] = config.mlp_bias;
+  if (traits.attention_biases == AttentionBiases::kConfigured) {
+    root["attention_bias"] = config.attention_bias;
+  }
+  if (traits.mlp_biases) root["mlp_bias"] = config.mlp_bias;
   root["tie_word_embeddings"] = config.tied_embeddings;
-  if (config.moe) add_moe(*config.moe, root);
+  if (config.moe && traits.experts) add_moe(*config.moe, traits, root);
   root["bos_token_id"] = nullptr;
   if (config.bos) root["bos_token_id"] = *config.bos;
   root["eos_token_id"] = config.eos;

@@ -32,6 +32,15 @@ json qwen3_moe() {
   return config;
 }
 
+json mixtral() {
+  json config = llama();
+  config["architectures"] = {"MixtralForCausalLM"};
+  config["num_local_experts"] = 8;
+  config["num_experts_per_tok"] = 2;
+  config["sliding_window"] = nullptr;
+  return config;
+}
+
 json with(json config, const char* name, json value) {
   config[name] = std::move(value);
   return config;
@@ -97,6 +106,26 @@ TEST(Config, ExpertsAreCountedUnderEitherName) {
   EXPECT_EQ(parse_config(with(shared, "num_experts", 6).dump())->moe->experts, 6);
   expect_error(with(shared, "num_experts", 8).dump(), ErrorCode::kCorrupt, "num_local_experts");
   expect_error(with(shared, "num_local_experts", 0).dump(), ErrorCode::kCorrupt,
+               "num_local_experts");
+}
+
+TEST(Config, MixtralHasExpertsOnly) {
+  const auto config = parse_config(mixtral().dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kMixtral);
+  EXPECT_EQ(config->moe->experts, 8);
+  EXPECT_EQ(config->moe->intermediate, 172);
+  EXPECT_EQ(config->intermediate, 0);
+  EXPECT_TRUE(config->moe->normalise_top_k);
+  EXPECT_FALSE(config->qk_norm || config->attention_bias);
+  for (int layer = 0; layer < 5; ++layer) EXPECT_TRUE(config->is_sparse(layer));
+  const auto same = parse_config(with(mixtral(), "norm_topk_prob", false).dump());
+  EXPECT_TRUE(same->moe->normalise_top_k);  // the family has no such switch
+  for (const char* name : {"num_local_experts", "num_experts_per_tok", "intermediate_size"}) {
+    expect_error(without(mixtral(), name).dump(), ErrorCode::kCorrupt, name);
+    expect_error(with(mixtral(), name, 0).dump(), ErrorCode::kCorrupt, name);
+  }
+  expect_error(with(mixtral(), "num_experts_per_tok", 9).dump(), ErrorCode::kCorrupt,
                "num_local_experts");
 }
 
@@ -254,6 +283,7 @@ TEST(Config, RealConfigs) {
                                                           {"Llama-3.1-70B", 70'553'706'496},
                                                           {"Llama-3.2-1B-Instruct", 1'235'814'400},
                                                           {"Llama-3.2-3B-Instruct", 3'212'749'824},
+                                                          {"Mixtral-8x7B-v0.1", 46'702'792'704},
                                                           {"Qwen3-0.6B", 596'049'920},
                                                           {"Qwen3-4B", 4'022'468'096},
                                                           {"Qwen3-8B", 8'190'735'360},

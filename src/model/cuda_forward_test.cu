@@ -312,7 +312,7 @@ ModelConfig config_of(const Case& c) {
   ModelConfig config = random_model_config(c.family);
   config.layers = c.layers;
   config.vocab = c.vocab;
-  config.intermediate = c.intermediate;
+  if (config.intermediate > 0) config.intermediate = c.intermediate;
   config.heads = c.heads;
   config.kv_heads = c.kv_heads;
   config.head_dim = c.head_dim;
@@ -432,6 +432,8 @@ std::vector<Case> cases_in_hbm() {
            .kv_heads = 2,
            .head_dim = 64,
            .sm_count = 8},
+          {"mixtral, 8/2 heads of 64", Family::kMixtral, 8, 2, 64, false, false},
+          {"mixtral, 4/4 heads of 128, tied", Family::kMixtral, 4, 4, 128, true, false},
           {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
            Family::kQwen3Moe,
            8,

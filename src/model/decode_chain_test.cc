@@ -24,7 +24,8 @@ std::string names_of(std::span<const ChainStage> stages) {
 }
 
 TEST(DecodeChain, ReadsEveryByteOfTheFloorOnce) {
-  for (const Family family : {Family::kLlama, Family::kQwen3, Family::kQwen3Moe}) {
+  for (const FamilyTraits& traits : families()) {
+    const Family family = traits.family;
     for (const bool tied : {false, true}) {
       ModelConfig c = random_model_config(family);
       c.tied_embeddings = tied;

@@ -57,15 +57,19 @@ void plan_dense_mlp(const ModelConfig& c, const std::string& layer, PlannedGroup
 
 void plan_sparse_mlp(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
   const MoeConfig& moe = *c.moe;
-  const std::string base = layer + "mlp.";
+  const ExpertNames& names = *traits_of(c.family).experts;
+  const auto weight = [](const std::string& expert, std::string_view name) {
+    return expert + std::string(name) + ".weight";
+  };
+  const std::string base = layer + std::string(names.block);
   group.tensors.push_back(one("router", base + "gate.weight", moe.experts, c.hidden));
   PlannedTensor gate_up{"experts_gate_up", {}};
   PlannedTensor down{"experts_down", {}};
   for (std::int64_t e = 0; e < moe.experts; ++e) {
     const std::string expert = base + "experts." + std::to_string(e) + ".";
-    gate_up.sources.push_back({expert + "gate_proj.weight", moe.intermediate, c.hidden});
-    gate_up.sources.push_back({expert + "up_proj.weight", moe.intermediate, c.hidden});
-    down.sources.push_back({expert + "down_proj.weight", c.hidden, moe.intermediate});
+    gate_up.sources.push_back({weight(expert, names.gate), moe.intermediate, c.hidden});
+    gate_up.sources.push_back({weight(expert, names.up), moe.intermediate, c.hidden});
+    down.sources.push_back({weight(expert, names.down), c.hidden, moe.intermediate});
   }
   group.tensors.push_back(std::move(gate_up));
   group.tensors.push_back(std::move(down));

@@ -79,6 +79,7 @@ TEST(Plan, EverythingASwitchAdds) {
 
 TEST(Plan, SparseLayer) {
   ModelConfig c = tiny();
+  c.family = Family::kQwen3Moe;
   c.moe = sparse(3, 20);
   c.moe->dense_layers = {0};
   const auto plan = plan_weights(c, DType::kBF16);
@@ -90,6 +91,21 @@ TEST(Plan, SparseLayer) {
   EXPECT_EQ(experts[3].name, "model.layers.1.mlp.experts.1.up_proj.weight");
   EXPECT_EQ(plan.groups[2].tensors[4].sources[0].name, "model.layers.1.mlp.gate.weight");
   EXPECT_EQ(plan.groups[1].tensors.back().name, "down");
+}
+
+TEST(Plan, SparseLayerOfMixtral) {
+  ModelConfig c = tiny();
+  c.family = Family::kMixtral;
+  c.moe = sparse(3, 20);
+  const auto plan = plan_weights(c, DType::kBF16);
+  EXPECT_EQ(outline(plan.groups[1]),
+            "layers.0: input_norm[1,64] qkv[160,64] o[64,80] post_norm[1,64] router[3,64] "
+            "experts_gate_up[120,64] experts_down[192,20]");
+  const auto& tensors = plan.groups[1].tensors;
+  EXPECT_EQ(tensors[4].sources[0].name, "model.layers.0.block_sparse_moe.gate.weight");
+  EXPECT_EQ(tensors[5].sources[2].name, "model.layers.0.block_sparse_moe.experts.1.w1.weight");
+  EXPECT_EQ(tensors[5].sources[3].name, "model.layers.0.block_sparse_moe.experts.1.w3.weight");
+  EXPECT_EQ(tensors[6].sources[1].name, "model.layers.0.block_sparse_moe.experts.1.w2.weight");
 }
 
 TEST(Plan, KvShape) {
@@ -111,6 +127,7 @@ RC_GTEST_PROP(Plan, CountsEachParameterOnce, ()) {
   c.qk_norm = *rc::gen::arbitrary<bool>();
   c.tied_embeddings = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) {
+    c.family = *rc::gen::element(Family::kMixtral, Family::kQwen3Moe);
     c.moe = sparse(*rc::gen::inRange<std::int64_t>(1, 9), 7);
     c.moe->sparse_step = *rc::gen::inRange<std::int64_t>(1, 4);
   }

@@ -286,6 +286,7 @@ ModelConfig with_special_tokens(ModelConfig config, bool adds_bos) {
 }  // namespace
 
 ModelConfig random_model_config(Family family) {
+  const FamilyTraits& traits = traits_of(family);
   ModelConfig config;
   config.family = family;
   config.hidden = 256;
@@ -297,9 +298,10 @@ ModelConfig random_model_config(Family family) {
   config.vocab = 4096;
   config.max_position = Tokens(4096);
   config.rope_theta = family == Family::kLlama ? 500'000 : 1'000'000;
-  config.norm_epsilon = family == Family::kLlama ? 1e-5 : 1e-6;
-  config.qk_norm = family != Family::kLlama;
-  if (family == Family::kQwen3Moe) {
+  config.norm_epsilon = traits.adds_bos ? 1e-5 : 1e-6;
+  config.qk_norm = traits.qk_norm;
+  if (traits.experts_only) config.intermediate = 0;
+  if (traits.experts) {
     MoeConfig moe;
     moe.experts = 8;
     moe.experts_per_token = 2;
@@ -316,7 +318,7 @@ Status make_random_model(const RandomModelOptions& options,
                             std::to_string(kRandomVocabMin) + " tokens, not " +
                             std::to_string(options.config.vocab));
   }
-  const bool adds_bos = options.config.family == Family::kLlama;
+  const bool adds_bos = traits_of(options.config.family).adds_bos;
   const std::string text = config_json(with_special_tokens(options.config, adds_bos));
   const auto config = parse_config(text);
   if (!config.ok()) return invalid_argument("no such model is possible: " + config.error().message);

@@ -25,7 +25,11 @@ namespace {
 using ::testing::HasSubstr;
 using weights::testing::read_file;
 
-constexpr Family kFamilies[] = {Family::kLlama, Family::kQwen3, Family::kQwen3Moe};
+std::vector<std::pair<Family, bool>> all_families() {
+  std::vector<std::pair<Family, bool>> all;
+  for (const FamilyTraits& traits : families()) all.emplace_back(traits.family, traits.adds_bos);
+  return all;
+}
 
 // Small enough to make hundreds of.
 RandomModelOptions tiny(Family family) {
@@ -50,7 +54,7 @@ void expect_made(const RandomModelOptions& options, const std::filesystem::path&
 TEST(RandomModel, EveryFamilyTypeAndTyingLoads) {
   device::HostMemory memory;
   const RealClock clock;
-  for (const Family family : kFamilies) {
+  for (const auto& [family, adds_bos] : all_families()) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       for (const bool tied : {false, true}) {
         const TemporaryDirectory directory;
@@ -63,7 +67,8 @@ TEST(RandomModel, EveryFamilyTypeAndTyingLoads) {
         ASSERT_TRUE(config.ok()) << config.error().message;
         EXPECT_EQ(config->dtype, dtype);
         EXPECT_EQ(config->tied_embeddings, tied);
-        EXPECT_EQ(config->bos.has_value(), family == Family::kLlama);
+        EXPECT_EQ(config->family, family);
+        EXPECT_EQ(config->bos.has_value(), adds_bos);
         EXPECT_EQ(config->eos.size(), 3u);
         weights::ModelPool pool(memory, clock, mib(64));
         const auto plan = plan_weights(*config, host_dtype(dtype));
@@ -87,6 +92,8 @@ TEST(RandomModel, ConfigJsonIsReadBack) {
   EXPECT_EQ(config_json(*again), config_json(config));
   EXPECT_EQ(again->norm_epsilon, config.norm_epsilon);
   EXPECT_EQ(again->rope_scaling->factor, 32);
+  config = random_model_config(Family::kMixtral);
+  EXPECT_EQ(config_json(*parse_config(config_json(config))), config_json(config));
   config = random_model_config(Family::kQwen3Moe);
   config.moe->dense_layers = {1};
   config.moe->normalise_top_k = false;
@@ -285,7 +292,7 @@ RC_GTEST_PROP(RandomTokenizer, DecodingGivesTheTextBack, ()) {
 }
 
 TEST(RandomTokenizer, ChatTemplateRenders) {
-  for (const Family family : kFamilies) {
+  for (const auto& [family, adds_bos] : all_families()) {
     const TemporaryDirectory directory;
     expect_made(tiny(family), directory.path());
     const auto chat = text::load_chat_template(directory.path());
@@ -296,7 +303,7 @@ TEST(RandomTokenizer, ChatTemplateRenders) {
     const auto prompt =
         chat->render({.messages = messages, .bos_token = "<|begin_of_text|>", .eos_token = ""});
     ASSERT_TRUE(prompt.ok()) << prompt.error().message;
-    const std::string begin = family == Family::kLlama ? "<|begin_of_text|>" : "";
+    const std::string begin = adds_bos ? "<|begin_of_text|>" : "";
     EXPECT_EQ(*prompt, begin +
                            "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\n"
                            "hello<|im_end|>\n<|im_start|>assistant\n");

@@ -1,4 +1,4 @@
-"""The forward pass of Llama, Qwen3 and Qwen3-MoE in NumPy, float64, from the model definition alone.
+"""The forward pass of every family in NumPy, float64, from the model definitions alone.
 
 `Model(directory)` reads config.json and model.safetensors; `logits(tokens)` returns the logits of
 every position of one sequence, with no cache, no batching and no shortcuts. With round_to_bf16, values
@@ -74,6 +74,13 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
+# Of a sparse layer: its block, the names of an expert's gate, up and down.
+EXPERTS = {
+    "mixtral": ("block_sparse_moe.", ("w1", "w3", "w2")),
+    "qwen3_moe": ("mlp.", ("gate_proj", "up_proj", "down_proj")),
+}
+
+
 class Model:
     def __init__(self, directory, round_to_bf16=False):
         directory = pathlib.Path(directory)
@@ -84,7 +91,7 @@ class Model:
         self.heads = c["num_attention_heads"]
         self.kv_heads = c.get("num_key_value_heads", self.heads)
         self.head_dim = c.get("head_dim") or c["hidden_size"] // self.heads
-        self.is_moe = c["model_type"] == "qwen3_moe"
+        self.experts = EXPERTS.get(c["model_type"])
         self.frequency = self.rope_frequencies()
 
     def rope_frequencies(self):
@@ -134,9 +141,9 @@ class Model:
             out[:, head] = softmax(scores) @ v[:, kv_head]
         return self.linear(out.reshape(tokens, -1), base + "o_proj")
 
-    def mlp(self, x, base):
-        hidden = silu(self.linear(x, base + "gate_proj")) * self.linear(x, base + "up_proj")
-        return self.linear(hidden, base + "down_proj")
+    def mlp(self, x, base, names=("gate_proj", "up_proj", "down_proj")):
+        gate, up, down = (base + name for name in names)
+        return self.linear(silu(self.linear(x, gate)) * self.linear(x, up), down)
 
     def mixture(self, x, base):
         c = self.config
@@ -145,16 +152,16 @@ class Model:
         for token in range(len(x)):
             best = np.argsort(-chance[token], kind="stable")[: c["num_experts_per_tok"]]
             weight = chance[token, best]
-            if c.get("norm_topk_prob", False):
+            if c["model_type"] == "mixtral" or c.get("norm_topk_prob", False):
                 weight = weight / weight.sum()
             for w, expert in zip(weight, best):
-                out[token] += w * self.mlp(x[token], f"{base}experts.{expert}.")
+                out[token] += w * self.mlp(x[token], f"{base}experts.{expert}.", self.experts[1])
         return out
 
     def is_sparse(self, layer):
         c = self.config
         return (
-            self.is_moe
+            self.experts is not None
             and layer not in c.get("mlp_only_layers", [])
             and (layer + 1) % c.get("decoder_sparse_step", 1) == 0
         )
@@ -166,8 +173,10 @@ class Model:
             base = f"model.layers.{layer}."
             x = x + self.attention(self.norm(x, base + "input_layernorm"), layer)
             normed = self.norm(x, base + "post_attention_layernorm")
-            mlp = self.mixture if self.is_sparse(layer) else self.mlp
-            x = x + mlp(normed, base + "mlp.")
+            if self.is_sparse(layer):
+                x = x + self.mixture(normed, base + self.experts[0])
+            else:
+                x = x + self.mlp(normed, base + "mlp.")
         x = self.norm(x, "model.norm")
         tied = self.config.get("tie_word_embeddings", False)
         return self.linear(x, "model.embed_tokens" if tied else "lm_head")

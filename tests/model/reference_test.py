@@ -1,7 +1,7 @@
 """Compares the C++ forward pass with reference.py on generated tiny models, and with a trained model.
 
 Every group size (query heads a KV head) of the models that are served, tied and untied embeddings,
-biases, Llama-3.1 RoPE, Qwen3's head norms, Qwen3-MoE's routing; prompts whole, in chunks and mixed
+biases, Llama-3.1 RoPE, Qwen3's head norms, Qwen3-MoE's and Mixtral's routing; prompts whole, in chunks and mixed
 with other sequences' decodes. f32: relative error of the logits at most 1e-4. bf16: at most 1.5 × the
 error that rounding to bf16 at the same places has in the reference.
 """
@@ -38,13 +38,17 @@ def groups_of_configs(folder):
     return groups
 
 
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+}
+
+
 def base_config(family, **changes):
     config = {
-        "architectures": [
-            {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}.get(
-                family, "Qwen3MoeForCausalLM"
-            )
-        ],
+        "architectures": [ARCHITECTURES[family]],
         "model_type": family,
         "hidden_size": 96,
         "intermediate_size": 131,
@@ -69,7 +73,14 @@ def base_config(family, **changes):
             "decoder_sparse_step": 1,
             "mlp_only_layers": [],
         }
+    if family == "mixtral":
+        config |= {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None}
     return config | changes
+
+
+def is_sparse(c, layer):
+    step = c.get("decoder_sparse_step", 1)
+    return layer not in c.get("mlp_only_layers", []) and (layer + 1) % step == 0
 
 
 def tensor_shapes(c):
@@ -81,10 +92,10 @@ def tensor_shapes(c):
         if bias:
             yield name + ".bias", (rows,)
 
-    def mlp(base, wide, bias):
-        yield from linear(base + "gate_proj", wide, hidden, bias)
-        yield from linear(base + "up_proj", wide, hidden, bias)
-        yield from linear(base + "down_proj", hidden, wide, bias)
+    def mlp(base, wide, bias, names=("gate_proj", "up_proj", "down_proj")):
+        yield from linear(base + names[0], wide, hidden, bias)
+        yield from linear(base + names[1], wide, hidden, bias)
+        yield from linear(base + names[2], hidden, wide, bias)
 
     yield "model.embed_tokens.weight", (vocab, hidden)
     for layer in range(c["num_hidden_layers"]):
@@ -95,18 +106,16 @@ def tensor_shapes(c):
         for name, rows in (("q", q), ("k", kv), ("v", kv)):
             yield from linear(f"{base}self_attn.{name}_proj", rows, hidden, bias)
         yield from linear(f"{base}self_attn.o_proj", hidden, q, bias)
-        if c["model_type"] != "llama":
+        if c["model_type"].startswith("qwen3"):
             yield base + "self_attn.q_norm.weight", (head_dim,)
             yield base + "self_attn.k_norm.weight", (head_dim,)
-        sparse = (
-            c["model_type"] == "qwen3_moe"
-            and layer not in c["mlp_only_layers"]
-            and (layer + 1) % c["decoder_sparse_step"] == 0
-        )
-        if sparse:
-            yield from linear(base + "mlp.gate", c["num_experts"], hidden)
-            for expert in range(c["num_experts"]):
-                yield from mlp(f"{base}mlp.experts.{expert}.", c["moe_intermediate_size"], False)
+        if c["model_type"] in reference.EXPERTS and is_sparse(c, layer):
+            block, names = reference.EXPERTS[c["model_type"]]
+            experts = c.get("num_experts") or c["num_local_experts"]
+            wide = c.get("moe_intermediate_size", c["intermediate_size"])
+            yield from linear(f"{base}{block}gate", experts, hidden)
+            for expert in range(experts):
+                yield from mlp(f"{base}{block}experts.{expert}.", wide, False, names)
         else:
             yield from mlp(base + "mlp.", c["intermediate_size"], c.get("mlp_bias", False))
     yield "model.norm.weight", (hidden,)
@@ -224,6 +233,8 @@ def cases(groups):
     yield "moe, weights not normalised", base_config("qwen3_moe", norm_topk_prob=False), mixed
     yield "moe, every second layer", base_config("qwen3_moe", decoder_sparse_step=2), mixed
     yield "moe, dense layers", base_config("qwen3_moe", mlp_only_layers=[0, 2]), mixed
+    yield "mixtral", base_config("mixtral"), mixed
+    yield "mixtral, tied", base_config("mixtral", tie_word_embeddings=True, head_dim=24), mixed
     yield "moe, many tokens an expert", base_config("qwen3_moe", num_experts=3), ([250], 250, 1)
 
 
@@ -232,7 +243,7 @@ def check_generated(forward_dump, groups, seed):
     for index, (name, config, (lengths, chunk_max, batch_max)) in enumerate(cases(groups)):
         for dtype in ("float32", "bfloat16"):
             # A near-tie of two experts may be decided either way, so those inputs stay the same.
-            random = np.random.default_rng([1 if "num_experts" in config else seed, index])
+            random = np.random.default_rng([1 if "num_experts_per_tok" in config else seed, index])
             config = config | {"torch_dtype": dtype}
             sequences = [random.integers(0, config["vocab_size"], n).tolist() for n in lengths]
             steps = random_steps(sequences, random, chunk_max, batch_max)

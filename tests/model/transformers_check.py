@@ -44,6 +44,9 @@ CASES = {
     "Qwen3-30B-A3B ÷ 4": ("qwen3_moe", "Qwen3-30B-A3B", {
         "layers": 6, "hidden": 512, "intermediate": 1536, "heads": 8, "kv-heads": 1,
         "head-dim": 128, "experts": 64, "experts-per-token": 8, "moe-intermediate": 192}),
+    "Mixtral-8x7B ÷ 4": ("mixtral", "Mixtral-8x7B-v0.1", {
+        "layers": 6, "hidden": 1024, "heads": 8, "kv-heads": 2, "head-dim": 128,
+        "moe-intermediate": 1024}),
 }
 
 
@@ -137,7 +140,7 @@ def rows_of(name, family, ours, theirs, count):
     for what, key, ratio in (("relative error against f32", "error", ERROR_RATIO_MAX),
                              ("median of a row's error", "median_row_error", ERROR_RATIO_MAX),
                              ("mean KL, nats", "kl", KL_RATIO_MAX)):
-        held = key == "median_row_error" or family != "qwen3_moe"
+        held = key == "median_row_error" or family not in ("mixtral", "qwen3_moe")
         limit = ratio * theirs[key]
         made.append(row(what, key, limit, f"≤ {ratio:g} × its" if held else "",
                         bool(ours[key] <= limit) if held else None))

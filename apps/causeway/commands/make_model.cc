@@ -9,11 +9,20 @@
 namespace causeway::app {
 namespace {
 
-const std::map<std::string, model::Family> kFamilies = {{"llama", model::Family::kLlama},
-                                                        {"qwen3", model::Family::kQwen3},
-                                                        {"qwen3_moe", model::Family::kQwen3Moe}};
 const std::map<std::string, DType> kDTypes = {
     {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"f16", DType::kF16}};
+
+std::map<std::string, model::Family> families_by_name() {
+  std::map<std::string, model::Family> named;
+  for (const auto& traits : model::families()) named.emplace(traits.model_type, traits.family);
+  return named;
+}
+
+std::string names_of(const std::map<std::string, model::Family>& families) {
+  std::string names;
+  for (const auto& [name, family] : families) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
 
 void print_progress(Bytes done, Bytes total) {
   fmt::print(stderr, "\r{:.2f} of {:.2f} GB ", static_cast<double>(done.count) * 1e-9,
@@ -57,8 +66,9 @@ class MakeModel final : public Command {
                 "Write a model of random weights, with a working tokenizer and chat template") {
     auto& app = options();
     app.add_option("directory", directory_, "folder to write; must be empty or not exist");
-    app.add_option("--family", family_, "llama, qwen3 or qwen3_moe")
-        ->transform(CLI::CheckedTransformer(kFamilies));
+    const auto families = families_by_name();
+    app.add_option("--family", family_, names_of(families))
+        ->transform(CLI::CheckedTransformer(families));
     app.add_option("--from-config", from_config_, "folder with a config.json whose sizes to take")
         ->check(CLI::ExistingDirectory);
     app.add_option("--dtype", dtype_, "of the weights: bf16, f32 or f16")
@@ -104,8 +114,8 @@ class MakeModel final : public Command {
     size("--head-dim", sizes_.head_dim, "width of a head; default hidden ÷ heads");
     size("--vocab", sizes_.vocab, "tokens of the vocabulary");
     size("--context", sizes_.context, "longest sequence");
-    size("--experts", sizes_.experts, "experts of a sparse layer (qwen3_moe)");
-    size("--experts-per-token", sizes_.experts_per_token, "experts that a token uses (qwen3_moe)");
+    size("--experts", sizes_.experts, "experts of a sparse layer (mixtral, qwen3_moe)");
+    size("--experts-per-token", sizes_.experts_per_token, "experts that a token uses");
     size("--moe-intermediate", sizes_.moe_intermediate, "width of an expert; default hidden");
   }
 

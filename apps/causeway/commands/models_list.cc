@@ -15,15 +15,6 @@ struct Row {
   Bytes bytes;
 };
 
-std::string_view family_name(model::Family family) {
-  switch (family) {
-    case model::Family::kLlama: return "llama";
-    case model::Family::kQwen3: return "qwen3";
-    case model::Family::kQwen3Moe: return "qwen3_moe";
-  }
-  return "?";
-}
-
 Row describe(const fleet::ModelSource& source) {
   Row row;
   row.name = source.name;
@@ -32,7 +23,7 @@ Row describe(const fleet::ModelSource& source) {
     row.error = config.error().message;
     return row;
   }
-  row.family = family_name(config->family);
+  row.family = model::traits_of(config->family).model_type;
   row.parameters = model::parameter_count(*config);
   row.layers = config->layers;
   row.context = config->max_position.count;

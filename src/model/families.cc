@@ -1,0 +1,77 @@
+#include "model/families.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+
+namespace causeway::model {
+namespace {
+
+constexpr ExpertNames kMixtralExperts = {.block = "block_sparse_moe.",
+                                         .gate = "w1",
+                                         .up = "w3",
+                                         .down = "w2",
+                                         .count = "num_local_experts",
+                                         .intermediate = "intermediate_size"};
+constexpr ExpertNames kQwenExperts = {.block = "mlp.",
+                                      .gate = "gate_proj",
+                                      .up = "up_proj",
+                                      .down = "down_proj",
+                                      .count = "num_experts",
+                                      .intermediate = "moe_intermediate_size"};
+
+// In the order of Family.
+constexpr std::array kFamilies = {FamilyTraits{.family = Family::kLlama,
+                                               .architecture = "LlamaForCausalLM",
+                                               .model_type = "llama",
+                                               .max_position = 2048,
+                                               .adds_bos = true,
+                                               .mlp_biases = true},
+                                  FamilyTraits{.family = Family::kMixtral,
+                                               .architecture = "MixtralForCausalLM",
+                                               .model_type = "mixtral",
+                                               .max_position = 131072,
+                                               .norm_epsilon = 1e-5,
+                                               .rope_theta = 1e6,
+                                               .adds_bos = true,
+                                               .attention_biases = AttentionBiases::kNone,
+                                               .windows = true,
+                                               .experts = kMixtralExperts,
+                                               .experts_only = true},
+                                  FamilyTraits{.family = Family::kQwen3,
+                                               .architecture = "Qwen3ForCausalLM",
+                                               .model_type = "qwen3",
+                                               .head_dim = 128,
+                                               .qk_norm = true},
+                                  FamilyTraits{.family = Family::kQwen3Moe,
+                                               .architecture = "Qwen3MoeForCausalLM",
+                                               .model_type = "qwen3_moe",
+                                               .qk_norm = true,
+                                               .experts = kQwenExperts}};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kFamilies.size(); ++i) {
+    if (static_cast<std::size_t>(kFamilies[i].family) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order());
+
+}  // namespace
+
+std::span<const FamilyTraits> families() { return kFamilies; }
+
+const FamilyTraits& traits_of(Family family) {
+  const auto index = static_cast<std::size_t>(family);
+  CAUSEWAY_CHECK(index < kFamilies.size(), "a family without a row");
+  return kFamilies[index];
+}
+
+const FamilyTraits* find_architecture(std::string_view architecture) {
+  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                  [&](const auto& f) { return f.architecture == architecture; });
+  return found == kFamilies.end() ? nullptr : &*found;
+}
+
+}  // namespace causeway::model

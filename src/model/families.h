@@ -1,0 +1,53 @@
+// What sets a family of models apart beside what its config.json says: a row of a table each.
+// docs/design/families.md says how one is added.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace causeway::model {
+
+enum class Family : std::uint8_t { kLlama, kMixtral, kQwen3, kQwen3Moe };
+
+// The checkpoint's names of a sparse layer, and what config.json calls its sizes.
+struct ExpertNames {
+  std::string_view block;  // the part of a layer's names between "model.layers.<i>." and "gate."
+  std::string_view gate, up, down;
+  const char* count;         // of experts
+  const char* intermediate;  // of one expert
+};
+
+enum class AttentionBiases : std::uint8_t {
+  kNone,
+  kConfigured,  // q, k, v and o have them if "attention_bias" says so
+};
+
+struct FamilyTraits {
+  Family family = Family::kLlama;
+  std::string_view architecture;  // "architectures"[0]
+  std::string_view model_type;    // also its name on the command line
+  // What config.json may leave out. head_dim 0: hidden / heads.
+  std::int64_t head_dim = 0;
+  std::int64_t max_position = 32768;
+  double norm_epsilon = 1e-6;
+  double rope_theta = 10000;
+  bool adds_bos = false;   // of a generated tokenizer: a text begins with <|begin_of_text|>
+  bool qk_norm = false;    // RMS norm of each head of q and k before RoPE
+  AttentionBiases attention_biases = AttentionBiases::kConfigured;
+  bool mlp_biases = false;  // "mlp_bias" may ask for them
+  // "sliding_window" is attention's window where it is a number; else "use_sliding_window" asks.
+  bool windows = false;
+  // Layers of experts; nothing: there are none.
+  std::optional<ExpertNames> experts = {};
+  // Every layer is sparse and the chosen experts' weights sum to 1, whatever config.json says.
+  bool experts_only = false;
+};
+
+std::span<const FamilyTraits> families();
+const FamilyTraits& traits_of(Family family);
+// Null: an architecture that is not served.
+const FamilyTraits* find_architecture(std::string_view architecture);
+
+}  // namespace causeway::model
