@@ -19,7 +19,7 @@ SHAREGPT_BAR = 1.35
 NOT_OVERLAPPED_MAX = 0.03  # of a decode step
 LOAD_DISK_BYTES = 20e9  # free, for the files of an 8B model
 
-FAMILIES = ("llama", "mixtral", "qwen3", "qwen3_moe")
+FAMILIES = ("llama", "mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe")
 # Tests without generated shapes.
 SEEDLESS = ("device", "cuda_fault", "cuda_graphs", "late", "launch", "preload", "preload_shared",
             "wait")
