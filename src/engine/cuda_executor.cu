@@ -223,7 +223,8 @@ Status CudaExecutor::State::copy_tables(Flight& flight, std::int64_t elements,
 Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWeights weights,
                                     CudaModel& cuda_model) {
   Flight& flight = next();
-  const model::StepShape shape = model::shape_of(batch, buckets);
+  const std::int64_t window = cuda_model.forward->config().sliding_window;
+  const model::StepShape shape = model::shape_of(batch, buckets, window);
   CAUSEWAY_TRY(upload(batch, shape, flight));
   CAUSEWAY_TRY(stream->wait(*flight.uploaded));
   CAUSEWAY_TRY(stream->record(*flight.begun));
@@ -284,7 +285,8 @@ Status CudaExecutor::State::begin_streamed(const request::Batch& batch,
   step.flight.abandoned.reset();
   step.weights = weights;
   step.forward = cuda_model.forward.get();
-  const model::StepShape shape = model::shape_of(batch, buckets);
+  const std::int64_t window = cuda_model.forward->config().sliding_window;
+  const model::StepShape shape = model::shape_of(batch, buckets, window);
   CAUSEWAY_TRY(upload(batch, shape, step.flight));
   step.tables_used = tables_used;
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};

@@ -397,6 +397,9 @@ int run(std::uint64_t seed) {
   check_against_host("llama", model::Family::kLlama, *device, seed, report);
   check_against_host("qwen3", model::Family::kQwen3, *device, seed + 1, report);
   check_against_host("qwen3-moe", model::Family::kQwen3Moe, *device, seed + 2, report);
+  check_against_host("mistral", model::Family::kMistral, *device, seed + 2, report);
+  check_against_host("phi3", model::Family::kPhi3, *device, seed + 5, report);
+  check_against_host("qwen2", model::Family::kQwen2, *device, seed + 4, report);
   check_against_host("mixtral", model::Family::kMixtral, *device, seed + 3, report);
   check_in_flight(*device, seed + 3, report);
   check_refusals(*device, seed + 4, report);

@@ -192,12 +192,23 @@ void read_numerics(Fields& fields, ModelConfig& config) {
   }
 }
 
+// Null says that there is none, in which it differs from what is left out.
+void read_window(Fields& fields, const json& root, ModelConfig& config) {
+  const FamilyTraits& traits = traits_of(config.family);
+  if (!traits.windows) return;
+  const bool left_out = !root.contains("sliding_window");
+  const std::int64_t absent = left_out && traits.window > 0 ? traits.window : kPositionsMax;
+  const std::int64_t window = fields.integer("sliding_window", kPositionsMax, absent);
+  if (window < config.max_position.count) config.sliding_window = window;
+}
+
 void read_switches(Fields& fields, ModelConfig& config) {
   config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
   const FamilyTraits& traits = traits_of(config.family);
   config.qk_norm = traits.qk_norm;
-  config.attention_bias = traits.attention_biases == AttentionBiases::kConfigured &&
-                          fields.boolean("attention_bias", false);
+  config.output_bias = traits.attention_biases == AttentionBiases::kConfigured &&
+                       fields.boolean("attention_bias", false);
+  config.attention_bias = config.output_bias || traits.attention_biases == AttentionBiases::kQkv;
   config.mlp_bias = traits.mlp_biases && fields.boolean("mlp_bias", false);
   const std::string activation = fields.string("hidden_act", "silu");
   if (activation != "silu") {
@@ -207,11 +218,7 @@ void read_switches(Fields& fields, ModelConfig& config) {
     fields.refuse("quantization_config", "is set; quantised checkpoints are not served");
   }
   if (config.family != Family::kLlama && fields.boolean("use_sliding_window", false)) {
-    fields.refuse("use_sliding_window", "is set; sliding-window attention is not served");
-  }
-  if (traits.windows && fields.integer("sliding_window", kPositionsMax, kPositionsMax) <
-                            config.max_position.count) {
-    fields.refuse("sliding_window", "is smaller than the context, which is not served");
+    fields.refuse("use_sliding_window", "is set; windows in some of the layers are not served");
   }
   if (fields.real("partial_rotary_factor", 1, 0, 1) != 1) {
     fields.refuse("partial_rotary_factor", "is not 1; partial rotary embedding is not served");
@@ -327,6 +334,7 @@ Result<ModelConfig> parse_config(std::string_view text) {
   read_shape(fields, config);
   read_numerics(fields, config);
   read_switches(fields, config);
+  read_window(fields, root, config);
   CAUSEWAY_TRY(fields.status());
   if (traits_of(config.family).experts) read_moe(fields, config);
   read_special_tokens(fields, config);

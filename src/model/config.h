@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ struct MoeConfig {
   std::vector<std::int64_t> dense_layers;  // … except these ("mlp_only_layers")
 };
 
+inline constexpr std::int64_t kNoWindow = std::numeric_limits<std::int64_t>::max();
+
 struct ModelConfig {
   Family family = Family::kLlama;
   std::int64_t hidden = 0;
@@ -43,12 +46,16 @@ struct ModelConfig {
   std::int64_t head_dim = 0;
   std::int64_t vocab = 0;
   Tokens max_position{0};
+  // A token sees itself and so many less one in front of it. Smaller than max_position, or
+  // kNoWindow.
+  std::int64_t sliding_window = kNoWindow;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
   bool tied_embeddings = false;
   bool qk_norm = false;         // RMS norm of each head of q and k before RoPE
-  bool attention_bias = false;  // q, k, v and o have biases
+  bool attention_bias = false;  // q, k and v have biases
+  bool output_bias = false;     // o has one
   bool mlp_bias = false;        // gate, up and down have biases
   std::optional<MoeConfig> moe;
   DType dtype = DType::kBF16;  // of the checkpoint ("torch_dtype")

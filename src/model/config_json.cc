@@ -58,6 +58,10 @@ std::string config_json(const ModelConfig& config) {
     root["attention_bias"] = config.attention_bias;
   }
   if (traits.mlp_biases) root["mlp_bias"] = config.mlp_bias;
+  if (traits.windows) {
+    root["sliding_window"] = nullptr;
+    if (config.sliding_window != kNoWindow) root["sliding_window"] = config.sliding_window;
+  }
   root["tie_word_embeddings"] = config.tied_embeddings;
   if (config.moe && traits.experts) add_moe(*config.moe, traits, root);
   root["bos_token_id"] = nullptr;

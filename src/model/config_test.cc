@@ -129,6 +129,68 @@ TEST(Config, MixtralHasExpertsOnly) {
                "num_local_experts");
 }
 
+TEST(Config, Qwen2HasBiasesOfQueriesKeysAndValues) {
+  const json qwen2 = with(llama(), "architectures", {"Qwen2ForCausalLM"});
+  const auto config = parse_config(qwen2.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kQwen2);
+  EXPECT_TRUE(config->attention_bias);
+  EXPECT_FALSE(config->output_bias || config->mlp_bias || config->qk_norm);
+  EXPECT_EQ(config->max_position, Tokens(32768));
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config_json(*parse_config(config_json(*config))), config_json(*config));
+  // A window that is not switched on, as published files have it, is none.
+  json off = with(qwen2, "sliding_window", 16);
+  off["use_sliding_window"] = false;
+  EXPECT_EQ(parse_config(off.dump())->sliding_window, kNoWindow);
+  expect_error(with(off, "use_sliding_window", true).dump(), ErrorCode::kUnsupported,
+               "use_sliding_window");
+  expect_error(with(qwen2, "rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}).dump(),
+               ErrorCode::kUnsupported, "yarn");
+}
+
+TEST(Config, Phi3IsServedWithoutLongRope) {
+  json phi3 = with(llama(), "architectures", {"Phi3ForCausalLM"});
+  phi3["sliding_window"] = 2047;
+  phi3["max_position_embeddings"] = 4096;
+  const auto config = parse_config(phi3.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kPhi3);
+  EXPECT_EQ(config->sliding_window, 2047);
+  EXPECT_FALSE(config->attention_bias || config->output_bias || config->mlp_bias);
+  EXPECT_EQ(parse_config(without(phi3, "sliding_window").dump())->sliding_window, kNoWindow);
+  for (const char* type : {"longrope", "su"}) {
+    expect_error(with(phi3, "rope_scaling", {{"type", type}, {"short_factor", {1.0}}}).dump(),
+                 ErrorCode::kUnsupported, type);
+  }
+  expect_error(with(phi3, "partial_rotary_factor", 0.75).dump(), ErrorCode::kUnsupported,
+               "partial_rotary_factor");
+}
+
+TEST(Config, MistralHasAWindow) {
+  const json mistral = with(llama(), "architectures", {"MistralForCausalLM"});
+  const auto window = [](const json& text) {
+    const auto config = parse_config(text.dump());
+    EXPECT_TRUE(config.ok()) << config.error().message;
+    return config.ok() ? config->sliding_window : -1;
+  };
+  EXPECT_EQ(parse_config(mistral.dump())->family, Family::kMistral);
+  EXPECT_EQ(window(mistral), 4096);  // as its own code takes it
+  EXPECT_EQ(window(with(mistral, "max_position_embeddings", 4096)), kNoWindow);
+  EXPECT_EQ(window(with(mistral, "sliding_window", nullptr)), kNoWindow);
+  EXPECT_EQ(window(with(mistral, "sliding_window", 512)), 512);
+  EXPECT_EQ(window(with(mixtral(), "sliding_window", 512)), 512);
+  EXPECT_EQ(window(without(mixtral(), "sliding_window")), kNoWindow);
+  EXPECT_EQ(window(with(llama(), "sliding_window", 512)), kNoWindow);  // the family has none
+  for (const json& bad : {json(0), json(-1), json("4096"), json(1.5)}) {
+    expect_error(with(mistral, "sliding_window", bad).dump(), ErrorCode::kCorrupt,
+                 "sliding_window");
+  }
+  const auto nemo = parse_config(with(mistral, "head_dim", 32).dump());
+  EXPECT_EQ(nemo->head_dim, 32);  // of its own: 8 heads of a width of 64
+  EXPECT_FALSE(parse_config(with(mistral, "attention_bias", true).dump())->attention_bias);
+}
+
 TEST(Config, BadFieldsAreNamed) {
   for (const char* name :
        {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -284,6 +346,8 @@ TEST(Config, RealConfigs) {
                                                           {"Llama-3.2-1B-Instruct", 1'235'814'400},
                                                           {"Llama-3.2-3B-Instruct", 3'212'749'824},
                                                           {"Mixtral-8x7B-v0.1", 46'702'792'704},
+                                                          {"Qwen2.5-7B-Instruct", 7'615'616'512},
+                                                          {"Qwen2.5-32B-Instruct", 32'763'876'352},
                                                           {"Qwen3-0.6B", 596'049'920},
                                                           {"Qwen3-4B", 4'022'468'096},
                                                           {"Qwen3-8B", 8'190'735'360},

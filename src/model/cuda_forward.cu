@@ -96,7 +96,7 @@ class CudaForward::State {
     if (kv.base != captured_kv_) graphs_.drop();
     captured_kv_ = kv.base;
     // The embedding stays where it is until its group has come.
-    return graphs_.run((shape.places * 2 + (shape.brief ? 1 : 0)) * 2 + (embeds_at_home() ? 1 : 0),
+    return graphs_.run((shape.places * 4 + kind_of(shape)) * 2 + (embeds_at_home() ? 1 : 0),
                        [this] { return enqueue(); }, stream);
   }
 
@@ -117,6 +117,11 @@ class CudaForward::State {
   }
 
  private:
+  // Of steps of as many rows: which kernels attention takes.
+  static std::int64_t kind_of(const StepShape& shape) {
+    return (shape.windowed ? 2 : 0) + (shape.brief ? 1 : 0);
+  }
+
   Status check_limits(const StepShape& shape) const {
     const CudaStepLimits& limits = workspace_.limits();
     if (shape.rows <= limits.rows && shape.places <= limits.places) return {};
@@ -158,7 +163,7 @@ class CudaForward::State {
   Status enqueue() {
     const StepShape& shape = step_.shape;
     const std::array<std::int64_t, 4> ran = {shape.rows, shape.decode, shape.sampled,
-                                             shape.brief ? 1 : 0};
+                                             kind_of(shape)};
     CAUSEWAY_TRY(find_program(shapes_run_.contains(ran) ? kLayersAhead : 0));
     step_.home_plans = program_.home_plans;
     CAUSEWAY_TRY(run_instructions(program_.instructions, model(), step_));
@@ -241,7 +246,7 @@ class CudaForward::State {
   const std::byte* captured_kv_ = nullptr;
   std::array<std::optional<int>, kernels::attention::kFewSequences + 1> clusters_;
 
-  std::set<std::array<std::int64_t, 4>> shapes_run_;  // rows, decode, sampled, brief
+  std::set<std::array<std::int64_t, 4>> shapes_run_;  // rows, decode, sampled, kind_of()
 
   CudaStep step_;  // that is being enqueued
   StepProgram program_;

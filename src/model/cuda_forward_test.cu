@@ -218,7 +218,7 @@ class Pair {
 
   Errors step(const request::Batch& batch) {
     constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 24, 40, 112, 128, kSequences};
-    StepShape shape = shape_of(batch, kBuckets);
+    StepShape shape = shape_of(batch, kBuckets, config_.sliding_window);
     // Every other brief step as if it were long: both ways have graphs, in turns.
     shape.brief = shape.brief && ++briefs_ % 2 == 1;
     std::vector<std::int32_t> tables(static_cast<std::size_t>(
@@ -306,6 +306,7 @@ struct Case {
   int sm_count = 0;  // of which products are dealt out; 0: all
   std::int64_t layers = 3;
   Steps steps = Steps::kWhole;
+  std::int64_t window = kNoWindow;
 };
 
 ModelConfig config_of(const Case& c) {
@@ -317,8 +318,9 @@ ModelConfig config_of(const Case& c) {
   config.kv_heads = c.kv_heads;
   config.head_dim = c.head_dim;
   config.tied_embeddings = c.tied;
-  config.attention_bias = config.mlp_bias = c.bias;
+  if (c.bias) config.attention_bias = config.output_bias = config.mlp_bias = true;
   if (config.moe) config.moe->dense_layers = c.dense;
+  config.sliding_window = c.window;
   return config;
 }
 
@@ -381,12 +383,42 @@ std::vector<Case> cases_at_home() {
            .tied = true,
            .bias = true,
            .steps = Steps::kAtHome},
+          {.name = "qwen2, 7/1 heads of 128, at home",
+           .family = Family::kQwen2,
+           .heads = 7,
+           .kv_heads = 1,
+           .head_dim = 128,
+           .steps = Steps::kAtHome},
           {.name = "qwen3, 8/1 heads of 128, at home",
            .family = Family::kQwen3,
            .heads = 8,
            .kv_heads = 1,
            .head_dim = 128,
            .steps = Steps::kAtHome}};
+}
+
+// Steps with and without a sequence beyond the window take turns. Heads that each of attention's
+// kernels serves.
+std::vector<Case> cases_of_windows() {
+  return {{"mistral, 8/2 heads of 128", Family::kMistral, 8, 2, 128, false, false},
+          {.name = "mistral, 8/2 heads of 64, a window of 50",
+           .family = Family::kMistral,
+           .heads = 8,
+           .kv_heads = 2,
+           .head_dim = 64,
+           .window = 50},
+          {.name = "mistral, 4/4 heads of 128, a window of 7",
+           .family = Family::kMistral,
+           .heads = 4,
+           .kv_heads = 4,
+           .head_dim = 128,
+           .window = 7},
+          {.name = "mistral, 4/2 heads of 80, a window of 33",
+           .family = Family::kMistral,
+           .heads = 4,
+           .kv_heads = 2,
+           .head_dim = 80,
+           .window = 33}};
 }
 
 std::vector<Case> cases_in_hbm() {
@@ -432,6 +464,9 @@ std::vector<Case> cases_in_hbm() {
            .kv_heads = 2,
            .head_dim = 64,
            .sm_count = 8},
+          {"phi3, 4/2 heads of 128", Family::kPhi3, 4, 2, 128, false, false},
+          {"qwen2, 14/2 heads of 64, tied", Family::kQwen2, 14, 2, 64, true, false},
+          {"qwen2, 7/1 heads of 128", Family::kQwen2, 7, 1, 128, false, false},
           {"mixtral, 8/2 heads of 64", Family::kMixtral, 8, 2, 64, false, false},
           {"mixtral, 4/4 heads of 128, tied", Family::kMixtral, 4, 4, 128, true, false},
           {"qwen3-moe, dense but for the second layer, 8/8 heads of 64",
@@ -460,6 +495,7 @@ int run(std::uint64_t seed) {
   const auto current = must(device::CudaCurrent::enter(*device), "the context");
   bool good = true;
   for (const Case& c : cases_in_hbm()) good = check(c, *device, seed++) && good;
+  for (const Case& c : cases_of_windows()) good = check(c, *device, seed++) && good;
   for (const Case& c : cases_at_home()) good = check(c, *device, seed++) && good;
   std::printf(good ? "PASSED\n" : "FAILED\n");
   return good ? 0 : 1;

@@ -50,8 +50,8 @@ class Loop {
     return model_.experts->fetch_chosen(stream_);
   }
 
-  Status operator()(const step::PlanAttention&) const {
-    return kernels::attention::plan(attention_params({}, nullptr), stream_);
+  Status operator()(const step::PlanAttention& i) const {
+    return kernels::attention::plan(attention_params({.windowed = i.windowed}, nullptr), stream_);
   }
 
   Status operator()(const step::FillRope&) const {
@@ -275,7 +275,8 @@ class Loop {
             .fresh = fresh,
             .behind_library = i.behind_library,
             .cluster = i.cluster,
-            .sm_count = model_.workspace.sm_count()};
+            .sm_count = model_.workspace.sm_count(),
+            .window = i.windowed ? c_.sliding_window : kernels::attention::kNoWindow};
   }
 
   const ModelConfig& c_;

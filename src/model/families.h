@@ -9,7 +9,7 @@
 
 namespace causeway::model {
 
-enum class Family : std::uint8_t { kLlama, kMixtral, kQwen3, kQwen3Moe };
+enum class Family : std::uint8_t { kLlama, kMistral, kMixtral, kPhi3, kQwen2, kQwen3, kQwen3Moe };
 
 // The checkpoint's names of a sparse layer, and what config.json calls its sizes.
 struct ExpertNames {
@@ -22,6 +22,7 @@ struct ExpertNames {
 enum class AttentionBiases : std::uint8_t {
   kNone,
   kConfigured,  // q, k, v and o have them if "attention_bias" says so
+  kQkv,         // q, k and v have them
 };
 
 struct FamilyTraits {
@@ -33,12 +34,16 @@ struct FamilyTraits {
   std::int64_t max_position = 32768;
   double norm_epsilon = 1e-6;
   double rope_theta = 10000;
-  bool adds_bos = false;   // of a generated tokenizer: a text begins with <|begin_of_text|>
-  bool qk_norm = false;    // RMS norm of each head of q and k before RoPE
+  bool adds_bos = false;  // of a generated tokenizer: a text begins with <|begin_of_text|>
+  bool qk_norm = false;   // RMS norm of each head of q and k before RoPE
   AttentionBiases attention_biases = AttentionBiases::kConfigured;
   bool mlp_biases = false;  // "mlp_bias" may ask for them
-  // "sliding_window" is attention's window where it is a number; else "use_sliding_window" asks.
+  // "sliding_window" is attention's window where it is a number, and where it is left out `window`
+  // (0: none). Else "use_sliding_window" would ask for one in some layers.
   bool windows = false;
+  std::int64_t window = 0;
+  // The checkpoint has one tensor each for q, k and v, and for gate and up.
+  bool fused = false;
   // Layers of experts; nothing: there are none.
   std::optional<ExpertNames> experts = {};
   // Every layer is sparse and the chosen experts' weights sum to 1, whatever config.json says.

@@ -242,7 +242,8 @@ class HostForward::State {
                     .q = qkv,
                     .q_stride = qkv_size(),
                     .out = attended_.data(),
-                    .out_stride = q_size()});
+                    .out_stride = q_size(),
+                    .window = config_.sliding_window});
     linear({attended_.data(), q_size(), w.o, w.o_bias, config_.hidden, added_.data()}, tokens_);
     add(added_.data(), tokens_ * config_.hidden, x_.data());
   }

@@ -46,7 +46,7 @@ LayerWeights find_layer(const ModelConfig& c, const Group& group, bool sparse) {
   w.q_norm = group.find_if(c.qk_norm, "q_norm", 1, c.head_dim);
   w.k_norm = group.find_if(c.qk_norm, "k_norm", 1, c.head_dim);
   w.o = group.find("o", c.hidden, c.heads * c.head_dim);
-  w.o_bias = group.find_if(c.attention_bias, "o_bias", 1, c.hidden);
+  w.o_bias = group.find_if(c.output_bias, "o_bias", 1, c.hidden);
   w.post_norm = group.find("post_norm", 1, c.hidden);
   w.sparse = sparse;
   if (sparse) {

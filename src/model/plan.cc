@@ -23,10 +23,14 @@ PlannedTensor one(std::string name, std::string source, std::int64_t rows, std::
 void plan_attention(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
   const std::string base = layer + "self_attn.";
   const std::int64_t q = query_rows(c), kv = key_rows(c);
-  group.tensors.push_back({"qkv",
-                           {{base + "q_proj.weight", q, c.hidden},
-                            {base + "k_proj.weight", kv, c.hidden},
-                            {base + "v_proj.weight", kv, c.hidden}}});
+  if (traits_of(c.family).fused) {
+    group.tensors.push_back(one("qkv", base + "qkv_proj.weight", q + 2 * kv, c.hidden));
+  } else {
+    group.tensors.push_back({"qkv",
+                             {{base + "q_proj.weight", q, c.hidden},
+                              {base + "k_proj.weight", kv, c.hidden},
+                              {base + "v_proj.weight", kv, c.hidden}}});
+  }
   if (c.attention_bias) {
     group.tensors.push_back({"qkv_bias",
                              {{base + "q_proj.bias", q, 1},
@@ -38,14 +42,19 @@ void plan_attention(const ModelConfig& c, const std::string& layer, PlannedGroup
     group.tensors.push_back(one("k_norm", base + "k_norm.weight", 1, c.head_dim));
   }
   group.tensors.push_back(one("o", base + "o_proj.weight", c.hidden, q));
-  if (c.attention_bias) group.tensors.push_back(one("o_bias", base + "o_proj.bias", c.hidden, 1));
+  if (c.output_bias) group.tensors.push_back(one("o_bias", base + "o_proj.bias", c.hidden, 1));
 }
 
 void plan_dense_mlp(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
   const std::string base = layer + "mlp.";
-  group.tensors.push_back({"gate_up",
-                           {{base + "gate_proj.weight", c.intermediate, c.hidden},
-                            {base + "up_proj.weight", c.intermediate, c.hidden}}});
+  if (traits_of(c.family).fused) {
+    group.tensors.push_back(
+        one("gate_up", base + "gate_up_proj.weight", 2 * c.intermediate, c.hidden));
+  } else {
+    group.tensors.push_back({"gate_up",
+                             {{base + "gate_proj.weight", c.intermediate, c.hidden},
+                              {base + "up_proj.weight", c.intermediate, c.hidden}}});
+  }
   if (c.mlp_bias) {
     group.tensors.push_back({"gate_up_bias",
                              {{base + "gate_proj.bias", c.intermediate, 1},
@@ -94,7 +103,8 @@ PlannedGroup plan_layer(const ModelConfig& c, std::int64_t index) {
 __int128 layer_parameters(const ModelConfig& c, bool sparse) {
   const __int128 hidden = c.hidden, q = query_rows(c), kv = key_rows(c);
   __int128 count = 2 * hidden + hidden * (2 * q + 2 * kv);
-  if (c.attention_bias) count += q + 2 * kv + hidden;
+  if (c.attention_bias) count += q + 2 * kv;
+  if (c.output_bias) count += hidden;
   if (c.qk_norm) count += 2 * c.head_dim;
   if (sparse) {
     return count + hidden * c.moe->experts * (1 + __int128{3} * c.moe->intermediate);

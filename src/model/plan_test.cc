@@ -68,13 +68,33 @@ TEST(Plan, DenseLayer) {
 
 TEST(Plan, EverythingASwitchAdds) {
   ModelConfig c = tiny();
-  c.attention_bias = c.mlp_bias = c.qk_norm = c.tied_embeddings = true;
+  c.attention_bias = c.output_bias = c.mlp_bias = c.qk_norm = c.tied_embeddings = true;
   const auto plan = plan_weights(c, DType::kBF16);
   EXPECT_EQ(outline(plan.groups[1]),
             "layers.0: input_norm[1,64] qkv[160,64] qkv_bias[160,1] q_norm[1,10] k_norm[1,10] "
             "o[64,80] o_bias[64,1] post_norm[1,64] gate_up[344,64] gate_up_bias[344,1] "
             "down[64,172] down_bias[64,1]");
   EXPECT_EQ(outline(plan.groups.back()), "head: norm[1,64]");
+}
+
+TEST(Plan, FusedTensorsOfPhi3) {
+  ModelConfig c = tiny();
+  const std::string split = outline(plan_weights(c, DType::kBF16).groups[1]);
+  c.family = Family::kPhi3;
+  const auto layer = plan_weights(c, DType::kBF16).groups[1];
+  EXPECT_EQ(outline(layer), split);
+  EXPECT_EQ(layer.tensors[1].sources.at(0).name, "model.layers.0.self_attn.qkv_proj.weight");
+  EXPECT_EQ(layer.tensors[4].sources.at(0).name, "model.layers.0.mlp.gate_up_proj.weight");
+  EXPECT_EQ(layer.tensors[1].sources.size() + layer.tensors[4].sources.size(), 2u);
+}
+
+TEST(Plan, BiasesOfQwen2) {
+  ModelConfig c = tiny();
+  c.family = Family::kQwen2;
+  c.attention_bias = true;
+  EXPECT_EQ(outline(plan_weights(c, DType::kBF16).groups[1]),
+            "layers.0: input_norm[1,64] qkv[160,64] qkv_bias[160,1] o[64,80] post_norm[1,64] "
+            "gate_up[344,64] down[64,172]");
 }
 
 TEST(Plan, SparseLayer) {
@@ -123,6 +143,7 @@ RC_GTEST_PROP(Plan, CountsEachParameterOnce, ()) {
   c.kv_heads = *rc::gen::inRange<std::int64_t>(1, 5);
   c.heads = c.kv_heads * *rc::gen::inRange<std::int64_t>(1, 9);
   c.attention_bias = *rc::gen::arbitrary<bool>();
+  c.output_bias = *rc::gen::arbitrary<bool>();
   c.mlp_bias = *rc::gen::arbitrary<bool>();
   c.qk_norm = *rc::gen::arbitrary<bool>();
   c.tied_embeddings = *rc::gen::arbitrary<bool>();

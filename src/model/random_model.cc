@@ -300,6 +300,7 @@ ModelConfig random_model_config(Family family) {
   config.rope_theta = family == Family::kLlama ? 500'000 : 1'000'000;
   config.norm_epsilon = traits.adds_bos ? 1e-5 : 1e-6;
   config.qk_norm = traits.qk_norm;
+  config.attention_bias = traits.attention_biases == AttentionBiases::kQkv;
   if (traits.experts_only) config.intermediate = 0;
   if (traits.experts) {
     MoeConfig moe;

@@ -92,6 +92,9 @@ TEST(RandomModel, ConfigJsonIsReadBack) {
   EXPECT_EQ(config_json(*again), config_json(config));
   EXPECT_EQ(again->norm_epsilon, config.norm_epsilon);
   EXPECT_EQ(again->rope_scaling->factor, 32);
+  config = random_model_config(Family::kMistral);
+  config.sliding_window = 77;
+  EXPECT_EQ(parse_config(config_json(config))->sliding_window, 77);
   config = random_model_config(Family::kMixtral);
   EXPECT_EQ(config_json(*parse_config(config_json(config))), config_json(config));
   config = random_model_config(Family::kQwen3Moe);

@@ -84,7 +84,9 @@ struct LineOf {
   }
   Line operator()(const step::PlaceExperts&) const { return {"expert tables", "", ""}; }
   Line operator()(const step::CountExperts&) const { return {"experts chosen", "to host", ""}; }
-  Line operator()(const step::PlanAttention&) const { return {"attention plan", "", ""}; }
+  Line operator()(const step::PlanAttention& i) const {
+    return {"attention plan", i.windowed ? "windowed" : "", ""};
+  }
   Line operator()(const step::FillRope&) const {
     return {"rope table", "", fmt::format("{} × {}", shape.rows, c.head_dim)};
   }
@@ -129,6 +131,7 @@ struct LineOf {
               fmt::format("{} sequences, {} decode", shape.places, shape.decode)};
     note_if(i.fresh, "prepares decoding rows", line);
     note_if(i.behind_library, "behind a library's kernel", line);
+    if (i.windowed) line.notes.push_back(fmt::format("window of {}", c.sliding_window));
     return line;
   }
   Line operator()(const step::Experts& i) const {

@@ -51,7 +51,7 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
   const std::int64_t q = c.heads * c.head_dim;
   std::vector<CudaRequest> requests = {
       {.n = q + 2 * c.kv_heads * c.head_dim, .k = c.hidden, .bias = c.attention_bias},
-      {.n = c.hidden, .k = q, .bias = c.attention_bias, .residual = true}};
+      {.n = c.hidden, .k = q, .bias = c.output_bias, .residual = true}};
   if (c.intermediate > 0) {
     requests.push_back({.n = c.intermediate, .k = c.hidden, .bias = c.mlp_bias, .silu_mul = true});
     requests.push_back({.n = c.hidden, .k = c.intermediate, .bias = c.mlp_bias, .residual = true});

@@ -43,7 +43,7 @@ class Maker {
  private:
   std::int64_t q_size() const { return c_.heads * c_.head_dim; }
   std::int64_t qkv_size() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
-  int cluster() const { return shape_.brief ? facts_.few_cluster : 0; }
+  int cluster() const { return shape_.brief && !shape_.windowed ? facts_.few_cluster : 0; }
   kernels::gemm::CudaFacts gemm_facts() const { return {.sm_count = facts_.sm_count}; }
   kernels::attention::Heads heads() const { return {c_.heads, c_.kv_heads, c_.head_dim}; }
 
@@ -88,7 +88,7 @@ class Maker {
   void add_front() {
     in_front_ = behind_others();
     if (facts_.experts_move) add(step::PlaceExperts{});
-    if (has_plan()) add(step::PlanAttention{});
+    if (has_plan()) add(step::PlanAttention{shape_.windowed});
     add(step::FillRope{});
     const weights::WeightView* view = view_of(kEmbeddingGroup);
     add(step::Embed{.at_home = view != nullptr && view->place != weights::WeightPlace::kCached});
@@ -261,11 +261,11 @@ class Maker {
                         .cluster = cluster(),
                         .planned = has_plan(),
                         .fresh = fresh,
-                        .behind_library = fresh && shape_.rows == shape_.decode && by_library});
+                        .behind_library = fresh && shape_.rows == shape_.decode && by_library,
+                        .windowed = shape_.windowed});
     spent_ = {spent(StepBuffer::kQkv, qkv_size()), spent(StepBuffer::kAttended, q_size())};
     return add_to_stream({.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended},
-                         {.k = q_size(), .bias = c_.attention_bias, .share = CudaShare::kMore},
-                         true);
+                         {.k = q_size(), .bias = c_.output_bias, .share = CudaShare::kMore}, true);
   }
 
   // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))

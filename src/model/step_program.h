@@ -71,7 +71,10 @@ struct Consumed {
   int group = 0;
 };
 
-struct PlanAttention {};
+// With `windowed`, of the model's sliding window; the same in what follows it.
+struct PlanAttention {
+  bool windowed = false;
+};
 struct FillRope {};
 
 // Of experts that are cached one by one (cuda_experts.h): the tables say where the step was told
@@ -130,6 +133,7 @@ struct Attention {
   bool planned = false;         // reads the plan
   bool fresh = false;           // prepares decoding rows itself
   bool behind_library = false;  // ParamsCuda::behind_library
+  bool windowed = false;        // within the model's sliding window
 };
 
 // With `front`, norm and router are inside.

@@ -35,6 +35,7 @@ ModelConfig random_config(Random& random) {
   c.qk_norm = random.chance(0.5);
   c.tied_embeddings = random.chance(0.5);
   c.attention_bias = random.chance(0.2);
+  c.output_bias = random.chance(0.2);
   c.mlp_bias = random.chance(0.2);
   if (random.chance(0.4)) {
     c.moe = MoeConfig{.experts = random.between(2, 512),
@@ -57,7 +58,8 @@ StepShape random_shape(Random& random) {
     shape.rows = shape.places + random.between(1, random.chance(0.7) ? 250 : 4000);
     shape.sampled = random.between(0, shape.places);
   }
-  shape.brief = shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
+  shape.windowed = random.chance(0.2);
+  shape.brief = !shape.windowed && shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
   return shape;
 }
 
@@ -136,6 +138,13 @@ class Checker {
     if ((use.reads & parts) != 0) parts_pending_ = false;
     if ((use.writes & parts) != 0) parts_pending_ = true;
     buffers_ = (buffers_ | use.writes) & ~use.ended;
+    if (const auto* plan = std::get_if<step::PlanAttention>(&instruction)) {
+      EXPECT_EQ(plan->windowed, shape_.windowed);
+    }
+    if (const auto* attention = std::get_if<step::Attention>(&instruction)) {
+      EXPECT_EQ(attention->windowed, shape_.windowed);
+      EXPECT_TRUE(!attention->windowed || attention->cluster == 0) << "clusters know no window";
+    }
   }
 
   void drops(const step::Drops& drops, const StepUse& use) {

@@ -153,7 +153,8 @@ std::vector<std::int64_t> decode_buckets(std::int64_t places) {
   return buckets;
 }
 
-StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets) {
+StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets,
+                   std::int64_t window) {
   using kernels::attention::few_tokens, kernels::attention::kFewSequences;
   StepShape shape;
   std::int64_t longest = 0;
@@ -163,6 +164,7 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
     shape.decode += is_decode(entry) ? 1 : 0;
     if (is_decode(entry)) longest = std::max<std::int64_t>(longest, entry.context + 1);
     shape.sampled += entry.samples ? 1 : 0;
+    if (std::int64_t{entry.context} + entry.token_count > window) shape.windowed = true;
   }
   if (shape.decode_only()) {
     const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), shape.places);
@@ -170,8 +172,9 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
       shape.rows = shape.places = shape.decode = shape.sampled = *bucket;
     }
   }
-  shape.brief =
-      shape.decode > 0 && shape.decode <= kFewSequences && longest <= few_tokens(shape.decode);
+  // Attention's kernel for few sequences knows no window.
+  shape.brief = !shape.windowed && shape.decode > 0 && shape.decode <= kFewSequences &&
+                longest <= few_tokens(shape.decode);
   return shape;
 }
 

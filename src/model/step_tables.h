@@ -29,6 +29,8 @@ struct StepShape {
   std::int64_t sampled = 0;  // rows of logits, padding included
   // The decoding sequences are as few and as short as attention has a kernel of its own for.
   bool brief = false;
+  // A sequence is longer than the model's window, so attention has to look at it.
+  bool windowed = false;
 
   // Steps of single tokens only have a shape that comes again.
   bool decode_only() const { return decode == places; }
@@ -57,8 +59,10 @@ std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int
 std::vector<std::int64_t> decode_buckets(std::int64_t places);
 
 // The shape of a batch: padded to the smallest of `buckets` (ascending) that holds it when it is of
-// single tokens only; exact when none does, or when it has prompt chunks.
-StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets);
+// single tokens only; exact when none does, or when it has prompt chunks. `window`: the model's
+// (ModelConfig::sliding_window).
+StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets,
+                   std::int64_t window);
 
 // Writes the tables of `batch` in `shape` into `out` and returns how many elements they take. The
 // rows of logits are those of the entries that sample, in the batch's order. CHECKs that the batch

@@ -12,6 +12,7 @@
 namespace causeway::model {
 namespace {
 
+using kernels::attention::kNoWindow;
 using request::Batch;
 using ::testing::ElementsAre;
 
@@ -62,7 +63,7 @@ constexpr std::array<std::int64_t, 3> kBuckets = {1, 4, 8};
 
 TEST(StepTables, DecodeIsPaddedToItsBucket) {
   const Batch batch = make_batch({{1, 5, 2}, {1, 9, 3}, {1, 0, 1, false}});
-  const StepShape shape = shape_of(batch, kBuckets);
+  const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
   EXPECT_EQ(shape, (StepShape{.rows = 4, .places = 4, .decode = 4, .sampled = 4, .brief = true}));
   const Tables tables(batch, shape);
   EXPECT_THAT(tables.table(tables.at.token, 4), ElementsAre(100, 101, 102, 0));
@@ -89,7 +90,7 @@ TEST(StepTables, EveryCountOfAStepHasABucket) {
 
 TEST(StepTables, SingleTokensComeFirstAndLogitsInTheBatchsOrder) {
   const Batch batch = make_batch({{3, 4, 2}, {1, 7, 1}, {2, 0, 1, false}, {1, 2, 1}});
-  const StepShape shape = shape_of(batch, kBuckets);
+  const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
   EXPECT_EQ(shape, (StepShape{.rows = 7, .places = 4, .decode = 2, .sampled = 3, .brief = true}));
   EXPECT_FALSE(shape.decode_only());
   const Tables tables(batch, shape);
@@ -105,14 +106,14 @@ TEST(StepTables, SingleTokensComeFirstAndLogitsInTheBatchsOrder) {
 
 TEST(StepTables, BeyondTheLargestBucketTheShapeIsExact) {
   const Batch batch = make_batch(std::vector<Part>(9, Part{}));
-  EXPECT_EQ(shape_of(batch, kBuckets).places, 9);
-  EXPECT_EQ(shape_of(batch, {}).rows, 9);
+  EXPECT_EQ(shape_of(batch, kBuckets, kNoWindow).places, 9);
+  EXPECT_EQ(shape_of(batch, {}, kNoWindow).rows, 9);
 }
 
 TEST(StepTables, FewShortSequencesAreBrief) {
   using kernels::attention::few_tokens, kernels::attention::kFewSequences;
   const auto brief = [](const std::vector<Part>& parts) {
-    return shape_of(make_batch(parts), kBuckets).brief;
+    return shape_of(make_batch(parts), kBuckets, kNoWindow).brief;
   };
   const auto of_length = [](std::int64_t tokens) {
     return Part{1, static_cast<std::int32_t>(tokens - 1), 1};
@@ -127,9 +128,23 @@ TEST(StepTables, FewShortSequencesAreBrief) {
   EXPECT_FALSE(brief(std::vector<Part>(kFewSequences + 1, of_length(6))));
 }
 
+TEST(StepTables, ASequenceBeyondTheWindowIsSeen) {
+  const auto of = [](const std::vector<Part>& parts, std::int64_t window) {
+    return shape_of(make_batch(parts), kBuckets, window);
+  };
+  EXPECT_FALSE(of({{1, 15, 2}, {16, 0, 2}}, 16).windowed);
+  EXPECT_TRUE(of({{1, 15, 2}, {16, 0, 2}}, 16).brief);
+  for (const Part& beyond : {Part{1, 16, 2}, Part{17, 0, 2}, Part{2, 15, 2}}) {
+    const StepShape shape = of({{1, 3, 1}, beyond}, 16);
+    EXPECT_TRUE(shape.windowed);
+    EXPECT_FALSE(shape.brief);
+  }
+  EXPECT_FALSE(of({{1, 1 << 30, 1}}, kNoWindow).windowed);
+}
+
 TEST(StepTablesDeath, TooLittleRoom) {
   const Batch batch = make_batch({{1, 5, 2}});
-  const StepShape shape = shape_of(batch, kBuckets);
+  const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
   std::vector<std::int32_t> little(static_cast<std::size_t>(offsets_of(shape).frames + 1));
   EXPECT_DEATH(write_tables(batch, shape, little), "no room");
 }
@@ -142,7 +157,7 @@ RC_GTEST_PROP(StepTables, EveryTokenAndFrameIsSomewhereOnce, ()) {
                      *rc::gen::arbitrary<bool>()});
   }
   const Batch batch = make_batch(parts);
-  const StepShape shape = shape_of(batch, kBuckets);
+  const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
   const Tables t(batch, shape);
   std::vector<bool> seen(batch.tokens.size(), false);
   for (std::int64_t row = 0; row < shape.rows; ++row) {

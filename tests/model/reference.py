@@ -91,8 +91,22 @@ class Model:
         self.heads = c["num_attention_heads"]
         self.kv_heads = c.get("num_key_value_heads", self.heads)
         self.head_dim = c.get("head_dim") or c["hidden_size"] // self.heads
+        if c["model_type"] == "phi3":
+            self.split_fused()
         self.experts = EXPERTS.get(c["model_type"])
         self.frequency = self.rope_frequencies()
+
+    def split_fused(self):
+        """q, k, v and gate, up of each layer as tensors of their own."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        for layer in range(self.config["num_hidden_layers"]):
+            base = f"model.layers.{layer}."
+            qkv = self.weights.pop(base + "self_attn.qkv_proj.weight")
+            gate_up = self.weights.pop(base + "mlp.gate_up_proj.weight")
+            for name, part in zip("qkv", np.split(qkv, [q, q + kv])):
+                self.weights[f"{base}self_attn.{name}_proj.weight"] = part
+            for name, part in zip(("gate", "up"), np.split(gate_up, 2)):
+                self.weights[f"{base}mlp.{name}_proj.weight"] = part
 
     def rope_frequencies(self):
         frequency = self.config.get("rope_theta", 10000.0) ** (
@@ -132,12 +146,13 @@ class Model:
         if base + "q_norm.weight" in self.weights:
             q, k = self.norm(q, base + "q_norm"), self.norm(k, base + "k_norm")
         q, k, v = self.rotate(q), self.round(self.rotate(k)), self.round(v)
-        later = np.triu(np.ones((tokens, tokens), bool), 1)
+        distance = np.arange(tokens)[:, None] - np.arange(tokens)
+        unseen = (distance < 0) | (distance >= (self.config.get("sliding_window") or tokens))
         out = np.empty((tokens, self.heads, self.head_dim))
         for head in range(self.heads):
             kv_head = head * self.kv_heads // self.heads
             scores = q[:, head] @ k[:, kv_head].T / np.sqrt(self.head_dim)
-            scores[later] = -np.inf
+            scores[unseen] = -np.inf
             out[:, head] = softmax(scores) @ v[:, kv_head]
         return self.linear(out.reshape(tokens, -1), base + "o_proj")
 

@@ -1,7 +1,7 @@
 """Compares the C++ forward pass with reference.py on generated tiny models, and with a trained model.
 
 Every group size (query heads a KV head) of the models that are served, tied and untied embeddings,
-biases, Llama-3.1 RoPE, Qwen3's head norms, Qwen3-MoE's and Mixtral's routing; prompts whole, in chunks and mixed
+biases, sliding windows, Llama-3.1 RoPE, Qwen3's head norms, Qwen3-MoE's and Mixtral's routing; prompts whole, in chunks and mixed
 with other sequences' decodes. f32: relative error of the logits at most 1e-4. bf16: at most 1.5 × the
 error that rounding to bf16 at the same places has in the reference.
 """
@@ -40,7 +40,10 @@ def groups_of_configs(folder):
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
+    "phi3": "Phi3ForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
 }
@@ -103,8 +106,11 @@ def tensor_shapes(c):
         yield base + "input_layernorm.weight", (hidden,)
         yield base + "post_attention_layernorm.weight", (hidden,)
         bias = c.get("attention_bias", False)
-        for name, rows in (("q", q), ("k", kv), ("v", kv)):
-            yield from linear(f"{base}self_attn.{name}_proj", rows, hidden, bias)
+        fused = c["model_type"] == "phi3"
+        parts = (("qkv", q + 2 * kv),) if fused else (("q", q), ("k", kv), ("v", kv))
+        for name, rows in parts:
+            its = bias or c["model_type"] == "qwen2"
+            yield from linear(f"{base}self_attn.{name}_proj", rows, hidden, its)
         yield from linear(f"{base}self_attn.o_proj", hidden, q, bias)
         if c["model_type"].startswith("qwen3"):
             yield base + "self_attn.q_norm.weight", (head_dim,)
@@ -116,6 +122,9 @@ def tensor_shapes(c):
             yield from linear(f"{base}{block}gate", experts, hidden)
             for expert in range(experts):
                 yield from mlp(f"{base}{block}experts.{expert}.", wide, False, names)
+        elif fused:
+            yield from linear(base + "mlp.gate_up_proj", 2 * c["intermediate_size"], hidden)
+            yield from linear(base + "mlp.down_proj", hidden, c["intermediate_size"])
         else:
             yield from mlp(base + "mlp.", c["intermediate_size"], c.get("mlp_bias", False))
     yield "model.norm.weight", (hidden,)
@@ -233,6 +242,17 @@ def cases(groups):
     yield "moe, weights not normalised", base_config("qwen3_moe", norm_topk_prob=False), mixed
     yield "moe, every second layer", base_config("qwen3_moe", decoder_sparse_step=2), mixed
     yield "moe, dense layers", base_config("qwen3_moe", mlp_only_layers=[0, 2]), mixed
+    yield "qwen2", base_config("qwen2"), mixed
+    yield "qwen2, tied, group 7", base_config(
+        "qwen2", tie_word_embeddings=True, num_attention_heads=7, num_key_value_heads=1
+    ), mixed
+    yield "phi3, a window", base_config("phi3", sliding_window=60, head_dim=24), mixed
+    yield "mistral", base_config("mistral", sliding_window=None, head_dim=40), mixed
+    yield "mistral, a window", base_config("mistral", sliding_window=70), ([300, 150, 5], 90, 3)
+    yield "mistral, a window, token by token", base_config("mistral", sliding_window=33), (
+        [90, 40], 1, 2)
+    yield "mistral, a small window", base_config("mistral", sliding_window=3), mixed
+    yield "mixtral, a window", base_config("mixtral", sliding_window=20), mixed
     yield "mixtral", base_config("mixtral"), mixed
     yield "mixtral, tied", base_config("mixtral", tie_word_embeddings=True, head_dim=24), mixed
     yield "moe, many tokens an expert", base_config("qwen3_moe", num_experts=3), ([250], 250, 1)

@@ -38,12 +38,23 @@ CASES = {
     "Llama-3.2-1B ÷ 2": ("llama", "Llama-3.2-1B-Instruct", {
         "layers": 8, "hidden": 1024, "intermediate": 4096, "heads": 16, "kv-heads": 4,
         "head-dim": 64}),
+    # Its configuration class has a padding token of 32,000.
+    "Phi-4 ÷ 4": ("phi3", "phi-4", {
+        "layers": 8, "hidden": 1280, "intermediate": 4480, "heads": 10, "kv-heads": 2,
+        "head-dim": 128, "vocab": 32064}),
+    "Qwen2.5-7B ÷ 4": ("qwen2", "Qwen2.5-7B-Instruct", {
+        "layers": 7, "hidden": 896, "intermediate": 4736, "heads": 7, "kv-heads": 1,
+        "head-dim": 128}),
     "Qwen3-0.6B, 8 layers": ("qwen3", "Qwen3-0.6B", {
         "layers": 8, "hidden": 1024, "intermediate": 3072, "heads": 16, "kv-heads": 8,
         "head-dim": 128}),
     "Qwen3-30B-A3B ÷ 4": ("qwen3_moe", "Qwen3-30B-A3B", {
         "layers": 6, "hidden": 512, "intermediate": 1536, "heads": 8, "kv-heads": 1,
         "head-dim": 128, "experts": 64, "experts-per-token": 8, "moe-intermediate": 192}),
+    # No such configuration among the test data: the family's own defaults.
+    "Mistral-7B ÷ 4": ("mistral", "Mistral-7B-v0.1", {
+        "layers": 8, "hidden": 1024, "intermediate": 3584, "heads": 8, "kv-heads": 2,
+        "head-dim": 128, "window": 128}),
     "Mixtral-8x7B ÷ 4": ("mixtral", "Mixtral-8x7B-v0.1", {
         "layers": 6, "hidden": 1024, "heads": 8, "kv-heads": 2, "head-dim": 128,
         "moe-intermediate": 1024}),
@@ -59,9 +70,10 @@ def make_model(causeway, folder, case, seed):
         (folder / "real").mkdir()
         (folder / "real" / "config.json").write_text(real.read_text())
         source = ["--from-config", folder / "real"]
+    sizes = {"vocab": VOCAB} | sizes
     words = [part for key, value in sizes.items() for part in (f"--{key}", str(value))]
-    subprocess.run([causeway, "make-model", folder / "model", *source, *words, "--vocab", str(VOCAB),
-                    "--dtype", "bf16", "--seed", str(seed)],
+    subprocess.run([causeway, "make-model", folder / "model", *source, *words, "--dtype", "bf16",
+                    "--seed", str(seed)],
                    check=True, timeout=120, stdout=subprocess.DEVNULL)
     return folder / "model"
 

@@ -30,7 +30,6 @@ POLICIES = {
 # KV's link in GB/s, in and out, where it is not the profile's.
 LINKS = {
     "DuplexKV (179 in, 181 out)": None,
-    "one way at a time (90, 90)": (90, 90),
     "PCIe 5 x16 (46, 46)": (46, 46),
     "by layers (5.1, 5.1)": (5.1, 5.1),
 }
@@ -62,6 +61,7 @@ class Setting:
 
 
 SHAREGPT = "sharegpt/sharegpt-qwen3-30b-a3b-300-sps10.jsonl"
+ARXIV = "arxiv-lengths/lengths.csv"
 SETTINGS = {
     "overload": Setting("Llama-3.1-8B, chats, 12 GB of KV", "gh200", "Llama-3.1-8B.json", "chats",
                         "12GB", "200GB", 40, 1024, 2048, (35, 70, 105, 140)),
@@ -71,6 +71,12 @@ SETTINGS = {
                            "60GB", "400GB", 60, 4096, 768, (7, 8, 9, 10)),
     "qwen-third": Setting("Qwen3-32B, ShareGPT, 20 GB of KV", "gh200-144gb", "Qwen3-32B.json",
                           SHAREGPT, "20GB", "400GB", 60, 4096, 768, (4, 5, 6, 7)),
+    "mixtral-third": Setting("Mixtral-8x7B, ShareGPT, 12 GB of KV", "gh200-144gb",
+                             "Mixtral-8x7B-v0.1.json", SHAREGPT, "12GB", "400GB", 60, 4096, 2048,
+                             (5, 6, 7, 8)),
+    "mixtral-papers": Setting("Mixtral-8x7B, arXiv, 12 GB of KV", "gh200-144gb",
+                              "Mixtral-8x7B-v0.1.json", ARXIV, "12GB", "400GB", 60, 4096, 2048,
+                              (5, 6, 7, 8)),
     "qwen-chats": Setting("Qwen3-32B, chats", "gh200-144gb", "Qwen3-32B.json", "chats",
                           "60GB", "400GB", 120, 4096, 768, (20,)),
     "llama-chats": Setting("Llama-3.1-8B, chats", "gh200-144gb", "Llama-3.1-8B.json", "chats",

@@ -33,12 +33,12 @@ def ablations():
     share = "--rotation-frames-share"
     return [
         ("", ROTARY, links),
-        ("", PAPER, [links[0], links[1], links[3]]),
-        ("B_xfer", ROTARY, [*values(share, 0.002, 0.5), ("0.5, by layers", (share, "0.5"), links[3][2])]),
-        ("α", ROTARY, values("--rotary-alpha", 1, 10)),
+        ("", PAPER, [links[0], links[2]]),
+        ("B_xfer", ROTARY, values(share, 0.002)),
+        ("α", ROTARY, values("--rotary-alpha", 1)),
         ("α", PAPER, values("--rotary-alpha", 1, 10)),
-        ("β_F", ROTARY, values("--slo-ttft-slack", 0, 0.25, 0.75)),
-        ("β_B", ROTARY, values("--slo-tpot-slack", -5, 1)),
+        ("β_F", ROTARY, values("--slo-ttft-slack", 0, 0.25)),
+        ("β_B", ROTARY, values("--slo-tpot-slack", -5)),
     ]
 
 
@@ -121,14 +121,20 @@ class Tables:
             rows.append([policy, *cells])
         return table(["arrivals a second", *(f"{rate:g}" for rate in rates)], rows)
 
-    def over_rate(self, name, policies):
-        rates = self.setting(name).rates
-        return table(["TTFT/TBT/both/gaps", *(f"{rate:g}/s" for rate in rates)],
-                     [[policy, *(attained(self.total(name, rate, policy)) for rate in rates)]
+    def over_rate(self, names, policies, what="TTFT/TBT/both/gaps", cell=attained):
+        """Settings beside each other."""
+        columns = [(name, rate) for name in names for rate in self.setting(name).rates]
+        return table([what, *(f"{rate:g}/s" for _, rate in columns)],
+                     [[policy, *(cell(self.total(name, rate, policy)) for name, rate in columns)]
                       for policy in policies])
 
     def attainment(self):
-        return "\n\n".join(self.over_rate(name, COMPARED) for name in ("qwen-third", "qwen"))
+        return "\n\n".join(self.over_rate((name,), COMPARED) for name in ("qwen-third", "qwen"))
+
+    def mixtral(self):
+        return self.over_rate(("mixtral-third", "mixtral-papers"),
+                              (ROTARY, "fcfs", "waiting-first", "artifact"), "both/gaps",
+                              lambda total: f"{percent(total['slo_both_percent'])}/{of_gaps(total)}")
 
     @staticmethod
     def figures(report):
@@ -145,7 +151,7 @@ class Tables:
         return table(["policy", *self.FIGURES],
                      [[policy, *self.figures(self.report(ABLATED, ABLATED_RATE, policy))]
                       for policy in POLICIES
-                      if policy not in (PAPER_ONE, "rotary, unanswered displace")])
+                      if policy not in (PAPER_ONE, "rotary, unanswered displace", "swapped-first")])
 
     def latency(self, name="qwen-third"):
         def cell(rate, policy):
@@ -197,7 +203,7 @@ class Tables:
                 f"{title}: {self.setting(name).name}", "requests a second", unit, lines)
 
 
-NAMES = ("overload", "sustained", "attainment", "policies", "latency", "ablation", "paper_rates")
+NAMES = ("overload", "sustained", "attainment", "mixtral", "policies", "latency", "ablation", "paper_rates")
 
 
 def arguments():

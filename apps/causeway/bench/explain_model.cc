@@ -16,7 +16,8 @@ namespace {
 constexpr int kFewCluster = 8;  // where a GPU has room for as many clusters
 
 // `sequences` of `context` tokens before this step and `tokens` in it.
-model::StepShape shape_of(std::int64_t sequences, std::int64_t context, std::int64_t tokens) {
+model::StepShape shape_of(const model::ModelConfig& config, std::int64_t sequences,
+                          std::int64_t context, std::int64_t tokens) {
   request::Batch batch;
   for (std::int64_t i = 0; i < sequences; ++i) {
     request::BatchEntry entry;
@@ -25,7 +26,7 @@ model::StepShape shape_of(std::int64_t sequences, std::int64_t context, std::int
     entry.samples = true;
     batch.entries.push_back(std::move(entry));
   }
-  return model::shape_of(batch, {&sequences, 1});
+  return model::shape_of(batch, {&sequences, 1}, config.sliding_window);
 }
 
 bool front_fits(const model::ModelConfig& c, std::int64_t tokens, int sm_count) {
@@ -68,12 +69,12 @@ Result<std::string> explain_model(const ExplainSettings& settings) {
   for (const std::int64_t batch : settings.decode_batches) {
     CAUSEWAY_ASSIGN(
         const std::string step,
-        explain_step(settings, shape_of(batch, settings.decode_context, 1),
+        explain_step(settings, shape_of(settings.config, batch, settings.decode_context, 1),
                      fmt::format("decode, batch {}, context {}", batch, settings.decode_context)));
     text += step;
   }
   CAUSEWAY_ASSIGN(const std::string step,
-                  explain_step(settings, shape_of(1, 0, settings.prefill_tokens),
+                  explain_step(settings, shape_of(settings.config, 1, 0, settings.prefill_tokens),
                                fmt::format("prefill, {} tokens", settings.prefill_tokens)));
   return text + step;
 }

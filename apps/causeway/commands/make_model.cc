@@ -32,7 +32,8 @@ void print_progress(Bytes done, Bytes total) {
 // What the command line says of a size; 0: the family's default.
 struct Sizes {
   std::int64_t layers = 0, hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t vocab = 0, context = 0, experts = 0, experts_per_token = 0, moe_intermediate = 0;
+  std::int64_t vocab = 0, context = 0, window = 0, experts = 0, experts_per_token = 0,
+               moe_intermediate = 0;
 };
 
 void replace(std::int64_t& value, std::int64_t given) {
@@ -52,6 +53,7 @@ void apply(const Sizes& sizes, model::ModelConfig& config) {
   replace(config.head_dim, sizes.head_dim);
   replace(config.intermediate, sizes.intermediate);
   if (sizes.context > 0) config.max_position = Tokens(sizes.context);
+  replace(config.sliding_window, sizes.window);
   if (!config.moe) return;
   if (sizes.hidden > 0) config.moe->intermediate = config.hidden;
   replace(config.moe->experts, sizes.experts);
@@ -114,6 +116,7 @@ class MakeModel final : public Command {
     size("--head-dim", sizes_.head_dim, "width of a head; default hidden ÷ heads");
     size("--vocab", sizes_.vocab, "tokens of the vocabulary");
     size("--context", sizes_.context, "longest sequence");
+    size("--window", sizes_.window, "attention's sliding window (mistral, mixtral)");
     size("--experts", sizes_.experts, "experts of a sparse layer (mixtral, qwen3_moe)");
     size("--experts-per-token", sizes_.experts_per_token, "experts that a token uses");
     size("--moe-intermediate", sizes_.moe_intermediate, "width of an expert; default hidden");

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -22,6 +23,10 @@
 #include "kernels/cpu.h"
 
 namespace causeway::kernels::attention {
+
+// Of the sliding window: a token sees itself and the `window` − 1 tokens in front of it (Mistral
+// 7B, arXiv 2310.06825). Frames of tokens that have left it stay.
+inline constexpr std::int64_t kNoWindow = std::numeric_limits<std::int64_t>::max();
 
 // One layer's K and V in the slice's frames.
 struct PagedKv {
@@ -69,6 +74,7 @@ struct Params {
   std::int64_t q_stride = 0;
   float* out = nullptr;  // as q; may be q
   std::int64_t out_stride = 0;
+  std::int64_t window = kNoWindow;  // ≥ 1
   Variant variant = best_variant();
 };
 

@@ -81,6 +81,8 @@ struct ParamsCuda {
   // need no plan, and plan() makes none; the same in plan() and all run() that follow it.
   int cluster = 0;
   int sm_count = 0;  // SMs that the stream's context owns; 0: all that the GPU has
+  // attention.h's; not with clusters. The same in plan() and all run() that follow it.
+  std::int64_t window = kNoWindow;
 };
 
 // The kernel for few sequences is the faster one for at most so many decode sequences, none longer

@@ -17,6 +17,7 @@ struct Case {
   std::int64_t block_tokens;
   DType dtype;
   std::vector<std::pair<std::int64_t, std::int64_t>> sequences;  // context, query tokens
+  std::int64_t window = kNoWindow;
 };
 
 // Frames full of NaN, handed out in scrambled order; K and V of a layer between other bytes.
@@ -76,13 +77,14 @@ double rounded(float x, DType dtype) {
   return dtype == DType::kBF16 ? to_float(to_bfloat16(x)) : x;
 }
 
-// Attention of one query row, in double precision, over tokens [0, position].
+// Attention of one query row, in double precision, over the tokens up to `position` in the window.
 void exact_row(const Case& c, const float* q, const float* k, const float* v, std::int64_t position,
                std::int64_t stride, std::int64_t head, std::vector<double>& out) {
   const std::int64_t size = c.heads.size, kv_head = head * c.heads.kv / c.heads.query;
   std::vector<double> scores;
   double largest = -1e300, total = 0;
-  for (std::int64_t t = 0; t <= position; ++t) {
+  const std::int64_t first = std::max<std::int64_t>(0, position + 1 - c.window);
+  for (std::int64_t t = first; t <= position; ++t) {
     double score = 0;
     for (std::int64_t d = 0; d < size; ++d) {
       score += double{q[head * size + d]} * rounded(k[t * stride + kv_head * size + d], c.dtype);
@@ -93,9 +95,9 @@ void exact_row(const Case& c, const float* q, const float* k, const float* v, st
   for (double& score : scores) total += score = std::exp(score - largest);
   for (std::int64_t d = 0; d < size; ++d) {
     double sum = 0;
-    for (std::int64_t t = 0; t <= position; ++t) {
+    for (std::int64_t t = first; t <= position; ++t) {
       const double value = rounded(v[t * stride + kv_head * size + d], c.dtype);
-      sum += scores[static_cast<std::size_t>(t)] * value;
+      sum += scores[static_cast<std::size_t>(t - first)] * value;
     }
     out.push_back(sum / total);
   }
@@ -127,6 +129,7 @@ double error_of(const Case& c, Variant variant, Random& random) {
                  .q_stride = q_row,
                  .out = out.data(),
                  .out_stride = q_row,
+                 .window = c.window,
                  .variant = variant});
   std::vector<double> exact;
   for (std::size_t i = 0; i < split.size(); ++i) {
@@ -176,6 +179,25 @@ TEST(AttentionTest, LongContextsAreMergedFromRanges) {
   const Case c{{8, 2, 32}, 48, DType::kBF16, {{3000, 1}, {700, 2}, {5, 1}}};
   for (const Variant variant : available_variants()) {
     EXPECT_LT(error_of(c, variant, random), 3e-6) << name_of(variant);
+  }
+}
+
+TEST(AttentionTest, AWindowHidesEarlierTokens) {
+  Random random(fresh_seed());
+  for (const Variant variant : available_variants()) {
+    for (const std::int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 100, 700, 5000}) {
+      for (const DType dtype : {DType::kBF16, DType::kF32}) {
+        // Rows one by one, in ranges that are merged, and in tiles of many.
+        const Case c{{8, 2, 16},
+                     random.between(1, 70),
+                     dtype,
+                     {{2900, 1}, {random.between(0, 300), 2}, {600, 130}, {0, 200}, {5, 1}},
+                     window};
+        EXPECT_LT(error_of(c, variant, random), 3e-6)
+            << name_of(variant) << ", window " << window << ", " << name_of(dtype) << ", blocks of "
+            << c.block_tokens;
+      }
+    }
   }
 }
 

@@ -44,6 +44,7 @@ struct Case {
   std::vector<std::int64_t> queries;  // 0: an empty place
   std::int64_t decode = 0;
   std::uint64_t seed = 0;
+  std::int64_t window = kNoWindow;
 };
 
 // How a case is run.
@@ -156,6 +157,7 @@ std::string describe(const Case& c, const Way& way) {
   return text + " kernels " + std::to_string(static_cast<int>(way.decode_kernel)) + "," +
          std::to_string(static_cast<int>(way.prefill_kernel)) + (way.fused ? " fused" : "") +
          (way.cluster > 0 ? " clusters of " + std::to_string(way.cluster) : std::string()) +
+         (c.window < kNoWindow ? " window of " + std::to_string(c.window) : std::string()) +
          " seed " + std::to_string(c.seed);
 }
 
@@ -211,7 +213,8 @@ HostStep run_on_host(const Case& c, Step& s, std::vector<float> qkv, const std::
             .q = qkv.data(),
             .q_stride = width,
             .out = result.out.data(),
-            .out_stride = h.query * h.size});
+            .out_stride = h.query * h.size,
+            .window = c.window});
   return result;
 }
 
@@ -413,7 +416,8 @@ void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
                           .prefill_kernel = way.prefill_kernel,
                           .decode_kernel = way.decode_kernel,
                           .cluster = way.cluster,
-                          .sm_count = kSmCounts[(c.decode + places) % 4]};
+                          .sm_count = kSmCounts[(c.decode + places) % 4],
+                          .window = c.window};
   const std::string name = describe(c, way);
   const auto attempt = [&] {
     s.device_pool.copy_from(s.fresh_pool, stream);
@@ -458,6 +462,7 @@ Case generate(Random& random, const Shape& shape, bool small) {
     c.queries.push_back(random.between(1, small ? 40 : 200));
     c.context.push_back(random.chance(0.4) ? 0 : random.between(0, longest));
   }
+  if (random.chance(0.3)) c.window = random.between(1, random.chance(0.5) ? 40 : longest);
   return c;
 }
 
@@ -481,7 +486,7 @@ void run_all_kernels(const Case& c, testing::Report& report, Late& late, cudaStr
   std::vector<Way> ways = {{}};
   const auto decode = choose_decode(c.shape.heads, DecodeKernel::kBest);
   if (decode.ok() && *decode == DecodeKernel::kSplit) {
-    ways = decode_ways(c.seed);
+    ways = c.window < kNoWindow ? split_ways() : decode_ways(c.seed);
     ways.push_back({});
   }
   ways.push_back(
@@ -599,6 +604,23 @@ void run_few(testing::Report& report, Late& late, cudaStream_t stream, Random& r
   }
 }
 
+// Sequences around a window's length and beyond; windows that end within a tile or a frame.
+void run_windows(testing::Report& report, Late& late, cudaStream_t stream, Random& random,
+                 bool small) {
+  for (const std::int64_t window : {1, 16, 17, 100, 1000}) {
+    for (const std::int64_t block : {5, 12, 33}) {
+      if (small && window > 17) continue;
+      const Heads heads{16, 4, block == 12 ? 64 : 128};
+      Case c = generate(random, {"window", block, heads, block == 33}, small);
+      for (std::size_t i = 0; i < c.context.size(); i += 2) {
+        c.context[i] = std::max<std::int64_t>(0, window + random.between(-3, small ? 3 : 300));
+      }
+      c.window = window;
+      run_all_kernels(c, report, late, stream);
+    }
+  }
+}
+
 // So many sequences that merging rehearses (from 33 on, cuda_merge.cu) or goes by a list (from 97
 // on, cuda_merge_many.cu), of fewer sequences than the workers' slots and of more; sequences of two
 // pieces, of one, of none, and one of more pieces than are added up at once.
@@ -689,21 +711,14 @@ void run_far(testing::Report& report, cudaStream_t stream) {
 }
 
 void check_refusals(testing::Report& report) {
-  report.check(!choose_decode({3, 2, 64}, DecodeKernel::kBest).ok(), "3 heads on 2");
-  report.check(!choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok(), "split on 96");
-  report.check(*choose_decode({4, 2, 96}, DecodeKernel::kBest) == DecodeKernel::kReference, "96");
-  report.check(!choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok(), "FlashInfer on 96");
-  report.check(fuses_prepare({32, 8, 128}, 1) && fuses_prepare({32, 8, 128}, 300), "fuse");
-  report.check(!fuses_prepare({32, 8, 128}, 0), "nothing to fuse");
-  report.check(!fuses_prepare({4, 2, 96}, 1), "heads of 96 do not fuse");
   ParamsCuda params;
   params.kv.block_tokens = 16;
   params.heads = {8, 2, 64};
-  for (const int cluster : {-1, 1, 3, 32}) {
+  for (const int cluster : {-1, 1, 3, 32, 8}) {
     params.cluster = cluster;
+    params.window = cluster == 8 ? 100 : kNoWindow;
     report.check(!run(params, nullptr).ok(), "clusters of " + std::to_string(cluster));
   }
-  params.cluster = 8;
   params.heads = {8, 2, 96};
   report.check(!run(params, nullptr).ok(), "clusters for heads of 96");
   params.heads = {8, 0, 64};
@@ -717,15 +732,6 @@ void check_clusters(testing::Report& report) {
       "room for clusters");
   report.check(few_cluster(heads, 1) == 8 || parts::few_room(heads, 8) < heads.kv,
                "one sequence is not served by clusters of 8");
-  using parts::choose_few_cluster;
-  report.check(choose_few_cluster({32, 4, 128}, 1, 30, 15) == 8, "clusters of one sequence");
-  report.check(choose_few_cluster({32, 4, 128}, 4, 30, 15) == 4, "clusters of four sequences");
-  report.check(choose_few_cluster({32, 8, 128}, 4, 30, 15) == 0, "four sequences, more heads");
-  report.check(choose_few_cluster({32, 1, 128}, 5, 30, 15) == 0, "too many sequences");
-  report.check(choose_few_cluster({32, 8, 128}, 1, 7, 3) == 0, "too few multiprocessors");
-  report.check(choose_few_cluster({32, 8, 96}, 1, 30, 15) == 0, "heads of 96 in clusters");
-  report.check(choose_few_cluster({34, 2, 64}, 1, 30, 15) == 0, "17 heads on one");
-  report.check(choose_few_cluster({32, 8, 128}, 0, 30, 15) == 0, "no sequence");
 }
 
 // For who waits: under compute-sanitizer this takes minutes.
@@ -760,8 +766,7 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
       run_all_kernels(c, report, late, stream);
     }
   }
-  if (small) cases = std::min(cases, 4);
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < (small ? std::min(cases, 4) : cases); ++i) {
     Shape shape{"generated", random.between(1, 50), {}, random.chance(0.5)};
     const std::int64_t sizes[] = {64, 128, 64, 128, 8, 40, 80, 96, 256, 192};
     shape.heads.kv = random.between(1, 10);
@@ -772,6 +777,7 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
   progress("few sequences and shapes done");
   run_shared(report, late, stream, random, small);
   progress("shared sequences done");
+  run_windows(report, late, stream, random, small);
   run_many_shared(report, late, stream, random, small);
   if (!small) run_many(report, late, stream, random);
   if (!small) run_changes(report, late, stream, random);

@@ -75,6 +75,7 @@ Status run_flashinfer(const ParamsCuda& p, CudaStream stream) {
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   CAUSEWAY_TRY(launch("tiles of prompts", stream, {dim3(1), dim3(256)}, list_tiles, a));
+  if (p.window < kNoWindow) return run_flashinfer_window(p, tiles, stream);
   return p.heads.size == 64 ? run_flashinfer_64(p, tiles, stream)
                             : run_flashinfer_128(p, tiles, stream);
 }

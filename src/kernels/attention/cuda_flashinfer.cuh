@@ -18,11 +18,11 @@ namespace causeway::kernels::attention::parts {
 
 #ifdef CAUSEWAY_FLASHINFER
 
-template <int kSize>
+template <int kSize, bool kWindow>
 Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
   using Element = __nv_bfloat16;
   using Params = flashinfer::BatchPrefillPagedParams<Element, Element, Element, int32_t>;
-  using Variant = flashinfer::DefaultAttention<false, false, false, false>;
+  using Variant = flashinfer::DefaultAttention<false, kWindow, false, false>;
   const int64_t strides[3] = {p.kv.frame_bytes.count / 2, p.kv.token_stride.count / 2, kSize};
   auto* keys = reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count);
   auto* values =
@@ -41,7 +41,7 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
   params.num_qo_heads = static_cast<uint32_t>(p.heads.query);
   params.q_stride_n = static_cast<int32_t>(p.q_stride);
   params.q_stride_h = kSize;
-  params.window_left = -1;
+  params.window_left = kWindow ? device_window(p) - 1 : -1;  // itself not counted
   params.sm_scale = p.scale;
   params.rope_rcp_scale = 1;
   params.rope_rcp_theta = 1;
@@ -66,7 +66,7 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
 
 #else
 
-template <int kSize>
+template <int kSize, bool kWindow>
 Status run_flashinfer_sized(const ParamsCuda&, const PrefillTiles&, CudaStream) {
   return unsupported("attention: this build is without FlashInfer");
 }

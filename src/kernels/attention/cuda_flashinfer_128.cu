@@ -4,7 +4,7 @@
 namespace causeway::kernels::attention::parts {
 
 Status run_flashinfer_128(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream) {
-  return run_flashinfer_sized<128>(params, tiles, stream);
+  return run_flashinfer_sized<128, false>(params, tiles, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts

@@ -1,9 +1,18 @@
 // The kernels behind attention_cuda.h, one launch function each. Arguments have been checked.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "kernels/attention/attention_cuda.h"
 
 namespace causeway::kernels::attention::parts {
+
+// ParamsCuda::window as kernels take it: lengths are int32.
+constexpr int kNoDeviceWindow = std::numeric_limits<int>::max();
+inline int device_window(const ParamsCuda& params) {
+  return static_cast<int>(std::min<std::int64_t>(params.window, kNoDeviceWindow));
+}
 
 // Sequences [first, sequences), whatever their number of query tokens.
 Status run_reference(const ParamsCuda& params, std::int64_t first, std::int64_t last,
@@ -47,6 +56,9 @@ std::int64_t prefill_tiles(const Heads& heads, std::int64_t sequences, std::int6
 Bytes prefill_workspace(const Heads& heads, std::int64_t sequences, std::int64_t tokens);
 Status run_flashinfer_64(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream);
 Status run_flashinfer_128(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream);
+// The same with a window, of either size.
+Status run_flashinfer_window(const ParamsCuda& params, const PrefillTiles& tiles,
+                             CudaStream stream);
 // Lists the tiles, then runs the FlashInfer kernel of the head size.
 Status run_flashinfer(const ParamsCuda& params, CudaStream stream);
 

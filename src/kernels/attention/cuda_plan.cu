@@ -23,7 +23,7 @@ struct Share {
 __device__ int64_t count_tiles(const SplitArgs& a, int lane, int end) {
   int mine = 0;
 #pragma unroll 4
-  for (int index = lane; index < end; index += 32) mine += tiles_of(a.length[index]);
+  for (int index = lane; index < end; index += 32) mine += tiles_of(seen_of(a, a.length[index]));
   return __reduce_add_sync(0xFFFFFFFFu, mine);
 }
 
@@ -38,7 +38,7 @@ __device__ Found find_tile(const SplitArgs& a, int lane, int64_t wanted) {
   int64_t before = 0;
   for (int first = 0; first < a.sequences; first += 32) {
     const int index = first + lane;
-    const int mine = index < a.sequences ? tiles_of(a.length[index]) : 0;
+    const int mine = index < a.sequences ? tiles_of(seen_of(a, a.length[index])) : 0;
     const int all = __reduce_add_sync(0xFFFFFFFFu, mine);
     if (before + all <= wanted) {
       before += all;
@@ -74,9 +74,9 @@ __device__ void plan_crossing(const SplitArgs& a, const Share& share, int slot,
   if (slot == 0) return;
   const bool crosses = slot < share.slots && found.start < share.begin(slot) &&
                        share.slot_of(found.start) == slot - 1;
+  const int seen = seen_of(a, a.length[found.sequence]);
   a.crossing[slot - 1] =
-      crosses ? pieces_of(share, found.sequence, found.start, tiles_of(a.length[found.sequence]))
-              : SequencePlan{};
+      crosses ? pieces_of(share, found.sequence, found.start, tiles_of(seen)) : SequencePlan{};
 }
 
 __device__ void plan_slot(const SplitArgs& a, const Share& share, int slot, int lane) {
@@ -91,16 +91,18 @@ __device__ void plan_slot(const SplitArgs& a, const Share& share, int slot, int 
   const Found found = find_tile(a, lane, begin);
   if (lane == 0) plan_crossing(a, share, slot, found);
   const int tile = static_cast<int>(begin - found.start);
-  const int block = tile * kTile / a.block_tokens;
+  const int length = a.length[found.sequence], seen = seen_of(a, length);
+  const int token = length - seen + tile * kTile;
+  const int block = token / a.block_tokens;
   const int frames_end = a.frame_begin[a.sequences];
   const int frame_at = a.frame_begin[found.sequence] + block;
   if (lane == 0) {
     plan.sequence = found.sequence;
     plan.tile = tile;
     plan.count = static_cast<int>(end - begin);
-    plan.length = a.length[found.sequence];
+    plan.length = seen;
     plan.frame_at = frame_at;
-    plan.within = tile * kTile - block * a.block_tokens;
+    plan.within = token - block * a.block_tokens;
     plan.frames_end = frames_end;
     plan.pad = 0;
   }
@@ -111,7 +113,7 @@ __device__ void plan_slot(const SplitArgs& a, const Share& share, int slot, int 
 }
 
 __device__ void plan_sequence(const SplitArgs& a, const Share& share, int sequence, int lane) {
-  const int count = tiles_of(a.length[sequence]);
+  const int count = tiles_of(seen_of(a, a.length[sequence]));
   const int64_t start = count_tiles(a, lane, sequence);
   if (lane != 0) return;
   a.sequence_plan[sequence] = count > 0 ? pieces_of(share, sequence, start, count) : SequencePlan{};
@@ -177,6 +179,7 @@ Result<SplitArgs> split_args(const ParamsCuda& p) {
   a.kv_heads = static_cast<int>(p.heads.kv);
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
+  a.window = device_window(p);
   cut(p.heads, sms, a);
   a.tables_early = p.tables_early && p.planned;
   a.fresh = fresh_args(p);

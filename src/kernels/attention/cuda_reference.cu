@@ -24,6 +24,7 @@ struct Args {
   const int32_t* length;
   int first, last;  // sequences
   int query_heads, group, size, block_tokens;
+  int window;
   float scale_log2;
 };
 
@@ -46,16 +47,17 @@ __global__ void __launch_bounds__(kWarps * 32) reference_kernel(const Args a) {
     return;
   }
   const int visible = length - a.query_begin[sequence + 1] + row + 1;
+  const int hidden = max(0, visible - a.window);
   const __nv_bfloat16* q = a.q + row * a.q_stride + static_cast<int64_t>(head) * a.size;
   const int64_t head_bytes = static_cast<int64_t>(head / a.group) * a.size * 2;
 
   // ---- a tile of 32 tokens: a lane scores one, then all lanes add their values ------------------
   float largest = -INFINITY, total = 0, sum[kDimsOfLane] = {};
-  for (int tile = 0; tile < visible; tile += 32) {
+  for (int tile = hidden / 32 * 32; tile < visible; tile += 32) {
     const int token = tile + lane;
     float score = -INFINITY;
     int64_t place = 0;
-    if (token < visible) {
+    if (token >= hidden && token < visible) {
       const int64_t frame = a.frames[a.frame_begin[sequence] + token / a.block_tokens];
       place = frame * a.frame_bytes + (token % a.block_tokens) * a.token_stride + head_bytes;
       float dot = 0;
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kWarps * 32) reference_kernel(const Args a) {
     total = total * shrink + warp_sum(weight);
 #pragma unroll
     for (int i = 0; i < kDimsOfLane; ++i) sum[i] *= shrink;
-    for (int t = 0; t < min(32, visible - tile); ++t) {
+    for (int t = max(0, hidden - tile); t < min(32, visible - tile); ++t) {
       const float w = __shfl_sync(0xFFFFFFFFu, weight, t);
       const int64_t at = __shfl_sync(0xFFFFFFFFu, place, t) + a.value_offset;
       const auto* v = reinterpret_cast<const __nv_bfloat16*>(a.keys + at);
@@ -117,6 +119,7 @@ Status run_reference(const ParamsCuda& p, std::int64_t first, std::int64_t last,
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.size = static_cast<int>(p.heads.size);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
+  a.window = device_window(p);
   a.scale_log2 = p.scale * 1.4426950408889634f;
   const std::int64_t tokens =
       first == 0 ? (last == p.decode ? p.decode : p.tokens) : p.tokens - p.decode;

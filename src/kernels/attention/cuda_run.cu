@@ -26,6 +26,10 @@ Status check(const ParamsCuda& p) {
                             std::to_string(p.heads.kv) + " heads of " +
                             std::to_string(p.heads.size));
   }
+  if (p.window < 1 || (p.window < kNoWindow && p.cluster > 0)) {
+    return invalid_argument("attention: no window of " + std::to_string(p.window) +
+                            " tokens in clusters, or of none");
+  }
   const std::int64_t limit = std::int64_t{1} << 30;
   if (p.decode < 0 || p.decode > p.sequences || p.tokens < p.decode || p.sequences > limit ||
       p.tokens > limit) {

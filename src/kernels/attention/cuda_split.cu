@@ -38,7 +38,7 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 enum class Serves {
   kAny,
   // Tokens that come fresh, a plan that may be read early, frames of at least a tile, up to eight
-  // query heads, places for queries.
+  // query heads, places for queries; no window.
   kCommon,
   kCommonWithNorms,  // of q and of k
 };
@@ -93,6 +93,7 @@ struct Tables {
     return at < 32 ? near : all[sequence];
   }
   // All lanes: to the next tile, which there is.
+  template <bool kWindows>
   __device__ void advance(Loading& at) {
     at.rest -= kTile;
     at.within += kTile;
@@ -102,6 +103,12 @@ struct Tables {
       while (at.rest == 0);
       at.frame_at = of_sequence(frame_begins, a.frame_begin, at.sequence);
       at.within = 0;
+      if (kWindows && at.rest > a.window) {
+        at.within = at.rest - a.window;  // the first token that is seen
+        at.frame_at += at.within / a.block_tokens;
+        at.within %= a.block_tokens;
+        at.rest = a.window;
+      }
     }
     for (; at.within >= a.block_tokens; ++at.frame_at) at.within -= a.block_tokens;
     move_to(at.frame_at);
@@ -580,7 +587,7 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
   const auto load_next = [&](int target) {
     if (loaded < count) {
       w.load(loading, target);
-      if (++loaded < count) tables.advance(loading);
+      if (++loaded < count) tables.advance<!W::kCommon>(loading);
       if (loaded == before && W::early(a)) wait_for_predecessor();
       if (W::kCommon) {
         load_beside(target);
@@ -647,7 +654,7 @@ Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) 
   const bool norms = a.fresh.q_norm != nullptr;
   const bool common = a.fresh.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
                       a.group <= 8 && a.slot_bytes != 0 && a.early_tiles == 1 &&
-                      norms == (a.fresh.k_norm != nullptr);
+                      a.window == kNoDeviceWindow && norms == (a.fresh.k_norm != nullptr);
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(a.ctas)),
                              .block = dim3(static_cast<unsigned>(a.warps * 32)),
                              .shared_bytes = a.warps * Ring<kSize>::worker_bytes(a.slot_bytes),

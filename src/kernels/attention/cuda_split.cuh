@@ -19,7 +19,7 @@ constexpr int kSharedMax = 227 * 1024;  // of a CTA
 
 // What the workers of a slot begin with. One a slot, the same for all layers of a step.
 struct alignas(16) SlotPlan {
-  int sequence, tile, count, length;      // the first tile; how many in all; of the sequence
+  int sequence, tile, count, length;      // the first tile; how many in all; tokens that are seen
   int frame_at, within, frames_end, pad;  // where the first tile begins: index in `frames`, token
   int frames[32];                         // from frame_at on
   // Of the sequences behind the first.
@@ -37,6 +37,7 @@ struct alignas(16) SequencePlan {
 
 struct SplitArgs : DecodeArgs {
   int sequences, kv_heads, group, block_tokens;
+  int window;       // kNoDeviceWindow: none
   int ctas, warps;  // of the decode kernel
   int slots;        // workers of a KV head
   int slot_bytes;   // of shared memory for the queries of a sequence to come; 0: no such places
@@ -54,6 +55,10 @@ struct SplitArgs : DecodeArgs {
   // none. Every shared sequence is in it once.
   SequencePlan* crossing;
 };
+
+// Of a sequence of so many tokens: how many of them, its last, are in the window. Tiles are of
+// these alone, the first of them beginning with the first token that is seen.
+__device__ inline int seen_of(const SplitArgs& a, int length) { return min(length, a.window); }
 
 // Bytes of shared memory that a worker takes beside its queries to come: a ring of tiles.
 template <int kSize>

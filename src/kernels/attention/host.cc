@@ -29,6 +29,11 @@ void check(const PagedKv& kv, const Heads& heads) {
   CAUSEWAY_CHECK(heads.kv > 0 && heads.query % heads.kv == 0, "query heads share KV heads evenly");
 }
 
+// The tile of the first token that a query token at `position` sees.
+std::int64_t first_tile(const Params& p, std::int64_t position) {
+  return std::max<std::int64_t>(0, position + 1 - p.window) / kTileTokens;
+}
+
 // A context cut into ranges: `parts` partial results of all heads to merge.
 struct Merge {
   std::int64_t sequence = 0;
@@ -49,15 +54,16 @@ struct Plan {
 void plan_ranges(const Params& p, std::int64_t index, std::int64_t parts_wanted, Plan& plan) {
   const Sequence& s = p.sequences[static_cast<std::size_t>(index)];
   const std::int64_t end = s.context + s.query_count;
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(parts_wanted, 1, (end + kRangeTokens - 1) / kRangeTokens);
-  const std::int64_t tiles = (end + kTileTokens - 1) / kTileTokens;
+  const std::int64_t first = first_tile(p, s.context);
+  const std::int64_t parts = std::clamp<std::int64_t>(
+      parts_wanted, 1, (end - first * kTileTokens + kRangeTokens - 1) / kRangeTokens);
+  const std::int64_t tiles = (end + kTileTokens - 1) / kTileTokens - first;
   const std::int64_t rows = s.query_count * p.heads.query;
   if (parts > 1) plan.merges.push_back({index, plan.partial_floats, parts});
   for (std::int64_t part = 0; part < parts; ++part) {
     Job job{.sequence = index, .queries = s.query_count, .kv_heads = p.heads.kv};
-    job.token_begin = tiles * part / parts * kTileTokens;
-    job.token_end = std::min(end, tiles * (part + 1) / parts * kTileTokens);
+    job.token_begin = (first + tiles * part / parts) * kTileTokens;
+    job.token_end = std::min(end, (first + tiles * (part + 1) / parts) * kTileTokens);
     if (parts > 1) {
       job.partial = plan.partial_floats;
       plan.partial_floats += rows * (p.heads.size + kPartialExtra);
@@ -75,6 +81,7 @@ void plan_tiles(const Params& p, std::int64_t index, std::int64_t tile_queries, 
   for (std::int64_t tile = tiles - 1; tile >= 0; --tile) {
     Job job{.sequence = index, .query = tile * tile_queries, .kv_heads = 1};
     job.queries = std::min(tile_queries, s.query_count - job.query);
+    job.token_begin = first_tile(p, s.context + job.query) * kTileTokens;
     job.token_end = s.context + job.query + job.queries;
     for (job.kv_head = 0; job.kv_head < p.heads.kv; ++job.kv_head) plan.jobs.push_back(job);
   }
@@ -108,6 +115,7 @@ class Attention::State {
  public:
   void run(const Params& p) {
     check(p.kv, p.heads);
+    CAUSEWAY_CHECK(p.window > 0, "a window of no tokens");
     const Plan plan = make_plan(p);
     const std::int64_t thread_floats = scratch_floats(p.heads, plan);
     float* scratch = scratch_.ensure(thread_floats * thread_count());
@@ -158,6 +166,7 @@ class Attention::State {
             .scale = p.scale,
             .frames = s.frames.data(),
             .position = s.context + job.query,
+            .window = p.window,
             .q = p.q + row * p.q_stride,
             .q_stride = p.q_stride,
             .out = p.out + row * p.out_stride,

@@ -44,7 +44,8 @@ struct JobArgs {
   float scale = 1;
   const FrameId* frames = nullptr;
   std::int64_t position = 0;  // of the first query token
-  const float* q = nullptr;   // of the first query token
+  std::int64_t window = kNoWindow;
+  const float* q = nullptr;  // of the first query token
   std::int64_t q_stride = 0;
   float* out = nullptr;  // of the first query token
   std::int64_t out_stride = 0;

@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include "kernels/attention/cuda_parts.h"
+
+namespace causeway::kernels::attention {
+namespace {
+
+TEST(ChooseAttention, KernelsByHeads) {
+  EXPECT_FALSE(choose_decode({3, 2, 64}, DecodeKernel::kBest).ok());
+  EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok());
+  EXPECT_EQ(*choose_decode({4, 2, 96}, DecodeKernel::kBest), DecodeKernel::kReference);
+  EXPECT_EQ(*choose_decode({28, 4, 128}, DecodeKernel::kBest), DecodeKernel::kSplit);
+  EXPECT_FALSE(choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok());
+  EXPECT_EQ(*choose_prefill({4, 2, 96}, PrefillKernel::kBest), PrefillKernel::kReference);
+}
+
+TEST(ChooseAttention, DecodeRowsArePreparedByTheSplitKernel) {
+  EXPECT_TRUE(fuses_prepare({32, 8, 128}, 1));
+  EXPECT_TRUE(fuses_prepare({32, 8, 128}, 300));
+  EXPECT_FALSE(fuses_prepare({32, 8, 128}, 0));
+  EXPECT_FALSE(fuses_prepare({4, 2, 96}, 1));
+}
+
+TEST(ChooseAttention, ClustersOfFewSequences) {
+  using parts::choose_few_cluster;
+  EXPECT_EQ(choose_few_cluster({32, 4, 128}, 1, 30, 15), 8);
+  EXPECT_EQ(choose_few_cluster({32, 4, 128}, 4, 30, 15), 4);
+  EXPECT_EQ(choose_few_cluster({32, 8, 128}, 4, 30, 15), 0);
+  EXPECT_EQ(choose_few_cluster({32, 1, 128}, 5, 30, 15), 0) << "too many sequences";
+  EXPECT_EQ(choose_few_cluster({32, 8, 128}, 1, 7, 3), 0) << "too few multiprocessors";
+  EXPECT_EQ(choose_few_cluster({32, 8, 96}, 1, 30, 15), 0);
+  EXPECT_EQ(choose_few_cluster({34, 2, 64}, 1, 30, 15), 0) << "17 heads on one";
+  EXPECT_EQ(choose_few_cluster({32, 8, 128}, 0, 30, 15), 0);
+}
+
+TEST(ChooseAttention, AWindowIsWhatTheDeviceCanCount) {
+  ParamsCuda params;
+  EXPECT_EQ(parts::device_window(params), parts::kNoDeviceWindow);
+  params.window = 4096;
+  EXPECT_EQ(parts::device_window(params), 4096);
+}
+
+}  // namespace
+}  // namespace causeway::kernels::attention
