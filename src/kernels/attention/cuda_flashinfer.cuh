@@ -53,7 +53,7 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
   params.padded_batch_size = static_cast<uint32_t>(tiles.capacity);
   // Not by programmatic launch: the kernel reads the tiles before it waits for its predecessor.
   const device::CudaFirstLaunch loading(
-      reinterpret_cast<std::uintptr_t>(&run_flashinfer_sized<kSize>), stream);
+      reinterpret_cast<std::uintptr_t>(&run_flashinfer_sized<kSize, kWindow>), stream);
   try {
     const cudaError_t code = flashinfer::BatchPrefillWithPagedKVCacheDispatched<
         kPrefillTileRows, kSize, kSize, flashinfer::PosEncodingMode::kNone, false,
