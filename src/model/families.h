@@ -9,7 +9,7 @@
 
 namespace causeway::model {
 
-enum class Family : std::uint8_t { kLlama, kMistral, kMixtral, kPhi3, kQwen2, kQwen3, kQwen3Moe };
+enum class Family { kLlama, kMistral, kMixtral, kPhi3, kQwen2, kQwen3, kQwen3Moe };
 
 // The checkpoint's names of a sparse layer, and what config.json calls its sizes.
 struct ExpertNames {

@@ -1,5 +1,5 @@
-// The forward pass of every family: a Batch in, logits out. Config-driven: Llama, Qwen3 and
-// Qwen3-MoE differ only in what ModelConfig says.
+// The forward pass of every family: a Batch in, logits out. Families differ only in what
+// ModelConfig says (docs/design/families.md).
 //
 // Activations are computed in f32 and, when the weights are bf16, rounded to bf16 where each
 // matrix product reads them; norms, RoPE, softmax and accumulation are in f32.

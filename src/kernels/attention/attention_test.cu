@@ -609,7 +609,7 @@ void run_windows(testing::Report& report, Late& late, cudaStream_t stream, Rando
                  bool small) {
   for (const std::int64_t window : {1, 16, 17, 100, 1000}) {
     for (const std::int64_t block : {5, 12, 33}) {
-      if (small && window > 17) continue;
+      if (small && (window > 17 || block != 12)) continue;  // under racecheck a case takes seconds
       const Heads heads{16, 4, block == 12 ? 64 : 128};
       Case c = generate(random, {"window", block, heads, block == 33}, small);
       for (std::size_t i = 0; i < c.context.size(); i += 2) {
