@@ -50,7 +50,8 @@ struct FleetOptions {
   // ends; and how long it may be held for that.
   std::int64_t resumes_max = 2;
   Nanos resume_timeout = seconds(60);
-  // While no slice is up requests wait for one to return, no longer than this since the last went.
+  // While no slice is up requests wait for one to return, no longer than this since the last went;
+  // zero: none does.
   Nanos return_timeout = seconds(30);
   // A model without requests takes nothing of its slice, and its next request may have it change
   // to another; it stays attached where it was. For slices that divide places and memory

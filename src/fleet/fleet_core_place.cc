@@ -172,8 +172,10 @@ bool FleetCore::State::place_next() {
 // The same instant is all models' limit: who comes after the first waits no longer than that one.
 bool FleetCore::State::await_return(Model& model) {
   if (now < down_since + options.return_timeout) return false;
-  fail(model, unavailable("all slices were lost, and none has come back within " +
-                          in_words(options.return_timeout) + "; try again later"));
+  const bool none_returns = options.return_timeout == Nanos(0);
+  const std::string waited = ", and none has come back within " + in_words(options.return_timeout);
+  fail(model,
+       unavailable("all slices were lost" + (none_returns ? "" : waited) + "; try again later"));
   return true;
 }
 

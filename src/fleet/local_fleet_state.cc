@@ -68,6 +68,11 @@ std::vector<const CatalogueEntry*> entries_of(const std::vector<CatalogueModel>&
   return entries;
 }
 
+bool any_restarts(const FleetSlices& slices) {
+  return std::any_of(slices.slices.begin(), slices.slices.end(),
+                     [](const FleetSlice* slice) { return slice->restarts(); });
+}
+
 FleetSpec spec_of(const std::vector<CatalogueModel>& models, const FleetSlices& slices) {
   FleetSpec spec{.models = {}, .slices = slices.specs, .links = slices.links};
   if (spec.slices.empty()) spec.slices.resize(slices.slices.size());
@@ -97,7 +102,7 @@ LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOpt
              .room_timeout = options.room_timeout,
              .resumes_max = options.resumes_max,
              .resume_timeout = options.resume_timeout,
-             .return_timeout = options.return_timeout,
+             .return_timeout = any_restarts(slices) ? options.return_timeout : Nanos(0),
              .moves = slices.slices.size() > 1},
             make_placement(options.placement)),
       lost_(slices_.size()),
@@ -520,11 +525,15 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
   }
   const auto attached =
       guarded([&] { return slice(load.slice).attach(*model.entry, model.source, model.pinned); });
+  std::unique_lock lock(mutex_);
+  // The core hears of the loss first, and what is in host memory is there to stay.
+  const bool lost = losses_now != losses || !slice(load.slice).observe().lost.empty();
+  if (!attached.ok() && lost) return Bytes(0);
   if (!attached.ok()) {
+    lock.unlock();
     if (brings) forget(load.model);
     return attached.error();
   }
-  const std::scoped_lock lock(mutex_);
   // Unless the slice was lost since then, and what was attached with it.
   if (losses_now == losses) slot.attached[load.slice] = *attached;
   return attached->streamed;

@@ -604,6 +604,22 @@ TEST_F(LocalFleetTest, TheRequestsOfTheLastLostDeviceEnd) {
   slices_[0]->executor().hold(false);
 }
 
+TEST_F(LocalFleetTest, WhereNoSliceIsLeftRequestsDoNotWaitForOne) {
+  add_slice();
+  home_.open();
+  start(/*load_ahead=*/true, 1);
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  for (const auto& slice : slices_) slice->executor().hold(true);
+  request::Request request = ask(1);
+  request.max_tokens = Tokens(50);  // a slice may give a token before it finds out
+  ASSERT_TRUE(fleet_->submit(request).ok());
+  for (const auto& slice : slices_) slice->executor().lose();
+  for (const auto& slice : slices_) slice->executor().hold(false);
+  const request::Output end = collected_.wait(RequestId(1));
+  EXPECT_EQ(end.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(end.error, HasSubstr("lost"));
+}
+
 TEST_F(LocalFleetTest, ALoaderWithoutASignOfLifeHoldsNobody) {
   stall_timeout_ = millis(100);
   home_.open();

@@ -195,10 +195,10 @@ class Catalogue(unittest.TestCase):
         answers = []
         threads = [threading.Thread(
             target=lambda model=MODELS[i % 3]: answers.append(
-                (model, self.streamed(server, model)))) for i in range(12)]
+                (model, self.streamed(server, model)))) for i in range(24)]
         for thread in threads:
             thread.start()
-        time.sleep(random.uniform(0.02, 0.2))
+        time.sleep(random.uniform(0.02, 0.1))
         workers = self.workers_of(server)
         self.assertEqual(len(workers), 1)
         os.kill(workers.pop(), signal.SIGKILL)
