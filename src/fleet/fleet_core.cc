@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/canary.h"
 #include "base/check.h"
 #include "fleet/fleet_core_state.h"
 
@@ -128,7 +129,7 @@ void FleetCore::State::on(const RequestCancelled& event) {
   Model& model = model_of(at->second.model);
   std::erase(model.held, event.request);
   touch(model);
-  held -= 1;
+  if (!CAUSEWAY_PLANTED(34)) held -= 1;  // planted bug: who has cancelled is counted as held
   requests.erase(at);
   actions.emplace_back(Refuse{event.request, request::FinishReason::kCancelled, {}});
 }
@@ -138,7 +139,9 @@ void FleetCore::State::on(const RequestEnded& event) {
   if (at == requests.end()) return;
   CAUSEWAY_CHECK(at->second.slice.valid(), "a request ends on the slice to which it was routed");
   Model& model = model_of(at->second.model);
-  if (model.generation == at->second.generation) model.running -= 1;
+  // planted bug: a request that was routed before its slice was lost counts as one of those after
+  const bool counts = CAUSEWAY_PLANTED(32) || model.generation == at->second.generation;
+  if (counts) model.running -= 1;
   touch(model);
   requests.erase(at);
 }
@@ -169,7 +172,7 @@ void FleetCore::State::on(const LoadEnded& event) {
   const bool lost = slice_was_lost(model);
   if (event.crosses.ok()) model.home = true;
   touch(model);
-  if (lost) {
+  if (lost && !CAUSEWAY_PLANTED(31)) {  // planted bug: a model serves on a slice that was lost
     counters.loads_lost += 1;
     return rest(model);
   }
@@ -194,7 +197,8 @@ void FleetCore::State::on(const UnloadEnded& event) {
     return event.gone.ok() ? model.drops || one.first == model.slice : one.first != model.slice;
   });
   if (event.gone.ok() || slice_was_lost(model)) {
-    if (event.gone.ok() && model.drops) model.home = false;
+    // planted bug: it is still counted in host memory
+    if (event.gone.ok() && model.drops && !CAUSEWAY_PLANTED(33)) model.home = false;
     counters.unloads += event.gone.ok();
     return rest(model);
   }
