@@ -15,9 +15,10 @@ std::vector<CLI::Option*> FleetOptions::declare(CLI::App& app, std::int64_t mode
                      "so many such machines, each with a link of its own, as one fleet")
           ->check(CLI::Range(1, 4096))
           ->capture_default_str(),
-      app.add_flag("--fast-forward", fast_forward_,
-                   "take steps together that differ in nothing but time and tokens: sooner done, the "
-                   "same report"),
+      app.add_flag(
+          "--fast-forward", fast_forward_,
+          "take steps together that differ in nothing but time and tokens: sooner done, the "
+          "same report"),
       app.add_option(
              "--placement", placement_,
              "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
