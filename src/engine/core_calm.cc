@@ -75,8 +75,7 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
     Sequence& sequence = *first.sequences[i];
     const schedule::Run& run = second.decision.runs[i];
     const RequestId id = run.request;
-    CAUSEWAY_CHECK(kv.grow(id, run.context + run.tokens + Tokens(steps)),
-                   "calm steps lack frames");
+    CAUSEWAY_CHECK(kv.grow(id, run.context + run.tokens + Tokens(steps)), "calm steps lack frames");
     for (std::int64_t n = 0; n < steps; ++n) {
       sequence.tokens.push_back(sampled(id, std::ssize(sequence.tokens)));
     }

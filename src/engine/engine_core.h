@@ -104,16 +104,16 @@ class EngineCore {
   // every request ends with kError, and new ones are refused until the step returns after all.
   void check_timeout(Nanos now);
 
-  // Fast-forward (core_calm.cc, docs/design/simulate.md). How many of the next steps may end without
-  // being looked at one by one: two are in flight that decode all sequences there are, all of one
-  // model whose weights are cached, and until so many have ended, unless something is asked of this
-  // core, each gives each of them a token and begins another one like it.
+  // Fast-forward (core_calm.cc, docs/design/simulate.md). How many of the next steps may end
+  // without being looked at one by one: two are in flight that decode all sequences there are, all
+  // of one model whose weights are cached, and until so many have ended, unless something is asked
+  // of this core, each gives each of them a token and begins another one like it.
   std::int64_t calm_steps() const;
   // Those only that end before; nullopt: any.
   std::optional<Nanos> calm_until() const;
-  // What `steps` of these, calm_steps() at most, lead to. The last ends at `last_end`, and the device
-  // was busy with all of them for `busy`. sampled(request, place): the token that takes this place
-  // of the request's. Gives no outputs. Answers the requests that got a token of each.
+  // What `steps` of these, calm_steps() at most, lead to. The last ends at `last_end`, and the
+  // device was busy with all of them for `busy`. sampled(request, place): the token that takes this
+  // place of the request's. Gives no outputs. Answers the requests that got a token of each.
   using SampledTokens = std::function<TokenId(RequestId, std::int64_t place)>;
   std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                         const SampledTokens& sampled);

@@ -18,13 +18,13 @@ using Effort = std::tuple<double, BackCost, SliceId>;
 
 Dearness dearness_of(const FleetView& fleet, const Candidate& candidate, const Placement& p) {
   const SliceView& slice = fleet.slice(p.slice);
-  return {cost_of(slice, p),  slice.requests > 0,         p.slice != candidate.last,
-          p.excess,           std::ssize(slice.models), p.slice};
+  return {cost_of(slice, p), slice.requests > 0,       p.slice != candidate.last,
+          p.excess,          std::ssize(slice.models), p.slice};
 }
 
-// Goes down the tree to where `bound` is smallest, and leaves out what it says cannot be better than
-// what was found. bound(node): the least rank that a slice below may have; nullopt: none has any.
-// at(slice): its placement and rank.
+// Goes down the tree to where `bound` is smallest, and leaves out what it says cannot be better
+// than what was found. bound(node): the least rank that a slice below may have; nullopt: none has
+// any. at(slice): its placement and rank.
 template <typename Rank, typename Bound, typename At>
 class Search {
  public:
@@ -150,8 +150,12 @@ std::optional<Placement> Choice::evicting() const {
     const auto least = excess(node, drains ? node.drained : node.gone);
     if (!least || *least > 1) return std::nullopt;
     const bool busy = node.idle_models == INT64_MAX;
-    return Dearness{cost,   busy, true,
-                    *least, std::min(node.idle_models, node.busy_models), index_.first_below(n)};
+    return Dearness{cost,
+                    busy,
+                    true,
+                    *least,
+                    std::min(node.idle_models, node.busy_models),
+                    index_.first_below(n)};
   };
   const auto at = [&](SliceId id) -> std::optional<std::pair<Dearness, Placement>> {
     auto placement = place_on(fleet_, id, candidate_, /*soft=*/true);

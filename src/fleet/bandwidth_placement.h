@@ -7,8 +7,8 @@
 
 namespace causeway::fleet {
 
-// It searches FleetView::index(); what it chooses is what testing/placement_scan.h does, which looks
-// at all slices.
+// It searches FleetView::index(); what it chooses is what testing/placement_scan.h does, which
+// looks at all slices.
 std::unique_ptr<PlacementPolicy> make_bandwidth_placement();
 
 }  // namespace causeway::fleet

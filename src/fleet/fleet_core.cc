@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/canary.h"
 #include "base/check.h"
 #include "fleet/fleet_core_state.h"
 
@@ -136,6 +137,7 @@ void FleetCore::State::on(const RequestCancelled& event) {
   std::erase(model.held, event.request);
   touch(model);
   refuse_held(event.request, request::FinishReason::kCancelled, {});
+  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: who has cancelled is counted as held
 }
 
 void FleetCore::State::on(const RequestEnded& event) {
@@ -145,7 +147,8 @@ void FleetCore::State::on(const RequestEnded& event) {
   CAUSEWAY_CHECK(!was_held || at->second.resumes > 0, "a request ends that was never routed");
   Model& model = model_of(at->second.model);
   if (was_held) std::erase(model.held, event.request);
-  was_held ? held -= 1 : model.running -= 1;
+  // planted bug: a request that is held again, as its slice was lost, counts as one that runs
+  was_held && !CAUSEWAY_PLANTED(32) ? held -= 1 : model.running -= 1;
   touch(model);
   requests.erase(at);
 }
@@ -178,7 +181,7 @@ void FleetCore::State::on(const LoadEnded& event) {
   const bool lost = slice_was_lost(model);
   if (event.crosses.ok()) model.home = true;
   touch(model);
-  if (lost) {
+  if (lost && !CAUSEWAY_PLANTED(31)) {  // planted bug: a model serves on a slice that was lost
     counters.loads_lost += 1;
     return rest(model);
   }
@@ -204,7 +207,8 @@ void FleetCore::State::on(const UnloadEnded& event) {
     return event.gone.ok() ? model.drops || one.first == model.slice : one.first != model.slice;
   });
   if (event.gone.ok() || slice_was_lost(model)) {
-    if (event.gone.ok() && model.drops) model.home = false;
+    // planted bug: it is still counted in host memory
+    if (event.gone.ok() && model.drops && !CAUSEWAY_PLANTED(33)) model.home = false;
     counters.unloads += event.gone.ok();
     return rest(model);
   }

@@ -9,8 +9,7 @@ namespace {
 Error broken(const std::string& what) { return Error{ErrorCode::kCorrupt, "fleet: " + what}; }
 
 bool same_candidate(const UnloadCandidate& a, const UnloadCandidate& b) {
-  return a.model == b.model && a.bytes == b.bytes && a.cost == b.cost &&
-         a.last_used == b.last_used;
+  return a.model == b.model && a.bytes == b.bytes && a.cost == b.cost && a.last_used == b.last_used;
 }
 
 }  // namespace
@@ -124,7 +123,8 @@ Status FleetCore::State::check_sums() const {
   }
   if (there != there_sum || reserved != reserved_sum) return broken("host memory's sum is another");
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    if (view.slice(SliceId(static_cast<std::int64_t>(i))).up != slices[i].up) return broken("a slice is shown up that is not");
+    if (view.slice(SliceId(static_cast<std::int64_t>(i))).up != slices[i].up)
+      return broken("a slice is shown up that is not");
     if (!view.shows(SliceId(static_cast<std::int64_t>(i)), all)) {
       return broken("slice " + std::to_string(i) + " is shown as it is not");
     }

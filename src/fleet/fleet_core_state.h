@@ -45,7 +45,7 @@ class FleetCore::State {
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;
     std::optional<UnloadCandidate> unloadable;  // as it is in the order of those
-    bool changed = false;  // since
+    bool changed = false;                       // since
   };
   struct Slice {
     SliceSpec spec;

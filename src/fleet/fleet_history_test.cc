@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 
 #include "fleet/testing/fleet_history.h"
@@ -9,7 +11,12 @@
 namespace causeway::fleet {
 namespace {
 
-constexpr int kHistories = 5000;
+// As many as that, or as CAUSEWAY_FLEET_HISTORIES says: for runs of hours.
+int histories() {
+  constexpr int kHistories = 5000;
+  const char* const chosen = std::getenv("CAUSEWAY_FLEET_HISTORIES");  // tidy: a test's own
+  return chosen != nullptr ? std::max(1, std::atoi(chosen)) : kHistories;
+}
 
 // A failed CHECK aborts: say which history it was.
 volatile std::sig_atomic_t seed_running = 0;
@@ -21,6 +28,7 @@ void report_seed(int) {
 // One history with --gtest_random_seed=N, all of them without.
 TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   const int only = GTEST_FLAG_GET(random_seed);
+  const int kHistories = histories();
   const int first = only != 0 ? only : 1, last = only != 0 ? only : kHistories;
   std::cout << "histories of seeds " << first << " to " << last << "\n";
   std::signal(SIGABRT, report_seed);

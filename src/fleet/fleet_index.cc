@@ -52,8 +52,7 @@ Offer offer_of(const SliceView& slice, double link_used, Goes goes) {
   }
   Offer offer{.memory_rate = left.memory_bytes_per_second,
               .flops = left.flops_per_second,
-              .link = link_used -
-                      (slice.sum.link_bytes_per_second - left.link_bytes_per_second),
+              .link = link_used - (slice.sum.link_bytes_per_second - left.link_bytes_per_second),
               .free = INT64_MAX,
               .room = INT64_MAX,
               .places = INT64_MAX};

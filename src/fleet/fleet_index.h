@@ -1,9 +1,9 @@
 // Finds the slice that suits a model best without looking at all of them: a binary tree over the
 // slices, of which each node knows the best that any slice below it has of each resource, each
 // resource by itself. A demand's excess over these is a lower bound of its excess on every slice
-// below (sums and quotients of floating point are monotone, so that this holds to the last bit), and
-// a search that goes to the smaller bound first leaves out whatever cannot be better than what it
-// has found.
+// below (sums and quotients of floating point are monotone, so that this holds to the last bit),
+// and a search that goes to the smaller bound first leaves out whatever cannot be better than what
+// it has found.
 //
 //            1                leaves are slices, by id; beyond the last they offer nothing
 //        2       3
@@ -28,9 +28,9 @@ struct SliceView;
 struct Offer {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
-  double memory_rate = kNone;  // used, bytes a second
-  double flops = kNone;        // likewise, a second
-  double link = kNone;         // likewise, bytes a second, by all slices of the link
+  double memory_rate = kNone;       // used, bytes a second
+  double flops = kNone;             // likewise, a second
+  double link = kNone;              // likewise, bytes a second, by all slices of the link
   std::int64_t free = INT64_MIN;    // of memory, beside the least of the others
   std::int64_t room = INT64_MIN;    // of that, beside what stays of their weights
   std::int64_t places = INT64_MIN;  // for models
@@ -45,8 +45,8 @@ struct IndexNode {
   double memory_rate_max = 0, flops_max = 0, link_max = 0;
   // As they are, the least: whether there is a slice from which something has to go.
   std::int64_t free_least = INT64_MAX, places_least = INT64_MAX;
-  // The cheapest to bring back of models that may go, and that may be drained: their number of those
-  // with requests (0 or 1; 2: there are none) and log_cost().
+  // The cheapest to bring back of models that may go, and that may be drained: their number of
+  // those with requests (0 or 1; 2: there are none) and log_cost().
   std::int64_t go_busy = 2, drain_busy = 2;
   double go_log = Offer::kNone, drain_log = Offer::kNone;
   std::int64_t idle_models = INT64_MAX, busy_models = INT64_MAX;  // on a slice, the fewest

@@ -16,8 +16,8 @@
 
 namespace causeway::fleet {
 
-// Of bringing models back: how many of them have requests, which are dearest; then Σ bytes × rate of
-// their requests, as log_cost() has it.
+// Of bringing models back: how many of them have requests, which are dearest; then Σ bytes × rate
+// of their requests, as log_cost() has it.
 struct BackCost {
   std::int64_t busy = 0;
   double log = -std::numeric_limits<double>::infinity();

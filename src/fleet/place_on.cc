@@ -5,6 +5,8 @@
 #include <tuple>
 #include <vector>
 
+#include "base/canary.h"
+
 namespace causeway::fleet {
 namespace {
 
@@ -52,7 +54,8 @@ bool goes(const Placement& placement, const PlacedModel& placed) {
 std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<const ModelId> gone,
                                 const Candidate& candidate) {
   const SliceView& slice = fleet.slice(id);
-  if (!slice.up || is_unfit(candidate, id)) return std::nullopt;
+  const bool up = slice.up || CAUSEWAY_PLANTED(41);  // planted bug: also on slices that were lost
+  if (!up || is_unfit(candidate, id)) return std::nullopt;
   const ModelSpec& model = candidate.spec;
   const auto left = std::ssize(slice.models) - std::ssize(gone);
   if (slice.spec.models_max > 0 && left >= slice.spec.models_max) return std::nullopt;

@@ -51,8 +51,7 @@ double log_cost(Bytes bytes, double log_rate) {
 }
 
 bool UnloadCandidate::operator<(const UnloadCandidate& other) const {
-  return std::tuple(cost, last_used, model) <
-         std::tuple(other.cost, other.last_used, other.model);
+  return std::tuple(cost, last_used, model) < std::tuple(other.cost, other.last_used, other.model);
 }
 
 UnloadChoice choose_unloads(std::vector<UnloadCandidate> candidates, Bytes wanted) {

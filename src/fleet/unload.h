@@ -26,8 +26,8 @@ class DecayedCount {
 // A loaded model without requests that may go.
 struct UnloadCandidate {
   ModelId model;
-  Bytes bytes;       // that loading it again would bring
-  double cost = 0;   // of that, log_cost()
+  Bytes bytes;      // that loading it again would bring
+  double cost = 0;  // of that, log_cost()
   Nanos last_used;
 
   // Cheaper to bring back, or as cheap and longer unused.

@@ -29,7 +29,8 @@ class EventTree {
     }
   }
   Nanos first() const { return first_[1]; }
-  // Calls visit(index) for those that are due by `now`, in order of their indices. It may set() none.
+  // Calls visit(index) for those that are due by `now`, in order of their indices. It may set()
+  // none.
   template <typename Visit>
   void each_due(Nanos now, Visit visit) const {
     look(1, now, visit);

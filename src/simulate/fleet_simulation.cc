@@ -374,8 +374,8 @@ Status check_fleet(const FleetSimulationOptions& options) {
         fmt::format("a machine has from 1 to {} slices, not {}", kSlicesMax, options.slices));
   }
   if (options.machines < 1 || options.machines > kSlicesInAllMax / options.slices) {
-    return invalid_argument(fmt::format("a fleet has at least one machine and at most {} slices",
-                                        kSlicesInAllMax));
+    return invalid_argument(
+        fmt::format("a fleet has at least one machine and at most {} slices", kSlicesInAllMax));
   }
   if (options.slice.kv_memory >= options.slice.profile.memory) {
     return invalid_argument("KV leaves a slice no memory for weights");

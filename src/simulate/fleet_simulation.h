@@ -15,8 +15,8 @@ namespace causeway::simulate {
 struct FleetSimulationOptions {
   // Of one slice; its profile's link is shared by all of its machine, its models are the catalogue.
   SimulationOptions slice;
-  std::int64_t slices = 1;    // of a machine
-  std::int64_t machines = 1;  // each with a link of its own
+  std::int64_t slices = 1;      // of a machine
+  std::int64_t machines = 1;    // each with a link of its own
   std::int64_t models_max = 1;  // on a slice at once; 0: any number
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
   fleet::FleetOptions fleet = {};
@@ -36,9 +36,9 @@ struct FleetSimulationReport {
   // What all models together ask of the links, each streamed at its TPOT, in shares of its rate:
   // above 1 no placement can have all of them active at once. Zero: there is no link.
   double demand = 0;
-  double link_busy = 0;  // bytes that crossed them ÷ what they could have brought
+  double link_busy = 0;           // bytes that crossed them ÷ what they could have brought
   std::int64_t steps_passed = 0;  // of serving.device.steps, by the fast-forward
-  Histogram switches;    // ns, from a request that found weights missing to its model's first token
+  Histogram switches;  // ns, from a request that found weights missing to its model's first token
   std::vector<ServedRequest> requests;  // by their places in the workload, if they are kept
 };
 

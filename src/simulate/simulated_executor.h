@@ -122,9 +122,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // When the device has done what it does now; nullopt: nothing, or it waits for copies of KV.
   std::optional<Nanos> turn_ends_at() const;
   const SimulatedCounters& counters() const { return counters_; }
-  // Fast-forward (simulated_calm.cc). When the step that runs ends, and `steps` that follow it, which
-  // are as the one behind it, each of a token more for each of its sequences. Empty: that cannot be
-  // told: something may go wrong by chance, or copies are under way.
+  // Fast-forward (simulated_calm.cc). When the step that runs ends, and `steps` that follow it,
+  // which are as the one behind it, each of a token more for each of its sequences. Empty: that
+  // cannot be told: something may go wrong by chance, or copies are under way.
   std::vector<Nanos> repeated_ends(std::int64_t steps) const;
   // As if the first so many of them had ended, at the times that it told, and were waited for, and
   // as many had been submitted.

@@ -137,9 +137,10 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
   if (steps > 0) {
     const Nanos began = executor_.began(), next_end = *last;
     passed.ends.assign(ahead_.begin(), last);
-    passed.requests = core_.run_calm_steps(
-        steps, passed.ends.back(), passed.ends.back() - began,
-        [this](RequestId request, std::int64_t place) { return executor_.token_at(request, place); });
+    passed.requests = core_.run_calm_steps(steps, passed.ends.back(), passed.ends.back() - began,
+                                           [this](RequestId request, std::int64_t place) {
+                                             return executor_.token_at(request, place);
+                                           });
     executor_.repeat(passed.ends, next_end);
   }
   ahead_.clear();

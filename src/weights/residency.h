@@ -172,8 +172,9 @@ class Residency {
   // clear_failure() forgets; or it never fits (see fits()), which clear_failure() cannot change.
   bool gave_up(ModelId model) const;
   void clear_failure(ModelId model);  // the model queues anew
-  // Nothing waits, arrives or is to go, and all that is asked for is cached: until something else is
-  // asked for, decide() changes nothing that is called before then. nullopt: something may change.
+  // Nothing waits, arrives or is to go, and all that is asked for is cached: until something else
+  // is asked for, decide() changes nothing that is called before then. nullopt: something may
+  // change.
   std::optional<Nanos> quiet_until() const;
   // Nothing of it arrives, and no failure waits to be told: without requests it need not be looked
   // at.

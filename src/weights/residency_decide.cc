@@ -159,7 +159,7 @@ bool Residency::State::plan_room(const RoomWanted& wanted, Nanos now) {
     const auto kind = static_cast<Victims>(i);
     candidates_.clear();
     for (Model* const one : active) {
-    Model& model = *one;
+      Model& model = *one;
       const std::int64_t extents = room_of(model, kind, wanted, now);
       if (extents > 0) candidates_.push_back({.model = &model, .extents = extents});
     }

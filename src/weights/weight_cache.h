@@ -118,7 +118,7 @@ class WeightCache {
     std::string last_error;
     std::optional<WeightRing> ring;
     std::optional<ExpertCache> experts;
-    bool filling = false;  // such copies are under way: the residency counts a step
+    bool filling = false;       // such copies are under way: the residency counts a step
     std::int64_t requests = 0;  // of one with a ring or slots
   };
 
@@ -140,7 +140,7 @@ class WeightCache {
   WeightMover& mover_;
   std::map<ModelId, Entry> models_;
   std::vector<std::pair<ModelId, Entry*>> filled_;  // those with a ring or slots, by id
-  std::vector<WeightCommand> commands_;  // of one decision
+  std::vector<WeightCommand> commands_;             // of one decision
   std::vector<WeightEvent> frame_events_;
 };
 

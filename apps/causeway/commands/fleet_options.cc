@@ -15,6 +15,10 @@ std::vector<CLI::Option*> FleetOptions::declare(CLI::App& app, std::int64_t mode
                      "so many such machines, each with a link of its own, as one fleet")
           ->check(CLI::Range(1, 4096))
           ->capture_default_str(),
+      app.add_flag(
+          "--fast-forward", fast_forward_,
+          "take steps together that differ in nothing but time and tokens: sooner done, the "
+          "same report"),
       app.add_option(
              "--placement", placement_,
              "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
@@ -49,6 +53,7 @@ Status FleetOptions::apply(std::uint64_t seed, simulate::FleetSimulationOptions&
   fleet.models_max = models_max_;
   fleet.slice.profile = simulate::slice_of(fleet.slice.profile, slices_);
   fleet.machines = machines_;
+  fleet.slice.fast_forward = fast_forward_;
   fleet.fleet.loads_max = slices_ * machines_;
   fleet.fleet.moves = models_max_ == 0;
   fleet.fleet.seed = seed;

@@ -110,6 +110,12 @@ class Replay final : public Command {
     group(app.add_option("--seconds", options_.seconds,
                          "for how long requests arrive; 0: to the trace's end"))
         ->capture_default_str();
+    group(
+        app.add_option("--copies", options_.copies,
+                       "each of the trace's requests comes so many times, each at its own instant "
+                       "in the minute after it, of models of its own as far as the catalogue "
+                       "reaches"))
+        ->capture_default_str();
     group(app.add_option("--max-requests", options_.requests_max, "at most; 0: all"));
     group(app.add_option("--zipf", zipf_,
                          "the n-th model is asked for n^-ZIPF as often; default: as in the trace, "

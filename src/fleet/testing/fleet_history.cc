@@ -143,7 +143,8 @@ void History::start() {
               .seed = random_.bits()};
   if (random_.chance(0.6)) options_.drain_after = millis(random_.between(0, 1000));
   const auto kind = static_cast<PlacementKind>(random_.below(5));
-  auto policy = kind == PlacementKind::kBandwidth ? make_compared_placement() : make_placement(kind);
+  auto policy =
+      kind == PlacementKind::kBandwidth ? make_compared_placement() : make_placement(kind);
   core_ = std::make_unique<FleetCore>(spec_, options_, std::move(policy));
   if (random_.chance(0.3)) {
     for (std::int64_t i = 0; i < models; ++i, ++wanted_) tell(ModelWanted{ModelId(i)});

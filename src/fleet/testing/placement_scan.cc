@@ -41,9 +41,9 @@ class Compared final : public PlacementPolicy {
     if (!found) return found;
     CAUSEWAY_CHECK(found->slice == scanned->slice && found->victims == scanned->victims,
                    "the search chooses another place than the scan");
-    CAUSEWAY_CHECK(found->excess == scanned->excess &&
-                       found->demand.crosses == scanned->demand.crosses,
-                   "the search predicts otherwise than the scan");
+    CAUSEWAY_CHECK(
+        found->excess == scanned->excess && found->demand.crosses == scanned->demand.crosses,
+        "the search predicts otherwise than the scan");
     return found;
   }
 
