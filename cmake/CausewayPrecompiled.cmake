@@ -8,9 +8,6 @@
 #                                 long that optimizing them pays.
 # causeway_for_program(TARGET…)   likewise in every build, with -O0 under a sanitizer: for what only the
 #                                 program has.
-# causeway_for_commands(TARGET…)  as before, with those of the command line and no more than -O1.
-#                                 They are for files that need them alone: each file that reads them gets
-#                                 code of its own for them, 3 seconds' worth.
 # causeway_for_tests(TARGET…)     likewise in every build, with those of tests. What is measured is in
 #                                 the libraries; the tests' own code is compiled with -O1.
 set(kCommonHeaders
@@ -35,11 +32,6 @@ endfunction()
 function(causeway_for_program)
   _causeway_level("" level)
   _causeway_precompiled(causeway_common_headers "${level}" "" "" ${ARGN})
-endfunction()
-
-function(causeway_for_commands)
-  _causeway_level(-O1 level)
-  _causeway_precompiled(causeway_command_headers "${level}" CLI11::CLI11 <CLI/CLI.hpp> ${ARGN})
 endfunction()
 
 function(causeway_for_tests)
