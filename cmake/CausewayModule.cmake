@@ -1,5 +1,6 @@
 # causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…]
-#                 [EXCLUDE pattern of paths that are built otherwise])
+#                 [EXCLUDE pattern of paths that are built otherwise]
+#                 [OPTIMIZED] [NO_THREADS])
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
@@ -11,8 +12,12 @@
 #   x_fuzz.cc     one libFuzzer program x_fuzz each (only with CAUSEWAY_FUZZ); `fuzzers` builds all
 #   testing/*.cc  the library causeway_NAME_testing: helpers for tests of this and higher modules
 # Files are found by pattern, so that no test can be forgotten.
+#
+# OPTIMIZED: under sanitizers too, where other modules are compiled with -O0.
+# NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
+# thread sanitizer, and are not built there. That no file names one is checked here.
 function(causeway_module name)
-  cmake_parse_arguments(arg "" "EXCLUDE" "LINK;LINK_PRIVATE;LINK_TEST" ${ARGN})
+  cmake_parse_arguments(arg "OPTIMIZED;NO_THREADS" "EXCLUDE" "LINK;LINK_PRIVATE;LINK_TEST" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
   if(arg_EXCLUDE)
     list(FILTER all EXCLUDE REGEX "${arg_EXCLUDE}")
@@ -40,7 +45,11 @@ function(causeway_module name)
   if(sources)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
-    causeway_precompiled(${target})
+    if(arg_OPTIMIZED)
+      causeway_optimized(${target})
+    else()
+      causeway_precompiled(${target})
+    endif()
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE ${arg_LINK})
@@ -75,7 +84,12 @@ function(causeway_module name)
     causeway_for_tests(${name}_test)
     add_test(NAME ${name}_test COMMAND ${name}_test)
     set_tests_properties(${name}_test PROPERTIES TIMEOUT 600 LABELS unit)
-    causeway_unit_test(${name}_test)
+    if(arg_NO_THREADS)
+      _causeway_check_no_threads(${name})
+      causeway_unit_test_without_threads(${name}_test)
+    else()
+      causeway_unit_test(${name}_test)
+    endif()
   endif()
   if(benches AND CAUSEWAY_BENCHMARKS)
     add_executable(${name}_bench ${benches})
@@ -102,6 +116,26 @@ function(causeway_unit_test)
     add_custom_target(unit_tests)
   endif()
   add_dependencies(unit_tests ${ARGN})
+endfunction()
+
+# Those in which at most one thread runs: none of the thread sanitizer's.
+function(causeway_unit_test_without_threads)
+  if(CAUSEWAY_SANITIZE MATCHES "thread")
+    set_tests_properties(${ARGN} PROPERTIES LABELS single_threaded)
+  else()
+    causeway_unit_test(${ARGN})
+  endif()
+endfunction()
+
+function(_causeway_check_no_threads name)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS *.cc *.h)
+  list(FILTER files EXCLUDE REGEX "_bench\\.cc$")
+  foreach(file ${files})
+    file(STRINGS ${file} thread LIMIT_COUNT 1 REGEX "std::j?thread|std::async|pthread_create")
+    if(thread)
+      message(FATAL_ERROR "module ${name} is said to have NO_THREADS, but ${file} names one: ${thread}")
+    endif()
+  endforeach()
 endfunction()
 
 # A program of a module, where it is built, that needs libraries which only a build with tests has:

@@ -3,11 +3,11 @@
 # causeway_precompiled(TARGET…)   these targets read them in builds with CAUSEWAY_PRECOMPILED, which are
 #                                 the sanitizers' and the demo's. Other builds have none for libraries,
 #                                 so that they notice a header that a file uses and does not include.
-# causeway_for_program(TARGET…)   likewise in every build: for what only the program has. Under a
-#                                 sanitizer with -O0, which halves the cost; little time is spent running.
-# causeway_for_commands(TARGET…)  as before, with those of the command line and no more than -O1.
-#                                 They are for files that need them alone: each file that reads them gets
-#                                 code of its own for them, 3 seconds' worth.
+#                                 Under a sanitizer with -O0, which more than halves the cost of a file.
+# causeway_optimized(TARGET…)     likewise, but never with -O0: for modules whose tests compute for so
+#                                 long that optimizing them pays.
+# causeway_for_program(TARGET…)   likewise in every build, with -O0 under a sanitizer: for what only the
+#                                 program has.
 # causeway_for_tests(TARGET…)     likewise in every build, with those of tests. What is measured is in
 #                                 the libraries; the tests' own code is compiled with -O1.
 set(kCommonHeaders
@@ -17,19 +17,21 @@ set(kCommonHeaders
   <nlohmann/json.hpp> <spdlog/spdlog.h>)
 
 function(causeway_precompiled)
+  _causeway_level("" level)
   if(CAUSEWAY_PRECOMPILED)
-    _causeway_precompiled(causeway_common_headers "" "" "" ${ARGN})
+    _causeway_precompiled(causeway_common_headers "${level}" "" "" ${ARGN})
+  endif()
+endfunction()
+
+function(causeway_optimized)
+  if(CAUSEWAY_PRECOMPILED)
+    _causeway_precompiled(causeway_optimized_headers "" "" "" ${ARGN})
   endif()
 endfunction()
 
 function(causeway_for_program)
   _causeway_level("" level)
-  _causeway_precompiled(causeway_program_headers "${level}" "" "" ${ARGN})
-endfunction()
-
-function(causeway_for_commands)
-  _causeway_level(-O1 level)
-  _causeway_precompiled(causeway_command_headers "${level}" CLI11::CLI11 <CLI/CLI.hpp> ${ARGN})
+  _causeway_precompiled(causeway_common_headers "${level}" "" "" ${ARGN})
 endfunction()
 
 function(causeway_for_tests)

@@ -18,9 +18,9 @@ int fail(const Error& error) {
 }
 
 // A group of subcommands, such as `causeway bench`.
-CLI::App& add_group(CLI::App& parent, const std::string& name, const std::string& description) {
-  CLI::App& group = *parent.add_subcommand(name, description);
-  group.require_subcommand(1);
+Options add_group(Options& parent, const std::string& name, const std::string& description) {
+  Options group = parent.add_command(name, description);
+  group.app().require_subcommand(1);
   return group;
 }
 
@@ -48,17 +48,18 @@ int run(int argc, char** argv) {
       ->envname("CAUSEWAY_LOG_LEVEL")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   app.fallthrough();
+  Options program(app);
 
   const RealClock clock;
   std::vector<std::unique_ptr<Command>> commands;
-  commands.push_back(make_serve(app, clock));
-  commands.push_back(make_worker(app, clock));
-  commands.push_back(make_ps(app));
-  CLI::App& models = add_group(app, "models", "The models of a folder");
+  commands.push_back(make_serve(program, clock));
+  commands.push_back(make_worker(program, clock));
+  commands.push_back(make_ps(program));
+  Options models = add_group(program, "models", "The models of a folder");
   commands.push_back(make_models_list(models));
-  commands.push_back(make_make_model(app));
-  commands.push_back(make_make_catalogue(app));
-  CLI::App& bench = add_group(app, "bench", "Measure a server, or parts of this one");
+  commands.push_back(make_make_model(program));
+  commands.push_back(make_make_catalogue(program));
+  Options bench = add_group(program, "bench", "Measure a server, or parts of this one");
   commands.push_back(make_bench_serve(bench, clock));
   commands.push_back(make_bench_kernels(bench, clock));
   commands.push_back(make_bench_model(bench, clock));
@@ -74,10 +75,10 @@ int run(int argc, char** argv) {
   commands.push_back(make_bench_tuner(bench));
   commands.push_back(make_bench_server(bench, clock));
   commands.push_back(make_bench_transfer(bench, clock));
-  commands.push_back(make_profile(app, clock));
-  commands.push_back(make_simulate(app));
-  commands.push_back(make_replay(app, clock));
-  commands.push_back(make_topology(app, clock));
+  commands.push_back(make_profile(program, clock));
+  commands.push_back(make_simulate(program));
+  commands.push_back(make_replay(program, clock));
+  commands.push_back(make_topology(program, clock));
 
   try {
     app.parse(argc, argv);

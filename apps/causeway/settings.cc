@@ -2,6 +2,8 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -92,10 +94,10 @@ const char* value_in(const Environment& environment, const std::string& variable
 
 }  // namespace
 
-Status apply_settings(CLI::App& command, const std::string& config_file,
+Status apply_settings(const Options& command, const std::string& config_file,
                       const Environment& environment) {
   CAUSEWAY_ASSIGN(auto file, read_file(config_file));
-  for (CLI::Option* option : command.get_options()) {
+  for (CLI::Option* option : command.app().get_options()) {
     const std::string name = setting_name(*option);
     if (name.empty()) continue;
     const auto in_file = file.find(name);
@@ -111,7 +113,7 @@ Status apply_settings(CLI::App& command, const std::string& config_file,
   }
   if (!file.empty()) {
     return invalid_argument(config_file + ": unknown option '" + file.begin()->first + "'; see '" +
-                            command.get_name() + " --help'");
+                            command.app().get_name() + " --help'");
   }
   return {};
 }

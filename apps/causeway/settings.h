@@ -4,11 +4,11 @@
 // preload library reads are not options.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 
 #include "base/result.h"
+#include "options.h"
 
 namespace causeway::app {
 
@@ -17,7 +17,7 @@ using Environment = std::function<const char*(const char*)>;
 
 // Fills every option of `command` that the command line did not give. `config_file` may be empty.
 // kInvalidArgument names the variable, or the file and key, whose value is refused or unknown.
-Status apply_settings(CLI::App& command, const std::string& config_file,
+Status apply_settings(const Options& command, const std::string& config_file,
                       const Environment& environment);
 
 }  // namespace causeway::app

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <map>
 
@@ -18,18 +19,18 @@ using ::testing::HasSubstr;
 class Settings : public ::testing::Test {
  protected:
   Settings() {
-    command_.add_option("--max-model-len", length_)->check(CLI::NonNegativeNumber);
+    command_.add_option("--max-model-len", length_).non_negative();
     command_.add_flag("--load-on-demand", flag_);
     command_.add_option("--api-key", keys_);
     command_.add_option("--config", config_);
     command_.add_option("--port", port_);
-    command_.add_option("--depth", depth_)->check(CLI::Range(1, 8));
+    command_.add_option("--depth", depth_).range(1, 8);
   }
 
   Status apply(const std::vector<std::string>& arguments, std::map<std::string, std::string> env,
                const std::string& yaml) {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    command_.parse(reversed);
+    line_.parse(reversed);
     if (!yaml.empty()) std::ofstream(file_) << yaml;
     return apply_settings(command_, yaml.empty() ? "" : file_, [env](const char* name) {
       const auto found = env.find(name);
@@ -37,7 +38,8 @@ class Settings : public ::testing::Test {
     });
   }
 
-  CLI::App command_{"", "serve"};
+  CLI::App line_{"", "serve"};
+  Options command_{line_};
   TemporaryDirectory directory_;
   std::string file_ = directory_.path() / "settings.yaml";
   std::int64_t length_ = 1;

@@ -10,7 +10,7 @@ namespace {
 
 class BenchCatalogue final : public Command {
  public:
-  BenchCatalogue(CLI::App& parent, const Clock& clock)
+  BenchCatalogue(Options& parent, const Clock& clock)
       : Command(parent, "catalogue",
                 "Serve many models of random weights, some asked for often, most seldom (Zipf)"),
         clock_(clock) {
@@ -18,25 +18,23 @@ class BenchCatalogue final : public Command {
     slice_.declare(app,
                    "config.json of the largest model; only shapes count, others have fewer layers");
     slice_.declare_weights(app, Bytes(30'000'000'000));
-    app.add_option("--models", settings_.models, "how many")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
+    app.add_option("--models", settings_.models, "how many").range(1, 1000).show_default();
     app.add_option("--zipf", settings_.zipf,
                    "exponent: the n-th model is asked for n^-ZIPF as often")
-        ->check(CLI::Range(0.0, 10.0))
-        ->capture_default_str();
+        .range(0.0, 10.0)
+        .show_default();
     app.add_option("--rate", settings_.rate, "requests a second")
-        ->check(CLI::Range(0.001, 10'000.0))
-        ->capture_default_str();
+        .range(0.001, 10'000.0)
+        .show_default();
     app.add_option("--seconds", settings_.duration, "for how long requests arrive")
-        ->check(CLI::Range(1.0, 1e6))
-        ->capture_default_str();
+        .range(1.0, 1e6)
+        .show_default();
     app.add_option("--prompt", settings_.prompt, "tokens of a prompt")
-        ->check(CLI::Range(1, 2048))
-        ->capture_default_str();
+        .range(1, 2048)
+        .show_default();
     app.add_option("--output", settings_.output, "tokens of an answer")
-        ->check(CLI::Range(1, 2048))
-        ->capture_default_str();
+        .range(1, 2048)
+        .show_default();
     app.add_option("--seed", settings_.seed, "of arrivals and models");
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
@@ -59,7 +57,7 @@ class BenchCatalogue final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_catalogue(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_catalogue(Options& parent, const Clock& clock) {
   return std::make_unique<BenchCatalogue>(parent, clock);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 class BenchEngine final : public Command {
  public:
-  BenchEngine(CLI::App& parent, const Clock& clock)
+  BenchEngine(Options& parent, const Clock& clock)
       : Command(parent, "engine",
                 "Run a slice's engine, with random weights: a trace all at once, steady decode"),
         clock_(clock) {
@@ -22,36 +22,36 @@ class BenchEngine final : public Command {
     core.schedule.tokens_per_step_max = 8192;
     slice_.declare(app, "config.json of the model; only shapes count");
     app.add_option("--trace", trace_, "recorded lengths (see bench serve); all come at once")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     app.add_option("--num-prompts", prompts_, "requests of the trace, from its start")
-        ->check(CLI::Range(1, 100'000))
-        ->capture_default_str();
+        .range(1, 100'000)
+        .show_default();
     app.add_option("--runs", settings_.runs, "of the trace, after one that warms up")
-        ->check(CLI::Range(1, 100))
-        ->capture_default_str();
+        .range(1, 100)
+        .show_default();
     app.add_option("--batch", settings_.decode_batches, "sequences that decode together")
-        ->check(CLI::Range(1, 4096))
-        ->delimiter(',');
+        .range(1, 4096)
+        .delimiter(',');
     app.add_option("--context", settings_.decode_context, "tokens of their prompts")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
+        .range(1, 1 << 20)
+        .show_default();
     app.add_option("--output", settings_.decode_tokens, "tokens that each of them decodes")
-        ->check(CLI::Range(2, 1 << 20))
-        ->capture_default_str();
+        .range(2, 1 << 20)
+        .show_default();
     app.add_option("--max-num-seqs", core.schedule.running_max, "sequences in a step at most")
-        ->check(CLI::Range(1, 4096))
-        ->capture_default_str();
+        .range(1, 4096)
+        .show_default();
     app.add_option("--max-num-batched-tokens", core.schedule.tokens_per_step_max,
                    "tokens in a step at most")
-        ->check(CLI::Range(1, 65'535))
-        ->capture_default_str();
+        .range(1, 65'535)
+        .show_default();
     app.add_option("--scheduling-policy", policy_,
                    "as bench slo's: fcfs, or rotary, whose KV rotates: with --kv-host-memory-bytes")
-        ->capture_default_str();
+        .show_default();
     app.add_option("--steps-in-flight", core.steps_in_flight_max,
                    "2: the next step is prepared while one runs")
-        ->check(CLI::Range(1, 2))
-        ->capture_default_str();
+        .range(1, 2)
+        .show_default();
     app.add_flag("--no-graphs", no_graphs_, "launch every kernel by itself");
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
@@ -89,7 +89,7 @@ class BenchEngine final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_engine(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_engine(Options& parent, const Clock& clock) {
   return std::make_unique<BenchEngine>(parent, clock);
 }
 

@@ -21,28 +21,28 @@ using kernels::home_gemm::Profile;
 
 class BenchGemm final : public Command {
  public:
-  BenchGemm(CLI::App& parent, const Clock& clock)
+  BenchGemm(Options& parent, const Clock& clock)
       : Command(parent, "gemm",
                 "Time products whose weight is read at home, beside the link and every rival"),
         clock_(clock) {
     auto& app = options();
     app.add_option("--home", home_, "where the weight lies: host memory or a peer GPU's")
-        ->check(CLI::IsMember({"host", "peer"}))
-        ->capture_default_str();
+        .one_of({"host", "peer"})
+        .show_default();
     app.add_option("--sms", processors_, "SMs of each slice (green contexts below all)")
-        ->check(CLI::Range(1, 1024))
-        ->delimiter(',')
-        ->capture_default_str();
+        .range(1, 1024)
+        .delimiter(',')
+        .show_default();
     declare_shape();
     declare_planner();
     app.add_option("--at-once", at_once_,
                    "instead: so many slices at once on one link, each of the first of --sms")
-        ->check(CLI::Range(1, 64))
-        ->delimiter(',');
-    app.add_option("--gpu", gpu_, "which GPU")->check(CLI::NonNegativeNumber);
+        .range(1, 64)
+        .delimiter(',');
+    app.add_option("--gpu", gpu_, "which GPU").non_negative();
     app.add_option("--runs", bench_.runs, "of each figure; the median is reported")
-        ->check(CLI::Range(5, 1000))
-        ->capture_default_str();
+        .range(5, 1000)
+        .show_default();
     app.add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
   }
 
@@ -59,31 +59,29 @@ class BenchGemm final : public Command {
  private:
   void declare_shape() {
     const auto count = [this](const char* name, auto& value, const char* what) {
-      return options().add_option(name, value, what)->capture_default_str();
+      return options().add_option(name, value, what).show_default();
     };
     constexpr std::int64_t kMost = 1 << 20;
-    count("--rows", bench_.rows, "M: rows of X")
-        ->check(CLI::Range(std::int64_t{1}, kMost))
-        ->delimiter(',');
+    count("--rows", bench_.rows, "M: rows of X").range(std::int64_t{1}, kMost).delimiter(',');
     count("--alpha-rows", bench_.alpha_rows, "those of M with a sweep of α")
-        ->check(CLI::Range(std::int64_t{1}, kMost))
-        ->delimiter(',');
+        .range(std::int64_t{1}, kMost)
+        .delimiter(',');
     count("--alphas", bench_.alphas, "shares of columns that go the symmetric way")
-        ->check(CLI::Range(0.0, 1.0))
-        ->delimiter(',');
-    count("--n", shape_.n, "rows of the weight")->check(CLI::Range(std::int64_t{8}, kMost));
-    count("--k", shape_.k, "columns of the weight")->check(CLI::Range(std::int64_t{8}, kMost));
+        .range(0.0, 1.0)
+        .delimiter(',');
+    count("--n", shape_.n, "rows of the weight").range(std::int64_t{8}, kMost);
+    count("--k", shape_.k, "columns of the weight").range(std::int64_t{8}, kMost);
     options()
         .add_option("--model", model_, "the weights of this model instead of --n and --k")
-        ->check(CLI::IsMember(known_models()));
+        .one_of(known_models());
     options()
         .add_option("--model-config", config_file_, "the same of a model's config.json")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     options()
         .add_option("--weights", weights_,
                     "of a model only these: qkv, o, gate_up, down, "
                     "expert_gate_up, expert_down, head")
-        ->delimiter(',');
+        .delimiter(',');
   }
 
   void declare_planner() {
@@ -91,15 +89,15 @@ class BenchGemm final : public Command {
     app.add_option("--ways", bench_.ways,
                    "only these rows, and resident: planned, staged, symmetric, ring, few-rows, "
                    "in-place, copy+gemm, chunked")
-        ->check(CLI::IsMember({"planned", "staged", "symmetric", "ring", "few-rows", "in-place",
-                               "copy+gemm", "chunked"}))
-        ->delimiter(',');
+        .one_of({"planned", "staged", "symmetric", "ring", "few-rows", "in-place", "copy+gemm",
+                 "chunked"})
+        .delimiter(',');
     app.add_option("--profile", profile_file_, "what `causeway profile` wrote, for the planner")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     app.add_option("--scratch-bytes", scratch_,
                    "HBM for pieces of the weight, or the ring; 0: as much as the weight")
-        ->transform(CLI::AsSizeValue(false))
-        ->capture_default_str();
+        .in_bytes()
+        .show_default();
     app.add_flag("--no-staging", no_staging_, "the planner may not use copy engines");
   }
 
@@ -278,7 +276,7 @@ class BenchGemm final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_gemm(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_gemm(Options& parent, const Clock& clock) {
   return std::make_unique<BenchGemm>(parent, clock);
 }
 

@@ -20,13 +20,13 @@ void print_progress(const std::string& name, std::int64_t done, std::int64_t tot
 
 class BenchKernels final : public Command {
  public:
-  BenchKernels(CLI::App& parent, const Clock& clock)
+  BenchKernels(Options& parent, const Clock& clock)
       : Command(parent, "kernels", "Measure the CPU kernels and a 1B model beside their limits"),
         clock_(clock) {
     options()
         .add_option("--runs", runs_, "of each figure; the median is reported")
-        ->check(CLI::Range(5, 1000))
-        ->capture_default_str();
+        .range(5, 1000)
+        .show_default();
     options().add_flag("--model-only", model_only_, "only decode and prefill of the 1B model");
     options().add_option("--json", json_file_,
                          "also write the rows to this file ('-': standard output)");
@@ -58,7 +58,7 @@ class BenchKernels final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_kernels(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_kernels(Options& parent, const Clock& clock) {
   return std::make_unique<BenchKernels>(parent, clock);
 }
 

@@ -18,7 +18,7 @@ double in_gib(Bytes bytes) { return static_cast<double>(bytes.count) / (1 << 30)
 
 class BenchKv final : public Command {
  public:
-  BenchKv(CLI::App& parent, const Clock& clock)
+  BenchKv(Options& parent, const Clock& clock)
       : Command(parent, "kv",
                 "Turn KV between HBM and host memory in several ways, beside the link's raw limit"),
         clock_(clock) {
@@ -38,44 +38,42 @@ class BenchKv final : public Command {
   void declare_what() {
     auto& app = options();
     app.add_option("--bytes", bytes_, "that move, half of them each way; less where memory lacks")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(std::uint64_t{2} * kBlockMin, kBytesMax))
-        ->default_str("16GB");
+        .in_bytes()
+        .range(std::uint64_t{2} * kBlockMin, kBytesMax)
+        .show_default("16GB");
     app.add_option("--block-bytes", block_, "of a block and its frame, a power of two")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(kBlockMin, kBlockMax))
-        ->default_str("4MB");
+        .in_bytes()
+        .range(kBlockMin, kBlockMax)
+        .show_default("4MB");
     app.add_option("--model-config", config_files_,
                    "config.json of a model whose blocks also move layer by layer; several: one "
                    "after the other (default: Llama-3-8B, Qwen3-32B, Llama-3-70B)")
-        ->allow_extra_args(false)
-        ->check(CLI::ExistingFile);
+        .one_value()
+        .existing_file();
     app.add_option("--per-step", settings_.pace.blocks_per_step,
                    "blocks each way that a step of the engine moves")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
-        ->capture_default_str();
+        .range(std::int64_t{1}, std::int64_t{1} << 20)
+        .show_default();
     app.add_option("--steps-in-flight", settings_.pace.steps_in_flight,
                    "steps whose blocks are under way at the same time")
-        ->check(CLI::Range(1, 8))
-        ->capture_default_str();
+        .range(1, 8)
+        .show_default();
     app.add_option("--runs", settings_.runs, "of each figure; the median is reported")
-        ->check(CLI::Range(5, 1000))
-        ->capture_default_str();
+        .range(5, 1000)
+        .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
   void declare_where() {
     auto& app = options();
     app.add_option("--device", device_, "where: cpu or cuda")
-        ->check(CLI::IsMember({"cpu", "cuda"}))
-        ->capture_default_str();
-    app.add_option("--gpu", settings_.stage.gpu, "which GPU")
-        ->check(CLI::Range(0, 63))
-        ->capture_default_str();
+        .one_of({"cpu", "cuda"})
+        .show_default();
+    app.add_option("--gpu", settings_.stage.gpu, "which GPU").range(0, 63).show_default();
     app.add_option("--modelled-link", settings_.stage.modelled_link,
                    "on the CPU: bytes per second each way that the modelled link gives")
-        ->check(CLI::Range(1e6, 1e12))
-        ->capture_default_str();
+        .range(1e6, 1e12)
+        .show_default();
   }
 
   Result<bench::KvBenchSettings> settings() const {
@@ -122,7 +120,7 @@ class BenchKv final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_kv(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_kv(Options& parent, const Clock& clock) {
   return std::make_unique<BenchKv>(parent, clock);
 }
 

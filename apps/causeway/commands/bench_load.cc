@@ -10,7 +10,7 @@ namespace {
 
 class BenchLoad final : public Command {
  public:
-  BenchLoad(CLI::App& parent, const Clock& clock)
+  BenchLoad(Options& parent, const Clock& clock)
       : Command(parent, "load",
                 "Load a model from files: a server's start, and beside a model that decodes"),
         clock_(clock) {
@@ -19,24 +19,24 @@ class BenchLoad final : public Command {
     app.add_option("--disk-dir", disk_dir_,
                    "where its files are written, and stay; default: a folder that is removed");
     app.add_option("--starts", settings_.starts, "of `causeway serve`, to the first token; 0: none")
-        ->check(CLI::Range(0, 1000))
-        ->capture_default_str();
+        .range(0, 1000)
+        .show_default();
     app.add_option("--loads", settings_.loads, "while another model decodes; 0: none")
-        ->check(CLI::Range(0, 1000))
-        ->capture_default_str();
+        .range(0, 1000)
+        .show_default();
     app.add_option("--tokens", settings_.tokens_alone,
                    "that the other decodes in all when nothing is loaded")
-        ->check(CLI::Range(2, 1'000'000))
-        ->capture_default_str();
+        .range(2, 1'000'000)
+        .show_default();
     app.add_option("--batch", settings_.decode.batch, "sequences that the other decodes")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
+        .range(1, 1024)
+        .show_default();
     app.add_option("--context", settings_.decode.context, "tokens of their prompts")
-        ->check(CLI::Range(1, 65'536))
-        ->capture_default_str();
+        .range(1, 65'536)
+        .show_default();
     app.add_option("--output", settings_.decode.output, "tokens of an answer of the other at most")
-        ->check(CLI::Range(100, 1'000'000))
-        ->capture_default_str();
+        .range(100, 1'000'000)
+        .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
@@ -62,7 +62,7 @@ class BenchLoad final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_load(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_load(Options& parent, const Clock& clock) {
   return std::make_unique<BenchLoad>(parent, clock);
 }
 

@@ -20,36 +20,34 @@ void print_progress(const std::string& name, std::int64_t done, std::int64_t tot
 
 class BenchModel final : public Command {
  public:
-  BenchModel(CLI::App& parent, const Clock& clock)
+  BenchModel(Options& parent, const Clock& clock)
       : Command(parent, "model", "Time a model's prefill and decode beside what binds them"),
         clock_(clock) {
     auto& app = options();
     app.add_option("--model-config", config_file_, "config.json of the model; only shapes count")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     app.add_flag("--random-weights", random_weights_, "make weights on the spot (the default)");
     app.add_option("--device", device_, "where: cuda or cpu")
-        ->check(CLI::IsMember({"cuda", "cpu"}))
-        ->capture_default_str();
-    app.add_option("--gpu", gpu_.gpu, "which GPU")->check(CLI::NonNegativeNumber);
+        .one_of({"cuda", "cpu"})
+        .show_default();
+    app.add_option("--gpu", gpu_.gpu, "which GPU").non_negative();
     app.add_option("--runs", gpu_.runs, "of each figure; the median is reported")
-        ->check(CLI::Range(5, 1000))
-        ->capture_default_str();
+        .range(5, 1000)
+        .show_default();
     app.add_option("--batch", gpu_.decode_batches, "sequences in a decode step (cuda)")
-        ->check(CLI::Range(1, 4096))
-        ->delimiter(',')
-        ->capture_default_str();
+        .range(1, 4096)
+        .delimiter(',')
+        .show_default();
     app.add_option("--context", gpu_.decode_context, "tokens before the decoded one")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
+        .range(1, 1 << 20)
+        .show_default();
     app.add_option("--prefill", gpu_.prefill_tokens, "tokens of the prompt")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
+        .range(1, 1 << 20)
+        .show_default();
     app.add_flag("--no-graphs", no_graphs_, "launch every kernel by itself (cuda)");
     app.add_flag("--explain", explain_,
                  "measure nothing: show what the steps on a GPU consist of (needs none)");
-    app.add_option("--sms", sms_, "SMs that --explain assumes")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
+    app.add_option("--sms", sms_, "SMs that --explain assumes").range(1, 1024).show_default();
     app.add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
   }
 
@@ -67,12 +65,11 @@ class BenchModel final : public Command {
 
  private:
   Status explain() const {
-    CAUSEWAY_ASSIGN(const std::string text,
-                    explain_model({.config = gpu_.config,
-                                   .sm_count = sms_,
-                                   .decode_batches = gpu_.decode_batches,
-                                   .decode_context = gpu_.decode_context,
-                                   .prefill_tokens = gpu_.prefill_tokens}));
+    CAUSEWAY_ASSIGN(const std::string text, explain_model({.config = gpu_.config,
+                                                           .sm_count = sms_,
+                                                           .decode_batches = gpu_.decode_batches,
+                                                           .decode_context = gpu_.decode_context,
+                                                           .prefill_tokens = gpu_.prefill_tokens}));
     fmt::print("{}", text);
     return {};
   }
@@ -100,7 +97,7 @@ class BenchModel final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_model(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_model(Options& parent, const Clock& clock) {
   return std::make_unique<BenchModel>(parent, clock);
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 class BenchPrefix final : public Command {
  public:
-  BenchPrefix(CLI::App& parent, const Clock& clock)
+  BenchPrefix(Options& parent, const Clock& clock)
       : Command(parent, "prefix",
                 "The first token of a prompt whose beginning is computed, in HBM, in host memory"),
         clock_(clock) {
@@ -19,18 +19,16 @@ class BenchPrefix final : public Command {
     schedule.tokens_per_step_max = 8192;
     slice_.declare(app, "config.json of the model; only shapes count");
     app.add_option("--prefix-len", settings_.prefix, "tokens that prompts have in common")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
+        .range(1, 1 << 20)
+        .show_default();
     app.add_option("--rest-len", settings_.rest, "tokens that each prompt has of its own")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
-    app.add_option("--runs", settings_.runs, "of each figure")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
+        .range(1, 1 << 20)
+        .show_default();
+    app.add_option("--runs", settings_.runs, "of each figure").range(1, 1000).show_default();
     app.add_option("--max-num-batched-tokens", schedule.tokens_per_step_max,
                    "tokens in a step at most")
-        ->check(CLI::Range(1, 65'535))
-        ->capture_default_str();
+        .range(1, 65'535)
+        .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
@@ -55,7 +53,7 @@ class BenchPrefix final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_prefix(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_prefix(Options& parent, const Clock& clock) {
   return std::make_unique<BenchPrefix>(parent, clock);
 }
 

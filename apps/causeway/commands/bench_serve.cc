@@ -23,7 +23,7 @@ void print_progress(const LoadProgress& p) {
 
 class BenchServe final : public Command {
  public:
-  BenchServe(CLI::App& parent, const Clock& clock)
+  BenchServe(Options& parent, const Clock& clock)
       : Command(parent, "serve", "Drive an OpenAI-compatible server and report latencies"),
         clock_(clock) {
     declare_target();
@@ -53,17 +53,17 @@ class BenchServe final : public Command {
  private:
   void declare_target() {
     auto& app = options();
-    app.add_option("--base-url", base_url_, "of the server")->capture_default_str();
+    app.add_option("--base-url", base_url_, "of the server").show_default();
     app.add_option("--api-key", api_key_, "sent as a bearer token");
     app.add_option("--model", workload_.models,
                    "models to ask; default: all that the server lists");
     app.add_option("--max-concurrency", load_.outstanding_max, "outstanding requests; 0: no cap");
     app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
-        ->check(CLI::Range(0.001, 1e9))
-        ->capture_default_str();
+        .range(0.001, 1e9)
+        .show_default();
     app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token")
-        ->check(CLI::Range(0.001, 1e9))
-        ->capture_default_str();
+        .range(0.001, 1e9)
+        .show_default();
     app.add_option("--json", json_file_,
                    "also write the report to this file ('-': standard output)");
   }
@@ -72,32 +72,32 @@ class BenchServe final : public Command {
     auto& app = options();
     app.add_option("--trace", workload_.trace,
                    "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     app.add_option("--num-prompts", workload_.requests, "requests to send at most")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     app.add_option("--request-rate", workload_.requests_per_second,
                    "Poisson arrivals a second; 0: the trace's own, or all at once")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+        .non_negative()
+        .show_default();
     app.add_option("--time-scale", workload_.time_scale, "multiplies the trace's arrival times")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+        .non_negative()
+        .show_default();
     app.add_option("--input-len", workload_.input_tokens, "mean prompt tokens without a trace")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     app.add_option("--output-len", workload_.output_tokens, "mean output tokens without a trace")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     app.add_option("--range-ratio", workload_.length_spread, "spread of these lengths, 0 to 1")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
+        .range(0.0, 1.0)
+        .show_default();
     app.add_option("--max-input-len", workload_.input_tokens_max, "cut longer prompts; 0: never");
     app.add_option("--max-output-len", workload_.output_tokens_max, "cut longer outputs; 0: never");
     app.add_option("--vocab-size", workload_.vocab, "prompt token ids are below this")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app.add_option("--seed", workload_.seed, "of the workload")->capture_default_str();
+        .positive()
+        .show_default();
+    app.add_option("--seed", workload_.seed, "of the workload").show_default();
   }
 
   const Clock& clock_;
@@ -112,7 +112,7 @@ class BenchServe final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_serve(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_serve(Options& parent, const Clock& clock) {
   return std::make_unique<BenchServe>(parent, clock);
 }
 

@@ -11,23 +11,19 @@ namespace {
 
 class BenchServer final : public Command {
  public:
-  BenchServer(CLI::App& parent, const Clock& clock)
+  BenchServer(Options& parent, const Clock& clock)
       : Command(parent, "server",
                 "Measure the HTTP server alone: real sockets, a fleet that answers at once"),
         clock_(clock) {
     auto& app = options();
     app.add_option("--streams", streams_, "streams for the time to first byte")
-        ->check(CLI::Range(1, 10'000))
-        ->capture_default_str();
+        .range(1, 10'000)
+        .show_default();
     app.add_option("--concurrent", concurrent_, "streams open at once for the memory figure")
-        ->check(CLI::Range(1, 10'000))
-        ->capture_default_str();
-    app.add_option("--rounds", rounds_, "requests of each stream")
-        ->check(CLI::Range(1, 10'000))
-        ->capture_default_str();
-    app.add_option("--threads", threads_, "of the server")
-        ->check(CLI::Range(1, 64))
-        ->capture_default_str();
+        .range(1, 10'000)
+        .show_default();
+    app.add_option("--rounds", rounds_, "requests of each stream").range(1, 10'000).show_default();
+    app.add_option("--threads", threads_, "of the server").range(1, 64).show_default();
     app.add_option("--json", json_file_,
                    "also write the figures to this file ('-': standard output)");
   }
@@ -56,7 +52,7 @@ class BenchServer final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_server(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_server(Options& parent, const Clock& clock) {
   return std::make_unique<BenchServer>(parent, clock);
 }
 

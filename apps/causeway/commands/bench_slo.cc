@@ -12,7 +12,7 @@ namespace {
 
 class BenchSlo final : public Command {
  public:
-  BenchSlo(CLI::App& parent, const Clock& clock)
+  BenchSlo(Options& parent, const Clock& clock)
       : Command(parent, "slo",
                 "Latency targets under load: the same arrivals under one policy after the other"),
         clock_(clock) {
@@ -23,16 +23,16 @@ class BenchSlo final : public Command {
     app.add_option("--scheduling-policy", policies_,
                    "policies, each as in serve, perhaps with what becomes of victims' KV "
                    "(rotary:auto); fcfs and priority recompute it unless said, the others rotate")
-        ->delimiter(',')
-        ->capture_default_str();
+        .delimiter(',')
+        .show_default();
     rotation_.declare(app);
     app.add_option("--max-num-seqs", schedule.running_max, "sequences in a step at most")
-        ->check(CLI::Range(1, 4096))
-        ->capture_default_str();
+        .range(1, 4096)
+        .show_default();
     app.add_option("--max-num-batched-tokens", schedule.tokens_per_step_max,
                    "tokens in a step at most")
-        ->check(CLI::Range(1, 65'535))
-        ->capture_default_str();
+        .range(1, 65'535)
+        .show_default();
     app.add_option("--predict", hardware_,
                    "the machine's profile, as simulate's --hardware: beside each row is what the "
                    "simulator expects of it; with --kv-cache-memory-bytes");
@@ -70,25 +70,25 @@ class BenchSlo final : public Command {
   void declare_load() {
     auto& app = options();
     app.add_option("--trace", settings_.trace, "recorded lengths (see bench serve)")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     app.add_option("--input-len", settings_.input_tokens, "mean prompt tokens without a trace")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
+        .range(1, 1 << 20)
+        .show_default();
     app.add_option("--output-len", settings_.output_tokens, "mean output tokens without a trace")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
+        .range(1, 1 << 20)
+        .show_default();
     app.add_option("--rate", settings_.rates, "requests a second; several are served in turn")
-        ->check(CLI::Range(0.001, 10'000.0))
-        ->delimiter(',')
-        ->required();
+        .range(0.001, 10'000.0)
+        .delimiter(',')
+        .required();
     app.add_option("--seconds", settings_.duration, "for how long requests arrive, at each rate")
-        ->check(CLI::Range(0.1, 1e5))
-        ->capture_default_str();
+        .range(0.1, 1e5)
+        .show_default();
     app.add_option("--burstiness", settings_.burstiness,
                    "shape of the gaps' Gamma distribution: 1 is Poisson, less comes in bursts")
-        ->check(CLI::Range(0.01, 1000.0))
-        ->capture_default_str();
-    app.add_option("--seed", settings_.seed, "of arrivals and prompts")->capture_default_str();
+        .range(0.01, 1000.0)
+        .show_default();
+    app.add_option("--seed", settings_.seed, "of arrivals and prompts").show_default();
   }
 
   const Clock& clock_;
@@ -101,7 +101,7 @@ class BenchSlo final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_slo(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_slo(Options& parent, const Clock& clock) {
   return std::make_unique<BenchSlo>(parent, clock);
 }
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,7 +17,7 @@ namespace {
 
 class BenchStream final : public Command {
  public:
-  BenchStream(CLI::App& parent, const Clock& clock)
+  BenchStream(Options& parent, const Clock& clock)
       : Command(parent, "stream",
                 "Decode and prefill a model of random weights that passes through HBM in part"),
         clock_(clock) {
@@ -25,43 +27,43 @@ class BenchStream final : public Command {
                    "given; only shapes count");
     app.add_option("--resident", residents_,
                    "part of the model's bytes that HBM has for it, ring included; several: in turn")
-        ->check(CLI::Range(0.0, 1.0))
-        ->delimiter(',')
-        ->capture_default_str();
+        .range(0.0, 1.0)
+        .delimiter(',')
+        .show_default();
     app.add_option("--weights-ring-bytes", ring_, "HBM through which its other weights pass")
-        ->transform(CLI::AsSizeValue(false));
+        .in_bytes();
     app.add_option("--rounds", settings_.rounds, "repetitions of each figure")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
+        .range(1, 1000)
+        .show_default();
     app.add_option("--batch", settings_.batches, "sequences that decode together; several: in turn")
-        ->check(CLI::Range(1, 256))
-        ->capture_default_str();
+        .range(1, 256)
+        .show_default();
     app.add_option("--context", settings_.context, "tokens of their prompts")
-        ->check(CLI::Range(1, 8192))
-        ->capture_default_str();
+        .range(1, 8192)
+        .show_default();
     app.add_option("--output", settings_.output, "tokens that each decodes")
-        ->check(CLI::Range(2, 1024))
-        ->capture_default_str();
+        .range(2, 1024)
+        .show_default();
     app.add_option("--prefill", settings_.prefill, "tokens of the prompt that is timed alone")
-        ->check(CLI::Range(1, 8192))
-        ->capture_default_str();
+        .range(1, 8192)
+        .show_default();
     app.add_option("--neighbour-batch", settings_.beside.batch, "sequences of the neighbour")
-        ->check(CLI::Range(1, 256))
-        ->capture_default_str();
+        .range(1, 256)
+        .show_default();
     app.add_option("--neighbour-output", settings_.beside.output,
                    "tokens that each of them decodes at most")
-        ->check(CLI::Range(1, 1'000'000))
-        ->capture_default_str();
+        .range(1, 1'000'000)
+        .show_default();
     app.add_option(
            "--routing", routing_,
            "of a model whose experts are cached one by one, instead: how its routers choose, "
            "uniform or zipf:EXPONENT; several: in turn")
-        ->check(CLI::Validator(check_routing, "uniform|zipf:EXPONENT"));
+        .check(check_routing, "uniform|zipf:EXPONENT");
     app.add_option("--experts-policy", policies_,
                    "who has the slots: frequency, lru, activation; several: in turn, the last one "
                    "is the baseline")
-        ->check(CLI::IsMember({"frequency", "lru", "activation"}))
-        ->capture_default_str();
+        .one_of({"frequency", "lru", "activation"})
+        .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
@@ -137,7 +139,7 @@ class BenchStream final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_stream(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_stream(Options& parent, const Clock& clock) {
   return std::make_unique<BenchStream>(parent, clock);
 }
 

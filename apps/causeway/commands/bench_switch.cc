@@ -17,7 +17,7 @@ const std::map<std::string, StepStart> kStarts = {{"just-in-time", StepStart::kJ
 
 class BenchSwitch final : public Command {
  public:
-  BenchSwitch(CLI::App& parent, const Clock& clock)
+  BenchSwitch(Options& parent, const Clock& clock)
       : Command(parent, "switch",
                 "Switch between models of random weights that a slice cannot cache all at once"),
         clock_(clock) {
@@ -25,23 +25,22 @@ class BenchSwitch final : public Command {
     settings_.slice.engine.core.schedule.tokens_per_step_max = 8192;
     slice_.declare(app, "config.json of the models; only shapes count; several: models in turn");
     app.add_option("--models", settings_.models, "how many, and at least one of each shape")
-        ->check(CLI::Range(3, 1000))
-        ->capture_default_str();
+        .range(3, 1000)
+        .show_default();
     app.add_option("--rounds", settings_.rounds, "repetitions of each figure")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
+        .range(1, 1000)
+        .show_default();
     app.add_option("--prompt", settings_.prompt, "tokens of a prompt")
-        ->check(CLI::Range(1, 8192))
-        ->capture_default_str();
+        .range(1, 8192)
+        .show_default();
     app.add_option("--output", settings_.output, "tokens of an answer")
-        ->check(CLI::Range(3, 1024))
-        ->capture_default_str();
+        .range(3, 1024)
+        .show_default();
     declare_neighbour();
-    app.add_option("--start", settings_.start,
+    app.add_choice("--start", settings_.start, kStarts,
                    "when a step of a model on its way starts: just-in-time, all-cached (a full "
                    "reload before computing) or at-once (it holds the GPU while it waits)")
-        ->transform(CLI::CheckedTransformer(kStarts))
-        ->default_str("just-in-time");
+        .show_default("just-in-time");
     app.add_flag("--baselines", settings_.baselines,
                  "also measure the other ways to start, in the same run");
     app.add_flag("--from-disk", settings_.from_disk,
@@ -66,15 +65,15 @@ class BenchSwitch final : public Command {
     auto& app = options();
     app.add_option("--neighbour-batch", settings_.neighbour.batch,
                    "sequences that another model decodes meanwhile; 0: without")
-        ->check(CLI::Range(0, 1024))
-        ->capture_default_str();
+        .range(0, 1024)
+        .show_default();
     app.add_option("--neighbour-context", settings_.neighbour.context, "tokens of their prompts")
-        ->check(CLI::Range(1, 65'536))
-        ->capture_default_str();
+        .range(1, 65'536)
+        .show_default();
     app.add_option("--neighbour-output", settings_.neighbour.output,
                    "tokens that each of them decodes at most")
-        ->check(CLI::Range(1, 1'000'000))
-        ->capture_default_str();
+        .range(1, 1'000'000)
+        .show_default();
   }
 
   const Clock& clock_;
@@ -86,7 +85,7 @@ class BenchSwitch final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_switch(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_switch(Options& parent, const Clock& clock) {
   return std::make_unique<BenchSwitch>(parent, clock);
 }
 

@@ -87,7 +87,7 @@ class MapFile {
 
 class BenchTransfer final : public Command {
  public:
-  BenchTransfer(CLI::App& parent, const Clock& clock)
+  BenchTransfer(Options& parent, const Clock& clock)
       : Command(parent, "transfer",
                 "Measure host ↔ GPU transfers over all links beside the native copy"),
         clock_(clock) {
@@ -130,46 +130,44 @@ class BenchTransfer final : public Command {
     }
     options()
         .add_option("--what", what_, "parts, separated by commas (default: all):" + names)
-        ->delimiter(',');
+        .delimiter(',');
     options().add_flag("--quick", quick_, "fewer sizes and runs");
     options()
         .add_option("--sizes", sizes_,
                     "of the size sweep, such as 64KB,1MB,1GB (powers of 1024; default: 1KB to 8GB)")
-        ->delimiter(',')
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 36));
+        .delimiter(',')
+        .in_bytes()
+        .range(std::uint64_t{1}, std::uint64_t{1} << 36);
     options()
         .add_option("--runs", runs_, "of each figure; the median is reported (default: 7, quick 5)")
-        ->check(CLI::Range(5, 1000));
+        .range(5, 1000);
     options()
         .add_option("--target", target_, "the GPU to move to and from")
-        ->check(CLI::Range(0, 63))
-        ->capture_default_str();
+        .range(0, 63)
+        .show_default();
     options()
         .add_option("--modelled", modelled_,
                     "GPUs to model on the CPU instead of using this "
                     "machine's; figures then say nothing of any GPU")
-        ->check(CLI::Range(0, 16))
-        ->capture_default_str();
+        .range(0, 16)
+        .show_default();
     options().add_option("--json", json_file_,
                          "also write the rows to this file ('-': standard output)");
     options()
         .add_option("--link-map", map_file_, "a link map to use instead of measuring one")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     // way:GPU:milliseconds, of the process that "processes" starts.
-    options().add_option("--steady", steady_)->group("");
+    options().add_option("--steady", steady_).group("");
   }
 
   void declare_engine() {
     const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
-      options().add_option(name, value, what)->transform(CLI::AsSizeValue(false));
+      options().add_option(name, value, what).in_bytes();
     };
     size("--chunk-in", chunk_in_, "chunks of transfers in, such as 4MB (default: the engine's)");
     size("--chunk-out", chunk_out_, "the same, out");
     size("--threshold", threshold_, "smaller transfers take the target's link alone");
-    options()
-        .add_option("--depth", depth_, "chunks outstanding on a link")
-        ->check(CLI::Range(1, 8));
+    options().add_option("--depth", depth_, "chunks outstanding on a link").range(1, 8);
   }
 
   BenchSetup settings() const {
@@ -343,7 +341,7 @@ class BenchTransfer final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_transfer(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_bench_transfer(Options& parent, const Clock& clock) {
   return std::make_unique<BenchTransfer>(parent, clock);
 }
 

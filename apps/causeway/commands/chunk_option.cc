@@ -2,13 +2,13 @@
 
 namespace causeway::app {
 
-void ChunkOption::declare(CLI::App& app, const std::string& group) {
+void ChunkOption::declare(Options& app, const std::string& group) {
   app.add_option("--chunk", chunk_,
                  "how many prompt tokens a step computes beside those who decode: fixed (whatever "
                  "--max-num-batched-tokens leaves), fixed:N (the same with N), or auto: the fewest "
                  "with which first tokens keep their targets, and everybody's tokens theirs")
-      ->group(group)
-      ->capture_default_str();
+      .group(group)
+      .show_default();
 }
 
 Status ChunkOption::apply(schedule::Options& schedule) const {

@@ -1,10 +1,10 @@
 // --chunk: how many tokens of prompts a step computes; for all commands that schedule.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "base/result.h"
+#include "options.h"
 #include "schedule/scheduler.h"
 
 namespace causeway::app {
@@ -12,7 +12,7 @@ namespace causeway::app {
 class ChunkOption {
  public:
   // `group`: of --help. Beside --max-num-batched-tokens, which the command declares.
-  void declare(CLI::App& app, const std::string& group = "Options");
+  void declare(Options& app, const std::string& group = "Options");
 
   // Writes what the option says into `schedule`, in which --max-num-batched-tokens is already.
   // kInvalidArgument says what is wanted.

@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+
 namespace causeway::app {
 namespace {
 
 Status apply(const std::vector<std::string>& line, schedule::Options& schedule) {
   CLI::App app;
+  Options options(app);
   ChunkOption option;
-  option.declare(app);
+  option.declare(options);
   app.parse(std::vector<std::string>(line));
   return option.apply(schedule);
 }

@@ -2,19 +2,19 @@
 
 namespace causeway::app {
 
-std::vector<CLI::Option*> FleetOptions::declare(CLI::App& app, std::int64_t models_max,
-                                                const std::string& group) {
+std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
+                                          const std::string& group) {
   models_max_ = models_max;
   app.add_option("--slices", slices_,
                  "divide the machine into so many equal slices that share its link and the "
                  "catalogue; sizes of memory are then those of a slice")
-      ->check(CLI::Range(1, 64))
-      ->group(group);
-  std::vector<CLI::Option*> others = {
+      .range(1, 64)
+      .group(group);
+  std::vector<Option> others = {
       app.add_option("--machines", machines_,
                      "so many such machines, each with a link of its own, as one fleet")
-          ->check(CLI::Range(1, 4096))
-          ->capture_default_str(),
+          .range(1, 4096)
+          .show_default(),
       app.add_flag(
           "--fast-forward", fast_forward_,
           "take steps together that differ in nothing but time and tokens: sooner done, the "
@@ -22,28 +22,28 @@ std::vector<CLI::Option*> FleetOptions::declare(CLI::App& app, std::int64_t mode
       app.add_option(
              "--placement", placement_,
              "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
-          ->capture_default_str(),
+          .show_default(),
       app.add_option("--models-per-slice", models_max_,
                      "at once; 0: any number, and models change slices as those that serve do")
-          ->check(CLI::NonNegativeNumber)
-          ->capture_default_str(),
+          .non_negative()
+          .show_default(),
       app.add_option("--drain-after-ms", drain_after_ms_,
                      "a model with requests leaves its slice for one that has waited so long; 0: "
                      "never")
-          ->check(CLI::Range(0.0, 1e9))
-          ->capture_default_str(),
+          .range(0.0, 1e9)
+          .show_default(),
       app.add_option("--room-timeout-ms", room_timeout_ms_,
                      "the model that comes next finds no place for so long: its requests are "
                      "refused")
-          ->check(CLI::Range(0.0, 1e9))
-          ->capture_default_str(),
+          .range(0.0, 1e9)
+          .show_default(),
       app.add_option("--host-memory-bytes", host_bytes_,
                      "host memory for weights; 0: it has room for all models")
-          ->transform(CLI::AsSizeValue(false)),
+          .in_bytes(),
       app.add_option("--disk-gb-per-s", disk_gb_per_s_,
                      "at which models come that are not in host memory; 0: at once")
-          ->check(CLI::NonNegativeNumber)};
-  for (CLI::Option* const option : others) option->group(group);
+          .non_negative()};
+  for (Option option : others) option.group(group);
   return others;
 }
 

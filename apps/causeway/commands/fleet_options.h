@@ -2,12 +2,12 @@
 // where. One definition for all commands that have them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "options.h"
 #include "simulate/fleet_simulation.h"
 
 namespace causeway::app {
@@ -16,8 +16,8 @@ class FleetOptions {
  public:
   // `models_max`: what holds when the option is not given. `group`: of --help. Answers the options
   // beside --slices, which mean nothing without a fleet.
-  std::vector<CLI::Option*> declare(CLI::App& app, std::int64_t models_max,
-                                    const std::string& group = "Options");
+  std::vector<Option> declare(Options& app, std::int64_t models_max,
+                              const std::string& group = "Options");
 
   // Writes what the options say, and the profile of a slice of `fleet.slice.profile`.
   Status apply(std::uint64_t seed, simulate::FleetSimulationOptions& fleet) const;

@@ -26,25 +26,25 @@ std::string check_home(const std::string& home) {
 
 }  // namespace
 
-void LinkSettings::declare(CLI::App& command, const std::string& group) {
+void LinkSettings::declare(Options& command, const std::string& group) {
   command
       .add_option("--links", choice_,
                   "links that bring weights to the GPU: own; map (those that help, by the link map "
                   "that `causeway topology --measure` keeps; without one its own); all (of every "
                   "GPU that the process sees and that reaches it)")
-      ->check(CLI::IsMember({"own", "map", "all"}))
-      ->group(group)
-      ->capture_default_str();
+      .one_of({"own", "map", "all"})
+      .group(group)
+      .show_default();
   command.add_option("--link-map-dir", folder_, "where the link map is kept")
-      ->group(group)
-      ->capture_default_str();
+      .group(group)
+      .show_default();
   command
       .add_option("--home", home_,
                   "where cached and streamed weights come from: host; or gpu:N, another GPU's "
                   "memory, which then holds a copy of every model that is ready (NVLink)")
-      ->check(CLI::Validator(check_home, "host|gpu:N"))
-      ->group(group)
-      ->capture_default_str();
+      .check(check_home, "host|gpu:N")
+      .group(group)
+      .show_default();
 }
 
 int LinkSettings::home_gpu() const {

@@ -1,9 +1,9 @@
 // The options of commands that open slices on GPUs: where weights come from, and over which links.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "options.h"
 #include "slice/machine.h"
 #include "this_machine.h"
 
@@ -12,7 +12,7 @@ namespace causeway::app {
 class LinkSettings {
  public:
   // --links, --link-map-dir and --home. The settings outlive the command.
-  void declare(CLI::App& command, const std::string& group);
+  void declare(Options& command, const std::string& group);
   slice::LinkOptions options() const;
   bool from_peer() const { return home_gpu() >= 0; }
 

@@ -9,16 +9,16 @@ namespace {
 
 class MakeCatalogue final : public Command {
  public:
-  explicit MakeCatalogue(CLI::App& parent)
+  explicit MakeCatalogue(Options& parent)
       : Command(parent, "make-catalogue",
                 "Write a folder of models of 0.5 to 2.9 GB with random weights, for serve "
                 "--models-dir; those of one shape share their files") {
     auto& app = options();
     app.add_option("directory", directory_, "folder to write; what is there of it already, stays");
     app.add_option("--models", catalogue_.models, "how many")
-        ->check(CLI::Range(std::int64_t{1}, bench::kCatalogueModelsMax))
-        ->capture_default_str();
-    app.add_option("--seed", catalogue_.seed, "which model has which shape")->capture_default_str();
+        .range(std::int64_t{1}, bench::kCatalogueModelsMax)
+        .show_default();
+    app.add_option("--seed", catalogue_.seed, "which model has which shape").show_default();
     app.add_flag("--tiny", tiny_, "models of a few hundred KB, for trying out");
   }
 
@@ -42,7 +42,7 @@ class MakeCatalogue final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_make_catalogue(CLI::App& parent) {
+std::unique_ptr<Command> make_make_catalogue(Options& parent) {
   return std::make_unique<MakeCatalogue>(parent);
 }
 

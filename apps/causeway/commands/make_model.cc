@@ -63,24 +63,21 @@ void apply(const Sizes& sizes, model::ModelConfig& config) {
 
 class MakeModel final : public Command {
  public:
-  explicit MakeModel(CLI::App& parent)
+  explicit MakeModel(Options& parent)
       : Command(parent, "make-model",
                 "Write a model of random weights, with a working tokenizer and chat template") {
     auto& app = options();
     app.add_option("directory", directory_, "folder to write; must be empty or not exist");
     const auto families = families_by_name();
-    app.add_option("--family", family_, names_of(families))
-        ->transform(CLI::CheckedTransformer(families));
+    app.add_choice("--family", family_, families, names_of(families));
     app.add_option("--from-config", from_config_, "folder with a config.json whose sizes to take")
-        ->check(CLI::ExistingDirectory);
-    app.add_option("--dtype", dtype_, "of the weights: bf16, f32 or f16")
-        ->transform(CLI::CheckedTransformer(kDTypes));
+        .existing_folder();
+    app.add_choice("--dtype", dtype_, kDTypes, "of the weights: bf16, f32 or f16");
     declare_sizes();
     app.add_flag("--tied", tied_, "the output head is the embedding");
-    app.add_option("--seed", random_.seed, "same seed and sizes: same bytes")
-        ->capture_default_str();
+    app.add_option("--seed", random_.seed, "same seed and sizes: same bytes").show_default();
     app.add_option("--max-shard-bytes", shard_bytes_, "split the weights into files of this size")
-        ->transform(CLI::AsSizeValue(false));
+        .in_bytes();
   }
 
   Status run() override {
@@ -90,7 +87,7 @@ class MakeModel final : public Command {
                                         : model::load_config(from_config_));
     apply(sizes_, random_.config);
     if (tied_) random_.config.tied_embeddings = true;
-    if (from_config_.empty() || options().get_option("--dtype")->count() > 0) {
+    if (from_config_.empty() || options().count("--dtype") > 0) {
       random_.config.dtype = dtype_;
     }
     random_.shard_bytes_max = Bytes(static_cast<std::int64_t>(shard_bytes_));
@@ -106,7 +103,7 @@ class MakeModel final : public Command {
  private:
   void declare_sizes() {
     const auto size = [this](const char* name, std::int64_t& value, const char* what) {
-      options().add_option(name, value, what)->check(CLI::PositiveNumber)->group("Sizes");
+      options().add_option(name, value, what).positive().group("Sizes");
     };
     size("--layers", sizes_.layers, "layers");
     size("--hidden", sizes_.hidden, "width of the residual stream");
@@ -133,7 +130,7 @@ class MakeModel final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_make_model(CLI::App& parent) {
+std::unique_ptr<Command> make_make_model(Options& parent) {
   return std::make_unique<MakeModel>(parent);
 }
 

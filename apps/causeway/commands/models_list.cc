@@ -33,7 +33,7 @@ Row describe(const fleet::ModelSource& source) {
 
 class ModelsList final : public Command {
  public:
-  explicit ModelsList(CLI::App& parent)
+  explicit ModelsList(Options& parent)
       : Command(parent, "list", "List the models of a folder, and what each needs") {
     options().add_option("--models-dir", folder_, "folder of models, or a hub cache");
     options().add_flag("--json", json_, "print JSON");
@@ -83,7 +83,7 @@ class ModelsList final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_models_list(CLI::App& parent) {
+std::unique_ptr<Command> make_models_list(Options& parent) {
   return std::make_unique<ModelsList>(parent);
 }
 

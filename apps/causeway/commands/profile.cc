@@ -15,22 +15,22 @@ using kernels::home_gemm::MachineProfile;
 
 class ProfileCommand final : public Command {
  public:
-  ProfileCommand(CLI::App& parent, const Clock& clock)
+  ProfileCommand(Options& parent, const Clock& clock)
       : Command(parent, "profile",
                 "Measure how fast products are whose weight is in host memory or at a peer GPU"),
         clock_(clock) {
     auto& app = options();
     app.add_option("--out", file_, "the profile; entries of other GPUs and homes in it stay")
-        ->capture_default_str();
+        .show_default();
     app.add_option("--home", homes_,
                    "where weights lie; without it host, and peer where there is one")
-        ->check(CLI::IsMember({"host", "peer"}))
-        ->delimiter(',');
+        .one_of({"host", "peer"})
+        .delimiter(',');
     app.add_flag("--quick", quick_, "fewer sizes, within a minute; the whole takes some");
-    app.add_option("--gpu", gpu_, "which GPU")->check(CLI::NonNegativeNumber);
+    app.add_option("--gpu", gpu_, "which GPU").non_negative();
     app.add_option("--runs", runs_, "of each figure; the median is kept")
-        ->check(CLI::Range(3, 1000))
-        ->capture_default_str();
+        .range(3, 1000)
+        .show_default();
   }
 
   Status run() override {
@@ -85,7 +85,7 @@ class ProfileCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_profile(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_profile(Options& parent, const Clock& clock) {
   return std::make_unique<ProfileCommand>(parent, clock);
 }
 

@@ -93,9 +93,9 @@ void print_table(const Listing& listing) {
 
 class Ps final : public Command {
  public:
-  explicit Ps(CLI::App& parent)
+  explicit Ps(Options& parent)
       : Command(parent, "ps", "List the models of a running server: state, bytes, requests") {
-    options().add_option("--url", url_, "of the server")->capture_default_str();
+    options().add_option("--url", url_, "of the server").show_default();
     options().add_option("--api-key", api_key_, "sent as a bearer token");
   }
 
@@ -115,6 +115,6 @@ class Ps final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_ps(CLI::App& parent) { return std::make_unique<Ps>(parent); }
+std::unique_ptr<Command> make_ps(Options& parent) { return std::make_unique<Ps>(parent); }
 
 }  // namespace causeway::app

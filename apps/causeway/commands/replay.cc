@@ -38,7 +38,7 @@ Status read_target(const char* option, double ms, Nanos& target) {
 
 class Replay final : public Command {
  public:
-  Replay(CLI::App& parent, const Clock& clock)
+  Replay(Options& parent, const Clock& clock)
       : Command(parent, "replay",
                 "Ask a server, or the simulator, what a recorded trace asked: the same list of "
                 "requests, and the same report, of both"),
@@ -76,56 +76,56 @@ class Replay final : public Command {
 
  private:
   void declare_server() {
-    const auto group = [](CLI::Option* option) { return option->group("Server"); };
+    const auto group = [](Option option) { return option.group("Server"); };
     auto& app = options();
     group(app.add_option("--url", url_, "of a running server, e.g. http://127.0.0.1:8000"));
     group(app.add_option("--api-key", api_key_, "sent as a bearer token"));
     group(app.add_option("--wait-ready", ready_seconds_,
                          "seconds to wait until all models of the server are ready; 0: not"))
-        ->check(CLI::Range(0.0, 1e6));
+        .range(0.0, 1e6);
     group(app.add_option("--request-timeout", timeout_seconds_,
                          "seconds after which a request is given up"))
-        ->check(CLI::Range(0.1, 1e5))
-        ->capture_default_str();
+        .range(0.1, 1e5)
+        .show_default();
     group(app.add_option("--vocab-size", target_.vocab, "prompts' token ids are below this"))
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
   }
 
   void declare_arrivals() {
-    const auto group = [](CLI::Option* option) { return option->group("Arrivals"); };
+    const auto group = [](Option option) { return option.group("Arrivals"); };
     auto& app = options();
     group(app.add_option("--trace", options_.trace,
                          "arrivals, and models where it has some, of a trace file (Alibaba GenAI, "
                          "Azure, Mooncake, ShareGPT); default: made ones"));
     group(app.add_option("--compress", options_.compress, "the trace's time passes so much faster"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--skip", options_.skip, "seconds of the trace that are left out"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--rate", options_.rate, "without a trace: requests a second"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--burstiness", options_.burstiness,
                          "without a trace: shape of the gaps' Gamma distribution; 1: Poisson"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--seconds", options_.seconds,
                          "for how long requests arrive; 0: to the trace's end"))
-        ->capture_default_str();
+        .show_default();
     group(
         app.add_option("--copies", options_.copies,
                        "each of the trace's requests comes so many times, each at its own instant "
                        "in the minute after it, of models of its own as far as the catalogue "
                        "reaches"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--max-requests", options_.requests_max, "at most; 0: all"));
     group(app.add_option("--zipf", zipf_,
                          "the n-th model is asked for n^-ZIPF as often; default: as in the trace, "
                          "by popularity, or 1 where it names no models"));
     group(app.add_option("--seed", options_.seed, "same seed and catalogue, same requests"))
-        ->capture_default_str();
+        .show_default();
   }
 
   void declare_lengths() {
-    const auto group = [](CLI::Option* option) { return option->group("Lengths"); };
+    const auto group = [](Option option) { return option.group("Lengths"); };
     auto& app = options();
     group(app.add_option("--lengths", options_.lengths,
                          "a trace file of which lengths are drawn (ShareGPT, Azure, arXiv); "
@@ -133,18 +133,18 @@ class Replay final : public Command {
     group(app.add_option("--input-len", options_.input, "fixed: tokens of a prompt"));
     group(app.add_option("--output-len", options_.output, "fixed: tokens of an answer"));
     group(app.add_option("--input-max", options_.input_max, "longer prompts are cut"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--output-max", options_.output_max, "longer answers are cut"))
-        ->capture_default_str();
+        .show_default();
   }
 
   void declare_report() {
-    const auto group = [](CLI::Option* option) { return option->group("Report"); };
+    const auto group = [](Option option) { return option.group("Report"); };
     auto& app = options();
     group(app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_flag("--per-model", per_model_, "print a row for each model"));
     group(app.add_option("--beside", beside_,
                          "a file that --json wrote: print both reports beside each other"));
@@ -164,22 +164,22 @@ class Replay final : public Command {
 
   void declare_simulation() {
     const char* const kGroup = "Simulation";
-    const auto group = [&](CLI::Option* option) { return option->group(kGroup); };
+    const auto group = [&](Option option) { return option.group(kGroup); };
     auto& app = options();
     group(app.add_flag("--simulate", simulate_, "in virtual time instead of on a server"));
     group(app.add_option("--hardware", hardware_,
                          fmt::format("{}, or a JSON file of the same form",
                                      fmt::join(simulate::profile_names(), ", "))))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--catalogue", catalogue_.models,
                          "so many models of 0.5 to 2.9 GB, those of make-catalogue"))
-        ->check(CLI::Range(std::int64_t{1}, bench::kCatalogueModelsMax))
-        ->capture_default_str();
+        .range(std::int64_t{1}, bench::kCatalogueModelsMax)
+        .show_default();
     group(app.add_option("--catalogue-seed", catalogue_.seed, "which model has which shape"))
-        ->capture_default_str();
+        .show_default();
     group(app.add_option("--models-dir", models_dir_, "instead: the models of this folder"));
     const auto size = [&](const char* name, std::uint64_t& bytes, const char* what) {
-      group(app.add_option(name, bytes, what))->transform(CLI::AsSizeValue(false));
+      group(app.add_option(name, bytes, what)).in_bytes();
     };
     size("--weights-memory-bytes", weights_bytes_,
          "device memory of a slice that caches weights; default: what KV leaves");
@@ -191,12 +191,12 @@ class Replay final : public Command {
     rotation_.declare_policy(app, kGroup);
     group(app.add_option("--max-num-seqs", fleet_.slice.schedule.running_max,
                          "sequences that run at once"))
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     group(app.add_option("--max-num-batched-tokens", fleet_.slice.schedule.tokens_per_step_max,
                          "tokens of a step"))
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
   }
 
   Result<bench::ReplayReport> run_server() {
@@ -262,7 +262,7 @@ class Replay final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_replay(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_replay(Options& parent, const Clock& clock) {
   return std::make_unique<Replay>(parent, clock);
 }
 

@@ -15,33 +15,33 @@ Status named(const Status& outcome, const std::string& option) {
 
 }  // namespace
 
-void RotationOptions::declare_policy(CLI::App& app, const std::string& group) {
+void RotationOptions::declare_policy(Options& app, const std::string& group) {
   policy_declared_ = true;
   app.add_option("--scheduling-policy", policy_,
                  "who runs when not all have room: fcfs, priority, rotary (by lag against their "
                  "latency targets), or one of rotary's baselines: waiting-first, swapped-first, "
                  "artifact, ranked, sjf-oracle, past-future")
-      ->group(group)
-      ->capture_default_str();
+      .group(group)
+      .show_default();
   app.add_option("--preemption", preemption_,
                  "what becomes of the KV of those that must go: rotate (to host memory), "
                  "recompute, or auto: what takes less time; with --kv-host-memory-bytes")
-      ->check(CLI::IsMember({"rotate", "recompute", "auto"}))
-      ->group(group)
-      ->capture_default_str();
+      .one_of({"rotate", "recompute", "auto"})
+      .group(group)
+      .show_default();
 }
 
-void RotationOptions::declare(CLI::App& app, const std::string& group) {
+void RotationOptions::declare(Options& app, const std::string& group) {
   const auto by_model = [&](const char* name, std::vector<std::string>& values,
                             const char* standard, const std::string& what) {
     app.add_option(name, values, what + "; NUMBER or MODEL=NUMBER, with commas or repeated")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->group(group)
-        ->default_str(standard);
+        .delimiter(',')
+        .one_value()
+        .group(group)
+        .show_default(standard);
   };
   const auto number = [&](const char* name, double& value, const char* what) {
-    app.add_option(name, value, what)->group(group)->capture_default_str();
+    app.add_option(name, value, what).group(group).show_default();
   };
   by_model("--slo-ttft-ms", ttft_ms_, "5000",
            "target for the first token, of requests that name none");
@@ -58,8 +58,8 @@ void RotationOptions::declare(CLI::App& app, const std::string& group) {
   app.add_option("--rotary-displaces-early", displaces_early_,
                  "who displaces others before it lags: nobody, unanswered (who waits for its "
                  "first token), or all, as in the paper")
-      ->group(group)
-      ->capture_default_str();
+      .group(group)
+      .show_default();
   number("--rotary-ahead-share", policy_options_.lag.ahead_share,
          "of the time that a request is ahead of its target for tokens, what it may pause before "
          "it lags, 0 to 1; 0: as in the paper");

@@ -3,12 +3,12 @@
 // all, or as MODEL=NUMBER, several with commas between.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "options.h"
 #include "request/slo.h"
 #include "schedule/rotation_budget.h"
 #include "schedule/scheduler.h"
@@ -18,9 +18,9 @@ namespace causeway::app {
 class RotationOptions {
  public:
   // `group`: of --help. --scheduling-policy and --preemption, of commands that have one of each.
-  void declare_policy(CLI::App& app, const std::string& group = "Options");
+  void declare_policy(Options& app, const std::string& group = "Options");
   // --slo-…, --rotary-…, --rotation-…, --ranked-error.
-  void declare(CLI::App& app, const std::string& group = "Options");
+  void declare(Options& app, const std::string& group = "Options");
 
   // Writes what the options say into these; a policy only if it was declared. `kv_host`: host
   // memory for KV; if there is none, victims are recomputed. kInvalidArgument names option and

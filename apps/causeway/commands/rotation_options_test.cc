@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "settings.h"
@@ -14,8 +15,9 @@ const std::vector<std::string> kModels = {"big", "small"};
 class RotationOptionsTest : public ::testing::Test {
  protected:
   RotationOptionsTest() {
-    options_.declare_policy(app_);
-    options_.declare(app_);
+    Options declared(app_);
+    options_.declare_policy(declared);
+    options_.declare(declared);
   }
 
   void parse(std::vector<std::string> line) {
@@ -26,8 +28,9 @@ class RotationOptionsTest : public ::testing::Test {
   // What is said of one option alone: the error's message, or "".
   static std::string error_of(const std::string& option, const std::string& value) {
     CLI::App app;
+    Options declared(app);
     RotationOptions options;
-    options.declare(app);
+    options.declare(declared);
     app.parse(std::vector<std::string>{option + "=" + value});
     schedule::Options schedule;
     schedule::BudgetLimits limits;
@@ -105,7 +108,7 @@ TEST_F(RotationOptionsTest, OneVariableOfTheEnvironmentMayNameSeveralModels) {
   const auto environment = [](const char* name) {
     return std::string_view(name) == "CAUSEWAY_ROTARY_ALPHA" ? "4,big=5" : nullptr;
   };
-  ASSERT_TRUE(apply_settings(app_, "", environment).ok());
+  ASSERT_TRUE(apply_settings(Options(app_), "", environment).ok());
   const auto all = options_.of_models(kModels);
   ASSERT_TRUE(all.ok()) << all.error().message;
   EXPECT_EQ(all->at(0).alpha, 5);

@@ -79,7 +79,7 @@ struct ServeOptions {
 
 class Serve final : public Command {
  public:
-  Serve(CLI::App& parent, const Clock& clock)
+  Serve(Options& parent, const Clock& clock)
       : Command(parent, "serve", "Serve one model, or every model of a folder, over HTTP"),
         clock_(clock) {
     declare_models();
@@ -144,33 +144,33 @@ class Serve final : public Command {
   void declare_models() {
     auto& app = options();
     app.add_option("model", set_.model, "folder of one model (a Hugging Face snapshot)")
-        ->group("Models");
+        .group("Models");
     app.add_option("--models-dir", set_.models_dir, "serve every model of this folder or hub cache")
-        ->group("Models");
+        .group("Models");
     app.add_option("--served-model-name", set_.served_model_name,
                    "name of the one model in the API; default: its folder's")
-        ->group("Models");
+        .group("Models");
     app.add_option("--max-model-len", set_.max_model_len,
                    "tokens of prompt and output together; default: the model's own")
-        ->check(CLI::NonNegativeNumber)
-        ->group("Models");
+        .non_negative()
+        .group("Models");
     app.add_option("--chat-template", set_.chat_template,
                    "Jinja file that replaces the models' own")
-        ->check(CLI::ExistingFile)
-        ->group("Models");
+        .existing_file()
+        .group("Models");
     app.add_option("--tool-call-parser", set_.tool_call_parser,
                    "how the models write calls of tools; auto: as their chat templates show them")
-        ->check(CLI::IsMember({"auto", "hermes", "llama3_json", "mistral", "none"}))
-        ->capture_default_str()
-        ->group("Models");
+        .one_of({"auto", "hermes", "llama3_json", "mistral", "none"})
+        .show_default()
+        .group("Models");
     app.add_option("--pin", set_.pins,
                    "a model that is never unloaded, nor evicted from the device once it is there; "
                    "may be repeated")
-        ->allow_extra_args(false)
-        ->group("Models");
+        .one_value()
+        .group("Models");
     app.add_flag("--load-on-demand", set_.load_on_demand,
                  "load a model when it is first asked for, not at start")
-        ->group("Models");
+        .group("Models");
   }
 
   // What the machine, or the container, has left, less a reserve for everything else.
@@ -264,61 +264,58 @@ class Serve final : public Command {
            "--pool-memory-bytes", set_.pool_bytes,
            "host memory for the weights of all models, e.g. 64GB; default: what the machine "
            "or the container has left, less a sixteenth")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory");
+        .in_bytes()
+        .group("Memory");
     app.add_option(
            "--weights-memory-bytes", set_.weights_bytes,
            "memory of the device that caches weights, e.g. 40GB; default: on a GPU what all "
            "models take, but at most three quarters of what is left, and then as it is needed "
            "beside KV; on the CPU none, weights are read where they are")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory");
+        .in_bytes()
+        .group("Memory");
     app.add_option("--max-resident-bytes", set_.max_resident,
                    "MODEL=BYTES: memory of the device for one model's weights, e.g. big=40GB; what "
                    "exceeds it is streamed at every step; may be repeated")
-        ->allow_extra_args(false)
-        ->group("Memory");
+        .one_value()
+        .group("Memory");
     app.add_option("--weights-ring-bytes", set_.ring_bytes,
                    "memory of the device that weights of a streamed model pass through; default: "
                    "three of its layers, within what the model has")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory");
+        .in_bytes()
+        .group("Memory");
     app.add_option("--experts-policy", experts_policy_,
                    "of a mixture of experts that is larger than its memory of the device, which "
                    "experts it has: frequency, lru, activation; or whole: it is streamed in whole "
                    "layers")
-        ->check(CLI::IsMember({"frequency", "lru", "activation", "whole"}))
-        ->group("Memory")
-        ->capture_default_str();
+        .one_of({"frequency", "lru", "activation", "whole"})
+        .group("Memory")
+        .show_default();
   }
 
   void declare_slices() {
     auto& app = options();
     app.add_option("--device", set_.device, "where models run: cpu or cuda")
-        ->check(CLI::IsMember({"cpu", "cuda"}))
-        ->group("Memory")
-        ->capture_default_str();
-    app.add_option("--gpu", set_.gpu, "which GPU")
-        ->check(CLI::NonNegativeNumber)
-        ->group("Memory")
-        ->capture_default_str();
+        .one_of({"cpu", "cuda"})
+        .group("Memory")
+        .show_default();
+    app.add_option("--gpu", set_.gpu, "which GPU").non_negative().group("Memory").show_default();
     app.add_option(
            "--slices", set_.slices,
            "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
            "several GPUs, e.g. 0:all;1:4x32; on the CPU by threads; auto: two halves where a "
            "model would miss its target between tokens beside another's prompts, else "
            "all. A GPU's slices divide its memory, and a model is served by one of them")
-        ->group("Memory")
-        ->capture_default_str();
+        .group("Memory")
+        .show_default();
     app.add_flag("--isolate", set_.isolate,
                  "run the slices of each GPU in a process of its own, which is started again when "
                  "it dies or hangs")
-        ->group("Memory");
+        .group("Memory");
     app.add_option("--placement", placement_,
                    "which slice serves a model that has no requests yet: bandwidth, random, "
                    "dedicated, locality, shared")
-        ->group("Memory")
-        ->capture_default_str();
+        .group("Memory")
+        .show_default();
     links_.declare(app, "Memory");
   }
 
@@ -329,26 +326,26 @@ class Serve final : public Command {
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
                    "memory for KV, e.g. 4GB; default: 1GB on the CPU; on a GPU what is left, and "
                    "then as it is needed beside weights")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory");
+        .in_bytes()
+        .group("Memory");
     app.add_option("--kv-host-memory-bytes", set_.kv_host_bytes,
                    "host memory for KV of requests that give up theirs, e.g. 16GB: they come back "
                    "without being computed again, and so do cached prefixes; default: none")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory");
+        .in_bytes()
+        .group("Memory");
     app.add_option("--gpu-memory-utilization", set_.gpu_memory_utilization,
                    "part of the GPU's memory that all its users together may take")
-        ->check(CLI::Range(0.01, 1.0))
-        ->group("Memory")
-        ->capture_default_str();
+        .range(0.01, 1.0)
+        .group("Memory")
+        .show_default();
     app.add_option("--kv-frame-bytes", set_.kv_frame_bytes,
                    "size of a KV frame, one for all models; small for tiny models")
-        ->transform(CLI::AsSizeValue(false))
-        ->group("Memory")
-        ->capture_default_str();
+        .in_bytes()
+        .group("Memory")
+        .show_default();
     app.add_flag("--no-enable-prefix-caching", set_.no_prefix_caching,
                  "do not share KV between requests with the same beginning")
-        ->group("Memory");
+        .group("Memory");
   }
 
   void declare_scheduling() {
@@ -356,40 +353,40 @@ class Serve final : public Command {
     rotation_.declare_policy(app, "Scheduling");
     app.add_option("--max-num-seqs", set_.engine.core.schedule.running_max,
                    "sequences that run at once")
-        ->check(CLI::PositiveNumber)
-        ->group("Scheduling")
-        ->capture_default_str();
+        .positive()
+        .group("Scheduling")
+        .show_default();
     app.add_option("--max-num-batched-tokens", set_.engine.core.schedule.tokens_per_step_max,
                    "tokens of a step; longer prompts are computed in chunks")
-        ->check(CLI::PositiveNumber)
-        ->group("Scheduling")
-        ->capture_default_str();
+        .positive()
+        .group("Scheduling")
+        .show_default();
     chunk_.declare(app, "Scheduling");
     app.add_option("--max-queue", set_.engine.requests_max,
                    "requests running and waiting; more get 429")
-        ->check(CLI::PositiveNumber)
-        ->group("Scheduling")
-        ->capture_default_str();
+        .positive()
+        .group("Scheduling")
+        .show_default();
     rotation_.declare(app, "Scheduling");
   }
 
   void declare_http() {
     auto& app = options();
     app.add_option("--host", set_.server.host, "address to listen on")
-        ->group("Server")
-        ->capture_default_str();
+        .group("Server")
+        .show_default();
     app.add_option("--port", set_.server.port, "port to listen on; 0: any free one")
-        ->group("Server")
-        ->capture_default_str();
+        .group("Server")
+        .show_default();
     app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
-        ->allow_extra_args(false)  // one key each: what follows is the model
-        ->group("Server");
-    app.add_option("--seed", set_.server.seed, "of requests that give none")->group("Server");
+        .one_value()  // one key each: what follows is the model
+        .group("Server");
+    app.add_option("--seed", set_.server.seed, "of requests that give none").group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
                    "seconds that running requests get after SIGTERM")
-        ->check(CLI::Range(0.0, 1e6))
-        ->group("Server")
-        ->capture_default_str();
+        .range(0.0, 1e6)
+        .group("Server")
+        .show_default();
   }
 
   Status finish_options() {
@@ -531,7 +528,7 @@ class Serve final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_serve(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_serve(Options& parent, const Clock& clock) {
   return std::make_unique<Serve>(parent, clock);
 }
 

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+
+#include "options.h"
 
 namespace causeway::app {
 namespace {
@@ -72,13 +73,9 @@ Result<ModelBytes> parse_model_bytes(const std::string& text, const std::string&
   bool sound = equals != std::string::npos && equals > 0;
   if (sound) {
     parsed.model = text.substr(0, equals);
-    std::string size = text.substr(equals + 1);
-    try {
-      const std::string wrong = CLI::AsSizeValue(false)(size);
-      sound = wrong.empty() && CLI::detail::lexical_cast(size, bytes);
-    } catch (const CLI::ValidationError&) {
-      sound = false;
-    }
+    const auto size = parse_bytes(text.substr(equals + 1));
+    sound = size.has_value();
+    bytes = size.value_or(0);
   }
   constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
   if (!sound || bytes < 1 || bytes > kMost) {

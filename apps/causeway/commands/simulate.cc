@@ -21,7 +21,7 @@ namespace {
 
 class Simulate final : public Command {
  public:
-  explicit Simulate(CLI::App& parent)
+  explicit Simulate(Options& parent)
       : Command(parent, "simulate",
                 "Serve a workload on a hardware profile in virtual time, with the real scheduler") {
     declare_machine();
@@ -53,25 +53,25 @@ class Simulate final : public Command {
     app.add_option("--hardware", hardware_,
                    fmt::format("{}, or a JSON file of the same form",
                                fmt::join(simulate::profile_names(), ", ")))
-        ->capture_default_str();
+        .show_default();
     app.add_option("--model-config", configs_,
                    "config.json of a model (or its folder); may be repeated");
     app.add_option("--max-resident-bytes", resident_,
                    "device memory for a model's weights; one that has more is streamed: a size for "
                    "all, or one for each --model-config, 0 for what there is")
-        ->transform(CLI::AsSizeValue(false));
+        .in_bytes();
     app.add_option("--weights-ring-bytes", ring_bytes_,
                    "device memory through which a streamed model's other weights pass, of that")
-        ->transform(CLI::AsSizeValue(false));
+        .in_bytes();
     app.add_option("--kv-cache-memory-bytes", kv_bytes_, "device memory for KV")
-        ->transform(CLI::AsSizeValue(false))
-        ->capture_default_str();
+        .in_bytes()
+        .show_default();
     app.add_option("--kv-host-memory-bytes", kv_host_bytes_,
                    "host memory for KV of requests that give up theirs; default: none")
-        ->transform(CLI::AsSizeValue(false));
+        .in_bytes();
     app.add_option("--kv-frame-bytes", frame_bytes_, "size of a KV frame")
-        ->transform(CLI::AsSizeValue(false))
-        ->capture_default_str();
+        .in_bytes()
+        .show_default();
     app.add_option("--json", json_file_,
                    "also write the report to this file ('-': standard output)");
   }
@@ -81,51 +81,51 @@ class Simulate final : public Command {
     rotation_.declare_policy(app);
     rotation_.declare(app);
     app.add_option("--max-num-seqs", simulation_.schedule.running_max, "sequences that run at once")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     app.add_option("--max-num-batched-tokens", simulation_.schedule.tokens_per_step_max,
                    "tokens of a step")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     chunk_.declare(app);
   }
 
   void declare_workload() {
     auto& app = options();
     app.add_option("--trace", trace_, "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
-        ->check(CLI::ExistingFile);
+        .existing_file();
     app.add_option(
            "--num-prompts", requests_,
            "requests at most; 0: the whole trace, which is repeated where arrivals are made")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+        .non_negative()
+        .show_default();
     app.add_option("--request-rate", rate_,
                    "arrivals a second, without a trace or for its lengths: replaces its arrivals")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+        .non_negative()
+        .show_default();
     app.add_option("--burstiness", burstiness_,
                    "of arrivals at --request-rate: shape of the Gamma distribution of their gaps; "
                    "1: Poisson, smaller: in bursts")
-        ->capture_default_str();
+        .show_default();
     app.add_option("--speed", speed_, "a trace's arrivals come this much faster")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     app.add_option("--at-once", at_once_,
                    "instead: so many requests at once, for each --model-config, all of the lengths "
                    "that --input-len and --output-len give, one for all or one for each")
-        ->check(CLI::NonNegativeNumber);
+        .non_negative();
     app.add_option("--input-len", input_, "mean prompt tokens without a trace")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        .positive()
+        .show_default();
     app.add_option("--output-len", output_, "mean output tokens without a trace")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app.add_option("--seed", seed_, "same seed, same report")->capture_default_str();
+        .positive()
+        .show_default();
+    app.add_option("--seed", seed_, "same seed, same report").show_default();
   }
 
   void declare_fleet() {
-    for (CLI::Option* const option : fleet_options_.declare(options(), 1)) {
-      option->needs(options().get_option("--slices"));
+    for (Option option : fleet_options_.declare(options(), 1)) {
+      option.needs(options().get_option("--slices"));
     }
   }
 
@@ -249,7 +249,7 @@ class Simulate final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_simulate(CLI::App& parent) {
+std::unique_ptr<Command> make_simulate(Options& parent) {
   return std::make_unique<Simulate>(parent);
 }
 

@@ -13,26 +13,20 @@ Bytes bytes_of(std::uint64_t value) { return Bytes(static_cast<std::int64_t>(val
 
 }  // namespace
 
-void SliceOptions::declare(CLI::App& app, const std::string& models) {
-  app.add_option("--model-config", config_files_, models)
-      ->allow_extra_args(false)
-      ->check(CLI::ExistingFile);
-  app.add_option("--device", device_, "where: cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  app.add_option("--gpu", gpu_, "which GPU")->check(CLI::NonNegativeNumber);
+void SliceOptions::declare(Options& app, const std::string& models) {
+  app.add_option("--model-config", config_files_, models).one_value().existing_file();
+  app.add_option("--device", device_, "where: cpu or cuda").one_of({"cpu", "cuda"}).show_default();
+  app.add_option("--gpu", gpu_, "which GPU").non_negative();
   app.add_option("--modelled-link", modelled_link_,
                  "on the CPU: bytes per second that a modelled link gives; 0: none is modelled")
-      ->check(CLI::Range(0.0, 1e12));
+      .range(0.0, 1e12);
   app.add_option("--modelled-links", modelled_links_,
                  "on the CPU: devices with a modelled link each; see --links")
-      ->check(CLI::Range(1, 8))
-      ->capture_default_str();
+      .range(1, 8)
+      .show_default();
   links_.declare(app, "Links");
   const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
-    app.add_option(name, value, what)
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 50));
+    app.add_option(name, value, what).in_bytes().range(std::uint64_t{0}, std::uint64_t{1} << 50);
   };
   size("--pool-memory-bytes", pool_,
        "host memory for the weights of all models; default: what the machine has left");
@@ -41,12 +35,12 @@ void SliceOptions::declare(CLI::App& app, const std::string& models) {
   size("--kv-frame-bytes", kv_frame_, "size of a KV frame, 4MiB by default; small for tiny models");
 }
 
-void SliceOptions::declare_weights(CLI::App& app, Bytes standard) {
+void SliceOptions::declare_weights(Options& app, Bytes standard) {
   weights_ = static_cast<std::uint64_t>(standard.count);
   weights_declared_ = true;
   app.add_option("--weights-memory-bytes", weights_, "memory of the device that caches weights")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
+      .in_bytes()
+      .show_default();
 }
 
 void SliceOptions::apply(bench::SliceSettings& settings) const {

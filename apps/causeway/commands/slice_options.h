@@ -2,22 +2,22 @@
 // memory.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "bench/slice_parts.h"
 #include "commands/link_settings.h"
+#include "options.h"
 
 namespace causeway::app {
 
 class SliceOptions {
  public:
   // `models`: what --model-config is for.
-  void declare(CLI::App& app, const std::string& models);
+  void declare(Options& app, const std::string& models);
   // --weights-memory-bytes, for benches that leave it to the user.
-  void declare_weights(CLI::App& app, Bytes standard);
+  void declare_weights(Options& app, Bytes standard);
 
   // What the options say, into `settings`; the rest of it stays.
   void apply(bench::SliceSettings& settings) const;

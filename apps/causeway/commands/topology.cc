@@ -178,7 +178,7 @@ nlohmann::ordered_json json_of(const std::vector<Row>& rows) {
 
 class Topology final : public Command {
  public:
-  Topology(CLI::App& parent, const Clock& clock)
+  Topology(Options& parent, const Clock& clock)
       : Command(parent, "topology",
                 "Show this machine: CPUs, PCI, GPUs and NVLinks, with measured link rates"),
         clock_(clock) {
@@ -190,10 +190,10 @@ class Topology final : public Command {
                            "links help each other, and keeps that for transfers");
     options()
         .add_option("--link-map-dir", link_map_folder_, "where the latter is kept")
-        ->capture_default_str();
+        .show_default();
     options()
         .add_option("--from", from_, "show a recorded topology instead of this machine's")
-        ->check(CLI::ExistingFile);
+        .existing_file();
   }
 
   Status run() override {
@@ -216,7 +216,7 @@ class Topology final : public Command {
     }
     json_ ? print_json(machine, rows) : print_text(machine, rows);
     CAUSEWAY_TRY(status);
-    if (rows.empty() || measure_option_->count() == 0) return {};
+    if (rows.empty() || measure_option_.count() == 0) return {};
     CAUSEWAY_ASSIGN(const transfer::LinkMap map, measure_map(machine, link_map_folder_, clock_));
     if (!json_) print_map(map, link_map_folder_);
     return {};
@@ -241,14 +241,14 @@ class Topology final : public Command {
   const Clock& clock_;
   bool json_ = false;
   bool measure_ = true;
-  CLI::Option* measure_option_ = nullptr;
+  Option measure_option_{nullptr};
   std::string link_map_folder_ = default_cache_folder();
   std::string from_;
 };
 
 }  // namespace
 
-std::unique_ptr<Command> make_topology(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_topology(Options& parent, const Clock& clock) {
   return std::make_unique<Topology>(parent, clock);
 }
 

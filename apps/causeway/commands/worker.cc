@@ -67,13 +67,13 @@ class Opener final : public worker::SliceOpener {
 
 class WorkerCommand final : public Command {
  public:
-  WorkerCommand(CLI::App& parent, const Clock& clock)
+  WorkerCommand(Options& parent, const Clock& clock)
       : Command(parent, "worker", "Run slices for a server, which starts this process itself"),
         clock_(clock) {
     options()
         .add_option("--worker-socket", socket_,
                     "number of the descriptor that is the connection to the server")
-        ->check(CLI::NonNegativeNumber);
+        .non_negative();
   }
 
   Status run() override {
@@ -89,7 +89,7 @@ class WorkerCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_worker(CLI::App& parent, const Clock& clock) {
+std::unique_ptr<Command> make_worker(Options& parent, const Clock& clock) {
   return std::make_unique<WorkerCommand>(parent, clock);
 }
 
