@@ -326,6 +326,7 @@ void FleetSimulation::report_sums(FleetSimulationReport& report) const {
     sum.kv_out_bytes += one.kv_out_bytes;
     sum.streamed_bytes += one.streamed_bytes;
     sum.link_bytes += one.link_bytes;
+    sum.weights_out_bytes += one.weights_out_bytes;
   }
 }
 

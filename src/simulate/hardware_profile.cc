@@ -7,8 +7,12 @@ namespace causeway::simulate {
 namespace {
 
 // h200, h100: as measured (docs/design/simulate.md). gh200: vendor figures, derated as the H200's
-// were found to be; KV as SuperInfer measured it both ways at once. cpu-2core: the machine that the
-// tests run on, with AMX.
+// were found to be; KV as SuperInfer measured it both ways at once. gb200, rubin: one GPU of the
+// Superchip as C2CServe's Table 2 has it (192 GB at 8 TB/s, 288 GB at 22 TB/s; C2C of 900 GB/s and
+// 1.8 TB/s both ways together, where NVIDIA's Superchips have two GPUs to a CPU), bf16 of NVIDIA's
+// pages for GB200 NVL72 and Vera Rubin NVL72 (dense; 2,500 and, preliminary, 4,000 TFLOPS a GPU);
+// all derated as gh200 is: 0.79 of the products, 0.95 of HBM, 0.89 of the link, KV as its share of
+// the link. Neither was measured. cpu-2core: the machine that the tests run on, with AMX.
 constexpr std::string_view kProfiles = R"([
   {"name": "h200", "description": "NVIDIA H200 SXM on PCIe 5 x16",
    "tflops": 700, "memory_gb_per_s": 4300, "attention_gb_per_s": 3600, "memory_gb": 141,
@@ -25,6 +29,12 @@ constexpr std::string_view kProfiles = R"([
   {"name": "gh200-144gb", "description": "NVIDIA GH200, 144 GB HBM3e, NVLink-C2C",
    "tflops": 780, "memory_gb_per_s": 4650, "memory_gb": 144, "link_gb_per_s": 400,
    "kv_in_gb_per_s": 179, "kv_out_gb_per_s": 181, "step_overhead_us": 300},
+  {"name": "gb200", "description": "one GPU of NVIDIA GB200, 192 GB HBM3e, NVLink-C2C",
+   "tflops": 1975, "memory_gb_per_s": 7600, "memory_gb": 192, "link_gb_per_s": 400,
+   "kv_in_gb_per_s": 179, "kv_out_gb_per_s": 181, "step_overhead_us": 300},
+  {"name": "rubin", "description": "one GPU of NVIDIA Vera Rubin, 288 GB HBM4, NVLink-C2C",
+   "tflops": 3160, "memory_gb_per_s": 20900, "memory_gb": 288, "link_gb_per_s": 800,
+   "kv_in_gb_per_s": 358, "kv_out_gb_per_s": 362, "step_overhead_us": 300},
   {"name": "cpu-2core", "description": "two cores of a server CPU with AMX",
    "tflops": 1.2, "memory_gb_per_s": 20, "memory_gb": 8, "link_gb_per_s": 0,
    "step_overhead_us": 200}

@@ -33,7 +33,7 @@ struct HardwareProfile {
 // are what the link gives).
 Result<HardwareProfile> parse_profile(std::string_view json);
 
-// "h200", "h100", "gh200", "gh200-144gb", "cpu-2core"; kNotFound lists them.
+// "h200", "h100", "gh200", "gh200-144gb", "gb200", "rubin", "cpu-2core"; kNotFound lists them.
 Result<HardwareProfile> find_profile(std::string_view name);
 std::vector<std::string> profile_names();
 

@@ -32,6 +32,10 @@ struct SimulationOptions {
   weights::ResidencyOptions residency;
   Bytes ring = {};  // of each streamed model; zero: as stream_plan.h chooses
   engine::StepStart step_start = engine::StepStart::kJustInTime;
+  // Baselines: a model that the cache holds comes and gives way as a whole (full reload), and its
+  // weights are copied to host memory before its memory is another's (sleep and wake).
+  bool whole_models = false;
+  bool copies_out = false;
   schedule::Options schedule;
   bool prefix_caching = true;
   Faults faults;
@@ -53,6 +57,7 @@ struct SimulationReport {
   Bytes kv_out_bytes;           // and to it
   Bytes streamed_bytes;         // that passed through rings
   Bytes link_bytes;             // weights that arrived, and those
+  Bytes weights_out_bytes;      // that were copied to host memory; see copies_out
   Nanos duration;               // virtual, from the first arrival to the last end
   std::int64_t unfinished = 0;  // when virtual_time_max cut it short
 };

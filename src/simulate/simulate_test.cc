@@ -52,6 +52,24 @@ TEST(HardwareProfile, BuiltInOnesAreWellFormed) {
   EXPECT_EQ(find_profile("abacus").error().code, ErrorCode::kNotFound);
 }
 
+// C2CServe, Table 2 and §9.5.
+TEST(HardwareProfile, SuperchipsDifferAsInThePaper) {
+  const HardwareProfile gh200 = find_profile("gh200").value();
+  const HardwareProfile gb200 = find_profile("gb200").value();
+  const HardwareProfile rubin = find_profile("rubin").value();
+  const auto ratio = [](double one, double other) { return one / other; };
+  const auto memory = [](const HardwareProfile& profile) {
+    return profile.memory_bytes_per_second;
+  };
+  const auto link = [](const HardwareProfile& profile) { return profile.link_bytes_per_second; };
+  EXPECT_NEAR(ratio(memory(gb200), memory(gh200)), 2.0, 0.01);
+  EXPECT_NEAR(ratio(memory(rubin), memory(gh200)), 5.5, 0.01);
+  EXPECT_NEAR(ratio(link(gb200), link(gh200)), 1.0, 0.01);
+  EXPECT_NEAR(ratio(link(rubin), link(gh200)), 2.0, 0.01);
+  EXPECT_EQ(gb200.memory, gh200.memory * 2);
+  EXPECT_EQ(rubin.memory, gh200.memory * 3);
+}
+
 TEST(HardwareProfile, RefusesWhatIsNone) {
   for (const char* json : {"", "[]", "{}", R"({"name": 3})", R"({"name": "x", "description": ""})",
                            R"({"name": "x", "description": "", "tflops": -1,
@@ -297,6 +315,36 @@ TEST(Simulate, AStepBeginsWhileItsWeightsArrive) {
   }
   EXPECT_NEAR(to_millis(first[0]), 8000 * 15e9 / 500e12 * 1e3 + 291 - 240, 60);
   EXPECT_NEAR(to_millis(first[1]), to_millis(first[0]) + 210, 60);
+}
+
+// Two models of 16 GB in memory for one and a half, asked for by turns: layers that stay need not
+// come again; a whole model is 291 ms over the link, and as much before that where it is saved.
+TEST(Simulate, BaselinesOfASwitchPayForWholeModels) {
+  Workload workload(6);
+  for (std::size_t i = 0; i < workload.size(); ++i) {
+    workload[i].at = seconds(10) * static_cast<std::int64_t>(i);
+    workload[i].model = i % 2;
+    workload[i].prompt = Tokens(10);
+    workload[i].output = Tokens(2);
+  }
+  SimulationOptions options = make_options(2);
+  options.kv_memory = options.profile.memory - gib(24);
+  const auto layers = run(options, workload).value();
+  options.step_start = engine::StepStart::kAllCached;
+  options.whole_models = true;
+  const auto reload = run(options, workload).value();
+  options.copies_out = true;
+  const auto sleep = run(options, workload).value();
+  EXPECT_LT(layers.link_bytes, reload.link_bytes);
+  EXPECT_EQ(reload.link_bytes.count, 6 * 16'000'000'000);
+  EXPECT_EQ(reload.weights_out_bytes, Bytes(0));
+  EXPECT_EQ(sleep.link_bytes, reload.link_bytes);
+  EXPECT_EQ(sleep.weights_out_bytes.count, 5 * 16'000'000'000) << "the last one stays";
+  const auto median = [](const SimulationReport& report) {
+    return static_cast<double>(report.total.ttft.percentile(0.5)) * 1e-6;
+  };
+  EXPECT_LT(median(layers), median(reload) - 100);
+  EXPECT_NEAR(median(sleep), median(reload) + 291, 10);
 }
 
 TEST(Simulate, WhereTheHomeIsTheMemoryNothingIsBrought) {

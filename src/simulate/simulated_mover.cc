@@ -134,10 +134,19 @@ void SimulatedMover::drop_groups(Model& model, std::int64_t extent) {
   for (std::size_t i = 0; i < model.copies.size(); ++i) {
     const auto run = weights::extents_of(model.cached.groups[i], options_.extent);
     if (extent < run.first || extent >= run.first + run.count || !model.copies[i]) continue;
-    if (model.copies[i]->ends > clock_.now()) blame("memory is taken from a group that arrives");
+    const Copy& copy = *model.copies[i];
+    if (copy.ends > clock_.now()) blame("memory is taken from a group that arrives");
+    const weights::ResidentGroup& group = model.cached.groups[i];
+    if (options_.copies_out && !copy.failed && !group.memory_only) copy_out(group.bytes);
     model.copies[i].reset();
   }
   drop_streamed(model, extent);
+}
+
+void SimulatedMover::copy_out(Bytes bytes) {
+  Nanos& free = shared_ != nullptr ? shared_->free_out : out_until_;
+  out_until_ = free = std::max(free, clock_.now()) + takes(bytes);
+  bytes_out_ += bytes;
 }
 
 void SimulatedMover::drop_streamed(Model& model, std::int64_t extent) {
@@ -224,6 +233,7 @@ void SimulatedMover::queue(Pending pending) {
   place = link_.insert(place, std::move(pending));
   Nanos free = place == link_.begin() ? idle_since_ : std::prev(place)->ends;
   if (shared_ != nullptr) free = std::max(free, shared_->free);
+  free = std::max(free, out_until_);
   for (; place != link_.end(); ++place) {
     place->ends = free = std::max(free, now) + place->takes;
     if (std::optional<Copy>& copy = place_of(place->command)) copy->ends = free;

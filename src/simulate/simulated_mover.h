@@ -12,6 +12,9 @@
 // what commands break: a group copied to where no memory is, or over one that arrives, memory taken
 // from a group that arrives, more of it than there is. A copy into a ring takes what lay there when
 // it is submitted: a step that has not read it finds it gone.
+//
+// With `copies_out` weights are copied to host memory before their memory is taken, at the link's
+// rate in its other direction; this mover's copies to the device begin after that.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +39,7 @@ struct SimulatedMoverOptions {
   double granted = 0;            // what it says that the link grants; 0: what that gives
   Nanos latency = micros(10);    // of each copy
   double error_rate = 0;         // of copies that fail
+  bool copies_out = false;       // what is dropped is copied to host memory first
   Bytes extent = mib(32);        // as the Residency has it
   std::int64_t extents_max = 0;  // committed at once, with those of KV frames if memory moves
   // Where memory moves between weights and KV frames: what these have at the start, and may have.
@@ -51,6 +55,7 @@ struct SimulatedMoverOptions {
 // were submitted.
 struct SharedLink {
   Nanos free;                // when all that was submitted has ended
+  Nanos free_out;            // likewise of copies to host memory
   std::int64_t sharers = 1;  // each is granted its share of the rate
 };
 
@@ -98,6 +103,7 @@ class SimulatedMover final : public weights::WeightMover {
 
   std::int64_t failures() const { return failures_; }       // of copies that have ended
   Bytes streamed_bytes() const { return streamed_bytes_; }  // of those that ended well
+  Bytes bytes_out() const { return bytes_out_; }            // to host memory
   // Extents that frames got, failed to get, and gave.
   struct FrameMoves {
     std::int64_t got = 0;
@@ -144,6 +150,7 @@ class SimulatedMover final : public weights::WeightMover {
   void check_committed();
   void drop_groups(Model& model, std::int64_t extent);
   void drop_streamed(Model& model, std::int64_t extent);
+  void copy_out(Bytes bytes);
   void bring(Model& model, const weights::WeightCommand& command);
   void show_ring(Model& model, const weights::WeightCommand& command);
   void stream(Model& model, const weights::WeightCommand& command);
@@ -160,6 +167,7 @@ class SimulatedMover final : public weights::WeightMover {
   std::deque<Pending> link_;   // in the order of their ends
   std::deque<Pending> rings_;  // whose memory comes, likewise
   Nanos idle_since_;           // the end of the last copy that has left the link
+  Nanos out_until_;            // the end of the last copy to host memory
   std::vector<FrameExtent> frames_;
   std::deque<Pending> frames_coming_;  // in the order of their ends
   FrameMoves frame_moves_;
@@ -167,6 +175,7 @@ class SimulatedMover final : public weights::WeightMover {
   std::int64_t committed_of_frames_ = 0;
   std::int64_t failures_ = 0;
   Bytes streamed_bytes_;
+  Bytes bytes_out_;
   std::string violation_;
 };
 

@@ -25,9 +25,10 @@ WeightCommand change(Kind kind, std::int64_t first, std::int64_t extents) {
 // Two groups of 1,000 and 500 bytes on two extents of 1,000; 1,000 bytes take 1 ms, and 10 µs more.
 class SimulatedMoverTest : public testing::Test {
  protected:
-  void make(double error_rate, std::int64_t extents_max = 2) {
+  void make(double error_rate, std::int64_t extents_max = 2, bool copies_out = false) {
     mover_.emplace(SimulatedMoverOptions{.bytes_per_second = 1e6,
                                          .error_rate = error_rate,
+                                         .copies_out = copies_out,
                                          .extent = Bytes(1000),
                                          .extents_max = extents_max},
                    clock_);
@@ -62,6 +63,26 @@ TEST_F(SimulatedMoverTest, CopiesCrossOneAfterTheOther) {
   EXPECT_EQ(mover_->arrives_at(kModel, 1), std::nullopt);
   EXPECT_TRUE(mover_->copy_of(kModel, 1).has_value());
   EXPECT_EQ(mover_->violation(), "");
+}
+
+// Sleep and wake: what leaves crosses the link before what comes in its place.
+TEST_F(SimulatedMoverTest, WhatIsDroppedMayHaveToBeCopiedOutFirst) {
+  for (const bool copies_out : {false, true}) {
+    make(0, 2, copies_out);
+    clock_.set(seconds(0));
+    submit({change(Kind::kCommit, 0, 2), bring(0, 1)});
+    clock_.set(millis(10));
+    EXPECT_EQ(mover_->poll().size(), 1u);
+    submit({change(Kind::kDecommit, 0, 1), change(Kind::kCommit, 0, 1), bring(1, 1)});
+    const Nanos out = copies_out ? millis(1) + micros(10) : Nanos(0);
+    EXPECT_EQ(mover_->arrives_at(kModel, 1), millis(10) + out + micros(510));
+    EXPECT_EQ(mover_->bytes_out(), Bytes(copies_out ? 1000 : 0));
+    // Memory in which nothing has arrived has nothing to save.
+    clock_.set(seconds(1));
+    submit({change(Kind::kDecommit, 0, 1)});
+    EXPECT_EQ(mover_->bytes_out(), Bytes(copies_out ? 1000 : 0));
+    EXPECT_EQ(mover_->violation(), "");
+  }
 }
 
 TEST_F(SimulatedMoverTest, AFailedCopyEndsInAnErrorAndIsBroughtAgain) {

@@ -49,10 +49,23 @@ std::unique_ptr<SimulatedMover> make_mover(const SimulationOptions& options, con
   const SimulatedMoverOptions mover{.bytes_per_second = rate,
                                     .granted = rate / sharers,
                                     .error_rate = options.faults.copy_error_rate,
+                                    .copies_out = options.copies_out,
                                     .extent = residency.extent,
                                     .extents_max = residency.extents,
                                     .seed = options.seed};
   return std::make_unique<SimulatedMover>(mover, clock, link);
+}
+
+// The same weights as one group, which is there or is not.
+weights::CachedModel as_a_whole(const weights::CachedModel& cached) {
+  weights::ResidentGroup all = cached.groups.front();
+  all.bytes = Bytes(0);
+  all.readable_at_home = false;
+  for (const weights::ResidentGroup& group : cached.groups) {
+    all.offset = std::min(all.offset, group.offset);
+    all.bytes += group.bytes;
+  }
+  return {.groups = {all}, .layout_groups = {cached.layout_groups.front()}};
 }
 
 }  // namespace
@@ -71,7 +84,9 @@ Result<weights::CachedModel> SimulatedSlice::placed(const ModelShape& shape) con
   const weights::ResidencyOptions residency = residency_options(options_);
   const Bytes extent = residency.extent, all = extent * residency.extents;
   const Bytes most = shape.max_resident > Bytes(0) ? std::min(shape.max_resident, all) : all;
-  if (round_up(shape.layout.bytes, extent) <= round_up(most, extent)) return shape.cached;
+  if (round_up(shape.layout.bytes, extent) <= round_up(most, extent)) {
+    return options_.whole_models ? as_a_whole(shape.cached) : shape.cached;
+  }
   const auto streamed = weights::streamed_model(
       shape.layout, shape.reading, {.extent = extent, .budget = most, .ring = options_.ring});
   if (!streamed.ok()) return streamed.error().with_context(shape.name);
@@ -180,6 +195,7 @@ void SimulatedSlice::add_to(SimulationReport& report) const {
   }
   if (cache_) report.weights = cache_->residency().counters();
   if (mover_) report.streamed_bytes = mover_->streamed_bytes();
+  if (mover_) report.weights_out_bytes = mover_->bytes_out();
   report.link_bytes = report.weights.brought + report.streamed_bytes;
 }
 

@@ -40,6 +40,9 @@ ReplayCounters counters_of(const simulate::FleetSimulationReport& report) {
   counters.preemptions = serving.engine.preemptions;
   counters.busy = busy_of(report);
   counters.bytes = {{"weights in", serving.link_bytes.count}};
+  if (serving.weights_out_bytes > Bytes(0)) {
+    counters.bytes["weights out"] = serving.weights_out_bytes.count;
+  }
   counters.kv_blocks = {{"eager out", copies.eager_out},
                         {"rotation out", copies.rotation_out},
                         {"rotation in", copies.rotation_in},

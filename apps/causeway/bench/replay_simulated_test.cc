@@ -49,6 +49,19 @@ TEST(ReplaySimulated, TheSameListGivesTheSameReport) {
   EXPECT_EQ(text(), text());
 }
 
+TEST(ReplaySimulated, SleepAndWakeMovesWeightsOut) {
+  const ReplayOptions options{.rate = 10, .seconds = 10, .input = 200, .output = 20, .zipf = 0};
+  auto fleet = fleet_of(20);
+  const auto ours = replay_simulated(fleet, options).value();
+  fleet.slice.step_start = engine::StepStart::kAllCached;
+  fleet.slice.whole_models = fleet.slice.copies_out = true;
+  const auto theirs = replay_simulated(fleet, options).value();
+  EXPECT_EQ(ours.counters.bytes.count("weights out"), 0u);
+  EXPECT_GT(theirs.counters.bytes.at("weights out"), 1'000'000'000);
+  EXPECT_LT(theirs.counters.bytes.at("weights out"), theirs.counters.bytes.at("weights in"));
+  EXPECT_GT(theirs.load.all.ttft_ms.mean, ours.load.all.ttft_ms.mean);
+}
+
 TEST(ReplaySimulated, WhatIsRefusedIsAnErrorOfItsKind) {
   simulate::FleetSimulationOptions fleet = fleet_of(3);
   fleet.slice.kv_memory = fleet.slice.frame;  // holds few tokens

@@ -9,11 +9,13 @@
 #include "bench/replay_server.h"
 #include "bench/replay_simulated.h"
 #include "bench/synthetic_catalogue.h"
+#include "commands/chunk_option.h"
 #include "commands/command.h"
 #include "commands/fleet_options.h"
 #include "commands/json_file.h"
 #include "commands/profile_of_hardware.h"
 #include "commands/rotation_options.h"
+#include "commands/switching_options.h"
 #include "fleet/catalogue.h"
 #include "weights/checked_json.h"
 
@@ -197,6 +199,8 @@ class Replay final : public Command {
                          "tokens of a step"))
         .positive()
         .show_default();
+    chunk_.declare(app, kGroup);
+    switching_.declare(app, kGroup);
   }
 
   Result<bench::ReplayReport> run_server() {
@@ -233,6 +237,8 @@ class Replay final : public Command {
     slice.kv_host_memory = bytes_of(kv_host_bytes_);
     slice.seed = options_.seed;
     CAUSEWAY_TRY(rotation_.apply(slice.schedule, slice.rotation, slice.kv_host_memory));
+    CAUSEWAY_TRY(chunk_.apply(slice.schedule));
+    CAUSEWAY_TRY(switching_.apply(slice));
     CAUSEWAY_TRY(fleet_options_.apply(options_.seed, fleet_));
     if (weights_bytes_ > 0) slice.profile.memory = slice.kv_memory + bytes_of(weights_bytes_);
     CAUSEWAY_ASSIGN(const auto models, catalogue());
@@ -257,6 +263,8 @@ class Replay final : public Command {
   std::uint64_t frame_bytes_ = std::uint64_t{4} << 20;
   FleetOptions fleet_options_;
   RotationOptions rotation_;
+  ChunkOption chunk_;
+  SwitchingOptions switching_;
   simulate::FleetSimulationOptions fleet_;
 };
 

@@ -11,6 +11,7 @@
 #include "commands/json_file.h"
 #include "commands/profile_of_hardware.h"
 #include "commands/rotation_options.h"
+#include "commands/switching_options.h"
 #include "fleet/catalogue.h"
 #include "model/config.h"
 #include "simulate/fleet_simulation.h"
@@ -36,6 +37,7 @@ class Simulate final : public Command {
     simulation_.kv_memory = Bytes(static_cast<std::int64_t>(kv_bytes_));
     CAUSEWAY_TRY(read_rotation());
     CAUSEWAY_TRY(chunk_.apply(simulation_.schedule));
+    CAUSEWAY_TRY(switching_.apply(simulation_));
     simulation_.ring = Bytes(static_cast<std::int64_t>(ring_bytes_));
     simulation_.seed = seed_;
     CAUSEWAY_ASSIGN(simulation_.models, read_models());
@@ -88,6 +90,7 @@ class Simulate final : public Command {
         .positive()
         .show_default();
     chunk_.declare(app);
+    switching_.declare(app);
   }
 
   void declare_workload() {
@@ -242,6 +245,7 @@ class Simulate final : public Command {
   std::uint64_t seed_ = 1;
   RotationOptions rotation_;
   ChunkOption chunk_;
+  SwitchingOptions switching_;
   simulate::SimulationOptions simulation_;
   FleetOptions fleet_options_;
   simulate::FleetSimulationOptions fleet_;

@@ -1,0 +1,39 @@
+#include "commands/switching_options.h"
+
+namespace causeway::app {
+namespace {
+
+Result<engine::StepStart> find_start(const std::string& name) {
+  if (name == "just-in-time") return engine::StepStart::kJustInTime;
+  if (name == "all-cached") return engine::StepStart::kAllCached;
+  if (name == "at-once") return engine::StepStart::kAtOnce;
+  return invalid_argument("--step-start: one of just-in-time, all-cached, at-once, not '" + name +
+                          "'");
+}
+
+}  // namespace
+
+void SwitchingOptions::declare(Options& app, const std::string& group) {
+  app.add_option("--step-start", start_,
+                 "when a step of a model on its way starts: just-in-time, all-cached (reload, then "
+                 "compute) or at-once (it holds the device while it waits)")
+      .group(group)
+      .show_default();
+  app.add_option("--switching", switching_,
+                 "what of a model comes and gives way: layers, as many as are needed; reload: all "
+                 "of it; sleep: all of it, which is copied to host memory first")
+      .group(group)
+      .show_default();
+}
+
+Status SwitchingOptions::apply(simulate::SimulationOptions& slice) const {
+  CAUSEWAY_ASSIGN(slice.step_start, find_start(start_));
+  if (switching_ != "layers" && switching_ != "reload" && switching_ != "sleep") {
+    return invalid_argument("--switching: one of layers, reload, sleep, not '" + switching_ + "'");
+  }
+  slice.whole_models = switching_ != "layers";
+  slice.copies_out = switching_ == "sleep";
+  return {};
+}
+
+}  // namespace causeway::app

@@ -1,0 +1,45 @@
+#include "commands/switching_options.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+namespace causeway::app {
+namespace {
+
+Status apply(const std::vector<std::string>& line, simulate::SimulationOptions& slice) {
+  CLI::App app;
+  Options options(app);
+  SwitchingOptions switching;
+  switching.declare(options);
+  app.parse(std::vector<std::string>(line));
+  return switching.apply(slice);
+}
+
+TEST(SwitchingOptions, LayersJustInTimeByDefault) {
+  simulate::SimulationOptions slice;
+  ASSERT_TRUE(apply({}, slice).ok());
+  EXPECT_EQ(slice.step_start, engine::StepStart::kJustInTime);
+  EXPECT_FALSE(slice.whole_models);
+  EXPECT_FALSE(slice.copies_out);
+}
+
+TEST(SwitchingOptions, SleepIsAReloadThatSavesFirst) {
+  simulate::SimulationOptions slice;
+  ASSERT_TRUE(apply({"--switching=reload"}, slice).ok());
+  EXPECT_TRUE(slice.whole_models);
+  EXPECT_FALSE(slice.copies_out);
+  ASSERT_TRUE(apply({"--step-start=all-cached", "--switching=sleep"}, slice).ok());
+  EXPECT_EQ(slice.step_start, engine::StepStart::kAllCached);
+  EXPECT_TRUE(slice.whole_models);
+  EXPECT_TRUE(slice.copies_out);
+}
+
+TEST(SwitchingOptions, SaysWhatIsWanted) {
+  simulate::SimulationOptions slice;
+  EXPECT_EQ(apply({"--step-start=soon"}, slice).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(apply({"--switching=nap"}, slice).error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace causeway::app
