@@ -18,6 +18,13 @@
 namespace causeway::worker {
 namespace {
 
+// Never 0, which would be the test's own process group: a worker that is being started has no
+// process yet.
+bool send(const Worker& worker, int signal) {
+  const int pid = worker.pid();
+  return pid > 0 && ::kill(pid, signal) == 0;
+}
+
 using ::testing::HasSubstr;
 
 // Models of random weights come into the pool when they are asked for.
@@ -187,7 +194,8 @@ class KilledWorkersTest : public WorkerFleetTest {
     std::int64_t starts = 0;
     for (int times = random.chance(0.2) ? 2 : 1; times > 0; --times) {
       starts = worker.starts();
-      ASSERT_EQ(::kill(worker.pid(), SIGKILL), 0);
+      ASSERT_TRUE(watch_until([&] { return worker.pid() > 0; }));
+      ASSERT_TRUE(send(worker, SIGKILL));
       killed_[index] += 1;
       ASSERT_TRUE(watch_until([&] { return worker.starts() > starts && worker.pid() > 0; }));
     }
@@ -285,7 +293,7 @@ TEST_F(WorkerFleetTest, TheRequestsOfAWorkerThatHangsGoOnElsewhere) {
   options.silence_max = millis(700);
   open(2, patient(), options);
   const auto expected = undisturbed();
-  for (const auto& worker : workers_) ASSERT_EQ(::kill(worker->pid(), SIGSTOP), 0);
+  for (const auto& worker : workers_) ASSERT_TRUE(send(*worker, SIGSTOP));
   for (std::int64_t id = 0; id < kKinds; ++id) ASSERT_TRUE(fleet_->submit(kind(id, id)).ok());
   const Nanos start = clock_.now();
   ASSERT_TRUE(sink_.wait_for_ends(static_cast<int>(2 * kKinds), 60));
@@ -314,9 +322,9 @@ TEST_F(WorkerFleetTest, AWorkerThatComesBackInAnotherVersionIsNotWaitedForLong) 
   for (const std::string& one : options.command) command.push_back(one);
   options.command = command;
   open(1, {.resumes_max = 2, .return_timeout = millis(800)}, options);
-  ASSERT_EQ(::kill(workers_[0]->pid(), SIGSTOP), 0);
+  ASSERT_TRUE(send(*workers_[0], SIGSTOP));
   ASSERT_TRUE(fleet_->submit(request(1)).ok());
-  ASSERT_EQ(::kill(workers_[0]->pid(), SIGKILL), 0);
+  ASSERT_TRUE(send(*workers_[0], SIGKILL));
   ASSERT_TRUE(sink_.wait_for_ends(1));
   const auto end = sink_.of(RequestId(1)).end.value();
   EXPECT_EQ(end.code, ErrorCode::kUnavailable);
@@ -326,7 +334,7 @@ TEST_F(WorkerFleetTest, AWorkerThatComesBackInAnotherVersionIsNotWaitedForLong) 
 TEST_F(WorkerFleetTest, StoppingAFleetWhoseWorkersDieEndsEveryRequest) {
   open(2);
   for (std::int64_t id = 0; id < 200; ++id) ASSERT_TRUE(fleet_->submit(kind(id % kKinds, id)).ok());
-  for (const auto& worker : workers_) ::kill(worker->pid(), SIGKILL);
+  for (const auto& worker : workers_) (void)send(*worker, SIGKILL);
   EXPECT_TRUE(fleet_->stop());
   for (const auto& worker : workers_) worker->stop();
   ASSERT_TRUE(sink_.wait_for_ends(200));
@@ -337,7 +345,7 @@ TEST_F(WorkerFleetTest, TheOnlyWorkerComesBackAndItsModelsWithIt) {
   open(1);
   ASSERT_TRUE(answered(1, ModelId(0)));
   const Nanos start = clock_.now();
-  ASSERT_EQ(::kill(workers_[0]->pid(), SIGKILL), 0);
+  ASSERT_TRUE(send(*workers_[0], SIGKILL));
   std::int64_t id = 100;
   ASSERT_TRUE(wait_until([&] { return answered(++id, ModelId(0)); }));
   fmt::print("killed, it serves again after {:.0f} ms\n", to_millis(clock_.now() - start));
@@ -352,7 +360,7 @@ TEST_F(WorkerFleetTest, AnotherWorkerServesMeanwhile) {
   for (std::int64_t model = 0; model < kModels; ++model) {
     ASSERT_TRUE(answered(model, ModelId(model)));
   }
-  ASSERT_EQ(::kill(workers_[0]->pid(), SIGKILL), 0);
+  ASSERT_TRUE(send(*workers_[0], SIGKILL));
   for (std::int64_t model = 0; model < kModels; ++model) {
     EXPECT_TRUE(wait_until([&] { return answered(++last_ + 1000, ModelId(model)); }));
   }
