@@ -53,7 +53,8 @@ std::int64_t EngineCore::State::calm_steps() const {
     const Sequence* sequence = first.sequences[i];
     if (sequence == nullptr || second.sequences[i] != sequence) return 0;
     if (!is_plain(sequence->request)) return 0;
-    // The steps in flight sample two of its tokens; whoever samples the last of them is not alike.
+    // The steps in flight sample two of its tokens. The step that samples its last one ends it, and
+    // so differs from those before.
     const std::int64_t left = sequence->request.max_tokens.count - sequence->output_tokens();
     steps = std::min(steps, left - kStepsInFlightMax);
   }

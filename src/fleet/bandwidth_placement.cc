@@ -74,7 +74,7 @@ class Choice {
         whole_(demand_of(candidate.spec, candidate.spec.weights)) {}
 
   std::optional<Placement> choose() const {
-    // Nothing is better than where it was, if nobody is served there and nothing has to go.
+    // The slice where it was is the best, if no request runs there and no model has to go.
     if (auto stays = last_among(/*idle=*/true)) return stays;
     if (auto idle = gentle(/*idle=*/true)) return idle;
     if (auto stays = last_among(/*idle=*/false)) return stays;

@@ -9,7 +9,7 @@
 //
 // A token is passed in the order in which pass() is called; once again() has been, outputs of
 // earlier attempts are dropped: no token is delivered twice, and none is left out. Thread-safe;
-// whoever delivers calls pass() and delivers what it returns before the next pass().
+// the thread that delivers calls pass(), and delivers what it returns before the next pass().
 #pragma once
 
 #include <mutex>

@@ -28,7 +28,7 @@ Result<ModelCard> make_card(ModelConfig config, DType storage, Bytes frame) {
   CAUSEWAY_ASSIGN(card.layout, weights::lay_out(card.plan));
   CAUSEWAY_ASSIGN(card.kv, kv::plan_block(kv_shape(config, storage), frame));
   card.reading = reading_of(config);
-  card.operations_per_token = prefill_operations(config, 2) - prefill_operations(config, 1);
+  card.operations_per_token = operations_per_token(config);
   card.bytes_per_step = decode_weight_bytes(config, storage, 1);
   card.config = std::move(config);
   return card;

@@ -49,4 +49,8 @@ double prefill_operations(const ModelConfig& c, std::int64_t tokens) {
          2 * count * (count + 1) * width;
 }
 
+double operations_per_token(const ModelConfig& c) {
+  return prefill_operations(c, 2) - prefill_operations(c, 1);
+}
+
 }  // namespace causeway::model

@@ -19,4 +19,7 @@ std::int64_t sparse_layers(const ModelConfig& config);
 // for the last token, and the causal half of attention's two products.
 double prefill_operations(const ModelConfig& config, std::int64_t tokens);
 
+// What one more token of a prompt adds, where its attention is short.
+double operations_per_token(const ModelConfig& config);
+
 }  // namespace causeway::model

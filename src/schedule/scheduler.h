@@ -201,9 +201,9 @@ class Scheduler {
   // The oldest step in flight failed: nothing was computed. The caller removes its sequences.
   void step_failed(const Decision& decision, Nanos now);
 
-  // For whoever need not look at steps one by one. Whether the decision gives each sequence that
-  // there is its next token and does nothing else, and the next decisions would be the same until
-  // somebody comes or ends, or frames are lacking.
+  // For callers that take steps together. Whether the decision gives each sequence its next token
+  // and does nothing else, and the next decisions would be the same until a request arrives or
+  // ends, or frames are lacking.
   bool only_decodes(const Decision& decision) const;
   // As if steps like this one, which is in flight, had been decided and had ended so often more,
   // the last of them at `last_end`. The caller appends the tokens.

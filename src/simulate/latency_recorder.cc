@@ -53,6 +53,15 @@ void LatencyRecorder::record_end(const Live& live, Nanos now) {
   report.slo_all_met += ttft_met && pauses_met;
 }
 
+// Between the last token and one that comes now.
+void LatencyRecorder::record_gap(Live& live, LatencyReport& report, Nanos now) {
+  const Nanos gap = now - live.last_token;
+  const bool met = gap <= live.arrival->slo.tpot;
+  report.tbt.record(gap.count);
+  report.gaps_met += met;
+  live.late_gaps += !met;
+}
+
 // Of `output` as a whole: a step gives a request one token.
 void LatencyRecorder::record_tokens(const request::Output& output, Live& live, Nanos now) {
   if (output.tokens.empty()) return;
@@ -60,11 +69,7 @@ void LatencyRecorder::record_tokens(const request::Output& output, Live& live, N
   if (live.tokens == 0) {
     live.first_token = now;
   } else {
-    const Nanos gap = now - live.last_token;
-    const bool met = gap <= live.arrival->slo.tpot;
-    report.tbt.record(gap.count);
-    report.gaps_met += met;
-    live.late_gaps += !met;
+    record_gap(live, report, now);
   }
   live.last_token = now;
   live.tokens += std::ssize(output.tokens);
@@ -100,11 +105,7 @@ void LatencyRecorder::record_tokens(std::span<const RequestId> requests,
     Live& live = at->second;
     LatencyReport& report = report_of(live);
     for (const Nanos now : times) {
-      const Nanos gap = now - live.last_token;
-      const bool met = gap <= live.arrival->slo.tpot;
-      report.tbt.record(gap.count);
-      report.gaps_met += met;
-      live.late_gaps += !met;
+      record_gap(live, report, now);
       live.last_token = now;
     }
     live.tokens += std::ssize(times);

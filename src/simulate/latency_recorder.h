@@ -81,6 +81,7 @@ class LatencyRecorder {
 
   LatencyReport& report_of(const Live& live) { return models_[live.arrival->model].second; }
   void record_tokens(const request::Output& output, Live& live, Nanos now);
+  static void record_gap(Live& live, LatencyReport& report, Nanos now);
   void record_end(const Live& live, Nanos now);
   void keep_end(RequestId request, Nanos now, const std::string& failure);
 

@@ -216,8 +216,13 @@ TEST_F(SparseAnswers, AreTheSameWhileExpertsComeAndGo) {
                             weights::ExpertPolicy::kActivation, weights::ExpertPolicy::kWhole}) {
     open_small(policy);
     ask_at_random(expected);
-    const request::Observation seen = slice_->engine().observe();
+    request::Observation seen = slice_->engine().observe();
     const bool one_by_one = policy != weights::ExpertPolicy::kWhole;
+    // How many are hit depends on when copies end.
+    for (int more = 0; more < 10 && one_by_one && seen.expert_hits <= 20; ++more) {
+      ask_at_random(expected);
+      seen = slice_->engine().observe();
+    }
     EXPECT_EQ(seen.expert_hits > 20, one_by_one) << seen.expert_hits;
     EXPECT_EQ(seen.expert_misses > 20, one_by_one) << seen.expert_misses;
     for (const ModelId model : std::exchange(models_, {})) remove(model);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "transfer/testing/bench_machine.h"
 
 namespace causeway::transfer {
@@ -325,10 +327,14 @@ TEST_P(Engine, AStuckRelayIsGivenUpAndWaitedFor) {
       random);
   const Completion completion =
       machine.engine->submit(machine.request(GetParam(), 0, mib(8))).value();
-  // All bytes are there before long, but the stuck copy could still write.
-  EXPECT_EQ(completion.wait(millis(600)).error().code, ErrorCode::kDeadlineExceeded);
-  EXPECT_FALSE(completion.done().value());
+  const Nanos deadline = machine.clock.now() + kPatience;
+  while (machine.engine->stats().relays_off == 0 && machine.clock.now() < deadline) {
+    std::this_thread::yield();
+  }
   EXPECT_EQ(machine.engine->stats().relays_off, 1);
+  // All bytes are there before long, but the stuck copy could still write.
+  EXPECT_EQ(completion.wait(millis(300)).error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_FALSE(completion.done().value());
   machine.faults(1).release();
   ASSERT_TRUE(completion.wait(kPatience).ok());
   const auto a = machine.host_bytes(Bytes(0), mib(8));

@@ -18,14 +18,8 @@
 namespace causeway::worker {
 namespace {
 
-// Never 0, which would be the test's own process group: a worker that is being started has no
-// process yet.
-bool send(const Worker& worker, int signal) {
-  const int pid = worker.pid();
-  return pid > 0 && ::kill(pid, signal) == 0;
-}
-
 using ::testing::HasSubstr;
+using testing::send;
 
 // Models of random weights come into the pool when they are asked for.
 class RandomHome final : public fleet::FleetHome {
@@ -113,7 +107,7 @@ class WorkerFleetTest : public testing::WorkerFixture {
     if (kind % 5 == 2) asked.sampling.top_logprobs = 2;
     return asked;
   }
-  // The answers that the kinds have where nobody is killed.
+  // The answers that requests of each kind have when no worker is killed.
   std::vector<std::vector<TokenId>> undisturbed() {
     std::vector<std::vector<TokenId>> answers;
     for (std::int64_t i = 0; i < kKinds; ++i) {
@@ -172,7 +166,7 @@ int kills_wanted() {
 
 class KilledWorkersTest : public WorkerFleetTest {
  protected:
-  // While holding nobody up: notes how long nobody has been answered.
+  // Notes the longest time without an answer; never waits.
   void watch() {
     if (const int now = sink_.ends(); now != ends_) {
       ends_ = now;
@@ -211,7 +205,7 @@ class KilledWorkersTest : public WorkerFleetTest {
     }
     return false;
   }
-  // Each has ended once, as it would have where nobody is killed.
+  // Each has ended once, as it would have if no worker had been killed.
   void check(const std::vector<std::int64_t>& taken, const std::set<std::int64_t>& cancelled,
              const std::vector<std::vector<TokenId>>& expected) {
     for (const std::int64_t id : taken) {

@@ -21,15 +21,9 @@
 namespace causeway::worker {
 namespace {
 
-// Never 0, which would be the test's own process group: a worker that is being started has no
-// process yet.
-bool send(const Worker& worker, int signal) {
-  const int pid = worker.pid();
-  return pid > 0 && ::kill(pid, signal) == 0;
-}
-
 using ::testing::HasSubstr;
 using testing::kVocab;
+using testing::send;
 
 // Every token and what was asked about it.
 class AnswerSink final : public engine::OutputSink {

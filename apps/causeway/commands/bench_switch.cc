@@ -1,19 +1,13 @@
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "bench/switch_bench.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
 #include "commands/slice_options.h"
+#include "commands/step_starts.h"
 
 namespace causeway::app {
 namespace {
-
-using engine::StepStart;
-
-const std::map<std::string, StepStart> kStarts = {{"just-in-time", StepStart::kJustInTime},
-                                                  {"all-cached", StepStart::kAllCached},
-                                                  {"at-once", StepStart::kAtOnce}};
 
 class BenchSwitch final : public Command {
  public:
@@ -37,7 +31,7 @@ class BenchSwitch final : public Command {
         .range(3, 1024)
         .show_default();
     declare_neighbour();
-    app.add_choice("--start", settings_.start, kStarts,
+    app.add_choice("--start", settings_.start, kStepStarts,
                    "when a step of a model on its way starts: just-in-time, all-cached (a full "
                    "reload before computing) or at-once (it holds the GPU while it waits)")
         .show_default("just-in-time");

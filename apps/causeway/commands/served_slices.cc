@@ -26,8 +26,7 @@ std::string chosen_slices(const ServedSlicesOptions& options,
     const auto config = model::load_config(model.source.directory);
     if (!config.ok()) continue;  // its load says so
     demands.push_back({.model = model.entry->name,
-                       .flops_per_token = model::prefill_operations(*config, 2) -
-                                          model::prefill_operations(*config, 1),
+                       .flops_per_token = model::operations_per_token(*config),
                        .bytes_per_step = model::decode_weight_bytes(*config, DType::kBF16, 1),
                        .tpot = model.entry->slo.tpot});
   }

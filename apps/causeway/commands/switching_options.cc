@@ -1,12 +1,13 @@
 #include "commands/switching_options.h"
 
+#include "commands/step_starts.h"
+
 namespace causeway::app {
 namespace {
 
 Result<engine::StepStart> find_start(const std::string& name) {
-  if (name == "just-in-time") return engine::StepStart::kJustInTime;
-  if (name == "all-cached") return engine::StepStart::kAllCached;
-  if (name == "at-once") return engine::StepStart::kAtOnce;
+  const auto found = kStepStarts.find(name);
+  if (found != kStepStarts.end()) return found->second;
   return invalid_argument("--step-start: one of just-in-time, all-cached, at-once, not '" + name +
                           "'");
 }

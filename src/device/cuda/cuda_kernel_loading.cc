@@ -1,7 +1,5 @@
 #include "device/cuda/cuda_kernel_loading.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstring>
 #include <map>
@@ -22,6 +23,13 @@
 #include "worker/worker.h"
 
 namespace causeway::worker::testing {
+
+// Whether the worker has a process, and it got the signal. Never 0, which would be the test's own
+// process group: a worker that is being started has no process yet.
+inline bool send(const Worker& worker, int signal) {
+  const int pid = worker.pid();
+  return pid > 0 && ::kill(pid, signal) == 0;
+}
 
 inline constexpr std::int64_t kVocab = 258;  // of a snapshot's
 inline constexpr Bytes kFrame = kib(4);      // 16 tokens
