@@ -158,8 +158,8 @@ class SeveralLinks : public ::testing::Test {
   ModelHome home_{clock_, mib(64)};
 };
 
-// The least of two runs; of up to thirty as long as it is more than `enough`, since other programs may
-// take the CPUs meanwhile.
+// The least of two runs; of up to thirty as long as it is more than `enough`, since other programs
+// may take the CPUs meanwhile.
 double arrival_seconds(const std::function<std::unique_ptr<Machine>()>& open,
                        std::vector<TokenId>& answer, double enough = INFINITY) {
   double least = INFINITY;
