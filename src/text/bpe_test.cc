@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "base/testing/rounds.h"
 #include "text/bpe_model.h"
 #include "text/testing/random_text.h"
 
@@ -116,7 +117,7 @@ RandomModel random_model(Random& random) {
 
 TEST(BpeModel, AgreesWithTheDefinition) {
   Random random(5);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     const RandomModel random_one = random_model(random);
     auto model = BpeModel::build(random_one.vocabulary, random_one.rules, {});
     ASSERT_TRUE(model.ok()) << model.error().message;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "base/testing/temporary_directory.h"
 #include "text/base64.h"
 #include "text/detokenizer.h"
@@ -112,7 +113,7 @@ Ids naive(const std::vector<std::string>& all, const std::string& word) {
 
 TEST(RankModelTest, EqualsTheNaiveOne) {
   Random random(5);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < rounds(20); ++round) {
     std::vector<std::string> words;
     while (words.size() < 30) {
       std::string word;

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/testing/rounds.h"
 #include "text/testing/random_text.h"
 
 namespace causeway::text {
@@ -31,7 +32,7 @@ TEST(Nfc, ComposesAndOrders) {
 }
 
 TEST(Nfc, AgreesWithUtf8procOnEveryCharacter) {
-  for (char32_t code = 1; code < 0x110000; ++code) {
+  for (char32_t code = 1; code < 0x110000; code += kSanitized ? 5 : 1) {
     if (code >= 0xD800 && code < 0xE000) continue;
     std::string text = "a";
     append_utf8(code, text);
@@ -50,7 +51,7 @@ TEST(Nfc, AgreesWithUtf8procOnRandomText) {
 
 TEST(Nfc, UnsortedMarksTakeNoQuadraticTime) {
   std::string text = "a";
-  for (int i = 0; i < 500'000; ++i) text += "\xCC\x81\xCC\xA3";  // classes 230, 220, …
+  for (int i = 0; i < rounds(500'000); ++i) text += "\xCC\x81\xCC\xA3";  // classes 230, 220, …
   const std::string out = testing::composed(text);
   EXPECT_EQ(out.substr(0, 3), "ạ");  // U+1EA1: the first mark below joins the letter
 }

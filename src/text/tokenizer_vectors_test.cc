@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "base/testing/test_data.h"
 #include "text/detokenizer.h"
 #include "text/testing/random_text.h"
@@ -92,7 +93,7 @@ TEST_P(RealTokenizer, RoundTripsRandomText) {
   const auto tokenizer = load(*directory);
   ASSERT_NE(tokenizer, nullptr);
   Random random(7);
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < rounds(2000); ++i) {
     std::string text = testing::random_text(random, 60);
     const auto ids = tokenizer->encode(text, kPlain);
     ASSERT_TRUE(ids.ok()) << ids.error().message;
@@ -112,7 +113,7 @@ TEST_P(RealTokenizer, DecodesRandomIdsToValidText) {
   const auto tokenizer = load(*directory);
   ASSERT_NE(tokenizer, nullptr);
   Random random(11);
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < rounds(500); ++i) {
     Detokenizer detokenizer(*tokenizer);
     std::string bytes;
     std::string text;
@@ -154,7 +155,7 @@ TEST(Qwen1, EncodesAsQwen2Does) {
   EXPECT_EQ(ranks->eos(), ranks->find("<|endoftext|>"));
   EXPECT_EQ(ranks->vocab_size(), 151851);
   Random random(3);
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < rounds(2000); ++i) {
     const std::string text = testing::random_text(random, 60);
     EXPECT_EQ(*ranks->encode(text, kPlain), *merges->encode(text, kPlain)) << text;
   }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 
 namespace causeway::transfer {
 namespace {
@@ -512,7 +513,7 @@ class RandomDispatch {
 };
 
 TEST(Dispatcher, MovesEveryByteOnceWhateverHappens) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < rounds<std::uint64_t>(300); ++seed) {
     SCOPED_TRACE(seed);
     RandomDispatch(seed).run();
     if (::testing::Test::HasFatalFailure()) return;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "weights/residency.h"
 
 namespace causeway::weights {
@@ -455,7 +456,7 @@ class History {
 };
 
 TEST(ResidencyModel, RandomHistoriesAgreeWithTheNaiveModel) {
-  constexpr std::uint64_t kHistories = 1'000;
+  constexpr std::uint64_t kHistories = rounds(1'000u);
   constexpr int kSteps = 800;
   Reached reached;
   for (std::uint64_t seed = 1; seed <= kHistories; ++seed) {
@@ -467,15 +468,15 @@ TEST(ResidencyModel, RandomHistoriesAgreeWithTheNaiveModel) {
       if (testing::Test::HasFailure()) return;
     }
   }
-  EXPECT_GT(reached.steps, 10'000);
-  EXPECT_GT(reached.poisoned, 1'000);
-  EXPECT_GT(reached.gave_up, 1'000);
-  EXPECT_GT(reached.removed, 1'000);
-  EXPECT_GT(reached.shrunk, 1'000);
-  EXPECT_GT(reached.over_budget, 1'000);
-  EXPECT_GT(reached.lost_all, 1'000);
-  EXPECT_GT(reached.lost_some, 1'000);
-  EXPECT_GT(reached.optional_brought, 1'000);
+  EXPECT_GT(reached.steps, rounds(10'000));
+  EXPECT_GT(reached.poisoned, rounds(1'000));
+  EXPECT_GT(reached.gave_up, rounds(1'000));
+  EXPECT_GT(reached.removed, rounds(1'000));
+  EXPECT_GT(reached.shrunk, rounds(1'000));
+  EXPECT_GT(reached.over_budget, rounds(1'000));
+  EXPECT_GT(reached.lost_all, rounds(1'000));
+  EXPECT_GT(reached.lost_some, rounds(1'000));
+  EXPECT_GT(reached.optional_brought, rounds(1'000));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "weights/residency.h"
 
 namespace causeway::weights {
@@ -257,7 +258,7 @@ SimulatedModel random_model(Random& random) {
 TEST(ResidencyWait, EveryModelIsServedWithinTheTurnsOfTheOthersAndAllArrivals) {
   double part_max = 0;
   std::int64_t evictions = 0;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint64_t seed = 1; seed <= rounds<std::uint64_t>(150); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
     std::vector<SimulatedModel> models;
@@ -292,7 +293,7 @@ TEST(ResidencyWait, EveryModelIsServedWithinTheTurnsOfTheOthersAndAllArrivals) {
     evictions += slice.residency.counters().evictions;
   }
   EXPECT_GT(part_max, 0.8) << "the bound is too loose to say much";
-  EXPECT_GT(evictions, 1'000);
+  EXPECT_GT(evictions, rounds(1'000));
 }
 
 TEST(ResidencyWait, ThreeModelsOnRoomForTwoTakeTurnsAndDoNotThrash) {

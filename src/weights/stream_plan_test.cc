@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "base/testing/must.h"
+#include "base/testing/rounds.h"
 #include "weights/weight_ring.h"
 
 namespace causeway::weights {
@@ -244,7 +245,7 @@ class RingHistory {
 TEST(StreamPlanTest, NoCopyOverwritesWhatIsStillToBeRead) {
   Random random(41);
   std::int64_t plans = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < rounds(3000); ++round) {
     std::vector<std::int64_t> sizes;
     const std::int64_t groups = random.between(2, 12);
     for (std::int64_t g = 0; g <= groups; ++g) sizes.push_back(random.between(1, 14));
@@ -260,7 +261,7 @@ TEST(StreamPlanTest, NoCopyOverwritesWhatIsStillToBeRead) {
     ASSERT_FALSE(HasFailure()) << "round " << round;
     ASSERT_GT(history.steps(), 0) << "round " << round;
   }
-  EXPECT_GT(plans, 1000);
+  EXPECT_GT(plans, rounds(1000));
 }
 
 TEST(WeightRingTest, CountsBeyond32Bits) {

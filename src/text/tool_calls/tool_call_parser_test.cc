@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "base/testing/test_data.h"
 #include "text/chat_template.h"
 
@@ -261,7 +262,7 @@ TEST(ToolCallParser, RandomTextsCutAnywhere) {
                                           "{\"name\":\"f\",\"arguments\":{\"k\":\"v\"}}",
                                           "{\"name\":\"g\",\"parameters\":{}}",
                                           "<"};
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < rounds(3000); ++i) {
     std::string text;
     for (auto n = random.between(1, 14); n > 0; --n) {
       text += words[static_cast<std::size_t>(random.below(std::ssize(words)))];
