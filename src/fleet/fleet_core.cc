@@ -67,6 +67,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
 }
 
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
+  loads_under_way += is_under_way(phase) - is_under_way(model.phase);
   model.phase = phase;
   settled(phase) ? (void)moving.erase(model.id) : (void)moving.insert(model.id);
   touch(model);

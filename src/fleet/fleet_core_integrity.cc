@@ -102,10 +102,12 @@ Status FleetCore::State::check_sums() const {
   FleetView all(std::vector<SliceSpec>(slices.size()), {});
   std::set<UnloadCandidate> may_unload;
   Bytes there, reserved, unloadable_bytes;
+  std::int64_t under_way = 0;
   for (const Model& model : models) {
     const bool rests = model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome ||
                        model.phase == ModelPhase::kReady;
     if (moving.contains(model.id) == rests) return broken("a model moves that is not listed");
+    under_way += is_under_way(model.phase);
     const bool loads = model.phase == ModelPhase::kLoading;
     const bool comes = loads || model.phase == ModelPhase::kPlaced;
     const bool goes = model.drops || model.phase == ModelPhase::kDropping;
@@ -116,6 +118,7 @@ Status FleetCore::State::check_sums() const {
     may_unload.insert(unload_candidate(model));
     unloadable_bytes += model.needed;
   }
+  if (under_way != loads_under_way) return broken("another number of loads is under way");
   if (unloadable_bytes != unloadable_sum) return broken("the sum of what could leave is another");
   if (!std::equal(may_unload.begin(), may_unload.end(), unloadable.begin(), unloadable.end(),
                   same_candidate)) {
@@ -138,7 +141,7 @@ Status FleetCore::check_integrity() const {
   for (std::size_t i = 0; i < state.slices.size(); ++i) CAUSEWAY_TRY(state.check_slice(i));
   CAUSEWAY_TRY(state.check_requests());
   CAUSEWAY_TRY(state.check_sums());
-  if (state.loads_under_way() > state.options.loads_max) return broken("too many loads");
+  if (state.loads_under_way > state.options.loads_max) return broken("too many loads");
   if (state.host_budget && state.host_other + state.there_sum > *state.host_budget) {
     return broken("host memory has less than models take");
   }

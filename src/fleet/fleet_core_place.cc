@@ -100,7 +100,7 @@ bool FleetCore::State::start_loads() {
 
 bool FleetCore::State::may_load(const Model& model) {
   // planted bug: any number of loads at a time
-  if (!CAUSEWAY_PLANTED(37) && loads_under_way() >= options.loads_max) return false;
+  if (!CAUSEWAY_PLANTED(37) && loads_under_way >= options.loads_max) return false;
   for (const ModelId id : moving) {
     const Model& other = model_of(id);
     const bool goes = other.phase == ModelPhase::kDraining || other.phase == ModelPhase::kLeaving;
@@ -117,7 +117,7 @@ bool FleetCore::State::start_measures() {
     if (model->phase != ModelPhase::kQueued) continue;
     if (model->home) {
       enter(*model, ModelPhase::kWaiting);
-    } else if (loads_under_way() < options.loads_max) {
+    } else if (loads_under_way < options.loads_max) {
       enter(*model, ModelPhase::kMeasuring);
       actions.emplace_back(Measure{model->id});
     } else {
@@ -185,7 +185,7 @@ bool FleetCore::State::await_return(Model& model) {
 // Whether something else can be done about it.
 bool FleetCore::State::no_room(Model& model, const NoRoom& why) {
   // While nothing could be loaded it has not been refused a place yet.
-  if (!model.no_room_since || loads_under_way() >= options.loads_max) model.no_room_since = now;
+  if (!model.no_room_since || loads_under_way >= options.loads_max) model.no_room_since = now;
   const Nanos waited = now - *model.no_room_since;
   if (options.drain_after && waited >= *options.drain_after) {
     NoRoom ignored;
@@ -261,7 +261,7 @@ bool FleetCore::State::change_slice(Model& model) {
   CAUSEWAY_CHECK(placement->victims.empty(), "nothing gives way that takes nothing");
   const bool attached = model.there.contains(placement->slice);
   // While something else is loaded it is served sooner where it is.
-  if (!attached && (stalled || loads_under_way() >= options.loads_max)) return false;
+  if (!attached && (stalled || loads_under_way >= options.loads_max)) return false;
   counters.moves += 1;
   model.last = model.slice;
   if (attached) {
@@ -390,13 +390,6 @@ FleetView FleetCore::State::view_ahead() const {
     seen.put(model.slice, idle);
   }
   return seen;
-}
-
-std::int64_t FleetCore::State::loads_under_way() const {
-  return std::count_if(moving.begin(), moving.end(), [this](ModelId id) {
-    const ModelPhase phase = models[static_cast<std::size_t>(id.value)].phase;
-    return phase == ModelPhase::kMeasuring || phase == ModelPhase::kLoading;
-  });
 }
 
 Bytes FleetCore::State::host_reserved() {

@@ -16,6 +16,11 @@
 
 namespace causeway::fleet {
 
+// Whether the loader has it: reads its size, or brings it.
+inline bool is_under_way(ModelPhase phase) {
+  return phase == ModelPhase::kMeasuring || phase == ModelPhase::kLoading;
+}
+
 class FleetCore::State {
  public:
   struct Model {
@@ -139,7 +144,6 @@ class FleetCore::State {
   FleetView view_ahead() const;
   std::vector<Model*> in_motion();
   std::vector<Model*> wanted();
-  std::int64_t loads_under_way() const;
   Bytes host_reserved();  // by what is there to stay, or is to come
   Bytes host_there();     // in use until loads, drops and unloads under way have ended
 
@@ -155,13 +159,14 @@ class FleetCore::State {
   std::unordered_map<RequestId, Asked> requests;
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;
-  Bytes host_other;               // in host memory, of nobody here
-  Nanos down_since;               // when the last slice that was up was lost
-  std::optional<Error> stalled;   // the loader, and why that is thought
-  std::set<ModelId> moving;       // models that neither rest nor serve
-  FleetView view;                 // of models that take something of their slice
-  std::vector<ModelId> changed;   // since the sums were brought up
-  Bytes there_sum, reserved_sum;  // of host memory, by all models
+  Bytes host_other;                  // in host memory, of nobody here
+  Nanos down_since;                  // when the last slice that was up was lost
+  std::optional<Error> stalled;      // the loader, and why that is thought
+  std::set<ModelId> moving;          // models that neither rest nor serve
+  std::int64_t loads_under_way = 0;  // how many of them the loader has
+  FleetView view;                    // of models that take something of their slice
+  std::vector<ModelId> changed;      // since the sums were brought up
+  Bytes there_sum, reserved_sum;     // of host memory, by all models
   // Those that may leave it without draining, the cheapest to bring back first.
   std::set<UnloadCandidate> unloadable;
   Bytes unloadable_sum;
