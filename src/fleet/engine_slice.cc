@@ -33,6 +33,7 @@ void warn_of_streaming(const CatalogueEntry& entry, const engine::ModelFacts& fa
 Result<AttachedModel> EngineSlice::attach(const CatalogueEntry& entry, const ModelSource& source,
                                           bool pinned) {
   CAUSEWAY_ASSIGN(model::ModelConfig config, model::load_config(source.directory));
+  config.max_position = std::min(config.max_position, entry.max_model_len);
   CAUSEWAY_ASSIGN(const model::ModelCard card, slice_.card(std::move(config)));
   CAUSEWAY_ASSIGN(auto home, home_.pool.pin(entry.id));
   if (home->layout().bytes != card.layout.bytes) {

@@ -1,12 +1,12 @@
 #include "model/config.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include <nlohmann/json.hpp>
 
+#include "model/config_fields.h"
+#include "model/read_rope.h"
 #include "weights/checked_json.h"
 
 namespace causeway::model {
@@ -20,90 +20,11 @@ constexpr std::int64_t kWidthMax = std::int64_t{1} << 20;
 constexpr std::int64_t kLayersMax = 4096;
 constexpr std::int64_t kHeadsMax = 1 << 16;
 constexpr std::int64_t kVocabMax = 1 << 24;
-constexpr std::int64_t kPositionsMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kExpertsMax = 1 << 14;
 constexpr std::int64_t kExpertsInAllMax = 1 << 18;
 constexpr std::int64_t kParametersMax = std::int64_t{1} << 46;
 constexpr std::size_t kEosMax = 64;
 constexpr Bytes kConfigBytesMax = mib(4);
-
-// Reads members of one JSON object. The first thing that is wrong is kept and the rest read on with
-// harmless values, so that a caller checks once. A member that is null counts as absent.
-class Fields {
- public:
-  Fields(const json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {}
-
-  const json* find(const char* name) const {
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  std::int64_t integer(const char* name, std::int64_t max, std::optional<std::int64_t> absent = {},
-                       std::int64_t min = 1) {
-    const json* value = find(name);
-    if (value == nullptr) {
-      if (!absent) fail(name, "is missing");
-      return absent.value_or(min);
-    }
-    return integer_value(*value, name, min, max);
-  }
-
-  std::int64_t integer_value(const json& value, const char* name, std::int64_t min,
-                             std::int64_t max) {
-    const auto text =
-        " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max);
-    const bool fits = value.is_number_unsigned()
-                          ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max)
-                          : value.is_number_integer();
-    if (!fits || value.get<std::int64_t>() < min || value.get<std::int64_t>() > max) {
-      fail(name, text.substr(1) + ", not " + weights::shown_json(value));
-      return min;
-    }
-    return value.get<std::int64_t>();
-  }
-
-  double real(const char* name, double absent, double min, double max) {
-    const json* value = find(name);
-    if (value == nullptr) return absent;
-    const double number = value->is_number() ? value->get<double>() : std::nan("");
-    if (number >= min && number <= max) return number;
-    fail(name, "must be a number from " + std::to_string(min) + " to " + std::to_string(max) +
-                   ", not " + weights::shown_json(*value));
-    return absent;
-  }
-
-  bool boolean(const char* name, bool absent) {
-    const json* value = find(name);
-    if (value == nullptr) return absent;
-    if (value->is_boolean()) return value->get<bool>();
-    fail(name, "must be true or false, not " + weights::shown_json(*value));
-    return absent;
-  }
-
-  std::string string(const char* name, std::string absent) {
-    const json* value = find(name);
-    if (value == nullptr) return absent;
-    if (value->is_string()) return value->get<std::string>();
-    fail(name, "must be a string, not " + weights::shown_json(*value));
-    return absent;
-  }
-
-  void fail(const char* name, const std::string& what) {
-    if (!error_) error_ = corrupt("\"" + prefix_ + name + "\" " + what);
-  }
-  void refuse(const char* name, const std::string& what) {
-    if (!error_) error_ = unsupported("\"" + prefix_ + name + "\" " + what);
-  }
-  Status status() const {
-    if (error_) return *error_;
-    return {};
-  }
-
- private:
-  const json& object_;
-  std::string prefix_;
-  std::optional<Error> error_;
-};
 
 Result<Family> parse_family(const json& root) {
   const auto found = root.find("architectures");
@@ -148,37 +69,10 @@ void read_shape(Fields& fields, ModelConfig& config) {
       Tokens(fields.integer("max_position_embeddings", kPositionsMax, traits.max_position));
 }
 
-void read_rope_scaling(Fields& fields, const json& object, const char* name, ModelConfig& config) {
-  if (!object.is_object()) return fields.fail(name, "must be an object");
-  Fields rope(object, std::string(name) + ".");
-  const std::string type = rope.string("rope_type", rope.string("type", "default"));
-  if (rope.status().ok() && type != "default" && type != "llama3") {
-    return fields.refuse(name, "has the type \"" + type.substr(0, 40) +
-                                   "\"; only \"default\" and \"llama3\" are served");
-  }
-  config.rope_theta = rope.real("rope_theta", config.rope_theta, 1, 1e12);
-  if (type == "llama3") {
-    RopeScaling scaling;
-    scaling.factor = rope.real("factor", scaling.factor, 1, 1e6);
-    scaling.low_freq_factor = rope.real("low_freq_factor", scaling.low_freq_factor, 1e-3, 1e6);
-    scaling.high_freq_factor = rope.real("high_freq_factor", scaling.high_freq_factor, 1e-3, 1e6);
-    scaling.original_max_position = rope.integer("original_max_position_embeddings", kPositionsMax,
-                                                 scaling.original_max_position);
-    if (scaling.high_freq_factor <= scaling.low_freq_factor) {
-      rope.fail("high_freq_factor", "must be larger than \"low_freq_factor\"");
-    }
-    config.rope_scaling = scaling;
-  }
-  if (!rope.status().ok()) fields.fail(name, "is wrong: " + rope.status().error().message);
-}
-
 void read_numerics(Fields& fields, ModelConfig& config) {
   const FamilyTraits& traits = traits_of(config.family);
   config.norm_epsilon = fields.real("rms_norm_eps", traits.norm_epsilon, 0, 1);
-  config.rope_theta = fields.real("rope_theta", traits.rope_theta, 1, 1e12);
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    if (const json* rope = fields.find(name)) read_rope_scaling(fields, *rope, name, config);
-  }
+  read_rope(fields, config);
   const std::string dtype = fields.string("torch_dtype", fields.string("dtype", "float32"));
   if (dtype == "bfloat16") {
     config.dtype = DType::kBF16;

@@ -13,17 +13,10 @@
 #include "base/result.h"
 #include "kv/block_layout.h"
 #include "model/families.h"
+#include "model/rope_scaling.h"
 #include "weights/load_plan.h"
 
 namespace causeway::model {
-
-// Llama-3.1's frequency-dependent stretching of RoPE ("rope_type": "llama3").
-struct RopeScaling {
-  double factor = 1;
-  double low_freq_factor = 1;
-  double high_freq_factor = 4;
-  std::int64_t original_max_position = 8192;
-};
 
 struct MoeConfig {
   std::int64_t experts = 0;

@@ -27,6 +27,30 @@ void add_moe(const MoeConfig& moe, const FamilyTraits& traits, ordered_json& roo
   root["mlp_only_layers"] = moe.dense_layers;
 }
 
+ordered_json rope_json(const RopeScaling& scaling) {
+  ordered_json out = {{"rope_type", name_of(scaling.type)},
+                      {"factor", scaling.factor},
+                      {"original_max_position_embeddings", scaling.original_max_position}};
+  if (scaling.attention_factor) out["attention_factor"] = *scaling.attention_factor;
+  switch (scaling.type) {
+    case RopeType::kLinear: break;
+    case RopeType::kLlama3:
+      out["low_freq_factor"] = scaling.low_freq_factor;
+      out["high_freq_factor"] = scaling.high_freq_factor;
+      break;
+    case RopeType::kYarn:
+      out["beta_fast"] = scaling.beta_fast;
+      out["beta_slow"] = scaling.beta_slow;
+      out["truncate"] = scaling.whole;
+      break;
+    case RopeType::kLongRope:
+      out["short_factor"] = scaling.short_factor;
+      out["long_factor"] = scaling.long_factor;
+      break;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
@@ -45,15 +69,7 @@ std::string config_json(const ModelConfig& config) {
   root["hidden_act"] = "silu";
   root["rms_norm_eps"] = config.norm_epsilon;
   root["rope_theta"] = config.rope_theta;
-  root["rope_scaling"] = nullptr;
-  if (config.rope_scaling) {
-    root["rope_scaling"] = {
-        {"rope_type", "llama3"},
-        {"factor", config.rope_scaling->factor},
-        {"low_freq_factor", config.rope_scaling->low_freq_factor},
-        {"high_freq_factor", config.rope_scaling->high_freq_factor},
-        {"original_max_position_embeddings", config.rope_scaling->original_max_position}};
-  }
+  root["rope_scaling"] = config.rope_scaling ? rope_json(*config.rope_scaling) : ordered_json();
   if (traits.attention_biases == AttentionBiases::kConfigured) {
     root["attention_bias"] = config.attention_bias;
   }

@@ -1,6 +1,5 @@
 #include "model/cuda_step.h"
 
-#include <cmath>
 
 #include "base/check.h"
 #include "kernels/attention/attention_cuda.h"
@@ -265,7 +264,7 @@ class Loop {
             .frame_begin = tables_ + at_.frame_begin,
             .query_begin = tables_ + at_.query_begin,
             .length = tables_ + at_.length,
-            .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
+            .scale = attention_scale(c_),
             .q = model_.results.qkv,
             .q_stride = qkv_size(),
             .out = model_.results.attended,

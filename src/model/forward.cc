@@ -1,7 +1,6 @@
 #include "model/forward.h"
 
 #include <algorithm>
-#include <cmath>
 #include <new>
 #include <utility>
 #include <vector>
@@ -234,7 +233,7 @@ class HostForward::State {
                                   .k = qkv + q_size(),
                                   .v = qkv + q_size() + kv_size(),
                                   .stride = qkv_size()});
-    const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+    const float scale = attention_scale(config_);
     attention_.run({.kv = kv,
                     .heads = heads,
                     .sequences = sequences_,

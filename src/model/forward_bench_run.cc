@@ -135,8 +135,11 @@ ModelConfig llama_1b_shape() {
   c.vocab = 128256;
   c.max_position = Tokens(131072);
   c.rope_theta = 500000;
-  c.rope_scaling = RopeScaling{
-      .factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192};
+  c.rope_scaling = RopeScaling{.type = RopeType::kLlama3,
+                               .factor = 32,
+                               .original_max_position = 8192,
+                               .low_freq_factor = 1,
+                               .high_freq_factor = 4};
   c.tied_embeddings = true;
   return c;
 }

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "kernels/rope/rope.h"
 
 namespace causeway::model {
 namespace {
@@ -78,16 +77,6 @@ ModelWeights find_weights(const ModelConfig& config, const weights::PlacedWeight
   w.lm_head =
       config.tied_embeddings ? w.embedding : head.find("lm_head", config.vocab, config.hidden);
   return w;
-}
-
-std::vector<double> rope_frequencies(const ModelConfig& config) {
-  std::optional<kernels::rope::Scaling> scaling;
-  if (config.rope_scaling) {
-    const RopeScaling& s = *config.rope_scaling;
-    scaling = {s.factor, s.low_freq_factor, s.high_freq_factor,
-               static_cast<double>(s.original_max_position)};
-  }
-  return kernels::rope::frequencies(config.head_dim, config.rope_theta, scaling);
 }
 
 }  // namespace causeway::model

@@ -41,7 +41,4 @@ struct ModelWeights {
 // plan. Experts that are not placed with their layers are absent: they are cached one by one.
 ModelWeights find_weights(const ModelConfig& config, const weights::PlacedWeights& placed);
 
-// kernels::rope::frequencies() of the config.
-std::vector<double> rope_frequencies(const ModelConfig& config);
-
 }  // namespace causeway::model

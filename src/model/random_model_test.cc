@@ -83,7 +83,8 @@ TEST(RandomModel, EveryFamilyTypeAndTyingLoads) {
 
 TEST(RandomModel, ConfigJsonIsReadBack) {
   ModelConfig config = random_model_config(Family::kLlama);
-  config.rope_scaling = RopeScaling{.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4};
+  config.rope_scaling = RopeScaling{
+      .type = RopeType::kLlama3, .factor = 32, .low_freq_factor = 1, .high_freq_factor = 4};
   config.mlp_bias = true;
   config.norm_epsilon = 1e-5 / 3;
   config.eos = {1, 2};

@@ -94,7 +94,7 @@ class Model:
         if c["model_type"] == "phi3":
             self.split_fused()
         self.experts = EXPERTS.get(c["model_type"])
-        self.frequency = self.rope_frequencies()
+        self.frequency, self.rope_scale = self.rope()
 
     def split_fused(self):
         """q, k, v and gate, up of each layer as tensors of their own."""
@@ -108,18 +108,39 @@ class Model:
             for name, part in zip(("gate", "up"), np.split(gate_up, 2)):
                 self.weights[f"{base}mlp.{name}_proj.weight"] = part
 
-    def rope_frequencies(self):
-        frequency = self.config.get("rope_theta", 10000.0) ** (
-            -np.arange(0, self.head_dim, 2, dtype=np.float64) / self.head_dim
-        )
-        scaling = self.config.get("rope_scaling")
-        if not scaling or scaling.get("rope_type") != "llama3":
-            return frequency
-        original = scaling["original_max_position_embeddings"]
-        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    def rope(self):
+        """Radians a token of each pair of dimensions; what queries and keys are multiplied by."""
+        c, dim = self.config, self.head_dim
+        base = c.get("rope_theta", 10000.0)
+        frequency = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
+        scaling = c.get("rope_scaling") or {}
+        kind = scaling.get("rope_type", "default")
+        if kind == "default":
+            return frequency, 1.0
+        factor = scaling.get("factor")
+        original = scaling.get("original_max_position_embeddings")
+        if kind == "linear":
+            return frequency / factor, 1.0
+        if kind == "longrope":
+            original = c["original_max_position_embeddings"]
+            stretch = c["max_position_embeddings"] / original
+            divisor = scaling["long_factor" if stretch > 1 else "short_factor"]
+            scale = np.sqrt(1 + np.log(stretch) / np.log(original)) if stretch > 1 else 1.0
+            return frequency / np.array(divisor), scale
         turns = original * frequency / (2 * np.pi)  # over the original context
-        blend = np.clip((turns - low) / (high - low), 0, 1)
-        return frequency / scaling["factor"] * (1 - blend) + frequency * blend
+        if kind == "llama3":
+            low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+            blend = np.clip((turns - low) / (high - low), 0, 1)
+            return frequency / factor * (1 - blend) + frequency * blend, 1.0
+        assert kind == "yarn", kind
+        first, last = (
+            dim * np.log(original / (2 * np.pi * beta)) / (2 * np.log(base))
+            for beta in (scaling.get("beta_fast", 32), scaling.get("beta_slow", 1))
+        )
+        first, last = max(np.floor(first), 0), min(np.ceil(last), dim - 1)
+        stay = 1 - np.clip((np.arange(dim // 2) - first) / (last - first), 0, 1)
+        scale = scaling.get("attention_factor") or 0.1 * np.log(factor) + 1
+        return frequency / factor * (1 - stay) + frequency * stay, scale
 
     def linear(self, x, name):
         y = self.round(x) @ self.weights[name + ".weight"].T
@@ -133,7 +154,7 @@ class Model:
     def rotate(self, x):
         """x: [tokens, heads, head_dim]"""
         angle = np.arange(len(x))[:, None] * self.frequency
-        cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+        cos, sin = (self.rope_scale * of(angle)[:, None] for of in (np.cos, np.sin))
         first, second = np.split(x, 2, axis=-1)
         return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 

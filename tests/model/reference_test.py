@@ -1,8 +1,8 @@
 """Compares the C++ forward pass with reference.py on generated tiny models, and with a trained model.
 
 Every group size (query heads a KV head) of the models that are served, tied and untied embeddings,
-biases, sliding windows, Llama-3.1 RoPE, Qwen3's head norms, Qwen3-MoE's and Mixtral's routing; prompts whole, in chunks and mixed
-with other sequences' decodes. f32: relative error of the logits at most 1e-4. bf16: at most 1.5 × the
+biases, sliding windows, every scaling of RoPE, Qwen3's head norms, Qwen3-MoE's and Mixtral's
+routing; prompts whole, in chunks and mixed with other sequences' decodes. f32: relative error of the logits at most 1e-4. bf16: at most 1.5 × the
 error that rounding to bf16 at the same places has in the reference.
 """
 
@@ -231,6 +231,26 @@ def cases(groups):
     yield "llama, biases", base_config("llama", attention_bias=True, mlp_bias=True), mixed
     yield "qwen3, biases", base_config("qwen3", attention_bias=True), mixed
     yield "llama 3.1 rope", base_config("llama", rope_scaling=llama3, head_dim=32), mixed
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    yield "qwen2, yarn", base_config(
+        "qwen2", rope_scaling=yarn, head_dim=32, max_position_embeddings=64
+    ), mixed
+    yield "qwen3, yarn, attention factor", base_config(
+        "qwen3", rope_scaling=yarn | {"attention_factor": 1.4, "beta_fast": 8}, head_dim=24
+    ), mixed
+    yield "llama, linear rope", base_config(
+        "llama", rope_scaling={"rope_type": "linear", "factor": 2.5}
+    ), mixed
+    longrope = {
+        "rope_type": "longrope",
+        "short_factor": [1.0 + i / 8 for i in range(8)],
+        "long_factor": [1.0 + i * i / 2 for i in range(8)],
+    }
+    for name, length in (("long", 512), ("short", 64)):
+        yield f"phi3, {name} rope", base_config(
+            "phi3", rope_scaling=longrope, max_position_embeddings=length,
+            original_max_position_embeddings=64,
+        ), mixed if length > 130 else ([60, 33], 24, 2)
     yield "odd sizes", base_config("llama", hidden_size=101, head_dim=10, vocab_size=97), mixed
     yield "head 80", base_config("llama", head_dim=80), mixed
     yield "head 128, one KV head", base_config(

@@ -1,7 +1,6 @@
 #include "kernels/rope/rope.h"
 
 #include <cmath>
-#include <numbers>
 
 #include "kernels/parallel.h"
 
@@ -13,24 +12,13 @@ namespace {
 
 constexpr std::int64_t kElementsPerThread = 16 << 10;
 
-double scaled(double frequency, const Scaling& s) {
-  const double wavelength = 2 * std::numbers::pi / frequency;
-  if (wavelength < s.original_max_position / s.high_freq_factor) return frequency;
-  if (wavelength > s.original_max_position / s.low_freq_factor) return frequency / s.factor;
-  const double blend = (s.original_max_position / wavelength - s.low_freq_factor) /
-                       (s.high_freq_factor - s.low_freq_factor);
-  return (1 - blend) * frequency / s.factor + blend * frequency;
-}
-
 }  // namespace
 
-std::vector<double> frequencies(std::int64_t size, double theta,
-                                const std::optional<Scaling>& scaling) {
+std::vector<double> frequencies(std::int64_t size, double theta) {
   std::vector<double> result(static_cast<std::size_t>(size / 2));
   for (std::size_t i = 0; i < result.size(); ++i) {
     const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(size);
-    const double frequency = std::pow(theta, exponent);
-    result[i] = scaling ? scaled(frequency, *scaling) : frequency;
+    result[i] = std::pow(theta, exponent);
   }
   return result;
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,19 +13,8 @@
 
 namespace causeway::kernels::rope {
 
-// Llama-3.1's stretching: frequencies whose wavelength exceeds original_max_position /
-// low_freq_factor are divided by `factor`, those below original_max_position / high_freq_factor
-// stay, and between the two is a linear blend.
-struct Scaling {
-  double factor = 1;
-  double low_freq_factor = 1;
-  double high_freq_factor = 4;
-  double original_max_position = 8192;
-};
-
-// theta^(-2i / size) for i in [0, size / 2), scaled. `size` is even.
-std::vector<double> frequencies(std::int64_t size, double theta,
-                                const std::optional<Scaling>& scaling);
+// theta^(-2i / size) for i in [0, size / 2). `size` is even.
+std::vector<double> frequencies(std::int64_t size, double theta);
 
 // out [positions][cosines of size / 2, sines of size / 2], for the given positions.
 void fill_table(std::span<const double> frequencies, std::span<const std::int64_t> positions,

@@ -15,7 +15,7 @@ TEST(RopeTest, EveryVariantTurnsByPositionTimesFrequency) {
   Random random(fresh_seed());
   for (const Variant variant : available_variants()) {
     for (const std::int64_t size : {2, 6, 16, 64, 80, 128}) {
-      const auto frequency = frequencies(size, 10000, std::nullopt);
+      const auto frequency = frequencies(size, 10000);
       const std::vector<std::int64_t> positions = {0, 1, 77, 130'000, random.below(1 << 20)};
       const std::int64_t tokens = std::ssize(positions), heads = 3, stride = heads * size + 1;
       std::vector<float> table(static_cast<std::size_t>(tokens * size));
@@ -46,34 +46,6 @@ TEST(RopeTest, EveryVariantTurnsByPositionTimesFrequency) {
       EXPECT_LT(relative_error(x, exact), 1e-6) << name_of(variant) << ", size " << size;
     }
   }
-}
-
-TEST(RopeTest, ScalingKeepsShortWavesDividesLongOnesAndBlendsBetween) {
-  const Scaling scaling{
-      .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192};
-  const auto plain = frequencies(128, 500000, std::nullopt);
-  const auto scaled = frequencies(128, 500000, scaling);
-  int kept = 0, divided = 0, blended = 0;
-  for (std::size_t i = 0; i < plain.size(); ++i) {
-    const double turns = 8192 * plain[i] / 6.283185307179586;
-    if (turns > 4) {
-      EXPECT_EQ(scaled[i], plain[i]);
-      ++kept;
-    } else if (turns < 1) {
-      EXPECT_DOUBLE_EQ(scaled[i], plain[i] / 8);
-      ++divided;
-    } else {
-      EXPECT_GT(scaled[i], plain[i] / 8);
-      EXPECT_LT(scaled[i], plain[i]);
-      ++blended;
-    }
-    if (i > 0) {
-      EXPECT_LT(scaled[i], scaled[i - 1]);
-    }
-  }
-  EXPECT_GT(kept, 0);
-  EXPECT_GT(divided, 0);
-  EXPECT_GT(blended, 0);
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+// How a model stretches its rotary position embedding to contexts longer than those it was first
+// trained on, as config.json says it ("rope_scaling", "rope_parameters"): which frequencies result,
+// and by what attention's scores are scaled with them. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace causeway::model {
+
+struct ModelConfig;
+
+enum class RopeType : std::uint8_t {
+  kLinear,    // all frequencies are divided by `factor`
+  kLlama3,    // Llama 3.1: long waves are, short ones stay, a linear blend in wavelength between
+  kYarn,      // YaRN (arXiv 2309.00071): likewise, a blend in dimensions; scores are scaled
+  kLongRope,  // LongRoPE (arXiv 2402.13753), as in Phi-3: a divisor each; scores are scaled
+};
+
+// As "rope_type" has it.
+const char* name_of(RopeType type);
+
+struct RopeScaling {
+  RopeType type = RopeType::kLlama3;
+  double factor = 1;                          // longest context ÷ original, where not stated
+  std::int64_t original_max_position = 8192;  // the context that it was first trained on
+  // kLlama3: waves longer than original ÷ low are divided, those shorter than original ÷ high stay.
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  // kYarn: dimensions that turn beta_fast times and more in the original context stay, those that
+  // turn beta_slow times and less are divided; `whole` if the border is between dimensions.
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool whole = true;
+  // kYarn, kLongRope: by which queries and keys are multiplied; absent: follows from the factor.
+  std::optional<double> attention_factor = {};
+  // kLongRope, head_dim / 2 each: for contexts up to the original one, and for longer ones.
+  std::vector<double> short_factor = {};
+  std::vector<double> long_factor = {};
+};
+
+// Of `head_dim` / 2 pairs of dimensions, radians a token. kLongRope: a served model has one set of
+// frequencies, for its keys are kept; that for long contexts if max_position is larger than the
+// original context.
+std::vector<double> rope_frequencies(const ModelConfig& config);
+
+// By which attention multiplies scores: 1 / √head_dim, times the scaling's factor for queries and
+// again for keys, which so need not be multiplied.
+float attention_scale(const ModelConfig& config);
+
+}  // namespace causeway::model
