@@ -1,5 +1,7 @@
 #include "kernels/cpu.h"
 
+#include <cstdlib>
+
 namespace causeway::kernels {
 
 std::string_view name_of(Variant variant) {
@@ -11,10 +13,25 @@ std::string_view name_of(Variant variant) {
   return "?";
 }
 
+namespace {
+
+// The widest that CAUSEWAY_MAX_CPU_ISA allows, for tests and measurements on a wider machine.
+Variant widest_allowed() {
+  const char* const name = std::getenv("CAUSEWAY_MAX_CPU_ISA");
+  for (const Variant variant : {Variant::kPlain, Variant::kAvx2}) {
+    if (name != nullptr && name_of(variant) == name) return variant;
+  }
+  return Variant::kAvx512;
+}
+
+}  // namespace
+
 #if defined(__x86_64__)
 // __builtin_cpu_supports asks XGETBV too: a register set that the system does not save is not
 // there.
 bool is_available(Variant variant) {
+  static const Variant widest = widest_allowed();
+  if (variant > widest) return false;
   switch (variant) {
     case Variant::kPlain: return true;
     case Variant::kAvx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -1,5 +1,7 @@
 // Which instructions the own loops use: chosen when the program runs, since the build itself
-// targets plain x86-64. Tests force each variant that the machine has and compare them.
+// targets plain x86-64. Tests force each variant that the machine has and compare them. The
+// environment's CAUSEWAY_MAX_CPU_ISA (plain, avx2) makes a wide machine as a narrower one is;
+// ONEDNN_MAX_CPU_ISA does the same for oneDNN.
 #pragma once
 
 #include <string_view>

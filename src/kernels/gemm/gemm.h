@@ -4,7 +4,9 @@
 //
 // When w is bf16, x is rounded to bf16 first; accumulation and output are f32. From kLargeRows rows
 // on it is compute-bound and oneDNN's; below it is bound by reading w once, and done by own loops
-// (also above, in a build without oneDNN). w is never packed: it is read where it lies.
+// (also above, in a build without oneDNN). w is never packed: it is read where it lies. But on a CPU
+// without instructions for bf16 products of kPanelRows rows and more take w in panels, converted to
+// f32 on the way, for oneDNN's product in f32.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,10 @@ namespace causeway::kernels::gemm {
 // Rows of x from which oneDNN is faster than the own loops.
 inline constexpr std::int64_t kLargeRows = 16;
 
-enum class Path { kBest, kOwnLoops };
+// On a CPU without instructions for bf16: from which panels are faster.
+inline constexpr std::int64_t kPanelRows = 32;
+
+enum class Path { kBest, kOwnLoops, kPanels };
 
 struct Params {
   std::int64_t m = 0;
