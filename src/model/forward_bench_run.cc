@@ -57,7 +57,7 @@ class Bench {
     KernelBenchRow row{.name = "prefill",
                        .shape = std::to_string(options_.prefill_tokens) + " tokens",
                        .unit = "GFLOP/s",
-                       .limit_name = "matmul_bf16",
+                       .limit_name = "matmul",
                        .ratio_wanted = 0.6};
     return measure(std::move(row), [&]() -> Result<BenchSample> {
       double limit = 0;

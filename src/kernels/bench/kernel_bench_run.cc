@@ -81,7 +81,7 @@ class Bench {
           const double rate = bandwidth();
           return BenchSample{rate, rate};
         });
-    add({.name = "matmul_bf16",
+    add({.name = "matmul",
          .shape = "3072 x 3072 x 3072",
          .unit = "GFLOP/s",
          .limit_name = "itself"},
@@ -144,7 +144,7 @@ class Bench {
     add({.name = "gemm_many_rows",
          .shape = shape_text(shape, kPrefillRows),
          .unit = "GFLOP/s",
-         .limit_name = "matmul_bf16"},
+         .limit_name = "matmul"},
         1, [&] {
           const double limit = peak_.measure(clock_);
           const Nanos start = clock_.now();
@@ -234,7 +234,7 @@ class Bench {
     add({.name = "attention_prefill",
          .shape = std::to_string(tokens) + " tokens, 32/8 heads of 64",
          .unit = "GFLOP/s",
-         .limit_name = "matmul_bf16"},
+         .limit_name = "matmul"},
         1, [&] {
           const double limit = peak_.measure(clock_);
           const Nanos start = clock_.now();

@@ -33,7 +33,10 @@ MatmulPeak::MatmulPeak(std::int64_t size) : size_(size) {
 }
 
 double MatmulPeak::measure(const Clock& clock) {
-  const WeightsRef w{reinterpret_cast<const std::byte*>(w_.data()), DType::kBF16};
+  // x holds the same numbers.
+  const WeightsRef w = is_available(Variant::kAvx512)
+                           ? WeightsRef{reinterpret_cast<const std::byte*>(w_.data()), DType::kBF16}
+                           : WeightsRef{reinterpret_cast<const std::byte*>(x_.data()), DType::kF32};
   const Nanos start = clock.now();
   gemm_.run({.m = size_,
              .n = size_,

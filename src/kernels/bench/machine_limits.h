@@ -16,8 +16,8 @@ namespace causeway::kernels::bench {
 // ahead, and sums it up. Returns bytes per second. `memory` should be far larger than the caches.
 double read_bandwidth(std::span<const std::byte> memory, const Clock& clock);
 
-// bf16 matrix product of large square matrices by oneDNN (by the own loops where oneDNN has no fast
-// bf16).
+// Matrix product of large square matrices by oneDNN in the type in which it is fastest: bf16, or
+// f32 where the CPU has no instructions for bf16.
 class MatmulPeak {
  public:
   explicit MatmulPeak(std::int64_t size = 3072);
