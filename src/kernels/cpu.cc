@@ -1,6 +1,6 @@
 #include "kernels/cpu.h"
 
-#include <cstdlib>
+#include <atomic>
 
 namespace causeway::kernels {
 
@@ -15,22 +15,17 @@ std::string_view name_of(Variant variant) {
 
 namespace {
 
-// The widest that CAUSEWAY_MAX_CPU_ISA allows, for tests and measurements on a wider machine.
-Variant widest_allowed() {
-  const char* const name = std::getenv("CAUSEWAY_MAX_CPU_ISA");
-  for (const Variant variant : {Variant::kPlain, Variant::kAvx2}) {
-    if (name != nullptr && name_of(variant) == name) return variant;
-  }
-  return Variant::kAvx512;
-}
+std::atomic<Variant> widest{Variant::kAvx512};
 
 }  // namespace
+
+void limit_variants(Variant limit) { widest = limit; }
+Variant variants_limit() { return widest; }
 
 #if defined(__x86_64__)
 // __builtin_cpu_supports asks XGETBV too: a register set that the system does not save is not
 // there.
 bool is_available(Variant variant) {
-  static const Variant widest = widest_allowed();
   if (variant > widest) return false;
   switch (variant) {
     case Variant::kPlain: return true;

@@ -1,7 +1,5 @@
 // Which instructions the own loops use: chosen when the program runs, since the build itself
-// targets plain x86-64. Tests force each variant that the machine has and compare them. The
-// environment's CAUSEWAY_MAX_CPU_ISA (plain, avx2) makes a wide machine as a narrower one is;
-// ONEDNN_MAX_CPU_ISA does the same for oneDNN.
+// targets plain x86-64. Tests force each variant that the machine has and compare them.
 #pragma once
 
 #include <string_view>
@@ -19,6 +17,11 @@ std::string_view name_of(Variant variant);
 
 // True when the CPU has the instructions and the operating system saves their registers.
 bool is_available(Variant variant);
+
+// From now on none wider is, here and in oneDNN: for measurements of a narrower CPU on a wide one.
+// Before the first kernel runs.
+void limit_variants(Variant limit);
+Variant variants_limit();
 
 // The widest that is available.
 Variant best_variant();

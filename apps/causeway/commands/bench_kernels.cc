@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
+
 #include <nlohmann/json.hpp>
 
 #include "bench/kernel_rows.h"
@@ -7,12 +10,17 @@
 #include "commands/json_file.h"
 #include "device/host_memory.h"
 #include "kernels/bench/kernel_bench.h"
+#include "kernels/cpu.h"
 #include "model/forward_bench.h"
 
 namespace causeway::app {
 namespace {
 
 using kernels::bench::KernelBenchRow;
+
+const std::map<std::string, kernels::Variant> kVariants = {{"plain", kernels::Variant::kPlain},
+                                                           {"avx2", kernels::Variant::kAvx2},
+                                                           {"avx512", kernels::Variant::kAvx512}};
 
 void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
   fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
@@ -28,11 +36,16 @@ class BenchKernels final : public Command {
         .range(5, 1000)
         .show_default();
     options().add_flag("--model-only", model_only_, "only decode and prefill of the 1B model");
+    options()
+        .add_choice("--cpu", widest_, kVariants,
+                    "instructions that kernels may use at most: plain, avx2 or avx512 (with bf16)")
+        .show_default("avx512");
     options().add_option("--json", json_file_,
                          "also write the rows to this file ('-': standard output)");
   }
 
   Status run() override {
+    kernels::limit_variants(widest_);
     device::HostMemory memory;
     std::vector<KernelBenchRow> rows;
     if (!model_only_) {
@@ -53,6 +66,7 @@ class BenchKernels final : public Command {
   const Clock& clock_;
   std::int64_t runs_ = 7;
   bool model_only_ = false;
+  kernels::Variant widest_ = kernels::Variant::kAvx512;
   std::string json_file_;
 };
 

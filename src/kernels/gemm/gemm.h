@@ -4,9 +4,9 @@
 //
 // When w is bf16, x is rounded to bf16 first; accumulation and output are f32. From kLargeRows rows
 // on it is compute-bound and oneDNN's; below it is bound by reading w once, and done by own loops
-// (also above, in a build without oneDNN). w is never packed: it is read where it lies. But on a CPU
-// without instructions for bf16 products of kPanelRows rows and more take w in panels, converted to
-// f32 on the way, for oneDNN's product in f32.
+// (also above, in a build without oneDNN). w is never packed: it is read where it lies. But where
+// the CPU has no instructions for bf16, kPanelRows rows and more take w in panels, converted to f32
+// on the way, for oneDNN's product in f32.
 #pragma once
 
 #include <cstdint>

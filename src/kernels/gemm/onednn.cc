@@ -36,6 +36,13 @@ struct Prepared {
 
 class OneDnn::State {
  public:
+  State() {
+    // It takes effect before oneDNN's first product, and fails afterwards.
+    const Variant limit = variants_limit();
+    if (limit == Variant::kAvx2) (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    if (limit == Variant::kPlain) (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+  }
+
   void run(const Product& product, const void* x, const void* w, float* out) {
     Prepared& prepared = find_or_prepare(product);
     prepared.x.set_data_handle(const_cast<void*>(x));
