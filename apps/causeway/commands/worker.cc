@@ -18,7 +18,11 @@ class Opener final : public worker::SliceOpener {
     if (plan.backend == worker::Backend::kHost) {
       return slice::Machine::open_host({}, {}, home, clock);
     }
-    return slice::Machine::open_gpus({.choice = slice::LinkChoice::kOwn}, home, clock);
+    CAUSEWAY_ASSIGN(auto machine,
+                    slice::Machine::open_gpus({.choice = slice::LinkChoice::kOwn}, home, clock));
+    CAUSEWAY_TRY(slice::warm_up_cuda(*machine, plan.gpu));
+    candidates_ = candidates(plan);
+    return machine;
   }
 
   Result<std::unique_ptr<slice::Slice>> open_slice(const worker::WorkerPlan& plan,
@@ -47,7 +51,7 @@ class Opener final : public worker::SliceOpener {
                                    .ring = slice.ring,
                                    .experts = slice.experts,
                                    .engine = slice.engine},
-                                  candidates(plan), machine, sink);
+                                  candidates_, machine, sink);
   }
 
  private:
@@ -63,6 +67,8 @@ class Opener final : public worker::SliceOpener {
     }
     return candidates;
   }
+
+  std::vector<slice::CudaCandidate> candidates_;  // on GPUs: every slice may run each
 };
 
 class WorkerCommand final : public Command {
