@@ -59,6 +59,7 @@ class CudaSlice final : public Slice {
       : options_(options), machine_(machine), gpus_(*machine.cuda()) {}
   ~CudaSlice() override {
     if (entry_) entry_->set_serves({});
+    if (twin_home_) twin_home_->stop_growing();
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
     if (kv_mover_) kv_mover_->set_notify({});
@@ -379,7 +380,7 @@ Status CudaSlice::make_estate() {
   return {};
 }
 
-// Before the slice serves: its own steps wait for no registration.
+// What is to be there before the slice serves: its own steps wait for no registration of that.
 Status CudaSlice::make_twins() {
   if (options_.kv_host.bytes == Bytes(0)) return {};
   CAUSEWAY_ASSIGN(twin_home_,
@@ -408,7 +409,7 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   engine.core.frame = options_.kv_frame;
   // What stands before the executor may keep the twins for itself.
   if (twin_home_ && executor.capabilities().rotates) {
-    engine.core.twins = twin_home_->twins().twins();
+    engine.core.twins = twin_home_->twins().twins_there();
   }
   if (plan.border_moves()) {
     engine.core.border = schedule::BorderRules{.frames_per_extent = extent / options_.kv_frame,
@@ -420,7 +421,8 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   estate_->mover().set_notify([this] { engine_->poke(); });
   if (kv_mover_) kv_mover_->set_notify([this] { engine_->poke(); });
   entry_->set_serves([this] { return engine_->observe().requests() > 0; });
-  return {};
+  if (!twin_home_) return {};
+  return twin_home_->grow([this](std::int64_t twins) { engine_->add_twins(twins); });
 }
 
 // Slowly while requests are served, by whichever slice: the driver holds up the launches of all.

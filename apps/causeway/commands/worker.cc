@@ -9,6 +9,8 @@
 namespace causeway::app {
 namespace {
 
+constexpr Bytes kKvHostAhead = mib(128);
+
 class Opener final : public worker::SliceOpener {
  public:
   // A worker does not know of other GPUs' copies: each uses its own link.
@@ -32,7 +34,7 @@ class Opener final : public worker::SliceOpener {
     if (plan.backend == worker::Backend::kHost) {
       return slice::open_host_slice({.kv = slice.kv,
                                      .kv_frame = slice.kv_frame,
-                                     .kv_host = {.bytes = slice.kv_host},
+                                     .kv_host = kv_host(slice),
                                      .cache = slice.weights,
                                      .ring = slice.ring,
                                      .experts = slice.experts,
@@ -46,7 +48,7 @@ class Opener final : public worker::SliceOpener {
                                    .memory_utilization = slice.memory_utilization,
                                    .kv = slice.kv,
                                    .kv_frame = slice.kv_frame,
-                                   .kv_host = {.bytes = slice.kv_host},
+                                   .kv_host = kv_host(slice),
                                    .weights = slice.weights,
                                    .ring = slice.ring,
                                    .experts = slice.experts,
@@ -55,6 +57,11 @@ class Opener final : public worker::SliceOpener {
   }
 
  private:
+  // Registering gigabytes takes half a second, for which no first request need wait.
+  static slice::KvHostOptions kv_host(const worker::SlicePlan& slice) {
+    return {.bytes = slice.kv_host, .ahead = kKvHostAhead};
+  }
+
   static std::vector<slice::CudaCandidate> candidates(const worker::WorkerPlan& plan) {
     std::vector<slice::CudaCandidate> candidates;
     for (const worker::PlannedModel& model : plan.models) {
