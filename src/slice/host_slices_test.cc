@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 #include <thread>
@@ -162,7 +163,7 @@ TEST_P(HostSlices, EndWhileTheyGetTwins) {
   for (int requests = 0; requests < 3; ++requests) {
     Neighbour slice(catalogue(), {ModelId(0)}, parts(growing));
     EXPECT_EQ(slice.ask_at_random({.seed = 6, .requests = requests}, expected), 0);
-    EXPECT_GE(slice.slice().engine().observe().twins_total, 1);
+    EXPECT_GE(slice.slice().engine().observe().twins_total, std::min(requests, 1));
   }
 }
 
