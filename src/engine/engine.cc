@@ -39,7 +39,10 @@ struct AddModel {
 struct Cancel {
   RequestId request;
 };
-using Command = std::variant<request::Request, Cancel, AddModel>;
+struct AddTwins {
+  std::int64_t count = 0;
+};
+using Command = std::variant<request::Request, Cancel, AddModel, AddTwins>;
 
 // A model as the submitting threads see it.
 struct ModelFront {
@@ -175,6 +178,8 @@ void Engine::State::apply(Command&& command, std::vector<request::Output>& refus
   } else if (const auto* add = std::get_if<AddModel>(&command)) {
     const Status added = core.add_model(add->model, add->facts);
     CAUSEWAY_CHECK(added.ok(), "the engine and its core disagree about models");
+  } else if (const auto* twins = std::get_if<AddTwins>(&command)) {
+    core.add_twins(twins->count);
   }
 }
 
@@ -309,6 +314,12 @@ Status Engine::add_model(ModelId model, const ModelFacts& facts) {
   state_->inbox.push_back(AddModel{model, facts});
   state_->wake.notify_one();
   return {};
+}
+
+void Engine::add_twins(std::int64_t count) {
+  const std::lock_guard lock(state_->mutex);
+  state_->inbox.push_back(AddTwins{count});
+  state_->wake.notify_one();
 }
 
 Status Engine::remove_model(ModelId model, Nanos timeout) {

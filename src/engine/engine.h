@@ -54,6 +54,10 @@ class Engine final : public SliceHandle {
   // and the model serves on as before; kNotFound.
   Status remove_model(ModelId model, Nanos timeout);
 
+  // So many twins more than options.core.twins have memory now. No effect where KV does not rotate.
+  // Does not block.
+  void add_twins(std::int64_t count);
+
   Status submit(request::Request request) override;
   void cancel(RequestId request) override;
   request::Observation observe() const override;

@@ -45,6 +45,10 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
   return {};
 }
 
+void EngineCore::add_twins(std::int64_t count) {
+  if (state_->rotation) state_->kv.add_twins(count);
+}
+
 Status EngineCore::remove_model(ModelId model) {
   if (!state_->models.contains(model)) {
     return not_found("model " + std::to_string(model.value) + " is not in the engine");

@@ -42,8 +42,9 @@ struct CoreOptions {
   std::optional<schedule::BorderRules> border = {};
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
-  // KV turns between HBM and host memory, where `twins` frames have room, of `frame` bytes each; 0:
-  // it does not. Only with an executor that rotates. A schedule that does not rotate uses none.
+  // KV turns between HBM and host memory, where `twins` frames have room at the start, of `frame`
+  // bytes each; 0: it does not. Only with an executor that rotates. A schedule that does not rotate
+  // uses none.
   std::int64_t twins = 0;
   Bytes frame = {};
   schedule::BudgetLimits rotation = {};
@@ -79,6 +80,8 @@ class EngineCore {
   // Forgets the model and its cached KV. kUnavailable while it has requests, a step in flight or
   // weights on their way; kNotFound.
   Status remove_model(ModelId model);
+  // So many twins more than options.twins have memory now. No effect where KV does not rotate.
+  void add_twins(std::int64_t count);
 
   // Takes a request in; its outputs end with exactly one finished one, if and only if this
   // succeeds. kInvalidArgument: it can never run; kUnavailable: the device hangs.

@@ -1,16 +1,19 @@
-// Where the twins of a KvCache lie: host memory of its own (a memfd region), cut into places of a
-// frame's size.
+// Where the twins of a KvCache lie: host memory of its own, in one piece (a memfd region) or
+// several that are taken one after the other, cut into places of a frame's size.
 //
-//   region │ twin 0 │ twin 1 │ … │ twin n-1 │        twin t at offset t × frame bytes
+//   piece 0 │ twin 0 │ … │ twin p-1 │   piece 1 │ twin p │ … │ twin 2p-1 │   …
 //
-// Bytes only: which twin holds what is TwinPool's to know. Thread-safe but for reach().
+// Bytes only: which twin holds what is TwinPool's to know. Thread-safe but for reach() and grow(),
+// which one thread calls; who uses a twin has been told that it is there.
 // (SuperInfer's DuplexKV: KV is rotated by copies of whole blocks, which are contiguous on both
 // sides.)
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
@@ -23,27 +26,37 @@ namespace causeway::kv {
 struct TwinMemoryOptions {
   Bytes frame;  // of one
   Bytes bytes;  // for all twins: whole ones of it are used
+  // Taken first, and by each grow(): of this size or the last whole frame before, one frame at
+  // least; zero: all at once.
+  Bytes piece = {};
 };
 
 class TwinMemory {
  public:
-  // Takes and touches the memory, which outlives the twins: blocks for as long as that takes.
-  // kInvalidArgument when the bytes are less than a frame; kResourceExhausted when host memory has
-  // not that much left; both with the numbers.
+  // Takes and touches the first piece's memory: blocks for as long as that takes. The host memory
+  // outlives the twins. kInvalidArgument when the bytes are less than a frame; kResourceExhausted
+  // when host memory has not that much left; both with the numbers.
   static Result<std::unique_ptr<TwinMemory>> create(device::HostMemory& memory,
                                                     const TwinMemoryOptions& options);
-  TwinMemory(device::HostMemory& memory, RegionId region, Bytes frame, std::int64_t twins)
-      : memory_(memory), region_(region), frame_(frame), twins_(twins) {}  // for create()
+  TwinMemory(device::HostMemory& memory, Bytes frame, std::int64_t twins,
+             std::int64_t twins_each);  // for create()
   // Takes back what reach() did, as gently, and releases the memory. No copy may use it any more.
   ~TwinMemory();
   TwinMemory(const TwinMemory&) = delete;
   TwinMemory& operator=(const TwinMemory&) = delete;
 
-  // Makes all twins reachable for the device's copies, ahead of the first, in pieces. The device,
-  // and what the pace asks, outlive the twins. Blocks. Once; errors as make_reachable_paced().
+  // Makes the twins that are there reachable for the device's copies, ahead of the first, at the
+  // pace. The device, and what the pace asks, outlive the twins. Blocks. Once; errors as
+  // make_reachable_paced().
   Status reach(device::Device& device, device::Pace pace);
+  // After reach(): takes the next piece and makes it reachable. Returns how many twins are there
+  // more; 0: all are. After an error, as of create() or reach(), there are no more than before; the
+  // next call tries again.
+  Result<std::int64_t> grow();
 
-  std::int64_t twins() const { return twins_; }
+  std::int64_t twins() const { return twins_; }  // when all are there
+  // The thread that calls grow().
+  std::int64_t twins_there() const { return std::min(twins_, twins_each_ * pieces_); }
   Bytes frame_bytes() const { return frame_; }
   Bytes bytes() const { return frame_ * twins_; }
   device::MemoryAddress address_of(TwinId twin) const;
@@ -55,11 +68,14 @@ class TwinMemory {
     device::Pace pace;
   };
   device::HostAddress place_of(TwinId twin) const;
+  Bytes bytes_of_piece(std::int64_t piece) const;
+  Status take_piece();
 
   device::HostMemory& memory_;
-  const RegionId region_;
   const Bytes frame_;
-  const std::int64_t twins_;
+  const std::int64_t twins_, twins_each_;  // in all, in each piece but the last
+  std::vector<RegionId> regions_;          // of all pieces; invalid: not taken yet
+  std::int64_t pieces_ = 0;                // that are there
   std::optional<Reached> reached_;
 };
 

@@ -100,5 +100,64 @@ TEST(TwinMemoryTest, IsMadeReachableInPiecesWithPausesWhileNeighboursServe) {
   EXPECT_EQ(memory.total_bytes(), Bytes(0));
 }
 
+TEST(TwinMemoryTest, GrowsPieceByPieceAndGoesAtAnyTime) {
+  RealClock clock;
+  device::HostMemory memory;
+  const auto machine = device::HostMachine::create({.extent_bytes = mib(1)}, clock, memory).value();
+  const auto device = machine->open({.name = "d", .arena_bytes = mib(4)}).value();
+  bool cancelled = false;
+  const device::Pace pace{.piece = kib(64),
+                          .busy = [] { return false; },
+                          .cancelled = [&] { return cancelled; },
+                          .pause = [](Nanos) {}};
+  // 7 twins in pieces of 3: 3, 3, 1.
+  const TwinMemoryOptions options{.frame = kib(64), .bytes = kib(64 * 7), .piece = kib(64 * 4 - 1)};
+  {
+    NotingDevice noting(*device);
+    {
+      const auto twins = TwinMemory::create(memory, options).value();
+      EXPECT_EQ(twins->twins(), 7);
+      EXPECT_EQ(twins->twins_there(), 3);
+      EXPECT_EQ(memory.total_bytes(), kib(64 * 3));
+      EXPECT_DEATH((void)twins->grow(), "once the first are reachable");
+      ASSERT_TRUE(twins->reach(noting, pace).ok());
+      EXPECT_EQ(noting.reachable, kib(64 * 3));
+      EXPECT_DEATH(twins->bytes_of(TwinId(3)), "not there yet");
+      EXPECT_EQ(twins->grow().value(), 3);
+      EXPECT_EQ(twins->grow().value(), 1);
+      EXPECT_EQ(twins->grow().value(), 0);
+      EXPECT_EQ(twins->twins_there(), 7);
+      EXPECT_EQ(memory.total_bytes(), kib(64 * 7));
+      EXPECT_EQ(noting.reachable, kib(64 * 7));
+      // Each has a place of its own.
+      for (std::int64_t t = 0; t < 7; ++t) {
+        twins->bytes_of(TwinId(t))[0] = static_cast<std::byte>(t);
+      }
+      for (std::int64_t t = 0; t < 7; ++t) {
+        EXPECT_EQ(twins->bytes_of(TwinId(t))[0], static_cast<std::byte>(t));
+        EXPECT_EQ(twins->bytes_of(TwinId(t)).size(), 64u << 10);
+      }
+      EXPECT_EQ(twins->address_of(TwinId(6)).offset, Bytes(0));
+      EXPECT_EQ(twins->address_of(TwinId(5)).offset, kib(128));
+    }
+    EXPECT_EQ(noting.taken_back, 7);
+  }
+  for (const bool fails : {false, true}) {
+    NotingDevice noting(*device);
+    const auto twins = TwinMemory::create(memory, options).value();
+    ASSERT_TRUE(twins->reach(noting, pace).ok());
+    cancelled = !fails;
+    if (fails) noting.fails_at = 5;
+    EXPECT_EQ(twins->grow().error().code,
+              fails ? ErrorCode::kResourceExhausted : ErrorCode::kCancelled);
+    EXPECT_EQ(twins->twins_there(), 3);
+    cancelled = false;
+    noting.fails_at = -1;
+    EXPECT_EQ(twins->grow().value(), 3);
+    EXPECT_EQ(memory.total_bytes(), kib(64 * 6));
+  }
+  EXPECT_EQ(memory.total_bytes(), Bytes(0));
+}
+
 }  // namespace
 }  // namespace causeway::kv

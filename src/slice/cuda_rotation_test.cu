@@ -57,11 +57,12 @@ std::unique_ptr<Slice> open(Machine& machine, AnswersSink& sink, TurningExecutor
   return must(open_cuda_slice(options, candidates, machine, sink), "the slice");
 }
 
-// As `serve` has it: two steps in flight, largest lag first. Its frames hold two long sequences,
-// and a victim finds a twin always.
+// As a worker has it: two steps in flight, largest lag first, most twins come while it serves. Its
+// frames hold two long sequences, and a victim finds a twin always.
 std::unique_ptr<Slice> open_rotating(Machine& machine, const Catalogue& models, Bytes kv,
                                      AnswersSink& sink) {
-  CudaSliceOptions options{.kv = kv, .kv_frame = kStressFrame, .kv_host = {.bytes = gib(1)}};
+  CudaSliceOptions options{
+      .kv = kv, .kv_frame = kStressFrame, .kv_host = {.bytes = gib(1), .ahead = mib(256)}};
   options.engine.core.prefix_caching = false;
   options.engine.core.schedule = {.policy = schedule::PolicyKind::kRotary,
                                   .preemption = schedule::PreemptionKind::kRotate,
@@ -140,6 +141,7 @@ int run(std::uint64_t seed, std::int64_t rounds, Nanos length) {
   ModelHome home(clock, gib(16));
   const auto machine =
       must(Machine::open_gpus({.choice = LinkChoice::kOwn}, home, clock), "the machine");
+  must(warm_up_cuda(*machine, 0), "warming up");
   const bool turned = turning(*machine, home, clock, seed, rounds);
   const bool stressed = stress(*machine, home, clock, seed, length);
   const bool passed = turned && stressed;

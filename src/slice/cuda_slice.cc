@@ -17,6 +17,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/paced_registration.h"
 #include "engine/cuda_executor.h"
+#include "kernels/gemm/gemm_cuda.h"
 #include "kv/frame_arena.h"
 #include "schedule/hbm_plan.h"
 #include "slice/sm_rates.h"
@@ -45,12 +46,20 @@ constexpr Bytes kCatalogueMin = gib(512);
 
 constexpr Bytes driver_of(std::int64_t models) { return kDriver + kDriverOfModel * models; }
 
+Status check_gpu(const device::CudaMachine& gpus, int gpu) {
+  if (gpu >= 0 && gpu < gpus.gpus()) return {};
+  return invalid_argument(
+      "--gpu " + std::to_string(gpu) + ": this process sees " + std::to_string(gpus.gpus()) +
+      " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
+}
+
 class CudaSlice final : public Slice {
  public:
   CudaSlice(const CudaSliceOptions& options, Machine& machine)
       : options_(options), machine_(machine), gpus_(*machine.cuda()) {}
   ~CudaSlice() override {
     if (entry_) entry_->set_serves({});
+    if (twin_home_) twin_home_->stop_growing();
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
     if (kv_mover_) kv_mover_->set_notify({});
@@ -157,12 +166,7 @@ Status CudaSlice::open(std::span<const CudaCandidate> candidates, engine::Output
 }
 
 Status CudaSlice::check_part() const {
-  if (options_.gpu < 0 || options_.gpu >= gpus_.gpus()) {
-    return invalid_argument(
-        "--gpu " + std::to_string(options_.gpu) + ": this process sees " +
-        std::to_string(gpus_.gpus()) +
-        " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
-  }
+  CAUSEWAY_TRY(check_gpu(gpus_, options_.gpu));
   if (options_.share > 0 && options_.share <= 1) return {};
   return invalid_argument("a slice's share of a GPU's memory is above 0 and at most 1");
 }
@@ -376,7 +380,7 @@ Status CudaSlice::make_estate() {
   return {};
 }
 
-// Before the slice serves: its own steps wait for no registration.
+// What is to be there before the slice serves: its own steps wait for no registration of that.
 Status CudaSlice::make_twins() {
   if (options_.kv_host.bytes == Bytes(0)) return {};
   CAUSEWAY_ASSIGN(twin_home_,
@@ -405,7 +409,7 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   engine.core.frame = options_.kv_frame;
   // What stands before the executor may keep the twins for itself.
   if (twin_home_ && executor.capabilities().rotates) {
-    engine.core.twins = twin_home_->twins().twins();
+    engine.core.twins = twin_home_->twins().twins_there();
   }
   if (plan.border_moves()) {
     engine.core.border = schedule::BorderRules{.frames_per_extent = extent / options_.kv_frame,
@@ -417,7 +421,8 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   estate_->mover().set_notify([this] { engine_->poke(); });
   if (kv_mover_) kv_mover_->set_notify([this] { engine_->poke(); });
   entry_->set_serves([this] { return engine_->observe().requests() > 0; });
-  return {};
+  if (!twin_home_) return {};
+  return twin_home_->grow([this](std::int64_t twins) { engine_->add_twins(twins); });
 }
 
 // Slowly while requests are served, by whichever slice: the driver holds up the launches of all.
@@ -499,6 +504,16 @@ void CudaSlice::detach(ModelId model) {
 
 }  // namespace
 
+// A device without memory, and the library's handle in its context.
+Status warm_up_cuda(Machine& machine, int gpu) {
+  CAUSEWAY_CHECK(machine.cuda() != nullptr, "a GPU of a machine without");
+  CAUSEWAY_TRY(check_gpu(*machine.cuda(), gpu));
+  CAUSEWAY_ASSIGN(const auto device, machine.open({.name = "warm-up", .physical_device = gpu}));
+  CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device));
+  CAUSEWAY_ASSIGN(const auto library, kernels::gemm::CudaGemm::create());
+  return {};
+}
+
 Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
                                                std::span<const CudaCandidate> candidates,
                                                Machine& machine, engine::OutputSink& sink) {
@@ -509,6 +524,10 @@ Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
 }
 
 #else
+
+Status warm_up_cuda(Machine&, int) {
+  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
+}
 
 Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions&,
                                                std::span<const CudaCandidate>, Machine&,

@@ -45,6 +45,12 @@ struct CudaCandidate {
 // How every slice of a GPU keeps a model, known before one is open; as Slice::card().
 Result<model::ModelCard> cuda_card(model::ModelConfig config, Bytes kv_frame);
 
+// Does ahead what takes a process's first slice of a GPU time, without memory for a slice: the
+// primary context (some 0.5 GB of HBM), the CUDA runtime and cuBLASLt in it. What it makes is the
+// process's for good. kInvalidArgument, kUnsupported as open_cuda_slice(); kResourceExhausted or
+// kDevice when the driver refuses.
+Status warm_up_cuda(Machine& machine, int gpu);
+
 // Divides the slice's share of the GPU's memory among cached weights, workspace and KV. Candidates
 // that cannot be read or do not fit are left out with a warning, and attaching one fails with the
 // reason. kResourceExhausted, with the numbers, or what was wrong when none is left; kUnavailable

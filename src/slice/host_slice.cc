@@ -20,6 +20,7 @@ class HostSlice final : public Slice {
       : options_(options), machine_(machine) {}
   ~HostSlice() override {
     if (entry_) entry_->set_serves({});
+    if (twin_home_) twin_home_->stop_growing();
     if (engine_) engine_->stop(Nanos(0));
     if (estate_) estate_->mover().set_notify({});
     if (kv_mover_) kv_mover_->set_notify({});
@@ -143,14 +144,15 @@ Status HostSlice::open(engine::OutputSink& sink) {
   engine.core.frame = options_.kv_frame;
   // What stands before the executor may keep the twins for itself.
   if (twin_home_ && executor.capabilities().rotates) {
-    engine.core.twins = twin_home_->twins().twins();
+    engine.core.twins = twin_home_->twins().twins_there();
   }
   CAUSEWAY_ASSIGN(engine_, engine::Engine::start(engine, machine_.clock(), executor, sink,
                                                  estate_ ? &estate_->cache() : nullptr));
   if (estate_) estate_->mover().set_notify([this] { engine_->poke(); });
   if (kv_mover_) kv_mover_->set_notify([this] { engine_->poke(); });
   entry_->set_serves([this] { return engine_->observe().requests() > 0; });
-  return {};
+  if (!twin_home_) return {};
+  return twin_home_->grow([this](std::int64_t twins) { engine_->add_twins(twins); });
 }
 
 // What a CPU computes and reads in a second is not known; of links only what is modelled.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 #include <thread>
@@ -134,13 +135,36 @@ TEST_P(HostSlices, HaveTwinsBesideEachOther) {
   HostSliceOptions rotating = options();
   rotating.kv = kFrame * 8;
   rotating.kv_host.bytes = kFrame * 32;
+  rotating.engine.core.schedule.policy = schedule::PolicyKind::kRotary;
+  HostSliceOptions growing = rotating;
+  growing.kv_host.ahead = kFrame * 3;
   Neighbour first(catalogue(), {ModelId(0), ModelId(1)}, parts(rotating));
-  Neighbour second(catalogue(), {ModelId(2), ModelId(3)}, parts(rotating));
+  Neighbour second(catalogue(), {ModelId(2), ModelId(3)}, parts(growing));
   std::int64_t wrong = 0;
   std::thread other([&] { wrong = second.ask_at_random({.seed = 5, .requests = 20}, expected); });
   EXPECT_EQ(first.ask_at_random({.seed = 4, .requests = 20}, expected), 0);
   other.join();
   EXPECT_EQ(wrong, 0);
+  for (Neighbour* one : {&first, &second}) {
+    const auto twins = [&] { return one->slice().engine().observe().twins_total; };
+    const Nanos until = clock_.now() + seconds(20);
+    while (twins() < 32 && clock_.now() < until) std::this_thread::yield();
+    EXPECT_EQ(twins(), 32);
+  }
+}
+
+// At any time while twins are coming.
+TEST_P(HostSlices, EndWhileTheyGetTwins) {
+  const Answers expected = undisturbed();
+  HostSliceOptions growing = options();
+  growing.engine.core.schedule.policy = schedule::PolicyKind::kRotary;
+  growing.kv_host.bytes = kFrame * 2000;
+  growing.kv_host.ahead = kFrame;
+  for (int requests = 0; requests < 3; ++requests) {
+    Neighbour slice(catalogue(), {ModelId(0)}, parts(growing));
+    EXPECT_EQ(slice.ask_at_random({.seed = 6, .requests = requests}, expected), 0);
+    EXPECT_GE(slice.slice().engine().observe().twins_total, std::min(requests, 1));
+  }
 }
 
 TEST_P(HostSlices, SayWhatTheyHave) {

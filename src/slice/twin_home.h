@@ -2,7 +2,10 @@
 // by which steps wait for what comes back. The same for every device.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <thread>
 
 #include "device/device.h"
 #include "device/host_memory.h"
@@ -14,27 +17,41 @@
 namespace causeway::slice {
 
 struct KvHostOptions {
-  Bytes bytes = {};              // for twins; zero: KV does not rotate
+  Bytes bytes = {};  // for twins; zero: KV does not rotate
+  // Of these when the slice opens; the rest comes while it serves, in pieces of this size. Zero:
+  // all.
+  Bytes ahead = {};
   Nanos late_max = millis(250);  // kv::KvMoverOptions::late_max
 };
 
 // Outlives the transfer engine whose copies use it.
 class TwinHome {
  public:
-  // Takes the memory and makes it reachable for the device, slowly while other slices of the
-  // machine serve: blocks. Device and machine outlive the home. Errors as TwinMemory::create() and
-  // reach(), with the numbers.
+  // Takes the memory that is to be there ahead and makes it reachable for the device, slowly while
+  // other slices of the machine serve: blocks. Device and machine outlive the home. Errors as
+  // TwinMemory::create() and reach(), with the numbers.
   static Result<std::unique_ptr<TwinHome>> open(device::Device& device, Machine& machine,
                                                 Bytes frame, const KvHostOptions& options);
-  TwinHome(device::Device& device, std::unique_ptr<kv::TwinMemory> twins)
-      : twins_(std::move(twins)), gates_(device) {}  // for open()
+  explicit TwinHome(device::Device& device) : gates_(device) {}  // for open()
+  ~TwinHome() { stop_growing(); }
+
+  // Takes the rest on a thread of its own, as slowly while any slice serves: `there` is told of
+  // each piece how many twins are there more. What fails is left out with a warning. Once.
+  // kResourceExhausted: no thread is to be had.
+  Status grow(std::function<void(std::int64_t)> there);
+  // At the next few MiB. When this returns, `there` is not called any more. Idempotent.
+  void stop_growing();
 
   const kv::TwinMemory& twins() const { return *twins_; }
   kv::CopyGates& gates() { return gates_; }
 
  private:
+  void run_growth(const std::function<void(std::int64_t)>& there);
+
+  std::atomic<bool> cancelled_{false};
   std::unique_ptr<kv::TwinMemory> twins_;
   kv::CopyGates gates_;
+  std::thread growth_;
 };
 
 // Of these frames and twins; the device is the slice's own. All outlive the mover.

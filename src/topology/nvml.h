@@ -46,6 +46,7 @@ struct NvmlAttributes {
   X(nvmlDeviceGetCount_v2, (unsigned* count))                                                     \
   X(nvmlDeviceGetHandleByIndex_v2, (unsigned index, NvmlDevice* device))                          \
   X(nvmlDeviceGetName, (NvmlDevice device, char* name, unsigned length))                          \
+  X(nvmlDeviceGetUUID, (NvmlDevice device, char* uuid, unsigned length))                          \
   X(nvmlDeviceGetPciInfo_v3, (NvmlDevice device, NvmlPciInfo * info))                             \
   X(nvmlDeviceGetMemoryInfo, (NvmlDevice device, NvmlMemory * memory))                            \
   X(nvmlDeviceGetNumGpuCores, (NvmlDevice device, unsigned* cores))                               \

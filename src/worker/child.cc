@@ -130,11 +130,12 @@ bool Child::wait_now() {
 }
 
 bool Child::reap(Nanos timeout) {
+  bool over = false;  // a debugger may have the end first
   for (Nanos waited; pid_ > 0 && !wait_now(); waited += kLook) {
     if (waited >= timeout) return false;
     const timespec look{0, kLook.count};
-    pollfd handle{handle_.get(), POLLIN, 0};  // of none: only the time passes
-    (void)::ppoll(&handle, 1, &look, nullptr);
+    pollfd handle{over ? -1 : handle_.get(), POLLIN, 0};  // of none: only the time passes
+    over = ::ppoll(&handle, 1, &look, nullptr) > 0;
   }
   return true;
 }

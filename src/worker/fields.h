@@ -149,9 +149,13 @@ void fields(V& v, Of<V, Hello>& m) {
   v.text(m.version);
 }
 template <typename V>
-void fields(V& v, Of<V, Open>& m) {
+void fields(V& v, Of<V, Prepare>& m) {
   v(m.plan);
 }
+template <typename V>
+void fields(V&, Of<V, Prepared>&) {}
+template <typename V>
+void fields(V&, Of<V, Open>&) {}
 template <typename V>
 void fields(V& v, Of<V, Opened::Slice>& slice) {
   v.count(slice.frames);

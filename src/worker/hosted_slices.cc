@@ -52,8 +52,12 @@ HostedSlices::~HostedSlices() {
   for (One& one : slices_) one.slice.reset();
 }
 
-Status HostedSlices::open(const WorkerPlan& plan, SliceOpener& opener) {
+Status HostedSlices::prepare(const WorkerPlan& plan, SliceOpener& opener) {
   CAUSEWAY_ASSIGN(machine_, opener.open_machine(plan, home_, clock_));
+  return channel_.send(encode(Prepared{}));
+}
+
+Status HostedSlices::open(const WorkerPlan& plan, SliceOpener& opener) {
   Opened opened;
   for (std::size_t i = 0; i < plan.slices.size(); ++i) {
     One one;
@@ -104,7 +108,8 @@ Status HostedSlices::handle(Message message, weights::FileDescriptor descriptor)
   }
   if (auto* detach = std::get_if<Detach>(&message))
     return do_later({*detach, weights::FileDescriptor()});
-  if (std::holds_alternative<Hello>(message) || std::holds_alternative<Open>(message)) {
+  if (std::holds_alternative<Hello>(message) || std::holds_alternative<Prepare>(message) ||
+      std::holds_alternative<Open>(message)) {
     return corrupt("a second supervisor speaks on the socket: a worker serves one");
   }
   return corrupt("the supervisor sends what only a worker says");

@@ -29,6 +29,8 @@ class HostedSlices {
   HostedSlices(const HostedSlices&) = delete;
   HostedSlices& operator=(const HostedSlices&) = delete;
 
+  Status prepare(const WorkerPlan& plan, SliceOpener& opener);
+  // After prepare(), of the same.
   Status open(const WorkerPlan& plan, SliceOpener& opener);
   // Until the connection ends: always an error. kUnavailable: the supervisor has gone.
   Status serve();

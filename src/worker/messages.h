@@ -22,7 +22,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 2;
+inline constexpr std::uint32_t kProtocol = 3;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -66,9 +66,14 @@ struct Hello {
   std::string version;  // of the build
 };
 
-struct Open {
+// Make ready all that needs none of the memory that a process before this one may still have:
+// driver, contexts, libraries.
+struct Prepare {
   WorkerPlan plan;
 };
+struct Prepared {};
+// The slices of the plan: no process before this one has memory any more.
+struct Open {};
 struct Opened {
   struct Slice {
     std::int64_t frames = 0;
@@ -77,7 +82,7 @@ struct Opened {
   };
   std::vector<Slice> slices;
 };
-// Of Open: the worker ends.
+// Of Prepare or Open: the worker ends.
 struct Failed {
   Error error;
 };
@@ -134,8 +139,8 @@ struct Observed {
 };
 struct Alive {};
 
-using Message = std::variant<Hello, Open, Opened, Failed, Attach, Attached, Detach, Detached,
-                             Submit, Cancel, Outputs, Observed, Alive>;
+using Message = std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Attach, Attached,
+                             Detach, Detached, Submit, Cancel, Outputs, Observed, Alive>;
 
 std::vector<std::byte> encode(const Message& message);
 // Of any bytes. kCorrupt.

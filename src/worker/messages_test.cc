@@ -91,7 +91,9 @@ std::vector<Message> one_of_each() {
   const auto requests = engine::random_requests({.count = 40, .edited = true}, random);
   std::vector<Message> messages{
       Hello{.version = "1.2"},
-      Open{some_plan()},
+      Prepare{some_plan()},
+      Prepared{},
+      Open{},
       Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
       Failed{{ErrorCode::kDevice, "no GPU"}},
       Attach{4, 1, ModelId(3), "m", "/m", Tokens(128), mib(1), 0.25, millis(30), true, mib(2)},
@@ -128,7 +130,7 @@ TEST(WorkerMessages, FieldsAreWhatTheyWere) {
   EXPECT_EQ(output.code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(output.queued, millis(3));
   EXPECT_EQ(output.switched->took, millis(6));
-  const auto plan = std::get<Open>(decode(encode(Open{some_plan()})).value()).plan;
+  const auto plan = std::get<Prepare>(decode(encode(Prepare{some_plan()})).value()).plan;
   EXPECT_EQ(plan.slices[1].engine.core.schedule.policy, schedule::PolicyKind::kRotary);
   EXPECT_EQ(plan.slices[1].engine.core.step_timeout, seconds(3));
   EXPECT_EQ(plan.slices[1].engine.core.prefix_hash_seed, 0xfeedfacecafebeef);
@@ -194,7 +196,7 @@ TEST(WorkerMessages, AnotherBuildIsToldApart) {
   const Status other = check_hello({.version = "1.1"}, ours);
   EXPECT_EQ(other.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(other.error().message,
-              HasSubstr("version 1.1 (protocol 2), this one of version 1.0"));
+              HasSubstr("version 1.1 (protocol 3), this one of version 1.0"));
   EXPECT_EQ(check_hello({.protocol = kProtocol + 1, .version = "1.0"}, ours).error().code,
             ErrorCode::kUnsupported);
   EXPECT_EQ(check_hello({.magic = 1, .version = "1.0"}, ours).error().code, ErrorCode::kCorrupt);

@@ -6,8 +6,9 @@
 //   fleet: {(*worker)->slices()…}
 //   (*worker)->stop();
 //
-// A worker that dies or hangs is started again; its requests end, once each, with kUnavailable and
-// Output::lost, and the fleet has them go on. See docs/design/worker.md.
+// A worker that dies or hangs is started again at once, beside its end; its requests end, once
+// each, with kUnavailable and Output::lost, and the fleet has them go on. See
+// docs/design/worker.md.
 #pragma once
 
 #include <memory>
@@ -31,9 +32,13 @@ struct WorkerOptions {
   WorkerPlan plan;
   Nanos silence_max = seconds(5);  // without a word it is taken to hang
   Nanos hello_max = seconds(10);
+  Nanos prepare_max = seconds(60);
   Nanos open_max = seconds(120);
   Nanos attach_max = seconds(300);  // registering a model's memory takes its time
-  // Before it is started again: doubled while it neither gives a token nor lives for a second.
+  // For a killed process to end: the driver first gives back hundreds of GB of registered memory.
+  Nanos end_max = seconds(30);
+  // Before it is started again for the second time in a row, and then doubled, while it neither
+  // gives a token nor lives for a second. The first time there is none.
   Nanos pause_min = millis(100);
   Nanos pause_max = seconds(30);
 };

@@ -1,11 +1,10 @@
-// The life of a worker's process: started, greeted, opened, heard, lost, started again.
-#include <sys/socket.h>
-
+// The life of a worker's process: heard, lost, started again (worker_start.cc).
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/log.h"
 #include "worker/worker_state.h"
@@ -13,19 +12,9 @@
 namespace causeway::worker {
 namespace {
 
-constexpr Nanos kReap = seconds(5);       // for a killed process to end
 constexpr Nanos kLongLived = seconds(1);  // who lived so long is no sign of trouble to come
 constexpr Nanos kPoll = seconds(1);       // an upper bound of waits that are woken
-
-Error deadline(std::string message) { return {ErrorCode::kDeadlineExceeded, std::move(message)}; }
-
-Result<std::pair<weights::FileDescriptor, weights::FileDescriptor>> connected_pair() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return io_error("connecting to a worker", errno);
-  }
-  return std::pair(weights::FileDescriptor(ends[0]), weights::FileDescriptor(ends[1]));
-}
+constexpr Nanos kLook = millis(20);       // of waits that are not
 
 request::Output end_of(RequestId request, std::int32_t attempt, request::FinishReason reason,
                        const Error& why) {
@@ -58,6 +47,8 @@ bool makes_sense(const request::Output& output, std::int64_t vocab) {
 Status Worker::State::start() {
   if (const Status connected = connect(); !connected.ok()) {
     lose(connected.error());
+    while (!all_ended(kPoll)) {
+    }
     return connected;
   }
   try {
@@ -85,7 +76,6 @@ bool Worker::State::stopping() const {
 }
 
 void Worker::State::run() {
-  Nanos length = options_.pause_min;
   bool connected = true;
   while (true) {
     Status why;
@@ -93,7 +83,7 @@ void Worker::State::run() {
     if (connected) {
       why = serve();
       const bool of_use = answered_ || clock_.now() - began > kLongLived;
-      if (of_use) length = options_.pause_min;
+      if (of_use) losses_ = 0;
     } else {
       why = connect();
       connected = why.ok();
@@ -101,72 +91,24 @@ void Worker::State::run() {
     }
     lose(why.error());
     connected = false;
-    if (stopping()) return;
-    spdlog::error("the worker of {} is lost: {}{}{}; it is started again in {:.0f} ms",
-                  options_.name, why.error().message, child_.ended().empty() ? "" : ": it ",
-                  child_.ended(), to_millis(length));
-    if (!pause(length)) return;
-    length = std::min(length * 2, options_.pause_max);
+    if (stopping()) break;
+    const Nanos length = restart_pause(++losses_, options_.pause_min, options_.pause_max);
+    spdlog::error("the worker of {} is lost: {}; it is started again{}", options_.name,
+                  why.error().message,
+                  losses_ > 1 ? fmt::format(" in {:.0f} ms", to_millis(length)) : " at once");
+    if (losses_ > 1 && !pause(length)) break;
+  }
+  while (!all_ended(kPoll)) {
   }
 }
 
-// False: the worker is to stop.
+// Also for the end of those that were killed: what failed beside it may succeed behind it.
 bool Worker::State::pause(Nanos length) {
+  while (!stopping() && !all_ended(kLook)) {
+  }
   std::unique_lock lock(mutex_);
   return !changed_.wait_for(lock, std::chrono::nanoseconds(length.count),
                             [this] { return stopping_; });
-}
-
-Status Worker::State::connect() {
-  std::erase_if(unended_, [](Child& child) { return child.reap(Nanos(0)); });
-  CAUSEWAY_ASSIGN(auto ends, connected_pair());
-  CAUSEWAY_ASSIGN(auto channel, Channel::open(std::move(ends.first)));
-  CAUSEWAY_ASSIGN(child_, Child::start(options_.command, ends.second.get()));
-  ends.second = weights::FileDescriptor();  // or its end would not be seen
-  Channel& connected = *channel;
-  answered_ = false;
-  {
-    const std::scoped_lock lock(mutex_);
-    channel_ = std::move(channel);
-    starts_ += 1;
-    pid_ = child_.pid();
-    hangs_.clear();
-  }
-  return open(connected);
-}
-
-// The next message that says something.
-Result<Message> Worker::State::await(Channel& channel, Nanos timeout) {
-  const Nanos until = clock_.now() + timeout;
-  while (!stopping()) {
-    const Nanos left = until - clock_.now();
-    if (left <= Nanos(0)) {
-      return deadline("it said nothing for " + std::to_string(timeout / seconds(1)) + " s");
-    }
-    CAUSEWAY_ASSIGN(const auto received, channel.receive(std::min(left, kPoll)));
-    if (received) return decode(received->message);
-  }
-  return Error{ErrorCode::kCancelled, "the server is shutting down"};
-}
-
-Status Worker::State::open(Channel& channel) {
-  const Hello ours{.version = options_.version};
-  CAUSEWAY_TRY(channel.send(encode(ours)));
-  CAUSEWAY_ASSIGN(const Message hello, await(channel, options_.hello_max));
-  const Hello* const theirs = std::get_if<Hello>(&hello);
-  if (theirs == nullptr) return corrupt("it does not say who it is");
-  CAUSEWAY_TRY(check_hello(*theirs, ours));
-  CAUSEWAY_TRY(channel.send(encode(Open{options_.plan})));
-  CAUSEWAY_ASSIGN(Message answer, await(channel, options_.open_max));
-  if (const auto* failed = std::get_if<Failed>(&answer)) return failed->error;
-  auto* const opened = std::get_if<Opened>(&answer);
-  if (opened == nullptr || opened->slices.size() != slices()) {
-    return corrupt("it does not say what it has opened");
-  }
-  const std::scoped_lock lock(mutex_);
-  for (std::size_t i = 0; i < slices(); ++i) slices_[i].opened = opened->slices[i];
-  serves_ = true;
-  return {};
 }
 
 // Until it is lost, or told to stop: why.
@@ -196,6 +138,7 @@ Status Worker::State::handle(Message message) {
   if (auto* outputs = std::get_if<Outputs>(&message)) return take(std::move(*outputs));
   if (const auto* observed = std::get_if<Observed>(&message)) return take(*observed);
   if (auto* one = std::get_if<Attached>(&message)) {
+    if (!one->error) tell_attached();
     return take(one->call, {std::move(one->error), one->streamed, one->predicted_tpot});
   }
   if (auto* one = std::get_if<Detached>(&message)) {
@@ -271,10 +214,15 @@ Worker::State::Ends Worker::State::take_requests(request::FinishReason reason, c
 
 void Worker::State::lose(const Error& why) {
   child_.kill();
+  reopened_at_.reset();
   std::vector<Model> gone;  // homes are let go after the lock
   Ends ends;
   {
     const std::scoped_lock lock(mutex_);
+    if (serves_) {
+      lost_at_ = clock_.now();
+      parts_ = {.starts = 0};
+    }
     serves_ = false;
     pid_ = -1;
     for (One& one : slices_) {
@@ -294,11 +242,8 @@ void Worker::State::lose(const Error& why) {
   }
   gone.clear();
   if (!ends.empty()) sink_.on_outputs(std::move(ends));
-  if (!child_.reap(kReap)) {
-    spdlog::error("the worker of {}, process {}, was killed and does not end; its memory is taken",
-                  options_.name, child_.pid());
-    unended_.push_back(std::move(child_));
-  }
+  // Its end may take seconds, in which the next one gets ready.
+  if (child_.pid() > 0) ending_.push_back({std::move(child_), clock_.now()});
 }
 
 }  // namespace causeway::worker

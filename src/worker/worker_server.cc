@@ -34,14 +34,25 @@ Status greet(Channel& channel, const WorkerServerOptions& options, const Clock& 
 Result<WorkerPlan> await_plan(Channel& channel, const WorkerServerOptions& options,
                               const Clock& clock) {
   CAUSEWAY_ASSIGN(auto second, await_message(channel, options.hello_max, clock));
-  Open* const open = std::get_if<Open>(&second.first);
-  if (open == nullptr) return corrupt("the supervisor does not say what to open");
-  const auto count = static_cast<std::int64_t>(open->plan.slices.size());
+  Prepare* const prepare = std::get_if<Prepare>(&second.first);
+  if (prepare == nullptr) return corrupt("the supervisor does not say what to open");
+  const auto count = static_cast<std::int64_t>(prepare->plan.slices.size());
   if (count < 1 || count > kSlicesMax) {
     return invalid_argument("a worker has 1 to " + std::to_string(kSlicesMax) + " slices, not " +
                             std::to_string(count));
   }
-  return std::move(open->plan);
+  return std::move(prepare->plan);
+}
+
+Status await_open(Channel& channel, const WorkerServerOptions& options, const Clock& clock) {
+  CAUSEWAY_ASSIGN(const auto third, await_message(channel, options.open_wait_max, clock));
+  if (std::holds_alternative<Open>(third.first)) return {};
+  return corrupt("the supervisor does not say when to open slices");
+}
+
+Status tell(Channel& channel, Status failed) {
+  if (!failed.ok()) (void)channel.send(encode(Failed{failed.error()}));
+  return failed;
 }
 
 [[noreturn]] void leave(const Status& why) {
@@ -58,10 +69,9 @@ Status serve_worker(weights::FileDescriptor socket, const WorkerServerOptions& o
   CAUSEWAY_TRY(greet(*channel, options, clock));
   CAUSEWAY_ASSIGN(const WorkerPlan plan, await_plan(*channel, options, clock));
   HostedSlices slices(*channel, options, clock);
-  if (const Status opened = slices.open(plan, opener); !opened.ok()) {
-    (void)channel->send(encode(Failed{opened.error()}));
-    return opened;
-  }
+  CAUSEWAY_TRY(tell(*channel, slices.prepare(plan, opener)));
+  CAUSEWAY_TRY(await_open(*channel, options, clock));
+  CAUSEWAY_TRY(tell(*channel, slices.open(plan, opener)));
   leave(slices.serve());
 }
 

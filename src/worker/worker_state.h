@@ -15,6 +15,7 @@
 #include "weights/model_pool.h"
 #include "worker/channel.h"
 #include "worker/child.h"
+#include "worker/restart.h"
 #include "worker/worker.h"
 
 namespace causeway::worker {
@@ -71,6 +72,12 @@ class Worker::State {
 
     bool has(ModelId model) const { return models.contains(model) || model == attaching; }
   };
+  // A process that was killed, until it has ended.
+  struct Ending {
+    Child child;
+    Nanos killed;
+    bool given_up = false;  // it has not ended in end_max
+  };
   struct Answer {
     std::optional<Error> error;
     Bytes streamed;
@@ -87,9 +94,17 @@ class Worker::State {
 
   // The thread's, and start()'s before it runs.
   void run();
+  // Of a process, until it serves (worker_start.cc).
   Status connect();
+  Status greet(Channel& channel);
+  Status prepare(Channel& channel);
+  Status await_ends(Channel& channel);
   Status open(Channel& channel);
   Result<Message> await(Channel& channel, Nanos timeout);
+  // Waits, for this long at most, until no killed process is left that may yet end.
+  bool all_ended(Nanos timeout);
+  void tell_restarted();
+  void tell_attached();
   Error serve();
   Status handle(Message message);
   Status take(Outputs outputs);
@@ -99,6 +114,7 @@ class Worker::State {
   void lose(const Error& why);
   // With the lock: all requests that it has, as they end.
   Ends take_requests(request::FinishReason reason, const Error& why);
+  // Waits before another process is started; false: the worker is to stop.
   bool pause(Nanos length);
   bool stopping() const;
 
@@ -106,9 +122,14 @@ class Worker::State {
   slice::ModelHome& home_;
   const Clock& clock_;
   engine::OutputSink& sink_;
-  Child child_;                 // the thread's
-  std::vector<Child> unended_;  // were killed, and have not ended yet
-  bool answered_ = false;       // this process has given a token; the thread's
+  // The thread's.
+  Child child_;
+  std::vector<Ending> ending_;
+  bool answered_ = false;                  // this process has given a token
+  std::int64_t losses_ = 0;                // in a row, of processes that were of no use
+  std::optional<Nanos> lost_at_;           // of one that served; until one does again
+  std::optional<Nanos> reopened_at_ = {};  // until a model is attached to it
+  RestartParts parts_;                     // since it was lost
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

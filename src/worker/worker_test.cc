@@ -388,7 +388,9 @@ class WorkerProcessTest : public WorkerTest {
   }
   void open() {
     say(Hello{.version = "test"});
-    say(Open{options().plan});
+    say(Prepare{options().plan});
+    ASSERT_TRUE(await<Prepared>());
+    say(Open{});
     ASSERT_TRUE(await<Opened>());
   }
   std::string end() {

@@ -158,10 +158,6 @@ class Catalogue(unittest.TestCase):
                     self.assertEqual(model["status"], "ready")
                     self.assertEqual(model["requests_running"] + model["requests_waiting"], 0)
 
-    def workers_of(self, server):
-        tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
-        return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
-
     @unittest.skipIf((os.cpu_count() or 1) < 2, "two slices want two processors")
     def test_a_killed_worker_is_started_again(self):
         size = "2x56" if DEVICE == "cuda" else "2x1"
@@ -199,7 +195,7 @@ class Catalogue(unittest.TestCase):
         for thread in threads:
             thread.start()
         time.sleep(random.uniform(0.02, 0.1))
-        workers = self.workers_of(server)
+        workers = server.workers()
         self.assertEqual(len(workers), 1)
         os.kill(workers.pop(), signal.SIGKILL)
         begin = time.monotonic()

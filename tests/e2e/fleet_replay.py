@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
 """A catalogue of many models, served by a whole GPU and by slices, and asked in Zipf's order.
 
-Writes figures as `causeway bench` does: who kept the targets, and how long the slowest waited.
+Writes figures as `causeway bench` does: who kept the targets, and how long the slowest waited. With
+--kills also from a worker process that is killed (kill -9) so often meanwhile: how long it took to
+serve again, and each part of that.
 CAUSEWAY_BINARY and CAUSEWAY_TEST_DEVICE as in running_server.py.
 """
 
 import argparse
 import json
+import os
+import re
+import signal
+import statistics
 import tempfile
+import threading
 from pathlib import Path
 
 from running_server import TINY_MEMORY, RunningServer, run_causeway
@@ -16,26 +23,73 @@ TTFT_MS, TPOT_MS = 1000, 100
 WANTED = {"first token within 1 s": 99, "tokens within 100 ms": 95, "answered": 100}
 MEMORY = ("--pool-memory-bytes", "96gb", "--weights-memory-bytes", "16gb",
           "--kv-cache-memory-bytes", "8gb")
+KILLED = ("--isolate", "--scheduling-policy", "rotary", "--kv-host-memory-bytes")
+KILLED_KV = ("8gb", "8mb")  # --tiny
+# What the server's log says of a worker that is back; docs/design/worker.md.
+AGAIN = re.compile(
+    r"the worker of .* is open again (?P<all>\d+) ms.* after it was lost: "
+    r"end of the old process (?P<end>\d+) ms, beside it start (?P<start>\d+) ms and "
+    r"preparing (?P<prepare>\d+) ms, waiting for that end (?P<wait>\d+) ms, "
+    r"opening (?P<open>\d+) ms")
+ATTACHED = re.compile(r"the worker of .* has its first model attached (?P<attached>\d+) ms after")
+PARTS = {"all": "its slices are open again", "end": "end of the old process",
+         "start": "start of the new one, beside it", "prepare": "preparing, beside it",
+         "wait": "waiting for the old one's end", "open": "opening slices",
+         "attached": "then, first model registered and attached"}
+AGAIN_MS = 2000  # wanted, beside the first model's registration and arrival
 
 
-def replay(arguments, folder, slices):
-    """The report of `causeway replay` on a server with these slices."""
+class Killer:
+    """Kills the server's only worker so often, while the replay of so many seconds runs."""
+
+    def __init__(self, server, kills, seconds):
+        self.server, self.kills, self.pause = server, kills, seconds / (kills + 1)
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def run(self):
+        while not self.ended.wait(0.2) and not self.ready():
+            pass
+        for _ in range(self.kills):
+            if self.ended.wait(self.pause):
+                return
+            for worker in self.server.workers():
+                os.kill(worker, signal.SIGKILL)
+
+    def ready(self):
+        models = self.server.request("/v1/models")[1]["data"]
+        return all(model["status"] == "ready" for model in models)
+
+
+def replay(arguments, folder, slices, more=(), kills=0):
+    """The report of `causeway replay` on a server with these slices, and the server's log."""
     memory = TINY_MEMORY if arguments.tiny else MEMORY
     report = folder / "replay.json"
     with RunningServer("--models-dir", folder / "models", *memory, "--slices", slices,
-                       "--max-queue", 8192) as server:
-        done = run_causeway(
-            "replay", "--url", server.url, "--wait-ready", 100, "--rate", arguments.rate,
-            "--seconds", arguments.seconds, "--zipf", 1, "--input-len", 256, "--output-len", 48,
-            "--vocab-size", 256, "--slo-ttft-ms", TTFT_MS, "--slo-tpot-ms", TPOT_MS,
-            "--request-timeout", 20, "--json", report, timeout=arguments.seconds + 140)
+                       "--max-queue", 8192, *more) as server:
+        with Killer(server, kills, arguments.seconds):
+            done = run_causeway(
+                "replay", "--url", server.url, "--wait-ready", 100, "--rate", arguments.rate,
+                "--seconds", arguments.seconds, "--zipf", 1, "--input-len", 256,
+                "--output-len", 48, "--vocab-size", 256, "--slo-ttft-ms", TTFT_MS,
+                "--slo-tpot-ms", TPOT_MS, "--request-timeout", 20, "--json", report,
+                timeout=arguments.seconds + 140)
     assert done.returncode == 0, done.stderr
-    return json.loads(report.read_text(encoding="utf-8"))
+    return json.loads(report.read_text(encoding="utf-8")), server.log
 
 
-def figure(what, unit, measured, wanted=0):
+def figure(what, unit, measured, wanted=0, at_least=True):
+    met = measured >= wanted if at_least or not wanted else measured <= wanted
     return {"what": what, "unit": unit, "measured": measured, "limit": 0, "limit_name": "",
-            "wanted": wanted, "at_least": True, "met": measured >= wanted}
+            "wanted": wanted, "at_least": at_least, "met": met}
 
 
 def figures(report, slices):
@@ -51,11 +105,34 @@ def figures(report, slices):
     return rows
 
 
+def restarts(arguments, folder):
+    """Of a worker that is killed: what its log lines say, the median and the worst."""
+    kv_host = KILLED_KV[1 if arguments.tiny else 0]
+    report, log = replay(arguments, folder, "all", (*KILLED, kv_host), arguments.kills)
+    seen = report["all"]
+    rows = [figure(f"answered, {arguments.kills} kills", "%",
+                   100 * (1 - seen["failed"] / seen["requests"]), 100)]
+    times = {part: [] for part in PARTS}
+    for line in log:
+        found = AGAIN.search(line) or ATTACHED.search(line)
+        for part, milliseconds in (found.groupdict() if found else {}).items():
+            times[part].append(float(milliseconds))
+    assert times["all"], "no worker came back:\n" + "".join(log[-20:])
+    for part, what in PARTS.items():
+        wanted = AGAIN_MS if part == "all" else 0
+        for name, of in (("median", statistics.median), ("most", max)):
+            measured = of(times[part]) if times[part] else 0
+            rows.append(figure(f"killed: {what}, {name} of {len(times[part])}", "ms", measured,
+                               wanted if name == "median" else 0, at_least=False))
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=int, default=87)
     parser.add_argument("--tiny", action="store_true", help="models of a few hundred KB")
-    parser.add_argument("--slices", nargs="+", default=["all"])
+    parser.add_argument("--slices", nargs="*", default=["all"])
+    parser.add_argument("--kills", type=int, default=0, help="of a worker, in a replay of its own")
     parser.add_argument("--rate", type=float, default=20)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--json", type=Path, required=True)
@@ -67,7 +144,9 @@ def main():
                             *(["--tiny"] if arguments.tiny else []), timeout=120)
         assert made.returncode == 0, made.stderr
         for slices in arguments.slices:
-            rows += figures(replay(arguments, folder, slices), slices)
+            rows += figures(replay(arguments, folder, slices)[0], slices)
+        if arguments.kills:
+            rows += restarts(arguments, folder)
     for row in rows:
         print(f"{row['what']}: {row['measured']:.2f} {row['unit']}")
     arguments.json.write_text(json.dumps({"bench": "fleet", "rows": rows}), encoding="utf-8")

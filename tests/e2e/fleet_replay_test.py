@@ -14,12 +14,12 @@ SCRIPT = Path(__file__).with_name("fleet_replay.py")
 
 class FleetReplay(unittest.TestCase):
     @unittest.skipIf((os.cpu_count() or 1) < 2, "two slices want two processors")
-    def test_every_request_is_answered_by_one_slice_and_by_two(self):
+    def test_every_request_is_answered_by_one_slice_by_two_and_by_one_that_is_killed(self):
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.json"
             done = subprocess.run(
                 [sys.executable, SCRIPT, "--models", "5", "--tiny", "--slices", "all", "2x1",
-                 "--seconds", "2", "--rate", "10", "--json", report],
+                 "--seconds", "2", "--rate", "10", "--kills", "2", "--json", report],
                 capture_output=True, text=True, timeout=200, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             rows = {row["what"]: row for row in json.loads(report.read_text())["rows"]}
@@ -27,6 +27,10 @@ class FleetReplay(unittest.TestCase):
             self.assertEqual(rows[f"answered, {slices}"]["measured"], 100)
             self.assertGreater(rows[f"requests a second, {slices}"]["measured"], 0)
             self.assertGreater(rows[f"first token, p99, {slices}"]["measured"], 0)
+        self.assertEqual(rows["answered, 2 kills"]["measured"], 100)
+        self.assertGreater(rows["killed: its slices are open again, median of 2"]["measured"], 0)
+        self.assertTrue(rows["killed: its slices are open again, median of 2"]["met"])
+        self.assertIn("killed: end of the old process, most of 2", rows)
 
 
 if __name__ == "__main__":

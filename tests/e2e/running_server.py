@@ -11,6 +11,7 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 BINARY = os.environ["CAUSEWAY_BINARY"]
 DEVICE = os.environ.get("CAUSEWAY_TEST_DEVICE", "cpu")
@@ -58,6 +59,11 @@ class RunningServer:
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
+
+    def workers(self):
+        """The processes that it has started."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
 
     def stop(self, timeout=60):
         self.process.send_signal(signal.SIGTERM)

@@ -238,17 +238,23 @@ class Checks:
         return "" if free > LOAD_DISK_BYTES else (
             f"its files take 16 GB, and {tempfile.gettempdir()} has {free / 1e9:.0f} GB")
 
-    def fleet_figures(self):
-        """A catalogue of 87 models in Zipf's order, on a whole GPU and on two slices of it."""
+    def fleet(self, name, seconds, *arguments):
+        """A catalogue of 87 models that are asked in Zipf's order."""
         memory = machine.host_gib()
         missing = self.no_disk() or ("" if memory > FLEET_GIB else
                                      f"it takes {FLEET_GIB} GiB of memory; {memory:.0f} are available")
-        part = self.bench("fleet", "causeway", [], 140, parsers.figure_rows("fleet"), files=("json",),
+        part = self.bench(name, "causeway", [], seconds, parsers.figure_rows(name), files=("json",),
                           missing=missing,
                           environment={**self.environment, "CAUSEWAY_TEST_DEVICE": "cuda"})
-        part.command = [sys.executable, machine.ROOT / "tests/e2e/fleet_replay.py", "--slices", "all",
-                        "2x56", "--json", "{json}"]
+        part.command = [sys.executable, machine.ROOT / "tests/e2e/fleet_replay.py", *arguments,
+                        "--json", "{json}"]
         return part
+
+    def fleet_figures(self):
+        """On a whole GPU and on two slices of it; and how long a worker that is killed takes to serve
+        again."""
+        return [self.fleet("fleet", 140, "--slices", "all", "2x56"),
+                self.fleet("worker restart", 90, "--slices", "--kills", "3", "--seconds", "24")]
 
     def load_figures(self):
         """A server's start and loads beside a model that decodes; files of Llama-3.1-8B's shape."""
@@ -332,4 +338,4 @@ class Checks:
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
                 topology, transfer, self.kv_figures(), self.prefix_figures(), self.slo_figures(),
                 host, peer, self.workload_figures(gpus),
-                self.load_figures(), self.fleet_figures()]
+                self.load_figures(), *self.fleet_figures()]

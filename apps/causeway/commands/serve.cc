@@ -8,6 +8,7 @@
 #include "base/open_files.h"
 #include "commands/chunk_option.h"
 #include "commands/command.h"
+#include "commands/gpu_option.h"
 #include "commands/link_settings.h"
 #include "commands/rotation_options.h"
 #include "commands/serve_checks.h"
@@ -65,7 +66,7 @@ struct ServeOptions {
   std::uint64_t kv_host_bytes = 0;  // 0: KV does not rotate
   std::uint64_t kv_frame_bytes = std::uint64_t{4} << 20;
   std::string device = "cpu";
-  int gpu = 0;
+  std::string gpu = "0";
   std::string slices = "all";
   bool isolate = false;
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
@@ -103,8 +104,9 @@ class Serve final : public Command {
     fleet::SerialSink sink(server.sink());
     std::unique_ptr<fleet::EarlyLoad> early = load_early(home, models);
     CAUSEWAY_ASSIGN(const auto machine, open_machine(home));
+    CAUSEWAY_ASSIGN(const GpuChoice gpus, gpu_choice(set_.gpu, set_.slices, *machine));
     CAUSEWAY_ASSIGN(const auto slices,
-                    ServedSlices::open(slices_options(), models, *machine, sink));
+                    ServedSlices::open(slices_options(gpus), models, *machine, sink));
     CAUSEWAY_TRY(check_models(*slices, models, pool));
     fit_to(*slices, models);
     const auto pool_home = slices->pool_home(home, clock_, std::move(early));
@@ -227,10 +229,10 @@ class Serve final : public Command {
     return slice::Machine::open_host({}, {}, home, clock_);
   }
 
-  ServedSlicesOptions slices_options() const {
+  ServedSlicesOptions slices_options(const GpuChoice& gpus) const {
     return {
-        .slices = set_.slices,
-        .gpu = set_.gpu,
+        .slices = gpus.slices,
+        .gpu = gpus.gpu,
         .isolate = set_.isolate,
         .memory_utilization = set_.gpu_memory_utilization,
         .kv = set_.device == "cuda" ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : kv_on_cpu(),
@@ -298,13 +300,16 @@ class Serve final : public Command {
         .one_of({"cpu", "cuda"})
         .group("Memory")
         .show_default();
-    app.add_option("--gpu", set_.gpu, "which GPU").non_negative().group("Memory").show_default();
-    app.add_option(
-           "--slices", set_.slices,
-           "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
-           "several GPUs, e.g. 0:all;1:4x32; on the CPU by threads; auto: two halves where a "
-           "model would miss its target between tokens beside another's prompts, else "
-           "all. A GPU's slices divide its memory, and a model is served by one of them")
+    app.add_option("--gpu", set_.gpu, "which GPU: its number, or its name as in `nvidia-smi -L`")
+        .check(check_gpu_option, "N|GPU-UUID")
+        .group("Memory")
+        .show_default();
+    app.add_option("--slices", set_.slices,
+                   "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
+                   "several GPUs, e.g. 0:all;1:4x32 or GPU-8f3c:all; on the CPU by threads; auto: "
+                   "two halves where a model would miss its target between tokens beside "
+                   "another's prompts, else all. A GPU's slices divide its memory, and a model is "
+                   "served by one of them")
         .group("Memory")
         .show_default();
     app.add_flag("--isolate", set_.isolate,

@@ -9,6 +9,8 @@
 namespace causeway::app {
 namespace {
 
+constexpr Bytes kKvHostAhead = mib(128);
+
 class Opener final : public worker::SliceOpener {
  public:
   // A worker does not know of other GPUs' copies: each uses its own link.
@@ -18,7 +20,11 @@ class Opener final : public worker::SliceOpener {
     if (plan.backend == worker::Backend::kHost) {
       return slice::Machine::open_host({}, {}, home, clock);
     }
-    return slice::Machine::open_gpus({.choice = slice::LinkChoice::kOwn}, home, clock);
+    CAUSEWAY_ASSIGN(auto machine,
+                    slice::Machine::open_gpus({.choice = slice::LinkChoice::kOwn}, home, clock));
+    CAUSEWAY_TRY(slice::warm_up_cuda(*machine, plan.gpu));
+    candidates_ = candidates(plan);
+    return machine;
   }
 
   Result<std::unique_ptr<slice::Slice>> open_slice(const worker::WorkerPlan& plan,
@@ -28,7 +34,7 @@ class Opener final : public worker::SliceOpener {
     if (plan.backend == worker::Backend::kHost) {
       return slice::open_host_slice({.kv = slice.kv,
                                      .kv_frame = slice.kv_frame,
-                                     .kv_host = {.bytes = slice.kv_host},
+                                     .kv_host = kv_host(slice),
                                      .cache = slice.weights,
                                      .ring = slice.ring,
                                      .experts = slice.experts,
@@ -42,15 +48,20 @@ class Opener final : public worker::SliceOpener {
                                    .memory_utilization = slice.memory_utilization,
                                    .kv = slice.kv,
                                    .kv_frame = slice.kv_frame,
-                                   .kv_host = {.bytes = slice.kv_host},
+                                   .kv_host = kv_host(slice),
                                    .weights = slice.weights,
                                    .ring = slice.ring,
                                    .experts = slice.experts,
                                    .engine = slice.engine},
-                                  candidates(plan), machine, sink);
+                                  candidates_, machine, sink);
   }
 
  private:
+  // Registering gigabytes takes half a second, for which no first request need wait.
+  static slice::KvHostOptions kv_host(const worker::SlicePlan& slice) {
+    return {.bytes = slice.kv_host, .ahead = kKvHostAhead};
+  }
+
   static std::vector<slice::CudaCandidate> candidates(const worker::WorkerPlan& plan) {
     std::vector<slice::CudaCandidate> candidates;
     for (const worker::PlannedModel& model : plan.models) {
@@ -63,6 +74,8 @@ class Opener final : public worker::SliceOpener {
     }
     return candidates;
   }
+
+  std::vector<slice::CudaCandidate> candidates_;  // on GPUs: every slice may run each
 };
 
 class WorkerCommand final : public Command {

@@ -20,7 +20,7 @@ class HostOpener final : public SliceOpener {
     const SlicePlan& slice = plan.slices[number];
     return slice::open_host_slice({.kv = slice.kv,
                                    .kv_frame = slice.kv_frame,
-                                   .kv_host = {.bytes = slice.kv_host},
+                                   .kv_host = {.bytes = slice.kv_host, .ahead = slice.kv_frame * 4},
                                    .cache = slice.weights,
                                    .ring = slice.ring,
                                    .experts = slice.experts,

@@ -1,7 +1,18 @@
 // A worker's process for tests:
 //   worker_child --worker-socket FD [--version TEXT] [--misbehave KIND]
+//                [--prepare-ms N] [--open-ms N] [--marks FOLDER]
+// or what holds back the end of another process, as a driver may: once that was killed, waitpid
+// does not give it to its parent before this one has ended, with its socket:
+//   worker_child --worker-socket FD --hold PID
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -55,6 +66,7 @@ Status serve_badly(Channel& channel, const Options& options) {
     if (opened) CAUSEWAY_TRY(say(channel, Alive{}));
     if (!received) continue;
     CAUSEWAY_ASSIGN(const Message message, decode(received->message));
+    if (std::holds_alternative<Prepare>(message)) CAUSEWAY_TRY(say(channel, Prepared{}));
     if (std::holds_alternative<Open>(message)) {
       CAUSEWAY_TRY(say(channel, Opened{{Opened::Slice{}}}));
       opened = true;
@@ -66,16 +78,63 @@ Status serve_badly(Channel& channel, const Options& options) {
   }
 }
 
+// Takes its time, and leaves a file where it prepares, where it has, and where it opens a slice.
+class SlowOpener final : public SliceOpener {
+ public:
+  explicit SlowOpener(const Options& options) : options_(options) {}
+  Result<std::unique_ptr<slice::Machine>> open_machine(const WorkerPlan& plan,
+                                                       slice::ModelHome& home,
+                                                       const Clock& clock) override {
+    mark("prepares");
+    pass("--prepare-ms");
+    auto machine = opener_.open_machine(plan, home, clock);
+    mark("prepared");
+    return machine;
+  }
+  Result<std::unique_ptr<slice::Slice>> open_slice(const WorkerPlan& plan, std::size_t number,
+                                                   slice::Machine& machine,
+                                                   engine::OutputSink& sink) override {
+    mark("opens");
+    pass("--open-ms");
+    return opener_.open_slice(plan, number, machine, sink);
+  }
+
+ private:
+  void pass(const std::string& option) const {
+    (void)::poll(nullptr, 0, std::atoi(options_.at(option).c_str()));
+  }
+  void mark(const std::string& what) const {
+    const std::string& folder = options_.at("--marks");
+    if (!folder.empty()) std::ofstream(folder + "/" + what + "-" + std::to_string(::getpid()));
+  }
+
+  const Options& options_;
+  HostOpener opener_;
+};
+
+Status hold(int pid, int socket) {
+  if (::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0) return io_error("ptrace", errno);
+  char byte = 'h';
+  if (::write(socket, &byte, 1) != 1) return io_error("write", errno);
+  (void)!::read(socket, &byte, 1);
+  return {};
+}
+
 Status run(int argc, char** argv) {
-  Options options{{"--version", "test"}, {"--worker-socket", ""}, {"--misbehave", ""}};
+  Options options{{"--version", "test"}, {"--worker-socket", ""}, {"--misbehave", ""},
+                  {"--prepare-ms", "0"}, {"--open-ms", "0"},      {"--marks", ""},
+                  {"--hold", ""}};
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   weights::FileDescriptor socket(std::atoi(options["--worker-socket"].c_str()));
+  if (!options["--hold"].empty()) return hold(std::atoi(options["--hold"].c_str()), socket.get());
+  // A sibling may hold its end.
+  (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   if (!options["--misbehave"].empty()) {
     CAUSEWAY_ASSIGN(const auto channel, Channel::open(std::move(socket)));
     return serve_badly(*channel, options);
   }
   const RealClock clock;
-  HostOpener opener;
+  SlowOpener opener(options);
   return serve_worker(std::move(socket), {.version = options["--version"]}, opener, clock);
 }
 
