@@ -4,6 +4,7 @@
 
 #include "server/api/bad_words.h"
 #include "server/api/chat_body.h"
+#include "server/api/forced_calls.h"
 #include "text/detokenizer.h"
 
 namespace causeway::server {
@@ -220,6 +221,7 @@ MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                    const PrepareContext& context, Prepared& out) {
   out.model = &model;
+  out.constraint = asked.constraint;
   request::Request common;
   common.model = model.id;
   common.slo = context.slo.over(model.slo);
@@ -232,6 +234,10 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
     auto error = encode_prompt(asked, i, model, context.now_unix_seconds, request.prompt);
+    if (!error && asked.forces_call) {  // the format is known: encode_prompt() has checked that
+      out.constraint = forced_calls(model.tool_calls, asked.chat->tools, asked.forced_tool,
+                                    !asked.parallel_tool_calls);
+    }
     if (!error) error = fit(asked, model, request);
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
