@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "engine/engine.h"
 #include "request/batch.h"
+#include "request/constraint.h"
 #include "request/request.h"
 #include "schedule/rotation_policy.h"
 #include "slice/slice.h"
@@ -22,7 +23,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 2;
+inline constexpr std::uint32_t kProtocol = 3;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -95,6 +96,8 @@ struct Attach {
   Nanos tpot = {};
   bool pinned = false;
   Bytes bytes = {};
+  std::vector<TokenId> eos = {};  // end an answer that has a form
+  std::string mark = {};          // the special token that begins calls, or ""
 };
 struct Attached {
   std::int64_t call = 0;
@@ -116,6 +119,9 @@ struct Detached {
 struct Submit {
   std::int32_t slice = 0;
   request::Request request;
+  // Of request.constraint, where that is not null: it is compiled again where it is used.
+  bool formed = false;
+  request::ConstraintText form = {};
 };
 struct Cancel {
   std::int32_t slice = 0;
