@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "grammar/string_lengths.h"
+#include "grammar/json_strings.h"
 
 #ifdef CAUSEWAY_XGRAMMAR
 
@@ -199,7 +199,7 @@ xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
       return compiler.CompileJSONSchema(R"({"type":"object","additionalProperties":true})", true,
                                         std::nullopt, std::nullopt, false, kWhiteSpaceMax);
     case ConstraintKind::kJsonSchema:
-      return compiler.CompileJSONSchema(bounded_by_patterns(constraint.text), true, std::nullopt,
+      return compiler.CompileJSONSchema(with_json_strings(constraint.text), true, std::nullopt,
                                         std::nullopt, true, kWhiteSpaceMax);
     case ConstraintKind::kRegex: return compiler.CompileRegex(constraint.text);
     case ConstraintKind::kGrammar: return compiler.CompileGrammar(constraint.text);

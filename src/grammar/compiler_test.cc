@@ -130,6 +130,27 @@ TEST_F(CompilerTest, WhatIsDrawnMatchesTheSchema) {
   }
 }
 
+TEST_F(CompilerTest, PatternsOfStringsAreWrittenAsJson) {
+  Random random(6);
+  const std::pair<const char*, const char*> all[] = {{R"(^.{1,3}$)", R"([\s\S]{1,36})"},
+                                                     {R"(^[^a]x$)", R"([^a]{1,36}x)"},
+                                                     {R"(^[ -~]{2}$)", R"([ -~]{2})"},
+                                                     {R"(^a"b\\c\nd$)", "a\"b\\\\c\nd"},
+                                                     {R"(^\S\W\D\s[\s\w\-\]]$)", R"([\s\S]+)"}};
+  for (const auto& [pattern, matches] : all) {
+    const Json schema = {{"type", "string"}, {"pattern", pattern}};
+    const auto outcome = compile(ConstraintKind::kJsonSchema, schema.dump());
+    ASSERT_TRUE(outcome.ok()) << pattern << ": " << outcome.error().message;
+    for (int i = 0; i < 20; ++i) {
+      const std::string text = walk(**outcome, random);
+      const Json value = parsed(text);
+      ASSERT_TRUE(value.is_string()) << pattern << ": " << text;
+      EXPECT_TRUE(std::regex_match(value.get<std::string>(), std::regex(matches)))
+          << pattern << ": " << text;
+    }
+  }
+}
+
 TEST_F(CompilerTest, AnyObjectRegexAndGrammar) {
   Random random(4);
   const auto object = compile(ConstraintKind::kJson, "");
