@@ -34,7 +34,7 @@ def deep(depth):
 
 def conforms(value):
     """What SCHEMA says."""
-    return (set(value) == {"name", "size", "tags"} and len(value["name"]) <= 12
+    return (set(value) == {"name", "size", "tags"} and len(value["name"]) <= 36  # a broken character is three
             and value["size"] in ("small", "large") and len(value["tags"]) <= 3
             and all(isinstance(tag, bool) for tag in value["tags"]))
 
@@ -49,7 +49,7 @@ class Forms(unittest.TestCase):
         root = Path(cls.folder.name)
         make_model(root / "model")
         (root / "model" / "chat_template.jinja").write_text(TEMPLATE)
-        cls.server = RunningServer("--model", root / "model", "--served-model-name", "m",
+        cls.server = RunningServer(root / "model", "--served-model-name", "m",
                                    *TINY_MEMORY, *cls.arguments)
         cls.server.__enter__()
 
@@ -156,9 +156,7 @@ class Forms(unittest.TestCase):
         self.assertEqual(self.refused(guided_regex="((x{1,100}){1,100}){1,100}"), "guided_regex")
         self.assertEqual(self.refused(guided_regex="(" * 33 + "a" + ")" * 33), "guided_regex")
         self.assertEqual(self.refused(guided_grammar='root ::= ("a"'), "guided_grammar")
-        status, _ = self.server.request("/v1/completions", {
-            "model": "m", "prompt": "Say", "guided_json": {"title": "x" * 10_000_000}})
-        self.assertEqual(status, 413)
+        self.assertEqual(self.refused(guided_json={"title": "x" * 5_000_000}), "guided_json")
         self.assertEqual(self.refused(guided_regex="a", ignore_eos=True), "ignore_eos")
 
     def test_slow_forms_delay_nobody(self):

@@ -79,21 +79,26 @@ void set_choice(Fields& fields, std::string_view name, const Json& choices, cons
   form.set(name, ConstraintKind::kGrammar, std::move(grammar));
 }
 
-// The kinds that vLLM's fields have; `prefix`: of their names.
-void parse_kinds(Fields& fields, const std::string& prefix, const ApiLimits& limits,
+// The kinds that vLLM's fields have, and their names, which Fields keeps by reference.
+struct KindNames {
+  std::string_view json, regex, grammar, choice;
+};
+constexpr KindNames kNames = {"json", "regex", "grammar", "choice"};
+constexpr KindNames kGuidedNames = {"guided_json", "guided_regex", "guided_grammar",
+                                    "guided_choice"};
+
+void parse_kinds(Fields& fields, const KindNames& names, const ApiLimits& limits,
                  GenerationRequest& out) {
   Form form(fields, out);
-  if (const Json* schema = fields.value(prefix + "json")) {
-    set_schema(fields, prefix + "json", *schema, form);
+  if (const Json* schema = fields.value(names.json)) set_schema(fields, names.json, *schema, form);
+  if (auto text = fields.string(names.regex)) {
+    form.set(names.regex, ConstraintKind::kRegex, *std::move(text));
   }
-  constexpr std::array<std::pair<std::string_view, ConstraintKind>, 2> kTexts = {
-      {{"regex", ConstraintKind::kRegex}, {"grammar", ConstraintKind::kGrammar}}};
-  for (const auto& [kind_name, kind] : kTexts) {
-    const std::string name = prefix + std::string(kind_name);
-    if (auto text = fields.string(name)) form.set(name, kind, *std::move(text));
+  if (auto text = fields.string(names.grammar)) {
+    form.set(names.grammar, ConstraintKind::kGrammar, *std::move(text));
   }
-  if (const Json* choices = fields.value(prefix + "choice")) {
-    set_choice(fields, prefix + "choice", *choices, limits, form);
+  if (const Json* choices = fields.value(names.choice)) {
+    set_choice(fields, names.choice, *choices, limits, form);
   }
 }
 
@@ -135,7 +140,7 @@ void parse_structured_outputs(Fields& fields, const ApiLimits& limits, Generatio
   if (value == nullptr) return;
   Fields inner(*value, "structured_outputs.");
   const bool before = out.constraint.has_value();
-  parse_kinds(inner, "", limits, out);
+  parse_kinds(inner, kNames, limits, out);
   if (inner.boolean("json_object").value_or(false)) {
     Form(inner, out).set("json_object", ConstraintKind::kJson, "");
   }
@@ -167,7 +172,7 @@ void check_company(Fields& fields, const GenerationRequest& out) {
 void parse_structured(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_response_format(fields, out);
   parse_structured_outputs(fields, limits, out);
-  parse_kinds(fields, "guided_", limits, out);
+  parse_kinds(fields, kGuidedNames, limits, out);
   if (out.constraint && out.calls_tools) {
     const bool forced = out.forces_call;
     fields.fail(forced ? "tool_choice" : "tools",
