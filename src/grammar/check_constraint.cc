@@ -212,9 +212,9 @@ Status check_constraint(const request::ConstraintText& constraint, const Constra
     case ConstraintKind::kRegex: return check_expression(text, false, limits);
     case ConstraintKind::kGrammar: return check_expression(text, true, limits);
     case ConstraintKind::kStructuralTag: {
-      // A schema lies within four levels of what the server wrote around it.
+      // What the server wrote around the schemas.
       ConstraintLimits inner = limits;
-      inner.depth_max += 8;
+      inner.depth_max += 24;
       return check_schema(text, inner);
     }
   }

@@ -73,6 +73,9 @@ TEST_F(Forms, AForcedCallHasTheFormOfTheModel) {
   ASSERT_EQ(chat(tools + R"("tool_choice":"required")").status, 200);
   ASSERT_NE(fleet->last().constraint, nullptr);
   EXPECT_EQ(fleet->last().constraint->text().kind, request::ConstraintKind::kStructuralTag);
+  const std::string deep = R"("tools":[{"type":"function","function":{"name":"f","parameters":)" +
+                           nested(33) + R"(}}],"tool_choice":"required")";
+  EXPECT_EQ(error(chat(deep))["param"], "tools[0].function.parameters");
   ASSERT_EQ(chat(tools + R"("tool_choice":"auto")").status, 200);
   EXPECT_EQ(fleet->last().constraint, nullptr);
 }

@@ -9,6 +9,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kListedCallsMax = 4;  // where calls are a list
+
 // What stands around the arguments of one call, and around all calls.
 struct Frame {
   std::string begin, end;             // of a call
@@ -45,13 +47,32 @@ Json literal(const std::string& text) { return Json{{"type", "const_string"}, {"
 Json call_of(const Json& function, const Frame& frame) {
   Json schema = {{"type", "object"}, {"properties", Json::object()}};
   const auto parameters = function.find("parameters");
-  if (parameters != function.end() && parameters->is_object()) schema = *parameters;
+  if (parameters != function.end() && parameters->is_object() && !parameters->empty()) {
+    schema = *parameters;
+  }
   const std::string open =
       frame.begin + "{\"name\": " + function["name"].dump() + ", \"" + frame.arguments + "\": ";
   return Json{{"type", "tag"},
               {"begin", open},
               {"content", Json{{"type", "json_schema"}, {"json_schema", std::move(schema)}}},
               {"end", "}" + frame.end}};
+}
+
+Json sequence(Json parts) { return Json{{"type", "sequence"}, {"elements", std::move(parts)}}; }
+Json one_of(Json parts) {
+  if (parts.size() == 1) return parts[0];
+  return Json{{"type", "or"}, {"elements", std::move(parts)}};
+}
+
+// Calls in a list that is closed. XGrammar closes nothing behind a part without an end, so they are
+// counted.
+Json closed_list(const Json& call, const Frame& frame, int calls_max) {
+  Json rest = literal(frame.last);
+  for (int i = 1; i < calls_max; ++i) {
+    Json more = sequence(Json::array({literal(frame.separator), call, std::move(rest)}));
+    rest = one_of(Json::array({literal(frame.last), std::move(more)}));
+  }
+  return sequence(Json::array({literal(frame.first), call, std::move(rest)}));
 }
 
 }  // namespace
@@ -65,15 +86,13 @@ request::ConstraintText forced_calls(text::ToolCallFormat format, const Json& to
     if (name.empty() || function["name"] == name) calls.push_back(call_of(function, frame));
   }
   // A named tool is called once, as the API has it.
+  const bool single = one || !name.empty();
   Json all = {{"type", "tags_with_separator"},
-              {"tags", std::move(calls)},
+              {"tags", calls},
               {"separator", frame.separator},
               {"at_least_one", true},
-              {"stop_after_first", one || !name.empty()}};
-  if (!frame.first.empty()) {
-    Json parts = Json::array({literal(frame.first), std::move(all), literal(frame.last)});
-    all = Json{{"type", "sequence"}, {"elements", std::move(parts)}};
-  }
+              {"stop_after_first", single}};
+  if (!frame.first.empty()) all = closed_list(one_of(calls), frame, single ? 1 : kListedCallsMax);
   const Json tag = {{"type", "structural_tag"}, {"format", std::move(all)}};
   return {request::ConstraintKind::kStructuralTag, tag.dump()};
 }
