@@ -97,7 +97,10 @@ class SlowExecutor final : public StepExecutor {
 
 class CoreMasks : public ::testing::Test {
  protected:
-  CoreMasks() { EXPECT_TRUE(core_.add_model(kModel, kFacts).ok()); }
+  explicit CoreMasks(const schedule::Options& schedule = {})
+      : core_({.frames = 64, .schedule = schedule}, executor_) {
+    EXPECT_TRUE(core_.add_model(kModel, kFacts).ok());
+  }
 
   void submit(std::int64_t id, bool formed, std::vector<TokenId> output = {}) {
     request::Request request = make_request(id, 3, 40);
@@ -117,9 +120,44 @@ class CoreMasks : public ::testing::Test {
 
   Told told_;
   SlowExecutor executor_;
-  EngineCore core_{{.frames = 64, .schedule = {}}, executor_};
+  EngineCore core_;
   Nanos now_{0};
 };
+
+// Decisions of the scheduler that rotates are another plan's.
+class RotaryCoreMasks : public CoreMasks {
+ protected:
+  RotaryCoreMasks() : CoreMasks({.policy = schedule::PolicyKind::kRotary}) {}
+};
+
+TEST_F(RotaryCoreMasks, OthersKeepTwoStepsInFlight) {
+  submit(1, true);
+  submit(2, false);
+  core_.start_step(now_);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(executor_.batches.size(), 2u);
+    EXPECT_EQ(executor_.steps_of(2), (std::vector<int>{0, 1}));
+    EXPECT_EQ(executor_.steps_of(1).size(), 1u);
+    end_step();
+  }
+  EXPECT_EQ(told_.tokens.size(), 5u);
+  told_.state = MaskState::kComputing;
+  for (int i = 0; i < 4; ++i) end_step();
+  EXPECT_TRUE(executor_.steps_of(1).empty());
+  told_.state = MaskState::kReady;
+  end_step();
+  EXPECT_EQ(executor_.steps_of(1).size(), 1u);
+}
+
+TEST_F(RotaryCoreMasks, AloneItIsInOneStepAtATime) {
+  submit(1, true);
+  core_.start_step(now_);
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_EQ(executor_.batches.size(), 1u);
+    end_step();
+  }
+  EXPECT_EQ(told_.tokens.size(), 30u);
+}
 
 TEST_F(CoreMasks, AloneItIsInOneStepAtATime) {
   submit(1, true);

@@ -2,8 +2,11 @@
 """Structured outputs end to end: answers that must have a form have it, whatever the model is like
 (these are random), and forms that cannot be compiled harm nobody. Standard library only."""
 
+import http.client
 import json
+import os
 import re
+import signal
 import socket
 import tempfile
 import threading
@@ -202,6 +205,33 @@ class Forms(unittest.TestCase):
 class FormsInWorkers(Forms):
     """The same with the slice in a process of its own, where forms are compiled again."""
     arguments = ("--isolate",)
+
+    def test_an_answer_goes_on_after_its_worker_was_killed(self):
+        schema = {"type": "array", "items": {"enum": list(range(10))}, "minItems": 400,
+                  "maxItems": 400}
+        body = {"model": "m", "prompt": "Say", "max_tokens": 1800, "temperature": 1.0, "seed": 4,
+                "guided_json": schema, "stream": True}
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=120)
+        connection.request("POST", "/v1/completions", json.dumps(body),
+                           {"Content-Type": "application/json"})
+        text, killed = "", False
+        for line in connection.getresponse():
+            if not line.startswith(b"data: {"):
+                continue
+            event = json.loads(line[6:])
+            self.assertIn("choices", event, event)
+            text += event["choices"][0]["text"]
+            if not killed and len(text) > 20:
+                killed = True
+                tasks = Path(f"/proc/{self.server.process.pid}/task").iterdir()
+                children = {pid for task in tasks
+                            for pid in (task / "children").read_text().split()}
+                self.assertEqual(len(children), 1)
+                os.kill(int(children.pop()), signal.SIGKILL)
+        connection.close()
+        self.assertTrue(killed)
+        self.assertEqual(len(json.loads(text)), 400)
+        self.assertTrue(any("worker" in line for line in self.server.log))
 
 
 if __name__ == "__main__":
