@@ -114,6 +114,21 @@ EOF
   rm -rf $folder/venv
 }
 
+# XGrammar's sources, from which structured outputs are built; pinned by hash. pip builds whatever
+# sdist it downloads, so the file is looked up in the index that pip is configured with, as pip does.
+install_xgrammar() {
+  local folder=.cache/xgrammar-0.1.28
+  if [ -f $folder/include/xgrammar/xgrammar.h ]; then
+    say "XGrammar's sources are up to date ($folder)"
+    return
+  fi
+  say "Fetching XGrammar's sources into $folder"
+  mkdir -p .cache
+  python3 scripts/fetch_sdist.py xgrammar xgrammar-0.1.28.tar.gz \
+    8e7edc1ff7a9030f6a16021fc3bed5f0c86ead28be5b9d30305993c6670132cd $folder ||
+    echo "  not to be had: requests for structured outputs will be refused"
+}
+
 # configure PRESET
 configure() {
   local preset=$1 python=()
@@ -128,7 +143,7 @@ configure() {
     die "configuring failed"
   }
   mkdir -p "build/$preset" && mv "build-$preset.log" "build/$preset/configure.log"
-  grep -hE 'CUDA parts|FlashInfer' "build/$preset/configure.log" || true
+  grep -hE 'CUDA parts|FlashInfer|XGrammar' "build/$preset/configure.log" || true
 }
 
 # How far ninja is, on its standard input, where no terminal shows it: one line every kProgressSeconds,

@@ -172,6 +172,8 @@ void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
     const bool voided = scheduler.lost(sequence.handle);
     release_frames(sequence);
     if (voided) disown_steps(sequence);
+    // The token that it was held for does not come.
+    if (voided && sequence.matcher != nullptr) scheduler.hold(sequence.handle, false);
     sequence.preemptions += 1;
     models.at(sequence.request.model).counters.preemptions += 1;
   }
@@ -180,9 +182,16 @@ void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
 request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens end) {
   const request::Request& request = sequence.request;
   request::LogitEdits edits{
-      .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
+      .mask = {}, .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
   // Counted by place, which is known also while the tokens before it are pending.
   if (end - sequence.prompt < request.min_tokens) edits.banned = request.stop_tokens;
+  if (sequence.matcher != nullptr) {
+    CAUSEWAY_CHECK(sequence.matcher->wait(Nanos(0)) == request::MaskState::kReady &&
+                       end.count == std::ssize(sequence.tokens),
+                   "a sequence with a grammar runs before it is known what may follow");
+    const auto mask = sequence.matcher->mask();
+    edits.mask.assign(mask.begin(), mask.end());
+  }
   return edits;
 }
 
@@ -414,6 +423,7 @@ void EngineCore::State::launch(Nanos now) {
     Sequence& sequence = sequence_of(run.request);
     sequence.runs[StepLane::slot_of(lane.started)] = std::ssize(step.sequences);
     if (run.samples) sequence.sampled_row = row++;
+    if (run.samples && sequence.matcher != nullptr) scheduler.hold(run.sequence, true);
     step.sequences.push_back(&sequence);
   }
   ++steps_started;
@@ -507,7 +517,9 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
     const std::int64_t of_prompt = (sequence->prompt - run.context).count;
     counters.prompt_tokens += std::clamp<std::int64_t>(of_prompt, 0, run.tokens.count);
     if (token != nullptr) end_switch(*sequence, now);
-    if (token != nullptr && take_token(*sequence, *token)) commit_ahead(*sequence);
+    if (token == nullptr || !take_token(*sequence, *token)) continue;
+    if (sequence->matcher != nullptr) follow(*sequence, token->token, now);
+    commit_ahead(*sequence);
   }
 }
 

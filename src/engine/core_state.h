@@ -16,6 +16,7 @@
 #include "engine/kv_rotation.h"
 #include "engine/memory_border.h"
 #include "engine/step_lane.h"
+#include "request/constraint.h"
 
 namespace causeway::engine {
 
@@ -32,6 +33,11 @@ struct Sequence {
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
   std::int64_t sampled_row = -1;                 // in the newest step that samples it
   std::optional<request::ModelSwitch> switched;  // goes out with its next token
+  // Of one whose output must match a grammar. It is held in the scheduler from the step that
+  // samples it until what may follow is known (core_masks.cc).
+  std::unique_ptr<request::TokenMatcher> matcher;
+  Nanos mask_since;          // when that began to be computed
+  Nanos mask_patience = {};  // how long the loop may yet wait for it, in all
 
   std::int64_t output_tokens() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt.count;
@@ -163,6 +169,11 @@ class EngineCore::State {
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
                                 request::Batch& batch);
+  // core_masks.cc. A request has come with a constraint; its next token has come.
+  void begin_matching(Sequence& sequence, Nanos now);
+  void follow(Sequence& sequence, TokenId token, Nanos now);
+  // Releases those whose masks are there, and ends those that will have none.
+  void take_masks(Nanos now);
   // What a request changes of the logits of the token that takes place `end`.
   static request::LogitEdits edits_of(const Sequence& sequence, Tokens end);
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in
@@ -221,6 +232,8 @@ class EngineCore::State {
   // when the first of them may be stepped, as far as that is known.
   bool awaiting_weights = false;
   std::optional<Nanos> weights_look;
+  std::vector<RequestId> awaiting_masks;  // some may have ended
+  std::optional<Nanos> masks_look;        // when to look at them again
   std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
   // Models of which the cache is told: those with requests, and those that it has not done with.
   std::set<ModelId> asked;

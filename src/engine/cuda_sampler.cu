@@ -22,6 +22,7 @@ static_assert(request::kEditedTokensMax <= kernels::sampling::kAllowedMax);
 constexpr std::size_t kTopLogprobs = 20;                // of a row: what OpenAI's API allows
 constexpr std::size_t kHistory = std::size_t{1} << 18;  // tokens of all rows
 constexpr std::size_t kEdits = std::size_t{1} << 14;    // likewise
+constexpr std::size_t kMaskWords = std::size_t{1} << 16;  // likewise: 16 rows of 128k tokens
 
 RowCuda row_of(const request::BatchEntry& entry) {
   const request::SamplingParams& wanted = entry.sampling;
@@ -66,6 +67,7 @@ class CudaSampler::State {
         history_(workspace),
         row_edits_(workspace),
         edits_(workspace),
+        masks_(workspace),
         token_(workspace),
         logprob_(workspace),
         top_token_(workspace),
@@ -87,7 +89,9 @@ class CudaSampler::State {
   std::vector<RequestId> requests_;  // of the rows
   std::size_t history_tokens_ = 0;
   bool history_pending_ = false;
-  std::size_t edited_tokens_ = 0;  // 0: no row has edits, and nothing of them is sent
+  bool edited_ = false;  // else no row has edits, and nothing of them is sent
+  std::size_t edited_tokens_ = 0;
+  std::size_t mask_words_ = 0;
   std::int64_t top_stride_ = 0;    // 0: no row wants log-probabilities
   std::int64_t vocab_ = 0;
   bool all_greedy_ = false;
@@ -95,6 +99,7 @@ class CudaSampler::State {
   CudaMirror<TokenId> history_;
   CudaMirror<RowEditsCuda> row_edits_;
   CudaMirror<TokenEditCuda> edits_;
+  CudaMirror<std::uint32_t> masks_;
   CudaMirror<TokenId> token_;
   CudaMirror<float> logprob_;
   CudaMirror<TokenId> top_token_;
@@ -110,6 +115,7 @@ Status CudaSampler::State::reserve(std::int64_t rows) {
   CAUSEWAY_TRY(top_logprob_.ensure(count * kTopLogprobs));
   CAUSEWAY_TRY(row_edits_.ensure(count));
   CAUSEWAY_TRY(edits_.ensure(kEdits));
+  CAUSEWAY_TRY(masks_.ensure(kMaskWords));
   return history_.ensure(kHistory);
 }
 
@@ -117,7 +123,9 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
   requests_.clear();
   history_tokens_ = 0;
   history_pending_ = false;
+  edited_ = false;
   edited_tokens_ = 0;
+  mask_words_ = 0;
   top_stride_ = 0;
   all_greedy_ = true;
   for (const request::BatchEntry& entry : batch.entries) {
@@ -129,7 +137,9 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
     if (wanted.top_logprobs >= 0) {
       top_stride_ = std::max<std::int64_t>(top_stride_, std::max(wanted.top_logprobs, 1));
     }
+    edited_ |= entry.edits.any();
     edited_tokens_ += size_of(entry.edits);
+    mask_words_ += entry.edits.mask.size();
     all_greedy_ = all_greedy_ && wanted.greedy() && !wanted.penalised() &&
                   wanted.top_logprobs < 0 && !entry.edits.any();
   }
@@ -147,17 +157,24 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
     std::copy(entry.history.begin(), entry.history.end(), history_.host() + history);
     history += entry.history.size();
   }
-  return edited_tokens_ > 0 ? prepare_edits(batch) : Status();
+  return edited_ ? prepare_edits(batch) : Status();
 }
 
 Status CudaSampler::State::prepare_edits(const request::Batch& batch) {
   CAUSEWAY_TRY(row_edits_.ensure(requests_.size()));
   CAUSEWAY_TRY(edits_.ensure(edited_tokens_));
-  std::size_t row = 0, edits = 0;
+  CAUSEWAY_TRY(masks_.ensure(mask_words_));
+  std::size_t row = 0, edits = 0, words = 0;
   for (const request::BatchEntry& entry : batch.entries) {
     if (!entry.samples) continue;
-    row_edits_.host()[row++] = write_edits(entry.edits, edits, edits_.host());
+    RowEditsCuda& placed = row_edits_.host()[row++];
+    placed = write_edits(entry.edits, edits, edits_.host());
     edits += size_of(entry.edits);
+    const std::vector<std::uint32_t>& mask = entry.edits.mask;
+    placed.mask_words = static_cast<std::int32_t>(mask.size());
+    placed.mask_begin = static_cast<std::int64_t>(words);
+    std::copy(mask.begin(), mask.end(), masks_.host() + words);
+    words += mask.size();
   }
   return {};
 }
@@ -165,10 +182,9 @@ Status CudaSampler::State::prepare_edits(const request::Batch& batch) {
 Status CudaSampler::State::upload(kernels::CudaStream stream) {
   if (requests_.empty()) return {};
   CAUSEWAY_TRY(rows_.up(requests_.size(), stream));
-  if (edited_tokens_ > 0) {
-    CAUSEWAY_TRY(row_edits_.up(requests_.size(), stream));
-    CAUSEWAY_TRY(edits_.up(edited_tokens_, stream));
-  }
+  if (edited_) CAUSEWAY_TRY(row_edits_.up(requests_.size(), stream));
+  if (edited_tokens_ > 0) CAUSEWAY_TRY(edits_.up(edited_tokens_, stream));
+  if (mask_words_ > 0) CAUSEWAY_TRY(masks_.up(mask_words_, stream));
   return history_tokens_ > 0 ? history_.up(history_tokens_, stream) : Status();
 }
 
@@ -195,8 +211,9 @@ Status CudaSampler::State::enqueue(const CudaLogits& logits, const CudaChosen& b
                               .top_token = top_token_.device(),
                               .top_logprob = top_logprob_.device(),
                               .top_stride = top_stride_,
-                              .row_edits = edited_tokens_ > 0 ? row_edits_.device() : nullptr,
-                              .edit = edited_tokens_ > 0 ? edits_.device() : nullptr,
+                              .row_edits = edited_ ? row_edits_.device() : nullptr,
+                              .edit = edited_ ? edits_.device() : nullptr,
+                              .mask = mask_words_ > 0 ? masks_.device() : nullptr,
                               .all_greedy = all_greedy_,
                               .penalties = history_tokens_ > 0},
                              stream));

@@ -100,6 +100,7 @@ Status EngineCore::submit(request::Request request, Nanos now) {
                              .priority = sequence->request.priority,
                              .arrival = sequence->request.arrival,
                              .length_max = sequence->prompt + sequence->request.max_tokens});
+  state_->begin_matching(*sequence, now);
   place->second = std::move(sequence);
   model->second.arrived += 1;
   if (state_->cache != nullptr && state_->cache->knows(model->first)) {
@@ -122,6 +123,7 @@ bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 
 bool EngineCore::start_step(Nanos now) {
   state_->end_copies(now);
+  state_->take_masks(now);
   // Weights come and go also while no step may start.
   if (!state_->may_start()) state_->update_weights(now);
   bool launched = false;
@@ -140,7 +142,8 @@ bool EngineCore::start_step(Nanos now) {
       }
       if (state_->rotation) state_->rotation->begin_copies();  // somebody may be leaving still
       if (state_->make_way(now) || state_->end_stranded(now)) continue;
-      CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory(),
+      CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory() ||
+                         !state_->awaiting_masks.empty(),
                      "requests wait, but the scheduler finds nothing to run");
       break;
     }
@@ -168,7 +171,7 @@ void EngineCore::finish_step(const request::StepResult& result, Nanos now) {
 
 std::optional<Nanos> EngineCore::next_wakeup() const {
   std::optional<Nanos> next = state_->may_start() ? state_->weights_look : std::nullopt;
-  for (const auto& other : {state_->step_deadline(), state_->stranded_until}) {
+  for (const auto& other : {state_->step_deadline(), state_->stranded_until, state_->masks_look}) {
     if (other) next = std::min(next.value_or(*other), *other);
   }
   return next;

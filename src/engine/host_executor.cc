@@ -44,6 +44,7 @@ kernels::sampling::Params sampling_params(const request::BatchEntry& entry,
           .top_logprobs = wanted.top_logprobs,
           .history = entry.history,
           .prompt_tokens = entry.prompt_tokens,
+          .mask = entry.edits.mask,
           .allowed = entry.edits.allowed,
           .bias = bias,
           .banned = entry.edits.banned};

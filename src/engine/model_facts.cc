@@ -95,6 +95,9 @@ Status check_request(const request::Request& request, const ModelFacts& facts,
   CAUSEWAY_TRY(check_length(request, facts, frames));
   CAUSEWAY_TRY(check_sampling(request.sampling));
   CAUSEWAY_TRY(check_edits(request, facts));
+  if (request.constraint != nullptr && request.min_tokens > Tokens(0)) {
+    return invalid_argument("min_tokens does not go with a form of the answer, which may end it");
+  }
   if (facts.vocab > 0) {
     for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
       for (const TokenId token : *tokens) {

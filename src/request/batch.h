@@ -26,11 +26,15 @@ constexpr std::int64_t pending_row(TokenId token) { return -2 - std::int64_t{tok
 
 // What a request changes of its logits, in this order, before penalties and temperature.
 struct LogitEdits {
+  // Bit t % 32 of word t / 32: token t stays; the others become -infinity. Empty: all stay.
+  std::vector<std::uint32_t> mask;
   std::vector<TokenId> allowed;  // the others become -infinity; empty: none does
   std::vector<TokenBias> bias;   // added; each token once
   std::vector<TokenId> banned;   // become -infinity
 
-  bool any() const { return !allowed.empty() || !bias.empty() || !banned.empty(); }
+  bool any() const {
+    return !mask.empty() || !allowed.empty() || !bias.empty() || !banned.empty();
+  }
 };
 
 struct BatchEntry {

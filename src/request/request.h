@@ -1,8 +1,9 @@
 // What is asked of a model, and what comes back: plain data shared by the rooms above, able to
-// cross a process boundary (no pointers, no handles).
+// cross a process boundary (no pointers, no handles; a constraint crosses as its text).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct TokenBias {
   float bias = 0.0f;
 };
 
+class Constraint;  // constraint.h
+
 // How many tokens logit_bias and allowed_tokens may name, each.
 inline constexpr std::int64_t kEditedTokensMax = 1024;
 
@@ -49,6 +52,8 @@ struct Request {
   Tokens min_tokens{0};                 // ≤ max_tokens: before that many no stop token is chosen
   std::vector<TokenBias> logit_bias;    // finite, added to the logits; each token once
   std::vector<TokenId> allowed_tokens;  // no other is chosen; empty: all are allowed
+  // What the output must match; null: anything. Shared by the choices of a prompt.
+  std::shared_ptr<const Constraint> constraint;
   Slo slo;
   std::int32_t priority = 0;  // larger runs first (policy `priority`)
   Nanos arrival;              // by the engine's clock

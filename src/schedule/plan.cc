@@ -55,7 +55,7 @@ void Plan::plan_run(ModelQueue& queue, std::int64_t position) {
   Slot& slot = state_.table[index];
   const std::int64_t others = queue.running.size() - position - 1;
   const Tokens left = slot.wanted() - slot.facts.computed;
-  if (left.count == 0) return;  // a step in flight samples its last token
+  if (left.count == 0 || slot.held) return;  // a step in flight samples its last token
   std::int64_t tokens = std::min(left.count, budget_ - others);
   const auto fitting = [&] {
     return (slot.frames + available_) * queue.tokens_per_block - slot.facts.computed.count;
@@ -117,6 +117,7 @@ bool Plan::skip_blocked(ModelQueue& queue, SlotIndex index, std::int64_t room) {
 }
 
 bool Plan::admit(ModelQueue& queue, SlotIndex index, std::int64_t position) {
+  if (state_.table[index].held) return false;
   const bool urgent = state_.traits.admission_preempts && can_displace(index, true);
   if (try_admit(queue, index, position, urgent && !ahead_)) return true;
   put_off_ = put_off_ || (urgent && ahead_);

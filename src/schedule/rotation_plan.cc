@@ -114,6 +114,7 @@ RotationPlan::Claims RotationPlan::claims_before(const Ranked& member) const {
 RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member) {
   const SlotIndex index = member.index;
   const Slot& slot = state_.table[index];
+  if (slot.held) return Entry::kStopped;
   if (!slot.facts.rotary && queue.backlog >= budget_) {
     set_aside_ += queue.frames_for(slot.facts.known);
     return Entry::kNoPromptTokens;
@@ -454,7 +455,7 @@ std::int64_t RotationPlan::give_frames(const ModelQueue& queue, Slot& slot, std:
 // Every sequence is left a token of the step's, and what is beyond that goes to the first.
 inline void RotationPlan::add_run(ModelQueue& queue, SlotIndex index, std::int64_t others) {
   Slot& slot = state_.table[index];
-  if (slot.owed == 0) return;  // a step in flight samples its last token
+  if (slot.owed == 0 || slot.held) return;  // a step in flight samples its last token
   std::int64_t tokens = std::min(slot.owed, budget_ - others);
   const std::int64_t computed = slot.facts.computed.count;
   if (computed + tokens > slot.frames * queue.tokens_per_block) {

@@ -192,8 +192,25 @@ void Scheduler::remove(Handle sequence) {
   if (state_->rotation_traits.predicts_peak && slot.facts.answered) {
     state_->lengths.record(slot.facts.output);
   }
+  hold(sequence, false);
   slot.live = false;
   if (slot.in_flight == 0) state_->table.free(index);
+}
+
+void Scheduler::hold(Handle sequence, bool held) {
+  Slot& slot = state_->table[static_cast<SlotIndex>(sequence.value)];
+  CAUSEWAY_CHECK(slot.live, "no such sequence");
+  state_->held_total += (held ? 1 : 0) - (slot.held ? 1 : 0);
+  slot.held = held;
+}
+
+bool Scheduler::State::awaits_held(const ModelQueue& queue) const {
+  if (held_total < queue.running.size() || queue.in_flight == 0 || queue.running.empty()) {
+    return false;
+  }
+  const auto& running = queue.running.members();
+  return std::all_of(running.begin(), running.end(),
+                     [this](SlotIndex index) { return table[index].held; });
 }
 
 Tokens Scheduler::tokens_wanted(ModelId model, Nanos now) const {
@@ -246,6 +263,7 @@ void Scheduler::schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
     for (const std::int32_t i : state_->model_order) {
       ModelQueue& queue = state_->queues[static_cast<std::size_t>(i)];
       if (may_step && !may_step(queue.id)) continue;
+      if (state_->awaits_held(queue)) continue;
       if (plan.try_model(queue)) break;
     }
     plan.finish();

@@ -180,6 +180,12 @@ class Scheduler {
   // The caller releases its frames.
   bool lost(Handle sequence);
 
+  // One that is held is passed over, in whatever state: what its next token may be is not known
+  // yet. It is held from the decision on that samples it, before the next one is made. While all
+  // running ones of a model are held and a step of it is in flight, none is decided ahead, so that
+  // they stay in one batch.
+  void hold(Handle sequence, bool held);
+
   // Which models may be stepped now; asked of models with sequences, the longest unstepped first,
   // until one can run. Empty: all.
   using ModelFilter = std::function<bool(ModelId)>;

@@ -143,6 +143,8 @@ class Scheduler::State {
   // Parts of check_integrity().
   Status check_ranks(const ModelQueue& queue) const;
   Status check_settling() const;
+  // All running ones of the model are held, and a step of it is in flight.
+  bool awaits_held(const ModelQueue& queue) const;
   // Fills model_order with those that have sequences, the first to step first.
   void order_models(Nanos now);
   void order_models_by_lag(Nanos now);
@@ -161,6 +163,7 @@ class Scheduler::State {
   std::int64_t steps = 0;
   int in_flight = 0;     // steps of resident models
   int streamed = 0;      // steps of streamed models
+  std::int64_t held_total = 0;  // sequences that are held
   bool put_off = false;  // somebody must be displaced: decide when nothing is in flight
 
   // Of rotation.

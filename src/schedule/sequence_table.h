@@ -35,6 +35,8 @@ struct alignas(64) Slot {
   bool voided : 1 = false;
   // It was lost once: no prefix is brought to it from host memory again.
   bool distrusts : 1 = false;
+  // Its next token waits for something beside a step: it is passed over.
+  bool held : 1 = false;
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine

@@ -104,6 +104,8 @@ Status Server::Impl::start(fleet::Fleet& fleet) {
   CAUSEWAY_TRY(listen());
   metrics_ = std::make_unique<Metrics>(fleet);
   context_.fleet = &fleet;
+  context_.compiler =
+      std::make_unique<grammar::Compiler>(grammar::CompilerOptions(), context_.clock);
   context_.metrics = metrics_.get();
   // Its threads are ours: a pool that cannot start all of its own waits for the others for ever.
   pool_ = std::make_unique<asio::thread_pool>(0);
@@ -201,6 +203,7 @@ void Server::Impl::stop() {
   if (pool_) pool_->stop();
   for (auto& worker : workers_) worker->stop();
   for (std::thread& thread : threads_) thread.join();
+  context_.compiler.reset();  // it posts to the workers
   acceptor_.reset();
   // What is left of coroutines cancels its requests, while there is a fleet to tell.
   for (auto& worker : workers_) worker->destroy();

@@ -37,6 +37,7 @@ struct ServerLimits {
   Nanos idle_time_max = seconds(75);     // between requests
   Nanos write_time_max = seconds(30);    // one write without an end: the client is gone
   Nanos keep_alive_period = seconds(5);  // a comment in a silent stream
+  Nanos compile_time_max = seconds(5);   // of the form of an answer; beyond it: 400
   ApiLimits api;
 };
 

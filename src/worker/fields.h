@@ -29,6 +29,12 @@ void fields(V& v, Of<V, request::Slo>& slo) {
   v(slo.ttft, slo.tpot, slo.ttft_slack, slo.tpot_slack);
 }
 template <typename V>
+void fields(V& v, Of<V, request::ConstraintText>& constraint) {
+  v.one_of(constraint.kind, request::ConstraintKind::kStructuralTag);
+  v(constraint.text);
+}
+// Less the constraint, which Submit has as text.
+template <typename V>
 void fields(V& v, Of<V, request::Request>& r) {
   v(r.id, r.model, r.prompt, r.sampling, r.max_tokens, r.stop_tokens, r.min_tokens, r.logit_bias,
     r.allowed_tokens, r.slo, r.priority, r.arrival, r.output, r.attempt);
@@ -176,7 +182,7 @@ void fields(V& v, Of<V, Failed>& m) {
 template <typename V>
 void fields(V& v, Of<V, Attach>& m) {
   v(m.call, m.slice, m.model, m.name, m.directory, m.max_model_len, m.max_resident, m.alpha, m.tpot,
-    m.pinned, m.bytes);
+    m.pinned, m.bytes, m.eos, m.mark);
 }
 template <typename V>
 void fields(V& v, Of<V, Attached>& m) {
@@ -194,7 +200,7 @@ void fields(V& v, Of<V, Detached>& m) {
 }
 template <typename V>
 void fields(V& v, Of<V, Submit>& m) {
-  v(m.slice, m.request);
+  v(m.slice, m.request, m.formed, m.form);
 }
 template <typename V>
 void fields(V& v, Of<V, Cancel>& m) {

@@ -49,6 +49,7 @@ HostedSlices::~HostedSlices() {
     changed_.notify_all();
   }
   if (tasks_thread_.joinable()) tasks_thread_.join();
+  compiler_.reset();  // it submits to the slices
   for (One& one : slices_) one.slice.reset();
 }
 
@@ -69,6 +70,7 @@ Status HostedSlices::open(const WorkerPlan& plan, SliceOpener& opener) {
     opened.slices.push_back({one.slice->frames(), one.slice->weight_room(), one.slice->limits()});
     slices_.push_back(std::move(one));
   }
+  compiler_ = std::make_unique<grammar::Compiler>(grammar::CompilerOptions(), clock_);
   try {
     tasks_thread_ = std::thread([this] { run_tasks(); });
   } catch (const std::system_error& error) {
@@ -91,6 +93,7 @@ Status HostedSlices::serve() {
       CAUSEWAY_TRY(handle(std::move(message), std::move(received->descriptor)));
     }
     if (clock_.now() >= observed_ + options_.observe_every) CAUSEWAY_TRY(observe());
+    CAUSEWAY_TRY(end_late());
     const std::scoped_lock lock(mutex_);
     CAUSEWAY_TRY(broken_);
   }
@@ -98,11 +101,7 @@ Status HostedSlices::serve() {
 
 Status HostedSlices::handle(Message message, weights::FileDescriptor descriptor) {
   if (auto* submit = std::get_if<Submit>(&message)) return this->submit(std::move(*submit));
-  if (const auto* cancel = std::get_if<Cancel>(&message)) {
-    CAUSEWAY_ASSIGN(One* const one, at(cancel->slice));
-    one->engine->cancel(cancel->request);
-    return {};
-  }
+  if (const auto* cancel = std::get_if<Cancel>(&message)) return this->cancel(*cancel);
   if (auto* attach = std::get_if<Attach>(&message)) {
     return do_later({std::move(*attach), std::move(descriptor)});
   }
@@ -125,21 +124,28 @@ Result<HostedSlices::One*> HostedSlices::at(std::int32_t slice) {
 }
 
 Status HostedSlices::submit(Submit submit) {
+  if (submit.formed) return submit_formed(std::move(submit));
   CAUSEWAY_ASSIGN(One* const one, at(submit.slice));
   const RequestId id = submit.request.id;
   const std::int32_t attempt = submit.request.attempt;
   const Status taken = one->engine->submit(std::move(submit.request));
   if (taken.ok()) return {};
+  return refuse(submit.slice, id, attempt, taken.error());
+}
+
+Status HostedSlices::refuse(std::int32_t slice, RequestId request, std::int32_t attempt,
+                            const Error& why) {
+  CAUSEWAY_ASSIGN(const One* const one, at(slice));
   request::Output refusal;
-  refusal.request = id;
+  refusal.request = request;
   refusal.attempt = attempt;
   refusal.finished = true;
   refusal.reason = request::FinishReason::kError;
-  refusal.error = taken.error().message;
-  refusal.code = taken.error().code;
+  refusal.error = why.message;
+  refusal.code = why.code;
   const request::Observation seen = one->engine->observe();
   refusal.lost = seen.hung || !seen.lost.empty();
-  return channel_.send(encode(Outputs{submit.slice, {std::move(refusal)}}));
+  return channel_.send(encode(Outputs{slice, {std::move(refusal)}}));
 }
 
 Status HostedSlices::observe() {
@@ -185,9 +191,14 @@ void HostedSlices::run_tasks() {
   while (true) {
     changed_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
     if (ends_) return;
-    const Task task = std::move(tasks_.front());
+    Task task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
+    if (auto* const submit = std::get_if<Submit>(&task.what)) {
+      compile(std::move(*submit));
+      lock.lock();
+      continue;
+    }
     Message answer;
     if (const auto* attach = std::get_if<Attach>(&task.what)) {
       answer = this->attach(*attach, task.region);
@@ -213,6 +224,7 @@ Result<fleet::AttachedModel> HostedSlices::attach_model(const Attach& wanted,
   CAUSEWAY_ASSIGN(One* const one, at(wanted.slice));
   CAUSEWAY_TRY(check(wanted, *one));
   if (!users_.contains(wanted.model)) CAUSEWAY_TRY(adopt(wanted, region));
+  forms_.try_emplace(wanted.model, Forms{wanted.directory, wanted.eos, wanted.mark, nullptr, 0});
   std::set<std::int32_t>& users = users_[wanted.model];
   const auto attached =
       one->engine->attach(entry_of(wanted), {wanted.name, wanted.directory}, wanted.pinned);
@@ -272,6 +284,7 @@ Status HostedSlices::detach(const Detach& wanted) {
 
 void HostedSlices::release(ModelId model) {
   users_.erase(model);
+  forms_.erase(model);
   const Status gone = home_.pool.unload(model, [&](device::HostAddress address, Bytes bytes) {
     slices_.front().slice->unreach(address, bytes);
   });

@@ -1,10 +1,11 @@
 // The slices of a worker's process, and its two threads: one reads what the supervisor sends and
-// tells it what the slices do; the other attaches and detaches models, which blocks. Internal to
-// this room.
+// tells it what the slices do; the other attaches and detaches models, and reads the tokenizers of
+// those whose answers have a form, which blocks. Internal to this room.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "fleet/engine_slice.h"
+#include "grammar/compiler.h"
 #include "slice/model_home.h"
 #include "worker/channel.h"
 #include "worker/messages.h"
@@ -55,14 +57,41 @@ class HostedSlices {
     std::map<ModelId, double> alphas;  // of attached models; the tasks' thread's
   };
   struct Task {
-    std::variant<Attach, Detach> what;
+    std::variant<Attach, Detach, Submit> what;
     weights::FileDescriptor region;
+  };
+  // Of an attached model, for answers that have a form; read when the first is asked for.
+  struct Forms {
+    std::filesystem::path directory;
+    std::vector<TokenId> eos;
+    std::string mark;
+    std::unique_ptr<text::Tokenizer> tokenizer;
+    std::int64_t vocab = 0;
+  };
+  // A request whose form is being compiled.
+  struct Compiling {
+    std::int32_t slice = 0;
+    std::int32_t attempt = 0;
+    Nanos since;
   };
 
   Status handle(Message message, weights::FileDescriptor descriptor);
   Status do_later(Task task);
   Result<One*> at(std::int32_t slice);
   Status submit(Submit submit);
+  Status cancel(const Cancel& cancel);
+  // hosted_forms.cc: requests whose answers have a form.
+  Status submit_formed(Submit submit);
+  // The tasks' thread: has the form compiled, and then the request submitted.
+  void compile(Submit submit);
+  Result<grammar::ModelTokens> tokens_of(ModelId model);
+  // A compilation has ended. On its thread.
+  void compiled(Submit submit, const grammar::Compiler::Outcome& outcome);
+  // False: it was not being compiled any more.
+  bool stop_compiling(RequestId request, Compiling& was);
+  // Ends those that have been compiled for too long.
+  Status end_late();
+  Status refuse(std::int32_t slice, RequestId request, std::int32_t attempt, const Error& why);
   Status observe();
   Status observe(std::int32_t number, One& one, bool& told);
   bool busy() const;
@@ -85,13 +114,16 @@ class HostedSlices {
   Nanos observed_, alive_;
 
   std::map<ModelId, std::set<std::int32_t>> users_;  // of models that are here; the tasks' thread's
+  std::map<ModelId, Forms> forms_;                   // of them; the tasks' thread's
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Task> tasks_;
+  std::map<RequestId, Compiling> compiling_;
   bool ends_ = false;
   Status broken_;  // what the tasks' thread met
 
+  std::unique_ptr<grammar::Compiler> compiler_;  // from open() on
   std::thread tasks_thread_;
 };
 

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "engine/engine.h"
 #include "request/batch.h"
+#include "request/constraint.h"
 #include "request/request.h"
 #include "schedule/rotation_policy.h"
 #include "slice/slice.h"
@@ -100,6 +101,8 @@ struct Attach {
   Nanos tpot = {};
   bool pinned = false;
   Bytes bytes = {};
+  std::vector<TokenId> eos = {};  // end an answer that has a form
+  std::string mark = {};          // the special token that begins calls, or ""
 };
 struct Attached {
   std::int64_t call = 0;
@@ -121,6 +124,9 @@ struct Detached {
 struct Submit {
   std::int32_t slice = 0;
   request::Request request;
+  // Of request.constraint, where that is not null: it is compiled again where it is used.
+  bool formed = false;
+  request::ConstraintText form = {};
 };
 struct Cancel {
   std::int32_t slice = 0;

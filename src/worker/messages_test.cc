@@ -89,23 +89,36 @@ WorkerPlan some_plan() {
 std::vector<Message> one_of_each() {
   Random random(5);
   const auto requests = engine::random_requests({.count = 40, .edited = true}, random);
-  std::vector<Message> messages{
-      Hello{.version = "1.2"},
-      Prepare{some_plan()},
-      Prepared{},
-      Open{},
-      Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
-      Failed{{ErrorCode::kDevice, "no GPU"}},
-      Attach{4, 1, ModelId(3), "m", "/m", Tokens(128), mib(1), 0.25, millis(30), true, mib(2)},
-      Attached{4, {}, mib(1), millis(2)},
-      Attached{5, Error{ErrorCode::kCorrupt, "x"}, {}, {}},
-      Detach{6, 1, ModelId(3), seconds(2)},
-      Detached{6, {}},
-      Cancel{1, RequestId(4)},
-      Outputs{1, {some_output(), request::Output()}},
-      Observed{1, some_observation(), {{ModelId(2), some_observation()}}},
-      Alive{}};
+  std::vector<Message> messages{Hello{.version = "1.2"},
+                                Prepare{some_plan()},
+                                Prepared{},
+                                Open{},
+                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
+                                Failed{{ErrorCode::kDevice, "no GPU"}},
+                                Attach{4,
+                                       1,
+                                       ModelId(3),
+                                       "m",
+                                       "/m",
+                                       Tokens(128),
+                                       mib(1),
+                                       0.25,
+                                       millis(30),
+                                       true,
+                                       mib(2),
+                                       {5, 6},
+                                       "[CALL]"},
+                                Attached{4, {}, mib(1), millis(2)},
+                                Attached{5, Error{ErrorCode::kCorrupt, "x"}, {}, {}},
+                                Detach{6, 1, ModelId(3), seconds(2)},
+                                Detached{6, {}},
+                                Cancel{1, RequestId(4)},
+                                Outputs{1, {some_output(), request::Output()}},
+                                Observed{1, some_observation(), {{ModelId(2), some_observation()}}},
+                                Alive{}};
   for (const request::Request& request : requests) messages.emplace_back(Submit{1, request});
+  messages.emplace_back(
+      Submit{1, requests[0], true, {request::ConstraintKind::kRegex, std::string("a\0b", 3)}});
   return messages;
 }
 
@@ -120,6 +133,10 @@ TEST(WorkerMessages, ArriveAsTheyWere) {
 }
 
 TEST(WorkerMessages, FieldsAreWhatTheyWere) {
+  const Submit formed{1, {}, true, {request::ConstraintKind::kGrammar, "root ::= \"a\""}};
+  const auto submit = decode(encode(formed)).value();
+  EXPECT_TRUE(std::get<Submit>(submit).formed);
+  EXPECT_EQ(std::get<Submit>(submit).form, formed.form);
   const auto read = decode(encode(Outputs{1, {some_output()}})).value();
   const request::Output& output = std::get<Outputs>(read).outputs.front();
   EXPECT_EQ(output.request, RequestId(17));

@@ -52,7 +52,10 @@ Status Worker::State::submit(std::int32_t slice, request::Request request) {
   const RequestId id = request.id;
   const ModelId model = request.model;
   const Asked asked{model, request.attempt};
-  const auto bytes = encode(Submit{slice, std::move(request)});  // outside the lock: it may be long
+  Submit submit{slice, std::move(request)};
+  submit.formed = submit.request.constraint != nullptr;
+  if (submit.formed) submit.form = submit.request.constraint->text();
+  const auto bytes = encode(submit);  // outside the lock: it may be long
   const std::scoped_lock lock(mutex_);
   One& one = this->one(slice);
   if (stopping_) return unavailable("the server is shutting down");
@@ -154,7 +157,9 @@ Result<fleet::AttachedModel> Worker::State::attach(std::int32_t slice,
                       .alpha = entry.alpha,
                       .tpot = entry.slo.tpot,
                       .pinned = pinned,
-                      .bytes = home->bytes()};
+                      .bytes = home->bytes(),
+                      .eos = entry.eos,
+                      .mark = std::string(text::tool_call_mark(entry.tool_calls))};
   one.attaching = entry.id;
   const auto answer =
       call(lock, number, wanted, home_.memory.file_descriptor(region), options_.attach_max);

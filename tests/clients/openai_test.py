@@ -297,13 +297,18 @@ class Tools(Suite):
         self.assertEqual(self.chat(tools=TOOLS, tool_choice="none", **parameters).usage.prompt_tokens,
                          self.chat(**parameters).usage.prompt_tokens)
 
-    def test_forced_calls_are_refused(self):
+    def test_forced_calls(self):
         named = {"type": "function", "function": {"name": "get_weather"}}
         for choice in ("required", named):
-            with self.assertRaises(openai.BadRequestError) as caught:
-                self.chat(tools=TOOLS, tool_choice=choice)
-            self.assertEqual(caught.exception.param, "tool_choice")
-            self.assertEqual(caught.exception.code, "unsupported")
+            try:
+                answer = self.chat(tools=TOOLS, tool_choice=choice, max_tokens=200).choices[0]
+            except openai.BadRequestError as error:
+                if error.param == "tools":
+                    self.skipTest("the model's template takes no tools")
+                self.assertEqual((error.param, error.code), ("tool_choice", "unsupported"))
+                self.skipTest("this build has no XGrammar")
+            if answer.finish_reason != "length":
+                self.assertTrue(answer.message.tool_calls)
 
     def test_answers_of_tools(self):
         messages = QUESTION + [
@@ -329,7 +334,7 @@ class Errors(Suite):
 
     def test_bad_fields_are_named(self):
         bad = {"temperature": 9, "top_p": 0, "max_tokens": 0, "n": 0, "stop": [""],
-               "response_format": {"type": "json_object"}, "logit_bias": {"5": 101},
+               "logit_bias": {"5": 101},
                "tools": "f", "tool_choice": "required"}
         for name, value in bad.items():
             with self.assertRaises(openai.BadRequestError) as caught:

@@ -14,6 +14,7 @@ NOTHING_BUILT = """
 install_packages() { :; }
 install_python() { :; }
 install_flashinfer() { :; }
+install_xgrammar() { :; }
 configure() { :; }
 build() { :; }
 """

@@ -16,7 +16,7 @@ LAYERS = {
     "transfer": 2, "kernels": 2,
     "preload": 3, "weights": 3, "kv": 3, "text": 3,
     "request": 4,
-    "model": 5, "schedule": 5,
+    "model": 5, "schedule": 5, "grammar": 5,
     "engine": 6,
     "slice": 7,
     "fleet": 8,

@@ -45,6 +45,7 @@ struct Args {
 struct EditArgs {
   const RowEditsCuda* row;
   const TokenEditCuda* edit;
+  const uint32_t* mask;
 };
 
 // Keys order as floats do, with NaN below all and both zeros equal.
@@ -341,7 +342,17 @@ struct Row {
     __syncthreads();
   }
 
-  __device__ void edit(const RowEditsCuda& edits, const TokenEditCuda* list) {
+  __device__ void keep_masked(const uint32_t* mask, int words) {
+    for (int i = thread(); i < count; i += kThreads) {
+      const int id = first + i;
+      const uint32_t word = id / 32 < words ? __ldg(mask + id / 32) : 0u;
+      if (((word >> (id % 32)) & 1u) == 0) values[i] = -INFINITY;
+    }
+    __syncthreads();
+  }
+
+  __device__ void edit(const RowEditsCuda& edits, const TokenEditCuda* list, const uint32_t* mask) {
+    if (edits.mask_words > 0) keep_masked(mask + edits.mask_begin, edits.mask_words);
     if (edits.allowed > 0) keep_only(list, edits.allowed);
     list += edits.allowed;
     for (int i = thread(); i < edits.biased; i += kThreads) {
@@ -515,8 +526,8 @@ __device__ __forceinline__ void sample_row(const Args& a, const EditArgs& with) 
   if (row.top_logprobs >= 0) normaliser = r.normalise(static_cast<uint32_t>(best >> 32), index);
   if constexpr (kEdits) {
     const RowEditsCuda edits = with.row[index];
-    if (edits.allowed + edits.biased + edits.banned > 0) {
-      r.edit(edits, with.edit + edits.begin);
+    if (edits.allowed + edits.biased + edits.banned + edits.mask_words > 0) {
+      r.edit(edits, with.edit + edits.begin, with.mask);
       best = r.best();
     }
   }
@@ -623,7 +634,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
   shape.shared_bytes_max = kSharedMax;
   if (p.row_edits == nullptr) return launch("sampling", stream, shape, sample_kernel, a);
   return launch("edited sampling", stream, shape, edited_sample_kernel, a,
-                EditArgs{p.row_edits, p.edit});
+                EditArgs{p.row_edits, p.edit, p.mask});
 }
 
 }  // namespace causeway::kernels::sampling

@@ -44,9 +44,20 @@ void keep_only(std::span<float> logits, std::span<const TokenId> tokens) {
   for (const Candidate& one : kept) logits[static_cast<std::size_t>(one.token)] = one.logit;
 }
 
-bool edited(const Params& p) { return !p.allowed.empty() || !p.bias.empty() || !p.banned.empty(); }
+bool edited(const Params& p) {
+  return !p.mask.empty() || !p.allowed.empty() || !p.bias.empty() || !p.banned.empty();
+}
+
+void keep_masked(std::span<float> logits, std::span<const std::uint32_t> mask) {
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const std::size_t word = i / 32;
+    const bool stays = word < mask.size() && ((mask[word] >> (i % 32)) & 1) != 0;
+    if (!stays) logits[i] = kMinusInfinity;
+  }
+}
 
 void edit(std::span<float> logits, const Params& p) {
+  if (!p.mask.empty()) keep_masked(logits, p.mask);
   if (!p.allowed.empty()) keep_only(logits, p.allowed);
   for (const TokenBias& one : p.bias) {
     if (has(logits, one.token)) logits[static_cast<std::size_t>(one.token)] += one.bias;

@@ -1,10 +1,10 @@
 // Choosing the next token from a row of logits, reproducibly: the draw depends on the seed and the
 // position only, never on the batch or the thread.
 //
-// Order, as in the field's engines: edits of single tokens (all but the allowed ones, biases,
-// banned ones), penalties, temperature, then top-k, top-p and min-p on the softmax, then one draw
-// by the inverse of the cumulative distribution. Log-probabilities are those of the softmax of the
-// raw logits (before edits, penalties and temperature), as OpenAI reports them.
+// Order, as in the field's engines: edits of single tokens (a mask, all but the allowed ones,
+// biases, banned ones), penalties, temperature, then top-k, top-p and min-p on the softmax, then
+// one draw by the inverse of the cumulative distribution. Log-probabilities are those of the
+// softmax of the raw logits (before edits, penalties and temperature), as OpenAI reports them.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,9 @@ struct Params {
   std::span<const TokenId> history{};  // prompt and output so far; empty when no penalty is set
   std::int64_t prompt_tokens = 0;      // of history
   // Edits, in this order; tokens outside the vocabulary are ignored.
+  // Bit t % 32 of word t / 32: token t stays, the others become -infinity; those behind its end,
+  // too. Empty: all stay.
+  std::span<const std::uint32_t> mask{};
   std::span<const TokenId> allowed{};  // the others become -infinity; empty: none does
   std::span<const TokenBias> bias{};   // added; each token once
   std::span<const TokenId> banned{};   // become -infinity

@@ -33,13 +33,14 @@ struct RowCuda {
 };
 
 // sampling.h's edits of one row, in device memory: where they lie in ParamsCuda::edit, one behind
-// the other.
+// the other, and its mask in ParamsCuda::mask.
 struct RowEditsCuda {
   std::int64_t begin = 0;
   std::int32_t allowed = 0;  // at most kAllowedMax
   std::int32_t biased = 0;
   std::int32_t banned = 0;
-  std::int32_t unused = 0;
+  std::int32_t mask_words = 0;  // 0: it has none
+  std::int64_t mask_begin = 0;
 };
 struct TokenEditCuda {
   TokenId token = 0;
@@ -66,6 +67,7 @@ struct ParamsCuda {
   // Both or neither; without them a batch runs kernels that know no edits.
   const RowEditsCuda* row_edits = nullptr;  // [rows]
   const TokenEditCuda* edit = nullptr;      // of all rows
+  const std::uint32_t* mask = nullptr;      // of all rows; read where mask_words > 0
   // What the rows ask for at most: a batch of greedy rows takes one pass. Part of a captured graph.
   bool all_greedy = false;  // temperature 0, no edits, no penalties, no log-probabilities
   bool penalties = true;

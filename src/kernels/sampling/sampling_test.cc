@@ -158,6 +158,18 @@ TEST(SamplingTest, WhatIsNotAllowedIsNeverDrawn) {
   }
 }
 
+TEST(SamplingTest, AMaskComesFirstAndMayBeShort) {
+  std::vector<float> logits(70, 1.0f);
+  logits[3] = 5;
+  const std::vector<std::uint32_t> mask = {1u << 5, 1u << 31};  // tokens 5 and 63
+  const std::vector<TokenBias> bias = {{3, 100}, {63, 1}};
+  const Sample result = sample(logits, {.temperature = 0, .mask = mask, .bias = bias});
+  EXPECT_EQ(result.token, 63);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    EXPECT_EQ(logits[i], i == 5 ? 1.0f : i == 63 ? 2.0f : -kInfinity) << i;
+  }
+}
+
 TEST(SamplingTest, LogprobsOfEditedLogitsAreOfTheRawOnes) {
   const std::vector<float> raw = {1, 2, 3};
   const std::vector<TokenId> banned = {2};

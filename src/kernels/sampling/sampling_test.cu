@@ -20,6 +20,7 @@ struct Batch {
   std::vector<TokenId> history;
   std::vector<RowEditsCuda> row_edits;  // a row each
   std::vector<TokenEditCuda> edits;
+  std::vector<std::uint32_t> masks;
 };
 
 struct Answers {
@@ -40,6 +41,7 @@ Answers run_on_gpu(const Batch& b, How how = {}) {
   Device<float> logprob(b.rows.size()), top_logprob(top_token.size());
   Device<RowEditsCuda> row_edits(b.row_edits);
   Device<TokenEditCuda> edits(b.edits);
+  Device<std::uint32_t> masks(b.masks);
   must(run({.rows = static_cast<std::int64_t>(b.rows.size()),
             .vocab = b.vocab,
             .logits = logits.get(),
@@ -53,6 +55,7 @@ Answers run_on_gpu(const Batch& b, How how = {}) {
             .top_stride = kTopLogprobsMax,
             .row_edits = how.edits ? row_edits.get() : nullptr,
             .edit = how.edits ? edits.get() : nullptr,
+            .mask = how.edits ? masks.get() : nullptr,
             .all_greedy = how.all_greedy,
             .penalties = !b.history.empty()},
            nullptr));
@@ -64,8 +67,11 @@ Answers run_on_gpu(const Batch& b, How how = {}) {
 struct HostEdits {
   std::vector<TokenId> allowed, banned;
   std::vector<TokenBias> bias;
+  std::span<const std::uint32_t> mask;
 
   HostEdits(const Batch& b, const RowEditsCuda& row) {
+    mask = std::span(b.masks).subspan(static_cast<std::size_t>(row.mask_begin),
+                                      static_cast<std::size_t>(row.mask_words));
     const TokenEditCuda* at = b.edits.data() + row.begin;
     for (int i = 0; i < row.allowed; ++i) allowed.push_back((at++)->token);
     for (int i = 0; i < row.biased; ++i, ++at) bias.push_back({at->token, at->bias});
@@ -75,6 +81,7 @@ struct HostEdits {
 
 Params host_params(const Batch& b, const RowCuda& r, const HostEdits& edits) {
   Params p;
+  p.mask = edits.mask;
   p.allowed = edits.allowed;
   p.bias = edits.bias;
   p.banned = edits.banned;
@@ -122,6 +129,20 @@ RowCuda random_row(Random& random, Batch& b) {
   return r;
 }
 
+// Dense, or of a few tokens; one may end before the vocabulary does.
+void random_mask(Random& random, Batch& b, RowEditsCuda& edits) {
+  const std::int64_t words = (b.vocab + 31) / 32;
+  edits.mask_begin = static_cast<std::int64_t>(b.masks.size());
+  edits.mask_words =
+      static_cast<std::int32_t>(random.chance(0.1) ? random.between(1, words) : words);
+  const double density = random.chance(0.5) ? 0.5 : 0.01;
+  for (int word = 0; word < edits.mask_words; ++word) {
+    std::uint32_t bits = 0;
+    for (int bit = 0; bit < 32; ++bit) bits |= random.chance(density) ? 1u << bit : 0u;
+    b.masks.push_back(bits);
+  }
+}
+
 // Ids outside the vocabulary come, too, and allowed and banned ones twice; biased ones once.
 RowEditsCuda random_edits(Random& random, Batch& b) {
   RowEditsCuda edits;
@@ -145,6 +166,7 @@ RowEditsCuda random_edits(Random& random, Batch& b) {
   }
   if (random.chance(0.4)) edits.banned = some();
   for (int i = 0; i < edits.banned; ++i) b.edits.push_back({any(), 0.0f});
+  if (random.chance(0.4)) random_mask(random, b, edits);
   return edits;
 }
 
@@ -183,7 +205,8 @@ void compare_row(const Batch& b, std::size_t r, const Answers& got, Tally& tally
       std::to_string(row.temperature) + " top_k " + std::to_string(row.top_k) + " top_p " +
       std::to_string(row.top_p) + " min_p " + std::to_string(row.min_p) + " history " +
       std::to_string(row.history_tokens) + " edits " + std::to_string(b.row_edits[r].allowed) +
-      "+" + std::to_string(b.row_edits[r].biased) + "+" + std::to_string(b.row_edits[r].banned);
+      "+" + std::to_string(b.row_edits[r].biased) + "+" + std::to_string(b.row_edits[r].banned) +
+      " mask " + std::to_string(b.row_edits[r].mask_words);
   if (row.active == 0) {
     report.check(got.token[r] == -1, name + ": an empty place");
     return;
@@ -225,6 +248,7 @@ void check_alone(const Batch& b, const Answers& got, std::size_t r, testing::Rep
   one.history = b.history;
   one.row_edits = {b.row_edits[r]};
   one.edits = b.edits;
+  one.masks = b.masks;
   report.check(run_on_gpu(one).token[0] == got.token[r], "a row alone differs from its batch");
 }
 

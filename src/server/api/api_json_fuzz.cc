@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 
+#include "grammar/check_constraint.h"
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
 #include "server/bench/byte_model.h"
@@ -28,6 +29,10 @@ const fleet::CatalogueEntry& model() {
 // What prepare() promises of its requests.
 void check(const Prepared& prepared) {
   CAUSEWAY_CHECK(!prepared.requests.empty());
+  if (prepared.constraint) {
+    const Status form = grammar::check_constraint(*prepared.constraint);
+    CAUSEWAY_CHECK(form.ok() || !form.error().message.empty());
+  }
   for (const std::string& echo : prepared.echoes) CAUSEWAY_CHECK(!text::first_invalid_utf8(echo));
   for (const request::Request& request : prepared.requests) {
     CAUSEWAY_CHECK(!request.prompt.empty() && request.max_tokens.count >= 1);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "request/constraint.h"
 #include "request/request.h"
 #include "server/api/api_error.h"
 #include "server/api/json_scan.h"
@@ -26,6 +27,7 @@ struct ApiLimits {
   std::size_t stop_tokens_max = 64;
   std::size_t edited_tokens_max = request::kEditedTokensMax;  // of logit_bias, allowed_token_ids
   std::size_t bad_words_max = 256;
+  std::size_t form_choices_max = 1024;  // of `choice`
   std::size_t tools_max = 128;
   std::size_t tool_name_bytes_max = 128;
   std::size_t tokenize_bytes_max = std::size_t{64} << 20;  // of an answer of /tokenize
@@ -79,6 +81,11 @@ struct GenerationRequest {
   bool continue_final_message = false;  // the answer goes on where the last message ends
   bool calls_tools = false;  // the template is given tools, and calls are taken out of the text
   bool parallel_tool_calls = true;
+  bool forces_call = false;  // with calls_tools: the answer is calls and nothing else
+  std::string forced_tool;   // the one that is to be called; empty: any
+  // What the answer must match, and the field that says so; with forces_call prepare() makes it.
+  std::optional<request::ConstraintText> constraint;
+  std::string constraint_field;
   std::int32_t priority = 0;  // as request::Request: larger runs first
 
   std::unique_ptr<ChatBody> chat;  // kChat, until drop_prompt()

@@ -70,6 +70,7 @@ MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiL
   } else {
     parse_completion(fields, limits, out);
   }
+  parse_structured(fields, limits, out);
   parse_neutral(fields);
   fields.reject_rest();
   check_choices(fields, limits, out);

@@ -45,11 +45,7 @@ void refuse(Fields& fields, std::string_view name) {
   fields.fail(name, "is not supported by this server; leave it out");
 }
 
-void parse_structured(Fields& fields) {
-  const Json* format = fields.value("response_format");
-  if (format != nullptr && *format != Json{{"type", "text"}}) {
-    fields.fail("response_format", R"(is not supported by this server except {"type": "text"})");
-  }
+void parse_modalities(Fields& fields) {
   const Json* modalities = fields.value("modalities");
   if (modalities != nullptr && *modalities != Json::array({"text"})) {
     fields.fail("modalities", R"(is not supported by this server except ["text"])");
@@ -83,7 +79,7 @@ void parse_neutral(Fields& fields) {
       refuse(fields, name);
     }
   }
-  parse_structured(fields);
+  parse_modalities(fields);
 }
 
 }  // namespace causeway::server

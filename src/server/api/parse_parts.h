@@ -18,6 +18,9 @@ void parse_token_fields(Fields& fields, const ApiLimits& limits, GenerationReque
 // never change an answer; anything else is an error naming the field.
 void parse_neutral(Fields& fields);
 
+// The form that the answer must have. After all other fields.
+void parse_structured(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+
 void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 // Of a chat what its prompt depends on: messages and what the template is given beside them.
 void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationRequest& out);

@@ -70,7 +70,7 @@ TEST(Parse, RefusesBadFieldsByName) {
       {R"("echo":true)", "echo"},
       {R"("suffix":"x")", "suffix"},
       {R"("functions":[{}])", "functions"},
-      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":{"type":"xml"})", "response_format.type"},
       {R"("response_format":"text")", "response_format"},
       {R"("modalities":["audio"])", "modalities"},
       {R"("reasoning_effort":"high")", "reasoning_effort"},

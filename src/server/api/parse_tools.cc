@@ -1,4 +1,5 @@
 // Tools that a model may call, and calls of earlier answers.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "server/api/chat_body.h"
@@ -25,44 +26,70 @@ std::string parse_name(Fields& fields, const ApiLimits& limits) {
   return {};
 }
 
-MaybeError parse_function(const Json& function, const ApiLimits& limits, std::string prefix) {
+// `forced`: calls are written by a grammar, which keeps to every schema.
+MaybeError parse_function(const Json& function, const ApiLimits& limits, bool forced,
+                          std::string prefix) {
   Fields fields(function, std::move(prefix));
   parse_name(fields, limits);
   fields.string("description");
   fields.object("parameters");
-  if (fields.boolean("strict").value_or(false)) {
-    fields.fail("strict", "is not supported by this server; leave it out");
+  if (fields.boolean("strict").value_or(false) && !forced) {
+    fields.fail("strict", "is supported with `tool_choice` \"required\" or a named tool only");
   }
   fields.reject_rest();
   return fields.error();
 }
 
-MaybeError parse_tool(const Json& tool, const ApiLimits& limits, const std::string& path) {
+MaybeError parse_tool(const Json& tool, const ApiLimits& limits, bool forced,
+                      const std::string& path) {
   if (!tool.is_object()) return bad_request("`" + path + "` must be an object", path);
   Fields fields(tool, path + ".");
   parse_type(fields, false);
   const Json* function = fields.object("function");
   if (function == nullptr) {
     fields.fail("function", "must be an object with a name");
-  } else if (auto error = parse_function(*function, limits, path + ".function.")) {
+  } else if (auto error = parse_function(*function, limits, forced, path + ".function.")) {
     fields.fail(*std::move(error));
   }
   fields.reject_rest();
   return fields.error();
 }
 
-// Nothing but "none" and "auto": a call cannot be forced without constrained decoding.
-bool wants_calls(Fields& fields) {
+constexpr std::string_view kChoices =
+    "must be \"none\", \"auto\", \"required\" or {type: \"function\", function: {name}}";
+
+// Of an object: the tool that is to be called.
+void parse_named_choice(Fields& fields, const Json& choice, const ApiLimits& limits,
+                        GenerationRequest& out) {
+  Fields outer(choice, "tool_choice.");
+  parse_type(outer, false);
+  const Json* function = outer.object("function");
+  outer.reject_rest();
+  if (outer.failed() || function == nullptr) return fields.fail("tool_choice", kChoices);
+  Fields inner(*function, "tool_choice.function.");
+  out.forced_tool = parse_name(inner, limits);
+  inner.reject_rest();
+  if (inner.failed()) fields.fail(*inner.error());
+  out.forces_call = true;
+}
+
+// False: the model is not to know of the tools.
+bool parse_choice(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   const Json* choice = fields.value("tool_choice");
   if (choice == nullptr || *choice == "auto") return true;
   if (*choice == "none") return false;
-  const bool forced = *choice == "required" || choice->is_object();
-  ApiError error = bad_request(
-      forced ? "`tool_choice` can be \"none\" or \"auto\": this server cannot force a call"
-             : "`tool_choice` must be \"none\" or \"auto\"",
-      "tool_choice", forced ? "unsupported" : "");
-  fields.fail(std::move(error));
-  return false;
+  out.forces_call = *choice == "required";
+  if (choice->is_object()) {
+    parse_named_choice(fields, *choice, limits, out);
+  } else if (!out.forces_call) {
+    fields.fail("tool_choice", kChoices);
+  }
+  return true;
+}
+
+bool has_tool(const Json& tools, const std::string& name) {
+  return std::any_of(tools.begin(), tools.end(),
+                     [&](const Json& tool) { return tool["function"]["name"] == name; });
 }
 
 // Arguments are sent as text that is JSON; templates read the object.
@@ -111,19 +138,26 @@ MaybeError parse_call(const Json& call, const ApiLimits& limits, const std::stri
 }  // namespace
 
 void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
-  const bool wanted = wants_calls(fields);
+  const bool wanted = parse_choice(fields, limits, out);
   out.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   const Json* tools = fields.value("tools");
+  if (out.forces_call && (tools == nullptr || tools->empty())) {
+    return fields.fail("tool_choice", "forces a call, but there are no `tools`");
+  }
   if (tools == nullptr) return;
   if (!tools->is_array() || tools->size() > limits.tools_max) {
     return fields.fail("tools",
                        "must be a list of at most " + std::to_string(limits.tools_max) + " tools");
   }
   for (std::size_t i = 0; i < tools->size() && !fields.failed(); ++i) {
-    if (auto error = parse_tool((*tools)[i], limits, indexed("tools", i))) fields.fail(*error);
+    if (auto error = parse_tool((*tools)[i], limits, out.forces_call, indexed("tools", i)))
+      fields.fail(*error);
   }
   out.calls_tools = wanted && !tools->empty();
   if (out.calls_tools) out.chat->tools = *tools;
+  if (!out.forced_tool.empty() && !fields.failed() && !has_tool(*tools, out.forced_tool)) {
+    fields.fail("tool_choice", "names a function that is not in `tools`");
+  }
 }
 
 bool parse_tool_calls(Fields& message, const ApiLimits& limits, Json& out) {

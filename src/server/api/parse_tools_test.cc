@@ -82,12 +82,33 @@ TEST(ParseTools, RefusesByName) {
   }
 }
 
-TEST(ParseTools, AForcedCallIsNotSupported) {
-  for (const char* choice : {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
-    const auto error = parse("\"tools\":[" + kTool + "],\"tool_choice\":" + choice);
-    ASSERT_TRUE(error) << choice;
-    EXPECT_EQ(error->param, "tool_choice");
-    EXPECT_EQ(error->code, "unsupported");
+TEST(ParseTools, ACallMayBeForced) {
+  GenerationRequest any;
+  ASSERT_FALSE(parse("\"tools\":[" + kTool + R"(],"tool_choice":"required")", any));
+  EXPECT_TRUE(any.forces_call && any.calls_tools);
+  EXPECT_EQ(any.forced_tool, "");
+  GenerationRequest named;
+  ASSERT_FALSE(parse(
+      "\"tools\":[" + kTool + R"(],"tool_choice":{"type":"function","function":{"name":"f"}})",
+      named));
+  EXPECT_TRUE(named.forces_call);
+  EXPECT_EQ(named.forced_tool, "f");
+  const std::string strict =
+      R"("tools":[{"type":"function","function":{"name":"f","strict":true}}],)";
+  EXPECT_FALSE(parse(strict + R"("tool_choice":"required")"));
+  EXPECT_TRUE(parse(strict + R"("tool_choice":"auto")"));
+}
+
+TEST(ParseTools, AForcedCallNeedsItsTool) {
+  for (const std::string& more :
+       {std::string(R"("tool_choice":"required")"),
+        std::string(R"("tools":[],"tool_choice":"required")"),
+        "\"tools\":[" + kTool + R"(],"tool_choice":{"type":"function","function":{"name":"g"}})",
+        "\"tools\":[" + kTool + R"(],"tool_choice":{"type":"function"})",
+        "\"tools\":[" + kTool + R"(],"tool_choice":{"type":"allowed_tools"})"}) {
+    const auto error = parse(more);
+    ASSERT_TRUE(error) << more;
+    EXPECT_EQ(error->param.substr(0, 11), "tool_choice") << more;
   }
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "grammar/check_constraint.h"
 #include "server/api/bad_words.h"
 #include "server/api/chat_body.h"
+#include "server/api/forced_calls.h"
 #include "text/detokenizer.h"
 
 namespace causeway::server {
@@ -196,6 +198,25 @@ void set_sampling(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   out.top_logprobs = asked.top_logprobs;
 }
 
+// After encode_prompt(), which has checked that the form of the model's calls is known.
+MaybeError force_calls(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                       Prepared& out) {
+  const auto& tools = asked.chat->tools;
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    const auto& function = tools[i]["function"];
+    const auto parameters = function.find("parameters");
+    if (parameters == function.end() || !parameters->is_object()) continue;
+    const Status fits =
+        grammar::check_constraint({request::ConstraintKind::kJsonSchema, parameters->dump()});
+    if (fits.ok()) continue;
+    const std::string field = "tools[" + std::to_string(i) + "].function.parameters";
+    return bad_request("`" + field + "`: " + fits.error().message, field);
+  }
+  out.constraint =
+      forced_calls(model.tool_calls, tools, asked.forced_tool, !asked.parallel_tool_calls);
+  return {};
+}
+
 // The choices of one prompt; they differ in their seeds.
 void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Request request,
                  Prepared& out) {
@@ -220,6 +241,7 @@ MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                    const PrepareContext& context, Prepared& out) {
   out.model = &model;
+  out.constraint = asked.constraint;
   request::Request common;
   common.model = model.id;
   common.slo = context.slo.over(model.slo);
@@ -232,6 +254,7 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
     auto error = encode_prompt(asked, i, model, context.now_unix_seconds, request.prompt);
+    if (!error && asked.forces_call) error = force_calls(asked, model, out);
     if (!error) error = fit(asked, model, request);
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct Prepared {
   std::vector<request::Request> requests;
   std::int64_t prompt_tokens = 0;   // each prompt once
   std::vector<std::string> echoes;  // the text of each prompt, where it is to be told
+  // What the answers must match, to be compiled before the requests are submitted.
+  std::optional<request::ConstraintText> constraint = {};
 };
 
 // The tokens of prompt `index` (0: a chat's only one).

@@ -5,12 +5,14 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
 #include "base/random.h"
+#include "grammar/compiler.h"
 #include "server/http/worker.h"
 #include "server/server.h"
 
@@ -26,7 +28,8 @@ struct ServerContext {
   const Clock& clock;
   fleet::Fleet* fleet = nullptr;  // from start() to stop()
   Metrics* metrics = nullptr;
-  asio::thread_pool* pool = nullptr;  // prepares requests
+  asio::thread_pool* pool = nullptr;            // prepares requests
+  std::unique_ptr<grammar::Compiler> compiler;  // from start() to stop(), with the workers
   std::atomic<bool> draining{false};
   std::atomic<std::uint64_t> draws{0};
 

@@ -8,6 +8,7 @@
 #include "server/api/prepare.h"
 #include "server/http/answer_head.h"
 #include "server/http/choice_run.h"
+#include "server/http/form.h"
 #include "server/http/stream.h"
 
 namespace causeway::server {
@@ -39,7 +40,8 @@ class Generation {
         incoming_(std::move(incoming)),
         arrival_(arrival),
         counted_(context_, &ServerContext::generations),
-        stream_(connection, context_.options.limits.queued_tokens_max) {}
+        stream_(connection, context_.options.limits.queued_tokens_max),
+        form_(connection) {}
   ~Generation() { cancel_rest(); }
 
   asio::awaitable<bool> run(std::string body);
@@ -69,6 +71,7 @@ class Generation {
   Nanos arrival_;
   Counted counted_;
   Stream stream_;
+  Form form_;
   GenerationRequest asked_;
   Prepared prepared_;
   MaybeError failure_;
@@ -85,6 +88,11 @@ asio::awaitable<bool> Generation::run(std::string body) {
   auto work = [this, &body] { prepare_now(body); };
   co_await offload(*context_.pool, connection_.worker(), work);
   std::string().swap(body);
+  if (!failure_ && prepared_.constraint) {
+    MaybeError refused = co_await form_.wait();
+    failure_ = std::move(refused);
+    for (request::Request& request : prepared_.requests) request.constraint = form_.constraint();
+  }
   if (!failure_ && connection_.peer_gone()) failure_ = client_closed();
   if (!failure_) submit();
   bool more = false;
@@ -115,6 +123,9 @@ void Generation::prepare_now(const std::string& body) {
                                context_.options.limits.api.echo_bytes_max};
   failure_ = prepare(asked_, *model, context, prepared_);
   if (!failure_) begin_runs();
+  if (!failure_ && prepared_.constraint) {
+    form_.compile(*model, *std::move(prepared_.constraint), asked_.constraint_field);
+  }
   asked_.drop_prompt();
 }
 

@@ -1,0 +1,278 @@
+// Sequences whose output must match a grammar, with matchers that do as they are told: held from
+// the step that samples them until their mask is there, never in two steps at once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "engine/testing/core_requests.h"
+#include "request/constraint.h"
+
+namespace causeway::engine {
+namespace {
+
+using request::MaskState;
+using ::testing::HasSubstr;
+
+// What all matchers of a constraint are told, and what they were.
+struct Told {
+  MaskState state = MaskState::kReady;
+  std::vector<TokenId> begun, tokens;
+  int waits = 0;
+};
+
+class ToldMatcher final : public request::TokenMatcher {
+ public:
+  explicit ToldMatcher(Told& told) : told_(told), mask_((2000 + 31) / 32, 0) {}
+  MaskState wait(Nanos) override {
+    ++told_.waits;
+    return told_.state;
+  }
+  std::span<const std::uint32_t> mask() const override { return mask_; }
+  void advance(TokenId token) override {
+    told_.tokens.push_back(token);
+    mask_[0] = static_cast<std::uint32_t>(told_.tokens.size());
+  }
+
+ private:
+  Told& told_;
+  std::vector<std::uint32_t> mask_;
+};
+
+class ToldConstraint final : public request::Constraint {
+ public:
+  explicit ToldConstraint(Told& told) : told_(told) {}
+  const request::ConstraintText& text() const override { return text_; }
+  std::unique_ptr<request::TokenMatcher> begin(std::vector<TokenId> output) const override {
+    told_.begun = std::move(output);
+    return std::make_unique<ToldMatcher>(told_);
+  }
+
+ private:
+  Told& told_;
+  const request::ConstraintText text_;
+};
+
+// Steps end when the test says so; token 100 + n is the n-th of a step's.
+class SlowExecutor final : public StepExecutor {
+ public:
+  const Capabilities& capabilities() const override { return capabilities_; }
+  Status submit(request::Batch batch, weights::StepWeights) override {
+    batches.push_back(std::move(batch));
+    return {};
+  }
+  std::optional<request::StepResult> wait(Nanos) override { return {}; }
+
+  request::StepResult end_oldest() {
+    const request::Batch batch = batches.front();
+    batches.erase(batches.begin());
+    request::StepResult result;
+    result.step = batch.step;
+    for (const request::BatchEntry& entry : batch.entries) {
+      if (!entry.samples) continue;
+      request::SampledToken sampled{.request = entry.request, .token = {}};
+      sampled.token.token = static_cast<TokenId>(100 + result.sampled.size());
+      result.sampled.push_back(sampled);
+    }
+    return result;
+  }
+  // In which of the steps in flight the request is.
+  std::vector<int> steps_of(std::int64_t id) const {
+    std::vector<int> in;
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      for (const request::BatchEntry& entry : batches[i].entries) {
+        if (entry.request == RequestId(id)) in.push_back(static_cast<int>(i));
+      }
+    }
+    return in;
+  }
+
+  std::vector<request::Batch> batches;  // in flight
+
+ private:
+  const Capabilities capabilities_{.steps_in_flight_max = 2};
+};
+
+class CoreMasks : public ::testing::Test {
+ protected:
+  explicit CoreMasks(const schedule::Options& schedule = {})
+      : core_({.frames = 64, .schedule = schedule}, executor_) {
+    EXPECT_TRUE(core_.add_model(kModel, kFacts).ok());
+  }
+
+  void submit(std::int64_t id, bool formed, std::vector<TokenId> output = {}) {
+    request::Request request = make_request(id, 3, 40);
+    if (formed) request.constraint = std::make_shared<ToldConstraint>(told_);
+    request.output = std::move(output);
+    const Status taken = core_.submit(std::move(request), now_);
+    ASSERT_TRUE(taken.ok()) << taken.error().message;
+  }
+  void end_step() {
+    core_.finish_step(executor_.end_oldest(), now_);
+    EXPECT_TRUE(core_.check_integrity().ok());
+    core_.start_step(now_);
+  }
+  const request::LogitEdits& edits(std::size_t step, std::size_t entry) const {
+    return executor_.batches.at(step).entries.at(entry).edits;
+  }
+
+  Told told_;
+  SlowExecutor executor_;
+  EngineCore core_;
+  Nanos now_{0};
+};
+
+// Decisions of the scheduler that rotates are another plan's.
+class RotaryCoreMasks : public CoreMasks {
+ protected:
+  RotaryCoreMasks() : CoreMasks({.policy = schedule::PolicyKind::kRotary}) {}
+};
+
+TEST_F(RotaryCoreMasks, OthersKeepTwoStepsInFlight) {
+  submit(1, true);
+  submit(2, false);
+  core_.start_step(now_);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(executor_.batches.size(), 2u);
+    EXPECT_EQ(executor_.steps_of(2), (std::vector<int>{0, 1}));
+    EXPECT_EQ(executor_.steps_of(1).size(), 1u);
+    end_step();
+  }
+  EXPECT_EQ(told_.tokens.size(), 5u);
+  told_.state = MaskState::kComputing;
+  for (int i = 0; i < 4; ++i) end_step();
+  EXPECT_TRUE(executor_.steps_of(1).empty());
+  told_.state = MaskState::kReady;
+  end_step();
+  EXPECT_EQ(executor_.steps_of(1).size(), 1u);
+}
+
+TEST_F(RotaryCoreMasks, AloneItIsInOneStepAtATime) {
+  submit(1, true);
+  core_.start_step(now_);
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_EQ(executor_.batches.size(), 1u);
+    end_step();
+  }
+  EXPECT_EQ(told_.tokens.size(), 30u);
+}
+
+TEST_F(CoreMasks, AloneItIsInOneStepAtATime) {
+  submit(1, true);
+  core_.start_step(now_);
+  ASSERT_EQ(executor_.batches.size(), 1u) << "its next token needs the mask behind this one";
+  EXPECT_EQ(edits(0, 0).mask.size(), 63u);
+  EXPECT_EQ(edits(0, 0).mask[0], 0u);
+  end_step();
+  EXPECT_EQ(told_.tokens, std::vector<TokenId>{100});
+  ASSERT_EQ(executor_.batches.size(), 1u);
+  EXPECT_EQ(edits(0, 0).mask[0], 1u) << "the mask behind the first token";
+}
+
+TEST_F(CoreMasks, OthersKeepTwoStepsInFlight) {
+  submit(1, true);
+  submit(2, false);
+  core_.start_step(now_);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(executor_.batches.size(), 2u);
+    EXPECT_EQ(executor_.steps_of(2), (std::vector<int>{0, 1}));
+    EXPECT_EQ(executor_.steps_of(1).size(), 1u);
+    end_step();
+  }
+  EXPECT_EQ(told_.tokens.size(), 5u) << "every second step has it";
+  for (const request::BatchEntry& entry : executor_.batches[0].entries) {
+    EXPECT_EQ(entry.edits.mask.empty(), entry.request == RequestId(2));
+  }
+}
+
+TEST_F(CoreMasks, ThoseThatComeLaterJoinTheSameSteps) {
+  submit(1, true);
+  core_.start_step(now_);
+  submit(2, true);
+  core_.start_step(now_);
+  EXPECT_EQ(executor_.batches.size(), 1u) << "a second batch would take turns with the first";
+  end_step();
+  ASSERT_EQ(executor_.batches.size(), 1u);
+  EXPECT_EQ(executor_.batches[0].entries.size(), 2u);
+}
+
+TEST_F(CoreMasks, WhoIsLateIsPassedOverAndComesBack) {
+  submit(1, true);
+  submit(2, false);
+  core_.start_step(now_);
+  told_.state = MaskState::kComputing;
+  for (int i = 0; i < 6; ++i) end_step();
+  EXPECT_TRUE(executor_.steps_of(1).empty());
+  EXPECT_EQ(executor_.steps_of(2).size(), 2u);
+  EXPECT_EQ(core_.next_wakeup(), now_ + millis(1));
+  told_.state = MaskState::kReady;
+  end_step();
+  EXPECT_EQ(executor_.steps_of(1).size(), 1u);
+}
+
+TEST_F(CoreMasks, WhoIsTooLateEnds) {
+  submit(1, true);
+  core_.start_step(now_);
+  told_.state = MaskState::kComputing;
+  end_step();
+  EXPECT_FALSE(core_.step_in_flight());
+  EXPECT_FALSE(core_.idle());
+  (void)core_.take_outputs();
+  now_ = now_ + seconds(2);
+  core_.start_step(now_);
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].reason, request::FinishReason::kError);
+  EXPECT_EQ(outputs[0].code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(outputs[0].error, HasSubstr("longer than 1000 ms"));
+  EXPECT_TRUE(core_.idle());
+}
+
+TEST_F(CoreMasks, WhereNothingFollowsItEnds) {
+  submit(1, true);
+  submit(2, false);
+  core_.start_step(now_);
+  told_.state = MaskState::kImpossible;
+  end_step();
+  bool ended = false;
+  for (const request::Output& output : core_.take_outputs()) {
+    if (!output.finished) continue;
+    ended = true;
+    EXPECT_EQ(output.request, RequestId(1));
+    EXPECT_THAT(output.error, HasSubstr("no token"));
+  }
+  EXPECT_TRUE(ended);
+  for (int i = 0; i < 4; ++i) end_step();
+}
+
+TEST_F(CoreMasks, OneThatGoesOnWaitsForItsFirstMask) {
+  told_.state = MaskState::kComputing;
+  submit(1, true, {7, 8});
+  EXPECT_EQ(told_.begun, (std::vector<TokenId>{7, 8}));
+  EXPECT_FALSE(core_.start_step(now_));
+  told_.state = MaskState::kReady;
+  EXPECT_TRUE(core_.start_step(now_));
+}
+
+TEST_F(CoreMasks, MayEndWhileItsMaskIsComputed) {
+  submit(1, true);
+  core_.start_step(now_);
+  told_.state = MaskState::kComputing;
+  end_step();
+  core_.cancel(RequestId(1), now_);
+  core_.start_step(now_);
+  EXPECT_TRUE(core_.idle());
+  EXPECT_TRUE(core_.check_integrity().ok());
+}
+
+TEST_F(CoreMasks, MinTokensDoNotGoWithAForm) {
+  request::Request request = make_request(1, 3, 8);
+  request.min_tokens = Tokens(2);
+  request.constraint = std::make_shared<ToldConstraint>(told_);
+  EXPECT_EQ(core_.submit(std::move(request), now_).error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace causeway::engine

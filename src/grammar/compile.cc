@@ -1,0 +1,281 @@
+#include "grammar/compile.h"
+
+#ifdef CAUSEWAY_XGRAMMAR
+#include <xgrammar/xgrammar.h>
+#endif
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "grammar/json_strings.h"
+
+#ifdef CAUSEWAY_XGRAMMAR
+
+namespace causeway::grammar {
+namespace {
+
+// What XGrammar warns of while a thread compiles: parts of a text that it would pass over.
+thread_local std::string* warnings = nullptr;
+
+}  // namespace
+}  // namespace causeway::grammar
+
+// Where XGrammar's log goes (XGRAMMAR_LOG_CUSTOMIZE).
+namespace xgrammar {
+
+[[noreturn]] void LogFatalImpl(const std::string& file, int line, const std::string& message);
+void LogMessageImpl(const std::string& file, int line, int level, const std::string& message);
+
+void LogFatalImpl(const std::string& /*file*/, int /*line*/, const std::string& message) {
+  throw std::runtime_error(message);
+}
+
+void LogMessageImpl(const std::string& /*file*/, int /*line*/, int level,
+                    const std::string& message) {
+  constexpr int kWarning = 2;
+  std::string* const kept = causeway::grammar::warnings;
+  if (level >= kWarning && kept != nullptr && kept->empty()) *kept = message;
+}
+
+}  // namespace xgrammar
+
+namespace causeway::grammar {
+
+bool available() { return true; }
+
+class PreparedTokens {
+ public:
+  explicit PreparedTokens(xgrammar::TokenizerInfo tokens) : info(std::move(tokens)) {}
+  const xgrammar::TokenizerInfo info;
+};
+
+namespace {
+
+// White space between the parts of JSON, in characters: a model that has nothing to say could go on
+// with it for ever.
+constexpr int kWhiteSpaceMax = 32;
+constexpr std::size_t kMessageMax = 400;
+
+std::size_t words_of(const xgrammar::TokenizerInfo& info) {
+  return (static_cast<std::size_t>(info.GetVocabSize()) + 31) / 32;
+}
+
+std::string shown(std::string message) {
+  // "Check failed: (x) is false: " is the library's own.
+  if (const auto at = message.find("is false: "); at != std::string::npos) {
+    message.erase(0, at + std::string_view("is false: ").size());
+  }
+  if (message.size() > kMessageMax) message.resize(kMessageMax);
+  return message;
+}
+
+// One place in a grammar, used by whoever follows it and by the thread that computes.
+struct Place {
+  explicit Place(xgrammar::CompiledGrammar of) : grammar(std::move(of)) {}
+
+  const xgrammar::CompiledGrammar grammar;
+  std::optional<xgrammar::GrammarMatcher> matcher;  // the computing thread's
+  std::mutex mutex;                                 // guards what follows
+  std::condition_variable changed;
+  request::MaskState state = request::MaskState::kComputing;
+  std::vector<std::uint32_t> mask;
+};
+
+bool fill(xgrammar::GrammarMatcher& matcher, std::vector<std::uint32_t>& mask) {
+  static_assert(sizeof(std::int32_t) == sizeof(std::uint32_t));
+  std::int64_t shape = static_cast<std::int64_t>(mask.size());
+  DLTensor tensor = {};
+  tensor.data = mask.data();
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = 1;
+  tensor.dtype = {kDLInt, 32, 1};
+  tensor.shape = &shape;
+  matcher.FillNextTokenBitmask(&tensor);
+  for (const std::uint32_t word : mask) {
+    if (word != 0) return true;
+  }
+  return false;
+}
+
+// Of any thread that may take long. False: the tokens do not follow, or nothing can follow them.
+bool follow(Place& place, const std::vector<TokenId>& tokens, std::vector<std::uint32_t>& mask) {
+  try {
+    if (!place.matcher) place.matcher.emplace(place.grammar);
+    for (const TokenId token : tokens) {
+      if (!place.matcher->AcceptToken(token)) return false;
+    }
+    return fill(*place.matcher, mask);
+  } catch (const std::exception&) {  // the library's, or no memory
+    return false;
+  }
+}
+
+void compute(Place& place, const std::vector<TokenId>& tokens, std::size_t words) {
+  std::vector<std::uint32_t> mask(words);
+  const bool goes_on = follow(place, tokens, mask);
+  const std::lock_guard lock(place.mutex);
+  place.mask = std::move(mask);
+  place.state = goes_on ? request::MaskState::kReady : request::MaskState::kImpossible;
+  place.changed.notify_all();
+}
+
+class Matcher final : public request::TokenMatcher {
+ public:
+  Matcher(std::shared_ptr<Place> place, std::shared_ptr<WorkPool> pool, std::size_t words)
+      : place_(std::move(place)), pool_(std::move(pool)), words_(words) {}
+
+  request::MaskState wait(Nanos longest) override {
+    std::unique_lock lock(place_->mutex);
+    const auto there = [this] { return place_->state != request::MaskState::kComputing; };
+    if (longest > Nanos(0)) {
+      place_->changed.wait_for(lock, std::chrono::nanoseconds(longest.count), there);
+    }
+    return place_->state;
+  }
+
+  std::span<const std::uint32_t> mask() const override { return place_->mask; }
+
+  void advance(TokenId token) override { go({token}); }
+
+  void go(std::vector<TokenId> tokens) {
+    {
+      const std::lock_guard lock(place_->mutex);
+      place_->state = request::MaskState::kComputing;
+    }
+    const bool posted = pool_->post([place = place_, moved = std::move(tokens), words = words_] {
+      compute(*place, moved, words);
+    });
+    if (posted) return;
+    const std::lock_guard lock(place_->mutex);
+    place_->state = request::MaskState::kImpossible;
+  }
+
+ private:
+  const std::shared_ptr<Place> place_;
+  const std::shared_ptr<WorkPool> pool_;
+  const std::size_t words_;
+};
+
+class XgrammarConstraint final : public request::Constraint {
+ public:
+  XgrammarConstraint(request::ConstraintText text, xgrammar::CompiledGrammar grammar,
+                     std::vector<std::uint32_t> first, std::shared_ptr<WorkPool> pool)
+      : text_(std::move(text)),
+        grammar_(std::move(grammar)),
+        first_(std::move(first)),
+        pool_(std::move(pool)) {}
+
+  const request::ConstraintText& text() const override { return text_; }
+
+  std::unique_ptr<request::TokenMatcher> begin(std::vector<TokenId> output) const override {
+    auto place = std::make_shared<Place>(grammar_);
+    place->mask = first_;
+    place->state = request::MaskState::kReady;
+    auto matcher = std::make_unique<Matcher>(std::move(place), pool_, first_.size());
+    if (!output.empty()) matcher->go(std::move(output));
+    return matcher;
+  }
+
+ private:
+  const request::ConstraintText text_;
+  const xgrammar::CompiledGrammar grammar_;
+  const std::vector<std::uint32_t> first_;  // what may come first
+  const std::shared_ptr<WorkPool> pool_;
+};
+
+xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
+                                       const request::ConstraintText& constraint) {
+  using request::ConstraintKind;
+  switch (constraint.kind) {
+    case ConstraintKind::kJson:
+      return compiler.CompileJSONSchema(R"({"type":"object","additionalProperties":true})", true,
+                                        std::nullopt, std::nullopt, false, kWhiteSpaceMax);
+    case ConstraintKind::kJsonSchema:
+      return compiler.CompileJSONSchema(with_json_strings(constraint.text), true, std::nullopt,
+                                        std::nullopt, true, kWhiteSpaceMax);
+    case ConstraintKind::kRegex: return compiler.CompileRegex(constraint.text);
+    case ConstraintKind::kGrammar: return compiler.CompileGrammar(constraint.text);
+    case ConstraintKind::kStructuralTag: return compiler.CompileStructuralTag(constraint.text);
+  }
+  throw std::runtime_error("unknown kind");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const PreparedTokens>> prepare_tokens(const TokenTable& table) {
+  try {
+    std::vector<std::int32_t> end(table.end.begin(), table.end.end());
+    xgrammar::TokenizerInfo info(table.bytes, xgrammar::VocabType::RAW,
+                                 static_cast<int>(table.bytes.size()), std::move(end));
+    return std::shared_ptr<const PreparedTokens>(std::make_shared<PreparedTokens>(std::move(info)));
+  } catch (const std::exception& error) {
+    return exhausted("the vocabulary could not be prepared: " + shown(error.what()));
+  }
+}
+
+Result<Compiled> compile(std::shared_ptr<const PreparedTokens> tokens, request::ConstraintText text,
+                         std::shared_ptr<WorkPool> matching) {
+  std::string warned;
+  warnings = &warned;
+  try {
+    xgrammar::GrammarCompiler compiler(tokens->info, /*max_threads=*/1, /*cache_enabled=*/false);
+    xgrammar::CompiledGrammar grammar = compile_text(compiler, text);
+    warnings = nullptr;
+    if (!warned.empty()) return unsupported(shown(warned));
+    xgrammar::GrammarMatcher matcher(grammar);
+    std::vector<std::uint32_t> first(words_of(tokens->info));
+    if (!fill(matcher, first)) {
+      return invalid_argument("no token of the model's vocabulary begins an answer of this form");
+    }
+    const std::size_t bytes =
+        grammar.MemorySizeBytes() + text.text.size() + first.size() * sizeof(std::uint32_t);
+    return Compiled{std::make_shared<XgrammarConstraint>(std::move(text), std::move(grammar),
+                                                         std::move(first), std::move(matching)),
+                    bytes};
+  } catch (const std::bad_alloc&) {
+    warnings = nullptr;
+    return exhausted("there is no memory to compile it");
+  } catch (const std::exception& error) {
+    warnings = nullptr;
+    return invalid_argument(shown(error.what()));
+  }
+}
+
+}  // namespace causeway::grammar
+
+#else
+
+namespace causeway::grammar {
+
+bool available() { return false; }
+
+class PreparedTokens {};
+
+namespace {
+
+Error left_out() {
+  return unsupported("this build has no XGrammar, which structured outputs need");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const PreparedTokens>> prepare_tokens(const TokenTable& /*table*/) {
+  return left_out();
+}
+
+Result<Compiled> compile(std::shared_ptr<const PreparedTokens> /*tokens*/,
+                         request::ConstraintText /*text*/, std::shared_ptr<WorkPool> /*matching*/) {
+  return left_out();
+}
+
+}  // namespace causeway::grammar
+
+#endif

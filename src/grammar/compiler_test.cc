@@ -1,0 +1,246 @@
+#include "grammar/compiler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "base/json_numbers.h"
+#include "base/random.h"
+#include "grammar/compile.h"
+#include "text/detokenizer.h"
+
+namespace causeway::grammar {
+namespace {
+
+using Json = nlohmann::json;
+using request::ConstraintKind;
+using request::ConstraintText;
+using request::MaskState;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+// Numbers may be larger than any double.
+Json parsed(const std::string& text) {
+  std::string buffer;
+  return Json::parse(plain_json_numbers(text, buffer), nullptr, false);
+}
+
+// Bytes, some words, a mark that is special, an end.
+class ByteTokenizer final : public text::Tokenizer {
+ public:
+  ByteTokenizer() {
+    for (int byte = 0; byte < 256; ++byte) tokens_.emplace_back(1, static_cast<char>(byte));
+    for (const char* word : {"{\"", "\":", "\",", "true", "name", "age", " \"", "[CALL]", "</s>"}) {
+      tokens_.emplace_back(word);
+    }
+  }
+  Result<std::vector<TokenId>> encode(std::string_view text,
+                                      const text::EncodeOptions&) const override {
+    return std::vector<TokenId>(text.begin(), text.end());
+  }
+  std::string_view token_bytes(TokenId id) const override {
+    return tokens_[static_cast<std::size_t>(id)];
+  }
+  bool is_special(TokenId id) const override { return id >= vocab_size() - 2; }
+  std::optional<TokenId> find(std::string_view) const override { return {}; }
+  std::int64_t vocab_size() const override { return std::ssize(tokens_); }
+  std::optional<TokenId> bos() const override { return {}; }
+  std::optional<TokenId> eos() const override { return static_cast<TokenId>(vocab_size() - 1); }
+
+ private:
+  std::vector<std::string> tokens_;
+};
+
+class CompilerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!available()) GTEST_SKIP() << "this build has no XGrammar";
+  }
+
+  Compiler::Outcome compile(ConstraintKind kind, std::string text, std::string_view mark = "") {
+    const ModelTokens model{
+        .model = ModelId(1), .tokenizer = &tokenizer_, .vocab = vocab_, .end = end_, .mark = mark};
+    auto outcome = std::make_shared<std::promise<Compiler::Outcome>>();
+    compiler_.compile(model, {kind, std::move(text)},
+                      [outcome](const Compiler::Outcome& one) { outcome->set_value(one); });
+    return outcome->get_future().get();
+  }
+
+  std::string why_not(ConstraintKind kind, std::string text) {
+    const auto outcome = compile(kind, std::move(text));
+    return outcome.ok() ? "" : outcome.error().message;
+  }
+
+  std::vector<TokenId> allowed(request::TokenMatcher& matcher) {
+    EXPECT_EQ(matcher.wait(seconds(30)), MaskState::kReady);
+    const auto mask = matcher.mask();
+    EXPECT_EQ(std::ssize(mask), (vocab_ + 31) / 32);
+    std::vector<TokenId> tokens;
+    for (TokenId id = 0; id < vocab_; ++id) {
+      const std::uint32_t word = mask[static_cast<std::size_t>(id / 32)];
+      if (((word >> (id % 32)) & 1) != 0) tokens.push_back(id);
+    }
+    return tokens;
+  }
+
+  // Draws tokens until the end, which is preferred when it is allowed.
+  std::string walk(const request::Constraint& constraint, Random& random) {
+    const auto matcher = constraint.begin({});
+    text::Detokenizer detokenizer(tokenizer_);
+    std::string text;
+    for (int i = 0; i < 5000; ++i) {
+      const auto tokens = allowed(*matcher);
+      if (tokens.empty()) break;
+      if (tokens.back() == end_[0] && random.chance(0.5)) return text + detokenizer.finish();
+      const auto token = tokens[static_cast<std::size_t>(random.below(std::ssize(tokens)))];
+      if (token == end_[0]) return text + detokenizer.finish();
+      text += detokenizer.push(token, /*skip_special=*/false);
+      matcher->advance(token);
+    }
+    ADD_FAILURE() << "no end: " << text;
+    return text;
+  }
+
+  const RealClock clock_;
+  const ByteTokenizer tokenizer_;
+  const std::int64_t vocab_ = 270;  // more rows than tokens
+  const std::vector<TokenId> end_ = {264};
+  Compiler compiler_{CompilerOptions(), clock_};
+};
+
+TEST_F(CompilerTest, WhatIsDrawnMatchesTheSchema) {
+  const auto outcome = compile(ConstraintKind::kJsonSchema, R"({"type":"object","properties":{
+      "name":{"type":"string","maxLength":9},"age":{"type":"integer"},
+      "of":{"enum":["a","b"]}},"required":["name","age","of"]})");
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  Random random(3);
+  for (int i = 0; i < 30; ++i) {
+    const std::string text = walk(**outcome, random);
+    const Json value = parsed(text);
+    ASSERT_TRUE(value.is_object()) << text;
+    EXPECT_TRUE(value["name"].is_string() && value["age"].is_number_integer()) << text;
+    EXPECT_THAT(value["of"].get<std::string>(), AnyOf("a", "b"));
+    EXPECT_EQ(value.size(), 3u) << text;
+  }
+}
+
+TEST_F(CompilerTest, PatternsOfStringsAreWrittenAsJson) {
+  Random random(6);
+  const std::pair<const char*, const char*> all[] = {{R"(^.{1,3}$)", R"([\s\S]{1,36})"},
+                                                     {R"(^[^a]x$)", R"([^a]{1,36}x)"},
+                                                     {R"(^[ -~]{2}$)", R"([ -~]{2})"},
+                                                     {R"(^a"b\\c\nd$)", "a\"b\\\\c\nd"},
+                                                     {R"(^\S\W\D\s[\s\w\-\]]$)", R"([\s\S]+)"}};
+  for (const auto& [pattern, matches] : all) {
+    const Json schema = {{"type", "string"}, {"pattern", pattern}};
+    const auto outcome = compile(ConstraintKind::kJsonSchema, schema.dump());
+    ASSERT_TRUE(outcome.ok()) << pattern << ": " << outcome.error().message;
+    for (int i = 0; i < 20; ++i) {
+      const std::string text = walk(**outcome, random);
+      const Json value = parsed(text);
+      ASSERT_TRUE(value.is_string()) << pattern << ": " << text;
+      EXPECT_TRUE(std::regex_match(value.get<std::string>(), std::regex(matches)))
+          << pattern << ": " << text;
+    }
+  }
+}
+
+TEST_F(CompilerTest, AnyObjectRegexAndGrammar) {
+  Random random(4);
+  const auto object = compile(ConstraintKind::kJson, "");
+  ASSERT_TRUE(object.ok()) << object.error().message;
+  for (int i = 0; i < 5; ++i) {
+    const std::string text = walk(**object, random);
+    EXPECT_TRUE(parsed(text).is_object()) << text;
+  }
+  const auto regex = compile(ConstraintKind::kRegex, "[a-c]{2,4}-(x|yy)[0-9]?");
+  ASSERT_TRUE(regex.ok());
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(std::regex_match(walk(**regex, random), std::regex("[a-c]{2,4}-(x|yy)[0-9]?")));
+  }
+  const auto choice = compile(ConstraintKind::kGrammar, "root ::= \"yes\" | \"n\\u006f\"\n");
+  ASSERT_TRUE(choice.ok());
+  for (int i = 0; i < 9; ++i) EXPECT_THAT(walk(**choice, random), AnyOf("yes", "no"));
+}
+
+TEST_F(CompilerTest, SpecialTokensWriteNothingButTheMarkOfCalls) {
+  const auto without = compile(ConstraintKind::kRegex, "\\[CALL\\]");
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(allowed(*(*without)->begin({})), std::vector<TokenId>{'['});
+}
+
+TEST_F(CompilerTest, TheMarkIsText) {
+  const auto with = compile(ConstraintKind::kRegex, "\\[CALL\\]", "[CALL]");
+  ASSERT_TRUE(with.ok());
+  EXPECT_EQ(allowed(*(*with)->begin({})), (std::vector<TokenId>{'[', 263}));
+}
+
+TEST_F(CompilerTest, OneThatGoesOnBeginsBehindItsOutput) {
+  const auto regex = compile(ConstraintKind::kRegex, "abc");
+  ASSERT_TRUE(regex.ok());
+  EXPECT_EQ(allowed(*(*regex)->begin({'a', 'b'})), std::vector<TokenId>{'c'});
+  EXPECT_EQ(allowed(*(*regex)->begin({'a', 'b', 'c'})), end_);
+  EXPECT_EQ((*regex)->begin({'b'})->wait(seconds(30)), MaskState::kImpossible);
+}
+
+TEST_F(CompilerTest, WhatIsCompiledIsKept) {
+  const auto first = compile(ConstraintKind::kRegex, "kept");
+  const auto again = compile(ConstraintKind::kRegex, "kept");
+  const auto other = compile(ConstraintKind::kGrammar, "root ::= \"kept\"\n");
+  ASSERT_TRUE(first.ok() && again.ok() && other.ok());
+  EXPECT_EQ(first->get(), again->get());
+  EXPECT_NE(first->get(), other->get());
+  EXPECT_EQ((*other)->text(), (ConstraintText{ConstraintKind::kGrammar, "root ::= \"kept\"\n"}));
+}
+
+TEST_F(CompilerTest, WhatCannotBeUsedIsAnError) {
+  EXPECT_THAT(why_not(ConstraintKind::kGrammar, "root ::= ("), ::testing::Not(""));
+  EXPECT_THAT(why_not(ConstraintKind::kGrammar, "start ::= \"a\""), HasSubstr("root"));
+  EXPECT_THAT(why_not(ConstraintKind::kRegex, "(a"), ::testing::Not(""));
+  EXPECT_THAT(why_not(ConstraintKind::kJsonSchema, R"({"type":"nothing"})"), ::testing::Not(""));
+  EXPECT_THAT(why_not(ConstraintKind::kJsonSchema, R"({"type":"array","uniqueItems":true})"),
+              HasSubstr("uniqueItems"));
+  // References in a circle, and rules that never end.
+  EXPECT_THAT(why_not(ConstraintKind::kJsonSchema, R"({"$ref":"#"})"), HasSubstr("begins"));
+  EXPECT_THAT(why_not(ConstraintKind::kGrammar, "root ::= a\na ::= b\nb ::= a\n"),
+              HasSubstr("begins"));
+}
+
+TEST_F(CompilerTest, HostileGrammarsDoNoHarm) {
+  std::string chain, doubling;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string name = i == 0 ? "root" : "r" + std::to_string(i);
+    chain += name + " ::= r" + std::to_string(i + 1) + " \"x\"\n";
+    if (i < 40)
+      doubling += name + " ::= " + ("r" + std::to_string(i + 1) + " ") +
+                  ("r" + std::to_string(i + 1)) + "\n";
+  }
+  for (const std::string& text : {chain + "r2000 ::= \"y\"\n", doubling + "r40 ::= \"y\" | \"\"\n",
+                                  std::string("root ::= s\ns ::= s s | s s s | \"a\" | \"\"\n"),
+                                  std::string("root ::= root \"a\" | \"b\"\n")}) {
+    const auto outcome = compile(ConstraintKind::kGrammar, text);
+    if (!outcome.ok()) continue;
+    const auto matcher = (*outcome)->begin({});
+    for (int i = 0; i < 20 && matcher->wait(seconds(1)) == MaskState::kReady; ++i) {
+      matcher->advance(allowed(*matcher).front());
+    }
+  }
+}
+
+TEST_F(CompilerTest, AModelWithoutAnEndHasNoForms) {
+  const ModelTokens model{
+      .model = ModelId(9), .tokenizer = &tokenizer_, .vocab = vocab_, .end = {}};
+  std::string why;
+  compiler_.compile(model, {ConstraintKind::kRegex, "a"},
+                    [&](const Compiler::Outcome& outcome) { why = outcome.error().message; });
+  EXPECT_THAT(why, HasSubstr("no token that would end"));
+}
+
+}  // namespace
+}  // namespace causeway::grammar

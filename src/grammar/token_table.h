@@ -1,0 +1,34 @@
+// What the tokens of a model write, as a grammar sees them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "text/tokenizer.h"
+
+namespace causeway::grammar {
+
+// A model, as whoever compiles for it knows it. What it refers to outlives the call it is given to.
+struct ModelTokens {
+  ModelId model;
+  const text::Tokenizer* tokenizer = nullptr;
+  std::int64_t vocab = 0;        // rows of the logits
+  std::span<const TokenId> end;  // tokens that end an answer: at least one
+  std::string_view mark = {};    // a special token that is text all the same: it begins calls
+};
+
+struct TokenTable {
+  std::vector<std::string> bytes;  // by id, `vocab` of them; "": special, written by no grammar
+  std::vector<TokenId> end;
+};
+
+// kInvalidArgument: the model has no token that ends an answer.
+Result<std::shared_ptr<const TokenTable>> make_token_table(const ModelTokens& model);
+
+}  // namespace causeway::grammar

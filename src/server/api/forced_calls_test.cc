@@ -1,0 +1,117 @@
+// What forced_calls() lets a model write is what the parser of its format reads.
+#include "server/api/forced_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/random.h"
+#include "grammar/compile.h"
+#include "grammar/compiler.h"
+#include "server/bench/byte_model.h"
+#include "text/detokenizer.h"
+#include "text/tool_calls/tool_call_parser.h"
+
+namespace causeway::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using text::ToolCallFormat;
+
+const char* const kTools = R"([
+  {"type":"function","function":{"name":"on\"e","parameters":{"type":"object",
+    "properties":{"n":{"type":"integer"}},"required":["n"]}}},
+  {"type":"function","function":{"name":"two"}}])";
+
+class ForcedCalls : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!grammar::available()) GTEST_SKIP() << "this build has no XGrammar";
+  }
+
+  // Calls that a model which chooses at random makes, as {name, arguments}.
+  std::vector<std::pair<std::string, Json>> calls(ToolCallFormat format, const std::string& name,
+                                                  bool one, Random& random) {
+    const auto entry = byte_model_entry(ModelId(static_cast<int>(format)), "m", Tokens(512));
+    std::promise<grammar::Compiler::Outcome> done;
+    compiler_.compile({.model = entry->id,
+                       .tokenizer = entry->tokenizer.get(),
+                       .vocab = entry->vocab,
+                       .end = entry->eos,
+                       .mark = text::tool_call_mark(format)},
+                      forced_calls(format, Json::parse(kTools), name, one),
+                      [&](const grammar::Compiler::Outcome& outcome) { done.set_value(outcome); });
+    const auto outcome = done.get_future().get();
+    EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+    text::ToolCallParser parser({.format = format});
+    parser.push(walk(**outcome, *entry, random));
+    parser.finish();
+    EXPECT_EQ(parser.take_content(), "");
+    std::vector<std::pair<std::string, Json>> out;
+    for (const text::ToolCallDelta& call : parser.take_calls()) {
+      out.emplace_back(call.name, Json::parse(call.arguments, nullptr, false));
+    }
+    return out;
+  }
+
+  static std::string walk(const request::Constraint& constraint, const fleet::CatalogueEntry& entry,
+                          Random& random) {
+    const auto matcher = constraint.begin({});
+    text::Detokenizer detokenizer(*entry.tokenizer);
+    std::string text;
+    for (int i = 0; i < 4000; ++i) {
+      EXPECT_EQ(matcher->wait(seconds(30)), request::MaskState::kReady);
+      std::vector<TokenId> tokens;
+      for (TokenId id = 0; id < entry.vocab; ++id) {
+        const std::uint32_t word = matcher->mask()[static_cast<std::size_t>(id / 32)];
+        if (((word >> (id % 32)) & 1) != 0) tokens.push_back(id);
+      }
+      if (tokens.empty()) break;
+      if (tokens.back() == kByteModelEos && random.chance(0.5)) return text;
+      const auto at = static_cast<std::size_t>(random.below(std::ssize(tokens)));
+      if (tokens[at] == kByteModelEos) return text;
+      text += detokenizer.push(tokens[at], false);
+      matcher->advance(tokens[at]);
+    }
+    ADD_FAILURE() << "no end: " << text;
+    return text;
+  }
+
+  const RealClock clock_;
+  grammar::Compiler compiler_{grammar::CompilerOptions(), clock_};
+};
+
+TEST_F(ForcedCalls, AreReadBackInEveryFormat) {
+  Random random(8);
+  for (const auto format :
+       {ToolCallFormat::kHermes, ToolCallFormat::kLlama3Json, ToolCallFormat::kMistral}) {
+    std::size_t most = 0;
+    for (int i = 0; i < 12; ++i) {
+      const auto made = calls(format, "", false, random);
+      ASSERT_GE(made.size(), 1u);
+      most = std::max(most, made.size());
+      for (const auto& [name, arguments] : made) {
+        ASSERT_TRUE(arguments.is_object());
+        if (name == "two") continue;
+        EXPECT_EQ(name, "on\"e");
+        EXPECT_TRUE(arguments["n"].is_number()) << arguments.dump();
+      }
+    }
+    EXPECT_GT(most, 1u) << "several calls are allowed";
+  }
+}
+
+TEST_F(ForcedCalls, ANamedToolIsCalledOnce) {
+  Random random(9);
+  for (int i = 0; i < 5; ++i) {
+    const auto made = calls(ToolCallFormat::kHermes, "two", false, random);
+    ASSERT_EQ(made.size(), 1u);
+    EXPECT_EQ(made[0].first, "two");
+    EXPECT_EQ(made[0].second, Json::object()) << "it has no parameters";
+  }
+  EXPECT_EQ(calls(ToolCallFormat::kMistral, "", true, random).size(), 1u);
+}
+
+}  // namespace
+}  // namespace causeway::server

@@ -1,0 +1,187 @@
+// Fields that say which form an answer must have: OpenAI's `response_format`, vLLM's
+// `structured_outputs`, and what vLLM's was before (`guided_json` and others).
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "server/api/parse_parts.h"
+
+namespace causeway::server {
+namespace {
+
+using request::ConstraintKind;
+using request::ConstraintText;
+
+// The form that was asked for, and the field that did.
+class Form {
+ public:
+  Form(Fields& fields, GenerationRequest& out) : fields_(fields), out_(out) {}
+
+  void set(std::string_view field, ConstraintKind kind, std::string text) {
+    if (out_.constraint) {
+      return fields_.fail(field, "cannot be given together with `" + out_.constraint_field +
+                                     "`: an answer has one form");
+    }
+    out_.constraint = ConstraintText{kind, std::move(text)};
+    out_.constraint_field = fields_.prefix() + std::string(field);
+  }
+
+ private:
+  Fields& fields_;
+  GenerationRequest& out_;
+};
+
+// A schema is JSON, or text that is.
+void set_schema(Fields& fields, std::string_view name, const Json& schema, Form form) {
+  if (schema.is_string()) {
+    return form.set(name, ConstraintKind::kJsonSchema, schema.get<std::string>());
+  }
+  if (!schema.is_object()) return fields.fail(name, "must be a JSON schema");
+  form.set(name, ConstraintKind::kJsonSchema, schema.dump());
+}
+
+// As a grammar writes it.
+void append_literal(std::string& out, std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += "\\u00";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void set_choice(Fields& fields, std::string_view name, const Json& choices, const ApiLimits& limits,
+                Form form) {
+  const auto fail = [&] {
+    fields.fail(name, "must be a list of 1 to " + std::to_string(limits.form_choices_max) +
+                          " strings that are not empty");
+  };
+  if (!choices.is_array() || choices.empty() || choices.size() > limits.form_choices_max) {
+    return fail();
+  }
+  std::string grammar = "root ::= ";
+  for (const Json& choice : choices) {
+    const auto* text = choice.get_ptr<const std::string*>();
+    if (text == nullptr || text->empty()) return fail();
+    if (grammar.back() == '"') grammar += " | ";
+    append_literal(grammar, *text);
+  }
+  grammar += '\n';
+  form.set(name, ConstraintKind::kGrammar, std::move(grammar));
+}
+
+// The kinds that vLLM's fields have, and their names, which Fields keeps by reference.
+struct KindNames {
+  std::string_view json, regex, grammar, choice;
+};
+constexpr KindNames kNames = {"json", "regex", "grammar", "choice"};
+constexpr KindNames kGuidedNames = {"guided_json", "guided_regex", "guided_grammar",
+                                    "guided_choice"};
+
+void parse_kinds(Fields& fields, const KindNames& names, const ApiLimits& limits,
+                 GenerationRequest& out) {
+  Form form(fields, out);
+  if (const Json* schema = fields.value(names.json)) set_schema(fields, names.json, *schema, form);
+  if (auto text = fields.string(names.regex)) {
+    form.set(names.regex, ConstraintKind::kRegex, *std::move(text));
+  }
+  if (auto text = fields.string(names.grammar)) {
+    form.set(names.grammar, ConstraintKind::kGrammar, *std::move(text));
+  }
+  if (const Json* choices = fields.value(names.choice)) {
+    set_choice(fields, names.choice, *choices, limits, form);
+  }
+}
+
+void parse_json_schema(Fields& format, GenerationRequest& out) {
+  const Json* described = format.object("json_schema");
+  if (described == nullptr) {
+    if (!format.failed()) format.fail("json_schema", "must be an object with a schema");
+    return;
+  }
+  Fields inner(*described, format.prefix() + "json_schema.");
+  (void)inner.string("name");
+  (void)inner.string("description");
+  (void)inner.boolean("strict");  // enforced either way
+  const Json* schema = inner.object("schema");
+  inner.reject_rest();
+  if (inner.failed()) return format.fail(*inner.error());
+  if (schema == nullptr) return Form(format, out).set("json_schema", ConstraintKind::kJson, "");
+  set_schema(format, "json_schema", *schema, Form(format, out));
+}
+
+void parse_response_format(Fields& fields, GenerationRequest& out) {
+  const Json* value = fields.object("response_format");
+  if (value == nullptr) return;
+  Fields format(*value, "response_format.");
+  const auto type = format.string("type");
+  if (type == "json_object") {
+    Form(fields, out).set("response_format", ConstraintKind::kJson, "");
+  } else if (type == "json_schema") {
+    parse_json_schema(format, out);
+  } else if (type != "text") {
+    format.fail("type", R"(must be "text", "json_object" or "json_schema")");
+  }
+  format.reject_rest();
+  if (format.failed()) fields.fail(*format.error());
+}
+
+void parse_structured_outputs(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
+  const Json* value = fields.object("structured_outputs");
+  if (value == nullptr) return;
+  Fields inner(*value, "structured_outputs.");
+  const bool before = out.constraint.has_value();
+  parse_kinds(inner, kNames, limits, out);
+  if (inner.boolean("json_object").value_or(false)) {
+    Form(inner, out).set("json_object", ConstraintKind::kJson, "");
+  }
+  inner.reject_rest();
+  if (inner.failed()) return fields.fail(*inner.error());
+  if (!out.constraint && !before) {
+    fields.fail("structured_outputs",
+                "must have one of `json`, `regex`, `choice`, `grammar` and `json_object`");
+  }
+}
+
+// What would leave a token that the form allows no way, or an answer no end.
+void check_company(Fields& fields, const GenerationRequest& out) {
+  const std::array<std::pair<std::string_view, bool>, 4> others = {
+      {{"ignore_eos", out.ignore_eos},
+       {"min_tokens", out.min_tokens > 0},
+       {"allowed_token_ids", !out.allowed_token_ids.empty()},
+       {"bad_words", !out.bad_words.empty()}}};
+  for (const auto& [name, given] : others) {
+    if (given) {
+      fields.fail(name, "cannot be given together with `" + out.constraint_field +
+                            "`, which says what the answer is made of and where it ends");
+    }
+  }
+}
+
+}  // namespace
+
+void parse_structured(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
+  parse_response_format(fields, out);
+  parse_structured_outputs(fields, limits, out);
+  parse_kinds(fields, kGuidedNames, limits, out);
+  if (out.constraint && out.calls_tools) {
+    const bool forced = out.forces_call;
+    fields.fail(forced ? "tool_choice" : "tools",
+                "cannot be given together with `" + out.constraint_field +
+                    "`: calls of tools have a form of their own (`tool_choice`: \"none\" lets the "
+                    "answer have this one)");
+  }
+  if (out.forces_call) out.constraint_field = "tool_choice";
+  if (out.constraint || out.forces_call) check_company(fields, out);
+}
+
+}  // namespace causeway::server

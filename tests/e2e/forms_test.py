@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Structured outputs end to end: answers that must have a form have it, whatever the model is like
+(these are random), and forms that cannot be compiled harm nobody. Standard library only."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from running_server import TINY_MEMORY, RunningServer, make_model, run_causeway
+
+SCHEMA = {"type": "object", "additionalProperties": False,
+          "properties": {"name": {"type": "string", "maxLength": 12},
+                         "size": {"enum": ["small", "large"]},
+                         "tags": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}},
+          "required": ["name", "size", "tags"]}
+TEMPLATE = ("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
+            "{{ m.role }}: {{ m.content }}\n{% endfor %}{# <tool_call> #}")
+TOOLS = [{"type": "function", "function": {"name": "paint", "parameters": {
+    "type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}}},
+         {"type": "function", "function": {"name": "stop"}}]
+
+
+def deep(depth):
+    schema = {"type": "integer"}
+    for _ in range(depth - 1):
+        schema = {"items": schema}
+    return schema
+
+
+def conforms(value):
+    """What SCHEMA says."""
+    return (set(value) == {"name", "size", "tags"} and len(value["name"]) <= 36  # a broken character is three
+            and value["size"] in ("small", "large") and len(value["tags"]) <= 3
+            and all(isinstance(tag, bool) for tag in value["tags"]))
+
+
+@unittest.skipUnless("XGrammar: on" in run_causeway("--version").stdout, "built without XGrammar")
+class Forms(unittest.TestCase):
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        root = Path(cls.folder.name)
+        make_model(root / "model")
+        (root / "model" / "chat_template.jinja").write_text(TEMPLATE)
+        cls.server = RunningServer(root / "model", "--served-model-name", "m",
+                                   *TINY_MEMORY, *cls.arguments)
+        cls.server.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+        cls.folder.cleanup()
+
+    def complete(self, seed=1, **form):
+        answer = self.server.complete("m", "Say", max_tokens=300, temperature=1.0, seed=seed, **form)
+        choice = answer["choices"][0]
+        self.assertEqual(choice["finish_reason"], "stop", choice)
+        return choice["text"]
+
+    def refused(self, timeout=60, **form):
+        status, answer = self.server.request(
+            "/v1/completions", {"model": "m", "prompt": "Say", **form}, timeout=timeout)
+        self.assertEqual(status, 400, answer)
+        return answer["error"]["param"]
+
+    def test_schemas(self):
+        for seed in range(6):
+            text = self.complete(seed, response_format={
+                "type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}})
+            self.assertTrue(conforms(json.loads(text)), text)
+
+    def test_greedy(self):
+        text = self.server.complete("m", "Say", max_tokens=300, temperature=0,
+                                    structured_outputs={"json": SCHEMA})["choices"][0]["text"]
+        self.assertTrue(conforms(json.loads(text)), text)
+
+    def test_other_forms(self):
+        for seed in range(4):
+            self.assertIn(self.complete(seed, structured_outputs={"choice": ["yes", "no", "é\n"]}),
+                          {"yes", "no", "é\n"})
+            self.assertTrue(re.fullmatch("[a-c]{2,5}-x?",
+                                         self.complete(seed, guided_regex="[a-c]{2,5}-x?")))
+            grammar = 'root ::= "<" inner ">"\ninner ::= "a" | "(" inner ")"\n'
+            self.assertTrue(re.fullmatch(r"<\(*a\)*>",
+                                         self.complete(seed, guided_grammar=grammar)))
+
+    def test_any_object(self):
+        for seed in range(12):
+            answer = self.server.complete("m", "Say", max_tokens=400, temperature=1.0, seed=seed,
+                                          response_format={"type": "json_object"})
+            choice = answer["choices"][0]
+            self.assertTrue(choice["text"].startswith("{"), choice)
+            if choice["finish_reason"] == "stop":
+                self.assertIsInstance(json.loads(choice["text"]), dict)
+
+    def test_streams_and_several_choices(self):
+        body = {"model": "m", "prompt": "Say", "max_tokens": 300, "temperature": 1.0, "seed": 3,
+                "guided_json": SCHEMA, "n": 3}
+        texts = ["", "", ""]
+        for event in self.server.stream("/v1/completions", body):
+            for choice in event["choices"]:
+                texts[choice["index"]] += choice["text"]
+        _, whole = self.server.request("/v1/completions", body)
+        self.assertEqual(texts, [choice["text"] for choice in whole["choices"]])
+        for text in texts:
+            self.assertTrue(conforms(json.loads(text)), text)
+
+    def test_company(self):
+        """Others decode beside it, free of any form, and several forms at once."""
+        texts = {}
+
+        def ask(index):
+            form = {} if index % 2 else {"guided_json": SCHEMA}
+            answer = self.server.complete("m", f"Say {index}", max_tokens=200, temperature=1.0,
+                                          seed=index, **form)
+            texts[index] = answer["choices"][0]
+        threads = [threading.Thread(target=ask, args=(index,)) for index in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for index in range(0, 12, 2):
+            if texts[index]["finish_reason"] == "stop":
+                self.assertTrue(conforms(json.loads(texts[index]["text"])), texts[index])
+
+    def test_forced_calls(self):
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS,
+                "max_tokens": 400, "temperature": 1.0}
+        for seed in range(4):
+            status, answer = self.server.request("/v1/chat/completions", {
+                **body, "seed": seed, "tool_choice": "required", "parallel_tool_calls": False})
+            self.assertEqual(status, 200, answer)
+            if answer["choices"][0]["finish_reason"] == "length":
+                continue
+            calls = answer["choices"][0]["message"]["tool_calls"]
+            self.assertEqual(len(calls), 1)
+            self.assertIn(calls[0]["function"]["name"], {"paint", "stop"})
+        _, answer = self.server.request("/v1/chat/completions", {
+            **body, "tool_choice": {"type": "function", "function": {"name": "paint"}}})
+        call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
+        self.assertEqual(call["name"], "paint")
+        self.assertIn(json.loads(call["arguments"])["colour"], {"red", "blue"})
+
+    def test_hostile_forms(self):
+        form = {"type": "json_schema", "json_schema": {"schema": deep(33)}}
+        self.assertEqual(self.refused(response_format=form), "response_format.json_schema")
+        self.assertEqual(self.refused(guided_json={"title": "x" * 100_000}), "guided_json")
+        self.assertEqual(self.refused(guided_json={"$ref": "#"}), "guided_json")
+        self.assertEqual(self.refused(guided_regex="((x{1,100}){1,100}){1,100}"), "guided_regex")
+        self.assertEqual(self.refused(guided_regex="(" * 33 + "a" + ")" * 33), "guided_regex")
+        self.assertEqual(self.refused(guided_grammar='root ::= ("a"'), "guided_grammar")
+        self.assertEqual(self.refused(guided_json={"title": "x" * 5_000_000}), "guided_json")
+        self.assertEqual(self.refused(guided_regex="a", ignore_eos=True), "ignore_eos")
+
+    def test_slow_forms_delay_nobody(self):
+        """While forms are compiled that take as long as they may, others get their first token."""
+        slow = [{"guided_json": {"type": "object", "properties": {
+            f"k{i}_{j}": {"type": "string", "maxLength": 9000 + i} for j in range(60)}}}
+                for i in range(4)]
+        ends = []
+
+        def ask(form):
+            begin = time.monotonic()
+            status, answer = self.server.request(
+                "/v1/completions", {"model": "m", "prompt": "Say", "max_tokens": 2, **form})
+            ends.append((status, time.monotonic() - begin, answer))
+        threads = [threading.Thread(target=ask, args=(form,)) for form in slow]
+        for thread in threads:
+            thread.start()
+        times = []
+        while any(thread.is_alive() for thread in threads) and len(times) < 200:
+            begin = time.monotonic()
+            self.server.complete("m", "Say", max_tokens=1)
+            times.append(time.monotonic() - begin)
+        for thread in threads:
+            thread.join()
+        for status, took, answer in ends:
+            self.assertIn(status, (200, 400), answer)
+            self.assertLess(took, 20)
+        times.sort()
+        self.assertLess(times[len(times) // 2], 1.0)
+
+    def test_leaving_while_it_is_compiled(self):
+        form = {"guided_json": {"type": "object", "properties": {
+            f"left{j}": {"type": "string", "maxLength": 9999} for j in range(80)}}}
+        body = json.dumps({"model": "m", "prompt": "Say", **form}).encode()
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", self.server.port)) as client:
+                client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                               b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                time.sleep(0.1)
+        self.assertEqual(self.complete(guided_regex="abc"), "abc")
+
+
+class FormsInWorkers(Forms):
+    """The same with the slice in a process of its own, where forms are compiled again."""
+    arguments = ("--isolate",)
+
+    def test_an_answer_goes_on_after_its_worker_was_killed(self):
+        schema = {"type": "array", "items": {"enum": list(range(10))}, "minItems": 400,
+                  "maxItems": 400}
+        body = {"model": "m", "prompt": "Say", "max_tokens": 1800, "temperature": 1.0, "seed": 4,
+                "guided_json": schema, "stream": True}
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=120)
+        connection.request("POST", "/v1/completions", json.dumps(body),
+                           {"Content-Type": "application/json"})
+        text, killed = "", False
+        for line in connection.getresponse():
+            if not line.startswith(b"data: {"):
+                continue
+            event = json.loads(line[6:])
+            self.assertIn("choices", event, event)
+            text += event["choices"][0]["text"]
+            if not killed and len(text) > 20:
+                killed = True
+                tasks = Path(f"/proc/{self.server.process.pid}/task").iterdir()
+                children = {pid for task in tasks
+                            for pid in (task / "children").read_text().split()}
+                self.assertEqual(len(children), 1)
+                os.kill(int(children.pop()), signal.SIGKILL)
+        connection.close()
+        self.assertTrue(killed)
+        self.assertEqual(len(json.loads(text)), 400)
+        self.assertTrue(any("worker" in line for line in self.server.log))
+
+
+if __name__ == "__main__":
+    unittest.main()
