@@ -127,6 +127,7 @@ struct Unload {
   bool drop = false;            // out of host memory, too
   ModelId taker;                // for which it goes
 };
+// It may still be attached where an unload has not gone all the way.
 struct Drop {
   ModelId model;
 };

@@ -250,8 +250,10 @@ Event History::answer_to(const Action& task) {
   }
   if (const auto* load = std::get_if<Load>(&task)) return load_ended(load->model, load->slice);
   if (const auto* unload = std::get_if<Unload>(&task)) return unload_ended(*unload);
-  home_.erase(std::get<Drop>(task).model);
-  return DropEnded{std::get<Drop>(task).model};
+  const ModelId dropped = std::get<Drop>(task).model;
+  home_.erase(dropped);
+  for (auto& models : slices_) models.erase(dropped);  // forgotten ones
+  return DropEnded{dropped};
 }
 
 Event History::load_ended(ModelId model, SliceId slice) {
@@ -493,8 +495,11 @@ void History::apply(const Drop& drop) {
   take(drop.model, drop);
   report_.drops += 1;
   if (!home_.contains(drop.model)) fail("a model is dropped that is not there");
-  for (const auto& models : slices_) {
-    if (models.contains(drop.model)) fail("a model is dropped that is on a slice");
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const SliceId slice(static_cast<std::int64_t>(i));
+    if (slices_[i].contains(drop.model) && !forgotten_.contains({drop.model, slice})) {
+      fail("a model is dropped that is on a slice");
+    }
   }
 }
 
