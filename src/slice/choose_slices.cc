@@ -8,9 +8,6 @@ namespace causeway::slice {
 namespace {
 
 constexpr int kParts = 2;
-// Of a GPU's memory, what its slices may have for weights at the most; the rest is for KV.
-constexpr double kWeightsShare = 0.75;
-
 ChosenSlices whole(std::string why) { return {"all", std::move(why)}; }
 
 // How long a step takes that computes so many tokens of a prompt, or reads the weights once.
