@@ -148,8 +148,10 @@ std::unique_ptr<fleet::PoolHome> SlicesHere::pool_home(slice::ModelHome& home, c
     return std::make_unique<fleet::PoolHome>(home, all(), clock, fleet::LoadSettings(),
                                              std::move(early));
   }
+  // What loads early is loaded ahead: slices do not change before that has ended.
+  if (early) early->slice_opened(first());
   return std::make_unique<fleet::PoolHome>(home, std::make_unique<HomeOfSlicesHere>(*this), clock,
-                                           fleet::LoadSettings());
+                                           fleet::LoadSettings(), std::move(early));
 }
 
 Result<std::unique_ptr<slice::Slice>> SlicesHere::open_one(const slice::SlicePart& part, int gpus) {
