@@ -37,6 +37,7 @@ std::string_view name_of(ModelPhase phase) {
     case ModelPhase::kPlaced: return "placed";
     case ModelPhase::kLoading: return "loading";
     case ModelPhase::kReady: return "ready";
+    case ModelPhase::kClosing: return "closing";
     case ModelPhase::kDraining: return "draining";
     case ModelPhase::kLeaving: return "leaving";
     case ModelPhase::kDropping: return "dropping";
@@ -93,13 +94,15 @@ bool FleetCore::State::slice_was_lost(const Model& model) const {
 }
 
 bool FleetCore::State::any_up() const {
-  return std::any_of(slices.begin(), slices.end(), [](const Slice& slice) { return slice.up; });
+  return std::any_of(slices.begin(), slices.end(),
+                     [](const Slice& slice) { return slice.takes(); });
 }
 
 // A slice that has not refused it yet.
 bool FleetCore::State::another_may_fit(const Model& model) const {
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    if (slices[i].up && !model.unfit.contains(SliceId(static_cast<std::int64_t>(i)))) return true;
+    if (slices[i].takes() && !model.unfit.contains(SliceId(static_cast<std::int64_t>(i))))
+      return true;
   }
   return false;
 }
@@ -145,7 +148,7 @@ void FleetCore::State::on(const RequestEnded& event) {
   const auto at = requests.find(event.request);
   if (at == requests.end()) return;
   const bool was_held = !at->second.slice.valid();
-  CAUSEWAY_CHECK(!was_held || at->second.resumes > 0, "a request ends that was never routed");
+  CAUSEWAY_CHECK(!was_held || at->second.again, "a request ends that was never routed");
   Model& model = model_of(at->second.model);
   if (was_held) std::erase(model.held, event.request);
   // planted bug: a request that is held again, as its slice was lost, counts as one that runs
@@ -233,16 +236,18 @@ void FleetCore::State::on(const DropEnded& event) {
 
 void FleetCore::State::on(const SliceLost& event) {
   Slice& slice = slice_of(event.slice);
-  if (!slice.up) return;
+  if (!slice.up) return;  // it may have been closed since
   slice.up = false;
   slice.epoch += 1;
   view.set_up(event.slice, false);
   if (!any_up()) down_since = now;
-  resume_all(event.slice);
+  resume_all(event.slice, /*lost=*/true);
   for (Model& model : models) {
     model.there.erase(event.slice);
     if (model.slice != event.slice) continue;
-    if (model.phase != ModelPhase::kReady && model.phase != ModelPhase::kDraining) continue;
+    const bool serves = model.phase == ModelPhase::kReady || model.phase == ModelPhase::kDraining ||
+                        model.phase == ModelPhase::kClosing;
+    if (!serves) continue;
     counters.loads_lost += 1;
     model.ahead = model.spec.pinned && !stopped;
     rest(model);
@@ -252,8 +257,10 @@ void FleetCore::State::on(const SliceLost& event) {
 }
 
 void FleetCore::State::on(const SliceReturned& event) {
-  slice_of(event.slice).up = true;
-  view.set_up(event.slice, true);
+  Slice& slice = slice_of(event.slice);
+  CAUSEWAY_CHECK(slice.open, "a slice returns that was closed");
+  slice.up = true;
+  view.set_up(event.slice, slice.takes());
 }
 
 // What waits for it would wait for as long as it does: for ever, maybe.
@@ -288,7 +295,7 @@ void FleetCore::State::route(Model& model, RequestId request) {
   model.running += 1;
   touch(model);
   counters.routed += 1;
-  counters.resumed += asked.resumes > 0;
+  counters.resumed += asked.again;
   actions.emplace_back(Route{request, model.slice});
 }
 
@@ -400,7 +407,7 @@ FleetCore::~FleetCore() = default;
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
   state_->now = std::max(state_->now, now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
-  if (!state_->moving.empty()) state_->advance();
+  if (!state_->moving.empty() || state_->resizing) state_->advance();
   state_->add_up();
   return std::exchange(state_->actions, {});
 }
@@ -410,7 +417,8 @@ std::optional<Nanos> FleetCore::next_wakeup() const {
   const auto consider = [&](Nanos at) {
     if (at > state_->now) next = std::min(next.value_or(at), at);
   };
-  const bool up = state_->any_up();
+  if (state_->resizing && !state_->resizing->asked) consider(state_->resizing->until);
+  const bool up = state_->any_up() || state_->resizing;
   for (const ModelId id : state_->moving) {
     const State::Model& model = state_->model_of(id);
     if (model.resume_until) consider(*model.resume_until);
@@ -443,6 +451,7 @@ Nanos FleetCore::predicted_tpot(ModelId id) const {
 
 std::int64_t FleetCore::models() const { return std::ssize(state_->models); }
 std::int64_t FleetCore::waiting() const { return state_->held; }
+bool FleetCore::resizing() const { return state_->resizing.has_value(); }
 bool FleetCore::loads_pending() const {
   return std::any_of(state_->moving.begin(), state_->moving.end(), [&](ModelId id) {
     const ModelPhase phase = state_->model_of(id).phase;

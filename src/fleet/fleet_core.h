@@ -32,6 +32,7 @@ enum class ModelPhase : std::uint8_t {
   kPlaced,     // its place is being cleared
   kLoading,
   kReady,
+  kClosing,   // its slice is to be closed: serves what it has there
   kDraining,  // serves what it has, then leaves
   kLeaving,   // its slice
   kDropping,  // out of host memory
@@ -73,15 +74,17 @@ struct ModelSeen {
 
 struct FleetCounters {
   std::int64_t routed = 0;   // each time
-  std::int64_t resumed = 0;  // of these, after their slice was lost
+  std::int64_t resumed = 0;  // of these, after their slice was lost or closed
   std::int64_t refused = 0;  // not those that were cancelled
   std::int64_t loads = 0;
   std::int64_t loads_failed = 0;
-  std::int64_t loads_lost = 0;  // undone by a slice that was lost
+  std::int64_t loads_lost = 0;  // undone by a slice that was lost or closed
   std::int64_t unloads = 0;
   std::int64_t drains = 0;
   std::int64_t best_effort = 0;  // placements that exceed a soft limit
   std::int64_t moves = 0;        // of models from the slice that served them to another
+  std::int64_t resizes = 0;
+  std::int64_t withdrawn = 0;  // requests that had not ended when their slice was closed
 };
 
 class FleetCore {
@@ -104,6 +107,7 @@ class FleetCore {
   Nanos predicted_tpot(ModelId id) const;
   std::int64_t models() const;
   std::int64_t waiting() const;  // requests that are held
+  bool resizing() const;         // from ResizeWanted to SlicesChanged
   bool loads_pending() const;    // some model is asked for, and is not ready
   Bytes host_used() const;
   Bytes host_budget() const;  // as last measured

@@ -19,7 +19,8 @@ Status FleetCore::State::check_model(const Model& model) const {
       "model " + std::to_string(model.id.value) + ", " + std::string(name_of(model.phase)) + ", ";
   const bool has_slice = model.phase >= ModelPhase::kPlaced && model.phase <= ModelPhase::kLeaving;
   if (has_slice != model.slice.valid()) return broken(name + "and its slice disagree");
-  const bool serves = model.phase == ModelPhase::kReady || model.phase == ModelPhase::kDraining;
+  const bool serves = model.phase == ModelPhase::kReady || model.phase == ModelPhase::kDraining ||
+                      model.phase == ModelPhase::kClosing;
   if (!serves && model.running != 0) return broken(name + "has requests that run");
   if (serves && slice_was_lost(model)) return broken(name + "serves on a slice that was lost");
   if (model.phase == ModelPhase::kReady && !model.held.empty()) return broken(name + "holds some");
@@ -67,18 +68,42 @@ Status FleetCore::State::check_slice(std::size_t index) const {
   return {};
 }
 
+Status FleetCore::State::check_resizing() const {
+  const std::vector<SliceId> none;
+  const std::vector<SliceId>& closing = resizing ? resizing->closing : none;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const SliceId id(static_cast<std::int64_t>(i));
+    const bool listed = std::find(closing.begin(), closing.end(), id) != closing.end();
+    if (slices[i].closing != (listed && !resizing->asked)) return broken("a slice closes unasked");
+    if (listed && slices[i].open == resizing->asked) return broken("a slice is open that closes");
+    if (!slices[i].open && slices[i].up) return broken("a closed slice is up");
+    if (slices[i].up && view.slice(id).spec.memory != slices[i].spec.memory) {
+      return broken("a slice is shown as another");
+    }
+  }
+  if (resizing && loader_works()) return broken("the loader works while slices change");
+  for (const Model& model : models) {
+    if (model.phase == ModelPhase::kPlaced && resizing) return broken("a model comes meanwhile");
+    if (model.phase != ModelPhase::kClosing) continue;
+    const Slice& slice = slices[static_cast<std::size_t>(model.slice.value)];
+    if (!slice.closing || model.running == 0) return broken("a model waits for nothing to close");
+  }
+  return {};
+}
+
 Status FleetCore::State::check_requests() const {
   std::vector<std::int64_t> running(models.size()), holding(models.size());
   std::int64_t again = 0;
   for (const auto& [id, asked] : requests) {
     const auto index = static_cast<std::size_t>(asked.model.value);
     const Model& model = models[index];
+    if (asked.resumes > 0 && !asked.again) return broken("a request goes on that never began");
     if (asked.resumes > options.resumes_max) return broken("a request goes on too often");
     if (!asked.slice.valid()) {
       holding[index] += 1;
-      again += asked.resumes > 0;
+      again += asked.again;
       if (asked.cancelled) return broken("a request is held that was cancelled");
-      if (asked.resumes > 0 && !model.resume_until) return broken("a request is held for ever");
+      if (asked.again && !model.resume_until) return broken("a request is held for ever");
     } else {
       running[index] += 1;
       if (asked.slice != model.slice) return broken("a request runs where its model is not");
@@ -126,7 +151,7 @@ Status FleetCore::State::check_sums() const {
   }
   if (there != there_sum || reserved != reserved_sum) return broken("host memory's sum is another");
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    if (view.slice(SliceId(static_cast<std::int64_t>(i))).up != slices[i].up)
+    if (view.slice(SliceId(static_cast<std::int64_t>(i))).up != slices[i].takes())
       return broken("a slice is shown up that is not");
     if (!view.shows(SliceId(static_cast<std::int64_t>(i)), all)) {
       return broken("slice " + std::to_string(i) + " is shown as it is not");
@@ -139,6 +164,7 @@ Status FleetCore::check_integrity() const {
   const State& state = *state_;
   for (const State::Model& model : state.models) CAUSEWAY_TRY(state.check_model(model));
   for (std::size_t i = 0; i < state.slices.size(); ++i) CAUSEWAY_TRY(state.check_slice(i));
+  CAUSEWAY_TRY(state.check_resizing());
   CAUSEWAY_TRY(state.check_requests());
   CAUSEWAY_TRY(state.check_sums());
   if (state.loads_under_way > state.options.loads_max) return broken("too many loads");

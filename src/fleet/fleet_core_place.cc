@@ -36,8 +36,11 @@ bool on_slice(ModelPhase phase) {
 }  // namespace
 
 void FleetCore::State::advance() {
-  while (give_up_resumed() || drop_unwanted() || finish_drains() || start_loads() || place_next() ||
-         start_measures()) {
+  const auto load = [this] {
+    // While slices change the loader is kept for that.
+    return !resizing && (start_loads() || place_next() || start_measures());
+  };
+  while (give_up_resumed() || drop_unwanted() || finish_drains() || finish_closing() || load()) {
   }
 }
 
@@ -198,10 +201,12 @@ bool FleetCore::State::no_room(Model& model, const NoRoom& why) {
                             " are free, and models that could give way hold " +
                             in_mib(why.could_go) + "; try again later, or make the pool larger"));
   } else {
+    const auto open =
+        std::count_if(slices.begin(), slices.end(), [](const Slice& s) { return s.open; });
     const auto up =
         std::count_if(slices.begin(), slices.end(), [](const Slice& s) { return s.up; });
-    fail(model, unavailable("no slice has a place for it: of " + std::to_string(slices.size()) +
-                            ", " + std::to_string(up) +
+    fail(model, unavailable("no slice has a place for it: of " + std::to_string(open) + ", " +
+                            std::to_string(up) +
                             " are up, and the models on them have requests, are pinned or leave "
                             "too little memory; try again later"));
   }
@@ -261,7 +266,8 @@ bool FleetCore::State::change_slice(Model& model) {
   CAUSEWAY_CHECK(placement->victims.empty(), "nothing gives way that takes nothing");
   const bool attached = model.there.contains(placement->slice);
   // While something else is loaded it is served sooner where it is.
-  if (!attached && (stalled || loads_under_way >= options.loads_max)) return false;
+  const bool later = stalled || resizing || loads_under_way >= options.loads_max;
+  if (!attached && later) return false;
   counters.moves += 1;
   model.last = model.slice;
   if (attached) {

@@ -1,5 +1,5 @@
-// What becomes of the requests of a slice that is lost: they are held again, in front of all that
-// came later, or refused.
+// What becomes of the requests of a slice that is lost or closed: they are held again, in front of
+// all that came later, or refused.
 #include <algorithm>
 #include <map>
 
@@ -7,10 +7,10 @@
 
 namespace causeway::fleet {
 
-void FleetCore::State::resume_all(SliceId lost) {
+void FleetCore::State::resume_all(SliceId from, bool lost) {
   std::vector<RequestId> there;
   for (const auto& [id, asked] : requests) {
-    if (asked.slice == lost) there.push_back(id);
+    if (asked.slice == from) there.push_back(id);
   }
   std::sort(there.begin(), there.end());
   std::map<ModelId, std::vector<RequestId>> again;
@@ -21,25 +21,26 @@ void FleetCore::State::resume_all(SliceId lost) {
     touch(model);
     asked.slice = {};
     held += 1;
-    if (may_resume(id, asked)) again[model.id].push_back(id);
+    if (may_resume(id, asked, lost)) again[model.id].push_back(id);
   }
   for (const auto& [id, of_model] : again) hold_again(model_of(id), of_model);
 }
 
 // False: it has been refused.
-bool FleetCore::State::may_resume(RequestId id, Asked& asked) {
+bool FleetCore::State::may_resume(RequestId id, Asked& asked, bool lost) {
   if (asked.cancelled || stopped) {
     refuse_held(id, request::FinishReason::kCancelled, {});
     return false;
   }
-  if (asked.resumes == options.resumes_max) {
+  if (lost && asked.resumes == options.resumes_max) {
     refuse_held(
         id, request::FinishReason::kError,
         unavailable("the slice that served it was lost, as were " + std::to_string(asked.resumes) +
                     " before it: it is not sent to another; try again later"));
     return false;
   }
-  asked.resumes += 1;
+  asked.resumes += lost;
+  asked.again = true;
   return true;
 }
 
@@ -56,7 +57,7 @@ void FleetCore::State::hold_again(Model& model, const std::vector<RequestId>& ag
 void FleetCore::State::end_resumed(Model& model, const Error& error) {
   std::vector<RequestId> ended;
   std::erase_if(model.held, [&](RequestId id) {
-    const bool resumed = requests.at(id).resumes > 0;
+    const bool resumed = requests.at(id).again;
     if (resumed) ended.push_back(id);
     return resumed;
   });

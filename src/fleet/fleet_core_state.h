@@ -54,14 +54,25 @@ class FleetCore::State {
   };
   struct Slice {
     SliceSpec spec;
-    bool up = true;
+    bool up = true;  // open, and not lost
+    bool open = true;
+    bool closing = false;  // takes nothing new
     std::int64_t epoch = 0;
+
+    bool takes() const { return up && !closing; }
+  };
+  // Slices that are being changed.
+  struct Resizing {
+    std::vector<SliceId> closing;
+    Nanos until;         // when what still runs there is withdrawn
+    bool asked = false;  // Resize is under way: they are closed
   };
   struct Asked {
     ModelId model;
-    Nanos onset;    // from which it lags
-    SliceId slice;  // to which it was routed; none: it is held
-    std::int64_t resumes = 0;
+    Nanos onset;               // from which it lags
+    SliceId slice;             // to which it was routed; none: it is held
+    std::int64_t resumes = 0;  // after losses of its slices
+    bool again = false;        // it was routed before
     bool cancelled = false;
   };
   // Why the first model finds no place.
@@ -83,6 +94,8 @@ class FleetCore::State {
   void on(const DropEnded& event);
   void on(const SliceLost& event);
   void on(const SliceReturned& event);
+  void on(const ResizeWanted& event);
+  void on(const SlicesChanged& event);
   void on(const LoaderStalled& event);
   void on(const Stopped& event);
   void on(const Woken& event);
@@ -100,8 +113,8 @@ class FleetCore::State {
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
   void route_held(Model& model);
-  void resume_all(SliceId lost);
-  bool may_resume(RequestId id, Asked& asked);
+  void resume_all(SliceId from, bool lost);
+  bool may_resume(RequestId id, Asked& asked, bool lost);
   void hold_again(Model& model, const std::vector<RequestId>& requests);
   void end_resumed(Model& model, const Error& error);
   void refuse_held(RequestId request, request::FinishReason reason, const Error& error);
@@ -112,6 +125,13 @@ class FleetCore::State {
   void rest(Model& model);  // not on a slice: cold or at home, or asked for
   void give_up(Model& model);
   void give_up_all();
+
+  // Slices that change (fleet_core_resize.cc).
+  bool loader_works() const;
+  void start_closing(Model& model);
+  void leave_closing(Model& model);
+  bool finish_closing();
+  void open(const OpenedSlice& opened);
 
   // Placing (fleet_core_place.cc).
   void advance();
@@ -149,6 +169,7 @@ class FleetCore::State {
 
   Status check_model(const Model& model) const;
   Status check_slice(std::size_t index) const;
+  Status check_resizing() const;
   Status check_requests() const;
   Status check_sums() const;
 
@@ -159,9 +180,10 @@ class FleetCore::State {
   std::unordered_map<RequestId, Asked> requests;
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;
-  Bytes host_other;                  // in host memory, of nobody here
-  Nanos down_since;                  // when the last slice that was up was lost
-  std::optional<Error> stalled;      // the loader, and why that is thought
+  Bytes host_other;              // in host memory, of nobody here
+  Nanos down_since;              // when the last slice that was up was lost
+  std::optional<Error> stalled;  // the loader, and why that is thought
+  std::optional<Resizing> resizing;
   std::set<ModelId> moving;          // models that neither rest nor serve
   std::int64_t loads_under_way = 0;  // how many of them the loader has
   FleetView view;                    // of models that take something of their slice

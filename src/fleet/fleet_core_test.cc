@@ -32,6 +32,11 @@ std::string in_words(const Action& action) {
     for (const SliceId slice : one->slices) words += " " + text(slice.value);
     return words;
   }
+  if (const auto* one = std::get_if<Resize>(&action)) {
+    std::string words = "resize";
+    for (const SliceId slice : one->closing) words += " " + text(slice.value);
+    return words;
+  }
   return "drop " + text(std::get<Drop>(action).model.value);
 }
 
@@ -360,6 +365,88 @@ TEST_F(FleetCoreTest, WhileTheLoaderIsStalledOnlyWhatIsReadyIsServed) {
   EXPECT_EQ(on(SliceLost{SliceId(0)}), "refuse 5") << "to go on it would have to be loaded";
   EXPECT_EQ(measured(1), "") << "it goes on after all";
   EXPECT_EQ(ask(6, 1), "measure 1");
+}
+
+TEST_F(FleetCoreTest, SlicesThatChangeDrainFirst) {
+  start(2, 1);
+  serve(1, 0);
+  EXPECT_EQ(ask(2, 0), "route 2 0");
+  EXPECT_EQ(on(ResizeWanted{{SliceId(0)}, seconds(3)}), "");
+  EXPECT_TRUE(core_->resizing());
+  EXPECT_EQ(phase(0), ModelPhase::kClosing);
+  EXPECT_EQ(core_->next_wakeup(), now_ + seconds(3));
+  EXPECT_EQ(ask(3, 0), "") << "what comes is held";
+  EXPECT_EQ(ask(4, 1), "") << "and nothing is loaded";
+  EXPECT_EQ(on(ResizeWanted{{SliceId(0)}, seconds(3)}), "") << "it changes already";
+  EXPECT_EQ(end(2), "resize 0");
+  EXPECT_EQ(wait(seconds(30)), "") << "they come";
+  const SliceSpec half{.models_max = 1};
+  EXPECT_EQ(on(SlicesChanged{{{SliceId(0), half}, {SliceId(1), half}}}), "measure 1; load 0 0");
+  EXPECT_FALSE(core_->resizing());
+  EXPECT_EQ(loaded(0), "route 3 0");
+  EXPECT_EQ(measured(1), "load 1 1");
+  EXPECT_EQ(loaded(1), "route 4 1");
+  EXPECT_EQ(core_->counters().withdrawn, 0);
+}
+
+TEST_F(FleetCoreTest, WhatDoesNotEndInTimeGoesOnOnTheNewSlices) {
+  start(1, 2, {.resumes_max = 0});
+  serve(1, 0);
+  ask(2, 0);
+  ask(3, 0);
+  on(ResizeWanted{{SliceId(0), SliceId(1)}, seconds(3)});
+  on(RequestCancelled{RequestId(3)});
+  EXPECT_EQ(wait(seconds(2)), "");
+  EXPECT_EQ(wait(seconds(1)), "resize 0 1; cancelled 3");
+  EXPECT_EQ(ask(4, 0), "");
+  EXPECT_EQ(on(SlicesChanged{{{SliceId(1), {}}}}), "load 0 1");
+  EXPECT_EQ(loaded(0), "route 2 1; route 4 1") << "in order, and however often: it is no loss";
+  EXPECT_EQ(core_->counters().withdrawn, 1);
+}
+
+TEST_F(FleetCoreTest, OtherSlicesServeOnMeanwhile) {
+  places_ = 0;
+  start(1, 2, {.moves = true});
+  serve(1, 0);
+  on(SliceLost{SliceId(0)});
+  EXPECT_EQ(ask(2, 0), "load 0 1");
+  loaded(0);
+  on(SliceReturned{SliceId(0)});
+  EXPECT_EQ(core_->model(ModelId(0)).slice, SliceId(1));
+  EXPECT_EQ(on(ResizeWanted{{SliceId(0)}, seconds(3)}), "resize 0") << "nothing runs there";
+  EXPECT_EQ(ask(3, 0), "route 3 1") << "others serve on";
+  EXPECT_EQ(on(SlicesChanged{}), "");
+  EXPECT_EQ(ask(4, 0), "route 4 1");
+}
+
+TEST_F(FleetCoreTest, SlicesDoNotChangeWhileSomethingIsLoaded) {
+  start(2, 1);
+  EXPECT_EQ(ask(1, 0), "measure 0");
+  EXPECT_EQ(on(ResizeWanted{{SliceId(0)}, seconds(3)}), "");
+  EXPECT_FALSE(core_->resizing());
+  measured(0);
+  EXPECT_EQ(loaded(0), "route 1 0");
+  on(ResizeWanted{{SliceId(0)}, seconds(3)});
+  EXPECT_TRUE(core_->resizing());
+}
+
+TEST_F(FleetCoreTest, WithoutNewSlicesRequestsEnd) {
+  start(1, 1, {.return_timeout = Nanos(0)});
+  serve(1, 0);
+  on(ResizeWanted{{SliceId(0)}, seconds(3)});
+  EXPECT_EQ(ask(2, 0), "");
+  EXPECT_EQ(on(SlicesChanged{}), "refuse 2");
+  EXPECT_THAT(refusal().message, HasSubstr("all slices were lost"));
+}
+
+TEST_F(FleetCoreTest, ASliceThatIsLostWhileItDrainsIsClosedAtOnce) {
+  start(1, 1);
+  serve(1, 0);
+  ask(2, 0);
+  on(ResizeWanted{{SliceId(0)}, seconds(3)});
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "resize 0");
+  EXPECT_EQ(on(SlicesChanged{{{SliceId(0), {}}}}), "load 0 0");
+  EXPECT_EQ(loaded(0), "route 2 0");
 }
 
 TEST_F(FleetCoreTest, ASliceLostWhileAModelLoads) {

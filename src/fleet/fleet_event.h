@@ -62,6 +62,22 @@ struct SliceLost {
 struct SliceReturned {
   SliceId slice;
 };
+// These slices are to be closed, all at once, and others to be opened in their place. What comes
+// for them is held from now on; what runs there has `drain_max` to end, and goes on elsewhere or on
+// the new slices then. No effect while anything is loaded or let go of, or slices change already:
+// FleetCore::resizing() says whether it has begun, and who asks asks again.
+struct ResizeWanted {
+  std::vector<SliceId> slices;  // that are open, at least one
+  Nanos drain_max;
+};
+struct OpenedSlice {
+  SliceId slice;  // an id that no open slice has: of one that was closed, or the next one
+  SliceSpec spec;
+};
+// The answer to Resize. Fewer may be open than there were, or none.
+struct SlicesChanged {
+  std::vector<OpenedSlice> opened;
+};
 // The task of the loader that is under way shows no sign of life: why. Until the next answer of the
 // loader only what serves is served.
 struct LoaderStalled {
@@ -72,9 +88,9 @@ struct Stopped {};
 // next_wakeup() has come.
 struct Woken {};
 
-using Event =
-    std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured, LoadEnded,
-                 UnloadEnded, DropEnded, SliceLost, SliceReturned, LoaderStalled, Stopped, Woken>;
+using Event = std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured,
+                           LoadEnded, UnloadEnded, DropEnded, SliceLost, SliceReturned,
+                           ResizeWanted, SlicesChanged, LoaderStalled, Stopped, Woken>;
 
 // Hands the request to the slice, which ends it unless it is lost: then it may be routed again, and
 // goes on behind what of its answer has been delivered.
@@ -111,10 +127,17 @@ struct Unload {
   bool drop = false;            // out of host memory, too
   ModelId taker;                // for which it goes
 };
+// It may still be attached where an unload has not gone all the way.
 struct Drop {
   ModelId model;
 };
+// Closes slices, with all that is attached to them, and opens others. What was routed to them and
+// has not ended is no longer theirs, from this action on: it is routed again.
+struct Resize {
+  std::vector<SliceId> closing;
+};
 
-using Action = std::variant<Route, CancelOn, Refuse, LoadFailed, Measure, Load, Unload, Drop>;
+using Action =
+    std::variant<Route, CancelOn, Refuse, LoadFailed, Measure, Load, Unload, Drop, Resize>;
 
 }  // namespace causeway::fleet

@@ -55,6 +55,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.counters.drains += report.counters.drains;
     sum.counters.best_effort += report.counters.best_effort;
     sum.counters.moves += report.counters.moves;
+    sum.counters.resizes += report.counters.resizes;
+    sum.counters.withdrawn += report.counters.withdrawn;
+    sum.opened_none += report.opened_none;
   }
   std::signal(SIGABRT, SIG_DFL);
   std::cout << sum.requests << " requests (" << sum.counters.routed << " routed, "
@@ -65,7 +68,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
             << " drains, " << sum.counters.best_effort << " best effort, " << sum.counters.moves
             << " moves, " << sum.slices_lost << " slices lost, " << sum.counters.resumed
             << " requests that went on, " << sum.ended_late << " that had ended, " << sum.stalls
-            << " stalls\n";
+            << " stalls, slices changed " << sum.counters.resizes << " times ("
+            << sum.counters.withdrawn << " requests withdrawn, " << sum.opened_none
+            << " times none opened)\n";
   if (only != 0) return;
   // A checker that never sees the hard cases proves nothing.
   EXPECT_GT(sum.counters.routed, 5 * kHistories);
@@ -82,6 +87,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   EXPECT_GT(sum.counters.resumed, kHistories / 10);
   EXPECT_GT(sum.ended_late, kHistories / 100);
   EXPECT_GT(sum.stalls, kHistories / 10);
+  EXPECT_GT(sum.counters.resizes, kHistories / 4);
+  EXPECT_GT(sum.counters.withdrawn, kHistories / 10);
+  EXPECT_GT(sum.opened_none, kHistories / 100);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/canary.h"
+#include "base/check.h"
 
 namespace causeway::fleet {
 namespace {
@@ -41,6 +42,21 @@ FleetView::FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links)
 void FleetView::set_up(SliceId id, bool up) {
   slices_[static_cast<std::size_t>(id.value)].up = up;
   index_.touch(id);
+}
+
+void FleetView::set_slice(SliceId id, const SliceSpec& spec) {
+  CAUSEWAY_CHECK(id.valid() && id.value <= size(), "slices are numbered one after the other");
+  CAUSEWAY_CHECK(spec.link.value < std::ssize(links_), "the links of a fleet stay the same");
+  const bool added = id.value == size();
+  if (added) slices_.emplace_back();
+  SliceView& slice = slices_[static_cast<std::size_t>(id.value)];
+  CAUSEWAY_CHECK(slice.models.empty(), "a slice is another one while models are on it");
+  if (!added && slice.spec.link.valid()) {
+    std::erase(slices_of_link_[static_cast<std::size_t>(slice.spec.link.value)], id);
+  }
+  if (spec.link.valid()) slices_of_link_[static_cast<std::size_t>(spec.link.value)].push_back(id);
+  slice = {.spec = spec};
+  added ? (void)(index_ = FleetIndex(size())) : index_.touch(id);
 }
 
 const FleetIndex& FleetView::index() const {

@@ -55,6 +55,8 @@ class FleetView {
   const SliceView& slice(SliceId id) const { return slices_[static_cast<std::size_t>(id.value)]; }
   const std::vector<LinkSpec>& links() const { return links_; }
   void set_up(SliceId id, bool up);
+  // The slice is another one, or the next one, and up. Nothing is on it; its link is known.
+  void set_slice(SliceId id, const SliceSpec& spec);
   // The model is there, as it is now.
   void put(SliceId id, const PlacedModel& model);
   // No effect if it is not there.

@@ -60,6 +60,10 @@ std::vector<std::pair<ModelId, request::Observation>> LocalFleet::observe_models
 bool LocalFleet::wait_until_loaded(Nanos timeout) const {
   return state_->wait_until_loaded(timeout);
 }
+Status LocalFleet::resize(LayoutChange change) { return state_->resize(std::move(change)); }
+bool LocalFleet::wait_until_resized(Nanos timeout) const {
+  return state_->wait_until_resized(timeout);
+}
 bool LocalFleet::stop() { return state_->stop(); }
 
 }  // namespace causeway::fleet

@@ -5,7 +5,8 @@
 //   submit(), cancel() ─┐               ┌─ Route, CancelOn ──▶ slices ──▶ SerialSink ──▶ target
 //   outputs have ended ─┼─▶ FleetCore ──┼─ Refuse ───────────────────────────▲            │
 //   loader: it is done ─┤               └─ Measure, Load, Unload ──▶ loader thread        │
-//   a slice is lost ────┘                                                                 │
+//   a slice is lost, or ┤                                                                 │
+//   slices are to change┘                                                                 │
 //           ▲                                                                             │
 //           └────────────────────────────── ends ◀────────────────────────────────────────┘
 //
@@ -24,6 +25,7 @@
 #include "fleet/fleet_slice.h"
 #include "fleet/fleet_spec.h"
 #include "fleet/placement.h"
+#include "fleet/slice_opener.h"
 
 namespace causeway::fleet {
 
@@ -40,6 +42,7 @@ struct FleetSlices {
   std::vector<FleetSlice*> slices;  // at least one, borrowed
   std::vector<SliceSpec> specs;     // of each
   std::vector<LinkSpec> links;      // that these name
+  SliceOpener* opener = nullptr;    // borrowed; null: they stay as they are
 };
 
 struct LocalFleetOptions {
@@ -54,6 +57,9 @@ struct LocalFleetOptions {
   Nanos resume_timeout = seconds(60);
   Nanos return_timeout = seconds(30);
   PlacementKind placement = PlacementKind::kBandwidth;  // of models, where there are several slices
+  // How long what runs on slices that are to be closed may go on there. An answer of a hundred
+  // tokens at 30 ms ends within that; what is longer is computed again, prompt and all, elsewhere.
+  Nanos drain_max = seconds(3);
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
@@ -108,6 +114,13 @@ class LocalFleet final : public Fleet {
 
   // Blocks until no model is loading or queued for it, or `timeout` has passed: false.
   bool wait_until_loaded(Nanos timeout) const;
+
+  // Has slices closed and others opened, as the opener's own decisions do: those of `change` drain
+  // from now on. kUnsupported: the fleet has no opener; kInvalidArgument: a slice that it does not
+  // have; kUnavailable: models are being loaded, slices change already, or it has been stopped.
+  Status resize(LayoutChange change);
+  // Blocks until no slices change, or `timeout` has passed: false.
+  bool wait_until_resized(Nanos timeout) const;
 
   // Ends the loader (cancelling a load under way) and the requests that wait for it. False: the
   // load has not ended within stop_timeout, which the log says; its thread is left. The slices are

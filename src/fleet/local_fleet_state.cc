@@ -47,6 +47,7 @@ double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; }
 ModelState state_of(const ModelSeen& seen) {
   switch (seen.phase) {
     case ModelPhase::kReady:
+    case ModelPhase::kClosing:
     case ModelPhase::kDraining: return seen.running > 0 ? ModelState::kActive : ModelState::kReady;
     case ModelPhase::kQueued:
     case ModelPhase::kMeasuring:
@@ -93,20 +94,23 @@ LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOpt
                          FleetHome& home, FleetSlices slices, SerialSink& sink)
     : options_(options),
       home_(home),
-      slices_(slices.slices),
       sink_(sink),
-      resumes_(slices_.size() > 1 || slices_.front()->restarts()),
+      opener_(slices.opener),
+      resumes_(opener_ != nullptr || slices.slices.size() > 1 || any_restarts(slices)),
       entries_(entries_of(models)),
+      slices_(slices.slices),
       core_(spec_of(models, slices),
             {.waiting_max = options.waiting_for_load_max,
              .room_timeout = options.room_timeout,
              .resumes_max = options.resumes_max,
              .resume_timeout = options.resume_timeout,
              .return_timeout = any_restarts(slices) ? options.return_timeout : Nanos(0),
-             .moves = slices.slices.size() > 1},
+             .moves = opener_ != nullptr || slices.slices.size() > 1},
             make_placement(options.placement)),
       lost_(slices_.size()),
-      losses_(slices_.size()) {
+      losses_(slices_.size()),
+      demand_(models.size()),
+      past_of_(models.size()) {
   for (CatalogueModel& model : models) slots_.emplace_back().model = std::move(model);
 }
 
@@ -165,21 +169,20 @@ std::size_t LocalFleet::State::index(ModelId model) const {
 
 ModelStatus LocalFleet::State::status(ModelId model) const {
   ModelStatus status;
-  {
-    const std::scoped_lock lock(mutex_);
-    const Slot& slot = this->slot(model);
-    const ModelSeen seen = core_.model(model);
-    status.state = state_of(seen);
-    status.host_bytes = seen.host;
-    const bool ready = status.state == ModelState::kReady || status.state == ModelState::kActive;
-    if (const auto at = slot.attached.find(seen.slice); ready && at != slot.attached.end()) {
-      status.streamed_bytes = at->second.streamed;
-      status.predicted_tpot = at->second.predicted_tpot;
-    }
-    status.requests_waiting = seen.held;
-    status.last_error = seen.last_error;
+  const std::scoped_lock lock(mutex_);
+  const Slot& slot = this->slot(model);
+  const ModelSeen of_core = core_.model(model);
+  status.state = state_of(of_core);
+  status.host_bytes = of_core.host;
+  const bool ready = status.state == ModelState::kReady || status.state == ModelState::kActive;
+  if (const auto at = slot.attached.find(of_core.slice); ready && at != slot.attached.end()) {
+    status.streamed_bytes = at->second.streamed;
+    status.predicted_tpot = at->second.predicted_tpot;
   }
+  status.requests_waiting = of_core.held;
+  status.last_error = of_core.last_error;
   for (const FleetSlice* slice : slices_) {
+    if (slice == nullptr) continue;
     const request::Observation seen = slice->observe(model);
     status.device_bytes += seen.weights_cached;
     status.requests_running += seen.requests_running;
@@ -197,6 +200,9 @@ Status LocalFleet::State::submit(request::Request request) {
   std::optional<SliceId> routed;
   {
     const std::scoped_lock lock(mutex_);
+    if (opener_ != nullptr) {
+      demand_[index(request.model)].arrived(Tokens(std::ssize(request.prompt)), clock_.now());
+    }
     std::vector<Action> actions = core_.on_event(event, clock_.now());
     // What becomes of this one at once is the caller's to know; the rest is of others.
     const auto own = std::find_if(actions.begin(), actions.end(), [id](const Action& action) {
@@ -217,6 +223,7 @@ Status LocalFleet::State::submit(request::Request request) {
     if (routed && resumes_) taken = give(*routed, std::move(request), /*again=*/false);
   }
   // A model that a request enters does not go, so the slice knows it.
+  // Slices that stay: the pointer is good.
   if (routed && !resumes_) taken = slice(*routed).submit(std::move(request));
   if (routed && !taken.ok()) on_ended({id});
   deliver(std::move(outputs));
@@ -231,9 +238,12 @@ void LocalFleet::State::cancel(RequestId id) {
 }
 
 request::Observation LocalFleet::State::observe() const {
-  request::Observation all;
-  std::int64_t lost = 0;
+  const std::scoped_lock lock(mutex_);
+  request::Observation all = past_;
+  if (!change_) all.lost = none_open_;
+  std::int64_t lost = std::count(slices_.begin(), slices_.end(), nullptr);
   for (const FleetSlice* slice : slices_) {
+    if (slice == nullptr) continue;
     request::Observation seen = slice->observe();
     seen.link_bytes = slice->link_bytes();
     // The fleet serves on with what is left.
@@ -242,7 +252,6 @@ request::Observation LocalFleet::State::observe() const {
     if (!last) seen.lost.clear();
     all += seen;
   }
-  const std::scoped_lock lock(mutex_);
   all.requests_waiting += core_.waiting();
   all.requests_resumed = core_.counters().resumed;
   return all;
@@ -253,10 +262,12 @@ std::vector<std::pair<ModelId, request::Observation>> LocalFleet::State::observe
   for (const CatalogueEntry* entry : entries_) {
     models.emplace_back(entry->id, request::Observation());
   }
+  const std::scoped_lock lock(mutex_);
+  for (auto& [id, seen] : models) seen = past_of_[index(id)];
   for (const FleetSlice* slice : slices_) {
+    if (slice == nullptr) continue;
     for (const auto& [id, seen] : slice->observe_models()) models[index(id)].second += seen;
   }
-  const std::scoped_lock lock(mutex_);
   for (auto& [id, seen] : models) seen.requests_waiting += core_.model(id).held;
   return models;
 }
@@ -312,6 +323,9 @@ void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
     } else if (const auto* failed = std::get_if<LoadFailed>(&action)) {
       if (!cancelled_) spdlog::error("{}", failed->error.message);
     } else {
+      if (const auto* resize = std::get_if<Resize>(&action)) {
+        for (const SliceId closing : resize->closing) routed_.withdraw(slice(closing));
+      }
       tasks_.push_back(std::move(action));
       tasks_changed_.notify_one();
     }
@@ -406,6 +420,7 @@ void LocalFleet::State::run_watch() {
     if (stopped_) return;
     Outputs outputs = joined(hear(), tell(Woken{}));
     outputs = joined(std::move(outputs), look_after_loader());
+    if (opener_ != nullptr) outputs = joined(std::move(outputs), look_at_demand());
     lock.unlock();
     deliver(std::move(outputs));
     lock.lock();
@@ -436,10 +451,11 @@ void LocalFleet::State::run_loader() {
     task_ = in_words(task);
     alive_ = clock_.now().count;
     lock.unlock();
-    const Event event = execute(task);
+    Event event = execute(task);
     lock.lock();
     // What failed because its slice was lost has not failed: so that comes first.
     Outputs outputs = hear();
+    if (auto* changed = std::get_if<SlicesChanged>(&event)) adopt(*changed);
     outputs = joined(std::move(outputs), tell(event));
     loading_ = false;
     changed_.notify_all();
@@ -456,6 +472,7 @@ std::string LocalFleet::State::in_words(const Action& task) const {
   if (const auto* one = std::get_if<Measure>(&task)) return "measuring " + name(one->model);
   if (const auto* one = std::get_if<Load>(&task)) return "loading " + name(one->model);
   if (const auto* one = std::get_if<Unload>(&task)) return "unloading " + name(one->model);
+  if (std::holds_alternative<Resize>(task)) return "closing slices and opening others";
   return "unloading " + name(std::get<Drop>(task).model);
 }
 
@@ -469,8 +486,8 @@ LocalFleet::State::Outputs LocalFleet::State::hear() {
 // last one is lost with the server, unless it comes back.
 std::optional<Event> LocalFleet::State::slice_news() {
   for (std::size_t i = 0; i < slices_.size(); ++i) {
+    if (!resumes_ || slices_[i] == nullptr) continue;
     FleetSlice& slice = *slices_[i];
-    if (slices_.size() == 1 && !slice.restarts()) continue;
     const SliceId id(static_cast<std::int64_t>(i));
     if (lost_[i]) {
       if (!slice.returned()) continue;
@@ -500,7 +517,12 @@ Event LocalFleet::State::execute(const Action& task) {
   }
   if (const auto* one = std::get_if<Load>(&task)) return LoadEnded{one->model, load(*one)};
   if (const auto* one = std::get_if<Unload>(&task)) return UnloadEnded{one->model, unload(*one)};
+  if (const auto* resize = std::get_if<Resize>(&task)) return reopen(*resize);
   const ModelId dropped = std::get<Drop>(task).model;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const Status gone = detach(dropped, SliceId(static_cast<std::int64_t>(i)));
+    if (!gone.ok()) spdlog::error("a model stays on slice {}: {}", i, gone.error().message);
+  }
   forget(dropped);
   return DropEnded{dropped};
 }

@@ -33,6 +33,8 @@ class LocalFleet::State {
   request::Observation observe() const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
   bool wait_until_loaded(Nanos timeout) const;
+  Status resize(LayoutChange change);
+  bool wait_until_resized(Nanos timeout) const;
   bool stop();
 
  private:
@@ -45,7 +47,7 @@ class LocalFleet::State {
 
   Slot& slot(ModelId model) { return slots_[index(model)]; }
   const Slot& slot(ModelId model) const { return slots_[index(model)]; }
-  FleetSlice& slice(SliceId id) const { return *slices_[static_cast<std::size_t>(id.value)]; }
+  FleetSlice& slice(SliceId id) const;
   std::size_t index(ModelId model) const;
 
   // Under the lock: what the core answers to the event is done, or left to the loader; what is to
@@ -60,6 +62,12 @@ class LocalFleet::State {
   std::optional<Event> slice_news();
   Outputs look_after_loader();
   std::string in_words(const Action& task) const;
+
+  // Slices that change (local_fleet_resize.cc); the first under the lock.
+  Status begin_resize(LayoutChange change, Outputs& outputs);
+  Outputs look_at_demand();
+  Event reopen(const Resize& resize);
+  void adopt(SlicesChanged& changed);
 
   void on_ended(const std::vector<RequestId>& ended);
   void deliver(Outputs outputs);
@@ -79,14 +87,16 @@ class LocalFleet::State {
   const LocalFleetOptions options_;
   const RealClock clock_;
   FleetHome& home_;
-  const std::vector<FleetSlice*> slices_;  // by SliceId
   SerialSink& sink_;
+  SliceOpener* const opener_;  // null: slices stay as they are
   const bool resumes_;     // requests of slices that are lost
   RoutedRequests routed_;  // where they do
   std::vector<const CatalogueEntry*> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
 
   mutable std::mutex mutex_;  // guards what follows
+  // By SliceId; null: it was closed. The loader changes it, and may look without the lock.
+  std::vector<FleetSlice*> slices_;
   mutable std::condition_variable changed_;
   std::condition_variable tasks_changed_;  // the loader
   std::condition_variable watch_changed_;  // the watch
@@ -98,6 +108,13 @@ class LocalFleet::State {
   std::vector<std::int64_t> losses_;                      // of each
   Nanos watch_at_;                                        // when the watch looks next
   std::string task_;                                      // of the loader, that is under way
+  std::vector<DemandMeter> demand_;                       // by model, where there is an opener
+  Nanos demand_at_;                                       // when it is looked at next
+  std::optional<LayoutChange> change_;                    // of slices, that is under way
+  SlicesOpened opened_;                                   // by it; the loader's until it is told
+  request::Observation past_;                             // what closed slices have counted
+  std::vector<request::Observation> past_of_;             // likewise, by model
+  std::string none_open_;                                 // why there is no slice
   bool stall_told_ = false;                               // of it
   bool left_reported_ = false;
   bool loading_ = false;

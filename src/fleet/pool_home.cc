@@ -67,8 +67,12 @@ class SlicesHere final : public SlicesOfHome {
 }  // namespace
 
 PoolHome::PoolHome(slice::ModelHome& home, std::unique_ptr<SlicesOfHome> slices, const Clock& clock,
-                   const LoadSettings& settings)
-    : home_(home), slices_(std::move(slices)), clock_(clock), settings_(settings) {}
+                   const LoadSettings& settings, std::unique_ptr<EarlyLoad> early)
+    : home_(home),
+      slices_(std::move(slices)),
+      clock_(clock),
+      settings_(settings),
+      early_(std::move(early)) {}
 
 PoolHome::PoolHome(slice::ModelHome& home, std::vector<slice::Slice*> slices, const Clock& clock,
                    const LoadSettings& settings, std::unique_ptr<EarlyLoad> early)

@@ -37,9 +37,10 @@ class SlicesOfHome {
 
 class PoolHome final : public FleetHome {
  public:
-  // Home and clock outlive it.
+  // Home and clock outlive it. `early` as below; a slice has been opened for it, which stays until
+  // the model is loaded.
   PoolHome(slice::ModelHome& home, std::unique_ptr<SlicesOfHome> slices, const Clock& clock,
-           const LoadSettings& settings);
+           const LoadSettings& settings, std::unique_ptr<EarlyLoad> early = nullptr);
   // For slices of this process, at least one, which outlive it. `early`: the load of the model that
   // is loaded first, if it has begun; it goes on, and is dropped if another model is asked for
   // before it.

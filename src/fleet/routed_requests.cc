@@ -3,6 +3,12 @@
 #include <utility>
 
 namespace causeway::fleet {
+namespace {
+
+// Who measures takes them every second; where nobody does they are not kept.
+constexpr std::size_t kAnswersMax = 10'000;
+
+}  // namespace
 
 bool RoutedRequests::add(const request::Request& request, const FleetSlice& slice) {
   Entry entry;
@@ -21,6 +27,20 @@ std::optional<request::Request> RoutedRequests::again(RequestId id, const FleetS
   entry.slice = &slice;
   entry.preemptions_before = entry.preemptions;
   return entry.request;
+}
+
+void RoutedRequests::withdraw(const FleetSlice& slice) {
+  const std::scoped_lock lock(mutex_);
+  for (auto& [id, entry] : requests_) {
+    if (entry.slice != &slice) continue;
+    entry.slice = nullptr;
+    entry.request.attempt += 1;
+  }
+}
+
+std::vector<std::pair<ModelId, Tokens>> RoutedRequests::take_answers() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(answers_, {});
 }
 
 bool RoutedRequests::end(RequestId id, std::int32_t attempt) {
@@ -44,7 +64,7 @@ bool RoutedRequests::goes_on(RequestId id, std::int32_t attempt) const {
 }
 
 bool RoutedRequests::is_lost(const Entry& entry) const {
-  return !closed_ && !entry.slice->observe().lost.empty();
+  return !closed_ && (entry.slice == nullptr || !entry.slice->observe().lost.empty());
 }
 
 std::vector<request::Output> RoutedRequests::pass(std::vector<request::Output> outputs) {
@@ -72,7 +92,11 @@ bool RoutedRequests::pass(request::Output& output) {
   output.queued = entry.queued;
   output.cached_prompt = entry.cached;
   output.preemptions = entry.preemptions = entry.preemptions_before + output.preemptions;
-  if (output.finished) requests_.erase(at);
+  if (!output.finished) return true;
+  if (answers_.size() < kAnswersMax) {
+    answers_.emplace_back(entry.request.model, Tokens(std::ssize(entry.request.output)));
+  }
+  requests_.erase(at);
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "fleet/fleet_slice.h"
@@ -29,6 +30,9 @@ class RoutedRequests {
   bool add(const request::Request& request, const FleetSlice& slice);
   // Its slice has been lost: the request as another is to have it. nullopt: it has ended.
   std::optional<request::Request> again(RequestId id, const FleetSlice& slice);
+  // What the slice has is no longer its own: outputs of it are dropped from now on, and the slice
+  // is not looked at any more. again() follows for each request that has not ended, or forget().
+  void withdraw(const FleetSlice& slice);
   // It has ended without an output of a slice. False: it had ended, or this attempt is not the one
   // that counts.
   bool end(RequestId id, std::int32_t attempt);
@@ -43,11 +47,13 @@ class RoutedRequests {
   std::vector<request::Output> pass(std::vector<request::Output> outputs);
   // From now on such an end is one.
   void close();
+  // Tokens of the answers that have ended, each with its model, since the last call.
+  std::vector<std::pair<ModelId, Tokens>> take_answers();
 
  private:
   struct Entry {
     request::Request request;  // with the output that was delivered, and the attempt that counts
-    const FleetSlice* slice = nullptr;
+    const FleetSlice* slice = nullptr;  // none: it was withdrawn
     // Of attempts before, for who measures.
     Nanos queued{-1};
     Tokens cached{0};
@@ -59,6 +65,7 @@ class RoutedRequests {
 
   mutable std::mutex mutex_;  // guards what follows
   std::unordered_map<RequestId, Entry> requests_;
+  std::vector<std::pair<ModelId, Tokens>> answers_;
   bool closed_ = false;
 };
 

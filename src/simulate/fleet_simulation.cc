@@ -62,6 +62,7 @@ class FleetSimulation {
   void apply(const fleet::Load& load);
   void apply(const fleet::Unload& unload) { unloads_.push_back(unload); }
   void apply(const fleet::Drop& drop);
+  void apply(const fleet::Resize&) { CAUSEWAY_CHECK(false, "slices stay as they are here"); }
   void end_loads();
   // True: some ended.
   bool try_unloads();

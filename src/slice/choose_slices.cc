@@ -8,9 +8,6 @@ namespace causeway::slice {
 namespace {
 
 constexpr int kParts = 2;
-// Of a GPU's memory, what its slices may have for weights at the most; the rest is for KV.
-constexpr double kWeightsShare = 0.75;
-
 ChosenSlices whole(std::string why) { return {"all", std::move(why)}; }
 
 // How long a step takes that computes so many tokens of a prompt, or reads the weights once.
@@ -38,7 +35,8 @@ ChosenSlices choose_slices(const SliceFacts& facts, std::span<const SliceDemand>
   };
   const SliceDemand& largest = *std::max_element(models.begin(), models.end(), larger);
   const double room = kWeightsShare * static_cast<double>(gpu.memory.count) / kParts;
-  if (static_cast<double>(largest.bytes_per_step.count) > room) {
+  const bool limited = gpu.memory > Bytes(0);  // on the CPU weights are read at home
+  if (limited && static_cast<double>(largest.bytes_per_step.count) > room) {
     return whole(fmt::format("the weights of {} would not fit in a half", largest.model));
   }
   for (const SliceDemand& model : models) {

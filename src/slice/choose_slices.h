@@ -15,6 +15,9 @@
 
 namespace causeway::slice {
 
+// Of a GPU's memory, what its slices may have for weights at the most; the rest is for KV.
+inline constexpr double kWeightsShare = 0.75;
+
 struct SliceDemand {
   std::string model;
   double flops_per_token = 0;  // of a prompt

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "slice/host_rates.h"
 #include "slice/sm_rates.h"
 #include "topology/topology.h"
 #include "transfer/link_map_part.h"
@@ -67,8 +68,11 @@ Result<SliceFacts> Machine::slice_facts(int gpu) {
   SliceFacts facts{.gpu = gpu, .threads = host_ != nullptr};
   for (int each = 0; each < gpus(); ++each) {
     if (host_) {
-      facts.gpus.push_back(
-          {.processors = host_->processors(), .unit = 1, .units = host_->processors()});
+      facts.gpus.push_back({.processors = host_->processors(),
+                            .unit = 1,
+                            .units = host_->processors(),
+                            .flops_per_second_each = kFlopsPerThread,
+                            .bytes_per_second_each = kBytesPerThread});
       continue;
     }
     CAUSEWAY_ASSIGN(const device::CudaGpu described, cuda_->describe(each));

@@ -68,6 +68,7 @@ struct ServeOptions {
   std::string device = "cpu";
   std::string gpu = "0";
   std::string slices = "all";
+  double resize_interval_seconds = 60;
   bool isolate = false;
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
   double gpu_memory_utilization = 0.9;
@@ -241,7 +242,9 @@ class Serve final : public Command {
         .weights = Bytes(static_cast<std::int64_t>(set_.weights_bytes)),
         .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
         .experts = set_.experts,
-        .engine = set_.engine};
+        .engine = set_.engine,
+        .layout_rules = {.lasting = nanos_from_seconds(set_.resize_interval_seconds / 6),
+                         .apart = nanos_from_seconds(set_.resize_interval_seconds)}};
   }
 
   fleet::LocalFleetOptions fleet_options() const {
@@ -304,12 +307,19 @@ class Serve final : public Command {
         .check(check_gpu_option, "N|GPU-UUID")
         .group("Memory")
         .show_default();
-    app.add_option("--slices", set_.slices,
-                   "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
-                   "several GPUs, e.g. 0:all;1:4x32 or GPU-8f3c:all; on the CPU by threads; auto: "
-                   "two halves where a model would miss its target between tokens beside "
-                   "another's prompts, else all. A GPU's slices divide its memory, and a model is "
-                   "served by one of them")
+    app.add_option(
+           "--slices", set_.slices,
+           "what the GPU is divided into, by processors, e.g. 2x56, 4x32 or 1x64,2x32; of "
+           "several GPUs, e.g. 0:all;1:4x32 or GPU-8f3c:all; on the CPU by threads; auto: two "
+           "halves where a model would miss its target between tokens beside another's prompts, "
+           "else all, and changed while it serves when what is asked for changes (not with "
+           "--isolate). A GPU's slices divide its memory, and a model is served by one of them")
+        .group("Memory")
+        .show_default();
+    app.add_option("--resize-interval", set_.resize_interval_seconds,
+                   "of --slices auto: seconds between changes of slices, at least; another "
+                   "division has to be better for a sixth of that")
+        .range(0.1, 1e6)
         .group("Memory")
         .show_default();
     app.add_flag("--isolate", set_.isolate,
@@ -493,7 +503,7 @@ class Serve final : public Command {
   }
 
   // Whether memory was given as the models need it.
-  Status check_models(const ServedSlices& slices, const std::vector<fleet::CatalogueModel>& models,
+  Status check_models(ServedSlices& slices, const std::vector<fleet::CatalogueModel>& models,
                       Bytes pool) const {
     std::vector<ServedModel> served;
     for (const fleet::CatalogueModel& model : models) {
@@ -506,7 +516,7 @@ class Serve final : public Command {
 
   // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot
   // hold is not promised, because who gives no max_tokens asks for all.
-  static void fit_to(const ServedSlices& slices, std::vector<fleet::CatalogueModel>& models) {
+  static void fit_to(ServedSlices& slices, std::vector<fleet::CatalogueModel>& models) {
     for (fleet::CatalogueModel& model : models) {
       const auto card = slices.card(model.source);
       // What is wrong with a model is told when it is loaded.

@@ -9,7 +9,6 @@
 #include "commands/slices_here.h"
 #include "commands/slices_of_workers.h"
 #include "model/step_work.h"
-#include "slice/choose_slices.h"
 
 namespace causeway::app {
 namespace {
@@ -20,25 +19,36 @@ constexpr Tokens kPromptExpected(512);
 std::string chosen_slices(const ServedSlicesOptions& options,
                           const std::vector<fleet::CatalogueModel>& models,
                           const slice::SliceFacts& facts) {
-  const schedule::Options& schedule = options.engine.core.schedule;
   std::vector<slice::SliceDemand> demands;
-  for (const fleet::CatalogueModel& model : models) {
-    const auto config = model::load_config(model.source.directory);
-    if (!config.ok()) continue;  // its load says so
-    demands.push_back({.model = model.entry->name,
-                       .flops_per_token = model::operations_per_token(*config),
-                       .bytes_per_step = model::decode_weight_bytes(*config, DType::kBF16, 1),
-                       .tpot = model.entry->slo.tpot});
+  for (const slice::SliceDemand& demand : demands_of(models)) {
+    if (demand.bytes_per_step > Bytes(0)) demands.push_back(demand);
   }
-  // Chunks that are chosen as they go become as small as others' targets ask.
-  const Tokens prompt =
-      schedule.chunk.automatic ? schedule.chunk.least : Tokens(schedule.tokens_per_step_max);
-  const slice::ChosenSlices chosen = slice::choose_slices(facts, demands, prompt);
+  const slice::ChosenSlices chosen = slice::choose_slices(facts, demands, step_tokens(options));
   spdlog::info("--slices auto: {}, since {}", chosen.text, chosen.why);
   return chosen.text;
 }
 
 }  // namespace
+
+std::vector<slice::SliceDemand> demands_of(const std::vector<fleet::CatalogueModel>& models) {
+  std::vector<slice::SliceDemand> demands;
+  for (const fleet::CatalogueModel& model : models) {
+    slice::SliceDemand& demand = demands.emplace_back();
+    demand.model = model.entry->name;
+    demand.tpot = model.entry->slo.tpot;
+    const auto config = model::load_config(model.source.directory);
+    if (!config.ok()) continue;  // its load says so
+    demand.flops_per_token = model::operations_per_token(*config);
+    demand.bytes_per_step = model::decode_weight_bytes(*config, DType::kBF16, 1);
+  }
+  return demands;
+}
+
+// Chunks that are chosen as they go become as small as others' targets ask.
+Tokens step_tokens(const ServedSlicesOptions& options) {
+  const schedule::Options& schedule = options.engine.core.schedule;
+  return schedule.chunk.automatic ? schedule.chunk.least : Tokens(schedule.tokens_per_step_max);
+}
 
 Result<std::unique_ptr<ServedSlices>> ServedSlices::open(
     const ServedSlicesOptions& options, const std::vector<fleet::CatalogueModel>& models,
@@ -65,23 +75,37 @@ Result<std::unique_ptr<ServedSlices>> ServedSlices::open(
                          : open_slices_here(options, *layout, models, machine, sink);
 }
 
-std::int64_t ServedSlices::frames() const {
-  std::int64_t least = slices_.front().slice->frames();
-  for (const Opened& one : slices_) least = std::min(least, one.slice->frames());
-  return least;
+int ServedSlices::parts_later() {
+  return opener() != nullptr ? slice::kPartsMax / static_cast<int>(slices_.size()) : 1;
 }
 
-slice::WeightRoom ServedSlices::weight_room() const {
+std::int64_t ServedSlices::frames() {
+  std::int64_t least = slices_.front().slice->frames();
+  for (const Opened& one : slices_) least = std::min(least, one.slice->frames());
+  return least / parts_later();
+}
+
+slice::WeightRoom ServedSlices::weight_room() {
   slice::WeightRoom least = slices_.front().slice->weight_room();
   for (const Opened& one : slices_) {
     const slice::WeightRoom room = one.slice->weight_room();
     if (room.budget < least.budget) least = room;
   }
+  least.budget = least.budget / parts_later();
   return least;
+}
+
+fleet::SliceSpec ServedSlices::spec_of(const slice::SliceLimits& limits, fleet::LinkId link) {
+  return {.link = link,
+          .models_max = 0,
+          .memory = limits.memory,
+          .memory_bytes_per_second = limits.memory_bytes_per_second,
+          .flops_per_second = limits.flops_per_second};
 }
 
 fleet::FleetSlices ServedSlices::fleet() {
   fleet::FleetSlices fleet;
+  fleet.opener = opener();
   for (const Opened& one : slices_) fleet.slices.push_back(&one.slice->seen());
   if (!several()) return fleet;
   std::map<int, fleet::LinkId> links;  // by GPU
@@ -89,11 +113,7 @@ fleet::FleetSlices ServedSlices::fleet() {
     const slice::SliceLimits limits = one.slice->limits();
     const auto [link, added] = links.emplace(one.part.gpu, fleet::LinkId(std::ssize(fleet.links)));
     if (added) fleet.links.push_back({.bytes_per_second = limits.link_bytes_per_second});
-    fleet.specs.push_back({.link = link->second,
-                           .models_max = 0,
-                           .memory = limits.memory,
-                           .memory_bytes_per_second = limits.memory_bytes_per_second,
-                           .flops_per_second = limits.flops_per_second});
+    fleet.specs.push_back(spec_of(limits, link->second));
   }
   return fleet;
 }
@@ -107,10 +127,12 @@ fleet::ModelSpec ServedSlices::spec_of(const model::ModelCard& card) const {
 }
 
 void ServedSlices::stop() {
+  const std::scoped_lock lock(mutex_);
   for (const Opened& one : slices_) one.slice->stop();
 }
 
 request::Observation ServedSlices::observe_dead() const {
+  const std::scoped_lock lock(mutex_);
   request::Observation dead;
   std::size_t lost = 0;
   for (const Opened& one : slices_) {

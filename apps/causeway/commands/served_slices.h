@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "fleet/early_load.h"
 #include "fleet/local_fleet.h"
 #include "fleet/pool_home.h"
+#include "slice/choose_layout.h"
+#include "slice/choose_slices.h"
 #include "slice/machine.h"
 #include "slice/slice.h"
 #include "slice/slice_layout.h"
@@ -30,7 +33,13 @@ struct ServedSlicesOptions {
   Bytes ring = {};  // of each streamed model, not divided
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;
   engine::EngineOptions engine = {};
+  slice::LayoutRules layout_rules = {};  // of "auto": when slices change
 };
+
+// What models ask of a slice, by ModelId; without numbers of one that cannot be read.
+std::vector<slice::SliceDemand> demands_of(const std::vector<fleet::CatalogueModel>& models);
+// Of a prompt in a step, at most.
+Tokens step_tokens(const ServedSlicesOptions& options);
 
 // A slice that serves, wherever it is.
 class ServedSlice {
@@ -60,15 +69,17 @@ class ServedSlices {
   // this process.
   virtual std::unique_ptr<fleet::PoolHome> pool_home(slice::ModelHome& home, const Clock& clock,
                                                      std::unique_ptr<fleet::EarlyLoad> early) = 0;
+  // Divides its GPU anew while it serves; nullptr: slices stay as they were opened.
+  virtual fleet::SliceOpener* opener() { return nullptr; }
   // Every slice keeps a model alike.
   virtual Result<model::ModelCard> card(const fleet::ModelSource& source) const = 0;
 
-  // That any slice can hold of one context.
-  std::int64_t frames() const;
-  // For the weights of a model: of the slice that has least.
-  slice::WeightRoom weight_room() const;
-  bool several() const { return slices_.size() > 1; }
-  // What each is made of, for the fleet; nothing of one that is alone, which divides all itself.
+  // That any slice can hold of one context, however a GPU may be divided later.
+  std::int64_t frames();
+  // For the weights of a model: of the slice that has least, or will.
+  slice::WeightRoom weight_room();
+  bool several() { return slices_.size() > 1 || opener() != nullptr; }
+  // What each is made of, for the fleet; nothing of one that stays alone, which divides all itself.
   fleet::FleetSlices fleet();
   // What a model asks of its slice.
   fleet::ModelSpec spec_of(const model::ModelCard& card) const;
@@ -83,6 +94,11 @@ class ServedSlices {
     slice::SlicePart part;
     std::unique_ptr<ServedSlice> slice;
   };
+  static fleet::SliceSpec spec_of(const slice::SliceLimits& limits, fleet::LinkId link);
+  // How much less a slice may have once its GPU is divided anew; 1: it stays as it is.
+  int parts_later();
+
+  mutable std::mutex mutex_;  // guards slices_ once they may change; not while they open or end
   std::vector<Opened> slices_;
 };
 

@@ -32,8 +32,9 @@ class History {
     ModelId model;
     SliceId slice;  // none: held
     std::int64_t routed = 0;
-    bool cancelled = false;     // while it ran
-    Nanos lost_at = Nanos(-1);  // its slice; negative: it runs, or never did
+    bool cancelled = false;      // while it ran
+    Nanos lost_at = Nanos(-1);   // its slice; negative: it runs, or never did
+    std::int64_t withdrawn = 0;  // from slices that were closed
   };
 
   void start();
@@ -48,6 +49,9 @@ class History {
   void lose_or_return();
   void lose(SliceId slice);
   void stall();
+  void resize();
+  void open_others();
+  void end_late(const std::vector<RequestId>& routed);
   void pass_time();
   Event answer_to(const Action& task);
   Event load_ended(ModelId model, SliceId slice);
@@ -63,6 +67,7 @@ class History {
   void apply(const Load& load);
   void apply(const Unload& unload);
   void apply(const Drop& drop);
+  void apply(const Resize& resize);
   void take(ModelId model, const Action& task);
 
   void fail(const std::string& what) {
@@ -89,8 +94,11 @@ class History {
   std::vector<Bytes> bytes_;  // of models in host memory
   Bytes budget_;
   std::vector<std::set<ModelId>> slices_;  // what is on them
-  std::vector<bool> up_;
-  std::vector<std::int64_t> lost_;                   // how often each was lost
+  std::vector<bool> up_, open_;
+  std::set<SliceId> closing_;                        // these are to be
+  bool closed_ = false;                              // they are, and others are to come
+  Nanos drained_at_;                                 // when they have to be
+  std::vector<std::int64_t> lost_;                   // how often each was lost, or closed
   std::set<std::pair<ModelId, SliceId>> forgotten_;  // attached after an unload that failed
   std::set<ModelId> home_;
   std::map<ModelId, Action> tasks_;                // that wait for their answers
@@ -101,6 +109,8 @@ class History {
   std::int64_t wanted_ = 0;
   std::int64_t arriving_ = -1;  // the request that is being told of
   bool stalled_ = false;        // the loader, as the core knows
+  bool resizes_ = false;
+  std::vector<RequestId> withdrawn_;  // by the event that is being told
   std::string failure_;
   FleetHistoryReport report_;
 };
@@ -131,6 +141,7 @@ void History::start() {
   }
   slices_.resize(spec_.slices.size());
   up_.assign(spec_.slices.size(), true);
+  open_ = up_;
   lost_.assign(spec_.slices.size(), 0);
   options_ = {.waiting_max = random_.between(1, 30),
               .loads_max = random_.between(1, 3),
@@ -141,6 +152,7 @@ void History::start() {
               .return_timeout = millis(random_.between(1, 5000)),
               .moves = moves,
               .seed = random_.bits()};
+  resizes_ = random_.chance(0.5);
   if (random_.chance(0.6)) options_.drain_after = millis(random_.between(0, 1000));
   const auto kind = static_cast<PlacementKind>(random_.below(5));
   auto policy =
@@ -155,6 +167,9 @@ void History::tell(const Event& event) {
   for (const Action& action : core_->on_event(event, now_)) {
     std::visit([this](const auto& one) { apply(one); }, action);
   }
+  const auto held = std::count_if(requests_.begin(), requests_.end(),
+                                  [](const auto& one) { return !one.second.slice.valid(); });
+  if (held != core_->waiting()) fail("a request is forgotten, or held that runs or has ended");
   const Status whole = core_->check_integrity();
   if (!whole.ok()) fail(whole.error().message);
   if (stalled_ && core_->waiting() > 0) fail("requests wait for a loader that is stalled");
@@ -165,6 +180,10 @@ void History::tell(const Event& event) {
       fail("a request waits too long to go on");
     }
   }
+  if (std::holds_alternative<Woken>(event) && !closing_.empty() && !closed_ && now_ > drained_at_) {
+    fail("slices drain for longer than they may");
+  }
+  end_late(std::exchange(withdrawn_, {}));
 }
 
 void History::happen() {
@@ -175,6 +194,7 @@ void History::happen() {
   if (dice < 0.87) return answer_one();
   if (dice < 0.90) return lose_or_return();
   if (dice < 0.91) return stall();
+  if (dice < 0.93) return resize();
   pass_time();
 }
 
@@ -214,6 +234,7 @@ void History::end_one() {
 }
 
 void History::answer_one() {
+  if (closed_ && (tasks_.empty() || random_.chance(0.3))) return open_others();
   if (tasks_.empty()) return;
   const auto at = any_of(tasks_);
   const Action task = at->second;
@@ -229,8 +250,10 @@ Event History::answer_to(const Action& task) {
   }
   if (const auto* load = std::get_if<Load>(&task)) return load_ended(load->model, load->slice);
   if (const auto* unload = std::get_if<Unload>(&task)) return unload_ended(*unload);
-  home_.erase(std::get<Drop>(task).model);
-  return DropEnded{std::get<Drop>(task).model};
+  const ModelId dropped = std::get<Drop>(task).model;
+  home_.erase(dropped);
+  for (auto& models : slices_) models.erase(dropped);  // forgotten ones
+  return DropEnded{dropped};
 }
 
 Event History::load_ended(ModelId model, SliceId slice) {
@@ -271,6 +294,7 @@ Event History::unload_ended(const Unload& unload) {
 void History::lose_or_return() {
   const auto index = static_cast<std::size_t>(random_.below(std::ssize(up_)));
   const SliceId slice(static_cast<std::int64_t>(index));
+  if (!open_[index]) return;
   up_[index] = !up_[index];
   if (up_[index]) return tell(SliceReturned{slice});
   lost_[index] += 1;
@@ -289,7 +313,11 @@ void History::lose(SliceId slice) {
     there.push_back(id);
   }
   tell(SliceLost{slice});
-  for (const RequestId id : there) {
+  end_late(there);
+}
+
+void History::end_late(const std::vector<RequestId>& routed) {
+  for (const RequestId id : routed) {
     if (!requests_.contains(id) || !random_.chance(0.1)) continue;
     report_.ended_late += 1;
     requests_.erase(id);
@@ -298,8 +326,78 @@ void History::lose(SliceId slice) {
   }
 }
 
+// Any of those that are open.
+void History::resize() {
+  if (!closing_.empty() || !resizes_) return;
+  ResizeWanted wanted{.slices = {}, .drain_max = millis(random_.between(0, 1000))};
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    if (!open_[i] || !random_.chance(0.6)) continue;
+    wanted.slices.emplace_back(static_cast<std::int64_t>(i));
+  }
+  if (wanted.slices.empty()) return;
+  closing_ = {wanted.slices.begin(), wanted.slices.end()};
+  drained_at_ = now_ + wanted.drain_max;
+  tell(wanted);
+  if (!core_->resizing()) {
+    if (tasks_.empty() && !stalled_) fail("slices do not change though nothing is in the way");
+    closing_.clear();
+  }
+}
+
+// More or fewer than were closed; now and then none can be opened.
+void History::open_others() {
+  SlicesChanged changed;
+  const std::int64_t count = random_.chance(0.05) ? 0 : random_.between(1, 3);
+  report_.opened_none += count == 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = std::find(open_.begin(), open_.end(), false);
+    const auto index = static_cast<std::size_t>(at - open_.begin());
+    const SliceSpec like = spec_.slices.front();
+    const SliceSpec spec{
+        .link = LinkId(0),
+        .models_max = like.models_max > 0 ? random_.between(1, 3) : 0,
+        .memory = like.memory > Bytes(0) ? Bytes(random_.between(2, 12)) : Bytes(0)};
+    if (at == open_.end()) {
+      open_.push_back(true);
+      up_.push_back(true);
+      lost_.push_back(0);
+      slices_.emplace_back();
+      spec_.slices.push_back(spec);
+    }
+    open_[index] = up_[index] = true;
+    spec_.slices[index] = spec;
+    changed.opened.push_back({SliceId(static_cast<std::int64_t>(index)), spec});
+  }
+  closing_.clear();
+  closed_ = stalled_ = false;
+  tell(changed);
+}
+
+void History::apply(const Resize& resize) {
+  if (closed_ || std::set(resize.closing.begin(), resize.closing.end()) != closing_) {
+    fail("slices are closed that were not to be");
+  }
+  closed_ = true;
+  for (const auto& [model, task] : tasks_) {
+    if (std::holds_alternative<Load>(task)) fail("slices are closed while models are loaded");
+  }
+  for (const SliceId slice : resize.closing) {
+    const auto index = static_cast<std::size_t>(slice.value);
+    open_[index] = up_[index] = false;
+    lost_[index] += 1;
+    on(slice).clear();
+    for (auto& [id, asked] : requests_) {
+      if (asked.slice != slice) continue;
+      asked.slice = {};
+      asked.lost_at = now_;
+      asked.withdrawn += 1;
+      withdrawn_.push_back(id);
+    }
+  }
+}
+
 void History::stall() {
-  if (tasks_.empty()) return;
+  if (tasks_.empty() && !closed_) return;
   report_.stalls += 1;
   stalled_ = true;
   tell(LoaderStalled{unavailable("nothing moves")});
@@ -323,8 +421,10 @@ void History::apply(const Route& route) {
     return fail("a request is routed to a slice without its model");
   }
   if (at->second.cancelled) fail("a request goes on that was cancelled");
-  if (++at->second.routed > 1 + options_.resumes_max) fail("a request is routed too often");
+  if (++at->second.routed > 1 + options_.resumes_max + at->second.withdrawn)
+    fail("a request is routed too often");
   if (!is_up(route.slice)) fail("a request is routed to a slice that is lost");
+  if (closing_.contains(route.slice)) fail("a request is routed to a slice that is to be closed");
   at->second.slice = route.slice;
   at->second.lost_at = Nanos(-1);
 }
@@ -356,6 +456,7 @@ void History::apply(const Load& load) {
   take(load.model, load);
   const SliceSpec& slice = spec_.slices[static_cast<std::size_t>(load.slice.value)];
   if (!is_up(load.slice)) fail("a model is loaded onto a slice that was lost");
+  if (closing_.contains(load.slice)) fail("a model is loaded onto a slice that is to be closed");
   std::int64_t there = std::ssize(on(load.slice));
   Bytes memory = spec(load.model).memory_min;
   for (const ModelId model : on(load.slice)) memory += spec(model).memory_min;
@@ -394,8 +495,11 @@ void History::apply(const Drop& drop) {
   take(drop.model, drop);
   report_.drops += 1;
   if (!home_.contains(drop.model)) fail("a model is dropped that is not there");
-  for (const auto& models : slices_) {
-    if (models.contains(drop.model)) fail("a model is dropped that is on a slice");
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const SliceId slice(static_cast<std::int64_t>(i));
+    if (slices_[i].contains(drop.model) && !forgotten_.contains({drop.model, slice})) {
+      fail("a model is dropped that is on a slice");
+    }
   }
 }
 
@@ -438,13 +542,14 @@ std::string History::state() const {
 void History::settle() {
   const bool returns = random_.chance(0.7), stops = random_.chance(0.3);
   for (std::size_t i = 0; i < up_.size() && returns; ++i) {
-    if (up_[i]) continue;
+    if (up_[i] || !open_[i]) continue;
     up_[i] = true;
     tell(SliceReturned{SliceId(static_cast<std::int64_t>(i))});
   }
   if (stops) tell(Stopped{});
   const std::int64_t bound = 40 * (std::ssize(requests_) + std::ssize(spec_.models)) + 100;
-  for (std::int64_t i = 0; failure_.empty() && (!requests_.empty() || !tasks_.empty()); ++i) {
+  for (std::int64_t i = 0;
+       failure_.empty() && (!requests_.empty() || !tasks_.empty() || !closing_.empty()); ++i) {
     if (i > bound) return fail("requests do not end: " + state());
     end_one();
     answer_one();

@@ -17,14 +17,16 @@ struct FleetHistoryReport {
   std::int64_t kept = 0;  // models that did not let go
   std::int64_t slices_lost = 0;
   std::int64_t drops = 0;
-  std::int64_t ended_late = 0;  // told after the loss of their slice
-  std::int64_t stalls = 0;      // of the loader
+  std::int64_t ended_late = 0;   // told after the loss of their slice
+  std::int64_t stalls = 0;       // of the loader
+  std::int64_t opened_none = 0;  // slices that were closed, and none came in their place
   FleetCounters counters;
 };
 
 // From a seed: 1 to 8 models (some pinned), 1 to 4 slices, policy, limits; then arrivals, cancels,
-// ends, loads that are slow or fail, models that do not let go, slices that die and return. At the
-// end nothing more arrives, and all requests must end within a bounded number of events.
+// ends, loads that are slow or fail, models that do not let go, slices that die and return, or are
+// closed for others, more or fewer. At the end nothing more arrives, and all requests must end
+// within a bounded number of events.
 FleetHistoryReport run_fleet_history(std::uint64_t seed);
 
 }  // namespace causeway::fleet::testing

@@ -1,0 +1,32 @@
+// What is asked of a model, as it is measured while it is served: requests a second and their
+// lengths, of the last half a minute or so, older ones counting ever less. For who decides how GPUs
+// are divided. Pure; not thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace causeway::fleet {
+
+struct ModelDemand {
+  double rate = 0;    // requests a second
+  double prompt = 0;  // tokens of one, mean
+  double output = 0;  // likewise, of those that have ended
+};
+
+class DemandMeter {
+ public:
+  void arrived(Tokens prompt, Nanos now);
+  void ended(Tokens output, Nanos now);
+  ModelDemand at(Nanos now) const;
+
+ private:
+  void decay(Nanos now);
+
+  // As of last_.
+  double arrivals_ = 0, prompts_ = 0, ends_ = 0, outputs_ = 0;
+  Nanos last_;
+};
+
+}  // namespace causeway::fleet
