@@ -111,6 +111,7 @@ class Fleet {
   void do_(const CancelOn&) {}
   void do_(const Refuse&) {}
   void do_(const LoadFailed&) {}
+  void do_(const Resize&) {}  // nothing here asks for other slices
   void do_(const Measure& one) {
     const Bytes room = kWeights * kModels;
     answers_.push_back(Measured{
