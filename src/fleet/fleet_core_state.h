@@ -51,6 +51,8 @@ class FleetCore::State {
     SliceSpec spec;
     bool up = true;
     std::int64_t epoch = 0;
+    std::int64_t running = 0;  // routed to it, and not ended
+    Nanos since;               // when the last of these ended; or the first came
   };
   struct Asked {
     ModelId model;
@@ -95,6 +97,7 @@ class FleetCore::State {
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
   void route_held(Model& model);
+  void leaves_slice(const Asked& asked, bool served);
   void resume_all(SliceId lost);
   bool may_resume(RequestId id, Asked& asked);
   void hold_again(Model& model, const std::vector<RequestId>& requests);
