@@ -16,7 +16,8 @@ namespace {
 // So long copies of KV that were given up are waited for when nothing can run without their frames.
 // By then the transfer engine has seen them end or has lost hope (TransferEngineOptions).
 constexpr Nanos kStrandedMax = seconds(15);
-// What a step takes beside its kernels, until it is launched and its token seen.
+// What a step takes beside its kernels, until it is launched and its token seen. Behind steps in
+// flight that passes while they run; earlier the step would only hold the device, which others use.
 constexpr Nanos kBesideKernels = micros(1500);
 
 }  // namespace
@@ -380,8 +381,8 @@ bool EngineCore::State::weights_arrive() const {
 
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   if (cache == nullptr || !cache->knows(model)) return true;
-  Nanos computes =
-      models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;
+  Nanos computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model, now));
+  if (in_flight() == 0) computes += kBesideKernels;
   const Nanos begins = now + in_flight_for(now);
   // At once, whatever is left to copy; or never before all is there.
   constexpr Nanos kDay = seconds(86'400);

@@ -317,5 +317,52 @@ TEST_F(NarrowBorderTest, ASequenceEndsBesideWhichModelsCannotCome) {
   EXPECT_TRUE(core_.idle());
 }
 
+// Two models of 48 MiB, for which the link takes a second, and room for both.
+class StepStartTest : public ::testing::Test {
+ protected:
+  StepStartTest() {
+    for (const ModelId model : {ModelId(1), ModelId(2)}) {
+      ModelFacts facts = kFacts;
+      facts.weights.groups = {{.offset = Bytes(0), .bytes = kExtent + kExtent / 2}};
+      facts.weights.layout_groups = {0};
+      EXPECT_TRUE(core_.add_model(model, facts).ok());
+    }
+  }
+
+  // One token.
+  void ask(ModelId model, Nanos now) {
+    request::Request request = make_request(model.value, 3, 1);
+    request.model = model;
+    request.arrival = now;
+    ASSERT_TRUE(core_.submit(std::move(request), now).ok());
+    core_.start_step(now);
+  }
+
+  HandMover mover_;
+  weights::WeightCache cache_{{.extent = kExtent, .extents = 4}, mover_};
+  FakeExecutor executor_{/*steps_in_flight_max=*/2};
+  EngineCore core_{{.frames = 64, .schedule = {}}, executor_, &cache_};
+};
+
+TEST_F(StepStartTest, AStepIsLaunchedWhileItsWeightsComeToADeviceThatIsIdle) {
+  ask(ModelId(1), Nanos(0));
+  const Nanos launched = seconds(1) - micros(1500);
+  EXPECT_EQ(core_.next_wakeup(), launched);
+  EXPECT_FALSE(core_.start_step(launched - micros(1)));
+  EXPECT_TRUE(core_.start_step(launched));
+}
+
+TEST_F(StepStartTest, NoStepHoldsADeviceThatOthersUse) {
+  ask(ModelId(1), Nanos(0));
+  mover_.arrive();
+  ASSERT_TRUE(core_.start_step(seconds(1)));
+  executor_.hold();
+  ask(ModelId(2), seconds(1));
+  core_.start_step(seconds(2) - micros(1));
+  EXPECT_EQ(executor_.steps(), 1) << "behind the other it would wait for its weights";
+  core_.start_step(seconds(2));
+  EXPECT_EQ(executor_.steps(), 2);
+}
+
 }  // namespace
 }  // namespace causeway::engine

@@ -10,17 +10,12 @@
 namespace causeway::fleet {
 namespace {
 
-// Of a placement that meets all limits: victims' cost, whether others are served there, whether it
-// is elsewhere than before, excess, models there. Those without victims cost least.
-using Dearness = std::tuple<BackCost, bool, bool, double, std::int64_t, SliceId>;
+// Of a placement that meets all limits: when the first token comes, excess, models there.
+using Gentle = std::tuple<double, double, std::int64_t, SliceId>;
+// Of one for which others give way: before that, what bringing these back costs.
+using Dearness = std::tuple<BackCost, double, double, std::int64_t, SliceId>;
 // Of one by best effort.
 using Effort = std::tuple<double, BackCost, SliceId>;
-
-Dearness dearness_of(const FleetView& fleet, const Candidate& candidate, const Placement& p) {
-  const SliceView& slice = fleet.slice(p.slice);
-  return {cost_of(slice, p), slice.requests > 0,       p.slice != candidate.last,
-          p.excess,          std::ssize(slice.models), p.slice};
-}
 
 // Goes down the tree to where `bound` is smallest, and leaves out what it says cannot be better
 // than what was found. bound(node): the least rank that a slice below may have; nullopt: none has
@@ -74,44 +69,35 @@ class Choice {
         whole_(demand_of(candidate.spec, candidate.spec.weights)) {}
 
   std::optional<Placement> choose() const {
-    // The slice where it was is the best, if no request runs there and no model has to go.
-    if (auto stays = last_among(/*idle=*/true)) return stays;
-    if (auto idle = gentle(/*idle=*/true)) return idle;
-    if (auto stays = last_among(/*idle=*/false)) return stays;
-    if (auto busy = gentle(/*idle=*/false)) return busy;
+    if (auto fits = gentle()) return fits;
     if (!candidate_.evicts) return std::nullopt;
     if (auto evicts = evicting()) return evicts;
     return best_effort();
   }
 
  private:
-  // On the slice as it is.
-  std::optional<Placement> as_it_is(SliceId id) const {
-    const auto demand = fits_hard(fleet_, id, {}, candidate_);
-    if (!demand) return std::nullopt;
-    return Placement{id, {}, *demand, fleet_.excess(id, {}, *demand)};
-  }
-  std::optional<Placement> last_among(bool idle) const {
-    const SliceId last = candidate_.last;
-    if (!last.valid() || (fleet_.slice(last).requests == 0) != idle) return std::nullopt;
-    auto placement = as_it_is(last);
-    return placement && placement->excess <= 1 ? std::move(placement) : std::nullopt;
-  }
-
   // No slice below, with what it offers, has less excess; nullopt: none can be chosen.
   std::optional<double> excess(const IndexNode& node, const Offer& offer) const {
     const std::int64_t least = candidate_.spec.memory_min.count;
     if (offer.free < least || offer.places < 1) return std::nullopt;
     double link = whole_.link_bytes_per_second;
-    if (offer.room != INT64_MAX && offer.room - least < candidate_.spec.weights.count) {
-      link = demand_of(candidate_.spec, Bytes(offer.room - least)).link_bytes_per_second;
+    const std::int64_t room = candidate_.turns ? offer.free : offer.room;
+    if (room != INT64_MAX && room - least < candidate_.spec.weights.count) {
+      link = demand_of(candidate_.spec, Bytes(room - least)).link_bytes_per_second;
     }
     return std::max({(link + offer.link) / node.link_max,
                      (offer.memory_rate + whole_.memory_bytes_per_second) / node.memory_rate_max,
                      (offer.flops + whole_.flops_per_second) / node.flops_max});
   }
 
-  std::optional<Placement> gentle(bool idle) const;
+  // On no slice below, but the one where it was, does the first token come sooner.
+  double soonest(const IndexNode& node) const {
+    const Bytes crosses = candidate_.spec.weights + lacks_beside(candidate_, node.now.room);
+    return node.load * fleet_.request_work() +
+           static_cast<double>(crosses.count) / node.link_share_max;
+  }
+
+  std::optional<Placement> gentle() const;
   std::optional<Placement> evicting() const;
   std::optional<Placement> best_effort() const;
 
@@ -121,22 +107,26 @@ class Choice {
   const Demand whole_;  // where all its weights stay
 };
 
-// A slice that meets all limits as it is; not the one where it was.
-std::optional<Placement> Choice::gentle(bool idle) const {
-  using Rank = std::tuple<double, std::int64_t, SliceId>;
-  const auto bound = [&](std::size_t n) -> std::optional<Rank> {
+// A slice that meets all limits as it is. The one where it was is looked at first: bounds are those
+// of the others.
+std::optional<Placement> Choice::gentle() const {
+  const auto bound = [&](std::size_t n) -> std::optional<Gentle> {
     const IndexNode& node = index_.node(n);
-    const auto least = excess(node, idle ? node.idle : node.busy);
+    const auto least = excess(node, node.now);
     if (!least || *least > 1) return std::nullopt;
-    return Rank{*least, idle ? node.idle_models : node.busy_models, index_.first_below(n)};
+    return Gentle{soonest(node), *least, node.models, index_.first_below(n)};
   };
-  const auto at = [&](SliceId id) -> std::optional<std::pair<Rank, Placement>> {
-    auto placement = as_it_is(id);
-    if (!placement || placement->excess > 1) return std::nullopt;
-    const Rank rank{placement->excess, std::ssize(fleet_.slice(id).models), id};
-    return std::pair(rank, std::move(*placement));
+  const auto at = [&](SliceId id) -> std::optional<std::pair<Gentle, Placement>> {
+    const auto demand = fits_hard(fleet_, id, {}, candidate_);
+    if (!demand) return std::nullopt;
+    const double excess = fleet_.excess(id, {}, *demand);
+    if (excess > 1) return std::nullopt;
+    const Gentle rank{first_token(fleet_, candidate_, id), excess,
+                      std::ssize(fleet_.slice(id).models), id};
+    return std::pair(rank, Placement{id, {}, *demand, excess});
   };
-  return search<Rank>(index_, bound, at);
+  const SliceId last = candidate_.last;
+  return search<Gentle>(index_, bound, at, last.valid() ? at(last) : std::nullopt);
 }
 
 // No slice meets all limits as it is: one that does when others have gone.
@@ -149,21 +139,16 @@ std::optional<Placement> Choice::evicting() const {
     if (cost.busy > 1) return std::nullopt;
     const auto least = excess(node, drains ? node.drained : node.gone);
     if (!least || *least > 1) return std::nullopt;
-    const bool busy = node.idle_models == INT64_MAX;
-    return Dearness{cost,
-                    busy,
-                    true,
-                    *least,
-                    std::min(node.idle_models, node.busy_models),
-                    index_.first_below(n)};
+    return Dearness{cost, soonest(node), *least, node.models, index_.first_below(n)};
   };
   const auto at = [&](SliceId id) -> std::optional<std::pair<Dearness, Placement>> {
     auto placement = place_on(fleet_, id, candidate_, /*soft=*/true);
     if (!placement) return std::nullopt;
-    const Dearness rank = dearness_of(fleet_, candidate_, *placement);
+    const SliceView& slice = fleet_.slice(id);
+    const Dearness rank{cost_of(slice, *placement), first_token(fleet_, candidate_, id),
+                        placement->excess, std::ssize(slice.models), id};
     return std::pair(rank, std::move(*placement));
   };
-  // It goes before others that are as dear.
   const SliceId last = candidate_.last;
   return search<Dearness>(index_, bound, at, last.valid() ? at(last) : std::nullopt);
 }
@@ -173,14 +158,12 @@ std::optional<Placement> Choice::best_effort() const {
   const std::int64_t memory = candidate_.spec.memory_min.count;
   const auto bound = [&](std::size_t n) -> std::optional<Effort> {
     const IndexNode& node = index_.node(n);
-    std::optional<double> least = excess(node, node.idle);
-    const auto consider = [&](std::optional<double> one) {
-      if (one) least = std::min(least.value_or(*one), *one);
-    };
-    consider(excess(node, node.busy));
+    std::optional<double> least = excess(node, node.now);
     // Something has to go from those that lack memory or a place, and from no others.
-    const bool some_lack = node.free_least < memory || node.places_least < 1;
-    if (some_lack) consider(excess(node, candidate_.drains ? node.drained : node.gone));
+    if (node.free_least < memory || node.places_least < 1) {
+      const auto without = excess(node, candidate_.drains ? node.drained : node.gone);
+      if (without) least = std::min(least.value_or(*without), *without);
+    }
     if (!least) return std::nullopt;
     return Effort{*least, BackCost(), index_.first_below(n)};
   };

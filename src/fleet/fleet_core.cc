@@ -21,6 +21,9 @@ Nanos onset_of(const RequestArrived& event) {
   return event.arrival + nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
 }
 
+// How much a request that ends counts in the mean of what requests take of their slices.
+constexpr double kWorkOfLast = 1.0 / 64;
+
 bool settled(ModelPhase phase) {
   return phase == ModelPhase::kCold || phase == ModelPhase::kHome || phase == ModelPhase::kReady;
 }
@@ -151,6 +154,7 @@ void FleetCore::State::on(const RequestEnded& event) {
   CAUSEWAY_CHECK(!was_held || at->second.again, "a request ends that was never routed");
   Model& model = model_of(at->second.model);
   if (was_held) std::erase(model.held, event.request);
+  if (!was_held) leaves_slice(at->second, /*served=*/!at->second.cancelled);
   // planted bug: a request that is held again, as its slice was lost, counts as one that runs
   was_held && !CAUSEWAY_PLANTED(32) ? held -= 1 : model.running -= 1;
   touch(model);
@@ -292,11 +296,25 @@ void FleetCore::State::hold(Model& model, const RequestArrived& event) {
 void FleetCore::State::route(Model& model, RequestId request) {
   Asked& asked = requests.at(request);
   asked.slice = model.slice;
+  Slice& slice = slice_of(model.slice);
+  if (slice.running++ == 0) slice.since = now;
   model.running += 1;
   touch(model);
   counters.routed += 1;
   counters.resumed += asked.again;
   actions.emplace_back(Route{request, model.slice});
+}
+
+// What is between the ends of two requests while a slice has some is what one takes of it. One mean
+// for all slices: by its own, one that stands still would look as good as before, and one that has
+// just ended many would draw all that come.
+void FleetCore::State::leaves_slice(const Asked& asked, bool served) {
+  Slice& slice = slice_of(asked.slice);
+  slice.running -= 1;
+  if (!served) return;
+  const double took = to_seconds(now - std::exchange(slice.since, now));
+  const double work = took * view.slice(asked.slice).speed(), mean = view.request_work();
+  view.set_request_work(mean > 0 ? mean + kWorkOfLast * (work - mean) : work);
 }
 
 void FleetCore::State::route_held(Model& model) {

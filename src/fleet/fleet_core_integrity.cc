@@ -93,6 +93,7 @@ Status FleetCore::State::check_resizing() const {
 
 Status FleetCore::State::check_requests() const {
   std::vector<std::int64_t> running(models.size()), holding(models.size());
+  std::vector<std::int64_t> on_slice(slices.size());
   std::int64_t again = 0;
   for (const auto& [id, asked] : requests) {
     const auto index = static_cast<std::size_t>(asked.model.value);
@@ -106,8 +107,12 @@ Status FleetCore::State::check_requests() const {
       if (asked.again && !model.resume_until) return broken("a request is held for ever");
     } else {
       running[index] += 1;
+      on_slice[static_cast<std::size_t>(asked.slice.value)] += 1;
       if (asked.slice != model.slice) return broken("a request runs where its model is not");
     }
+  }
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (slices[i].running != on_slice[i]) return broken("a slice is thought to run others");
   }
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < models.size(); ++i) {

@@ -228,6 +228,7 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
                             .evicts = evicts,
                             .drains = drains,
                             .last = model.last,
+                            .turns = options.moves,
                             .unfit = unfit,
                             .draw = random.bits(),
                             .now = now};
@@ -258,6 +259,7 @@ bool FleetCore::State::change_slice(Model& model) {
                             .spec = model.spec,
                             .evicts = true,
                             .last = model.slice,
+                            .turns = options.moves,
                             .draw = random.bits(),
                             .now = now};
   add_up();

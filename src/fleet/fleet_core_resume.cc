@@ -19,6 +19,7 @@ void FleetCore::State::resume_all(SliceId from, bool lost) {
     Model& model = model_of(asked.model);
     model.running -= 1;
     touch(model);
+    leaves_slice(asked, /*served=*/false);
     asked.slice = {};
     held += 1;
     if (may_resume(id, asked, lost)) again[model.id].push_back(id);

@@ -58,6 +58,8 @@ class FleetCore::State {
     bool open = true;
     bool closing = false;  // takes nothing new
     std::int64_t epoch = 0;
+    std::int64_t running = 0;  // routed to it, and not ended
+    Nanos since;               // when the last of these ended; or the first came
 
     bool takes() const { return up && !closing; }
   };
@@ -113,6 +115,7 @@ class FleetCore::State {
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
   void route_held(Model& model);
+  void leaves_slice(const Asked& asked, bool served);
   void resume_all(SliceId from, bool lost);
   bool may_resume(RequestId id, Asked& asked, bool lost);
   void hold_again(Model& model, const std::vector<RequestId>& requests);

@@ -23,21 +23,21 @@ Offer best_of(const Offer& a, const Offer& b) {
 IndexNode best_of(const IndexNode& a, const IndexNode& b) {
   const bool a_goes = std::pair(a.go_busy, a.go_log) < std::pair(b.go_busy, b.go_log);
   const bool a_drains = std::pair(a.drain_busy, a.drain_log) < std::pair(b.drain_busy, b.drain_log);
-  return {.idle = best_of(a.idle, b.idle),
-          .busy = best_of(a.busy, b.busy),
+  return {.now = best_of(a.now, b.now),
           .gone = best_of(a.gone, b.gone),
           .drained = best_of(a.drained, b.drained),
+          .load = std::min(a.load, b.load),
           .memory_rate_max = std::max(a.memory_rate_max, b.memory_rate_max),
           .flops_max = std::max(a.flops_max, b.flops_max),
           .link_max = std::max(a.link_max, b.link_max),
+          .link_share_max = std::max(a.link_share_max, b.link_share_max),
           .free_least = std::min(a.free_least, b.free_least),
           .places_least = std::min(a.places_least, b.places_least),
           .go_busy = std::min(a.go_busy, b.go_busy),
           .drain_busy = std::min(a.drain_busy, b.drain_busy),
           .go_log = a_goes ? a.go_log : b.go_log,
           .drain_log = a_drains ? a.drain_log : b.drain_log,
-          .idle_models = std::min(a.idle_models, b.idle_models),
-          .busy_models = std::min(a.busy_models, b.busy_models)};
+          .models = std::min(a.models, b.models)};
 }
 
 // Once those have gone of which `goes` is true, added up in the order of FleetView::sum().
@@ -64,18 +64,19 @@ Offer offer_of(const SliceView& slice, double link_used, Goes goes) {
   return offer;
 }
 
-IndexNode leaf_of(const SliceView& slice, double link_used, double link_rate) {
+IndexNode leaf_of(const SliceView& slice, double link_used, double link_rate, double link_share) {
   IndexNode leaf;
   if (!slice.up) return leaf;
-  const Offer now = offer_of(slice, link_used, [](const PlacedModel&) { return false; });
-  (slice.requests > 0 ? leaf.busy : leaf.idle) = now;
-  (slice.requests > 0 ? leaf.busy_models : leaf.idle_models) = std::ssize(slice.models);
-  leaf.free_least = now.free;
-  leaf.places_least = now.places;
-  leaf.gone = leaf.drained = now;
+  leaf.now = offer_of(slice, link_used, [](const PlacedModel&) { return false; });
+  leaf.gone = leaf.drained = leaf.now;
+  leaf.load = slice.load();
+  leaf.models = std::ssize(slice.models);
+  leaf.free_least = leaf.now.free;
+  leaf.places_least = leaf.now.places;
   leaf.memory_rate_max = limit(slice.spec.memory_bytes_per_second);
   leaf.flops_max = limit(slice.spec.flops_per_second);
   leaf.link_max = limit(link_rate);
+  leaf.link_share_max = link_share;
   for (const PlacedModel& placed : slice.models) {
     const BackCost cost = placed.cost();
     if (placed.may_go && cost < BackCost{leaf.go_busy, leaf.go_log}) {
@@ -119,7 +120,7 @@ void FleetIndex::bring_up(const FleetView& view) {
     const LinkId link = slice.spec.link;
     const double rate =
         link.valid() ? view.links()[static_cast<std::size_t>(link.value)].bytes_per_second : 0;
-    nodes_[leaf] = leaf_of(slice, view.link_used(id), rate);
+    nodes_[leaf] = leaf_of(slice, view.link_used(id), rate, view.link_share(id));
   }
   while (!level.empty()) {
     std::vector<std::size_t> above;

@@ -37,19 +37,19 @@ struct Offer {
 };
 
 struct IndexNode {
-  Offer idle;     // by slices on which no request runs or waits, as they are
-  Offer busy;     // by the others
-  Offer gone;     // by all, without the models that may go
-  Offer drained;  // by all, without those that may be drained
+  Offer now;                   // as they are
+  Offer gone;                  // without the models that may go
+  Offer drained;               // without those that may be drained
+  double load = Offer::kNone;  // the least
   // Limits: the largest.
-  double memory_rate_max = 0, flops_max = 0, link_max = 0;
+  double memory_rate_max = 0, flops_max = 0, link_max = 0, link_share_max = 0;
   // As they are, the least: whether there is a slice from which something has to go.
   std::int64_t free_least = INT64_MAX, places_least = INT64_MAX;
   // The cheapest to bring back of models that may go, and that may be drained: their number of
   // those with requests (0 or 1; 2: there are none) and log_cost().
   std::int64_t go_busy = 2, drain_busy = 2;
   double go_log = Offer::kNone, drain_log = Offer::kNone;
-  std::int64_t idle_models = INT64_MAX, busy_models = INT64_MAX;  // on a slice, the fewest
+  std::int64_t models = INT64_MAX;  // on a slice, the fewest
 };
 
 class FleetIndex {

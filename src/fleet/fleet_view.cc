@@ -69,6 +69,14 @@ double FleetView::link_used(SliceId id) const {
   return link.valid() ? static_cast<double>(link_used_[static_cast<std::size_t>(link.value)]) : 0;
 }
 
+double FleetView::link_share(SliceId id) const {
+  const LinkId link = slice(id).spec.link;
+  if (!link.valid()) return Offer::kNone;
+  const auto index = static_cast<std::size_t>(link.value);
+  const double rate = links_[index].bytes_per_second;
+  return rate > 0 ? rate / static_cast<double>(slices_of_link_[index].size()) : Offer::kNone;
+}
+
 void FleetView::put(SliceId id, const PlacedModel& model) {
   SliceView& slice = slices_[static_cast<std::size_t>(id.value)];
   const auto at = find_model(slice.models, model.model);

@@ -45,6 +45,13 @@ struct SliceView {
   // Of these models.
   Demand sum = {};
   std::int64_t requests = 0;
+  // Its speed: how fast it reads weights, as steps that decode do nothing else for most of the
+  // time.
+  double speed() const {
+    return spec.memory_bytes_per_second > 0 ? spec.memory_bytes_per_second : 1;
+  }
+  // Requests for each unit of speed: times FleetView::request_work() it is in seconds.
+  double load() const { return static_cast<double>(requests) / speed(); }
 };
 
 class FleetView {
@@ -57,6 +64,9 @@ class FleetView {
   void set_up(SliceId id, bool up);
   // The slice is another one, or the next one, and up. Nothing is on it; its link is known.
   void set_slice(SliceId id, const SliceSpec& spec);
+  // What a request takes of a slice, as measured: seconds × SliceView::speed().
+  void set_request_work(double work) { request_work_ = work; }
+  double request_work() const { return request_work_; }
   // The model is there, as it is now.
   void put(SliceId id, const PlacedModel& model);
   // No effect if it is not there.
@@ -69,6 +79,8 @@ class FleetView {
   Demand sum(SliceId id, std::span<const ModelId> gone) const;
   // What is used of the slice's link; 0 where it has none.
   double link_used(SliceId id) const;
+  // What each slice of the link gets of it while all copy, bytes a second; infinity: it has none.
+  double link_share(SliceId id) const;
 
   // Brought up to what is there now.
   const FleetIndex& index() const;
@@ -85,6 +97,7 @@ class FleetView {
   std::vector<LinkSpec> links_;
   std::vector<std::int64_t> link_used_;  // bytes a second, whole: they are added and taken away
   std::vector<std::vector<SliceId>> slices_of_link_;
+  double request_work_ = 0;
   mutable FleetIndex index_;  // a cache of the above, brought up when it is asked for
 };
 

@@ -63,7 +63,24 @@ std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<co
   const Demand others = gone.empty() ? slice.sum : fleet.sum(id, gone);
   const Bytes free = slice.spec.memory - others.memory - model.memory_min;
   if (free < Bytes(0)) return std::nullopt;
-  return demand_of(model, free - others.stays);
+  return demand_of(model, candidate.turns ? free : free - others.stays);
+}
+
+Bytes lacks_beside(const Candidate& candidate, std::int64_t room) {
+  if (!candidate.turns) return Bytes(0);
+  const Bytes left = Bytes(room) - candidate.spec.memory_min;
+  return std::max(Bytes(0), candidate.spec.weights - left);
+}
+
+double first_token(const FleetView& fleet, const Candidate& candidate, SliceId id) {
+  const SliceView& slice = fleet.slice(id);
+  Bytes crosses = id == candidate.last ? Bytes(0) : candidate.spec.weights;
+  if (slice.spec.memory > Bytes(0)) {
+    const Bytes room = slice.spec.memory - slice.sum.memory - slice.sum.stays;
+    crosses += lacks_beside(candidate, room.count);
+  }
+  return slice.load() * fleet.request_work() +
+         static_cast<double>(crosses.count) / fleet.link_share(id);
 }
 
 std::optional<Placement> place_on(const FleetView& fleet, SliceId id, const Candidate& candidate,

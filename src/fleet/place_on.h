@@ -19,6 +19,15 @@ std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<co
 std::optional<Placement> place_on(const FleetView& fleet, SliceId id, const Candidate& candidate,
                                   bool soft);
 
+// What it lacks beside those that are there, of slices with `room` for weights at the most
+// (Offer::room); 0 where models do not take turns.
+Bytes lacks_beside(const Candidate& candidate, std::int64_t room);
+
+// How long the first token takes that is asked for now, in seconds: the work that is ahead, then
+// what crosses the link first, at the slice's share of it: the model's weights where it was not
+// before, and those of others that do not fit beside it.
+double first_token(const FleetView& fleet, const Candidate& candidate, SliceId id);
+
 // Of bringing its victims back.
 BackCost cost_of(const SliceView& slice, const Placement& placement);
 

@@ -20,7 +20,10 @@ struct Candidate {
   const ModelSpec& spec;
   bool evicts = true;   // others may give way, and limits be exceeded: requests wait for it
   bool drains = false;  // so may those with requests
-  SliceId last = {};    // where it was before
+  SliceId last = {};    // where it was before: its weights may be cached there
+  // Models take turns in a slice's memory (FleetOptions::moves): what exceeds it does not cross at
+  // every step, but is brought again when its turn comes.
+  bool turns = false;
   std::span<const SliceId> unfit = {};  // slices that could not take it
   std::uint64_t draw = 0;               // a random number for policies that roll dice
   Nanos now = {};
@@ -43,7 +46,8 @@ class PlacementPolicy {
 };
 
 enum class PlacementKind : std::uint8_t {
-  kBandwidth,  // where link, memory bandwidth and compute allow (the paper's), idle slices first
+  kBandwidth,  // where link, memory bandwidth and compute allow (the paper's), and of these where
+               // the first token is predicted soonest
   kRandom,     // any slice where it can be put
   kDedicated,  // a slice of which nothing gives way
   kLocality,   // where it starts soonest: where it was, or where least has to go

@@ -23,6 +23,7 @@ class RandomFleet {
     const SliceId slice = any_slice();
     const ModelId model(random_.below(60));
     const double dice = random_.uniform();
+    if (random_.chance(0.1)) view_.set_request_work(rate(random_, 100));
     if (dice < 0.05) return view_.set_up(slice, !view_.slice(slice).up);
     if (dice < 0.35) return view_.remove(slice, model);
     PlacedModel placed{.model = model, .demand = demand_of(any_model(), any_bytes())};
@@ -45,6 +46,7 @@ class RandomFleet {
                               .evicts = evicts,
                               .drains = evicts && random_.chance(0.3),
                               .last = random_.chance(0.5) ? any_slice() : SliceId(),
+                              .turns = random_.chance(0.5),
                               .unfit = unfit};
     return compared_->choose(view_, candidate).has_value();
   }

@@ -135,6 +135,57 @@ TEST(BandwidthPlacement, WhatStaysOnTheSliceNeedNotCross) {
   EXPECT_EQ(fits->demand.crosses, Bytes(0));
 }
 
+// Of 10 GB each, over one link of 100 GB/s, whose half takes 20 ms for a GB. A request takes 50 ms.
+class FirstToken : public ::testing::Test {
+ protected:
+  FirstToken() { fleet_.set_request_work(0.05 * 1e12); }
+
+  void run(SliceId slice, std::int64_t requests, double giga) {
+    PlacedModel model = placed(slice.value, giga, /*may_go=*/false);
+    model.demand = demand_of(model_of(giga), Bytes(static_cast<std::int64_t>(giga * kGiga)));
+    model.requests = requests;
+    fleet_.put(slice, model);
+  }
+  SliceId choose(double giga, SliceId last = {}) {
+    const ModelSpec model = model_of(giga);
+    Candidate candidate = candidate_of(model);
+    candidate.last = last;
+    candidate.turns = true;
+    return make_placement(PlacementKind::kBandwidth)->choose(fleet_, candidate)->slice;
+  }
+
+  FleetView fleet_ = fleet_of(
+      {{.link = LinkId(0), .memory = Bytes(10'000'000'000), .memory_bytes_per_second = 1e12},
+       {.link = LinkId(0), .memory = Bytes(10'000'000'000), .memory_bytes_per_second = 1e12}});
+};
+
+TEST_F(FirstToken, AModelStaysWhereItWasUntilTheQueueTakesLongerThanItsWeights) {
+  run(SliceId(1), 1, 1);
+  EXPECT_EQ(choose(3, SliceId(1)), SliceId(1)) << "50 ms of work against 60 ms of copies";
+  EXPECT_EQ(choose(2, SliceId(1)), SliceId(0)) << "40 ms of copies";
+  run(SliceId(1), 2, 1);
+  EXPECT_EQ(choose(3, SliceId(1)), SliceId(0)) << "100 ms of work";
+}
+
+TEST_F(FirstToken, WhatDoesNotFitBesideOthersIsBroughtAgain) {
+  run(SliceId(0), 1, 8);
+  run(SliceId(1), 2, 1);
+  EXPECT_EQ(choose(2), SliceId(0)) << "it fits, and there is less to do";
+  EXPECT_EQ(choose(5), SliceId(1)) << "3 GB too much are 60 ms, another request is 50 ms";
+}
+
+TEST_F(FirstToken, FasterSlicesHaveShorterQueues) {
+  std::vector<SliceSpec> slices(2, fleet_.slice(SliceId(0)).spec);
+  slices[1].memory_bytes_per_second *= 4;
+  fleet_ = fleet_of(slices);
+  fleet_.set_request_work(0.05 * 1e12);
+  run(SliceId(0), 1, 1);
+  run(SliceId(1), 3, 1);
+  EXPECT_EQ(choose(1), SliceId(1));
+  run(SliceId(1), 5, 1);
+  EXPECT_EQ(choose(1), SliceId(0));
+}
+
 TEST(Placement, NothingIsPutWhereNoPlaceOrMemoryIs) {
   FleetView fleet = fleet_of(3);
   fleet.put(SliceId(0), placed(0, 1, /*may_go=*/false));

@@ -66,12 +66,13 @@ StepTokens tokens_of(const request::Batch& batch) {
     const double context = entry.context;
     sum.pairs += tokens * (context + (tokens + 1) / 2);
     sum.kv_tokens += context + tokens;
+    sum.prompts = sum.prompts || entry.token_count > 1;
   }
   return sum;
 }
 
 StepWork work_of(const StepTokens& step, const ModelShape& shape) {
-  const auto& [tokens, pairs, kv_tokens] = step;
+  const double tokens = step.tokens;
   double experts_hit = 0;
   if (shape.experts > 0) {
     const auto all = static_cast<double>(shape.experts);
@@ -81,10 +82,12 @@ StepWork work_of(const StepTokens& step, const ModelShape& shape) {
   const double hit = experts_hit * static_cast<double>(shape.expert.count);
   const double weights = static_cast<double>(shape.weights_always.count) + hit;
   return {.product_flops = tokens * shape.flops_per_token,
-          .attention_flops = pairs * shape.flops_per_context_token,
+          .attention_flops = step.pairs * shape.flops_per_context_token,
           .weights = Bytes(std::llround(weights)),
           .missed = Bytes(std::llround(hit * missed_share(shape))),
-          .kv_bytes = kv_tokens * static_cast<double>(shape.kv_per_token.count)};
+          .kv_bytes = step.kv_tokens * static_cast<double>(shape.kv_per_token.count),
+          .layers = shape.config.layers,
+          .prompts = step.prompts};
 }
 
 Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies) {
@@ -97,7 +100,8 @@ Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool c
   }
   const double attention = std::max(work.attention_flops / profile.flops_per_second,
                                     slower * work.kv_bytes / profile.attention_bytes_per_second);
-  return profile.step_overhead + nanos_from_seconds(products + attention);
+  const Nanos layer = work.prompts ? profile.prompt_layer_overhead : profile.layer_overhead;
+  return profile.step_overhead + layer * work.layers + nanos_from_seconds(products + attention);
 }
 
 Nanos step_min(const ModelShape& shape, const HardwareProfile& profile) {

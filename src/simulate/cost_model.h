@@ -1,7 +1,8 @@
 // How long a step takes on a machine once its weights are there: the roofline of its arithmetic and
 // its memory traffic. Pure.
 //
-//   duration = overhead + max(FLOPs of products / rate, weights / memory rate) + missed / link rate
+//   duration = overhead + layers × overhead of a layer
+//                       + max(FLOPs of products / rate, weights / memory rate) + missed / link rate
 //                       + max(FLOPs of attention / rate, KV / attention's memory rate)
 //
 // because products and attention are kernels of their own, one after the other. Mixture-of-experts
@@ -57,6 +58,8 @@ struct StepWork {
   Bytes weights;        // that it reads: those of every step, and of the experts that are hit
   Bytes missed;         // of them, at home
   double kv_bytes = 0;  // that it reads and writes
+  std::int64_t layers = 0;
+  bool prompts = false;
 };
 
 // What of a batch that follows from.
@@ -64,6 +67,7 @@ struct StepTokens {
   double tokens = 0;
   double pairs = 0;      // of a token and its context
   double kv_tokens = 0;  // read and written
+  bool prompts = false;
 
   // Of the step behind it, if that gives each of so many sequences one more token.
   void advance(double sequences) {

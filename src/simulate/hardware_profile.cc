@@ -6,22 +6,26 @@
 namespace causeway::simulate {
 namespace {
 
-// h200, h100: as measured (docs/design/simulate.md). gh200: vendor figures, derated as the H200's
-// were found to be; KV as SuperInfer measured it both ways at once. gb200, rubin: one GPU of the
-// Superchip as C2CServe's Table 2 has it (192 GB at 8 TB/s, 288 GB at 22 TB/s; C2C of 900 GB/s and
-// 1.8 TB/s both ways together, where NVIDIA's Superchips have two GPUs to a CPU), bf16 of NVIDIA's
-// pages for GB200 NVL72 and Vera Rubin NVL72 (dense; 2,500 and, preliminary, 4,000 TFLOPS a GPU);
-// all derated as gh200 is: 0.79 of the products, 0.95 of HBM, 0.89 of the link, KV as its share of
-// the link. Neither was measured. cpu-2core: the machine that the tests run on, with AMX.
+// h200, h100: as measured (docs/design/simulate.md); launches with Qwen3-1.7B, 512 tokens of
+// prompt, cached (bench switch: 4.2 ms to the first token, 3.1 of them computing). gh200: vendor
+// figures, derated as the H200's were found to be; KV as SuperInfer measured it both ways at once.
+// gb200, rubin: one GPU of the Superchip as C2CServe's Table 2 has it (192 GB at 8 TB/s, 288 GB at
+// 22 TB/s; C2C of 900 GB/s and 1.8 TB/s both ways together, where NVIDIA's Superchips have two GPUs
+// to a CPU), bf16 of NVIDIA's pages for GB200 NVL72 and Vera Rubin NVL72 (dense; 2,500 and,
+// preliminary, 4,000 TFLOPS a GPU); all derated as gh200 is: 0.79 of the products, 0.95 of HBM,
+// 0.89 of the link, KV as its share of the link. Neither was measured. cpu-2core: the machine that
+// the tests run on, with AMX.
 constexpr std::string_view kProfiles = R"([
   {"name": "h200", "description": "NVIDIA H200 SXM on PCIe 5 x16",
-   "tflops": 700, "memory_gb_per_s": 4300, "attention_gb_per_s": 3600, "memory_gb": 141,
-   "link_gb_per_s": 55, "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 100,
+   "tflops": 700, "memory_gb_per_s": 4420, "attention_gb_per_s": 3600, "memory_gb": 141,
+   "link_gb_per_s": 55, "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 50,
+   "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 24, "prompt_launch_us": 1000,
    "copy_slowdown": 0.07},
   {"name": "h100",
    "description": "NVIDIA H100 SXM on PCIe 5 x16",
-   "tflops": 610, "memory_gb_per_s": 3000, "attention_gb_per_s": 2350, "memory_gb": 80,
-   "link_gb_per_s": 54, "kv_in_gb_per_s": 40, "kv_out_gb_per_s": 40, "step_overhead_us": 100,
+   "tflops": 610, "memory_gb_per_s": 3095, "attention_gb_per_s": 2350, "memory_gb": 80,
+   "link_gb_per_s": 54, "kv_in_gb_per_s": 40, "kv_out_gb_per_s": 40, "step_overhead_us": 50,
+   "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 24, "prompt_launch_us": 1000,
    "copy_slowdown": 0.07},
   {"name": "gh200", "description": "NVIDIA GH200, 96 GB HBM3, NVLink-C2C",
    "tflops": 780, "memory_gb_per_s": 3800, "memory_gb": 96, "link_gb_per_s": 400,
@@ -78,6 +82,13 @@ Result<HardwareProfile> profile_from(const nlohmann::json& json) {
   CAUSEWAY_ASSIGN(profile.copy_slowdown, optional_number(json, "copy_slowdown", 0, 0, 10));
   CAUSEWAY_ASSIGN(const double attention,
                   optional_number(json, "attention_gb_per_s", memory_rate, 1e-3, 1e6));
+  CAUSEWAY_ASSIGN(const double layer, optional_number(json, "layer_overhead_us", 0, 0, 1e9));
+  CAUSEWAY_ASSIGN(const double prompt_layer,
+                  optional_number(json, "prompt_layer_overhead_us", layer, 0, 1e9));
+  CAUSEWAY_ASSIGN(const double launch, optional_number(json, "prompt_launch_us", 0, 0, 1e9));
+  profile.layer_overhead = nanos_from_seconds(layer * 1e-6);
+  profile.prompt_layer_overhead = nanos_from_seconds(prompt_layer * 1e-6);
+  profile.prompt_launch = nanos_from_seconds(launch * 1e-6);
   profile.attention_bytes_per_second = attention * 1e9;
   profile.flops_per_second = tflops * 1e12;
   profile.memory_bytes_per_second = memory_rate * 1e9;

@@ -23,14 +23,20 @@ struct HardwareProfile {
   // Of KV between the device and host memory, while the other way is in use too; 0: it stays.
   double kv_in_bytes_per_second = 0;
   double kv_out_bytes_per_second = 0;
-  Nanos step_overhead;       // launches, sampling, bookkeeping: whatever the batch
+  Nanos step_overhead;          // sampling, bookkeeping: whatever the batch and the model
+  Nanos layer_overhead;         // borders between the kernels of a layer, whatever they read
+  Nanos prompt_layer_overhead;  // likewise of steps with prompts, whose kernels are more and apart
+  // From submitting a step of prompts until its kernels run: no graph holds it, so it is launched
+  // kernel by kernel. It passes while steps in front of it run.
+  Nanos prompt_launch;
   double copy_slowdown = 0;  // of memory, while copies reach the device: 0.07 for 7 %
 };
 
 // kCorrupt names the field. Keys: name, description, tflops, memory_gb_per_s, memory_gb,
-// link_gb_per_s, step_overhead_us; and, which may be left out, copy_slowdown, attention_gb_per_s
-// (left out as memory_gb_per_s), kv_in_gb_per_s and kv_out_gb_per_s (both or none; left out they
-// are what the link gives).
+// link_gb_per_s, step_overhead_us; and, which may be left out, layer_overhead_us,
+// prompt_layer_overhead_us (left out as layer_overhead_us), prompt_launch_us, copy_slowdown,
+// attention_gb_per_s (left out as memory_gb_per_s), kv_in_gb_per_s and kv_out_gb_per_s (both or
+// none; left out they are what the link gives).
 Result<HardwareProfile> parse_profile(std::string_view json);
 
 // "h200", "h100", "gh200", "gh200-144gb", "gb200", "rubin", "cpu-2core"; kNotFound lists them.

@@ -188,17 +188,27 @@ Nanos SimulatedExecutor::computes(const Step& step, Nanos at) const {
   return Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
 }
 
+Nanos SimulatedExecutor::launched_at(const Step& step) const {
+  const auto& entries = step.batch.entries;
+  const bool prompts = std::any_of(entries.begin(), entries.end(),
+                                   [](const auto& entry) { return entry.token_count > 1; });
+  return step.submitted + (prompts ? options_.profile.prompt_launch : Nanos(0));
+}
+
 void SimulatedExecutor::begin(Turn& turn, Nanos at) {
+  Nanos ready = turn.range ? at : launched_at(*turn.step);
   if (copies_ && !turn.range) {
-    const Nanos ready = copies_->ready_at(turn.step->batch.copies_awaited);
-    if (ready > at) {
-      turn.waits_until = ready;
-      counters_.kv_wait += ready - at;
-      counters_.kv_wait_longest = std::max(counters_.kv_wait_longest, ready - at);
-      return;
-    }
+    const Nanos there = copies_->ready_at(turn.step->batch.copies_awaited);
+    const Nanos wait = std::max(there - at, Nanos(0));
+    counters_.kv_wait += wait;
+    counters_.kv_wait_longest = std::max(counters_.kv_wait_longest, wait);
+    ready = std::max(ready, there);
   }
-  run(turn, at);
+  if (ready > at) {
+    turn.waits_until = ready;
+  } else {
+    run(turn, at);
+  }
 }
 
 void SimulatedExecutor::run(Turn& turn, Nanos at) {

@@ -183,7 +183,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   struct Turn {
     Step* step = nullptr;
     std::optional<std::size_t> range;
-    std::optional<Nanos> waits_until = {};  // its turn has come, but copies of KV have not
+    std::optional<Nanos> waits_until = {};  // its turn has come, but no launch, or no copy of KV
     Nanos ends = {};                        // once it runs
   };
 
@@ -198,6 +198,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void advance();
   void enqueue(Turn turn, Nanos at);
   // The turn has come: it runs from `at` on, or waits for copies of KV.
+  // From then on its kernels may run.
+  Nanos launched_at(const Step& step) const;
   void begin(Turn& turn, Nanos at);
   void run(Turn& turn, Nanos at);
   // When the stream has its next event; nullopt: it is empty.

@@ -12,15 +12,11 @@ class Scan final : public PlacementPolicy {
  public:
   std::optional<Placement> choose(const FleetView& fleet,
                                   const Candidate& candidate) const override {
-    if (candidate.last.valid() && fleet.slice(candidate.last).requests == 0) {
-      Candidate gentle = candidate;
-      gentle.evicts = false;
-      if (auto stays = place_on(fleet, candidate.last, gentle, /*soft=*/true)) return stays;
-    }
     const auto dearness = [&](const Placement& p) {
       const SliceView& slice = fleet.slice(p.slice);
-      return std::tuple(p.victims.size() > 0, cost_of(slice, p), slice.requests > 0,
-                        p.slice != candidate.last, p.excess, slice.models.size(), p.slice);
+      return std::tuple(p.victims.size() > 0, cost_of(slice, p),
+                        first_token(fleet, candidate, p.slice), p.excess, slice.models.size(),
+                        p.slice);
     };
     auto fitting = best_of(fleet, candidate, /*soft=*/true, dearness);
     if (fitting || !candidate.evicts) return fitting;
