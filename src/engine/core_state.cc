@@ -381,8 +381,11 @@ bool EngineCore::State::weights_arrive() const {
 
 bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   if (cache == nullptr || !cache->knows(model)) return true;
-  Nanos computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model, now));
-  if (in_flight() == 0) computes += kBesideKernels;
+  // Behind others its weights are to be there when its turn comes; else it may wait for the last.
+  Nanos computes{};
+  if (in_flight() == 0) {
+    computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;
+  }
   const Nanos begins = now + in_flight_for(now);
   // At once, whatever is left to copy; or never before all is there.
   constexpr Nanos kDay = seconds(86'400);
