@@ -10,8 +10,9 @@
 namespace causeway::fleet {
 namespace {
 
-// Of a placement that meets all limits: when the first token comes, excess, models there.
-using Gentle = std::tuple<double, double, std::int64_t, SliceId>;
+// Of a placement that meets all limits: when the first token comes, whether others are served
+// there, whether it is elsewhere than before, excess, models there.
+using Gentle = std::tuple<double, bool, bool, double, std::int64_t, SliceId>;
 // Of one for which others give way: before that, what bringing these back costs.
 using Dearness = std::tuple<BackCost, double, double, std::int64_t, SliceId>;
 // Of one by best effort.
@@ -114,15 +115,21 @@ std::optional<Placement> Choice::gentle() const {
     const IndexNode& node = index_.node(n);
     const auto least = excess(node, node.now);
     if (!least || *least > 1) return std::nullopt;
-    return Gentle{soonest(node), *least, node.models, index_.first_below(n)};
+    return Gentle{soonest(node), /*busy=*/false, /*elsewhere=*/true,
+                  *least,        node.models,    index_.first_below(n)};
   };
   const auto at = [&](SliceId id) -> std::optional<std::pair<Gentle, Placement>> {
     const auto demand = fits_hard(fleet_, id, {}, candidate_);
     if (!demand) return std::nullopt;
     const double excess = fleet_.excess(id, {}, *demand);
     if (excess > 1) return std::nullopt;
-    const Gentle rank{first_token(fleet_, candidate_, id), excess,
-                      std::ssize(fleet_.slice(id).models), id};
+    const SliceView& slice = fleet_.slice(id);
+    const Gentle rank{first_token(fleet_, candidate_, id),
+                      slice.requests > 0,
+                      id != candidate_.last,
+                      excess,
+                      std::ssize(slice.models),
+                      id};
     return std::pair(rank, Placement{id, {}, *demand, excess});
   };
   const SliceId last = candidate_.last;

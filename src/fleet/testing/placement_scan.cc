@@ -14,9 +14,10 @@ class Scan final : public PlacementPolicy {
                                   const Candidate& candidate) const override {
     const auto dearness = [&](const Placement& p) {
       const SliceView& slice = fleet.slice(p.slice);
-      return std::tuple(p.victims.size() > 0, cost_of(slice, p),
-                        first_token(fleet, candidate, p.slice), p.excess, slice.models.size(),
-                        p.slice);
+      const bool evicts = !p.victims.empty();
+      return std::tuple(evicts, cost_of(slice, p), first_token(fleet, candidate, p.slice),
+                        !evicts && slice.requests > 0, !evicts && p.slice != candidate.last,
+                        p.excess, slice.models.size(), p.slice);
     };
     auto fitting = best_of(fleet, candidate, /*soft=*/true, dearness);
     if (fitting || !candidate.evicts) return fitting;
