@@ -197,9 +197,10 @@ Nanos SimulatedExecutor::launched_at(const Step& step) const {
 
 void SimulatedExecutor::begin(Turn& turn, Nanos at) {
   Nanos ready = turn.range ? at : launched_at(*turn.step);
+  counters_.launch_wait_longest = std::max(counters_.launch_wait_longest, ready - at);
   if (copies_ && !turn.range) {
     const Nanos there = copies_->ready_at(turn.step->batch.copies_awaited);
-    const Nanos wait = std::max(there - at, Nanos(0));
+    const Nanos wait = std::max(there, at) - at;  // nothing awaited: there since ever
     counters_.kv_wait += wait;
     counters_.kv_wait_longest = std::max(counters_.kv_wait_longest, wait);
     ready = std::max(ready, there);

@@ -90,10 +90,11 @@ struct SimulatedCounters {
   std::int64_t between_ranges = 0;  // resident steps that ran while a streamed one was in flight
   std::int64_t abandoned = 0;       // streamed steps that were not enqueued to their end
   Nanos busy;
-  Nanos weights_wait;      // of that, for weights on their way
-  Nanos kv_wait;           // not of it: of resident steps whose turn it was, for copies of KV
-  Nanos kv_wait_longest;   // of one step
-  Nanos streamed_longest;  // from its submission to its end, or to now
+  Nanos weights_wait;         // of that, for weights on their way
+  Nanos kv_wait;              // not of it: of resident steps whose turn it was, for copies of KV
+  Nanos kv_wait_longest;      // of one step
+  Nanos launch_wait_longest;  // likewise, once its turn had come
+  Nanos streamed_longest;     // from its submission to its end, or to now
 };
 
 class SimulatedExecutor final : public engine::StepExecutor {
@@ -197,9 +198,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // Lets happen what happens up to now.
   void advance();
   void enqueue(Turn turn, Nanos at);
-  // The turn has come: it runs from `at` on, or waits for copies of KV.
   // From then on its kernels may run.
   Nanos launched_at(const Step& step) const;
+  // The turn has come: it runs from `at` on, or waits for its launch and for copies of KV.
   void begin(Turn& turn, Nanos at);
   void run(Turn& turn, Nanos at);
   // When the stream has its next event; nullopt: it is empty.

@@ -183,10 +183,11 @@ Nanos HistoryWeights::turn(const Model& model) const {
                   nanos_from_seconds(residency_options_.turn_factor * brings));
 }
 
-// The turns of the others, n arrivals, and 5 n of the longest steps with what they wait for KV.
+// The turns of the others, n arrivals, and 5 n of the longest steps with what they wait for
+// launches and KV.
 Nanos HistoryWeights::bound_of(ModelId id) const {
   const std::int64_t n = std::ssize(models_);
-  Nanos bound = (step_longest_ + kv_wait_longest_) * (5 * n) + passes() * n;
+  Nanos bound = (step_longest_ + wait_longest_) * (5 * n) + passes() * n;
   for (const auto& [other, model] : models_) {
     bound += copies(model) + (other == id ? Nanos(0) : turn(model));
   }
@@ -233,7 +234,8 @@ std::string HistoryWeights::check(const engine::EngineCore& core,
   // Behind two ranges a resident step takes as long as three turns.
   step_longest_ = std::max(step_longest_, step * (streams_ ? 3 : 1));
   step_longest_ = std::max(step_longest_, executor.counters().streamed_longest);
-  kv_wait_longest_ = executor.counters().kv_wait_longest;
+  const auto& counters = executor.counters();
+  wait_longest_ = counters.kv_wait_longest + counters.launch_wait_longest;
   return border_ ? "" : check_waits(core);
 }
 

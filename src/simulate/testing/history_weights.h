@@ -83,7 +83,7 @@ class HistoryWeights {
   weights::WeightCache cache_;
   std::map<ModelId, Model> models_;
   Nanos step_longest_;
-  Nanos kv_wait_longest_;
+  Nanos wait_longest_;
   std::int64_t failures_seen_ = 0;
   double wait_of_bound_ = 0;
 };
