@@ -232,8 +232,8 @@ class EngineCore::State {
   // when the first of them may be stepped, as far as that is known.
   bool awaiting_weights = false;
   std::optional<Nanos> weights_look;
-  std::vector<RequestId> awaiting_masks;  // some may have ended
-  std::optional<Nanos> masks_look;        // when to look at them again
+  std::vector<RequestId> awaiting_masks;     // some may have ended
+  std::optional<Nanos> masks_look;           // when to look at them again
   std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
   // Models of which the cache is told: those with requests, and those that it has not done with.
   std::set<ModelId> asked;

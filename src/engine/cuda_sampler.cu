@@ -19,9 +19,9 @@ using kernels::sampling::TokenEditCuda;
 static_assert(request::kEditedTokensMax <= kernels::sampling::kAllowedMax);
 
 // Room from the start, since taking more may wait for the step that runs.
-constexpr std::size_t kTopLogprobs = 20;                // of a row: what OpenAI's API allows
-constexpr std::size_t kHistory = std::size_t{1} << 18;  // tokens of all rows
-constexpr std::size_t kEdits = std::size_t{1} << 14;    // likewise
+constexpr std::size_t kTopLogprobs = 20;                  // of a row: what OpenAI's API allows
+constexpr std::size_t kHistory = std::size_t{1} << 18;    // tokens of all rows
+constexpr std::size_t kEdits = std::size_t{1} << 14;      // likewise
 constexpr std::size_t kMaskWords = std::size_t{1} << 16;  // likewise: 16 rows of 128k tokens
 
 RowCuda row_of(const request::BatchEntry& entry) {
@@ -92,7 +92,7 @@ class CudaSampler::State {
   bool edited_ = false;  // else no row has edits, and nothing of them is sent
   std::size_t edited_tokens_ = 0;
   std::size_t mask_words_ = 0;
-  std::int64_t top_stride_ = 0;    // 0: no row wants log-probabilities
+  std::int64_t top_stride_ = 0;  // 0: no row wants log-probabilities
   std::int64_t vocab_ = 0;
   bool all_greedy_ = false;
   CudaMirror<RowCuda> rows_;
@@ -199,24 +199,23 @@ Status CudaSampler::State::enqueue(const CudaLogits& logits, const CudaChosen& b
                                                .rows = before.rows},
                                               stream));
   }
-  CAUSEWAY_TRY(
-      kernels::sampling::run({.rows = std::ssize(requests_),
-                              .vocab = logits.vocab,
-                              .logits = logits.data,
-                              .logits_stride = logits.vocab,
-                              .row = rows_.device(),
-                              .history = history_.device(),
-                              .token = token_.device(),
-                              .logprob = logprob_.device(),
-                              .top_token = top_token_.device(),
-                              .top_logprob = top_logprob_.device(),
-                              .top_stride = top_stride_,
-                              .row_edits = edited_ ? row_edits_.device() : nullptr,
-                              .edit = edited_ ? edits_.device() : nullptr,
-                              .mask = mask_words_ > 0 ? masks_.device() : nullptr,
-                              .all_greedy = all_greedy_,
-                              .penalties = history_tokens_ > 0},
-                             stream));
+  CAUSEWAY_TRY(kernels::sampling::run({.rows = std::ssize(requests_),
+                                       .vocab = logits.vocab,
+                                       .logits = logits.data,
+                                       .logits_stride = logits.vocab,
+                                       .row = rows_.device(),
+                                       .history = history_.device(),
+                                       .token = token_.device(),
+                                       .logprob = logprob_.device(),
+                                       .top_token = top_token_.device(),
+                                       .top_logprob = top_logprob_.device(),
+                                       .top_stride = top_stride_,
+                                       .row_edits = edited_ ? row_edits_.device() : nullptr,
+                                       .edit = edited_ ? edits_.device() : nullptr,
+                                       .mask = mask_words_ > 0 ? masks_.device() : nullptr,
+                                       .all_greedy = all_greedy_,
+                                       .penalties = history_tokens_ > 0},
+                                      stream));
   CAUSEWAY_TRY(token_.down(requests_.size(), stream));
   if (!wants_logprobs()) return {};
   CAUSEWAY_TRY(logprob_.down(requests_.size(), stream));

@@ -32,9 +32,7 @@ struct LogitEdits {
   std::vector<TokenBias> bias;   // added; each token once
   std::vector<TokenId> banned;   // become -infinity
 
-  bool any() const {
-    return !mask.empty() || !allowed.empty() || !bias.empty() || !banned.empty();
-  }
+  bool any() const { return !mask.empty() || !allowed.empty() || !bias.empty() || !banned.empty(); }
 };
 
 struct BatchEntry {

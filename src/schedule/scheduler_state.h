@@ -161,10 +161,10 @@ class Scheduler::State {
   std::int64_t rotary_total = 0;
   std::int64_t outside_frames_total = 0;  // that all outside need for what they know
   std::int64_t steps = 0;
-  int in_flight = 0;     // steps of resident models
-  int streamed = 0;      // steps of streamed models
+  int in_flight = 0;            // steps of resident models
+  int streamed = 0;             // steps of streamed models
   std::int64_t held_total = 0;  // sequences that are held
-  bool put_off = false;  // somebody must be displaced: decide when nothing is in flight
+  bool put_off = false;         // somebody must be displaced: decide when nothing is in flight
 
   // Of rotation.
   std::unique_ptr<RotationPolicy> rotation;  // null: everything is as without it

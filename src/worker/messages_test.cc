@@ -213,7 +213,8 @@ TEST(WorkerMessages, AnotherBuildIsToldApart) {
   const Status other = check_hello({.version = "1.1"}, ours);
   EXPECT_EQ(other.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(other.error().message,
-              HasSubstr("version 1.1 (protocol 3), this one of version 1.0"));
+              HasSubstr("version 1.1 (protocol " + std::to_string(kProtocol) +
+                        "), this one of version 1.0"));
   EXPECT_EQ(check_hello({.protocol = kProtocol + 1, .version = "1.0"}, ours).error().code,
             ErrorCode::kUnsupported);
   EXPECT_EQ(check_hello({.magic = 1, .version = "1.0"}, ours).error().code, ErrorCode::kCorrupt);
