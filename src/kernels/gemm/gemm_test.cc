@@ -99,9 +99,9 @@ TEST(GemmTest, PanelsAgreeWithDoublePrecision) {
   Random random(fresh_seed());
   Gemm gemm;
   for (const Variant variant : available_variants()) {
-    for (const std::int64_t m : {16, 33, 64}) {
-      for (const std::int64_t k : {8, 257, 20'000}) {  // 20'000: many panels, the last one short
-        const Case c{m, 63 + m, k, DType::kBF16, m != 33, variant, Path::kPanels};
+    for (const std::int64_t m : {16, 33}) {
+      for (const std::int64_t k : {8, 257, 20'000}) {  // 20'000: two panels, the last one short
+        const Case c{m, 40, k, DType::kBF16, m != 33, variant, Path::kPanels};
         EXPECT_LT(error_of(c, gemm, random), 3e-6) << name_of(variant) << " " << m << ", " << k;
       }
     }
