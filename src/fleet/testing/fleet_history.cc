@@ -475,9 +475,11 @@ void History::apply(const Load& load) {
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const SliceId slice_id(static_cast<std::int64_t>(i));
     const bool may = options_.moves && slice_id != load.slice;
-    if (!may && slices_[i].contains(load.model) && forgotten_.erase({load.model, slice_id}) == 0) {
+    const bool left_behind = forgotten_.contains({load.model, slice_id});
+    if (!may && slices_[i].contains(load.model) && !left_behind) {
       fail("a model is loaded that is on a slice");
     }
+    if (slice_id == load.slice) forgotten_.erase({load.model, slice_id});
   }
   if (host_used() > budget_) fail("host memory is exceeded");
 }
