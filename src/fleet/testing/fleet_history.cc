@@ -268,6 +268,7 @@ Event History::load_ended(ModelId model, SliceId slice) {
   home_.insert(model);
   if (is_up(slice) && lost_before == lost_[static_cast<std::size_t>(slice.value)]) {
     on(slice).insert(model);
+    forgotten_.erase({model, slice});
   }
   return LoadEnded{model, Bytes(random_.between(0, spec(model).weights.count))};
 }
@@ -479,7 +480,6 @@ void History::apply(const Load& load) {
     if (!may && slices_[i].contains(load.model) && !left_behind) {
       fail("a model is loaded that is on a slice");
     }
-    if (slice_id == load.slice) forgotten_.erase({load.model, slice_id});
   }
   if (host_used() > budget_) fail("host memory is exceeded");
 }
