@@ -8,7 +8,7 @@
 #include "device/host/host_machine.h"
 #include "transfer/bench/background_traffic.h"
 #include "transfer/bench/parts.h"
-#include "transfer/device_prober.h"
+#include "transfer/link_map.h"
 
 namespace causeway::transfer::bench {
 namespace {
@@ -73,11 +73,33 @@ class Parts : public ::testing::Test {
       return make_stream_copies(*setup_.devices[static_cast<std::size_t>(gpu)]);
     };
     setup_.free_memory = [](int) { return Result<Bytes>(gib(1)); };
-    const auto prober =
-        DeviceProber::create(setup_.devices, memory_, clock_,
-                             {.bytes = kib(512), .copy_bytes = kib(64), .engine = setup_.engine})
-            .value();
-    setup_.map = measure_link_map("host", *prober, {.runs = 1, .relayed_sets = 1}).value();
+    setup_.map = map_of(tree);
+  }
+
+  // What the model is, not what a busy machine makes of it: whether a relay pays must not depend on
+  // who else computes here. Links and peers alike; every set moves the sum of its links.
+  static LinkMap map_of(const LinkTree& tree) {
+    LinkMap map;
+    map.machine = "host";
+    map.links = tree.devices;
+    map.duplex.assign(static_cast<std::size_t>(tree.devices), tree.link_duplex);
+    for (const Direction direction : kBothDirections) {
+      auto& own = map.own[index_of(direction)];
+      for (int link = 0; link < tree.devices; ++link) {
+        own.push_back({LinkSet::of(link), tree.link});
+      }
+      own.push_back({LinkSet::first(tree.devices), tree.devices * tree.link});
+      for (int target = 0; target < tree.devices; ++target) {
+        map.relayed[index_of(direction)].push_back(
+            {target, LinkSet::first(tree.devices), tree.devices * tree.link});
+      }
+    }
+    for (int source = 0; source < tree.devices; ++source) {
+      for (int target = 0; target < tree.devices; ++target) {
+        if (source != target) map.peers.push_back({source, target, tree.peer_link});
+      }
+    }
+    return map;
   }
 
   std::vector<BenchRow> run(Status (*part)(Rig&, Report&)) {
