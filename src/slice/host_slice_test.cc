@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "base/testing/must.h"
+#include "base/testing/rounds.h"
 #include "engine/testing/collecting_sink.h"
 
 namespace causeway::slice {
@@ -130,7 +131,7 @@ TEST_F(Answers, AreTheSameHoweverOftenModelsTakeTurns) {
   open(round_up(layout.layout.bytes, kExtent) * 2, 200e6);
   for (std::int64_t m = 0; m < kModels; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
   Random random(17);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds(200); ++round) {
     const auto m = static_cast<std::int64_t>(random.below(kModels));
     const std::int64_t prompt = kPrompts[random.below(std::size(kPrompts))];
     const RequestId id = ask(ModelId(m), prompt, 8);
@@ -156,7 +157,7 @@ TEST_F(Answers, AreTheSameWhenWeightsAreStreamed) {
   Random random(19);
   int asked = 0;
   std::map<RequestId, std::pair<std::int64_t, std::int64_t>> requests;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     for (auto more = random.between(1, 4); more > 0; --more, ++asked) {
       const auto m = static_cast<std::int64_t>(random.below(kModels));
       const std::int64_t prompt = kPrompts[random.below(std::size(kPrompts))];
@@ -192,7 +193,7 @@ class SparseAnswers : public Answers {
     Random random(29);
     std::map<RequestId, std::pair<std::int64_t, std::int64_t>> requests;
     int ended = sink_.ends();
-    for (int round = 0; round < 40; ++round) {
+    for (int round = 0; round < rounds(40); ++round) {
       for (auto more = random.between(1, 4); more > 0; --more, ++ended) {
         const auto m = static_cast<std::int64_t>(random.below(kModels));
         const std::int64_t prompt = kPrompts[random.below(std::size(kPrompts))];

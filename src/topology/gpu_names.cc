@@ -12,13 +12,18 @@ namespace {
 constexpr std::string_view kGpu = "GPU-", kInstance = "MIG-";
 constexpr std::size_t kQuotedMax = 80;  // of what somebody wrote, in a message
 constexpr unsigned kGpusMax = 256, kInstancesMax = 64;
-constexpr unsigned kUuidMax = 96;  // of the library's texts, with the end
+constexpr unsigned kUuidMax = 96;     // of the library's texts, with the end
+constexpr std::size_t kUuidMin = 40;  // "MIG-" and 32 digits in five groups
 
 std::string quoted(std::string_view text) {
   std::string shown(text.substr(0, kQuotedMax));
   std::replace_if(
       shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return "'" + shown + (text.size() > kQuotedMax ? "…'" : "'");
+}
+
+bool plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
 }
 
 std::optional<std::string> uuid_of(const NvmlApi& api, NvmlDevice device) {
@@ -82,34 +87,65 @@ std::string what_there_is(std::span<const NamedGpu> gpus, std::span<const std::s
   std::string text = "there are";
   for (const NamedGpu& gpu : gpus) {
     const auto number = number_seen(gpu, seen);
-    text += (&gpu == &gpus.front() ? " " : ", ") + gpu.uuid + " (" +
-            (number ? "GPU " + std::to_string(*number) : "not seen by this process") + ")";
+    text += (&gpu == &gpus.front() ? " " : ", ") + gpu.uuid;
+    if (!seen.empty()) {
+      text += number ? " (GPU " + std::to_string(*number) + ")" : " (not seen by this process)";
+    }
     for (const std::string& instance : gpu.instances) text += ", its instance " + instance;
   }
   return text;
 }
 
-Error about_instance(std::string_view name, std::span<const NamedGpu> gpus,
-                     std::span<const std::string> seen) {
-  std::vector<std::string_view> found;
+// By the beginning of its name; nothing: the driver lists no instance at all.
+Result<std::optional<ChosenInstance>> find_instance(std::string_view name,
+                                                    std::span<const NamedGpu> gpus) {
+  std::vector<ChosenInstance> found;
+  bool listed = false;
   for (const NamedGpu& gpu : gpus) {
     for (const std::string& one : gpu.instances) {
-      if (begins_alike(one, name)) found.push_back(one);
+      listed = true;
+      if (begins_alike(one, name)) found.push_back({one, gpu.pci_id});
     }
   }
-  if (found.size() == 1) {
-    return invalid_argument(
-        "a process has the one MIG instance that its environment names: start it with "
-        "CUDA_VISIBLE_DEVICES=" +
-        std::string(found.front()) + ", and leave it out here");
+  if (found.size() == 1) return std::optional(found.front());
+  if (!listed) return std::optional<ChosenInstance>();
+  return invalid_argument(quoted(name) +
+                          (found.empty() ? " is no MIG instance"
+                                         : " is the beginning of several MIG instances' names") +
+                          "; " + what_there_is(gpus, {}));
+}
+
+// Where one GPU is asked for.
+Error about_instance(std::string_view name, std::span<const NamedGpu> gpus) {
+  const auto found = find_instance(name, gpus);
+  if (!found.ok()) return found.error();
+  const std::string whole = *found ? (*found)->uuid : std::string(kInstance) + "…";
+  return invalid_argument(quoted(name) +
+                          ": a process has one MIG instance; have it with --slices " + whole +
+                          " --isolate, or start this one with CUDA_VISIBLE_DEVICES=" + whole);
+}
+
+// "MIG-8f3c" or "MIG-8f3c:all".
+Result<ChosenInstance> chosen_instance(std::string_view entry, std::span<const NamedGpu> gpus) {
+  const std::size_t colon = entry.find(':');
+  const std::string_view name = entry.substr(0, colon);
+  if (!name.starts_with(kInstance)) {
+    return invalid_argument(quoted(entry) + " stands beside MIG instances, and is none");
   }
-  const std::string what = found.empty() ? " is no MIG instance that may be listed here; "
-                                         : " is the beginning of several MIG instances' names; ";
-  return invalid_argument(quoted(name) + what + what_there_is(gpus, seen) +
-                          "; listing instances takes permission (NVIDIA_MIG_MONITOR_DEVICES, or "
-                          "/proc/driver/nvidia/capabilities/mig/monitor), using one does not: "
-                          "CUDA_VISIBLE_DEVICES=" +
-                          std::string(kInstance) + "…");
+  if (colon != std::string_view::npos && entry.substr(colon + 1) != "all") {
+    return invalid_argument(quoted(entry) + ": a MIG instance is one slice; leave out " +
+                            quoted(entry.substr(colon)) + ", or make smaller instances");
+  }
+  CAUSEWAY_ASSIGN(const auto listed, find_instance(name, gpus));
+  if (listed) return *listed;
+  if (name.size() < kUuidMin || name.size() > kUuidMax || !plain(name)) {
+    return invalid_argument(
+        quoted(name) +
+        " has to be the whole name, since the driver lists no MIG instance: there is none, or "
+        "listing them takes permission (NVIDIA_MIG_MONITOR_DEVICES, or "
+        "/proc/driver/nvidia/capabilities/mig/monitor)");
+  }
+  return ChosenInstance{std::string(name), ""};
 }
 
 }  // namespace
@@ -135,7 +171,7 @@ Result<std::vector<NamedGpu>> read_gpu_names(const NvmlApi& api) {
 
 Result<int> number_of_gpu(std::string_view name, std::span<const NamedGpu> gpus,
                           std::span<const std::string> seen) {
-  if (name.starts_with(kInstance)) return about_instance(name, gpus, seen);
+  if (name.starts_with(kInstance)) return about_instance(name, gpus);
   std::vector<const NamedGpu*> found;
   for (const NamedGpu& gpu : gpus) {
     if (begins_alike(gpu.uuid, name)) found.push_back(&gpu);
@@ -148,13 +184,40 @@ Result<int> number_of_gpu(std::string_view name, std::span<const NamedGpu> gpus,
   if (number && !found.front()->instances.empty()) {
     return invalid_argument(
         found.front()->uuid +
-        " is divided into MIG instances, of which a process has one: start it with "
-        "CUDA_VISIBLE_DEVICES=MIG-…; " +
+        " is divided into MIG instances: name these, as in --slices MIG-…;MIG-… --isolate; " +
         what_there_is(gpus, seen));
   }
   if (number) return *number;
   return invalid_argument("there is no GPU " + quoted(name) + " in this process's sight; " +
                           what_there_is(gpus, seen) + "; see CUDA_VISIBLE_DEVICES");
+}
+
+bool names_instances(std::string_view slices) { return slices.starts_with(kInstance); }
+
+Result<std::vector<ChosenInstance>> instances_of_slices(std::string_view slices,
+                                                        std::span<const NamedGpu> gpus) {
+  std::vector<ChosenInstance> instances;
+  while (true) {
+    const std::size_t end = slices.find(';');
+    CAUSEWAY_ASSIGN(ChosenInstance instance, chosen_instance(slices.substr(0, end), gpus));
+    const auto alike = [&](const auto& one) { return one.uuid == instance.uuid; };
+    if (std::any_of(instances.begin(), instances.end(), alike)) {
+      return invalid_argument(instance.uuid + " is named twice");
+    }
+    if (instances.size() == kInstancesMax) {
+      return invalid_argument("more than " + std::to_string(kInstancesMax) + " MIG instances");
+    }
+    instances.push_back(std::move(instance));
+    if (end == std::string_view::npos) return instances;
+    slices.remove_prefix(end + 1);
+  }
+}
+
+int link_of_instance(std::span<const ChosenInstance> instances, int instance) {
+  const std::string& gpu = instances[static_cast<std::size_t>(instance)].pci_id;
+  const auto first = std::find_if(instances.begin(), instances.end(),
+                                  [&](const auto& other) { return other.pci_id == gpu; });
+  return static_cast<int>(first - instances.begin());
 }
 
 Result<std::string> with_gpu_numbers(std::string_view slices, std::span<const NamedGpu> gpus,

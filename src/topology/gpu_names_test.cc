@@ -59,12 +59,62 @@ TEST(GpuNames, WhatIsNotThereIsRefusedWithWhatIs) {
   EXPECT_THAT(number_of_gpu("GPU-1", {}, kSeen).error().message, HasSubstr("names none"));
 }
 
-TEST(GpuNames, AnInstanceIsTheEnvironmentsToName) {
+TEST(GpuNames, AnInstanceIsNoGpuOfThisProcess) {
   EXPECT_THAT(refused("MIG-aaaa"),
-              HasSubstr("CUDA_VISIBLE_DEVICES=MIG-aaaa0001-0000-1111-2222-333344445555"));
+              AllOf(HasSubstr("--slices MIG-aaaa0001-0000-1111-2222-333344445555 --isolate"),
+                    HasSubstr("CUDA_VISIBLE_DEVICES=MIG-aaaa0001-0000-1111-2222-333344445555")));
   EXPECT_THAT(refused("MIG-aa"), HasSubstr("several MIG instances"));
-  EXPECT_THAT(refused("MIG-77"), AllOf(HasSubstr("no MIG instance"), HasSubstr("permission")));
-  EXPECT_THAT(refused("GPU-0102"), HasSubstr("is divided into MIG instances"));
+  EXPECT_THAT(refused("MIG-77"),
+              AllOf(HasSubstr("no MIG instance"), HasSubstr("its instance MIG-aaaa0001")));
+  EXPECT_THAT(refused("GPU-0102"), HasSubstr("is divided into MIG instances: name these"));
+}
+
+std::string instances(std::string_view slices, std::span<const NamedGpu> gpus = kGpus) {
+  const auto chosen = instances_of_slices(slices, gpus);
+  if (!chosen.ok()) return "refused: " + chosen.error().message;
+  std::string text;
+  for (const ChosenInstance& one : *chosen) text += one.uuid.substr(0, 12) + "@" + one.pci_id + " ";
+  return text;
+}
+
+TEST(GpuNames, InstancesAreSlices) {
+  EXPECT_TRUE(names_instances("MIG-aa;0:all"));
+  EXPECT_FALSE(names_instances("0:all;MIG-aa") || names_instances("") || names_instances("all"));
+  EXPECT_EQ(instances("MIG-aaaa;MIG-AABB:all"),
+            "MIG-aaaa0001@0000:ab:00.0 MIG-aabb0002@0000:ab:00.0 ");
+  EXPECT_THAT(instances("MIG-aaaa;MIG-aaaa0001:all"), HasSubstr("named twice"));
+  EXPECT_THAT(instances("MIG-aa"), HasSubstr("the beginning of several"));
+  EXPECT_THAT(instances("MIG-77"), AllOf(HasSubstr("no MIG instance"), HasSubstr("GPU-deadbeef")));
+  EXPECT_THAT(instances("MIG-aaaa;0:all"), HasSubstr("'0:all' stands beside MIG instances"));
+  EXPECT_THAT(instances("MIG-aaaa;"), HasSubstr("stands beside"));
+  EXPECT_THAT(instances("MIG-aaaa:2x8"), HasSubstr("is one slice"));
+  EXPECT_LT(instances("MIG-" + std::string(100'000, 'x')).size(), 1000u);
+}
+
+TEST(GpuNames, InstancesOfAGpuShareItsLink) {
+  const std::vector<ChosenInstance> instances = {
+      {"MIG-1", "0000:1b:00.0"}, {"MIG-2", "0000:9b:00.0"},
+      {"MIG-3", "0000:1b:00.0"}, {"MIG-4", ""},
+      {"MIG-5", "0000:9b:00.0"}, {"MIG-6", ""}};
+  std::vector<int> links;
+  for (int i = 0; i < 6; ++i) links.push_back(link_of_instance(instances, i));
+  EXPECT_THAT(links, ElementsAre(0, 1, 0, 3, 1, 3));
+}
+
+TEST(GpuNames, InstancesThatMayNotBeListedAreTakenByTheirWholeNames) {
+  const std::vector<NamedGpu> silent = {kGpus[0], kGpus[1]};
+  EXPECT_EQ(instances("MIG-cccc0001-0000-1111-2222-333344445555", silent), "MIG-cccc0001@ ");
+  EXPECT_EQ(instances("MIG-cccc0001-0000-1111-2222-333344445555", {}), "MIG-cccc0001@ ");
+  for (const std::string name : {"MIG-cccc", "MIG-cccc0001-0000-1111-2222-33334444555\n",
+                                 "MIG-cccc0001-0000-1111 2222-333344445555"}) {
+    EXPECT_THAT(instances(name, silent), HasSubstr("has to be the whole name")) << name;
+  }
+  std::string many;
+  for (int i = 100; i < 165; ++i) {
+    many += (many.empty() ? "" : ";") +
+            ("MIG-cccc0" + std::to_string(i) + "-0000-1111-2222-333344445555");
+  }
+  EXPECT_THAT(instances(many, silent), HasSubstr("more than 64"));
 }
 
 TEST(GpuNames, OfSlicesAreReplaced) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -22,6 +23,35 @@ namespace {
 
 constexpr Nanos kKilledWithin = seconds(5);
 constexpr Nanos kLook = millis(5);  // where the end of a process wakes nobody
+
+// As exec takes them: pointers with nullptr behind the last.
+class Texts {
+ public:
+  explicit Texts(std::vector<std::string> texts) : texts_(std::move(texts)) {
+    for (std::string& text : texts_) pointers_.push_back(text.data());
+    pointers_.push_back(nullptr);
+  }
+  Texts(const Texts&) = delete;  // short texts move with their strings
+  Texts& operator=(const Texts&) = delete;
+  const std::string& front() const { return texts_.front(); }
+  char** data() { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<char*> pointers_;
+};
+
+// This process's, but for what has another value in `changes`.
+std::vector<std::string> environment_with(const std::vector<std::string>& changes) {
+  std::vector<std::string> merged = changes;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view one = *at;
+    const std::string_view name = one.substr(0, one.find('=') + 1);
+    const auto names_it = [&](const std::string& change) { return change.starts_with(name); };
+    if (std::none_of(changes.begin(), changes.end(), names_it)) merged.emplace_back(one);
+  }
+  return merged;
+}
 
 // What posix_spawn is to do in the child, between fork and exec.
 class SpawnPlan {
@@ -50,13 +80,13 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  Result<pid_t> start(std::vector<char*>& arguments) {
+  Result<pid_t> start(Texts& arguments, Texts& environment) {
     pid_t pid = -1;
     if (failure_ == 0) {
-      failure_ =
-          ::posix_spawn(&pid, arguments[0], &actions_, &attributes_, arguments.data(), environ);
+      failure_ = ::posix_spawn(&pid, arguments.front().c_str(), &actions_, &attributes_,
+                               arguments.data(), environment.data());
     }
-    if (failure_ != 0) return io_error(std::string("starting ") + arguments[0], failure_);
+    if (failure_ != 0) return io_error("starting " + arguments.front(), failure_);
     return pid;
   }
 
@@ -85,17 +115,15 @@ Child::Child(pid_t pid) : pid_(pid) {
 #endif
 }
 
-Result<Child> Child::start(const std::vector<std::string>& command, int socket) {
+Result<Child> Child::start(const std::vector<std::string>& command, int socket,
+                           const std::vector<std::string>& environment) {
   CAUSEWAY_CHECK(!command.empty(), "a program to start");
   // A descriptor that is kChildSocket already would stay closed on exec.
   weights::FileDescriptor moved(::fcntl(socket, F_DUPFD_CLOEXEC, kChildSocket + 1));
   if (!moved.valid()) return io_error("copying a socket", errno);
-  std::vector<std::string> text = command;
-  std::vector<char*> arguments;
-  for (std::string& argument : text) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
+  Texts arguments(command), variables(environment_with(environment));
   SpawnPlan plan(moved.get());
-  CAUSEWAY_ASSIGN(const pid_t pid, plan.start(arguments));
+  CAUSEWAY_ASSIGN(const pid_t pid, plan.start(arguments, variables));
   return Child(pid);
 }
 

@@ -20,8 +20,10 @@ class Child {
   // Starts a program, by its path, with its arguments. It has `socket` as kChildSocket, nothing on
   // its standard input, the standard output and error of this process, and no other descriptor; it
   // starts with SIGINT and SIGTERM blocked, which a terminal or a service manager sends to it as to
-  // this process, whose to end it is. kIo: the system cannot start it.
-  static Result<Child> start(const std::vector<std::string>& command, int socket);
+  // this process, whose to end it is. `environment`, "NAME=value" each, goes over that of this
+  // process. kIo: the system cannot start it.
+  static Result<Child> start(const std::vector<std::string>& command, int socket,
+                             const std::vector<std::string>& environment = {});
   Child() = default;
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;

@@ -27,8 +27,10 @@ namespace causeway::worker {
 
 struct WorkerOptions {
   std::vector<std::string> command;  // a program by its path, and arguments
-  std::string name;                  // for the log: "GPU 0"
-  std::string version;               // of this build
+  // "NAME=value" each, over this process's own: which MIG instance it is to have.
+  std::vector<std::string> environment = {};
+  std::string name;     // for the log: "GPU 0"
+  std::string version;  // of this build
   WorkerPlan plan;
   Nanos silence_max = seconds(5);  // without a word it is taken to hang
   Nanos hello_max = seconds(10);

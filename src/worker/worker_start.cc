@@ -34,7 +34,7 @@ Status Worker::State::connect() {
   const Nanos began = clock_.now();
   CAUSEWAY_ASSIGN(auto ends, connected_pair());
   CAUSEWAY_ASSIGN(auto channel, Channel::open(std::move(ends.first)));
-  CAUSEWAY_ASSIGN(child_, Child::start(options_.command, ends.second.get()));
+  CAUSEWAY_ASSIGN(child_, Child::start(options_.command, ends.second.get(), options_.environment));
   ends.second = weights::FileDescriptor();  // or its end would not be seen
   Channel& connected = *channel;
   answered_ = false;

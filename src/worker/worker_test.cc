@@ -358,6 +358,23 @@ TEST_F(WorkerTest, StoppingCancelsWhatRuns) {
   EXPECT_TRUE(home_.pool.unload(ModelId(0)).ok());
 }
 
+TEST_F(WorkerTest, AProcessHasItsOwnEnvironmentEachTimeItIsStarted) {
+  const auto seen = directory_.path() / "seen";
+  WorkerOptions options = this->options();
+  const std::vector<std::string> program = options.command;
+  options.command = {"/bin/sh", "-c",
+                     "echo \"$CAUSEWAY_A,$HOME,${PATH:+kept}\" >> \"$0\"; exec \"$@\"",
+                     seen.string()};
+  options.command.insert(options.command.end(), program.begin(), program.end());
+  options.environment = {"CAUSEWAY_A=1=2", "HOME=elsewhere"};
+  const auto worker = Worker::start(options, home_, clock_, sink_).value();
+  ::kill(worker->pid(), SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return worker->starts() == 2 && slice(*worker).returned(); }));
+  std::ifstream file(seen);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(text, "1=2,elsewhere,kept\n1=2,elsewhere,kept\n");
+}
+
 // The worker's process alone, with this test as its supervisor.
 class WorkerProcessTest : public WorkerTest {
  protected:

@@ -4,8 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "topology/gpu_names.h"
-
 namespace causeway::app {
 namespace {
 
@@ -37,6 +35,11 @@ Result<GpuChoice> named(const std::string& gpu, const std::string& slices,
                         slice::Machine& machine) {
   CAUSEWAY_ASSIGN(const auto nvml, topology::load_nvml());
   CAUSEWAY_ASSIGN(const auto gpus, topology::read_gpu_names(nvml));
+  if (topology::names_instances(slices)) {
+    auto instances = topology::instances_of_slices(slices, gpus);
+    if (!instances.ok()) return instances.error().with_context("--slices");
+    return GpuChoice{.slices = slices, .instances = std::move(instances).value()};
+  }
   CAUSEWAY_ASSIGN(const auto seen, seen_by(machine));
   GpuChoice choice;
   if (topology::is_gpu_name(gpu)) {

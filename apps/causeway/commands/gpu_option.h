@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "slice/machine.h"
+#include "topology/gpu_names.h"
 
 namespace causeway::app {
 
@@ -13,7 +15,8 @@ std::string check_gpu_option(const std::string& text);
 
 struct GpuChoice {
   int gpu = 0;
-  std::string slices;  // with numbers
+  std::string slices;  // with numbers; as it was where it names MIG instances
+  std::vector<topology::ChosenInstance> instances = {};
 };
 // `gpu` has passed check_gpu_option(). The driver is asked only where a GPU is named.
 // kInvalidArgument: no GPU of this name is seen, the message says what there is, or models do not

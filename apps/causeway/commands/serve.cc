@@ -233,6 +233,7 @@ class Serve final : public Command {
   ServedSlicesOptions slices_options(const GpuChoice& gpus) const {
     return {
         .slices = gpus.slices,
+        .instances = gpus.instances,
         .gpu = gpus.gpu,
         .isolate = set_.isolate,
         .memory_utilization = set_.gpu_memory_utilization,
@@ -313,7 +314,8 @@ class Serve final : public Command {
            "several GPUs, e.g. 0:all;1:4x32 or GPU-8f3c:all; on the CPU by threads; auto: two "
            "halves where a model would miss its target between tokens beside another's prompts, "
            "else all, and changed while it serves when what is asked for changes (not with "
-           "--isolate). A GPU's slices divide its memory, and a model is served by one of them")
+           "--isolate); MIG instances by name, e.g. MIG-8f3c;MIG-01, with --isolate. A GPU's "
+           "slices divide its memory, and a model is served by one of them")
         .group("Memory")
         .show_default();
     app.add_option("--resize-interval", set_.resize_interval_seconds,

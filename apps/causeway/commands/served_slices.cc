@@ -28,6 +28,33 @@ std::string chosen_slices(const ServedSlicesOptions& options,
   return chosen.text;
 }
 
+// Each is a whole GPU to the process that has it.
+slice::SliceLayout layout_of(const std::vector<topology::ChosenInstance>& instances) {
+  slice::SliceLayout layout;
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    layout.parts.push_back({.gpu = static_cast<int>(i)});
+    spdlog::info("slice {}: {}", i, instances[i].uuid);
+  }
+  return layout;
+}
+
+Result<slice::SliceLayout> layout_of(const ServedSlicesOptions& options,
+                                     const std::vector<fleet::CatalogueModel>& models,
+                                     slice::Machine& machine) {
+  CAUSEWAY_ASSIGN(const slice::SliceFacts facts, machine.slice_facts(options.gpu));
+  auto layout = slice::parse_slices(
+      options.slices == "auto" ? chosen_slices(options, models, facts) : options.slices, facts);
+  if (!layout.ok()) return layout.error().with_context("--slices " + options.slices);
+  for (const std::string& note : layout->notes) spdlog::warn("--slices: {}", note);
+  if (layout->parts.size() == 1) return layout;
+  for (std::size_t i = 0; i < layout->parts.size(); ++i) {
+    const slice::SlicePart& part = layout->parts[i];
+    spdlog::info("slice {}: {} processors of {} {}", i, part.processors,
+                 machine.cuda() != nullptr ? "GPU" : "device", part.gpu);
+  }
+  return layout;
+}
+
 }  // namespace
 
 std::vector<slice::SliceDemand> demands_of(const std::vector<fleet::CatalogueModel>& models) {
@@ -59,20 +86,17 @@ Result<std::unique_ptr<ServedSlices>> ServedSlices::open(
                     "CUDA_VISIBLE_DEVICES and `causeway topology`",
                     options.gpu, machine.gpus()));
   }
-  CAUSEWAY_ASSIGN(const slice::SliceFacts facts, machine.slice_facts(options.gpu));
-  auto layout = slice::parse_slices(
-      options.slices == "auto" ? chosen_slices(options, models, facts) : options.slices, facts);
-  if (!layout.ok()) return layout.error().with_context("--slices " + options.slices);
-  for (const std::string& note : layout->notes) spdlog::warn("--slices: {}", note);
-  if (layout->parts.size() > 1) {
-    for (std::size_t i = 0; i < layout->parts.size(); ++i) {
-      const slice::SlicePart& part = layout->parts[i];
-      spdlog::info("slice {}: {} processors of {} {}", i, part.processors,
-                   machine.cuda() != nullptr ? "GPU" : "device", part.gpu);
+  if (!options.instances.empty()) {
+    if (options.isolate) {
+      return open_slices_of_workers(options, layout_of(options.instances), models, machine, sink);
     }
+    return invalid_argument(
+        "--slices names MIG instances, of which a process has one: add --isolate, for a worker "
+        "process each");
   }
-  return options.isolate ? open_slices_of_workers(options, *layout, models, machine, sink)
-                         : open_slices_here(options, *layout, models, machine, sink);
+  CAUSEWAY_ASSIGN(const slice::SliceLayout layout, layout_of(options, models, machine));
+  return options.isolate ? open_slices_of_workers(options, layout, models, machine, sink)
+                         : open_slices_here(options, layout, models, machine, sink);
 }
 
 int ServedSlices::parts_later() {
@@ -108,10 +132,11 @@ fleet::FleetSlices ServedSlices::fleet() {
   fleet.opener = opener();
   for (const Opened& one : slices_) fleet.slices.push_back(&one.slice->seen());
   if (!several()) return fleet;
-  std::map<int, fleet::LinkId> links;  // by GPU
+  std::map<int, fleet::LinkId> links;
   for (const Opened& one : slices_) {
     const slice::SliceLimits limits = one.slice->limits();
-    const auto [link, added] = links.emplace(one.part.gpu, fleet::LinkId(std::ssize(fleet.links)));
+    const auto [link, added] =
+        links.emplace(link_of(one.part), fleet::LinkId(std::ssize(fleet.links)));
     if (added) fleet.links.push_back({.bytes_per_second = limits.link_bytes_per_second});
     fleet.specs.push_back(spec_of(limits, link->second));
   }

@@ -16,6 +16,7 @@
 #include "slice/machine.h"
 #include "slice/slice.h"
 #include "slice/slice_layout.h"
+#include "topology/gpu_names.h"
 
 namespace causeway::app {
 
@@ -23,8 +24,10 @@ namespace causeway::app {
 // choice, on the CPU none.
 struct ServedSlicesOptions {
   std::string slices = "all";  // see slice::parse_slices
-  int gpu = 0;                 // of which this speaks that names none
-  bool isolate = false;        // a worker process for each GPU that has slices
+  // Where `slices` names MIG instances: what they are, in its order.
+  std::vector<topology::ChosenInstance> instances = {};
+  int gpu = 0;           // of which this speaks that names none
+  bool isolate = false;  // a worker process for each GPU that has slices
   double memory_utilization = 0.9;
   Bytes kv = {};
   Bytes kv_frame = {};
@@ -94,6 +97,8 @@ class ServedSlices {
     slice::SlicePart part;
     std::unique_ptr<ServedSlice> slice;
   };
+  // Slices of the same number share a link to host memory.
+  virtual int link_of(const slice::SlicePart& part) const { return part.gpu; }
   static fleet::SliceSpec spec_of(const slice::SliceLimits& limits, fleet::LinkId link);
   // How much less a slice may have once its GPU is divided anew; 1: it stays as it is.
   int parts_later();

@@ -58,7 +58,8 @@ class HomeOfWorkers final : public fleet::SlicesOfHome {
 
 class SlicesOfWorkers final : public ServedSlices {
  public:
-  SlicesOfWorkers(bool cuda, Bytes kv_frame) : cuda_(cuda), kv_frame_(kv_frame) {}
+  SlicesOfWorkers(bool cuda, Bytes kv_frame, const std::vector<topology::ChosenInstance>& instances)
+      : cuda_(cuda), kv_frame_(kv_frame), instances_(instances) {}
   ~SlicesOfWorkers() override { slices_.clear(); }  // they use the workers
 
   void add(const std::vector<slice::SlicePart>& parts, std::unique_ptr<worker::Worker> worker) {
@@ -83,8 +84,13 @@ class SlicesOfWorkers final : public ServedSlices {
     return std::make_unique<HomeOfWorkers>(cuda_, kv_frame_, std::move(seen));
   }
 
+  int link_of(const slice::SlicePart& part) const override {
+    return instances_.empty() ? part.gpu : topology::link_of_instance(instances_, part.gpu);
+  }
+
   const bool cuda_;
   const Bytes kv_frame_;
+  const std::vector<topology::ChosenInstance> instances_;
   std::vector<std::unique_ptr<worker::Worker>> workers_;
 };
 
@@ -118,7 +124,7 @@ Result<std::unique_ptr<ServedSlices>> open_slices_of_workers(
   const bool cuda = machine.cuda() != nullptr;
   std::map<int, std::vector<slice::SlicePart>> by_gpu;
   for (const slice::SlicePart& part : layout.parts) by_gpu[part.gpu].push_back(part);
-  auto served = std::make_unique<SlicesOfWorkers>(cuda, options.kv_frame);
+  auto served = std::make_unique<SlicesOfWorkers>(cuda, options.kv_frame, options.instances);
   for (const auto& [gpu, parts] : by_gpu) {
     worker::WorkerOptions worker;
     worker.command = {program, "worker", "--worker-socket", "3"};
@@ -126,6 +132,12 @@ Result<std::unique_ptr<ServedSlices>> open_slices_of_workers(
     worker.version = version();
     worker.plan.backend = cuda ? worker::Backend::kCuda : worker::Backend::kHost;
     worker.plan.gpu = gpu;
+    if (!options.instances.empty()) {
+      const std::string& uuid = options.instances[static_cast<std::size_t>(gpu)].uuid;
+      worker.name = uuid;
+      worker.environment = {"CUDA_VISIBLE_DEVICES=" + uuid};
+      worker.plan.gpu = 0;  // the only one that it sees
+    }
     for (const slice::SlicePart& part : parts) {
       const int gpus = static_cast<int>(by_gpu.size());
       worker.plan.slices.push_back(plan_of(share_of(options, part, gpus), part));
