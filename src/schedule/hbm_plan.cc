@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/dcheck.h"
+
 namespace causeway::schedule {
 namespace {
 
@@ -55,6 +57,7 @@ Bytes budget_of(const HbmDemand& demand) {
   const Bytes used = demand.total - demand.free;
   const Bytes others = used - std::clamp(demand.neighbours, Bytes(0), used);
   const Bytes all = Bytes(static_cast<std::int64_t>(usable)) - others;
+  CAUSEWAY_DCHECK(others >= Bytes(0), "others use less than nothing");
   const auto own = static_cast<double>(all.count) * demand.share;
   return std::clamp(Bytes(static_cast<std::int64_t>(own)), Bytes(0), demand.free);
 }
@@ -99,6 +102,7 @@ Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   plan.kv_least = std::max(kv_min, demand.extent * (kept / demand.extent));
   const Bytes stay = round_up(demand.weights_largest + demand.weights_pinned, demand.extent);
   plan.kv_most += std::max(Bytes(0), plan.weights - stay);
+  CAUSEWAY_DCHECK(plan.kv_least <= plan.kv && plan.kv <= plan.kv_most, "the border has no room");
   return plan;
 }
 
