@@ -124,7 +124,7 @@ void EngineCore::State::tell_full(RequestId victim) {
   told_full = true;
   spdlog::warn(
       "host memory for KV is full: {} of {} blocks are held, and a request of {} more is computed "
-      "again instead of leaving; raise --kv-host-memory-bytes (this is said once)",
+      "again instead of leaving; more host memory for KV would help (this is said once)",
       twins.held, kv.twins(), wanted);
 }
 
