@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "commands/command.h"
+#include "option_advice.h"
 #include "settings.h"
 #include "version.h"
 
@@ -13,7 +14,7 @@ namespace causeway::app {
 namespace {
 
 int fail(const Error& error) {
-  fmt::print(stderr, "error: {}\n", error.message);
+  fmt::print(stderr, "error: {}\n", with_options(error.message));
   return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
 }
 

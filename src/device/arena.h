@@ -1,6 +1,6 @@
-// The one estate of a slice's memory (decision 3): a contiguous reserved range of addresses, handed
-// out in extents of 32 MiB. KV frames lie at the low end, weight caches at the high end; memory
-// moves between them. What is free has no memory behind it.
+// All memory of a slice (docs/decisions/0010-hbm-is-one-estate.md): a contiguous range of
+// addresses, handed out in extents of 32 MiB. KV frames lie at the low end, weight caches at the
+// high end; memory moves between them. What is free has no memory behind it.
 //
 //   base │ KV │ KV │ KV │ free …… free │ weights ░░░░ weights │ weights │
 //          0    1    2                    n-6                    n-1      ExtentId

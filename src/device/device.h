@@ -29,7 +29,7 @@ using DeviceId = Id<struct DeviceTag>;  // an opened slice of a device, within a
 
 class Arena;
 
-// What link bytes are for, most urgent first (decision 5).
+// What link bytes are for, most urgent first (docs/decisions/0012-link-budgets.md).
 enum class CopyPriority : std::uint8_t {
   kStep,          // a running step waits for it
   kKvIn,          // KV of a request that is to run

@@ -1,6 +1,6 @@
 // Host memory that is the home of weights and KV twins: memfd regions, addressed by (region,
 // offset) so that tables hold no raw pointers and a region can be shared with worker processes and
-// survive them (decision 8). Huge pages where the system grants them, first touch in parallel.
+// survive them (docs/decisions/0014-seams.md). Huge pages where granted, first touch in parallel.
 //
 // Thread-safe.
 #pragma once

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/dcheck.h"
 #include "base/units.h"
 
 namespace causeway::engine {
@@ -23,6 +24,7 @@ class CopyBackoff {
   // learnt.
   void lost(Nanos now) {
     if (rests(now) || ++losses_ < kLossesMax) return;
+    CAUSEWAY_DCHECK(pause_ >= kFirst && pause_ <= kLongest, "a pause is out of its bounds");
     losses_ = kLossesMax - 1;
     rests_until_ = now + pause_;
     pause_ = std::min(pause_ * 2, kLongest);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "engine/core_state.h"
 
 namespace causeway::engine {
@@ -63,6 +64,7 @@ std::int64_t EngineCore::State::calm_steps() const {
   for (const schedule::Run& run : second.decision.runs) {
     frames += kv.frames_to_grow(run.request, run.context + run.tokens + Tokens(steps));
   }
+  CAUSEWAY_DCHECK(frames >= 0, "calm steps give frames back");
   return frames <= kv.counts().available() ? steps : 0;
 }
 
@@ -95,6 +97,7 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
     for (schedule::Run& run : step->decision.runs) run.context += Tokens(steps);
   }
   if (steps % kStepsInFlightMax != 0) std::swap(first, second);
+  CAUSEWAY_DCHECK(lane.in_flight() == kStepsInFlightMax, "two steps stay in flight");
   lane.ended += steps;
   lane.started += steps;
   steps_started += steps;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/dcheck.h"
 #include "engine/core_state.h"
 
 namespace causeway::engine {
@@ -26,6 +26,7 @@ constexpr Nanos kMaskMax = seconds(1);
 void EngineCore::State::begin_matching(Sequence& sequence, Nanos now) {
   request::Request& request = sequence.request;
   if (request.constraint == nullptr) return;
+  CAUSEWAY_DCHECK(sequence.matcher == nullptr, "a sequence is matched by two grammars");
   const auto output = sequence.tokens.begin() + sequence.prompt.count;
   sequence.matcher = request.constraint->begin({output, sequence.tokens.end()});
   sequence.mask_since = now;
@@ -36,6 +37,7 @@ void EngineCore::State::begin_matching(Sequence& sequence, Nanos now) {
 }
 
 void EngineCore::State::follow(Sequence& sequence, TokenId token, Nanos now) {
+  CAUSEWAY_DCHECK(sequence.matcher != nullptr, "a sequence without a grammar follows one");
   sequence.matcher->advance(token);
   sequence.mask_since = now;
   awaiting_masks.push_back(sequence.request.id);
@@ -51,6 +53,7 @@ void EngineCore::State::take_masks(Nanos now) {
     const auto at = sequences.find(id);
     if (at == sequences.end()) continue;
     Sequence& sequence = *at->second;
+    CAUSEWAY_DCHECK(sequence.matcher != nullptr, "a sequence without a grammar awaits a mask");
     const Nanos longest = std::min(wait, sequence.mask_patience);
     const request::MaskState state = sequence.matcher->wait(longest);
     if (state == request::MaskState::kReady) {

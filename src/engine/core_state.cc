@@ -5,6 +5,7 @@
 
 #include "base/canary.h"
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::engine {
@@ -45,6 +46,7 @@ StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
     const std::int64_t first = &other == &lane ? other.ended + 1 : other.ended;
     if (first < other.started) oldest = std::min(oldest, other.at(first).id);
   }
+  CAUSEWAY_DCHECK(oldest.value <= steps_started, "a step in flight was never started");
   return oldest;
 }
 
@@ -62,6 +64,7 @@ Sequence& EngineCore::State::sequence_of(RequestId request) {
 }
 
 void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos now) {
+  CAUSEWAY_DCHECK(decision.runs.empty() || decision.model.valid(), "a step is of one model");
   for (const schedule::Preemption& preemption : decision.preempted) {
     Sequence& sequence = sequence_of(preemption.request);
     tell_full(preemption.request);
@@ -82,6 +85,7 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
 }
 
 void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
+  CAUSEWAY_DCHECK(!kv.is_open(admission.request), "a request is admitted that has a table");
   Sequence& sequence = sequence_of(admission.request);
   const kv::PrefixStats before = kv.prefix_stats();
   const ModelId model = sequence.request.model;
@@ -115,11 +119,12 @@ void EngineCore::State::tell_full(RequestId victim) {
   }
   const std::int64_t wanted = rotation->out_cost(victim).twins;
   const kv::TwinCounts twins = kv.twin_counts();
+  CAUSEWAY_DCHECK(wanted >= 0 && twins.available() >= 0, "twins are miscounted");
   if (wanted <= twins.available()) return;
   told_full = true;
   spdlog::warn(
       "host memory for KV is full: {} of {} blocks are held, and a request of {} more is computed "
-      "again instead of leaving; raise --kv-host-memory-bytes (this is said once)",
+      "again instead of leaving; more host memory for KV would help (this is said once)",
       twins.held, kv.twins(), wanted);
 }
 
@@ -127,6 +132,7 @@ void EngineCore::State::tell_full(RequestId victim) {
 void EngineCore::State::rotate_out(RequestId request) {
   Sequence& sequence = sequence_of(request);
   const StepId user = last_user(sequence);
+  CAUSEWAY_DCHECK(rotation.has_value(), "a request leaves where KV does not rotate");
   const bool copies = kv.rotate_out_cost(request).copies > 0;
   CAUSEWAY_CHECK(kv.rotate_out(request, user), "the scheduler chose one that cannot leave");
   if (copies) rotation->leaves(request);
@@ -154,6 +160,7 @@ WeightsIn EngineCore::State::weights_in() const {
 }
 
 void EngineCore::State::measure_step(const StepLane& lane, ModelId model, Nanos took) {
+  CAUSEWAY_DCHECK(took >= Nanos(0), "a step took less than no time");
   if (!rotation) return;
   rotation->step_took(took, &lane != &resident());
   ModelEntry& entry = models.at(model);
@@ -170,6 +177,7 @@ void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
     const auto at = sequences.find(request);
     if (at == sequences.end()) continue;  // ended with the step that lost it
     Sequence& sequence = *at->second;
+    CAUSEWAY_DCHECK(kv.is_open(request), "KV was lost of a request that has none");
     const bool voided = scheduler.lost(sequence.handle);
     release_frames(sequence);
     if (voided) disown_steps(sequence);
@@ -210,6 +218,9 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   const TokenId chosen_before =
       request::pending_token(CAUSEWAY_PLANTED(5) ? 0 : sequence.sampled_row);
   const std::span<const FrameId> table = kv.table(run.request);
+  CAUSEWAY_DCHECK(
+      std::ssize(table) * models.at(batch.model).facts.tokens_per_block.count >= end.count,
+      "the frames of a row do not hold its tokens");
   request::BatchEntry entry;
   entry.request = run.request;
   entry.token_begin = static_cast<std::int32_t>(batch.tokens.size());
@@ -243,6 +254,7 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
   batch.step = step.id;
   batch.model = step.decision.model;
   batch.entries.reserve(step.decision.runs.size());
+  CAUSEWAY_DCHECK(!step.decision.runs.empty(), "a step computes something");
   for (const schedule::Run& run : step.decision.runs) {
     batch.entries.push_back(add_entry(run, lane, step.id, batch));
   }
@@ -293,6 +305,7 @@ Nanos EngineCore::State::in_flight_for(Nanos now) const {
   for (std::int64_t id = lane.ended; id < lane.started; ++id) {
     const StepInFlight& step = lane.at(id);
     const Nanos since = id == lane.ended ? now - step.started : Nanos(0);
+    CAUSEWAY_DCHECK(step.computes >= Nanos(0), "a step is expected to take less than no time");
     sum += std::max(step.computes - since, Nanos(0));
   }
   return sum;
@@ -316,6 +329,7 @@ std::int64_t EngineCore::State::end_larger_than(std::int64_t frames, const std::
     const std::int64_t block = models.at(sequence.request.model).facts.tokens_per_block.count;
     const std::int64_t needed = (std::ssize(sequence.tokens) + block - 1) / block;
     if (needed <= frames) continue;
+    CAUSEWAY_DCHECK(block > 0 && frames >= 0, "a model has blocks, and a pool frames");
     end(sequence, FinishReason::kError,
         "the request needs " + std::to_string(needed) + " KV frames and can have " +
             std::to_string(frames) + ": " + why);
@@ -336,6 +350,7 @@ bool EngineCore::State::make_way(Nanos now) {
 }
 
 bool EngineCore::State::end_unreachable(Nanos now) {
+  CAUSEWAY_DCHECK(cache != nullptr, "where all weights are resident every model is reachable");
   bool ended = false;
   for (const RequestId request : all_requests()) {
     Sequence& sequence = sequence_of(request);
@@ -370,6 +385,7 @@ bool EngineCore::State::end_stranded(Nanos now) {
 }
 
 bool EngineCore::State::weights_arrive() const {
+  CAUSEWAY_DCHECK(cache != nullptr, "where all weights are resident none arrive");
   for (const auto& [id, model] : models) {
     if (!cache->knows(id)) continue;
     for (int group = 0; group < std::ssize(model.facts.weights.groups); ++group) {
@@ -400,6 +416,7 @@ bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
 
 Status EngineCore::State::end_weights(const StepLane& lane, Nanos now,
                                       std::span<const std::uint32_t> experts_chosen) {
+  CAUSEWAY_DCHECK(lane.in_flight() > 0, "no step of the lane reads weights");
   const ModelId model = lane.oldest().decision.model;
   if (cache == nullptr || !cache->knows(model)) return {};
   if (CAUSEWAY_PLANTED(7)) {  // planted bug: what poisoned steps chose is handed out
@@ -412,6 +429,7 @@ Status EngineCore::State::end_weights(const StepLane& lane, Nanos now,
 
 void EngineCore::State::launch(Nanos now) {
   StepLane& lane = lane_of(deciding.model);
+  CAUSEWAY_DCHECK(lane.has_room() && lost.empty(), "a step is started where none may be");
   StepInFlight& step = lane.next();
   std::swap(step.decision, deciding);
   step.id = StepId(steps_started);
@@ -422,6 +440,7 @@ void EngineCore::State::launch(Nanos now) {
   step.weights.clear();
   request::Batch batch = make_batch(lane, step);
   step.computes = models.at(batch.model).facts.step_of(Tokens(std::ssize(batch.tokens)));
+  CAUSEWAY_DCHECK(std::ssize(batch.entries) == std::ssize(step.decision.runs), "a row a run");
   std::int64_t row = 0;
   for (const schedule::Run& run : step.decision.runs) {
     Sequence& sequence = sequence_of(run.request);
@@ -449,6 +468,7 @@ void EngineCore::State::end_refused(StepLane& lane, Nanos now) {
 }
 
 std::vector<Sequence*> EngineCore::State::retire_step(StepLane& lane, Nanos now) {
+  CAUSEWAY_DCHECK(lane.in_flight() > 0, "a step ends that is not in flight");
   StepInFlight& step = lane.oldest();
   std::vector<Sequence*> retired;
   retired.swap(step.sequences);
@@ -463,6 +483,7 @@ std::vector<Sequence*> EngineCore::State::retire_step(StepLane& lane, Nanos now)
 }
 
 void EngineCore::State::finish_step(StepLane& lane, const request::StepResult& result, Nanos now) {
+  CAUSEWAY_DCHECK(lane.oldest().id == result.step, "a step ends before an older one of its lane");
   const auto& runs = lane.oldest().decision.runs;
   const auto wanted =
       std::count_if(runs.begin(), runs.end(), [](const schedule::Run& run) { return run.samples; });
@@ -504,6 +525,8 @@ void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos 
 void EngineCore::State::complete_step(StepLane& lane, const request::StepResult& result,
                                       Nanos now) {
   const StepInFlight& step = lane.oldest();
+  CAUSEWAY_DCHECK(result.error.empty() && result.duration >= Nanos(0),
+                  "a step that failed is completed");
   kv.step_done(step.id, oldest_beside(lane));
   scheduler.step_done(step.decision, now, result.duration);
   // As the device measured it: what the step waited for, copies of KV among it, would feed the
@@ -512,6 +535,7 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   device_busy += result.duration;
   const std::vector<Sequence*> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
+  CAUSEWAY_DCHECK(computed.size() == step.decision.runs.size(), "a sequence a run");
   std::size_t sample = 0;
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const schedule::Run& run = step.decision.runs[i];
@@ -530,6 +554,8 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
 bool EngineCore::State::take_token(Sequence& sequence, const request::OutputToken& token) {
   const request::Request& request = sequence.request;
   const auto& stops = request.stop_tokens;
+  CAUSEWAY_DCHECK(sequence.output_tokens() < request.max_tokens.count,
+                  "a sequence that has all its tokens gets another");
   if (std::find(stops.begin(), stops.end(), token.token) != stops.end()) {
     end(sequence, FinishReason::kStop, "");
     return false;
@@ -560,6 +586,7 @@ void EngineCore::State::begin_switch(ModelId model, Nanos now) {
   auto& switching = models.at(model).switching;
   if (switching || cache == nullptr || !cache->knows(model)) return;
   const Bytes missing = cache->missing_bytes(model);
+  CAUSEWAY_DCHECK(missing >= Bytes(0), "a model misses less than nothing");
   if (missing == Bytes(0)) return;
   switching = ModelEntry::Switching{now, missing, cache->copy_time(missing)};
 }
@@ -567,6 +594,7 @@ void EngineCore::State::begin_switch(ModelId model, Nanos now) {
 void EngineCore::State::end_switch(Sequence& sequence, Nanos now) {
   auto& switching = models.at(sequence.request.model).switching;
   if (!switching) return;
+  CAUSEWAY_DCHECK(now >= switching->began, "a switch ends before it began");
   sequence.switched = request::ModelSwitch{.missing = switching->missing,
                                            .predicted = switching->predicted,
                                            .took = now - switching->began};
@@ -588,6 +616,7 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
                             std::vector<request::OutputToken> last_tokens) {
   const RequestId id = sequence.request.id;
   const ModelId model = sequence.request.model;
+  CAUSEWAY_DCHECK(sequences.contains(id), "a request ends twice");
   scheduler.remove(sequence.handle);
   if (scheduler.sequences(model) == 0) models.at(model).switching.reset();
   if (kv.is_open(id)) release_frames(sequence);
@@ -611,6 +640,7 @@ StepId EngineCore::State::last_user(const Sequence& sequence) {
     if (CAUSEWAY_PLANTED(4)) break;  // planted bug: freed when the first of two steps has ended
   }
   if (last == nullptr) return {};
+  CAUSEWAY_DCHECK(last->decision.model == sequence.request.model, "a step of another model");
   auto& abandoned = last->abandoned_frames;
   const auto table = kv.table(sequence.request.id);
   abandoned.insert(abandoned.end(), table.begin(), table.end());
@@ -627,6 +657,7 @@ void EngineCore::State::disown_steps(Sequence& sequence) {
   StepLane& lane = lane_of(sequence.request.model);
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {
     const std::int64_t index = sequence.runs[StepLane::slot_of(step)];
+    CAUSEWAY_DCHECK(index < std::ssize(lane.at(step).sequences), "a row that the step has not");
     if (index >= 0) lane.at(step).sequences[static_cast<std::size_t>(index)] = nullptr;
     sequence.runs[StepLane::slot_of(step)] = -1;
   }

@@ -15,6 +15,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 
 namespace causeway::engine {
 namespace {
@@ -53,6 +54,7 @@ struct ModelFront {
 
 request::Output refusal(RequestId request, std::int32_t attempt, bool lost, const Error& error) {
   request::Output output;
+  CAUSEWAY_DCHECK(!error.message.empty(), "a refusal says why");
   output.request = request;
   output.attempt = attempt;
   output.lost = lost;
@@ -100,7 +102,10 @@ class Engine::State {
   void watch_device();
   void deliver(std::vector<request::Output> outputs);
   void publish();
-  // A step that hangs cannot be waited for; the executor keeps what it uses.
+
+  // In debug and sanitizer builds.
+  void check_at_idle()
+      const;  // A step that hangs cannot be waited for; the executor keeps what it uses.
   bool finished() const { return core.idle() || core.hung(); }
   // Nothing can run here, or not until a step that hangs ends after all.
   bool dead() const { return core.hung() || !core.observe().lost.empty(); }
@@ -184,6 +189,7 @@ void Engine::State::apply(Command&& command, std::vector<request::Output>& refus
 }
 
 void Engine::State::await_step() {
+  CAUSEWAY_DCHECK(core.step_in_flight(), "no step is waited for");
   Nanos wait = kInboxPoll;
   if (const auto deadline = core.next_wakeup()) {
     wait = std::clamp(*deadline - clock.now(), Nanos(0), kInboxPoll);
@@ -197,6 +203,7 @@ void Engine::State::await_step() {
 
 // Nothing is in flight, but something waits for weights, or KV: requests, or a model that is to go.
 void Engine::State::await_weights() {
+  CAUSEWAY_DCHECK(!core.step_in_flight(), "a step is waited for by its end");
   Nanos wait = core.copies_under_way() ? kInboxPoll : kWeightsPoll;
   if (const auto look = core.next_wakeup()) {
     wait = std::clamp(*look - clock.now(), Nanos(0), kWeightsPoll);
@@ -228,6 +235,7 @@ void Engine::State::deliver(std::vector<request::Output> outputs) {
   for (const RequestId request : ended) {
     const auto at = live.find(request);
     CAUSEWAY_CHECK(at != live.end(), "a request ended that was never taken");
+    CAUSEWAY_DCHECK(models.at(at->second).live > 0, "a model has fewer requests than none");
     models.at(at->second).live -= 1;
     live.erase(at);
   }
@@ -240,6 +248,13 @@ void Engine::State::publish() {
   const std::lock_guard lock(snapshot_mutex);
   observation = whole;
   model_observations = std::move(each);
+}
+
+void Engine::State::check_at_idle() const {
+  if constexpr (kDchecks) {
+    const Status whole = core.check_integrity();
+    CAUSEWAY_CHECK(whole.ok(), whole.ok() ? std::string() : whole.error().message);
+  }
 }
 
 void Engine::State::run() {
@@ -265,6 +280,7 @@ void Engine::State::run() {
     if (core.idle()) {
       publish();
       deliver(core.take_outputs());
+      check_at_idle();
     }
   }
   // A device that began to hang in the last round is known to whoever stops the engine.
@@ -317,6 +333,7 @@ Status Engine::add_model(ModelId model, const ModelFacts& facts) {
 }
 
 void Engine::add_twins(std::int64_t count) {
+  CAUSEWAY_DCHECK(count >= 0, "host memory does not shrink");
   const std::lock_guard lock(state_->mutex);
   state_->inbox.push_back(AddTwins{count});
   state_->wake.notify_one();
@@ -331,6 +348,7 @@ Status Engine::remove_model(ModelId model, Nanos timeout) {
   if (at->second.draining) {
     return unavailable("model " + std::to_string(model.value) + " is being removed already");
   }
+  CAUSEWAY_DCHECK(!state_->removals.contains(model), "a model goes twice");
   at->second.draining = true;
   const auto gone = [&] {
     const auto front = state_->models.find(model);
@@ -379,6 +397,7 @@ Status Engine::submit(request::Request request) {
   if (!state_->live.emplace(request.id, request.model).second) {
     return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");
   }
+  CAUSEWAY_DCHECK(at->second.live >= 0 && requests >= 0, "requests are miscounted");
   at->second.live += 1;
   state_->inbox.emplace_back(std::move(request));
   state_->wake.notify_one();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "engine/core_state.h"
 
 namespace causeway::engine {
@@ -66,6 +67,7 @@ Status EngineCore::remove_model(ModelId model) {
   std::erase(state_->streamed, model);
   state_->asked.erase(model);
   if (state_->rotation) state_->rotation->forget(model);
+  CAUSEWAY_DCHECK(state_->scheduler.sequences() == requests(), "a request outlives its model");
   state_->models.erase(model);
   return {};
 }
@@ -100,6 +102,8 @@ Status EngineCore::submit(request::Request request, Nanos now) {
                              .priority = sequence->request.priority,
                              .arrival = sequence->request.arrival,
                              .length_max = sequence->prompt + sequence->request.max_tokens});
+  CAUSEWAY_DCHECK(sequence->output_tokens() < sequence->request.max_tokens.count,
+                  "a request is taken that has ended");
   state_->begin_matching(*sequence, now);
   place->second = std::move(sequence);
   model->second.arrived += 1;
@@ -191,6 +195,7 @@ void EngineCore::check_timeout(Nanos now) {
 }
 
 void EngineCore::lose(const std::string& why) {
+  CAUSEWAY_DCHECK(!why.empty(), "a device is lost for a reason");
   if (!state_->lost.empty()) return;
   state_->lost = why;
   // What the step that found it out has failed was lost, too.
@@ -232,6 +237,7 @@ request::Observation EngineCore::observe() const {
   sum.requests_rotary = state_->scheduler.rotary();
   sum.frames_total = state_->kv.frames_max() - counts.gone;
   sum.frames_used = counts.referenced + counts.quarantined;
+  CAUSEWAY_DCHECK(sum.frames_used <= sum.frames_total, "more frames are used than there are");
   sum.frames_stranded = counts.stranded;
   sum.twins_total = state_->kv.twins();
   sum.twins_used = sum.twins_total - state_->kv.twin_counts().free;

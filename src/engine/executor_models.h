@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "base/result.h"
 #include "base/units.h"
 
@@ -76,11 +77,13 @@ class ExecutorModels {
   // The oldest step has ended.
   void end_step() {
     const std::lock_guard lock(mutex_);
+    CAUSEWAY_DCHECK(!in_flight_.empty(), "a step ends that was not begun");
     in_flight_.pop_front();
   }
   // The newest was not started after all.
   void take_back_step() {
     const std::lock_guard lock(mutex_);
+    CAUSEWAY_DCHECK(!in_flight_.empty(), "a step is taken back that was not begun");
     in_flight_.pop_back();
   }
   bool step_in_flight() const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "engine/executor_models.h"
 #include "engine/kv_copies.h"
 #include "kernels/parallel.h"
@@ -51,6 +52,7 @@ kernels::sampling::Params sampling_params(const request::BatchEntry& entry,
 }
 
 request::SampledToken choose(std::span<float> logits, const request::BatchEntry& entry) {
+  CAUSEWAY_DCHECK(!logits.empty() && entry.samples, "a token is chosen of a row of logits");
   std::vector<kernels::sampling::TokenBias> bias;
   for (const request::TokenBias& one : entry.edits.bias) bias.push_back({one.token, one.bias});
   auto sample = kernels::sampling::sample(logits, sampling_params(entry, bias));
@@ -166,6 +168,7 @@ void HostExecutor::State::run(HostLane& lane) {
   while (true) {
     wake.wait(lock, [&] { return lane.queued.has_value() || stopping; });
     if (stopping) return;
+    CAUSEWAY_DCHECK(lane.queued_model != nullptr && !lane.result, "a lane computes one step");
     const request::Batch batch = std::move(*lane.queued);
     lane.queued.reset();
     HostModel& host_model = *lane.queued_model;
@@ -199,6 +202,7 @@ Status HostExecutor::State::submit_to(HostLane& lane, request::Batch& batch,
   std::vector<kv::CopyGate> gates = begin_copies_of(batch, mover);
   CAUSEWAY_ASSIGN(HostModel * host_model, lane.models.begin_step(batch.model));
   const std::lock_guard lock(mutex);
+  CAUSEWAY_DCHECK(!lane.queued, "a lane takes a step before it has begun the last");
   lane.queued_model = host_model;
   lane.queued_weights = weights;
   lane.queued_gates = std::move(gates);
@@ -276,6 +280,7 @@ std::optional<request::StepResult> HostExecutor::wait(Nanos timeout) {
     return ended != nullptr;
   });
   if (ended == nullptr) return std::nullopt;
+  CAUSEWAY_DCHECK(ended->models.step_in_flight(), "a step ends that was not submitted");
   ended->models.end_step();
   return std::exchange(ended->result, std::nullopt);
 }

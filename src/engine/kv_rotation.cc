@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::engine {
@@ -43,6 +44,7 @@ Nanos KvRotation::step(const WeightsIn& weights) const {
 // Passes of streamed models go on beside the steps of the others: of one comes in, during a step,
 // what the step's time is of the pass's.
 Bytes KvRotation::weights_in(const WeightsIn& weights, Nanos step) const {
+  CAUSEWAY_DCHECK(step > Nanos(0), "a step takes time");
   if (pass_ <= step) return weights.arriving + weights.pass;
   const double share = to_seconds(step) / to_seconds(pass_);
   const double part = share * static_cast<double>(weights.pass.count);
@@ -82,6 +84,7 @@ schedule::RotationInputs KvRotation::inputs(const WeightsIn& weights, Nanos now)
 
 void KvRotation::step_took(Nanos time, bool streamed) {
   constexpr std::int64_t kOfOld = 7;  // eighths: an odd step changes little
+  CAUSEWAY_DCHECK(time >= Nanos(0), "a step took less than no time");
   Nanos& expected = streamed ? pass_ : step_;
   if (expected == Nanos(0)) expected = time;
   expected = std::max(Nanos((expected.count * kOfOld + time.count) / (kOfOld + 1)), Nanos(1));
@@ -92,6 +95,7 @@ std::vector<kv::KvCopy>& KvRotation::take_copies() {
   const std::int64_t room = kStepsOut * copies_out_max_ - std::ssize(out_);
   kv_.take_copies(std::clamp<std::int64_t>(room, 0, copies_out_max_), copies_);
   under_way_ += std::ssize(copies_);
+  CAUSEWAY_DCHECK(under_way_ >= std::ssize(out_), "a copy out is under way and not counted");
   for (const kv::KvCopy& copy : copies_) {
     if (is_out(copy)) out_.insert(copy.id);
   }
@@ -152,6 +156,7 @@ std::vector<RequestId> KvRotation::poll(Nanos now) {
       kv_.copy_ended(end.copy, end.outcome == Outcome::kOk, lost);
       if (given_up_.erase(end.copy) > 0) continue;
     }
+    CAUSEWAY_DCHECK(under_way_ > 0, "a copy ends that was not begun");
     --under_way_;
     out_.erase(end.copy);
     if (end.outcome == Outcome::kOk) continue;
@@ -169,6 +174,7 @@ std::vector<RequestId> KvRotation::poll(Nanos now) {
 }
 
 void KvRotation::brings(RequestId sequence, std::int64_t copies, Nanos now) {
+  CAUSEWAY_DCHECK(copies >= 0, "a prefix comes in a negative number of blocks");
   const double rate = executor_.copy_rates().in;
   const double bytes = static_cast<double>(options_.frame.count * copies);
   brought_[sequence] = {.copies = copies, .began = now, .predicted = rate > 0 ? bytes / rate : 0};

@@ -5,6 +5,7 @@
 
 #include "base/canary.h"
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::engine {
@@ -37,6 +38,7 @@ MemoryBorder::MemoryBorder(const schedule::BorderRules& rules, kv::KvCache& kv,
 }
 
 kv::FrameRun MemoryBorder::frames_of(std::int64_t extent) const {
+  CAUSEWAY_DCHECK(extent >= 0 && extent < rules_.kv_max, "an extent that KV never has");
   return {FrameId(extent * rules_.frames_per_extent), rules_.frames_per_extent};
 }
 
@@ -44,6 +46,7 @@ void MemoryBorder::put(std::int64_t extent, Place place) {
   Place& now = places_.at(static_cast<std::size_t>(extent));
   --counts_[static_cast<std::size_t>(now)];
   ++counts_[static_cast<std::size_t>(place)];
+  CAUSEWAY_DCHECK(count(now) >= 0, "an extent left where it was not");
   now = place;
 }
 
@@ -55,6 +58,7 @@ void MemoryBorder::change_budget(std::int64_t extents) {
 
 void MemoryBorder::take_events(Nanos now) {
   for (const weights::WeightEvent& event : weights_.take_frame_events()) {
+    CAUSEWAY_DCHECK(place_of(event.extent) == Place::kComing, "an extent comes that was not sent");
     if (event.outcome.ok()) {
       put(event.extent, Place::kUsable);
       kv_.add_frames(frames_of(event.extent));
@@ -85,6 +89,7 @@ void MemoryBorder::finish_retiring(Nanos now) {
 
 // Another may go in its place: KvCache::runs_to_retire() passes over it as long as it is held.
 void MemoryBorder::take_back_stranded(std::int64_t extent, Nanos now) {
+  CAUSEWAY_DCHECK(place_of(extent) == Place::kRetiring, "only what is to go is taken back");
   if (!kv_.stranded(frames_of(extent))) return;
   const Nanos until = retiring_since_[static_cast<std::size_t>(extent)] + kStrandedMax;
   if (now < until) {
@@ -134,6 +139,7 @@ void MemoryBorder::decide(const schedule::FramesWanted& wanted, Nanos now) {
 }
 
 void MemoryBorder::move_to_kv(std::int64_t extents) {
+  CAUSEWAY_DCHECK(extents > 0, "a move moves something");
   for (std::int64_t e = 0; e < rules_.kv_max && extents > 0 && count(Place::kRetiring) > 0; ++e) {
     if (place_of(e) != Place::kRetiring) continue;
     kv_.add_frames(frames_of(e));
@@ -145,6 +151,7 @@ void MemoryBorder::move_to_kv(std::int64_t extents) {
 }
 
 void MemoryBorder::move_to_weights(std::int64_t extents, Nanos now) {
+  CAUSEWAY_DCHECK(extents > 0 && claimed_ >= 0, "a move moves something");
   const std::int64_t back = std::min(extents, claimed_);
   claimed_ -= back;
   change_budget(back);
@@ -160,6 +167,7 @@ void MemoryBorder::move_to_weights(std::int64_t extents, Nanos now) {
 void MemoryBorder::hand_over() {
   if (claimed_ == 0) return;
   const std::int64_t budget = weights_.residency().budget();
+  CAUSEWAY_DCHECK(budget >= 0 && claimed_ <= rules_.kv_max, "KV claims more than it may have");
   std::int64_t free = budget + claimed_ - weights_.residency().committed_extents();
   for (std::int64_t e = 0; e < rules_.kv_max && claimed_ > 0 && free > 0; ++e) {
     if (place_of(e) != Place::kGone) continue;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/dcheck.h"
+
 namespace causeway::engine {
 namespace {
 
@@ -40,6 +42,7 @@ Status check_edits(const request::Request& request, const ModelFacts& facts) {
     return invalid_argument("logit_bias and allowed tokens are at most " +
                             std::to_string(request::kEditedTokensMax) + " each");
   }
+  CAUSEWAY_DCHECK(facts.vocab >= 0, "a vocabulary has a size");
   std::vector<TokenId> biased;
   for (const request::TokenBias& one : bias) {
     if (!std::isfinite(one.bias)) return invalid_argument("logit_bias must hold numbers");
@@ -76,6 +79,7 @@ Status check_length(const request::Request& request, const ModelFacts& facts, st
                             std::to_string(context) + " tokens");
   }
   // The last token's KV is never written.
+  CAUSEWAY_DCHECK(facts.tokens_per_block.count >= 1, "a block holds a token");
   const std::int64_t block = facts.tokens_per_block.count;
   const std::int64_t needed = (prompt + output - 1 + block - 1) / block;
   if (needed > frames) {

@@ -1,5 +1,5 @@
-// The seam around a slice (decision 8): submit, cancel, observe, whether the slice lives in this
-// process or another. Carries only plain data.
+// The seam around a slice (docs/decisions/0014-seams.md): submit, cancel, observe, whether the
+// slice lives in this process or another. Carries only plain data.
 #pragma once
 
 #include "base/result.h"

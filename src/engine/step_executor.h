@@ -1,5 +1,5 @@
-// The seam between deciding and doing (decision 8): an engine hands a StepExecutor batches and gets
-// completions with durations. Implementations: host (CPU), cuda, simulated.
+// The seam between deciding and doing (docs/decisions/0014-seams.md): an engine hands an executor
+// batches and gets completions with durations. Implementations: host (CPU), cuda, simulated.
 #pragma once
 
 #include <optional>

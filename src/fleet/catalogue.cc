@@ -114,9 +114,10 @@ Result<std::unique_ptr<CatalogueEntry>> load_entry(ModelId id, const ModelSource
   entry->vocab = config.vocab;
   entry->max_model_len = config.max_position;
   if (options.max_model_len > config.max_position) {
-    return invalid_argument("--max-model-len " + std::to_string(options.max_model_len.count) +
-                            " is more than the " + std::to_string(config.max_position.count) +
-                            " tokens that the model '" + source.name + "' was made for");
+    return invalid_argument("a context of " + std::to_string(options.max_model_len.count) +
+                            " tokens is more than the " +
+                            std::to_string(config.max_position.count) + " tokens that the model '" +
+                            source.name + "' was made for");
   }
   if (options.max_model_len > Tokens(0)) entry->max_model_len = options.max_model_len;
 

@@ -23,7 +23,7 @@
 // ended. kv/rotation.h has the words, docs/design/rotation.md the whole way. KvCache only says what
 // is to be copied (take_copies) and is told how it ended.
 //
-// Not thread-safe: owned by one engine loop. Deterministic. (SuperInfer §5; decision 4.)
+// Not thread-safe: one engine loop's. Deterministic. (docs/decisions/0011-one-frame-size.md)
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // What a KvCache remembers between its calls. Internal to this room: kv_cache.cc (tables, steps),
-// kv_rotation.cc (twins and copies) and kv_cache_check.cc (invariants) work on it.
+// kv_rotation.cc (twins and copies) and kv_cache_integrity.cc (invariants) work on it.
 #pragma once
 
 #include <algorithm>
@@ -142,7 +142,7 @@ class KvCache::State {
   void lose_waiters(const PendingCopy& copy);
   void lose(RequestId id, Sequence& entry);
 
-  // kv_cache_check.cc
+  // kv_cache_integrity.cc
   Status check_sequence(RequestId id, const Sequence& sequence) const;
   Status check_out(const Sequence& sequence) const;
   Status check_copies() const;

@@ -69,7 +69,7 @@ Result<CudaWorkspace::Parts> CudaWorkspace::parts_of(std::span<const ModelConfig
                                                      const CudaStepLimits& limits, int sm_count) {
   if (limits.rows < 1 || limits.rows > kRowsMax || limits.places < 1) {
     return invalid_argument("a step on a GPU has between 1 and " + std::to_string(kRowsMax) +
-                            " tokens: see --max-num-batched-tokens and --max-num-seqs");
+                            " tokens, of as many sequences at most");
   }
   Bytes gemm, attention, experts, activations;
   for (const ModelConfig& c : models) {

@@ -1,5 +1,7 @@
 #include "preload/decide.h"
 
+#include "base/dcheck.h"
+
 namespace causeway::preload {
 
 std::string_view name_of(Verdict verdict) {
@@ -35,6 +37,7 @@ Decision decide(const CopyFacts& facts, Bytes threshold, transfer::LinkSet helpe
   if (target.place == Place::kManaged || source.place == Place::kManaged) {
     return native(Verdict::kManaged);
   }
+  CAUSEWAY_DCHECK(threshold >= Bytes(0), "no copy is smaller than nothing");
   const bool in = target.place == Place::kGpu;
   const Memory& device = in ? target : source;
   const Memory& host = in ? source : target;
@@ -46,6 +49,8 @@ Decision decide(const CopyFacts& facts, Bytes threshold, transfer::LinkSet helpe
   if (!device.whole || !host.whole) return native(Verdict::kPartial);
   const bool known = device.gpu >= 0 && device.gpu < transfer::kLinksMax;
   if (!known || !helped.has(device.gpu)) return native(Verdict::kNoRelay);
+  CAUSEWAY_DCHECK(host.place == Place::kPinned && device.place == Place::kGpu,
+                  "only copies between pinned memory and a GPU are taken over");
   return {Verdict::kMultipath, in ? transfer::Direction::kIn : transfer::Direction::kOut,
           device.gpu};
 }

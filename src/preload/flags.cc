@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/dcheck.h"
+
 namespace causeway::preload {
 
 Result<std::unique_ptr<Flags>> Flags::create(const Native& native) {
@@ -12,6 +14,7 @@ Result<std::unique_ptr<Flags>> Flags::create(const Native& native) {
   if (result != device::kCudaSuccess) {
     return device::cuda_error(native.api, result, "cuMemHostAlloc").with_context("flags");
   }
+  CAUSEWAY_DCHECK(memory != nullptr, "the driver gave memory that is none");
   auto* pairs = static_cast<FlagPair*>(memory);
   for (int i = 0; i < kPairs; ++i) std::construct_at(pairs + i);
   return std::make_unique<Flags>(pairs);
@@ -30,6 +33,7 @@ std::optional<Turn> Flags::take() {
     unmet_.erase(met, unmet_.end());
   }
   if (free_.empty()) return std::nullopt;
+  CAUSEWAY_DCHECK(free_.back().started(), "a pair is used again before its last use has started");
   Turn turn = free_.back();
   free_.pop_back();
   ++turn.number;
@@ -38,6 +42,8 @@ std::optional<Turn> Flags::take() {
 
 void Flags::give_back(const Turn& turn) {
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(turn.pair != nullptr && std::ssize(free_) + std::ssize(unmet_) < kPairs,
+                  "a pair is given back twice");
   (turn.started() ? free_ : unmet_).push_back(turn);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/dcheck.h"
 #include "device/cuda/cuda_arena_memory.h"
 #include "preload/raw_device.h"
 
@@ -42,6 +43,7 @@ Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock
       peers.push_back(peer);
     }
   }
+  CAUSEWAY_DCHECK(ordinal >= 0 && ordinal < count, "no such GPU");
   gpu.relays = gpu.relays && !peers.empty();
   const Bytes staging = gpu.relays ? kExtent * (options.staging / kExtent) : Bytes(0);
   CAUSEWAY_ASSIGN(
@@ -78,6 +80,7 @@ int Gpus::link_of(int ordinal) const {
 }
 
 bool Gpus::can_relay(int relay, int target) const {
+  CAUSEWAY_DCHECK(relay >= 0 && relay < count() && target >= 0 && target < count(), "no such link");
   const Gpu& helper = gpus_[index(relay)];
   const Gpu& helped = gpus_[index(target)];
   return relay != target && helper.relays && helper.physical->reaches(helped.physical->ordinal()) &&
@@ -106,6 +109,7 @@ Status Gpus::health() const {
 
 Result<CUstream_st*> Gpus::peer_stream(int target, int relay, bool in) {
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(can_relay(relay, target), "a stream for a pair that cannot relay");
   CUstream_st*& stream = peer_streams_[{target, relay, in}];
   if (stream == nullptr) {
     CAUSEWAY_ASSIGN(stream, context(target).make_stream(0, kUrgencies));
@@ -132,6 +136,7 @@ transfer::PathFacts assumed_paths(const Gpus& gpus) {
       for (int relay = 0; relay < gpus.count(); ++relay) {
         if (gpus.can_relay(relay, target)) reach = reach.with(relay);
       }
+      CAUSEWAY_DCHECK(reach.has(target), "a target is reached over its own link");
       way.reach[static_cast<std::size_t>(target)] = reach;
       way.best[static_cast<std::size_t>(target)] = reach;
     }

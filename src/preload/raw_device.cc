@@ -1,5 +1,7 @@
 #include "preload/raw_device.h"
 
+#include "base/dcheck.h"
+
 namespace causeway::preload {
 namespace {
 
@@ -98,6 +100,7 @@ RawStream::End RawStream::resolve(const device::MemoryAddress& address) const {
   end.address = static_cast<CudaDevicePointer>(address.offset.count);
   if (!address.device.valid()) return end;
   end.link = static_cast<int>(address.device.value);
+  CAUSEWAY_DCHECK(end.link < gpus_.count(), "no such link");
   device::Arena& arena = gpus_.device(end.link).arena();
   if (address.offset < arena.extent_bytes() * arena.extents()) {
     end.staging = true;
@@ -112,6 +115,7 @@ Result<RawStream::Spot> RawStream::spot_for(const End& target, const End& source
   const bool in = source.staging;
   const int relay = in ? source.link : target.link;
   const int helped = in ? target.link : source.link;
+  CAUSEWAY_DCHECK(in || target.staging, "GPU to GPU only through staging");
   if (!gpus_.can_relay(relay, helped)) {
     return unsupported("GPU " + std::to_string(gpus_.ordinal(relay)) + " cannot relay for GPU " +
                        std::to_string(gpus_.ordinal(helped)));
@@ -122,6 +126,7 @@ Result<RawStream::Spot> RawStream::spot_for(const End& target, const End& source
 
 // Work goes on in another native stream once what came before in this one is done.
 Status RawStream::go_to(const Spot& spot) {
+  CAUSEWAY_DCHECK(spot.native != nullptr && spot.link >= 0, "work goes on in a stream");
   if (spot.native == at_.native) return {};
   CAUSEWAY_TRY(gpus_.running());
   const auto found = moved_.natives_.find(at_.link);
@@ -164,6 +169,8 @@ Status RawStream::copy(std::span<const Copy> copies, device::CopyPriority /*prio
 }
 
 Status RawStream::issue(const Spot& spot, std::span<const Copy> copies) {
+  CAUSEWAY_DCHECK(!copies.empty() && spot.native == at_.native,
+                  "copies are issued where the work is");
   const device::CudaApi& api = gpus_.native().api;
   if (copies.size() == 1) {
     const Copy& copy = copies.front();
@@ -205,6 +212,7 @@ Status RawStream::record(device::Event& event) {
   CAUSEWAY_TRY(keep(gpus_.call(at_.link, "cuEventRecord", [&] {
     return gpus_.native().api.cuEventRecord(native, at_.native);
   })));
+  CAUSEWAY_DCHECK(native != nullptr, "an event was made");
   own.last_ = {at_.link, native};
   own.failure_ = failure_.first();
   return {};

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "preload/link_choice.h"
 #include "preload/own_threads.h"
 #include "preload/pointers.h"
@@ -30,6 +31,7 @@ constexpr Nanos kSuspicious = millis(100);
 
 Bytes total_of(std::span<const CopyCall> copies) {
   Bytes total;
+  CAUSEWAY_DCHECK(!copies.empty(), "a call copies something");
   for (const CopyCall& copy : copies) total += Bytes(static_cast<std::int64_t>(copy.bytes));
   return total;
 }
@@ -136,6 +138,7 @@ Status Session::start() {
       if (gpus_->can_relay(relay, link)) helped_ = helped_.with(gpus_->ordinal(link));
     }
   }
+  CAUSEWAY_DCHECK(gpus_->count() <= transfer::kLinksMax, "more links than a set holds");
   if (helped_.empty()) return unavailable("no GPU reaches another: every copy is native");
   const device::CudaScope scope(native_.api, gpus_->context(0).handle());
   CAUSEWAY_ASSIGN(flags_, Flags::create(native_));
@@ -157,8 +160,7 @@ Status Session::make_engine() {
   engine.dispatch.depth = settings.depth;
   engine.dispatch.chunk_bytes = {settings.chunk, settings.chunk};
   engine.dispatch.multipath_bytes_min = settings.threshold;
-  engine.dispatch.chunk_bytes_min =
-      std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
+  engine.dispatch.chunk_bytes_min = std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
   engine.staging_bytes_max = settings.staging;
   engine.after_time_max = kForever;
   // A copy that may still write would write wrong bytes once its memory is used for something else.
@@ -167,11 +169,12 @@ Status Session::make_engine() {
   engine.poll_pause_max = micros(20);
   std::vector<transfer::EngineLink> links;
   for (int link = 0; link < gpus_->count(); ++link) links.push_back({{&gpus_->device(link)}});
-  CAUSEWAY_ASSIGN(engine_, transfer::TransferEngine::create(
-                               std::move(engine), std::move(links),
-                               paths_for(*gpus_, settings.link_map, settings.link_map_folder,
-                                         options_.say),
-                               clock_));
+  CAUSEWAY_DCHECK(!links.empty(), "an engine without a link");
+  CAUSEWAY_ASSIGN(
+      engine_,
+      transfer::TransferEngine::create(
+          std::move(engine), std::move(links),
+          paths_for(*gpus_, settings.link_map, settings.link_map_folder, options_.say), clock_));
   return {};
 }
 
@@ -229,6 +232,7 @@ std::optional<Verdict> Session::may_begin(bool hold) {
   pending_count_.fetch_add(1);
   if (hold) held_count_.fetch_add(1);
   if (!closing_.load() && (!hold || settling_.load() == 0)) return {};
+  CAUSEWAY_DCHECK(pending_count_.load() > 0, "a place is given up that was not taken");
   give_up_place(hold);
   return closing_.load() ? Verdict::kOff : Verdict::kSettling;
 }
@@ -276,10 +280,12 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
     give_up_place(hold);
     return Verdict::kRefused;
   }
+  CAUSEWAY_DCHECK(decision.verdict == Verdict::kMultipath, "a native copy is taken over");
   auto owned = std::make_unique<Pending>(*this, *turn, clock_.now());
   Pending& pending = *owned;
   pending.copies.assign(copies.begin(), copies.end());
   pending.link = gpus_->link_of(decision.gpu);
+  CAUSEWAY_DCHECK(pending.link >= 0, "a copy for a GPU that has no link");
   pending.waiter = waiter;
   if (!hold) {
     waiter->pending = &pending;
@@ -357,6 +363,8 @@ void Session::finish(Pending& pending, bool moved) {
     flags_->give_back(pending.turn);
   }
   Waiter* const waiter = pending.waiter;
+  CAUSEWAY_DCHECK(waiter == nullptr || waiter->state.load() == Waiter::kWaiting,
+                  "a copy ends twice");
   forget(pending);
   if (waiter != nullptr) {
     waiter->state.store(moved ? Waiter::kMoved : Waiter::kNotMoved, std::memory_order_release);
@@ -365,6 +373,8 @@ void Session::finish(Pending& pending, bool moved) {
 
 void Session::forget(const Pending& pending) {
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(pending_.contains(&pending), "a copy is forgotten twice");
+  CAUSEWAY_DCHECK(std::ssize(pending_) <= pending_count_.load(), "copies are miscounted");
   if (pending.hold()) held_count_.fetch_sub(1);
   pending_.erase(&pending);
   pending_count_.fetch_sub(1);
@@ -373,6 +383,8 @@ void Session::forget(const Pending& pending) {
 
 void Session::give_up_place(bool hold) {
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(pending_count_.load() > 0 && (!hold || held_count_.load() > 0),
+                  "a place is given up that was not taken");
   if (hold) held_count_.fetch_sub(1);
   pending_count_.fetch_sub(1);
   changed_.notify_all();
@@ -449,6 +461,7 @@ std::optional<int> Session::copy_outside(std::span<const CopyCall> copies, CUstr
   if (scope.result() != device::kCudaSuccess) return {};
   const auto before = wait_while_held(stream);
   if (!before) return {};
+  CAUSEWAY_DCHECK(*link < std::ssize(copy_streams_), "a link without a stream of ours");
   CUstream_st* const own = copy_streams_[static_cast<std::size_t>(*link)];
   int result = *before;
   for (std::size_t i = 0; i < copies.size() && result == device::kCudaSuccess; ++i) {
@@ -483,6 +496,7 @@ void Session::keep() {
 // bytes. While they can still arrive the stream stays held: better late than wrong.
 void Session::finish_failed(Pending& pending) {
   if (closing_.load()) return finish(pending, false);
+  CAUSEWAY_DCHECK(pending.hold(), "a caller who waits copies natively himself");
   Status moved = rescue(pending);
   while (!moved.ok() && moved.error().code == ErrorCode::kDeadlineExceeded && !closing_.load()) {
     options_.say("a copy of " + std::to_string(total_of(pending.copies).count) +
@@ -500,6 +514,7 @@ void Session::finish_failed(Pending& pending) {
 
 // One native copy of it all, as the program asked for.
 Status Session::rescue(const Pending& pending) {
+  CAUSEWAY_DCHECK(pending.link < std::ssize(rescue_streams_), "a link without a stream of ours");
   CUstream_st* const stream = rescue_streams_[static_cast<std::size_t>(pending.link)];
   for (const CopyCall& copy : pending.copies) {
     CAUSEWAY_TRY(gpus_->call(pending.link, "cuMemcpyAsync", [&] {
@@ -520,7 +535,8 @@ Status Session::wait_for_rescue(const Pending& pending) {
         }));
         return result == device::kCudaSuccess;
       },
-      kRescueMax, [&](Nanos most) {
+      kRescueMax,
+      [&](Nanos most) {
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, std::chrono::nanoseconds(most.count));
       });

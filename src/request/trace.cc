@@ -11,6 +11,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/json_numbers.h"
+
 namespace causeway::request {
 namespace {
 
@@ -65,10 +67,11 @@ std::optional<Nanos> parse_time(std::string_view text) {
   return seconds(timegm(&parts)) + Nanos(fraction);
 }
 
-// Reads one line into an entry; nullopt when it does not have the format's form.
-using LineReader = std::optional<TraceEntry> (*)(std::string_view);
+// Reads one line into an entry; nullopt when it does not have the format's form. `wrong` is then
+// the field of a JSON object that is missing or out of range, or empty.
+using LineReader = std::optional<TraceEntry> (*)(std::string_view, std::string& wrong);
 
-std::optional<TraceEntry> read_azure(std::string_view line) {
+std::optional<TraceEntry> read_azure(std::string_view line, std::string&) {
   const auto fields = split(line, ',');
   if (fields.size() != 3) return std::nullopt;
   const auto time = parse_time(fields[0]);
@@ -82,7 +85,7 @@ std::optional<TraceEntry> read_azure(std::string_view line) {
   return entry;
 }
 
-std::optional<TraceEntry> read_lengths(std::string_view line) {
+std::optional<TraceEntry> read_lengths(std::string_view line, std::string&) {
   const auto fields = split(line, ',');
   if (fields.size() < 2) return std::nullopt;
   const auto prompt = parse_tokens(fields[0]);
@@ -94,7 +97,7 @@ std::optional<TraceEntry> read_lengths(std::string_view line) {
   return entry;
 }
 
-std::optional<TraceEntry> read_genai(std::string_view line) {
+std::optional<TraceEntry> read_genai(std::string_view line, std::string&) {
   constexpr std::size_t kModelField = 9, kFields = 11;
   const auto fields = split(line, ',');
   // A line that is cut has fewer: what is left of its model would pass for another one.
@@ -107,52 +110,63 @@ std::optional<TraceEntry> read_genai(std::string_view line) {
   return entry;
 }
 
-std::optional<std::int64_t> integer(const nlohmann::json& object, const char* key) {
+// An integer from 0 to `most`, else -1.
+std::int64_t integer(const nlohmann::json& value, std::int64_t most) {
+  if (!value.is_number_integer() || value < 0 || value > most) return -1;
+  return value.get<std::int64_t>();
+}
+
+// The field, from 0 to `most`; else -1, and its name in `wrong`.
+std::int64_t integer(const nlohmann::json& object, const char* key, std::int64_t most,
+                     std::string& wrong) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<std::int64_t>();
+  const std::int64_t number = found == object.end() ? -1 : integer(*found, most);
+  if (number < 0 && wrong.empty()) wrong = key;
+  return number;
 }
 
 template <typename T>
-bool read_array(const nlohmann::json& object, const char* key, std::vector<T>& out) {
+void read_array(const nlohmann::json& object, const char* key, std::vector<T>& out,
+                std::string& wrong) {
   const auto found = object.find(key);
-  if (found == object.end()) return true;
-  if (!found->is_array()) return false;
-  for (const auto& element : *found) {
-    if (!element.is_number_integer()) return false;
-    const auto id = element.get<std::int64_t>();
-    if (id < 0 || id > std::numeric_limits<T>::max()) return false;
+  if (found == object.end()) return;
+  bool good = found->is_array();
+  for (std::size_t i = 0; good && i < found->size(); ++i) {
+    const std::int64_t id = integer((*found)[i], std::numeric_limits<T>::max());
+    good = id >= 0;
     out.push_back(static_cast<T>(id));
   }
-  return true;
+  if (!good && wrong.empty()) wrong = key;
 }
 
-std::optional<TraceEntry> read_json(std::string_view line, const char* time_key, Nanos time_unit,
-                                    const char* prompt_key, const char* output_key) {
-  const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+struct JsonKeys {
+  const char* time;
+  Nanos time_unit;
+  const char* prompt;
+  const char* output;
+};
+
+std::optional<TraceEntry> read_json(std::string_view line, const JsonKeys& keys,
+                                    std::string& wrong) {
+  std::string buffer;
+  const auto object = nlohmann::json::parse(plain_json_numbers(line, buffer), nullptr,
+                                            /*allow_exceptions=*/false);
   if (!object.is_object()) return std::nullopt;
-  const auto time = integer(object, time_key);
-  const auto prompt = integer(object, prompt_key);
-  const auto output = integer(object, output_key);
-  if (!time || !prompt || !output || *prompt < 0 || *output < 0 || *prompt > kTokensMax ||
-      *output > kTokensMax || *time < 0 || *time > kTimeMax / time_unit) {
-    return std::nullopt;
-  }
   TraceEntry entry;
-  entry.arrival = time_unit * *time;
-  entry.prompt = Tokens(*prompt);
-  entry.output = Tokens(*output);
-  if (!read_array(object, "input_tok_ids", entry.prompt_ids)) return std::nullopt;
-  if (!read_array(object, "hash_ids", entry.block_ids)) return std::nullopt;
-  return entry;
+  entry.arrival = keys.time_unit * integer(object, keys.time, kTimeMax / keys.time_unit, wrong);
+  entry.prompt = Tokens(integer(object, keys.prompt, kTokensMax, wrong));
+  entry.output = Tokens(integer(object, keys.output, kTokensMax, wrong));
+  read_array(object, "input_tok_ids", entry.prompt_ids, wrong);
+  read_array(object, "hash_ids", entry.block_ids, wrong);
+  return wrong.empty() ? std::optional(std::move(entry)) : std::nullopt;
 }
 
-std::optional<TraceEntry> read_mooncake(std::string_view line) {
-  return read_json(line, "timestamp", millis(1), "input_length", "output_length");
+std::optional<TraceEntry> read_mooncake(std::string_view line, std::string& wrong) {
+  return read_json(line, {"timestamp", millis(1), "input_length", "output_length"}, wrong);
 }
 
-std::optional<TraceEntry> read_sharegpt(std::string_view line) {
-  return read_json(line, "arrival_time_ns", Nanos(1), "input_toks", "output_toks");
+std::optional<TraceEntry> read_sharegpt(std::string_view line, std::string& wrong) {
+  return read_json(line, {"arrival_time_ns", Nanos(1), "input_toks", "output_toks"}, wrong);
 }
 
 // A file's lines, one after the other, none much longer than kLineMax.
@@ -266,10 +280,12 @@ Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries
     if (entries_max > 0 && static_cast<std::int64_t>(trace.entries.size()) >= entries_max) break;
     line = lines.line();
     if (line.empty()) continue;
-    auto entry = format->read(line);
+    std::string wrong;
+    auto entry = format->read(line, wrong);
     if (!entry) {
-      return corrupt(file.string() + ":" + std::to_string(number) +
-                     ": not of the file's format; is the file cut?");
+      return corrupt(file.string() + ":" + std::to_string(number) + ": " +
+                     (wrong.empty() ? "not of the file's format; is the file cut?"
+                                    : "'" + wrong + "' is missing or out of range"));
     }
     trace.entries.push_back(std::move(*entry));
   }

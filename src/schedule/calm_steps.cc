@@ -1,6 +1,8 @@
 // Steps that are alike: docs/design/simulate.md, fast-forward.
 #include "schedule/scheduler_state.h"
 
+#include "base/dcheck.h"
+
 namespace causeway::schedule {
 
 bool Scheduler::only_decodes(const Decision& decision) const {
@@ -24,6 +26,7 @@ void Scheduler::repeat_step(const Decision& decision, std::int64_t times, Nanos 
   queue.last_step_index = state_->steps;
   for (const Run& run : decision.runs) {
     Slot& slot = state_->table[static_cast<SlotIndex>(run.sequence.value)];
+    CAUSEWAY_DCHECK(slot.live && slot.facts.running, "a calm step only decodes");
     slot.facts.last_progress = slot.facts.last_token = last_end;
     slot.facts.output += Tokens(times);
     slot.facts.known += Tokens(times);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "base/dcheck.h"
+
 namespace causeway::schedule {
 
 void LengthHistory::record(Tokens output) {
+  CAUSEWAY_DCHECK(window_ > 0 && output.count >= 0, "an answer has a length");
   if (std::ssize(recent_) < window_) {
     recent_.push_back(output);
   } else {
@@ -20,6 +23,7 @@ Tokens LengthHistory::longer_than(Tokens output, double quantile, Tokens otherwi
   const auto first = std::upper_bound(sorted_.begin(), sorted_.end(), output);
   const auto longer = static_cast<double>(sorted_.end() - first);
   if (longer == 0) return otherwise;
+  CAUSEWAY_DCHECK(quantile >= 0 && quantile < 1, "a quantile is below 1");
   return first[static_cast<std::ptrdiff_t>(quantile * longer)];
 }
 

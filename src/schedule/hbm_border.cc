@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 
 namespace causeway::schedule {
 namespace {
@@ -35,6 +36,7 @@ Side side_of(const BorderRules& rules, const KvDemand& kv) {
   side.least = side.must;
   side.lacks = extents_for(-open, extent);
   side.spare = std::max<std::int64_t>(0, spare) / extent;
+  CAUSEWAY_DCHECK(side.lacks == 0 || side.spare == 0, "KV has too much and too little");
   return side;
 }
 
@@ -46,6 +48,7 @@ Side side_of(const WeightDemand& weights) {
   side.least = std::max(weights.least, weights.largest);
   side.lacks = std::max<std::int64_t>(0, -open);
   side.spare = std::max<std::int64_t>(0, open);
+  CAUSEWAY_DCHECK(side.lacks == 0 || side.spare == 0, "weights have too much and too little");
   return side;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/dcheck.h"
+
 namespace causeway::schedule {
 namespace {
 
@@ -18,8 +20,8 @@ Error does_not_fit(const HbmDemand& demand, const HbmPlan& plan, Bytes kv) {
                    "; weights need " + mib_of(plan.weights) + ", workspace " +
                    mib_of(plan.workspace) + ", the driver " + mib_of(demand.driver) + " and KV " +
                    mib_of(kv) +
-                   ": serve fewer or smaller models, shorter steps or less KV, or raise "
-                   "--gpu-memory-utilization");
+                   ": serve fewer or smaller models, shorter steps or less KV, or let more of "
+                   "the GPU's memory be used");
 }
 
 // Of what weights and KV have together, unless one of them was given a size.
@@ -32,15 +34,15 @@ Result<Bytes> weights_of(const HbmDemand& demand, Bytes shared, Bytes kv) {
   const Bytes all = round_up(demand.weights, demand.extent);
   const Bytes largest = round_up(demand.weights_largest, demand.extent);
   if (demand.weights_wanted > demand.total) {
-    return exhausted("--weights-memory-bytes asks for " + mib_of(demand.weights_wanted) +
-                     ", and the GPU has " + mib_of(demand.total));
+    return exhausted("cached weights are to have " + mib_of(demand.weights_wanted) +
+                     " of HBM, and the GPU has " + mib_of(demand.total));
   }
   if (demand.weights_wanted.count > 0) {
     const Bytes wanted = std::min(all, round_up(demand.weights_wanted, demand.extent));
     if (wanted >= largest) return wanted;
     return exhausted("a model's weights take " + mib_of(largest) +
-                     ", and --weights-memory-bytes allows " + mib_of(demand.weights_wanted) +
-                     " of HBM for cached weights");
+                     ", and cached weights are to have " + mib_of(demand.weights_wanted) +
+                     " of HBM");
   }
   const Bytes share =
       kv.count > 0 ? shared - kv
@@ -55,6 +57,7 @@ Bytes budget_of(const HbmDemand& demand) {
   const Bytes used = demand.total - demand.free;
   const Bytes others = used - std::clamp(demand.neighbours, Bytes(0), used);
   const Bytes all = Bytes(static_cast<std::int64_t>(usable)) - others;
+  CAUSEWAY_DCHECK(others >= Bytes(0), "others use less than nothing");
   const auto own = static_cast<double>(all.count) * demand.share;
   return std::clamp(Bytes(static_cast<std::int64_t>(own)), Bytes(0), demand.free);
 }
@@ -78,7 +81,8 @@ Bytes weights_room(const HbmDemand& demand) {
 
 Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   if (!(demand.utilization > 0 && demand.utilization <= 1)) {
-    return invalid_argument("--gpu-memory-utilization must be above 0 and at most 1");
+    return invalid_argument(
+        "the share of a GPU's memory that may be used is above 0 and at most 1");
   }
   if (!(demand.share > 0 && demand.share <= 1)) {
     return invalid_argument("a slice's share of a GPU's memory is above 0 and at most 1");
@@ -99,6 +103,7 @@ Result<HbmPlan> plan_hbm(const HbmDemand& demand) {
   plan.kv_least = std::max(kv_min, demand.extent * (kept / demand.extent));
   const Bytes stay = round_up(demand.weights_largest + demand.weights_pinned, demand.extent);
   plan.kv_most += std::max(Bytes(0), plan.weights - stay);
+  CAUSEWAY_DCHECK(plan.kv_least <= plan.kv && plan.kv <= plan.kv_most, "the border has no room");
   return plan;
 }
 

@@ -1,4 +1,4 @@
-// How a slice's HBM is divided when it opens (decision 3: HBM is one estate). Pure.
+// How a slice's HBM is divided when it opens (docs/decisions/0010-hbm-is-one-estate.md). Pure.
 //
 //   total │ used by others │ KV │ weights │ workspace │ driver │ kept free (1 - utilization) │
 //

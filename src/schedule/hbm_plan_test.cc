@@ -113,7 +113,7 @@ TEST(HbmPlan, TooLittleNamesTheNumbersAndTheWayOut) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
   for (const char* part :
-       {"143360 MiB", "141312 MiB", "126976 MiB", "133120 MiB", "--gpu-memory-utilization"}) {
+       {"143360 MiB", "141312 MiB", "126976 MiB", "133120 MiB", "more of the GPU's memory"}) {
     EXPECT_THAT(plan.error().message, HasSubstr(part));
   }
   d.free = gib(1);  // others use more than the share already
@@ -152,7 +152,7 @@ TEST(HbmPlan, WeightsGetWhatWasAskedFor) {
   EXPECT_THAT(refused.error().message, HasSubstr("16384 MiB"));
   EXPECT_THAT(refused.error().message, HasSubstr("10240 MiB"));
   d.weights_wanted = d.total + mib(1);
-  EXPECT_THAT(plan_hbm(d).error().message, HasSubstr("--weights-memory-bytes asks for"));
+  EXPECT_THAT(plan_hbm(d).error().message, HasSubstr("cached weights are to have"));
 }
 
 TEST(HbmPlan, NonsenseIsRefused) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 
 namespace causeway::schedule {
 namespace {
@@ -63,6 +64,7 @@ void Plan::plan_run(ModelQueue& queue, std::int64_t position) {
   if (fitting() < 1 && !make_room(index)) return;  // stalls
   tokens = std::min(tokens, fitting());
   available_ -= queue.frames_for(slot.facts.computed + Tokens(tokens)) - slot.frames;
+  CAUSEWAY_DCHECK(available_ >= 0, "a run takes frames that are not there");
   add_run(queue, index, Tokens(tokens));
 }
 
@@ -237,6 +239,7 @@ void Plan::take_victim(ModelQueue& queue) {
   state_.promised_total -= slot.promised;
   const std::int64_t freed = state_.references.drop(kv_.table(slot.facts.request), kv_);
   available_ += freed;
+  CAUSEWAY_DCHECK(state_.running_total >= 0 && state_.promised_total >= 0, "more left than ran");
   state_.freed.push_back(freed);
   decision_.preempted.push_back({.sequence = Handle(index), .request = slot.facts.request});
 }
@@ -244,6 +247,7 @@ void Plan::take_victim(ModelQueue& queue) {
 void Plan::return_victims(std::size_t keep) {
   while (decision_.preempted.size() > keep) {
     const auto index = static_cast<SlotIndex>(decision_.preempted.back().sequence.value);
+    CAUSEWAY_DCHECK(!state_.freed.empty(), "every victim has freed frames, if none");
     const Slot& slot = state_.table[index];
     state_.queue_of(slot).running.push_back(index);
     state_.running_total += 1;
@@ -261,6 +265,7 @@ void Plan::finish() {
   }
   for (const Run& run : decision_.runs) {
     Slot& slot = state_.table[static_cast<SlotIndex>(run.sequence.value)];
+    CAUSEWAY_DCHECK(slot.facts.running, "a victim does not run in the step that displaced it");
     slot.facts.computed = run.context + run.tokens;
     if (!run.samples) continue;
     slot.facts.known += Tokens(1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "base/random.h"
 
 namespace causeway::schedule {
@@ -246,6 +247,7 @@ bool RotationPlan::peak_fits(SlotIndex index) {
 
 void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
   Slot& slot = state_.table[index];
+  CAUSEWAY_DCHECK(!slot.held && need.frames >= need.at_once, "one that is held does not come in");
   state_.leave_outside(index);
   const RequestId request = slot.facts.request;
   if (slot.facts.rotary) {
@@ -404,6 +406,7 @@ RotationPlan::Exit RotationPlan::rotate(SlotIndex index, bool for_growth) {
   }
   state_.copies_out.credit = std::max<std::int64_t>(0, state_.copies_out.credit - cost.copies);
   twins_ -= cost.twins;
+  CAUSEWAY_DCHECK(twins_ >= 0, "a victim takes twins that are not there");
   decision_.rotated_out.push_back(
       {.sequence = Handle(index), .request = state_.table[index].facts.request});
   gone(index, cost.frames);
@@ -431,6 +434,7 @@ bool RotationPlan::recompute() {
 }
 
 void RotationPlan::gone(SlotIndex index, std::int64_t frames) {
+  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].fresh, "who has just come in stays");
   state_.leave_running(index);
   least_ = kUnknown;
   coming_ += frames;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "schedule/plan.h"
 #include "schedule/rotation_plan.h"
 #include "schedule/scheduler_state.h"
@@ -12,16 +13,22 @@
 namespace causeway::schedule {
 
 void FrameReferences::reset(std::int64_t frames) {
+  CAUSEWAY_DCHECK(frames >= 0, "a pool cannot have a negative number of frames");
   counts_.assign(static_cast<std::size_t>(frames), 0);
 }
 
 void FrameReferences::add(std::span<const FrameId> table) {
-  for (const FrameId frame : table) ++counts_[static_cast<std::size_t>(frame.value)];
+  for (const FrameId frame : table) {
+    CAUSEWAY_DCHECK(frame.valid() && frame.value < std::ssize(counts_), "a frame beyond the pool");
+    ++counts_[static_cast<std::size_t>(frame.value)];
+  }
 }
 
 std::int64_t FrameReferences::drop(std::span<const FrameId> table, const kv::KvCache& kv) {
   std::int64_t freed = 0;
   for (const FrameId frame : table) {
+    CAUSEWAY_DCHECK(counts_[static_cast<std::size_t>(frame.value)] > 0,
+                    "a table is dropped that was not added");
     const bool last = --counts_[static_cast<std::size_t>(frame.value)] == 0;
     freed += last && !kv.retiring(frame) ? 1 : 0;
   }
@@ -68,6 +75,7 @@ void Scheduler::State::refresh_urgencies(Nanos now) {
 
 void Scheduler::State::wait_again(SlotIndex index) {
   Slot& slot = table[index];
+  CAUSEWAY_DCHECK(slot.live && slot.owed == 0, "a victim leaves the sums of the running first");
   slot.promised = 0;  // no longer counted
   slot.frames = 0;
   slot.facts.computed = Tokens(0);
@@ -86,6 +94,8 @@ void Scheduler::State::end_step(const Decision& decision, Nanos now) {
   for (const Run& run : decision.runs) {
     const auto index = static_cast<SlotIndex>(run.sequence.value);
     Slot& slot = table[index];
+    CAUSEWAY_DCHECK(slot.in_flight > 0, "a step ends that does not run the sequence");
+    CAUSEWAY_DCHECK(!run.samples || slot.pending > 0, "a token is sampled that was not awaited");
     slot.in_flight -= 1;
     if (run.samples) slot.pending -= 1;
     if (!slot.live) {
@@ -219,6 +229,7 @@ Tokens Scheduler::tokens_wanted(ModelId model, Nanos now) const {
   Tokens sum(0);
   const auto add = [&](SlotIndex index) {
     const Slot& slot = state_->table[index];
+    CAUSEWAY_DCHECK(slot.wanted() >= slot.facts.computed, "more is computed than is wanted");
     sum += slot.wanted() - slot.facts.computed;
     return sum < most;
   };
@@ -232,6 +243,7 @@ Tokens Scheduler::tokens_wanted(ModelId model, Nanos now) const {
 FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
   FramesWanted wanted{.more = state_->promised_total};
   std::int64_t places = state_->options.running_max - state_->running_total;
+  CAUSEWAY_DCHECK(wanted.more >= 0 && places >= 0, "more run than may");
   for (const ModelQueue& queue : state_->queues) {
     for (const SlotIndex index : queue.running.members()) {
       wanted.largest = std::max(wanted.largest, queue.frames_for(state_->table[index].wanted()));

@@ -10,13 +10,11 @@
 //               ▲────preempted────────┘       (computed = 0: recomputed on return)
 //
 // Rules, in terms of the policy's order (policy.h), which spans all models:
-// - A step runs one model's batch: the model with the largest lag that has anything to run, lag
-// being
-//   the time since it was last stepped (SuperInfer's idle requests with β_B = 0; decision 6). So a
-//   model with n competitors waits at most n steps.
+// - A step runs one model's batch: of the models that have anything to run, the one with the
+//   largest lag, the time since it was last stepped (docs/decisions/0013-models-are-interleaved.md;
+//   SuperInfer's idle requests with β_B = 0). So a model with n competitors waits n steps at most.
 // - Every running sequence of that model gets a token's worth of the step's budget, the rest goes
-// to
-//   prefill, most urgent first.
+//   to prefill, most urgent first.
 // - A sequence that lacks a frame displaces the least urgent running sequences, of any model, that
 //   are less urgent than itself; when those do not suffice it stalls. The most urgent running
 //   sequence therefore always progresses.

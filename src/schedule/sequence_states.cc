@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "schedule/scheduler_state.h"
 
 namespace causeway::schedule {
@@ -21,6 +22,8 @@ Nanos idle_slack_of(const SequenceFacts& facts) {
 
 void Scheduler::State::enter_outside(SlotIndex index) {
   Slot& slot = table[index];
+  CAUSEWAY_DCHECK(slot.live && !slot.facts.running && slot.frames == 0,
+                  "who waits outside HBM holds none of it");
   ModelQueue& queue = queue_of(slot);
   const bool rotary = slot.facts.rotary;
   (rotary ? rotary_total : waiting_total) += 1;
@@ -49,6 +52,8 @@ void Scheduler::State::leave_outside(SlotIndex index) {
   CAUSEWAY_CHECK(entry != queue.outside_frames.end(), "who is outside is counted by its frames");
   if (--entry->second == 0) queue.outside_frames.erase(entry);
   outside_frames_total -= frames;
+  CAUSEWAY_DCHECK(outside_frames_total >= 0 && waiting_total >= 0 && rotary_total >= 0,
+                  "more left than were outside");
   if (!rotation) {
     queue.waiting.erase(table, index);
   } else if (slot.settling) {
@@ -61,6 +66,8 @@ void Scheduler::State::leave_outside(SlotIndex index) {
 
 void Scheduler::State::enter_running(SlotIndex index) {
   Slot& slot = table[index];
+  CAUSEWAY_DCHECK(slot.live && slot.facts.running && !slot.settling,
+                  "who runs has settled, and says that it runs");
   ModelQueue& queue = queue_of(slot);
   if (rotation) {
     slot.urgency = rotation->inside(slot.facts);
@@ -79,6 +86,8 @@ void Scheduler::State::leave_running(SlotIndex index) {
   slot.promised = 0;
   queue.backlog -= slot.owed;
   slot.owed = 0;
+  CAUSEWAY_DCHECK(running_total >= 0 && promised_total >= 0 && queue.backlog >= 0,
+                  "more left than ran");
   if (!rotation) return;
   const auto entry = queue.slacks.find(idle_slack_of(slot.facts));
   CAUSEWAY_CHECK(entry != queue.slacks.end(), "a running sequence is counted by its slack");
@@ -87,6 +96,7 @@ void Scheduler::State::leave_running(SlotIndex index) {
 
 void Scheduler::State::rank(SlotIndex index) {
   const Slot& slot = table[index];
+  CAUSEWAY_DCHECK(!slot.settling && !slot.facts.running, "only who is outside is ranked");
   ModelQueue& queue = queue_of(table[index]);
   const Ranked member{.standing = rotation->outside(slot.facts),
                       .arrival = slot.facts.arrival,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 
 namespace causeway::schedule {
 
@@ -16,17 +17,21 @@ SlotIndex SequenceTable::add() {
     index = free_.back();
     free_.pop_back();
   }
+  CAUSEWAY_DCHECK(!(*this)[index].live && heap_place(index) < 0, "a free slot holds nobody");
   (*this)[index] = Slot();
   (*this)[index].live = true;
   return index;
 }
 
 void SequenceTable::free(SlotIndex index) {
+  CAUSEWAY_DCHECK(!(*this)[index].live && (*this)[index].in_flight == 0,
+                  "a slot is freed that a sequence or a step still uses");
   (*this)[index] = Slot();
   free_.push_back(index);
 }
 
 void WaitingHeap::place(SequenceTable& table, std::size_t at, SlotIndex index) {
+  CAUSEWAY_DCHECK(at < heap_.size(), "a place beyond the heap");
   heap_[at] = index;
   table.heap_place(index) = static_cast<std::int32_t>(at);
 }
@@ -56,6 +61,7 @@ void WaitingHeap::sift_down(SequenceTable& table, std::size_t at) {
 }
 
 void WaitingHeap::push(SequenceTable& table, SlotIndex index) {
+  CAUSEWAY_DCHECK(table.heap_place(index) < 0, "a sequence waits twice");
   heap_.push_back(index);
   sift_up(table, heap_.size() - 1);
 }
@@ -74,6 +80,7 @@ void WaitingHeap::erase(SequenceTable& table, SlotIndex index) {
 
 void WaitingHeap::rebuild(SequenceTable& table) {
   for (std::size_t at = heap_.size(); at-- > 0;) sift_down(table, at);
+  CAUSEWAY_DCHECK(ordered(table), "a heap that was built anew is in order");
 }
 
 bool WaitingHeap::ordered(const SequenceTable& table) const {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 
 namespace causeway::schedule {
 namespace {
@@ -45,6 +46,7 @@ std::int32_t UrgencyHeaps::heap_of(double slope) {
 }
 
 void UrgencyHeaps::place(HeapPlaces& places, Heap& heap, std::size_t at, const Ranked& member) {
+  CAUSEWAY_DCHECK(at < heap.members.size() && member.index >= 0, "a place beyond the heap");
   heap.members[at] = member;
   places[member.index].at = static_cast<std::int32_t>(at);
 }

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
+
 namespace causeway::simulate {
 namespace {
 
@@ -110,7 +112,8 @@ Result<HardwareProfile> profile_from(const nlohmann::json& json) {
 }  // namespace
 
 Result<HardwareProfile> parse_profile(std::string_view json) {
-  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  std::string buffer;
+  const auto parsed = nlohmann::json::parse(plain_json_numbers(json, buffer), nullptr, false);
   if (parsed.is_discarded()) return corrupt("hardware profile: this is not JSON");
   return profile_from(parsed);
 }

@@ -49,7 +49,8 @@ constexpr Bytes driver_of(std::int64_t models) { return kDriver + kDriverOfModel
 Status check_gpu(const device::CudaMachine& gpus, int gpu) {
   if (gpu >= 0 && gpu < gpus.gpus()) return {};
   return invalid_argument(
-      "--gpu " + std::to_string(gpu) + ": this process sees " + std::to_string(gpus.gpus()) +
+      "there is no GPU " + std::to_string(gpu) + ": this process sees " +
+      std::to_string(gpus.gpus()) +
       " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
 }
 
@@ -526,13 +527,13 @@ Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions& options,
 #else
 
 Status warm_up_cuda(Machine&, int) {
-  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
+  return unsupported("this build has no CUDA parts: build where nvcc is, or serve on the CPU");
 }
 
 Result<std::unique_ptr<Slice>> open_cuda_slice(const CudaSliceOptions&,
                                                std::span<const CudaCandidate>, Machine&,
                                                engine::OutputSink&) {
-  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
+  return unsupported("this build has no CUDA parts: build where nvcc is, or serve on the CPU");
 }
 
 #endif

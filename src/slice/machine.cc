@@ -44,7 +44,7 @@ Result<std::unique_ptr<Machine>> Machine::open_gpus(LinkOptions links, ModelHome
   return machine;
 #else
   (void)links, (void)home, (void)clock;
-  return unsupported("this build has no CUDA parts: build where nvcc is, or use --device cpu");
+  return unsupported("this build has no CUDA parts: build where nvcc is, or serve on the CPU");
 #endif
 }
 
@@ -112,8 +112,7 @@ Status Machine::learn_links() {
     if (const Status read = read_map(); !read.ok()) {
       const std::string what =
           "weights come over each GPU's own link alone: " + read.error().message +
-          "; `causeway topology --measure` learns which links help, and "
-          "--links all uses every one";
+          "; `causeway topology` measures which links help when it is asked to";
       read.error().code == ErrorCode::kNotFound ? spdlog::info("{}", what)
                                                 : spdlog::warn("{}", what);
     }

@@ -51,7 +51,7 @@ Result<std::string> read_file(const std::filesystem::path& path) {
 Error no_template(const std::filesystem::path& directory) {
   return not_found(directory.string() +
                    " has no chat template (chat_template.jinja, or chat_template in "
-                   "tokenizer_config.json): give one with --chat-template, or use completions");
+                   "tokenizer_config.json): give the server one, or use completions");
 }
 
 // The template in a parsed tokenizer_config.json.

@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
+
 namespace causeway::topology {
 namespace {
 
@@ -276,7 +278,8 @@ std::string write_snapshot(const Machine& machine) {
 Result<Machine> read_snapshot(std::string_view text) {
   if (text.size() > kBytesMax) return corrupt("topology snapshot: larger than 4 MiB");
   if (too_deep(text)) return corrupt("topology snapshot: nested too deep");
-  const Json json = Json::parse(text, nullptr, false);
+  std::string buffer;
+  const Json json = Json::parse(plain_json_numbers(text, buffer), nullptr, false);
   if (json.is_discarded()) return corrupt("topology snapshot: no valid JSON");
   Status status;
   Reader reader(json, "file", status);

@@ -29,7 +29,8 @@ Status check_node(const Machine& machine, std::size_t index) {
                    ", which does not come before it");
   }
   if (node.kind == NodeKind::kGpu && (node.index < 0 || node.index >= std::ssize(machine.gpus))) {
-    return corrupt(where + " is GPU " + std::to_string(node.index) + ", which is not listed");
+    return corrupt(where + " has the index of GPU " + std::to_string(node.index) +
+                   ", which is not listed");
   }
   return {};
 }

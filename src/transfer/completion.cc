@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/dcheck.h"
 #include "base/spin.h"
 #include "transfer/express_lane.h"
 
@@ -22,6 +23,7 @@ constexpr Nanos kWaitMax = seconds(365 * 24 * 3600);  // more would overflow the
 CompletionBoard::Ticket CompletionBoard::open(TransferListener* listener) {
   const std::lock_guard lock(mutex_);
   const Ticket ticket(next_++);
+  CAUSEWAY_DCHECK(!entries_.contains(ticket), "a ticket is new");
   entries_[ticket].listener = listener;
   return ticket;
 }
@@ -29,6 +31,7 @@ CompletionBoard::Ticket CompletionBoard::open(TransferListener* listener) {
 void CompletionBoard::release(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_.at(ticket);
+  CAUSEWAY_DCHECK(!entry.released, "a transfer is released once");
   entry.released = true;
   if (entry.outcome) entries_.erase(ticket);
 }
@@ -50,6 +53,7 @@ void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
 
 void CompletionBoard::ends_soon(Ticket ticket) {
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(!entries_.at(ticket).outcome, "a transfer is about to end that has ended");
   if (!std::exchange(entries_.at(ticket).soon, true)) changed_.notify_all();
 }
 
@@ -79,6 +83,7 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   (void)spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller has not released it
+  CAUSEWAY_DCHECK(!entry.released, "who has let go of a transfer waits for it");
   changed_.wait_for(lock, std::chrono::nanoseconds(left().count),
                     [&] { return entry.outcome || entry.soon; });
   // Also when the end has been near since before: what takes 5 ms would else sleep for the last.
@@ -120,6 +125,7 @@ Status ExpressTicket::wait(Nanos timeout) const {
 
 Status ExpressTicket::wait_on(const Result<bool>& done, Nanos timeout) const {
   mark_->seen_done = !done.ok();
+  CAUSEWAY_DCHECK(mark_->lent.load(std::memory_order_relaxed), "a ticket holds its mark");
   Status waited = done.ok() ? mark_->event->wait(timeout) : Status(done.error());
   if (!waited.ok() && waited.error().code != ErrorCode::kDeadlineExceeded) {
     mark_->lane.note_failure();

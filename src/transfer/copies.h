@@ -3,12 +3,14 @@
 
 #include <vector>
 
+#include "base/dcheck.h"
 #include "device/device.h"
 
 namespace causeway::transfer {
 
 // Lengthens the last copy when this one follows it in both memories.
 inline void append_copy(std::vector<device::Copy>& copies, const device::Copy& copy) {
+  CAUSEWAY_DCHECK(copy.bytes >= Bytes(0), "a copy of less than nothing");
   if (!copies.empty()) {
     device::Copy& last = copies.back();
     const auto follows = [&](const device::MemoryAddress& next,

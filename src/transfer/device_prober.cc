@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -71,6 +73,7 @@ Status DeviceProber::find_peers() {
 }
 
 Status DeviceProber::copy_once(const Lane& lane) {
+  CAUSEWAY_DCHECK(lane.mover >= 0 && lane.mover < links(), "no such link");
   device::Device& mover = *devices_[static_cast<std::size_t>(lane.mover)];
   CAUSEWAY_ASSIGN(const auto stream, mover.make_stream("link-map"));
   const Copy copy{lane.target, lane.source, options_.copy_bytes};
@@ -88,6 +91,7 @@ MemoryAddress DeviceProber::host(int link) const {
 
 DeviceProber::Lane DeviceProber::crossing(Direction direction, int link) const {
   const auto l = static_cast<std::size_t>(link);
+  CAUSEWAY_DCHECK(link >= 0 && l < extents_.size(), "no such link");
   const auto arena = MemoryAddress::in_arena(devices_[l]->id(), extents_[l].offset());
   if (direction == Direction::kIn) return {link, arena, host(link)};
   return {link, host(link), arena};
@@ -96,6 +100,8 @@ DeviceProber::Lane DeviceProber::crossing(Direction direction, int link) const {
 DeviceProber::Lane DeviceProber::between(int source, int target) const {
   const auto s = static_cast<std::size_t>(source);
   const auto t = static_cast<std::size_t>(target);
+  CAUSEWAY_DCHECK(source != target && s < extents_.size() && t < extents_.size(),
+                  "peers are two links");
   return {source, MemoryAddress::in_arena(devices_[t]->id(), extents_[t].offset()),
           MemoryAddress::in_arena(devices_[s]->id(), extents_[s].offset() + options_.bytes)};
 }
@@ -135,6 +141,7 @@ Result<double> DeviceProber::run(const std::vector<Lane>& lanes) {
     begin = std::min(begin.value_or(began), began);
     end = std::max(end.value_or(ended), ended);
   }
+  CAUSEWAY_DCHECK(begin && end && *end >= *begin, "copies ended before they began");
   const double bytes = static_cast<double>(options_.bytes.count * std::ssize(lanes));
   return bytes / std::max(1e-9, to_seconds(*end - *begin));
 }
@@ -166,6 +173,7 @@ Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int
   TransferRequest request;
   request.direction = direction;
   request.target = devices_[t]->id();
+  CAUSEWAY_DCHECK(links != LinkSet::of(target), "a relay has another link than the target's");
   request.only = links;
   const Bytes bytes = std::min(options_.bytes * (this->links() + 1), extents_[t].bytes());
   request.segments = {

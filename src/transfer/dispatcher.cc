@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -58,6 +60,7 @@ Dispatcher::Dispatcher(DispatchOptions options, PathFacts facts)
 }
 
 Dispatcher::Link& Dispatcher::link_at(int link, Direction direction) {
+  CAUSEWAY_DCHECK(link >= 0 && link < facts_.links, "no such link");
   return links_.at(at(link))[index_of(direction)];
 }
 const Dispatcher::Link& Dispatcher::link_at(int link, Direction direction) const {
@@ -95,6 +98,7 @@ LinkSet Dispatcher::usable(int target, LinkSet wanted) const {
   for (const auto& [link, forbidden_target] : forbidden_) {
     if (forbidden_target == target) usable = usable.without(link);
   }
+  CAUSEWAY_DCHECK(target >= 0 && target < facts_.links, "no such target");
   return wanted.has(target) || usable.empty() ? usable.with(target) : usable;
 }
 
@@ -117,6 +121,7 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
       task.quota.push_back(part);
       left -= part;
     }
+    CAUSEWAY_DCHECK(left >= Bytes(0), "a split gives more than there is");
     task.quota.resize(at(facts_.links));
     task.quota[at(spec.target)] += left;
   }
@@ -131,6 +136,7 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
 
 std::optional<Chunk> Dispatcher::pull(int link, Direction direction, Nanos now) {
   Link& state = link_at(link, direction);
+  CAUSEWAY_DCHECK(state.given_up <= state.chunks, "more copies were given up than are outstanding");
   if (state.chunks >= options_.depth || now < state.yields_until) return std::nullopt;
   // A copy that was given up may stay for ever: it is nobody's turn.
   if (!state.turns.may_pull(state.chunks - state.given_up)) return std::nullopt;
@@ -176,6 +182,7 @@ std::optional<Chunk> Dispatcher::take(int target, int link, Direction direction,
     }
     const Bytes begin = task.cursor;
     task.cursor = task.spec.segments.cut(begin, chunk_size(task, link), options_.chunk_segments);
+    CAUSEWAY_DCHECK(task.cursor > begin, "a chunk has bytes");
     if (!task.quota.empty()) task.quota[at(link)] -= task.cursor - begin;
     return launch(task, link, {{begin, task.cursor}, 0}, now);
   }
@@ -184,6 +191,7 @@ std::optional<Chunk> Dispatcher::take(int target, int link, Direction direction,
 
 bool Dispatcher::may_take(const Task& task, int link, Nanos now) const {
   const int target = task.spec.target;
+  CAUSEWAY_DCHECK(!task.failed, "a task that failed has nothing left to move");
   if (link == target && !task.retries.empty()) return true;
   if (task.cursor >= task.spec.segments.total()) return false;
   if (link != target) {
@@ -245,6 +253,7 @@ bool Dispatcher::worth_it(const Task& task, int link, Nanos now) const {
   };
   if (rate_of(link, direction, now) <= 0) return true;
   const double mine = done_in(link);
+  CAUSEWAY_DCHECK(std::isfinite(mine) && mine >= 0, "a chunk takes a time");
   const LinkSet links = links_of(task.spec);
   Bytes waiting = queue_of(target, direction, task.spec.priority).waiting;
   double others = 0;
@@ -271,6 +280,7 @@ Bytes Dispatcher::chunk_size(const Task& task, int link) const {
   }
   const Bytes left = task.spec.segments.total() - task.cursor;
   const int links = links_of(task.spec).count();
+  CAUSEWAY_DCHECK(links >= 1 && left > Bytes(0), "a chunk of nothing, or over no link");
   return std::clamp(left / links, options_.chunk_bytes_min, most);
 }
 
@@ -285,6 +295,7 @@ Chunk Dispatcher::launch(Task& task, int link, Retry part, Nanos now) {
   chunk.range = part.range;
   task.straight = task.straight && !chunk.relayed();
   chunk.completes = task.straight && !task.waiting();
+  CAUSEWAY_DCHECK(part.range.bytes() > Bytes(0), "a chunk has bytes");
   ++task.in_flight;
   Link& state = link_at(link, chunk.direction);
   state.rate = rate_of(link, chunk.direction, now);
@@ -297,6 +308,7 @@ Chunk Dispatcher::launch(Task& task, int link, Retry part, Nanos now) {
 }
 
 void Dispatcher::finished(ChunkId id, Nanos now) {
+  CAUSEWAY_DCHECK(chunks_.contains(id), "a chunk ends that is not outstanding");
   const Flying& flying = chunks_.at(id);
   const Chunk chunk = flying.chunk;
   Link& link = link_at(chunk.link, chunk.direction);
@@ -315,6 +327,7 @@ void Dispatcher::finished(ChunkId id, Nanos now) {
 void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const Nanos from = std::max(flying.started, link.last_done);
   if (now <= from) return;
+  CAUSEWAY_DCHECK(!flying.given_up, "the end of a copy that was given up teaches nothing");
   const Chunk& chunk = flying.chunk;
   const WayFacts& facts = way(chunk.direction);
   const double alone = facts.alone[at(chunk.link)];
@@ -346,6 +359,7 @@ void Dispatcher::learn(Link& link, const Chunk& chunk, Nanos took, bool first, d
   const double most = alone > 0 ? alone : before / kSampleMin;
   const double sample = std::clamp(bytes / to_seconds(took), kSampleMin * before, most);
   link.rate = before + kRateSmoothing * (sample - before);
+  CAUSEWAY_DCHECK(std::isfinite(link.rate) && link.rate > 0, "a link has a rate");
 }
 
 // Other copies of our own: the other way, or for other targets.
@@ -364,6 +378,7 @@ void Dispatcher::tune(const Chunk& chunk, Nanos now) {
   if (!options_.tune_sets) return;
   const auto task = tasks_.find(chunk.task);
   if (task == tasks_.end() || !task->second.multipath) return;
+  CAUSEWAY_DCHECK(task->second.spec.target == chunk.target, "a chunk of another target");
   SetTuner& tuner = tuners_[at(chunk.target)][index_of(chunk.direction)];
   if (!task->second.spec.only.empty()) return tuner.pause();
   // Other targets' transfers change what this one gets for reasons of their own.
@@ -383,6 +398,8 @@ Dispatcher::Flying Dispatcher::land(ChunkId id, Nanos now) {
   --link.chunks;
   if (flying.given_up) --link.given_up;
   link.bytes -= flying.chunk.range.bytes();
+  CAUSEWAY_DCHECK(link.chunks >= 0 && link.given_up >= 0 && link.bytes >= Bytes(0),
+                  "more left the link than was on it");
   link.last_done = std::max(link.last_done, now);
   chunks_.erase(found);
   const auto task = tasks_.find(flying.chunk.task);
@@ -414,6 +431,8 @@ void Dispatcher::give_back(const Flying& flying) {
   if (found == tasks_.end() || found->second.failed) return;
   Task& task = found->second;
   task.straight = false;
+
+  CAUSEWAY_DCHECK(task.in_flight >= 0, "a chunk of a task that has none");
   const int failures = flying.direct_failures + (flying.chunk.relayed() ? 0 : 1);
   if (failures >= options_.direct_attempts) {
     forget_waiting(task);
@@ -429,6 +448,7 @@ void Dispatcher::forget_waiting(Task& task) {
   Bytes waiting = task.spec.segments.total() - task.cursor;
   for (const Retry& retry : task.retries) waiting += retry.range.bytes();
   queue_of(task.spec.target, task.spec.direction, task.spec.priority).waiting -= waiting;
+  CAUSEWAY_DCHECK(waiting >= Bytes(0), "more was taken than there is");
   task.cursor = task.spec.segments.total();
   task.retries.clear();
 }
@@ -455,6 +475,8 @@ void Dispatcher::end_if_done(TaskId id) {
   if (found == tasks_.end() || found->second.waiting() || found->second.in_flight > 0) return;
   const TaskSpec& spec = found->second.spec;
   std::erase(queue_of(spec.target, spec.direction, spec.priority).tasks, id);
+  CAUSEWAY_DCHECK(found->second.in_flight == 0 && found->second.retries.empty(),
+                  "a task ends that has chunks left");
   ended_.push_back({id, !found->second.failed});
   tasks_.erase(found);
 }

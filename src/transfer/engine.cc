@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "base/spin.h"
 #include "transfer/copies.h"
 #include "transfer/engine_loop.h"
@@ -72,6 +73,7 @@ class TransferEngine::State {
     const std::optional<int> link = link_to(request.target);
     if (!link || !well_formed(request)) [[unlikely]]
       return what_is_wrong(request);
+    CAUSEWAY_DCHECK(*link >= 0 && *link < std::ssize(express), "a link without a lane");
     auto& lane = *express[static_cast<std::size_t>(*link)][index_of(request.direction)];
     if (is_small(request, lane)) {
       if (ExpressTicket ticket = copy_at_once(lane, request)) return Completion(std::move(ticket));
@@ -111,6 +113,7 @@ class TransferEngine::State {
   Result<Completion> submit_to_loop(TransferRequest&& request, int link) {
     CAUSEWAY_ASSIGN(SegmentTable segments, SegmentTable::make(std::move(request.segments)));
     Submission submission;
+    CAUSEWAY_DCHECK(segments.total() >= Bytes(0), "a transfer has a size");
     submission.task.target = link;
     submission.task.direction = request.direction;
     submission.task.priority = request.priority;
@@ -135,6 +138,7 @@ class TransferEngine::State {
         for (int p = 0; p < device::kCopyPriorities; ++p) {
           const Bytes moved =
               express[link][index_of(direction)]->moved(static_cast<device::CopyPriority>(p));
+          CAUSEWAY_DCHECK(moved >= Bytes(0), "a lane moved less than nothing");
           stats.links[link][index_of(direction)].direct += moved;
           stats.by_purpose[static_cast<std::size_t>(p)][index_of(direction)] += moved;
         }
@@ -253,6 +257,7 @@ class TransferEngine::State {
       awake.store(false, std::memory_order_relaxed);
       changed.wait_for(lock, std::chrono::nanoseconds(pause.count), [&] { return stop || woken; });
       awake.store(true, std::memory_order_relaxed);
+      CAUSEWAY_DCHECK(pause >= Nanos(0), "a pause takes time");
       pause = std::min(pause + pause / 8, options.poll_pause_max);
     }
   }
@@ -277,6 +282,7 @@ class TransferEngine::State {
       publish();  // before anyone hears of an end
       loop.report();
     }
+    CAUSEWAY_DCHECK(arrived.empty() || look.any, "what arrived is something that happened");
     look.copying = loop.copying();
     look.idle = loop.idle();
     return look;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -42,6 +44,7 @@ Status EngineLoop::set_up() {
 Status EngineLoop::allocate_staging(Link& link, std::vector<MemoryAddress>& buffers, Bytes each) {
   const Bytes extent = link.device->capabilities().extent_bytes;
   const int slots = kDirections * options_.dispatch.depth;
+  CAUSEWAY_DCHECK(each > Bytes(0) && slots >= 1, "staging of nothing");
   const Bytes needed = round_up(each * slots, extent);
   if (needed > options_.staging_bytes_max) {
     return exhausted("staging needs " + std::to_string(needed.count) + " bytes");
@@ -101,6 +104,7 @@ void EngineLoop::start(Submission submission, Nanos now) {
                unavailable("a copy over link " + std::to_string(target) + " is stuck"));
   }
   submission.task.id = TaskId(next_task_++);
+  CAUSEWAY_DCHECK(!running_.contains(submission.task.id), "a task's id is new");
   running_.emplace(submission.task.id,
                    Running{submission.ticket, submission.signal, target, direction, {}});
   dispatcher_.add(std::move(submission.task), now);
@@ -183,6 +187,7 @@ void EngineLoop::chunk_ended(const LinkLane::Ended& ended, Nanos now) {
   const auto found = flying_.find(ended.chunk);
   if (found == flying_.end()) return;  // of a lost GPU
   const Chunk chunk = found->second;
+  CAUSEWAY_DCHECK(chunk.id == ended.chunk, "a chunk under another's id");
   flying_.erase(found);
   if (ended.status.ok()) {
     dispatcher_.finished(chunk.id, now);
@@ -192,6 +197,7 @@ void EngineLoop::chunk_ended(const LinkLane::Ended& ended, Nanos now) {
 }
 
 void EngineLoop::chunk_failed(const Chunk& chunk, const Error& error, Nanos now) {
+  CAUSEWAY_DCHECK(!flying_.contains(chunk.id), "a chunk that failed is still under way");
   ++retries_;
   if (const auto running = running_.find(chunk.task); running != running_.end()) {
     const bool better = !running->second.error || error.code != ErrorCode::kCancelled;
@@ -214,6 +220,7 @@ void EngineLoop::rest_relay(int index, Nanos now) {
   // What comes of the same fault is no further one.
   if (link.rests_until) return;
   link.rests_until = now + options_.relay_rest * (std::int64_t{1} << link.faults);
+  CAUSEWAY_DCHECK(link.faults >= 0 && link.faults < 63, "a rest is doubled a few times");
   link.faults = std::min(link.faults + 1, kFaultsMax);
   dispatcher_.set_relay(index, false);
 }
@@ -239,6 +246,7 @@ void EngineLoop::give_up_old_chunks(Nanos now) {
         if (found == flying_.end()) continue;  // given up before
         const Chunk chunk = found->second;
         flying_.erase(found);
+        CAUSEWAY_DCHECK(!given_up_.contains(id), "a copy is given up twice");
         given_up_.emplace(id, GivenUp{chunk, now});
         ++retries_;
         // Also when the chunk was the link's own: its slots may stay taken for ever, and transfers
@@ -322,6 +330,7 @@ void EngineLoop::repair(int index, Direction direction, Nanos now) {
   Link& link = links_[static_cast<std::size_t>(index)];
   Nanos& from = link.repairs_from[index_of(direction)];
   if (now < from) return;
+  CAUSEWAY_DCHECK(!link.lanes[index_of(direction)]->ready(), "a lane is repaired that is whole");
   const Status repaired = link.lanes[index_of(direction)]->repair();
   if (repaired.ok()) return;
   from = now + kRepairPause;
@@ -337,6 +346,7 @@ bool EngineLoop::pull_one(int index, Direction direction, Nanos now) {
   if (!lane.ready() || lane.busy() >= options_.dispatch.depth) return false;
   const auto chunk = dispatcher_.pull(index, direction, now);
   if (!chunk) return false;
+  CAUSEWAY_DCHECK(chunk->link == index && chunk->direction == direction, "another link's chunk");
   const Running& running = running_.at(chunk->task);
   const Status launched =
       lane.launch(*chunk, dispatcher_.segments(chunk->task), running.signal, now);
@@ -351,11 +361,16 @@ bool EngineLoop::pull_one(int index, Direction direction, Nanos now) {
 
 void EngineLoop::end(CompletionBoard::Ticket ticket, TransferSignal signal, Status outcome) {
   ++transfers_;
+
+  CAUSEWAY_DCHECK(failures_ <= transfers_, "more transfers failed than ended");
   if (!outcome.ok()) ++failures_;
   ended_.push_back({ticket, signal, std::move(outcome)});
 }
 
 void EngineLoop::collect_ended_tasks() {
+  if constexpr (kDchecks) {
+    if (dispatcher_.idle()) dispatcher_.check_integrity();
+  }
   for (const TaskEnd& task : dispatcher_.take_ended()) {
     const auto found = running_.find(task.task);
     CAUSEWAY_CHECK(found != running_.end(), "a task that nobody runs ended");

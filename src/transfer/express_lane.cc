@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -42,6 +44,7 @@ ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies, device::Co
   const std::lock_guard lock(mutex_);
   if (failed_.load(std::memory_order_relaxed) && !renew_stream().ok()) return {};
   if (used_ == marks_.size() && !find_free()) return {};
+  CAUSEWAY_DCHECK(used_ < marks_.size(), "no mark is free");
   ExpressMark& mark = *marks_[used_++];
   const Status issued = issue(copies, priority, signal, *mark.event);
   // What the caller waits for ends with the copy's call: what can come behind it does.
@@ -51,6 +54,7 @@ ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies, device::Co
     if (issued.error().code != ErrorCode::kInvalidArgument) note_failure();
     return {};
   }
+  CAUSEWAY_DCHECK(!mark.lent.load(std::memory_order_relaxed), "a mark is lent twice");
   mark.lent.store(true, std::memory_order_relaxed);
   std::atomic<std::int64_t>& count = moved_[static_cast<std::size_t>(priority)];
   std::int64_t moved = count.load(std::memory_order_relaxed);
@@ -72,6 +76,7 @@ Status ExpressLane::issue(std::span<const device::Copy> copies, device::CopyPrio
 // Going round, a few looks for each copy find what comes back as fast as it is lent; so of marks
 // that come back there are never many more than of those that do not.
 bool ExpressLane::find_free() {
+  CAUSEWAY_DCHECK(used_ <= marks_.size(), "more marks are used than there are");
   for (int look = 0; look < kLooksMax && used_ > 0; ++look) {
     if (hand_ >= used_) hand_ = 0;
     if (is_free(*marks_[hand_])) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -39,6 +41,8 @@ Result<std::vector<ResourceShare>> LinkBudget::shares(const std::vector<Hop>& ho
       return unsupported("no path from end " + std::to_string(hop.source) + " to end " +
                          std::to_string(hop.target) + " (-1 is the host)");
     }
+    CAUSEWAY_DCHECK(path->costs.empty() || path->costs.size() == path->route.size(),
+                    "a cost a resource");
     for (std::size_t i = 0; i < path->route.size(); ++i) {
       const double cost = path->costs.empty() ? 1 : path->costs[i];
       shares.push_back({path->route[i], bytes_per_second * cost});
@@ -97,6 +101,7 @@ Status LinkBudget::set_floor(int resource, CopyPriority purpose, double bytes_pe
 
 double LinkBudget::available(int resource, CopyPriority purpose) const {
   double left = profile_.resources.at(at(resource)).bytes_per_second;
+  CAUSEWAY_DCHECK(left >= 0, "a link gives less than nothing");
   for (std::size_t p = 0; p < kCopyPriorities; ++p) {
     const double taken = reserved_[at(resource)][p];
     const bool own = p == static_cast<std::size_t>(purpose);

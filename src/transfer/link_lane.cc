@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "transfer/copies.h"
 
 namespace causeway::transfer {
@@ -20,6 +21,8 @@ struct ChunkCopies {
 
 ChunkCopies copies_of(const Chunk& chunk, const SegmentTable& segments, MemoryAddress staging) {
   ChunkCopies copies;
+
+  CAUSEWAY_DCHECK(chunk.range.begin < chunk.range.end, "a chunk has bytes");
   for (const SegmentTable::Part& part : segments.parts(chunk.range)) {
     const bool in = chunk.direction == Direction::kIn;
     const MemoryAddress& source = in ? part.host : part.device;
@@ -86,6 +89,7 @@ Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Transf
     }
     return issued;
   }
+  CAUSEWAY_DCHECK(chunk.direction == options_.direction, "a chunk of the other way");
   slot->chunk = chunk.id;
   slot->launched = now;
   return {};
@@ -95,6 +99,7 @@ Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Transf
 // semaphore stay in order. What fails of it shows in the mark, and the engine raises, too.
 Status LinkLane::issue_direct(Slot& slot, const Chunk& chunk, const SegmentTable& segments,
                               TransferSignal signal) {
+  CAUSEWAY_DCHECK(!chunk.relayed(), "a relayed chunk goes through staging");
   const ChunkCopies copies = copies_of(chunk, segments, {});
   CAUSEWAY_TRY(link_->copy(copies.direct, chunk.priority));
   if (chunk.completes && signal.semaphore != nullptr) {
@@ -110,6 +115,7 @@ Status LinkLane::issue_relay(Slot& slot, const Chunk& chunk, const SegmentTable&
   CAUSEWAY_CHECK(can_relay() && chunk.range.bytes() <= options_.staging_bytes,
                  "a chunk that does not fit its staging buffer");
   const auto index = static_cast<std::size_t>(&slot - slots_.data());
+  CAUSEWAY_DCHECK(index < options_.staging.size(), "a slot without a buffer");
   const ChunkCopies copies = copies_of(chunk, segments, options_.staging[index]);
   const bool in = options_.direction == Direction::kIn;
   device::Stream& first = in ? *link_ : *slot.peer;
@@ -120,6 +126,7 @@ Status LinkLane::issue_relay(Slot& slot, const Chunk& chunk, const SegmentTable&
 Status LinkLane::first_then(device::Stream& first, device::Stream& second, Slot& slot,
                             const std::vector<Copy>& one, const std::vector<Copy>& two,
                             device::CopyPriority priority) {
+  CAUSEWAY_DCHECK(one.size() > 0 && two.size() > 0, "both halves of a relay copy");
   CAUSEWAY_TRY(first.copy(one, priority));
   const Status marked = first.record(*slot.crossed);
   if (!marked.ok()) {
@@ -152,6 +159,7 @@ std::vector<LinkLane::Ended> LinkLane::poll() {
       broken_ = true;
     }
     if (slot.refused) status = *slot.refused;
+    CAUSEWAY_DCHECK(status.ok() || broken_ || slot.refused, "a copy failed for no reason");
     ended.push_back({*slot.chunk, status});
     slot.chunk.reset();
     slot.refused.reset();

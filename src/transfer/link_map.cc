@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/dcheck.h"
 #include "base/random.h"
 
 namespace causeway::transfer {
@@ -67,7 +68,7 @@ Status check_way(const LinkMap& map, Direction direction) {
 }
 
 // How much one byte of each link costs on what all share: projections onto the measured sets'
-// equal- share equations, rate × Σ costs = capacity × links, with costs kept in [1, kCostMax].
+// equal-share equations, rate × Σ costs = capacity × links, with costs kept in [1, kCostMax].
 std::vector<double> fit_costs(const LinkMap& map, Direction direction, double capacity) {
   constexpr int kSweeps = 200;
   std::vector<double> costs(at(map.links), 1);
@@ -80,6 +81,7 @@ std::vector<double> fit_costs(const LinkMap& map, Direction direction, double ca
         sum += costs[at(link)];
       }
       if (set.rate >= kShared * sum_alone) continue;
+      CAUSEWAY_DCHECK(set.rate > 0 && capacity > 0, "a set of links that moves nothing");
       const double wanted = capacity * set.links.count() / set.rate;
       const double step = 0.5 * (wanted - sum) / set.links.count();
       for (int link = 0; link < map.links; ++link) {
@@ -100,6 +102,7 @@ double shared_capacity(const LinkMap& map, Direction direction) {
     for (int link = 0; link < map.links; ++link) {
       if (set.links.has(link)) sum += alone(map, link, direction);
     }
+    CAUSEWAY_DCHECK(sum > 0, "every link of a set has a rate alone");
     shared = shared || set.rate < kShared * sum;
     best = std::max(best, set.rate);
   }
@@ -131,7 +134,7 @@ Status check(const LinkMap& map) {
   for (const PeerRate& peer : map.peers) {
     const bool known = std::min(peer.source, peer.target) >= 0 &&
                        std::max(peer.source, peer.target) < map.links && peer.source != peer.target;
-    if (!known) return corrupt("link map: a peer pair of unknown GPUs");
+    if (!known) return corrupt("link map: peers with a source or target that is no GPU");
     if (!plausible(peer.rate)) return corrupt("link map: implausible peer rate");
     if (!pairs.emplace(peer.source, peer.target).second) {
       return corrupt("link map: a peer pair twice");
@@ -155,6 +158,7 @@ BestSet best_set(const LinkMap& map, int target, Direction direction) {
   double most = 0;
   for (const BestSet& set : candidates) most = std::max(most, set.rate);
   std::erase_if(candidates, [&](const BestSet& set) { return set.rate < kAlike * most; });
+  CAUSEWAY_DCHECK(most >= 0, "a set of links has a rate");
   const auto better = [&](const BestSet& a, const BestSet& b) {
     if (a.links.count() != b.links.count()) return a.links.count() > b.links.count();
     if (a.links.has(target) != b.links.has(target)) return a.links.has(target);
@@ -165,6 +169,7 @@ BestSet best_set(const LinkMap& map, int target, Direction direction) {
 }
 
 PathFacts facts_of(const LinkMap& map) {
+  CAUSEWAY_DCHECK(check(map).ok(), "a map is checked when it is read or measured");
   PathFacts facts = assume_all_links(map.links);
   for (const Direction direction : kBothDirections) {
     WayFacts& way = facts.way(direction);
@@ -182,6 +187,8 @@ PathFacts facts_of(const LinkMap& map) {
 device::LinkProfile profile_of(const LinkMap& map) {
   using device::kHostEnd;
   device::LinkProfile profile;
+
+  CAUSEWAY_DCHECK(check(map).ok(), "a map is checked when it is read or measured");
   const auto add = [&](std::string name, double rate) {
     profile.resources.push_back({std::move(name), std::max(rate, kRateMin)});
     return static_cast<int>(profile.resources.size()) - 1;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
 #include "transfer/link_map.h"
 
 namespace causeway::transfer {
@@ -173,7 +174,8 @@ std::string write_link_map(const LinkMap& map) {
 Result<LinkMap> read_link_map(std::string_view text) {
   if (text.size() > kBytesMax) return wrong("larger than 1 MiB");
   if (too_deep(text)) return wrong("nested too deep");
-  const Json json = Json::parse(text, nullptr, false);
+  std::string buffer;
+  const Json json = Json::parse(plain_json_numbers(text, buffer), nullptr, false);
   if (json.is_discarded()) return wrong("no valid JSON");
   CAUSEWAY_ASSIGN(const int version, small_field(json, "causeway_link_map", 1 << 30));
   if (version > kLinkMapVersion) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/dcheck.h"
 #include "transfer/link_map.h"
 
 namespace causeway::transfer {
@@ -64,6 +65,7 @@ class Survey {
       rates.push_back(rate);
     }
     std::sort(rates.begin(), rates.end());
+    CAUSEWAY_DCHECK(!rates.empty() && rates.front() >= 0, "a rate was measured");
     return rates[rates.size() / 2];
   }
 
@@ -115,6 +117,7 @@ class Survey {
       // Fewer links for the same bytes are better; more must pay.
       const bool fewer = best.count() < links.count();
       if (best_rate < rate * (fewer ? 2 - options_.worth : options_.worth)) return {};
+      CAUSEWAY_DCHECK(!best.empty(), "a set has a link");
       links = best;
       rate = std::max(rate, best_rate);
     }

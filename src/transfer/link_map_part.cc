@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -17,6 +19,7 @@ std::optional<LinkSet> renumbered(LinkSet set, const std::vector<int>& links) {
 }
 
 std::optional<int> renumbered(int link, const std::vector<int>& links) {
+  CAUSEWAY_DCHECK(link >= 0, "no such link");
   const auto found = std::find(links.begin(), links.end(), link);
   if (found == links.end()) return std::nullopt;
   return static_cast<int>(found - links.begin());

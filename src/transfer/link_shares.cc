@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 
 namespace causeway::transfer {
 namespace {
@@ -33,6 +34,7 @@ class Filling {
     if (step == std::numeric_limits<double>::infinity()) return false;
     for (std::size_t i = 0; i < routes_.size(); ++i) {
       if (!grows_[i]) continue;
+      CAUSEWAY_DCHECK(step >= 0 && std::isfinite(step), "rates grow");
       rates_[i] += step;
       for (const ResourceShare& share : routes_[i]->per_byte) {
         double& left = left_[at(share.resource)];
@@ -58,6 +60,7 @@ class Filling {
     for (std::size_t r = 0; r < left_.size(); ++r) {
       if (taken[r] > 0) step = std::min(step, left_[r] / taken[r]);
     }
+    CAUSEWAY_DCHECK(step >= 0, "rates grow");
     return step;
   }
 
@@ -82,6 +85,8 @@ class Filling {
 // Every step freezes at least one route.
 std::vector<double> fair_rates(std::vector<double> left,
                                const std::vector<const LinkRoute*>& routes) {
+  CAUSEWAY_DCHECK(std::all_of(left.begin(), left.end(), [](double rate) { return rate >= 0; }),
+                  "a resource has less than nothing left");
   Filling filling(std::move(left), routes);
   for (std::size_t i = 0; i < routes.size() && filling.grow(); ++i) {
   }
@@ -186,6 +191,8 @@ void LinkShares::grant(const std::vector<LinkClaim*>& begun) {
       left.push_back(budget_.available(r, purpose));
     }
     const std::vector<double> rates = fair_rates(std::move(left), routes);
+    CAUSEWAY_DCHECK(rates.size() == routes.size() && owners.size() == routes.size(),
+                    "a rate a route");
     for (std::size_t i = 0; i < routes.size(); ++i) {
       owners[i]->granted_ += rates[i];
       for (const ResourceShare& share : routes[i]->per_byte) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -29,6 +31,7 @@ void LinkTurns::ended(Bytes bytes, Nanos took, double alone) {
   chunk_ = nanos_from_seconds(size / std::min(alone, best));
   const double theirs = std::clamp(0.5 * alone / best, 0.5, kTheirsMax);
   ours_of_theirs_ = (1 - theirs) / theirs;
+  CAUSEWAY_DCHECK(ours_of_theirs_ > 0 && chunk_ >= Nanos(0), "a turn of less than no time");
   const Nanos late = took - chunk_;
   if (late > std::max(chunk_ * kLateMin, kLateMinTime)) {
     theirs_ = late;
@@ -48,6 +51,7 @@ bool LinkTurns::may_pull(int outstanding) {
     first_ = true;
     return true;
   }
+  CAUSEWAY_DCHECK(outstanding > 0, "fewer chunks than none are outstanding");
   const auto turn = nanos_from_seconds(ours_of_theirs_ * to_seconds(theirs_));
   return ours_ + chunk_ * (outstanding + 1) <= turn;
 }

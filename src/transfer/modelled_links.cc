@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -27,6 +29,7 @@ LinkTransfer transfer_over(const LinkPath& path, Bytes bytes) {
 // Both paths at once: a relay in the long run.
 void add_route(LinkTransfer& transfer, const LinkPath& path) {
   if (transfer.costs.empty()) transfer.costs.assign(transfer.route.size(), 1);
+  CAUSEWAY_DCHECK(transfer.costs.size() == transfer.route.size(), "a cost a resource");
   for (std::size_t i = 0; i < path.route.size(); ++i) {
     transfer.route.push_back(path.route[i]);
     transfer.costs.push_back(path.costs.empty() ? 1 : path.costs[i]);
@@ -96,6 +99,7 @@ class Simulation {
     if (!alarms_.empty()) consider(alarms_.begin()->first);
     consider(dispatcher_.next_wake(now_));
     if (!next || *next > setup_.limit) return false;
+    CAUSEWAY_DCHECK(*next >= Nanos(0), "time begins at 0");
     now_ = std::max(now_, *next);
     model_.advance(now_);
     for (const device::FlowEnd& end : model_.take_ended()) flow_ended(end.flow);
@@ -116,6 +120,7 @@ class Simulation {
       dispatcher_.add(std::move(setup_.tasks[next_task_++].spec), now_);
     }
     while (!notices_.empty() && notices_.begin()->first <= now_) {
+      CAUSEWAY_DCHECK(!dispatcher_.idle(), "a chunk ends where none is outstanding");
       dispatcher_.finished(notices_.begin()->second, now_);
       notices_.erase(notices_.begin());
     }
@@ -181,6 +186,8 @@ class Simulation {
     const Chunk chunk = crossings_.at(flow);
     crossings_.erase(flow);
     Link& link = link_of(chunk);
+    CAUSEWAY_DCHECK(!link.queue.empty() && link.queue.front().chunk.id == chunk.id,
+                    "a link works through its chunks in order");
     link.queue.pop_front();
     link.flow.reset();
     const bool to_peer = chunk.relayed() && chunk.direction == Direction::kIn;
@@ -189,6 +196,7 @@ class Simulation {
   }
 
   void notice(const Chunk& chunk) {
+    CAUSEWAY_DCHECK(setup_.notice >= Nanos(0), "an end is seen before it is there");
     notices_.emplace(std::max(now_ + setup_.notice, awake_at_), chunk.id);
   }
 
@@ -196,6 +204,7 @@ class Simulation {
     const BackgroundTraffic& traffic = setup_.background[background];
     if (now_ >= traffic.end) return;
     const LinkPath& path = path_of(setup_.profile, traffic.source, traffic.target);
+    CAUSEWAY_DCHECK(traffic.copy_bytes > Bytes(0), "background traffic has bytes");
     background_.emplace(model_.start(transfer_over(path, traffic.copy_bytes), now_), background);
   }
 
@@ -235,6 +244,7 @@ double steady_rate(const LinkProfile& profile, const SteadyLoad& load) {
       chunk.direction = load.direction;
       add_route(flow, peer_path(profile, chunk));
     }
+    CAUSEWAY_DCHECK(!flow.route.empty(), "a copy goes over something");
     ours.push_back(model.start(flow, Nanos(0)));
   }
   double sum = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -35,6 +37,8 @@ Result<SegmentTable> SegmentTable::make(std::vector<Segment> segments) {
     table.segments_.push_back(segment);
   }
   table.starts_.push_back(total);
+  CAUSEWAY_DCHECK(table.starts_.size() == table.segments_.size() + 1,
+                  "a start a segment, and the end");
   return table;
 }
 
@@ -59,6 +63,7 @@ std::vector<SegmentTable::Part> SegmentTable::parts(ByteRange range) const {
     const Segment& segment = segments_[s];
     const Bytes from = std::max(range.begin, starts_[s]);
     const Bytes to = std::min(range.end, starts_[s] + segment.bytes);
+    CAUSEWAY_DCHECK(from < to, "a part has bytes");
     Part part{segment.host, segment.device, from - range.begin, to - from};
     part.host.offset += from - starts_[s];
     part.device.offset += from - starts_[s];

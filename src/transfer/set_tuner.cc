@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::transfer {
 namespace {
 
@@ -26,6 +28,7 @@ SetTuner::SetTuner(SetTunerOptions options, Start start)
 void SetTuner::open_later() {
   open_ = false;
   settling_ = 2 * std::max(base_.count(), current().count());
+  CAUSEWAY_DCHECK(settling_ > 0, "a set has a link");
 }
 
 void SetTuner::pause() {
@@ -36,6 +39,7 @@ void SetTuner::pause() {
 
 // It has cost what it was expected to at most, of the bytes that it moved.
 void SetTuner::give_up_trial() {
+  CAUSEWAY_DCHECK(trial_.has_value(), "no trial is given up");
   credit_ -= trial_->loss * static_cast<double>(trial_->bytes.count);
   tried_.insert(trial_->links);
   trial_.reset();
@@ -64,6 +68,7 @@ void SetTuner::moved(int link, Bytes bytes, Nanos now) {
     credit_ = std::min(credit_ + options_.regret * static_cast<double>(bytes.count),
                        static_cast<double>(options_.credit_max.count));
   }
+  CAUSEWAY_DCHECK(link >= 0 && link < std::ssize(seen_) && bytes > Bytes(0), "no such chunk");
   if (settling_ > 0) {
     --settling_;
     return;
@@ -106,6 +111,7 @@ void SetTuner::end_window(double rate, Nanos now) {
     trial_.reset();
     return;
   }
+  CAUSEWAY_DCHECK(rate >= 0 && now >= began_, "a window moved less than nothing");
   base_rates_.push_back(rate);
   if (std::ssize(base_rates_) > options_.windows) base_rates_.pop_front();
   if (std::ssize(base_rates_) < options_.windows) return begin_window(now);
@@ -131,6 +137,7 @@ void SetTuner::start_trial(Nanos now, bool content) {
     return;
   }
   if (2 * next->loss * static_cast<double>(total().count) > credit_) return;  // saves for it
+  CAUSEWAY_DCHECK(!trial_ && !(next->links == base_), "a trial is of another set than the base");
   trial_ = *next;
   open_later();
 }

@@ -1,5 +1,5 @@
-// The model pool: the home of all weights (decision 1; C2CServe §4). Each model is loaded once from
-// its safetensors files into host regions and never changes, so that switching a model out is free.
+// The home of all weights (docs/decisions/0008-home-and-cache.md; C2CServe §4). A model is loaded
+// once, from safetensors into host regions, and never changes: switching it out is free.
 //
 // Thread-safe. load() blocks for the whole load and may run concurrently with everything else,
 // including loads of other models; views stay valid while their PinnedModel lives, unload() or not.

@@ -62,7 +62,7 @@ struct PlacedWeights {
   bool has(std::string_view group, std::string_view tensor) const;
 };
 
-// Where a step reads a group (decision 2).
+// Where a step reads a group (docs/decisions/0009-ways-to-read-a-weight.md).
 enum class WeightPlace : std::uint8_t {
   kCached,  // at the cache's address, now
   kStaged,  // at the cache's address, once its semaphore has been raised

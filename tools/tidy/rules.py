@@ -5,6 +5,7 @@ import re
 from collections import namedtuple
 from pathlib import PurePosixPath
 
+from rooms import rooms
 from source import prose_lines
 
 Finding = namedtuple("Finding", "path line rule message")
@@ -45,6 +46,12 @@ KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
 MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
 BLOB_BYTES_MAX = 256 * 1024
+# Programs of their own, and the server's list of what it takes.
+OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/|/home_bench_memory\.cu$"
+                  r"|^src/server/api/prepare\.cc$")
+# Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.
+ASSERTION_FLOORS = {"kv": 0.85, "schedule": 0.55, "engine": 0.50, "transfer": 0.50, "fleet": 0.30,
+                    "preload": 0.28}
 
 
 def layers(tree):
@@ -135,6 +142,28 @@ def ratchets(tree):
                               f"function of {function.lines} lines (at most {limit})")
 
 
+def assertion_floors(tree):
+    found = rooms(tree)
+    for name, floor in ASSERTION_FLOORS.items():
+        room = found.get(name)
+        if room is not None and room.functions > 0 and room.share < floor:
+            yield Finding(PurePosixPath("src") / name, 1, "assertions",
+                          f"{room.assertions} in {room.functions} functions of more than a "
+                          f"statement: {room.share:.2f} each (at least {floor:.2f})")
+
+
+def options_in_libraries(tree):
+    """The libraries' texts carry facts; which option changes them, apps/ says (option_advice.cc)."""
+    for source in tree.sources:
+        path = str(source.path)
+        if source.module is None or re.search(OPTIONS_EXEMPT, path):
+            continue
+        for number, line in enumerate(source.lines, 1):
+            if re.search(r'^[^/"]*"(?:[^"]*[ (])?--[a-z][a-z-]+', line.split(" // ")[0]):
+                yield Finding(source.path, number, "options", "a library names no option: say what "
+                              "is wrong, and let apps/causeway/option_advice.cc name it")
+
+
 def columns(tree):
     for source in tree.sources:
         for number, line in enumerate(source.lines, 1):
@@ -178,6 +207,14 @@ def links(tree):
             for target in targets:
                 if target not in there:
                     yield Finding(path, number, "links", f"there is no {target}")
+
+
+def numbered_decisions(tree):
+    """A comment names a decision by its page: a number alone leads nowhere."""
+    for source in tree.sources:
+        for number, line in enumerate(source.lines, 1):
+            if re.search(r"\b[Dd]ecisions? \d", line):
+                yield Finding(source.path, number, "decisions", "name its page in docs/decisions/")
 
 
 def unfinished(tree):
@@ -255,6 +292,8 @@ def conformance(tree):
                 yield Finding(page, number, "conformance", f"{name} has no test {case}")
 
 
-RULES = [layers, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets, columns,
-         prose_columns, measurement_words, links, unfinished, dead_headers, registered_tests, blobs,
+RULES = [layers, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
+         assertion_floors, options_in_libraries, columns,
+         prose_columns, measurement_words, links, numbered_decisions,
+         unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

@@ -4,6 +4,7 @@
 import unittest
 from pathlib import PurePosixPath
 
+from rooms import rooms
 from tidy import Tree, check
 
 CLEAN_HEADER = b"// Says what it is.\n#pragma once\nint f();\n"
@@ -74,12 +75,40 @@ class TidyTest(unittest.TestCase):
     def test_function_size(self):
         def function(head, lines):
             return f"{head} {{\n" + "  x();\n" * (lines - 2) + "}\n"
-        self.assert_finds("size", {"src/kv/a.cc": function("void f(int a)", 71)})
-        self.assert_finds("size", {"src/kv/a.cc": function("void A::f(int a) const noexcept", 71)})
-        self.assert_clean({"src/kv/a.cc": function("void f(int a)", 70)})
-        self.assert_clean({"src/kv/a.cc": function("namespace kv", 90)})
+        self.assert_finds("size", {"src/text/a.cc": function("void f(int a)", 71)})
+        self.assert_finds("size", {"src/text/a.cc": function("void A::f(int a) const noexcept", 71)})
+        self.assert_clean({"src/text/a.cc": function("void f(int a)", 70)})
+        self.assert_clean({"src/text/a.cc": function("namespace kv", 90)})
         self.assert_clean({"src/kernels/a.cu": function("__global__ void f(int a)", 250)})
         self.assert_finds("size", {"src/kernels/a.cu": function("__global__ void f(int a)", 251)})
+
+    def test_assertion_floors(self):
+        body = "int f(int a) {\n  a += 1;\n  a += 2;\n  return a;\n}\n"
+        self.assert_finds("assertions", {"src/kv/a.cc": body})
+        self.assert_clean({"src/kv/a.cc": body.replace("  a += 1;", "  CAUSEWAY_DCHECK(a > 0);")})
+        self.assert_clean({"src/kv/a_test.cc": body, "src/kv/testing/b.cc": body,
+                           "src/kv/CMakeLists.txt": "", "src/text/c.cc": body,
+                           "src/kv/d.cc": "int f() {\n  return 1;\n}\n"})
+
+    def test_assertions_are_counted(self):
+        text = ('// CAUSEWAY_CHECK(x);\nstatic_assert(true);\nStatus f(int a) {\n  CAUSEWAY_CHECK(a);\n'
+                '  CAUSEWAY_DCHECK(a, "CAUSEWAY_CHECK(b)");\n  return corrupt("a");\n}\n')
+        for name, counted in (("src/kv/a.cc", 3), ("src/kv/a_integrity.cc", 4)):
+            self.assertEqual(rooms(Tree({PurePosixPath(name): text.encode()}))["kv"].assertions,
+                             counted)
+
+    def test_options_in_libraries(self):
+        for line in ('f("raise --max-num-seqs");', 'f("--gpu 1 is none");', 'g(1, "(see --gpu)");'):
+            self.assert_finds("options", {"src/text/a.cc": f"void f() {{ {line} }}\n"})
+            self.assert_clean({"apps/causeway/a.cc": f"void f() {{ {line} }}\n",
+                               "src/text/b_fuzz.cc": f"void f() {{ {line} }}\n"})
+        self.assert_clean({"src/text/a.cc": '// See "--gpu".\nint f(int a) { return --a; }\n'
+                                            'const char* kEnd = "-->";\n'})
+
+    def test_numbered_decisions(self):
+        self.assert_finds("decisions", {"src/text/a.cc": "// As decision 8 says.\n"})
+        self.assert_clean({"src/text/a.cc": "// docs/decisions/0014-seams.md\n",
+                           "docs/decisions/0014-seams.md": "# Seams\n"})
 
     def test_columns(self):
         self.assert_finds("columns", {"src/kv/a.cc": "// " + "x" * 98 + "\n"})

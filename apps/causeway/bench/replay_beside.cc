@@ -66,7 +66,7 @@ std::string name_of(const ordered_json& document) {
 
 Result<std::string> beside_text(const ordered_json& report, const ordered_json& other) {
   if (!other.is_object() || !other.contains("bench") || other["bench"] != "replay") {
-    return corrupt("it is not the JSON file of a replay");
+    return corrupt("it is not the JSON file of a replay, whose 'bench' is \"replay\"");
   }
   std::string text = fmt::format("{:<18} {:>12.12} {:>12.12} {:>14}\n", "", name_of(report),
                                  name_of(other), "more");

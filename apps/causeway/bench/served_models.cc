@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
+
 namespace causeway::bench {
 namespace {
 
@@ -13,14 +15,17 @@ std::string text(const nlohmann::json& object, const char* name) {
 }  // namespace
 
 Result<std::vector<ServedModel>> read_served_models(const std::string& body) {
-  const auto listing = nlohmann::json::parse(body, nullptr, false);
+  std::string buffer;
+  const auto listing = nlohmann::json::parse(plain_json_numbers(body, buffer), nullptr, false);
   std::vector<ServedModel> models;
   if (listing.is_object() && listing.contains("data") && listing["data"].is_array()) {
     for (const auto& model : listing["data"]) {
       if (!model.is_object() || text(model, "id").empty()) continue;
       ServedModel served{.name = text(model, "id"), .status = text(model, "status")};
       const auto length = model.find("max_model_len");
-      if (length != model.end() && length->is_number_integer()) {
+      // Beyond that it is no length: an integer from 2^63 up would wrap.
+      constexpr std::int64_t kMost = std::int64_t{1} << 40;
+      if (length != model.end() && length->is_number_integer() && *length > 0 && *length <= kMost) {
         served.max_model_len = Tokens(length->get<std::int64_t>());
       }
       models.push_back(std::move(served));

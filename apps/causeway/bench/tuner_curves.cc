@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "base/json_numbers.h"
+
 namespace causeway::bench {
 namespace {
 
@@ -34,9 +36,9 @@ Result<Row> row_of(const nlohmann::json& json) {
   for (auto [key, number] : {std::pair{"sms", &row.sms}, std::pair{"m", &row.m},
                              std::pair{"n", &row.n}, std::pair{"k", &row.k}}) {
     const auto at = json.find(key);
-    if (at == json.end() || !at->is_number_integer()) return bad(key);
+    const bool whole = at != json.end() && at->is_number_integer();
+    if (!whole || *at < 0 || *at > kMost) return bad(key);
     *number = at->get<std::int64_t>();
-    if (*number < 0 || *number > kMost) return bad(key);
   }
   for (auto [key, number] : {std::pair{"alpha", &row.alpha}, std::pair{"ms", &row.ms},
                              std::pair{"link_gb", &row.link_gb}}) {
@@ -52,12 +54,16 @@ Result<Row> row_of(const nlohmann::json& json) {
 
 Result<std::vector<Row>> rows_of(std::string_view text) {
   std::vector<Row> rows;
+  std::string buffer;
+  const auto parse = [&](std::string_view json) {
+    return nlohmann::json::parse(plain_json_numbers(json, buffer), nullptr, false);
+  };
   const auto add = [&](const nlohmann::json& json) -> Status {
     CAUSEWAY_ASSIGN(rows.emplace_back(), row_of(json));
     return {};
   };
   if (text.starts_with('[')) {
-    const auto all = nlohmann::json::parse(text, nullptr, false);
+    const auto all = parse(text);
     if (!all.is_array()) return corrupt("rows of bench gemm: this is no JSON array");
     for (const auto& one : all) CAUSEWAY_TRY(add(one));
     return rows;
@@ -67,7 +73,7 @@ Result<std::vector<Row>> rows_of(std::string_view text) {
     const std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     if (line.empty()) continue;
-    CAUSEWAY_TRY(add(nlohmann::json::parse(line, nullptr, false)));
+    CAUSEWAY_TRY(add(parse(line)));
   }
   return rows;
 }
@@ -144,7 +150,9 @@ Result<std::vector<AlphaCurve>> curves_of(std::string_view text, double hbm_rate
               [](const AlphaPoint& a, const AlphaPoint& b) { return a.alpha < b.alpha; });
     if (complete(curve)) all.push_back(std::move(curve));
   }
-  if (all.empty()) return not_found("rows of bench gemm: no product has a sweep of alpha");
+  if (all.empty())
+    return not_found(
+        "rows of bench gemm: no product has a sweep of alpha and a floor with its link_gb");
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
 #include "base/open_files.h"
 #include "bench/replay_beside.h"
 #include "bench/replay_server.h"
@@ -158,7 +159,8 @@ class Replay final : public Command {
   // Before anything is asked, so that a wrong file costs no time.
   Result<nlohmann::ordered_json> read_other() const {
     CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(beside_, mib(256)));
-    auto other = nlohmann::ordered_json::parse(text, nullptr, false);
+    std::string buffer;
+    auto other = nlohmann::ordered_json::parse(plain_json_numbers(text, buffer), nullptr, false);
     const auto table = bench::beside_text(other, other);
     if (!table.ok()) return table.error().with_context(beside_);
     return other;

@@ -1,6 +1,6 @@
-// The CUDA driver as a table of entry points (decision 8). device/cuda calls CUDA only through a
-// CudaApi, so that the preload library can hand in the original functions and never meets itself,
-// tests can hand in their own, and a build without CUDA headers still knows how to use a GPU.
+// The CUDA driver as a table of entry points (docs/decisions/0014-seams.md). device/cuda calls CUDA
+// only through a CudaApi, so that the preload library can hand in the original functions and never
+// meets itself, tests can hand in their own, and a build without CUDA headers can use a GPU.
 //
 // Entries bear the names of the driver's symbols, versions included, which fixes their binary
 // interface: cuMemcpyBatchAsync_v2 is the function of 8 arguments that CUDA 13.0 introduced.

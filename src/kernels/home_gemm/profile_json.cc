@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_numbers.h"
 #include "kernels/home_gemm/profile.h"
 
 namespace causeway::kernels::home_gemm {
@@ -128,7 +129,7 @@ Result<MachineProfile> parse_machine(const Json& json) {
     if (!point.ok()) return point.error().with_context("point " + std::to_string(i));
     machine.points.push_back(*point);
   }
-  CAUSEWAY_TRY(Profile::of(machine).ok() ? Status() : wrong("a factor below 1"));
+  CAUSEWAY_TRY(Profile::of(machine).ok() ? Status() : wrong("beside has a factor below 1"));
   return machine;
 }
 
@@ -171,7 +172,8 @@ Status check_format(const Json& json) {
 Result<std::vector<MachineProfile>> parse_profiles(std::string_view text) {
   if (text.size() > kBytesMax) return wrong("more than 16 MiB");
   if (too_deep(text)) return wrong("nested too deeply");
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  std::string buffer;
+  const Json json = Json::parse(plain_json_numbers(text, buffer), nullptr, false);
   if (json.is_discarded()) return wrong("no JSON");
   CAUSEWAY_TRY(check_format(json));
   CAUSEWAY_ASSIGN(const Json* const machines, list_of(json, "machines", kMachinesMax));

@@ -215,7 +215,7 @@ asio::awaitable<bool> Generation::answer_failure() {
   const AnswerHead with = head();
   const std::string answer = error_answer(*failure_, with, false);
   const bool written = co_await connection_.write(answer);
-  co_return written&& with.keep_alive;
+  co_return (written && with.keep_alive);
 }
 
 asio::awaitable<bool> Generation::answer_whole() {
@@ -235,7 +235,7 @@ asio::awaitable<bool> Generation::answer_whole() {
   append_head(out, with, body.size());
   const std::array<asio::const_buffer, 2> pieces = {asio::buffer(out), asio::buffer(body)};
   const bool written = co_await connection_.write(pieces);
-  co_return written&& with.keep_alive;
+  co_return (written && with.keep_alive);
 }
 
 asio::awaitable<bool> Generation::answer_events() {

@@ -1,0 +1,40 @@
+#include "option_advice.h"
+
+#include <string_view>
+
+namespace causeway::app {
+namespace {
+
+struct Advice {
+  std::string_view fact;  // a part of the message
+  std::string_view option;
+};
+
+constexpr Advice kAdvice[] = {
+    {"let more of the GPU's memory be used", "--gpu-memory-utilization"},
+    {"share of a GPU's memory that may be used", "--gpu-memory-utilization"},
+    {"cached weights are to have", "--weights-memory-bytes"},
+    {"a step on a GPU has between 1 and", "--max-num-batched-tokens"},
+    {"a step on a GPU has between 1 and", "--max-num-seqs"},
+    {"there is no GPU", "--gpu"},
+    {"there is no GPU", "--slices"},
+    {"or serve on the CPU", "--device cpu"},
+    {"tokens that the model", "--max-model-len"},
+};
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string with_options(const std::string& message) {
+  std::string options;
+  for (const Advice& advice : kAdvice) {
+    if (!has(message, advice.fact) || has(message, advice.option)) continue;
+    options += (options.empty() ? " (see " : ", ") + std::string(advice.option);
+  }
+  return options.empty() ? message : message + options + ")";
+}
+
+}  // namespace causeway::app

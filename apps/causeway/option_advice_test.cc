@@ -1,0 +1,64 @@
+// The errors that the libraries return in truth, so that new words of theirs cannot lose their
+// options.
+#include "option_advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/testing/temporary_directory.h"
+#include "fleet/catalogue.h"
+#include "schedule/hbm_plan.h"
+
+namespace causeway::app {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string said(schedule::HbmDemand demand) {
+  const auto plan = schedule::plan_hbm(demand);
+  return plan.ok() ? "" : with_options(plan.error().message);
+}
+
+TEST(OptionAdvice, OfThePlanOfHbm) {
+  schedule::HbmDemand fits;
+  fits.total = gib(80);
+  fits.free = gib(78);
+  fits.extent = mib(32);
+  fits.workspace = fits.kv_min = gib(1);
+  fits.weights = fits.weights_largest = gib(16);
+  ASSERT_EQ(said(fits), "");
+  schedule::HbmDemand demand = fits;
+  demand.weights = demand.weights_largest = gib(130);
+  EXPECT_THAT(said(demand), HasSubstr("(see --gpu-memory-utilization)"));
+  demand = fits;
+  demand.utilization = 2;
+  EXPECT_THAT(said(demand), HasSubstr("(see --gpu-memory-utilization)"));
+  for (const Bytes wanted : {gib(2), gib(200)}) {
+    demand = fits;
+    demand.weights_wanted = wanted;
+    EXPECT_THAT(said(demand), HasSubstr("(see --weights-memory-bytes)"));
+  }
+}
+
+TEST(OptionAdvice, OfTheContext) {
+  TemporaryDirectory folder;
+  std::ofstream(folder.path() / "config.json")
+      << R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
+             "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
+             "vocab_size": 512, "max_position_embeddings": 128, "torch_dtype": "float32"})";
+  const auto entry = fleet::load_entry(ModelId(0), {"m", folder.path()},
+                                       {.max_model_len = Tokens(1 << 20), .chat_template = {}});
+  ASSERT_FALSE(entry.ok());
+  EXPECT_THAT(with_options(entry.error().message), HasSubstr("(see --max-model-len)"));
+}
+
+TEST(OptionAdvice, OtherErrorsStayAsTheyAre) {
+  EXPECT_EQ(with_options("cannot read a.json"), "cannot read a.json");
+  EXPECT_THAT(with_options("--max-model-len: tokens that the model"), Not(HasSubstr("(see")));
+}
+
+}  // namespace
+}  // namespace causeway::app

@@ -1,0 +1,32 @@
+// CAUSEWAY_DCHECK: a CAUSEWAY_CHECK (check.h) of what costs too much for every run, or of what must
+// not end a stranger's program: on in debug and sanitizer builds, where the tests run, and compiled
+// but not evaluated elsewhere.
+#pragma once
+
+#include "base/check.h"
+
+#if !defined(CAUSEWAY_DCHECKS)
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CAUSEWAY_DCHECKS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CAUSEWAY_DCHECKS 1
+#endif
+#endif
+#endif
+#if !defined(CAUSEWAY_DCHECKS)
+#define CAUSEWAY_DCHECKS 0
+#endif
+
+namespace causeway {
+
+inline constexpr bool kDchecks = CAUSEWAY_DCHECKS != 0;
+
+}  // namespace causeway
+
+#define CAUSEWAY_DCHECK(condition, ...)                                                    \
+  do {                                                                                     \
+    if (::causeway::kDchecks && !(condition)) [[unlikely]] {                               \
+      ::causeway::check_failed(#condition, __FILE__, __LINE__, std::string_view{__VA_ARGS__}); \
+    }                                                                                      \
+  } while (false)
