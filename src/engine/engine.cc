@@ -104,8 +104,8 @@ class Engine::State {
   void publish();
 
   // In debug and sanitizer builds.
-  void check_at_idle()
-      const;  // A step that hangs cannot be waited for; the executor keeps what it uses.
+  void check_at_idle() const;
+  // A step that hangs cannot be waited for; the executor keeps what it uses.
   bool finished() const { return core.idle() || core.hung(); }
   // Nothing can run here, or not until a step that hangs ends after all.
   bool dead() const { return core.hung() || !core.observe().lost.empty(); }
