@@ -58,7 +58,7 @@ class HostMemory {
   // memfd of a HostMemory (whose size is sealed, so that no access can meet its end), or smaller;
   // kIo. No memory is touched.
   Result<RegionId> adopt(int file_descriptor, Bytes bytes, HostAccess access);
-  // Unmaps, after telling the watchers. Nobody may use the region's bytes any more.
+  // Unmaps, after telling the watchers. The region's bytes may not be used any more.
   Status release(RegionId region);
   // Until unwatch(), which returns when no call is under way. A watcher calls neither from
   // releasing(), which several threads may call at once, each for a region of its own.

@@ -25,7 +25,7 @@ struct Pace {
 // registered stays so. Otherwise as Device::make_reachable().
 Status make_reachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace);
 
-// Takes it back in the same pieces, before the region is released. Nobody uses the range any more.
+// Takes it back in the same pieces, before the region is released. The range is not used any more.
 // When `cancelled` says so it leaves the rest to the release, which does it at once.
 void make_unreachable_paced(Device& device, HostAddress address, Bytes bytes, const Pace& pace);
 

@@ -36,7 +36,7 @@ class Compiler {
 
   // The clock outlives it.
   Compiler(const CompilerOptions& options, const Clock& clock);
-  // Whoever waits is dropped. Two seconds at most; a compilation that goes on is left to itself.
+  // Waiting ones are dropped. Two seconds at most; a compilation that goes on is left to itself.
   ~Compiler();
   Compiler(const Compiler&) = delete;
   Compiler& operator=(const Compiler&) = delete;

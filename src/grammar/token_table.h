@@ -14,7 +14,7 @@
 
 namespace causeway::grammar {
 
-// A model, as whoever compiles for it knows it. What it refers to outlives the call it is given to.
+// A model, as the compiler knows it. What it refers to outlives the call it is given to.
 struct ModelTokens {
   ModelId model;
   const text::Tokenizer* tokenizer = nullptr;

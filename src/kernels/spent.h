@@ -1,4 +1,4 @@
-// Memory that nobody reads any more (kernels/cuda_discard.cuh).
+// Memory that is not read any more (kernels/cuda_discard.cuh).
 #pragma once
 
 #include <array>

@@ -51,7 +51,7 @@ class CopyBook {
     return direction == KvCopy::Direction::kIn ? pending_in_ : pending_out_;
   }
   const std::map<CopyId, PendingCopy>& all() const { return copies_; }
-  // Nobody will find the blocks that copies of this model move.
+  // The blocks that copies of this model move will not be found.
   void forget_model(ModelId model);
 
  private:

@@ -42,7 +42,7 @@ class FramePool {
   FramePool(std::int64_t frames, std::int64_t frames_max, bool keep);
 
   // A free frame, or else the least recently used cached one, now referenced once. One must be
-  // available. Its contents are nobody's: not indexed.
+  // available. Its contents are not indexed.
   FrameId take(ModelId model);
   // Adds a reference to an indexed frame, wherever it is (not free).
   void reference(FrameId frame);
@@ -127,7 +127,7 @@ class FramePool {
     std::uint64_t takes = 0;
     std::uint64_t let_go = 0;
     ModelId model;
-    StepId last_user;  // nobody reads or writes the frame after this step
+    StepId last_user;  // the frame is not read or written after this step
     StepId filling;    // the step in flight that completes the block
     PrefixHash hash;   // when indexed or filling
     FrameId previous, next;

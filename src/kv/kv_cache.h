@@ -110,7 +110,7 @@ class KvCache {
   // The KV of the first tokens.size() tokens of the sequence is, or will be at the end of the step
   // in flight, valid; blocks that became full enter the prefix index once that step is done.
   void commit(RequestId sequence, std::span<const TokenId> tokens, StepId step);
-  // Closes the table, wherever the sequence is. Frames nobody else references become cached (if
+  // Closes the table, wherever the sequence is. Frames that no other references become cached (if
   // full and indexed) or free, after quarantine until `last_user` is done; an invalid id means that
   // no step uses them. Copies of it that were not taken yet are dropped; full blocks that are in
   // host memory stay there as cached prefixes.

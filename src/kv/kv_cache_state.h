@@ -136,7 +136,7 @@ class KvCache::State {
   void drop_pending_in(RequestId id);
   // Copies out that are pending and whose source will not be valid: of the blocks from `first` on.
   void lose_blocks(Sequence& entry, std::int64_t first);
-  // The pending copy out of a block that will not be filled, whoever waits for it.
+  // The pending copy out of a block that will not be filled, whichever sequences wait for it.
   void drop_copy_of(const Fill& fill);
   void drop_copy_out(CopyId copy);
   void lose_waiters(const PendingCopy& copy);

@@ -32,7 +32,7 @@ class KvMover {
   // while copies are under way. Engine-loop thread; does not block.
   virtual std::vector<KvCopyEnd> poll() = 0;
   // Opens all gates: for an executor that ends while steps wait for copies. Any thread, while
-  // nobody calls submit().
+  // submit() is not called.
   virtual void open_gates() = 0;
   // What the links grant now, or would. Any thread.
   virtual KvCopyRates rates() const = 0;

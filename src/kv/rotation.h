@@ -58,7 +58,7 @@ using CopyId = Id<struct KvCopyTag>;  // counts up: a later copy has a larger on
 struct KvCopy {
   enum class Direction : std::uint8_t { kOut, kIn };  // frame → twin, twin → frame
   enum class Reason : std::uint8_t {
-    kEager,     // a full block, though nobody must go
+    kEager,     // a full block, though no sequence must go
     kRotation,  // its sequence goes or comes back
     kPrefix,    // a new sequence begins with this block
   };

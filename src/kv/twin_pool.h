@@ -5,7 +5,7 @@
 //
 //   free ──take()──▶ held ──last unhold()──▶ backing   its block is in use in HBM
 //                     ▲  │                ─▶ cached    no sequence holds its block
-//                     │  └────────────────▶ free       nobody can find it: a tail's, or spoilt
+//                     │  └────────────────▶ free       it cannot be found: a tail's, or spoilt
 //                     └──────hold()── backing, cached
 //
 // A twin is being filled from take() until filled() or spoil(); somebody, the copy at least, holds
@@ -45,7 +45,7 @@ class TwinPool {
               std::optional<std::uint64_t> let_go);
   // The copy has succeeded.
   void filled(TwinId twin);
-  // It has not, or what it copies is void: nobody finds the twin any more.
+  // It has not, or what it copies is void: the twin is not found any more.
   void spoil(TwinId twin);
 
   void hold(TwinId twin);

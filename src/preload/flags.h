@@ -46,7 +46,7 @@ class Flags {
 
   // nullopt: all are in use.
   std::optional<Turn> take();
-  // The session has released it, or nobody is held by it. A stream that has not come to its start
+  // The session has released it, or no stream waits for it. A stream that has not come to its start
   // may still do so: the pair is used again after that only.
   void give_back(const Turn& turn);
 

@@ -57,7 +57,7 @@ class Gpus {
   Status health() const;
   // Whether the contexts are those of the opening: a program may reset its devices.
   bool same_contexts() const;
-  // From now on nobody calls the driver through this any more: the contexts are about to go, or the
+  // From now on the driver is not called through this: the contexts are about to go, or the
   // process is. Streams and memory stay where they are.
   void stop() { stopped_.store(true); }
   bool stopped() const { return stopped_.load(); }
@@ -110,7 +110,7 @@ class Gpus {
 // allocate, unless a thread says that it does not mind. For threads of ours.
 void relax_capture(const Native& native);
 
-// Whoever helps whom, before anything is measured: every relay that reaches a target.
+// Which GPU helps which, before anything is measured: every relay that reaches a target.
 transfer::PathFacts assumed_paths(const Gpus& gpus);
 
 }  // namespace causeway::preload

@@ -95,7 +95,7 @@ class Session {
 
   // Copies that the driver would wait with for what `stream` has before them, held streams among
   // it, and keep the engine out meanwhile. Waited for outside the driver, then made in a stream of
-  // ours, which waits for nobody; returns when they are done, and what the driver said. nullopt:
+  // ours, which waits for no other; returns when they are done, and what the driver said. nullopt:
   // nothing is held any more, or the current context is none of ours; the native call is to follow.
   // Within the life of a Settled.
   std::optional<int> copy_outside(std::span<const CopyCall> copies, CUstream_st* stream);

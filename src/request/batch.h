@@ -84,7 +84,7 @@ struct StepResult {
 };
 
 // Puts the tokens that the step before has chosen where they are pending; 0 for those that it never
-// chose because it failed: nobody will look at what follows from them.
+// chose because it failed: what follows from them is not looked at.
 void resolve_pending(Batch& batch, std::span<const SampledToken> before);
 
 // Blocks of KV that were copied between HBM and host memory, and why (kv::KvCopy::Reason).

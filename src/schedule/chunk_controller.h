@@ -1,7 +1,7 @@
 // How many prompt tokens the next step of a model computes: the chunk controller (C2CServe §6.3).
 // A large chunk ends prompts sooner and wastes less of the device; everybody who decodes on the
 // slice waits for its end. The controller takes the smallest chunk with which the prompts at hand
-// keep their targets for the first token, among those with which nobody who decodes misses its
+// keep their targets for the first token, among those with which no decoding sequence misses its
 // target for the time between tokens.
 //
 // The table that the paper makes offline (chunk × slice × model → seconds) follows from two figures
@@ -68,8 +68,8 @@ struct ChunkView {
   Nanos others;       // what other models' steps take between two of this one
   // In the order in which they are computed.
   std::span<const PromptDue> prompts;
-  // Of those that decode, of all models: a step that has ended by then lets nobody's gap exceed
-  // its target; nobody's mean gap exceed what the options allow.
+  // Of those that decode, of all models: a step that has ended by then lets no gap exceed
+  // its target; and no mean gap exceed what the options allow.
   Nanos even_until = kNever;
   Nanos mean_until = kNever;
 };

@@ -51,10 +51,10 @@ class Plan {
   std::int64_t available_;      // frames that the decision may still take
   std::int64_t budget_ = 0;     // tokens left in the step
   std::int64_t uncharged_ = 0;  // prefix frames of admissions that running ones paid for
-  const bool ahead_;            // a step is in flight: nobody is displaced
+  const bool ahead_;            // a step is in flight: no sequence is displaced
   bool put_off_ = false;        // though somebody should have been
   bool references_counted_ = false;
-  bool growth_displaced_ = false;   // then nobody else is admitted in this step
+  bool growth_displaced_ = false;   // then no other is admitted in this step
   bool displacing_failed_ = false;  // then less urgent ones need not try
 };
 

@@ -20,11 +20,11 @@
 //   sequence therefore always progresses.
 // - Admission is over-committed: it asks that the tokens known now fit beside what running
 //   sequences still need for theirs, never for the output to come. It stops at the first that does
-//   not fit, and leaves room for more urgent ones waiting for other models: nobody is overtaken for
+//   not fit, and leaves room for more urgent ones waiting for other models: none is overtaken for
 //   being large.
 //
 // One step ahead: a decision may be made while the step decided before it is in flight. What that
-// step computes counts as computed and what it samples as known, though nobody knows which token it
+// step computes counts as computed, what it samples as known, though it is unknown which token it
 // is; a sequence whose last token it samples has nothing more to run. Such a decision never
 // preempts, since the frames of those in flight could not be used yet: who would have to displace
 // somebody is passed over, and the next decision is put off until nothing is in flight.

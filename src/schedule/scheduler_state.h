@@ -86,7 +86,7 @@ class FrameReferences {
  public:
   void reset(std::int64_t frames);
   void add(std::span<const FrameId> table);
-  // Frames that nobody lists any more, and that will be free then.
+  // Frames that no table lists any more, and that will be free then.
   std::int64_t drop(std::span<const FrameId> table, const kv::KvCache& kv);
 
  private:

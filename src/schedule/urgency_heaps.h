@@ -71,7 +71,7 @@ class UrgencyHeaps {
 
   bool empty() const { return size_ == 0; }
   std::int64_t size() const { return size_; }
-  // Null if there is nobody. Valid until the next change.
+  // Null if there is none. Valid until the next change.
   const Ranked* leader(Nanos now) const;
   // Calls visit(const Ranked&) until it returns false, in no particular order.
   template <typename Visit>

@@ -26,7 +26,7 @@ class CompletionBoard {
   using Ticket = Id<struct TicketTag>;
 
   Ticket open(TransferListener* listener = nullptr);
-  // Nobody asks for it any more.
+  // It is not asked for any more.
   void release(Ticket ticket);
   // Once per ticket, which may have been released. Tells the ticket's listener, on this thread.
   void complete(Ticket ticket, const Status& outcome);

@@ -1,5 +1,5 @@
 // The decisions of the transfer engine as a state machine: task manager, path selector and
-// outstanding queues (MMA §3.4). Whoever owns the links asks pull() for a link that has room, moves
+// outstanding queues (MMA §3.4). The owner of the links asks pull() for a link that has room, moves
 // the chunk, and says how it ended; time is passed in. The engine runs it on real devices,
 // simulate_transfers() on modelled links.
 //

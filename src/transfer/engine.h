@@ -27,7 +27,7 @@ struct TransferEngineOptions {
   Bytes staging_bytes_max = mib(64);  // of a GPU's memory for relaying; 0: none relays
   // Faults. A chunk that takes longer than chunk_time_max is moved again directly. A copy that does
   // not even end in drain_max more fails its transfer with kDeadlineExceeded: it may still write.
-  // No other failure has that code; after any other the transfer's memory is nobody's.
+  // No other failure has that code; after any other the transfer's memory is free.
   Nanos chunk_time_max = seconds(2);
   Nanos drain_max = seconds(10);
   Nanos after_time_max = seconds(600);  // until a request's `after` must be done

@@ -6,7 +6,7 @@
 //   claims that have begun ──▶ by purpose, the most urgent first ──▶ every link of a claim gets as
 //   much as any other's, until a resource that it crosses is used up or it has the most it can use
 //
-// It says what to expect and holds nobody back: a claim that was granted nothing copies all the
+// It says what to expect and holds nothing back: a claim that was granted nothing copies all the
 // same.
 //
 // Thread-safe; its lock is a leaf. Claims must go before it.

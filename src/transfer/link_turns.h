@@ -4,7 +4,7 @@
 // left native copies that are waited for a third of their link, and a pause after each chunk left
 // us an eighth (README.md). So a turn of ours is as long as theirs
 // was, the time by which a chunk came late, and shorter where the link gives less than alone. Then
-// the link runs dry for a moment, and whoever else has work takes it. Turns of less than some 300
+// the link runs dry for a moment, and others that have work take it. Turns of less than some 300
 // µs are not seen: short copies that are waited for one by one.
 //
 // Pure: told what happened. Not thread-safe.
@@ -22,7 +22,7 @@ namespace causeway::transfer {
 class LinkTurns {
  public:
   // A chunk had the link for `took`. `alone`: bytes per second that the link gives at most. 0:
-  // unknown, or what it gives now says nothing; then nobody is given a turn.
+  // unknown, or what it gives now says nothing; then no turn is left.
   void ended(Bytes bytes, Nanos took, double alone);
   // Whether to put another chunk on the link, which has `outstanding` of them; with none begins a
   // turn.
@@ -35,7 +35,7 @@ class LinkTurns {
   // link is slower now, for other transfers of its set, say.
   std::array<double, kRecent> recent_ = {};
   std::size_t next_ = 0;
-  Nanos theirs_;  // the others' last turn; 0: nobody else is there
+  Nanos theirs_;  // the others' last turn; 0: there is no other
   Nanos ours_;    // of our turn so far
   Nanos chunk_;   // what the last chunk would have taken alone
   double ours_of_theirs_ = 1;

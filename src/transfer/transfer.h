@@ -83,7 +83,7 @@ struct TransferRequest {
   // Links that may be used, whatever the size; none: those that the engine thinks best. At least
   // the target's own is used when none of them can be.
   LinkSet only = {};
-  // Must stay until it has been called, once; not called when submit() fails. nullptr: nobody.
+  // Must stay until it has been called, once; not called when submit() fails. nullptr: none.
   TransferListener* listener = nullptr;
   // Raised when all bytes are at their target, before anybody hears of the end: by the copy stream
   // itself where the whole transfer went over the target's own link in order, else by the engine's

@@ -26,7 +26,7 @@ struct LoadProgress {
   Nanos remaining;  // estimate from the rate so far
 };
 
-// Called before a model's memory is released, on the caller's thread, when nobody uses it any more:
+// Called before a model's memory is released, on the caller's thread, when it is not used any more:
 // a device takes back what made it reachable.
 using HomeLeaves = std::function<void(device::HostAddress address, Bytes bytes)>;
 

@@ -126,7 +126,7 @@ class Residency::State {
   std::int64_t pinned_count = 0;  // of models that are pinned
   // As decide() left it: nothing waits, arrives or is in excess, and all that is asked for is
   // cached, so that another decide() changes nothing until then (when a group comes that steps can
-  // do without). Whoever changes that says so: a demand for what was not asked for, a pin, a
+  // do without). What changes that says so: a demand for what was not asked for, a pin, a
   // budget, a model that comes or goes.
   bool quiet = false;
   Nanos quiet_until;

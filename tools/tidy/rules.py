@@ -209,6 +209,22 @@ def links(tree):
                     yield Finding(path, number, "links", f"there is no {target}")
 
 
+def architecture(tree):
+    """ARCHITECTURE.md draws the rooms as LAYERS has them, and the files that it names are there."""
+    page = PurePosixPath("ARCHITECTURE.md")
+    text = tree.texts.get(page)
+    if text is None:
+        return
+    drawn = {name: int(layer) for layer, name in re.findall(r"^\| (\d) \| `(\w+)` \|", text, re.M)}
+    for name in sorted(drawn.keys() | LAYERS.keys()):
+        if drawn.get(name) != LAYERS.get(name):
+            yield Finding(page, 1, "architecture", f"room {name}: {drawn.get(name)} in the table, "
+                          f"{LAYERS.get(name)} in tools/tidy/rules.py")
+    for name in re.findall(r"`(\w+/[\w/]+\.(?:h|cc|cu))`", text):
+        if PurePosixPath("src") / name not in tree.texts:
+            yield Finding(page, 1, "architecture", f"there is no src/{name}")
+
+
 def numbered_decisions(tree):
     """A comment names a decision by its page: a number alone leads nowhere."""
     for source in tree.sources:
@@ -294,6 +310,6 @@ def conformance(tree):
 
 RULES = [layers, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
          assertion_floors, options_in_libraries, columns,
-         prose_columns, measurement_words, links, numbered_decisions,
+         prose_columns, measurement_words, links, architecture, numbered_decisions,
          unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

@@ -5,6 +5,7 @@ import unittest
 from pathlib import PurePosixPath
 
 from rooms import rooms
+from rules import LAYERS
 from tidy import Tree, check
 
 CLEAN_HEADER = b"// Says what it is.\n#pragma once\nint f();\n"
@@ -104,6 +105,13 @@ class TidyTest(unittest.TestCase):
                                "src/text/b_fuzz.cc": f"void f() {{ {line} }}\n"})
         self.assert_clean({"src/text/a.cc": '// See "--gpu".\nint f(int a) { return --a; }\n'
                                             'const char* kEnd = "-->";\n'})
+
+    def test_architecture(self):
+        table = "".join(f"| {layer} | `{name}` | x |\n" for name, layer in LAYERS.items())
+        self.assert_clean({"ARCHITECTURE.md": table + "`text/a.cc`\n", "src/text/a.cc": "int x;\n"})
+        self.assert_finds("architecture", {"ARCHITECTURE.md": table.replace("| 6 |", "| 7 |")})
+        self.assert_finds("architecture", {"ARCHITECTURE.md": table + "| 3 | `attic` | x |\n"})
+        self.assert_finds("architecture", {"ARCHITECTURE.md": table + "`text/b.cc`\n"})
 
     def test_numbered_decisions(self):
         self.assert_finds("decisions", {"src/text/a.cc": "// As decision 8 says.\n"})

@@ -45,14 +45,14 @@ class CudaPhysical {
   // The primary context, retained on first use and kept until this object goes.
   Result<CUctx_st*> primary();
 
-  // A set of neighbouring units of SMs that nobody else has, given back by give_back().
+  // A set of neighbouring units of SMs that no other slice has, given back by give_back().
   struct SmUnits {
     int first = 0;
     int count = 0;
     int sms = 0;
     std::vector<CudaResource> resources;
   };
-  // How the SMs are split, whoever has them. kUnsupported: they cannot be.
+  // How the SMs are split, whichever slices have them. kUnsupported: they cannot be.
   Result<CudaSmUnits> sm_units();
   // As many whole units as fit into `sms`, at least one. kResourceExhausted when other slices have
   // them.

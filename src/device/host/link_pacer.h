@@ -1,5 +1,5 @@
 // Moves bytes between the memories of a CPU machine no faster than the LinkModel lets them cross
-// its links: the copy engines of the CPU backend. Whoever calls move() copies on its own thread;
+// its links: the copy engines of the CPU backend. The caller of move() copies on its own thread;
 // the model, shared by all, decides how far each may be. Without a profile copies run at full
 // speed.
 //

@@ -2,7 +2,7 @@
 // gated MLP over the tokens that chose it, and the weighted sum of their outputs.
 //
 // Tokens are grouped by expert, so that each chosen expert's weights are read once, and experts
-// that nobody chose are not read at all.
+// that no token chose are not read at all.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Mixture of experts on a GPU, bf16, as moe.h defines it: the router's choice, the tokens grouped
 // by expert, and each chosen expert's gated MLP over its tokens, all without the host: it never
-// learns which experts were chosen. Experts that nobody chose are not read.
+// learns which experts were chosen. Experts that no token chose are not read.
 //
 // Experts are reached through tables of pointers in device memory, so that each may lie anywhere
 // (HBM, mapped host memory, a peer) and move between steps. An expert's weights are read once for
