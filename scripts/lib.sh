@@ -36,20 +36,22 @@ as_root() {
   fi
 }
 
-packages() { grep -v '^#' scripts/packages.txt; }
+# packages [GROUP]: those of a group, or those that every build and test needs.
+packages() { awk -v group="${1:-}" '!/^#/ && $2 == group {print $1}' scripts/packages.txt; }
 
 missing_packages() {
-  local package
-  for package in $(packages); do
+  local package group
+  for package in $(packages; for group in "$@"; do packages "$group"; done); do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
       echo "$package"
   done
 }
 
+# install_packages [GROUP…]: what every build needs, and these groups.
 install_packages() {
   command -v dpkg-query >/dev/null || die "this is no Debian system; install by hand: $(packages | xargs)"
   local missing
-  missing=$(missing_packages | xargs)
+  missing=$(missing_packages "$@" | xargs)
   if [ -z "$missing" ]; then
     say "All Debian packages are installed"
     return

@@ -80,6 +80,8 @@ int run(int argc, char** argv) {
   commands.push_back(make_simulate(program));
   commands.push_back(make_replay(program, clock));
   commands.push_back(make_topology(program, clock));
+  commands.push_back(make_completion(program));
+  commands.push_back(make_man(program));
 
   try {
     app.parse(argc, argv);

@@ -59,5 +59,8 @@ std::unique_ptr<Command> make_profile(Options& parent, const Clock& clock);
 std::unique_ptr<Command> make_simulate(Options& parent);
 std::unique_ptr<Command> make_replay(Options& parent, const Clock& clock);
 std::unique_ptr<Command> make_topology(Options& parent, const Clock& clock);
+// Of these `program` is the whole program, whose options and commands they tell.
+std::unique_ptr<Command> make_completion(Options& program);
+std::unique_ptr<Command> make_man(Options& program);
 
 }  // namespace causeway::app

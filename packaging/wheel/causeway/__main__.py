@@ -1,0 +1,5 @@
+"""`python -m causeway` is `causeway`."""
+
+from causeway import main
+
+main()
