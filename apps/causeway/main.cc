@@ -56,8 +56,10 @@ int run(int argc, char** argv) {
   commands.push_back(make_serve(program, clock));
   commands.push_back(make_worker(program, clock));
   commands.push_back(make_ps(program));
-  Options models = add_group(program, "models", "The models of a folder");
+  Options models = add_group(program, "models", "The models of a folder, or of a running server");
   commands.push_back(make_models_list(models));
+  commands.push_back(make_models_load(models));
+  commands.push_back(make_models_unload(models));
   commands.push_back(make_make_model(program));
   commands.push_back(make_make_catalogue(program));
   Options bench = add_group(program, "bench", "Measure a server, or parts of this one");

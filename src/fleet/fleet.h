@@ -21,7 +21,7 @@ namespace causeway::fleet {
 enum class ModelState {
   kUnloaded,  // known, not in host memory; a request makes it load
   kLoading,
-  kReady,   // in host memory
+  kReady,   // in host memory, and on a slice or not
   kActive,  // ready, with requests running or waiting
 };
 
@@ -65,9 +65,28 @@ struct ModelStatus {
   Bytes streamed_bytes;
   Nanos predicted_tpot;
   std::int64_t requests_running = 0;
-  std::int64_t requests_waiting = 0;
-  std::int64_t requests_rotary = 0;  // whose KV is in host memory
-  std::string last_error;            // of the last attempt to load
+  std::int64_t requests_waiting = 0;  // and loads that were asked for
+  std::int64_t requests_rotary = 0;   // whose KV is in host memory
+  std::string last_error;             // of the last attempt to load
+  bool pinned = false;
+  bool attached = false;  // to a slice, which brings its weights when they are asked for
+};
+
+// What whoever runs the server may ask for, beside requests.
+enum class AskKind {
+  kLoad,    // ends when the model serves; others give way for it as they do for a request
+  kUnload,  // ends when it has left slices and host memory; refused while it has requests
+  kPin,     // it is not unloaded from now on; where it is now does not change
+  kUnpin,
+  kSleep,  // every model without requests is unloaded, pinned ones apart
+  kWake,   // those are loaded again, as far as they fit; ends at once
+};
+
+struct Ask {
+  RequestId id;  // unlike those of requests that have not ended
+  AskKind kind = AskKind::kLoad;
+  ModelId model = {};       // not of kSleep and kWake
+  bool keeps_home = false;  // of kUnload and kSleep: weights stay in host memory
 };
 
 // Thread-safe. Entries live as long as the fleet.
@@ -83,7 +102,16 @@ class Fleet {
   // As SliceHandle::submit, of a registered model in any state: the request waits while its model
   // is made ready, and ends with kError when that fails. Outputs go to the fleet's sink.
   virtual Status submit(request::Request request) = 0;
+  // As submit(), of a model that is loaded; kUnavailable when it is not.
+  virtual Status probe(request::Request request) = 0;
+  // An error: it is refused, and nothing more is heard of it. kInvalidArgument: what the model is
+  // or does now does not allow it; kUnavailable: try again later. Else it ends as a request does,
+  // by one output without tokens, whose reason is kStop, or kError with a code and why.
+  virtual Status ask(const Ask& ask) = 0;
+  // A request, or an ask: what that has begun goes on.
   virtual void cancel(RequestId request) = 0;
+  // Whether models were sent to sleep and not woken, and no model is on a slice.
+  virtual bool asleep() const = 0;
   // All slices together.
   virtual request::Observation observe() const = 0;
   virtual std::vector<std::pair<ModelId, request::Observation>> observe_models() const = 0;

@@ -110,6 +110,7 @@ class Fleet {
   void do_(const Route& route) { running_.push_back(route.request); }
   void do_(const CancelOn&) {}
   void do_(const Refuse&) {}
+  void do_(const Answered&) {}  // nothing here asks
   void do_(const LoadFailed&) {}
   void do_(const Resize&) {}  // nothing here asks for other slices
   void do_(const Measure& one) {

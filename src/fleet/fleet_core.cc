@@ -117,9 +117,13 @@ void FleetCore::State::on(const RequestArrived& event) {
     return refuse(event.request, invalid_argument("request " + std::to_string(event.request.value) +
                                                   " is in the fleet already"));
   }
+  if (event.only_ready && model.phase != ModelPhase::kReady) {
+    return refuse(event.request, unavailable("the model is not loaded"));
+  }
   model.rate.add(now);
   touch(model);
-  const bool may_change = options.moves && model.running == 0 && held < options.waiting_max;
+  const bool may_change =
+      options.moves && !event.only_ready && model.running == 0 && held < options.waiting_max;
   if (model.phase == ModelPhase::kReady && !(may_change && change_slice(model))) {
     requests[event.request] = {.model = model.id, .onset = onset_of(event), .slice = {}};
     return route(model, event.request);
@@ -133,6 +137,7 @@ void FleetCore::State::on(const RequestArrived& event) {
 }
 
 void FleetCore::State::on(const RequestCancelled& event) {
+  if (cancel_leaving(event.request)) return;
   const auto at = requests.find(event.request);
   if (at == requests.end()) return;
   if (at->second.slice.valid()) {
@@ -212,21 +217,24 @@ void FleetCore::State::on(const UnloadEnded& event) {
   if (!event.gone.ok()) give_up_all();  // it keeps what they counted on
   // One that has not let go has left the others before, as far as it could.
   std::erase_if(model.there, [&](const auto& one) {
-    return event.gone.ok() ? model.drops || one.first == model.slice : one.first != model.slice;
+    const bool everywhere = model.drops || model.told;
+    return event.gone.ok() ? everywhere || one.first == model.slice : one.first != model.slice;
   });
   if (event.gone.ok() || slice_was_lost(model)) {
     // planted bug: it is still counted in host memory
     if (event.gone.ok() && model.drops && !CAUSEWAY_PLANTED(33)) model.home = false;
     counters.unloads += event.gone.ok();
+    has_left(model, event.gone);
     return rest(model);
   }
-  Model& taker = model_of(model.taker);
+  const ModelId taker = std::exchange(model.taker, {});
   enter(model, ModelPhase::kReady);
-  model.taker = {};
-  model.drops = false;
+  model.drops = model.told = false;
+  has_left(model, event.gone);
   route_held(model);
-  if (taker.phase == ModelPhase::kWaiting) {
-    fail(taker, unavailable("models that are to give way have not let go; try again later"));
+  if (taker.valid() && model_of(taker).phase == ModelPhase::kWaiting) {
+    fail(model_of(taker),
+         unavailable("models that are to give way have not let go; try again later"));
   }
 }
 
@@ -235,6 +243,7 @@ void FleetCore::State::on(const DropEnded& event) {
   Model& model = model_of(event.model);
   CAUSEWAY_CHECK(model.phase == ModelPhase::kDropping, "a model is gone that was not told to go");
   model.home = false;
+  has_left(model, {});
   rest(model);
 }
 
@@ -271,6 +280,7 @@ void FleetCore::State::on(const SliceReturned& event) {
 void FleetCore::State::on(const LoaderStalled& event) {
   stalled = event.why;
   end_all_held(event.why);
+  answer_leaving(event.why);
 }
 
 void FleetCore::State::on(const Stopped&) {
@@ -279,6 +289,7 @@ void FleetCore::State::on(const Stopped&) {
     model.ahead = false;
     end_held(model, request::FinishReason::kCancelled, {});
   }
+  answer_leaving(unavailable("the server is shutting down"));
 }
 
 void FleetCore::State::on(const Woken&) {}
@@ -295,6 +306,10 @@ void FleetCore::State::hold(Model& model, const RequestArrived& event) {
 
 void FleetCore::State::route(Model& model, RequestId request) {
   Asked& asked = requests.at(request);
+  if (asked.loads) {
+    requests.erase(request);
+    return answer(request, {});
+  }
   asked.slice = model.slice;
   Slice& slice = slice_of(model.slice);
   if (slice.running++ == 0) slice.since = now;
@@ -338,7 +353,13 @@ void FleetCore::State::end_all_held(const Error& error) {
 void FleetCore::State::refuse_held(RequestId request, request::FinishReason reason,
                                    const Error& error) {
   held -= 1;
+  const bool loads = requests.at(request).loads;
   requests.erase(request);
+  if (loads) {
+    if (reason == request::FinishReason::kError) return answer(request, error);
+    return answer(request, stopped ? unavailable("the server is shutting down")
+                                   : Error{ErrorCode::kCancelled, "it was cancelled"});
+  }
   counters.refused += reason == request::FinishReason::kError;
   actions.emplace_back(Refuse{request, reason, error});
 }
@@ -353,7 +374,7 @@ void FleetCore::State::serve_on(Model& model, SliceId slice) {
   enter(model, ModelPhase::kReady);
   model.slice = slice;
   model.epoch = slice_of(slice).epoch;
-  model.ahead = false;
+  model.ahead = model.sleeps = false;
   model.no_room_since.reset();
   model.unfit.clear();
   if (model.spec.weights > Bytes(0)) {
@@ -377,7 +398,7 @@ void FleetCore::State::rest(Model& model) {
   if (model.slice.valid()) model.last = std::exchange(model.slice, {});
   model.demand = {};
   model.taker = {};
-  model.drops = false;
+  model.drops = model.told = false;
   model.no_room_since.reset();
   if (model.held.empty()) model.resume_until.reset();
   if (!model.there.empty()) {
@@ -456,7 +477,9 @@ ModelSeen FleetCore::model(ModelId id) const {
                  .demand = model.demand,
                  .held = std::ssize(model.held),
                  .running = model.running,
-                 .last_error = model.last_error};
+                 .last_error = model.last_error,
+                 .pinned = model.spec.pinned,
+                 .attached = !model.there.empty()};
   return seen;
 }
 
@@ -475,6 +498,10 @@ bool FleetCore::loads_pending() const {
     const ModelPhase phase = state_->model_of(id).phase;
     return phase >= ModelPhase::kQueued && phase <= ModelPhase::kLoading;
   });
+}
+bool FleetCore::asleep() const {
+  return state_->asleep && std::all_of(state_->models.begin(), state_->models.end(),
+                                       [](const auto& model) { return model.there.empty(); });
 }
 Bytes FleetCore::host_used() const { return state_->host_there(); }
 Bytes FleetCore::host_budget() const { return state_->host_budget.value_or(Bytes(0)); }

@@ -70,6 +70,8 @@ struct ModelSeen {
   std::int64_t held = 0;
   std::int64_t running = 0;  // routed, and not ended
   std::string last_error;    // of the last load
+  bool pinned = false;
+  bool attached = false;  // to a slice
 };
 
 struct FleetCounters {
@@ -109,6 +111,7 @@ class FleetCore {
   std::int64_t waiting() const;  // requests that are held
   bool resizing() const;         // from ResizeWanted to SlicesChanged
   bool loads_pending() const;    // some model is asked for, and is not ready
+  bool asleep() const;           // from SleepAsked to WakeAsked, while no model is on a slice
   Bytes host_used() const;
   Bytes host_budget() const;  // as last measured
   const FleetCounters& counters() const;

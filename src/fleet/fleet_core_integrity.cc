@@ -36,7 +36,10 @@ Status FleetCore::State::check_model(const Model& model) const {
   }
   const bool goes = model.phase >= ModelPhase::kDraining;
   if (goes && model.spec.pinned) return broken(name + "goes though it is pinned");
-  if (goes != model.taker.valid()) return broken(name + "and for whom it goes disagree");
+  if (model.told && model.taker.valid()) return broken(name + "goes for two reasons");
+  if (goes != (model.taker.valid() || model.told)) {
+    return broken(name + "and for whom it goes disagree");
+  }
   return {};
 }
 
@@ -126,6 +129,23 @@ Status FleetCore::State::check_requests() const {
   return {};
 }
 
+// An ask waits for models that leave, and each of them leads to it.
+Status FleetCore::State::check_asks() const {
+  std::unordered_map<RequestId, std::int64_t> awaiting;
+  for (const Model& model : models) {
+    const bool leaves = model.phase == ModelPhase::kLeaving || model.phase == ModelPhase::kDropping;
+    if (!leaves && !model.awaiting.empty()) return broken("an ask waits for a model that stays");
+    for (const RequestId ask : model.awaiting) awaiting[ask] += 1;
+  }
+  for (const auto& [ask, count] : awaiting) {
+    if (!leaving.contains(ask)) return broken("a model leads to an ask that was answered");
+  }
+  for (const auto& [ask, one] : leaving) {
+    if (one.left == 0 || one.left != awaiting[ask]) return broken("an ask waits for no model");
+  }
+  return {};
+}
+
 // What is kept up as things change, against what it would be from the start.
 Status FleetCore::State::check_sums() const {
   if (!changed.empty()) return broken("sums are not brought up");
@@ -171,6 +191,7 @@ Status FleetCore::check_integrity() const {
   for (std::size_t i = 0; i < state.slices.size(); ++i) CAUSEWAY_TRY(state.check_slice(i));
   CAUSEWAY_TRY(state.check_resizing());
   CAUSEWAY_TRY(state.check_requests());
+  CAUSEWAY_TRY(state.check_asks());
   CAUSEWAY_TRY(state.check_sums());
   if (state.loads_under_way > state.options.loads_max) return broken("too many loads");
   if (state.host_budget && state.host_other + state.there_sum > *state.host_budget) {

@@ -334,7 +334,7 @@ void FleetCore::State::start_leaving(Model& model) {
   enter(model, ModelPhase::kLeaving);
   std::vector<SliceId> leaves;
   for (const auto& [slice, crosses] : model.there) {
-    if (model.drops && slice != model.slice) leaves.push_back(slice);
+    if ((model.drops || model.told) && slice != model.slice) leaves.push_back(slice);
   }
   leaves.push_back(model.slice);
   actions.emplace_back(Unload{model.id, std::move(leaves), model.drops, model.taker});

@@ -37,8 +37,11 @@ class FleetCore::State {
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
     std::int64_t epoch = 0;   // of the slice, when it was loaded there
     Demand demand;
-    ModelId taker;       // for which it drains or leaves
-    bool drops = false;  // leaves host memory as well
+    ModelId taker;                    // for which it drains or leaves
+    bool drops = false;               // leaves host memory as well
+    bool told = false;                // leaves because it was asked to, for no taker
+    bool sleeps = false;              // has left so that it is woken together with others
+    std::vector<RequestId> awaiting;  // asks that are answered once it has left
     std::deque<RequestId> held;
     Nanos onset;  // from which the first of them lags
     std::int64_t running = 0;
@@ -76,6 +79,12 @@ class FleetCore::State {
     std::int64_t resumes = 0;  // after losses of its slices
     bool again = false;        // it was routed before
     bool cancelled = false;
+    bool loads = false;  // it asks for the model alone: answered instead of routed
+  };
+  // An ask whose models leave.
+  struct Leaving {
+    std::int64_t left = 0;  // of them
+    Status result;          // the first that failed
   };
   // Why the first model finds no place.
   struct NoRoom {
@@ -101,6 +110,21 @@ class FleetCore::State {
   void on(const LoaderStalled& event);
   void on(const Stopped& event);
   void on(const Woken& event);
+
+  // Asks of whoever runs the server (fleet_core_admin.cc).
+  void on(const LoadAsked& event);
+  void on(const UnloadAsked& event);
+  void on(const PinAsked& event);
+  void on(const SleepAsked& event);
+  void on(const WakeAsked& event);
+  bool takes_ask(RequestId ask);
+  void answer(RequestId ask, Status result);
+  void answer_leaving(const Status& result);
+  bool cancel_leaving(RequestId ask);
+  Status may_unload(const Model& model, bool keeps_home) const;
+  void unload(Model& model, RequestId ask, bool keeps_home);
+  void has_left(Model& model, const Status& gone);
+  void one_left(RequestId ask, const Status& gone);
 
   void enter(Model& model, ModelPhase phase);
   Model& model_of(ModelId id);
@@ -174,6 +198,7 @@ class FleetCore::State {
   Status check_slice(std::size_t index) const;
   Status check_resizing() const;
   Status check_requests() const;
+  Status check_asks() const;
   Status check_sums() const;
 
   const FleetOptions options;
@@ -181,6 +206,8 @@ class FleetCore::State {
   std::vector<Model> models;
   std::vector<Slice> slices;
   std::unordered_map<RequestId, Asked> requests;
+  std::unordered_map<RequestId, Leaving> leaving;  // asks for models to leave, not answered yet
+  bool asleep = false;                             // models were sent to sleep, and not woken
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;
   Bytes host_other;              // in host memory, of nobody here

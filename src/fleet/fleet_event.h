@@ -18,6 +18,32 @@ struct RequestArrived {
   ModelId model;
   request::Slo slo = {};
   Nanos arrival;
+  bool only_ready = false;  // refused unless its model serves: it wakes none
+};
+// Whoever runs the server asks for something. Each is answered once, by Answered; ids are unlike
+// those of requests, and RequestCancelled takes one back, as far as it has not begun.
+struct LoadAsked {  // answered once the model serves; others give way as they do for a request
+  RequestId ask;
+  ModelId model;
+};
+struct UnloadAsked {  // answered once it is gone, or at once if it cannot go
+  RequestId ask;
+  ModelId model;
+  bool keeps_home = false;  // off its slices alone: it stays in host memory
+};
+struct PinAsked {  // changes nothing of where the model is
+  RequestId ask;
+  ModelId model;
+  bool pinned = false;  // or no longer
+};
+// As UnloadAsked, of all models that can go at once. They are known as those that sleep.
+struct SleepAsked {
+  RequestId ask;
+  bool keeps_home = false;
+};
+// Those that sleep are wanted, as by ModelWanted; answered at once.
+struct WakeAsked {
+  RequestId ask;
 };
 struct RequestCancelled {
   RequestId request;
@@ -90,7 +116,8 @@ struct Woken {};
 
 using Event = std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured,
                            LoadEnded, UnloadEnded, DropEnded, SliceLost, SliceReturned,
-                           ResizeWanted, SlicesChanged, LoaderStalled, Stopped, Woken>;
+                           ResizeWanted, SlicesChanged, LoaderStalled, Stopped, Woken, LoadAsked,
+                           UnloadAsked, PinAsked, SleepAsked, WakeAsked>;
 
 // Hands the request to the slice, which ends it unless it is lost: then it may be routed again, and
 // goes on behind what of its answer has been delivered.
@@ -107,6 +134,11 @@ struct Refuse {
   RequestId request;
   request::FinishReason reason = request::FinishReason::kError;
   Error error;
+};
+// What became of an ask. kInvalidArgument: what the model is or does now does not allow it.
+struct Answered {
+  RequestId ask;
+  Status result;
 };
 // To be told to whoever runs the server: the model could not be loaded.
 struct LoadFailed {
@@ -125,7 +157,7 @@ struct Unload {
   ModelId model;
   std::vector<SliceId> slices;  // on which it is; the one that serves it is to be left last
   bool drop = false;            // out of host memory, too
-  ModelId taker;                // for which it goes
+  ModelId taker;                // for which it goes; invalid: it was asked to
 };
 // It may still be attached where an unload has not gone all the way.
 struct Drop {
@@ -137,7 +169,7 @@ struct Resize {
   std::vector<SliceId> closing;
 };
 
-using Action =
-    std::variant<Route, CancelOn, Refuse, LoadFailed, Measure, Load, Unload, Drop, Resize>;
+using Action = std::variant<Route, CancelOn, Refuse, Answered, LoadFailed, Measure, Load, Unload,
+                            Drop, Resize>;
 
 }  // namespace causeway::fleet

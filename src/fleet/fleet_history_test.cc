@@ -25,6 +25,24 @@ void report_seed(int) {
                "--gtest_random_seed=", static_cast<int>(seed_running));
 }
 
+void add_asks(const testing::FleetHistoryReport& report, testing::FleetHistoryReport& sum) {
+  sum.asks += report.asks;
+  sum.asks_refused += report.asks_refused;
+  sum.loaded_asked += report.loaded_asked;
+  sum.unloaded_asked += report.unloaded_asked;
+  sum.slept += report.slept;
+}
+
+// Of as many histories.
+void expect_asks(const testing::FleetHistoryReport& sum, int histories) {
+  std::cout << sum.asks << " asks (" << sum.asks_refused << " refused, " << sum.loaded_asked
+            << " models loaded, " << sum.unloaded_asked << " unloaded, " << sum.slept
+            << " times all)\n";
+  EXPECT_GT(sum.loaded_asked, histories / 10);
+  EXPECT_GT(sum.unloaded_asked, histories / 10);
+  EXPECT_GT(sum.slept, histories / 10);
+}
+
 // One history with --gtest_random_seed=N, all of them without.
 TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   const int only = GTEST_FLAG_GET(random_seed);
@@ -58,6 +76,7 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.counters.resizes += report.counters.resizes;
     sum.counters.withdrawn += report.counters.withdrawn;
     sum.opened_none += report.opened_none;
+    add_asks(report, sum);
   }
   std::signal(SIGABRT, SIG_DFL);
   std::cout << sum.requests << " requests (" << sum.counters.routed << " routed, "
@@ -90,6 +109,7 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   EXPECT_GT(sum.counters.resizes, kHistories / 4);
   EXPECT_GT(sum.counters.withdrawn, kHistories / 10);
   EXPECT_GT(sum.opened_none, kHistories / 100);
+  expect_asks(sum, kHistories);
 }
 
 }  // namespace

@@ -52,6 +52,11 @@ const std::vector<const CatalogueEntry*>& LocalFleet::catalogue() const {
 const CatalogueEntry* LocalFleet::find(std::string_view name) const { return state_->find(name); }
 ModelStatus LocalFleet::status(ModelId model) const { return state_->status(model); }
 Status LocalFleet::submit(request::Request request) { return state_->submit(std::move(request)); }
+Status LocalFleet::probe(request::Request request) {
+  return state_->submit(std::move(request), /*only_ready=*/true);
+}
+Status LocalFleet::ask(const Ask& ask) { return state_->ask(ask); }
+bool LocalFleet::asleep() const { return state_->asleep(); }
 void LocalFleet::cancel(RequestId request) { state_->cancel(request); }
 request::Observation LocalFleet::observe() const { return state_->observe(); }
 std::vector<std::pair<ModelId, request::Observation>> LocalFleet::observe_models() const {

@@ -2,8 +2,8 @@
 // what the core decides. The loader loads models; the watch hears of slices and of time, also while
 // the loader is held.
 //
-//   submit(), cancel() ─┐               ┌─ Route, CancelOn ──▶ slices ──▶ SerialSink ──▶ target
-//   outputs have ended ─┼─▶ FleetCore ──┼─ Refuse ───────────────────────────▲            │
+//   submit(), ask(), … ─┐               ┌─ Route, CancelOn ──▶ slices ──▶ SerialSink ──▶ target
+//   outputs have ended ─┼─▶ FleetCore ──┼─ Refuse, Answered ─────────────────▲            │
 //   loader: it is done ─┤               └─ Measure, Load, Unload ──▶ loader thread        │
 //   a slice is lost, or ┤                                                                 │
 //   slices are to change┘                                                                 │
@@ -108,7 +108,10 @@ class LocalFleet final : public Fleet {
   const CatalogueEntry* find(std::string_view name) const override;
   ModelStatus status(ModelId model) const override;
   Status submit(request::Request request) override;
+  Status probe(request::Request request) override;
+  Status ask(const Ask& ask) override;
   void cancel(RequestId request) override;
+  bool asleep() const override;
   request::Observation observe() const override;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;
 

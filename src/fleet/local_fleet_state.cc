@@ -26,6 +26,18 @@ auto guarded(const Work& work) -> decltype(work()) {
   }
 }
 
+Event event_of(const Ask& ask) {
+  switch (ask.kind) {
+    case AskKind::kLoad: return LoadAsked{ask.id, ask.model};
+    case AskKind::kUnload: return UnloadAsked{ask.id, ask.model, ask.keeps_home};
+    case AskKind::kPin: return PinAsked{ask.id, ask.model, true};
+    case AskKind::kUnpin: return PinAsked{ask.id, ask.model, false};
+    case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home};
+    case AskKind::kWake: break;
+  }
+  return WakeAsked{ask.id};
+}
+
 request::Output ended(RequestId request, request::FinishReason reason, const Error& error) {
   request::Output output;
   output.request = request;
@@ -54,8 +66,8 @@ ModelState state_of(const ModelSeen& seen) {
     case ModelPhase::kWaiting:
     case ModelPhase::kPlaced:
     case ModelPhase::kLoading: return ModelState::kLoading;
+    case ModelPhase::kHome: return ModelState::kReady;
     case ModelPhase::kCold:
-    case ModelPhase::kHome:
     case ModelPhase::kLeaving:
     case ModelPhase::kDropping: break;
   }
@@ -181,6 +193,8 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
   }
   status.requests_waiting = of_core.held;
   status.last_error = of_core.last_error;
+  status.pinned = of_core.pinned;
+  status.attached = of_core.attached;
   for (const FleetSlice* slice : slices_) {
     if (slice == nullptr) continue;
     const request::Observation seen = slice->observe(model);
@@ -192,9 +206,9 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
   return status;
 }
 
-Status LocalFleet::State::submit(request::Request request) {
+Status LocalFleet::State::submit(request::Request request, bool only_ready) {
   const RequestId id = request.id;
-  const RequestArrived event{id, request.model, request.slo, request.arrival};
+  const RequestArrived event{id, request.model, request.slo, request.arrival, only_ready};
   Outputs outputs;
   Status taken;
   std::optional<SliceId> routed;
@@ -228,6 +242,32 @@ Status LocalFleet::State::submit(request::Request request) {
   if (routed && !taken.ok()) on_ended({id});
   deliver(std::move(outputs));
   return taken;
+}
+
+// Of one that is refused at once the caller is told, and nobody else.
+Status LocalFleet::State::ask(const Ask& ask) {
+  Outputs outputs;
+  Status result;
+  {
+    const std::scoped_lock lock(mutex_);
+    std::vector<Action> actions = core_.on_event(event_of(ask), clock_.now());
+    const auto refused = std::find_if(actions.begin(), actions.end(), [&](const Action& action) {
+      const auto* answered = std::get_if<Answered>(&action);
+      return answered != nullptr && answered->ask == ask.id && !answered->result.ok();
+    });
+    if (refused != actions.end()) {
+      result = std::get<Answered>(*refused).result;
+      actions.erase(refused);
+    }
+    apply(std::move(actions), outputs);
+  }
+  deliver(std::move(outputs));
+  return result;
+}
+
+bool LocalFleet::State::asleep() const {
+  const std::scoped_lock lock(mutex_);
+  return core_.asleep();
 }
 
 void LocalFleet::State::cancel(RequestId id) {
@@ -320,6 +360,11 @@ void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
       slice(cancel->slice).cancel(cancel->request);
     } else if (const auto* refused = std::get_if<Refuse>(&action)) {
       refuse(*refused, outputs);
+    } else if (const auto* answered = std::get_if<Answered>(&action)) {
+      const bool done = answered->result.ok();
+      outputs.push_back(
+          done ? ended(answered->ask, request::FinishReason::kStop, {})
+               : ended(answered->ask, request::FinishReason::kError, answered->result.error()));
     } else if (const auto* failed = std::get_if<LoadFailed>(&action)) {
       if (!cancelled_) spdlog::error("{}", failed->error.message);
     } else {
@@ -533,9 +578,11 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
   const CatalogueModel& model = slot.model;
   std::int64_t& losses_now = losses_[static_cast<std::size_t>(load.slice.value)];
   std::int64_t losses = 0;
+  bool pinned = false;
   {
     const std::scoped_lock lock(mutex_);
     losses = losses_now;
+    pinned = core_.model(load.model).pinned;
     const auto at = slot.attached.find(load.slice);
     if (at != slot.attached.end()) return at->second.streamed;
   }
@@ -546,7 +593,7 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
     slot.home = true;
   }
   const auto attached =
-      guarded([&] { return slice(load.slice).attach(*model.entry, model.source, model.pinned); });
+      guarded([&] { return slice(load.slice).attach(*model.entry, model.source, pinned); });
   std::unique_lock lock(mutex_);
   // The core hears of the loss first, and what is in host memory is there to stay.
   const bool lost = losses_now != losses || !slice(load.slice).observe().lost.empty();
@@ -602,7 +649,12 @@ Status LocalFleet::State::unload(const Unload& unload) {
     return gone;
   }
   if (unload.drop) forget(unload.model);
-  spdlog::info("unloaded {} to make room for {}", name, entries_[index(unload.taker)]->name);
+  if (unload.taker.valid()) {
+    spdlog::info("unloaded {} to make room for {}", name, entries_[index(unload.taker)]->name);
+  } else {
+    spdlog::info("unloaded {}, as was asked for{}", name,
+                 unload.drop ? "" : "; it stays in host memory");
+  }
   return {};
 }
 

@@ -28,7 +28,9 @@ class LocalFleet::State {
   const std::vector<const CatalogueEntry*>& entries() const { return entries_; }
   const CatalogueEntry* find(std::string_view name) const;
   ModelStatus status(ModelId model) const;
-  Status submit(request::Request request);
+  Status submit(request::Request request, bool only_ready = false);
+  Status ask(const Ask& ask);
+  bool asleep() const;
   void cancel(RequestId id);
   request::Observation observe() const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
@@ -89,8 +91,8 @@ class LocalFleet::State {
   FleetHome& home_;
   SerialSink& sink_;
   SliceOpener* const opener_;  // null: slices stay as they are
-  const bool resumes_;     // requests of slices that are lost
-  RoutedRequests routed_;  // where they do
+  const bool resumes_;         // requests of slices that are lost
+  RoutedRequests routed_;      // where they do
   std::vector<const CatalogueEntry*> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
 

@@ -715,5 +715,60 @@ TEST_F(LocalFleetTest, ModelsMoveBetweenSlicesUnderLoad) {
   for (const auto& slice : slices_) EXPECT_GT(slice->submitted(), 20);
 }
 
+TEST_F(LocalFleetTest, AsksEndAsRequestsDo) {
+  start(/*load_ahead=*/false);
+  const Ask load{.id = RequestId(1), .kind = AskKind::kLoad, .model = ModelId(0)};
+  const Ask unload{.id = RequestId(2), .kind = AskKind::kUnload, .model = ModelId(0)};
+  ASSERT_TRUE(fleet_->ask(load).ok());
+  ASSERT_TRUE(home_.wait_for_attempts(1));
+  EXPECT_EQ(fleet_->ask(unload).error().code, ErrorCode::kInvalidArgument) << "it is coming";
+  home_.open();
+  EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kStop);
+  EXPECT_TRUE(fleet_->status(ModelId(0)).attached);
+  ASSERT_TRUE(fleet_->ask({.id = RequestId(3), .kind = AskKind::kPin, .model = ModelId(0)}).ok());
+  EXPECT_EQ(collected_.wait(RequestId(3)).reason, request::FinishReason::kStop);
+  EXPECT_TRUE(fleet_->status(ModelId(0)).pinned);
+  EXPECT_THAT(fleet_->ask(unload).error().message, HasSubstr("pinned"));
+  ASSERT_TRUE(fleet_->ask({.id = RequestId(4), .kind = AskKind::kUnpin, .model = ModelId(0)}).ok());
+  ASSERT_TRUE(fleet_->ask(unload).ok());
+  EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kStop);
+  EXPECT_EQ(state(0), ModelState::kUnloaded);
+  EXPECT_EQ(slices_[0]->attached(), 0);
+  EXPECT_THAT(home_.loaded(), ElementsAre());
+}
+
+TEST_F(LocalFleetTest, SleepKeepsHostMemoryAndAProbeWakesNone) {
+  home_.open();
+  start(/*load_ahead=*/false);
+  EXPECT_EQ(fleet_->probe(ask(1)).error().code, ErrorCode::kUnavailable);
+  served(2, 0);
+  ASSERT_TRUE(fleet_->probe(ask(3)).ok());
+  EXPECT_EQ(collected_.wait(RequestId(3)).reason, request::FinishReason::kLength);
+  // The engine tells of the end a little later than of the tokens.
+  while (state(0) == ModelState::kActive) std::this_thread::yield();
+  ASSERT_TRUE(fleet_->ask({.id = RequestId(4), .kind = AskKind::kSleep, .keeps_home = true}).ok());
+  EXPECT_EQ(collected_.wait(RequestId(4)).reason, request::FinishReason::kStop);
+  EXPECT_TRUE(fleet_->asleep());
+  EXPECT_EQ(slices_[0]->attached(), 0);
+  EXPECT_EQ(state(0), ModelState::kReady) << "in host memory";
+  EXPECT_FALSE(fleet_->status(ModelId(0)).attached);
+  ASSERT_TRUE(fleet_->ask({.id = RequestId(5), .kind = AskKind::kWake}).ok());
+  ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
+  EXPECT_EQ(slices_[0]->attached(), 1);
+  EXPECT_FALSE(fleet_->asleep());
+}
+
+TEST_F(LocalFleetTest, AStopEndsAsks) {
+  start(/*load_ahead=*/false);
+  ASSERT_TRUE(fleet_->ask({.id = RequestId(1), .kind = AskKind::kLoad, .model = ModelId(0)}).ok());
+  ASSERT_TRUE(home_.wait_for_attempts(1));
+  EXPECT_TRUE(fleet_->stop());
+  const auto ended = collected_.wait(RequestId(1));
+  EXPECT_EQ(ended.reason, request::FinishReason::kError);
+  EXPECT_EQ(ended.code, ErrorCode::kUnavailable);
+  EXPECT_EQ(collected_.times_finished(RequestId(1)), 1u);
+  EXPECT_FALSE(fleet_->ask({.id = RequestId(2), .kind = AskKind::kWake}).ok());
+}
+
 }  // namespace
 }  // namespace causeway::fleet

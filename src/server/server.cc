@@ -35,6 +35,14 @@ Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
   return tcp::endpoint(address, port);
 }
 
+// Whoever reaches the port may unload models.
+Status check_admin(const AdminOptions& admin) {
+  CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(admin.host, admin.port));
+  if (endpoint.address().is_loopback() || !admin.keys.empty()) return {};
+  return invalid_argument("it would be open to everybody who reaches " + admin.host +
+                          ": give an --admin-key, or an --admin-host of this machine alone");
+}
+
 }  // namespace
 
 class Server::Impl final : public engine::OutputSink {
@@ -49,13 +57,22 @@ class Server::Impl final : public engine::OutputSink {
   Status start(fleet::Fleet& fleet);
   bool drain(Nanos grace);
   void stop();
-  std::uint16_t port() const { return port_; }
+  std::uint16_t port() const { return listener_.port; }
+  std::uint16_t admin_port() const { return admin_listener_.port; }
 
  private:
+  // Of a worker's thread, once started; nullopt: there is none.
+  struct Listener {
+    std::optional<tcp::acceptor> acceptor;
+    std::uint16_t port = 0;
+    Door door = Door::kPublic;
+  };
   Status listen();
+  Status listen(const std::string& host, std::uint16_t port, Listener& out);
   Status start_threads();
-  asio::awaitable<void> accept();
-  void admit(Worker& worker, tcp::socket socket);
+  asio::awaitable<void> accept(Listener& listener);
+  bool is_full(Door door);
+  void admit(Worker& worker, tcp::socket socket, Door door);
   void abort_all(bool connections);
   // Waits until `count` is zero; false: it is not after `limit`.
   bool wait_for_none(std::int64_t ServerContext::*count, std::chrono::nanoseconds limit);
@@ -65,10 +82,10 @@ class Server::Impl final : public engine::OutputSink {
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<asio::thread_pool> pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::optional<tcp::acceptor> acceptor_;  // of the first worker's thread, once started
-  std::vector<std::thread> threads_;       // of workers and of the pool
-  bool serves_ = false;                    // all of them run
-  std::uint16_t port_ = 0;
+  Listener listener_;
+  Listener admin_listener_{.acceptor = std::nullopt, .door = Door::kAdmin};
+  std::vector<std::thread> threads_;  // of workers and of the pool
+  bool serves_ = false;               // all of them run
 };
 
 void Server::Impl::on_outputs(std::vector<request::Output> outputs) {
@@ -84,19 +101,28 @@ void Server::Impl::on_outputs(std::vector<request::Output> outputs) {
 }
 
 Status Server::Impl::listen() {
-  CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(options_.host, options_.port));
+  CAUSEWAY_TRY(listen(options_.host, options_.port, listener_));
+  if (!options_.admin) return {};
+  const AdminOptions& admin = *options_.admin;
+  Status listens = check_admin(admin);
+  if (listens.ok()) listens = listen(admin.host, admin.port, admin_listener_);
+  if (!listens.ok()) listener_ = {};
+  return std::move(listens).with_context("the admin port");
+}
+
+Status Server::Impl::listen(const std::string& host, std::uint16_t port, Listener& out) {
+  CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(host, port));
   error_code error;
-  acceptor_.emplace(workers_[0]->io());
-  acceptor_->open(endpoint.protocol(), error);
-  if (!error) acceptor_->set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_->bind(endpoint, error);
-  if (!error) acceptor_->listen(asio::socket_base::max_listen_connections, error);
-  if (!error) port_ = acceptor_->local_endpoint(error).port();
+  tcp::acceptor& acceptor = out.acceptor.emplace(workers_[0]->io());
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (!error) out.port = acceptor.local_endpoint(error).port();
   if (!error) return {};
-  acceptor_.reset();
-  return Error{ErrorCode::kIo, "cannot listen on " + options_.host + ":" +
-                                   std::to_string(options_.port) + ": " + error.message() +
-                                   "; choose another port or host"};
+  out.acceptor.reset();
+  return Error{ErrorCode::kIo, "cannot listen on " + host + ":" + std::to_string(port) + ": " +
+                                   error.message() + "; choose another port or host"};
 }
 
 Status Server::Impl::start(fleet::Fleet& fleet) {
@@ -125,21 +151,24 @@ Status Server::Impl::start_threads() {
     return exhausted(std::string("the server's threads could not be started: ") + error.what() +
                      "; allow this user or container more processes (ulimit -u, pids.max)");
   }
-  asio::co_spawn(workers_[0]->io(), accept(), asio::detached);
+  for (Listener* listener : {&listener_, &admin_listener_}) {
+    if (listener->acceptor) asio::co_spawn(workers_[0]->io(), accept(*listener), asio::detached);
+  }
   serves_ = true;
   return {};
 }
 
-asio::awaitable<void> Server::Impl::accept() {
+asio::awaitable<void> Server::Impl::accept(Listener& listener) {
+  tcp::acceptor& acceptor = *listener.acceptor;
   asio::steady_timer retry(workers_[0]->io());
-  for (std::size_t next = 0; acceptor_->is_open(); ++next) {
+  for (std::size_t next = 0; acceptor.is_open(); ++next) {
     Worker& worker = *workers_[next % workers_.size()];
     error_code error;
-    tcp::socket socket = co_await acceptor_->async_accept(
+    tcp::socket socket = co_await acceptor.async_accept(
         worker.io(), asio::redirect_error(asio::use_awaitable, error));
     if (!error) {
-      admit(worker, std::move(socket));
-    } else if (acceptor_->is_open()) {
+      admit(worker, std::move(socket), listener.door);
+    } else if (acceptor.is_open()) {
       // Out of descriptors, most likely: connections that end give some back.
       retry.expires_after(kAcceptRetryTime);
       co_await retry.async_wait(asio::redirect_error(asio::use_awaitable, error));
@@ -147,13 +176,16 @@ asio::awaitable<void> Server::Impl::accept() {
   }
 }
 
-void Server::Impl::admit(Worker& worker, tcp::socket socket) {
-  bool full = false;
-  {
-    const std::lock_guard lock(context_.mutex);
-    full = context_.connections >= options_.limits.connections_max;
-  }
-  if (full) {
+// So that clients of the one port do not keep those of the other out.
+bool Server::Impl::is_full(Door door) {
+  const std::lock_guard lock(context_.mutex);
+  const std::int64_t admin = context_.admin_connections;
+  if (door == Door::kAdmin) return admin >= options_.admin->connections_max;
+  return context_.connections - admin >= options_.limits.connections_max;
+}
+
+void Server::Impl::admit(Worker& worker, tcp::socket socket, Door door) {
+  if (is_full(door)) {
     ApiError error = queue_full("too many connections");
     error.status = 503;
     AnswerHead head;
@@ -164,8 +196,9 @@ void Server::Impl::admit(Worker& worker, tcp::socket socket) {
     socket.write_some(asio::buffer(answer), ignored);
     return;
   }
-  asio::post(worker.io(), [this, &worker, moved = std::move(socket)]() mutable {
-    asio::co_spawn(worker.io(), run_session(context_, worker, std::move(moved)), asio::detached);
+  asio::post(worker.io(), [this, &worker, door, moved = std::move(socket)]() mutable {
+    asio::co_spawn(worker.io(), run_session(context_, worker, std::move(moved), door),
+                   asio::detached);
   });
 }
 
@@ -190,12 +223,13 @@ bool Server::Impl::drain(Nanos grace) {
 }
 
 void Server::Impl::stop() {
-  if (!acceptor_) return;
+  if (!listener_.acceptor) return;
   context_.draining = true;
   if (serves_) {
     asio::post(workers_[0]->io(), [this] {
       error_code ignored;
-      acceptor_->close(ignored);
+      listener_.acceptor->close(ignored);
+      if (admin_listener_.acceptor) admin_listener_.acceptor->close(ignored);
     });
     abort_all(true);
     wait_for_none(&ServerContext::connections, kNoticeTime);
@@ -204,7 +238,8 @@ void Server::Impl::stop() {
   for (auto& worker : workers_) worker->stop();
   for (std::thread& thread : threads_) thread.join();
   context_.compiler.reset();  // it posts to the workers
-  acceptor_.reset();
+  listener_.acceptor.reset();
+  admin_listener_.acceptor.reset();
   // What is left of coroutines cancels its requests, while there is a fleet to tell.
   for (auto& worker : workers_) worker->destroy();
   threads_.clear();
@@ -217,6 +252,7 @@ Server::~Server() { stop(); }
 engine::OutputSink& Server::sink() { return *impl_; }
 Status Server::start(fleet::Fleet& fleet) { return impl_->start(fleet); }
 std::uint16_t Server::port() const { return impl_->port(); }
+std::uint16_t Server::admin_port() const { return impl_->admin_port(); }
 bool Server::drain(Nanos grace) { return impl_->drain(grace); }
 void Server::stop() { impl_->stop(); }
 

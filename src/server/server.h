@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,20 @@ struct ServerLimits {
   std::size_t queued_tokens_max = 4096;
   Nanos header_time_max = seconds(10);  // from a request's first byte; beyond it: 408
   Nanos body_time_max = seconds(60);
-  Nanos idle_time_max = seconds(75);     // between requests
-  Nanos write_time_max = seconds(30);    // one write without an end: the client is gone
-  Nanos keep_alive_period = seconds(5);  // a comment in a silent stream
-  Nanos compile_time_max = seconds(5);   // of the form of an answer; beyond it: 400
+  Nanos idle_time_max = seconds(75);         // between requests
+  Nanos write_time_max = seconds(30);        // one write without an end: the client is gone
+  Nanos keep_alive_period = seconds(5);      // a comment in a silent stream
+  Nanos compile_time_max = seconds(5);       // of the form of an answer; beyond it: 400
+  Nanos deep_health_time_max = seconds(10);  // of /health?deep=1; beyond it: 503
   ApiLimits api;
+};
+
+// A second port, for whoever runs the server: what it answers is not on the first.
+struct AdminOptions {
+  std::string host = "127.0.0.1";     // without keys an address of this machine alone
+  std::uint16_t port = 0;             // 0: any; admin_port() says which
+  std::vector<std::string> keys;      // none: everybody who reaches the port may ask
+  std::int64_t connections_max = 64;  // beside those of the first port
 };
 
 struct ServerOptions {
@@ -48,6 +58,7 @@ struct ServerOptions {
   std::string version = "unknown";    // what /version says
   int threads = 2;                    // of I/O, and as many that prepare requests
   std::uint64_t seed = 0;             // of the draws of requests that give none, and of ids
+  std::optional<AdminOptions> admin;  // nullopt: there is none
   ServerLimits limits;
 };
 
@@ -67,6 +78,7 @@ class Server {
   Status start(fleet::Fleet& fleet);
   // The port listened on; 0 before start().
   std::uint16_t port() const;
+  std::uint16_t admin_port() const;  // likewise; 0 where there is none
 
   // New requests get 503, /health too; waits for those running. After `grace` (real time) the rest
   // are ended with an error. True: all ended by themselves. Any thread; the server goes on

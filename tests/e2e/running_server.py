@@ -47,9 +47,12 @@ class RunningServer:
         self._close()
 
     def _read_log(self):
-        self.port = None
+        self.port = self.admin_port = None
         for line in self.process.stderr:
             self.log.append(line)
+            match = re.search(r"administered at http://[^:]+:(\d+)/admin", line)
+            if match:
+                self.admin_port = int(match.group(1))
             match = re.search(r"serving .* at http://[^:]+:(\d+)/v1", line)
             if match:
                 self.port = int(match.group(1))
@@ -59,6 +62,10 @@ class RunningServer:
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def admin_url(self):
+        return f"http://127.0.0.1:{self.admin_port}"
 
     def workers(self):
         """The processes that it has started."""
@@ -73,16 +80,21 @@ class RunningServer:
         self.reader.join(10)
         self.process.stderr.close()
 
-    def request(self, path, body=None, headers=None, timeout=120):
-        """(status, parsed JSON or text)."""
-        data = None if body is None else json.dumps(body).encode()
+    def request(self, path, body=None, headers=None, timeout=120, url=None):
+        """(status, parsed JSON or text); `body`: JSON, or bytes as they are."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(
-            self.url + path, data, {"Content-Type": "application/json", **(headers or {})})
+            (url or self.url) + path, data,
+            {"Content-Type": "application/json", **(headers or {})})
         try:
             with urllib.request.urlopen(request, timeout=timeout) as response:
                 return response.status, _parse(response.read())
         except urllib.error.HTTPError as error:
             return error.code, _parse(error.read())
+
+    def admin(self, path, body=None, headers=None, timeout=120):
+        """As request(), of the admin port."""
+        return self.request(path, body, headers, timeout, self.admin_url)
 
     def complete(self, model, prompt, **parameters):
         status, answer = self.request(

@@ -250,11 +250,11 @@ asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string path, 
 namespace {
 
 // Asynchronous, since the stream's time limit holds for nothing else.
-asio::awaitable<void> fetch(const Endpoint& endpoint, const std::string& path, Nanos timeout,
+asio::awaitable<void> fetch(const Endpoint& endpoint,
+                            const http::request<http::string_body>& request, Nanos timeout,
                             http::response<http::string_body>& response, error_code& error) {
   beast::tcp_stream stream(co_await asio::this_coro::executor);
   co_await connect(stream, endpoint, timeout, error);
-  const auto request = make_request(endpoint, http::verb::get, path, "");
   if (!error) co_await http::async_write(stream, request, result_in(error));
   beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
@@ -263,13 +263,13 @@ asio::awaitable<void> fetch(const Endpoint& endpoint, const std::string& path, N
   response = parser.release();
 }
 
-}  // namespace
-
-Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout) {
+Result<std::string> answer_to(const Endpoint& endpoint,
+                              const http::request<http::string_body>& request,
+                              const std::string& path, Nanos timeout) {
   asio::io_context io;
   http::response<http::string_body> response;
   error_code error;
-  asio::co_spawn(io, fetch(endpoint, path, timeout, response, error), asio::detached);
+  asio::co_spawn(io, fetch(endpoint, request, timeout, response, error), asio::detached);
   io.run();
   if (error) {
     return unavailable("cannot reach " + endpoint.host + ":" + endpoint.port + ": " +
@@ -279,6 +279,18 @@ Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos
     return unavailable(path + ": " + http_error(response.result_int(), response.body()));
   }
   return response.body();
+}
+
+}  // namespace
+
+Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout) {
+  return answer_to(endpoint, make_request(endpoint, http::verb::get, path, ""), path, timeout);
+}
+
+Result<std::string> post(const Endpoint& endpoint, const std::string& path, std::string body,
+                         Nanos timeout) {
+  return answer_to(endpoint, make_request(endpoint, http::verb::post, path, std::move(body)), path,
+                   timeout);
 }
 
 }  // namespace causeway::bench

@@ -54,5 +54,8 @@ boost::asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string
 
 // A blocking GET; the body of a 200, of 64 MiB at most.
 Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout);
+// Likewise a POST of JSON.
+Result<std::string> post(const Endpoint& endpoint, const std::string& path, std::string body,
+                         Nanos timeout);
 
 }  // namespace causeway::bench

@@ -37,6 +37,8 @@ class Command {
 std::unique_ptr<Command> make_serve(Options& parent, const Clock& clock);
 std::unique_ptr<Command> make_worker(Options& parent, const Clock& clock);
 std::unique_ptr<Command> make_models_list(Options& parent);
+std::unique_ptr<Command> make_models_load(Options& parent);
+std::unique_ptr<Command> make_models_unload(Options& parent);
 std::unique_ptr<Command> make_ps(Options& parent);
 std::unique_ptr<Command> make_make_model(Options& parent);
 std::unique_ptr<Command> make_make_catalogue(Options& parent);

@@ -75,6 +75,8 @@ struct ServeOptions {
   bool no_prefix_caching = false;
   bool load_on_demand = false;
   double grace_seconds = 30;
+  server::AdminOptions admin;
+  int admin_port = -1;  // there is none
   engine::EngineOptions engine;
   server::ServerOptions server;
 };
@@ -88,6 +90,7 @@ class Serve final : public Command {
     declare_memory();
     declare_scheduling();
     declare_http();
+    declare_admin();
   }
 
   Status run() override {
@@ -115,6 +118,9 @@ class Serve final : public Command {
     CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models), fleet_options(),
                                                                *pool_home, slices->fleet(), sink));
     CAUSEWAY_TRY(server.start(*fleet));
+    if (set_.server.admin) {
+      spdlog::info("administered at http://{}:{}/admin", set_.admin.host, server.admin_port());
+    }
     spdlog::info("serving {} model{} at http://{}:{}/v1", count, count == 1 ? "" : "s",
                  set_.server.host, server.port());
     std::string failure;
@@ -255,7 +261,8 @@ class Serve final : public Command {
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
   Status allow_connections() {
     constexpr std::int64_t kOthers = 256;  // regions, models' files, listeners, logs
-    const std::int64_t needed = set_.server.limits.connections_max + kOthers;
+    const std::int64_t needed =
+        set_.server.limits.connections_max + set_.admin.connections_max + kOthers;
     CAUSEWAY_ASSIGN(const std::int64_t allowed, allow_open_files(needed));
     if (allowed < needed) {
       spdlog::warn("{} open files are allowed, {} wanted for {} connections; raise `ulimit -n`",
@@ -406,7 +413,35 @@ class Serve final : public Command {
         .show_default();
   }
 
+  void declare_admin() {
+    auto& app = options();
+    app.add_option("--admin-port", set_.admin_port,
+                   "port on which models are loaded, unloaded and pinned, and the server is "
+                   "drained; 0: any free one; default: none")
+        .range(0, 65535)
+        .group("Admin");
+    app.add_option("--admin-host", set_.admin.host,
+                   "address to listen on there; others than this machine's need --admin-key")
+        .group("Admin")
+        .show_default();
+    app.add_option("--admin-key", set_.admin.keys,
+                   "key that must be sent there, as a bearer token; may be repeated")
+        .one_value()
+        .group("Admin");
+  }
+
+  Status finish_admin() {
+    if (set_.admin_port < 0) {
+      if (set_.admin.keys.empty()) return {};
+      return invalid_argument("--admin-key is of no use without --admin-port");
+    }
+    set_.admin.port = static_cast<std::uint16_t>(set_.admin_port);
+    set_.server.admin = set_.admin;
+    return {};
+  }
+
   Status finish_options() {
+    CAUSEWAY_TRY(finish_admin());
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,

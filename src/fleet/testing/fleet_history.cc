@@ -35,6 +35,7 @@ class History {
     bool cancelled = false;      // while it ran
     Nanos lost_at = Nanos(-1);   // its slice; negative: it runs, or never did
     std::int64_t withdrawn = 0;  // from slices that were closed
+    bool loads = false;          // asks for the model alone
   };
 
   void start();
@@ -44,6 +45,10 @@ class History {
   std::string state() const;
   void arrive();
   void cancel();
+  void ask();
+  void ask_to_load(RequestId id, ModelId model);
+  void ask_to_unload(RequestId id, ModelId model);
+  void ask_to_sleep(RequestId id);
   void end_one();
   void answer_one();
   void lose_or_return();
@@ -60,6 +65,7 @@ class History {
   void apply(const Route& route);
   void apply(const CancelOn& cancel);
   void apply(const Refuse& refuse);
+  void apply(const Answered& answered);
   void apply(const LoadFailed& failed) {
     if (failed.error.message.empty()) fail("a load fails without a reason");
   }
@@ -74,6 +80,8 @@ class History {
     if (failure_.empty()) failure_ = what;
   }
   bool uses(ModelId model) const;
+  bool rests(ModelId model) const;
+  bool is_left(ModelId model, bool keeps_home) const;
   Bytes bytes(ModelId model) const { return bytes_[static_cast<std::size_t>(model.value)]; }
   const ModelSpec& spec(ModelId model) const {
     return spec_.models[static_cast<std::size_t>(model.value)];
@@ -105,6 +113,7 @@ class History {
   std::map<ModelId, std::int64_t> loading_since_;  // losses of the slice when the load began
   std::map<RequestId, Asked> requests_;
   std::set<RequestId> ended_;
+  std::map<RequestId, Event> asks_;  // but those for loads, which are held as requests are
   std::int64_t next_request_ = 0;
   std::int64_t wanted_ = 0;
   std::int64_t arriving_ = -1;  // the request that is being told of
@@ -187,6 +196,7 @@ void History::tell(const Event& event) {
 }
 
 void History::happen() {
+  if (random_.chance(0.03)) return ask();
   const double dice = random_.uniform();
   if (dice < 0.35) return arrive();
   if (dice < 0.42) return cancel();
@@ -214,10 +224,96 @@ void History::arrive() {
 }
 
 void History::cancel() {
+  if (!asks_.empty() && random_.chance(0.3)) return tell(RequestCancelled{any_of(asks_)->first});
   if (requests_.empty()) return;
   const auto at = any_of(requests_);
   at->second.cancelled = at->second.slice.valid();
   tell(RequestCancelled{at->first});
+}
+
+void History::ask() {
+  const RequestId id(next_request_++);
+  const ModelId model(random_.below(std::ssize(spec_.models)));
+  report_.asks += 1;
+  switch (random_.below(6)) {
+    case 0: return ask_to_sleep(id);
+    case 1:
+      asks_.emplace(id, WakeAsked{id});
+      wanted_ += std::ssize(spec_.models);
+      return tell(asks_.at(id));
+    case 2: asks_.emplace(id, PinAsked{id, model, random_.chance(0.3)}); return tell(asks_.at(id));
+    case 3: return ask_to_load(id, model);
+    default: return ask_to_unload(id, model);
+  }
+}
+
+void History::ask_to_load(RequestId id, ModelId model) {
+  requests_[id] = {.model = model, .slice = {}, .loads = true};
+  report_.requests += 1;
+  tell(LoadAsked{id, model});
+}
+
+// No requests, no pin, and nothing is being done to it.
+bool History::rests(ModelId model) const {
+  const bool asked = std::any_of(requests_.begin(), requests_.end(),
+                                 [&](const auto& one) { return one.second.model == model; });
+  return !asked && !spec(model).pinned && !tasks_.contains(model);
+}
+
+// What was left behind by an unload that failed is another matter.
+bool History::is_left(ModelId model, bool keeps_home) const {
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const SliceId slice(static_cast<std::int64_t>(i));
+    if (slices_[i].contains(model) && !forgotten_.contains({model, slice})) return false;
+  }
+  return keeps_home || !home_.contains(model);
+}
+
+void History::ask_to_unload(RequestId id, ModelId model) {
+  const UnloadAsked event{id, model, random_.chance(0.3)};
+  const bool may = rests(model) && closing_.empty() && !stalled_;
+  const std::int64_t refused_before = report_.asks_refused;
+  asks_.emplace(id, event);
+  tell(event);
+  if (may && report_.asks_refused > refused_before) fail("a model that rests is not unloaded");
+}
+
+void History::ask_to_sleep(RequestId id) {
+  const SleepAsked event{id, random_.chance(0.5)};
+  const std::int64_t refused_before = report_.asks_refused;
+  asks_.emplace(id, event);
+  tell(event);
+  if (report_.asks_refused > refused_before) return;
+  for (std::int64_t i = 0; i < core_->models(); ++i) {
+    const bool idle = core_->model(ModelId(i)).phase == ModelPhase::kReady && rests(ModelId(i));
+    if (idle) fail("a model without requests does not sleep");
+  }
+}
+
+void History::apply(const Answered& answered) {
+  const Status& result = answered.result;
+  if (!result.ok() && result.error().message.empty()) fail("an ask is refused without a reason");
+  report_.asks_refused += !result.ok();
+  if (const auto at = requests_.find(answered.ask); at != requests_.end()) {
+    if (!at->second.loads) return fail("a request is answered as an ask is");
+    if (result.ok() && is_left(at->second.model, true)) fail("a model is said to be loaded");
+    report_.loaded_asked += result.ok();
+    requests_.erase(at);
+    ended_.insert(answered.ask);
+    return;
+  }
+  const auto at = asks_.find(answered.ask);
+  if (at == asks_.end()) return fail("an ask is answered twice, or was never made");
+  const Event asked = at->second;
+  asks_.erase(at);
+  if (!result.ok()) return;
+  if (const auto* unload = std::get_if<UnloadAsked>(&asked)) {
+    report_.unloaded_asked += 1;
+    if (!is_left(unload->model, unload->keeps_home)) fail("a model is said to have left");
+  } else if (const auto* pin = std::get_if<PinAsked>(&asked)) {
+    spec_.models[static_cast<std::size_t>(pin->model.value)].pinned = pin->pinned;
+  }
+  report_.slept += std::holds_alternative<SleepAsked>(asked);
 }
 
 // Of those that run.
@@ -418,6 +514,7 @@ void History::apply(const Route& route) {
   const auto at = requests_.find(route.request);
   if (at == requests_.end()) return fail("a request is routed that has ended");
   if (at->second.slice.valid()) return fail("a request is routed twice");
+  if (at->second.loads) return fail("an ask is routed");
   if (!on(route.slice).contains(at->second.model)) {
     return fail("a request is routed to a slice without its model");
   }
@@ -446,6 +543,7 @@ void History::apply(const Refuse& refuse) {
   const auto at = requests_.find(refuse.request);
   if (at == requests_.end()) return fail("a request ends twice");
   if (at->second.slice.valid()) return fail("a request is refused that a slice has");
+  if (at->second.loads) return fail("an ask is refused as a request is");
   const bool cancelled = refuse.reason == request::FinishReason::kCancelled;
   if (!cancelled && refuse.error.message.empty()) fail("a request is refused without a reason");
   report_.cancelled += cancelled;
@@ -550,8 +648,9 @@ void History::settle() {
   }
   if (stops) tell(Stopped{});
   const std::int64_t bound = 40 * (std::ssize(requests_) + std::ssize(spec_.models)) + 100;
-  for (std::int64_t i = 0;
-       failure_.empty() && (!requests_.empty() || !tasks_.empty() || !closing_.empty()); ++i) {
+  for (std::int64_t i = 0; failure_.empty() && (!requests_.empty() || !tasks_.empty() ||
+                                                !closing_.empty() || !asks_.empty());
+       ++i) {
     if (i > bound) return fail("requests do not end: " + state());
     end_one();
     answer_one();

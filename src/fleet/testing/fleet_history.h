@@ -20,13 +20,18 @@ struct FleetHistoryReport {
   std::int64_t ended_late = 0;   // told after the loss of their slice
   std::int64_t stalls = 0;       // of the loader
   std::int64_t opened_none = 0;  // slices that were closed, and none came in their place
+  std::int64_t asks = 0;         // of whoever runs the server
+  std::int64_t asks_refused = 0;
+  std::int64_t loaded_asked = 0;    // models that serve since they were asked for
+  std::int64_t unloaded_asked = 0;  // that have left; not those of all models together
+  std::int64_t slept = 0;           // all that had no requests
   FleetCounters counters;
 };
 
 // From a seed: 1 to 8 models (some pinned), 1 to 4 slices, policy, limits; then arrivals, cancels,
 // ends, loads that are slow or fail, models that do not let go, slices that die and return, or are
-// closed for others, more or fewer. At the end nothing more arrives, and all requests must end
-// within a bounded number of events.
+// closed for others, more or fewer, and models that are loaded, unloaded and pinned as asked for.
+// At the end nothing more arrives, and all requests must end within a bounded number of events.
 FleetHistoryReport run_fleet_history(std::uint64_t seed);
 
 }  // namespace causeway::fleet::testing

@@ -68,6 +68,19 @@ ApiError draining() {
   return error;
 }
 
+ApiError conflict(std::string message) {
+  ApiError error = bad_request(std::move(message), {}, "conflict");
+  error.status = 409;
+  return error;
+}
+
+ApiError client_closed() {
+  return bad_request(
+      "the client closed its sending side before the answer was complete; the request was "
+      "cancelled",
+      {}, "client_closed_request");
+}
+
 ApiError internal_error(std::string message) {
   ApiError error;
   error.status = 500;

@@ -31,6 +31,8 @@ ApiError queue_full(std::string message);
 ApiError draining();
 ApiError device_hung();
 ApiError device_lost(std::string why);
+ApiError conflict(std::string message);
+ApiError client_closed();
 ApiError internal_error(std::string message);
 
 // What Fleet::submit or rendering says, as a status: kInvalidArgument 400, kResourceExhausted 429,

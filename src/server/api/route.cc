@@ -10,19 +10,35 @@
 namespace causeway::server {
 namespace {
 
+enum class At { kPublic, kAdmin, kBoth };
+
 struct Known {
   std::string_view path;
   Route route;
+  At at;
 };
-constexpr std::array<Known, 9> kKnown = {{{"/v1/chat/completions", Route::kChatCompletions},
-                                          {"/v1/completions", Route::kCompletions},
-                                          {"/tokenize", Route::kTokenize},
-                                          {"/detokenize", Route::kDetokenize},
-                                          {"/v1/models", Route::kModels},
-                                          {"/health", Route::kHealth},
-                                          {"/ping", Route::kPing},
-                                          {"/version", Route::kVersion},
-                                          {"/metrics", Route::kMetrics}}};
+constexpr std::array<Known, 21> kKnown = {
+    {{"/v1/chat/completions", Route::kChatCompletions, At::kPublic},
+     {"/v1/completions", Route::kCompletions, At::kPublic},
+     {"/tokenize", Route::kTokenize, At::kPublic},
+     {"/detokenize", Route::kDetokenize, At::kPublic},
+     {"/v1/models", Route::kModels, At::kPublic},
+     {"/admin/models", Route::kAdminModels, At::kAdmin},
+     {"/admin/models/load", Route::kAdminLoad, At::kAdmin},
+     {"/admin/models/unload", Route::kAdminUnload, At::kAdmin},
+     {"/admin/models/pin", Route::kAdminPin, At::kAdmin},
+     {"/admin/models/unpin", Route::kAdminUnpin, At::kAdmin},
+     {"/admin/drain", Route::kAdminDrain, At::kAdmin},
+     {"/sleep", Route::kSleep, At::kAdmin},
+     {"/wake_up", Route::kWakeUp, At::kAdmin},
+     {"/is_sleeping", Route::kIsSleeping, At::kAdmin},
+     {"/models", Route::kRouterModels, At::kAdmin},
+     {"/models/load", Route::kRouterLoad, At::kAdmin},
+     {"/models/unload", Route::kRouterUnload, At::kAdmin},
+     {"/health", Route::kHealth, At::kBoth},
+     {"/ping", Route::kPing, At::kBoth},
+     {"/version", Route::kVersion, At::kBoth},
+     {"/metrics", Route::kMetrics, At::kBoth}}};
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
 int hex_digit(char c) {
@@ -47,6 +63,10 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   }
   if (text::first_invalid_utf8(out)) return {};
   return out;
+}
+
+bool serves(Door door, At at) {
+  return at == At::kBoth || (at == At::kAdmin) == (door == Door::kAdmin);
 }
 
 std::string_view path_of(std::string_view target) {
@@ -81,16 +101,21 @@ MaybeError check_method(std::string_view method, Routed& out) {
 
 }  // namespace
 
-MaybeError find_route(std::string_view method, std::string_view target, Routed& out) {
+MaybeError find_route(Door door, std::string_view method, std::string_view target, Routed& out) {
   // Of errors, too: a body after an answer to HEAD would be read as the next answer.
   out.head = method == "HEAD";
   const std::string_view path = path_of(target);
-  const auto known = std::find_if(kKnown.begin(), kKnown.end(),
-                                  [path](const Known& entry) { return entry.path == path; });
+  const std::string_view whole = target.substr(0, target.find('#'));
+  const std::size_t mark = whole.find('?');
+  if (mark != std::string_view::npos) out.query = whole.substr(mark + 1);
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& entry) {
+    return entry.path == path && serves(door, entry.at);
+  });
   if (known != kKnown.end()) {
     out.route = known->route;
     return check_method(method, out);
   }
+  if (door != Door::kPublic) return no_such_path(path);
   if (!path.starts_with(kModelPrefix) || path.size() == kModelPrefix.size()) {
     return no_such_path(path);
   }
@@ -99,6 +124,22 @@ MaybeError find_route(std::string_view method, std::string_view target, Routed& 
   out.route = Route::kModel;
   out.model_name = *std::move(name);
   return check_method(method, out);
+}
+
+std::optional<std::vector<std::pair<std::string, std::string>>> query_parameters(
+    std::string_view query) {
+  std::vector<std::pair<std::string, std::string>> all;
+  while (!query.empty()) {
+    const std::string_view one = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), one.size() + 1));
+    if (one.empty()) continue;
+    const std::size_t equals = one.find('=');
+    auto name = percent_decoded(one.substr(0, equals));
+    auto value = percent_decoded(equals == std::string_view::npos ? "" : one.substr(equals + 1));
+    if (!name || !value) return {};
+    all.emplace_back(*std::move(name), *std::move(value));
+  }
+  return all;
 }
 
 bool authorised(std::string_view authorization, const std::vector<std::string>& keys) {

@@ -5,9 +5,9 @@
 namespace causeway::server {
 namespace {
 
-int status_of(std::string_view method, std::string_view target) {
+int status_of(std::string_view method, std::string_view target, Door door = Door::kPublic) {
   Routed routed;
-  const auto error = find_route(method, target, routed);
+  const auto error = find_route(door, method, target, routed);
   return error ? error->status : 200;
 }
 
@@ -31,8 +31,46 @@ TEST(Route, KnowsItsPaths) {
 
 TEST(Route, DecodesModelNames) {
   Routed routed;
-  ASSERT_FALSE(find_route("GET", "/v1/models/org/a%20b%2Fc", routed));
+  ASSERT_FALSE(find_route(Door::kPublic, "GET", "/v1/models/org/a%20b%2Fc", routed));
   EXPECT_EQ(routed.model_name, "org/a b/c");
+}
+
+TEST(Route, EachDoorHasItsOwnPaths) {
+  for (const auto path :
+       {"/admin/models/load", "/admin/models/unload", "/admin/models/pin", "/admin/models/unpin",
+        "/admin/drain", "/sleep?level=1", "/wake_up", "/models/load", "/models/unload"}) {
+    EXPECT_EQ(status_of("POST", path, Door::kAdmin), 200) << path;
+    EXPECT_EQ(status_of("GET", path, Door::kAdmin), 405) << path;
+    EXPECT_EQ(status_of("POST", path), 404) << path;
+  }
+  for (const auto path : {"/admin/models", "/is_sleeping", "/models"}) {
+    EXPECT_EQ(status_of("GET", path, Door::kAdmin), 200) << path;
+    EXPECT_EQ(status_of("POST", path, Door::kAdmin), 405) << path;
+    EXPECT_EQ(status_of("GET", path), 404) << path;
+  }
+  for (const auto path : {"/health", "/ping", "/version", "/metrics"}) {
+    EXPECT_EQ(status_of("GET", path, Door::kAdmin), 200) << path;
+  }
+  for (const auto path : {"/v1/models", "/v1/models/a", "/v1/chat/completions", "/tokenize",
+                          "/admin/reload", "/admin", "/admin/models/a"}) {
+    EXPECT_EQ(status_of("POST", path, Door::kAdmin), 404) << path;
+  }
+}
+
+TEST(Route, KeepsTheQuery) {
+  Routed routed;
+  ASSERT_FALSE(find_route(Door::kPublic, "GET", "http://h/health?deep=1&a#part", routed));
+  EXPECT_EQ(routed.query, "deep=1&a");
+  const auto parameters = query_parameters("deep=1&a&b=x%20y&&=");
+  ASSERT_TRUE(parameters);
+  ASSERT_EQ(parameters->size(), 4u);
+  EXPECT_EQ(parameters->at(0), std::pair(std::string("deep"), std::string("1")));
+  EXPECT_EQ(parameters->at(1), std::pair(std::string("a"), std::string()));
+  EXPECT_EQ(parameters->at(2), std::pair(std::string("b"), std::string("x y")));
+  EXPECT_TRUE(query_parameters("")->empty());
+  for (const auto bad : {"a=%", "%zz=1", "a=%ff", "a=1&b=%4"}) {
+    EXPECT_FALSE(query_parameters(bad)) << bad;
+  }
 }
 
 TEST(Authorised, ComparesWholeKeys) {

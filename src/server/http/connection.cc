@@ -25,10 +25,11 @@ ApiError too_slow(const char* what) {
 
 }  // namespace
 
-Connection::Connection(ServerContext& context, Worker& worker, tcp::socket socket)
+Connection::Connection(ServerContext& context, Worker& worker, tcp::socket socket, Door door)
     : context_(context),
       worker_(worker),
       socket_(std::move(socket)),
+      door_(door),
       news_(worker.io()),
       watch_ended_(worker.io()),
       place_(worker.enter(this)) {

@@ -21,13 +21,14 @@ using asio::ip::tcp;
 
 class Connection {
  public:
-  Connection(ServerContext& context, Worker& worker, tcp::socket socket);
+  Connection(ServerContext& context, Worker& worker, tcp::socket socket, Door door);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   ServerContext& context() { return context_; }
   Worker& worker() { return worker_; }
+  Door door() const { return door_; }
   Nanos now() const { return worker_.clock().now(); }
 
   // Waits for a request's first byte; false: the client left, or was idle too long.
@@ -70,6 +71,7 @@ class Connection {
   ServerContext& context_;
   Worker& worker_;
   tcp::socket socket_;
+  const Door door_;
   boost::beast::flat_buffer buffer_;
   Event news_;
   Event watch_ended_;

@@ -31,6 +31,7 @@ struct ServerContext {
   asio::thread_pool* pool = nullptr;            // prepares requests
   std::unique_ptr<grammar::Compiler> compiler;  // from start() to stop(), with the workers
   std::atomic<bool> draining{false};
+  std::atomic<bool> probing{false};  // a check by /health?deep=1 is under way
   std::atomic<std::uint64_t> draws{0};
 
   // The next of a sequence that options.seed decides; any thread.
@@ -39,7 +40,8 @@ struct ServerContext {
   // How many connections and generations there are, and a wait for fewer.
   std::mutex mutex;
   std::condition_variable changed;
-  std::int64_t connections = 0;
+  std::int64_t connections = 0;        // all
+  std::int64_t admin_connections = 0;  // of these, by the admin port
   std::int64_t generations = 0;
 };
 

@@ -24,13 +24,6 @@ std::string hex_id(std::uint64_t bits) {
   return out;
 }
 
-ApiError client_closed() {
-  return bad_request(
-      "the client closed its sending side before the answer was complete; the request was "
-      "cancelled",
-      {}, "client_closed_request");
-}
-
 // One request's state while it is served.
 class Generation {
  public:

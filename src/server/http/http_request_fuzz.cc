@@ -14,6 +14,7 @@ const ServerOptions& options() {
   static const ServerOptions all = [] {
     ServerOptions made;
     made.api_keys = {"key"};
+    made.admin.emplace().keys = {"admin"};
     made.limits.header_bytes_max = 1024;
     made.limits.body_bytes_max = 4096;
     return made;
@@ -31,15 +32,16 @@ void answer(const ApiError& error, const Incoming& incoming) {
   for (const char c : lines) CAUSEWAY_CHECK(c == '\r' || c == '\n' || (c >= ' ' && c < 0x7F));
 }
 
-void look(const Parser& parser, Incoming& incoming) {
-  const MaybeError error = examine(parser, options(), incoming);
+void look(const Parser& parser, Door door, Incoming& incoming) {
+  const MaybeError error = examine(parser, options(), door, incoming);
   if (error) return answer(*error, incoming);
+  CAUSEWAY_CHECK(!administers(incoming.routed.route) || door == Door::kAdmin);
   CAUSEWAY_CHECK(request::check_slo(incoming.slo.over({})).ok());
   if (!takes_body(incoming.routed.route) || !parser.is_done()) return;
   CAUSEWAY_CHECK(parser.get().body().size() <= options().limits.body_bytes_max);
 }
 
-void fuzz(std::string_view bytes, std::size_t cut) {
+void fuzz(std::string_view bytes, std::size_t cut, Door door) {
   Parser parser;
   configure(parser, options().limits);
   parser.eager(true);
@@ -57,7 +59,7 @@ void fuzz(std::string_view bytes, std::size_t cut) {
       return answer(parse_failure(error, options().limits), incoming);
     }
   }
-  if (parser.is_header_done()) look(parser, incoming);
+  if (parser.is_header_done()) look(parser, door, incoming);
 }
 
 }  // namespace
@@ -66,7 +68,8 @@ void fuzz(std::string_view bytes, std::size_t cut) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::size_t cut = data[0] % size;
-  causeway::server::fuzz({reinterpret_cast<const char*>(data) + 1, size - 1},
-                         std::min(cut, size - 1));
+  causeway::server::fuzz(
+      {reinterpret_cast<const char*>(data) + 1, size - 1}, std::min(cut, size - 1),
+      data[0] % 2 == 0 ? causeway::server::Door::kPublic : causeway::server::Door::kAdmin);
   return 0;
 }

@@ -65,6 +65,21 @@ MaybeError examine_slo(const Parser& parser, SloHeaders& out) {
   return read_number(parser, "x-slo-tpot-slack", out.tpot_slack, slack(&request::Slo::tpot_slack));
 }
 
+// Who may ask. A page in a browser of this machine reaches a port of it, and needs no key where
+// there is none: what such a page sends carries its origin.
+MaybeError examine_rights(const Parser& parser, const ServerOptions& options, Route route) {
+  if (!needs_key(route)) return {};
+  const bool admin = administers(route) && options.admin;
+  const std::vector<std::string>& keys = admin ? options.admin->keys : options.api_keys;
+  if (!authorised(header(parser, http::field::authorization), keys)) return unauthorised();
+  if (!admin || !keys.empty() || header(parser, http::field::origin).empty()) return {};
+  ApiError error = with_status(403,
+                               "a page of another site asks, and there is no key: set one by "
+                               "--admin-key");
+  error.code = "forbidden";
+  return error;
+}
+
 MaybeError examine_expect(const Parser& parser, Incoming& out) {
   const std::string_view expect = header(parser, http::field::expect);
   if (expect.empty() || !out.http_1_1) return {};
@@ -95,20 +110,17 @@ void configure(Parser& parser, const ServerLimits& limits) {
   parser.body_limit(limits.body_bytes_max);
 }
 
-MaybeError examine(const Parser& parser, const ServerOptions& options, Incoming& out) {
+MaybeError examine(const Parser& parser, const ServerOptions& options, Door door, Incoming& out) {
   const auto& head = parser.get();
   out.http_1_1 = head.version() >= 11;
   out.keep_alive = parser.keep_alive();
   out.has_body = parser.chunked() || parser.content_length_remaining().value_or(0) > 0;
   const std::string_view method(head.method_string().data(), head.method_string().size());
   const std::string_view target(head.target().data(), head.target().size());
-  MaybeError unroutable = find_route(method, target, out.routed);
+  MaybeError unroutable = find_route(door, method, target, out.routed);
   if (auto error = examine_transfer_encoding(parser, out)) return error;
   if (unroutable) return unroutable;
-  if (needs_key(out.routed.route) &&
-      !authorised(header(parser, http::field::authorization), options.api_keys)) {
-    return unauthorised();
-  }
+  if (auto error = examine_rights(parser, options, out.routed.route)) return error;
   const std::string_view encoding = header(parser, http::field::content_encoding);
   if (!encoding.empty() && !equal_ignoring_case(encoding, "identity")) {
     return with_status(415, "bodies with a Content-Encoding are not supported");

@@ -28,7 +28,7 @@ void configure(Parser& parser, const ServerLimits& limits);
 
 // Looks at a parsed head. What an error answer needs (http_1_1, has_body, routed.head) is set in
 // any case.
-MaybeError examine(const Parser& parser, const ServerOptions& options, Incoming& out);
+MaybeError examine(const Parser& parser, const ServerOptions& options, Door door, Incoming& out);
 
 // What to answer when the parser failed: 400, 413 for the body limit, 431 for the header limit.
 ApiError parse_failure(const boost::system::error_code& error, const ServerLimits& limits);

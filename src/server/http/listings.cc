@@ -4,8 +4,7 @@
 
 namespace causeway::server {
 
-std::string model_body(const fleet::Fleet& fleet, const fleet::CatalogueEntry& model) {
-  const fleet::ModelStatus status = fleet.status(model.id);
+std::string model_body(const fleet::CatalogueEntry& model, const fleet::ModelStatus& status) {
   std::string out = "{\"id\":";
   append_json_string(out, model.name);
   out += ",\"object\":\"model\",\"created\":";
@@ -46,7 +45,7 @@ std::string models_body(const fleet::Fleet& fleet) {
   for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
     if (!first) out += ',';
     first = false;
-    out += model_body(fleet, *model);
+    out += model_body(*model, fleet.status(model->id));
   }
   out += ']';
   const request::Observation seen = fleet.observe();

@@ -8,7 +8,7 @@
 namespace causeway::server {
 
 std::string models_body(const fleet::Fleet& fleet);
-std::string model_body(const fleet::Fleet& fleet, const fleet::CatalogueEntry& model);
+std::string model_body(const fleet::CatalogueEntry& model, const fleet::ModelStatus& status);
 std::string version_body(std::string_view version);
 
 }  // namespace causeway::server

@@ -4,50 +4,26 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/api/admin_body.h"
 #include "server/api/tokenize.h"
-#include "server/http/answer_head.h"
+#include "server/http/admin_listings.h"
+#include "server/http/administer.h"
 #include "server/http/generation.h"
+#include "server/http/health.h"
 #include "server/http/listings.h"
+#include "server/http/respond.h"
 #include "server/metrics.h"
 
 namespace causeway::server {
 namespace {
-
-AnswerHead head_for(const ServerContext& context, const Incoming& incoming) {
-  AnswerHead head;
-  head.http_1_1 = incoming.http_1_1;
-  head.keep_alive = incoming.keep_alive && !context.draining;
-  return head;
-}
-
-asio::awaitable<bool> answer_error(Connection& connection, Incoming incoming, ApiError error) {
-  AnswerHead head = head_for(connection.context(), incoming);
-  // What the client still sends of a body is not read as the next request.
-  head.keep_alive = head.keep_alive && !incoming.has_body;
-  const std::string answer = error_answer(error, head, incoming.routed.head);
-  const bool written = co_await connection.write(answer);
-  co_return written&& head.keep_alive;
-}
-
-asio::awaitable<bool> answer(Connection& connection, Incoming incoming, std::string body,
-                             std::string_view content_type) {
-  AnswerHead head = head_for(connection.context(), incoming);
-  head.content_type = content_type;
-  head.keep_alive = head.keep_alive && !incoming.has_body;
-  std::string out;
-  append_head(out, head, body.size());
-  if (!incoming.routed.head) out += body;
-  const bool written = co_await connection.write(out);
-  co_return written&& head.keep_alive;
-}
 
 asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) {
   ServerContext& context = connection.context();
   std::string body;
   auto collect = [&context, &body] { body = context.metrics->exposition(*context.fleet); };
   co_await offload(*context.pool, connection.worker(), collect);
-  const bool more = co_await answer(connection, std::move(incoming), std::move(body),
-                                    "text/plain; version=0.0.4; charset=utf-8");
+  const bool more = co_await respond(connection, std::move(incoming), std::move(body),
+                                     "text/plain; version=0.0.4; charset=utf-8");
   co_return more;
 }
 
@@ -65,19 +41,11 @@ asio::awaitable<bool> answer_tokens(Connection& connection, Incoming incoming, s
   co_await offload(*context.pool, connection.worker(), work);
   bool more = false;
   if (error) {
-    more = co_await answer_error(connection, std::move(incoming), *std::move(error));
+    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
   } else {
-    more = co_await answer(connection, std::move(incoming), std::move(out), "application/json");
+    more = co_await respond(connection, std::move(incoming), std::move(out));
   }
   co_return more;
-}
-
-MaybeError what_ails(const ServerContext& context) {
-  if (context.draining) return draining();
-  request::Observation seen = context.fleet->observe();
-  if (!seen.lost.empty()) return device_lost(std::move(seen.lost));
-  if (seen.hung) return device_hung();
-  return std::nullopt;
 }
 
 // The endpoints without a body.
@@ -96,18 +64,31 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
       if (model == nullptr) {
         error = model_not_found(incoming.routed.model_name);
       } else {
-        body = model_body(*context.fleet, *model);
+        body = model_body(*model, context.fleet->status(model->id));
       }
       break;
     }
+    case Route::kAdminModels: body = admin_models_body(*context.fleet, context.draining); break;
+    case Route::kRouterModels: body = router_models_body(*context.fleet); break;
+    case Route::kIsSleeping: body = is_sleeping_body(*context.fleet); break;
     case Route::kVersion: body = version_body(context.options.version); break;
+    case Route::kHealth: {
+      bool deep = false;
+      error = parse_health_query(incoming.routed.query, deep);
+      if (!error && deep) {
+        const bool more = co_await answer_deep_health(connection, std::move(incoming));
+        co_return more;
+      }
+      if (!error) error = what_ails(context);
+      break;
+    }
     default: error = what_ails(context); break;
   }
   bool more = false;
   if (error) {
-    more = co_await answer_error(connection, std::move(incoming), *std::move(error));
+    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
   } else {
-    more = co_await answer(connection, std::move(incoming), std::move(body), "application/json");
+    more = co_await respond(connection, std::move(incoming), std::move(body));
   }
   co_return more;
 }
@@ -125,10 +106,11 @@ asio::awaitable<bool> serve_one(Connection& connection) {
   if (error) {
     incoming.keep_alive = false;
   } else {
-    error = examine(parser, options, incoming);
+    error = examine(parser, options, connection.door(), incoming);
   }
   const bool posted = !error && takes_body(incoming.routed.route);
-  if (posted && connection.context().draining) error = draining();
+  const bool administered = administers(incoming.routed.route);
+  if (posted && !administered && connection.context().draining) error = draining();
   if (posted && !error) {
     error = co_await connection.read_body(parser, incoming.expects_continue);
     // A body cut short, too large or late: where the next request begins is unknown.
@@ -136,7 +118,9 @@ asio::awaitable<bool> serve_one(Connection& connection) {
   }
   bool more = false;
   if (error) {
-    more = co_await answer_error(connection, std::move(incoming), *std::move(error));
+    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
+  } else if (posted && administered) {
+    more = co_await administer(connection, std::move(incoming), std::move(parser.get().body()));
   } else if (posted && !generates(incoming.routed.route)) {
     more = co_await answer_tokens(connection, std::move(incoming), std::move(parser.get().body()));
   } else if (posted) {
@@ -155,9 +139,12 @@ asio::awaitable<void> serve_all(Connection& connection) {
 
 }  // namespace
 
-asio::awaitable<void> run_session(ServerContext& context, Worker& worker, tcp::socket socket) {
+asio::awaitable<void> run_session(ServerContext& context, Worker& worker, tcp::socket socket,
+                                  Door door) {
   const Counted counted(context, &ServerContext::connections);
-  Connection connection(context, worker, std::move(socket));
+  std::optional<Counted> counted_too;
+  if (door == Door::kAdmin) counted_too.emplace(context, &ServerContext::admin_connections);
+  Connection connection(context, worker, std::move(socket), door);
   try {
     co_await serve_all(connection);
   } catch (const std::exception& failure) {

@@ -6,6 +6,7 @@
 namespace causeway::server {
 
 // The coroutine of one connection. `context` and `worker` outlive it.
-asio::awaitable<void> run_session(ServerContext& context, Worker& worker, tcp::socket socket);
+asio::awaitable<void> run_session(ServerContext& context, Worker& worker, tcp::socket socket,
+                                  Door door);
 
 }  // namespace causeway::server

@@ -73,7 +73,7 @@ const fleet::CatalogueEntry* ScriptedFleet::find(std::string_view name) const {
   return nullptr;
 }
 
-fleet::ModelStatus ScriptedFleet::status(ModelId) const {
+fleet::ModelStatus ScriptedFleet::status(ModelId model) const {
   fleet::ModelStatus status;
   status.requests_running = running();
   status.requests_rotary = counted.requests_rotary;
@@ -82,6 +82,8 @@ fleet::ModelStatus ScriptedFleet::status(ModelId) const {
   status.device_bytes = Bytes(3000);
   status.streamed_bytes = Bytes(2000);
   status.predicted_tpot = micros(1500);
+  status.attached = true;
+  if (on_status) on_status(model, status);
   return status;
 }
 
@@ -92,6 +94,14 @@ Status ScriptedFleet::submit(request::Request request) {
   running_[request.id].script = std::move(script).value();
   last_ = std::move(request);
   ++submitted_;
+  changed_.notify_all();
+  return {};
+}
+
+Status ScriptedFleet::ask(const fleet::Ask& ask) {
+  if (on_ask) CAUSEWAY_TRY(on_ask(ask));
+  const std::lock_guard lock(mutex_);
+  running_[ask.id].script.held = asks_held;
   changed_.notify_all();
   return {};
 }

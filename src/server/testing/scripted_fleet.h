@@ -48,6 +48,13 @@ class ScriptedFleet final : public fleet::Fleet {
   std::atomic<bool> hung{false};  // what observe() says of the device
   std::atomic<bool> lost{false};
 
+  // What to do with an ask; an error refuses it. Else it ends at once, or when release() is called.
+  std::function<Status(const fleet::Ask&)> on_ask;
+  std::atomic<bool> asks_held{false};
+  std::atomic<bool> asleep_now{false};
+  // Changes what status() says of a model. Called on the server's threads.
+  std::function<void(ModelId, fleet::ModelStatus&)> on_status;
+
   void release();  // lets held requests go
   std::int64_t submitted() const { return submitted_; }
   std::int64_t cancelled() const { return cancelled_; }  // that were running
@@ -61,6 +68,9 @@ class ScriptedFleet final : public fleet::Fleet {
   const fleet::CatalogueEntry* find(std::string_view name) const override;
   fleet::ModelStatus status(ModelId model) const override;
   Status submit(request::Request request) override;
+  Status probe(request::Request request) override { return submit(std::move(request)); }
+  Status ask(const fleet::Ask& ask) override;
+  bool asleep() const override { return asleep_now; }
   void cancel(RequestId request) override;
   request::Observation observe() const override;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;

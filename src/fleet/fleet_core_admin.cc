@@ -1,0 +1,163 @@
+// What whoever runs the server asks for: models that are loaded, that leave, that are pinned. An
+// ask is answered once: at once, or when what it has begun has ended.
+#include <algorithm>
+#include <utility>
+
+#include "base/canary.h"
+#include "fleet/fleet_core_state.h"
+
+namespace causeway::fleet {
+namespace {
+
+std::string counted(std::int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+// False: it has been answered, as there is nothing that can be done.
+bool FleetCore::State::takes_ask(RequestId ask) {
+  if (stopped) {
+    answer(ask, unavailable("the server is shutting down"));
+  } else if (requests.contains(ask) || leaving.contains(ask)) {
+    answer(ask, invalid_argument("ask " + std::to_string(ask.value) + " is in the fleet already"));
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void FleetCore::State::answer(RequestId ask, Status result) {
+  actions.emplace_back(Answered{ask, std::move(result)});
+}
+
+// It is held as a request of the model would be, and so all that holds of those holds of it.
+void FleetCore::State::on(const LoadAsked& event) {
+  if (!takes_ask(event.ask)) return;
+  Model& model = model_of(event.model);
+  model.rate.add(now);
+  touch(model);
+  if (model.phase == ModelPhase::kReady) return answer(event.ask, {});
+  if (stalled) return answer(event.ask, *stalled);
+  if (held >= options.waiting_max) {
+    return answer(event.ask, exhausted("too many requests wait for models to be loaded; try again "
+                                       "later"));
+  }
+  hold(model, {event.ask, event.model, model.spec.slo, now});
+  requests.at(event.ask).loads = true;
+}
+
+void FleetCore::State::on(const UnloadAsked& event) {
+  if (!takes_ask(event.ask)) return;
+  Model& model = model_of(event.model);
+  Status may = may_unload(model, event.keeps_home);
+  if (!may.ok()) return answer(event.ask, std::move(may));
+  leaving[event.ask].left = 1;  // so that it is not answered before all have begun
+  unload(model, event.ask, event.keeps_home);
+  one_left(event.ask, {});
+}
+
+void FleetCore::State::on(const SleepAsked& event) {
+  if (!takes_ask(event.ask)) return;
+  if (stalled) return answer(event.ask, *stalled);
+  if (resizing) return answer(event.ask, unavailable("slices are being changed; ask again"));
+  asleep = true;
+  leaving[event.ask].left = 1;
+  for (Model& model : models) {
+    if (!may_unload(model, event.keeps_home).ok()) continue;
+    const bool awake = model.phase >= ModelPhase::kQueued && model.phase <= ModelPhase::kReady;
+    unload(model, event.ask, event.keeps_home);
+    model.sleeps = model.sleeps || awake;
+  }
+  one_left(event.ask, {});
+}
+
+void FleetCore::State::on(const WakeAsked& event) {
+  if (!takes_ask(event.ask)) return;
+  asleep = false;
+  for (Model& model : models) {
+    if (!std::exchange(model.sleeps, false)) continue;
+    model.ahead = true;
+    if (model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome) rest(model);
+  }
+  answer(event.ask, {});
+}
+
+void FleetCore::State::on(const PinAsked& event) {
+  if (!takes_ask(event.ask)) return;
+  Model& model = model_of(event.model);
+  if (event.pinned && model.phase >= ModelPhase::kDraining) {
+    return answer(event.ask, invalid_argument("it is being unloaded; pin it when that has ended"));
+  }
+  model.spec.pinned = event.pinned;
+  touch(model);
+  answer(event.ask, {});
+}
+
+// Requests are not waited for: one that comes while a model leaves has it loaded again.
+Status FleetCore::State::may_unload(const Model& model, bool keeps_home) const {
+  if (model.spec.pinned) return invalid_argument("it is pinned; unpin it first");
+  if (!model.held.empty()) {
+    return invalid_argument(counted(std::ssize(model.held), "request") + " for it wait");
+  }
+  // planted bug: a model is unloaded under its requests
+  if (model.running > 0 && !CAUSEWAY_PLANTED(45)) {
+    return invalid_argument("it has " + counted(model.running, "request") +
+                            "; unload it when they have ended");
+  }
+  if (is_under_way(model.phase)) {
+    return invalid_argument("it is being loaded; unload it when that has ended");
+  }
+  if (stalled) return *stalled;
+  if (resizing) return unavailable("slices are being changed; ask again");
+  const bool leaves_all = model.drops || (model.told && keeps_home);
+  if (model.phase == ModelPhase::kLeaving && !leaves_all) {
+    return unavailable("it is leaving its slice; ask again when it has");
+  }
+  return {};
+}
+
+// As may_unload() allows it.
+void FleetCore::State::unload(Model& model, RequestId ask, bool keeps_home) {
+  model.ahead = false;
+  touch(model);
+  if (model.phase == ModelPhase::kPlaced) give_up(model);
+  if (model.phase == ModelPhase::kQueued || model.phase == ModelPhase::kWaiting) rest(model);
+  const bool goes =
+      model.phase == ModelPhase::kReady || (model.phase == ModelPhase::kHome && !keeps_home);
+  if (goes) {
+    model.told = true;
+    leave(model, {}, /*drops=*/!keeps_home);
+  }
+  if (model.phase != ModelPhase::kLeaving && model.phase != ModelPhase::kDropping) return;
+  model.awaiting.push_back(ask);
+  leaving.at(ask).left += 1;
+}
+
+// Off its slices, or not, as `gone` says.
+void FleetCore::State::has_left(Model& model, const Status& gone) {
+  for (const RequestId ask : std::exchange(model.awaiting, {})) one_left(ask, gone);
+}
+
+void FleetCore::State::one_left(RequestId ask, const Status& gone) {
+  Leaving& one = leaving.at(ask);
+  if (one.result.ok()) one.result = gone;
+  if (--one.left > 0) return;
+  answer(ask, std::move(one.result));
+  if (!CAUSEWAY_PLANTED(46)) leaving.erase(ask);  // planted bug: it is answered, and waits on
+}
+
+// What has begun goes on.
+void FleetCore::State::answer_leaving(const Status& result) {
+  for (Model& model : models) model.awaiting.clear();
+  for (const auto& [ask, one] : std::exchange(leaving, {})) answer(ask, result);
+}
+
+bool FleetCore::State::cancel_leaving(RequestId ask) {
+  if (leaving.erase(ask) == 0) return false;
+  for (Model& model : models) std::erase(model.awaiting, ask);
+  answer(ask, Error{ErrorCode::kCancelled, "it was cancelled; what has begun goes on"});
+  return true;
+}
+
+}  // namespace causeway::fleet

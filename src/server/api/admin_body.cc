@@ -1,0 +1,82 @@
+#include "server/api/admin_body.h"
+
+#include <nlohmann/json.hpp>
+
+#include "server/api/json_write.h"
+#include "server/api/parse_parts.h"
+#include "server/api/route.h"
+
+namespace causeway::server {
+namespace {
+
+using Parameters = std::vector<std::pair<std::string, std::string>>;
+
+// An error's words show what came from outside cut.
+std::string shown(const std::string& text) { return "`" + utf8_prefix(text, 64) + "`"; }
+
+MaybeError parse_query(std::string_view query, Parameters& out) {
+  auto parameters = query_parameters(query);
+  if (!parameters) return bad_request("the query is not percent-encoded UTF-8");
+  out = *std::move(parameters);
+  return std::nullopt;
+}
+
+ApiError bad_parameter(const std::string& name, const std::string& problem) {
+  return bad_request("parameter " + shown(name) + " " + problem, utf8_prefix(name, 64));
+}
+
+ApiError unknown_parameter(const std::string& name) {
+  return bad_parameter(name, "is not supported by this server; leave it out");
+}
+
+}  // namespace
+
+MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool may_wait,
+                            AdminBody& out) {
+  Json json;
+  if (auto error = parse_object(body, limits, json)) return error;
+  Fields fields(json);
+  parse_model(fields, out.model);
+  if (may_wait) out.wait = fields.boolean("wait").value_or(true);
+  fields.reject_rest();
+  return fields.error();
+}
+
+MaybeError parse_sleep_query(std::string_view query, bool& keeps_home) {
+  Parameters parameters;
+  if (auto error = parse_query(query, parameters)) return error;
+  keeps_home = true;
+  for (const auto& [name, value] : parameters) {
+    if (name != "level") return unknown_parameter(name);
+    if (value != "1" && value != "2") return bad_parameter(name, "must be 1 or 2");
+    keeps_home = value == "1";
+  }
+  return std::nullopt;
+}
+
+MaybeError parse_wake_query(std::string_view query) {
+  Parameters parameters;
+  if (auto error = parse_query(query, parameters)) return error;
+  for (const auto& [name, value] : parameters) {
+    if (name != "tags") return unknown_parameter(name);
+    if (value != "weights" && value != "kv_cache") {
+      return bad_parameter(name, "must be weights or kv_cache");
+    }
+  }
+  return std::nullopt;
+}
+
+MaybeError parse_health_query(std::string_view query, bool& deep) {
+  deep = false;
+  Parameters parameters;
+  if (auto error = parse_query(query, parameters)) return error;
+  for (const auto& [name, value] : parameters) {
+    if (name != "deep") continue;
+    const bool yes = value == "1" || value == "true", no = value == "0" || value == "false";
+    if (!yes && !no) return bad_parameter(name, "must be 0 or 1");
+    deep = yes;
+  }
+  return std::nullopt;
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,30 @@
+// What comes to the admin port beside paths: bodies that name a model, and the parameters of
+// queries. All of it strict: a wrong type, or what is not known, is an error that names it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/api/generation_request.h"
+
+namespace causeway::server {
+
+struct AdminBody {
+  std::string model;
+  bool wait = true;  // for the end, before it is answered
+};
+
+// {"model": …}, and with `may_wait` "wait": false.
+MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool may_wait,
+                            AdminBody& out);
+
+// Of /sleep, as vLLM has it: level=1 (the default), weights stay in host memory; level=2, they do
+// not.
+MaybeError parse_sleep_query(std::string_view query, bool& keeps_home);
+// Of /wake_up: tags=weights, tags=kv_cache, each as often as one likes. All is woken whatever they
+// say.
+MaybeError parse_wake_query(std::string_view query);
+// Of /health: deep=1 or 0. Others are left alone, as probes send what they like.
+MaybeError parse_health_query(std::string_view query, bool& deep);
+
+}  // namespace causeway::server

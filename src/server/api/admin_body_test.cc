@@ -1,0 +1,76 @@
+#include "server/api/admin_body.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace causeway::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(AdminBody, NamesAModel) {
+  AdminBody body;
+  ASSERT_FALSE(parse_admin_body(R"({"model": "a/b"})", {}, true, body));
+  EXPECT_EQ(body.model, "a/b");
+  EXPECT_TRUE(body.wait);
+  ASSERT_FALSE(parse_admin_body(R"({"wait": false, "model": "m"})", {}, true, body));
+  EXPECT_FALSE(body.wait);
+}
+
+TEST(AdminBody, BadOnesAreNamed) {
+  const auto param = [](std::string_view text, bool may_wait = true) {
+    AdminBody body;
+    const MaybeError error = parse_admin_body(text, {}, may_wait, body);
+    EXPECT_TRUE(error && error->status == 400 && !error->message.empty()) << text;
+    return error ? error->param : "none";
+  };
+  for (const auto text : {"", "null", "[]", "\"m\"", "{", "{\"model\": \"m\"", "\xff"}) {
+    EXPECT_EQ(param(text), "") << text;
+  }
+  for (const auto text : {"{}", R"({"model": ""})", R"({"model": 7})", R"({"model": ["m"]})",
+                          R"({"model": null})", R"({"model": {"name": "m"}})"}) {
+    EXPECT_EQ(param(text), "model") << text;
+  }
+  EXPECT_EQ(param(R"({"model": "m", "wait": 0})"), "wait");
+  EXPECT_EQ(param(R"({"model": "m", "wait": false})", false), "wait");
+  EXPECT_EQ(param(R"({"model": "m", "path": "/etc"})"), "path");
+  EXPECT_EQ(param(std::string(100'000, '[')), "");
+}
+
+TEST(AdminQuery, LevelsOfSleep) {
+  bool keeps_home = false;
+  ASSERT_FALSE(parse_sleep_query("", keeps_home));
+  EXPECT_TRUE(keeps_home);
+  ASSERT_FALSE(parse_sleep_query("level=2", keeps_home));
+  EXPECT_FALSE(keeps_home);
+  ASSERT_FALSE(parse_sleep_query("level=1", keeps_home));
+  EXPECT_TRUE(keeps_home);
+  for (const auto bad : {"level=0", "level=3", "level=", "level", "level=01", "mode=abort", "%"}) {
+    const MaybeError error = parse_sleep_query(bad, keeps_home);
+    ASSERT_TRUE(error) << bad;
+    EXPECT_EQ(error->status, 400) << bad;
+  }
+  EXPECT_THAT(parse_sleep_query("mode=abort", keeps_home)->message, HasSubstr("`mode`"));
+}
+
+TEST(AdminQuery, TagsOfWaking) {
+  EXPECT_FALSE(parse_wake_query(""));
+  EXPECT_FALSE(parse_wake_query("tags=weights&tags=kv_cache"));
+  EXPECT_EQ(parse_wake_query("tags=everything")->param, "tags");
+  EXPECT_EQ(parse_wake_query("level=1")->param, "level");
+}
+
+TEST(AdminQuery, DepthOfHealth) {
+  bool deep = true;
+  EXPECT_FALSE(parse_health_query("", deep));
+  EXPECT_FALSE(deep);
+  EXPECT_FALSE(parse_health_query("nonce=5&deep=1", deep));
+  EXPECT_TRUE(deep);
+  EXPECT_FALSE(parse_health_query("deep=false", deep));
+  EXPECT_FALSE(deep);
+  EXPECT_EQ(parse_health_query("deep=very", deep)->param, "deep");
+  EXPECT_TRUE(parse_health_query("deep=%", deep));
+}
+
+}  // namespace
+}  // namespace causeway::server

@@ -1,0 +1,34 @@
+#include "server/http/respond.h"
+
+namespace causeway::server {
+
+AnswerHead head_for(const ServerContext& context, const Incoming& incoming) {
+  AnswerHead head;
+  head.http_1_1 = incoming.http_1_1;
+  head.keep_alive = incoming.keep_alive && !context.draining;
+  return head;
+}
+
+asio::awaitable<bool> respond_error(Connection& connection, Incoming incoming, ApiError error) {
+  AnswerHead head = head_for(connection.context(), incoming);
+  // What the client still sends of a body is not read as the next request.
+  head.keep_alive = head.keep_alive && !incoming.has_body;
+  const std::string answer = error_answer(error, head, incoming.routed.head);
+  const bool written = co_await connection.write(answer);
+  co_return written&& head.keep_alive;
+}
+
+asio::awaitable<bool> respond(Connection& connection, Incoming incoming, std::string body,
+                              std::string_view content_type, int status) {
+  AnswerHead head = head_for(connection.context(), incoming);
+  head.status = status;
+  head.content_type = content_type;
+  head.keep_alive = head.keep_alive && !incoming.has_body;
+  std::string out;
+  append_head(out, head, body.size());
+  if (!incoming.routed.head) out += body;
+  const bool written = co_await connection.write(out);
+  co_return written&& head.keep_alive;
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""The admin port: models are loaded, unloaded, pinned and sent to sleep, and the server is drained."""
+
+import random
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from running_server import TINY_MEMORY, RunningServer, make_model, run_causeway
+
+MODELS = ("a", "b", "c")
+PROMPT = "The quick brown fox"
+
+
+class Admin(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = Path(cls.folder.name)
+        for seed, name in enumerate(MODELS):
+            make_model(cls.root / name, seed=seed + 1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def serve(self, *arguments, **options):
+        return RunningServer("--models-dir", self.root, *TINY_MEMORY, "--admin-port", 0,
+                             "--load-on-demand", *arguments, **options)
+
+    def models(self, server):
+        status, listing = server.admin("/admin/models")
+        self.assertEqual(status, 200, listing)
+        return {model["id"]: model for model in listing["data"]}
+
+    def states(self, server):
+        return {name: model["status"] for name, model in self.models(server).items()}
+
+    def router(self, server):
+        status, listing = server.admin("/models")
+        self.assertEqual(status, 200, listing)
+        return {model["id"]: model["status"]["value"] for model in listing["data"]}
+
+    def done(self, server, path, body=None):
+        status, answer = server.admin(path, b"" if body is None else body)
+        self.assertEqual(status, 200, (path, body, answer))
+        return answer
+
+    def refused(self, server, wanted, path, body=b""):
+        status, answer = server.admin(path, body)
+        self.assertEqual(status, wanted, (path, body, answer))
+        self.assertTrue(answer["error"]["message"])
+        return answer["error"]
+
+    def test_load_unload_and_list(self):
+        with self.serve() as server:
+            self.assertEqual(self.states(server), dict.fromkeys(MODELS, "unloaded"))
+            loaded = self.done(server, "/admin/models/load", {"model": "b"})
+            self.assertEqual(loaded["status"], "ready")
+            self.assertGreater(loaded["resident_bytes"]["host"], 0)
+            self.assertTrue(loaded["attached"])
+            self.assertEqual(self.states(server), {"a": "unloaded", "b": "ready", "c": "unloaded"})
+            expected = server.complete("b", PROMPT, max_tokens=8, temperature=0)["choices"][0]
+            self.done(server, "/admin/models/load", {"model": "b"})  # it is there already
+            self.until(lambda: self.states(server)["b"] == "ready")  # the answer's end is told late
+            gone = self.done(server, "/admin/models/unload", {"model": "b"})
+            self.assertEqual((gone["status"], gone["resident_bytes"]["host"]), ("unloaded", 0))
+            self.done(server, "/admin/models/unload", {"model": "b"})  # it is gone already
+            again = server.complete("b", PROMPT, max_tokens=8, temperature=0)["choices"][0]
+            self.assertEqual(again["text"], expected["text"], "a request has it loaded again")
+            self.until(lambda: self.states(server)["b"] == "ready")
+            status, answer = server.admin("/admin/models/load", {"model": "c", "wait": False})
+            self.assertEqual(status, 202, answer)
+            self.until(lambda: self.states(server)["c"] == "ready")
+
+    def until(self, condition, seconds=30):
+        limit = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.05)
+
+    def test_a_model_with_requests_stays(self):
+        with self.serve("--max-num-seqs", 4) as server:
+            self.done(server, "/admin/models/load", {"model": "a"})
+            stream = threading.Thread(target=server.complete, args=("a", PROMPT),
+                                      kwargs={"max_tokens": 1500, "ignore_eos": True})
+            stream.start()
+            self.until(lambda: self.states(server)["a"] == "active")
+            error = self.refused(server, 409, "/admin/models/unload", {"model": "a"})
+            self.assertIn("1 request", error["message"])
+            self.assertEqual(error["code"], "conflict")
+            self.refused(server, 409, "/models/unload", {"model": "a"})
+            self.assertEqual(self.done(server, "/sleep")["loaded"], ["a"])
+            self.assertEqual(server.admin("/is_sleeping")[1], {"is_sleeping": False})
+            stream.join(120)
+            self.until(lambda: server.admin("/admin/models/unload", {"model": "a"})[0] == 200)
+
+    def test_pins(self):
+        with self.serve("--pin", "a") as server:
+            self.done(server, "/admin/models/load", {"model": "a"})
+            self.assertTrue(self.models(server)["a"]["pinned"])
+            error = self.refused(server, 409, "/admin/models/unload", {"model": "a"})
+            self.assertIn("pinned", error["message"])
+            self.done(server, "/sleep?level=2")
+            self.assertEqual(self.states(server)["a"], "ready")
+            self.assertFalse(self.done(server, "/admin/models/unpin", {"model": "a"})["pinned"])
+            self.assertTrue(self.done(server, "/admin/models/pin", {"model": "b"})["pinned"])
+            self.done(server, "/admin/models/unload", {"model": "a"})
+            self.assertEqual(self.states(server)["b"], "unloaded", "a pin brings nothing")
+
+    def test_sleep_as_vllm_has_it(self):
+        with self.serve() as server:
+            for name in ("a", "b"):
+                self.done(server, "/admin/models/load", {"model": name})
+            self.assertEqual(server.admin("/is_sleeping"), (200, {"is_sleeping": False}))
+            self.assertEqual(self.done(server, "/sleep?level=1"),
+                             {"is_sleeping": True, "loaded": []})
+            models = self.models(server)
+            for name in ("a", "b"):
+                self.assertGreater(models[name]["resident_bytes"]["host"], 0)
+                self.assertEqual(models[name]["resident_bytes"]["device"], 0)
+                self.assertFalse(models[name]["attached"])
+            self.assertEqual(self.router(server),
+                             {"a": "sleeping", "b": "sleeping", "c": "unloaded"})
+            self.done(server, "/wake_up?tags=weights&tags=kv_cache")
+            self.until(lambda: self.router(server) ==
+                       {"a": "loaded", "b": "loaded", "c": "unloaded"})
+            self.assertEqual(self.done(server, "/sleep?level=2")["is_sleeping"], True)
+            self.assertEqual(self.states(server), dict.fromkeys(MODELS, "unloaded"))
+            server.complete("c", PROMPT, max_tokens=1)  # a request wakes its model
+            self.assertEqual(server.admin("/is_sleeping"), (200, {"is_sleeping": False}))
+            self.refused(server, 400, "/sleep?level=7")
+            self.refused(server, 400, "/sleep?mode=abort")
+            self.refused(server, 400, "/wake_up?tags=all")
+
+    def test_llama_cpps_router(self):
+        with self.serve() as server:
+            self.assertEqual(self.done(server, "/models/load", {"model": "a"}), {"success": True})
+            self.until(lambda: self.router(server)["a"] == "loaded")
+            self.assertEqual(self.done(server, "/models/unload", {"model": "a"}),
+                             {"success": True})
+            self.until(lambda: self.router(server)["a"] == "unloaded")
+            self.refused(server, 404, "/models/load", {"model": "z"})
+
+    def test_keys(self):
+        key = {"Authorization": "Bearer secret"}
+        with self.serve(environment={"CAUSEWAY_ADMIN_KEY": "secret"}) as server:
+            for path, body in (("/admin/models", None), ("/models", None), ("/is_sleeping", None),
+                               ("/admin/models/load", {"model": "a"}), ("/sleep", b""),
+                               ("/models/load", {"model": "a"}), ("/admin/drain", b"")):
+                self.assertEqual(server.admin(path, body)[0], 401, path)
+                self.assertEqual(
+                    server.admin(path, body, {"Authorization": "Bearer other"})[0], 401, path)
+            self.assertEqual(server.admin("/admin/models/load", {"model": "a"}, key)[0], 200)
+            self.assertEqual(server.request("/admin/models", headers=key)[0], 404)
+            self.commands(server)
+
+    def commands(self, server):
+        def run(*arguments, key="secret"):
+            return run_causeway("models", *arguments, "--url", server.admin_url,
+                                environment={"CAUSEWAY_ADMIN_KEY": key})
+
+        loaded = run("load", "b")
+        self.assertEqual(loaded.returncode, 0, loaded.stderr)
+        self.assertIn("b: ready", loaded.stdout)
+        unloaded = run("unload", "b")
+        self.assertEqual(unloaded.returncode, 0, unloaded.stderr)
+        self.assertIn("b: unloaded", unloaded.stdout)
+        for wrong, words in ((run("load", "z"), "does not exist"), (run("load"), "name"),
+                             (run("unload", "a", key="wrong"), "API key")):
+            self.assertNotEqual(wrong.returncode, 0)
+            self.assertIn(words, wrong.stderr)
+            self.assertEqual(len(wrong.stderr.strip().splitlines()), 1, wrong.stderr)
+
+    def test_options(self):
+        for arguments, words in ((("--admin-port", "0", "--admin-host", "0.0.0.0"), "--admin-key"),
+                                 (("--admin-key", "k"), "--admin-port"),
+                                 (("--admin-port", "70000"), "--admin-port")):
+            wrong = run_causeway("serve", "--models-dir", self.root, "--port", "0", *TINY_MEMORY,
+                                 "--load-on-demand", *arguments)
+            self.assertNotEqual(wrong.returncode, 0)
+            self.assertIn(words, wrong.stderr)
+        usage = run_causeway("serve", "--help").stdout
+        self.assertLess(usage.index("Admin"), usage.index("--admin-port"))
+
+    def test_deep_health(self):
+        with self.serve() as server:
+            self.assertEqual(server.request("/health?deep=1"),
+                             (200, {"status": "ok", "model": None}))
+            self.assertEqual(self.states(server), dict.fromkeys(MODELS, "unloaded"), "none wakes")
+            self.done(server, "/admin/models/load", {"model": "b"})
+            for ask in (server.request, server.admin):
+                status, answer = ask("/health?deep=1")
+                self.assertEqual((status, answer["model"]), (200, "b"), answer)
+                self.assertGreater(answer["took_us"], 0)
+            self.assertEqual(server.request("/health?deep=quite")[0], 400)
+
+    def test_drain(self):
+        with self.serve() as server:
+            self.done(server, "/admin/models/load", {"model": "a"})
+            answers = []
+            stream = threading.Thread(target=lambda: answers.append(server.complete(
+                "a", PROMPT, max_tokens=1500, ignore_eos=True)))
+            stream.start()
+            self.until(lambda: self.states(server)["a"] == "active")
+            drained = threading.Thread(
+                target=lambda: answers.append(server.admin("/admin/drain", b"")))
+            drained.start()
+            self.until(lambda: server.request("/health")[0] == 503)
+            self.assertEqual(server.request("/v1/completions",
+                                            {"model": "a", "prompt": "x"})[0], 503)
+            drained.join(120)
+            stream.join(120)
+            self.assertEqual(len(answers), 2, "what ran has ended")
+            self.assertIn((200, {"drained": True}), answers)
+            self.assertEqual(server.request("/health")[0], 503, "it is there until SIGTERM")
+
+    def test_hostile_bodies(self):
+        rng = random.Random(7)
+        bodies = [b"", b"{", b"null", b"[]", b'"a"', b"{}", b'{"model": 1}', b'{"model": null}',
+                  b'{"model": "a", "model": {}}', b'{"model": "a", "force": true}', b"\xff\xfe",
+                  b'{"model": "' + b"a" * 1_000_000 + b'"}', b"[" * 200_000,
+                  b'{"model": "../../etc/passwd"}', b'{"model": "a", "wait": "no"}']
+        bodies += [bytes(rng.randrange(256) for _ in range(rng.randrange(200))) for _ in range(30)]
+        with self.serve() as server:
+            for path in ("/admin/models/load", "/admin/models/unload", "/admin/models/pin",
+                         "/models/load", "/models/unload"):
+                for body in bodies:
+                    status, answer = server.admin(path, body)
+                    self.assertIn(status, (400, 404), (path, body[:60], answer))
+            self.assertEqual(server.admin("/admin/models/load")[0], 405)
+            self.assertEqual(server.admin("/admin/reload", b"")[0], 404)
+            self.assertEqual(self.states(server), dict.fromkeys(MODELS, "unloaded"))
+
+    def test_all_at_once(self):
+        """Everything by everybody, while requests come; nothing is lost, and it stops in between."""
+        with self.serve() as server:
+            seen, failed = set(), []
+            until = time.monotonic() + 4
+
+            def administer(seed):
+                rng = random.Random(seed)
+                while time.monotonic() < until:
+                    model = {"model": rng.choice(MODELS)}
+                    path, body = rng.choice((
+                        ("/admin/models/load", model), ("/admin/models/unload", model),
+                        ("/models/load", model), ("/models/unload", model), ("/sleep", b""),
+                        ("/sleep?level=2", b""), ("/wake_up", b""), ("/admin/models", None)))
+                    status, _ = server.admin(path, body)
+                    seen.add(status)
+
+            def ask(seed):
+                rng = random.Random(seed)
+                while time.monotonic() < until:
+                    status, answer = server.request("/v1/completions", {
+                        "model": rng.choice(MODELS), "prompt": PROMPT, "max_tokens": 4})
+                    if status != 200:
+                        failed.append(answer)
+
+            threads = [threading.Thread(target=administer, args=(i,)) for i in range(3)]
+            threads += [threading.Thread(target=ask, args=(i,)) for i in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(120)
+            self.assertEqual(failed, [])
+            self.assertLessEqual(seen, {200, 409, 503})
+            self.assertIn(200, seen)
+            # And a stop while a load is under way.
+            for name in MODELS:
+                server.admin("/admin/models/load", {"model": name, "wait": False})
+
+
+if __name__ == "__main__":
+    unittest.main()
