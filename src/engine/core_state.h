@@ -223,6 +223,7 @@ class EngineCore::State {
   std::optional<MemoryBorder> border;
   std::optional<KvRotation> rotation;
   std::map<ModelId, ModelEntry> models;
+  std::map<double, std::int64_t> alphas;  // of these, how many have each
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::array<StepLane, 2> lanes;   // of resident models, of streamed ones
   schedule::Decision deciding;     // the one that is being made

@@ -25,7 +25,7 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
     return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
   }
   std::vector<double> alphas = {facts.alpha};
-  for (const auto& [id, entry] : state_->models) alphas.push_back(entry.facts.alpha);
+  for (const auto& [alpha, models] : state_->alphas) alphas.push_back(alpha);
   CAUSEWAY_TRY(schedule::check_alphas(alphas));
   if (facts.weights.streams() && !state_->executor.capabilities().streams) {
     return unsupported("this device does not run models whose weights are streamed");
@@ -35,6 +35,7 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
     state_->cache->set_pinned(model, facts.pinned);
   }
   state_->models.emplace(model, ModelEntry{.facts = facts, .arrived = 0, .counters = {}});
+  state_->alphas[facts.alpha] += 1;
   state_->kv.add_model(model, facts.tokens_per_block);
   state_->scheduler.add_model(model, facts.tokens_per_block, facts.weights.streams(), facts.alpha);
   state_->scheduler.set_step_cost(
@@ -68,7 +69,10 @@ Status EngineCore::remove_model(ModelId model) {
   state_->asked.erase(model);
   if (state_->rotation) state_->rotation->forget(model);
   CAUSEWAY_DCHECK(state_->scheduler.sequences() == requests(), "a request outlives its model");
-  state_->models.erase(model);
+  const auto found = state_->models.find(model);
+  const auto alpha = state_->alphas.find(found->second.facts.alpha);
+  if (--alpha->second == 0) state_->alphas.erase(alpha);
+  state_->models.erase(found);
   return {};
 }
 

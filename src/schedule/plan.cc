@@ -102,7 +102,8 @@ void Plan::add_run(ModelQueue& queue, SlotIndex index, Tokens tokens) {
 
 Plan::Claims Plan::claims_before(const ModelQueue& queue, SlotIndex index) const {
   Claims claims;
-  for (const ModelQueue& other : state_.queues) {
+  for (const std::int32_t place : state_.listed) {
+    const ModelQueue& other = state_.queues[static_cast<std::size_t>(place)];
     if (&other == &queue || other.waiting.empty()) continue;
     const SlotIndex head = other.waiting.top();
     if (!state_.table.before(head, index)) continue;
@@ -219,7 +220,8 @@ bool Plan::can_displace(SlotIndex for_whom, bool strictly) {
 
 ModelQueue* Plan::least_urgent_queue() {
   ModelQueue* least = nullptr;
-  for (ModelQueue& queue : state_.queues) {
+  for (const std::int32_t place : state_.listed) {
+    ModelQueue& queue = state_.queues[static_cast<std::size_t>(place)];
     if (queue.running.empty()) continue;
     // What a streamed step computes is not taken from under it.
     if (!ahead_ && queue.in_flight > 0) continue;

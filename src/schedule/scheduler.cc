@@ -123,9 +123,9 @@ void Scheduler::add_model(ModelId model, Tokens tokens_per_block, bool streamed,
   CAUSEWAY_CHECK(model.valid() && tokens_per_block.count >= 1, "a model needs an id and a block");
   CAUSEWAY_CHECK(check_alpha(alpha).ok(), "alpha is out of its range");
   auto& queues = state_->queues;
-  auto at =
-      std::find_if(queues.begin(), queues.end(), [](auto& queue) { return !queue.id.valid(); });
-  if (at == queues.end()) at = queues.emplace(queues.end());
+  auto& free = state_->unused;
+  const auto at = free.empty() ? queues.emplace(queues.end()) : queues.begin() + *free.begin();
+  if (!free.empty()) free.erase(free.begin());
   const auto [entry, inserted] =
       state_->queue_index.emplace(model, static_cast<std::int32_t>(at - queues.begin()));
   CAUSEWAY_CHECK(inserted, "the scheduler knows this model already");
@@ -146,6 +146,9 @@ void Scheduler::set_step_cost(ModelId model, const StepCost& cost) {
 void Scheduler::remove_model(ModelId model) {
   ModelQueue& queue = state_->queue_of(model);
   CAUSEWAY_CHECK(queue.outside_empty() && queue.running.empty(), "the model still has sequences");
+  const auto place = static_cast<std::int32_t>(&queue - state_->queues.data());
+  std::erase(state_->listed, place);
+  state_->unused.insert(place);
   queue = ModelQueue();
   state_->queue_index.erase(model);
 }
@@ -303,12 +306,9 @@ void Scheduler::State::order_models(Nanos now) {
     if (!queue.running.empty()) return queue.last_step;
     return std::max(queue.last_step, table[queue.waiting.top()].facts.arrival);
   };
-  for (std::size_t i = 0; i < queues.size(); ++i) {
-    const ModelQueue& queue = queues[i];
-    if (!queue.running.empty() || !queue.waiting.empty()) {
-      model_order.push_back(static_cast<std::int32_t>(i));
-    }
-  }
+  unlist();
+  for (const std::int32_t i : listed) model_order.push_back(i);
+  if (model_order.size() < 2) return;
   std::sort(model_order.begin(), model_order.end(), [&](std::int32_t a, std::int32_t b) {
     const ModelQueue& x = queues[static_cast<std::size_t>(a)];
     const ModelQueue& y = queues[static_cast<std::size_t>(b)];

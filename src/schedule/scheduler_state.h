@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -27,6 +28,7 @@ struct ModelQueue {
   std::int64_t last_step_index = 0;  // breaks ties in time
   bool streamed = false;             // its steps are in the other lane
   int in_flight = 0;                 // steps of it
+  bool listed = false;               // in Scheduler::State::listed
   // The head that last found no room, so that its prefix is not hashed anew every iteration.
   RequestId blocked_head;
   std::int64_t blocked_room = 0;
@@ -123,6 +125,10 @@ class Scheduler::State {
   double running_lag(const Slot& slot, Nanos now) const;
   // Of a model's running sequences at the most: how late their next token is.
   double idle_lag(const ModelQueue& queue, Nanos now) const;
+  // Its queue has sequences.
+  void list(std::int32_t place);
+  // Forgets those that have none any more.
+  void unlist();
   // Asks the policy anew for everybody.
   void refresh_urgencies(Nanos now);
   void set_urgency(Slot& slot, Nanos now);
@@ -154,6 +160,9 @@ class Scheduler::State {
   Policy::Traits traits;
   SequenceTable table;
   std::vector<ModelQueue> queues;
+  std::set<std::int32_t> unused;  // of queues
+  // Places of queues: all that have sequences, and some that had. Others need no look.
+  std::vector<std::int32_t> listed;
   std::unordered_map<ModelId, std::int32_t> queue_index;
   std::int64_t running_total = 0;
   std::int64_t waiting_total = 0;

@@ -1,6 +1,7 @@
 // How a sequence enters and leaves its states: the orders that it stands in, and the sums that it
 // is part of.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/dcheck.h"
@@ -20,11 +21,25 @@ Nanos idle_slack_of(const SequenceFacts& facts) {
   return nanos_from_seconds(to_seconds(facts.slo.tpot) * std::max(facts.slo.tpot_slack, kLeast));
 }
 
+void Scheduler::State::list(std::int32_t place) {
+  ModelQueue& queue = queues[static_cast<std::size_t>(place)];
+  if (!std::exchange(queue.listed, true)) listed.push_back(place);
+}
+
+void Scheduler::State::unlist() {
+  std::erase_if(listed, [this](std::int32_t place) {
+    ModelQueue& queue = queues[static_cast<std::size_t>(place)];
+    queue.listed = !queue.running.empty() || !queue.outside_empty();
+    return !queue.listed;
+  });
+}
+
 void Scheduler::State::enter_outside(SlotIndex index) {
   Slot& slot = table[index];
   CAUSEWAY_DCHECK(slot.live && !slot.facts.running && slot.frames == 0,
                   "who waits outside HBM holds none of it");
   ModelQueue& queue = queue_of(slot);
+  list(slot.model);
   const bool rotary = slot.facts.rotary;
   (rotary ? rotary_total : waiting_total) += 1;
   (rotary ? queue.rotary_count : queue.waiting_count) += 1;
@@ -158,11 +173,8 @@ double Scheduler::State::idle_lag(const ModelQueue& queue, Nanos now) const {
 
 void Scheduler::State::order_models_by_lag(Nanos now) {
   model_order.clear();
-  for (std::size_t i = 0; i < queues.size(); ++i) {
-    const ModelQueue& queue = queues[i];
-    if (queue.running.empty() && queue.outside_empty()) continue;
-    model_order.push_back(static_cast<std::int32_t>(i));
-  }
+  unlist();
+  for (const std::int32_t i : listed) model_order.push_back(i);
   if (model_order.size() < 2) return;
   const auto since = [&](const ModelQueue& queue) {
     if (queue.in_flight > 0) return now;

@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,10 @@ class SimulatedMover final : public weights::WeightMover {
     bool failed = false;
   };
   std::optional<Copy> copy_of(ModelId model, int group) const;
+  // Those of all its groups.
+  std::span<const std::optional<Copy>> copies_of(ModelId model) const {
+    return models_.at(model).copies;
+  }
   // When a group arrives that is on its way; nullopt: it is not.
   std::optional<Nanos> arrives_at(ModelId model, int group) const;
   // The copy of a streamed group that lies in the ring, or comes there: its pass is `arrival`.

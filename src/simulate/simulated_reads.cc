@@ -12,6 +12,8 @@ std::vector<SimulatedExecutor::Read> SimulatedExecutor::reads_of(const request::
   const Model& model = models_.at(batch.model);
   if (model.source != WeightSource::kCache) return reads;
   const weights::CachedModel& cached = model.shape.cached;
+  const auto copies = mover_->copies_of(batch.model);
+  reads.reserve(cached.groups.size());
   for (std::size_t i = 0; i < cached.groups.size(); ++i) {
     weights::WeightView view;
     // The memory of a ring is looked at by what is copied there.
@@ -21,7 +23,7 @@ std::vector<SimulatedExecutor::Read> SimulatedExecutor::reads_of(const request::
       if (!cached.groups[i].readable_at_home) blame("a step reads at home what it cannot");
       continue;
     }
-    const auto copy = mover_->copy_of(batch.model, static_cast<int>(i));
+    const auto& copy = copies[i];
     const bool staged = view.place == weights::WeightPlace::kStaged;
     if (!copy || (staged && copy->arrival != view.value)) {
       blame("a step reads weights that are neither cached nor on their way");
@@ -38,11 +40,12 @@ Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes
   Nanos end = at + computes;
   if (step.reads.empty()) return end;
   const auto& groups = step.model->shape.cached.groups;
+  const auto copies = mover_->copies_of(step.batch.model);
   Bytes all, left;
   for (const Read& read : step.reads) all += groups[static_cast<std::size_t>(read.group)].bytes;
   for (auto read = step.reads.rbegin(); read != step.reads.rend(); ++read) {
     left += groups[static_cast<std::size_t>(read->group)].bytes;
-    const auto copy = mover_->copy_of(step.batch.model, read->group);
+    const auto& copy = copies[static_cast<std::size_t>(read->group)];
     if (!copy || copy->arrival != read->arrival || copy->ends <= at) continue;
     const double part = static_cast<double>(left.count) / static_cast<double>(all.count);
     end = std::max(end, copy->ends + nanos_from_seconds(to_seconds(computes) * part));
@@ -52,8 +55,10 @@ Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes
 
 bool SimulatedExecutor::poisoned(const Step& step) {
   bool poisoned = false;
+  if (step.reads.empty()) return poisoned;
+  const auto copies = mover_->copies_of(step.batch.model);
   for (const Read& read : step.reads) {
-    const auto copy = mover_->copy_of(step.batch.model, read.group);
+    const auto& copy = copies[static_cast<std::size_t>(read.group)];
     if (!copy || copy->arrival != read.arrival) blame("weights are taken from a step in flight");
     poisoned = poisoned || !copy || copy->failed;
   }
