@@ -295,6 +295,7 @@ void EngineCore::State::update_weights(Nanos now) {
     const bool done = scheduler.sequences(wanted.model) == 0 && wanted.requests == 0;
     if (done && cache->residency().rests(wanted.model)) asked.erase(wanted.model);
   }
+  CAUSEWAY_DCHECK(sequences.size() <= requests_before, "a request begins where some end");
   // What was decided with requests that have ended meanwhile is decided anew.
   if (sequences.size() < requests_before) weights_look = now;
 }

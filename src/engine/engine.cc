@@ -407,6 +407,9 @@ Status Engine::submit(request::Request request) {
 request::Observation Engine::observe(ModelId model) const {
   const std::lock_guard lock(state_->snapshot_mutex);
   const auto& all = state_->model_observations;
+  CAUSEWAY_DCHECK(std::is_sorted(all.begin(), all.end(),
+                                 [](const auto& a, const auto& b) { return a.first < b.first; }),
+                  "models are searched by their ids");
   const auto at = std::lower_bound(all.begin(), all.end(), model,
                                    [](const auto& one, ModelId id) { return one.first < id; });
   if (at == all.end() || at->first != model) return {};

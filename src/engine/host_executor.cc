@@ -140,6 +140,7 @@ Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWe
     if (!entry.samples) continue;
     sampled.push_back(choose(std::span(logits).subspan(row++ * vocab, vocab), entry));
   }
+  CAUSEWAY_DCHECK(row == rows, "a token is chosen of each row");
   return {};
 }
 

@@ -76,6 +76,7 @@ schedule::RotationInputs KvRotation::inputs(const WeightsIn& weights, Nanos now)
   const Nanos step = this->step(weights);
   const double in_a_step = rates.out * to_seconds(step) / static_cast<double>(options_.frame.count);
   constexpr double kMost = 1 << 20;
+  CAUSEWAY_DCHECK(in_a_step >= 0, "a link moves less than nothing in a step");
   copies_out_max_ = rests_ ? 0 : static_cast<std::int64_t>(std::clamp(in_a_step, 1.0, kMost));
   return {.view = this,
           .budget = budget(rates, weights_in(weights, step), step),

@@ -82,6 +82,7 @@ Status check_length(const request::Request& request, const ModelFacts& facts, st
   CAUSEWAY_DCHECK(facts.tokens_per_block.count >= 1, "a block holds a token");
   const std::int64_t block = facts.tokens_per_block.count;
   const std::int64_t needed = (prompt + output - 1 + block - 1) / block;
+  CAUSEWAY_DCHECK(needed >= 1, "a prompt has KV");
   if (needed > frames) {
     return invalid_argument("the request's " + std::to_string(prompt) + " + " +
                             std::to_string(output) + " tokens need " + std::to_string(needed) +
