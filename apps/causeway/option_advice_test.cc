@@ -10,6 +10,7 @@
 #include "base/testing/temporary_directory.h"
 #include "fleet/catalogue.h"
 #include "schedule/hbm_plan.h"
+#include "topology/gpu_names.h"
 
 namespace causeway::app {
 namespace {
@@ -53,6 +54,16 @@ TEST(OptionAdvice, OfTheContext) {
                                        {.max_model_len = Tokens(1 << 20), .chat_template = {}});
   ASSERT_FALSE(entry.ok());
   EXPECT_THAT(with_options(entry.error().message), HasSubstr("(see --max-model-len)"));
+}
+
+TEST(OptionAdvice, OfMigInstances) {
+  const std::vector<topology::NamedGpu> gpus = {{"GPU-1", "0000:1b:00.0", {"MIG-1"}}};
+  const std::vector<std::string> seen = {"0000:1b:00.0"};
+  for (const char* name : {"GPU-1", "MIG-1"}) {
+    const auto number = topology::number_of_gpu(name, gpus, seen);
+    ASSERT_FALSE(number.ok());
+    EXPECT_THAT(with_options(number.error().message), HasSubstr("(see --slices MIG-…;MIG-… --iso"));
+  }
 }
 
 TEST(OptionAdvice, OtherErrorsStayAsTheyAre) {

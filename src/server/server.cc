@@ -40,7 +40,7 @@ Status check_admin(const AdminOptions& admin) {
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(admin.host, admin.port));
   if (endpoint.address().is_loopback() || !admin.keys.empty()) return {};
   return invalid_argument("it would be open to everybody who reaches " + admin.host +
-                          ": give an --admin-key, or an --admin-host of this machine alone");
+                          ": give a key for administration, or a host of this machine alone");
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST_F(AdminTest, WithoutAKeyItIsOfThisMachineAlone) {
   const Status status = server->start(*fleet);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(status.error().message, HasSubstr("--admin-key"));
+  EXPECT_THAT(status.error().message, HasSubstr("a key for administration"));
 }
 
 TEST_F(AdminTest, PagesOfBrowsersNeedAKey) {

@@ -121,8 +121,8 @@ Error about_instance(std::string_view name, std::span<const NamedGpu> gpus) {
   if (!found.ok()) return found.error();
   const std::string whole = *found ? (*found)->uuid : std::string(kInstance) + "…";
   return invalid_argument(quoted(name) +
-                          ": a process has one MIG instance; have it with --slices " + whole +
-                          " --isolate, or start this one with CUDA_VISIBLE_DEVICES=" + whole);
+                          ": a process has one MIG instance: a worker process can have " + whole +
+                          ", or this one if it is started with CUDA_VISIBLE_DEVICES=" + whole);
 }
 
 // "MIG-8f3c" or "MIG-8f3c:all".
@@ -184,7 +184,7 @@ Result<int> number_of_gpu(std::string_view name, std::span<const NamedGpu> gpus,
   if (number && !found.front()->instances.empty()) {
     return invalid_argument(
         found.front()->uuid +
-        " is divided into MIG instances: name these, as in --slices MIG-…;MIG-… --isolate; " +
+        " is divided into MIG instances: name these, for a worker process each; " +
         what_there_is(gpus, seen));
   }
   if (number) return *number;

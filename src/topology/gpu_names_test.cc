@@ -61,7 +61,7 @@ TEST(GpuNames, WhatIsNotThereIsRefusedWithWhatIs) {
 
 TEST(GpuNames, AnInstanceIsNoGpuOfThisProcess) {
   EXPECT_THAT(refused("MIG-aaaa"),
-              AllOf(HasSubstr("--slices MIG-aaaa0001-0000-1111-2222-333344445555 --isolate"),
+              AllOf(HasSubstr("a worker process can have MIG-aaaa0001-0000-1111-2222-333344445555"),
                     HasSubstr("CUDA_VISIBLE_DEVICES=MIG-aaaa0001-0000-1111-2222-333344445555")));
   EXPECT_THAT(refused("MIG-aa"), HasSubstr("several MIG instances"));
   EXPECT_THAT(refused("MIG-77"),

@@ -74,8 +74,8 @@ MaybeError examine_rights(const Parser& parser, const ServerOptions& options, Ro
   if (!authorised(header(parser, http::field::authorization), keys)) return unauthorised();
   if (!admin || !keys.empty() || header(parser, http::field::origin).empty()) return {};
   ApiError error = with_status(403,
-                               "a page of another site asks, and there is no key: set one by "
-                               "--admin-key");
+                               "a page of another site asks, and the server has no key for "
+                               "administration");
   error.code = "forbidden";
   return error;
 }
