@@ -46,6 +46,7 @@ class History {
   void arrive();
   void cancel();
   void ask();
+  void tell_ask(RequestId id, const Event& event);
   void ask_to_load(RequestId id, ModelId model);
   void ask_to_unload(RequestId id, ModelId model);
   void ask_to_sleep(RequestId id);
@@ -237,14 +238,17 @@ void History::ask() {
   report_.asks += 1;
   switch (random_.below(6)) {
     case 0: return ask_to_sleep(id);
-    case 1:
-      asks_.emplace(id, WakeAsked{id});
-      wanted_ += std::ssize(spec_.models);
-      return tell(asks_.at(id));
-    case 2: asks_.emplace(id, PinAsked{id, model, random_.chance(0.3)}); return tell(asks_.at(id));
+    case 1: wanted_ += std::ssize(spec_.models); return tell_ask(id, WakeAsked{id});
+    case 2: return tell_ask(id, PinAsked{id, model, random_.chance(0.3)});
     case 3: return ask_to_load(id, model);
     default: return ask_to_unload(id, model);
   }
+}
+
+// The answer, which may come at once, takes the ask off the list.
+void History::tell_ask(RequestId id, const Event& event) {
+  asks_.emplace(id, event);
+  tell(event);
 }
 
 void History::ask_to_load(RequestId id, ModelId model) {
@@ -273,16 +277,14 @@ void History::ask_to_unload(RequestId id, ModelId model) {
   const UnloadAsked event{id, model, random_.chance(0.3)};
   const bool may = rests(model) && closing_.empty() && !stalled_;
   const std::int64_t refused_before = report_.asks_refused;
-  asks_.emplace(id, event);
-  tell(event);
+  tell_ask(id, event);
   if (may && report_.asks_refused > refused_before) fail("a model that rests is not unloaded");
 }
 
 void History::ask_to_sleep(RequestId id) {
   const SleepAsked event{id, random_.chance(0.5)};
   const std::int64_t refused_before = report_.asks_refused;
-  asks_.emplace(id, event);
-  tell(event);
+  tell_ask(id, event);
   if (report_.asks_refused > refused_before) return;
   for (std::int64_t i = 0; i < core_->models(); ++i) {
     const bool idle = core_->model(ModelId(i)).phase == ModelPhase::kReady && rests(ModelId(i));
