@@ -2,29 +2,18 @@
 """The admin port: models are loaded, unloaded, pinned and sent to sleep, and the server is drained."""
 
 import random
-import tempfile
 import threading
 import time
 import unittest
-from pathlib import Path
 
-from running_server import TINY_MEMORY, RunningServer, make_model, run_causeway
+from running_server import TINY_MEMORY, ModelsFolder, RunningServer, run_causeway
 
 MODELS = ("a", "b", "c")
 PROMPT = "The quick brown fox"
 
 
-class Admin(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = Path(cls.folder.name)
-        for seed, name in enumerate(MODELS):
-            make_model(cls.root / name, seed=seed + 1)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class Admin(ModelsFolder):
+    MODELS = MODELS
 
     def serve(self, *arguments, **options):
         return RunningServer("--models-dir", self.root, *TINY_MEMORY, "--admin-port", 0,

@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import DEVICE, TINY_MEMORY, RunningServer, make_model, run_causeway
+from running_server import DEVICE, TINY_MEMORY, ModelsFolder, RunningServer, make_model, run_causeway
 
 KILLS = int(os.environ.get("CAUSEWAY_TEST_KILLS", "4"))
 PROMPT = "The quick brown fox jumps over the lazy dog."
@@ -34,17 +34,8 @@ def metric(text, name, **labels):
     return total
 
 
-class Catalogue(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = Path(cls.folder.name)
-        for seed, name in enumerate(MODELS):
-            make_model(cls.root / name, seed=seed + 1)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class Catalogue(ModelsFolder):
+    MODELS = MODELS
 
     def answer(self, server, model):
         answer = server.complete(model, PROMPT, max_tokens=8, temperature=0, ignore_eos=True,

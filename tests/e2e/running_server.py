@@ -8,7 +8,9 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
+import unittest
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -141,3 +143,20 @@ def make_model(directory, family="llama", **options):
 
 TINY_MEMORY = ("--kv-frame-bytes", "16kb", "--kv-cache-memory-bytes", "16mb",
                "--pool-memory-bytes", "256mb")
+
+
+class ModelsFolder(unittest.TestCase):
+    """Tests beside a folder, `root`, of tiny models of these names, each with a seed of its own."""
+
+    MODELS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = Path(cls.folder.name)
+        for seed, name in enumerate(cls.MODELS):
+            make_model(cls.root / name, seed=seed + 1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
