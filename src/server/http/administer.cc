@@ -54,14 +54,10 @@ class AdminCall {
     } else {
       co_await carry_out();
     }
-    bool more = false;
-    if (failure_) {
-      more = co_await respond_error(connection_, std::move(incoming_), *std::move(failure_));
-    } else {
-      const int status = wait_ || is_router(route_) ? 200 : 202;
-      more =
-          co_await respond(connection_, std::move(incoming_), answer(), "application/json", status);
-    }
+    std::string answered = failure_ ? std::string() : answer();
+    const int status = wait_ || is_router(route_) ? 200 : 202;
+    bool more = co_await respond_either(connection_, std::move(incoming_), std::move(failure_),
+                                        std::move(answered), status);
     more = more && !connection_.peer_gone();
     co_await connection_.unwatch();
     co_return more;

@@ -156,12 +156,8 @@ asio::awaitable<bool> answer_deep_health(Connection& connection, Incoming incomi
     DeepHealth check(connection);
     error = co_await check.run(body);
   }
-  bool more = false;
-  if (error) {
-    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
-  } else {
-    more = co_await respond(connection, std::move(incoming), std::move(body));
-  }
+  bool more =
+      co_await respond_either(connection, std::move(incoming), std::move(error), std::move(body));
   more = more && !connection.peer_gone();
   co_await connection.unwatch();
   co_return more;

@@ -31,4 +31,16 @@ asio::awaitable<bool> respond(Connection& connection, Incoming incoming, std::st
   co_return written&& head.keep_alive;
 }
 
+asio::awaitable<bool> respond_either(Connection& connection, Incoming incoming, MaybeError error,
+                                     std::string body, int status) {
+  bool more = false;
+  if (error) {
+    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
+  } else {
+    more = co_await respond(connection, std::move(incoming), std::move(body), "application/json",
+                            status);
+  }
+  co_return more;
+}
+
 }  // namespace causeway::server

@@ -11,9 +11,12 @@ namespace causeway::server {
 
 AnswerHead head_for(const ServerContext& context, const Incoming& incoming);
 
-// Both: false ends the connection.
+// All: false ends the connection.
 asio::awaitable<bool> respond_error(Connection& connection, Incoming incoming, ApiError error);
 asio::awaitable<bool> respond(Connection& connection, Incoming incoming, std::string body,
                               std::string_view content_type = "application/json", int status = 200);
+// The error if there is one, else the body, as JSON.
+asio::awaitable<bool> respond_either(Connection& connection, Incoming incoming, MaybeError error,
+                                     std::string body, int status = 200);
 
 }  // namespace causeway::server

@@ -39,12 +39,8 @@ asio::awaitable<bool> answer_tokens(Connection& connection, Incoming incoming, s
                                                       : answer_detokenize(body, with, out);
   };
   co_await offload(*context.pool, connection.worker(), work);
-  bool more = false;
-  if (error) {
-    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
-  } else {
-    more = co_await respond(connection, std::move(incoming), std::move(out));
-  }
+  const bool more =
+      co_await respond_either(connection, std::move(incoming), std::move(error), std::move(out));
   co_return more;
 }
 
@@ -84,12 +80,8 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
     }
     default: error = what_ails(context); break;
   }
-  bool more = false;
-  if (error) {
-    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
-  } else {
-    more = co_await respond(connection, std::move(incoming), std::move(body));
-  }
+  const bool more =
+      co_await respond_either(connection, std::move(incoming), std::move(error), std::move(body));
   co_return more;
 }
 
