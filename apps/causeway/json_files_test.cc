@@ -55,7 +55,7 @@ struct Reader {
   std::string document;
   std::function<Status(const fs::path& folder)> read;
   std::vector<std::pair<std::string, std::string>> beside = {};  // other files of the folder
-  bool named = true;  // errors name the file; else whoever has read it does
+  bool named = true;  // the errors name the file; false: the caller adds its name
 };
 
 template <typename T>

@@ -72,7 +72,7 @@ struct ModelStatus {
   bool attached = false;  // to a slice, which brings its weights when they are asked for
 };
 
-// What whoever runs the server may ask for, beside requests.
+// What the operator may ask for, beside requests.
 enum class AskKind {
   kLoad,    // ends when the model serves; others give way for it as they do for a request
   kUnload,  // ends when it has left slices and host memory; refused while it has requests

@@ -1,4 +1,4 @@
-// What whoever runs the server asks for: models that are loaded, that leave, that are pinned. An
+// What the operator asks for: that models are loaded, leave, are pinned, sleep or wake. An
 // ask is answered once: at once, or when what it has begun has ended.
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-// What whoever runs the server asks of a FleetCore.
+// What the operator asks of a FleetCore.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

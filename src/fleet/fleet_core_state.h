@@ -111,7 +111,7 @@ class FleetCore::State {
   void on(const Stopped& event);
   void on(const Woken& event);
 
-  // Asks of whoever runs the server (fleet_core_admin.cc).
+  // Asks of the operator (fleet_core_admin.cc).
   void on(const LoadAsked& event);
   void on(const UnloadAsked& event);
   void on(const PinAsked& event);

@@ -20,7 +20,7 @@ struct RequestArrived {
   Nanos arrival;
   bool only_ready = false;  // refused unless its model serves: it wakes none
 };
-// Whoever runs the server asks for something. Each is answered once, by Answered; ids are unlike
+// The operator asks for something. Each is answered once, by Answered; ids are unlike
 // those of requests, and RequestCancelled takes one back, as far as it has not begun.
 struct LoadAsked {  // answered once the model serves; others give way as they do for a request
   RequestId ask;
@@ -140,7 +140,7 @@ struct Answered {
   RequestId ask;
   Status result;
 };
-// To be told to whoever runs the server: the model could not be loaded.
+// To be told to the operator: the model could not be loaded.
 struct LoadFailed {
   ModelId model;
   Error error;

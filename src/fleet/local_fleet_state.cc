@@ -244,7 +244,7 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
   return taken;
 }
 
-// Of one that is refused at once the caller is told, and nobody else.
+// Where an ask is refused at once the caller is told, and the sink hears nothing of it.
 Status LocalFleet::State::ask(const Ask& ask) {
   Outputs outputs;
   Status result;

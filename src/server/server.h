@@ -43,7 +43,7 @@ struct ServerLimits {
   ApiLimits api;
 };
 
-// A second port, for whoever runs the server: what it answers is not on the first.
+// A second port, for the operator: what it answers is not on the first.
 struct AdminOptions {
   std::string host = "127.0.0.1";     // without keys an address of this machine alone
   std::uint16_t port = 0;             // 0: any; admin_port() says which

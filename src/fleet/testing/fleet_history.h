@@ -20,7 +20,7 @@ struct FleetHistoryReport {
   std::int64_t ended_late = 0;   // told after the loss of their slice
   std::int64_t stalls = 0;       // of the loader
   std::int64_t opened_none = 0;  // slices that were closed, and none came in their place
-  std::int64_t asks = 0;         // of whoever runs the server
+  std::int64_t asks = 0;         // of the operator
   std::int64_t asks_refused = 0;
   std::int64_t loaded_asked = 0;    // models that serve since they were asked for
   std::int64_t unloaded_asked = 0;  // that have left; not those of all models together
