@@ -161,9 +161,8 @@ CoreOptions options_of(const Rotating& how) {
                       .step_timeout = seconds(2)};
   options.schedule.policy = how.policy;
   options.schedule.preemption = how.preemption;
-  // The paper's lags: whoever waits displaces those that run.
-  options.schedule.rotation.lag = {
-      .early = schedule::DisplacesEarly::kAll, .ahead_share = 0, .late_after = 0};
+  // Whoever waits displaces those that run.
+  options.schedule.rotation.lag = schedule::kLagOfPaper;
   options.schedule.tokens_per_step_max = how.tokens_per_step;
   return options;
 }

@@ -32,7 +32,7 @@ enum class DisplacesEarly {
 std::string_view name_of(DisplacesEarly early);
 Result<DisplacesEarly> parse_displaces_early(std::string_view name);
 
-// Of policy rotary. The paper's are {kAll, 0, 0}.
+// Of policy rotary.
 struct LagOptions {
   DisplacesEarly early = DisplacesEarly::kNobody;
   // A request that has had tokens faster than its target asks is ahead of it. It begins to lag when
@@ -43,6 +43,8 @@ struct LagOptions {
   // can: it lags from this many S_F after its arrival. 0, or from 1 to 1000; 0: never.
   double late_after = 10;
 };
+inline constexpr LagOptions kLagOfPaper = {
+    .early = DisplacesEarly::kAll, .ahead_share = 0, .late_after = 0};
 // kInvalidArgument names the range.
 Status check_lag(const LagOptions& options);
 

@@ -100,8 +100,7 @@ TEST(SimulatedRotation, ThePaperMovesMuchMoreForLess) {
   const Workload workload = chats(90, 10);
   SimulationOptions options = options_for(PolicyKind::kRotary, Bytes(6'000'000'000));
   const auto ours = run(options, workload);
-  options.schedule.rotation.lag = {
-      .early = schedule::DisplacesEarly::kAll, .ahead_share = 0, .late_after = 0};
+  options.schedule.rotation.lag = schedule::kLagOfPaper;
   const auto paper = run(options, workload);
   ASSERT_TRUE(ours.ok() && paper.ok());
   EXPECT_GT(ours->engine.rotations, 0);

@@ -68,6 +68,8 @@ class SliceStressTest : public ::testing::Test {
         [this](device::Device& device) { return std::make_unique<FaultyDevice>(device, faults_); };
   }
 
+  ~SliceStressTest() override { EXPECT_EQ(home_.memory.total_bytes(), Bytes(0)); }
+
   void run(Slice& slice) {
     const StressOutcome outcome =
         testing::run_stress(plan_, catalogue_, {home_, clock_, slice}, sink_);
@@ -76,7 +78,16 @@ class SliceStressTest : public ::testing::Test {
     EXPECT_GT(outcome.switches, 0);
     EXPECT_GT(outcome.requests, outcome.cancelled + outcome.failed);
     EXPECT_EQ(home_.pool.use().models, 0);
-    EXPECT_EQ(home_.memory.total_bytes(), Bytes(0));
+  }
+
+  // One request of a model at a time: its batches are the same whatever goes on, and so are its
+  // bits.
+  void expect_answers_of(const HostSliceOptions& undisturbed, Machine& machine) {
+    const auto slice = must(open_host_slice(undisturbed, machine, sink_), "the slice");
+    Crowd crowd(catalogue_, {home_, clock_, *slice});
+    known_ = crowd.all_answers(plan_.prompts, plan_.output_max, sink_);
+    plan_.expected = [this](const Question& question) { return known_.at(question); };
+    plan_.one_of_a_model = true;
   }
 
   void run_checksums() {
@@ -122,6 +133,7 @@ class SliceStressTest : public ::testing::Test {
   weights::ResidencyOptions residency_;
   engine::EngineOptions engine_;
   StressPlan plan_;
+  std::map<Question, Answer> known_;
 };
 
 TEST_F(SliceStressTest, EveryByteThatStepsReadIsRight) { run_checksums(); }
@@ -157,24 +169,39 @@ TEST_F(SliceStressTest, AnswersAreThoseOfModelsThatAreAllCached) {
   HostSliceOptions options{.kv = mib(4), .kv_frame = kib(16)};
   options.engine = engine_;
   const auto machine = open_machine();
-  std::map<Question, Answer> known;
-  {
-    const auto slice = must(open_host_slice(options, *machine, sink_), "the slice");
-    Crowd crowd(catalogue_, {home_, clock_, *slice});
-    for (std::int64_t m = 0; m < catalogue_.models; ++m) {
-      for (const std::int64_t prompt : plan_.prompts) {
-        const Question question{ModelId(m), prompt};
-        known[question] = crowd.answer(question, plan_.output_max, sink_);
-      }
-    }
-  }
-  plan_.expected = [&](const Question& question) { return known.at(question); };
-  plan_.one_of_a_model = true;
+  expect_answers_of(options, *machine);
   plan_faults();
   options.cache = mib(3);
   options.residency = residency_;
   options.link_front = front();
   run(*must(open_host_slice(options, *machine, sink_), "the slice"));
+}
+
+// Frames for one long request or two, so that those that lag displace those that do not.
+TEST_F(SliceStressTest, AnswersAreTheSameWhileKvRotates) {
+  HostSliceOptions options{.kv = mib(4), .kv_frame = kib(16)};
+  options.engine = engine_;
+  const auto machine = open_machine();
+  plan_.prompts = {3, 110, 200};
+  plan_.output_max = 40;
+  expect_answers_of(options, *machine);
+  options.kv = kib(16) * 24;
+  options.engine.core.rotation.frames_share_max = 0.5;
+  options.kv_host = {.bytes = mib(16)};
+  options.cache = mib(3);
+  options.residency = residency_;
+  options.engine.core.schedule = {.policy = schedule::PolicyKind::kRotary,
+                                  .preemption = schedule::PreemptionKind::kRotate,
+                                  .rotation = {.lag = schedule::kLagOfPaper}};
+  plan_.any_targets = true;
+  const auto slice = must(open_host_slice(options, *machine, sink_), "the slice");
+  run(*slice);
+  const request::Observation seen = slice->engine().observe();
+  EXPECT_GT(seen.kv_copies.rotation_in, 0);
+  EXPECT_EQ(seen.kv_copies.failed, 0);
+  EXPECT_EQ(seen.preemptions, 0);
+  std::cout << seen.kv_copies.rotation_in << " blocks in, " << seen.kv_copies.rotation_out
+            << " out, " << seen.kv_copies.eager_out << " early" << std::endl;
 }
 
 }  // namespace

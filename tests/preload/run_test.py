@@ -94,6 +94,15 @@ class Judging(unittest.TestCase):
         self.assertEqual(self.alone("fails_after", copies=2).verdict, "wrong")
         self.assertIn("said nothing", self.alone("unsaid").words)
 
+    def test_who_dies_at_exit(self):
+        case = programs.Case("exits_while_a_thread_copies", "alone", 1, 1)
+        said = f"ok {case.name},\n"
+        self.assertEqual(programs.judge_alone(case, -11, said).verdict, "ok")
+        self.assertEqual(programs.judge_alone(case, 3, said).verdict, "wrong")
+        self.assertEqual(programs.judge_alone(case, None, said).verdict, "wrong")
+        self.assertEqual(programs.judge_alone(case, -11, "").verdict, "wrong")
+        self.assertEqual(programs.judge_alone(self.cases["exits"], -11, "ok exits,\n").verdict, "wrong")
+
     def test_which_cases_a_setup_has(self):
         alone = Setup("fake", self.program, kinds=("alone",))
         self.assertEqual([case.name for case in alone.cases()], ["exits", "fails_after", "unsaid", "huge_copy"])

@@ -93,8 +93,16 @@ request::Request request_of(const Question& question, std::int64_t output,
   return request;
 }
 
-RequestId Crowd::ask(const Question& question, std::int64_t output) {
+request::Slo any_slo(Random& random) {
+  if (random.chance(0.3)) return {};
+  return {.ttft = micros(random.between(500, 20'000)),
+          .tpot = micros(random.between(500, 5'000)),
+          .ttft_slack = random.uniform()};
+}
+
+RequestId Crowd::ask(const Question& question, std::int64_t output, const request::Slo& slo) {
   request::Request request = request_of(question, output, catalogue_.config(question.model));
+  request.slo = slo;
   request.id = RequestId(next_request_++);
   request.arrival = parts_.clock.now();
   const RequestId id = request.id;
@@ -184,7 +192,8 @@ class Stress {
         plan_.prompts.at(static_cast<std::size_t>(random_.below(std::ssize(plan_.prompts))))};
     if (plan_.one_of_a_model && has_requests(question.model)) return;
     const std::int64_t output = random_.between(1, plan_.output_max);
-    const RequestId id = crowd_.ask(question, output);
+    const request::Slo slo = plan_.any_targets ? any_slo(random_) : request::Slo();
+    const RequestId id = crowd_.ask(question, output, slo);
     waited_[id] = {question, output, false, clock_.now()};
     ++outcome_.requests;
   }

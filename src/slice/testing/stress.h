@@ -34,6 +34,10 @@ struct Question {
 request::Request request_of(const Question& question, std::int64_t output,
                             const model::ModelConfig& config);
 
+// Targets that a request misses within milliseconds, so that whoever waits lags behind whoever
+// runs, or that it never misses.
+request::Slo any_slo(Random& random);
+
 struct Ended {
   RequestId request;
   Answer answer;
@@ -82,7 +86,7 @@ class Crowd {
 
   void add(ModelId model, bool pinned);
   void remove(ModelId model, bool home_too);  // waits for its requests to end
-  RequestId ask(const Question& question, std::int64_t output);
+  RequestId ask(const Question& question, std::int64_t output, const request::Slo& slo = {});
   // What it answers when nothing else goes on.
   Answer answer(const Question& question, std::int64_t output, AnswersSink& sink);
   // The same of every model to each of the prompts; asked twice, so that a GPU's graphs have been
@@ -106,6 +110,7 @@ struct StressPlan {
   // At most one request of a model at a time, where the company in a batch changes the last bit.
   bool one_of_a_model = false;
   std::int64_t pinned_max = 1;  // models that leave room for any other
+  bool any_targets = false;     // of latency (any_slo()); otherwise the usual ones
   // Of output_max tokens: shorter answers are its beginnings.
   std::function<Answer(const Question&)> expected;
   // Has copies fail or hang, now and then, and ends that. Empty: nothing does, and no request may
