@@ -112,10 +112,10 @@ class Slices {
       must(Status(unavailable("copying")), "weights and KV");
     }
     setup_ = must(device_.make_stream("setup"), "a stream");
-    workspace_ = must(model::CudaWorkspace::create(device_, {&config_, 1}, limits,
-                                                   device_.capabilities().processors,
-                                                   device::cuda_stream_of(*setup_)),
-                      "the workspace");
+    workspace_ = must(
+        model::CudaWorkspace::create(device_, config_, limits, device_.capabilities().processors,
+                                     device::cuda_stream_of(*setup_)),
+        "the workspace");
     must(setup_->synchronize(seconds(10)), "the workspace");
     gpu_ = must(CudaExecutor::start(device_, *workspace_, {kv_.data(), kFrame, kFrames}),
                 "the GPU's executor");

@@ -112,7 +112,7 @@ Status Bench::prepare() {
                                                      stream_));
   const CudaStepLimits limits{
       .rows = std::max(options_.prefill_tokens, places), .places = places, .frames = frames};
-  CAUSEWAY_ASSIGN(workspace_, CudaWorkspace::create(device_, {&c, 1}, limits,
+  CAUSEWAY_ASSIGN(workspace_, CudaWorkspace::create(device_, c, limits,
                                                     device_.capabilities().processors, stream_));
   constexpr std::uint64_t kNone = 0;
   CAUSEWAY_ASSIGN(experts_read_, copy_to_device(device_, workspace_->pieces(),

@@ -202,10 +202,10 @@ class Pair {
     must(cudaMemset(kv_.data(), 0xFF, host_kv_.size()), "poisoning KV");
     // The slice's stream does not wait for the default one.
     must(cudaStreamSynchronize(nullptr), "weights and KV");
-    workspace_ = must(CudaWorkspace::create(device, {&config, 1},
-                                            {.rows = kRows, .places = kSequences, .frames = 512},
-                                            sm_count, stream_),
-                      "the workspace");
+    workspace_ = must(
+        CudaWorkspace::create(device, config, {.rows = kRows, .places = kSequences, .frames = 512},
+                              sm_count, stream_),
+        "the workspace");
     ModelConfig larger = config;
     larger.hidden *= 2;
     if (workspace_->check_room(larger).ok() || !workspace_->check_room(config).ok()) {

@@ -65,45 +65,55 @@ Bytes activation_bytes(const ModelConfig& c, const CudaStepLimits& limits) {
 
 }  // namespace
 
-Result<CudaWorkspace::Parts> CudaWorkspace::parts_of(std::span<const ModelConfig> models,
-                                                     const CudaStepLimits& limits, int sm_count) {
+Status CudaNeeds::add(const ModelConfig& c, const CudaStepLimits& limits, int sm_count) {
   if (limits.rows < 1 || limits.rows > kRowsMax || limits.places < 1) {
     return invalid_argument("a step on a GPU has between 1 and " + std::to_string(kRowsMax) +
                             " tokens, of as many sequences at most");
   }
-  Bytes gemm, attention, experts, activations;
-  for (const ModelConfig& c : models) {
-    CAUSEWAY_ASSIGN(const Bytes needed, linear_workspace(c, limits.rows, limits.places, sm_count));
-    gemm = std::max(gemm, needed);
-    const kernels::attention::Heads heads{c.heads, c.kv_heads, c.head_dim};
-    attention =
-        std::max(attention, kernels::attention::workspace_bytes(heads, limits.places, limits.rows));
-    if (c.moe) experts = std::max(experts, CudaExperts::workspace_bytes(c, limits.rows));
-    activations = std::max(activations, activation_bytes(c, limits));
-  }
+  CAUSEWAY_ASSIGN(const Bytes products, linear_workspace(c, limits.rows, limits.places, sm_count));
+  const kernels::attention::Heads heads{c.heads, c.kv_heads, c.head_dim};
+  models += 1;
+  gemm = std::max(gemm, products);
+  attention =
+      std::max(attention, kernels::attention::workspace_bytes(heads, limits.places, limits.rows));
+  if (c.moe) experts = std::max(experts, CudaExperts::workspace_bytes(c, limits.rows));
+  activations = std::max(activations, activation_bytes(c, limits));
+  return {};
+}
+
+CudaWorkspace::Parts CudaWorkspace::parts_of(const CudaNeeds& needs, const CudaStepLimits& limits) {
   Parts parts;
   parts.gemm = round_up(Bytes(4 * table_elements_max(limits.rows, limits.places, limits.frames)),
                         kAlignment);
-  parts.attention = round_up(parts.gemm + gemm, kAlignment);
-  parts.experts = round_up(parts.attention + attention, kAlignment);
-  parts.activations = round_up(parts.experts + experts, kAlignment);
-  parts.end = parts.activations + activations;
+  parts.attention = round_up(parts.gemm + needs.gemm, kAlignment);
+  parts.experts = round_up(parts.attention + needs.attention, kAlignment);
+  parts.activations = round_up(parts.experts + needs.experts, kAlignment);
+  parts.end = parts.activations + needs.activations;
   return parts;
 }
 
-Result<Bytes> CudaWorkspace::bytes_for(std::span<const ModelConfig> models,
-                                       const CudaStepLimits& limits, int sm_count, Bytes extent) {
-  CAUSEWAY_ASSIGN(const Parts parts, parts_of(models, limits, sm_count));
+Bytes CudaWorkspace::bytes_for(const CudaNeeds& needs, const CudaStepLimits& limits, Bytes extent) {
+  const Parts parts = parts_of(needs, limits);
   // Two steps in flight have tables of their own, and what sampling reads beside them.
   return round_up(parts.end, extent) + round_up(parts.gemm * 2 + kSampling, extent);
 }
 
 Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& device,
-                                                             std::span<const ModelConfig> models,
+                                                             const ModelConfig& model,
                                                              const CudaStepLimits& limits,
                                                              int sm_count,
                                                              kernels::CudaStream stream) {
-  CAUSEWAY_ASSIGN(const Parts parts, parts_of(models, limits, sm_count));
+  CudaNeeds needs;
+  CAUSEWAY_TRY(needs.add(model, limits, sm_count));
+  return create(device, needs, limits, sm_count, stream);
+}
+
+Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& device,
+                                                             const CudaNeeds& needs,
+                                                             const CudaStepLimits& limits,
+                                                             int sm_count,
+                                                             kernels::CudaStream stream) {
+  const Parts parts = parts_of(needs, limits);
   CAUSEWAY_ASSIGN(auto library, kernels::gemm::CudaGemm::create());
   auto made = std::make_unique<CudaWorkspace>(device, limits, sm_count, std::move(library));
   made->parts_ = parts;
@@ -121,7 +131,9 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
 }
 
 Status CudaWorkspace::check_room(const ModelConfig& model) const {
-  CAUSEWAY_ASSIGN(const Parts needed, parts_of({&model, 1}, limits_, sm_count_));
+  CudaNeeds needs;
+  CAUSEWAY_TRY(needs.add(model, limits_, sm_count_));
+  const Parts needed = parts_of(needs, limits_);
   constexpr Bytes Parts::*kBounds[] = {&Parts::gemm, &Parts::attention, &Parts::experts,
                                        &Parts::activations, &Parts::end};
   for (std::size_t i = 1; i < std::size(kBounds); ++i) {

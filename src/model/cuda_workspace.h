@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include "base/result.h"
 #include "device/arena.h"
@@ -36,19 +35,34 @@ struct CudaActivations {
   float* logits = nullptr;        // f32 [places][vocab]
 };
 
+// What the steps of some models need, each part as large as for the model that needs most of it.
+// It depends on rows and places of the limits, not on frames. Pure: models are added one by one,
+// since planning a model's products takes 0.1 ms.
+struct CudaNeeds {
+  std::int64_t models = 0;
+  Bytes gemm, attention, experts, activations;
+
+  // kInvalidArgument for limits that the kernels cannot serve: nothing is added.
+  Status add(const ModelConfig& model, const CudaStepLimits& limits, int sm_count);
+};
+
 class CudaWorkspace {
  public:
-  // Enqueues the zeroing of the kernels' workspaces on `stream`. The device outlives the workspace.
-  // kResourceExhausted names the numbers.
+  // Of needs with the same limits and processors. Enqueues the zeroing of the kernels' workspaces
+  // on `stream`. The device outlives the workspace. kResourceExhausted names the numbers.
   static Result<std::unique_ptr<CudaWorkspace>> create(device::Device& device,
-                                                       std::span<const ModelConfig> models,
+                                                       const CudaNeeds& needs,
+                                                       const CudaStepLimits& limits, int sm_count,
+                                                       kernels::CudaStream stream);
+  // For one model.
+  static Result<std::unique_ptr<CudaWorkspace>> create(device::Device& device,
+                                                       const ModelConfig& model,
                                                        const CudaStepLimits& limits, int sm_count,
                                                        kernels::CudaStream stream);
 
-  // What the workspace of these models takes of the arena, together with what models and the
-  // executor keep beside it. Pure. kInvalidArgument for limits that the kernels cannot serve.
-  static Result<Bytes> bytes_for(std::span<const ModelConfig> models, const CudaStepLimits& limits,
-                                 int sm_count, Bytes extent);
+  // What the workspace takes of the arena, together with what models and the executor keep beside
+  // it. Pure.
+  static Bytes bytes_for(const CudaNeeds& needs, const CudaStepLimits& limits, Bytes extent);
 
   // For create().
   CudaWorkspace(device::Device& device, const CudaStepLimits& limits, int sm_count,
@@ -80,8 +94,7 @@ class CudaWorkspace {
   struct Parts {  // offsets, behind the tables
     Bytes gemm, attention, experts, activations, end;
   };
-  static Result<Parts> parts_of(std::span<const ModelConfig> models, const CudaStepLimits& limits,
-                                int sm_count);
+  static Parts parts_of(const CudaNeeds& needs, const CudaStepLimits& limits);
   std::byte* at(Bytes offset) const { return extents_.data() + offset.count; }
 
   device::Device& device_;

@@ -99,14 +99,16 @@ class CudaSlice final : public Slice {
  private:
   // What is served together.
   struct Chosen {
-    std::vector<model::ModelConfig> configs;
     model::CudaStepLimits limits;
-    std::vector<model::ModelConfig> streamed_configs;  // of those whose weights are streamed
-    std::map<ModelId, Bytes> streamed;                 // what HBM has for them
-    Bytes weights;                                     // in HBM, of all, in extents of their own
-    Bytes largest;                                     // of them
-    Bytes pinned;                                      // of those that are
+    model::CudaNeeds resident_needs;
+    model::CudaNeeds streamed_needs;    // of those whose weights are streamed
+    std::map<ModelId, Bytes> streamed;  // what HBM has for them
+    Bytes weights;                      // in HBM, of all, in extents of their own
+    Bytes largest;                      // of them
+    Bytes pinned;                       // of those that are
     schedule::HbmPlan plan;
+
+    std::int64_t models() const { return resident_needs.models + streamed_needs.models; }
   };
 
   bool whole() const { return options_.share >= 1; }
@@ -210,9 +212,8 @@ Status CudaSlice::choose(std::span<const CudaCandidate> candidates) {
       spdlog::warn("{} is not available: {}", candidate.name, together.error().message);
     }
   }
-  const std::size_t models = chosen_.configs.size() + chosen_.streamed_configs.size();
-  if (models == 0) return last;
-  entry_->set_beside(driver_of(static_cast<std::int64_t>(models)));
+  if (chosen_.models() == 0) return last;
+  entry_->set_beside(driver_of(chosen_.models()));
   return {};
 }
 
@@ -243,15 +244,15 @@ CudaSlice::Chosen CudaSlice::with_config(const CudaCandidate& candidate,
   limits.places = schedule.running_max;
   const std::int64_t blocks = candidate.max_model_len.count / card.kv.tokens.count + 1;
   const std::int64_t frames = schedule.running_max * blocks;
-  const bool first = together.configs.empty() && together.streamed_configs.empty();
-  limits.frames = first ? frames : std::max(limits.frames, frames);
+  limits.frames = together.models() == 0 ? frames : std::max(limits.frames, frames);
   return together;
 }
 
 Result<CudaSlice::Chosen> CudaSlice::with_resident(const CudaCandidate& candidate,
                                                    const model::ModelCard& card) const {
   Chosen together = with_config(candidate, card);
-  together.configs.push_back(card.config);
+  const int sms = device_->capabilities().processors;
+  CAUSEWAY_TRY(together.resident_needs.add(card.config, together.limits, sms));
   const Bytes weights = round_up(card.layout.bytes, device_->capabilities().extent_bytes);
   together.weights += weights;
   together.largest = std::max(together.largest, weights);
@@ -265,7 +266,8 @@ Result<CudaSlice::Chosen> CudaSlice::with_resident(const CudaCandidate& candidat
 Result<CudaSlice::Chosen> CudaSlice::with_streamed(const CudaCandidate& candidate,
                                                    const model::ModelCard& card, Bytes most) const {
   Chosen together = with_config(candidate, card);
-  together.streamed_configs.push_back(card.config);
+  const int sms = device_->capabilities().processors;
+  CAUSEWAY_TRY(together.streamed_needs.add(card.config, together.limits, sms));
   CAUSEWAY_ASSIGN(schedule::HbmDemand demand, demand_of(together));
   Bytes room = schedule::weights_room(demand);
   if (most > Bytes(0)) room = std::min(room, demand.extent * (most / demand.extent));
@@ -282,15 +284,10 @@ Result<CudaSlice::Chosen> CudaSlice::with_streamed(const CudaCandidate& candidat
 Result<schedule::HbmDemand> CudaSlice::demand_of(const Chosen& together) const {
   const device::Capabilities& capabilities = device_->capabilities();
   Bytes workspace;
-  for (const auto& configs : {together.configs, together.streamed_configs}) {
-    if (configs.empty()) continue;
-    CAUSEWAY_ASSIGN(const Bytes bytes, model::CudaWorkspace::bytes_for(configs, together.limits,
-                                                                       capabilities.processors,
-                                                                       capabilities.extent_bytes));
-    workspace += bytes;
+  for (const auto& needs : {together.resident_needs, together.streamed_needs}) {
+    if (needs.models == 0) continue;
+    workspace += model::CudaWorkspace::bytes_for(needs, together.limits, capabilities.extent_bytes);
   }
-  const auto models =
-      static_cast<std::int64_t>(together.configs.size() + together.streamed_configs.size());
   return schedule::HbmDemand{.total = gpu_.memory,
                              .free = free_,
                              .share = options_.share,
@@ -302,7 +299,7 @@ Result<schedule::HbmDemand> CudaSlice::demand_of(const Chosen& together) const {
                              .weights_largest = together.largest,
                              .weights_pinned = together.pinned,
                              .weights_wanted = options_.weights,
-                             .driver = driver_of(models),
+                             .driver = driver_of(together.models()),
                              .kv = options_.kv,
                              .kv_min = options_.kv_frame};
 }
@@ -336,16 +333,16 @@ Result<weights::CachedModel> CudaSlice::cached_model(ModelId model,
 Status CudaSlice::make_workspace() {
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device_));
   CAUSEWAY_ASSIGN(const auto stream, device_->make_stream("setup"));
-  const auto make = [&](const std::vector<model::ModelConfig>& configs) {
-    return model::CudaWorkspace::create(*device_, configs, chosen_.limits,
+  const auto make = [&](const model::CudaNeeds& needs) {
+    return model::CudaWorkspace::create(*device_, needs, chosen_.limits,
                                         device_->capabilities().processors,
                                         device::cuda_stream_of(*stream));
   };
   // The executor has one for resident models in any case.
-  const bool resident = !chosen_.configs.empty();
-  CAUSEWAY_ASSIGN(workspace_, make(resident ? chosen_.configs : chosen_.streamed_configs));
-  if (!chosen_.streamed_configs.empty()) {
-    CAUSEWAY_ASSIGN(streamed_workspace_, make(chosen_.streamed_configs));
+  const bool resident = chosen_.resident_needs.models > 0;
+  CAUSEWAY_ASSIGN(workspace_, make(resident ? chosen_.resident_needs : chosen_.streamed_needs));
+  if (chosen_.streamed_needs.models > 0) {
+    CAUSEWAY_ASSIGN(streamed_workspace_, make(chosen_.streamed_needs));
   }
   return stream->synchronize(seconds(60));
 }

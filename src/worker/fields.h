@@ -159,7 +159,9 @@ void fields(V& v, Of<V, Prepare>& m) {
   v(m.plan);
 }
 template <typename V>
-void fields(V&, Of<V, Prepared>&) {}
+void fields(V& v, Of<V, Prepared>& m) {
+  v.count(m.free.count);
+}
 template <typename V>
 void fields(V&, Of<V, Open>&) {}
 template <typename V>
@@ -174,6 +176,7 @@ void fields(V& v, Of<V, Opened::Slice>& slice) {
 template <typename V>
 void fields(V& v, Of<V, Opened>& m) {
   v(m.slices);
+  v.count(m.taken.count);
 }
 template <typename V>
 void fields(V& v, Of<V, Failed>& m) {

@@ -91,9 +91,9 @@ std::vector<Message> one_of_each() {
   const auto requests = engine::random_requests({.count = 40, .edited = true}, random);
   std::vector<Message> messages{Hello{.version = "1.2"},
                                 Prepare{some_plan()},
-                                Prepared{},
+                                Prepared{gib(60)},
                                 Open{},
-                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
+                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}, gib(24)},
                                 Failed{{ErrorCode::kDevice, "no GPU"}},
                                 Attach{4,
                                        1,

@@ -90,7 +90,7 @@ Status Runner::reserve(const StepsScript& script) {
       cudaMemsetAsync(kv_memory_.data(), 0xFF, static_cast<std::size_t>(kv_memory_.bytes().count),
                       device::cuda_stream_of(*stream_)),
       "poisoning the KV"));
-  CAUSEWAY_ASSIGN(workspace_, model::CudaWorkspace::create(*device_, {&config_, 1}, limits,
+  CAUSEWAY_ASSIGN(workspace_, model::CudaWorkspace::create(*device_, config_, limits,
                                                            device_->capabilities().processors,
                                                            device::cuda_stream_of(*stream_)));
   return {};
