@@ -111,6 +111,8 @@ def restarts(arguments, folder):
     kv_host = KILLED_KV[1 if arguments.tiny else 0]
     report, log = replay(arguments, folder, "all", (*KILLED, kv_host), arguments.kills)
     seen = report["all"]
+    if seen["failed"]:
+        print(f"{seen['failed']} failed: {report['errors']}; the first: {seen['first_error']}")
     rows = [figure(f"answered, {arguments.kills} kills", "%",
                    100 * (1 - seen["failed"] / seen["requests"]), 100)]
     times = {part: [] for part in PARTS}
