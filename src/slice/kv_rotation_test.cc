@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -229,7 +228,7 @@ TEST_F(KvRotationTest, CopiesInThatHangHoldUpAStepNoLongerThanTheyMay) {
   faults_.release();
   // What hung is still read. The engine keeps its twin until then; these turns, which have the same
   // twins at every step, would write it.
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(sink_.wait_for_ends(2, 1));
   (void)ask(30, 4);
   EXPECT_TRUE(sink_.wait_for_ends(2, 60));  // well or, late by chance, not
 }
