@@ -5,21 +5,13 @@
 
 #include "base/random.h"
 #include "simulate/simulate.h"
+#include "simulate/testing/shapes.h"
 
 namespace causeway::simulate {
 namespace {
 
 ModelShape llama_8b() {
-  model::ModelConfig config;
-  config.layers = 32;
-  config.hidden = 4096;
-  config.heads = 32;
-  config.kv_heads = 8;
-  config.head_dim = 128;
-  config.intermediate = 14'336;
-  config.vocab = 128'256;
-  config.max_position = Tokens(16'384);
-  return shape_of("llama-3-8b", config, mib(4)).value();
+  return shape_of("llama-3-8b", testing::llama_8b(Tokens(16'384)), mib(4)).value();
 }
 
 constexpr request::Slo kSlo{.ttft = seconds(1), .tpot = millis(50)};

@@ -414,7 +414,7 @@ void FleetSimulation::look_at_demand() {
   if (!core_.resizing()) wanted_ = 0;  // it is asked again
 }
 
-// Their outputs may be on their way to whoever tells this.
+// They are closed at the end of the instant: this comes in the middle of a loop over their outputs.
 void FleetSimulation::apply(const fleet::Resize& resize) { closing_ = resize.closing; }
 
 void FleetSimulation::close_slices() {

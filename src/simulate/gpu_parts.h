@@ -18,6 +18,9 @@
 
 namespace causeway::simulate {
 
+// An H100, of which slices may have 120 of the SMs, in units of 8.
+inline constexpr slice::SliceGpu kH100Parts = {.processors = 132, .unit = 8, .units = 15};
+
 struct GpuPartsOptions {
   slice::SliceGpu gpu;                             // processors, and which of them parts may have
   int parts = 1;                                   // at the start

@@ -7,39 +7,25 @@
 #include <iostream>
 
 #include "simulate/fleet_simulation.h"
+#include "simulate/testing/shapes.h"
 
 namespace causeway::simulate {
 namespace {
-
-// As an H100 is divided: 120 of its SMs, in units of 8.
-constexpr slice::SliceGpu kH100 = {.processors = 132, .unit = 8, .units = 15};
-
-model::ModelConfig eight_billion() {
-  model::ModelConfig config;
-  config.hidden = 4096;
-  config.intermediate = 14'336;
-  config.layers = 32;
-  config.heads = 32;
-  config.kv_heads = 8;
-  config.head_dim = 128;
-  config.vocab = 128'256;
-  config.max_position = Tokens(16'384);
-  return config;
-}
 
 FleetSimulationOptions gpu_in(int parts, bool resizes = false) {
   FleetSimulationOptions options;
   options.slice.profile = find_profile("h100").value();
   options.slice.kv_memory = gib(20);
   for (const char* name : {"decodes", "prompts"}) {
-    options.slice.models.push_back(shape_of(name, eight_billion(), options.slice.frame).value());
+    options.slice.models.push_back(
+        shape_of(name, testing::llama_8b(Tokens(16'384)), options.slice.frame).value());
   }
   options.models_max = 0;
   options.fleet.moves = true;
   options.fleet.waiting_max = 100'000;
   options.fleet.room_timeout = seconds(60);
   options.keep_requests = true;
-  options.gpu_parts = GpuPartsOptions{.gpu = kH100, .parts = parts};
+  options.gpu_parts = GpuPartsOptions{.gpu = kH100Parts, .parts = parts};
   if (resizes) options.gpu_parts->resizes = slice::LayoutRules();
   return options;
 }
@@ -87,11 +73,11 @@ double attained(const FleetSimulationReport& report) {
 
 TEST(GpuParts, APartReadsMoreThanItsShareOfTheProcessors) {
   const HardwareProfile whole = find_profile("h100").value();
-  const HardwareProfile half = part_of(whole, kH100, 2);
+  const HardwareProfile half = part_of(whole, kH100Parts, 2);
   EXPECT_NEAR(half.flops_per_second / whole.flops_per_second, 56.0 / 132, 1e-9);
   EXPECT_NEAR(half.memory_bytes_per_second / whole.memory_bytes_per_second, 0.89, 1e-9);
   EXPECT_EQ(half.memory, whole.memory / 2);
-  EXPECT_EQ(part_of(whole, kH100, 1).name, whole.name);
+  EXPECT_EQ(part_of(whole, kH100Parts, 1).name, whole.name);
 }
 
 TEST(SharedMemory, GivesEachItsOwnAsLongAsTheOthersLeaveIt) {

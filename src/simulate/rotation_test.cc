@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "simulate/simulate.h"
+#include "simulate/testing/shapes.h"
 
 namespace causeway::simulate {
 namespace {
@@ -17,16 +18,7 @@ using schedule::PolicyKind;
 using schedule::PreemptionKind;
 
 ModelShape llama_8b() {
-  model::ModelConfig config;
-  config.layers = 32;
-  config.hidden = 4096;
-  config.heads = 32;
-  config.kv_heads = 8;
-  config.head_dim = 128;
-  config.intermediate = 14'336;
-  config.vocab = 128'256;
-  config.max_position = Tokens(8192);
-  return shape_of("llama-3-8b", config, mib(4)).value();
+  return shape_of("llama-3-8b", testing::llama_8b(Tokens(8192)), mib(4)).value();
 }
 
 // A GH200 of whose memory KV has a part.

@@ -59,8 +59,8 @@ std::unique_ptr<Slice> open(Machine& machine, AnswersSink& sink, TurningExecutor
 }
 
 // As a worker has it: two steps in flight, largest lag first, most twins come while it serves. Its
-// frames hold a long sequence and a half, a victim finds a twin always, and whoever lags displaces
-// whoever does not.
+// frames hold a long sequence and a half, a victim always finds a twin, and a request that lags
+// displaces one that does not.
 std::unique_ptr<Slice> open_rotating(Machine& machine, const Catalogue& models, Bytes kv,
                                      AnswersSink& sink) {
   CudaSliceOptions options{

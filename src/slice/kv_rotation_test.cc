@@ -226,8 +226,8 @@ TEST_F(KvRotationTest, CopiesInThatHangHoldUpAStepNoLongerThanTheyMay) {
   EXPECT_GT(seen_.given_up, 0);
   EXPECT_TRUE(seen_.told_first);
   faults_.release();
-  // What hung is still read. The engine keeps its twin until then; these turns, which have the same
-  // twins at every step, would write it.
+  // The copy that hung goes on to read its twin. An engine does not use that twin until it has;
+  // TurningExecutor, which uses the same twins at every step, would write to it.
   EXPECT_FALSE(sink_.wait_for_ends(2, 1));
   (void)ask(30, 4);
   EXPECT_TRUE(sink_.wait_for_ends(2, 60));  // well or, late by chance, not

@@ -178,7 +178,7 @@ TEST_F(SliceStressTest, AnswersAreThoseOfModelsThatAreAllCached) {
   run(*must(open_host_slice(options, *machine, sink_), "the slice"));
 }
 
-// Frames for one long request or two, so that those that lag displace those that do not.
+// There are frames for one long request or two: a request that lags displaces one that does not.
 TEST_F(SliceStressTest, AnswersAreTheSameWhileKvRotates) {
   HostSliceOptions options{.kv = mib(4), .kv_frame = kib(16)};
   options.engine = engine_;
@@ -196,7 +196,7 @@ TEST_F(SliceStressTest, AnswersAreTheSameWhileKvRotates) {
                                   .rotation = {.lag = schedule::kLagOfPaper}};
   plan_.any_targets = true;
   const auto slice = must(open_host_slice(options, *machine, sink_), "the slice");
-  // On a machine that is busy with something else requests of a round may miss each other.
+  // Requests of a round may miss each other on a machine that is busy with something else.
   request::Observation seen;
   for (int round = 0; round < 8 && seen.kv_copies.rotation_in == 0; ++round, ++plan_.seed) {
     run(*slice);

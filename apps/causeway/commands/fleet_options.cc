@@ -8,8 +8,6 @@ namespace causeway::app {
 namespace {
 
 constexpr std::int64_t kSlicesMax = 64;
-// As an H100 is divided: 120 of its SMs, in units of 8.
-constexpr slice::SliceGpu kGpu = {.processors = 132, .unit = 8, .units = 15};
 
 std::optional<std::int64_t> number_of(const std::string& text) {
   std::int64_t number = 0;
@@ -68,15 +66,16 @@ std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
 }
 
 Status FleetOptions::apply_parts(simulate::FleetSimulationOptions& fleet) const {
-  simulate::GpuPartsOptions parts{.gpu = kGpu};
+  simulate::GpuPartsOptions parts{.gpu = simulate::kH100Parts};
   if (slices_ == "auto") {
     parts.resizes = slice::LayoutRules();
   } else {
-    CAUSEWAY_ASSIGN(const auto layout, slice::parse_slices(slices_, {.gpus = {kGpu}}));
+    CAUSEWAY_ASSIGN(const auto layout,
+                    slice::parse_slices(slices_, {.gpus = {simulate::kH100Parts}}));
     parts.parts = static_cast<int>(layout.parts.size());
     const bool known = parts.parts <= slice::kPartsMax;
     if (!known || layout.parts.front().processors !=
-                      slice::parts_of(kGpu, 0, parts.parts).front().processors) {
+                      slice::parts_of(simulate::kH100Parts, 0, parts.parts).front().processors) {
       return invalid_argument("--slices: a simulated GPU is whole or 2x56, not " + slices_);
     }
   }

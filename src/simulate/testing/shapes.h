@@ -5,6 +5,20 @@
 
 namespace causeway::simulate::testing {
 
+// Of Llama-3.1-8B's shape, with this context.
+inline model::ModelConfig llama_8b(Tokens context) {
+  model::ModelConfig config;
+  config.hidden = 4096;
+  config.intermediate = 14'336;
+  config.layers = 32;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.vocab = 128'256;
+  config.max_position = context;
+  return config;
+}
+
 // Gives the model so many groups of weights of one size, the first of which stays at home.
 inline void add_groups(int groups, Bytes each, ModelShape& shape) {
   for (int i = 0; i < groups; ++i) {

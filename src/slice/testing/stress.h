@@ -34,8 +34,8 @@ struct Question {
 request::Request request_of(const Question& question, std::int64_t output,
                             const model::ModelConfig& config);
 
-// Targets that a request misses within milliseconds, so that whoever waits lags behind whoever
-// runs, or that it never misses.
+// Latency targets at random: mostly so short that a request outside HBM lags within milliseconds,
+// else the usual ones.
 request::Slo any_slo(Random& random);
 
 struct Ended {
