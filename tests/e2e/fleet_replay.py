@@ -28,7 +28,8 @@ KILLED_KV = ("8gb", "8mb")  # --tiny
 # What the server's log says of a worker that is back; docs/design/worker.md.
 AGAIN = re.compile(
     r"the worker of .* is open again (?P<all>\d+) ms.* after it was lost: "
-    r"(?:end of the old process \d+ ms|the old process has not ended yet), beside it start (?P<start>\d+) ms and "
+    r"(?:end of the old process \d+ ms|the old process has not ended yet), "
+    r"beside it start (?P<start>\d+) ms and "
     r"preparing (?P<prepare>\d+) ms, waiting for that end (?P<wait>\d+) ms, "
     r"opening (?P<open>\d+) ms")
 ENDED = re.compile(r"the old process .* (?P<end>\d+) ms after it was killed")
