@@ -252,11 +252,12 @@ Status CudaExecutor::State::check_limits(const request::Batch& batch,
   }
   const model::CudaStepLimits& limits = of.limits();
   if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.places ||
-      std::ssize(batch.frames) > limits.frames) {
+      std::ssize(batch.frames) > limits.frames || batch.logit_rows() > limits.places) {
     return invalid_argument("a step of " + std::to_string(batch.tokens.size()) + " tokens, " +
-                            std::to_string(batch.entries.size()) + " sequences and " +
-                            std::to_string(batch.frames.size()) +
-                            " frames exceeds what the workspace was made for");
+                            std::to_string(batch.entries.size()) + " sequences, " +
+                            std::to_string(batch.frames.size()) + " frames and " +
+                            std::to_string(batch.logit_rows()) +
+                            " rows of logits exceeds what the workspace was made for");
   }
   return {};
 }

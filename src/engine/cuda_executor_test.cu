@@ -183,6 +183,13 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
     const Answer& w = want.answers.at(request.id.value);
     const Answer& g = got.answers.at(request.id.value);
     report.check(w.error.empty() && g.error.empty(), who + ": " + w.error + g.error);
+    report.check(w.prompt.size() == g.prompt.size(), who + ": another number of prompt logprobs");
+    for (std::size_t i = 0; i < std::min(w.prompt.size(), g.prompt.size()); ++i) {
+      report.check(w.prompt[i].token == g.prompt[i].token &&
+                       w.prompt[i].top.size() == g.prompt[i].top.size(),
+                   who + ": logprobs of another prompt");
+      worst = std::max(worst, std::fabs(double{w.prompt[i].logprob} - g.prompt[i].logprob));
+    }
     const std::int64_t parts = first_difference(w, g);
     const std::size_t equal = parts < 0 ? w.tokens.size() : static_cast<std::size_t>(parts);
     tokens += static_cast<std::int64_t>(equal);
@@ -237,8 +244,13 @@ void check_against_host(const char* name, model::Family family, device::Device& 
                         std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(family), device, seed, {.rows = 256, .places = 128, .frames = 4096});
   Random random(seed);
-  const auto requests = random_requests(
-      {.count = 40, .stops = false, .edited = true, .narrow = true, .top_logprobs = 3}, random);
+  const auto requests = random_requests({.count = 40,
+                                         .stops = false,
+                                         .edited = true,
+                                         .narrow = true,
+                                         .top_logprobs = 3,
+                                         .scored = true},
+                                        random);
   TinyRun run = make_run(slices, kFrames);
   const TinyReport host = run_requests(run, slices.host(), requests);
   check_near(requests, host, run_requests(run, slices.gpu(), requests),
@@ -246,8 +258,13 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   run.arrive_each_step = 4;
   run.options.frames = 12;
   run.options.schedule.tokens_per_step_max = 40;
-  const auto hard = random_requests(
-      {.count = 40, .output_max = 40, .edited = true, .narrow = true, .top_logprobs = 3}, random);
+  const auto hard = random_requests({.count = 40,
+                                     .output_max = 40,
+                                     .edited = true,
+                                     .narrow = true,
+                                     .top_logprobs = 3,
+                                     .scored = true},
+                                    random);
   const TinyReport want = run_requests(run, slices.host(), hard);
   const TinyReport two = run_requests(run, slices.gpu(), hard);
   check_near(hard, want, two, std::string(name) + ", with little memory", report);

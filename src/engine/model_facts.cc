@@ -26,6 +26,10 @@ Status check_sampling(const request::SamplingParams& sampling) {
   if (!(sampling.repetition_penalty > 0) || !std::isfinite(sampling.repetition_penalty)) {
     return invalid_argument("repetition_penalty must be a number above 0");
   }
+  if (std::max(sampling.top_logprobs, sampling.prompt_logprobs) > request::kTopLogprobsMax) {
+    return invalid_argument("top_logprobs and prompt_logprobs must be at most " +
+                            std::to_string(request::kTopLogprobsMax));
+  }
   return {};
 }
 

@@ -124,9 +124,13 @@ class CudaForward::State {
 
   Status check_limits(const StepShape& shape) const {
     const CudaStepLimits& limits = workspace_.limits();
-    if (shape.rows <= limits.rows && shape.places <= limits.places) return {};
+    if (shape.rows <= limits.rows && shape.places <= limits.places &&
+        shape.sampled <= limits.places) {
+      return {};
+    }
     return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
-                            std::to_string(shape.places) + " sequences exceeds the workspace's " +
+                            std::to_string(shape.places) + " sequences with " +
+                            std::to_string(shape.sampled) + " logits exceeds the workspace's " +
                             std::to_string(limits.rows) + " of " + std::to_string(limits.places));
   }
 

@@ -66,7 +66,7 @@ class CudaForward {
 
   // While weights are staged it waits for those of the layers in front, on the host.
   // Enqueues a step whose tables have been, or are being, copied to the workspace on `stream`. Row
-  // i of the workspace's logits becomes that of the i-th entry that samples. Every frame's KV is
+  // i of the workspace's logits becomes the i-th of Batch::logit_rows(). Every frame's KV is
   // bf16. kInvalidArgument for a step beyond the workspace's limits; kDevice when the GPU refuses.
   Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
              kernels::CudaStream stream);

@@ -73,7 +73,7 @@ class HostForward::State {
     computing_ = computing;
     begin(batch);
     CAUSEWAY_CHECK(logits.size() == sampled_.size() * static_cast<std::size_t>(config_.vocab),
-                   "logits are [entries that sample, vocab]");
+                   "logits are [rows that need some, vocab]");
     where_ = where;
     std::fill(chosen_.begin(), chosen_.end(), 0);
     layer_of_experts_ = 0;
@@ -163,6 +163,9 @@ class HostForward::State {
                           .query_begin = entry.token_begin,
                           .query_count = entry.token_count,
                           .context = entry.context});
+    for (std::int64_t i = 0; i < std::ssize(entry.scored); ++i) {
+      sampled_.push_back(entry.token_begin + i);
+    }
     if (entry.samples) sampled_.push_back(token_end - 1);
   }
 

@@ -46,7 +46,7 @@ class HostForward {
   const ModelConfig& config() const;
 
   // Runs one step: writes K and V of the batch's tokens into `kv`, and into `logits`
-  // [entries that sample, vocab] (f32, row-major, in entry order) the logits of their last tokens.
+  // [Batch::logit_rows(), vocab] (f32, row-major, in entry order) those of the rows that need some.
   // A token id outside the vocabulary is a CHECK failure: the server validates prompts. Groups are
   // read where `where` says; of staged ones the step waits for the semaphores, kDeadlineExceeded
   // after ten minutes, and of those that pass through a ring it raises the other one behind their

@@ -25,6 +25,8 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // > 0; 1: off
   std::uint64_t seed = 0;           // with the position it decides the draw: reproducible
   std::int32_t top_logprobs = -1;  // -1: no logprobs; n: the chosen token's and the n best (≤ 20)
+  // The same of the prompt's tokens behind the first, each by what the model expected there.
+  std::int32_t prompt_logprobs = -1;
 
   bool greedy() const { return temperature == 0.0f; }
   bool penalised() const {
@@ -39,6 +41,8 @@ struct TokenBias {
 
 class Constraint;  // constraint.h
 
+// What top_logprobs and prompt_logprobs may ask for.
+inline constexpr std::int32_t kTopLogprobsMax = 20;
 // How many tokens logit_bias and allowed_tokens may name, each.
 inline constexpr std::int64_t kEditedTokensMax = 1024;
 
@@ -92,6 +96,9 @@ struct ModelSwitch {
 struct Output {
   RequestId request;
   std::vector<OutputToken> tokens;
+  // Of the prompt's tokens behind the first, when prompt_logprobs asks for them: all of them, with
+  // the first output once the prompt is computed.
+  std::vector<OutputToken> prompt = {};
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string error;                    // for kError

@@ -52,6 +52,12 @@ void SimulatedExecutor::sample(Step& step) {
   const ModelShape& shape = step.model->shape;
   std::size_t row = 0;
   for (const request::BatchEntry& entry : step.batch.entries) {
+    for (std::size_t i = 0; i < entry.scored.size(); ++i) {
+      request::SampledToken scored{.request = entry.request, .token = {}};
+      scored.token.token = entry.scored[i];
+      if (shadow_) scored.token.top = {{step.shadow.sampled.at(row++), 0.0f}};
+      step.result.sampled.push_back(std::move(scored));
+    }
     if (!entry.samples) continue;
     TokenId token = 0;
     if (shadow_) {

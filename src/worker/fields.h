@@ -18,7 +18,7 @@ void fields(V& v, Of<V, Error>& error) {
 template <typename V>
 void fields(V& v, Of<V, request::SamplingParams>& s) {
   v(s.temperature, s.top_p, s.top_k, s.min_p, s.presence_penalty, s.frequency_penalty,
-    s.repetition_penalty, s.seed, s.top_logprobs);
+    s.repetition_penalty, s.seed, s.top_logprobs, s.prompt_logprobs);
 }
 template <typename V>
 void fields(V& v, Of<V, request::TokenBias>& bias) {
@@ -55,7 +55,7 @@ void fields(V& v, Of<V, request::ModelSwitch>& one) {
 }
 template <typename V>
 void fields(V& v, Of<V, request::Output>& o) {
-  v(o.request, o.tokens, o.finished);
+  v(o.request, o.tokens, o.prompt, o.finished);
   v.one_of(o.reason, request::FinishReason::kError);
   v.text(o.error);
   v.one_of(o.code, ErrorCode::kDevice);

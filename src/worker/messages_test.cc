@@ -17,6 +17,7 @@ request::Output some_output() {
   request::Output output;
   output.request = RequestId(17);
   output.tokens = {{3, -0.5f, {{3, -0.5f}, {9, -1.5f}}}, {4, -2.0f, {}}};
+  output.prompt = {{5, -0.25f, {{7, -0.125f}}}};
   output.finished = true;
   output.reason = request::FinishReason::kError;
   output.error = "größer als alles";
@@ -88,7 +89,8 @@ WorkerPlan some_plan() {
 
 std::vector<Message> one_of_each() {
   Random random(5);
-  const auto requests = engine::random_requests({.count = 40, .edited = true}, random);
+  const auto requests =
+      engine::random_requests({.count = 40, .edited = true, .scored = true}, random);
   std::vector<Message> messages{Hello{.version = "1.2"},
                                 Prepare{some_plan()},
                                 Prepared{},
@@ -142,6 +144,7 @@ TEST(WorkerMessages, FieldsAreWhatTheyWere) {
   EXPECT_EQ(output.request, RequestId(17));
   EXPECT_EQ(output.tokens[0].top[1].token, 9);
   EXPECT_EQ(output.tokens[1].logprob, -2.0f);
+  EXPECT_EQ(output.prompt[0].top[0].token, 7);
   EXPECT_EQ(output.reason, request::FinishReason::kError);
   EXPECT_EQ(output.error, "größer als alles");
   EXPECT_EQ(output.code, ErrorCode::kResourceExhausted);

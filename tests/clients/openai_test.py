@@ -254,6 +254,61 @@ class Tokens(Suite):
         echoed = self.complete(temperature=0, max_tokens=4, prompt="Once upon", echo=True)
         self.assertEqual(echoed.choices[0].text, "Once upon" + alone.choices[0].text)
 
+    def test_echo_with_logprobs(self):
+        prompt = "Once upon a time, there was"
+        parameters = {"prompt": prompt, "echo": True, "logprobs": 2, "temperature": 0}
+        whole = self.complete(max_tokens=3, extra_body={"ignore_eos": True}, **parameters)
+        told = whole.choices[0].logprobs
+        count = whole.usage.prompt_tokens
+        self.assertTrue(whole.choices[0].text.startswith(prompt))
+        self.assertEqual(len(told.tokens), count + 3)
+        self.assertIsNone(told.token_logprobs[0])
+        self.assertIsNone(told.top_logprobs[0])
+        for logprob, top in zip(told.token_logprobs[1:], told.top_logprobs[1:]):
+            self.assertLessEqual(logprob, 0)
+            self.assertLessEqual(logprob, max(top.values()) + 1e-6)
+            self.assertIn(len(top), (1, 2, 3))
+        self.assertEqual(told.text_offset[count], len(prompt))
+        self.assertEqual(told.text_offset, sorted(told.text_offset))
+        # What harnesses of evaluations send: the prompt alone.
+        alone = self.complete(max_tokens=0, **parameters)
+        self.assertEqual(alone.choices[0].text, prompt)
+        self.assertEqual(alone.usage.completion_tokens, 0)
+        self.assertEqual(alone.choices[0].logprobs.tokens, told.tokens[:count])
+        for one, other in zip(alone.choices[0].logprobs.token_logprobs[1:],
+                              told.token_logprobs[1:]):
+            self.assertAlmostEqual(one, other, delta=0.1)
+        chunks = list(self.complete(max_tokens=3, stream=True, extra_body={"ignore_eos": True},
+                                    **parameters))
+        self.assertEqual(sum((chunk.choices[0].logprobs.tokens for chunk in chunks), []),
+                         told.tokens)
+
+    def test_prompt_logprobs(self):
+        answer = self.complete(prompt="Once upon a time", max_tokens=1, extra_body={
+            "prompt_logprobs": 3, "return_token_ids": True})
+        choice = answer.choices[0]
+        self.assertEqual(len(choice.prompt_logprobs), len(choice.prompt_token_ids))
+        self.assertIsNone(choice.prompt_logprobs[0])
+        for id, told in zip(choice.prompt_token_ids[1:], choice.prompt_logprobs[1:]):
+            self.assertIn(len(told), (3, 4))
+            self.assertEqual(next(iter(told)), str(id))
+            ranks = sorted(one["rank"] for one in told.values() if one["rank"] is not None)
+            self.assertEqual(ranks, [1, 2, 3])
+            self.assertTrue(all(one["logprob"] <= 0 for one in told.values()))
+        # The same, a token at a time: the only one that is allowed.
+        ids = choice.prompt_token_ids
+        for at in range(1, len(ids)):
+            step = self.complete(prompt=ids[:at], max_tokens=1, logprobs=0,
+                                 extra_body={"allowed_token_ids": [ids[at]]})
+            self.assertAlmostEqual(step.choices[0].logprobs.token_logprobs[0],
+                                   choice.prompt_logprobs[at][str(ids[at])]["logprob"], delta=0.1)
+        chat = self.chat(max_tokens=1, extra_body={"prompt_logprobs": 0})
+        self.assertEqual(len(chat.prompt_logprobs), chat.usage.prompt_tokens)
+        for extra in ({"prompt_logprobs": 21}, {"prompt_logprobs": -1}):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.complete(extra_body=extra)
+            self.assertEqual(caught.exception.param, "prompt_logprobs")
+
     def test_allowed_tokens(self):
         allowed = [65, 66, 67]
         answer = self.complete(max_tokens=24, temperature=1, seed=1, extra_body={

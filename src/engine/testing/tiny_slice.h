@@ -54,6 +54,7 @@ struct RandomRequests {
   bool edited = false;  // some with biases, allowed tokens and least lengths
   bool narrow = false;  // few candidates a draw: rounding seldom moves one across a boundary
   std::int32_t top_logprobs = -1;  // of all; -1: of some
+  bool scored = false;             // some with log-probabilities of their prompts
 };
 
 inline request::SamplingParams random_sampling(const RandomRequests& wanted, Random& random) {
@@ -108,6 +109,9 @@ inline std::vector<request::Request> random_requests(const RandomRequests& wante
       request.stop_tokens.push_back(static_cast<TokenId>(random.below(wanted.vocab)));
     }
     if (wanted.edited && random.chance(0.5)) add_edits(wanted.vocab, random, request);
+    if (wanted.scored && random.chance(0.5)) {
+      request.sampling.prompt_logprobs = static_cast<std::int32_t>(random.between(0, 4));
+    }
     requests.push_back(std::move(request));
   }
   return requests;
@@ -115,6 +119,7 @@ inline std::vector<request::Request> random_requests(const RandomRequests& wante
 
 struct Answer {
   std::vector<request::OutputToken> tokens;
+  std::vector<request::OutputToken> prompt;  // as Output::prompt
   request::FinishReason reason = request::FinishReason::kError;
   std::string error;
 
@@ -146,6 +151,7 @@ inline void collect(EngineCore& core, TinyReport& report) {
   for (request::Output& output : core.take_outputs()) {
     Answer& answer = report.answers[output.request.value];
     for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
+    for (auto& token : output.prompt) answer.prompt.push_back(std::move(token));
     if (!output.finished) continue;
     answer.reason = output.reason;
     answer.error = output.error;

@@ -2,6 +2,7 @@
 // possible without the model: prepare.h does the rest.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,6 +33,7 @@ struct ApiLimits {
   std::size_t tool_name_bytes_max = 128;
   std::size_t tokenize_bytes_max = std::size_t{64} << 20;  // of an answer of /tokenize
   std::size_t echo_bytes_max = std::size_t{16} << 20;      // of prompts told again, all choices
+  std::int64_t prompt_logprobs_max = 1 << 18;  // of all prompt tokens and choices, their best too
 };
 
 enum class Endpoint { kChat, kCompletions };
@@ -46,6 +48,13 @@ struct GenerationRequest {
   GenerationRequest(GenerationRequest&&) noexcept;
   GenerationRequest& operator=(GenerationRequest&&) noexcept;
   ~GenerationRequest();
+  // `echo` with `logprobs` tells those of the prompt, too.
+  bool echoes_logprobs() const { return echo && top_logprobs >= 0; }
+  // What the engine is asked for: request::SamplingParams::prompt_logprobs.
+  std::int32_t prompt_top() const {
+    return std::max(prompt_logprobs, echoes_logprobs() ? top_logprobs : -1);
+  }
+  bool echo_only() const { return max_tokens == 0; }
   // Frees what only prepare() reads.
   void drop_prompt();
 
@@ -62,8 +71,9 @@ struct GenerationRequest {
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   std::optional<std::int64_t> seed;
-  std::optional<std::int64_t> max_tokens;
-  std::int32_t top_logprobs = -1;  // -1: no logprobs
+  std::optional<std::int64_t> max_tokens;  // 0: of kCompletions with `echo`, the prompt alone
+  std::int32_t top_logprobs = -1;          // -1: no logprobs
+  std::int32_t prompt_logprobs = -1;       // likewise, of the prompt as vLLM tells them
   std::vector<std::string> stop;
   std::vector<std::int64_t> stop_token_ids;
   std::int64_t min_tokens = 0;

@@ -65,10 +65,8 @@ void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest
     fields.fail("continue_final_message", "is of chats; a completion goes on by itself");
   }
   out.echo = fields.boolean("echo").value_or(false);
-  if (out.echo && out.top_logprobs >= 0) {
-    fields.fail("echo",
-                "with `logprobs` would need log-probabilities of the prompt, which this "
-                "server does not have; leave one of them out");
+  if (out.echo_only() && !out.echo) {
+    fields.fail("max_tokens", "must be from 1 to 2147483647; 0 needs `echo`");
   }
 }
 

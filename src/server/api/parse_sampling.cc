@@ -67,7 +67,7 @@ void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& 
   parse_stream(fields, out);
   parse_draw(fields, out);
   out.n = static_cast<std::int32_t>(fields.integer("n", 1, limits.choices_max).value_or(1));
-  out.max_tokens = fields.integer("max_tokens", 1, kInt32Max);
+  out.max_tokens = fields.integer("max_tokens", out.endpoint == Endpoint::kChat ? 1 : 0, kInt32Max);
   parse_stop(fields, limits, out);
   parse_token_fields(fields, limits, out);
   out.ignore_eos = fields.boolean("ignore_eos").value_or(false);

@@ -113,7 +113,8 @@ void Generation::prepare_now(const std::string& body) {
     return;
   }
   const PrepareContext context{context_.draw(), unix_seconds(), incoming_.slo,
-                               context_.options.limits.api.echo_bytes_max};
+                               context_.options.limits.api.echo_bytes_max,
+                               context_.options.limits.api.prompt_logprobs_max};
   failure_ = prepare(asked_, *model, context, prepared_);
   if (!failure_) begin_runs();
   if (!failure_ && prepared_.constraint) {
@@ -129,6 +130,9 @@ void Generation::begin_runs() {
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
+  head.echoed_logprobs = asked_.echoes_logprobs();
+  head.top_logprobs = asked_.top_logprobs;
+  head.prompt_logprobs = asked_.prompt_logprobs;
   head.token_ids = asked_.return_token_ids;
   head.tokens_as_ids = asked_.tokens_as_ids;
   head.include_usage = asked_.include_usage;
@@ -140,7 +144,7 @@ void Generation::begin_runs() {
   for (const request::Request& request : prepared_.requests) {
     const std::size_t prompt = runs_.size() / static_cast<std::size_t>(asked_.n);
     runs_.emplace_back(*prepared_.model, asked_, request, arrival_);
-    if (asked_.echo) runs_.back().echo = prepared_.echoes[prompt];
+    if (asked_.echo) runs_.back().set_echo(prepared_.echoes[prompt]);
   }
 }
 
