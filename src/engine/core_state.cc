@@ -217,9 +217,28 @@ void EngineCore::State::keep_scores(Sequence& sequence, const schedule::Run& run
                                     std::span<const request::SampledToken> scored) {
   if (!sequence.scoring) return;
   const auto first = static_cast<std::size_t>(run.context.count);
-  CAUSEWAY_DCHECK(first + scored.size() <= sequence.scores.size(), "rows behind the prompt scored");
-  for (std::size_t i = 0; i < scored.size(); ++i) sequence.scores[first + i] = scored[i].token;
+  const bool wanted = sequence.request.sampling.prompt_logprobs >= 0;  // else they are pooled
+  CAUSEWAY_DCHECK(!wanted || first + scored.size() <= sequence.scores.size(),
+                  "rows behind the prompt scored");
+  for (std::size_t i = 0; i < scored.size() && wanted; ++i) {
+    sequence.scores[first + i] = scored[i].token;
+  }
   if (run.samples) sequence.scoring = false;
+}
+
+void EngineCore::State::pool(Sequence& sequence, const schedule::Run& run,
+                             std::span<const request::SampledToken> rows) {
+  if (sequence.request.pooling == request::Pooling::kNone) return;
+  std::vector<double>& sum = sequence.pooled;
+  CAUSEWAY_DCHECK(sequence.request.max_tokens == Tokens(1), "an embedding comes with one token");
+  if (run.context == Tokens(0)) sum.clear();
+  for (const request::SampledToken& row : rows) {
+    CAUSEWAY_DCHECK(sum.empty() || sum.size() == row.hidden.size(), "a row of another size");
+    sum.resize(row.hidden.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(row.hidden[i]);
+  }
+  if (!run.samples || sequence.request.pooling == request::Pooling::kLast) return;
+  for (double& value : sum) value /= static_cast<double>(sequence.prompt.count);
 }
 
 request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const StepLane& lane,
@@ -252,6 +271,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   const auto scored = known.subspan(static_cast<std::size_t>(run.context.count) + 1,
                                     static_cast<std::size_t>(scored_rows(sequence, run)));
   entry.scored.assign(scored.begin(), scored.end());
+  entry.hidden = sequence.request.pooling != request::Pooling::kNone;
   if (run.samples) entry.edits = edits_of(sequence, end);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
@@ -573,6 +593,7 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
     Sequence* sequence = computed[i];
     if (sequence == nullptr) continue;
     keep_scores(*sequence, run, scores);
+    pool(*sequence, run, {scores.data(), scores.size() + (run.samples ? 1 : 0)});
     const std::int64_t of_prompt = (sequence->prompt - run.context).count;
     counters.prompt_tokens += std::clamp<std::int64_t>(of_prompt, 0, run.tokens.count);
     if (token != nullptr) end_switch(*sequence, now);
@@ -640,7 +661,9 @@ request::Output& EngineCore::State::add_output(Sequence& sequence) {
   output.preemptions = sequence.preemptions;
   output.switched = std::exchange(sequence.switched, std::nullopt);
   output.attempt = sequence.request.attempt;
-  if (!sequence.scoring) output.prompt = std::exchange(sequence.scores, {});
+  if (sequence.scoring) return output;
+  output.prompt = std::exchange(sequence.scores, {});
+  output.embedding.assign(sequence.pooled.begin(), sequence.pooled.end());
   return output;
 }
 

@@ -101,7 +101,9 @@ Status EngineCore::submit(request::Request request, Nanos now) {
   request.arrival = std::min(request.arrival, now);
   sequence->request = std::move(request);
   sequence->scoring = sequence->scores_prompt();
-  if (sequence->scoring) sequence->scores.resize(sequence->tokens.size() - 1);
+  if (sequence->request.sampling.prompt_logprobs >= 0) {
+    sequence->scores.resize(sequence->tokens.size() - 1);
+  }
   sequence->handle =
       state_->scheduler.add({.request = sequence->request.id,
                              .model = sequence->request.model,

@@ -81,6 +81,21 @@ request::SampledToken score(std::span<float> logits, const request::BatchEntry& 
 
 namespace {
 
+// `hidden`: of all rows.
+void add_hidden(const request::Batch& batch, std::span<const float> hidden,
+                std::vector<request::SampledToken>& sampled) {
+  if (sampled.empty()) return;
+  const std::size_t size = hidden.size() / sampled.size();
+  CAUSEWAY_DCHECK(hidden.size() == size * sampled.size(), "a hidden state a row of logits");
+  std::size_t row = 0;
+  for (const request::BatchEntry& entry : batch.entries) {
+    for (std::int64_t i = 0; i < entry.logit_rows(); ++i, ++row) {
+      const auto of_row = hidden.subspan(row * size, size);
+      if (entry.hidden) sampled[row].hidden.assign(of_row.begin(), of_row.end());
+    }
+  }
+}
+
 // A worker, and the models whose steps it executes one at a time.
 struct HostLane {
   explicit HostLane(Bytes frame) : models(frame) {}
@@ -154,6 +169,7 @@ Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWe
     if (entry.samples) sampled.push_back(choose(next_row(), entry));
   }
   CAUSEWAY_DCHECK(row == rows, "a token is chosen of each row");
+  add_hidden(batch, host_model.forward->hidden(), sampled);
   return {};
 }
 

@@ -107,6 +107,9 @@ Status check_request(const request::Request& request, const ModelFacts& facts,
   if (request.constraint != nullptr && request.min_tokens > Tokens(0)) {
     return invalid_argument("min_tokens does not go with a form of the answer, which may end it");
   }
+  if (request.pooling != request::Pooling::kNone && request.max_tokens != Tokens(1)) {
+    return invalid_argument("a prompt that is embedded has an answer of one token");
+  }
   if (facts.vocab > 0) {
     for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
       for (const TokenId token : *tokens) {

@@ -80,6 +80,7 @@ class CudaForward::State {
 
   const ModelConfig& config() const { return config_; }
   const float* logits() const { return results_.logits; }
+  const std::byte* hidden() const { return results_.normed; }
   std::vector<std::uint32_t> take_experts_chosen() {
     return moves_experts() ? experts_->take_chosen() : std::vector<std::uint32_t>();
   }
@@ -264,6 +265,7 @@ CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)
 CudaForward::~CudaForward() = default;
 const ModelConfig& CudaForward::config() const { return state_->config(); }
 const float* CudaForward::logits() const { return state_->logits(); }
+const std::byte* CudaForward::hidden() const { return state_->hidden(); }
 std::vector<std::uint32_t> CudaForward::take_experts_chosen() {
   return state_->take_experts_chosen();
 }

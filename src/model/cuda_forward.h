@@ -84,6 +84,9 @@ class CudaForward {
 
   // f32 [places][vocab] in device memory: of the last step.
   const float* logits() const;
+  // bf16 [rows of logits][hidden] in device memory: what the head has read (the final norm of the
+  // last layer), until the next step of the workspace begins.
+  const std::byte* hidden() const;
 
   // Of the last step, which has ended, of a model whose experts are cached one by one: how many
   // tokens chose each, by layer that has experts and by expert. Else empty.

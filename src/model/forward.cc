@@ -66,6 +66,9 @@ class HostForward::State {
   }
 
   const ModelConfig& config() const { return config_; }
+  std::span<const float> hidden() const {
+    return {normed_.data(), sampled_.size() * static_cast<std::size_t>(config_.hidden)};
+  }
   std::span<const std::uint32_t> experts_chosen() const { return chosen_; }
 
   Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
@@ -361,6 +364,7 @@ HostForward::HostForward(HostForward&&) noexcept = default;
 HostForward& HostForward::operator=(HostForward&&) noexcept = default;
 
 const ModelConfig& HostForward::config() const { return state_->config(); }
+std::span<const float> HostForward::hidden() const { return state_->hidden(); }
 std::span<const std::uint32_t> HostForward::experts_chosen() const {
   return state_->experts_chosen();
 }

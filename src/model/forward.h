@@ -56,6 +56,9 @@ class HostForward {
   Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
     return run(batch, kv, {}, logits);
   }
+  // Of the last step's rows of logits: [rows, hidden], f32, what the head has read (the final norm
+  // of the last layer). Until the next run().
+  std::span<const float> hidden() const;
   // Of the last step of a model whose experts are cached one by one: how many tokens chose each, by
   // layer that has experts and by expert. Else empty.
   std::span<const std::uint32_t> experts_chosen() const;

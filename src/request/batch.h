@@ -48,6 +48,7 @@ struct BatchEntry {
   // Known tokens whose log-probabilities are wanted (sampling.prompt_logprobs), fewer than
   // token_count when samples: scored[i] follows the i-th token of the chunk.
   std::vector<TokenId> scored;
+  bool hidden = false;  // the hidden states of its rows of logits are wanted, too
   // All tokens so far, prompt first; only when samples and penalised. The last may be pending.
   std::vector<TokenId> history;
   std::int32_t prompt_tokens = 0;  // of history, those of the prompt
@@ -79,6 +80,7 @@ struct Batch {
 struct SampledToken {
   RequestId request;
   OutputToken token;
+  std::vector<float> hidden = {};  // of its row, after the final norm; when the entry wants it
 };
 
 // What a step did. On failure `error` is not empty and nothing was sampled; KV that the step would

@@ -39,6 +39,13 @@ struct TokenBias {
   float bias = 0.0f;
 };
 
+// What is wanted of a prompt instead of an answer: hidden states after the final norm.
+enum class Pooling : std::uint8_t {
+  kNone,
+  kLast,  // of its last token
+  kMean,  // of all its tokens
+};
+
 class Constraint;  // constraint.h
 
 // What top_logprobs and prompt_logprobs may ask for.
@@ -58,6 +65,8 @@ struct Request {
   std::vector<TokenId> allowed_tokens;  // no other is chosen; empty: all are allowed
   // What the output must match; null: anything. Shared by the choices of a prompt.
   std::shared_ptr<const Constraint> constraint;
+  // With max_tokens 1: Output::embedding comes with the only token.
+  Pooling pooling = Pooling::kNone;
   Slo slo;
   std::int32_t priority = 0;  // larger runs first (policy `priority`)
   Nanos arrival;              // by the engine's clock
@@ -99,6 +108,7 @@ struct Output {
   // Of the prompt's tokens behind the first, when prompt_logprobs asks for them: all of them, with
   // the first output once the prompt is computed.
   std::vector<OutputToken> prompt = {};
+  std::vector<float> embedding = {};  // [hidden], as Request::pooling asks; with the last output
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string error;                    // for kError

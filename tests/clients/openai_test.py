@@ -186,6 +186,53 @@ class Completions(Suite):
         self.assertEqual(logprobs.text_offset, sorted(logprobs.text_offset))
 
 
+class Embeddings(Suite):
+    def embed(self, input, **parameters):
+        answer = self.client.embeddings.create(model=MODEL, input=input, **parameters)
+        self.assertEqual([one.index for one in answer.data], list(range(len(answer.data))))
+        self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens)
+        return [one.embedding for one in answer.data]
+
+    def assert_near(self, one, other, delta=0.02):
+        self.assertEqual(len(one), len(other))
+        # Both have a length of 1.
+        self.assertGreater(sum(a * b for a, b in zip(one, other)), 1 - delta)
+
+    def test_forms_agree(self):
+        texts = ["Once upon a time", "The lighthouse keeper counted the ships."]
+        both = self.embed(texts)  # the client asks for base64
+        for text, embedding in zip(texts, both):
+            self.assertAlmostEqual(sum(x * x for x in embedding), 1, places=4)
+            self.assert_near(embedding, self.embed(text, encoding_format="float")[0])
+            ids = self.complete(prompt=text, max_tokens=1, extra_body={
+                "return_token_ids": True}).choices[0].prompt_token_ids
+            self.assert_near(embedding, self.embed(ids)[0])
+        self.assertLess(sum(a * b for a, b in zip(*both)), 0.999)
+
+    def test_dimensions(self):
+        whole, short = (self.embed("Once upon", **more)[0] for more in ({}, {"dimensions": 3}))
+        length = sum(x * x for x in whole[:3]) ** 0.5
+        self.assert_near(short, [x / length for x in whole[:3]])
+        for dimensions in (0, len(whole) + 1):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.embed("Once upon", dimensions=dimensions)
+            self.assertEqual(caught.exception.param, "dimensions")
+
+    def test_mean(self):
+        one, mean = (self.embed([[5]], extra_body={"pooling": pooling})[0]
+                     for pooling in ("last", "mean"))
+        self.assert_near(one, mean)
+        last, mean = (self.embed("Once upon a time", extra_body={"pooling": pooling})[0]
+                      for pooling in ("last", "mean"))
+        self.assertLess(sum(a * b for a, b in zip(last, mean)), 0.999)
+
+    def test_many(self):
+        texts = [f"Chapter {number}" for number in range(200)]
+        many = self.embed(texts)
+        for number in (0, 73, 199):
+            self.assert_near(many[number], self.embed(texts[number])[0])
+
+
 class Tokens(Suite):
     """Tokens by number: what a client may forbid, want, or ask for."""
 

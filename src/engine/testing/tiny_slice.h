@@ -120,6 +120,7 @@ inline std::vector<request::Request> random_requests(const RandomRequests& wante
 struct Answer {
   std::vector<request::OutputToken> tokens;
   std::vector<request::OutputToken> prompt;  // as Output::prompt
+  std::vector<float> embedding;              // as Output::embedding
   request::FinishReason reason = request::FinishReason::kError;
   std::string error;
 
@@ -153,6 +154,7 @@ inline void collect(EngineCore& core, TinyReport& report) {
     for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
     for (auto& token : output.prompt) answer.prompt.push_back(std::move(token));
     if (!output.finished) continue;
+    answer.embedding = std::move(output.embedding);
     answer.reason = output.reason;
     answer.error = output.error;
   }

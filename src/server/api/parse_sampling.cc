@@ -74,6 +74,10 @@ void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& 
   out.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   out.include_stop_in_output = fields.boolean("include_stop_str_in_output").value_or(false);
   out.add_special_tokens = fields.boolean("add_special_tokens");
+  parse_priority(fields, out);
+}
+
+void parse_priority(Fields& fields, GenerationRequest& out) {
   // Where the field comes from, a lower number is served earlier.
   out.priority = -static_cast<std::int32_t>(
       fields.integer("priority", -kPriorityMax, kPriorityMax).value_or(0));

@@ -88,11 +88,11 @@ MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEnt
 MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& prompt,
                              const fleet::CatalogueEntry& model, std::vector<TokenId>& out) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return encode(model, *text, asked.add_special_tokens.value_or(true), "prompt", out);
+    return encode(model, *text, asked.add_special_tokens.value_or(true), asked.prompt_field(), out);
   }
   out = std::get<std::vector<TokenId>>(prompt);
   for (const TokenId id : out) {
-    if (auto error = check_token("prompt", id, model)) return error;
+    if (auto error = check_token(asked.prompt_field(), id, model)) return error;
   }
   return {};
 }
@@ -101,7 +101,7 @@ MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& promp
 MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                request::Request& request) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  const std::string field = asked.endpoint == Endpoint::kChat ? "messages" : "prompt";
+  const std::string field(asked.prompt_field());
   if (prompt == 0) return bad_request("the prompt has no tokens", field);
   const std::int64_t room = model.max_model_len.count - prompt;
   const std::int64_t fallback = asked.endpoint == Endpoint::kChat
@@ -176,6 +176,23 @@ MaybeError check_prompt_logprobs(const GenerationRequest& asked, std::int64_t mo
                          " log-probabilities of prompts, those of all choices together; at most " +
                          std::to_string(most) + " are told",
                      field);
+}
+
+MaybeError check_embeddings(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                            std::int64_t most) {
+  if (asked.pooling == request::Pooling::kNone) return {};
+  const std::int64_t dimensions = asked.dimensions.value_or(model.hidden);
+  if (dimensions > model.hidden) {
+    return bad_request(
+        "`dimensions` must be from 1 to " + std::to_string(model.hidden) + " for this model",
+        "dimensions");
+  }
+  const std::int64_t inputs = std::ssize(asked.prompts);
+  if (inputs * dimensions <= most) return {};
+  return bad_request("`input` would tell " + std::to_string(inputs) + " embeddings of " +
+                         std::to_string(dimensions) + " numbers; at most " + std::to_string(most) +
+                         " numbers are told",
+                     "input");
 }
 
 // After set_stops(): tokens that end the answer are no tokens of its first ones.
@@ -266,6 +283,8 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   common.model = model.id;
   common.slo = context.slo.over(model.slo);
   common.priority = asked.priority;
+  common.pooling = asked.pooling;
+  if (auto error = check_embeddings(asked, model, context.embedded_numbers_max)) return error;
   set_sampling(asked, model, common.sampling);
   if (auto error = set_stops(asked, model, common)) return error;
   if (auto error = set_edits(asked, model, common)) return error;

@@ -189,6 +189,7 @@ request::Output ScriptedFleet::advance(RequestId id, Running& running) {
   output.switched = std::exchange(script.switched, std::nullopt);
   output.finished = running.cancelled || (running.next >= size && !script.endless);
   if (!output.finished) return output;
+  output.embedding = std::move(script.embedding);
   output.reason = running.cancelled ? request::FinishReason::kCancelled : script.reason;
   output.error = script.error;
   output.code = script.code;

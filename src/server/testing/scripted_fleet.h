@@ -31,6 +31,7 @@ struct Script {
   float prompt_logprob = -0.25f;
   std::vector<request::TokenLogprob> prompt_top = {};
   std::vector<request::OutputToken> prompt = {};  // made of these by submit()
+  std::vector<float> embedding = {};              // goes with the last output
   std::int64_t cached = 0;
   Nanos queued{-1};
   std::optional<request::ModelSwitch> switched;  // goes with the first output

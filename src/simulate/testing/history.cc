@@ -60,6 +60,7 @@ class History {
   void check_outputs();
   void check_output(const request::Output& output);
   void check_prompt(const request::Output& output, Tracked& tracked);
+  void check_embedding(const request::Output& output, const request::Request& request);
   void check_error(const std::string& error);
   void check_end(const request::Output& output, Tracked& tracked);
   void check_bound();
@@ -243,6 +244,10 @@ request::Request History::make_request(std::int64_t id, Nanos at) {
   }
   if (random_.chance(0.3)) request.sampling.presence_penalty = 0.5f;  // the history goes along
   if (score_random_.chance(0.2)) request.sampling.prompt_logprobs = 1;
+  if (score_random_.chance(0.1)) {
+    request.pooling = score_random_.chance(0.5) ? request::Pooling::kMean : request::Pooling::kLast;
+    request.max_tokens = Tokens(1);
+  }
   if (random_.chance(0.3)) request.stop_tokens = {static_cast<TokenId>(random_.below(vocab_))};
   return request;
 }
@@ -423,6 +428,28 @@ void History::check_prompt(const request::Output& output, Tracked& tracked) {
   }
 }
 
+// The simulated device's hidden state is what it would choose there.
+void History::check_embedding(const request::Output& output, const request::Request& request) {
+  const bool ended = output.finished && (output.reason == FinishReason::kLength ||
+                                         output.reason == FinishReason::kStop);
+  if (request.pooling == request::Pooling::kNone || !ended) {
+    if (!output.embedding.empty()) fail("an embedding that is not due");
+    return;
+  }
+  if (output.embedding.size() != 1) return fail("an embedding of another size");
+  report_.prompts_embedded += 1;
+  const std::span<const TokenId> prompt(request.prompt);
+  const std::size_t first = request.pooling == request::Pooling::kMean ? 1 : prompt.size();
+  double sum = 0;
+  for (std::size_t i = first; i <= prompt.size(); ++i) {
+    sum += expected_token(request.model, prompt.first(i), vocab_);
+  }
+  const auto mean = static_cast<float>(sum / static_cast<double>(prompt.size() - first + 1));
+  if (output.embedding[0] != mean) {
+    fail("request " + std::to_string(output.request.value) + " is embedded as another prompt");
+  }
+}
+
 void History::check_output(const request::Output& output) {
   const auto at = tracked_.find(output.request);
   if (at == tracked_.end()) return fail("output of a request that was never taken");
@@ -430,6 +457,7 @@ void History::check_output(const request::Output& output) {
   if (tracked.finished) return fail("output after the finished one");
   if (output.tokens.empty() && !output.finished) fail("an output that says nothing");
   check_prompt(output, tracked);
+  check_embedding(output, tracked.request);
   for (const request::OutputToken& token : output.tokens) {
     const TokenId expected = expected_token(tracked.request.model, tracked.tokens, vocab_);
     if (token.token != expected) {
