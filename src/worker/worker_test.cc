@@ -35,6 +35,7 @@ class AnswerSink final : public engine::OutputSink {
       engine::Answer& answer = answers_[output.request.value];
       for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
       for (auto& token : output.prompt) answer.prompt.push_back(std::move(token));
+      if (output.finished) answer.embedding = std::move(output.embedding);
       if (!output.finished) continue;
       answer.reason = output.reason;
       answer.error = output.error;
@@ -135,7 +136,8 @@ TEST_F(WorkerTest, AnswersAreThoseOfASliceOfThisProcess) {
                                            .output_max = 40,
                                            .vocab = kVocab,
                                            .edited = true,
-                                           .scored = true},
+                                           .scored = true,
+                                           .embedded = true},
                                           random);
   for (request::Request& request : requests) request.model = ModelId(0);
   AnswerSink here, there;
@@ -156,6 +158,7 @@ TEST_F(WorkerTest, AnswersAreThoseOfASliceOfThisProcess) {
       EXPECT_EQ(answer.tokens[i].logprob, expected.at(id).tokens[i].logprob);
       EXPECT_EQ(answer.tokens[i].top.size(), expected.at(id).tokens[i].top.size());
     }
+    EXPECT_EQ(answer.embedding, expected.at(id).embedding);
     ASSERT_EQ(answer.prompt.size(), expected.at(id).prompt.size());
     for (std::size_t i = 0; i < answer.prompt.size(); ++i) {
       EXPECT_EQ(answer.prompt[i].token, expected.at(id).prompt[i].token);

@@ -55,6 +55,7 @@ struct RandomRequests {
   bool narrow = false;  // few candidates a draw: rounding seldom moves one across a boundary
   std::int32_t top_logprobs = -1;  // of all; -1: of some
   bool scored = false;             // some with log-probabilities of their prompts
+  bool embedded = false;           // some embedded instead of answered
 };
 
 inline request::SamplingParams random_sampling(const RandomRequests& wanted, Random& random) {
@@ -111,6 +112,11 @@ inline std::vector<request::Request> random_requests(const RandomRequests& wante
     if (wanted.edited && random.chance(0.5)) add_edits(wanted.vocab, random, request);
     if (wanted.scored && random.chance(0.5)) {
       request.sampling.prompt_logprobs = static_cast<std::int32_t>(random.between(0, 4));
+    }
+    if (wanted.embedded && random.chance(0.3)) {
+      request.pooling = random.chance(0.5) ? request::Pooling::kMean : request::Pooling::kLast;
+      request.max_tokens = Tokens(1);
+      request.min_tokens = Tokens(0);
     }
     requests.push_back(std::move(request));
   }
