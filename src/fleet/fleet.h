@@ -47,6 +47,7 @@ struct CatalogueEntry {
   request::Slo slo;                        // of requests that name no targets
   double alpha = schedule::kAlphaDefault;  // of policy rotary
   std::int64_t vocab = 0;                  // rows of the logits; ids beyond are invalid
+  std::int64_t hidden = 0;                 // elements of a hidden state, so of an embedding
   std::vector<TokenId> eos;                // generation stops at these
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;

@@ -80,6 +80,7 @@ class CudaForward::State {
 
   const ModelConfig& config() const { return config_; }
   const float* logits() const { return results_.logits; }
+  const std::byte* hidden() const { return results_.normed; }
   std::vector<std::uint32_t> take_experts_chosen() {
     return moves_experts() ? experts_->take_chosen() : std::vector<std::uint32_t>();
   }
@@ -124,9 +125,13 @@ class CudaForward::State {
 
   Status check_limits(const StepShape& shape) const {
     const CudaStepLimits& limits = workspace_.limits();
-    if (shape.rows <= limits.rows && shape.places <= limits.places) return {};
+    if (shape.rows <= limits.rows && shape.places <= limits.places &&
+        shape.sampled <= limits.places) {
+      return {};
+    }
     return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
-                            std::to_string(shape.places) + " sequences exceeds the workspace's " +
+                            std::to_string(shape.places) + " sequences with " +
+                            std::to_string(shape.sampled) + " logits exceeds the workspace's " +
                             std::to_string(limits.rows) + " of " + std::to_string(limits.places));
   }
 
@@ -260,6 +265,7 @@ CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)
 CudaForward::~CudaForward() = default;
 const ModelConfig& CudaForward::config() const { return state_->config(); }
 const float* CudaForward::logits() const { return state_->logits(); }
+const std::byte* CudaForward::hidden() const { return state_->hidden(); }
 std::vector<std::uint32_t> CudaForward::take_experts_chosen() {
   return state_->take_experts_chosen();
 }

@@ -66,6 +66,9 @@ class HostForward::State {
   }
 
   const ModelConfig& config() const { return config_; }
+  std::span<const float> hidden() const {
+    return {normed_.data(), sampled_.size() * static_cast<std::size_t>(config_.hidden)};
+  }
   std::span<const std::uint32_t> experts_chosen() const { return chosen_; }
 
   Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
@@ -73,7 +76,7 @@ class HostForward::State {
     computing_ = computing;
     begin(batch);
     CAUSEWAY_CHECK(logits.size() == sampled_.size() * static_cast<std::size_t>(config_.vocab),
-                   "logits are [entries that sample, vocab]");
+                   "logits are [rows that need some, vocab]");
     where_ = where;
     std::fill(chosen_.begin(), chosen_.end(), 0);
     layer_of_experts_ = 0;
@@ -163,6 +166,9 @@ class HostForward::State {
                           .query_begin = entry.token_begin,
                           .query_count = entry.token_count,
                           .context = entry.context});
+    for (std::int64_t i = 0; i < std::ssize(entry.scored); ++i) {
+      sampled_.push_back(entry.token_begin + i);
+    }
     if (entry.samples) sampled_.push_back(token_end - 1);
   }
 
@@ -358,6 +364,7 @@ HostForward::HostForward(HostForward&&) noexcept = default;
 HostForward& HostForward::operator=(HostForward&&) noexcept = default;
 
 const ModelConfig& HostForward::config() const { return state_->config(); }
+std::span<const float> HostForward::hidden() const { return state_->hidden(); }
 std::span<const std::uint32_t> HostForward::experts_chosen() const {
   return state_->experts_chosen();
 }

@@ -17,9 +17,10 @@ struct Known {
   Route route;
   At at;
 };
-constexpr std::array<Known, 21> kKnown = {
+constexpr std::array<Known, 22> kKnown = {
     {{"/v1/chat/completions", Route::kChatCompletions, At::kPublic},
      {"/v1/completions", Route::kCompletions, At::kPublic},
+     {"/v1/embeddings", Route::kEmbeddings, At::kPublic},
      {"/tokenize", Route::kTokenize, At::kPublic},
      {"/detokenize", Route::kDetokenize, At::kPublic},
      {"/v1/models", Route::kModels, At::kPublic},

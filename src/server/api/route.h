@@ -17,6 +17,7 @@ enum class Door { kPublic, kAdmin };
 enum class Route {
   kChatCompletions,
   kCompletions,
+  kEmbeddings,
   kTokenize,
   kDetokenize,
   kAdminLoad,  // from here by Door::kAdmin alone
@@ -50,7 +51,7 @@ struct Routed {
 MaybeError find_route(Door door, std::string_view method, std::string_view target, Routed& out);
 
 inline bool takes_body(Route route) { return route <= Route::kRouterUnload; }
-inline bool generates(Route route) { return route <= Route::kCompletions; }
+inline bool generates(Route route) { return route <= Route::kEmbeddings; }
 inline bool administers(Route route) {
   return route >= Route::kAdminLoad && route <= Route::kRouterModels;
 }

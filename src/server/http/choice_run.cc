@@ -1,8 +1,11 @@
 #include "server/http/choice_run.h"
 
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
+#include "server/api/json_write.h"
+#include "server/api/prompt_scores.h"
 
 namespace causeway::server {
 namespace {
@@ -33,6 +36,7 @@ void ChoiceRun::tell_switch(const request::ModelSwitch& switched, Metrics& metri
 }
 
 MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
+  std::move(output.prompt.begin(), output.prompt.end(), std::back_inserter(prompt_scores));
   if (output.switched) tell_switch(*output.switched, metrics);
   queued = output.queued;
   if (!output.tokens.empty()) {
@@ -75,14 +79,18 @@ void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
   metrics.finished(model, measured);
 }
 
+void ChoiceRun::set_echo(std::string_view text) {
+  echo = text;
+  choice.begin_behind(utf8_characters(text));
+}
+
 ChoiceRun::News ChoiceRun::take() {
+  std::vector<PlacedToken> scores =
+      place_prompt(choice.tokenizer(), std::exchange(prompt_scores, {}), echo);
   std::string text(std::exchange(echo, {}));
   text += choice.take_text();
-  News news{std::move(text),
-            choice.take_tokens(),
-            {},
-            choice.take_calls(),
-            std::exchange(prompt_ids, {})};
+  News news{std::move(text),     choice.take_tokens(),          {},
+            choice.take_calls(), std::exchange(prompt_ids, {}), std::move(scores)};
   if (choice.finished()) {
     end_told = true;
     news.finish_reason = choice.finish_reason();
