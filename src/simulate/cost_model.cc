@@ -57,6 +57,8 @@ double missed_share(const ModelShape& shape) {
   return std::max(0.0, 1 - static_cast<double>(plan.slots) / all);
 }
 
+double given_or(double rate, double otherwise) { return rate > 0 ? rate : otherwise; }
+
 }  // namespace
 
 StepTokens tokens_of(const request::Batch& batch) {
@@ -87,6 +89,7 @@ StepWork work_of(const StepTokens& step, const ModelShape& shape) {
           .missed = Bytes(std::llround(hit * missed_share(shape))),
           .kv_bytes = step.kv_tokens * static_cast<double>(shape.kv_per_token.count),
           .layers = shape.config.layers,
+          .tokens = tokens,
           .prompts = step.prompts};
 }
 
@@ -96,12 +99,17 @@ Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool c
   double products = std::max(work.product_flops / profile.flops_per_second,
                              slower * weights / profile.memory_bytes_per_second);
   if (work.missed > Bytes(0)) {
-    products += static_cast<double>(work.missed.count) / profile.link_bytes_per_second;
+    products += static_cast<double>(work.missed.count) /
+                given_or(profile.home_bytes_per_second, profile.link_bytes_per_second);
   }
-  const double attention = std::max(work.attention_flops / profile.flops_per_second,
+  const double attention_rate = given_or(
+      work.prompts ? profile.prompt_attention_flops_per_second : 0, profile.flops_per_second);
+  const double attention = std::max(work.attention_flops / attention_rate,
                                     slower * work.kv_bytes / profile.attention_bytes_per_second);
+  const double per_token = work.prompts ? profile.prompt_attention_token_seconds * work.tokens : 0;
   const Nanos layer = work.prompts ? profile.prompt_layer_overhead : profile.layer_overhead;
-  return profile.step_overhead + layer * work.layers + nanos_from_seconds(products + attention);
+  return profile.step_overhead + layer * work.layers +
+         nanos_from_seconds(products + attention + per_token * static_cast<double>(work.layers));
 }
 
 Nanos step_min(const ModelShape& shape, const HardwareProfile& profile) {

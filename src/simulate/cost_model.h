@@ -2,13 +2,14 @@
 // its memory traffic. Pure.
 //
 //   duration = overhead + layers × overhead of a layer
-//                       + max(FLOPs of products / rate, weights / memory rate) + missed / link rate
+//                       + max(FLOPs of products / rate, weights / memory rate) + missed / home rate
 //                       + max(FLOPs of attention / rate, KV / attention's memory rate)
 //
-// because products and attention are kernels of their own, one after the other. Mixture-of-experts
-// layers read the experts that a uniform router is expected to hit; where experts are cached one by
-// one, those without a slot are missed, and read at home by the same kernels. While copies reach
-// the device its memory is slower, by the profile's measure.
+// because products and attention are kernels of their own, one after the other. Attention over
+// prompts has a rate of its own, and takes some time for each token in each layer beside.
+// Mixture-of-experts layers read the experts that a uniform router is expected to hit; where these
+// are cached one by one, those without a slot are missed, and read at home by the same kernels.
+// While copies reach the device its memory is slower, by the profile's measure.
 #pragma once
 
 #include <string>
@@ -59,6 +60,7 @@ struct StepWork {
   Bytes missed;         // of them, at home
   double kv_bytes = 0;  // that it reads and writes
   std::int64_t layers = 0;
+  double tokens = 0;
   bool prompts = false;
 };
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr std::int64_t kSlicesMax = 64;  // of a machine
 constexpr std::int64_t kSlicesInAllMax = 4096;
 constexpr Nanos kNever(INT64_MAX);
+constexpr Nanos kLook = seconds(1);       // how often demand is looked at
 constexpr Nanos kUnloadPoll = millis(1);  // of a model whose weights are on their way
 
 // That a step of one token reads.
@@ -42,6 +44,14 @@ Bytes memory_min(const ModelShape& shape, const SimulationOptions& options) {
   return std::min(round_up(shape.layout.bytes, options.residency.extent), ring);
 }
 
+fleet::SliceSpec slice_spec(const SimulationOptions& slice, std::int64_t models_max) {
+  return {.link = fleet::LinkId(0),
+          .models_max = models_max,
+          .memory = slice.profile.memory - slice.kv_memory,
+          .memory_bytes_per_second = slice.profile.memory_bytes_per_second,
+          .flops_per_second = slice.profile.flops_per_second};
+}
+
 class FleetSimulation {
  public:
   FleetSimulation(const FleetSimulationOptions& options, const Workload& workload);
@@ -63,8 +73,14 @@ class FleetSimulation {
   void apply(const fleet::Load& load);
   void apply(const fleet::Unload& unload) { unloads_.push_back(unload); }
   void apply(const fleet::Drop& drop);
-  void apply(const fleet::Resize&) { CAUSEWAY_CHECK(false, "slices stay as they are here"); }
+  void apply(const fleet::Resize& resize);
   void end_loads();
+  // Slices that change (gpu_parts).
+  void open_parts(int parts);
+  void look_at_demand();
+  void close_slices();
+  void reopen();
+  void keep_answer(const request::Output& output);
   // True: some ended.
   bool try_unloads();
   void take_outputs(SimulatedSlice& slice);
@@ -79,6 +95,8 @@ class FleetSimulation {
   }
   void touch(std::size_t index);
   void start_touched();
+  std::int64_t slices_max() const;
+  void add_to(const SimulatedSlice& slice, SimulationReport& sum) const;
   Bytes host_budget() const;
   Bytes host_used() const;
   void report_sums(FleetSimulationReport& report) const;
@@ -100,6 +118,17 @@ class FleetSimulation {
   std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
   std::vector<fleet::Unload> unloads_;       // under way
   std::map<ModelId, bool> home_;             // in host memory; false: on its way
+
+  // Where slices change.
+  std::optional<GpuParts> parts_;
+  SharedMemory memory_;
+  std::vector<Nanos> targets_;  // between tokens, of each model
+  Nanos look_at_;
+  int wanted_ = 0;                       // parts, from when the fleet was asked
+  std::vector<fleet::SliceId> closing_;  // told to, and not done yet
+  std::optional<Nanos> reopen_at_;
+  SimulationReport past_;                                        // of slices that were closed
+  std::unordered_map<RequestId, std::vector<TokenId>> answers_;  // of requests that are served
 };
 
 std::vector<std::string> FleetSimulation::names_of(const std::vector<ModelShape>& models) {
@@ -116,14 +145,14 @@ fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
   const HardwareProfile& profile = options.slice.profile;
   spec.links.assign(static_cast<std::size_t>(options.machines),
                     {.bytes_per_second = profile.link_bytes_per_second});
-  const fleet::SliceSpec slice{.link = fleet::LinkId(0),
-                               .models_max = options.models_max,
-                               .memory = profile.memory - options.slice.kv_memory,
-                               .memory_bytes_per_second = profile.memory_bytes_per_second,
-                               .flops_per_second = profile.flops_per_second};
-  for (std::int64_t i = 0; i < options.slices * options.machines; ++i) {
-    spec.slices.push_back(slice);
-    spec.slices.back().link = fleet::LinkId(i / options.slices);
+  const std::int64_t slices = options.gpu_parts ? options.gpu_parts->parts : options.slices;
+  SimulationOptions one = options.slice;
+  if (options.gpu_parts) {
+    one = GpuParts(*options.gpu_parts, options.slice).slice_options(options.gpu_parts->parts);
+  }
+  for (std::int64_t i = 0; i < slices * options.machines; ++i) {
+    spec.slices.push_back(slice_spec(one, options.models_max));
+    spec.slices.back().link = fleet::LinkId(i / slices);
   }
   for (const ModelShape& shape : options.slice.models) {
     fleet::ModelSpec& model = spec.models.emplace_back();
@@ -146,20 +175,33 @@ fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
   return spec;
 }
 
+std::int64_t FleetSimulation::slices_max() const {
+  return options_.gpu_parts ? slice::kPartsMax : options_.slices * options_.machines;
+}
+
 FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Workload& workload)
     : options_(options),
       workload_(workload),
       links_(static_cast<std::size_t>(options.machines),
              {.free = {}, .free_out = {}, .sharers = options.slices}),
-      due_(options.slices * options.machines),
-      touched_(static_cast<std::size_t>(options.slices * options.machines)),
+      due_(slices_max()),
+      touched_(static_cast<std::size_t>(slices_max())),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
-      recorder_(workload, names_of(options.slice.models), options.keep_requests) {
+      recorder_(workload, names_of(options.slice.models), options.keep_requests),
+      memory_(options.slice.profile.memory_bytes_per_second) {
+  if (options.gpu_parts) {
+    parts_.emplace(*options.gpu_parts, options.slice);
+    for (const fleet::ModelSpec& model : spec_.models) targets_.push_back(model.slo.tpot);
+    slices_.resize(static_cast<std::size_t>(slice::kPartsMax));
+    open_parts(options.gpu_parts->parts);
+    return;
+  }
   for (std::int64_t i = 0; i < options.slices * options.machines; ++i) {
     SharedLink* const link = &links_[static_cast<std::size_t>(i / options.slices)];
-    slices_.push_back(std::make_unique<SimulatedSlice>(options.slice, clock_,
-                                                       options.slices > 1 ? link : nullptr));
+    slices_.push_back(std::make_unique<SimulatedSlice>(
+        options.slice, clock_,
+        SimulatedSlice::Shared{.link = options.slices > 1 ? link : nullptr}));
   }
 }
 
@@ -190,6 +232,9 @@ void FleetSimulation::apply(const fleet::Route& route) {
   const std::int64_t index = route.request.value;
   const Arrival& arrival = workload_[static_cast<std::size_t>(index)];
   auto request = request_of(arrival, index, options_.slice.models[arrival.model].vocab);
+  if (const auto answer = answers_.find(route.request); answer != answers_.end()) {
+    request.output = answer->second;  // it goes on behind these
+  }
   const Status taken = slice(route.slice).core().submit(std::move(request), clock_.now());
   if (taken.ok()) return;
   recorder_.refused(route.request, clock_.now());
@@ -254,13 +299,15 @@ void FleetSimulation::arrive() {
   const auto index = static_cast<std::int64_t>(arrived_);
   const Arrival& arrival = workload_[arrived_++];
   recorder_.arrived(index);
+  if (parts_) parts_->arrived(arrival.model, arrival.prompt, clock_.now());
   tell(fleet::RequestArrived{RequestId(index), ModelId(static_cast<std::int64_t>(arrival.model)),
                              arrival.slo, arrival.at});
 }
 
 void FleetSimulation::take_outputs(SimulatedSlice& slice) {
   for (const request::Output& output : slice.core().take_outputs()) {
-    recorder_.record(output, clock_.now());
+    recorder_.record(output, slice.tells_at());
+    if (parts_) keep_answer(output);
     if (output.finished) tell(fleet::RequestEnded{output.request});
   }
 }
@@ -270,6 +317,7 @@ bool FleetSimulation::next_event() {
   next = std::min(next, due_.first());
   if (!loads_.empty()) next = std::min(next, loads_.begin()->first);
   if (!unloads_.empty()) next = std::min(next, clock_.now() + kUnloadPoll);
+  if (parts_) next = std::min(next, reopen_at_.value_or(look_at_));
   const Nanos wakeup = core_.next_wakeup().value_or(kNever);
   next = std::min(next, wakeup);
   if (next == kNever || next > options_.slice.virtual_time_max) return false;
@@ -280,6 +328,7 @@ bool FleetSimulation::next_event() {
   });
   while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
   end_loads();
+  if (parts_) look_at_demand();
   if (wakeup <= clock_.now()) tell(fleet::Woken{});
   return true;
 }
@@ -288,6 +337,7 @@ void FleetSimulation::touch(std::size_t index) {
   if (touched_[index]) return;
   touched_[index] = true;
   touches_.push_back(index);
+  if (!slices_[index]) return;
   const SimulatedSlice::Passed passed = slices_[index]->catch_up();
   recorder_.record_tokens(passed.requests, passed.ends);
   steps_passed_ += std::ssize(passed.ends);
@@ -300,6 +350,7 @@ void FleetSimulation::start_touched() {
     std::sort(now.begin(), now.end());
     for (const std::size_t i : now) {
       touched_[i] = false;
+      if (!slices_[i]) continue;
       slices_[i]->start();
       take_outputs(*slices_[i]);
       slices_[i]->look_ahead();
@@ -308,29 +359,94 @@ void FleetSimulation::start_touched() {
   }
 }
 
+void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum) const {
+  SimulationReport one;
+  slice.add_to(one);
+  sum.engine.preemptions += one.engine.preemptions;
+  sum.engine.prefix_queried_tokens += one.engine.prefix_queried_tokens;
+  sum.engine.prefix_hit_tokens += one.engine.prefix_hit_tokens;
+  add(one.engine.kv_copies, sum.engine.kv_copies);
+  sum.device.steps += one.device.steps;
+  sum.device.streamed_steps += one.device.streamed_steps;
+  sum.device.tokens_again += one.device.tokens_again;
+  sum.device.weights_wait += one.device.weights_wait;
+  sum.device.busy += one.device.busy / (parts_ ? parts_->parts() : std::ssize(slices_));
+  sum.weights.arrivals += one.weights.arrivals;
+  sum.weights.failures += one.weights.failures;
+  sum.weights.evictions += one.weights.evictions;
+  sum.kv_in_bytes += one.kv_in_bytes;
+  sum.kv_out_bytes += one.kv_out_bytes;
+  sum.streamed_bytes += one.streamed_bytes;
+  sum.link_bytes += one.link_bytes;
+  sum.weights_out_bytes += one.weights_out_bytes;
+}
+
+// Of slices that are open and that were closed.
 void FleetSimulation::report_sums(FleetSimulationReport& report) const {
-  SimulationReport& sum = report.serving;
+  report.serving = past_;
   for (const auto& slice : slices_) {
-    SimulationReport one;
-    slice->add_to(one);
-    sum.engine.preemptions += one.engine.preemptions;
-    sum.engine.prefix_queried_tokens += one.engine.prefix_queried_tokens;
-    sum.engine.prefix_hit_tokens += one.engine.prefix_hit_tokens;
-    add(one.engine.kv_copies, sum.engine.kv_copies);
-    sum.device.steps += one.device.steps;
-    sum.device.streamed_steps += one.device.streamed_steps;
-    sum.device.tokens_again += one.device.tokens_again;
-    sum.device.weights_wait += one.device.weights_wait;
-    sum.device.busy += one.device.busy / std::ssize(slices_);
-    sum.weights.arrivals += one.weights.arrivals;
-    sum.weights.failures += one.weights.failures;
-    sum.weights.evictions += one.weights.evictions;
-    sum.kv_in_bytes += one.kv_in_bytes;
-    sum.kv_out_bytes += one.kv_out_bytes;
-    sum.streamed_bytes += one.streamed_bytes;
-    sum.link_bytes += one.link_bytes;
-    sum.weights_out_bytes += one.weights_out_bytes;
+    if (slice) add_to(*slice, report.serving);
   }
+}
+
+void FleetSimulation::open_parts(int parts) {
+  links_.front().sharers = parts;
+  for (int i = 0; i < parts; ++i) {
+    slices_[static_cast<std::size_t>(i)] = std::make_unique<SimulatedSlice>(
+        parts_->slice_options(parts), clock_,
+        SimulatedSlice::Shared{
+            .link = parts > 1 ? &links_.front() : nullptr, .memory = &memory_, .memory_user = i});
+  }
+}
+
+void FleetSimulation::look_at_demand() {
+  const Nanos now = clock_.now();
+  if (reopen_at_ && *reopen_at_ <= now) reopen();
+  if (look_at_ > now) return;
+  look_at_ = now + kLook;
+  if (wanted_ > 0) return;  // they change already
+  const auto parts = parts_->decide(targets_, now);
+  if (!parts) return;
+  fleet::ResizeWanted change{.slices = {}, .drain_max = options_.gpu_parts->drain_max};
+  for (int i = 0; i < parts_->parts(); ++i) change.slices.emplace_back(i);
+  wanted_ = *parts;
+  tell(change);
+  if (!core_.resizing()) wanted_ = 0;  // it is asked again
+}
+
+// Their outputs may be on their way to whoever tells this.
+void FleetSimulation::apply(const fleet::Resize& resize) { closing_ = resize.closing; }
+
+void FleetSimulation::close_slices() {
+  for (const fleet::SliceId id : std::exchange(closing_, {})) {
+    const auto index = static_cast<std::size_t>(id.value);
+    add_to(*slices_[index], past_);
+    slices_[index].reset();
+    memory_.use(static_cast<int>(index), 0);
+    due_.set(id.value, kNever);
+    reopen_at_ = clock_.now() + options_.gpu_parts->reopen;
+  }
+}
+
+void FleetSimulation::reopen() {
+  reopen_at_.reset();
+  parts_->changed(std::exchange(wanted_, 0), clock_.now());
+  open_parts(parts_->parts());
+  fleet::SlicesChanged changed;
+  for (int i = 0; i < parts_->parts(); ++i) {
+    const SimulationOptions& slice = parts_->slice_options(parts_->parts());
+    changed.opened.push_back({fleet::SliceId(i), slice_spec(slice, options_.models_max)});
+  }
+  tell(changed);
+}
+
+void FleetSimulation::keep_answer(const request::Output& output) {
+  std::vector<TokenId>& answer = answers_[output.request];
+  for (const request::OutputToken& token : output.tokens) answer.push_back(token.token);
+  if (!output.finished) return;
+  const Arrival& arrival = workload_[static_cast<std::size_t>(output.request.value)];
+  parts_->ended(arrival.model, Tokens(std::ssize(answer)), clock_.now());
+  answers_.erase(output.request);
 }
 
 FleetSimulationReport FleetSimulation::run() {
@@ -342,6 +458,7 @@ FleetSimulationReport FleetSimulation::run() {
     start_touched();
     while (try_unloads()) start_touched();
     start_touched();  // those that were asked in vain
+    close_slices();
   }
   // What ended before now, where the simulation ends before they do.
   for (std::size_t i = 0; i < slices_.size(); ++i) touch(i);
@@ -358,7 +475,7 @@ FleetSimulationReport FleetSimulation::run() {
   report.fleet = core_.counters();
   report.steps_passed = steps_passed_;
   report.placement = fleet::name_of(options_.placement);
-  report.slices = std::ssize(slices_);
+  report.slices = parts_ ? parts_->parts() : std::ssize(slices_);
   report.switches = recorder_.switches();
   report.requests = recorder_.served();
   const double rate =
@@ -370,6 +487,21 @@ FleetSimulationReport FleetSimulation::run() {
   const double could = rate * std::max(1e-9, to_seconds(clock_.now()));
   report.link_busy = static_cast<double>(serving.link_bytes.count) / could;
   return report;
+}
+
+Status check_parts(const FleetSimulationOptions& options) {
+  const GpuPartsOptions& parts = *options.gpu_parts;
+  const slice::SliceGpu& gpu = parts.gpu;
+  if (options.slices != 1 || options.machines != 1 || options.models_max != 0 ||
+      !options.fleet.moves) {
+    return invalid_argument("a GPU in parts is one machine, on which models move");
+  }
+  if (parts.parts < 1 || parts.parts > slice::kPartsMax || gpu.unit < 1 ||
+      gpu.units < slice::kPartsMax || gpu.units * gpu.unit > gpu.processors) {
+    return invalid_argument(
+        fmt::format("a GPU is divided into 1 to {} parts of whole units", slice::kPartsMax));
+  }
+  return {};
 }
 
 Status check_fleet(const FleetSimulationOptions& options) {
@@ -384,6 +516,7 @@ Status check_fleet(const FleetSimulationOptions& options) {
   if (options.slice.kv_memory >= options.slice.profile.memory) {
     return invalid_argument("KV leaves a slice no memory for weights");
   }
+  if (options.gpu_parts) CAUSEWAY_TRY(check_parts(options));
   if (options.models_max < 0 || options.host_memory < Bytes(0) || options.attach < Nanos(0) ||
       !(options.disk_bytes_per_second >= 0)) {
     return invalid_argument("places, host memory, disk rate and times of a fleet are 0 or more");
@@ -398,6 +531,7 @@ HardwareProfile slice_of(const HardwareProfile& machine, std::int64_t parts) {
   const auto share = static_cast<double>(parts);
   slice.name = fmt::format("{}/{}", machine.name, parts);
   slice.flops_per_second /= share;
+  slice.prompt_attention_flops_per_second /= share;
   slice.memory_bytes_per_second /= share;
   slice.attention_bytes_per_second /= share;
   slice.memory = machine.memory / parts;

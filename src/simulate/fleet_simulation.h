@@ -3,11 +3,13 @@
 // with threads and files takes the time here that the options say.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fleet/fleet_core.h"
 #include "fleet/placement.h"
+#include "simulate/gpu_parts.h"
 #include "simulate/simulate.h"
 
 namespace causeway::simulate {
@@ -26,6 +28,9 @@ struct FleetSimulationOptions {
   double disk_bytes_per_second = 0;  // from which a cold model comes; 0: it takes no time
   Nanos attach = millis(1);          // to make a model in host memory runnable
   bool keep_requests = false;        // FleetSimulationReport::requests
+  // Instead of `slices`: of one machine, whose GPU is divided into parts of its SMs, and perhaps
+  // anew while it serves. `slice` is then the whole of it, and models move.
+  std::optional<GpuPartsOptions> gpu_parts = {};
 };
 
 struct FleetSimulationReport {

@@ -8,8 +8,7 @@
 namespace causeway::simulate {
 namespace {
 
-// h200, h100: as measured (docs/design/simulate.md); launches with Qwen3-1.7B, 512 tokens of
-// prompt, cached (bench switch: 4.2 ms to the first token, 3.1 of them computing). gh200: vendor
+// h200, h100: as measured; docs/design/simulate.md says where each figure comes from. gh200: vendor
 // figures, derated as the H200's were found to be; KV as SuperInfer measured it both ways at once.
 // gb200, rubin: one GPU of the Superchip as C2CServe's Table 2 has it (192 GB at 8 TB/s, 288 GB at
 // 22 TB/s; C2C of 900 GB/s and 1.8 TB/s both ways together, where NVIDIA's Superchips have two GPUs
@@ -19,16 +18,20 @@ namespace {
 // the tests run on, with AMX.
 constexpr std::string_view kProfiles = R"([
   {"name": "h200", "description": "NVIDIA H200 SXM on PCIe 5 x16",
-   "tflops": 700, "memory_gb_per_s": 4420, "attention_gb_per_s": 3600, "memory_gb": 141,
-   "link_gb_per_s": 55, "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 50,
-   "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 24, "prompt_launch_us": 1000,
-   "copy_slowdown": 0.07},
+   "tflops": 700, "memory_gb_per_s": 4420, "attention_gb_per_s": 3600,
+   "prompt_attention_tflops": 400, "prompt_attention_token_ns": 30, "memory_gb": 141,
+   "link_gb_per_s": 55, "home_gb_per_s": 51, "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46,
+   "step_overhead_us": 50, "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 24,
+   "plain_launch_us": 1000, "shape_choice_us": 400,
+   "request_path_us": 490, "copy_slowdown": 0.07},
   {"name": "h100",
    "description": "NVIDIA H100 SXM on PCIe 5 x16",
-   "tflops": 610, "memory_gb_per_s": 3095, "attention_gb_per_s": 2350, "memory_gb": 80,
-   "link_gb_per_s": 54, "kv_in_gb_per_s": 40, "kv_out_gb_per_s": 40, "step_overhead_us": 50,
-   "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 24, "prompt_launch_us": 1000,
-   "copy_slowdown": 0.07},
+   "tflops": 675, "memory_gb_per_s": 3095, "attention_gb_per_s": 2350,
+   "prompt_attention_tflops": 400, "prompt_attention_token_ns": 30, "memory_gb": 80,
+   "link_gb_per_s": 54, "home_gb_per_s": 51, "kv_in_gb_per_s": 40, "kv_out_gb_per_s": 40,
+   "step_overhead_us": 50, "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 24,
+   "plain_launch_us": 1000, "shape_choice_us": 400,
+   "request_path_us": 490, "copy_slowdown": 0.07},
   {"name": "gh200", "description": "NVIDIA GH200, 96 GB HBM3, NVLink-C2C",
    "tflops": 780, "memory_gb_per_s": 3800, "memory_gb": 96, "link_gb_per_s": 400,
    "kv_in_gb_per_s": 179, "kv_out_gb_per_s": 181, "step_overhead_us": 300},
@@ -71,6 +74,25 @@ Result<std::string> text(const nlohmann::json& profile, const char* key) {
   return at->get<std::string>();
 }
 
+struct TimeField {
+  const char* key;
+  Nanos HardwareProfile::*field;
+};
+// That may be left out: nothing.
+constexpr TimeField kTimes[] = {
+    {"plain_launch_us", &HardwareProfile::plain_launch},
+    {"shape_choice_us", &HardwareProfile::shape_choice},
+    {"request_path_us", &HardwareProfile::request_path},
+};
+
+Status add_times(const nlohmann::json& json, HardwareProfile& profile) {
+  for (const TimeField& time : kTimes) {
+    CAUSEWAY_ASSIGN(const double micros, optional_number(json, time.key, 0, 0, 1e9));
+    profile.*time.field = nanos_from_seconds(micros * 1e-6);
+  }
+  return {};
+}
+
 Result<HardwareProfile> profile_from(const nlohmann::json& json) {
   if (!json.is_object()) return corrupt("hardware profile: an object is expected");
   HardwareProfile profile;
@@ -87,12 +109,19 @@ Result<HardwareProfile> profile_from(const nlohmann::json& json) {
   CAUSEWAY_ASSIGN(const double layer, optional_number(json, "layer_overhead_us", 0, 0, 1e9));
   CAUSEWAY_ASSIGN(const double prompt_layer,
                   optional_number(json, "prompt_layer_overhead_us", layer, 0, 1e9));
-  CAUSEWAY_ASSIGN(const double launch, optional_number(json, "prompt_launch_us", 0, 0, 1e9));
+  CAUSEWAY_TRY(add_times(json, profile));
   profile.layer_overhead = nanos_from_seconds(layer * 1e-6);
   profile.prompt_layer_overhead = nanos_from_seconds(prompt_layer * 1e-6);
-  profile.prompt_launch = nanos_from_seconds(launch * 1e-6);
   profile.attention_bytes_per_second = attention * 1e9;
   profile.flops_per_second = tflops * 1e12;
+  CAUSEWAY_ASSIGN(const double prompt_attention,
+                  optional_number(json, "prompt_attention_tflops", 0, 1e-6, 1e6));
+  profile.prompt_attention_flops_per_second = prompt_attention * 1e12;
+  CAUSEWAY_ASSIGN(const double token,
+                  optional_number(json, "prompt_attention_token_ns", 0, 0, 1e9));
+  profile.prompt_attention_token_seconds = token * 1e-9;
+  CAUSEWAY_ASSIGN(const double home, optional_number(json, "home_gb_per_s", 0, 1e-3, 1e6));
+  profile.home_bytes_per_second = home * 1e9;
   profile.memory_bytes_per_second = memory_rate * 1e9;
   profile.memory = Bytes(static_cast<std::int64_t>(memory * 1e9));
   profile.link_bytes_per_second = link * 1e9;

@@ -75,7 +75,7 @@ SimulationReport Simulation::run() {
     if (!next_event()) break;
     slice_.start();
     for (const request::Output& output : slice_.core().take_outputs()) {
-      recorder_.record(output, clock_.now());
+      recorder_.record(output, slice_.tells_at());
     }
   }
   report.profile = options_.profile.name;

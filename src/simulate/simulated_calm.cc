@@ -11,9 +11,11 @@ std::vector<Nanos> SimulatedExecutor::repeated_ends(std::int64_t steps) const {
   const bool chance = faults.error_rate > 0 || faults.refuse_rate > 0 || faults.slow_rate > 0 ||
                       faults.hang_rate > 0;
   if (chance || shadow_ || copies_ || options_.frames_move || streamed_) return {};
+  if (options_.memory != nullptr) return {};  // others may begin to read
   if (resident_.size() != 2 || stream_.size() != 2 || !ended_.empty()) return {};
   if (mover_ != nullptr && mover_->copies_at(clock_.now())) return {};
   const Step& second = *resident_.back();
+  if (launches_.until() > clock_.now() || !launches_.has_graph(second.batch)) return {};
   if (second.reads.size() != resident_.front()->reads.size()) return {};
   const ModelShape& shape = second.model->shape;
   StepTokens tokens = tokens_of(second.batch);

@@ -21,6 +21,7 @@ SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, co
                     .streams = mover != nullptr,
                     .rotates = options.copies.has_value()},
       random_(options.seed),
+      launches_(options.profile),
       frames_(options.frames_move ? mover : nullptr) {
   if (options_.shadow_frames > 0) {
     shadow_.emplace(options_.shadow_frames, options_.tokens_per_block_max);
@@ -36,6 +37,7 @@ void SimulatedExecutor::add_model(ModelId model, const ModelShape& shape, Weight
 
 void SimulatedExecutor::remove_model(ModelId model) {
   CAUSEWAY_CHECK(models_.erase(model) == 1, "the executor does not know this model");
+  launches_.forget(model);
 }
 
 void SimulatedExecutor::blame(const std::string& what) {
@@ -145,6 +147,7 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
   counters_.tokens_pending +=
       std::count_if(step->batch.tokens.begin(), step->batch.tokens.end(), request::is_pending);
   counters_.between_ranges += streamed_ ? 1 : 0;
+  step->launched = launches_.launch(step->batch, shape, clock_.now());
   resident_.push_back(std::move(step));
   enqueue({.step = resident_.back().get(), .range = {}}, clock_.now());
   return {};
@@ -191,23 +194,26 @@ void SimulatedExecutor::enqueue(Turn turn, Nanos at) {
   if (stream_.size() == 1) begin(stream_.front(), at);
 }
 
+HardwareProfile SimulatedExecutor::granted() const {
+  HardwareProfile profile = options_.profile;
+  if (options_.memory == nullptr) return profile;
+  const double own = profile.memory_bytes_per_second;
+  profile.memory_bytes_per_second = options_.memory->granted(options_.memory_user, own);
+  profile.attention_bytes_per_second *= profile.memory_bytes_per_second / own;
+  return profile;
+}
+
 Nanos SimulatedExecutor::computes(const Step& step, Nanos at) const {
   const bool copies =
       (mover_ != nullptr && mover_->copies_at(at)) || (copies_ && copies_->copies_in_at(at));
-  const Nanos computes =
-      step_duration(work_of(step.batch, step.model->shape), options_.profile, copies);
+  const StepWork work = work_of(step.batch, step.model->shape);
+  const Nanos computes = options_.memory == nullptr ? step_duration(work, options_.profile, copies)
+                                                    : step_duration(work, granted(), copies);
   return Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
 }
 
-Nanos SimulatedExecutor::launched_at(const Step& step) const {
-  const auto& entries = step.batch.entries;
-  const bool prompts = std::any_of(entries.begin(), entries.end(),
-                                   [](const auto& entry) { return entry.token_count > 1; });
-  return step.submitted + (prompts ? options_.profile.prompt_launch : Nanos(0));
-}
-
 void SimulatedExecutor::begin(Turn& turn, Nanos at) {
-  Nanos ready = turn.range ? at : launched_at(*turn.step);
+  Nanos ready = turn.range ? at : turn.step->launched;
   counters_.launch_wait_longest = std::max(counters_.launch_wait_longest, ready - at);
   if (copies_ && !turn.range) {
     const Nanos there = copies_->ready_at(turn.step->batch.copies_awaited);
@@ -236,6 +242,13 @@ void SimulatedExecutor::run(Turn& turn, Nanos at) {
   }
   if (step.hangs && turn.range.value_or(0) == 0) takes = options_.faults.hang;
   turn.ends = turn.range ? at + takes : end_of_reads(step, at, takes);
+  if (options_.memory != nullptr) {
+    const StepWork work = work_of(step.batch, step.model->shape);
+    const double part = turn.range ? step.ranges[*turn.range].part : 1;
+    const double bytes = (static_cast<double>(work.weights.count) + work.kv_bytes) * part;
+    const double lasts = std::max(1e-9, to_seconds(turn.ends - at));
+    options_.memory->use(options_.memory_user, bytes / lasts);
+  }
   counters_.busy += turn.ends - at;
   counters_.weights_wait += turn.ends - at - takes;
 }
@@ -257,6 +270,7 @@ void SimulatedExecutor::begin_step(Step& step, Nanos at) {
 void SimulatedExecutor::end_turn() {
   const Turn turn = stream_.front();
   stream_.pop_front();
+  if (options_.memory != nullptr) options_.memory->use(options_.memory_user, 0);
   if (turn.range) {
     end_range(*turn.range, turn.ends);
   } else {

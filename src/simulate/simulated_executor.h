@@ -14,6 +14,9 @@
 // wait() never blocks: virtual time stands still while anybody waits, so that the driver moves the
 // clock to next_event() first.
 //
+// The engine's thread launches a resident step before the device can begin it (HostLaunches), and
+// does nothing else until busy_until().
+//
 // With SimulatedCopies KV rotates: a step that awaits copies in begins, alone on the stream, when
 // they have ended; the first range of a streamed one is enqueued then.
 //
@@ -39,7 +42,9 @@
 #include "model/step_ranges.h"
 #include "simulate/cost_model.h"
 #include "simulate/frame_watch.h"
+#include "simulate/host_launches.h"
 #include "simulate/shadow_kv.h"
+#include "simulate/shared_memory.h"
 #include "simulate/simulated_copies.h"
 #include "simulate/simulated_mover.h"
 
@@ -76,6 +81,9 @@ struct SimulatedExecutorOptions {
   std::int64_t tokens_per_block_max = 1;
   int steps_in_flight_max = 1;
   std::optional<SimulatedCopiesOptions> copies = {};  // of KV; nullopt: it does not rotate
+  // That it shares with other slices, as that user; borrowed. Null: it has the profile's alone.
+  SharedMemory* memory = nullptr;
+  int memory_user = 0;
 };
 
 struct SimulatedCounters {
@@ -122,6 +130,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::optional<Nanos> next_event() const;
   // When the device has done what it does now; nullopt: nothing, or it waits for copies of KV.
   std::optional<Nanos> turn_ends_at() const;
+  // Until then the engine's thread launches what it has submitted: it neither hears of ends nor
+  // submits more, and what it has to tell it tells then.
+  Nanos busy_until() const { return launches_.until(); }
   const SimulatedCounters& counters() const { return counters_; }
   // Fast-forward (simulated_calm.cc). When the step that runs ends, and `steps` that follow it,
   // which are as the one behind it, each of a token more for each of its sequences. Empty: that
@@ -173,6 +184,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
     bool hangs = false;
     bool is_void = false;  // it read a group of which the copy failed
     Nanos submitted;
+    Nanos launched;  // of a resident model
     Nanos began;
     // Of a streamed model.
     std::vector<Range> ranges;  // those that are enqueued before it is abandoned, or all
@@ -198,8 +210,6 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // Lets happen what happens up to now.
   void advance();
   void enqueue(Turn turn, Nanos at);
-  // From then on its kernels may run.
-  Nanos launched_at(const Step& step) const;
   // The turn has come: it runs from `at` on, or waits for its launch and for copies of KV.
   void begin(Turn& turn, Nanos at);
   void run(Turn& turn, Nanos at);
@@ -207,6 +217,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::optional<Nanos> stream_event_at() const;
   // What the step reads of the KV, and what it chooses.
   void begin_step(Step& step, Nanos at);
+  // The profile, beside what others read.
+  HardwareProfile granted() const;
   // How long the whole step computes, by what else the device does then.
   Nanos computes(const Step& step, Nanos at) const;
   void sample(Step& step);
@@ -242,6 +254,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::map<ModelId, Model> models_;
   std::optional<ShadowKv> shadow_;
   std::optional<SimulatedCopies> copies_;
+  HostLaunches launches_;
   FrameWatch frames_;
   std::unordered_map<RequestId, std::int64_t> computed_;  // of each request, tokens at the most
   // In flight.

@@ -19,11 +19,14 @@ engine::CoreOptions core_options(const SimulationOptions& options) {
           .step_start = options.step_start};
 }
 
-SimulatedExecutorOptions executor_options(const SimulationOptions& options) {
+SimulatedExecutorOptions executor_options(const SimulationOptions& options,
+                                          const SimulatedSlice::Shared& shared) {
   SimulatedExecutorOptions executor{.profile = options.profile,
                                     .faults = options.faults,
                                     .seed = options.seed,
                                     .steps_in_flight_max = kStepsInFlight};
+  executor.memory = shared.memory;
+  executor.memory_user = shared.memory_user;
   if (options.kv_host_memory > Bytes(0)) {
     executor.copies = {.frame = options.frame,
                        .bytes_in_per_second = options.profile.kv_in_bytes_per_second,
@@ -71,13 +74,13 @@ weights::CachedModel as_a_whole(const weights::CachedModel& cached) {
 }  // namespace
 
 SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& clock,
-                               SharedLink* link)
+                               const Shared& shared)
     : options_(options),
       clock_(clock),
-      mover_(make_mover(options, clock, link)),
+      mover_(make_mover(options, clock, shared.link)),
       cache_(mover_ ? std::make_unique<weights::WeightCache>(residency_options(options), *mover_)
                     : nullptr),
-      executor_(executor_options(options), clock, mover_.get()),
+      executor_(executor_options(options, shared), clock, mover_.get()),
       core_(core_options(options), executor_, cache_.get()) {}
 
 Result<weights::CachedModel> SimulatedSlice::placed(const ModelShape& shape) const {
@@ -169,11 +172,13 @@ std::optional<Nanos> SimulatedSlice::next_event() const {
        {core_.next_wakeup(), mover_ ? mover_->next_end() : std::optional<Nanos>()}) {
     if (other) next = std::min(next.value_or(*other), *other);
   }
+  if (executor_.busy_until() > clock_.now()) return executor_.busy_until();
   return next;
 }
 
 void SimulatedSlice::happen() {
   const Nanos now = clock_.now();
+  if (executor_.busy_until() > now) return;
   if (const auto step = executor_.next_event(); step && *step <= now) {
     // Or copies of KV have ended, about which start_step() asks.
     const auto result = core_.step_in_flight() ? executor_.wait(Nanos(0)) : std::nullopt;
@@ -183,7 +188,9 @@ void SimulatedSlice::happen() {
   }
 }
 
-void SimulatedSlice::start() { core_.start_step(clock_.now()); }
+void SimulatedSlice::start() {
+  if (executor_.busy_until() <= clock_.now()) core_.start_step(clock_.now());
+}
 
 void SimulatedSlice::add_to(SimulationReport& report) const {
   CAUSEWAY_CHECK(executor_.violation().empty(), "the engine breaks the rules of its device");

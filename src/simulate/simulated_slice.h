@@ -7,6 +7,7 @@
 //   slice.start();           // then steps begin
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -20,9 +21,16 @@ namespace causeway::simulate {
 
 class SimulatedSlice {
  public:
-  // All are borrowed. `link`: that it shares with other slices, at the profile's rate; null: it has
-  // one of its own. `options` hold the profile of this slice.
-  SimulatedSlice(const SimulationOptions& options, const Clock& clock, SharedLink* link = nullptr);
+  // What it shares with other slices; null: it has its own.
+  struct Shared {
+    SharedLink* link = nullptr;  // at the profile's rate
+    SharedMemory* memory = nullptr;
+    int memory_user = 0;
+  };
+  // All are borrowed. `options` hold the profile of this slice.
+  SimulatedSlice(const SimulationOptions& options, const Clock& clock, const Shared& shared);
+  SimulatedSlice(const SimulationOptions& options, const Clock& clock)
+      : SimulatedSlice(options, clock, Shared()) {}
 
   // One that exceeds the cache, or its max_resident, is streamed: what of it crosses the link at
   // every step is answered. kResourceExhausted: the slice has not even memory for a ring.
@@ -30,11 +38,13 @@ class SimulatedSlice {
   // kUnavailable: it has requests, a step in flight or weights on their way.
   Status remove_model(ModelId id);
 
-  // nullopt: not before something is asked of it.
+  // nullopt: not before something is asked of it, and no sooner than its engine's thread is free.
   std::optional<Nanos> next_event() const;
   // Steps and copies that have ended by the clock.
   void happen();
   void start();
+  // When what the engine has to tell is told: now, or when its thread has launched its steps.
+  Nanos tells_at() const { return std::max(clock_.now(), executor_.busy_until()); }
 
   // Fast-forward, where the options ask for it: looks how many of the next steps need not be looked
   // at one by one. next_event() is then the end of the first that does. After start().

@@ -322,6 +322,47 @@ TEST(SimulateStreamed, ANeighbourDecodesMeanwhile) {
   EXPECT_LT(beside.tpot.mean(), 1.5 * before.tpot.mean());
 }
 
+// docs/measurements/streaming-h100.md, `bench stream --resident 0.5`: the neighbour's sequences had
+// some 2,400 tokens then. A gap between its tokens is 6.00 ms alone, and 6.71 beside a model whose
+// copies slow its memory, and whose ranges take turns with its steps.
+TEST(SimulateStreamed, ANeighbourIsAsSlowAsOneOnAGpu) {
+  SimulationOptions options = half_resident();
+  options.profile = find_profile("h100").value();
+  options.kv_memory = gib(20);
+  const FixedRequests neighbour = {8, Tokens(2200), Tokens(500)};
+  const auto alone = run(options, fixed_workload({{}, neighbour}));
+  const auto both = run(options, fixed_workload({{1, Tokens(128), Tokens(6)}, neighbour}));
+  ASSERT_TRUE(alone.ok() && both.ok());
+  const auto gap = [](const Result<SimulationReport>& report) {
+    return static_cast<double>(report.value().models[1].second.tbt.percentile(0.5)) * 1e-6;
+  };
+  EXPECT_NEAR(gap(alone), 6.00, 0.1 * 6.00);
+  EXPECT_NEAR(gap(both), 6.71, 0.1 * 6.71);
+  EXPECT_NEAR(gap(both) / gap(alone), 6.71 / 6.00, 0.05);
+}
+
+// The same page, Qwen3-30B-A3B's shape with 0.28 of its bytes in HBM: 56.1 ms a token.
+TEST(SimulateStreamed, ExpertsThatAreMissedCostWhatTheyDoOnAGpu) {
+  model::ModelConfig config = large_config();
+  config.family = model::Family::kQwen3Moe;
+  config.hidden = 2048;
+  config.intermediate = 6144;
+  config.layers = 48;
+  config.heads = 32;
+  config.kv_heads = 4;
+  config.moe = model::MoeConfig{};
+  config.moe->experts = 128;
+  config.moe->experts_per_token = 8;
+  config.moe->intermediate = 768;
+  SimulationOptions options;
+  options.profile = find_profile("h100").value();
+  options.models = {shape_of("experts", config, options.frame).value()};
+  options.models[0].max_resident = Bytes(17'100'000'000);
+  const auto report = run(options, fixed_workload({{1, Tokens(128), Tokens(40)}}));
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_NEAR(report.value().total.tpot.mean() * 1e-6, 56.1, 5.6);
+}
+
 TEST(SimulateStreamed, WhatExceedsTheCacheIsStreamedBesideOthers) {
   SimulationOptions options = half_resident();
   options.models[0].max_resident = Bytes(0);

@@ -8,16 +8,18 @@
 namespace causeway::bench {
 namespace {
 
-// Instants are of virtual time, which begins at 0.
+// Instants are of virtual time, which begins at 0. `path`: of a request to the engine, and of what
+// it tells to the client.
 LoadRecord record_of(const simulate::Arrival& arrival, const simulate::ServedRequest& served,
-                     const std::string& model) {
+                     const std::string& model, Nanos path) {
   LoadRecord record;
   record.model = model;
   record.scheduled = arrival.at;
   StreamOutcome& outcome = record.outcome;
   outcome.sent = arrival.at;
-  outcome.ended = std::max(arrival.at, served.ended);
+  outcome.ended = std::max(arrival.at, served.ended) + path;
   outcome.token_times = served.token_times;
+  for (Nanos& token : outcome.token_times) token += path;
   outcome.prompt_tokens = arrival.prompt.count;
   outcome.completion_tokens = std::ssize(served.token_times);
   outcome.failure = served.failure;
@@ -61,7 +63,8 @@ Result<ReplayReport> replay_simulated(simulate::FleetSimulationOptions fleet,
   std::vector<LoadRecord> records;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string& model = fleet.slice.models[list[i].model].name;
-    records.push_back(record_of(list[i], simulated.requests[i], model));
+    records.push_back(
+        record_of(list[i], simulated.requests[i], model, fleet.slice.profile.request_path));
   }
   ReplayReport report = report_replay(
       list, records, {.ttft = options.slo.ttft, .tpot = options.slo.tpot}, counters_of(simulated));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/synthetic_catalogue.h"
 
@@ -47,6 +48,17 @@ TEST(ReplaySimulated, TheSameListGivesTheSameReport) {
   const ReplayOptions options{.rate = 10, .seconds = 5, .input = 200, .output = 20};
   const auto text = [&] { return to_json(replay_simulated(fleet_of(5), options).value()).dump(); };
   EXPECT_EQ(text(), text());
+}
+
+TEST(ReplaySimulated, TheClientSeesTokensAfterTheirPath) {
+  const ReplayOptions options{.rate = 10, .seconds = 5, .input = 200, .output = 20};
+  auto fleet = fleet_of(5);
+  const auto client = replay_simulated(fleet, options).value();
+  const Nanos path = std::exchange(fleet.slice.profile.request_path, Nanos(0));
+  const auto engine = replay_simulated(fleet, options).value();
+  EXPECT_GT(path, Nanos(0));
+  EXPECT_NEAR(client.load.all.ttft_ms.mean - engine.load.all.ttft_ms.mean, to_millis(path), 0.01);
+  EXPECT_EQ(client.load.all.tpot_ms.p50, engine.load.all.tpot_ms.p50);
 }
 
 TEST(ReplaySimulated, SleepAndWakeMovesWeightsOut) {

@@ -1,14 +1,34 @@
 #include "commands/fleet_options.h"
 
+#include <charconv>
+
+#include "slice/slice_layout.h"
+
 namespace causeway::app {
+namespace {
+
+constexpr std::int64_t kSlicesMax = 64;
+// As an H100 is divided: 120 of its SMs, in units of 8.
+constexpr slice::SliceGpu kGpu = {.processors = 132, .unit = 8, .units = 15};
+
+std::optional<std::int64_t> number_of(const std::string& text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace
 
 std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
                                           const std::string& group) {
   models_max_ = models_max;
   app.add_option("--slices", slices_,
-                 "divide the machine into so many equal slices that share its link and the "
-                 "catalogue; sizes of memory are then those of a slice")
-      .range(1, 64)
+                 "divide the machine into so many equal slices (1 to 64) that share its link and "
+                 "the catalogue; sizes of memory are then those of a slice. Or a GPU of 132 SMs, "
+                 "sizes being those of all of it: 2x56, two parts that share its HBM, or auto: "
+                 "whole or 2x56, by what is asked")
       .group(group);
   std::vector<Option> others = {
       app.add_option("--machines", machines_,
@@ -47,15 +67,43 @@ std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
   return others;
 }
 
+Status FleetOptions::apply_parts(simulate::FleetSimulationOptions& fleet) const {
+  simulate::GpuPartsOptions parts{.gpu = kGpu};
+  if (slices_ == "auto") {
+    parts.resizes = slice::LayoutRules();
+  } else {
+    CAUSEWAY_ASSIGN(const auto layout, slice::parse_slices(slices_, {.gpus = {kGpu}}));
+    parts.parts = static_cast<int>(layout.parts.size());
+    const bool known = parts.parts <= slice::kPartsMax;
+    if (!known || layout.parts.front().processors !=
+                      slice::parts_of(kGpu, 0, parts.parts).front().processors) {
+      return invalid_argument("--slices: a simulated GPU is whole or 2x56, not " + slices_);
+    }
+  }
+  fleet.gpu_parts = parts;
+  fleet.slices = 1;
+  fleet.models_max = 0;
+  fleet.fleet.moves = true;
+  fleet.fleet.loads_max = slice::kPartsMax;
+  return {};
+}
+
 Status FleetOptions::apply(std::uint64_t seed, simulate::FleetSimulationOptions& fleet) const {
   CAUSEWAY_ASSIGN(fleet.placement, fleet::find_placement(placement_));
-  fleet.slices = slices_;
   fleet.models_max = models_max_;
-  fleet.slice.profile = simulate::slice_of(fleet.slice.profile, slices_);
   fleet.machines = machines_;
   fleet.slice.fast_forward = fast_forward_;
-  fleet.fleet.loads_max = slices_ * machines_;
   fleet.fleet.moves = models_max_ == 0;
+  if (const auto slices = number_of(slices_)) {
+    if (*slices < 1 || *slices > kSlicesMax) {
+      return invalid_argument("--slices is from 1 to 64, 2x56 or auto, not " + slices_);
+    }
+    fleet.slices = *slices;
+    fleet.slice.profile = simulate::slice_of(fleet.slice.profile, *slices);
+    fleet.fleet.loads_max = *slices * machines_;
+  } else {
+    CAUSEWAY_TRY(apply_parts(fleet));
+  }
   fleet.fleet.seed = seed;
   fleet.fleet.room_timeout = nanos_from_seconds(room_timeout_ms_ * 1e-3);
   if (drain_after_ms_ > 0) fleet.fleet.drain_after = nanos_from_seconds(drain_after_ms_ * 1e-3);

@@ -23,8 +23,12 @@ class FleetOptions {
   Status apply(std::uint64_t seed, simulate::FleetSimulationOptions& fleet) const;
 
  private:
+  // A GPU in parts of its SMs, where --slices names them.
+  Status apply_parts(simulate::FleetSimulationOptions& fleet) const;
+
   std::int64_t machines_ = 1;
-  std::int64_t slices_ = 1, models_max_ = 1;
+  std::string slices_ = "1";
+  std::int64_t models_max_ = 1;
   std::string placement_ = "bandwidth";
   double drain_after_ms_ = 2000, room_timeout_ms_ = 60'000, disk_gb_per_s_ = 0;
   std::uint64_t host_bytes_ = 0;

@@ -1,0 +1,84 @@
+#include "simulate/gpu_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace causeway::simulate {
+namespace {
+
+struct Read {
+  double processors = 0, bandwidth = 0;  // shares
+};
+constexpr std::array kReads = {Read{0, 0}, Read{16.0 / 132, 0.54}, Read{32.0 / 132, 0.77},
+                               Read{56.0 / 132, 0.89}, Read{1, 1}};
+
+double bandwidth_of(double processors) {
+  const auto above = std::find_if(kReads.begin() + 1, kReads.end() - 1,
+                                  [&](const Read& read) { return read.processors >= processors; });
+  const Read& low = *(above - 1);
+  const double part = (processors - low.processors) / (above->processors - low.processors);
+  return low.bandwidth + part * (above->bandwidth - low.bandwidth);
+}
+
+}  // namespace
+
+HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& gpu, int parts) {
+  if (parts == 1) return machine;
+  const int processors = slice::parts_of(gpu, 0, parts).front().processors;
+  const double share = static_cast<double>(processors) / gpu.processors;
+  const double bandwidth = bandwidth_of(share);
+  HardwareProfile part = machine;
+  part.name = fmt::format("{}, {} SMs", machine.name, processors);
+  part.flops_per_second *= share;
+  part.prompt_attention_flops_per_second *= share;
+  part.prompt_attention_token_seconds /= share;
+  part.memory_bytes_per_second *= bandwidth;
+  part.attention_bytes_per_second *= bandwidth;
+  part.memory = machine.memory / parts;
+  part.kv_in_bytes_per_second /= parts;
+  part.kv_out_bytes_per_second /= parts;
+  return part;
+}
+
+GpuParts::GpuParts(const GpuPartsOptions& options, const SimulationOptions& whole)
+    : options_(options), gpu_(options.gpu), asked_(whole.models.size()) {
+  const double each = 1.0 / gpu_.processors;
+  gpu_.flops_per_second_each = whole.profile.flops_per_second * each;
+  gpu_.bytes_per_second_each = whole.profile.memory_bytes_per_second * each;
+  gpu_.memory = whole.profile.memory;
+  for (int parts = 1; parts <= slice::kPartsMax; ++parts) {
+    SimulationOptions& slice = by_parts_.emplace_back(whole);
+    slice.profile = part_of(whole.profile, options.gpu, parts);
+    slice.kv_memory = whole.kv_memory / parts;
+    slice.kv_host_memory = whole.kv_host_memory / parts;
+  }
+  layout_.parts = options.parts;
+}
+
+std::optional<int> GpuParts::decide(const std::vector<Nanos>& targets, Nanos now) {
+  if (!options_.resizes) return std::nullopt;
+  const SimulationOptions& whole = slice_options(1);
+  std::vector<slice::MeasuredDemand> measured;
+  for (std::size_t i = 0; i < asked_.size(); ++i) {
+    const ModelShape& shape = whole.models[i];
+    const fleet::ModelDemand asked = asked_[i].at(now);
+    measured.push_back({.model = {.model = shape.name,
+                                  .flops_per_token = shape.flops_per_token,
+                                  .bytes_per_step = shape.weights_always,
+                                  .tpot = targets[i]},
+                        .rate = asked.rate,
+                        .prompt = asked.prompt,
+                        .output = asked.output});
+  }
+  return slice::choose_layout(layout_, gpu_, measured, Tokens(whole.schedule.tokens_per_step_max),
+                              *options_.resizes, now);
+}
+
+void GpuParts::changed(int parts, Nanos now) {
+  layout_.parts = parts;
+  layout_.changed = now;
+}
+
+}  // namespace causeway::simulate

@@ -1,0 +1,61 @@
+#include "simulate/host_launches.h"
+
+#include <algorithm>
+
+#include "model/step_tables.h"
+
+namespace causeway::simulate {
+namespace {
+
+constexpr std::int64_t kPlacesMax = 256;  // of steps that have graphs, as on a GPU
+constexpr int kCaptured = 2;              // steps of a size, after which there is a graph
+
+bool has_prompts(const request::Batch& batch) {
+  return std::any_of(batch.entries.begin(), batch.entries.end(),
+                     [](const request::BatchEntry& entry) { return entry.token_count > 1; });
+}
+
+}  // namespace
+
+HostLaunches::HostLaunches(const HardwareProfile& profile)
+    : plain_(profile.plain_launch),
+      choice_(profile.shape_choice),
+      buckets_(model::decode_buckets(kPlacesMax)) {}
+
+std::int64_t HostLaunches::bucket_of(const request::Batch& batch) const {
+  const auto size = std::ssize(batch.entries);
+  const auto bucket = std::lower_bound(buckets_.begin(), buckets_.end(), size);
+  return bucket == buckets_.end() ? 0 : *bucket;
+}
+
+bool HostLaunches::has_graph(const request::Batch& batch) const {
+  const auto steps = decoded_.find({batch.model, bucket_of(batch)});
+  return steps != decoded_.end() && steps->second == kCaptured && !has_prompts(batch);
+}
+
+Nanos HostLaunches::takes(const request::Batch& batch, const ModelShape& shape) {
+  if (has_prompts(batch)) {
+    const model::ModelConfig& c = shape.config;
+    const Products products = {
+        std::ssize(batch.tokens), c.hidden, c.intermediate, c.heads, c.kv_heads, c.head_dim};
+    return plain_ + (chosen_.insert(products).second ? choice_ : Nanos(0));
+  }
+  const std::int64_t bucket = bucket_of(batch);
+  if (bucket == 0) return plain_;
+  int& steps = decoded_[{batch.model, bucket}];
+  if (steps == kCaptured) return Nanos(0);
+  steps += 1;
+  return plain_;
+}
+
+Nanos HostLaunches::launch(const request::Batch& batch, const ModelShape& shape, Nanos now) {
+  const Nanos takes_host = takes(batch, shape);
+  until_ = std::max(until_, now) + takes_host;
+  return until_;
+}
+
+void HostLaunches::forget(ModelId model) {
+  std::erase_if(decoded_, [&](const auto& entry) { return entry.first.first == model; });
+}
+
+}  // namespace causeway::simulate

@@ -1,0 +1,53 @@
+// What launching steps takes of the engine's thread, which does so for one after the other: the GPU
+// has steps of single tokens of a size as graphs, and all others are enqueued kernel by kernel
+// (docs/design/model.md). Pure.
+//
+//   decode, a size's first step   plain launch
+//                  its second     the same, captured
+//                  others         nothing: part of the step's overhead
+//   prompts                       plain launch; the first of so many rows and such products also
+//                                 asks for their kernels
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "request/batch.h"
+#include "simulate/cost_model.h"
+#include "simulate/hardware_profile.h"
+
+namespace causeway::simulate {
+
+class HostLaunches {
+ public:
+  explicit HostLaunches(const HardwareProfile& profile);
+
+  // A step is submitted: when its kernels may run.
+  Nanos launch(const request::Batch& batch, const ModelShape& shape, Nanos now);
+  // Until then the thread launches what was submitted so far.
+  Nanos until() const { return until_; }
+  // Whether a step like this one, of single tokens, would take nothing.
+  bool has_graph(const request::Batch& batch) const;
+  // A model goes, and its graphs.
+  void forget(ModelId model);
+
+ private:
+  // Of what decides which kernel is best for a product: rows, and the model's dimensions.
+  using Products = std::array<std::int64_t, 6>;
+
+  Nanos takes(const request::Batch& batch, const ModelShape& shape);
+  std::int64_t bucket_of(const request::Batch& batch) const;
+
+  const Nanos plain_, choice_;
+  const std::vector<std::int64_t> buckets_;
+  std::set<Products> chosen_;
+  std::map<std::pair<ModelId, std::int64_t>, int> decoded_;  // steps of a size, up to two
+  Nanos until_;
+};
+
+}  // namespace causeway::simulate

@@ -1,0 +1,32 @@
+// The bandwidth of a memory that slices of one GPU share: each reads as fast as its processors can,
+// as long as the others leave that much; else all have as much. Pure.
+#pragma once
+
+#include <algorithm>
+#include <map>
+
+namespace causeway::simulate {
+
+class SharedMemory {
+ public:
+  explicit SharedMemory(double bytes_per_second) : rate_(bytes_per_second) {}
+
+  // Of `own`, what that user gets beside the others as they are now.
+  double granted(int user, double own) const {
+    double others = 0, users = 1;
+    for (const auto& [other, rate] : used_) {
+      if (other == user || rate <= 0) continue;
+      others += rate;
+      users += 1;
+    }
+    return std::min(own, std::max(rate_ - others, rate_ / users));
+  }
+  // From now on; zero: it reads nothing.
+  void use(int user, double bytes_per_second) { used_[user] = bytes_per_second; }
+
+ private:
+  const double rate_;
+  std::map<int, double> used_;
+};
+
+}  // namespace causeway::simulate
