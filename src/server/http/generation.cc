@@ -104,7 +104,7 @@ asio::awaitable<bool> Generation::run(std::string body) {
 
 void Generation::prepare_now(const std::string& body) {
   const Endpoint endpoint =
-      incoming_.routed.route == Route::kChatCompletions ? Endpoint::kChat : Endpoint::kCompletions;
+      incoming_.routed.route == Route::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
   failure_ = parse_generation(endpoint, body, context_.options.limits.api, asked_);
   if (failure_) return;
   const fleet::CatalogueEntry* model = context_.fleet->find(asked_.model);
