@@ -140,8 +140,8 @@ Status CudaWorkspace::check_room(const ModelConfig& model) const {
     const Bytes there = parts_.*kBounds[i] - parts_.*kBounds[i - 1];
     if (needed.*kBounds[i] - needed.*kBounds[i - 1] > there) {
       return invalid_argument(
-          "the model is larger than when the program started: its files have changed since; start "
-          "the program anew");
+          "the model is larger than those for which the GPU's memory was divided at the start: it "
+          "came later, or its files have changed since; start the program anew");
     }
   }
   return {};

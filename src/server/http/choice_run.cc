@@ -27,11 +27,11 @@ bool failed(request::FinishReason reason) {
 }  // namespace
 
 void ChoiceRun::tell_switch(const request::ModelSwitch& switched, Metrics& metrics) const {
-  metrics.switched(model, switched.took);
+  metrics.switched(*model, switched.took);
   spdlog::info(
       "switched to {}: {:.2f} GB from host memory, first token after {:.3f} s, "
       "{:.3f} s predicted",
-      model_name, static_cast<double>(switched.missing.count) / 1e9, to_seconds(switched.took),
+      model->name, static_cast<double>(switched.missing.count) / 1e9, to_seconds(switched.took),
       to_seconds(switched.predicted));
 }
 
@@ -41,12 +41,12 @@ MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics)
   queued = output.queued;
   if (!output.tokens.empty()) {
     const bool first = first_token.count < 0;
-    first ? metrics.first_token(model, at - arrival) : metrics.next_token(model, at - last_token);
+    first ? metrics.first_token(*model, at - arrival) : metrics.next_token(*model, at - last_token);
     if (first) first_token = at;
     last_token = at;
     const std::int64_t before = choice.generated();
     choice.push(std::move(output.tokens));
-    metrics.tokens(model, first ? prompt_tokens : 0, choice.generated() - before);
+    metrics.tokens(*model, first ? prompt_tokens : 0, choice.generated() - before);
   }
   if (choice.stopped()) {
     choice.finish(request::FinishReason::kStop);
@@ -76,7 +76,7 @@ void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
   if (choice.generated() > 1) {
     measured.tpot = (last_token - first_token) / (choice.generated() - 1);
   }
-  metrics.finished(model, measured);
+  metrics.finished(*model, measured);
 }
 
 void ChoiceRun::set_echo(std::string_view text) {

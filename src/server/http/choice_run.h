@@ -29,8 +29,7 @@ struct ChoiceRun {
   ChoiceRun(const fleet::CatalogueEntry& of, const GenerationRequest& asked,
             const request::Request& request, Nanos arrived)
       : choice(*of.tokenizer, asked, of.tool_calls),
-        model(of.id),
-        model_name(of.name),
+        model(&of),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
         slo(request.slo),
         arrival(arrived) {
@@ -53,8 +52,7 @@ struct ChoiceRun {
   News take();
 
   Choice choice;
-  ModelId model;
-  std::string_view model_name;  // the catalogue's
+  const fleet::CatalogueEntry* model;
   std::int64_t prompt_tokens;
   std::vector<TokenId> prompt_ids;  // to be told
   std::string_view echo;            // the prompt's text, to be told; Prepared has it

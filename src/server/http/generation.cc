@@ -27,7 +27,7 @@ std::string hex_id(std::uint64_t bits) {
 
 Endpoint endpoint_of(Route route) {
   if (route == Route::kEmbeddings) return Endpoint::kEmbeddings;
-  return route == Route::kChatCompletions ? Endpoint::kChat : Endpoint::kCompletions;
+  return route == Route::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
 }
 
 // Of one request with thousands of inputs, so that it does not fill the queue.
