@@ -114,9 +114,6 @@ void read_switches(Fields& fields, ModelConfig& config) {
   if (config.family != Family::kLlama && fields.boolean("use_sliding_window", false)) {
     fields.refuse("use_sliding_window", "is set; windows in some of the layers are not served");
   }
-  if (fields.real("partial_rotary_factor", 1, 0, 1) != 1) {
-    fields.refuse("partial_rotary_factor", "is not 1; partial rotary embedding is not served");
-  }
   if (const json* types = fields.find("layer_types")) {
     const bool full = types->is_array() && std::all_of(types->begin(), types->end(), [](auto& t) {
                         return t == "full_attention";

@@ -45,6 +45,7 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
+  std::int64_t rotary_dim = 0;  // RoPE turns so many elements of a head, the first; 0: all
   bool tied_embeddings = false;
   bool qk_norm = false;         // RMS norm of each head of q and k before RoPE
   bool attention_bias = false;  // q, k and v have biases
@@ -56,6 +57,8 @@ struct ModelConfig {
   std::vector<TokenId> eos;
 
   bool is_sparse(std::int64_t layer) const;  // this layer's MLP is a mixture of experts
+  bool partly_turned() const { return rotary_dim > 0 && rotary_dim < head_dim; }
+  std::int64_t turned_dim() const { return partly_turned() ? rotary_dim : head_dim; }
 };
 
 // Parses config.json. Every dimension is checked: positive, bounded, products without overflow,
@@ -80,8 +83,9 @@ DType host_dtype(DType checkpoint);
 //     "experts_gate_up" [experts × 2 × moe.intermediate, hidden] (expert by expert, gate then up),
 //     "experts_down" [experts × hidden, moe.intermediate] (expert by expert)
 //   group "head": "norm" [1, hidden], "lm_head" [vocab, hidden] (absent when tied)
-// Biases are columns [n, 1]. Absent where the config says so. Everything, norms too, is stored as
-// `storage`.
+// Where RoPE turns a part of each head, rows of a head of q and k lie in another order than in the
+// checkpoint: what is turned together half a head apart. Biases are columns [n, 1]. Absent where
+// the config says so. Everything, norms too, is stored as `storage`.
 weights::LoadPlan plan_weights(const ModelConfig& config, DType storage);
 
 kv::KvShape kv_shape(const ModelConfig& config, DType kv_dtype);

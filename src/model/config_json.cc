@@ -1,4 +1,6 @@
 // The other way of parse_config(): what a ModelConfig says, as the config.json of its family.
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "model/config.h"
@@ -25,6 +27,14 @@ void add_moe(const MoeConfig& moe, const FamilyTraits& traits, ordered_json& roo
   root["norm_topk_prob"] = moe.normalise_top_k;
   root["decoder_sparse_step"] = moe.sparse_step;
   root["mlp_only_layers"] = moe.dense_layers;
+}
+
+// Of which parse_config() makes rotary_dim again, by rounding down.
+double rotary_factor(const ModelConfig& config) {
+  const auto size = static_cast<double>(config.head_dim);
+  const double factor = static_cast<double>(config.rotary_dim) / size;
+  const bool same = static_cast<std::int64_t>(size * factor) == config.rotary_dim;
+  return same ? factor : std::nextafter(factor, 1.0);
 }
 
 ordered_json rope_json(const RopeScaling& scaling) {
@@ -70,6 +80,7 @@ std::string config_json(const ModelConfig& config) {
   root["rms_norm_eps"] = config.norm_epsilon;
   root["rope_theta"] = config.rope_theta;
   root["rope_scaling"] = config.rope_scaling ? rope_json(*config.rope_scaling) : ordered_json();
+  if (config.partly_turned()) root["partial_rotary_factor"] = rotary_factor(config);
   if (traits.attention_biases == AttentionBiases::kConfigured) {
     root["attention_bias"] = config.attention_bias;
   }

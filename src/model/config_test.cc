@@ -157,8 +157,31 @@ TEST(Config, Phi3HasAWindow) {
   EXPECT_EQ(config->sliding_window, 2047);
   EXPECT_FALSE(config->attention_bias || config->output_bias || config->mlp_bias);
   EXPECT_EQ(parse_config(without(phi3, "sliding_window").dump())->sliding_window, kNoWindow);
-  expect_error(with(phi3, "partial_rotary_factor", 0.75).dump(), ErrorCode::kUnsupported,
-               "partial_rotary_factor");
+}
+
+TEST(Config, RopeMayTurnAPartOfAHead) {
+  json phi3 = with(llama(), "architectures", {"Phi3ForCausalLM"});
+  phi3["head_dim"] = 128;
+  EXPECT_FALSE(parse_config(phi3.dump())->partly_turned());
+  EXPECT_FALSE(parse_config(with(phi3, "partial_rotary_factor", 1.0).dump())->partly_turned());
+  const auto config = parse_config(with(phi3, "partial_rotary_factor", 0.75).dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->rotary_dim, 96);
+  EXPECT_TRUE(config->partly_turned());
+  // transformers 5 has it among the parameters of RoPE.
+  const json inside =
+      with(phi3, "rope_parameters",
+           {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}});
+  EXPECT_EQ(parse_config(inside.dump())->rotary_dim, 64);
+  for (std::int64_t turned = 2; turned <= 128; turned += 2) {
+    ModelConfig written = *config;
+    written.rotary_dim = turned;
+    EXPECT_EQ(parse_config(config_json(written))->turned_dim(), turned);
+  }
+  for (const json& bad : {json(0), json(0.001), json(0.03), json(1.5), json(-1), json("x")}) {
+    expect_error(with(phi3, "partial_rotary_factor", bad).dump(), ErrorCode::kCorrupt,
+                 "partial_rotary_factor");
+  }
 }
 
 TEST(Config, MistralHasAWindow) {
@@ -286,7 +309,6 @@ TEST(Config, WhatIsNotServedIsNamed) {
   expect_error(with(llama(), "rope_scaling", {{"rope_type", "dynamic"}}).dump(), code, "dynamic");
   expect_error(with(llama(), "quantization_config", {{"bits", 4}}).dump(), code, "quantization");
   expect_error(with(qwen3_moe(), "use_sliding_window", true).dump(), code, "sliding");
-  expect_error(with(llama(), "partial_rotary_factor", 0.5).dump(), code, "partial_rotary");
   expect_error(with(llama(), "layer_types", {"sliding_attention"}).dump(), code, "layer_types");
 }
 

@@ -310,6 +310,7 @@ struct Case {
   std::int64_t layers = 3;
   Steps steps = Steps::kWhole;
   std::int64_t window = kNoWindow;
+  std::int64_t rotary_dim = 0;
 };
 
 ModelConfig config_of(const Case& c) {
@@ -324,6 +325,7 @@ ModelConfig config_of(const Case& c) {
   if (c.bias) config.attention_bias = config.output_bias = config.mlp_bias = true;
   if (config.moe) config.moe->dense_layers = c.dense;
   config.sliding_window = c.window;
+  config.rotary_dim = c.rotary_dim;
   return config;
 }
 
@@ -469,6 +471,12 @@ std::vector<Case> cases_in_hbm() {
            .head_dim = 64,
            .sm_count = 8},
           {"phi3, 4/2 heads of 128", Family::kPhi3, 4, 2, 128, false, false},
+          {.name = "phi3, 6/2 heads of 128, of which 96 are turned",
+           .family = Family::kPhi3,
+           .heads = 6,
+           .kv_heads = 2,
+           .head_dim = 128,
+           .rotary_dim = 96},
           {"qwen2, 14/2 heads of 64, tied", Family::kQwen2, 14, 2, 64, true, false},
           {"qwen2, 7/1 heads of 128", Family::kQwen2, 7, 1, 128, false, false},
           {"mixtral, 8/2 heads of 64", Family::kMixtral, 8, 2, 64, false, false},

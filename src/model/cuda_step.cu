@@ -1,6 +1,5 @@
 #include "model/cuda_step.h"
 
-
 #include "base/check.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/embedding/embedding_cuda.h"
@@ -57,6 +56,8 @@ class Loop {
     return kernels::rope::fill_table({.tokens = shape_.rows,
                                       .size = c_.head_dim,
                                       .frequencies = model_.frequencies,
+                                      .pairs = c_.turned_dim() / 2,
+                                      .amplitude = rope_amplitude(c_),
                                       .position = tables_ + at_.position,
                                       .out = model_.results.rope},
                                      stream_);

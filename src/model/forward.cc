@@ -133,7 +133,10 @@ class HostForward::State {
     sequences_.clear();
     sampled_.clear();
     for (const request::BatchEntry& entry : batch.entries) place(batch, entry);
-    kernels::rope::fill_table(frequencies_, positions_, rope_.ensure(tokens_ * config_.head_dim));
+    kernels::rope::fill_table({.frequencies = frequencies_,
+                               .size = config_.head_dim,
+                               .amplitude = rope_amplitude(config_)},
+                              positions_, rope_.ensure(tokens_ * config_.head_dim));
     x_.ensure(tokens_ * config_.hidden);
     normed_.ensure(tokens_ * config_.hidden);
     added_.ensure(tokens_ * config_.hidden);

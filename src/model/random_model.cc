@@ -98,8 +98,8 @@ RandomTensor draw(const ModelConfig& config, const weights::PlannedTensor& plann
   const bool norm = kind.ends_with("norm"), bias = kind.ends_with("_bias");
   const bool residual = kind == "o" || kind == "down" || kind == "experts_down";
   RandomTensor tensor;
-  tensor.spec = {source.name, config.dtype, {source.rows, source.cols}};
-  tensor.elements = source.rows * source.cols;
+  tensor.spec = {source.name, config.dtype, {source.rows_of_tensor(), source.cols}};
+  tensor.elements = source.rows_of_tensor() * source.cols;
   if (norm || bias) tensor.spec.shape = {tensor.elements};
   double deviation = 1.0 / std::sqrt(static_cast<double>(source.cols));
   if (residual) deviation /= std::sqrt(2.0 * static_cast<double>(config.layers));
@@ -116,6 +116,7 @@ std::vector<RandomTensor> list_tensors(const ModelConfig& config, std::uint64_t 
   for (const auto& group : plan_weights(config, config.dtype).groups) {
     for (const auto& planned : group.tensors) {
       for (const auto& source : planned.sources) {
+        if (source.first_row > 0) continue;  // another part of a tensor that is listed
         tensors.push_back(draw(config, planned, source, mix64(seed)));
       }
     }

@@ -110,7 +110,8 @@ class Model:
 
     def rope(self):
         """Radians a token of each pair of dimensions; what queries and keys are multiplied by."""
-        c, dim = self.config, self.head_dim
+        c = self.config
+        dim = int(self.head_dim * c.get("partial_rotary_factor", 1.0))
         base = c.get("rope_theta", 10000.0)
         frequency = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
         scaling = c.get("rope_scaling") or {}
@@ -155,8 +156,11 @@ class Model:
         """x: [tokens, heads, head_dim]"""
         angle = np.arange(len(x))[:, None] * self.frequency
         cos, sin = (self.rope_scale * of(angle)[:, None] for of in (np.cos, np.sin))
+        x, rest = np.split(x, [2 * len(self.frequency)], axis=-1)
         first, second = np.split(x, 2, axis=-1)
-        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+        return np.concatenate(
+            [first * cos - second * sin, second * cos + first * sin, rest], axis=-1
+        )
 
     def attention(self, x, layer):
         base = f"model.layers.{layer}.self_attn."

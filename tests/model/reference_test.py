@@ -251,6 +251,16 @@ def cases(groups):
             "phi3", rope_scaling=longrope, max_position_embeddings=length,
             original_max_position_embeddings=64,
         ), mixed if length > 130 else ([60, 33], 24, 2)
+    yield "phi3, a part of each head turned, long rope", base_config(
+        "phi3", rope_scaling=longrope, max_position_embeddings=512, head_dim=24,
+        original_max_position_embeddings=64, partial_rotary_factor=0.7,
+    ), mixed
+    yield "qwen3, a part of each head turned, biases", base_config(
+        "qwen3", attention_bias=True, partial_rotary_factor=0.25, head_dim=24
+    ), mixed
+    yield "llama, half of each head turned", base_config(
+        "llama", partial_rotary_factor=0.5, rope_scaling=yarn, max_position_embeddings=64
+    ), mixed
     yield "odd sizes", base_config("llama", hidden_size=101, head_dim=10, vocab_size=97), mixed
     yield "head 80", base_config("llama", head_dim=80), mixed
     yield "head 128, one KV head", base_config(

@@ -42,6 +42,9 @@ CASES = {
     "Phi-4 ÷ 4": ("phi3", "phi-4", {
         "layers": 8, "hidden": 1280, "intermediate": 4480, "heads": 10, "kv-heads": 2,
         "head-dim": 128, "vocab": 32064}),
+    "Phi-4-mini ÷ 3": ("phi3", "Phi-4-mini-instruct", {
+        "layers": 8, "hidden": 1024, "intermediate": 2688, "heads": 8, "kv-heads": 4,
+        "head-dim": 128, "rotary-dim": 96, "vocab": 32064}),
     "Qwen2.5-7B ÷ 4": ("qwen2", "Qwen2.5-7B-Instruct", {
         "layers": 7, "hidden": 896, "intermediate": 4736, "heads": 7, "kv-heads": 1,
         "head-dim": 128}),

@@ -321,7 +321,8 @@ Problem make_problem(const Case& c) {
   std::vector<std::int64_t> positions(s.position.begin(), s.position.end());
   for (auto& position : positions) position = std::max<std::int64_t>(position, 0);
   std::vector<float> table(static_cast<std::size_t>(s.tokens * h.size));
-  rope::fill_table(rope::frequencies(h.size, 5e5), positions, table.data());
+  const std::vector<double> frequencies = rope::frequencies(h.size, 5e5);
+  rope::fill_table({.frequencies = frequencies, .size = h.size}, positions, table.data());
   p.in = {Device(strided),       Device<BFloat16>(strided.size()),
           Device(norm.bf16),     Device(table),
           Device(s.flat),        Device(s.frame_begin),
