@@ -61,6 +61,17 @@ ordered_json rope_json(const RopeScaling& scaling) {
   return out;
 }
 
+void add_gemma(const ModelConfig& config, ordered_json& root) {
+  const auto cap = [](double value) { return value > 0 ? ordered_json(value) : ordered_json(); };
+  root["query_pre_attn_scalar"] = config.query_scalar;
+  root["attn_logit_softcapping"] = cap(config.attention_cap);
+  root["final_logit_softcapping"] = cap(config.logit_cap);
+  if (config.local_rope_theta) root["rope_local_base_freq"] = *config.local_rope_theta;
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    root["layer_types"].push_back(config.is_local(i) ? "sliding_attention" : "full_attention");
+  }
+}
+
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
@@ -76,7 +87,8 @@ std::string config_json(const ModelConfig& config) {
   root["head_dim"] = config.head_dim;
   root["vocab_size"] = config.vocab;
   root["max_position_embeddings"] = config.max_position.count;
-  root["hidden_act"] = "silu";
+  root[traits.activation_name] =
+      config.activation == kernels::activation::Gate::kSilu ? "silu" : "gelu_pytorch_tanh";
   root["rms_norm_eps"] = config.norm_epsilon;
   root["rope_theta"] = config.rope_theta;
   root["rope_scaling"] = config.rope_scaling ? rope_json(*config.rope_scaling) : ordered_json();
@@ -89,6 +101,7 @@ std::string config_json(const ModelConfig& config) {
     root["sliding_window"] = nullptr;
     if (config.sliding_window != kNoWindow) root["sliding_window"] = config.sliding_window;
   }
+  if (traits.gemma_norms) add_gemma(config, root);
   root["tie_word_embeddings"] = config.tied_embeddings;
   if (config.moe && traits.experts) add_moe(*config.moe, traits, root);
   root["bos_token_id"] = nullptr;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -206,6 +207,86 @@ TEST(Config, MistralHasAWindow) {
   const auto nemo = parse_config(with(mistral, "head_dim", 32).dump());
   EXPECT_EQ(nemo->head_dim, 32);  // of its own: 8 heads of a width of 64
   EXPECT_FALSE(parse_config(with(mistral, "attention_bias", true).dump())->attention_bias);
+}
+
+json gemma(const char* architecture) {
+  json config = with(llama(), "architectures", {architecture});
+  config["sliding_window"] = 512;
+  return config;
+}
+
+TEST(Config, Gemma2) {
+  const json gemma2 = gemma("Gemma2ForCausalLM");
+  const auto config = parse_config(gemma2.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kGemma2);
+  EXPECT_EQ(config->head_dim, 256);
+  EXPECT_TRUE(config->norm_offset && config->output_norms && config->scaled_embedding);
+  EXPECT_TRUE(config->tied_embeddings);
+  EXPECT_FALSE(config->qk_norm || config->local_rope_theta);
+  EXPECT_EQ(config->activation, kernels::activation::Gate::kGeluTanh);
+  EXPECT_EQ(config->attention_cap, 50);
+  EXPECT_EQ(config->logit_cap, 30);
+  EXPECT_EQ(config->query_scalar, 256);
+  EXPECT_EQ(config->embedding_scale(), 8);
+  for (int layer = 0; layer < 5; ++layer) {
+    EXPECT_EQ(config->window_of(layer), layer % 2 == 0 ? 512 : kNoWindow) << layer;
+  }
+  EXPECT_EQ(config_json(*parse_config(config_json(*config))), config_json(*config));
+  EXPECT_EQ(parse_config(with(gemma2, "attn_logit_softcapping", nullptr).dump())->attention_cap, 0);
+  EXPECT_EQ(parse_config(with(gemma2, "final_logit_softcapping", 20).dump())->logit_cap, 20);
+  EXPECT_FALSE(parse_config(with(gemma2, "tie_word_embeddings", false).dump())->tied_embeddings);
+  expect_error(with(gemma2, "attn_logit_softcapping", -1).dump(), ErrorCode::kCorrupt,
+               "attn_logit_softcapping");
+  expect_error(with(gemma2, "query_pre_attn_scalar", 0).dump(), ErrorCode::kCorrupt,
+               "query_pre_attn_scalar");
+  expect_error(with(gemma2, "hidden_activation", "gelu").dump(), ErrorCode::kUnsupported, "gelu");
+}
+
+TEST(Config, EmbeddingsAreScaledAsTheTypeOfTheWeightsRounds) {
+  json text = gemma("Gemma2ForCausalLM");
+  text["hidden_size"] = 3072;
+  EXPECT_FLOAT_EQ(parse_config(text.dump())->embedding_scale(), std::sqrt(3072.0f));
+  EXPECT_EQ(parse_config(with(text, "torch_dtype", "bfloat16").dump())->embedding_scale(), 55.5f);
+  EXPECT_EQ(parse_config(with(text, "torch_dtype", "float16").dump())->embedding_scale(), 55.4375f);
+}
+
+TEST(Config, Gemma3) {
+  json gemma3 = gemma("Gemma3ForCausalLM");
+  gemma3["num_hidden_layers"] = 14;
+  const auto config = parse_config(gemma3.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_TRUE(config->qk_norm && config->output_norms);
+  EXPECT_EQ(config->rope_theta, 1e6);
+  EXPECT_EQ(config->local_rope_theta, 10000);
+  EXPECT_EQ(config->attention_cap + config->logit_cap, 0);
+  for (int layer = 0; layer < 14; ++layer) {
+    EXPECT_EQ(config->is_local(layer), layer != 5 && layer != 11) << layer;
+  }
+  EXPECT_EQ(config_json(*parse_config(config_json(*config))), config_json(*config));
+  const auto third = parse_config(with(gemma3, "sliding_window_pattern", 3).dump());
+  EXPECT_TRUE(!third->is_local(2) && third->is_local(3) && !third->is_local(5));
+  // A window that no sequence reaches is none, but the layers keep their RoPE.
+  const auto wide = parse_config(with(gemma3, "max_position_embeddings", 512).dump());
+  EXPECT_EQ(wide->window_of(0), kNoWindow);
+  EXPECT_TRUE(wide->is_local(0));
+  json types = json::array();
+  for (int layer = 0; layer < 14; ++layer) {
+    types.push_back(layer == 1 ? "full_attention" : "sliding_attention");
+  }
+  const auto listed = parse_config(with(gemma3, "layer_types", types).dump());
+  ASSERT_TRUE(listed.ok()) << listed.error().message;
+  for (int layer = 0; layer < 14; ++layer) EXPECT_EQ(listed->is_local(layer), layer != 1) << layer;
+  types.erase(0);
+  expect_error(with(gemma3, "layer_types", types).dump(), ErrorCode::kCorrupt, "layer_types");
+  types.push_back("chunked_attention");
+  expect_error(with(gemma3, "layer_types", types).dump(), ErrorCode::kUnsupported, "layer_types");
+  for (const json& bad : {json(0), json(-1), json("6"), json(1 << 20)}) {
+    expect_error(with(gemma3, "sliding_window_pattern", bad).dump(), ErrorCode::kCorrupt,
+                 "sliding_window_pattern");
+  }
+  expect_error(with(gemma3, "use_bidirectional_attention", true).dump(), ErrorCode::kUnsupported,
+               "use_bidirectional_attention");
 }
 
 TEST(Config, BadFieldsAreNamed) {

@@ -35,6 +35,12 @@ Status check_served(const ModelConfig& c, DType dtype) {
   if (dtype != DType::kBF16) {
     return unsupported("weights on a GPU are BF16, not " + std::string(name_of(dtype)));
   }
+  if (c.output_norms || c.norm_offset || c.scaled_embedding || c.local_rope_theta ||
+      !c.global_layers.empty() || c.attention_cap > 0 || c.logit_cap > 0 ||
+      c.activation != kernels::activation::Gate::kSilu) {
+    return unsupported(std::string(traits_of(c.family).model_type) +
+                       " is served on the CPU alone, not on a GPU");
+  }
   if (c.hidden % 8 != 0 || c.head_dim % 8 != 0 || c.intermediate % 8 != 0) {
     return unsupported("on a GPU hidden, head and MLP sizes must be multiples of 8");
   }

@@ -8,6 +8,8 @@
 namespace causeway::model {
 namespace {
 
+using kernels::activation::Gate;
+
 constexpr ExpertNames kMixtralExperts = {.block = "block_sparse_moe.",
                                          .gate = "w1",
                                          .up = "w3",
@@ -22,7 +24,38 @@ constexpr ExpertNames kQwenExperts = {.block = "mlp.",
                                       .intermediate = "moe_intermediate_size"};
 
 // In the order of Family.
-constexpr std::array kFamilies = {FamilyTraits{.family = Family::kLlama,
+constexpr std::array kFamilies = {FamilyTraits{.family = Family::kGemma2,
+                                               .architecture = "Gemma2ForCausalLM",
+                                               .model_type = "gemma2",
+                                               .head_dim = 256,
+                                               .max_position = 8192,
+                                               .adds_bos = true,
+                                               .windows = true,
+                                               .window = 4096,
+                                               .window_pattern = 2,
+                                               .gemma_norms = true,
+                                               .attention_cap = 50,
+                                               .logit_cap = 30,
+                                               .activation_name = "hidden_activation",
+                                               .activation = Gate::kGeluTanh,
+                                               .tied = true},
+                                  FamilyTraits{.family = Family::kGemma3,
+                                               .architecture = "Gemma3ForCausalLM",
+                                               .model_type = "gemma3_text",
+                                               .head_dim = 256,
+                                               .max_position = 131072,
+                                               .rope_theta = 1e6,
+                                               .adds_bos = true,
+                                               .qk_norm = true,
+                                               .windows = true,
+                                               .window = 4096,
+                                               .window_pattern = 6,
+                                               .local_rope_theta = 10000,
+                                               .gemma_norms = true,
+                                               .activation_name = "hidden_activation",
+                                               .activation = Gate::kGeluTanh,
+                                               .tied = true},
+                                  FamilyTraits{.family = Family::kLlama,
                                                .architecture = "LlamaForCausalLM",
                                                .model_type = "llama",
                                                .max_position = 2048,

@@ -7,9 +7,21 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/activation/activation.h"
+
 namespace causeway::model {
 
-enum class Family { kLlama, kMistral, kMixtral, kPhi3, kQwen2, kQwen3, kQwen3Moe };
+enum class Family {
+  kGemma2,
+  kGemma3,
+  kLlama,
+  kMistral,
+  kMixtral,
+  kPhi3,
+  kQwen2,
+  kQwen3,
+  kQwen3Moe
+};
 
 // The checkpoint's names of a sparse layer, and what config.json calls its sizes.
 struct ExpertNames {
@@ -42,8 +54,24 @@ struct FamilyTraits {
   // (0: none). Else "use_sliding_window" would ask for one in some layers.
   bool windows = false;
   std::int64_t window = 0;
+  // Not 0: every so many-th layer has no window, unless "layer_types" or "sliding_window_pattern"
+  // says otherwise; all others have it.
+  std::int64_t window_pattern = 0;
+  // Not 0: RoPE of layers with a window has the base "rope_local_base_freq", by default this one,
+  // and is not scaled.
+  double local_rope_theta = 0;
   // The checkpoint has one tensor each for q, k and v, and for gate and up.
   bool fused = false;
+  // Norms multiply by 1 + weight, what attention and the MLP give is normalised before it is added,
+  // embeddings are multiplied by the root of their width, scores divided by that of
+  // "query_pre_attn_scalar".
+  bool gemma_norms = false;
+  // Soft caps of attention's scores and of logits where config.json leaves them out; 0: none.
+  double attention_cap = 0, logit_cap = 0;
+  // The MLP's activation, by which name config.json has it and where it is left out.
+  const char* activation_name = "hidden_act";
+  kernels::activation::Gate activation = kernels::activation::Gate::kSilu;
+  bool tied = false;  // the head is the embedding unless config.json says otherwise
   // Layers of experts; nothing: there are none.
   std::optional<ExpertNames> experts = {};
   // Every layer is sparse and the chosen experts' weights sum to 1, whatever config.json says.

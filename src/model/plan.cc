@@ -133,19 +133,24 @@ PlannedGroup plan_layer(const ModelConfig& c, std::int64_t index) {
   PlannedGroup group{name, {}};
   group.tensors.push_back(one("input_norm", layer + "input_layernorm.weight", 1, c.hidden));
   plan_attention(c, layer, group);
-  group.tensors.push_back(one("post_norm", layer + "post_attention_layernorm.weight", 1, c.hidden));
+  const auto add_norm = [&](const char* norm, const std::string& source) {
+    group.tensors.push_back(one(norm, layer + source + "_layernorm.weight", 1, c.hidden));
+  };
+  if (c.output_norms) add_norm("attention_norm", "post_attention");
+  add_norm("post_norm", c.output_norms ? "pre_feedforward" : "post_attention");
   if (c.is_sparse(index)) {
     plan_sparse_mlp(c, layer, group);
   } else {
     plan_dense_mlp(c, layer, group);
   }
+  if (c.output_norms) add_norm("mlp_norm", "post_feedforward");
   return group;
 }
 
 // Parameters of one layer; wide, because it runs before the sizes are known to be sane.
 __int128 layer_parameters(const ModelConfig& c, bool sparse) {
   const __int128 hidden = c.hidden, q = query_rows(c), kv = key_rows(c);
-  __int128 count = 2 * hidden + hidden * (2 * q + 2 * kv);
+  __int128 count = (c.output_norms ? 4 : 2) * hidden + hidden * (2 * q + 2 * kv);
   if (c.attention_bias) count += q + 2 * kv;
   if (c.output_bias) count += hidden;
   if (c.qk_norm) count += 2 * c.head_dim;

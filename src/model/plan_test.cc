@@ -128,6 +128,19 @@ TEST(Plan, HeadsThatAreTurnedInPart) {
   for (const auto& source : fused.sources) EXPECT_EQ(source.rows_of_tensor(), 160);
 }
 
+TEST(Plan, NormsBehindSublayers) {
+  ModelConfig c = tiny();
+  c.family = Family::kGemma2;
+  c.output_norms = true;
+  const auto layer = plan_weights(c, DType::kBF16).groups[1];
+  EXPECT_EQ(outline(layer),
+            "layers.0: input_norm[1,64] qkv[160,64] o[64,80] attention_norm[1,64] post_norm[1,64] "
+            "gate_up[344,64] down[64,172] mlp_norm[1,64]");
+  EXPECT_EQ(layer.tensors[3].sources[0].name, "model.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(layer.tensors[4].sources[0].name, "model.layers.0.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(layer.tensors[7].sources[0].name, "model.layers.0.post_feedforward_layernorm.weight");
+}
+
 TEST(Plan, BiasesOfQwen2) {
   ModelConfig c = tiny();
   c.family = Family::kQwen2;
@@ -187,6 +200,7 @@ RC_GTEST_PROP(Plan, CountsEachParameterOnce, ()) {
   c.mlp_bias = *rc::gen::arbitrary<bool>();
   c.qk_norm = *rc::gen::arbitrary<bool>();
   c.tied_embeddings = *rc::gen::arbitrary<bool>();
+  c.output_norms = *rc::gen::arbitrary<bool>();
   c.rotary_dim = 2 * *rc::gen::inRange<std::int64_t>(0, 6);
   if (*rc::gen::arbitrary<bool>()) {
     c.family = *rc::gen::element(Family::kMixtral, Family::kQwen3Moe);

@@ -112,6 +112,9 @@ void read_rope_scaling(Fields& fields, const nlohmann::json& object, const char*
 void read_rope(Fields& fields, ModelConfig& config) {
   config.rope_theta = fields.real("rope_theta", traits_of(config.family).rope_theta, 1, 1e12);
   read_part(fields, config);
+  if (const double local = traits_of(config.family).local_rope_theta; local > 0) {
+    config.local_rope_theta = fields.real("rope_local_base_freq", local, 1, 1e12);
+  }
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (const auto* rope = fields.find(name)) read_rope_scaling(fields, *rope, name, config);
   }

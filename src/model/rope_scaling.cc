@@ -70,6 +70,11 @@ const char* name_of(RopeType type) {
   return "";
 }
 
+std::vector<double> local_rope_frequencies(const ModelConfig& config) {
+  if (!config.local_rope_theta) return {};
+  return kernels::rope::frequencies(config.turned_dim(), *config.local_rope_theta);
+}
+
 std::vector<double> rope_frequencies(const ModelConfig& config) {
   std::vector<double> all = kernels::rope::frequencies(config.turned_dim(), config.rope_theta);
   if (!config.rope_scaling) return all;
@@ -93,7 +98,9 @@ double rope_amplitude(const ModelConfig& config) {
 
 float attention_scale(const ModelConfig& config) {
   const double factor = config.partly_turned() ? 1 : attention_factor(config);
-  return static_cast<float>(factor * factor / std::sqrt(static_cast<double>(config.head_dim)));
+  const double divisor =
+      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  return static_cast<float>(factor * factor / std::sqrt(divisor));
 }
 
 }  // namespace causeway::model

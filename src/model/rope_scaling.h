@@ -45,12 +45,16 @@ struct RopeScaling {
 // contexts if max_position is larger than the original context.
 std::vector<double> rope_frequencies(const ModelConfig& config);
 
+// Those of layers with a window, where they have their own; else empty.
+std::vector<double> local_rope_frequencies(const ModelConfig& config);
+
 // By which what is turned is multiplied: 1, but the scaling's factor where a part of a head is
 // turned, since the rest is not multiplied.
 double rope_amplitude(const ModelConfig& config);
 
-// By which attention multiplies scores: 1 / √head_dim, times the scaling's factor for queries and
-// again for keys, which so need not be multiplied (but those of which a part is turned).
+// By which attention multiplies scores: 1 / √head_dim, or of query_scalar, times the scaling's
+// factor for queries and again for keys, which so need not be multiplied (but those of which a part
+// is turned).
 float attention_scale(const ModelConfig& config);
 
 }  // namespace causeway::model
