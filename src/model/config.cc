@@ -46,9 +46,13 @@ void read_shape(Fields& fields, ModelConfig& config) {
   const FamilyTraits& traits = traits_of(config.family);
   config.hidden = fields.integer("hidden_size", kWidthMax);
   config.layers = fields.integer("num_hidden_layers", kLayersMax);
-  config.heads = fields.integer("num_attention_heads", kHeadsMax);
-  config.kv_heads = fields.integer("num_key_value_heads", kHeadsMax, config.heads);
-  config.vocab = fields.integer("vocab_size", kVocabMax);
+  const auto absent = [](std::int64_t value) {
+    return value > 0 ? std::optional(value) : std::nullopt;
+  };
+  config.heads = fields.integer("num_attention_heads", kHeadsMax, absent(traits.heads));
+  config.kv_heads = fields.integer("num_key_value_heads", kHeadsMax,
+                                   traits.kv_heads > 0 ? traits.kv_heads : config.heads);
+  config.vocab = fields.integer("vocab_size", kVocabMax, absent(traits.vocab));
   const bool dense_layers = !traits.experts_only;
   if (dense_layers && (!traits.experts || fields.find("intermediate_size") != nullptr)) {
     config.intermediate = fields.integer("intermediate_size", kWidthMax);
@@ -195,9 +199,21 @@ bool ModelConfig::is_sparse(std::int64_t layer) const {
          moe->dense_layers.end();
 }
 
-std::int64_t ModelConfig::window_of(std::int64_t layer) const {
-  return global_layers.empty() || is_local(layer) ? sliding_window : kNoWindow;
+namespace {
+
+// The members of `nested` instead of those beside it that have the same names.
+Status unfold(const char* nested, json& root) {
+  const auto found = root.find(nested);
+  if (found == root.end() || !found->is_object()) {
+    return corrupt("\"" + std::string(nested) + "\" must be an object");
+  }
+  const json text = std::move(*found);
+  root.erase(nested);
+  root.update(text);
+  return {};
 }
+
+}  // namespace
 
 float ModelConfig::embedding_scale() const {
   if (!scaled_embedding) return 1;
@@ -210,10 +226,11 @@ float ModelConfig::embedding_scale() const {
 }
 
 Result<ModelConfig> parse_config(std::string_view text) {
-  CAUSEWAY_ASSIGN(const json root, weights::parse_json(text));
+  CAUSEWAY_ASSIGN(json root, weights::parse_json(text));
   if (!root.is_object()) return corrupt("not a JSON object");
   ModelConfig config;
   CAUSEWAY_ASSIGN(config.family, parse_family(root));
+  if (const char* nested = traits_of(config.family).nested) CAUSEWAY_TRY(unfold(nested, root));
   Fields fields(root, "");
   read_shape(fields, config);
   read_numerics(fields, config);

@@ -73,7 +73,10 @@ struct ModelConfig {
     return !global_layers.empty() &&
            !global_layers[static_cast<std::size_t>(layer) % global_layers.size()];
   }
-  std::int64_t window_of(std::int64_t layer) const;  // attention's in this layer, or kNoWindow
+  bool has_window(std::int64_t layer) const { return global_layers.empty() || is_local(layer); }
+  std::int64_t window_of(std::int64_t layer) const {
+    return has_window(layer) ? sliding_window : kNoWindow;
+  }
   // By which embeddings are multiplied: 1, or the root of `hidden`, rounded to `dtype`.
   float embedding_scale() const;
   bool partly_turned() const { return rotary_dim > 0 && rotary_dim < head_dim; }

@@ -63,7 +63,8 @@ ordered_json rope_json(const RopeScaling& scaling) {
 
 void add_gemma(const ModelConfig& config, ordered_json& root) {
   const auto cap = [](double value) { return value > 0 ? ordered_json(value) : ordered_json(); };
-  root["query_pre_attn_scalar"] = config.query_scalar;
+  root["query_pre_attn_scalar"] =
+      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
   root["attn_logit_softcapping"] = cap(config.attention_cap);
   root["final_logit_softcapping"] = cap(config.logit_cap);
   if (config.local_rope_theta) root["rope_local_base_freq"] = *config.local_rope_theta;
@@ -108,7 +109,15 @@ std::string config_json(const ModelConfig& config) {
   if (config.bos) root["bos_token_id"] = *config.bos;
   root["eos_token_id"] = config.eos;
   root["torch_dtype"] = torch_name_of(config.dtype);
-  return root.dump(2) + "\n";
+  if (traits.nested == nullptr) return root.dump(2) + "\n";
+  ordered_json outside;
+  for (const char* name : {"architectures", "model_type", "torch_dtype"}) {
+    outside[name] = root[name];
+    root.erase(name);
+  }
+  root["model_type"] = std::string(traits.model_type) + "_text";
+  outside[traits.nested] = std::move(root);
+  return outside.dump(2) + "\n";
 }
 
 }  // namespace causeway::model

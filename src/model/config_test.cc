@@ -256,6 +256,7 @@ TEST(Config, Gemma3) {
   gemma3["num_hidden_layers"] = 14;
   const auto config = parse_config(gemma3.dump());
   ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kGemma3Text);
   EXPECT_TRUE(config->qk_norm && config->output_norms);
   EXPECT_EQ(config->rope_theta, 1e6);
   EXPECT_EQ(config->local_rope_theta, 10000);
@@ -287,6 +288,38 @@ TEST(Config, Gemma3) {
   }
   expect_error(with(gemma3, "use_bidirectional_attention", true).dump(), ErrorCode::kUnsupported,
                "use_bidirectional_attention");
+}
+
+TEST(Config, Gemma3IsReadAmongItsOtherModels) {
+  json text = gemma("Gemma3ForConditionalGeneration");
+  const json outside = {{"architectures", text["architectures"]},
+                        {"torch_dtype", "bfloat16"},
+                        {"hidden_size", 1},
+                        {"eos_token_id", {1, 106}},
+                        {"vision_config", {{"hidden_size", 1152}}}};
+  for (const char* name : {"architectures", "torch_dtype", "num_attention_heads",
+                           "num_key_value_heads", "vocab_size"}) {
+    text.erase(name);
+  }
+  const json whole = with(outside, "text_config", text);
+  const auto config = parse_config(whole.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kGemma3);
+  EXPECT_EQ(config->hidden, 64);
+  EXPECT_EQ(config->heads, 8);
+  EXPECT_EQ(config->kv_heads, 4);
+  EXPECT_EQ(config->vocab, 262208);
+  EXPECT_EQ(config->dtype, DType::kBF16);
+  EXPECT_THAT(config->eos, ::testing::ElementsAre(1, 106));
+  const auto again = parse_config(config_json(*config));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(config_json(*again), config_json(*config));
+  const auto plan = plan_weights(*config, DType::kBF16);
+  EXPECT_EQ(plan.groups[0].tensors[0].sources[0].name, "language_model.model.embed_tokens.weight");
+  EXPECT_EQ(plan.groups[1].tensors[0].sources[0].name,
+            "language_model.model.layers.0.input_layernorm.weight");
+  expect_error(outside.dump(), ErrorCode::kCorrupt, "text_config");
+  expect_error(with(outside, "text_config", 1).dump(), ErrorCode::kCorrupt, "text_config");
 }
 
 TEST(Config, BadFieldsAreNamed) {

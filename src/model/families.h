@@ -14,6 +14,7 @@ namespace causeway::model {
 enum class Family {
   kGemma2,
   kGemma3,
+  kGemma3Text,
   kLlama,
   kMistral,
   kMixtral,
@@ -41,7 +42,12 @@ struct FamilyTraits {
   Family family = Family::kLlama;
   std::string_view architecture;  // "architectures"[0]
   std::string_view model_type;    // also its name on the command line
-  // What config.json may leave out. head_dim 0: hidden / heads.
+  // A text model among others: the object of config.json that holds its configuration, beside which
+  // the rest counts where it says nothing; and how the names of its weights begin.
+  const char* nested = nullptr;
+  std::string_view prefix = "";
+  // What config.json may leave out. head_dim 0: hidden / heads; others 0: nothing.
+  std::int64_t heads = 0, kv_heads = 0, vocab = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position = 32768;
   double norm_epsilon = 1e-6;

@@ -129,7 +129,7 @@ void plan_sparse_mlp(const ModelConfig& c, const std::string& layer, PlannedGrou
 
 PlannedGroup plan_layer(const ModelConfig& c, std::int64_t index) {
   const std::string name = "layers." + std::to_string(index);
-  const std::string layer = "model." + name + ".";
+  const std::string layer = std::string(traits_of(c.family).prefix) + "model." + name + ".";
   PlannedGroup group{name, {}};
   group.tensors.push_back(one("input_norm", layer + "input_layernorm.weight", 1, c.hidden));
   plan_attention(c, layer, group);
@@ -166,12 +166,14 @@ __int128 layer_parameters(const ModelConfig& c, bool sparse) {
 
 LoadPlan plan_weights(const ModelConfig& config, DType storage) {
   LoadPlan plan{storage, {}};
+  const std::string prefix(traits_of(config.family).prefix);
   plan.groups.push_back(
-      {"embedding", {one("embedding", "model.embed_tokens.weight", config.vocab, config.hidden)}});
+      {"embedding",
+       {one("embedding", prefix + "model.embed_tokens.weight", config.vocab, config.hidden)}});
   for (std::int64_t i = 0; i < config.layers; ++i) plan.groups.push_back(plan_layer(config, i));
-  PlannedGroup head{"head", {one("norm", "model.norm.weight", 1, config.hidden)}};
+  PlannedGroup head{"head", {one("norm", prefix + "model.norm.weight", 1, config.hidden)}};
   if (!config.tied_embeddings) {
-    head.tensors.push_back(one("lm_head", "lm_head.weight", config.vocab, config.hidden));
+    head.tensors.push_back(one("lm_head", prefix + "lm_head.weight", config.vocab, config.hidden));
   }
   plan.groups.push_back(std::move(head));
   return plan;

@@ -287,7 +287,6 @@ ModelConfig with_special_tokens(ModelConfig config, bool adds_bos) {
 
 void add_gemma(const FamilyTraits& traits, ModelConfig& config) {
   config.norm_offset = config.output_norms = config.scaled_embedding = true;
-  config.query_scalar = static_cast<double>(config.head_dim);
   config.attention_cap = traits.attention_cap;
   config.logit_cap = traits.logit_cap;
   if (traits.local_rope_theta > 0) config.local_rope_theta = traits.local_rope_theta;

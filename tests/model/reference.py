@@ -93,7 +93,9 @@ class Model:
     def __init__(self, directory, round_to_bf16=False):
         directory = pathlib.Path(directory)
         self.config = json.loads((directory / "config.json").read_text())
-        self.weights = read_safetensors(directory / "model.safetensors")
+        self.config |= self.config.get("text_config", {})
+        tensors = read_safetensors(directory / "model.safetensors")
+        self.weights = {k.removeprefix("language_model."): v for k, v in tensors.items()}
         self.round = through_bf16 if round_to_bf16 else (lambda x: x)
         c = self.config
         self.heads = c["num_attention_heads"]

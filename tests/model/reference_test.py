@@ -40,7 +40,7 @@ def groups_of_configs(folder):
 
 ARCHITECTURES = {
     "gemma2": "Gemma2ForCausalLM",
-    "gemma3_text": "Gemma3ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",  # or, with "nested", a text_config
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
@@ -158,7 +158,12 @@ def make_model(directory, config, random):
         elif name != "model.embed_tokens.weight":
             values *= 1.5 / np.sqrt(shape[-1])
         tensors[name] = values.astype(np.float32)
-    (directory / "config.json").write_text(json.dumps(config))
+    if config.get("nested"):
+        outside = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3"}
+        tensors = {"language_model." + name: values for name, values in tensors.items()}
+        (directory / "config.json").write_text(json.dumps(outside | {"text_config": config}))
+    else:
+        (directory / "config.json").write_text(json.dumps(config))
     dtype = "BF16" if config["torch_dtype"] == "bfloat16" else "F32"
     reference.write_safetensors(directory / "model.safetensors", tensors, dtype)
 
@@ -315,6 +320,7 @@ def cases(groups):
         "gemma3_text", num_hidden_layers=7, sliding_window=4096, rope_local_base_freq=500.0,
         num_attention_heads=4, num_key_value_heads=1,
     ), mixed
+    yield "gemma3, among other models", base_config("gemma3_text", nested=True), mixed
     yield "llama, gelu", base_config("llama", hidden_act="gelu_pytorch_tanh"), mixed
     yield "moe, many tokens an expert", base_config("qwen3_moe", num_experts=3), ([250], 250, 1)
 

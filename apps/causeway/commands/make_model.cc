@@ -116,7 +116,7 @@ class MakeModel final : public Command {
     size("--rotary-dim", sizes_.rotary_dim, "elements of a head that RoPE turns; default all");
     size("--vocab", sizes_.vocab, "tokens of the vocabulary");
     size("--context", sizes_.context, "longest sequence");
-    size("--window", sizes_.window, "attention's sliding window (mistral, mixtral)");
+    size("--window", sizes_.window, "attention's sliding window (gemma, mistral, mixtral)");
     size("--experts", sizes_.experts, "experts of a sparse layer (mixtral, qwen3_moe)");
     size("--experts-per-token", sizes_.experts_per_token, "experts that a token uses");
     size("--moe-intermediate", sizes_.moe_intermediate, "width of an expert; default hidden");
