@@ -13,6 +13,7 @@
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/home_gemm/home_gemm_cuda.h"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/sampling/sampling_cuda.h"
 #include "model/cuda_array.h"
 #include "model/cuda_experts.h"
@@ -41,6 +42,10 @@ Status check_served(const ModelConfig& c, DType dtype) {
   if (c.hidden > 32'768 || c.head_dim > 512 || c.vocab > kernels::sampling::kVocabMax) {
     return unsupported("on a GPU hidden is at most 32768, a head 512 and the vocabulary " +
                        std::to_string(kernels::sampling::kVocabMax));
+  }
+  if (c.output_norms && (c.moe || c.hidden > kernels::rms_norm::kPartsSizeMax)) {
+    return unsupported("on a GPU norms behind sublayers are of at most " +
+                       std::to_string(kernels::rms_norm::kPartsSizeMax) + ", and not with experts");
   }
   if (c.moe && (c.moe->experts > 512 || c.moe->experts_per_token > 32)) {
     return unsupported("on a GPU a layer has at most 512 experts, of which a token chooses 32");
@@ -73,6 +78,11 @@ class CudaForward::State {
   Status upload_constants() {
     CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
                                                           rope_frequencies(config_)));
+    if (config_.local_rope_theta) {
+      CAUSEWAY_ASSIGN(local_frequencies_,
+                      CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
+                                              local_rope_frequencies(config_)));
+    }
     if (!config_.moe) return {};
     CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, experts_at_, slots_, workspace_));
     return {};
@@ -143,6 +153,7 @@ class CudaForward::State {
             .home = home_ ? &*home_ : nullptr,
             .home_gemm = home_gemm_ ? &*home_gemm_ : nullptr,
             .frequencies = frequencies_.data(),
+            .local_frequencies = local_frequencies_.data(),
             .experts = experts_ ? &*experts_ : nullptr,
             .experts_read = options_.experts_read,
             .workspace = workspace_,
@@ -242,7 +253,7 @@ class CudaForward::State {
   const std::optional<ModelWeights> home_;  // nothing: never read there
   device::CudaOwned<kernels::home_gemm::HomeGemm> home_gemm_;
   std::optional<std::array<int, 4>> home_clusters_;
-  CudaArray<double> frequencies_;
+  CudaArray<double> frequencies_, local_frequencies_;
   std::optional<CudaExperts> experts_;
   CudaWorkspace& workspace_;
   const CudaForwardOptions options_;
