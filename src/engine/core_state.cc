@@ -232,6 +232,7 @@ void EngineCore::State::pool(Sequence& sequence, const schedule::Run& run,
   std::vector<double>& sum = sequence.pooled;
   CAUSEWAY_DCHECK(sequence.request.max_tokens == Tokens(1), "an embedding comes with one token");
   if (run.context == Tokens(0)) sum.clear();
+  if (sequence.request.pooling == request::Pooling::kLast) rows = rows.last(run.samples ? 1 : 0);
   for (const request::SampledToken& row : rows) {
     CAUSEWAY_DCHECK(sum.empty() || sum.size() == row.hidden.size(), "a row of another size");
     sum.resize(row.hidden.size());

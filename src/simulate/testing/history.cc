@@ -244,7 +244,7 @@ request::Request History::make_request(std::int64_t id, Nanos at) {
   }
   if (random_.chance(0.3)) request.sampling.presence_penalty = 0.5f;  // the history goes along
   if (score_random_.chance(0.2)) request.sampling.prompt_logprobs = 1;
-  if (score_random_.chance(0.1)) {
+  if (score_random_.chance(0.04)) {  // they end soon, and preempt few
     request.pooling = score_random_.chance(0.5) ? request::Pooling::kMean : request::Pooling::kLast;
     request.max_tokens = Tokens(1);
   }
